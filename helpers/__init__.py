@@ -1,0 +1,41 @@
+"""Tools of the course *PyTorch Performance, Measured*: measure, simulate, draw, check.
+
+    from helpers import count, bench
+
+    print(count(model, x))        # operators, copies, bytes, syncs: the same on every machine
+    print(bench(model, x))        # a clock: median and spread, on this machine
+
+Names load on first use, so ``import helpers`` costs almost nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from helpers.counters import Counts as Counts
+    from helpers.counters import count as count
+    from helpers.simulator import simulate as simulate
+    from helpers.timing import bench as bench
+    from helpers.timing import compare as compare
+
+#: public name -> the module that holds it
+EXPORTS = {
+    "count": "helpers.counters",
+    "Counts": "helpers.counters",
+    "bench": "helpers.timing",
+    "compare": "helpers.timing",
+    "simulate": "helpers.simulator",
+}
+
+__all__ = sorted(EXPORTS)
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in EXPORTS:
+        return getattr(import_module(EXPORTS[name]), name)
+    raise AttributeError(f"module 'helpers' has no attribute {name!r}; it offers {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *EXPORTS})

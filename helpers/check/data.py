@@ -1,0 +1,162 @@
+"""Plain data: what may cross between the learner's code and the judge.
+
+Numbers, strings, ``None``, lists, tuples, dicts, slices, dtypes, tensors and NumPy arrays are turned into
+JSON-able values and back. Objects of any other class do not cross, so nothing that a class overrides
+(``__eq__``, ``__torch_function__``, pickling hooks) can take part in a comparison.
+"""
+
+import base64
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+
+#: field that marks an encoded value; plain dicts are encoded too, so no learner's dict can imitate one
+KIND = "kind"
+
+
+class NotPlain(TypeError):
+    """The value holds an object that may not cross; the message says which."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """An input made where the learner's code runs: ``path`` is ``"package.module:name"``."""
+
+    path: str
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def make(self) -> Any:
+        module, _, name = self.path.partition(":")
+        return getattr(import_module(module), name)(*self.args, **self.kwargs)
+
+    def __repr__(self) -> str:
+        shown = [repr(a) for a in self.args] + [f"{k}={v!r}" for k, v in self.kwargs.items()]
+        return f"{self.path.partition(':')[2]}({', '.join(shown)})"
+
+
+def _tensor_bytes(tensor: torch.Tensor) -> bytes:
+    flat = tensor.detach().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+
+
+def _encode_tensor(tensor: torch.Tensor, with_storage: bool) -> dict[str, Any]:
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        raise NotPlain(f"a {type(tensor).__name__}, a subclass of Tensor (wanted: a plain torch.Tensor)")
+    if tensor.layout != torch.strided:
+        raise NotPlain(f"a tensor of layout {tensor.layout} (wanted: a dense one)")
+    tensor = tensor.resolve_conj().resolve_neg()
+    out: dict[str, Any] = {
+        KIND: "tensor",
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride()),
+        "offset": tensor.storage_offset(),
+        "device": tensor.device.type,
+        "grad": tensor.requires_grad and tensor.is_leaf,
+        "parameter": type(tensor) is torch.nn.Parameter,
+        "storage": with_storage,
+    }
+    if tensor.device.type == "meta":
+        return out
+    if with_storage:  # an input keeps its stride and offset, and whatever else its storage holds
+        raw = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+        out["data"] = base64.b64encode(raw.numpy().tobytes()).decode()
+    else:
+        out["data"] = base64.b64encode(_tensor_bytes(tensor.cpu())).decode()
+    return out
+
+
+def _decode_tensor(item: dict[str, Any]) -> torch.Tensor:
+    dtype = getattr(torch, item["dtype"])
+    shape, stride = tuple(item["shape"]), tuple(item["stride"])
+    if item["device"] == "meta":
+        tensor = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+    else:
+        data = bytearray(base64.b64decode(item["data"]))
+        flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        # frombuffer shares memory that Python owns; a clone lives in torch's own storage, as a learner's would
+        flat = flat.clone()
+        tensor = torch.as_strided(flat, shape, stride, item["offset"]) if item["storage"] else flat.reshape(shape)
+    if item["parameter"]:
+        return torch.nn.Parameter(tensor, requires_grad=item["grad"])
+    return tensor.requires_grad_() if item["grad"] else tensor
+
+
+def encode(value: Any, with_storage: bool = False) -> Any:
+    """``value`` as JSON-able data. ``with_storage``: tensors keep stride, offset and their whole storage.
+
+    Raises :class:`NotPlain` for an object that may not cross.
+    """
+
+    def down(item: Any) -> Any:
+        return encode(item, with_storage)
+
+    if value is None or type(value) in (bool, str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, torch.Tensor):
+        return _encode_tensor(value, with_storage)
+    if isinstance(value, np.ndarray):
+        return {KIND: "array", "value": _encode_tensor(torch.from_numpy(np.ascontiguousarray(value)), False)}
+    if isinstance(value, list):
+        return [down(v) for v in list.__iter__(value)]
+    if isinstance(value, tuple):
+        return {KIND: "tuple", "value": [down(v) for v in tuple.__iter__(value)]}
+    if isinstance(value, set | frozenset):
+        return {KIND: "set", "value": [down(v) for v in value]}
+    if isinstance(value, dict):
+        return {KIND: "dict", "value": [[down(k), down(v)] for k, v in dict.items(value)]}
+    if isinstance(value, Build):
+        return {KIND: "build", "path": value.path, "args": [down(a) for a in value.args], "kwargs": down(value.kwargs)}
+    if isinstance(value, slice):
+        return {KIND: "slice", "value": [value.start, value.stop, value.step]}
+    if isinstance(value, torch.dtype):
+        return {KIND: "dtype", "value": str(value).removeprefix("torch.")}
+    if isinstance(value, complex):
+        return {KIND: "complex", "value": [value.real, value.imag]}
+    if isinstance(value, range):
+        return {KIND: "range", "value": [value.start, value.stop, value.step]}
+    raise NotPlain(f"a {type(value).__name__} (wanted: numbers, strings, lists, tuples, dicts or tensors)")
+
+
+def decode(item: Any, build: bool = True) -> Any:
+    """The value that :func:`encode` was given. ``build``: make :class:`Build` inputs (else leave them as they are)."""
+    if isinstance(item, list):
+        return [decode(v, build) for v in item]
+    if not isinstance(item, dict):
+        return item
+    kind = item[KIND]
+    if kind == "tensor":
+        return _decode_tensor(item)
+    if kind == "build":
+        made = Build(item["path"], tuple(decode(item["args"], build)), decode(item["kwargs"], build))
+        return made.make() if build else made
+    value = item["value"]
+    if kind == "array":
+        return _decode_tensor(value).numpy()
+    if kind == "tuple":
+        return tuple(decode(v, build) for v in value)
+    if kind == "set":
+        return {decode(v, build) for v in value}
+    if kind == "dict":
+        return {decode(k, build): decode(v, build) for k, v in value}
+    if kind == "slice":
+        return slice(*value)
+    if kind == "dtype":
+        return getattr(torch, value)
+    if kind == "complex":
+        return complex(*value)
+    if kind == "range":
+        return range(*value)
+    raise ValueError(f"unknown kind of encoded value: {kind!r}")

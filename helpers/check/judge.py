@@ -1,0 +1,324 @@
+"""Ask for the learner's values and counters, compare, and say what was measured and what was wanted."""
+
+import contextvars
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from helpers.check.compare import brief, difference
+from helpers.check.data import Build, decode, encode
+
+Transport = Callable[[dict[str, Any]], dict[str, Any]]
+
+_transport: contextvars.ContextVar[Transport | None] = contextvars.ContextVar("transport", default=None)
+
+
+class CheckFailed(AssertionError):
+    """A test did not pass. Its text says what was measured, what was wanted and where to look."""
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython shows these lines in place of a stack that holds nothing of the learner's
+        return ["✗ " + str(self)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: its inputs, and the exception class that it should raise (``None``: it returns)."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    raises: type[BaseException] | None = None
+    seed: int = 0
+
+
+@dataclass
+class Report:
+    """What one call did: ``value``, ``counts`` (see :class:`helpers.counters.Counts`), ``error``; plain data all."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    value: Any
+    counts: dict[str, Any]
+    error: dict[str, Any] | None
+    grads: list[Any] | None
+    raw: dict[str, Any]
+
+
+def case(*args: Any, raises: type[BaseException] | None = None, seed: int = 0, **kwargs: Any) -> Case:
+    """Inputs for one call. ``seed``: what Python, NumPy and torch are seeded with before inputs are built."""
+    return Case(args, kwargs, raises, seed)
+
+
+def build(path: str, *args: Any, **kwargs: Any) -> Build:
+    """An input made where the learner's code runs, e.g. ``build("torch.nn:Linear", 4, 4)``."""
+    if path.count(":") != 1:
+        raise ValueError(f"build() wants 'package.module:name', got {path!r}")
+    return Build(path, args, kwargs)
+
+
+@contextmanager
+def through(transport: Transport) -> Iterator[None]:
+    """Within this block, tests reach the learner's code through ``transport`` (request → reply, JSON-able both)."""
+    token = _transport.set(transport)
+    try:
+        yield
+    finally:
+        _transport.reset(token)
+
+
+def _here(request: dict[str, Any]) -> dict[str, Any]:
+    """The transport of a learner's own kernel: the notebook's names are those of ``__main__``."""
+    import __main__
+
+    from helpers.check import probe
+
+    return probe.answer(request, vars(__main__))
+
+
+def _ask(request: dict[str, Any], look: str) -> dict[str, Any]:
+    transport = _transport.get()
+    reply = (transport or _here)(request)
+    name = request["name"]
+    if reply.get("missing"):
+        raise _failed(name, f"there is no {name!r} in this notebook yet. Run the cell that defines it, then this one.", look)
+    if "not_callable" in reply:
+        raise _failed(name, f"{name!r} is a {reply['not_callable']}, wanted a function.", look)
+    if "not_plain" in reply:
+        raise _failed(name, f"{name!r} holds {reply['not_plain']}.", look)
+    if "broken" in reply:
+        raise _failed(name, reply["broken"], look)
+    return reply
+
+
+def _failed(name: str, text: str, look: str, note: str = "") -> CheckFailed:
+    from helpers.lesson import record
+
+    if _transport.get() is None:
+        record(name, passed=False)
+    lines = [text]
+    if note:
+        lines.append("  " + note)
+    if look:
+        lines.append(f"  look again at: {look}")
+    return CheckFailed("\n".join(lines))
+
+
+def _passed(name: str, text: str) -> None:
+    from helpers.lesson import record
+
+    if _transport.get() is None:
+        record(name, passed=True)
+    print("✓ " + text)
+
+
+def value(name: str, expect: Any, *, look: str = "", note: str = "", rtol: float | None = None, atol: float | None = None) -> None:
+    """The variable ``name`` holds ``expect`` (plain data, or a function without arguments that returns it).
+
+    For a dict of answers the message counts the right ones and names the wrong keys, without giving the answers away.
+    Raises :class:`CheckFailed`.
+    """
+    want = expect() if callable(expect) else expect
+    got = decode(_ask({"what": "value", "name": name}, look)["value"])
+    if isinstance(want, dict) and isinstance(got, dict):
+        missing = [k for k in want if k not in got or got[k] is None]
+        wrong = [k for k in want if k not in missing and difference(got[k], want[k], rtol, atol)]
+        if missing or wrong:
+            right = len(want) - len(missing) - len(wrong)
+            parts = [f"{name}: {right} of {len(want)} right."]
+            parts += [f"  no answer for: {', '.join(map(str, missing))}"] if missing else []
+            parts += [f"  not so: {', '.join(map(str, wrong))}"] if wrong else []
+            raise _failed(name, "\n".join(parts), look, note)
+        _passed(name, f"{name}: {len(want)} of {len(want)} right")
+        return
+    if odd := difference(got, want, rtol, atol, at=name):
+        raise _failed(name, odd + ".", look, note)
+    _passed(name, f"{name} is right")
+
+
+def function(
+    name: str,
+    cases: Sequence[Case],
+    expect: Callable[..., Any] | Sequence[Any] | None = None,
+    *,
+    drive: Callable[..., Any] | None = None,
+    budget: dict[str, int] | Callable[..., dict[str, int]] | None = None,
+    grads: bool = False,
+    rtol: float | None = None,
+    atol: float | None = None,
+    view_of: int | None = None,
+    unchanged: bool = True,
+    verify: Callable[[list[Report]], str | None] | None = None,
+    look: str = "",
+    note: str = "",
+) -> None:
+    """Call the learner's function ``name`` on every case, under the counters, and compare.
+
+    expect: the reference, called with the same inputs; or one value a case; or ``None`` (only costs or ``verify``).
+    drive: a function of the test cell, ``drive(learner_fn, *inputs)``, run in the learner's place when one call is
+        not enough (to use a class, to call twice). It imports what it uses and returns plain data. If it has a
+        parameter ``count``, it is given the grader's own copy of :func:`helpers.count`.
+    budget: counter → the most that one case may cost (a field of :class:`helpers.counters.Counts`), or a function of
+        the case's inputs that returns this. With ``grads`` the counters cover forward and backward.
+    grads: compare ``.grad`` of the inputs too, for fixed random gradients of the outputs.
+    view_of: the result must share the storage of the positional input of this index.
+    unchanged: the inputs must hold the same numbers afterwards.
+    verify: looks at all reports at once; returns what is wrong, or ``None``.
+    look, note: where to look again, and one more line of help, in the message of a failure.
+
+    Raises :class:`CheckFailed` with what was measured, what was wanted and what to look at.
+    """
+    if not cases:
+        raise ValueError(f"check.function({name!r}): no cases")
+    wants, encoded = [], []
+    for i, one in enumerate(cases):
+        want, grad_outputs, want_grads = _reference(expect, one, i, grads)
+        wants.append((want, want_grads))
+        encoded.append(
+            {
+                "args": [encode(a, with_storage=True) for a in one.args],
+                "kwargs": encode(one.kwargs, with_storage=True),
+                "seed": one.seed,
+                "grad_outputs": encode(grad_outputs),
+            }
+        )
+    request = {
+        "what": "function",
+        "name": name,
+        "cases": encoded,
+        "grads": grads,
+        "drive": textwrap.dedent(inspect.getsource(drive)) if drive is not None else None,
+    }
+    reports = []
+    for one, (want, want_grads), raw in zip(cases, wants, _ask(request, look)["reports"], strict=True):
+        report = Report(one.args, one.kwargs, decode(raw["value"]), raw.get("counts") or {}, raw["error"], decode(raw["grads"]), raw)
+        reports.append(report)
+        call = f"{name}({_arguments(one)})"
+        if text := _fault(report, one, want, want_grads, expect is not None, rtol, atol, view_of, unchanged):
+            raise _failed(name, f"{call}: {text}", look, note)
+        if one.raises is None and budget is not None and (text := _over(report, one, budget)):
+            raise _failed(name, f"{call}: {'values are right, but it ' if expect is not None else 'it '}{text}", look, note)
+    if verify is not None and (text := verify(reports)):
+        raise _failed(name, f"{name}: {text}", look, note)
+    _passed(name, _summary(name, reports, cases, budget, expect is not None or verify is not None))
+
+
+def _reference(expect: Any, one: Case, i: int, grads: bool) -> tuple[Any, list[torch.Tensor], list[Any] | None]:
+    """The wanted value of a case, gradients for its outputs, and the wanted gradients of its inputs."""
+    if one.raises is not None or expect is None:
+        return None, [], None
+    if not callable(expect):
+        return expect[i], [], None
+    torch.manual_seed(one.seed)
+    args = decode([encode(a, with_storage=True) for a in one.args])
+    want = expect(*args, **decode(encode(one.kwargs, with_storage=True)))
+    if not grads:
+        return want, [], None
+    outputs = [v for v in (want if isinstance(want, list | tuple) else [want]) if isinstance(v, torch.Tensor)]
+    generator = torch.Generator().manual_seed(one.seed + 1)
+    grad_outputs = [torch.randn(o.shape, generator=generator).to(o.dtype) for o in outputs]
+    torch.autograd.backward(outputs, grad_outputs)
+    return want, grad_outputs, [getattr(a, "grad", None) for a in args]
+
+
+def _arguments(one: Case) -> str:
+    return ", ".join([brief(a, 40) for a in one.args] + [f"{k}={brief(v, 40)}" for k, v in one.kwargs.items()])
+
+
+def _fault(
+    report: Report,
+    one: Case,
+    want: Any,
+    want_grads: list[Any] | None,
+    compare: bool,
+    rtol: float | None,
+    atol: float | None,
+    view_of: int | None,
+    unchanged: bool,
+) -> str | None:
+    error = report.error
+    if one.raises is not None:
+        if error is None:
+            return f"returned {brief(report.value)}, wanted {one.raises.__name__}"
+        wanted = one.raises.__name__ in error.get("mro", [error["type"]])
+        return None if wanted else f"raised {error['type']} ({error['text']}), wanted {one.raises.__name__}"
+    if error is not None:
+        if error["type"] == "NotPlain":
+            return f"returned {error['text']}"
+        if error["type"] == "NotImplementedError" and not error["text"]:
+            return "not written yet. Replace `raise NotImplementedError()` in the cell above with your answer, run it, then run this cell again."
+        return f"raised {error['type']}: {error['text']}" + (f"\n  {error['where']}" if error["where"] else "")
+    if compare and (odd := difference(report.value, want, rtol, atol)):
+        return odd
+    if want_grads is not None and report.grads is not None:
+        for i, (got, wanted) in enumerate(zip(report.grads, want_grads, strict=True)):
+            if wanted is not None and (odd := difference(got, wanted, rtol, atol, at=f"the gradient of input {i}")):
+                return "the result is right, but " + odd
+    if unchanged and report.raw["changed"]:
+        return f"changed its input {report.raw['changed'][0]} in place; the caller still needs it"
+    if view_of is not None and view_of not in report.raw["view_of"]:
+        return f"values are right, but the result does not share the storage of input {view_of}: it is a copy{_allocated_by(report)}"
+    return None
+
+
+def _over(report: Report, one: Case, budget: Any) -> str | None:
+    limits = budget(*one.args, **one.kwargs) if callable(budget) else budget
+    for counter, most in limits.items():
+        if counter not in report.counts:
+            raise KeyError(f"no counter {counter!r}; there are {sorted(report.counts)}")
+        got = report.counts[counter]
+        if got > most:
+            return f"{_WORDS.get(counter, counter + ' {}').format(f'{got:,}')}; wanted at most {most:,}.{_who(counter, report)}"
+    return None
+
+
+_WORDS = {
+    "operators": "dispatched {} operators",
+    "views": "made {} views",
+    "copies": "copied {} times",
+    "new_storages": "allocated {} new storage(s)",
+    "bytes_allocated": "allocated {} bytes",
+    "peak_live_bytes": "held {} bytes at its peak",
+    "live_bytes": "still held {} bytes at the end",
+    "saved_bytes": "saved {} bytes for backward",
+    "syncs": "made the CPU wait {} time(s)",
+    "flops": "did {} floating-point operations",
+}
+
+
+def _who(counter: str, report: Report) -> str:
+    if counter == "syncs":
+        return "\n  by: " + ", ".join(f"{k} ×{n}" for k, n in report.counts["sync_by"].items())
+    if counter == "operators":
+        top = sorted(report.counts["by_operator"].items(), key=lambda kv: -kv[1])[:8]
+        return "\n  operators: " + ", ".join(f"{k} ×{n}" for k, n in top)
+    if counter in ("new_storages", "bytes_allocated", "copies", "peak_live_bytes"):
+        return _allocated_by(report)
+    return ""
+
+
+def _allocated_by(report: Report) -> str:
+    made: dict[str, tuple[int, int]] = {}
+    for operator, size in report.counts.get("allocations", []):
+        n, total = made.get(operator, (0, 0))
+        made[operator] = (n + 1, total + size)
+    if not made:
+        return ""
+    top = sorted(made.items(), key=lambda kv: -kv[1][1])[:5]
+    return "\n  new storages by: " + ", ".join(f"{k} ×{n} ({size:,} bytes)" for k, (n, size) in top)
+
+
+def _summary(name: str, reports: list[Report], cases: Sequence[Case], budget: Any, compared: bool) -> str:
+    parts = [f"{name}: {len(cases)} case{'s' if len(cases) > 1 else ''}"]
+    if compared:
+        parts.append("values right")
+    if budget is not None:
+        pairs = [(r, budget(*c.args, **c.kwargs) if callable(budget) else budget) for r, c in zip(reports, cases, strict=True) if c.raises is None]
+        # the last case, which tests make the largest, stands for all
+        for counter, most in (pairs[-1][1] if pairs else {}).items():
+            parts.append(f"{counter.replace('_', ' ')} {pairs[-1][0].counts[counter]:,} (limit {most:,})")
+    return ", ".join(parts)

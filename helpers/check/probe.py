@@ -1,0 +1,158 @@
+"""Where the learner's code runs: call a function on given inputs under the counters, report plain data.
+
+The judge never sees a live object of the learner's, and this side never sees an expected value. The two may
+live in one process (a learner's kernel) or in two (grading): what passes between them is JSON either way.
+
+A second, private copy of the counters is loaded with this module, before any learner's code has run:
+redefining ``helpers.count`` or patching ``helpers.counters`` does not reach what grades.
+"""
+
+import contextlib
+import importlib.util
+import inspect
+import io
+import linecache
+import random
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from helpers.check.data import NotPlain, decode, encode
+
+#: characters of a learner's output that are kept for a report
+KEEP_OUTPUT = 2_000
+
+
+def _private_copy(name: str) -> ModuleType:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.origin is not None
+    copy = importlib.util.spec_from_file_location(f"_graded_{name.rpartition('.')[2]}", spec.origin)
+    assert copy is not None and copy.loader is not None
+    module = importlib.util.module_from_spec(copy)
+    # dataclasses look their module up while it is being made; afterwards nothing finds it by name
+    sys.modules[copy.name] = module
+    try:
+        copy.loader.exec_module(module)
+    finally:
+        del sys.modules[copy.name]
+    return module
+
+
+_count = _private_copy("helpers.counters").count
+
+
+def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
+    """Do what ``request`` asks with what the learner's ``namespace`` holds. Never raises for the learner's faults."""
+    name = request["name"]
+    if name not in namespace:
+        return {"missing": True}
+    subject = namespace[name]
+    if request["what"] == "value":
+        try:
+            return {"value": encode(subject)}
+        except NotPlain as odd:
+            return {"not_plain": str(odd)}
+    if not callable(subject):
+        return {"not_callable": type(subject).__name__}
+    drive = _load_drive(request["drive"]) if request.get("drive") else None
+    return {"reports": [_run(subject, drive, case, request) for case in request["cases"]]}
+
+
+def _load_drive(source: str) -> Callable[..., Any]:
+    space: dict[str, Any] = {"__name__": "drive"}
+    exec(compile(source, "<test>", "exec"), space)  # noqa: S102 - the test cell's own function
+    return next(v for k, v in space.items() if inspect.isfunction(v) and v.__module__ == "drive")
+
+
+def _run(subject: Callable[..., Any], drive: Callable[..., Any] | None, case: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    random.seed(case["seed"])
+    np.random.seed(case["seed"])
+    torch.manual_seed(case["seed"])
+    args, kwargs = decode(case["args"]), decode(case["kwargs"])
+    before = [_snapshot(a) for a in args]
+    grad_outputs = decode(case["grad_outputs"]) if request["grads"] else None
+    printed = io.StringIO()
+    report: dict[str, Any] = {"value": None, "error": None, "grads": None, "changed": [], "view_of": [], "counts": None}
+    count: Any = None
+    value: Any = None
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            if drive is None:
+                call = subject
+            else:
+                extra = {"count": _count} if "count" in inspect.signature(drive).parameters else {}
+                call = lambda *a, **k: drive(subject, *a, **k, **extra)  # noqa: E731
+            with _count() as count:
+                value = call(*args, **kwargs)
+                if request["grads"]:
+                    _backward(value, grad_outputs)
+    except BaseException as problem:  # SystemExit and KeyboardInterrupt are answers too: they must not end the grading
+        report["error"] = _describe(problem)
+    report["printed"] = printed.getvalue()[:KEEP_OUTPUT]
+    if report["error"] is not None:
+        return report
+    try:
+        report["value"] = encode(value)
+        if request["grads"]:
+            report["grads"] = [encode(getattr(a, "grad", None)) for a in args]
+    except NotPlain as odd:
+        report["error"] = {"type": "NotPlain", "text": str(odd), "where": ""}
+        return report
+    report["geometry"] = _geometry(value)
+    report["changed"] = [i for i, (a, b) in enumerate(zip(args, before, strict=True)) if b is not None and not _same(a, b)]
+    report["view_of"] = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and _shares(value, a)]
+    report["counts"] = count.as_dict()
+    return report
+
+
+def _backward(value: Any, grad_outputs: list[torch.Tensor]) -> None:
+    outputs = [v for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, torch.Tensor)]
+    pairs = [(o, g) for o, g in zip(outputs, grad_outputs, strict=False) if o.requires_grad]
+    if not pairs:
+        raise RuntimeError("the result does not require grad: the graph back to the inputs was cut")
+    for output, grad in pairs:
+        if output.shape != grad.shape:
+            raise RuntimeError(f"the result has shape {tuple(output.shape)}, wanted {tuple(grad.shape)}")
+    torch.autograd.backward([o for o, _ in pairs], [g.to(o.dtype) for o, g in pairs])
+
+
+def _snapshot(value: Any) -> torch.Tensor | None:
+    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.device.type == "meta":
+        return None
+    return value.detach().clone()
+
+
+def _same(now: torch.Tensor, before: torch.Tensor) -> bool:
+    now = now.detach()
+    return now.shape == before.shape and torch.allclose(now, before, rtol=0, atol=0, equal_nan=True)
+
+
+def _shares(value: Any, arg: torch.Tensor) -> bool:
+    if type(value) is not torch.Tensor:
+        return False
+    return value.untyped_storage()._cdata == arg.untyped_storage()._cdata
+
+
+def _geometry(value: Any) -> dict[str, Any] | None:
+    if type(value) is not torch.Tensor:
+        return None
+    return {"shape": list(value.shape), "stride": list(value.stride()), "contiguous": value.is_contiguous()}
+
+
+def _describe(problem: BaseException) -> dict[str, Any]:
+    """Type, text and the learner's own line of an exception, without frames of torch or of the helpers."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    here = str(Path(__file__).parent)
+    own = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith(here) and f.filename != "<test>"]
+    where = ""
+    if own:
+        line = own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno or 0).strip()
+        where = f"line {own[-1].lineno} of {own[-1].name}" + (f": {line}" if line else "")
+    names = [k.__name__ for k in type(problem).__mro__ if issubclass(k, BaseException)]
+    return {"type": type(problem).__name__, "mro": names, "text": str(problem)[:KEEP_OUTPUT], "where": where}

@@ -1,0 +1,309 @@
+"""Masters in, notebooks out: the executed reference in ``solutions/``, the learner's copy in ``notebooks/``.
+
+    python -m helpers.classroom.build             rebuild what changed
+    python -m helpers.classroom.build 01 02       only these, if they changed
+    python -m helpers.classroom.build --force     all of it
+    python -m helpers.classroom.build --check     build nothing; fail if anything is out of date
+"""
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import re
+import socket
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+import helpers
+from helpers.classroom import master as masters
+from helpers.classroom.master import BadMaster, Cell, Master
+from helpers.classroom.release import keep_answers, release
+from helpers.classroom.settings import CELL_TIMEOUT, NOTEBOOKS, ROOT, SOLUTIONS
+
+INDEX = ROOT / "helpers" / "lessons.json"
+START = NOTEBOOKS / "start.ipynb"
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+HIDDEN_NOTE = "# Further tests of this exercise run here when the lesson is graded."
+#: what an output must not hold: it would differ on the next machine
+MACHINE = re.compile(r"(?<![\w.~/])/(?:home|root|Users|tmp|work|usr|opt|var)/[^\s'\"\\]*")
+
+
+# --- from master to notebook --------------------------------------------------------------------------------------
+
+
+def notebook(master: Master) -> NotebookNode:
+    """The notebook of a master, not yet executed; the same master gives the same bytes."""
+    nb = new_notebook(cells=[_node(cell, place) for place, cell in enumerate(master.cells)], metadata=json.loads(json.dumps(METADATA)))
+    nb.metadata["course"] = {"built_from": fingerprint(master)}
+    return nb
+
+
+def _node(cell: Cell, place: int) -> NotebookNode:
+    if cell.kind == "markdown":
+        node = new_markdown_cell(cell.source)
+    else:
+        source = f"{HIDDEN_NOTE}\n{cell.source}" if cell.kind == "hidden" else cell.source
+        node = new_code_cell(source, metadata={"tags": [cell.kind, *cell.tags]})
+        if cell.kind != "experiment":
+            graded = cell.kind in ("test", "hidden")
+            node.metadata["nbgrader"] = {
+                "grade": graded,
+                "grade_id": cell.grade_id or f"setup_{place}",
+                "locked": cell.kind != "exercise",
+                "schema_version": 3,
+                "solution": cell.kind == "exercise",
+                "task": False,
+            } | ({"points": cell.points} if graded else {})
+    node["id"] = cell.grade_id or hashlib.sha256(f"{place}\n{cell.source}".encode()).hexdigest()[:12]
+    return node
+
+
+def fingerprint(master: Master) -> str:
+    """Changes when the master or a helper that it uses changes in more than comments and docstrings."""
+    digest = hashlib.sha256(json.dumps([nbformat.__version__.split(".")[0], [asdict(c) | {"line": 0} for c in master.cells]]).encode())
+    for path in sorted(_used_by("\n".join(c.source for c in master.cells if c.kind != "markdown"))):
+        digest.update(_meaning(path).encode())
+    return digest.hexdigest()[:16]
+
+
+def _used_by(source: str) -> set[Path]:
+    """The helpers' files that ``source`` imports, directly or through one another (the classroom's excepted)."""
+    found: set[Path] = set()
+    pending = _imported(source)
+    while pending:
+        module = pending.pop()
+        base = ROOT / Path(*module.split("."))
+        for path in (base.with_suffix(".py"), base / "__init__.py"):
+            if path.exists() and path not in found and "classroom" not in path.parts:
+                found.add(path)
+                pending |= _imported(path.read_text())
+    return found
+
+
+def _imported(source: str) -> set[str]:
+    modules: set[str] = set()
+    # a notebook's magics are no Python; what they import is not a helper
+    plain = "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
+    for node in ast.walk(ast.parse(plain)):
+        if isinstance(node, ast.Import):
+            modules |= {a.name for a in node.names if a.name.startswith("helpers.")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "helpers":
+            assert node.module is not None
+            modules.add(node.module)
+            for alias in node.names:
+                modules.add(helpers.EXPORTS.get(alias.name, f"helpers.{alias.name}") if node.module == "helpers" else f"{node.module}.{alias.name}")
+    return modules - {"helpers"}
+
+
+def _meaning(path: Path) -> str:
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+            body[0] = ast.Pass()
+    return ast.dump(tree)
+
+
+# --- running ------------------------------------------------------------------------------------------------------
+
+
+def execute(nb: NotebookNode, master: Master) -> float:
+    """Run every cell in a fresh kernel; outputs into ``nb``. Returns seconds. Raises :class:`BadMaster` with the line."""
+    began = time.monotonic()
+    client = NotebookClient(
+        nb,
+        timeout=CELL_TIMEOUT,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(master.path.parent)}},
+        store_widget_state=False,
+        record_timing=False,
+        skip_cells_with_tag="",
+    )
+    env = os.environ | {"COURSE_BUILD": "1", "PYTHONHASHSEED": "0"}
+    with client.setup_kernel(env=env):
+        for place, (node, cell) in enumerate(zip(nb.cells, master.cells, strict=True)):
+            try:
+                client.execute_cell(node, place)
+            except CellExecutionError as problem:
+                raise BadMaster(f"{master.where(cell)}: this {cell.kind} cell raised {problem.ename}: {problem.evalue}") from None
+            except CellTimeoutError:
+                raise BadMaster(f"{master.where(cell)}: this {cell.kind} cell took more than {CELL_TIMEOUT} s") from None
+            except DeadKernelError:
+                raise BadMaster(f"{master.where(cell)}: the kernel died in this {cell.kind} cell") from None
+            if cell.kind != "markdown":
+                _tidy(node, cell, master)
+    nb.metadata["language_info"] = dict(METADATA["language_info"])
+    nb.metadata["kernelspec"] = dict(METADATA["kernelspec"])
+    return time.monotonic() - began
+
+
+def _tidy(node: NotebookNode, cell: Cell, master: Master) -> None:
+    """Drop what differs from run to run; refuse what names this machine."""
+    node.metadata.pop("execution", None)
+    kept = []
+    for output in node.outputs:
+        data = output.get("data", {})
+        if "application/vnd.jupyter.widget-view+json" in data:
+            continue  # lives only as long as its kernel; the static picture beside it stays
+        kept.append(output)
+        text = output.get("text", "") + " ".join(str(v) for k, v in data.items() if not k.startswith("image/"))
+        needles = [m.group(0) for m in MACHINE.finditer(text)]
+        needles += [w for w in (str(ROOT), socket.gethostname()) if len(w) > 4 and w in text]
+        if needles:
+            raise BadMaster(f"{master.where(cell)}: an output names this machine: {needles[0]!r}")
+    node.outputs = kept
+
+
+# --- the index and the start page ---------------------------------------------------------------------------------
+
+
+def index_entry(master: Master) -> dict[str, Any]:
+    minutes = re.search(r"(\d+)\s*(?:–|-|to)\s*(\d+) min", master.cells[0].source)
+    if minutes is None:
+        raise BadMaster(f"{master.where(master.cells[0])}: the first cell must say the time needed, as in '30–45 min'")
+    return {
+        "title": master.title,
+        "question": master.question,
+        "minutes": f"{minutes[1]}–{minutes[2]}",
+        "points": sum(e.points for e in master.exercises),
+        "exercises": [asdict(e) for e in master.exercises],
+    }
+
+
+def start_page(index: dict[str, Any]) -> NotebookNode:
+    """The page that ``make lab`` opens: every lesson with its question, and the learner's own progress."""
+    rows = "\n".join(
+        f"| [{about['title']}]({name}/{name}.ipynb) | {about['question']} | {about['minutes']} min | {len(about['exercises'])} |" for name, about in index.items()
+    )
+    intro = (
+        "# PyTorch Performance, Measured\n\n"
+        "Each lesson answers one question by measurement: you predict, measure, then read why. No GPU is needed; every "
+        "figure and table says where its numbers come from: **live (CPU)**, **live (GPU)**, **recorded** on a real GPU, "
+        "**simulated**, or plain **arithmetic**.\n\n"
+        "| lesson | the question | time | exercises |\n|---|---|---|---|\n" + rows + "\n\n"
+        "**How to work.** Open a lesson and run it cell by cell with Shift+Enter. An exercise cell raises "
+        "`NotImplementedError` until you have written your answer; the test below it says what it measured and what it "
+        "wanted. *Validate*, in the notebook's toolbar, runs all tests at once. Your answers stay in the notebook; "
+        "`make reset LESSON=01` in a terminal gives you a fresh copy and keeps the old one beside it.\n\n"
+        "Run the next cell to see which exercises you have solved."
+    )
+    code = 'from helpers import lesson\n\nlesson.progress("all")'
+    cells = [new_markdown_cell(intro), new_code_cell(code)]
+    for node, name in zip(cells, ("intro", "progress"), strict=True):
+        node["id"] = name
+    return new_notebook(cells=cells, metadata=json.loads(json.dumps(METADATA)))
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+def text_of(nb: NotebookNode) -> str:
+    return nbformat.writes(nb, version=4) + "\n"
+
+
+def find(wanted: list[str]) -> list[Path]:
+    """The masters, or those whose folder begins with one of ``wanted``. Raises :class:`BadMaster` for a lesson not there."""
+    paths = sorted(p for p in SOLUTIONS.glob("[0-9][0-9]_*/*.py") if p.stem == p.parent.name)
+    for name in wanted:
+        if not any(p.stem.startswith(name) for p in paths):
+            raise BadMaster(f"no lesson {name!r} in {SOLUTIONS.name}/; there are {', '.join(p.stem for p in paths)}")
+    return [p for p in paths if not wanted or p.stem.startswith(tuple(wanted))]
+
+
+def reference_path(master: Master) -> Path:
+    return master.path.with_suffix(".ipynb")
+
+
+def release_path(name: str) -> Path:
+    return NOTEBOOKS / name / f"{name}.ipynb"
+
+
+def is_current(master: Master) -> bool:
+    path = reference_path(master)
+    if not path.exists() or not release_path(master.name).exists():
+        return False
+    built: str = json.loads(path.read_text())["metadata"].get("course", {}).get("built_from", "")
+    return built == fingerprint(master)
+
+
+def build_one(path: Path, force: bool) -> str:
+    """Rebuild one lesson if it changed; a line that says what was done."""
+    master = masters.read(path)
+    if not force and is_current(master):
+        return f"{master.name}: up to date"
+    nb = notebook(master)
+    seconds = execute(nb, master)
+    reference_path(master).write_text(text_of(nb))
+    target = release_path(master.name)
+    kept = keep_answers(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(release(reference_path(master)))
+    return f"{master.name}: built, ran in {seconds:.0f} s" + (f"; your answers are kept in {kept.name}" if kept else "")
+
+
+def write_index(paths: list[Path]) -> None:
+    index = {p.stem: index_entry(masters.read(p)) for p in paths}
+    INDEX.write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n")
+    NOTEBOOKS.mkdir(exist_ok=True)
+    START.write_text(text_of(start_page(index)))
+
+
+def drift(path: Path) -> list[str]:
+    """What of one lesson is not as its master says; empty when all is."""
+    master = masters.read(path)
+    if not is_current(master):
+        return [f"{master.name}: the master or a helper that it uses has changed since the reference was built"]
+    found, fresh = nbformat.read(reference_path(master), as_version=4), notebook(master)
+    problems = []
+    for had, want in zip(found.cells, fresh.cells, strict=False):
+        if (had.source, had.id, had.metadata) != (want.source, want.id, want.metadata):
+            problems.append(f"{master.name}: cell {want.id!r} of the reference was edited by hand")
+    if len(found.cells) != len(fresh.cells):
+        problems.append(f"{master.name}: the reference has {len(found.cells)} cells, its master {len(fresh.cells)}")
+    if release(reference_path(master)) != release_path(master.name).read_text():
+        problems.append(f"{master.name}: the learner's notebook is not what nbgrader makes of the reference")
+    return problems
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m helpers.classroom.build", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("lessons", nargs="*", help="e.g. 01 02; default: all")
+    parser.add_argument("--force", action="store_true", help="rebuild also what has not changed")
+    parser.add_argument("--check", action="store_true", help="build nothing; exit 1 if anything is out of date")
+    asked = parser.parse_args(argv)
+    try:
+        everything, paths = find([]), find(asked.lessons)
+        if asked.check:
+            problems = [problem for p in paths for problem in drift(p)]
+            index = {p.stem: index_entry(masters.read(p)) for p in everything}
+            if not INDEX.exists() or json.loads(INDEX.read_text()) != index or START.read_text() != text_of(start_page(index)):
+                problems.append("the lesson index or the start page is out of date")
+            print("\n".join(problems) + "\nrun `make build`" if problems else f"{len(paths)} lessons are as their masters say")
+            return bool(problems)
+        with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
+            for line in pool.map(lambda p: build_one(p, asked.force), paths):
+                print(line, flush=True)
+        write_index(everything)
+    except BadMaster as problem:
+        print(f"build: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

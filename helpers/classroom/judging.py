@@ -1,0 +1,31 @@
+"""Run one test cell in this process, while the learner's code runs in another."""
+
+import contextlib
+import io
+import linecache
+from dataclasses import dataclass
+
+from helpers import check
+from helpers.check.judge import Transport
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``passed``, and what the learner reads: the summary, or what was measured and what was wanted."""
+
+    passed: bool
+    text: str
+
+
+def judge(source: str, label: str, transport: Transport) -> Verdict:
+    """The verdict of a test cell's ``source``, reaching the learner's code through ``transport`` only."""
+    filename = f"<test {label}>"
+    # inspect.getsource, which ships a test's `drive` function, reads lines from here
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), check.through(transport):
+            exec(compile(source, filename, "exec"), {"__name__": "test"})  # noqa: S102 - the master's own test
+    except check.CheckFailed as failure:
+        return Verdict(False, str(failure))
+    return Verdict(True, said.getvalue())

@@ -1,0 +1,82 @@
+"""The learner's copy of a reference notebook, made by nbgrader; and a fresh copy that loses no answers.
+
+    python -m helpers.classroom.release 01        reset lesson 01 (what `make reset LESSON=01` runs)
+"""
+
+import json
+import logging
+import shutil
+import sys
+import tempfile
+import threading
+from datetime import datetime
+from pathlib import Path
+
+from traitlets.config import Config
+
+from helpers.classroom.settings import NOTEBOOKS, SOLUTIONS, configure
+
+_one_at_a_time = threading.Lock()
+
+
+def release(reference: Path) -> str:
+    """The text of the learner's notebook for ``reference``, through nbgrader's own generate_assignment.
+
+    It runs in a scratch course, so that neither a gradebook nor ``notebooks/`` is touched.
+    """
+    from nbgrader.converters import GenerateAssignment
+    from nbgrader.coursedir import CourseDirectory
+
+    name = reference.stem
+    with _one_at_a_time, tempfile.TemporaryDirectory() as scratch:
+        course = Path(scratch)
+        (course / "solutions" / name).mkdir(parents=True)
+        shutil.copy(reference, course / "solutions" / name)
+        config = Config()
+        configure(config, course)
+        config.CourseDirectory.assignment_id = name
+        # as `nbgrader generate_assignment --no-db` does
+        config.SaveCells.enabled = False
+        config.GenerateAssignment.no_database = True
+        converter = GenerateAssignment(coursedir=CourseDirectory(config=config), config=config)
+        converter.log.setLevel(logging.ERROR)
+        converter.start()
+        return (course / "notebooks" / name / f"{name}.ipynb").read_text()
+
+
+def keep_answers(path: Path) -> Path | None:
+    """Copy ``path`` beside itself if it holds answers; the copy's path, or ``None`` if there was nothing to keep."""
+    if not path.exists():
+        return None
+    try:
+        cells = json.loads(path.read_text())["cells"]
+        answered = any(c["metadata"].get("nbgrader", {}).get("solution") and "NotImplementedError" not in "".join(c["source"]) for c in cells)
+    except (ValueError, KeyError):
+        answered = True  # not readable as a notebook: keep it all the more
+    if not answered:
+        return None
+    copy = path.with_name(f"{path.stem}.answers-{datetime.now():%Y%m%d-%H%M%S}.ipynb")
+    shutil.copy2(path, copy)
+    return copy
+
+
+def reset(lesson: str) -> int:
+    """Give a lesson its fresh notebook again; the old one stays beside it."""
+    found = sorted(p for p in SOLUTIONS.glob(f"{lesson}*/*.ipynb") if p.stem == p.parent.name)
+    if not lesson or len(found) != 1:
+        there = ", ".join(sorted(p.name for p in SOLUTIONS.glob("[0-9][0-9]_*")))
+        print(f"reset: which lesson? {lesson!r} names {len(found)}; say e.g. make reset LESSON=01. There are {there}.", file=sys.stderr)
+        return 2
+    target = NOTEBOOKS / found[0].stem / found[0].name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    kept = None
+    if target.exists():
+        kept = target.with_name(f"{target.stem}.answers-{datetime.now():%Y%m%d-%H%M%S}.ipynb")
+        shutil.copy2(target, kept)
+    target.write_text(release(found[0]))
+    print(f"{target.stem}: fresh." + (f" What you had is kept in notebooks/{target.stem}/{kept.name}" if kept else ""))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(reset(sys.argv[1] if len(sys.argv) > 1 else ""))

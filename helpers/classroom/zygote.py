@@ -1,0 +1,87 @@
+"""A process that has imported torch and run no operator: forking it costs milliseconds, importing torch seconds.
+
+    python -m helpers.classroom.zygote SOCKET
+
+Each connection gets a child of its own, which runs the notebook cells that it is sent and then answers the judge's
+requests. Messages are JSON with a length before them.
+"""
+
+import contextlib
+import io
+import json
+import linecache
+import os
+import signal
+import socket
+import struct
+import sys
+from typing import Any
+
+
+def send(connection: socket.socket, message: Any) -> None:
+    data = json.dumps(message).encode()
+    connection.sendall(struct.pack("!Q", len(data)) + data)
+
+
+def receive(connection: socket.socket) -> Any:
+    """The next message; ``None`` when the other side has closed."""
+    head = _exactly(connection, 8)
+    body = _exactly(connection, struct.unpack("!Q", head)[0]) if head else b""
+    return json.loads(body) if body else None
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        chunk = connection.recv(min(size - len(parts), 1 << 20))
+        if not chunk:
+            return b""
+        parts += chunk
+    return bytes(parts)
+
+
+def serve(connection: socket.socket) -> None:
+    """In the child: run the cells, then answer requests until the judge hangs up."""
+    import torch
+
+    from helpers.check import probe
+
+    torch.set_num_threads(1)
+    # the notebook's names live in a module of their own, so that pickling and inspect find them
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    failures = []
+    for place, source in enumerate(receive(connection)):
+        filename = f"<cell {place}>"
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                exec(compile(source, filename, "exec"), namespace)  # noqa: S102 - this is the learner's notebook
+        except BaseException as problem:  # a cell that fails, or exits, does not end the notebook
+            failures.append(f"{filename}: {type(problem).__name__}: {problem}")
+    send(connection, failures)
+    while (request := receive(connection)) is not None:
+        send(connection, probe.answer(request, namespace))
+
+
+def main(path: str) -> None:
+    import helpers.check.probe  # noqa: F401 - imported before any fork
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        print("ready", flush=True)
+        while True:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                try:
+                    serve(connection)
+                finally:
+                    os._exit(0)
+            connection.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,198 @@
+"""What every lesson says and keeps: its set-up line, predictions, verdicts on the sources, and progress."""
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from helpers.tables import Table, table
+
+__all__ = ["SOURCES", "Table", "compare_predictions", "on_gpu", "progress", "record", "start", "table", "verdicts"]
+
+#: the four documents whose claims the course tests: key -> (title, English gloss, author)
+SOURCES = {
+    "guide": ("PyTorch性能优化指南:从基础到现代最佳实践", "PyTorch performance guide, from basics to modern practice", "author not named"),
+    "compile-300": ("炸裂提速!PyTorch 2.2 Torch.compile优化器实战", "torch.compile in practice, 300 % faster training", "author not named"),
+    "five-strategies": ("PyTorch深度优化指南:五大加速策略实现高效模型训练", "Five strategies for faster training", "author not named"),
+    "book-notes": ("PyTorch 性能与显存优化手册", "notes on the book 'PyTorch performance and memory handbook'", "pyemma"),
+}
+
+VERDICTS = ("confirmed", "holds when", "refuted", "untested")
+VERDICTS_MIME = "application/vnd.pytorch-performance.verdicts+json"
+
+_INDEX = Path(__file__).with_name("lessons.json")
+_current: str | None = None
+
+
+def start(name: str, evidence: Sequence[str]) -> None:
+    """Begin a lesson: print what this machine is and which evidence the lesson will show.
+
+    name: the lesson's folder, e.g. ``"01_storage_and_stride"``. evidence: labels such as ``"live (CPU)"``.
+    """
+    global _current
+    _check_python()
+    import torch
+
+    _current = name
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none (and none needed)"
+    python = ".".join(platform.python_version_tuple()[:2])
+    print(f"torch {torch.__version__.partition('+')[0]} · Python {python} · CPU threads: {torch.get_num_threads()} · GPU: {gpu}")
+    print("evidence in this lesson: " + " · ".join(evidence))
+
+
+def _check_python() -> None:
+    missing = []
+    for name in ("torch", "numpy", "matplotlib"):
+        try:
+            __import__(name)
+        except ImportError:
+            missing.append(name)
+    if missing:
+        raise ModuleNotFoundError(
+            f"this kernel's Python ({sys.executable}) has no {', '.join(missing)}. The course runs in its own environment: "
+            "start it with `make lab`, then choose Kernel > Change Kernel… > Python 3 (ipykernel)."
+        )
+
+
+def compare_predictions(prediction: Mapping[str, Any], measured: Mapping[str, Any], *, evidence: str, what: str = "measured") -> Table:
+    """Beside each measured value: what the learner said, ✓ or ✗. An answer left as ``...`` shows as not yet given."""
+    rows, right, given = [], 0, 0
+    for key, value in measured.items():
+        said = prediction.get(key, ...)
+        shown = getattr(value, "value", value)
+        if said is ...:
+            mark = "—"
+        else:
+            given += 1
+            right += said == shown
+            mark = f"{said} " + ("✓" if said == shown else "✗")
+        rows.append((key, str(shown), mark))
+    caption = f"{right} of {given} predicted right" if given else "predict first, then measure: fill in the cell above and run both again"
+    return table(rows, ["expression", what, "you said"], evidence=evidence, caption=caption)
+
+
+def verdicts(claims: Sequence[Mapping[str, str]], *, evidence: str) -> "VerdictTable":
+    """The lesson's sources on trial: a table to read, and the same as data for the last lesson.
+
+    Each claim: ``id``, ``claim``, ``source`` (a key of :data:`SOURCES`), ``measured``, ``verdict`` (begins with
+    confirmed / holds when / refuted / untested), ``experiment`` (the heading where it was run).
+    """
+    for claim in claims:
+        if lacking := {"id", "claim", "source", "measured", "verdict", "experiment"} - set(claim):
+            raise ValueError(f"claim {claim.get('id', claim)!r} lacks {sorted(lacking)}")
+        if claim["source"] not in SOURCES:
+            raise ValueError(f"claim {claim['id']!r}: no source {claim['source']!r}; there are {sorted(SOURCES)}")
+        if not claim["verdict"].startswith(VERDICTS):
+            raise ValueError(f"claim {claim['id']!r}: a verdict begins with one of {VERDICTS}, not {claim['verdict']!r}")
+    return VerdictTable([dict(c) for c in claims], evidence)
+
+
+class VerdictTable:
+    """Shows as a table; carries its claims as JSON in the notebook's output."""
+
+    def __init__(self, claims: list[dict[str, str]], evidence: str) -> None:
+        self.claims = claims
+        rows = [(c["claim"], SOURCES[c["source"]][1], c["measured"], c["verdict"], c["experiment"]) for c in claims]
+        self.table = table(rows, ["claim", "source", "measured here", "verdict", "experiment"], evidence=evidence)
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {
+            "text/plain": repr(self.table),
+            "text/html": self.table._repr_html_(),
+            VERDICTS_MIME: {"lesson": _current, "claims": self.claims},
+        }
+
+
+def on_gpu(experiment: Callable[[Any], Any], recording: str) -> Any:
+    """Run ``experiment(device)`` live where there is a GPU; else show its recording; else say that there is none yet."""
+    import torch
+
+    if torch.cuda.is_available():
+        print("live (GPU): " + torch.cuda.get_device_name(0))
+        return experiment(torch.device("cuda"))
+    from helpers import recordings
+
+    found = recordings.load(recording)
+    if found is None:
+        print(f"no GPU here, and no recording of {recording!r} has been made yet: what you see next is simulated, and says so.")
+        return None
+    return found
+
+
+# --- progress -----------------------------------------------------------------------------------------------------
+
+
+def _progress_file() -> Path:
+    """One small file a user: beside the course's own state, never inside a notebook folder that is handed in."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "pytorch-performance-measured" / "progress.json"
+
+
+def _read_progress() -> dict[str, dict[str, bool]]:
+    path = _progress_file()
+    try:
+        found = json.loads(path.read_text())
+        return found if isinstance(found, dict) else {}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as problem:
+        print(f"progress: {path} cannot be read ({problem}); starting afresh. Your answers are in the notebooks and are safe.")
+        return {}
+
+
+def record(name: str, passed: bool) -> None:
+    """Remember that the visible test of ``name`` passed or failed. Silent while building and grading."""
+    if _current is None or os.environ.get("COURSE_BUILD") or os.environ.get("NBGRADER_EXECUTION") == "autograde":
+        return
+    state = _read_progress()
+    state.setdefault(_current, {})[name] = passed
+    path = _progress_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}.tmp")
+        fresh.write_text(json.dumps(state, indent=1))
+        fresh.replace(path)
+    except OSError as problem:
+        print(f"progress: could not write {path} ({problem}); the test's result above stands.")
+
+
+def index() -> dict[str, Any]:
+    """The lessons as built: name → title, question, minutes, exercises with the names that their tests check."""
+    found: dict[str, Any] = json.loads(_INDEX.read_text())
+    return found
+
+
+def progress(lesson: str | None = None) -> Table:
+    """Which exercises pass their visible tests: of one lesson (default: the one that was started), or of all (``"all"``)."""
+    lessons, state = index(), _read_progress()
+    chosen = lesson or _current
+    if chosen and chosen != "all":
+        matches = [n for n in lessons if n == chosen or n.startswith(f"{chosen}_")]
+        if not matches:
+            raise ValueError(f"no lesson {chosen!r}; there are {', '.join(lessons)}")
+        chosen = matches[0]
+        rows = [(e["title"], e["minutes"], _status(e, state.get(chosen, {}))) for e in lessons[chosen]["exercises"]]
+        return table(rows, ["exercise", "minutes", "visible test"], evidence="your own runs", caption=_reset_hint(chosen))
+    rows = []
+    for name, about in lessons.items():
+        done = sum(_status(e, state.get(name, {})) == "passes" for e in about["exercises"])
+        total = len(about["exercises"])
+        rows.append((about["title"], f"{done} of {total}", "█" * done + "░" * (total - done)))
+    return table(rows, ["lesson", "solved", ""], evidence="your own runs", caption="an exercise counts when its visible test passes")
+
+
+def _status(exercise: Mapping[str, Any], state: Mapping[str, bool]) -> str:
+    results = [state.get(n) for n in exercise["checks"]]
+    if results and all(results):
+        return "passes"
+    return "fails" if False in results else "not run yet"
+
+
+def _reset_hint(name: str) -> str:
+    return f"to start this lesson afresh: `make reset LESSON={name[:2]}` (your answers are kept in a copy)"

@@ -1,0 +1,77 @@
+"""Tables that say where their numbers come from: aligned text for terminals and tests, HTML for notebooks."""
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: a wall-clock number ("≈ 12.3 µs") takes this many characters, so that columns do not move from run to run
+CLOCK_WIDTH = 12
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells with a header, an evidence label and an optional caption."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    evidence: str
+    caption: str = ""
+
+    def __repr__(self) -> str:
+        widths = [max(len(c), *(len(r[i]) for r in self.rows), 0) if self.rows else len(c) for i, c in enumerate(self.columns)]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(self.columns, widths, strict=True)).rstrip()]
+        lines += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in self.rows]
+        return "\n".join([*lines, f"[{self.evidence}]" + (f" {self.caption}" if self.caption else "")])
+
+    def _repr_html_(self) -> str:
+        left = 'style="text-align:left;vertical-align:top"'
+        head = "".join(f"<th {left}>{html.escape(c)}</th>" for c in self.columns)
+        body = "".join("<tr>" + "".join(f"<td {left}>{_cell_html(c)}</td>" for c in row) + "</tr>" for row in self.rows)
+        note = f"<b>{html.escape(self.evidence)}</b>" + (f" · {html.escape(self.caption)}" if self.caption else "")
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><small>{note}</small>"
+
+    def show(self) -> None:
+        """Display in a notebook, print elsewhere; for tables in the middle of a cell."""
+        try:
+            from IPython.display import display
+        except ImportError:
+            print(self)
+        else:
+            display(self)
+
+
+def _cell_html(text: str) -> str:
+    escaped = html.escape(text)
+    parts = escaped.split("`")
+    # `code` in a cell; an odd number of back-ticks is left as it is
+    return "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts)) if len(parts) % 2 else escaped
+
+
+def table(rows: Sequence[Any], columns: Sequence[str] | None = None, *, evidence: str, caption: str = "") -> Table:
+    """A table from dicts (columns from the first one's keys) or from sequences with ``columns``.
+
+    evidence: where the numbers come from, e.g. ``"live (CPU)"``, ``"simulated (H100)"``, ``"arithmetic"``.
+    """
+    if not evidence:
+        raise ValueError("a table needs its evidence label, e.g. evidence='live (CPU)'")
+    if columns is None:
+        if not rows or not isinstance(rows[0], Mapping):
+            raise ValueError("table() wants rows of dicts, or columns=[...] for rows of values")
+        columns = list(rows[0])
+    plain = [[row[c] for c in columns] if isinstance(row, Mapping) else list(row) for row in rows]
+    for row in plain:
+        if len(row) != len(columns):
+            raise ValueError(f"a row has {len(row)} cells, the table {len(columns)} columns: {row}")
+    return Table(tuple(columns), tuple(tuple(_cell(v) for v in row) for row in plain), evidence, caption)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = str(value)
+    return text.ljust(CLOCK_WIDTH) if text.startswith("≈") else text
