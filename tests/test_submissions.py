@@ -37,7 +37,9 @@ def runner() -> Iterator[Runner]:
 @pytest.mark.parametrize(("name", "exercise"), EXERCISES)
 def test_enough_answers(name: str, exercise: str) -> None:
     folder = SUBMISSIONS / name / exercise
-    assert len(list(folder.glob("right_*.py"))) >= 2, f"{folder} needs two right answers that differ from the reference"
+    assert len(list(folder.glob("right_*.py"))) >= 2, (
+        f"{folder} needs two right answers that differ from the reference"
+    )
     assert len(list(folder.glob("wrong_*.py"))) >= 3, f"{folder} needs three real mistakes"
 
 
@@ -51,12 +53,19 @@ def test_reference_gets_full_marks(runner: Runner, name: str, exercise: str) -> 
 def test_stub_gets_nothing(runner: Runner, name: str, exercise: str) -> None:
     """What the learner is given must not pass any test."""
     cell = next(c for c in lesson(name).cells if c.kind == "exercise" and c.exercise == exercise)
-    stub = re.sub(r"( *)### BEGIN SOLUTION.*?### END SOLUTION", r"\1raise NotImplementedError()", cell.source, flags=re.DOTALL)
+    stub = re.sub(
+        r"( *)### BEGIN SOLUTION.*?### END SOLUTION",
+        r"\1raise NotImplementedError()",
+        cell.source,
+        flags=re.DOTALL,
+    )
     score = runner.grade(lesson(name), exercise, stub)
     assert score.earned == 0, score.verdicts
 
 
-@pytest.mark.parametrize("path", ANSWERS, ids=lambda p: f"{p.parent.parent.name[:2]}-{p.parent.name}-{p.stem}")
+@pytest.mark.parametrize(
+    "path", ANSWERS, ids=lambda p: f"{p.parent.parent.name[:2]}-{p.parent.name}-{p.stem}"
+)
 def test_answer(runner: Runner, path: Path) -> None:
     name, exercise, text = path.parent.parent.name, path.parent.name, path.read_text()
     score = runner.grade(lesson(name), exercise, text)

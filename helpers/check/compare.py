@@ -7,7 +7,9 @@ import numpy as np
 import torch
 
 
-def difference(got: Any, want: Any, rtol: float | None = None, atol: float | None = None, at: str = "the result") -> str | None:
+def difference(
+    got: Any, want: Any, rtol: float | None = None, atol: float | None = None, at: str = "the result"
+) -> str | None:
     """``None`` if ``got`` equals ``want``, else a sentence. Lists and tuples are interchangeable.
 
     Tensors: same shape, dtype and values within ``rtol``/``atol`` (default: torch.testing's, by dtype).
@@ -24,7 +26,9 @@ def difference(got: Any, want: Any, rtol: float | None = None, atol: float | Non
             return f"{at} is {brief(got)}, wanted {len(want)} values: {brief(want)}"
         if len(got) != len(want):
             return f"{at} has {len(got)} values, wanted {len(want)}"
-        return _first(difference(g, w, rtol, atol, f"{at}[{i}]") for i, (g, w) in enumerate(zip(got, want, strict=True)))
+        return _first(
+            difference(g, w, rtol, atol, f"{at}[{i}]") for i, (g, w) in enumerate(zip(got, want, strict=True))
+        )
     if isinstance(want, dict):
         if not isinstance(got, dict):
             return f"{at} is {brief(got)}, wanted a dict with {brief(list(want))}"
@@ -36,9 +40,13 @@ def difference(got: Any, want: Any, rtol: float | None = None, atol: float | Non
     if isinstance(got, torch.Tensor | np.ndarray):
         return f"{at} is a {type(got).__name__} of shape {tuple(got.shape)}, wanted {brief(want)}"
     if isinstance(want, bool) or isinstance(got, bool) or want is None or isinstance(want, str):
-        return None if type(got) is type(want) and got == want else f"{at} is {brief(got)}, wanted {brief(want)}"
+        return (
+            None if type(got) is type(want) and got == want else f"{at} is {brief(got)}, wanted {brief(want)}"
+        )
     if isinstance(want, int | float) and isinstance(got, int | float):
-        if (math.isnan(want) and math.isnan(got)) or math.isclose(got, want, rel_tol=1e-9 if rtol is None else rtol, abs_tol=atol or 0.0):
+        if (math.isnan(want) and math.isnan(got)) or math.isclose(
+            got, want, rel_tol=1e-9 if rtol is None else rtol, abs_tol=atol or 0.0
+        ):
             return None
         return f"{at} is {got!r}, wanted {want!r}"
     return None if type(got) is type(want) and got == want else f"{at} is {brief(got)}, wanted {brief(want)}"
@@ -48,7 +56,9 @@ def _first(differences: Any) -> str | None:
     return next((d for d in differences if d), None)
 
 
-def _tensor_difference(got: Any, want: torch.Tensor, rtol: float | None, atol: float | None, at: str) -> str | None:
+def _tensor_difference(
+    got: Any, want: torch.Tensor, rtol: float | None, atol: float | None, at: str
+) -> str | None:
     if not isinstance(got, torch.Tensor):
         return f"{at} is {brief(got)}, wanted a tensor of shape {tuple(want.shape)}"
     if got.shape != want.shape:
@@ -60,7 +70,9 @@ def _tensor_difference(got: Any, want: torch.Tensor, rtol: float | None, atol: f
     if (rtol is None) != (atol is None):
         rtol, atol = rtol or 0.0, atol or 0.0
     try:
-        torch.testing.assert_close(got.detach(), want.detach(), rtol=rtol, atol=atol, equal_nan=True, check_stride=False)
+        torch.testing.assert_close(
+            got.detach(), want.detach(), rtol=rtol, atol=atol, equal_nan=True, check_stride=False
+        )
     except AssertionError:
         g, w = got.detach(), want.detach()
         if want.dtype.is_floating_point or want.dtype.is_complex:
@@ -69,7 +81,9 @@ def _tensor_difference(got: Any, want: torch.Tensor, rtol: float | None, atol: f
             off = torch.nan_to_num(off, nan=math.inf)
         else:
             off = (g != w).to(torch.float64)
-        worst = tuple(int(i) for i in np.unravel_index(int(off.argmax()), tuple(want.shape) or (1,)))[: want.dim()]
+        worst = tuple(int(i) for i in np.unravel_index(int(off.argmax()), tuple(want.shape) or (1,)))[
+            : want.dim()
+        ]
         return f"{at} has {int((off > 0).sum())} of {want.numel()} values off; the worst, at {list(worst)}: {g[worst].item()!r}, wanted {w[worst].item()!r}"
     return None
 

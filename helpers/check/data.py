@@ -80,7 +80,9 @@ def _decode_tensor(item: dict[str, Any]) -> torch.Tensor:
         flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
         # frombuffer shares memory that Python owns; a clone lives in torch's own storage, as a learner's would
         flat = flat.clone()
-        tensor = torch.as_strided(flat, shape, stride, item["offset"]) if item["storage"] else flat.reshape(shape)
+        tensor = (
+            torch.as_strided(flat, shape, stride, item["offset"]) if item["storage"] else flat.reshape(shape)
+        )
     if item["parameter"]:
         return torch.nn.Parameter(tensor, requires_grad=item["grad"])
     return tensor.requires_grad_() if item["grad"] else tensor
@@ -97,6 +99,8 @@ def encode(value: Any, with_storage: bool = False) -> Any:
 
     if value is None or type(value) in (bool, str):
         return value
+    if value is ...:  # a prediction that was not filled in
+        return None
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):
@@ -118,7 +122,12 @@ def encode(value: Any, with_storage: bool = False) -> Any:
     if isinstance(value, dict):
         return {KIND: "dict", "value": [[down(k), down(v)] for k, v in dict.items(value)]}
     if isinstance(value, Build):
-        return {KIND: "build", "path": value.path, "args": [down(a) for a in value.args], "kwargs": down(value.kwargs)}
+        return {
+            KIND: "build",
+            "path": value.path,
+            "args": [down(a) for a in value.args],
+            "kwargs": down(value.kwargs),
+        }
     if isinstance(value, slice):
         return {KIND: "slice", "value": [value.start, value.stop, value.step]}
     if isinstance(value, torch.dtype):

@@ -2,6 +2,7 @@
 
 import contextvars
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -73,11 +74,9 @@ def through(transport: Transport) -> Iterator[None]:
 
 def _here(request: dict[str, Any]) -> dict[str, Any]:
     """The transport of a learner's own kernel: the notebook's names are those of ``__main__``."""
-    import __main__
-
     from helpers.check import probe
 
-    return probe.answer(request, vars(__main__))
+    return probe.answer(request, vars(sys.modules["__main__"]))
 
 
 def _ask(request: dict[str, Any], look: str) -> dict[str, Any]:
@@ -85,7 +84,11 @@ def _ask(request: dict[str, Any], look: str) -> dict[str, Any]:
     reply = (transport or _here)(request)
     name = request["name"]
     if reply.get("missing"):
-        raise _failed(name, f"there is no {name!r} in this notebook yet. Run the cell that defines it, then this one.", look)
+        raise _failed(
+            name,
+            f"there is no {name!r} in this notebook yet. Run the cell that defines it, then this one.",
+            look,
+        )
     if "not_callable" in reply:
         raise _failed(name, f"{name!r} is a {reply['not_callable']}, wanted a function.", look)
     if "not_plain" in reply:
@@ -116,7 +119,15 @@ def _passed(name: str, text: str) -> None:
     print("✓ " + text)
 
 
-def value(name: str, expect: Any, *, look: str = "", note: str = "", rtol: float | None = None, atol: float | None = None) -> None:
+def value(
+    name: str,
+    expect: Any,
+    *,
+    look: str = "",
+    note: str = "",
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> None:
     """The variable ``name`` holds ``expect`` (plain data, or a function without arguments that returns it).
 
     For a dict of answers the message counts the right ones and names the wrong keys, without giving the answers away.
@@ -195,19 +206,34 @@ def function(
     }
     reports = []
     for one, (want, want_grads), raw in zip(cases, wants, _ask(request, look)["reports"], strict=True):
-        report = Report(one.args, one.kwargs, decode(raw["value"]), raw.get("counts") or {}, raw["error"], decode(raw["grads"]), raw)
+        report = Report(
+            one.args,
+            one.kwargs,
+            decode(raw["value"]),
+            raw.get("counts") or {},
+            raw["error"],
+            decode(raw["grads"]),
+            raw,
+        )
         reports.append(report)
         call = f"{name}({_arguments(one)})"
         if text := _fault(report, one, want, want_grads, expect is not None, rtol, atol, view_of, unchanged):
             raise _failed(name, f"{call}: {text}", look, note)
         if one.raises is None and budget is not None and (text := _over(report, one, budget)):
-            raise _failed(name, f"{call}: {'values are right, but it ' if expect is not None else 'it '}{text}", look, note)
+            raise _failed(
+                name,
+                f"{call}: {'values are right, but it ' if expect is not None else 'it '}{text}",
+                look,
+                note,
+            )
     if verify is not None and (text := verify(reports)):
         raise _failed(name, f"{name}: {text}", look, note)
     _passed(name, _summary(name, reports, cases, budget, expect is not None or verify is not None))
 
 
-def _reference(expect: Any, one: Case, i: int, grads: bool) -> tuple[Any, list[torch.Tensor], list[Any] | None]:
+def _reference(
+    expect: Any, one: Case, i: int, grads: bool
+) -> tuple[Any, list[torch.Tensor], list[Any] | None]:
     """The wanted value of a case, gradients for its outputs, and the wanted gradients of its inputs."""
     if one.raises is not None or expect is None:
         return None, [], None
@@ -226,7 +252,9 @@ def _reference(expect: Any, one: Case, i: int, grads: bool) -> tuple[Any, list[t
 
 
 def _arguments(one: Case) -> str:
-    return ", ".join([brief(a, 40) for a in one.args] + [f"{k}={brief(v, 40)}" for k, v in one.kwargs.items()])
+    return ", ".join(
+        [brief(a, 40) for a in one.args] + [f"{k}={brief(v, 40)}" for k, v in one.kwargs.items()]
+    )
 
 
 def _fault(
@@ -251,12 +279,16 @@ def _fault(
             return f"returned {error['text']}"
         if error["type"] == "NotImplementedError" and not error["text"]:
             return "not written yet. Replace `raise NotImplementedError()` in the cell above with your answer, run it, then run this cell again."
-        return f"raised {error['type']}: {error['text']}" + (f"\n  {error['where']}" if error["where"] else "")
+        return f"raised {error['type']}: {error['text']}" + (
+            f"\n  {error['where']}" if error["where"] else ""
+        )
     if compare and (odd := difference(report.value, want, rtol, atol)):
         return odd
     if want_grads is not None and report.grads is not None:
         for i, (got, wanted) in enumerate(zip(report.grads, want_grads, strict=True)):
-            if wanted is not None and (odd := difference(got, wanted, rtol, atol, at=f"the gradient of input {i}")):
+            if wanted is not None and (
+                odd := difference(got, wanted, rtol, atol, at=f"the gradient of input {i}")
+            ):
                 return "the result is right, but " + odd
     if unchanged and report.raw["changed"]:
         return f"changed its input {report.raw['changed'][0]} in place; the caller still needs it"
@@ -317,7 +349,11 @@ def _summary(name: str, reports: list[Report], cases: Sequence[Case], budget: An
     if compared:
         parts.append("values right")
     if budget is not None:
-        pairs = [(r, budget(*c.args, **c.kwargs) if callable(budget) else budget) for r, c in zip(reports, cases, strict=True) if c.raises is None]
+        pairs = [
+            (r, budget(*c.args, **c.kwargs) if callable(budget) else budget)
+            for r, c in zip(reports, cases, strict=True)
+            if c.raises is None
+        ]
         # the last case, which tests make the largest, stands for all
         for counter, most in (pairs[-1][1] if pairs else {}).items():
             parts.append(f"{counter.replace('_', ' ')} {pairs[-1][0].counts[counter]:,} (limit {most:,})")

@@ -7,6 +7,8 @@ A second, private copy of the counters is loaded with this module, before any le
 redefining ``helpers.count`` or patching ``helpers.counters`` does not reach what grades.
 """
 
+import __future__
+
 import contextlib
 import importlib.util
 import inspect
@@ -66,11 +68,17 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
 
 def _load_drive(source: str) -> Callable[..., Any]:
     space: dict[str, Any] = {"__name__": "drive"}
-    exec(compile(source, "<test>", "exec"), space)  # noqa: S102 - the test cell's own function
+    # annotations stay text: what they name belongs to the test cell
+    exec(compile(source, "<test>", "exec", flags=__future__.annotations.compiler_flag), space)  # noqa: S102 - the test cell's own function
     return next(v for k, v in space.items() if inspect.isfunction(v) and v.__module__ == "drive")
 
 
-def _run(subject: Callable[..., Any], drive: Callable[..., Any] | None, case: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+def _run(
+    subject: Callable[..., Any],
+    drive: Callable[..., Any] | None,
+    case: dict[str, Any],
+    request: dict[str, Any],
+) -> dict[str, Any]:
     random.seed(case["seed"])
     np.random.seed(case["seed"])
     torch.manual_seed(case["seed"])
@@ -78,7 +86,14 @@ def _run(subject: Callable[..., Any], drive: Callable[..., Any] | None, case: di
     before = [_snapshot(a) for a in args]
     grad_outputs = decode(case["grad_outputs"]) if request["grads"] else None
     printed = io.StringIO()
-    report: dict[str, Any] = {"value": None, "error": None, "grads": None, "changed": [], "view_of": [], "counts": None}
+    report: dict[str, Any] = {
+        "value": None,
+        "error": None,
+        "grads": None,
+        "changed": [],
+        "view_of": [],
+        "counts": None,
+    }
     count: Any = None
     value: Any = None
     try:
@@ -92,7 +107,9 @@ def _run(subject: Callable[..., Any], drive: Callable[..., Any] | None, case: di
                 value = call(*args, **kwargs)
                 if request["grads"]:
                     _backward(value, grad_outputs)
-    except BaseException as problem:  # SystemExit and KeyboardInterrupt are answers too: they must not end the grading
+    except (
+        BaseException
+    ) as problem:  # SystemExit and KeyboardInterrupt are answers too: they must not end the grading
         report["error"] = _describe(problem)
     report["printed"] = printed.getvalue()[:KEEP_OUTPUT]
     if report["error"] is not None:
@@ -105,14 +122,18 @@ def _run(subject: Callable[..., Any], drive: Callable[..., Any] | None, case: di
         report["error"] = {"type": "NotPlain", "text": str(odd), "where": ""}
         return report
     report["geometry"] = _geometry(value)
-    report["changed"] = [i for i, (a, b) in enumerate(zip(args, before, strict=True)) if b is not None and not _same(a, b)]
+    report["changed"] = [
+        i for i, (a, b) in enumerate(zip(args, before, strict=True)) if b is not None and not _same(a, b)
+    ]
     report["view_of"] = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and _shares(value, a)]
     report["counts"] = count.as_dict()
     return report
 
 
 def _backward(value: Any, grad_outputs: list[torch.Tensor]) -> None:
-    outputs = [v for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, torch.Tensor)]
+    outputs = [
+        v for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, torch.Tensor)
+    ]
     pairs = [(o, g) for o, g in zip(outputs, grad_outputs, strict=False) if o.requires_grad]
     if not pairs:
         raise RuntimeError("the result does not require grad: the graph back to the inputs was cut")
@@ -149,7 +170,11 @@ def _describe(problem: BaseException) -> dict[str, Any]:
     """Type, text and the learner's own line of an exception, without frames of torch or of the helpers."""
     frames = traceback.extract_tb(problem.__traceback__)
     here = str(Path(__file__).parent)
-    own = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith(here) and f.filename != "<test>"]
+    own = [
+        f
+        for f in frames
+        if "site-packages" not in f.filename and not f.filename.startswith(here) and f.filename != "<test>"
+    ]
     where = ""
     if own:
         line = own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno or 0).strip()

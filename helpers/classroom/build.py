@@ -1,9 +1,9 @@
 """Masters in, notebooks out: the executed reference in ``solutions/``, the learner's copy in ``notebooks/``.
 
-    python -m helpers.classroom.build             rebuild what changed
-    python -m helpers.classroom.build 01 02       only these, if they changed
-    python -m helpers.classroom.build --force     all of it
-    python -m helpers.classroom.build --check     build nothing; fail if anything is out of date
+python -m helpers.classroom.build             rebuild what changed
+python -m helpers.classroom.build 01 02       only these, if they changed
+python -m helpers.classroom.build --force     all of it
+python -m helpers.classroom.build --check     build nothing; fail if anything is out of date
 """
 
 import argparse
@@ -30,7 +30,7 @@ import helpers
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
 from helpers.classroom.release import keep_answers, release
-from helpers.classroom.settings import CELL_TIMEOUT, NOTEBOOKS, ROOT, SOLUTIONS
+from helpers.classroom.settings import CELL_TIMEOUT, NOTEBOOKS, QUIET_KERNEL, ROOT, SOLUTIONS
 
 INDEX = ROOT / "helpers" / "lessons.json"
 START = NOTEBOOKS / "start.ipynb"
@@ -48,7 +48,10 @@ MACHINE = re.compile(r"(?<![\w.~/])/(?:home|root|Users|tmp|work|usr|opt|var)/[^\
 
 def notebook(master: Master) -> NotebookNode:
     """The notebook of a master, not yet executed; the same master gives the same bytes."""
-    nb = new_notebook(cells=[_node(cell, place) for place, cell in enumerate(master.cells)], metadata=json.loads(json.dumps(METADATA)))
+    nb = new_notebook(
+        cells=[_node(cell, place) for place, cell in enumerate(master.cells)],
+        metadata=json.loads(json.dumps(METADATA)),
+    )
     nb.metadata["course"] = {"built_from": fingerprint(master)}
     return nb
 
@@ -75,7 +78,11 @@ def _node(cell: Cell, place: int) -> NotebookNode:
 
 def fingerprint(master: Master) -> str:
     """Changes when the master or a helper that it uses changes in more than comments and docstrings."""
-    digest = hashlib.sha256(json.dumps([nbformat.__version__.split(".")[0], [asdict(c) | {"line": 0} for c in master.cells]]).encode())
+    digest = hashlib.sha256(
+        json.dumps(
+            [nbformat.__version__.split(".")[0], [asdict(c) | {"line": 0} for c in master.cells]]
+        ).encode()
+    )
     for path in sorted(_used_by("\n".join(c.source for c in master.cells if c.kind != "markdown"))):
         digest.update(_meaning(path).encode())
     return digest.hexdigest()[:16]
@@ -106,7 +113,11 @@ def _imported(source: str) -> set[str]:
             assert node.module is not None
             modules.add(node.module)
             for alias in node.names:
-                modules.add(helpers.EXPORTS.get(alias.name, f"helpers.{alias.name}") if node.module == "helpers" else f"{node.module}.{alias.name}")
+                modules.add(
+                    helpers.EXPORTS.get(alias.name, f"helpers.{alias.name}")
+                    if node.module == "helpers"
+                    else f"{node.module}.{alias.name}"
+                )
     return modules - {"helpers"}
 
 
@@ -114,7 +125,12 @@ def _meaning(path: Path) -> str:
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        if (
+            isinstance(body, list)
+            and body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(body[0].value, ast.Constant)
+        ):
             body[0] = ast.Pass()
     return ast.dump(tree)
 
@@ -129,6 +145,7 @@ def execute(nb: NotebookNode, master: Master) -> float:
         nb,
         timeout=CELL_TIMEOUT,
         kernel_name="python3",
+        extra_arguments=QUIET_KERNEL,
         resources={"metadata": {"path": str(master.path.parent)}},
         store_widget_state=False,
         record_timing=False,
@@ -140,9 +157,13 @@ def execute(nb: NotebookNode, master: Master) -> float:
             try:
                 client.execute_cell(node, place)
             except CellExecutionError as problem:
-                raise BadMaster(f"{master.where(cell)}: this {cell.kind} cell raised {problem.ename}: {problem.evalue}") from None
+                raise BadMaster(
+                    f"{master.where(cell)}: this {cell.kind} cell raised {problem.ename}: {problem.evalue}"
+                ) from None
             except CellTimeoutError:
-                raise BadMaster(f"{master.where(cell)}: this {cell.kind} cell took more than {CELL_TIMEOUT} s") from None
+                raise BadMaster(
+                    f"{master.where(cell)}: this {cell.kind} cell took more than {CELL_TIMEOUT} s"
+                ) from None
             except DeadKernelError:
                 raise BadMaster(f"{master.where(cell)}: the kernel died in this {cell.kind} cell") from None
             if cell.kind != "markdown":
@@ -161,7 +182,9 @@ def _tidy(node: NotebookNode, cell: Cell, master: Master) -> None:
         if "application/vnd.jupyter.widget-view+json" in data:
             continue  # lives only as long as its kernel; the static picture beside it stays
         kept.append(output)
-        text = output.get("text", "") + " ".join(str(v) for k, v in data.items() if not k.startswith("image/"))
+        text = output.get("text", "") + " ".join(
+            str(v) for k, v in data.items() if not k.startswith("image/")
+        )
         needles = [m.group(0) for m in MACHINE.finditer(text)]
         needles += [w for w in (str(ROOT), socket.gethostname()) if len(w) > 4 and w in text]
         if needles:
@@ -175,7 +198,9 @@ def _tidy(node: NotebookNode, cell: Cell, master: Master) -> None:
 def index_entry(master: Master) -> dict[str, Any]:
     minutes = re.search(r"(\d+)\s*(?:–|-|to)\s*(\d+) min", master.cells[0].source)
     if minutes is None:
-        raise BadMaster(f"{master.where(master.cells[0])}: the first cell must say the time needed, as in '30–45 min'")
+        raise BadMaster(
+            f"{master.where(master.cells[0])}: the first cell must say the time needed, as in '30–45 min'"
+        )
     return {
         "title": master.title,
         "question": master.question,
@@ -188,7 +213,8 @@ def index_entry(master: Master) -> dict[str, Any]:
 def start_page(index: dict[str, Any]) -> NotebookNode:
     """The page that ``make lab`` opens: every lesson with its question, and the learner's own progress."""
     rows = "\n".join(
-        f"| [{about['title']}]({name}/{name}.ipynb) | {about['question']} | {about['minutes']} min | {len(about['exercises'])} |" for name, about in index.items()
+        f"| [{about['title']}]({name}/{name}.ipynb) | {about['question']} | {about['minutes']} min | {len(about['exercises'])} |"
+        for name, about in index.items()
     )
     intro = (
         "# PyTorch Performance, Measured\n\n"
@@ -221,7 +247,9 @@ def find(wanted: list[str]) -> list[Path]:
     paths = sorted(p for p in SOLUTIONS.glob("[0-9][0-9]_*/*.py") if p.stem == p.parent.name)
     for name in wanted:
         if not any(p.stem.startswith(name) for p in paths):
-            raise BadMaster(f"no lesson {name!r} in {SOLUTIONS.name}/; there are {', '.join(p.stem for p in paths)}")
+            raise BadMaster(
+                f"no lesson {name!r} in {SOLUTIONS.name}/; there are {', '.join(p.stem for p in paths)}"
+            )
     return [p for p in paths if not wanted or p.stem.startswith(tuple(wanted))]
 
 
@@ -253,7 +281,9 @@ def build_one(path: Path, force: bool) -> str:
     kept = keep_answers(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(release(reference_path(master)))
-    return f"{master.name}: built, ran in {seconds:.0f} s" + (f"; your answers are kept in {kept.name}" if kept else "")
+    return f"{master.name}: built, ran in {seconds:.0f} s" + (
+        f"; your answers are kept in {kept.name}" if kept else ""
+    )
 
 
 def write_index(paths: list[Path]) -> None:
@@ -267,33 +297,51 @@ def drift(path: Path) -> list[str]:
     """What of one lesson is not as its master says; empty when all is."""
     master = masters.read(path)
     if not is_current(master):
-        return [f"{master.name}: the master or a helper that it uses has changed since the reference was built"]
+        return [
+            f"{master.name}: the master or a helper that it uses has changed since the reference was built"
+        ]
     found, fresh = nbformat.read(reference_path(master), as_version=4), notebook(master)
     problems = []
     for had, want in zip(found.cells, fresh.cells, strict=False):
         if (had.source, had.id, had.metadata) != (want.source, want.id, want.metadata):
             problems.append(f"{master.name}: cell {want.id!r} of the reference was edited by hand")
     if len(found.cells) != len(fresh.cells):
-        problems.append(f"{master.name}: the reference has {len(found.cells)} cells, its master {len(fresh.cells)}")
+        problems.append(
+            f"{master.name}: the reference has {len(found.cells)} cells, its master {len(fresh.cells)}"
+        )
     if release(reference_path(master)) != release_path(master.name).read_text():
         problems.append(f"{master.name}: the learner's notebook is not what nbgrader makes of the reference")
     return problems
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m helpers.classroom.build", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m helpers.classroom.build",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
     parser.add_argument("lessons", nargs="*", help="e.g. 01 02; default: all")
     parser.add_argument("--force", action="store_true", help="rebuild also what has not changed")
-    parser.add_argument("--check", action="store_true", help="build nothing; exit 1 if anything is out of date")
+    parser.add_argument(
+        "--check", action="store_true", help="build nothing; exit 1 if anything is out of date"
+    )
     asked = parser.parse_args(argv)
     try:
         everything, paths = find([]), find(asked.lessons)
         if asked.check:
             problems = [problem for p in paths for problem in drift(p)]
             index = {p.stem: index_entry(masters.read(p)) for p in everything}
-            if not INDEX.exists() or json.loads(INDEX.read_text()) != index or START.read_text() != text_of(start_page(index)):
+            if (
+                not INDEX.exists()
+                or json.loads(INDEX.read_text()) != index
+                or START.read_text() != text_of(start_page(index))
+            ):
                 problems.append("the lesson index or the start page is out of date")
-            print("\n".join(problems) + "\nrun `make build`" if problems else f"{len(paths)} lessons are as their masters say")
+            print(
+                "\n".join(problems) + "\nrun `make build`"
+                if problems
+                else f"{len(paths)} lessons are as their masters say"
+            )
             return bool(problems)
         with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
             for line in pool.map(lambda p: build_one(p, asked.force), paths):

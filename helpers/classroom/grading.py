@@ -56,7 +56,14 @@ def _graded(resources: ResourcesDict) -> dict[str, dict[str, Any]]:
     with Gradebook(about["db_url"]) as gradebook:
         notebook = gradebook.find_notebook(about["notebook"], about["assignment"])
         cells: dict[str, dict[str, Any]] = {
-            c.name: {"grade": False, "solution": False, "locked": c.locked, "source": c.source, "cell_type": c.cell_type} for c in notebook.source_cells
+            c.name: {
+                "grade": False,
+                "solution": False,
+                "locked": c.locked,
+                "source": c.source,
+                "cell_type": c.cell_type,
+            }
+            for c in notebook.source_cells
         }
         for grade in notebook.grade_cells:
             cells[grade.name] |= {"grade": True, "points": grade.max_score}
@@ -75,8 +82,11 @@ class RestoreMetadata(NbGraderPreprocessor):
             if not isinstance(meta, dict):
                 continue
             cell.metadata["tags"] = [t for t in cell.metadata.get("tags", []) if t != EXPERIMENT_TAG]
-            if about := known.get(meta.get("grade_id")):
-                meta |= {k: about[k] for k in ("grade", "solution", "locked")} | {"schema_version": 3, "task": False}
+            if about := known.get(str(meta.get("grade_id"))):
+                meta |= {k: about[k] for k in ("grade", "solution", "locked")} | {
+                    "schema_version": 3,
+                    "task": False,
+                }
                 meta.pop("points", None)
                 if about["grade"]:
                     meta["points"] = about["points"]
@@ -86,7 +96,9 @@ class RestoreMetadata(NbGraderPreprocessor):
 class Judge(Execute):
     """Executes a submission; its test cells are judged here and not in the kernel."""
 
-    def preprocess(self, nb: NotebookNode, resources: ResourcesDict, km: Any = None) -> tuple[NotebookNode, ResourcesDict]:
+    def preprocess(
+        self, nb: NotebookNode, resources: ResourcesDict, km: Any = None
+    ) -> tuple[NotebookNode, ResourcesDict]:
         self._tests = {name: about["source"] for name, about in _graded(resources).items() if about["grade"]}
         self._nonce = f"_course_{secrets.token_hex(8)}"
         self._ready = False
@@ -94,17 +106,21 @@ class Judge(Execute):
         done: tuple[NotebookNode, ResourcesDict] = super().preprocess(nb, resources, km)
         return done
 
-    def preprocess_cell(self, cell: NotebookNode, resources: ResourcesDict, index: int) -> tuple[NotebookNode, ResourcesDict]:
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: ResourcesDict, index: int
+    ) -> tuple[NotebookNode, ResourcesDict]:
         if cell.cell_type != "code":
             return cell, resources
         if not self._ready:
             self._ready = True
             self._run(PRELUDE % (REPLY, self._nonce), index)
+            self.nb.cells[index] = cell
         grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
         if grade_id in self._tests:
             verdict = judge(self._tests[grade_id], grade_id, lambda request: self._ask(request, index))
             cell.outputs = [_output(verdict)]
             cell.execution_count = 1  # it did run
+            self.nb.cells[index] = cell  # nbclient has put the last request there
             return cell, resources
         if not self._ended:
             try:
@@ -141,5 +157,20 @@ def _output(verdict: Verdict) -> NotebookNode:
     return new_output("error", ename="CheckFailed", evalue=verdict.text, traceback=["✗ " + verdict.text])
 
 
-SANITIZE = [ClearOutput, DeduplicateIds, OverwriteKernelspec, RestoreMetadata, OverwriteCells, CheckCellMetadata]
-AUTOGRADE = [Judge, IgnorePattern, ClearMetadataPreprocessor, LimitOutput, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
+SANITIZE = [
+    ClearOutput,
+    DeduplicateIds,
+    OverwriteKernelspec,
+    RestoreMetadata,
+    OverwriteCells,
+    CheckCellMetadata,
+]
+AUTOGRADE = [
+    Judge,
+    IgnorePattern,
+    ClearMetadataPreprocessor,
+    LimitOutput,
+    SaveAutoGrades,
+    AssignLatePenalties,
+    CheckCellMetadata,
+]

@@ -23,7 +23,9 @@ MARKERS = {
     "exercise": ("### BEGIN SOLUTION", "### END SOLUTION"),
     "hidden": ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"),
 }
-EXERCISE_HEADING = re.compile(r"\*\*Exercise (?P<number>\d+\.\d+) — (?P<title>.+?)\*\* \((?P<stars>★+), (?P<minutes>\d+) min\)")
+EXERCISE_HEADING = re.compile(
+    r"\*\*Exercise (?P<number>\d+\.\d+) — (?P<title>.+?)\*\* \((?P<stars>★+), (?P<minutes>\d+) min\)"
+)
 #: names that IPython puts into every notebook's namespace
 NOTEBOOK_NAMES = {"display", "get_ipython", "__name__", "__file__"}
 CLOCKS = re.compile(r"perf_counter|time\.time\(|process_time|monotonic|timeit")
@@ -78,7 +80,9 @@ def read(path: Path) -> Master:
     lines = [i for i, line in enumerate(text.splitlines(), 1) if re.match(r"# %%", line)]
     notebook = jupytext.reads(text, fmt="py:percent")
     if not lines or len(lines) != len(notebook.cells):
-        raise BadMaster(f"{path.name}: {len(notebook.cells)} cells but {len(lines)} '# %%' lines; begin the file with a '# %%' line")
+        raise BadMaster(
+            f"{path.name}: {len(notebook.cells)} cells but {len(lines)} '# %%' lines; begin the file with a '# %%' line"
+        )
     cells = [_cell(path, raw, line) for raw, line in zip(notebook.cells, lines, strict=True)]
     master = Master(path.stem, path, cells, *_title(path, cells), [])
     _name_tests(master)
@@ -96,11 +100,15 @@ def _cell(path: Path, raw: dict, line: int) -> Cell:
     title = meta.pop("title", "")
     found = [k for k in KINDS if k in meta or k == title]
     if len(found) != 1:
-        raise BadMaster(f"{where}: a code cell needs one kind of {', '.join(KINDS)} on its '# %%' line; this one has {found or title or 'none'}")
+        raise BadMaster(
+            f"{where}: a code cell needs one kind of {', '.join(KINDS)} on its '# %%' line; this one has {found or title or 'none'}"
+        )
     kind = found[0]
     cell = Cell(kind, raw["source"], line, exercise=str(meta.get(kind, "")), tags=list(meta.get("tags", [])))
     if kind in ("exercise", "test", "hidden") and not re.fullmatch(r"[a-z][a-z0-9_]*", cell.exercise):
-        raise BadMaster(f'{where}: write {kind}="exercise_id" with lower-case letters, digits and underscores, got {cell.exercise!r}')
+        raise BadMaster(
+            f'{where}: write {kind}="exercise_id" with lower-case letters, digits and underscores, got {cell.exercise!r}'
+        )
     if kind in ("test", "hidden"):
         points = meta.get("points")
         if not isinstance(points, int) or points < 1:
@@ -114,7 +122,9 @@ def _cell(path: Path, raw: dict, line: int) -> Cell:
 def _title(path: Path, cells: list[Cell]) -> tuple[str, str]:
     heading = re.match(r"# (.+)\n+## (.+)", cells[0].source) if cells[0].kind == "markdown" else None
     if heading is None:
-        raise BadMaster(f"{path.name}:{cells[0].line}: the first cell must be markdown: '# NN · Title', then '## The question?'")
+        raise BadMaster(
+            f"{path.name}:{cells[0].line}: the first cell must be markdown: '# NN · Title', then '## The question?'"
+        )
     return heading[1].strip(), heading[2].strip()
 
 
@@ -128,13 +138,17 @@ def _name_tests(master: Master) -> None:
             solved.add(cell.exercise)
         elif cell.kind in ("test", "hidden"):
             if cell.exercise not in solved:
-                raise BadMaster(f'{master.where(cell)}: {cell.kind}="{cell.exercise}" comes before any exercise="{cell.exercise}"')
+                raise BadMaster(
+                    f'{master.where(cell)}: {cell.kind}="{cell.exercise}" comes before any exercise="{cell.exercise}"'
+                )
             n = sum(c.kind == cell.kind and c.exercise == cell.exercise for c in seen.values()) + 1
             cell.grade_id = f"{cell.exercise}__{cell.kind}{n if n > 1 else ''}"
         else:
             continue
         if cell.grade_id in seen:
-            raise BadMaster(f"{master.where(cell)}: duplicate grade_id {cell.grade_id!r}, first on line {seen[cell.grade_id].line}")
+            raise BadMaster(
+                f"{master.where(cell)}: duplicate grade_id {cell.grade_id!r}, first on line {seen[cell.grade_id].line}"
+            )
         seen[cell.grade_id] = cell
 
 
@@ -146,12 +160,16 @@ def _check_markers(master: Master) -> None:
                     raise BadMaster(f"{master.where(cell)}: a cell of kind {kind} needs '{begin}' … '{end}'")
                 continue
             if cell.kind != kind:
-                raise BadMaster(f"{master.where(cell)}: '{begin}' belongs in a cell of kind {kind}, not {cell.kind}")
+                raise BadMaster(
+                    f"{master.where(cell)}: '{begin}' belongs in a cell of kind {kind}, not {cell.kind}"
+                )
             depth = 0
             for offset, line in enumerate(cell.source.splitlines(), 1):
                 depth += (begin in line) - (end in line)
                 if depth not in (0, 1):
-                    raise BadMaster(f"{master.path.name}:{cell.line + offset}: '{begin}' and '{end}' do not alternate")
+                    raise BadMaster(
+                        f"{master.path.name}:{cell.line + offset}: '{begin}' and '{end}' do not alternate"
+                    )
             if depth:
                 raise BadMaster(f"{master.where(cell)}: '{begin}' is not closed by '{end}'")
 
@@ -166,24 +184,34 @@ def _check_names(master: Master) -> None:
         try:
             free, bound = names(cell.source)
         except SyntaxError as problem:
-            raise BadMaster(f"{master.path.name}:{cell.line + (problem.lineno or 0)}: {problem.msg} (magics belong in experiments)") from None
+            raise BadMaster(
+                f"{master.path.name}:{cell.line + (problem.lineno or 0)}: {problem.msg} (magics belong in experiments)"
+            ) from None
         if cell.kind in ("test", "hidden"):
             if CLOCKS.search(cell.source):
                 raise BadMaster(f"{where}: a graded cell reads a clock; grade on counters")
             if unknown := free - set(dir(builtins)):
-                raise BadMaster(f"{where}: a test must stand alone, but uses {sorted(unknown)}: import it here, or name the learner's function as a string")
+                raise BadMaster(
+                    f"{where}: a test must stand alone, but uses {sorted(unknown)}: import it here, or name the learner's function as a string"
+                )
             if not re.search(r"\bcheck\.(function|value)\(", cell.source):
-                raise BadMaster(f"{where}: a test reaches the learner's code through check.function or check.value only")
+                raise BadMaster(
+                    f"{where}: a test reaches the learner's code through check.function or check.value only"
+                )
             continue
         if unknown := free - known:
-            raise BadMaster(f"{where}: {cell.kind} uses {sorted(unknown)}, which no setup or exercise cell above defines (experiments are skipped when grading)")
+            raise BadMaster(
+                f"{where}: {cell.kind} uses {sorted(unknown)}, which no setup or exercise cell above defines (experiments are skipped when grading)"
+            )
         known |= bound
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
     """(names that the code reads from outside itself, names that it defines at the top level)."""
     table = symtable.symtable(source, "<cell>", "exec")
-    bound = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    bound = {
+        s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()
+    }
     read: set[str] = set()
     pending = [table]
     while pending:
@@ -204,22 +232,48 @@ def _exercises(master: Master) -> list[Exercise]:
             continue
         heading = EXERCISE_HEADING.search(text)
         if heading is None:
-            raise BadMaster(f"{master.where(cell)}: the markdown above an exercise needs '**Exercise 1.3 — title** (★★, 8 min)'")
+            raise BadMaster(
+                f"{master.where(cell)}: the markdown above an exercise needs '**Exercise 1.3 — title** (★★, 8 min)'"
+            )
         mine = [c for c in master.cells if c.exercise == cell.exercise and c.kind in ("test", "hidden")]
         for kind in ("test", "hidden"):
             if not any(c.kind == kind for c in mine):
-                raise BadMaster(f'{master.where(cell)}: exercise="{cell.exercise}" has no {"visible" if kind == "test" else "hidden"} test')
+                raise BadMaster(
+                    f'{master.where(cell)}: exercise="{cell.exercise}" has no {"visible" if kind == "test" else "hidden"} test'
+                )
         if text.count("<details>") < 3:
-            raise BadMaster(f"{master.where(cell)}: exercise {cell.exercise!r} needs two hints and the idea in <details>, found {text.count('<details>')}")
+            raise BadMaster(
+                f"{master.where(cell)}: exercise {cell.exercise!r} needs two hints and the idea in <details>, found {text.count('<details>')}"
+            )
         checks = list(dict.fromkeys(n for c in mine if c.kind == "test" for n in _checked(c.source)))
         found.append(
-            Exercise(cell.exercise, heading["number"], heading["title"], len(heading["stars"]), int(heading["minutes"]), sum(c.points for c in mine), checks)
+            Exercise(
+                cell.exercise,
+                heading["number"],
+                heading["title"],
+                len(heading["stars"]),
+                int(heading["minutes"]),
+                sum(c.points for c in mine),
+                checks,
+            )
         )
     return found
 
 
 def _checked(source: str) -> list[str]:
     """The names passed to check.function and check.value."""
-    calls = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
-    wanted = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr in ("function", "value") and c.args]
-    return [c.args[0].value for c in wanted if isinstance(c.args[0], ast.Constant) and isinstance(c.args[0].value, str)]
+    calls = [
+        n
+        for n in ast.walk(ast.parse(source))
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+    ]
+    wanted = [
+        c
+        for c in calls
+        if isinstance(c.func, ast.Attribute) and c.func.attr in ("function", "value") and c.args
+    ]
+    return [
+        c.args[0].value
+        for c in wanted
+        if isinstance(c.args[0], ast.Constant) and isinstance(c.args[0].value, str)
+    ]

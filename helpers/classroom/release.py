@@ -1,6 +1,6 @@
 """The learner's copy of a reference notebook, made by nbgrader; and a fresh copy that loses no answers.
 
-    python -m helpers.classroom.release 01        reset lesson 01 (what `make reset LESSON=01` runs)
+python -m helpers.classroom.release 01        reset lesson 01 (what `make reset LESSON=01` runs)
 """
 
 import json
@@ -50,7 +50,11 @@ def keep_answers(path: Path) -> Path | None:
         return None
     try:
         cells = json.loads(path.read_text())["cells"]
-        answered = any(c["metadata"].get("nbgrader", {}).get("solution") and "NotImplementedError" not in "".join(c["source"]) for c in cells)
+        answered = any(
+            c["metadata"].get("nbgrader", {}).get("solution")
+            and "NotImplementedError" not in "".join(c["source"])
+            for c in cells
+        )
     except (ValueError, KeyError):
         answered = True  # not readable as a notebook: keep it all the more
     if not answered:
@@ -65,7 +69,10 @@ def reset(lesson: str) -> int:
     found = sorted(p for p in SOLUTIONS.glob(f"{lesson}*/*.ipynb") if p.stem == p.parent.name)
     if not lesson or len(found) != 1:
         there = ", ".join(sorted(p.name for p in SOLUTIONS.glob("[0-9][0-9]_*")))
-        print(f"reset: which lesson? {lesson!r} names {len(found)}; say e.g. make reset LESSON=01. There are {there}.", file=sys.stderr)
+        print(
+            f"reset: which lesson? {lesson!r} names {len(found)}; say e.g. make reset LESSON=01. There are {there}.",
+            file=sys.stderr,
+        )
         return 2
     target = NOTEBOOKS / found[0].stem / found[0].name
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +81,10 @@ def reset(lesson: str) -> int:
         kept = target.with_name(f"{target.stem}.answers-{datetime.now():%Y%m%d-%H%M%S}.ipynb")
         shutil.copy2(target, kept)
     target.write_text(release(found[0]))
-    print(f"{target.stem}: fresh." + (f" What you had is kept in notebooks/{target.stem}/{kept.name}" if kept else ""))
+    print(
+        f"{target.stem}: fresh."
+        + (f" What you had is kept in notebooks/{target.stem}/{kept.name}" if kept else "")
+    )
     return 0
 
 

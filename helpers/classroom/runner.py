@@ -34,13 +34,17 @@ class Runner:
     def __enter__(self) -> "Runner":
         self._folder = tempfile.TemporaryDirectory()
         self._path = str(Path(self._folder.name) / "zygote")
-        self._zygote = subprocess.Popen([sys.executable, "-m", "helpers.classroom.zygote", self._path], stdout=subprocess.PIPE, text=True)
+        self._zygote = subprocess.Popen(
+            [sys.executable, "-m", "helpers.classroom.zygote", self._path], stdout=subprocess.PIPE, text=True
+        )
         assert self._zygote.stdout is not None
         if self._zygote.stdout.readline().strip() != "ready":
             raise RuntimeError("the grading process did not start")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._zygote.kill()
         self._zygote.wait()
         self._folder.cleanup()
@@ -64,7 +68,11 @@ class Runner:
             # a process for each test: one that ends it costs only its own points
             with self._notebook(cells) as ask:
                 verdicts[test.grade_id] = judge(test.source, test.grade_id, ask)
-        return Score(sum(t.points for t in tests if verdicts[t.grade_id].passed), sum(t.points for t in tests), verdicts)
+        return Score(
+            sum(t.points for t in tests if verdicts[t.grade_id].passed),
+            sum(t.points for t in tests),
+            verdicts,
+        )
 
     @contextlib.contextmanager
     def _notebook(self, cells: list[str]) -> Iterator[Any]:
@@ -80,7 +88,9 @@ class Runner:
                 send(connection, request)
                 reply = _reply(connection)
                 if reply.get("missing") and failures:
-                    return {"broken": f"the cell that should define {request['name']!r} failed: {failures[-1]}"}
+                    return {
+                        "broken": f"the cell that should define {request['name']!r} failed: {failures[-1]}"
+                    }
                 return dict(reply)
 
             yield ask

@@ -12,6 +12,8 @@ NOTEBOOKS = ROOT / "notebooks"
 EXPERIMENT_TAG = "experiment"
 #: seconds that one cell of a lesson may take
 CELL_TIMEOUT = 120
+#: a kernel on this machine's loopback need not warn, for every submission, that it is not encrypted
+QUIET_KERNEL = ["--IPKernelApp.log_level=40"]
 
 
 def configure(c: Any, root: Path = ROOT) -> None:
@@ -30,6 +32,7 @@ def configure(c: Any, root: Path = ROOT) -> None:
     c.OverwriteCells.add_missing_cells = True
     # this replaces nbclient's default tag, so tagging a cell skip-execution does nothing
     c.NotebookClient.skip_cells_with_tag = EXPERIMENT_TAG
+    c.Execute.extra_arguments = QUIET_KERNEL
     c.ExecutePreprocessor.timeout = CELL_TIMEOUT
     c.Execute.timeout = CELL_TIMEOUT
     from helpers.classroom import grading

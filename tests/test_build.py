@@ -1,0 +1,180 @@
+"""The pipeline on masters that are wrong: each is refused with a message that says where."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers.classroom import build
+from helpers.classroom import master as masters
+from helpers.classroom.master import BadMaster
+from helpers.classroom.release import keep_answers, release
+
+GOOD = '''\
+# %% [markdown]
+# # 90 · Tiny
+# ## Does it all work?
+#
+# 30–45 min
+
+# %% setup
+import torch
+
+# %% experiment
+print(torch.arange(3))
+
+# %% [markdown]
+# **Exercise 90.1 — twice the numbers** (★, 5 min)
+# <details><summary>Hint 1</summary>1</details><details><summary>Hint 2</summary>2</details><details><summary>The idea</summary>3</details>
+
+# %% exercise="twice"
+def twice(x: torch.Tensor) -> torch.Tensor:
+    """x: (n,) → (n,)."""
+    ### BEGIN SOLUTION
+    return x * 2
+    ### END SOLUTION
+
+
+# %% test="twice" points=1
+import torch
+
+from helpers import check
+
+check.function("twice", [check.case(torch.arange(3.0))], expect=lambda x: x * 2)
+
+# %% hidden="twice" points=2
+### BEGIN HIDDEN TESTS
+import torch
+
+from helpers import check
+
+check.function("twice", [check.case(torch.arange(9.0))], expect=lambda x: x + x, budget={"operators": 1})
+### END HIDDEN TESTS
+'''
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "90_tiny" / "90_tiny.py"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_good_master_is_read(tmp_path: Path) -> None:
+    master = masters.read(write(tmp_path, GOOD))
+    assert [c.kind for c in master.cells] == [
+        "markdown",
+        "setup",
+        "experiment",
+        "markdown",
+        "exercise",
+        "test",
+        "hidden",
+    ]
+    assert [c.grade_id for c in master.cells if c.grade_id] == ["twice", "twice__test", "twice__hidden"]
+    assert [(e.title, e.minutes, e.points, e.checks) for e in master.exercises] == [
+        ("twice the numbers", 5, 3, ["twice"])
+    ]
+    assert build.text_of(build.notebook(master)) == build.text_of(build.notebook(masters.read(master.path)))
+
+
+BAD = {
+    "duplicate id": ("# %% test=", '# %% exercise="twice"\n### BEGIN SOLUTION\n### END SOLUTION\n# %% test=', "duplicate grade_id 'twice'", 25),
+    "points missing": ('# %% test="twice" points=1', '# %% test="twice"', "needs points=N", 25),
+    "no points": ("points=2", "points=0", "needs points=N", 32),
+    "solution not closed": ("    ### END SOLUTION\n", "", "is not closed", 17),
+    "solution closed twice": ("    ### END SOLUTION\n", "    ### END SOLUTION\n    ### END SOLUTION\n", "do not alternate", 23),
+    "hidden not closed": ("### END HIDDEN TESTS\n", "", "is not closed", 32),
+    "solution in an experiment": ("print(torch.arange(3))", "### BEGIN SOLUTION\n### END SOLUTION", "belongs in a cell of kind exercise", 10),
+    "cell without a kind": ("# %% experiment", "# %%", "needs one kind", 10),
+    "unknown option": ("# %% experiment", "# %% experiment fast=1", "unknown option ['fast']", 10),
+    "no hidden test": (GOOD[GOOD.index('# %% hidden="twice"') :], "", "has no hidden test", 17),
+    "test before its exercise": ("# %% experiment", '# %% test="twice" points=1\n# %% experiment', "before any exercise", 10),
+    "live name in a test": ('check.function("twice", [check.case(torch.arange(3.0))]', "check.function(twice.__name__, [check.case(torch.arange(3.0))]", "must stand alone, but uses ['twice']", 25),
+    "test without check": ('check.function("twice", [check.case(torch.arange(3.0))], expect=lambda x: x * 2)', "assert True", "check.function or check.value only", 25),
+    "clock in a test": ("import torch\n\nfrom helpers import check\n\ncheck.function(\"twice\", [check.case(torch.arange(3.0))]", "import time, torch\n\nfrom helpers import check\n\ntime.perf_counter()\ncheck.function(\"twice\", [check.case(torch.arange(3.0))]", "reads a clock", 25),
+    "exercise needs an experiment": ("print(torch.arange(3))", "two = 2", "uses ['two']", 17),
+    "no hints": ("<details><summary>Hint 2</summary>2</details>", "", "two hints and the idea", 17),
+    "no heading": ("**Exercise 90.1 — twice the numbers** (★, 5 min)", "Twice.", "needs '**Exercise", 17),
+    "syntax": ("    return x * 2", "    return x *", "invalid syntax", 21),
+    "no title": ("# # 90 · Tiny\n", "", "first cell must be markdown", 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_master_is_refused(tmp_path: Path, name: str) -> None:
+    old, new, message, line = BAD[name]
+    assert old in GOOD
+    text = GOOD.replace(old, new, 1)
+    if name == "exercise needs an experiment":
+        text = text.replace("x * 2\n", "x * two\n", 1)
+    with pytest.raises(BadMaster) as problem:
+        masters.read(write(tmp_path, text))
+    assert message in str(problem.value)
+    assert str(problem.value).startswith(f"90_tiny.py:{line}:"), str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("1 / 0", "90_tiny.py:10: this experiment cell raised ZeroDivisionError: division by zero"),
+        ("import os; print(os.getcwd())", "90_tiny.py:10: an output names this machine: "),
+        ("import tempfile; print(tempfile.mkdtemp())", "90_tiny.py:10: an output names this machine: "),
+        ("import os; os._exit(3)", "90_tiny.py:10: the kernel died in this experiment cell"),
+    ],
+)
+def test_a_bad_run_is_refused(tmp_path: Path, code: str, message: str) -> None:
+    master = masters.read(write(tmp_path, GOOD.replace("print(torch.arange(3))", code)))
+    with pytest.raises(BadMaster) as problem:
+        build.execute(build.notebook(master), master)
+    assert str(problem.value).startswith(message)
+
+
+def test_execution_and_release(tmp_path: Path) -> None:
+    master = masters.read(write(tmp_path, GOOD))
+    runs = []
+    for _ in range(2):
+        nb = build.notebook(master)
+        build.execute(nb, master)
+        runs.append(build.text_of(nb))
+    assert runs[0] == runs[1], "building twice must change nothing"
+    reference = master.path.with_suffix(".ipynb")
+    reference.write_text(runs[0])
+    learner = release(reference)
+    assert learner == release(reference)
+    assert (
+        "BEGIN" not in learner
+        and "x * 2" not in learner.replace("lambda x: x * 2", "")
+        and "x + x" not in learner
+    )
+    cells = {c.id: c for c in nbformat.reads(learner, as_version=4).cells}
+    assert "NotImplementedError" in cells["twice"].source
+    assert cells["twice__hidden"].source == build.HIDDEN_NOTE
+    assert all(not c.get("outputs") for c in cells.values())
+
+
+def test_answers_are_kept(tmp_path: Path) -> None:
+    master = masters.read(write(tmp_path, GOOD))
+    reference = master.path.with_suffix(".ipynb")
+    reference.write_text(build.text_of(build.notebook(master)))
+    notebook = tmp_path / "90_tiny.ipynb"
+    notebook.write_text(release(reference))
+    assert keep_answers(notebook) is None, "nothing to keep in an untouched notebook"
+    notebook.write_text(notebook.read_text().replace("raise NotImplementedError()", "return x * 3"))
+    kept = keep_answers(notebook)
+    assert kept is not None and "x * 3" in kept.read_text()
+    notebook.write_text("{ broken")
+    kept = keep_answers(notebook)
+    assert kept is not None and kept.read_text() == "{ broken"
+
+
+def test_fingerprint_follows_meaning(tmp_path: Path) -> None:
+    base = build.fingerprint(masters.read(write(tmp_path, GOOD)))
+    assert (
+        build.fingerprint(masters.read(write(tmp_path, GOOD.replace("\n# %% exp", "\n\n\n# %% exp")))) == base
+    )
+    assert build.fingerprint(masters.read(write(tmp_path, GOOD.replace("arange(3))", "arange(4))")))) != base
+    assert build.ROOT / "helpers" / "counters.py" in build._used_by("from helpers import count")
+    assert build.ROOT / "helpers" / "counters.py" in build._used_by("from helpers import check"), (
+        "through check.probe"
+    )

@@ -1,0 +1,248 @@
+"""The seam: what crosses it, what its messages say, and that a lying object earns nothing."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import check
+from helpers.check import probe
+from helpers.check.compare import brief, difference
+from helpers.check.data import NotPlain, decode, encode
+
+
+def against(**learner: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A transport to code that defines these names; everything crosses as JSON text."""
+    return lambda request: dict(
+        json.loads(json.dumps(probe.answer(json.loads(json.dumps(request)), learner)))
+    )
+
+
+def failure(learner: dict[str, Any], name: str = "f", cases: Any = None, *args: Any, **options: Any) -> str:
+    with check.through(against(**learner)), pytest.raises(check.CheckFailed) as caught:
+        check.function(name, cases or [check.case(torch.arange(4.0))], *args, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        3,
+        2.5,
+        "text",
+        [1, (2, "x")],
+        {"a": [1], 2: None},
+        slice(1, 9, 2),
+        torch.float16,
+        range(3),
+        float("inf"),
+        {1, 2},
+        2 + 1j,
+    ],
+    ids=repr,
+)
+def test_plain_values_cross(value: Any) -> None:
+    assert decode(json.loads(json.dumps(encode(value)))) == value
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.uint8, torch.complex64],
+)
+def test_tensors_cross(dtype: torch.dtype) -> None:
+    base = torch.randn(7, 6).mul(3).to(dtype)
+    for tensor in (base, base.t(), base[1:, ::2], base[:0], base[2, 3], torch.zeros((), dtype=dtype)):
+        for with_storage in (False, True):
+            back = decode(json.loads(json.dumps(encode(tensor, with_storage))))
+            assert back.dtype == dtype and torch.equal(back, tensor)
+            if with_storage:
+                assert (back.stride(), back.storage_offset()) == (tensor.stride(), tensor.storage_offset())
+                assert back.untyped_storage().nbytes() == tensor.untyped_storage().nbytes()
+
+
+def test_arrays_parameters_and_gradients_cross() -> None:
+    assert np.array_equal(decode(encode(np.arange(6).reshape(2, 3).T)), np.arange(6).reshape(2, 3).T)
+    back = decode(encode(torch.nn.Parameter(torch.ones(2))))
+    assert isinstance(back, torch.nn.Parameter) and back.requires_grad
+    assert decode(encode(torch.ones(2, requires_grad=True))).requires_grad
+    assert not decode(encode(torch.ones(2, requires_grad=True) * 2)).requires_grad, (
+        "a result is data, not a graph"
+    )
+
+
+class Liar(torch.Tensor):
+    def __eq__(self, other: Any) -> Any:
+        return True
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return True
+
+
+class Yes:
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+class Five(int):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = int.__hash__
+
+
+@pytest.mark.parametrize("lie", [torch.zeros(2).as_subclass(Liar), Yes(), [Yes()], {"a": Yes()}])
+def test_objects_do_not_cross(lie: Any) -> None:
+    with pytest.raises(NotPlain):
+        encode(lie)
+
+
+def test_lies_earn_nothing() -> None:
+    want = lambda x: x * 2  # noqa: E731
+    assert "a Yes" in failure({"f": lambda x: Yes()}, "f", None, want)
+    assert "subclass of Tensor" in failure({"f": lambda x: torch.zeros(4).as_subclass(Liar)}, "f", None, want)
+    assert "wanted 7" in failure({"f": lambda x: Five(5)}, "f", None, [7])
+
+
+def test_a_pass_says_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    with check.through(against(f=lambda x: x * 2)):
+        check.function(
+            "f",
+            [check.case(torch.arange(4.0))],
+            lambda x: x + x,
+            budget={"operators": 1, "bytes_allocated": 16},
+        )
+    assert (
+        capsys.readouterr().out
+        == "✓ f: 1 case, values right, operators 1 (limit 1), bytes allocated 16 (limit 16)\n"
+    )
+
+
+def test_messages_teach() -> None:
+    assert "there is no 'g'" in failure({}, "g")
+    assert "is a int, wanted a function" in failure({"f": 3})
+    message = failure(
+        {"f": lambda x: torch.stack(list(x))},
+        "f",
+        None,
+        lambda x: x,
+        budget={"new_storages": 0},
+        look="views",
+    )
+    assert "values are right, but it allocated 1 new storage(s); wanted at most 0" in message
+    assert "new storages by: aten.stack ×1 (16 bytes)" in message and message.endswith("look again at: views")
+    assert "has shape (2,), wanted (4,)" in failure({"f": lambda x: x[:2]}, "f", None, lambda x: x)
+    assert "dtype torch.int64, wanted torch.float32" in failure(
+        {"f": lambda x: x.long()}, "f", None, lambda x: x
+    )
+    assert "1 of 4 values off; the worst, at [2]: 9.0, wanted 2.0" in failure(
+        {"f": lambda x: torch.tensor([0.0, 1, 9, 3])}, "f", None, lambda x: x
+    )
+    assert "changed its input 0 in place" in failure({"f": lambda x: x.mul_(2)}, "f", None, lambda x: x * 2)
+    assert "does not share the storage of input 0" in failure(
+        {"f": lambda x: x.clone()}, "f", None, lambda x: x, view_of=0
+    )
+    assert "made the CPU wait 1 time(s)" in failure(
+        {"f": lambda x: x.sum().item()}, "f", None, [6.0], budget={"syncs": 0}
+    )
+
+
+def test_exceptions_are_told_with_their_line() -> None:
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        return x.nothing  # type: ignore[attr-defined, no-any-return]
+
+    message = failure({"f": broken}, "f", None, lambda x: x)
+    assert "raised AttributeError" in message and "of broken: return x.nothing" in message
+    assert "wanted ValueError" in failure(
+        {"f": lambda x: x}, "f", [check.case(torch.ones(2), raises=ValueError)]
+    )
+    assert "raised TypeError" in failure(
+        {"f": lambda x: len(3)}, "f", [check.case(torch.ones(2), raises=ValueError)]
+    )  # type: ignore[arg-type]
+    assert "raised SystemExit" in failure({"f": lambda x: exit(0)}, "f", None, lambda x: x)
+
+    def stub(x: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError()
+
+    assert "not written yet" in failure({"f": stub}, "f", None, lambda x: x)
+
+
+def test_gradients_are_compared() -> None:
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        return x * x.detach()
+
+    x = torch.arange(1.0, 5.0, requires_grad=True)
+    assert "the result is right, but the gradient of input 0" in failure(
+        {"f": wrong}, "f", [check.case(x)], lambda x: x * x, grads=True
+    )
+    assert "graph back to the inputs was cut" in failure(
+        {"f": lambda x: x.detach() ** 2}, "f", [check.case(x)], lambda x: x * x, grads=True
+    )
+    with check.through(against(f=lambda x: x**2)):
+        check.function("f", [check.case(x)], lambda x: x * x, grads=True, budget={"saved_bytes": 16})
+
+
+def test_drive_runs_where_the_learner_is() -> None:
+    def drive(f: Any, x: torch.Tensor, count: Any) -> list[Any]:
+        return [f(x), count(f, x).operators]
+
+    with check.through(against(f=lambda x: x * 2)):
+        check.function("f", [check.case(torch.ones(2))], lambda x: [x * 2, 1], drive=drive)
+    assert "wanted" in failure(
+        {"f": lambda x: x + x + 0}, "f", [check.case(torch.ones(2))], lambda x: [x * 2, 1], drive=drive
+    )
+
+
+def test_built_inputs_and_seeds() -> None:
+    case = check.case(check.build("torch.nn:Linear", 3, 2), torch.ones(1, 3), seed=4)
+    with check.through(against(f=lambda model, x: model(x))):
+        check.function("f", [case], lambda model, x: model(x))
+    with pytest.raises(ValueError, match="package.module:name"):
+        check.build("torch.nn.Linear")
+
+
+def test_verify_sees_every_report() -> None:
+    with check.through(against(f=lambda x: x + 1)):
+        check.function(
+            "f",
+            [check.case(i) for i in range(5)],
+            verify=lambda reports: None if [r.value for r in reports] == [1, 2, 3, 4, 5] else "no",
+        )
+    assert "only 1 of 5" in failure(
+        {"f": lambda x: 1}, "f", [check.case(i) for i in range(5)], verify=lambda r: "only 1 of 5"
+    )
+
+
+def test_values() -> None:
+    with (
+        check.through(against(answers={"a": 1, "b": ..., "c": 2})),
+        pytest.raises(check.CheckFailed) as caught,
+    ):
+        check.value("answers", {"a": 1, "b": 5, "c": 7})
+    assert (
+        "1 of 3 right" in str(caught.value)
+        and "no answer for: b" in str(caught.value)
+        and "not so: c" in str(caught.value)
+    )
+    assert "5" not in str(caught.value) and "7" not in str(caught.value), (
+        "the message must not give answers away"
+    )
+    with check.through(against(answers={"a": 1})):
+        check.value("answers", lambda: {"a": 1})
+
+
+def test_difference_and_brief() -> None:
+    assert difference([1, 2], (1, 2)) is None and difference(0.1 + 0.2, 0.3) is None
+    assert difference(True, 1) is not None and difference("a", "b") is not None
+    assert difference(torch.tensor([float("nan")]), torch.tensor([float("nan")])) is None
+    assert difference(torch.tensor([float("nan")]), torch.tensor([1.0])) is not None
+    assert difference({"a": 1}, {"a": 1, "b": 2}) == "the result lacks ['b']"
+    assert (
+        brief(torch.zeros(2, 50)) == "float32 tensor (2, 50)"
+        and brief(torch.tensor([1, 2])) == "tensor([1, 2])"
+    )

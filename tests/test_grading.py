@@ -1,0 +1,235 @@
+"""The round trip with stock nbgrader commands, on honest, broken and dishonest submissions of real lessons."""
+
+import copy
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+
+from helpers.classroom import build
+from helpers.classroom import master as masters
+from helpers.classroom.master import Master
+from helpers.classroom.runner import Runner
+
+SUBMISSIONS = Path(__file__).parent / "submissions"
+LESSONS = [masters.read(p) for p in build.find([])]
+CHEATED = "01_storage_and_stride"
+
+pytestmark = pytest.mark.slow
+
+
+def nbgrader(course: Path, *command: str) -> str:
+    run = subprocess.run(
+        [sys.executable, "-m", "nbgrader", *command],
+        cwd=course,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=15 * 60,
+    )
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-6000:]
+    return run.stdout + run.stderr
+
+
+def answers(name: str, kind: str, which: int) -> dict[str, Path]:
+    """For each exercise of a lesson its ``which``-th right or wrong answer (the last where there are fewer)."""
+    found = {}
+    for folder in sorted((SUBMISSIONS / name).iterdir()):
+        paths = sorted(folder.glob(f"{kind}_*.py"))
+        found[folder.name] = paths[min(which, len(paths) - 1)]
+    return found
+
+
+def fill(released: NotebookNode, written: dict[str, str]) -> NotebookNode:
+    nb = copy.deepcopy(released)
+    for cell in nb.cells:
+        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
+        if grade_id in written:
+            cell.source = written[grade_id]
+    return nb
+
+
+def graded(nb: NotebookNode) -> list[NotebookNode]:
+    return [c for c in nb.cells if c.metadata.get("nbgrader", {}).get("grade")]
+
+
+# --- what a submission may try --------------------------------------------------------------------------------
+
+
+def tags_everything(nb: NotebookNode) -> None:
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            cell.metadata["tags"] = ["skip-execution", "experiment"]
+
+
+def says_not_graded(nb: NotebookNode) -> None:
+    for cell in graded(nb):
+        cell.metadata.nbgrader["grade"] = False
+
+
+def says_more_points(nb: NotebookNode) -> None:
+    for cell in graded(nb):
+        cell.metadata.nbgrader["points"] = 100
+
+
+def deletes_tests(nb: NotebookNode) -> None:
+    nb.cells = [c for c in nb.cells if not c.metadata.get("nbgrader", {}).get("grade")]
+
+
+def empties_tests(nb: NotebookNode) -> None:
+    for cell in graded(nb):
+        cell.source = "pass"
+
+
+REDEFINES = """
+import helpers, helpers.counters, helpers.check, helpers.check.judge
+from helpers import check
+nothing = lambda *args, **kwargs: None
+check.function = check.value = nothing
+helpers.check.judge.function = helpers.check.judge.value = nothing
+helpers.counters.count = helpers.count = nothing
+helpers.check.judge.CheckFailed = type("CheckFailed", (Warning,), {})
+"""
+TRANSFORMS = """
+import ast
+class Nothing(ast.NodeTransformer):
+    def visit_Expr(self, node):
+        return ast.Pass()
+    visit_Assert = visit_Expr
+get_ipython().ast_transformers.append(Nothing())
+"""
+EQUAL = """
+class Yes:
+    def __eq__(self, other): return True
+    def __getattr__(self, name): return self
+    def __call__(self, *args, **kwargs): return self
+    def __bool__(self): return True
+"""
+
+
+def in_first_exercise(code: str) -> Callable[[NotebookNode], None]:
+    def change(nb: NotebookNode) -> None:
+        cell = next(c for c in nb.cells if c.metadata.get("nbgrader", {}).get("solution"))
+        cell.source = code + "\n" + cell.source
+
+    return change
+
+
+def always_equal(nb: NotebookNode) -> None:
+    for cell in nb.cells:
+        meta = cell.metadata.get("nbgrader", {})
+        if meta.get("solution"):
+            cell.source = EQUAL + f"\n{meta['grade_id']} = Yes()"
+
+
+#: name -> (how the submission is made from a notebook, the answers that it starts from, what it may earn)
+TRICKS: dict[str, tuple[Callable[[NotebookNode], None], str | None, str]] = {
+    "tags": (tags_everything, None, "nothing"),
+    "not-graded": (says_not_graded, "right", "full"),
+    "more-points": (says_more_points, None, "nothing"),
+    "deleted": (deletes_tests, "right", "full"),
+    "emptied": (empties_tests, None, "nothing"),
+    "redefines": (in_first_exercise(REDEFINES), None, "nothing"),
+    "transforms": (in_first_exercise(TRANSFORMS), None, "nothing"),
+    "equal": (always_equal, None, "nothing"),
+    "exits": (in_first_exercise("import os; os._exit(0)"), "right", "nothing"),
+    "stderr": (
+        in_first_exercise("import sys, warnings; print('noise', file=sys.stderr); warnings.warn('noise')"),
+        "right",
+        "full",
+    ),
+    "untouched": (lambda nb: None, None, "nothing"),
+}
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A course of its own, graded once by nbgrader's own commands."""
+    root = tmp_path_factory.mktemp("course")
+    shutil.copy(build.ROOT / "nbgrader_config.py", root)
+    for master in LESSONS:
+        (root / "solutions" / master.name).mkdir(parents=True)
+        shutil.copy(build.reference_path(master), root / "solutions" / master.name)
+        nbgrader(root, "generate_assignment", master.name)
+        released = nbformat.read(root / "notebooks" / master.name / f"{master.name}.ipynb", as_version=4)
+        students = {
+            f"{kind}{n}": fill(released, {k: p.read_text() for k, p in answers(master.name, kind, n).items()})
+            for kind, n in SAMPLE
+        }
+        if master.name == CHEATED:
+            right = {k: p.read_text() for k, p in answers(master.name, "right", 0).items()}
+            for name, (change, start, _) in TRICKS.items():
+                students[name] = fill(released, right if start else {})
+                change(students[name])
+        for student, nb in students.items():
+            folder = root / "submitted" / student / master.name
+            folder.mkdir(parents=True)
+            nbformat.write(nb, folder / f"{master.name}.ipynb")
+        if master.name == CHEATED:  # a file that shadows the course's package
+            (root / "submitted" / "tags" / master.name / "helpers").mkdir()
+            (root / "submitted" / "tags" / master.name / "helpers" / "__init__.py").write_text(
+                "class Any:\n    def __getattr__(self, n): return lambda *a, **k: None\ncheck = lesson = count = Any()\n"
+            )
+        nbgrader(root, "autograde", master.name)
+    nbgrader(root, "export")
+    yield root
+
+
+SAMPLE = [("right", 0), ("wrong", 0), ("wrong", 1)]
+
+
+def scores(course: Path, assignment: str) -> dict[str, tuple[float, float]]:
+    with (course / "grades.csv").open() as file:
+        return {
+            r["student_id"]: (float(r["score"]), float(r["max_score"]))
+            for r in csv.DictReader(file)
+            if r["assignment"] == assignment
+        }
+
+
+@pytest.mark.parametrize("master", LESSONS, ids=lambda m: m.name)
+def test_both_graders_give_the_same_score(course: Path, master: Master) -> None:
+    found = scores(course, master.name)
+    with Runner() as runner:
+        for kind, n in SAMPLE:
+            fast = [
+                runner.grade(master, exercise, path.read_text())
+                for exercise, path in answers(master.name, kind, n).items()
+            ]
+            assert found[f"{kind}{n}"] == (sum(s.earned for s in fast), sum(s.possible for s in fast)), (
+                f"{kind}{n}"
+            )
+    assert found["right0"][0] == found["right0"][1]
+
+
+@pytest.mark.parametrize("name", TRICKS)
+def test_no_unearned_points(course: Path, name: str) -> None:
+    earned, possible = scores(course, CHEATED)[name]
+    assert earned == (possible if TRICKS[name][2] == "full" else 0)
+
+
+def test_feedback_is_made(course: Path) -> None:
+    nbgrader(course, "generate_feedback", CHEATED)
+    page = (course / "feedback" / "wrong0" / CHEATED / f"{CHEATED}.html").read_text()
+    assert "CheckFailed" not in page.split("</style>")[0]
+    assert "✗" in page, "the learner reads what was measured and what was wanted"
+
+
+def test_validate_tells_solved_from_unsolved(course: Path, tmp_path: Path) -> None:
+    """What JupyterLab's Validate button shows; it runs this same command."""
+    for student, verdict in {
+        "right0": "Success! Your notebook passes all the tests.",
+        "untouched": "VALIDATION FAILED",
+    }.items():
+        source = course / "submitted" / student / CHEATED / f"{CHEATED}.ipynb"
+        said = nbgrader(course, "validate", str(source))
+        assert verdict in said, said
+        if student == "untouched":
+            assert "not written yet" in said or "there is no" in said

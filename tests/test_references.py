@@ -1,0 +1,99 @@
+"""The executed references: they have outputs, are as their masters say, and run again to the same result (nbval)."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers.classroom import build
+from helpers.classroom import master as masters
+from helpers.classroom.runner import Runner
+
+MASTERS = build.find([])
+ROOT = Path(__file__).parents[1]
+#: seconds a lesson may take from its first cell to its last
+MOST = 60
+
+
+def ids(path: Path) -> str:
+    return path.stem[:2]
+
+
+@pytest.mark.parametrize("path", MASTERS, ids=ids)
+def test_reference_has_outputs(path: Path) -> None:
+    nb = nbformat.read(path.with_suffix(".ipynb"), as_version=4)
+    code = [c for c in nb.cells if c.cell_type == "code"]
+    assert all(c.execution_count for c in code)
+    assert not [o for c in code for o in c.outputs if o.output_type == "error"]
+    # nbval passes a cell without outputs whatever it does: tests always say something, and most experiments show something
+    silent = [c.id for c in code if not c.outputs]
+    assert not [c.id for c in code if c.metadata.get("nbgrader", {}).get("grade") and not c.outputs]
+    assert len(silent) <= 0.4 * len(code), f"cells without outputs: {silent}"
+    pictures = [o for c in code for o in c.outputs if "image/png" in o.get("data", {})]
+    assert len(pictures) >= 2
+
+
+@pytest.mark.parametrize("path", MASTERS, ids=ids)
+def test_nothing_drifted(path: Path) -> None:
+    assert build.drift(path) == []
+
+
+def test_index_and_start_page_are_current() -> None:
+    assert build.main(["--check"]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", MASTERS, ids=ids)
+def test_reference_runs_again_to_the_same(path: Path) -> None:
+    """nbval, strict: every text, table and JSON output equals the reference's, clocks blanked."""
+    code = [c for c in nbformat.read(path.with_suffix(".ipynb"), as_version=4).cells if c.cell_type == "code"]
+    began = time.monotonic()
+    run = subprocess.run(
+        [
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "--no-header",
+                "--nbval",
+                "--nbval-cell-timeout=120",
+            ),
+            *(
+                "--nbval-sanitize-with",
+                str(ROOT / "tests" / "nbval.cfg"),
+                "-c",
+                os.devnull,
+                "--rootdir",
+                str(ROOT),
+            ),
+            str(path.with_suffix(".ipynb")),
+        ],
+        cwd=ROOT,
+        env=os.environ | {"COURSE_BUILD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=10 * 60,
+    )
+    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
+    passed = re.search(r"(\d+) passed", run.stdout)
+    assert passed is not None and int(passed[1]) == len(code), run.stdout[-2000:]
+    print(f"{path.stem}: {time.monotonic() - began:.0f} s")
+
+
+@pytest.mark.parametrize("path", MASTERS, ids=ids)
+def test_graded_path_alone(path: Path) -> None:
+    """Setup and exercise cells, then all tests, without any experiment: in seconds."""
+    master = masters.read(path)
+    began = time.monotonic()
+    with Runner() as runner:
+        scores = [runner.grade(master, e.id, None) for e in master.exercises]
+    assert all(s.earned == s.possible for s in scores), scores
+    assert time.monotonic() - began < MOST
