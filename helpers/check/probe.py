@@ -84,7 +84,7 @@ def _run(
     torch.manual_seed(case["seed"])
     args, kwargs = decode(case["args"]), decode(case["kwargs"])
     before = [_snapshot(a) for a in args]
-    grad_outputs = decode(case["grad_outputs"]) if request["grads"] else None
+    grad_outputs = decode(case["grad_outputs"])
     printed = io.StringIO()
     report: dict[str, Any] = {
         "value": None,

@@ -6,12 +6,13 @@ expected values therefore never enter the process that the learner's code contro
 """
 
 import json
+import re
 import secrets
 from typing import Any
 
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbconvert.exporters.exporter import ResourcesDict
-from nbconvert.preprocessors import ClearMetadataPreprocessor
+from nbconvert.preprocessors import ClearMetadataPreprocessor, CSSHTMLHeaderPreprocessor
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_output
 from nbgrader.api import Gradebook
@@ -21,6 +22,7 @@ from nbgrader.preprocessors import (
     ClearOutput,
     DeduplicateIds,
     Execute,
+    GetGrades,
     IgnorePattern,
     LimitOutput,
     NbGraderPreprocessor,
@@ -151,6 +153,16 @@ class Judge(Execute):
         return {"broken": self._ended or (f"it did not answer ({ends[0]})" if ends else "it did not answer")}
 
 
+class HideHiddenTests(NbGraderPreprocessor):
+    """Feedback shows what a hidden test said, and not the test."""
+
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: ResourcesDict, index: int
+    ) -> tuple[NotebookNode, ResourcesDict]:
+        cell.source = re.sub(r"### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", "", cell.source, flags=re.DOTALL).strip()
+        return cell, resources
+
+
 def _output(verdict: Verdict) -> NotebookNode:
     if verdict.passed:
         return new_output("stream", name="stdout", text=verdict.text)
@@ -174,3 +186,4 @@ AUTOGRADE = [
     AssignLatePenalties,
     CheckCellMetadata,
 ]
+FEEDBACK = [GetGrades, HideHiddenTests, CSSHTMLHeaderPreprocessor]

@@ -39,4 +39,5 @@ def configure(c: Any, root: Path = ROOT) -> None:
 
     c.Autograde.sanitize_preprocessors = grading.SANITIZE
     c.Autograde.autograde_preprocessors = grading.AUTOGRADE
+    c.GenerateFeedback.preprocessors = grading.FEEDBACK
     c.Exchange.root = str(root / ".exchange")

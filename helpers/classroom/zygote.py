@@ -64,7 +64,12 @@ def serve(connection: socket.socket) -> None:
 
 
 def main(path: str) -> None:
-    import helpers.check.probe  # noqa: F401 - imported before any fork
+    # imported before any fork, so that no child pays for them
+    import helpers.check.probe
+    import helpers.counters
+    import helpers.lesson
+    import helpers.simulator
+    import helpers.timing  # noqa: F401
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
     with socket.socket(socket.AF_UNIX) as listener:

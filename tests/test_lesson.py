@@ -1,0 +1,131 @@
+"""Tables, predictions, verdicts, progress: what a learner sees, and what happens when it cannot be kept."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import helpers
+from helpers import check, lesson
+from helpers.classroom.release import reset
+from helpers.tables import table
+
+
+@pytest.fixture
+def learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A learner with one lesson of two exercises and no progress yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("COURSE_BUILD", raising=False)
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    exercises = [
+        {"id": "a", "title": "first", "minutes": 5, "checks": ["f"]},
+        {"id": "b", "title": "second", "minutes": 9, "checks": ["g", "h"]},
+    ]
+    (tmp_path / "lessons.json").write_text(
+        json.dumps({"90_tiny": {"title": "90 · Tiny", "exercises": exercises}})
+    )
+    monkeypatch.setattr(lesson, "_INDEX", tmp_path / "lessons.json")
+    monkeypatch.setattr(lesson, "_current", "90_tiny")
+    return tmp_path / "pytorch-performance-measured" / "progress.json"
+
+
+def test_table_says_where_its_numbers_come_from() -> None:
+    shown = table([{"size": 1000, "time": "≈ 1.2 µs", "copy": True}], evidence="live (CPU)", caption="small")
+    assert repr(shown) == "size   time          copy\n1,000  ≈ 1.2 µs      yes\n[live (CPU)] small"
+    assert (
+        "<b>live (CPU)</b>" in shown._repr_html_()
+        and "&lt;b&gt;" in table([["<b>"]], ["x"], evidence="arithmetic")._repr_html_()
+    )
+    assert "<code>x.t()</code>" in table([["`x.t()`"]], ["x"], evidence="arithmetic")._repr_html_()
+    for bad in (
+        {"rows": [[1]], "columns": ["a", "b"], "evidence": "x"},
+        {"rows": [[1]], "evidence": "x"},
+        {"rows": [], "columns": ["a"], "evidence": ""},
+    ):
+        with pytest.raises(ValueError):
+            table(**bad)  # type: ignore[arg-type]
+    assert repr(table([], ["a"], evidence="arithmetic")) == "a\n[arithmetic]"
+
+
+def test_predictions() -> None:
+    shown = lesson.compare_predictions(
+        {"a": "view", "b": "view", "c": ...}, {"a": "view", "b": "copy", "c": "copy"}, evidence="live (CPU)"
+    )
+    assert [r[2] for r in shown.rows] == ["view ✓", "view ✗", "—"] and "1 of 2" in shown.caption
+    assert "predict first" in lesson.compare_predictions({}, {"a": 1}, evidence="live (CPU)").caption
+
+
+def test_verdicts_are_data_too() -> None:
+    claim = {
+        "id": "x",
+        "claim": "c",
+        "source": "guide",
+        "measured": "m",
+        "verdict": "holds when n is large",
+        "experiment": "e",
+    }
+    bundle = lesson.verdicts([claim], evidence="live (CPU)")._repr_mimebundle_()
+    assert (
+        bundle[lesson.VERDICTS_MIME]["claims"] == [claim] and "holds when n is large" in bundle["text/plain"]
+    )
+    for change in ({"verdict": "maybe"}, {"source": "nobody"}):
+        with pytest.raises(ValueError, match="claim 'x'"):
+            lesson.verdicts([claim | change], evidence="live (CPU)")
+    with pytest.raises(ValueError, match="lacks"):
+        lesson.verdicts([{"id": "x"}], evidence="live (CPU)")
+
+
+def test_progress_is_kept_and_shown(learner: Path) -> None:
+    assert [r[2] for r in lesson.progress().rows] == ["not run yet", "not run yet"]
+    lesson.record("f", passed=True)
+    lesson.record("g", passed=True)
+    assert [r[2] for r in lesson.progress().rows] == ["passes", "not run yet"], "b needs both g and h"
+    lesson.record("h", passed=False)
+    assert [r[2] for r in lesson.progress("90").rows] == ["passes", "fails"]
+    assert lesson.progress("all").rows == (("90 · Tiny", "1 of 2", "█░"),)
+    with pytest.raises(ValueError, match="no lesson '91'"):
+        lesson.progress("91")
+
+
+def test_visible_tests_record_progress(learner: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import __main__
+
+    monkeypatch.setattr(__main__, "f", lambda x: x, raising=False)
+    check.function("f", [check.case(torch.ones(1))], lambda x: x)
+    assert json.loads(learner.read_text()) == {"90_tiny": {"f": True}}
+    with pytest.raises(check.CheckFailed):
+        check.function("f", [check.case(torch.ones(1))], lambda x: x + 1)
+    assert json.loads(learner.read_text()) == {"90_tiny": {"f": False}}
+
+
+def test_progress_survives_what_goes_wrong(
+    learner: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner.parent.mkdir(parents=True)
+    learner.write_text("{ broken")
+    assert lesson.progress().rows[0][2] == "not run yet"
+    assert "cannot be read" in capsys.readouterr().out
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    lesson.record("f", passed=True)
+    assert "could not write" in capsys.readouterr().out
+
+
+def test_building_and_grading_record_nothing(learner: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_BUILD", "1")
+    lesson.record("f", passed=True)
+    monkeypatch.delenv("COURSE_BUILD")
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    lesson.record("f", passed=True)
+    assert not learner.exists()
+
+
+def test_reset_names_what_it_wants(capsys: pytest.CaptureFixture[str]) -> None:
+    assert reset("77") == 2 and reset("") == 2
+    assert "say e.g. make reset LESSON=01" in capsys.readouterr().err
+
+
+def test_names_load_on_first_use() -> None:
+    assert set(helpers.__all__) <= set(dir(helpers))
+    with pytest.raises(AttributeError, match="it offers"):
+        helpers.nothing  # noqa: B018
