@@ -174,7 +174,7 @@ def test_fingerprint_follows_meaning(tmp_path: Path) -> None:
         build.fingerprint(masters.read(write(tmp_path, GOOD.replace("\n# %% exp", "\n\n\n# %% exp")))) == base
     )
     assert build.fingerprint(masters.read(write(tmp_path, GOOD.replace("arange(3))", "arange(4))")))) != base
-    assert build.ROOT / "helpers" / "counters.py" in build._used_by("from helpers import count")
-    assert build.ROOT / "helpers" / "counters.py" in build._used_by("from helpers import check"), (
+    assert build.ROOT / "helpers" / "counters" / "__init__.py" in build._used_by("from helpers import count")
+    assert build.ROOT / "helpers" / "counters" / "__init__.py" in build._used_by("from helpers import check"), (
         "through check.probe"
     )

@@ -10,7 +10,7 @@ redefining ``helpers.count`` or patching ``helpers.counters`` does not reach wha
 import __future__
 
 import contextlib
-import importlib.util
+import importlib
 import inspect
 import io
 import linecache
@@ -31,19 +31,25 @@ from helpers.check.data import NotPlain, decode, encode
 KEEP_OUTPUT = 2_000
 
 
-def _private_copy(name: str) -> ModuleType:
-    spec = importlib.util.find_spec(name)
-    assert spec is not None and spec.origin is not None
-    copy = importlib.util.spec_from_file_location(f"_graded_{name.rpartition('.')[2]}", spec.origin)
-    assert copy is not None and copy.loader is not None
-    module = importlib.util.module_from_spec(copy)
-    # dataclasses look their module up while it is being made; afterwards nothing finds it by name
-    sys.modules[copy.name] = module
+def _private_copy(package: str) -> ModuleType:
+    """A second import of ``package`` and all its modules, which nothing finds by name afterwards."""
+    import helpers
+
+    def forget() -> dict[str, ModuleType]:
+        names = [n for n in sys.modules if n == package or n.startswith(package + ".")]
+        return {n: sys.modules.pop(n) for n in names}
+
+    public = forget()
     try:
-        copy.loader.exec_module(module)
+        return importlib.import_module(package)
     finally:
-        del sys.modules[copy.name]
-    return module
+        forget()
+        sys.modules.update(public)
+        # importing sets the package as an attribute of its parent: put the public one back
+        if package in public:
+            setattr(helpers, package.partition(".")[2], public[package])
+        else:
+            delattr(helpers, package.partition(".")[2])
 
 
 _count = _private_copy("helpers.counters").count

@@ -109,6 +109,8 @@ def _imported(source: str) -> set[str]:
     for node in ast.walk(ast.parse(plain)):
         if isinstance(node, ast.Import):
             modules |= {a.name for a in node.names if a.name.startswith("helpers.")}
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"helpers(\.\w+)+", str(node.value)):
+            modules.add(str(node.value))  # imported by name at run time
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "helpers":
             assert node.module is not None
             modules.add(node.module)
