@@ -10,14 +10,40 @@ from typing import Any
 
 from helpers.tables import Table, table
 
-__all__ = ["SOURCES", "Table", "compare_predictions", "on_gpu", "progress", "record", "start", "table", "verdicts"]
+__all__ = [
+    "SOURCES",
+    "Table",
+    "compare_predictions",
+    "on_gpu",
+    "progress",
+    "record",
+    "start",
+    "table",
+    "verdicts",
+]
 
 #: the four documents whose claims the course tests: key -> (title, English gloss, author)
 SOURCES = {
-    "guide": ("PyTorch性能优化指南:从基础到现代最佳实践", "PyTorch performance guide, from basics to modern practice", "author not named"),
-    "compile-300": ("炸裂提速!PyTorch 2.2 Torch.compile优化器实战", "torch.compile in practice, 300 % faster training", "author not named"),
-    "five-strategies": ("PyTorch深度优化指南:五大加速策略实现高效模型训练", "Five strategies for faster training", "author not named"),
-    "book-notes": ("PyTorch 性能与显存优化手册", "notes on the book 'PyTorch performance and memory handbook'", "pyemma"),
+    "guide": (
+        "PyTorch性能优化指南:从基础到现代最佳实践",
+        "PyTorch performance guide, from basics to modern practice",
+        "author not named",
+    ),
+    "compile-300": (
+        "炸裂提速!PyTorch 2.2 Torch.compile优化器实战",
+        "torch.compile in practice, 300 % faster training",
+        "author not named",
+    ),
+    "five-strategies": (
+        "PyTorch深度优化指南:五大加速策略实现高效模型训练",
+        "Five strategies for faster training",
+        "author not named",
+    ),
+    "book-notes": (
+        "PyTorch 性能与显存优化手册",
+        "notes on the book 'PyTorch performance and memory handbook'",
+        "pyemma",
+    ),
 }
 
 VERDICTS = ("confirmed", "holds when", "refuted", "untested")
@@ -39,7 +65,9 @@ def start(name: str, evidence: Sequence[str]) -> None:
     _current = name
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none (and none needed)"
     python = ".".join(platform.python_version_tuple()[:2])
-    print(f"torch {torch.__version__.partition('+')[0]} · Python {python} · CPU threads: {torch.get_num_threads()} · GPU: {gpu}")
+    print(
+        f"torch {torch.__version__.partition('+')[0]} · Python {python} · CPU threads: {torch.get_num_threads()} · GPU: {gpu}"
+    )
     print("evidence in this lesson: " + " · ".join(evidence))
 
 
@@ -57,7 +85,9 @@ def _check_python() -> None:
         )
 
 
-def compare_predictions(prediction: Mapping[str, Any], measured: Mapping[str, Any], *, evidence: str, what: str = "measured") -> Table:
+def compare_predictions(
+    prediction: Mapping[str, Any], measured: Mapping[str, Any], *, evidence: str, what: str = "measured"
+) -> Table:
     """Beside each measured value: what the learner said, ✓ or ✗. An answer left as ``...`` shows as not yet given."""
     rows, right, given = [], 0, 0
     for key, value in measured.items():
@@ -70,7 +100,11 @@ def compare_predictions(prediction: Mapping[str, Any], measured: Mapping[str, An
             right += said == shown
             mark = f"{said} " + ("✓" if said == shown else "✗")
         rows.append((key, str(shown), mark))
-    caption = f"{right} of {given} predicted right" if given else "predict first, then measure: fill in the cell above and run both again"
+    caption = (
+        f"{right} of {given} predicted right"
+        if given
+        else "predict first, then measure: fill in the cell above and run both again"
+    )
     return table(rows, ["expression", what, "you said"], evidence=evidence, caption=caption)
 
 
@@ -84,9 +118,13 @@ def verdicts(claims: Sequence[Mapping[str, str]], *, evidence: str) -> "VerdictT
         if lacking := {"id", "claim", "source", "measured", "verdict", "experiment"} - set(claim):
             raise ValueError(f"claim {claim.get('id', claim)!r} lacks {sorted(lacking)}")
         if claim["source"] not in SOURCES:
-            raise ValueError(f"claim {claim['id']!r}: no source {claim['source']!r}; there are {sorted(SOURCES)}")
+            raise ValueError(
+                f"claim {claim['id']!r}: no source {claim['source']!r}; there are {sorted(SOURCES)}"
+            )
         if not claim["verdict"].startswith(VERDICTS):
-            raise ValueError(f"claim {claim['id']!r}: a verdict begins with one of {VERDICTS}, not {claim['verdict']!r}")
+            raise ValueError(
+                f"claim {claim['id']!r}: a verdict begins with one of {VERDICTS}, not {claim['verdict']!r}"
+            )
     return VerdictTable([dict(c) for c in claims], evidence)
 
 
@@ -95,8 +133,13 @@ class VerdictTable:
 
     def __init__(self, claims: list[dict[str, str]], evidence: str) -> None:
         self.claims = claims
-        rows = [(c["claim"], SOURCES[c["source"]][1], c["measured"], c["verdict"], c["experiment"]) for c in claims]
-        self.table = table(rows, ["claim", "source", "measured here", "verdict", "experiment"], evidence=evidence)
+        rows = [
+            (c["claim"], SOURCES[c["source"]][1], c["measured"], c["verdict"], c["experiment"])
+            for c in claims
+        ]
+        self.table = table(
+            rows, ["claim", "source", "measured here", "verdict", "experiment"], evidence=evidence
+        )
 
     def __repr__(self) -> str:
         return repr(self.table)
@@ -120,7 +163,9 @@ def on_gpu(experiment: Callable[[Any], Any], recording: str) -> Any:
 
     found = recordings.load(recording)
     if found is None:
-        print(f"no GPU here, and no recording of {recording!r} has been made yet: what you see next is simulated, and says so.")
+        print(
+            f"no GPU here, and no recording of {recording!r} has been made yet: what you see next is simulated, and says so."
+        )
         return None
     return found
 
@@ -135,6 +180,8 @@ def _progress_file() -> Path:
 
 
 def _read_progress() -> dict[str, dict[str, bool]]:
+    if os.environ.get("COURSE_BUILD"):  # a reference shows a lesson that nobody has begun
+        return {}
     path = _progress_file()
     try:
         found = json.loads(path.read_text())
@@ -142,13 +189,19 @@ def _read_progress() -> dict[str, dict[str, bool]]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as problem:
-        print(f"progress: {path} cannot be read ({problem}); starting afresh. Your answers are in the notebooks and are safe.")
+        print(
+            f"progress: {path} cannot be read ({problem}); starting afresh. Your answers are in the notebooks and are safe."
+        )
         return {}
 
 
 def record(name: str, passed: bool) -> None:
     """Remember that the visible test of ``name`` passed or failed. Silent while building and grading."""
-    if _current is None or os.environ.get("COURSE_BUILD") or os.environ.get("NBGRADER_EXECUTION") == "autograde":
+    if (
+        _current is None
+        or os.environ.get("COURSE_BUILD")
+        or os.environ.get("NBGRADER_EXECUTION") == "autograde"
+    ):
         return
     state = _read_progress()
     state.setdefault(_current, {})[name] = passed
@@ -177,14 +230,27 @@ def progress(lesson: str | None = None) -> Table:
         if not matches:
             raise ValueError(f"no lesson {chosen!r}; there are {', '.join(lessons)}")
         chosen = matches[0]
-        rows = [(e["title"], e["minutes"], _status(e, state.get(chosen, {}))) for e in lessons[chosen]["exercises"]]
-        return table(rows, ["exercise", "minutes", "visible test"], evidence="your own runs", caption=_reset_hint(chosen))
+        rows = [
+            (e["title"], e["minutes"], _status(e, state.get(chosen, {})))
+            for e in lessons[chosen]["exercises"]
+        ]
+        return table(
+            rows,
+            ["exercise", "minutes", "visible test"],
+            evidence="your own runs",
+            caption=_reset_hint(chosen),
+        )
     rows = []
     for name, about in lessons.items():
         done = sum(_status(e, state.get(name, {})) == "passes" for e in about["exercises"])
         total = len(about["exercises"])
         rows.append((about["title"], f"{done} of {total}", "█" * done + "░" * (total - done)))
-    return table(rows, ["lesson", "solved", ""], evidence="your own runs", caption="an exercise counts when its visible test passes")
+    return table(
+        rows,
+        ["lesson", "solved", ""],
+        evidence="your own runs",
+        caption="an exercise counts when its visible test passes",
+    )
 
 
 def _status(exercise: Mapping[str, Any], state: Mapping[str, bool]) -> str:

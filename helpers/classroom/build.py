@@ -39,6 +39,10 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 HIDDEN_NOTE = "# Further tests of this exercise run here when the lesson is graded."
+#: stands in the lines that Python shows when an import of the set-up cell fails
+KERNEL_NOTE = (
+    "# If an import fails here, this is not the course's kernel: start with `make lab`, then Kernel > Change Kernel… > Python 3."
+)
 #: what an output must not hold: it would differ on the next machine
 MACHINE = re.compile(r"(?<![\w.~/])/(?:home|root|Users|tmp|work|usr|opt|var)/[^\s'\"\\]*")
 
@@ -52,6 +56,9 @@ def notebook(master: Master) -> NotebookNode:
         cells=[_node(cell, place) for place, cell in enumerate(master.cells)],
         metadata=json.loads(json.dumps(METADATA)),
     )
+    first = next((n for n, c in zip(nb.cells, master.cells, strict=True) if c.kind == "setup"), None)
+    if first is not None:
+        first.source = f"{KERNEL_NOTE}\n{first.source}"
     nb.metadata["course"] = {"built_from": fingerprint(master)}
     return nb
 

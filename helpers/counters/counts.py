@@ -1,0 +1,69 @@
+"""What a run did, as plain numbers."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+@dataclass(repr=False)
+class Counts:
+    """What a run did. ``*bytes`` are bytes, the rest numbers of things. Equal when all counters are equal."""
+
+    result: Any = field(default=None, compare=False)
+    """What ``fn`` returned (None in the ``with`` form)."""
+
+    operators: int = 0
+    """aten operators dispatched, views and backward included. ``detach``, ``alias`` and ``lift_fresh`` are
+    left out: they start no kernel and make nothing, and autograd calls them of its own accord."""
+
+    by_operator: dict[str, int] = field(default_factory=dict)
+    """``"aten.add"`` → times, in order of first use. Overloads share a name; ``aten.add_`` is another."""
+
+    views: int = 0
+    """Operators whose results are only other looks at an input's storage."""
+
+    copies: int = 0
+    """Operators of :data:`helpers.counters.COPIES`: elements put elsewhere, unchanged."""
+
+    new_storages: int = 0
+    """Storages made."""
+
+    bytes_allocated: int = 0
+    """Bytes of all storages made, and of each block that a storage took later (``resize_``, ``out=``)."""
+
+    peak_live_bytes: int = 0
+    """Most bytes alive at once, of those allocated in the run."""
+
+    live_bytes: int = 0
+    """Bytes still alive at the end, of those allocated in the run. The result is one of the living."""
+
+    saved_bytes: int = 0
+    """Bytes of the storages that autograd kept for backward, summed over the run: each storage once and
+    whole, whether made in the run or before it; nn.Parameters left out."""
+
+    syncs: int = 0
+    """Times the CPU would wait for the GPU, were the tensors there."""
+
+    sync_by: dict[str, int] = field(default_factory=dict)
+    """``"aten._local_scalar_dense"`` (.item(), bool(), float(), int()) or ``"Tensor.tolist"`` → times."""
+
+    flops: int = 0
+    """Floating-point operations of matmuls, convolutions and attention: torch.utils.flop_counter's formulas,
+    and ours for the CPU's flash attention, which it counts as 0. A fused LSTM counts 0 in both."""
+
+    allocations: list[tuple[str, int]] = field(default_factory=list)
+    """(operator, bytes) of each allocation, in order."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """All counters as plain data, without ``result``; later changes here do not show there."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "result"}
+        return {k: value if isinstance(value, int) else type(value)(value) for k, value in values.items()}
+
+    def __str__(self) -> str:
+        numbers = {name: value for name, value in self.as_dict().items() if isinstance(value, int)}
+        lines = [f"{name:<16}{value:>15,}" for name, value in numbers.items()]
+        for title, table in (("operators", self.by_operator), ("syncs", self.sync_by)):
+            if table:
+                lines.append(f"{title}: " + ", ".join(f"{name} ×{n}" for name, n in table.items()))
+        return "\n".join(lines)
+
+    __repr__ = __str__

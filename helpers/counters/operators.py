@@ -1,0 +1,144 @@
+"""What is known of an operator without running it: does it view, copy, wait, compute?"""
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+try:
+    from torch.optim.optimizer import _get_value as _optimizer_reads
+except ImportError:  # a private name: without it torch.optim's own step counters would count as syncs
+    _optimizer_reads = None  # type: ignore[assignment]
+
+COPIES: frozenset[str] = frozenset(
+    """
+    clone _to_copy copy copy_ _foreach_copy _foreach_copy_ _pin_memory _reshape_copy cat stack repeat
+    index _unsafe_index index_select gather take masked_select embedding roll flip rot90
+    index_put index_put_ _index_put_impl_ _unsafe_index_put index_copy index_copy_ put put_
+    scatter scatter_ masked_scatter masked_scatter_ slice_scatter select_scatter diagonal_scatter
+    as_strided_scatter slice_backward select_backward diagonal_backward unfold_backward
+    constant_pad_nd diag_embed pixel_shuffle pixel_unshuffle channel_shuffle im2col
+    alias_copy as_strided_copy detach_copy diagonal_copy expand_copy narrow_copy permute_copy select_copy
+    slice_copy split_copy split_with_sizes_copy squeeze_copy t_copy transpose_copy unbind_copy unfold_copy
+    unsqueeze_copy view_copy
+    """.split()
+)
+"""aten operators whose only work is to put elements elsewhere, unchanged but for ``_to_copy``'s dtype.
+Filling with a constant, as ``x[i] = 0.0`` does, is not copying."""
+
+# Neither start a kernel nor make a storage (torch.tensor(...) made the one that lift_fresh passes on).
+BOOKKEEPING = frozenset({"aten.detach", "aten.lift_fresh", "aten.lift", "aten.alias"})
+
+# Not to look into: they have nothing in them, or are messages to other processes.
+_CLOSED = frozenset({"aten", "prim", "profiler", "c10d", "_c10d_functional", "_c10d_functional_autograd"})
+
+_DATA_DEPENDENT = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+
+class Operator(NamedTuple):
+    """What never changes about one overload."""
+
+    name: str  # "aten.add"
+    counts: bool  # an aten operator that is more than bookkeeping
+    view: bool
+    mutable: bool  # writes into an argument
+    copy: bool
+    composite: bool  # made of other operators only
+    custom: bool  # from torch.library: its kernel calls operators of its own
+    data_dependent: bool  # its value, or its result's size, must be known to the CPU
+    flops: Callable[..., int] | None
+
+
+@functools.cache
+def operator(func: Any) -> Operator:
+    """The facts about an OpOverload."""
+    name = str(func._overloadpacket)
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    runs_on = torch._C._dispatch_has_computed_kernel_for_dispatch_key
+    return Operator(
+        name=name,
+        counts=func.namespace == "aten" and name not in BOOKKEEPING,
+        view=func.is_view,
+        mutable=func._schema.is_mutable,
+        copy=name.removeprefix("aten.") in COPIES and not func._overloadname.startswith("value"),
+        composite=has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "CPU"),
+        custom=func.namespace not in _CLOSED and runs_on(func.name(), "CPU"),
+        data_dependent=not _DATA_DEPENDENT.isdisjoint(func.tags),
+        flops=_CPU_ATTENTION.get(name) or flop_registry.get(func._overloadpacket),  # type: ignore[arg-type]
+    )
+
+
+def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any) -> int:
+    """QKᵀ and PV: 2·S·T·D each, a batch and query head. As in flop_counter, a causal mask deducts nothing."""
+    return 2 * q.shape[:-1].numel() * k.shape[-2] * (q.shape[-1] + v.shape[-1])
+
+
+def _attention_backward(
+    grad: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any
+) -> int:
+    """QKᵀ once more, then dP, dV, dQ, dK: what flop_counter counts for a GPU's flash attention."""
+    return 2 * q.shape[:-1].numel() * k.shape[-2] * (3 * q.shape[-1] + 2 * v.shape[-1])
+
+
+_CPU_ATTENTION: dict[str, Callable[..., int]] = {
+    "aten._scaled_dot_product_flash_attention_for_cpu": _attention,
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+}
+
+
+def tensors(tree: Any) -> Iterator[torch.Tensor]:
+    """The tensors in nested tuples, lists and dicts."""
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, (tuple, list)):
+        for item in tree:
+            yield from tensors(item)
+    elif isinstance(tree, dict):
+        yield from tensors(tuple(tree.values()))
+
+
+def filled(op: Operator, args: tuple[Any, ...]) -> torch.Tensor | None:
+    """What ``x[i] = value`` writes into x."""
+    return {"aten.copy_": args[1:2], "aten.index_put_": args[2:3]}.get(op.name, (None,))[0]
+
+
+def waits(op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Must the CPU know what this operator computes (a value, or its result's size) before it goes on?"""
+    match op.name:
+        case "aten.index" | "aten._unsafe_index":
+            return _masks(args[1]) > 0
+        case "aten.index_put" | "aten.index_put_" | "aten._index_put_impl_":
+            fills = _masks(args[1]) == 1 and args[2].numel() == 1 and not any(args[3:4])
+            return _masks(args[1]) > 0 and not fills  # one number under one mask: masked_fill, no size needed
+        case "aten.repeat_interleave":
+            return kwargs.get("output_size") is None
+        case "aten._to_copy":
+            target = torch.device(kwargs.get("device") or args[0].device)
+            return _leaves_gpu(args[0].device, target, kwargs.get("non_blocking"))
+        case "aten.copy_":
+            return _leaves_gpu(args[1].device, args[0].device, any(args[2:3]))
+        case "aten._local_scalar_dense":
+            return not _running(getattr(_optimizer_reads, "__code__", None))
+    return op.data_dependent
+
+
+def _masks(indices: Any) -> int:
+    return sum(index.dtype in (torch.bool, torch.uint8) for index in tensors(indices))
+
+
+def _leaves_gpu(source: torch.device, target: torch.device, non_blocking: Any) -> bool:
+    return source.type not in ("cpu", "meta") and target.type == "cpu" and not non_blocking
+
+
+def _running(code: CodeType | None) -> bool:
+    """Is this function among the callers? (Our own frames come first, a few for each nested count.)"""
+    frame: FrameType | None = sys._getframe()
+    for _ in range(40):
+        if frame is None or frame.f_code is code:
+            return frame is not None
+        frame = frame.f_back
+    return False

@@ -1,0 +1,173 @@
+"""What no dispatch mode can see: values read straight from memory, storages resized, tensors saved.
+
+While a count runs, a few methods of torch are replaced by stand-ins that tell the watches and call the
+original. A TorchFunctionMode would be the official way, but it changes what runs: with one on,
+torch.nn.MultiheadAttention and TransformerEncoderLayer leave their fused kernels (44 operators for 1, and
+other bits).
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import torch
+import torch.autograd.graph
+from torch.autograd.graph import saved_tensors_hooks
+
+from helpers.counters.watch import running
+
+_lock = threading.Lock()
+_users = 0
+_installed = ExitStack()
+
+
+@contextmanager
+def stand_ins() -> Iterator[None]:
+    """Install the stand-ins, once however many counts are under way, in this thread and others."""
+    global _users, _installed
+    with _lock:
+        if _users == 0:
+            with ExitStack() as stack:
+                for owner, name, stand_in in _stand_ins():
+                    stack.callback(_restore, owner, name, vars(owner).get(name, _INHERITED))
+                    setattr(owner, name, stand_in)
+                _installed = stack.pop_all()
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _installed.close()
+
+
+_INHERITED = object()
+
+
+def _restore(owner: Any, name: str, value: Any) -> None:
+    if value is _INHERITED:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, value)
+
+
+def _stand_ins() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    tensor = torch.Tensor
+    for name in ("tolist", "numpy", "__array__", "__repr__", "__format__"):
+        yield tensor, name, _told(getattr(tensor, name), "silent", _always(f"Tensor.{name}"))
+    yield tensor, "cpu", _told(tensor.cpu, "no_sync", _always("Tensor.cpu"))
+    yield tensor, "to", _told(tensor.to, "no_sync", _to)
+    yield tensor, "__setitem__", _told(tensor.__setitem__, "assigning", _always(""))
+    functional = torch.nn.functional
+    yield functional, "one_hot", _told(functional.one_hot, "no_sync", _one_hot)
+    yield torch.UntypedStorage, "resize_", _resize_and_tell
+    yield torch.autograd.graph, "disable_saved_tensors_hooks", _hooks_stand_aside
+
+
+def _told(original: Callable[..., Any], flag: str, sync: Callable[..., str | None]) -> Callable[..., Any]:
+    """``original``, with ``flag`` up in each watch while it runs, and a sync of the name that ``sync`` gives.
+
+    ``sync`` gets the call's arguments; "" is no sync, None leaves the call alone."""
+
+    @functools.wraps(original)
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        watches = tuple(running.watches)
+        name = sync(*args, **kwargs) if watches else None
+        if name is None:
+            return original(*args, **kwargs)
+        for watch in watches:
+            if name and not watch.silent and not watch.no_sync:
+                watch.sync(name)
+            setattr(watch, flag, getattr(watch, flag) + 1)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            for watch in watches:
+                setattr(watch, flag, getattr(watch, flag) - 1)
+
+    return stand_in
+
+
+def _always(name: str) -> Callable[..., str]:
+    return lambda *_, **__: name
+
+
+def _to(_: torch.Tensor, *args: Any, **kwargs: Any) -> str | None:
+    # Only the word "cpu" says where to. A torch.device may be another tensor's: on a GPU, the GPU.
+    device = kwargs.get("device", args[0] if args else None)
+    non_blocking = kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
+    return "Tensor.to" if isinstance(device, str) and device.startswith("cpu") and not non_blocking else None
+
+
+def _one_hot(_: torch.Tensor, num_classes: int = -1) -> str:
+    # On the CPU it reads values to check them; on a GPU only to find a number of classes that was not given.
+    return "one_hot" if num_classes == -1 else ""
+
+
+_resize = torch.UntypedStorage.resize_
+
+
+def _resize_and_tell(storage: torch.UntypedStorage, nbytes: int) -> Any:
+    """``storage.resize_(n)``, by which FSDP frees and takes memory, is no operator."""
+    before = storage.nbytes()
+    result = _resize(storage, nbytes)
+    if storage.nbytes() != before:
+        for watch in running.watches:
+            watch.resized("UntypedStorage.resize_", storage)
+    return result
+
+
+class _Saved(NamedTuple):
+    tensor: torch.Tensor
+    version: int
+    made_by: str
+
+
+def saved_tensors() -> AbstractContextManager[None]:
+    """Hooks that tell all watches of this thread what autograd saves. (torch calls only the innermost.)"""
+    return saved_tensors_hooks(_pack, _unpack)
+
+
+def _pack(tensor: torch.Tensor) -> _Saved:
+    with torch._C.DisableTorchFunction():
+        for watch in running.watches:
+            watch.save(tensor)
+        made_by = (
+            f", which is output {tensor.output_nr} of {tensor.grad_fn.name()}," if tensor.grad_fn else ""
+        )
+        # Detached: an output saved by the node that made it would else keep that node, and so itself, alive.
+        return _Saved(tensor.detach(), tensor._version, made_by)
+
+
+def _unpack(saved: _Saved) -> torch.Tensor:
+    """With hooks installed, torch leaves out its check that nobody wrote into what was saved: here it is."""
+    tensor, now = saved.tensor, saved.tensor._version
+    if now != saved.version:
+        shape = f"{tensor.type()} {list(tensor.shape)}"
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"[{shape}]{saved.made_by} is at version {now}; expected version {saved.version} instead. Hint: "
+            "enable anomaly detection to find the operation that failed to compute its gradient, with "
+            "torch.autograd.set_detect_anomaly(True)."
+        )
+    return tensor
+
+
+@contextmanager
+def _hooks_stand_aside(message: str) -> Iterator[None]:
+    """torch.func's transforms refuse to start where hooks are installed: ours are not called meanwhile."""
+    autograd = torch._C._autograd
+    before = autograd._saved_tensors_hooks_get_disabled_error_message()
+    tracing = autograd._saved_tensors_hooks_set_tracing(True)
+    autograd._saved_tensors_hooks_disable(message, False)
+    try:
+        yield
+    finally:
+        autograd._saved_tensors_hooks_set_tracing(tracing)
+        if before is None:
+            autograd._saved_tensors_hooks_enable()
+        else:
+            autograd._saved_tensors_hooks_disable(before, False)

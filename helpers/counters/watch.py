@@ -1,0 +1,188 @@
+"""The dispatch mode that sees every operator and follows every storage made."""
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from helpers.counters.counts import Counts
+from helpers.counters.operators import Operator, filled, operator, tensors, waits
+
+Storages = dict[int, tuple[torch.UntypedStorage, int]]  # identity → storage, bytes
+
+
+class _Threads(threading.local):
+    def __init__(self) -> None:
+        self.watches: list[Watch] = []
+
+
+class Watch(TorchDispatchMode):
+    """Fills ``counts`` while it is entered. Its own errors go to ``failure``: raised in a dispatch mode, an
+    exception can abort the whole process."""
+
+    _hidden = False
+
+    def __init__(self, counts: Counts) -> None:
+        super().__init__()
+        self.counts = counts
+        self.failure: Exception | None = None
+        self.unknown_flops: set[str] = set()
+        # How many of these calls are going on:
+        self.silent = 0  # print(t), t.tolist(): nothing inside counts
+        self.no_sync = 0  # t.cpu(): has been counted as one sync
+        self.assigning = 0  # x[i] = 1.0: torch wraps the number in a tensor of its own, which does not count
+        self._number: Storages = {}  # where that number is
+        self._alive: dict[int, tuple[weakref.ref[Any], int]] = {}  # storages made here: → bytes
+        self._saved: dict[int, tuple[weakref.ref[Any], int]] = {}  # storages saved for backward: → bytes
+        self._parameters: dict[int, weakref.ref[Any]] = {}  # storages of nn.Parameters
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True would make the first operator import the whole of torch._dynamo: three seconds
+
+    @classmethod
+    def hide_from_dynamo(cls) -> None:
+        """Where torch._dynamo is loaded anyway: it shall not try to compile this class."""
+        if not cls._hidden:
+            cls.__torch_dispatch__ = torch._disable_dynamo(cls.__torch_dispatch__)  # type: ignore[method-assign]
+            cls._hidden = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.silent or func.namespace in ("prim", "profiler"):
+            return func(*args, **kwargs)
+        if any(_wraps_others(kind) for kind in types):
+            return NotImplemented  # a DTensor unpacks itself first; the operators on its shard then come here
+        op = operator(func)
+        if op.composite:  # these arrive whole only in inference mode: take them apart, as elsewhere
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if op.custom and all(tensor.device.type == "cpu" for tensor in tensors((args, kwargs))):
+            with self:  # run its kernel under our eyes
+                return func.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), *args, **kwargs)
+        before: Storages = self._safely(self._look, args, kwargs) or {}
+        result = func(*args, **kwargs)
+        self._safely(self._record, op, before, args, kwargs, result)
+        return result
+
+    def _safely(self, step: Callable[..., Any], *args: Any) -> Any:
+        try:
+            with torch._C.DisableTorchFunction():
+                return step(*args)
+        except Exception as error:
+            self.failure = self.failure or error
+            return None
+
+    def _look(self, args: Any, kwargs: Any) -> Storages:
+        for tensor in tensors((args, kwargs)):
+            if isinstance(tensor, torch.nn.Parameter):
+                self._parameter(tensor)
+        return _storages((args, kwargs))
+
+    def _record(self, op: Operator, before: Storages, args: Any, kwargs: Any, result: Any) -> None:
+        counts, after = self.counts, _storages(result)
+        made = {key: value for key, value in after.items() if key not in before and key not in self._alive}
+        if op.name == "aten.lift_fresh":
+            # torch.tensor([...]) made it before any operator ran. NumPy's memory cannot be resized: not new.
+            made = {k: v for k, v in before.items() if k not in self._alive and v[0].resizable()}
+            if self.assigning:
+                self._number, made = after, {}
+        for storage, nbytes in made.values():
+            counts.new_storages += 1
+            self._allocate(op.name, storage, nbytes)
+        if op.mutable:
+            for storage, nbytes in before.values():
+                if storage.nbytes() != nbytes:
+                    self.resized(op.name, storage)
+        if not op.counts:
+            return
+        counts.operators += 1
+        counts.by_operator[op.name] = counts.by_operator.get(op.name, 0) + 1
+        counts.views += op.view or bool(after and not op.mutable and after.keys() <= before.keys())
+        fills = self.assigning and _storages(filled(op, args)).keys() & self._number
+        counts.copies += op.copy and not fills
+        if not self.no_sync and waits(op, args, kwargs):
+            self.sync(op.name)
+        if op.flops is not None:
+            try:
+                counts.flops += op.flops(*args, **kwargs, out_val=result)
+            except Exception:  # a formula that does not know these shapes: said once, when the run ends
+                self.unknown_flops.add(op.name)
+
+    def _allocate(self, name: str, storage: torch.UntypedStorage, nbytes: int) -> None:
+        counts, key = self.counts, storage._cdata
+        self._alive[key] = (weakref.ref(storage, lambda _: self._freed(key)), nbytes)
+        counts.bytes_allocated += nbytes
+        counts.live_bytes += nbytes
+        counts.peak_live_bytes = max(counts.peak_live_bytes, counts.live_bytes)
+        counts.allocations.append((name, nbytes))
+
+    def _freed(self, key: int) -> None:
+        self.counts.live_bytes -= self._alive.pop(key)[1]
+
+    def resized(self, name: str, storage: torch.UntypedStorage) -> None:
+        """A storage that changes size takes a new block, then drops the old one (its contents are copied)."""
+        old = self._alive.pop(storage._cdata, None)
+        if storage.nbytes():
+            self._allocate(name, storage, storage.nbytes())
+        self.counts.live_bytes -= old[1] if old else 0
+
+    def save(self, tensor: torch.Tensor) -> None:
+        """autograd keeps ``tensor`` for backward."""
+        if isinstance(tensor, torch.nn.Parameter):
+            self._parameter(tensor)
+        storage = _storage(tensor)
+        if storage is None or storage._cdata in self._parameters or storage._cdata in self._saved:
+            return
+        key, nbytes = storage._cdata, storage.nbytes()
+        self._saved[key] = (weakref.ref(storage, lambda _: self._saved.pop(key, None)), nbytes)
+        self.counts.saved_bytes += nbytes
+
+    def _parameter(self, tensor: torch.Tensor) -> None:
+        """Know a parameter's storage by; a view of it that was saved before it was known counts no longer."""
+        storage = _storage(tensor)
+        if storage is None or storage._cdata in self._parameters:
+            return
+        key = storage._cdata
+        self._parameters[key] = weakref.ref(storage, lambda _: self._parameters.pop(key, None))
+        if key in self._saved:
+            self.counts.saved_bytes -= self._saved.pop(key)[1]
+
+    def sync(self, name: str) -> None:
+        """The CPU would wait here."""
+        self.counts.syncs += 1
+        self.counts.sync_by[name] = self.counts.sync_by.get(name, 0) + 1
+
+    def stop(self) -> None:
+        """Stop following storages: what dies from here on changes no count."""
+        self._alive, self._saved, self._parameters, self._number = {}, {}, {}, {}
+
+
+running = _Threads()
+"""``running.watches``: the counts under way in this thread, outermost first."""
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    if hasattr(type(tensor), "__tensor_flatten__"):  # a DTensor or the like: its bytes are in what it wraps
+        return None
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):  # sparse and oneDNN tensors have none
+        return None
+
+
+def _storages(tree: Any) -> Storages:
+    found = (_storage(tensor) for tensor in tensors(tree))
+    return {storage._cdata: (storage, storage.nbytes()) for storage in found if storage is not None}
+
+
+def _wraps_others(kind: type) -> bool:
+    """A tensor subclass that does its own dispatch, fake tensors apart: those behave like any meta tensor."""
+    plain = torch._C._disabled_torch_dispatch_impl
+    own = kind is not torch.Tensor and getattr(kind, "__torch_dispatch__", plain) is not plain
+    return own and not kind.__module__.startswith("torch._subclasses")
