@@ -19,16 +19,25 @@ class Table:
     caption: str = ""
 
     def __repr__(self) -> str:
-        widths = [max(len(c), *(len(r[i]) for r in self.rows), 0) if self.rows else len(c) for i, c in enumerate(self.columns)]
+        widths = [
+            max(len(c), *(len(r[i]) for r in self.rows), 0) if self.rows else len(c)
+            for i, c in enumerate(self.columns)
+        ]
         lines = ["  ".join(c.ljust(w) for c, w in zip(self.columns, widths, strict=True)).rstrip()]
-        lines += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in self.rows]
+        lines += [
+            "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in self.rows
+        ]
         return "\n".join([*lines, f"[{self.evidence}]" + (f" {self.caption}" if self.caption else "")])
 
     def _repr_html_(self) -> str:
         left = 'style="text-align:left;vertical-align:top"'
         head = "".join(f"<th {left}>{html.escape(c)}</th>" for c in self.columns)
-        body = "".join("<tr>" + "".join(f"<td {left}>{_cell_html(c)}</td>" for c in row) + "</tr>" for row in self.rows)
-        note = f"<b>{html.escape(self.evidence)}</b>" + (f" · {html.escape(self.caption)}" if self.caption else "")
+        body = "".join(
+            "<tr>" + "".join(f"<td {left}>{_cell_html(c)}</td>" for c in row) + "</tr>" for row in self.rows
+        )
+        note = f"<b>{html.escape(self.evidence)}</b>" + (
+            f" · {html.escape(self.caption)}" if self.caption else ""
+        )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><small>{note}</small>"
 
     def show(self) -> None:
@@ -45,10 +54,16 @@ def _cell_html(text: str) -> str:
     escaped = html.escape(text)
     parts = escaped.split("`")
     # `code` in a cell; an odd number of back-ticks is left as it is
-    return "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts)) if len(parts) % 2 else escaped
+    return (
+        "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts))
+        if len(parts) % 2
+        else escaped
+    )
 
 
-def table(rows: Sequence[Any], columns: Sequence[str] | None = None, *, evidence: str, caption: str = "") -> Table:
+def table(
+    rows: Sequence[Any], columns: Sequence[str] | None = None, *, evidence: str, caption: str = ""
+) -> Table:
     """A table from dicts (columns from the first one's keys) or from sequences with ``columns``.
 
     evidence: where the numbers come from, e.g. ``"live (CPU)"``, ``"simulated (H100)"``, ``"arithmetic"``.

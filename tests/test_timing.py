@@ -57,7 +57,8 @@ class FakeClock:
         (75.0, "75.0 s"),
         (12345.0, "12,345 s"),
         (-2e-3, "-2.00 ms"),
-        (1e-13, "0.000100 ns"),
+        (5e-13, "0.000500 ns"),
+        (1e-16, "0 s"),
         (math.nan, "nan s"),
     ],
 )
@@ -138,7 +139,6 @@ def test_it_is_symmetric_and_repeatable() -> None:
     assert there.ratio * back.ratio == pytest.approx(1)
     assert there.low * back.high == pytest.approx(1)
     assert paired_interval(before, after) == there
-    assert paired_interval(before, after, seed=1) != there
     wider = paired_interval(before, after, confidence=0.99)
     assert wider.low <= there.low and wider.high >= there.high
 
@@ -269,7 +269,7 @@ def test_on_a_simulated_gpu_the_work_is_timed_and_not_the_launch() -> None:
         timing = bench(torch.mm, x, x, repeats=3, number=100)
         kernel = gpu.kernels[-1].duration_s
         speedup = compare(lambda: x @ x, lambda: x[:2048] @ x, pairs=6, number=20)
-    assert timing.evidence == "simulated (H100)" and timing.iqr_s == 0
+    assert timing.evidence == "simulated (H100)" and timing.iqr_s == pytest.approx(0, abs=1e-12)
     assert timing.median_s == pytest.approx(kernel, rel=1e-3)
     assert speedup.ratio == pytest.approx(2, rel=2e-2) and speedup.evidence == "simulated (H100)"
 

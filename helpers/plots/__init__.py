@@ -1,0 +1,35 @@
+"""The course's pictures: each function returns a `Picture`, which a cell shows once, its evidence on it.
+
+Nothing here is imported before it is used: `import helpers.plots` costs no matplotlib.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .graph import autograd_graph as autograd_graph
+    from .grid import tensor_grid as tensor_grid
+    from .lanes import timeline as timeline
+    from .overhead import crossover as crossover
+    from .picture import Picture as Picture
+    from .storage import storage_path as storage_path
+    from .timing import samples as samples
+    from .timing import speedup as speedup
+
+_HOME = {
+    "storage_path": "storage", "tensor_grid": "grid", "autograd_graph": "graph", "timeline": "lanes",
+    "samples": "timing", "speedup": "timing", "crossover": "overhead", "Picture": "picture",
+}  # fmt: skip
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"helpers.plots has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

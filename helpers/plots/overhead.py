@@ -1,0 +1,113 @@
+"""Time against size on two logarithmic axes: a flat floor of overhead, then the slope of the elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from helpers.timing import format_seconds
+
+from . import style
+from .picture import Picture, drawn
+from .timing import _seconds, _time_axis
+
+
+def fit_overhead(
+    sizes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np.ndarray
+) -> tuple[float, float]:
+    """The floor a (seconds) and the cost b (seconds an element) of t(n) = a + b·n that fit best.
+
+    Least squares of the *relative* error, so that small sizes count as much as large ones; neither is
+    negative. At n = a / b the overhead is half of the time. ValueError under two sizes.
+    """
+    n, t = np.asarray(sizes, dtype=float), np.asarray(seconds, dtype=float)
+    if n.shape != t.shape or n.ndim != 1 or len(n) < 2:
+        raise ValueError(
+            f"wants one time for each of at least two sizes; got {n.size} sizes and {t.size} times"
+        )
+    design = np.column_stack([1 / t, n / t])
+    (a, b), *_ = np.linalg.lstsq(design, np.ones_like(t), rcond=None)
+    if a < 0 or b < 0:  # the best fit on the border: one of the two alone
+        only = 1 if a < 0 else 0
+        best = float(design[:, only].sum() / (design[:, only] ** 2).sum())
+        return (0.0, best) if only else (best, 0.0)
+    return float(a), float(b)
+
+
+@drawn
+def crossover(
+    sizes: Sequence[int],
+    times: Mapping[str, Sequence[float]],
+    *,
+    evidence: str,
+    title: str = "Overhead against size",
+    xlabel: str = "elements",
+) -> Picture:
+    """Log-log curves of time against size; for each the overhead floor, the slope, and where they are equal.
+
+    `times`: name → seconds, one for each of `sizes`. Floor and slope are the fit t = a + b·n
+    (`fit_overhead`): the floor is dotted, the slope dashed, and a ring on the curve's fit marks n = a / b,
+    where overhead is half the time. ValueError if lengths differ, under two sizes, or a time that is not
+    positive.
+    """
+    if not times:
+        raise ValueError("crossover: no times; give a dict of name → seconds, one for each size")
+    data = {name: _seconds(name, value) for name, value in times.items()}
+    n = np.asarray(sizes, dtype=float)
+    if (n <= 0).any():
+        raise ValueError("crossover: sizes must be positive: the axis is logarithmic")
+    low, high = min(d.min() for d in data.values()), max(d.max() for d in data.values())
+    note = (
+        "dotted: overhead, the same for any size · dashed: what the elements cost · ring: the two are equal"
+    )
+    fig, _ = style.figure(3.7, evidence=evidence, title=title, note=note)
+    ax = fig.add_subplot()
+    sign = style.approx(evidence)
+    fine = np.geomspace(n.min(), n.max(), 100)
+    for i, (name, seconds) in enumerate(data.items()):
+        floor, each = fit_overhead(n, seconds)
+        colour, marker = style.SERIES[i % len(style.SERIES)], style.MARKERS[i % len(style.MARKERS)]
+        per = f"slope {sign}{format_seconds(each)} an element" if each else "no slope in these sizes"
+        half = f"{floor / each:,.0f}" if each and n.min() < floor / each < n.max() else ""
+        label = f"{name}\n  floor {sign}{format_seconds(floor)}\n  {per}" + (
+            f"\n  equal at {sign}{_round(floor / each)}" if half else ""
+        )
+        ax.plot(n, seconds, marker=marker, markersize=5.5, color=colour, label=label, zorder=4)
+        if floor:
+            ax.plot(n, np.full_like(n, floor), color=colour, linestyle=(0, (1, 1.6)), linewidth=1.5, zorder=2)
+        if each:
+            ax.plot(fine, each * fine, color=colour, linestyle=(0, (5, 2.5)), linewidth=1.1, zorder=2)
+        if half:
+            ring: dict[str, Any] = {
+                "markerfacecolor": style.PAPER,
+                "markeredgecolor": colour,
+                "markeredgewidth": 1.8,
+                "zorder": 5,
+            }
+            ax.plot([floor / each], [floor], "o", markersize=9, **ring)
+    ax.set_xscale("log")
+    ax.set_xlim(n.min() / 1.4, n.max() * 1.4)
+    ax.xaxis.set_major_locator(LogLocator(10, numticks=12))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _round(x)))
+    _time_axis(ax, low / 2, high * 1.6, log=True, axis="y")
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel("time a call")
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelspacing=1.1, handlelength=1.6)
+    return Picture(fig, evidence, f"{title}: time against {xlabel} for {', '.join(data)}")
+
+
+def _round(number: float) -> str:
+    """A count with two significant digits: 950, 21 k, 1.3 M."""
+    for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")):
+        if number >= 0.995 * size:
+            value = number / size
+            return (
+                f"{value:.1f}".removesuffix(".0") + letter
+                if value < 9.95
+                else f"{float(f'{value:.2g}'):.0f}" + letter
+            )
+    return f"{number:g}"

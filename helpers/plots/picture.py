@@ -1,0 +1,111 @@
+"""A finished picture: PNG bytes that are the same every time, shown once by the cell that ends in it."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from . import style
+
+_KEPT = (*style.SERIES, style.INK, style.MUTED, style.FAINT, style.PAPER, "#A04300")
+
+P = ParamSpec("P")
+
+
+def _rgb(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def _apart(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    return max(abs(a - b) for a, b in zip(one, other, strict=True))
+
+
+class Picture:
+    """A finished picture: a cell that ends in one shows it exactly once.
+
+    `figure` is the matplotlib Figure, `evidence` its label, `alt` one sentence for those who cannot see it.
+    """
+
+    def __init__(self, figure: Figure, evidence: str, alt: str) -> None:
+        self.figure, self.evidence, self.alt = figure, evidence, alt
+        self._png: bytes | None = None
+
+    def png(self) -> bytes:
+        """The picture as PNG bytes; the same bytes every time in one environment."""
+        if self._png is None:
+            self._png = self._draw_png()
+        return self._png
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as .png or .svg (by the suffix). ValueError for another suffix."""
+        path = Path(path)
+        if path.suffix == ".png":
+            path.write_bytes(self.png())
+        elif path.suffix == ".svg":
+            about = {"Description": f"{self.alt} [{self.evidence}]", "Date": None, "Creator": None}
+            with style.look(), path.open("wb") as file:
+                self.figure.savefig(file, format="svg", metadata=about)
+        else:
+            raise ValueError(
+                f"a picture is saved as .png or .svg, not as {path.suffix or 'a name with no suffix'!r}"
+            )
+        return path
+
+    def _draw_png(self) -> bytes:
+        # A palette of 256 colours is a third of the bytes, which a committed notebook keeps for ever.
+        from PIL import Image
+        from PIL.PngImagePlugin import PngInfo
+
+        canvas = self.figure.canvas
+        assert isinstance(canvas, FigureCanvasAgg)
+        with style.look():
+            canvas.draw()
+        image = Image.fromarray(np.asarray(canvas.buffer_rgba())[:, :, :3])
+        about = PngInfo()  # no date and no library version: what it shows, and where that came from
+        about.add_itxt("Description", f"{self.alt} [{self.evidence}]")
+        buffer = io.BytesIO()
+        # The median cut alone drops rare colours, and a green word turns teal: the course's own stay in as
+        # they are. Pillow finds the nearest colour only to within a few levels: nothing else may lie near.
+        ours = [tuple(round(255 + (c - 255) * part) for c in _rgb(hue)) for hue in _KEPT for part in (1, 0.5)]
+        flat = image.quantize(256 - len(ours), method=Image.Quantize.MEDIANCUT).getpalette() or []
+        found = [tuple(flat[i : i + 3]) for i in range(0, len(flat), 3)]
+        far = [c for c in found if all(_apart(c, o) > 8 for o in ours)]
+        palette = Image.new("P", (1, 1))
+        palette.putpalette([channel for colour in [*ours, *far] for channel in colour])
+        small = image.quantize(palette=palette, dither=Image.Dither.NONE)
+        small.save(buffer, "png", optimize=True, pnginfo=about, dpi=(style.DPI, style.DPI))
+        return buffer.getvalue()
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, Any]]:
+        width, height = (round(inches * style.CSS_DPI) for inches in self.figure.get_size_inches())
+        return self.png(), {"width": width, "height": height, "alt": self.alt}
+
+    def __repr__(self) -> str:
+        return f"[picture, {self.evidence}] {self.alt}"
+
+
+def drawn(draw: Callable[P, Picture]) -> Callable[P, Picture]:
+    """Decorator of every picture function: it draws inside `look()`."""
+
+    @functools.wraps(draw)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> Picture:
+        with style.look():
+            return draw(*args, **kwargs)
+
+    return inside
+
+
+def message(text: str, *, evidence: str, title: str = "") -> Picture:
+    """A picture that only says something: used where nothing can be drawn."""
+    with style.look():
+        fig, header = style.figure(0.9, evidence=evidence, title=title)
+        lines = style.wrap(fig, text, style.TEXT, style.WIDTH - 1.2)
+        fig.text(0.5, 0.45 / (0.9 + header), "\n".join(lines), ha="center", va="center", fontsize=style.TEXT)
+        return Picture(fig, evidence, f"{title}: {text}" if title else text)

@@ -1,0 +1,201 @@
+"""Pictures of measured times: how samples spread, whether a change helped, overhead against size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+from helpers.timing import format_seconds
+
+from . import style
+from .picture import Picture, drawn
+
+
+def quartiles(seconds: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
+    """First quartile, median, third quartile of the samples (linear interpolation, as numpy.percentile)."""
+    low, middle, high = np.percentile(np.asarray(seconds, dtype=float), [25, 50, 75])
+    return float(low), float(middle), float(high)
+
+
+def _seconds(name: str, value: Any) -> np.ndarray:
+    """Samples of a list of seconds or of a helpers.timing.Timing, as an array. ValueError if none."""
+    array = np.asarray(getattr(value, "samples_s", value), dtype=float).reshape(-1)
+    if array.size == 0 or not np.isfinite(array).all() or (array <= 0).any():
+        raise ValueError(
+            f"{name}: wants at least one sample, all of them positive seconds; got {array.tolist()[:6]}"
+        )
+    return array
+
+
+def _time_axis(ax: Axes, low: float, high: float, *, log: bool, axis: str = "x") -> None:
+    """Ticks that read "10 µs", on one scale from end to end."""
+    which = ax.xaxis if axis == "x" else ax.yaxis
+    limits, scale = (ax.set_xlim, ax.set_xscale) if axis == "x" else (ax.set_ylim, ax.set_yscale)
+    if log:
+        scale("log")
+        decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+        many = len(decades) > 4
+        which.set_major_locator(
+            FixedLocator([d * 10.0**e for e in decades for d in ((1,) if many else (1, 2, 5))])
+        )
+        which.set_minor_locator(NullLocator())
+        which.set_minor_formatter(NullFormatter())
+        which.set_major_formatter(FuncFormatter(lambda t, _: _tick(t)))
+    else:
+        factor, unit = style.time_unit(high)
+        which.set_major_formatter(FuncFormatter(lambda t, _: f"{t * factor:g}"))
+        ax.set(**{f"{axis}label": f"time, {unit}"})
+    limits(low, high)
+
+
+def _tick(seconds: float) -> str:
+    factor, unit = style.time_unit(seconds)
+    return f"{seconds * factor:g} {unit}"
+
+
+@drawn
+def samples(times: Mapping[str, Any], *, evidence: str, title: str = "How the samples spread") -> Picture:
+    """Every sample as a dot, the quartiles as a bar, the median as a line with its value; one row a name.
+
+    `times`: name → seconds (a sequence), or name → Timing. The axis is logarithmic where the largest sample
+    is more than six times the smallest. ValueError for no samples, or one that is not positive.
+    """
+    if not times:
+        raise ValueError("samples: no times; give a dict of name → seconds")
+    data = {name: _seconds(name, value) for name, value in times.items()}
+    low, high = min(d.min() for d in data.values()), max(d.max() for d in data.values())
+    note = "dot: one sample · bar: the middle half (interquartile range) · line: median"
+    fig, _ = style.figure(0.65 + 0.62 * len(data), evidence=evidence, title=title, note=note)
+    ax = fig.add_subplot()
+    log = bool(high > 6 * low)
+    for row, seconds in enumerate(data.values()):
+        q1, middle, q3 = quartiles(seconds)
+        colour = style.SERIES[row % len(style.SERIES)]
+        # The jitter is a fixed low-discrepancy sequence, so that the picture is the same every time.
+        up = (np.arange(len(seconds)) * 0.6180339887) % 1 - 0.5
+        few = len(seconds) < 8  # then the median must not hide them
+        dots: dict[str, Any] = (
+            {"s": 26, "alpha": 0.9, "zorder": 5} if few else {"s": 13, "alpha": 0.45, "zorder": 2}
+        )
+        ax.scatter(seconds, row + 0.40 * up, color=colour, linewidths=0, **dots)
+        ax.broken_barh(
+            [(q1, q3 - q1)], (row - 0.24, 0.48), facecolor=colour, alpha=0.22, edgecolor=colour, zorder=1
+        )
+        ax.plot([middle, middle], [row - 0.30, row + 0.30], color=style.INK, linewidth=2.2, zorder=4)
+        text = f"{style.approx(evidence)}{format_seconds(middle)}"
+        ax.text(
+            middle,
+            row - 0.33,
+            text,
+            ha="center",
+            va="bottom",
+            fontsize=style.SMALL,
+            fontweight="bold",
+            zorder=5,
+        )
+    ax.set_yticks(range(len(data)), [f"{name}  (n = {len(d)})" for name, d in data.items()])
+    ax.set_ylim(len(data) - 0.45, -0.62)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    pad = (high / low) ** 0.06 if log else 0.06 * (high - low) or 0.1 * high
+    _time_axis(ax, low / pad if log else max(low - pad, 0), high * pad if log else high + pad, log=log)
+    if log:
+        ax.set_xlabel("time (logarithmic)")
+    # How many samples a live run takes depends on the machine: not in the text, which nbval compares.
+    return Picture(fig, evidence, f"{title}: {', '.join(data)}")
+
+
+def verdict_of(low: float, high: float) -> str:
+    """Verdict of an interval of before/after: over 1 "faster", under it "slower", else "cannot tell"."""
+    return "faster" if low > 1 else "slower" if high < 1 else "cannot tell"
+
+
+_VERDICTS = {
+    "faster": (style.BLUE, "o"),
+    "slower": (style.VERMILLION, "s"),
+    "cannot tell": (style.MUTED, "D"),
+}
+
+
+@drawn
+def speedup(ratios: Any, *, evidence: str | None = None, title: str = "Time before ÷ time after") -> Picture:
+    """Each ratio as a point with its interval, against 1: over 1 the change made it faster.
+
+    `ratios`: a helpers.timing.Speedup, or a dict of name → Speedup or (ratio, low, high). `evidence` is
+    read from a Speedup that has one, else it must be given. ValueError if an interval does not hold its
+    ratio.
+    """
+    given: Mapping[str, Any] = ratios if isinstance(ratios, Mapping) else {"": ratios}
+    if not given:
+        raise ValueError("speedup: nothing to draw; give a Speedup or a dict of name → (ratio, low, high)")
+    evidence = evidence or next(
+        (found for r in given.values() if (found := getattr(r, "evidence", None))), ""
+    )
+    rows: dict[str, tuple[float, float, float, str]] = {}
+    for name, r in given.items():
+        ratio, low, high = (r.ratio, r.low, r.high) if hasattr(r, "ratio") else r
+        if not 0 < low <= ratio <= high:
+            raise ValueError(
+                f"{name or 'speedup'}: wants 0 < low ≤ ratio ≤ high, got {ratio}, [{low}, {high}]"
+            )
+        rows[name] = (ratio, low, high, getattr(r, "verdict", None) or verdict_of(low, high))
+    fig, _ = style.figure(0.75 + 0.5 * len(rows), evidence=evidence, title=title)
+    ax = fig.add_subplot()
+    reach = max(max(high, 1 / low) for _, low, high, _ in rows.values()) ** 1.12 * 1.05
+    ax.set_xscale("log")
+    ax.set_xlim(1 / reach, reach)
+    ax.axvspan(1, reach, color="#eef5fa", zorder=0)
+    ax.axvline(1, color=style.INK, linewidth=1.4, zorder=1)
+    for row, (ratio, low, high, verdict) in enumerate(rows.values()):
+        colour, marker = _VERDICTS[verdict]
+        ax.plot([low, high], [row, row], color=colour, linewidth=3, solid_capstyle="butt", zorder=2)
+        ax.plot([ratio], [row], marker, color=colour, markersize=8, markeredgecolor=style.PAPER, zorder=3)
+    ticks = _round_ratios(reach)
+    ax.set_xticks(ticks, [f"{round(t, 2) if t > 0.1 else float(f'{t:.1g}'):g}×" for t in ticks])
+    ax.minorticks_off()
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    ax.set_ylim(len(rows) - 0.5, -0.62)
+    ax.set_xlabel("← slower        1× = no change        faster →")
+    right = ax.twinx()
+    sign = style.approx(evidence)
+    said = [
+        f"{sign}{_short(r)}×  [{_short(a)}, {_short(b)}]  {verdict}" for r, a, b, verdict in rows.values()
+    ]
+    right.set_yticks(range(len(rows)), said)
+    right.set_ylim(ax.get_ylim())
+    right.tick_params(axis="y", length=0)
+    right.grid(visible=False)
+    for label, (_, _, _, verdict) in zip(right.get_yticklabels(), rows.values(), strict=True):
+        label.set_color(_VERDICTS[verdict][0])
+    return Picture(fig, evidence, f"{title}, with intervals" + (f": {', '.join(rows)}" if any(rows) else ""))
+
+
+def _short(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.1f}" if ratio < 99.95 else f"{ratio:,.0f}"
+
+
+def _round_ratios(reach: float) -> list[float]:
+    """Round ratios on both sides of 1 to label an axis from 1/reach to reach."""
+    steps = (
+        (1.02, 1.05)
+        if reach < 1.12
+        else (1.1, 1.25)
+        if reach < 1.4
+        else (1.25, 1.5, 2)
+        if reach < 2.6
+        else (2, 3, 5)
+    )
+    over = (
+        list(steps)
+        if reach < 7
+        else [10.0**e * d for e in range(int(np.log10(reach)) + 1) for d in (1, 3)][1:]
+    )
+    over = [t for t in over if t < reach]
+    under = [2 - t for t in over] if reach < 1.12 else [1 / t for t in over]
+    return sorted({*under, 1.0, *over})

@@ -1,0 +1,133 @@
+"""How long a kernel takes: the roofline over meta tensors.
+
+    time = max(FLOPs / (share · peak FLOP/s), bytes / (share · peak bytes/s), the shortest kernel)
+
+Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
+FLOPs of matmuls, convolutions and attention come from torch.utils.flop_counter's registry (a multiply-add
+is 2); everything else counts one FLOP an element. Bytes: every input read once, every output written once,
+no cache between kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+from helpers.simulator.devices import Device
+
+__all__ = ["Work", "launches_kernel", "library", "seconds", "tensors", "work"]
+
+# Operators that only make or re-label memory.
+_NO_KERNEL = {
+    *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"),
+    *("_unsafe_view", "_reshape_alias", "lift", "lift_fresh", "set_", "resize_", "resize_as_", "alias"),
+    *("is_same_size", "is_pinned", "record_stream", "sym_size", "sym_stride", "sym_numel", "stride", "size"),
+}
+# In-place operators that write their first argument without reading it.
+_WRITE_ONLY = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_"}
+# Operators that read only the rows they pick: as many bytes as they write, and not the whole table.
+_GATHER = {"embedding", "gather", "index", "index_select", "take", "masked_select"}
+_CONVOLUTION = {"convolution", "_convolution", "cudnn_convolution", "convolution_backward"}
+_KINDS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.int8: "int8", torch.float64: "fp64_tensor"}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one kernel has to do. flops: operations; bytes: read plus written; kind: which peak applies."""
+
+    flops: int
+    bytes: int
+    kind: str
+
+
+def tensors(tree: Any) -> Iterator[torch.Tensor]:
+    """Every tensor in nested tuples, lists and dicts, in order."""
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, (list, tuple)):
+        for item in tree:
+            yield from tensors(item)
+    elif isinstance(tree, dict):
+        yield from tensors(list(tree.values()))
+
+
+def launches_kernel(func: Any, out: Any) -> bool:
+    """Whether CUDA would launch something: not for views, bare allocations and questions about shapes."""
+    if func.is_view or torch.Tag.inplace_view in func.tags or _name(func) in _NO_KERNEL:
+        return False
+    # An operator without a tensor result may still write one of its arguments (torch._foreach_add_).
+    return any(t.is_meta for t in tensors(out)) or bool(_written(func))
+
+
+def library(func: Any) -> str | None:
+    """The library whose handle and workspace are made at the first such operator; None for plain kernels."""
+    if _name(func) in _CONVOLUTION:
+        return "cuDNN"
+    return "cuBLAS" if "mm" in _name(func) and func._overloadpacket in flop_registry else None
+
+
+def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Work:
+    """FLOPs and bytes of one dispatched operator."""
+    name = _name(func)
+    results = [t for t in tensors(out) if t.is_meta]
+    inputs = [t for t in tensors([args, kwargs]) if t.is_meta]
+    written = sum(_bytes(t) for t in results)
+    if not results:  # in place on lists
+        results = [t for i in _written(func) if i < len(args) for t in tensors(args[i]) if t.is_meta]
+        written = sum(_bytes(t) for t in results)
+    if name in _WRITE_ONLY:
+        inputs = inputs[1:]
+    if name in _GATHER:
+        read = written + sum(_bytes(t) for t in inputs[1:])
+    else:
+        read = sum(_bytes(t) for t in inputs)
+    if func._overloadpacket in flop_registry:
+        flops = int(flop_registry[func._overloadpacket](*args, **kwargs, out_val=out))
+        kind = _library_kind(name, next((t.dtype for t in inputs), torch.float32))
+    else:
+        flops = max(sum(t.numel() for t in results), sum(t.numel() for t in inputs[:1]))
+        kind = "fp64" if any(t.dtype == torch.float64 for t in results) else "fp32"
+    return Work(flops, read + written, kind)
+
+
+def seconds(todo: Work, card: Device) -> float:
+    """Roofline time of the kernel on that card, in seconds."""
+    a = card.assumptions
+    peak = card.peak_flops.get(todo.kind, card.peak_flops["fp32"])
+    compute = todo.flops / (a.flop_share * peak)
+    memory = todo.bytes / (a.bandwidth_share * card.memory_bytes_per_s)
+    return max(compute, memory, a.kernel_floor_s)
+
+
+def _name(func: Any) -> str:
+    return str(func._schema.name).partition("::")[2]
+
+
+def _written(func: Any) -> list[int]:
+    """Positions of the arguments that the schema says are written."""
+    arguments = enumerate(func._schema.arguments)
+    return [i for i, a in arguments if a.alias_info is not None and a.alias_info.is_write]
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    """Distinct bytes behind a tensor: an expanded dimension (stride 0) is one element long."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        count *= size if stride or not size else 1
+    return count * tensor.element_size()
+
+
+def _library_kind(name: str, dtype: torch.dtype) -> str:
+    if dtype == torch.float32:
+        if name in _CONVOLUTION:
+            tf32 = torch.backends.cudnn.allow_tf32  # on by default for convolutions, off for matmuls
+        else:
+            tf32 = torch.get_float32_matmul_precision() != "highest"
+        return "tf32" if tf32 else "fp32"
+    if "float8" in str(dtype):
+        return "fp8"
+    return _KINDS.get(dtype, "fp32")

@@ -1,0 +1,157 @@
+"""The clocks: one host, its streams, and the engines that they share. No torch here, only whole nanoseconds.
+
+Launching puts work into a stream's queue and moves the host on by the cost of launching. Work starts when
+all of these are true: the launch has arrived, the stream's earlier work is done, and its engine is free.
+The host waits only in `drain`, `wait_until`, and where a queue is full. Every start is known at launch,
+since nothing later can delay earlier work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from helpers.simulator.devices import Device
+
+__all__ = ["Engine", "Host", "Kernel", "Lane", "Timeline"]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One piece of work on the device. kind: "kernel", "copy h2d" or "copy d2h". Times: simulated clock."""
+
+    name: str
+    kind: str
+    stream: int
+    launch_ns: int
+    start_ns: int
+    end_ns: int
+    flops: int = 0
+    bytes: int = 0
+
+    @property
+    def duration_s(self) -> float:
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the host did. kind: "operator", "work", "warm-up", or a wait: "sync", "queue full"."""
+
+    name: str
+    kind: str
+    start_ns: int
+    end_ns: int
+
+    @property
+    def duration_s(self) -> float:
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclass
+class Engine:
+    """A part of the device that does one thing at a time, whichever stream it came from."""
+
+    busy: list[tuple[int, int]] = field(default_factory=list)  # sorted, disjoint
+
+    def book(self, earliest: int, duration: int, now: int) -> int:
+        """Take the first gap of `duration` from `earliest` on. What ended by `now` is forgotten."""
+        self.busy = [span for span in self.busy if span[1] > now]
+        start, place = earliest, len(self.busy)
+        for i, (begin, end) in enumerate(self.busy):
+            if start + duration <= begin:
+                place = i
+                break
+            start = max(start, end)
+        self.busy.insert(place, (start, start + duration))
+        for right in (place + 1, place):  # keep the list short: join what touches
+            if 0 < right < len(self.busy) and self.busy[right - 1][1] == self.busy[right][0]:
+                self.busy[right - 1 : right + 1] = [(self.busy[right - 1][0], self.busy[right][1])]
+        return start
+
+
+@dataclass
+class Lane:
+    """One stream's queue. ready_ns: when everything put into it so far is done."""
+
+    number: int
+    ready_ns: int = 0
+    pending: deque[int] = field(default_factory=deque)  # end times of what may not be finished yet
+
+
+class Timeline:
+    """The host clock, and what host and device did. noise: sigma of a log-normal factor on durations."""
+
+    def __init__(self, card: Device, noise: float = 0.0, seed: int = 0) -> None:
+        self.card = card
+        self.host_ns = 0
+        self.kernels: list[Kernel] = []
+        self.host: list[Host] = []
+        self.lanes = [Lane(0)]
+        self.engines = {kind: Engine() for kind in ("kernel", "copy h2d", "copy d2h")}
+        self._noise, self._random = noise, np.random.Generator(np.random.PCG64(seed))
+        self._warm: set[object] = set()
+
+    def new_lane(self) -> Lane:
+        self.lanes.append(Lane(len(self.lanes)))
+        return self.lanes[-1]
+
+    def spend(self, name: str, kind: str, seconds: float) -> None:
+        """The host is busy with something."""
+        self._until(name, kind, self.host_ns + self._ns(seconds))
+
+    def warm_up(self, key: object, name: str, seconds: float) -> None:
+        """Spend it the first time this key is seen, and never again."""
+        if key not in self._warm:
+            self._warm.add(key)
+            self.spend(name, "warm-up", seconds)
+
+    def enqueue(
+        self,
+        name: str,
+        lane: Lane,
+        seconds: float,
+        kind: str = "kernel",
+        flops: int = 0,
+        nbytes: int = 0,
+    ) -> Kernel:
+        """Launch work that takes `seconds` on the device; returns at once unless the queue is full."""
+        assumptions = self.card.assumptions
+        while lane.pending and lane.pending[0] <= self.host_ns:
+            lane.pending.popleft()
+        if len(lane.pending) >= assumptions.queue_depth:
+            self._until(name, "queue full", lane.pending.popleft())
+        duration = self._ns(seconds)
+        earliest = max(self.arrival_ns, lane.ready_ns)
+        # A kernel at the floor leaves most of the device free: such kernels run beside each other. One that
+        # computes or streams for longer has the device to itself, and a second stream cannot speed it up.
+        alone = kind != "kernel" or seconds > assumptions.kernel_floor_s
+        start = self.engines[kind].book(earliest, duration, self.host_ns) if alone else earliest
+        done = Kernel(name, kind, lane.number, self.host_ns, start, start + duration, flops, nbytes)
+        lane.ready_ns = done.end_ns
+        lane.pending.append(done.end_ns)
+        self.kernels.append(done)
+        return done
+
+    @property
+    def arrival_ns(self) -> int:
+        """When a call that the host makes now reaches an idle device."""
+        return self.host_ns + round(self.card.assumptions.launch_latency_s * 1e9)
+
+    def wait_until(self, name: str, when_ns: int) -> None:
+        """The host blocks until the device has reached that moment: a synchronisation, even if it is past."""
+        self._until(name, "sync", max(self.host_ns, when_ns) + self._ns(self.card.assumptions.sync_s))
+
+    def drain(self, name: str, lane: Lane | None = None) -> None:
+        """The host blocks until a stream, or every stream, has finished."""
+        self.wait_until(name, max(x.ready_ns for x in ([lane] if lane else self.lanes)))
+
+    def _until(self, name: str, kind: str, end_ns: int) -> None:
+        self.host.append(Host(name, kind, self.host_ns, max(self.host_ns, end_ns)))
+        self.host_ns = self.host[-1].end_ns
+
+    def _ns(self, seconds: float) -> int:
+        factor = float(np.exp(self._noise * self._random.standard_normal())) if self._noise else 1.0
+        return round(seconds * factor * 1e9)
