@@ -12,11 +12,14 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from helpers.plots.picture import Picture, message
 from helpers.plots.style import WIDTH
-from helpers.plots.walk import Walk, visited
+from helpers.plots.walk import visited
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["StrideExplorer", "stride_explorer"]
 
@@ -60,16 +63,19 @@ class Settings:
             )
         return ""
 
+    def tensor(self, size: int) -> torch.Tensor:
+        """The tensor itself, over a storage of `size` cells. RuntimeError where `trouble` says so."""
+        import torch
+
+        shape, stride = (self.rows, self.columns), (self.stride0, self.stride1)
+        return torch.empty(size).as_strided(shape, stride, self.offset)
+
     def facts(self, size: int) -> str:
         """One line about the tensor, or why there is none."""
         problem = self.trouble(size)
         if problem:
             return problem
-        import torch
-
-        tensor = torch.empty(size).as_strided(
-            (self.rows, self.columns), (self.stride0, self.stride1), self.offset
-        )
+        tensor = self.tensor(size)
         cells = self.cells()
         return (
             f"shape {tuple(tensor.shape)} · stride {tensor.stride()} · offset {tensor.storage_offset()} · "
@@ -81,11 +87,11 @@ class Settings:
         """The path through the storage, or the reason why there is none, as a picture of its own."""
         problem = self.trouble(size)
         if problem:
-            return message(problem, evidence=EVIDENCE, title="No such tensor")
+            return message(problem, evidence="arithmetic", title="No such tensor")
         from helpers.plots.storage import paths
+        from helpers.plots.walk import walk_of
 
-        shape, stride = (self.rows, self.columns), (self.stride0, self.stride1)
-        walk = Walk(self.call, shape, stride, self.offset, self.cells(), size)
+        walk = walk_of(self.tensor(size), self.call)
         return paths([walk], evidence=EVIDENCE, title="The walk through the storage")
 
 
@@ -156,12 +162,12 @@ class StrideExplorer:
             "stride1": ("stride 1 (columns)", -1, _LONGEST),
             "offset": ("offset", 0, self.size - 1),
         }
-        wide = {"description_width": "9em"}
+        wide = {"description_width": "11em"}
         for name, (label, low, high) in limits.items():
             value = getattr(self.settings, name)
             slider = ipywidgets.IntSlider(
                 value=value, min=min(low, value), max=max(high, value), description=label, style=wide,
-                layout=ipywidgets.Layout(width="26em"),
+                layout=ipywidgets.Layout(width="28em"),
             )  # fmt: skip
             slider.observe(self._moved, names="value")
             self.sliders[name] = slider

@@ -120,6 +120,7 @@ def test_a_bad_master_is_refused(tmp_path: Path, name: str) -> None:
         ("1 / 0", "90_tiny.py:10: this experiment cell raised ZeroDivisionError: division by zero"),
         ("import os; print(os.getcwd())", "90_tiny.py:10: an output names this machine: "),
         ("import tempfile; print(tempfile.mkdtemp())", "90_tiny.py:10: an output names this machine: "),
+        ("import ipywidgets; display(ipywidgets.IntSlider())", "90_tiny.py:10: an output is a live widget"),
         ("import os; os._exit(3)", "90_tiny.py:10: the kernel died in this experiment cell"),
     ],
 )
@@ -175,6 +176,6 @@ def test_fingerprint_follows_meaning(tmp_path: Path) -> None:
     )
     assert build.fingerprint(masters.read(write(tmp_path, GOOD.replace("arange(3))", "arange(4))")))) != base
     assert build.ROOT / "helpers" / "counters" / "__init__.py" in build._used_by("from helpers import count")
-    assert build.ROOT / "helpers" / "counters" / "__init__.py" in build._used_by("from helpers import check"), (
-        "through check.probe"
-    )
+    assert build.ROOT / "helpers" / "counters" / "__init__.py" in build._used_by(
+        "from helpers import check"
+    ), "through check.probe"

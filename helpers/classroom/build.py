@@ -38,11 +38,11 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+#: what a kernel that runs a reference is told: record no progress, hash alike, show widgets as pictures
+BUILD_ENVIRONMENT = {"COURSE_BUILD": "1", "PYTHONHASHSEED": "0", "HELPERS_STATIC_WIDGETS": "1"}
 HIDDEN_NOTE = "# Further tests of this exercise run here when the lesson is graded."
 #: stands in the lines that Python shows when an import of the set-up cell fails
-KERNEL_NOTE = (
-    "# If an import fails here, this is not the course's kernel: start with `make lab`, then Kernel > Change Kernel… > Python 3."
-)
+KERNEL_NOTE = "# If an import fails here, this is not the course's kernel: start with `make lab`, then Kernel > Change Kernel… > Python 3."
 #: what an output must not hold: it would differ on the next machine
 MACHINE = re.compile(r"(?<![\w.~/])/(?:home|root|Users|tmp|work|usr|opt|var)/[^\s'\"\\]*")
 
@@ -160,7 +160,7 @@ def execute(nb: NotebookNode, master: Master) -> float:
         record_timing=False,
         skip_cells_with_tag="",
     )
-    env = os.environ | {"COURSE_BUILD": "1", "PYTHONHASHSEED": "0"}
+    env = os.environ | BUILD_ENVIRONMENT
     with client.setup_kernel(env=env):
         for place, (node, cell) in enumerate(zip(nb.cells, master.cells, strict=True)):
             try:
@@ -185,12 +185,12 @@ def execute(nb: NotebookNode, master: Master) -> float:
 def _tidy(node: NotebookNode, cell: Cell, master: Master) -> None:
     """Drop what differs from run to run; refuse what names this machine."""
     node.metadata.pop("execution", None)
-    kept = []
     for output in node.outputs:
         data = output.get("data", {})
         if "application/vnd.jupyter.widget-view+json" in data:
-            continue  # lives only as long as its kernel; the static picture beside it stays
-        kept.append(output)
+            raise BadMaster(
+                f"{master.where(cell)}: an output is a live widget, which ends with its kernel; show its picture"
+            )
         text = output.get("text", "") + " ".join(
             str(v) for k, v in data.items() if not k.startswith("image/")
         )
@@ -198,7 +198,6 @@ def _tidy(node: NotebookNode, cell: Cell, master: Master) -> None:
         needles += [w for w in (str(ROOT), socket.gethostname()) if len(w) > 4 and w in text]
         if needles:
             raise BadMaster(f"{master.where(cell)}: an output names this machine: {needles[0]!r}")
-    node.outputs = kept
 
 
 # --- the index and the start page ---------------------------------------------------------------------------------

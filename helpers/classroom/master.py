@@ -104,7 +104,13 @@ def _cell(path: Path, raw: dict, line: int) -> Cell:
             f"{where}: a code cell needs one kind of {', '.join(KINDS)} on its '# %%' line; this one has {found or title or 'none'}"
         )
     kind = found[0]
-    cell = Cell(kind, raw["source"].rstrip("\n"), line, exercise=str(meta.get(kind, "")), tags=list(meta.get("tags", [])))
+    cell = Cell(
+        kind,
+        raw["source"].rstrip("\n"),
+        line,
+        exercise=str(meta.get(kind, "")),
+        tags=list(meta.get("tags", [])),
+    )
     if kind in ("exercise", "test", "hidden") and not re.fullmatch(r"[a-z][a-z0-9_]*", cell.exercise):
         raise BadMaster(
             f'{where}: write {kind}="exercise_id" with lower-case letters, digits and underscores, got {cell.exercise!r}'

@@ -88,7 +88,7 @@ class Strip:
         down = {cell for a, b, _ in self.arcs if b < a for cell in (a, b)}
         ends = {*walk.cells[:1], *walk.cells[-1:]}
         self.between = ends & up & down
-        """First or last cells with arcs on both sides: the label stands under them; the arcs below end under it."""
+        """First or last cells with arcs on both sides: the label stands under them, arcs end under it."""
         self.over = down - up
         """Cells whose label goes above them, because arcs hang below and none stands above."""
         above = max((arc_height(b - a, self.largest) for a, b, _ in self.arcs if b > a), default=0.0)

@@ -153,6 +153,7 @@ def speedup(ratios: Any, *, evidence: str | None = None, title: str = "Time befo
     for row, (ratio, low, high, verdict) in enumerate(rows.values()):
         colour, marker = _VERDICTS[verdict]
         ax.plot([low, high], [row, row], color=colour, linewidth=3, solid_capstyle="butt", zorder=2)
+        ax.plot([low, high], [row, row], "|", color=colour, markersize=14, markeredgewidth=2, zorder=2)
         ax.plot([ratio], [row], marker, color=colour, markersize=8, markeredgecolor=style.PAPER, zorder=3)
     ticks = _round_ratios(reach)
     ax.set_xticks(ticks, [f"{round(t, 2) if t > 0.1 else float(f'{t:.1g}'):g}×" for t in ticks])

@@ -1,0 +1,116 @@
+"""The three lists of requirements say the same, what is installed is what they say, and no file names a machine."""
+
+import re
+import subprocess
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+COURSE = [Requirement(line) for line in PROJECT["dependencies"]]
+TESTS = [Requirement(line) for line in PROJECT["optional-dependencies"]["test"]]
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+BY_PIP: list[str] = next(entry["pip"] for entry in CONDA if isinstance(entry, dict))
+
+
+def pins(lines: list[str]) -> dict[str, str]:
+    """Name to exact version, of lines such as ``numpy==2.4.6``."""
+    found = {}
+    for requirement in map(Requirement, lines):
+        (specifier,) = requirement.specifier
+        assert specifier.operator == "==", f"{requirement} is not one exact version"
+        found[canonicalize_name(requirement.name)] = specifier.version
+    return found
+
+
+CONSTRAINTS = pins(
+    [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"]
+)
+
+
+@pytest.mark.parametrize("wanted", COURSE + TESTS, ids=lambda r: r.name)
+def test_constraints_pin_what_pyproject_asks_for(wanted: Requirement) -> None:
+    name = canonicalize_name(wanted.name)
+    assert name in CONSTRAINTS, f"{name} has no line in constraints.txt"
+    assert CONSTRAINTS[name] in wanted.specifier, f"{name} {CONSTRAINTS[name]} is not {wanted.specifier}"
+
+
+def test_conda_and_binder_get_the_same() -> None:
+    conda = pins([line for line in BY_PIP if not line.startswith("-")])
+    assert conda == {name: CONSTRAINTS[name] for name in (canonicalize_name(r.name) for r in COURSE)}
+    assert [line for line in BY_PIP if line.startswith("-")] == [
+        "--constraint constraints.txt",
+        "--editable .",
+    ]
+    (python,) = [entry for entry in CONDA if str(entry).startswith("python=")]
+    assert python.removeprefix("python=") in Requirement("python" + PROJECT["requires-python"]).specifier
+
+
+def test_installed_versions_are_the_pinned_ones() -> None:
+    """Only in the environment that `make` builds: a conda user's, or a trial of another torch, may differ."""
+    installed = {}
+    for name in CONSTRAINTS:
+        try:
+            installed[name] = version(name).partition("+")[0]  # "2.13.0+cpu" is 2.13.0, built for the CPU
+        except PackageNotFoundError:
+            continue  # needed on another system or by another Python
+    assert set(map(canonicalize_name, (r.name for r in COURSE + TESTS))) <= set(installed)
+    assert {n: (v, CONSTRAINTS[n]) for n, v in installed.items() if v != CONSTRAINTS[n]} == {}
+
+
+def committed_files() -> list[Path]:
+    """What git tracks or would track; without git (an unpacked archive), nothing."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        done = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return []
+    return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+# with brackets, so that this file does not find itself
+HOSTS = re.compile(
+    r"p[y]pi\.org|p[y]thonhosted\.org|registry\.n[p]mjs|download\.p[y]torch\.org|deb\.d[e]bian\.org"
+)
+INDEX = re.compile(r"--(?:extra-)?i[n]dex-url|--f[i]nd-links")
+HOMES = re.compile(r"(?<![\w.~])/(?:home|root|Users|work|mnt)/[\w.-]+/")
+
+
+def test_no_file_names_a_registry_or_a_machine() -> None:
+    files = committed_files()
+    if not files:
+        pytest.skip("not a git checkout")
+    found = []
+    for path in files:
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue  # a picture
+        for what, pattern in (("a registry", HOSTS), ("an index", INDEX), ("a place on one machine", HOMES)):
+            found += [
+                f"{path.relative_to(ROOT)}: {what}: {match}" for match in sorted(set(pattern.findall(text)))
+            ]
+    assert found == []
+
+
+def test_readme_names_only_what_is_there() -> None:
+    """Every relative link, and every `make` command, of the pages a newcomer reads."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        text = page.read_text()
+        for link in re.findall(r"\]\(([^)#]+)", text):
+            assert "://" in link or (ROOT / link).exists(), f"{page.name} links to {link}, which is not there"
+        for command in re.findall(r"\bmake ([a-z-]+)", "\n".join(re.findall(r"`+[^`]+`+", text))):
+            assert command in targets, f"{page.name} says make {command}, which the Makefile does not know"
+
+
+def test_readme_table_lists_the_lessons_there_are() -> None:
+    text = (ROOT / "README.md").read_text()
+    listed = set(re.findall(r"\]\(notebooks/(\d\d_\w+)/", text))
+    assert listed == {path.name for path in (ROOT / "notebooks").glob("[0-9][0-9]_*")}
