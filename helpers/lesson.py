@@ -60,6 +60,8 @@ def start(name: str, evidence: Sequence[str]) -> None:
     """
     global _current
     _check_python()
+    # the profiler's library writes time-stamped lines of its own into the notebook otherwise
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     import torch
 
     _current = name

@@ -105,6 +105,17 @@ class Nothing(ast.NodeTransformer):
     visit_Assert = visit_Expr
 get_ipython().ast_transformers.append(Nothing())
 """
+BLINDS = """
+import torch, weakref, helpers.check.probe as probe
+import torch.utils._python_dispatch as dispatch
+one = torch.zeros(1).untyped_storage()
+torch.Tensor.untyped_storage = lambda self: one
+torch.equal = torch.allclose = torch.testing.assert_close = lambda *args, **kwargs: True
+weakref.finalize = lambda *args, **kwargs: None
+dispatch.TorchDispatchMode.__enter__ = lambda self: self
+dispatch._push_mode = lambda mode: None
+probe._count = probe._run = probe.answer = None
+"""
 EQUAL = """
 class Yes:
     def __eq__(self, other): return True
@@ -138,6 +149,7 @@ TRICKS: dict[str, tuple[Callable[[NotebookNode], None], str | None, str]] = {
     "emptied": (empties_tests, None, "nothing"),
     "redefines": (in_first_exercise(REDEFINES), None, "nothing"),
     "transforms": (in_first_exercise(TRANSFORMS), None, "nothing"),
+    "blinds": (in_first_exercise(BLINDS), "wrong", "no more"),
     "equal": (always_equal, None, "nothing"),
     "exits": (in_first_exercise("import os; os._exit(0)"), "right", "nothing"),
     "stderr": (
@@ -164,9 +176,12 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             for kind, n in SAMPLE
         }
         if master.name == CHEATED:
-            right = {k: p.read_text() for k, p in answers(master.name, "right", 0).items()}
+            starts = {
+                kind: {k: p.read_text() for k, p in answers(master.name, kind, 0).items()}
+                for kind in ("right", "wrong")
+            }
             for name, (change, start, _) in TRICKS.items():
-                students[name] = fill(released, right if start else {})
+                students[name] = fill(released, starts[start] if start else {})
                 change(students[name])
         for student, nb in students.items():
             folder = root / "submitted" / student / master.name
@@ -212,7 +227,8 @@ def test_both_graders_give_the_same_score(course: Path, master: Master) -> None:
 @pytest.mark.parametrize("name", TRICKS)
 def test_no_unearned_points(course: Path, name: str) -> None:
     earned, possible = scores(course, CHEATED)[name]
-    assert earned == (possible if TRICKS[name][2] == "full" else 0)
+    honest = scores(course, CHEATED)["wrong0"][0]
+    assert earned == {"full": possible, "nothing": 0, "no more": honest}[TRICKS[name][2]]
 
 
 def test_feedback_is_made(course: Path) -> None:

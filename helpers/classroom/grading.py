@@ -44,7 +44,7 @@ def _prelude(nonce):
     import types
     import helpers.check.probe as probe
     from IPython.display import display
-    def reply(request, answer=probe.answer, space=get_ipython().user_ns, display=display, loads=__import__("json").loads):
+    def reply(request, answer=probe.guarded(), space=get_ipython().user_ns, display=display, loads=__import__("json").loads):
         display({%r: answer(loads(request), space)}, raw=True)
     sys.modules[nonce] = types.SimpleNamespace(reply=reply)
 _prelude(%r)

@@ -11,6 +11,7 @@ Every code cell is of one kind, written on its ``# %%`` line:
 
 import ast
 import builtins
+import contextlib
 import re
 import symtable
 from dataclasses import dataclass, field
@@ -183,6 +184,7 @@ def _check_markers(master: Master) -> None:
 def _check_names(master: Master) -> None:
     """Graded cells parse, read no clock, and use only names of the graded path; tests use none but their own."""
     known = set(dir(builtins)) | NOTEBOOK_NAMES
+    elsewhere = _bound_outside_tests(master)
     for cell in master.cells:
         if cell.kind in ("markdown", "experiment"):
             continue
@@ -200,6 +202,10 @@ def _check_names(master: Master) -> None:
                 raise BadMaster(
                     f"{where}: a test must stand alone, but uses {sorted(unknown)}: import it here, or name the learner's function as a string"
                 )
+            if taken := (bound - imports(cell.source)) & elsewhere:
+                raise BadMaster(
+                    f"{where}: a test shares the notebook's names and would overwrite {sorted(taken)}: name its own otherwise"
+                )
             if not re.search(r"\bcheck\.(function|value)\(", cell.source):
                 raise BadMaster(
                     f"{where}: a test reaches the learner's code through check.function or check.value only"
@@ -210,6 +216,22 @@ def _check_names(master: Master) -> None:
                 f"{where}: {cell.kind} uses {sorted(unknown)}, which no setup or exercise cell above defines (experiments are skipped when grading)"
             )
         known |= bound
+
+
+def _bound_outside_tests(master: Master) -> set[str]:
+    """What setup, exercise and experiment cells define; cells with magics, which are no Python, are passed over."""
+    bound: set[str] = set()
+    for cell in master.cells:
+        if cell.kind in ("setup", "exercise", "experiment"):
+            with contextlib.suppress(SyntaxError):
+                bound |= names(cell.source)[1]
+    return bound
+
+
+def imports(source: str) -> set[str]:
+    """The names that top-level imports bind."""
+    table = symtable.symtable(source, "<cell>", "exec")
+    return {s.get_name() for s in table.get_symbols() if s.is_imported()}
 
 
 def names(source: str) -> tuple[set[str], set[str]]:

@@ -47,6 +47,7 @@ def serve(connection: socket.socket) -> None:
     from helpers.check import probe
 
     torch.set_num_threads(1)
+    answer = probe.guarded()
     # the notebook's names live in a module of their own, so that pickling and inspect find them
     namespace: dict[str, Any] = {"__name__": "__main__"}
     failures = []
@@ -60,7 +61,7 @@ def serve(connection: socket.socket) -> None:
             failures.append(f"{filename}: {type(problem).__name__}: {problem}")
     send(connection, failures)
     while (request := receive(connection)) is not None:
-        send(connection, probe.answer(request, namespace))
+        send(connection, answer(request, namespace))
 
 
 def main(path: str) -> None:
