@@ -87,21 +87,27 @@ def _check_python() -> None:
         )
 
 
+def _word(answer: Any) -> Any:
+    return answer.strip().casefold() if isinstance(answer, str) else answer
+
+
 def compare_predictions(
     prediction: Mapping[str, Any], measured: Mapping[str, Any], *, evidence: str, what: str = "measured"
 ) -> Table:
     """Beside each measured value: what the learner said, ✓ or ✗. An answer left as ``...`` shows as not yet given."""
+    words = sorted({_word(v) for v in measured.values() if isinstance(v, str)})
     rows, right, given = [], 0, 0
     for key, value in measured.items():
         said = prediction.get(key, ...)
-        shown = getattr(value, "value", value)
         if said is ...:
             mark = "—"
+        elif words and isinstance(value, str) and _word(said) not in words:
+            mark = f"{said}: one of {', '.join(words)}?"
         else:
             given += 1
-            right += said == shown
-            mark = f"{said} " + ("✓" if said == shown else "✗")
-        rows.append((key, str(shown), mark))
+            right += _word(said) == _word(value)
+            mark = f"{said} " + ("✓" if _word(said) == _word(value) else "✗")
+        rows.append((key, str(value), mark))
     caption = (
         f"{right} of {given} predicted right"
         if given
@@ -166,7 +172,7 @@ def on_gpu(experiment: Callable[[Any], Any], recording: str) -> Any:
     found = recordings.load(recording)
     if found is None:
         print(
-            f"no GPU here, and no recording of {recording!r} has been made yet: what you see next is simulated, and says so."
+            f"no GPU here, and no recording of {recording!r} yet. This cell runs live where there is a GPU."
         )
         return None
     return found

@@ -214,7 +214,9 @@ def test_patched_counters_do_not_grade(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in [m for n, m in sys.modules.items() if n.startswith("helpers.counters.")]:
         for name in [n for n in vars(module) if not n.startswith("__")]:
             monkeypatch.setattr(module, name, Nothing())
-    assert "allocated 1 new storage" in failure({"f": lambda x: x.clone()}, "f", None, lambda x: x, budget={"new_storages": 0})
+    assert "allocated 1 new storage" in failure(
+        {"f": lambda x: x.clone()}, "f", None, lambda x: x, budget={"new_storages": 0}
+    )
 
 
 def test_built_inputs_and_seeds() -> None:
@@ -253,6 +255,12 @@ def test_values() -> None:
     )
     with check.through(against(answers={"a": 1})):
         check.value("answers", lambda: {"a": 1})
+
+
+def test_words_and_open_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    with check.through(against(answers={"a": "View ", "b": None, "c": ...})):
+        check.value("answers", {"a": "view"})
+    assert capsys.readouterr().out == "✓ answers: 1 of 1 right; 2 others not answered yet\n"
 
 
 def test_difference_and_brief() -> None:

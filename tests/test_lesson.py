@@ -53,6 +53,12 @@ def test_predictions() -> None:
         {"a": "view", "b": "view", "c": ...}, {"a": "view", "b": "copy", "c": "copy"}, evidence="live (CPU)"
     )
     assert [r[2] for r in shown.rows] == ["view ✓", "view ✗", "—"] and "1 of 2" in shown.caption
+    spelled = lesson.compare_predictions(
+        {"a": " View", "b": "clone"}, {"a": "view", "b": "copy"}, evidence="live (CPU)"
+    )
+    assert [r[2] for r in spelled.rows] == [" View ✓", "clone: one of copy, view?"], (
+        "a misspelt answer is not a wrong one"
+    )
     assert "predict first" in lesson.compare_predictions({}, {"a": 1}, evidence="live (CPU)").caption
 
 

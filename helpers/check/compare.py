@@ -92,9 +92,11 @@ def brief(value: Any, most: int = 70) -> str:
     """A value on one short line: small tensors with their values, larger ones by dtype and shape."""
     if isinstance(value, torch.Tensor):
         dtype = str(value.dtype).removeprefix("torch.")
-        if value.numel() <= 6 and value.device.type != "meta":
+        if value.numel() <= 6 and value.is_contiguous() and value.device.type != "meta":
             return f"tensor({value.tolist()})"
-        return f"{dtype} tensor {tuple(value.shape)}"
+        text = f"{dtype} tensor {tuple(value.shape)}"
+        plain = value.is_contiguous() and value.storage_offset() == 0
+        return text if plain else f"{text} with stride {value.stride()}, offset {value.storage_offset()}"
     if isinstance(value, np.ndarray):
         return f"{value.dtype} array {value.shape}"
     if isinstance(value, list | tuple) and any(isinstance(v, torch.Tensor | list | tuple) for v in value):

@@ -95,6 +95,11 @@ def _ask(request: dict[str, Any], look: str) -> dict[str, Any]:
         raise _failed(name, f"{name!r} holds {reply['not_plain']}.", look)
     if "broken" in reply:
         raise _failed(name, reply["broken"], look)
+    wanted = "value" if request["what"] == "value" else "reports"
+    if wanted not in reply or (wanted == "reports" and len(reply["reports"]) != len(request["cases"])):
+        raise _failed(
+            name, "the notebook did not answer in the agreed form: has it replaced json, or the grader?", look
+        )
     return reply
 
 
@@ -137,18 +142,32 @@ def value(
     got = decode(_ask({"what": "value", "name": name}, look)["value"])
     if isinstance(want, dict) and isinstance(got, dict):
         missing = [k for k in want if k not in got or got[k] is None]
-        wrong = [k for k in want if k not in missing and difference(got[k], want[k], rtol, atol)]
+        wrong = [
+            k
+            for k in want
+            if k not in missing and difference(_spelled(got[k]), _spelled(want[k]), rtol, atol)
+        ]
+        later = sum(v is None for k, v in got.items() if k not in want)
         if missing or wrong:
             right = len(want) - len(missing) - len(wrong)
             parts = [f"{name}: {right} of {len(want)} right."]
             parts += [f"  no answer for: {', '.join(map(str, missing))}"] if missing else []
             parts += [f"  not so: {', '.join(map(str, wrong))}"] if wrong else []
             raise _failed(name, "\n".join(parts), look, note)
-        _passed(name, f"{name}: {len(want)} of {len(want)} right")
+        _passed(
+            name,
+            f"{name}: {len(want)} of {len(want)} right"
+            + (f"; {later} others not answered yet" if later else ""),
+        )
         return
     if odd := difference(got, want, rtol, atol, at=name):
         raise _failed(name, odd + ".", look, note)
     _passed(name, f"{name} is right")
+
+
+def _spelled(answer: Any) -> Any:
+    """Words count alike in capitals and with spaces around them."""
+    return answer.strip().casefold() if isinstance(answer, str) else answer
 
 
 def function(
@@ -204,8 +223,14 @@ def function(
         "grads": grads,
         "drive": textwrap.dedent(inspect.getsource(drive)) if drive is not None else None,
     }
+    reply = _ask(request, look)
+    if budget is not None and reply.get("uncounted"):
+        ways = ", ".join(reply["uncounted"])
+        raise _failed(
+            name, f"{name} works where the counters cannot see it ({ways}); its cost must be counted.", look
+        )
     reports = []
-    for one, (want, want_grads), raw in zip(cases, wants, _ask(request, look)["reports"], strict=True):
+    for one, (want, want_grads), raw in zip(cases, wants, reply["reports"], strict=True):
         report = Report(
             one.args,
             one.kwargs,

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from helpers.check.data import NotPlain, decode, encode
-from helpers.check.guard import course_modules, remember
+from helpers.check.guard import course_modules, remember, watch
 
 #: characters of a learner's output that are kept for a report
 KEEP_OUTPUT = 2_000
@@ -61,15 +61,17 @@ _count = _counters.count
 def guarded() -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
     """:func:`answer` for grading, to be made before the learner's code runs.
 
-    It first undoes what that code has replaced in torch and in the grader, and reports it under ``"replaced"``.
+    It first undoes what that code has replaced in torch and in the grader, and reports it under ``"replaced"``; what
+    the answer did out of the counters' sight is under ``"uncounted"``.
     """
+    taken = watch()
     restore = remember([*course_modules(), *_counter_modules])
     plain = answer
 
     def reply(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
         replaced = restore()
-        done = plain(request, namespace)
-        return done | {"replaced": replaced} if replaced else done
+        taken.clear()
+        return plain(request, namespace) | {"replaced": replaced, "uncounted": list(dict.fromkeys(taken))}
 
     return reply
 

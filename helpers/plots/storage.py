@@ -93,7 +93,7 @@ def _caption(walk: Walk) -> list[tuple[str, dict[str, Any]]]:
     if len(steps) > 4:
         pieces.append((f"others ×{sum(n for _, n in steps[4:])}", small))
     if steps:
-        pieces.append(("no single stride" if len(steps) > 1 else "one stride", small))
+        pieces.append(("flat: no single stride" if len(steps) > 1 else "flat: one stride", small))
     frame = frame_of(walk)
     if frame.last - frame.first < walk.size:
         pieces.append((f"cells {frame.first}–{frame.last - 1} of {walk.size:,}", small))

@@ -1,0 +1,74 @@
+"""What an answer may do to the process it runs in, and what that earns: nothing more than it is worth."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from helpers.classroom import master as masters
+from helpers.classroom.master import Master
+from helpers.classroom.runner import Runner
+from tests.test_build import GOOD, write
+
+#: right values by twice the operators: earns the visible test's point, and not the two for its cost
+DEAR = "def twice(x):\n    return x + x + torch.zeros_like(x)\n"
+HIDE = {
+    "modes off": "from torch.utils._python_dispatch import _disable_current_modes as off\ndear = twice\ndef twice(x):\n    with off():\n        return dear(x)",
+    "key guard": "dear = twice\ndef twice(x):\n    with torch._C._DisableTorchDispatch():\n        return dear(x)",
+    "thread": "import threading\ndear = twice\ndef twice(x):\n    out = []\n    t = threading.Thread(target=lambda: out.append(dear(x)))\n    t.start(); t.join()\n    return out[0]",
+    "pool": "from concurrent.futures import ThreadPoolExecutor\ndear = twice\ndef twice(x):\n    with ThreadPoolExecutor(1) as pool:\n        return pool.submit(dear, x).result()",
+}
+REPLACE = {
+    "storage": "one = torch.zeros(1).untyped_storage()\ntorch.Tensor.untyped_storage = lambda self: one",
+    "mode": "import torch.utils._python_dispatch as d\nd.TorchDispatchMode.__enter__ = lambda self: self\nd.TorchDispatchMode.__exit__ = lambda *a: None",
+    "push": "import torch.utils._python_dispatch as d\nd._push_mode = d._pop_mode = lambda *a: None",
+    "finalize": "import weakref\nweakref.finalize = lambda *a, **k: None",
+    "probe": "import helpers.check.probe as p\np._count = p._run = p.answer = p.encode = None",
+    "counts": "import gc\nfor o in gc.get_objects():\n    if isinstance(o, type) and o.__name__ == 'Counts':\n        o.as_dict = lambda self: {'operators': 0}",
+    "builtins": "import builtins\nbuiltins.isinstance = lambda *a: True\nbuiltins.len = lambda x: 0",
+    "json": "import json\njson.dumps = lambda *a, **k: '{}'",
+}
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Master:
+    return masters.read(write(tmp_path_factory.mktemp("guard"), GOOD))
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with Runner() as running:
+        yield running
+
+
+def test_the_dear_answer_earns_one_point(runner: Runner, master: Master) -> None:
+    assert runner.grade(master, "twice", DEAR).earned == 1
+
+
+@pytest.mark.parametrize("name", REPLACE)
+def test_replacing_what_measures_earns_nothing(runner: Runner, master: Master, name: str) -> None:
+    assert runner.grade(master, "twice", DEAR + REPLACE[name]).earned <= 1
+
+
+@pytest.mark.parametrize("name", HIDE)
+def test_hidden_work_is_not_free(runner: Runner, master: Master, name: str) -> None:
+    score = runner.grade(master, "twice", DEAR + HIDE[name])
+    assert score.earned <= 1
+    assert "where the counters cannot see it" in score.verdicts["twice__hidden"].text
+
+
+def test_an_ended_process_is_told(runner: Runner, master: Master) -> None:
+    score = runner.grade(master, "twice", "import os\nos._exit(0)")
+    assert score.earned == 0 and "ended before it answered" in score.verdicts["twice__test"].text
+    score = runner.grade(master, "twice", "def twice(x):\n    import os\n    os.kill(os.getpid(), 9)")
+    assert score.earned == 0
+
+
+def test_an_endless_answer_is_ended(runner: Runner, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("helpers.classroom.runner.DEADLINE", 3.0)
+    score = runner.grade(master, "twice", "def twice(x):\n    while True: pass")
+    assert score.earned == 0 and "no answer within" in score.verdicts["twice__test"].text
+
+
+def test_a_cell_that_fails_is_named(runner: Runner, master: Master) -> None:
+    score = runner.grade(master, "twice", "x = undefined\ndef twice(x): return x * 2")
+    assert "NameError" in score.verdicts["twice__test"].text
