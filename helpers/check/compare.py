@@ -88,12 +88,19 @@ def _tensor_difference(
     return None
 
 
+def _rounded(numbers: Any) -> str:
+    if isinstance(numbers, list):
+        return "[" + ", ".join(_rounded(n) for n in numbers) + "]"
+    return f"{numbers:.4g}"
+
+
 def brief(value: Any, most: int = 70) -> str:
     """A value on one short line: small tensors with their values, larger ones by dtype and shape."""
     if isinstance(value, torch.Tensor):
         dtype = str(value.dtype).removeprefix("torch.")
         if value.numel() <= 6 and value.is_contiguous() and value.device.type != "meta":
-            return f"tensor({value.tolist()})"
+            numbers = value.tolist()
+            return "tensor(" + (repr(numbers) if not value.is_floating_point() else _rounded(numbers)) + ")"
         text = f"{dtype} tensor {tuple(value.shape)}"
         plain = value.is_contiguous() and value.storage_offset() == 0
         return text if plain else f"{text} with stride {value.stride()}, offset {value.storage_offset()}"

@@ -253,7 +253,22 @@ def function(
             )
     if verify is not None and (text := verify(reports)):
         raise _failed(name, f"{name}: {text}", look, note)
-    _passed(name, _summary(name, reports, cases, budget, expect is not None or verify is not None))
+    _passed(
+        name,
+        _summary(
+            name,
+            reports,
+            cases,
+            budget,
+            "values and gradients right"
+            if grads
+            else "values right"
+            if expect is not None
+            else "as wanted"
+            if verify is not None
+            else "",
+        ),
+    )
 
 
 def _reference(
@@ -369,10 +384,10 @@ def _allocated_by(report: Report) -> str:
     return "\n  new storages by: " + ", ".join(f"{k} ×{n} ({size:,} bytes)" for k, (n, size) in top)
 
 
-def _summary(name: str, reports: list[Report], cases: Sequence[Case], budget: Any, compared: bool) -> str:
+def _summary(name: str, reports: list[Report], cases: Sequence[Case], budget: Any, compared: str) -> str:
     parts = [f"{name}: {len(cases)} case{'s' if len(cases) > 1 else ''}"]
     if compared:
-        parts.append("values right")
+        parts.append(compared)
     if budget is not None:
         pairs = [
             (r, budget(*c.args, **c.kwargs) if callable(budget) else budget)
