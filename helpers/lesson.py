@@ -87,8 +87,11 @@ def _check_python() -> None:
         )
 
 
-def _word(answer: Any) -> Any:
-    return answer.strip().casefold() if isinstance(answer, str) else answer
+def _word(answer: Any) -> str:
+    """Answers that mean the same: capitals, spaces, 1.0x for 1.0×, "1" for 1, True for "yes"."""
+    if isinstance(answer, bool):
+        return "yes" if answer else "no"
+    return str(answer).strip().casefold().replace("×", "x")
 
 
 def compare_predictions(

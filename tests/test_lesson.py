@@ -53,6 +53,10 @@ def test_predictions() -> None:
         {"a": "view", "b": "view", "c": ...}, {"a": "view", "b": "copy", "c": "copy"}, evidence="live (CPU)"
     )
     assert [r[2] for r in shown.rows] == ["view ✓", "view ✗", "—"] and "1 of 2" in shown.caption
+    alike = lesson.compare_predictions(
+        {"a": "1.0x", "b": "1", "c": "Yes"}, {"a": "1.0×", "b": 1, "c": True}, evidence="live (CPU)"
+    )
+    assert all("✓" in r[2] for r in alike.rows)
     spelled = lesson.compare_predictions(
         {"a": " View", "b": "clone"}, {"a": "view", "b": "copy"}, evidence="live (CPU)"
     )
