@@ -10,104 +10,17 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from helpers.plots.picture import Picture, message
+from helpers.plots.picture import Picture
+from helpers.plots.settings import EVIDENCE, LONGEST, Settings, presets
 from helpers.plots.style import WIDTH
-from helpers.plots.walk import visited
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["StrideExplorer", "stride_explorer"]
 
-EVIDENCE = "live (CPU)"
 MAX_SIZE = 64
-_LONGEST = 12  # rows, columns
 STATIC = "HELPERS_STATIC_WIDGETS"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the sliders say: a (rows, columns) tensor in a storage; strides and offset in elements."""
-
-    rows: int
-    columns: int
-    stride0: int
-    stride1: int
-    offset: int
-
-    @property
-    def call(self) -> str:
-        """The call that makes this tensor from a 1-D tensor `x` that owns the storage."""
-        shape, stride = (self.rows, self.columns), (self.stride0, self.stride1)
-        return f"x.as_strided({shape}, {stride}, {self.offset})"
-
-    def cells(self) -> tuple[int, ...]:
-        """Storage cells in the order visited; they may lie outside the storage."""
-        return visited((self.rows, self.columns), (self.stride0, self.stride1), self.offset)
-
-    def trouble(self, size: int) -> str:
-        """Why PyTorch would refuse this, in words; "" if it would not."""
-        if self.rows < 0 or self.columns < 0 or self.offset < 0:
-            return f"{self.call}: lengths and the offset cannot be negative."
-        if self.stride0 < 0 or self.stride1 < 0:
-            return f"{self.call} raises: PyTorch has no negative strides. x.flip(0) makes a copy instead."
-        last = max(self.cells(), default=0)
-        if last >= size:
-            return (
-                f"{self.call} raises: its last element would lie in cell {last}, but the storage ends at "
-                f"cell {size - 1}. Fewer rows or columns, a smaller stride or a smaller offset fit."
-            )
-        return ""
-
-    def tensor(self, size: int) -> torch.Tensor:
-        """The tensor itself, over a storage of `size` cells. RuntimeError where `trouble` says so."""
-        import torch
-
-        shape, stride = (self.rows, self.columns), (self.stride0, self.stride1)
-        return torch.empty(size).as_strided(shape, stride, self.offset)
-
-    def facts(self, size: int) -> str:
-        """One line about the tensor, or why there is none."""
-        problem = self.trouble(size)
-        if problem:
-            return problem
-        tensor = self.tensor(size)
-        cells = self.cells()
-        return (
-            f"shape {tuple(tensor.shape)} · stride {tensor.stride()} · offset {tensor.storage_offset()} · "
-            f"is_contiguous() {tensor.is_contiguous()} · "
-            f"{len(cells)} elements visit {len(set(cells))} distinct cells · {self.call}"
-        )
-
-    def picture(self, size: int) -> Picture:
-        """The path through the storage, or the reason why there is none, as a picture of its own."""
-        problem = self.trouble(size)
-        if problem:
-            return message(problem, evidence="arithmetic", title="No such tensor")
-        from helpers.plots.storage import paths
-        from helpers.plots.walk import walk_of
-
-        walk = walk_of(self.tensor(size), self.call)
-        return paths([walk], evidence=EVIDENCE, title="The walk through the storage")
-
-
-def presets(size: int, rows: int, columns: int) -> dict[str, Settings]:
-    """Named settings for `size` cells that begin as a rows × columns matrix; each of them fits."""
-    window = min(4, size, _LONGEST)
-    side = min(rows, columns)
-    found = {
-        "row-major": Settings(rows, columns, columns, 1, 0),
-        "transpose": Settings(columns, rows, 1, columns, 0),
-        "every second row": Settings(-(-rows // 2), columns, 2 * columns, 1, 0),
-        "sliding windows": Settings(min(size - window + 1, _LONGEST), window, 1, 1, 0),
-        "broadcast": Settings(rows, columns, 0, 1, 0),
-        "diagonal": Settings(1, side, 0, columns + 1, 0),
-    }
-    return {name: settings for name, settings in found.items() if not settings.trouble(size)}
 
 
 class StrideExplorer:
@@ -156,13 +69,20 @@ class StrideExplorer:
 
     def _build(self, ipywidgets: Any) -> None:
         limits = {
-            "rows": ("rows", 1, _LONGEST),
-            "columns": ("columns", 1, _LONGEST),
-            "stride0": ("stride 0 (rows)", -1, _LONGEST),
-            "stride1": ("stride 1 (columns)", -1, _LONGEST),
+            "rows": ("rows", 1, LONGEST),
+            "columns": ("columns", 1, LONGEST),
+            "stride0": ("stride 0 (rows)", -1, LONGEST),
+            "stride1": ("stride 1 (columns)", -1, LONGEST),
             "offset": ("offset", 0, self.size - 1),
         }
         wide = {"description_width": "11em"}
+        dims = ipywidgets.ToggleButtons(
+            options=[("1", 1), ("2", 2)], value=self.settings.dims, description="dimensions", style=wide,
+            tooltips=["columns only", "rows and columns"], layout=ipywidgets.Layout(width="28em"),
+        )  # fmt: skip
+        dims.style.button_width = "4em"
+        dims.observe(self._moved, names="value")
+        self.sliders["dims"] = dims
         for name, (label, low, high) in limits.items():
             value = getattr(self.settings, name)
             slider = ipywidgets.IntSlider(
@@ -195,6 +115,8 @@ class StrideExplorer:
             self._draw()
 
     def _draw(self) -> None:
+        for name in ("rows", "stride0"):
+            self.sliders[name].disabled = self.settings.dims == 1
         self.image.value = self.static().png()
         self._text.value = f"<code>{escape(self.settings.facts(self.size))}</code>"
 

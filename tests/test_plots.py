@@ -14,7 +14,20 @@ import pytest
 import torch
 
 from helpers import count, plots, widgets
-from helpers.plots import backward, grid, lanes, layered, overhead, storage, strip, style, timing, walk
+from helpers.plots import (
+    backward,
+    drift,
+    grid,
+    lanes,
+    layered,
+    legend,
+    overhead,
+    storage,
+    strip,
+    style,
+    timing,
+    walk,
+)
 
 PNG = b"\x89PNG\r\n\x1a\n"
 X = torch.arange(24.0).reshape(4, 6)
@@ -37,11 +50,25 @@ def pictures() -> dict[str, object]:
     a = torch.ones(3, requires_grad=True)
     return {
         "storage_path": lambda: plots.storage_path(["x.reshape(24)", "x.t().reshape(24)"], base=X),
+        "storage_path, own": lambda: plots.storage_path(
+            {"rows": lambda x: x[[0, 2, 0]], "part": lambda x: x[1:, :3]},
+            base=X,
+            own=True,
+            labels=lambda i, j: f"r{i} c{j}",
+        ),
+        "storage_path, colours": lambda: plots.storage_path(X.t(), labels="values", colour_by=1),
+        "series": lambda: plots.series(
+            {"in turn": {"a": [1e-3, 2e-3], "b": [2e-3, 3e-3]}, "alone": {"a": [1e-3]}},
+            evidence="simulated (noisy machine)",
+        ),
         "tensor_grid": lambda: plots.tensor_grid(X[::2].t()),
         "samples": lambda: plots.samples({"a": [1e-5, 2e-5, 3e-5], "b": [2e-4] * 9}, evidence="live (CPU)"),
         "speedup": lambda: plots.speedup({"a": (1.4, 1.2, 1.7), "b": (1.0, 0.9, 1.1)}, evidence="live (GPU)"),
         "crossover": lambda: plots.crossover(
             [1, 100, 10_000], {"a": [1e-6, 1.1e-6, 9e-6]}, evidence="arithmetic"
+        ),
+        "crossover, max": lambda: plots.crossover(
+            [1, 100, 10_000], {"a": [1e-6, 1e-6, 9e-6]}, evidence="simulated (H100)", law="max"
         ),
         "timeline": lambda: plots.timeline(
             [("mm", "CPU", 0, 5e-6), ("mm", "GPU", 8e-6, 1e-3)],
@@ -95,6 +122,94 @@ def test_a_mask_is_followed_where_values_are_cell_numbers() -> None:
     assert found.cells == (21, 22, 23)
     with pytest.raises(ValueError, match="chooses by value"):
         walk.walks(["x[x > 20]"], X * 2)
+
+
+def captions(picture: plots.Picture) -> list[str]:
+    return [text.get_text() for ax in picture.figure.axes for text in ax.texts]
+
+
+def test_a_copy_is_drawn_over_its_source_and_says_so() -> None:
+    picture = plots.storage_path(["x[:, 1:4].reshape(12)"], base=X)
+    said = captions(picture)
+    assert "reads x in steps" in said and "result: own storage, shape (12,), stride (1,)" in said
+    assert not any(text.startswith("shape") for text in said)
+    assert "read from 12 of 24 cells of x" in picture.alt
+    # The name of the source is the function's own; a copied *tensor* can only be drawn where it lies.
+    assert walk.walks({"c": lambda row: row.clone()}, X)[0].reads == "row"
+    assert walk.walks({"c": torch.clone}, X)[0].reads == "its source"
+    said = captions(plots.storage_path({"c": X.clone()}, base=X))
+    assert "its own storage" in said and "reads x in steps" not in said
+
+
+def test_own_shows_the_copy_in_its_own_storage_below_what_it_read() -> None:
+    row = torch.arange(6.0)
+    views = {"expand": lambda row: row.expand(3, 6), "repeat": lambda row: row.repeat(3, 1)}
+    found = walk.walks(views, row, own=True)
+    assert [(w.name, w.kind, w.owns, w.size) for w in found] == [
+        ("expand", "view", False, 6),
+        ("repeat", "copy", False, 6),
+        ("repeat", "copy", True, 18),
+    ]
+    assert set(found[1].counts.values()) == {3} and found[2].cells == tuple(range(18))
+    said = captions(plots.storage_path(views, base=row, own=True))
+    assert said.count("repeat") == 1 and "result, in its own storage" in said
+    assert not any(text.startswith("result: own storage") for text in said)
+
+
+def test_labels_stand_in_the_cells_of_their_elements() -> None:
+    images = torch.arange(12.0).reshape(1, 3, 2, 2)
+    last = images.to(memory_format=torch.channels_last)
+
+    def labels(given: object, view: object = last, base: object = None, own: bool = False) -> list[list[str]]:
+        mark = lambda w, t: storage.marked(w, t, given, None)  # type: ignore[arg-type]  # noqa: E731
+        return [
+            list(dict(sorted(w.labels.items())).values()) for w in walk.walks(view, base, own=own, mark=mark)
+        ]  # type: ignore[arg-type]
+
+    assert labels(lambda n, c, h, w: f"c{c}p{2 * h + w}")[0][:4] == ["c0p0", "c1p0", "c2p0", "c0p1"]
+    assert labels("values")[0][:4] == ["0", "4", "8", "1"]
+    assert labels(range(100, 112))[0][-1] == "111"
+    swapped = {"t": lambda x: x.t().reshape(6)}
+    base = torch.arange(6.0).reshape(2, 3) / 2
+    assert labels("values", swapped, base, own=True) == [
+        ["0", "0.5", "1", "1.5", "2", "2.5"],
+        ["0", "1.5", "0.5", "2", "1", "2.5"],
+    ]
+    assert labels(lambda i, j: f"{i}{j}", X[1:3, ::3]) == [["00", "01", "10", "11"]]
+    (coloured,) = walk.walks(last, mark=lambda w, t: storage.marked(w, t, None, -3))
+    assert [coloured.groups[cell] for cell in range(6)] == [0, 1, 2, 0, 1, 2] and coloured.dimension == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"labels": "value"}, "labels='value'"),
+        ({"labels": ["a"]}, "1 labels for the 24 cells"),
+        ({"labels": lambda i, j: "a long label"}, "longer than the 10 characters"),
+        ({"colour_by": 2}, "has 2 dimensions"),
+        ({"labels": "values", "colour_by": -3}, "has 2 dimensions"),
+    ],
+)
+def test_labels_and_colours_say_what_is_wrong(options: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        plots.storage_path(X, **options)
+    with pytest.raises(ValueError, match="24 indices"):
+        plots.storage_path(X.reshape(24), colour_by=0)
+
+
+def test_the_key_explains_what_is_there_and_nothing_else() -> None:
+    def words(*args: object, **options: object) -> list[str]:
+        return [text for _, text in legend.entries_of(walk.walks(*args, **options))]  # type: ignore[arg-type]
+
+    assert words(X) == ["darker: visited later"]
+    assert words(X[0].expand(2, 6)) == ["darker: visited later", "not visited", "×n: visited n times"]
+    assert "the same, in the copy's own storage" in words(["x.clone()"], X, own=True)
+    assert words(torch.empty(0)) == [] and words(torch.tensor(1.0)) == []
+    coloured = walk.walks(X, mark=lambda w, t: storage.marked(w, t, "values", 0))
+    assert [text for _, text in legend.entries_of(coloured)] == [
+        "index in dimension 0: 0, 1, 2, 3",
+        "small figure: number of the cell",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -188,6 +303,32 @@ def test_fit_finds_floor_and_slope(floor: float, each: float) -> None:
     np.testing.assert_allclose(found, (floor, each), rtol=1e-9, atol=1e-15)
 
 
+@pytest.mark.parametrize(("floor", "each"), [(3e-6, 4e-10), (1e-5, 0.0), (0.0, 2e-9)])
+def test_fit_of_the_larger_finds_floor_and_slope(floor: float, each: float) -> None:
+    sizes = [4**k for k in (11, *range(11))]  # in no order
+    times = [max(floor, each * n) for n in sizes]
+    np.testing.assert_allclose(
+        overhead.fit_overhead(sizes, times, "max"), (floor, each), rtol=1e-9, atol=1e-15
+    )
+    noisy = np.asarray(times) * np.exp(np.random.default_rng(0).normal(0, 0.03, len(times)))
+    found = overhead.fit_overhead(sizes, noisy, "max")
+    np.testing.assert_allclose([part for part, true in zip(found, (floor, each), strict=True) if true],
+                               [true for true in (floor, each) if true], rtol=0.1)  # fmt: skip
+
+
+def test_runs_stand_where_they_were_made() -> None:
+    runs = drift.runs_of({"a": [1e-3, 2e-3], "b": [3e-3]}, {"a": [0, 2], "b": [1]})
+    assert {name: places.tolist() for name, (places, _) in runs.items()} == {"a": [0, 2], "b": [1]}
+    assert drift.runs_of({"a": [1e-3, 2e-3]})["a"][0].tolist() == [0, 1]
+    figure = plots.series(
+        {"one": {"a": [1.0]}, "two": {"a": [2.0], "b": [1.5]}}, evidence="arithmetic"
+    ).figure
+    assert [ax.get_title() for ax in figure.axes] == ["one", "two"]
+    # A name keeps its colour from panel to panel.
+    dots = {(ax.get_title(), line.get_label()): line.get_color() for ax in figure.axes for line in ax.lines}
+    assert dots["one", "a"] == dots["two", "a"] != dots["two", "b"]
+
+
 def test_fit_is_never_negative() -> None:
     assert overhead.fit_overhead([1, 10, 100], [3e-6, 2e-6, 1e-6])[1] == 0
     assert overhead.fit_overhead([1, 10, 100], [1e-9, 1e-6, 1e-3])[0] == 0
@@ -204,6 +345,11 @@ def test_fit_is_never_negative() -> None:
         (lambda: plots.speedup({"a": (1, 1, 1)}), "says where its numbers came from"),
         (lambda: plots.crossover([1, 2], {"a": [1e-6]}, evidence="live (CPU)"), "2 sizes and 1 times"),
         (lambda: plots.crossover([0, 2], {"a": [1, 1]}, evidence="live (CPU)"), "positive"),
+        (lambda: plots.crossover([1, 2], {"a": [1, 1]}, evidence="live (CPU)", law="min"), "law='min'"),
+        (lambda: overhead.fit_overhead([1, 2], [1, 1], "min"), "law='min'"),
+        (lambda: plots.series({}, evidence="live (CPU)"), "no times"),
+        (lambda: plots.series({"a": [1.0]}, {"a": [0, 1]}, evidence="live (CPU)"), "a: 1 times and 2 run"),
+        (lambda: plots.series({"a": [1.0]}, {"b": [0]}, evidence="live (CPU)"), "a: 1 times and 0 run"),
         (lambda: plots.timeline([], evidence="live (CPU)"), "no rows"),
         (lambda: plots.timeline([("k", "CPU", 2, 1)], evidence="live (CPU)"), "before it starts"),
         (lambda: plots.samples({"a": [1]}, evidence="measured"), "'simulated \\(H100\\)' or 'arithmetic'"),
@@ -253,6 +399,25 @@ def test_graph_nodes_and_saved_bytes_agree_with_count() -> None:
     assert nodes[0].label == "MeanBackward0"
     assert sum(node.leaf for node in nodes) == 5
     assert backward.saved_bytes(nodes) == count(loss).saved_bytes
+
+
+@pytest.mark.parametrize(
+    ("other", "number"),
+    [
+        (2, "2"),
+        (2.5, "2.5"),
+        (torch.tensor(2.0), ""),
+        (torch.tensor(2), ""),
+        (torch.tensor(2.0).double(), ""),
+    ],
+)
+def test_graph_tells_a_number_from_a_tensor(other: object, number: str) -> None:
+    w = torch.randn(100, requires_grad=True)
+    nodes = backward.nodes_of((w * other).sum())  # type: ignore[operator]
+    assert [saved.number for saved in nodes[1].saved] == [number]
+    assert backward.saved_bytes(nodes) == count(lambda: (w * other).sum()).saved_bytes  # type: ignore[operator]
+    said = captions(plots.autograd_graph((w * other).sum()))  # type: ignore[operator]
+    assert (f"other: the number {number}" in said) == bool(number)
 
 
 def test_graph_reads_custom_functions_and_says_freed_and_changed() -> None:
@@ -429,6 +594,30 @@ def test_explorer_presets_fit_and_agree_with_torch(size: int) -> None:
         assert f"is_contiguous() {tensor.is_contiguous()}" in settings.facts(size)
 
 
+def test_explorer_shows_a_diagonal_in_one_dimension() -> None:
+    pytest.importorskip("ipywidgets")
+    explorer = widgets.stride_explorer()
+    explorer.widget  # noqa: B018
+    explorer.buttons["diagonal"].click()
+    assert "shape (4,) · stride (7,)" in repr(explorer) and explorer.sliders["rows"].disabled
+    explorer.sliders["dims"].value = 2
+    assert explorer.settings.shape == (1, 4) and not explorer.sliders["rows"].disabled
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ((3, 6, 0, 1, 0), "18 elements visit each of 6 distinct cells 3 times"),
+        ((4, 6, 6, 1, 0), "24 elements visit each of 24 distinct cells once"),
+        ((3, 3, 1, 1, 0), "9 elements visit 5 distinct cells, 1 to 3 times each"),
+        ((2, 3, 0, 0, 0), "6 elements visit 1 distinct cell"),
+        ((1, 1, 0, 0, 0), "1 element visits 1 distinct cell"),
+    ],
+)
+def test_explorer_counts_visits(numbers: tuple, said: str) -> None:
+    assert f"· {said} ·" in widgets.Settings(*numbers).facts(24)
+
+
 def test_explorer_refuses_what_torch_refuses() -> None:
     for numbers in itertools.product((1, 3), (2, 5), (-1, 0, 3), (0, 4), (0, 6)):
         settings = widgets.Settings(*numbers)
@@ -473,3 +662,5 @@ def test_explorer_arguments(kwargs: dict, said: str) -> None:
 def test_storage_module_is_the_public_one() -> None:
     assert plots.storage_path is storage.storage_path
     assert set(plots.__all__) == set(dir(plots))
+    # A submodule of the same name would take a function's place once it is imported.
+    assert all(callable(getattr(plots, name)) for name in plots.__all__)

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .drift import series as series
     from .graph import autograd_graph as autograd_graph
     from .grid import tensor_grid as tensor_grid
     from .lanes import timeline as timeline
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "storage_path": "storage", "tensor_grid": "grid", "autograd_graph": "graph", "timeline": "lanes",
-    "samples": "timing", "speedup": "timing", "crossover": "overhead", "Picture": "picture",
+    "samples": "timing", "speedup": "timing", "crossover": "overhead", "series": "drift",
+    "Picture": "picture",
 }  # fmt: skip
 __all__ = sorted(_HOME)
 

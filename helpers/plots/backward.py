@@ -19,6 +19,8 @@ class Saved:
     name: str
     key: int
     nbytes: int
+    number: str = ""
+    """Set for a Python number: it is kept in the node itself, and `helpers.count` does not count it."""
 
 
 @dataclass
@@ -85,7 +87,7 @@ def nodes_of(tensor: torch.Tensor, names: Mapping[str, torch.Tensor] | None = No
             nodes.append(Node(label, leaf=True, parameter=isinstance(variable, torch.nn.Parameter), key=key))
             continue
         saved, trouble = _saved(function)
-        kept = [Saved(name, _key(t), t.untyped_storage().nbytes()) for name, t in saved]
+        kept = [_kept(name, t) for name, t in saved]
         node = Node(function.name().rpartition("::")[2], saved=kept, trouble=trouble)
         for following, _ in function.next_functions:
             if following is None:
@@ -97,6 +99,29 @@ def nodes_of(tensor: torch.Tensor, names: Mapping[str, torch.Tensor] | None = No
         nodes.append(node)
     _layers(nodes)
     return nodes
+
+
+def _kept(name: str, tensor: torch.Tensor) -> Saved:
+    if _is_number(tensor):
+        return Saved(name, 0, 0, f"{tensor.item():g}")
+    return Saved(name, _key(tensor), tensor.untyped_storage().nbytes())
+
+
+def _is_number(tensor: torch.Tensor) -> bool:
+    """Whether it is a Python number that torch wrapped to save it: the 2 of `w * 2`, an int64 of 8 bytes.
+
+    torch asks no saved-tensor hook about such a one, and does not say which are. But in type promotion a
+    wrapped number gives way to a smaller type of its category, which a true tensor without dimensions does
+    not.
+    """
+    import torch
+
+    smaller = {
+        torch.int64: torch.int32, torch.float64: torch.float32, torch.complex128: torch.complex64
+    }.get(tensor.dtype)  # fmt: skip
+    if tensor.dim() or smaller is None:
+        return False
+    return torch.result_type(torch.empty((), dtype=smaller), tensor) == smaller
 
 
 def _key(tensor: torch.Tensor) -> int:
@@ -116,4 +141,5 @@ def _layers(nodes: list[Node]) -> None:
 def saved_bytes(nodes: list[Node]) -> int:
     """Bytes kept for backward by the rule of `helpers.count`: each storage once, parameters not at all."""
     parameters = {node.key for node in nodes if node.parameter}
-    return sum({s.key: s.nbytes for node in nodes for s in node.saved if s.key not in parameters}.values())
+    saved = (s for node in nodes for s in node.saved if not s.number and s.key not in parameters)
+    return sum({s.key: s.nbytes for s in saved}.values())

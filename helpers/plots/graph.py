@@ -28,6 +28,9 @@ def _lines(nodes: list[Node]) -> list[list[str]]:
     for node in nodes:
         lines = []
         for saved in node.saved:
+            if saved.number:
+                lines.append(f"{saved.name}: the number {saved.number}")
+                continue
             leaf = leaves.get(saved.key)
             name = f"{leaf.label.split('  ')[0]}, " if leaf else ""
             if leaf and leaf.parameter:
@@ -61,7 +64,7 @@ def autograd_graph(
     """The graph behind `tensor`, from its own grad_fn down to the leaves, with the bytes saved on the way.
 
     `names`: name → leaf tensor, for readable leaves. Bytes are of whole storages, each counted once and
-    parameters not at all, as `helpers.count` counts `saved_bytes`. What was saved cannot be read after
+    parameters not at all, as `helpers.count` counts `saved_bytes`; a Python number is shown and costs none. What was saved cannot be read after
     backward has freed it, nor what was changed in place: the node says so. ValueError for a tensor without
     grad_fn, or over 40 nodes.
     """
@@ -113,8 +116,9 @@ def _edge(ax: Axes, points: list[tuple[float, float]]) -> None:
 
 
 def _draw(ax: Axes, x: float, y: float, wide: float, tall: float, node: Node, lines: list[str]) -> None:
-    colour = style.GREEN if node.leaf else style.BLUE if node.saved else style.MUTED
-    fill = "#e6f5f0" if node.leaf else "#e8f2f9" if node.saved else "#f4f5f6"
+    keeps = any(not saved.number for saved in node.saved)
+    colour = style.GREEN if node.leaf else style.BLUE if keeps else style.MUTED
+    fill = "#e6f5f0" if node.leaf else "#e8f2f9" if keeps else "#f4f5f6"
     shape = f"round,pad=0,rounding_size={0.14 if node.leaf else 0.04}"
     box = FancyBboxPatch(
         (x - wide / 2, y), wide, tall, boxstyle=shape, facecolor=fill, edgecolor=colour, linewidth=1.3

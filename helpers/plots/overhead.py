@@ -16,25 +16,56 @@ from .timing import _seconds, _time_axis
 
 
 def fit_overhead(
-    sizes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np.ndarray
+    sizes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np.ndarray, law: str = "sum"
 ) -> tuple[float, float]:
-    """The floor a (seconds) and the cost b (seconds an element) of t(n) = a + b·n that fit best.
+    """The floor a (seconds) and the cost b (seconds an element) of the law that fit best.
 
-    Least squares of the *relative* error, so that small sizes count as much as large ones; neither is
-    negative. At n = a / b the overhead is half of the time. ValueError under two sizes.
+    "sum" is t(n) = a + b·n, one after the other, as on a CPU: at n = a / b the overhead is half of the
+    time. "max" is t(n) = max(a, b·n), both at once, as where a CPU launches while a GPU works: the floor
+    ends at n = a / b. Least squares of the *relative* error, so that small sizes count as much as large
+    ones; neither is negative. ValueError under two sizes, or for another law.
     """
+    if law not in _LAWS:
+        raise ValueError(f"law={law!r}: give one of {', '.join(map(repr, _LAWS))}")
     n, t = np.asarray(sizes, dtype=float), np.asarray(seconds, dtype=float)
     if n.shape != t.shape or n.ndim != 1 or len(n) < 2:
         raise ValueError(
             f"wants one time for each of at least two sizes; got {n.size} sizes and {t.size} times"
         )
     design = np.column_stack([1 / t, n / t])
+    if law == "max":
+        return _fit_larger(n, t, design)
     (a, b), *_ = np.linalg.lstsq(design, np.ones_like(t), rcond=None)
     if a < 0 or b < 0:  # the best fit on the border: one of the two alone
         only = 1 if a < 0 else 0
-        best = float(design[:, only].sum() / (design[:, only] ** 2).sum())
+        best = _scale(design[:, only])
         return (0.0, best) if only else (best, 0.0)
     return float(a), float(b)
+
+
+def _scale(column: np.ndarray) -> float:
+    """The factor that brings the column nearest to ones, by least squares."""
+    return float(column.sum() / (column**2).sum())
+
+
+def _fit_larger(n: np.ndarray, t: np.ndarray, design: np.ndarray) -> tuple[float, float]:
+    """The fit of max(a, b·n): the smallest k sizes lie on the floor, the others on the slope; k by trial."""
+    small_first = np.argsort(n, kind="stable")
+    best, least = (0.0, 0.0), np.inf
+    # One part alone is tried first: a part more has to fit better, not as well.
+    for k in (len(n), *range(len(n))):
+        floor = _scale(design[small_first[:k], 0]) if k else 0.0
+        each = _scale(design[small_first[k:], 1]) if k < len(n) else 0.0
+        error = float(((np.maximum(floor, each * n) / t - 1) ** 2).sum())
+        if error < least * (1 - 1e-9) - 1e-24:
+            best, least = (floor, each), error
+    return best
+
+
+_LAWS = {
+    "sum": "time = floor + slope · elements · dotted: floor · dashed: slope · ring: the two are equal",
+    "max": "time = the larger of the two · dotted: floor · dashed: slope · ring: where the slope takes over",
+}
 
 
 @drawn
@@ -45,13 +76,14 @@ def crossover(
     evidence: str,
     title: str = "Overhead against size",
     xlabel: str = "elements",
+    law: str = "sum",
 ) -> Picture:
     """Log-log curves of time against size; for each the overhead floor, the slope, and where they are equal.
 
-    `times`: name → seconds, one for each of `sizes`. Floor and slope are the fit t = a + b·n
-    (`fit_overhead`): the floor is dotted, the slope dashed, and a ring on the curve's fit marks n = a / b,
-    where overhead is half the time. ValueError if lengths differ, under two sizes, or a time that is not
-    positive.
+    `times`: name → seconds, one for each of `sizes`. Floor a and slope b are fitted (`fit_overhead`) to
+    `law`: "sum", t = a + b·n, where overhead and work follow each other; "max", t = max(a, b·n), where they
+    run at the same time. The floor is dotted, the slope dashed, and a ring marks n = a / b. ValueError if
+    lengths differ, under two sizes, a time that is not positive, or another law.
     """
     if not times:
         raise ValueError("crossover: no times; give a dict of name → seconds, one for each size")
@@ -59,16 +91,15 @@ def crossover(
     n = np.asarray(sizes, dtype=float)
     if (n <= 0).any():
         raise ValueError("crossover: sizes must be positive: the axis is logarithmic")
+    if law not in _LAWS:
+        raise ValueError(f"law={law!r}: give one of {', '.join(map(repr, _LAWS))}")
     low, high = min(d.min() for d in data.values()), max(d.max() for d in data.values())
-    note = (
-        "dotted: overhead, the same for any size · dashed: what the elements cost · ring: the two are equal"
-    )
-    fig, _ = style.figure(3.7, evidence=evidence, title=title, note=note)
+    fig, _ = style.figure(3.7, evidence=evidence, title=title, note=_LAWS[law])
     ax = fig.add_subplot()
     sign = style.approx(evidence)
     fine = np.geomspace(n.min(), n.max(), 100)
     for i, (name, seconds) in enumerate(data.items()):
-        floor, each = fit_overhead(n, seconds)
+        floor, each = fit_overhead(n, seconds, law)
         colour, marker = style.SERIES[i % len(style.SERIES)], style.MARKERS[i % len(style.MARKERS)]
         per = f"slope {sign}{format_seconds(each)} an element" if each else "no slope in these sizes"
         half = f"{floor / each:,.0f}" if each and n.min() < floor / each < n.max() else ""

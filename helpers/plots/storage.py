@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
-from . import style
+from . import legend, style
+from .marks import Labels, marked
 from .picture import Picture, drawn
 from .strip import LEFT, STEP_COLOURS, Line, Strip, frame_of
 from .walk import Walk, walks
@@ -24,39 +25,53 @@ def storage_path(
     base: torch.Tensor | None = None,
     evidence: str = "live (CPU)",
     title: str = "",
+    *,
+    own: bool = False,
+    labels: Labels | None = None,
+    colour_by: int | None = None,
 ) -> Picture:
     """The storage as a row of numbered cells; each of `views` as the path in which its elements are visited.
 
     `views` is a tensor; or a dict of name → tensor, or name → function of `base`; or a list of expressions
-    in `x`, where x is `base`. With `base` each strip says "view" or "copy". An expression that copies is
-    drawn over the cells of base's storage it reads, in the order of the copy; a *tensor* that is a copy
-    over its own storage.
+    in `x`, where x is `base`. With `base` each strip says "view" or "copy". An expression (or function)
+    that copies is drawn over the cells of base's storage that it reads, in the order of the copy: "reads x
+    in steps …", and of the result only shape and stride are said. With `own` a second strip shows the
+    result in its own storage. A *tensor* that is a copy can only be drawn there.
+
+    `labels` stand in the cells: "values", or a function of an element's index (`lambda n, c, h, w: …`, as
+    many arguments as the result has dimensions), or one label for each cell of the storage. `colour_by` is
+    the dimension whose index colours the cells, in place of the shade.
 
     Forward steps arch above the cells, backward steps below, one colour for each step length; the first
     cell is framed, fill darkens from first to last visit, grey cells are not visited, ×n counts repeated
     visits. At most 64 cells (of a larger storage, the part that is visited): else ValueError.
     """
-    found = walks(views, base)
+    found = walks(views, base, own=own, mark=lambda walk, tensor: marked(walk, tensor, labels, colour_by))
     if not title and len(found) > 1:
-        title = (
-            "Different walks through the same storage" if base is not None else "Walks through their storage"
-        )
+        one = base is not None and not any(walk.owns for walk in found)
+        title = "Different walks through the same storage" if one else "Walks through their storage"
     return paths(found, evidence=evidence, title=title or "The walk through the storage")
 
 
 def paths(found: Sequence[Walk], *, evidence: str, title: str) -> Picture:
     """The picture of walks that are computed already: one strip each, from the top down."""
     scratch, _ = style.figure(1.0, evidence=evidence, title=title)
-    strips = [Strip(walk, _flow(scratch, _caption(walk))) for walk in found]
-    body = sum(strip.height for strip in strips) + 0.2 * (len(strips) - 1) + 0.08
+    after = [*found[1:], None]
+    strips = [
+        Strip(walk, _flow(scratch, _caption(walk, then))) for walk, then in zip(found, after, strict=True)
+    ]
+    key = legend.flow(scratch, legend.entries_of(found))
+    apart = [0.0 if i == 0 else 0.06 if walk.repeats else 0.2 for i, walk in enumerate(found)]
+    body = legend.height(key) + sum(strip.height for strip in strips) + sum(apart) + 0.08
     fig, header = style.figure(body, evidence=evidence, title=title)
     fig.set_layout_engine("none")
     ax = style.inches_axes(fig)
-    top = header
-    for i, strip in enumerate(strips):
-        if i:
+    legend.draw(ax, header - 0.04, key)
+    top = header + legend.height(key)
+    for gap, strip in zip(apart, strips, strict=True):
+        if gap > 0.1:
             ax.plot([LEFT, style.WIDTH - LEFT], [top + 0.08] * 2, color=style.FAINT, linewidth=0.8)
-            top += 0.2
+        top += gap
         strip.draw(ax, top)
         top += strip.height
     return Picture(fig, evidence, f"{title}. {'; '.join(walk.describe() for walk in found)}")
@@ -67,22 +82,31 @@ def signed(step: int) -> str:
     return f"{'+' if step > 0 else '−' if step else ''}{abs(step)}"
 
 
-def _caption(walk: Walk) -> list[tuple[str, dict[str, Any]]]:
-    """Caption of a strip as pieces (text, look) that are kept whole when the line is broken."""
+def _caption(walk: Walk, then: Walk | None = None) -> list[tuple[str, dict[str, Any]]]:
+    """Caption of a strip as pieces (text, look) that are kept whole when the line is broken.
+
+    `then` is the strip below: where it shows the result, this one need not describe it.
+    """
     small: dict[str, Any] = {"fontsize": style.SMALL, "color": style.MUTED}
+    copied: dict[str, Any] = {"fontsize": style.SMALL, "fontweight": "bold", "color": style.VERMILLION}
+    layout = f"shape {walk.shape}   stride {walk.stride}"
     pieces: list[tuple[str, dict[str, Any]]] = []
-    if walk.name:
+    if walk.name and not walk.repeats:
         pieces.append(
             (walk.name, {"fontsize": style.TEXT, "fontweight": "bold", "family": "DejaVu Sans Mono"})
         )
-    if walk.kind:
-        colour = style.GREEN if walk.kind == "view" else style.VERMILLION
-        pieces.append((walk.kind, {"fontsize": style.SMALL, "fontweight": "bold", "color": colour}))
-    pieces.append((f"shape {walk.shape}   stride {walk.stride}   offset {walk.offset}", small))
+    if walk.kind and not walk.repeats:
+        pieces.append((walk.kind, copied | ({"color": style.GREEN} if walk.kind == "view" else {})))
+    if walk.owns:
+        pieces.append(("result, in its own storage" if walk.repeats else "its own storage", copied))
+    if not (walk.reads and walk.cells):
+        pieces.append((f"{layout}   offset {walk.offset}", small))
     if not walk.cells:
         return [*pieces, ("no elements: nothing is visited", small)]
     steps = list(walk.steps.items())
-    if steps:
+    if walk.reads:
+        pieces.append((f"reads {walk.reads} in steps" if steps else f"reads one cell of {walk.reads}", small))
+    elif steps:
         pieces.append(("steps", small))
     ranks = {step: i for i, step in enumerate(step for step, _ in steps if step)}
     for step, n in steps[:4]:
@@ -97,6 +121,8 @@ def _caption(walk: Walk) -> list[tuple[str, dict[str, Any]]]:
     frame = frame_of(walk)
     if frame.last - frame.first < walk.size:
         pieces.append((f"cells {frame.first}–{frame.last - 1} of {walk.size:,}", small))
+    if walk.reads and not (then and then.repeats):
+        pieces.append((f"result: own storage, shape {walk.shape}, stride {walk.stride}", small))
     return pieces
 
 

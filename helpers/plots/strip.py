@@ -24,12 +24,21 @@ _PER_ROW = {
 }  # by digits of the largest cell number, so that the numbers stay readable
 LEFT, LINE = 0.2, 0.24
 _FILL = ("#e3f1fa", "#7fbfe6")  # first visit … last visit: light enough for black figures on top
+_OWN_FILL = ("#fdeee2", "#f0b184")  # the same in the storage of a copy: another storage, another colour
+UNVISITED = "#f4f5f6"
 STEP_COLOURS = (style.BLUE, style.VERMILLION, style.GREEN)
 _STEP_DASHES: tuple[Any, ...] = ("solid", (0, (4, 1.6)), (0, (1, 1.2)))
 
 
 Line = list[tuple[float, str, dict[str, Any]]]
 """A line of a caption: for each piece its x in inches, text and look."""
+
+
+def fill_of(walk: Walk, *, part: float = 0.0, group: int | None = None) -> Any:
+    """Fill of a cell first visited at `part` (0…1) of the walk, or of the given group."""
+    if group is not None:
+        return style.blend(style.SERIES[group], "#ffffff", 0.62)
+    return style.blend(*(_OWN_FILL if walk.owns else _FILL), part)
 
 
 @dataclass(frozen=True)
@@ -60,9 +69,13 @@ def frame_of(walk: Walk) -> Frame:
             f"{walk.name or 'this tensor'} spans {last - first:,} cells of its storage; at most {MAX_CELLS} "
             "can be drawn and read: start small, the pattern is the same"
         )
-    rows = max(1, -(-(last - first) // _PER_ROW.get(len(str(last)), 16)))
+    room = style.WIDTH - 2 * LEFT
+    longest = max(map(len, walk.labels.values()), default=0)
+    label = 0.14 + 0.078 * longest if longest else 0.0  # inches, for bold figures of 8.5 points
+    per_row = min(_PER_ROW.get(len(str(last)), 16), int(room / label) if label else MAX_CELLS)
+    rows = max(1, -(-(last - first) // per_row))
     columns = max(1, -(-(last - first) // rows))
-    return Frame(first, last, columns, min(0.42, (style.WIDTH - 2 * LEFT) / columns))
+    return Frame(first, last, columns, min(max(0.42, label), room / columns))
 
 
 def arcs_of(walk: Walk) -> list[tuple[int, int, int]]:
@@ -96,7 +109,7 @@ class Strip:
         below = max((arc_height(b - a, self.largest) for a, b, _ in self.arcs if b < a), default=0.0)
         self.below = max(0.22, below + (0.22 if self.between else 0.06))
         self.many = max(walk.counts.values(), default=1) > 1
-        self.tall = 0.46 if self.many else 0.34
+        self.tall = 0.34 + (0.12 if self.many else 0) + (0.08 if walk.labels else 0)
         self.height = LINE * len(self.lines) + self.frame.rows * (self.above + self.tall + self.below)
 
     def draw(self, ax: Axes, top: float) -> None:
@@ -116,7 +129,9 @@ class Strip:
         begin = frame.first + row * frame.columns
         for cell in range(begin, min(begin + frame.columns, frame.last)):
             x, seen = frame.x(cell, row), cell in when
-            fill = style.blend(*_FILL, when[cell] / last_visit) if seen else "#f4f5f6"
+            fill = UNVISITED
+            if seen:
+                fill = fill_of(walk, part=when[cell] / last_visit, group=walk.groups.get(cell))
             edge: dict[str, Any] = {
                 "edgecolor": style.MUTED if seen else "#c4c9cf",
                 "linewidth": 0.8,
@@ -128,7 +143,12 @@ class Strip:
                 "color": style.INK if seen else "#737b84",
                 "zorder": 5,
             }
-            ax.text(x, top + 0.17, str(cell), ha="center", va="center", **look)
+            if walk.labels:
+                bold = look | {"fontsize": 8.5, "fontweight": "bold"}
+                ax.text(x, top + 0.27, walk.labels.get(cell, ""), ha="center", va="center", **bold)
+                look |= {"fontsize": 7.0, "color": style.MUTED}
+            number = top + (0.10 if walk.labels else 0.17)
+            ax.text(x, number, str(cell), ha="center", va="center", **look)
             if counts.get(cell, 0) > 1:
                 many: dict[str, Any] = {
                     "fontsize": 8.0,
@@ -136,7 +156,7 @@ class Strip:
                     "color": style.INK,
                     "zorder": 5,
                 }
-                ax.text(x, top + 0.35, f"×{counts[cell]}", ha="center", va="center", **many)
+                ax.text(x, top + self.tall - 0.11, f"×{counts[cell]}", ha="center", va="center", **many)
         ends = dict.fromkeys(walk.cells[:1] + walk.cells[-1:])
         for i, cell in enumerate(ends):
             if begin <= cell < begin + frame.columns:

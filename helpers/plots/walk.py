@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,7 @@ class Walk:
 
     name: str
     shape: tuple[int, ...]
+    """Shape, stride and offset are the tensor's own, whatever storage its cells are drawn in."""
     stride: tuple[int, ...]
     offset: int
     cells: tuple[int, ...]
@@ -52,6 +53,21 @@ class Walk:
     """Cells in that storage."""
     kind: str = ""
     """"view", "copy", or "" where there is no base to compare with."""
+    reads: str = ""
+    """Name of the source, where a copy is drawn over the cells that it read: not its own storage."""
+    repeats: bool = False
+    """The same result as the walk before it, now in its own storage."""
+    labels: Mapping[int, str] = field(default_factory=dict)
+    """Cell → what stands in it."""
+    groups: Mapping[int, int] = field(default_factory=dict)
+    """Cell → number of its colour, where cells are coloured by an index."""
+    dimension: int | None = None
+    """The dimension whose index the colours show."""
+
+    @property
+    def owns(self) -> bool:
+        """A copy that is drawn in its own storage."""
+        return self.kind == "copy" and not self.reads
 
     @property
     def steps(self) -> dict[int, int]:
@@ -66,10 +82,17 @@ class Walk:
     def describe(self) -> str:
         """One sentence: the picture's text alternative."""
         steps = ", ".join(f"{step:+d} ×{n}" for step, n in self.steps.items()) or "none"
+        layout = f"shape {self.shape}, stride {self.stride}"
+        named = f"{self.name + ': ' if self.name else ''}{self.kind + ', ' if self.kind else ''}"
+        cells = f"{len(self.counts)} of {self.size} cells"
+        if self.reads:
+            return (
+                f"{named}its {len(self.cells)} elements are read from {cells} of {self.reads} in steps {steps}; "
+                f"result: own storage, {layout}"
+            )
         return (
-            f"{self.name + ': ' if self.name else ''}{self.kind + ', ' if self.kind else ''}"
-            f"shape {self.shape}, stride {self.stride}, offset {self.offset}; "
-            f"{len(self.cells)} elements visit {len(self.counts)} of {self.size} cells; steps {steps}"
+            f"{named}{'its own storage, ' if self.owns else ''}{layout}, offset {self.offset}; "
+            f"{len(self.cells)} elements visit {cells}; steps {steps}"
         )
 
 
@@ -105,7 +128,7 @@ def walk_of(tensor: torch.Tensor, name: str = "", base: torch.Tensor | None = No
 def walk_of_expression(
     function: Callable[[torch.Tensor], torch.Tensor], name: str, base: torch.Tensor
 ) -> Walk:
-    """The walk of `function(base)` over base's storage, also where the result is a copy.
+    """The walk of `function(base)` over base's storage, also where the result is a copy (`reads` is then set).
 
     The function is called on a tensor of base's own shape, stride and offset whose numbers are cell
     numbers: what comes out says which cell each element was read from. ValueError if it computes new
@@ -132,21 +155,44 @@ def walk_of_expression(
             f"{name}: it computes new numbers, or chooses by value where x does not hold its own cell "
             "numbers, so its elements have no known place in the storage of x"
         )
-    kind = "view" if _storage(result) == _storage(probe) else "copy"
-    return Walk(
-        name, tuple(result.shape), tuple(result.stride()), int(result.storage_offset()), cells, size, kind
-    )
+    copied = _storage(result) != _storage(probe)
+    layout = tuple(result.shape), tuple(result.stride()), int(result.storage_offset())
+    reads = _source(function) if copied else ""
+    return Walk(name, *layout, cells, size, "copy" if copied else "view", reads)
 
 
-def walks(views: object, base: torch.Tensor | None = None) -> list[Walk]:
+def _source(function: Callable[..., object]) -> str:
+    """What the function calls the tensor that it is applied to: "x" for lambda x: x.t()."""
+    code = getattr(function, "__code__", None)
+    return code.co_varnames[0] if code and code.co_argcount else "its source"
+
+
+def own_walk(walk: Walk, result: torch.Tensor) -> Walk:
+    """The walk of a copy through its own storage, to follow `walk`, which shows what it read; marks come along."""
+    own = replace(walk_of(result, walk.name), kind="copy", repeats=True)
+    read = dict(zip(own.cells, walk.cells, strict=True))
+    labels = {at: walk.labels[cell] for at, cell in read.items() if cell in walk.labels}
+    groups = {at: walk.groups[cell] for at, cell in read.items() if cell in walk.groups}
+    return replace(own, labels=labels, groups=groups, dimension=walk.dimension)
+
+
+Mark = Callable[[Walk, "torch.Tensor"], Walk]
+"""Puts labels and colours on a walk, given the tensor whose storage is drawn."""
+
+
+def walks(
+    views: object, base: torch.Tensor | None = None, *, own: bool = False, mark: Mark | None = None
+) -> list[Walk]:
     """A Walk for each of `views`: a tensor, {name: tensor or function of base}, or expressions in x.
 
+    With `own`, an expression that copies gives two: over the cells it reads, then over its own storage.
     ValueError if a function or an expression comes without `base`, or if there is nothing to draw.
     """
     import torch
 
+    mark = mark or (lambda walk, _: walk)
     if isinstance(views, torch.Tensor):
-        return [walk_of(views, "", base)]
+        return [mark(walk_of(views, "", base), views)]
     if isinstance(views, str):
         views = [views]
     if isinstance(views, Sequence):
@@ -159,11 +205,13 @@ def walks(views: object, base: torch.Tensor | None = None) -> list[Walk]:
     found = []
     for name, view in views.items():
         if not callable(view) or isinstance(view, torch.Tensor):
-            found.append(walk_of(view, name, base))
+            found.append(mark(walk_of(view, name, base), view))
         elif base is None:
             raise ValueError(
                 f"{name}: to follow an expression it needs base=, the tensor that it is applied to"
             )
         else:
-            found.append(walk_of_expression(view, name, base))
+            found.append(mark(walk_of_expression(view, name, base), base))
+            if own and found[-1].reads:
+                found.append(own_walk(found[-1], view(base)))
     return found
