@@ -42,7 +42,15 @@ METADATA = {
 BUILD_ENVIRONMENT = {"COURSE_BUILD": "1", "PYTHONHASHSEED": "0", "HELPERS_STATIC_WIDGETS": "1"}
 HIDDEN_NOTE = "# Further tests of this exercise run here when the lesson is graded."
 #: stands in the lines that Python shows when an import of the set-up cell fails
-KERNEL_NOTE = "# If an import fails here, this is not the course's kernel: start with `make lab`, then Kernel > Change Kernel… > Python 3."
+KERNEL_NOTE = (
+    "# An import fails? Wrong kernel: start with `make lab`, then Kernel > Change Kernel… > Python 3."
+)
+#: JupyterLab shows the first line of a folded cell
+TEST_NOTE = "# Test of exercise {number}, {title}: run this cell. Click on ••• to read it."
+#: an experiment with this tag is shown folded too: code that carries no idea
+FOLD_TAG = "fold"
+#: raise it when notebooks are made otherwise than before, and all are rebuilt
+FORMAT = 2
 #: what an output must not hold: it would differ on the next machine
 MACHINE = re.compile(r"(?<![\w.~/])/(?:home|root|Users|tmp|work|usr|opt|var)/[^\s'\"\\]*")
 
@@ -53,22 +61,30 @@ MACHINE = re.compile(r"(?<![\w.~/])/(?:home|root|Users|tmp|work|usr|opt|var)/[^\
 def notebook(master: Master) -> NotebookNode:
     """The notebook of a master, not yet executed; the same master gives the same bytes."""
     nb = new_notebook(
-        cells=[_node(cell, place) for place, cell in enumerate(master.cells)],
+        cells=[_node(cell, place, _note(cell, master)) for place, cell in enumerate(master.cells)],
         metadata=json.loads(json.dumps(METADATA)),
     )
-    first = next((n for n, c in zip(nb.cells, master.cells, strict=True) if c.kind == "setup"), None)
-    if first is not None:
-        first.source = f"{KERNEL_NOTE}\n{first.source}"
     nb.metadata["course"] = {"built_from": fingerprint(master)}
     return nb
 
 
-def _node(cell: Cell, place: int) -> NotebookNode:
+def _note(cell: Cell, master: Master) -> str:
+    """The comment that the build puts at the top of a cell."""
+    if cell.kind == "setup" and cell is next(c for c in master.cells if c.kind == "setup"):
+        return KERNEL_NOTE + "\n"
+    if cell.kind == "test":
+        exercise = next(e for e in master.exercises if e.id == cell.exercise)
+        return TEST_NOTE.format(number=exercise.number, title=exercise.title) + "\n"
+    return HIDDEN_NOTE + "\n" if cell.kind == "hidden" else ""
+
+
+def _node(cell: Cell, place: int, note: str) -> NotebookNode:
     if cell.kind == "markdown":
         node = new_markdown_cell(cell.source)
     else:
-        source = f"{HIDDEN_NOTE}\n{cell.source}" if cell.kind == "hidden" else cell.source
-        node = new_code_cell(source, metadata={"tags": [cell.kind, *cell.tags]})
+        node = new_code_cell(note + cell.source, metadata={"tags": [cell.kind, *cell.tags]})
+        if cell.kind == "test" or FOLD_TAG in cell.tags:
+            node.metadata["jupyter"] = {"source_hidden": True}
         if cell.kind != "experiment":
             graded = cell.kind in ("test", "hidden")
             node.metadata["nbgrader"] = {
@@ -85,11 +101,7 @@ def _node(cell: Cell, place: int) -> NotebookNode:
 
 def fingerprint(master: Master) -> str:
     """Changes when the master or a helper that it uses changes in more than comments and docstrings."""
-    digest = hashlib.sha256(
-        json.dumps(
-            [nbformat.__version__.split(".")[0], [asdict(c) | {"line": 0} for c in master.cells]]
-        ).encode()
-    )
+    digest = hashlib.sha256(json.dumps([FORMAT, [asdict(c) | {"line": 0} for c in master.cells]]).encode())
     for path in sorted(_used_by("\n".join(c.source for c in master.cells if c.kind != "markdown"))):
         digest.update(_meaning(path).encode())
     return digest.hexdigest()[:16]
