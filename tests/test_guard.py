@@ -1,5 +1,7 @@
 """What an answer may do to the process it runs in, and what that earns: nothing more than it is worth."""
 
+import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -65,8 +67,18 @@ def test_an_ended_process_is_told(runner: Runner, master: Master) -> None:
 
 def test_an_endless_answer_is_ended(runner: Runner, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("helpers.classroom.runner.DEADLINE", 3.0)
-    score = runner.grade(master, "twice", "def twice(x):\n    while True: pass")
-    assert score.earned == 0 and "no answer within" in score.verdicts["twice__test"].text
+    for endless in ("def twice(x):\n    while True: pass", "while True: pass"):
+        score = runner.grade(master, "twice", endless)
+        assert score.earned == 0 and "no answer within" in score.verdicts["twice__test"].text
+    began = time.monotonic()
+    while (left := _children(runner)) and time.monotonic() - began < 10:
+        time.sleep(0.1)
+    assert not left, "an answer that does not end must not be left running"
+
+
+def _children(runner: Runner) -> list[str]:
+    command = ["ps", "--ppid", str(runner._zygote.pid), "-o", "pid="]
+    return subprocess.run(command, capture_output=True, text=True).stdout.split()
 
 
 def test_a_cell_that_fails_is_named(runner: Runner, master: Master) -> None:

@@ -1,6 +1,8 @@
 """Grade answers without Jupyter, in a fraction of a second each: what the tests of the graders use."""
 
 import contextlib
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +18,7 @@ from helpers.classroom.master import Master
 from helpers.classroom.zygote import receive, send
 
 #: seconds for all the cells, and for each request of a test
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,10 @@ class Runner:
         self._folder = tempfile.TemporaryDirectory()
         self._path = str(Path(self._folder.name) / "zygote")
         self._zygote = subprocess.Popen(
-            [sys.executable, "-m", "helpers.classroom.zygote", self._path], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "helpers.classroom.zygote", self._path],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         assert self._zygote.stdout is not None
         if self._zygote.stdout.readline().strip() != "ready":
@@ -45,7 +50,8 @@ class Runner:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._zygote.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._zygote.pid, signal.SIGKILL)  # and whatever its children have left running
         self._zygote.wait()
         self._folder.cleanup()
 
@@ -80,6 +86,7 @@ class Runner:
             connection.settimeout(DEADLINE)
             connection.connect(self._path)
             send(connection, cells)
+            child = _reply(connection)
             failures = _reply(connection)
 
             def ask(request: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +100,12 @@ class Runner:
                     }
                 return dict(reply)
 
-            yield ask
+            try:
+                yield ask
+            finally:
+                if isinstance(child, int):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(child, signal.SIGKILL)
 
 
 def _reply(connection: socket.socket) -> Any:

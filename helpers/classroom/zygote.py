@@ -48,6 +48,7 @@ def serve(connection: socket.socket) -> None:
 
     torch.set_num_threads(1)
     answer = probe.guarded()
+    send(connection, os.getpid())  # so that an answer that does not end can be ended
     # the notebook's names live in a module of their own, so that pickling and inspect find them
     namespace: dict[str, Any] = {"__name__": "__main__"}
     failures = []
@@ -66,6 +67,7 @@ def serve(connection: socket.socket) -> None:
 
 def main(path: str) -> None:
     # imported before any fork, so that no child pays for them
+
     import helpers.check.probe
     import helpers.counters
     import helpers.lesson
