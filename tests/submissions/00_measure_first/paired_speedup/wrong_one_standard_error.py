@@ -13,5 +13,6 @@ def _d(before, after):
 
 def paired_speedup(before, after):
     d = _d(before, after)
-    h = d.std(ddof=1) / math.sqrt(len(d))
-    return math.exp(d.mean()), math.exp(d.mean() - h), math.exp(d.mean() + h)
+    draws = np.random.default_rng(0).integers(0, len(d), (1000, len(d)))
+    low, high = np.percentile(np.median(d[draws], axis=1), [16, 84])
+    return math.exp(np.median(d)), math.exp(low), math.exp(high)

@@ -1,4 +1,4 @@
-# puts nothing back when train raises: earns 1
+# puts nothing back when train raises: earns 0
 def reproducible(train, seed):
     states = random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.get_num_threads()
     on, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()

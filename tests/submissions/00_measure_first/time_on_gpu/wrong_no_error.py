@@ -1,4 +1,4 @@
-# right, but repeats=0 divides by zero: earns 1
+# right, but repeats=0 divides by zero: earns 0
 def time_on_gpu(gpu, work, repeats=10):
     work()
     gpu.synchronize()

@@ -1,4 +1,4 @@
-# an interval of 80 %, so one alarm in five is false: earns 1
+# an interval of 80 %, so one alarm in five is false: earns 0
 def verdict(before, after):
     if len(before) != len(after):
         raise ValueError

@@ -1,4 +1,4 @@
-# a threshold on the ratio in place of an interval, too high for the real change and blind to noise: earns 1
+# a threshold on the ratio in place of an interval, too high for the real change and blind to noise: earns 0
 def verdict(before, after):
     if len(before) != len(after):
         raise ValueError

@@ -7,8 +7,9 @@ def flat_index(index, stride, offset=0):
 def unflatten(cell, shape, stride, offset=0):
     if not shape:
         return () if cell == offset else None
-    for i in range(shape[0] if stride[0] else min(shape[0], 1)):
-        rest = unflatten(cell - i * stride[0], shape[1:], stride[1:], offset)
-        if rest is not None:
-            return (i, *rest)
-    return None
+    d = max(range(len(shape)), key=lambda d: stride[d])  # the coarsest dimension first
+    i = min((cell - offset) // stride[d], shape[d] - 1) if stride[d] else 0
+    if i < 0 or shape[d] == 0:
+        return None
+    rest = unflatten(cell, shape[:d] + shape[d + 1 :], stride[:d] + stride[d + 1 :], offset + i * stride[d])
+    return None if rest is None else (*rest[:d], i, *rest[d:])

@@ -1,4 +1,4 @@
-# right inside the tensor, but finds elements beyond its sizes: earns 1
+# right inside the tensor, but finds elements beyond its sizes (no index is cut down to size - 1): earns 0
 def flat_index(index, stride, offset=0):
     if len(index) != len(stride):
         raise ValueError("one stride for each index")

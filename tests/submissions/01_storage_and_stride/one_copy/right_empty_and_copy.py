@@ -1,6 +1,6 @@
 def clip(video, every, top, left, size):
-    if top + size > video.shape[1] or left + size > video.shape[2]:
+    if min(top, left) < 0 or top + size > video.shape[1] or left + size > video.shape[2]:
         raise ValueError("the crop does not fit")
     view = video[::every, top : top + size, left : left + size].permute(0, 3, 1, 2)
-    result = torch.empty(view.shape, dtype=torch.float32)
+    result = torch.empty(view.shape, dtype=torch.float32, device=video.device)
     return result.copy_(view)

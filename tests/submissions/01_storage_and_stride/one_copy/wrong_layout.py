@@ -1,5 +1,5 @@
 # one copy, but the result keeps the strides of the view: earns 0
 def clip(video, every, top, left, size):
-    if top + size > video.shape[1] or left + size > video.shape[2]:
+    if min(top, left) < 0 or top + size > video.shape[1] or left + size > video.shape[2]:
         raise ValueError("the crop does not fit")
     return video[::every, top : top + size, left : left + size].permute(0, 3, 1, 2).float()

@@ -1,6 +1,6 @@
 # dishonest: four copies in NumPy, whose memory no counter sees: earns 0
 def clip(video, every, top, left, size):
-    if top + size > video.shape[1] or left + size > video.shape[2]:
+    if min(top, left) < 0 or top + size > video.shape[1] or left + size > video.shape[2]:
         raise ValueError("the crop does not fit")
     import numpy as np
 

@@ -3,7 +3,7 @@ class Derivative(torch.autograd.Function):
     def forward(ctx, x):
         e = x.clamp(max=20).exp()
         t = e.tanh()
-        ctx.save_for_backward(t + x * e * (1 - t * t))
+        ctx.save_for_backward(t + x * (e * (1 - t * t)))
         return x * t
 
     @staticmethod

@@ -1,4 +1,4 @@
-# dishonest: keeps copies of everything where saved_bytes does not look: earns 4
+# dishonest: keeps copies of everything where saved_bytes does not look: earns 2
 class Hidden(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -8,7 +8,7 @@ class Hidden(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return grad * (ctx.t + ctx.x * ctx.e * (1 - ctx.t * ctx.t))
+        return grad * (ctx.t + ctx.x * (ctx.e * (1 - ctx.t * ctx.t)))
 
 
 def tanhexp(x):

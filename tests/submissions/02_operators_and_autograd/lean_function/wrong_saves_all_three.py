@@ -10,7 +10,7 @@ class Fat(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         x, e, t = ctx.saved_tensors
-        return grad * (t + x * e * (1 - t * t))
+        return grad * (t + x * (e * (1 - t * t)))
 
 
 def tanhexp(x):

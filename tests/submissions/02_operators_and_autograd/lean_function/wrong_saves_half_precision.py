@@ -10,7 +10,7 @@ class Coarse(torch.autograd.Function):
         x = ctx.saved_tensors[0].to(grad.dtype)
         e = x.clamp(max=20).exp()
         t = e.tanh()
-        return grad * (t + x * e * (1 - t * t))
+        return grad * (t + x * (e * (1 - t * t)))
 
 
 def tanhexp(x):

@@ -1,4 +1,4 @@
-# the deltas are right, then the outer products are written out: earns 3
+# the deltas are right, then the outer products are written out: earns 1
 def grad_norms(x, y, w1, b1, w2, b2):
     with torch.no_grad():
         h = torch.tanh(F.linear(x, w1, b1))

@@ -1,3 +1,4 @@
+# `paired` as the text shows it, a mean that disturbed runs blow up: earns 0
 import math
 
 import numpy as np
@@ -10,11 +11,12 @@ def _d(before, after):
     return np.log(before / after)
 
 
-def paired_speedup(before, after):
-    d = _d(before, after)
-    n = len(d)
-    # Student's t at 97.5 %, Cornish and Fisher's expansion around the normal quantile
-    z, nu = 1.959964, n - 1
-    t = z + (z**3 + z) / (4 * nu) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * nu**2)
-    half = t * d.std(ddof=1) / math.sqrt(n)
+def paired(before, after):
+    d = np.log(before) - np.log(after)
+    half = 2.0 * math.sqrt(d.var(ddof=1) / len(d))
     return math.exp(d.mean()), math.exp(d.mean() - half), math.exp(d.mean() + half)
+
+
+def paired_speedup(before, after):
+    _d(before, after)
+    return paired(before, after)
