@@ -1,5 +1,6 @@
 """The three lists of requirements say the same, what is installed is what they say, and no file names a machine."""
 
+import json
 import re
 import subprocess
 import tomllib
@@ -111,6 +112,11 @@ def test_readme_names_only_what_is_there() -> None:
 
 
 def test_readme_table_lists_the_lessons_there_are() -> None:
-    text = (ROOT / "README.md").read_text()
-    listed = set(re.findall(r"\]\(notebooks/(\d\d_\w+)/", text))
-    assert listed == {path.name for path in (ROOT / "notebooks").glob("[0-9][0-9]_*")}
+    lessons = json.loads((ROOT / "helpers" / "lessons.json").read_text())
+    rows = [
+        f"| [{about['title']}](notebooks/{name}/{name}.ipynb) | {about['question']} "
+        f"| {about['minutes']} min | {len(about['exercises'])} |"
+        for name, about in lessons.items()
+    ]
+    table = [line for line in (ROOT / "README.md").read_text().splitlines() if "](notebooks/" in line]
+    assert table == rows, "README's table of lessons is out of date; it should be:\n" + "\n".join(rows)

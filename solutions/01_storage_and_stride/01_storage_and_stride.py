@@ -223,7 +223,7 @@ plots.storage_path(
 # - `x.t().reshape(12, 2)` in two steps. Cut the 4 of (6, 4) into 2 and 2: shape (6, 2, 2), stride (1, 12, 6),
 #   still a view. Then 6 and 2 have to merge, which needs 1 = 2 · 12. It is not, so the line copies.
 #
-# That is a claim like any other, so every 2-D slice of `x` and of `x.t()` shall judge it.
+# That is a claim like any other, so the slices of `x` and of `x.t()`, in steps of 1 and 2, shall judge it.
 
 
 # %% experiment
@@ -567,7 +567,7 @@ lesson.table(
 
 # %% [markdown]
 # The clock sees several things at once. From stride 1 to 2 the lines double, but the tensor also stops being
-# contiguous, and the sum likely loses a faster kernel. From 2 to 16 the kernel stays the same and the lines
+# contiguous, and the sum likely loses a faster kernel. From 2 to 16 nothing changes but the lines, which
 # grow eightfold: compare *these two* rows to see what lines cost (more or less than eight times as much,
 # because lines that are still in a cache cost less). From 16 to 32 the lines do not grow at all. If the time
 # still does, lines are not the whole story, and this table cannot tell you the rest.

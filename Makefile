@@ -1,0 +1,60 @@
+# PyTorch Performance, Measured.  `make` lists the commands.
+#
+# Each command makes the environment in .venv if need be. PYTHON=/path/to/python3.12 chooses the Python it is made
+# with; VENV=/path uses another environment.
+
+VENV  ?= .venv
+JOBS  ?= 2
+PY     = "$(VENV)/bin/python"
+GRADED = $(notdir $(firstword $(wildcard solutions/$(LESSON)*)))
+SETUP  = bash etc/setup.sh "$(VENV)"
+
+export JUPYTER_CONFIG_PATH = $(CURDIR)/etc/jupyter
+export JUPYTER_PREFER_ENV_PATH = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help lab setup test lint build check grade reset clean clean-all
+.SILENT:
+
+help: ## list the commands
+	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+
+lab: setup ## open the course in JupyterLab (PORT=8890 chooses the port)
+	exec $(PY) etc/lab.py $(if $(PORT),--port="$(PORT)")
+
+setup: ## make the environment, or bring it up to date
+	$(SETUP)
+
+test: ## run every test: lint, types, lessons, graders, browser
+	$(SETUP) test
+	echo "── ruff: style ──";            $(PY) -m ruff check . && $(PY) -m ruff format --check .
+	echo "── mypy: types ──";            $(PY) -m mypy
+	echo "── pytest: everything else ──"; $(PY) -m pytest -n $(JOBS) --dist loadscope $(ARGS)
+
+lint: ## ruff and mypy only
+	$(SETUP) test
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+build: setup ## masters in, notebooks out: rebuild the lessons that changed (LESSON=01: only that one)
+	$(PY) -m helpers.classroom.build $(LESSON) $(ARGS)
+
+check: setup ## say whether a notebook is not as its master says
+	$(PY) -m helpers.classroom.build --check $(LESSON)
+
+grade: setup ## for instructors: grade submitted/*/LESSON, write feedback/ and grades.csv (LESSON=01)
+	test -n "$(LESSON)" -a -n "$(GRADED)" || { echo 'make grade: which lesson? For example: make grade LESSON=01' >&2; exit 2; }
+	$(PY) -m nbgrader autograde $(GRADED)
+	$(PY) -m nbgrader generate_feedback $(GRADED)
+	$(PY) -m nbgrader export
+
+reset: setup ## a fresh copy of one lesson (LESSON=01); yours is kept beside it
+	$(PY) -m helpers.classroom.release "$(LESSON)"
+
+clean: ## remove caches; keeps the environment and every notebook
+	rm -rf .pytest_cache .ruff_cache .mypy_cache build *.egg-info tests/browser/.shots
+	find . -name .venv -prune -o \( -name __pycache__ -o -name .ipynb_checkpoints \) -type d -prune -exec rm -rf {} +
+
+clean-all: clean ## as clean, and the environment too
+	rm -rf .venv

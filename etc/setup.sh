@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Builds the course's Python environment, or does nothing when it is there and current.
+#
+#     bash etc/setup.sh VENV [EXTRA]        called by make: VENV is a folder, EXTRA is "test" or nothing
+#
+# The versions are those of constraints.txt. What was installed is remembered in VENV/.installed*, by content:
+# a newer requirement installs again, a newer file date does not. An install that was cut short goes on.
+set -euo pipefail
+venv=${1:?"which folder?"} extra=${2:-}
+cd "$(dirname "$0")/.."
+
+say() { printf '%s\n' "$@" >&2; }
+stop() { say "" "make: $1"; shift; for line in "$@"; do say "  $line"; done; exit 1; }
+
+python=$venv/bin/python
+stamp=$venv/.installed${extra:+-$extra}
+
+# The folder's place counts: an environment that was moved holds commands that point to where it was.
+place() { (cd "$venv" && pwd -P); }
+wanted() { place && cat pyproject.toml constraints.txt; }
+if [ -f "$stamp" ] && [ -x "$python" ] && wanted | cmp -s - "$stamp"; then exit 0; fi
+
+recent='import sys; sys.exit(sys.version_info < (3, 11))'
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11 python3.14 python; do
+        if "$candidate" -c "$recent" 2>/dev/null; then echo "$candidate"; return; fi
+        if [ "$candidate" = "${PYTHON:-}" ]; then return 1; fi
+    done
+    return 1
+}
+
+began=$SECONDS
+for earlier in "$venv"/.installed*; do
+    if [ -f "$earlier" ] && [ "$(head -n 1 "$earlier")" != "$(place)" ]; then
+        say "This folder was moved: its environment is made anew."
+        rm -rf "$venv"
+    fi
+done
+if ! [ -x "$python" ] || ! "$python" -m pip --version >/dev/null 2>&1; then
+    base=$(find_python) || stop "Python 3.11 or newer is needed." \
+        "Found: ${PYTHON:-python3} is $(command -v "${PYTHON:-python3}" >/dev/null && "${PYTHON:-python3}" --version 2>&1 || echo 'not there')." \
+        "Install a newer one, or say which: make lab PYTHON=/path/to/python3.12"
+    "$base" -c 'import venv, ensurepip' 2>/dev/null || stop "this Python cannot make environments (its venv module is missing)." \
+        "On Debian and Ubuntu: apt install python3-venv     on Fedora it is part of python3"
+    say "Making the environment $venv with $("$base" --version) …"
+    "$base" -m venv "$venv" || stop "the environment could not be made; the lines above say why."
+fi
+if ! command -v "${CXX:-c++}" >/dev/null && ! command -v g++ >/dev/null && ! command -v clang++ >/dev/null; then
+    say "Note: no C++ compiler found. All is well until a lesson compiles a kernel (torch.compile)." \
+        "      On Debian and Ubuntu: apt install g++     on a Mac: xcode-select --install"
+fi
+
+# pip's own lines go to a log; a person sees one line that changes, a log file sees none.
+log=$venv/install.log
+: >"$log"
+pip() {
+    local line
+    PIP_DISABLE_PIP_VERSION_CHECK=1 "$python" -m pip "$@" 2>&1 | while IFS= read -r line; do
+        printf '%s\n' "$line" >>"$log"
+        if [ -t 2 ]; then printf '\r\033[K  %3d s  %.90s' $((SECONDS - began)) "${line#"${line%%[! ]*}"}" >&2; fi
+    done
+    if [ -t 2 ]; then printf '\r\033[K' >&2; fi
+}
+say "Installing the course${extra:+ and what its tests need} (PyTorch, JupyterLab, nbgrader …). A few minutes, the first time only."
+# The build tool first and from here, so that pip fetches no other version of it behind the scenes.
+if ! pip install "setuptools" -c constraints.txt ||
+    ! pip install --no-build-isolation -c constraints.txt -e ".${extra:+[$extra]}"; then
+    tail -n 15 "$log" | sed 's/^/  | /' >&2
+    stop "pip could not finish; its last lines are above, all of them in $log." \
+        "Often it is the network or the disk. Run the same command again: it goes on where it stopped."
+fi
+"$python" -c 'import torch, helpers' || stop "the environment was installed but does not work; the lines above say why." \
+    "To start afresh: make clean-all, then the same command again."
+wanted >"$stamp"
+if [ -n "$extra" ]; then wanted >"$venv/.installed"; fi # the tests need all that the course needs, and more
+say "Ready after $((SECONDS - began)) s."

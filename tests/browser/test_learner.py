@@ -1,0 +1,100 @@
+"""A learner's first hour and an instructor's first look, in a real browser."""
+
+import json
+import shutil
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Server
+from tests.browser.driver import Lab, answers, exercises, place_of, solve
+
+LESSON = "01_storage_and_stride"
+NOTEBOOK = f"notebooks/{LESSON}/{LESSON}.ipynb"
+#: seconds: a lesson's whole run, and one validation (it starts a kernel and imports torch)
+RUN, VALIDATE = 240, 120
+
+
+def test_make_lab_opens_the_start_page(lab: Lab, server: Server) -> None:
+    lab.page.goto(f"{server.url}{server.start}?token={server.token}")
+    lab.wait_until_open("notebooks/start.ipynb")
+    expect(lab.panel.get_by_role("heading", name="PyTorch Performance, Measured")).to_be_visible()
+    lab.run_all(60)
+    lab.shot("1-start-page")
+    assert lab.page.locator(".jp-Dialog, .Toastify__toast").count() == 0, "something pops up"
+    lab.panel.locator(f'a[href*="{LESSON}"]').first.click()
+    lab.wait_until_open(NOTEBOOK)
+    lab.shot("2-lesson-top")
+
+
+def test_lesson_runs_to_its_end_and_the_widget_moves(lab: Lab, server: Server) -> None:
+    """The learner's notebook with every exercise answered: no cell raises, and the slider redraws the picture."""
+    path = solve(server.course, LESSON)
+    lab.open(path)
+    lab.run_all(RUN)
+    saved = lab.save(path)
+    code = [cell for cell in saved["cells"] if cell["cell_type"] == "code"]
+    not_run = [
+        "".join(cell["source"])[:80] for cell in code if cell["execution_count"] is None and cell["source"]
+    ]
+    assert not not_run, f"not run to the end; the first cell that did not run: {not_run[0]!r}"
+    raised = [out["evalue"] for cell in code for out in cell["outputs"] if out["output_type"] == "error"]
+    assert not raised
+
+    output = lab.panel.locator(".jp-OutputArea-output", has=lab.page.locator(".noUi-handle")).first
+    output.scroll_into_view_if_needed()
+    handle, picture = output.locator(".noUi-handle").first, output.locator("img").first
+    expect(picture).to_be_visible()
+    before = picture.get_attribute("src")
+    lab.shot("3-widget-page")
+    lab.shot("3-widget-before", output)
+    handle.focus()
+    lab.page.keyboard.press("ArrowLeft")  # one row fewer: to the right, the walk would leave the storage
+    expect(picture).not_to_have_attribute("src", before or "", timeout=20_000)
+    lab.wait_until_idle(20)
+    lab.shot("4-widget-after", output)
+
+
+def test_a_learner_solves_an_exercise(lab: Lab, server: Server) -> None:
+    """On the notebook as it is given: the visible test teaches, and then passes once the answer is written."""
+    path = f"notebooks/{LESSON}/{LESSON}.answers-one.ipynb"
+    shutil.copy(server.course / NOTEBOOK, server.course / path)
+    given = json.loads((server.course / path).read_text())
+    first = exercises(given)[0]
+    cell, test = place_of(given, first), place_of(given, f"{first}__test")
+    lab.open(path)
+    for place, about in enumerate(given["cells"][:cell]):
+        if "setup" in about["metadata"].get("tags", []):
+            lab.run(place)
+
+    lab.run(cell)
+    failing = lab.run(test)
+    lab.shot("5-visible-test-fails")
+    assert failing.startswith("✗") and "not written yet" in failing
+
+    lab.write(cell, answers(server.course, LESSON)[first])
+    assert lab.run(cell) == ""
+    passing = lab.run(test)
+    lab.shot("6-visible-test-passes")
+    assert passing.startswith("✓") and "✗" not in passing
+    assert "".join(lab.save(path)["cells"][cell]["source"]) == answers(server.course, LESSON)[first]
+
+
+@pytest.mark.parametrize("solved", [False, True], ids=["unsolved", "solved"])
+def test_validate_says_the_right_thing(lab: Lab, server: Server, solved: bool) -> None:
+    path = solve(server.course, LESSON) if solved else NOTEBOOK
+    lab.open(path)
+    said = lab.validate(VALIDATE)
+    lab.shot(f"7-validate-{'solved' if solved else 'unsolved'}")
+    if solved:
+        assert "Success! Your notebook passes all the tests." in said
+    else:
+        assert "failed" in said and "✗" in said and "Success" not in said
+        assert "Traceback" not in said, "the dialog shows the test's words, not a stack"
+    lab.close_dialog()
+
+
+def test_formgrader_lists_the_lesson(lab: Lab) -> None:
+    lab.page.goto(f"{lab.url}/formgrader?token={lab.token}")
+    expect(lab.page.get_by_role("link", name=LESSON).first).to_be_visible(timeout=30_000)
+    lab.shot("8-formgrader")
