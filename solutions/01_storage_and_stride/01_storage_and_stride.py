@@ -567,7 +567,7 @@ lesson.table(
 
 # %% [markdown]
 # The clock sees several things at once. From stride 1 to 2 the lines double, but the tensor also stops being
-# contiguous, and the sum likely loses a faster kernel. From 2 to 16 nothing changes but the lines, which
+# contiguous, and the sum likely loses a faster kernel. From 2 to 16 it is never contiguous and the lines
 # grow eightfold: compare *these two* rows to see what lines cost (more or less than eight times as much,
 # because lines that are still in a cache cost less). From 16 to 32 the lines do not grow at all. If the time
 # still does, lines are not the whole story, and this table cannot tell you the rest.
