@@ -57,7 +57,16 @@ def test_plain_values_cross(value: Any) -> None:
 )
 def test_tensors_cross(dtype: torch.dtype) -> None:
     base = torch.randn(7, 6).mul(3).to(dtype)
-    for tensor in (base, base.t(), base[1:, ::2], base[:0], base[2, 3], torch.zeros((), dtype=dtype)):
+    for tensor in (
+        base,
+        base.t(),
+        base[1:, ::2],
+        base[:0],
+        base[2, 3],
+        torch.zeros((), dtype=dtype),
+        base[0, :1].expand(1),
+        base[:1, :1].expand(3, 1),
+    ):
         for with_storage in (False, True):
             back = decode(json.loads(json.dumps(encode(tensor, with_storage))))
             assert back.dtype == dtype and torch.equal(back, tensor)

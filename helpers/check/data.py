@@ -39,7 +39,8 @@ class Build:
 
 
 def _tensor_bytes(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().contiguous().reshape(-1)
+    # contiguous() would keep a stride of 0 on a single element, and view(uint8) refuses it
+    flat = tensor.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 

@@ -1,5 +1,6 @@
 """The course's nbgrader settings, one place for ``nbgrader_config.py`` and for the build."""
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -40,4 +41,7 @@ def configure(c: Any, root: Path = ROOT) -> None:
     c.Autograde.sanitize_preprocessors = grading.SANITIZE
     c.Autograde.autograde_preprocessors = grading.AUTOGRADE
     c.GenerateFeedback.preprocessors = grading.FEEDBACK
-    c.Exchange.root = str(root / ".exchange")
+    exchange = root / ".exchange"
+    with contextlib.suppress(OSError):  # a course folder may be read-only; then formgrader says so
+        exchange.mkdir(exist_ok=True)
+    c.Exchange.root = str(exchange)

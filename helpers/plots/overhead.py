@@ -18,7 +18,7 @@ from .timing import _seconds, _time_axis
 def fit_overhead(
     sizes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np.ndarray, law: str = "sum"
 ) -> tuple[float, float]:
-    """The floor a (seconds) and the cost b (seconds an element) of the law that fit best.
+    """The floor a (seconds) and the cost b (seconds per element) of the law that fit best.
 
     "sum" is t(n) = a + b·n, one after the other, as on a CPU: at n = a / b the overhead is half of the
     time. "max" is t(n) = max(a, b·n), both at once, as where a CPU launches while a GPU works: the floor
@@ -101,7 +101,7 @@ def crossover(
     for i, (name, seconds) in enumerate(data.items()):
         floor, each = fit_overhead(n, seconds, law)
         colour, marker = style.SERIES[i % len(style.SERIES)], style.MARKERS[i % len(style.MARKERS)]
-        per = f"slope {sign}{format_seconds(each)} an element" if each else "no slope in these sizes"
+        per = f"slope {sign}{format_seconds(each)} per element" if each else "no slope in these sizes"
         half = f"{floor / each:,.0f}" if each and n.min() < floor / each < n.max() else ""
         label = f"{name}\n  floor {sign}{format_seconds(floor)}\n  {per}" + (
             f"\n  equal at {sign}{_round(floor / each)}" if half else ""
@@ -126,7 +126,7 @@ def crossover(
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _round(x)))
     _time_axis(ax, low / 2, high * 1.6, log=True, axis="y")
     ax.set_xlabel(xlabel)
-    ax.set_ylabel("time a call")
+    ax.set_ylabel("time per call")
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelspacing=1.1, handlelength=1.6)
     return Picture(fig, evidence, f"{title}: time against {xlabel} for {', '.join(data)}")
 

@@ -14,17 +14,10 @@ from matplotlib.figure import Figure
 
 from . import style
 
-_KEPT = (*style.SERIES, style.INK, style.MUTED, style.FAINT, style.PAPER, "#A04300")
+#: colours are rounded to steps of this many levels of 255: nobody sees it, and it takes a third off a committed PNG
+STEP = 8
 
 P = ParamSpec("P")
-
-
-def _rgb(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
-def _apart(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    return max(abs(a - b) for a, b in zip(one, other, strict=True))
 
 
 class Picture:
@@ -59,7 +52,6 @@ class Picture:
         return path
 
     def _draw_png(self) -> bytes:
-        # A palette of 256 colours is a third of the bytes, which a committed notebook keeps for ever.
         from PIL import Image
         from PIL.PngImagePlugin import PngInfo
 
@@ -67,20 +59,12 @@ class Picture:
         assert isinstance(canvas, FigureCanvasAgg)
         with style.look():
             canvas.draw()
-        image = Image.fromarray(np.asarray(canvas.buffer_rgba())[:, :, :3])
+        levels = np.asarray(canvas.buffer_rgba())[:, :, :3].astype(int)
+        image = Image.fromarray(((levels + STEP // 2) // STEP * STEP).clip(0, 255).astype(np.uint8))
         about = PngInfo()  # no date and no library version: what it shows, and where that came from
         about.add_itxt("Description", f"{self.alt} [{self.evidence}]")
         buffer = io.BytesIO()
-        # The median cut alone drops rare colours, and a green word turns teal: the course's own stay in as
-        # they are. Pillow finds the nearest colour only to within a few levels: nothing else may lie near.
-        ours = [tuple(round(255 + (c - 255) * part) for c in _rgb(hue)) for hue in _KEPT for part in (1, 0.5)]
-        flat = image.quantize(256 - len(ours), method=Image.Quantize.MEDIANCUT).getpalette() or []
-        found = [tuple(flat[i : i + 3]) for i in range(0, len(flat), 3)]
-        far = [c for c in found if all(_apart(c, o) > 8 for o in ours)]
-        palette = Image.new("P", (1, 1))
-        palette.putpalette([channel for colour in [*ours, *far] for channel in colour])
-        small = image.quantize(palette=palette, dither=Image.Dither.NONE)
-        small.save(buffer, "png", optimize=True, pnginfo=about, dpi=(style.DPI, style.DPI))
+        image.save(buffer, "png", optimize=True, pnginfo=about, dpi=(style.DPI, style.DPI))
         return buffer.getvalue()
 
     def _repr_png_(self) -> tuple[bytes, dict[str, Any]]:

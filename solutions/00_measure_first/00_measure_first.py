@@ -2023,7 +2023,7 @@ table(rows, ["row", "change", "printed", *means, "so it is"], evidence="arithmet
 # %% [markdown]
 # Say "takes 0.25 of the time" or "4.0× as fast", never "400 % faster". All eight claims:
 
-# %% experiment
+# %% experiment tags=["fold"]
 kinds = {meaning for found in meanings.values() for meaning in found[:1]}
 lesson.verdicts(
     [

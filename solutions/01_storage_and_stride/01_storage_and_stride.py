@@ -1578,7 +1578,7 @@ lesson.on_gpu(strided_sums, recording="01_strided_sums")
 # %% [markdown]
 # ## Sources on trial
 
-# %% experiment
+# %% experiment tags=["fold"]
 advanced = {code: c for code, c in reads.items() if code not in ("x[0:3:2]", "x[None, ..., 1]")}
 kept = [code for code, c in advanced.items() if not c.new_storages]
 tried = sum(map(len, outcome.values()))

@@ -123,13 +123,20 @@ prediction = {"this CPU, one thread": ..., "H100": ...}
 # %% experiment
 from helpers import bench, simulate
 from helpers.plots.overhead import fit_overhead
+from helpers.timing import format_seconds
 
 SIZES = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000]
 
 
+def fastest(fn, *args):
+    """Seconds of the fastest of many runs: so short a call can be disturbed, and then it is slower."""
+    return min(bench(fn, *args, min_run_time=0.05, num_threads=1).samples_s)
+
+
 def live_times(operator, inputs):
     tensors = [[torch.rand(n) for _ in range(inputs)] for n in SIZES]
-    return [bench(operator, *args, min_run_time=0.05, num_threads=1).median_s for args in tensors]
+    sweeps = [[fastest(operator, *args) for args in tensors] for _ in range(3)]
+    return [min(times) for times in zip(*sweeps, strict=True)]
 
 
 on_cpu = {"x + y": live_times(torch.add, 2), "torch.sin(x)": live_times(torch.sin, 1)}
@@ -214,7 +221,7 @@ ways = {
     "`wants + other`: and a node in the graph": lambda: wants + other,
     "`(wants + other).backward()`: and the way back": lambda: (wants + other).backward(),
 }
-floor = [(what, bench(way, min_run_time=0.06, num_threads=1).cell) for what, way in ways.items()]
+floor = [(what, f"≈ {format_seconds(fastest(way))}") for what, way in ways.items()]
 lesson.table(floor, ["one element", "time per call"], evidence="live (CPU)")
 
 # %% [markdown]
@@ -313,7 +320,7 @@ lesson.table(
     ["computation", "launches", "you said", "in PyTorch", "MB moved", "µs", "the largest part"],
     evidence=gpu.evidence,
     caption="written out → as PyTorch has it; forward only. The µs hold the way to the GPU and one synchronize. "
-    + said.caption,
+    "Largest of: launches × their cost, bytes ÷ bandwidth, arithmetic ÷ its speed. " + said.caption,
 )
 
 # %% [markdown]
@@ -1089,20 +1096,21 @@ def twenty():
     return h
 
 
-def tiny():
-    h = start
-    for _ in range(50):
-        h = h + step
-    return h
+def tiny(mode):
+    with mode():
+        h = start
+        for _ in range(50):
+            h = h + step
 
 
 modes = {"with a graph": torch.enable_grad, "no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
+turns = [{name: fastest(tiny, mode) for name, mode in modes.items()} for _ in range(5)]  # in turns: lesson 00
 rows = []
 for name, mode in modes.items():
     with mode():
         c, keys = count(twenty), str(torch._C._dispatch_keys(torch.empty(1)))
-        clock = bench(tiny, min_run_time=0.05, num_threads=1).cell
     keys = keys.removeprefix("DispatchKeySet")
+    clock = f"≈ {format_seconds(min(turn[name] for turn in turns))}"
     rows.append((name, c.operators, c.saved_bytes, c.peak_live_bytes, clock, keys))
 lower = {key: "lower" if rows[1][i] < rows[0][i] else "same" for i, key in enumerate(prediction, start=1)}
 lesson.compare_predictions(prediction, lower, evidence="live (CPU)", what="without a graph").show()
@@ -1705,7 +1713,7 @@ lesson.on_gpu(add_by_size, recording="02_add_by_size")
 # %% [markdown]
 # ## Sources on trial
 
-# %% experiment
+# %% experiment tags=["fold"]
 fewer = sum(has[0] < hand[0] for hand, has in fused.values())
 leaner = sum(has[1] < hand[1] for hand, has in fused.values())
 unchecked = [c for c in changes if "data" in c or "numpy" in c]
