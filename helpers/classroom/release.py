@@ -59,7 +59,16 @@ def keep_answers(path: Path) -> Path | None:
         answered = True  # not readable as a notebook: keep it all the more
     if not answered:
         return None
-    copy = path.with_name(f"{path.stem}.answers-{datetime.now():%Y%m%d-%H%M%S}.ipynb")
+    return _copy_beside(path)
+
+
+def _copy_beside(path: Path) -> Path:
+    """A copy named by the time; never over an earlier one."""
+    stem, n = f"{path.stem}.answers-{datetime.now():%Y%m%d-%H%M%S}", 1
+    copy = path.with_name(f"{stem}.ipynb")
+    while copy.exists():
+        n += 1
+        copy = path.with_name(f"{stem}-{n}.ipynb")
     shutil.copy2(path, copy)
     return copy
 
@@ -67,6 +76,13 @@ def keep_answers(path: Path) -> Path | None:
 def reset(lesson: str) -> int:
     """Give a lesson its fresh notebook again; the old one stays beside it."""
     found = sorted(p for p in SOLUTIONS.glob(f"{lesson}*/*.ipynb") if p.stem == p.parent.name)
+    if not SOLUTIONS.exists():
+        print(
+            "reset: this copy of the course was handed out without its solutions, from which a fresh notebook is made. "
+            "Get the notebook again from where you got it; nothing was changed.",
+            file=sys.stderr,
+        )
+        return 2
     if not lesson or len(found) != 1:
         there = ", ".join(sorted(p.name for p in SOLUTIONS.glob("[0-9][0-9]_*")))
         print(
@@ -76,10 +92,7 @@ def reset(lesson: str) -> int:
         return 2
     target = NOTEBOOKS / found[0].stem / found[0].name
     target.parent.mkdir(parents=True, exist_ok=True)
-    kept = None
-    if target.exists():
-        kept = target.with_name(f"{target.stem}.answers-{datetime.now():%Y%m%d-%H%M%S}.ipynb")
-        shutil.copy2(target, kept)
+    kept = _copy_beside(target) if target.exists() else None
     target.write_text(release(found[0]))
     print(
         f"{target.stem}: fresh."
