@@ -266,6 +266,28 @@ def test_values() -> None:
         check.value("answers", lambda: {"a": 1})
 
 
+def test_odd_answers_fail_and_end_nothing() -> None:
+    x = torch.arange(4.0)
+    meta = failure({"f": lambda x: torch.empty(4, device="meta")}, "f", [check.case(x)], lambda x: x)
+    assert "on device meta, wanted cpu" in meta, "a meta tensor equals nothing"
+    made = failure(
+        {"f": lambda x: check.build("builtins:exec", "raise SystemExit")}, "f", [check.case(x)], [1]
+    )
+    assert "a Build" in made, "what a learner returns is never made in the judge"
+    assert "wanted 3" in failure({"f": lambda x: 3.0}, "f", [check.case(x)], [3])
+    assert "wanted 9999" in failure({"f": lambda x: 10**28}, "f", [check.case(x)], [10**28 - 1])
+    assert "wanted 1.5" in failure({"f": lambda x: {frozenset()}}, "f", [check.case(x)], [1.5])
+    strings = failure({"f": lambda x: np.array(["a", "b"])}, "f", [check.case(x)], [1.5])
+    assert "cannot be read as plain data" in strings
+    unforeseen = failure(
+        {"f": lambda x: None}, "f", [check.case(x)], verify=lambda reports: reports[0].value[0]
+    )
+    assert "returned None" in unforeseen and "docstring" in unforeseen
+    assert (
+        len(failure({"f": lambda x: "x" * 10**6}, "f", [check.case(x)], verify=lambda r: r[0].value)) < 5_000
+    )
+
+
 def test_words_and_open_answers(capsys: pytest.CaptureFixture[str]) -> None:
     with check.through(against(answers={"a": "View ", "b": None, "c": ...})):
         check.value("answers", {"a": "view"})

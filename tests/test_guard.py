@@ -58,6 +58,14 @@ def test_hidden_work_is_not_free(runner: Runner, master: Master, name: str) -> N
     assert "where the counters cannot see it" in score.verdicts["twice__hidden"].text
 
 
+@pytest.mark.parametrize(
+    "answer", ["10 ** 400", "None", "object()", "float('nan')", "[[]] * 3", "x.to('meta')"]
+)
+def test_odd_answers_end_only_their_test(runner: Runner, master: Master, answer: str) -> None:
+    assert runner.grade(master, "twice", f"def twice(x):\n    return {answer}").earned == 0
+    assert runner.grade(master, "twice", DEAR).earned == 1, "the next answer is graded as ever"
+
+
 def test_an_ended_process_is_told(runner: Runner, master: Master) -> None:
     score = runner.grade(master, "twice", "import os\nos._exit(0)")
     assert score.earned == 0 and "ended before it answered" in score.verdicts["twice__test"].text

@@ -43,6 +43,9 @@ def difference(
         return (
             None if type(got) is type(want) and got == want else f"{at} is {brief(got)}, wanted {brief(want)}"
         )
+    if isinstance(want, int) and rtol is None and atol is None:
+        same = isinstance(got, int) and got == want
+        return None if same else f"{at} is {brief(got)}, wanted {want!r}"
     if isinstance(want, int | float) and isinstance(got, int | float):
         if (math.isnan(want) and math.isnan(got)) or math.isclose(
             got, want, rel_tol=1e-9 if rtol is None else rtol, abs_tol=atol or 0.0
@@ -65,7 +68,9 @@ def _tensor_difference(
         return f"{at} has shape {tuple(got.shape)}, wanted {tuple(want.shape)}"
     if got.dtype != want.dtype:
         return f"{at} has dtype {got.dtype}, wanted {want.dtype}"
-    if want.device.type == "meta" or got.device.type == "meta":
+    if got.device.type != want.device.type:
+        return f"{at} is on device {got.device.type}, wanted {want.device.type}"
+    if want.device.type == "meta":
         return None
     if (rtol is None) != (atol is None):
         rtol, atol = rtol or 0.0, atol or 0.0

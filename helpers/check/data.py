@@ -122,7 +122,7 @@ def encode(value: Any, with_storage: bool = False) -> Any:
         return {KIND: "set", "value": [down(v) for v in value]}
     if isinstance(value, dict):
         return {KIND: "dict", "value": [[down(k), down(v)] for k, v in dict.items(value)]}
-    if isinstance(value, Build):
+    if isinstance(value, Build) and with_storage:  # an input; what a learner returns is never made here
         return {
             KIND: "build",
             "path": value.path,
@@ -158,7 +158,7 @@ def decode(item: Any, build: bool = True) -> Any:
     if kind == "tuple":
         return tuple(decode(v, build) for v in value)
     if kind == "set":
-        return {decode(v, build) for v in value}
+        return frozenset(decode(v, build) for v in value)
     if kind == "dict":
         return {decode(k, build): decode(v, build) for k, v in value}
     if kind == "slice":

@@ -126,6 +126,9 @@ _WAYS_ROUND = [
     ("_thread", "start_new_thread"),
     ("threading", "Thread.start"),
     ("os", "fork"),
+    ("os", "posix_spawn"),
+    ("os", "system"),
+    ("subprocess", "Popen.__init__"),
 ]
 
 

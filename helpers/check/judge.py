@@ -113,7 +113,11 @@ def _failed(name: str, text: str, look: str, note: str = "") -> CheckFailed:
         lines.append("  " + note)
     if look:
         lines.append(f"  look again at: {look}")
-    return CheckFailed("\n".join(lines))
+    return CheckFailed(_short("\n".join(lines)))
+
+
+def _short(text: str, most: int = 4_000) -> str:
+    return text if len(text) <= most else text[:most] + " …"
 
 
 def _passed(name: str, text: str) -> None:
@@ -139,7 +143,7 @@ def value(
     Raises :class:`CheckFailed`.
     """
     want = expect() if callable(expect) else expect
-    got = decode(_ask({"what": "value", "name": name}, look)["value"])
+    got = decode(_ask({"what": "value", "name": name}, look)["value"], build=False)
     if isinstance(want, dict) and isinstance(got, dict):
         missing = [k for k in want if k not in got or got[k] is None]
         wrong = [
@@ -234,10 +238,10 @@ def function(
         report = Report(
             one.args,
             one.kwargs,
-            decode(raw["value"]),
+            decode(raw["value"], build=False),
             raw.get("counts") or {},
             raw["error"],
-            decode(raw["grads"]),
+            decode(raw["grads"], build=False),
             raw,
         )
         reports.append(report)
@@ -251,7 +255,7 @@ def function(
                 look,
                 note,
             )
-    if verify is not None and (text := verify(reports)):
+    if verify is not None and (text := _verified(verify, reports)):
         raise _failed(name, f"{name}: {text}", look, note)
     _passed(
         name,
@@ -269,6 +273,14 @@ def function(
             else "",
         ),
     )
+
+
+def _verified(verify: Callable[[list[Report]], str | None], reports: list[Report]) -> str | None:
+    try:
+        return verify(reports)
+    except Exception as odd:  # what came back is of a kind that the test did not foresee
+        got = brief(reports[0].value)
+        return f"returned {got}, which has not the form that the docstring asks for ({type(odd).__name__}: {odd})"
 
 
 def _reference(

@@ -87,6 +87,8 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
             return {"value": encode(subject)}
         except NotPlain as odd:
             return {"not_plain": str(odd)}
+        except Exception as odd:
+            return {"not_plain": f"something that cannot be read as plain data ({type(odd).__name__})"}
     if not callable(subject):
         return {"not_callable": type(subject).__name__}
     drive = _load_drive(request["drive"]) if request.get("drive") else None
@@ -148,6 +150,10 @@ def _run(
     except NotPlain as odd:
         report["error"] = {"type": "NotPlain", "text": str(odd), "where": ""}
         return report
+    except Exception as odd:  # a tensor or an array of a kind that cannot be read as plain numbers
+        text = f"something that cannot be read as plain data ({type(odd).__name__}: {str(odd)[:200]})"
+        report["error"] = {"type": "NotPlain", "text": text, "where": ""}
+        return report
     report["geometry"] = _geometry(value)
     report["changed"] = [
         i for i, (a, b) in enumerate(zip(args, before, strict=True)) if b is not None and not _same(a, b)
@@ -188,7 +194,7 @@ def _shares(value: Any, arg: torch.Tensor) -> bool:
 
 
 def _geometry(value: Any) -> dict[str, Any] | None:
-    if type(value) is not torch.Tensor:
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return None
     return {"shape": list(value.shape), "stride": list(value.stride()), "contiguous": value.is_contiguous()}
 

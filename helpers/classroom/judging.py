@@ -28,4 +28,11 @@ def judge(source: str, label: str, transport: Transport) -> Verdict:
             exec(compile(source, filename, "exec"), {"__name__": "test"})  # noqa: S102 - the master's own test
     except check.CheckFailed as failure:
         return Verdict(False, str(failure))
+    except (
+        Exception
+    ) as odd:  # an answer may be of a form that its test did not foresee: it fails, the grading goes on
+        return Verdict(
+            False,
+            f"the answer has a form that this test does not understand ({type(odd).__name__}: {str(odd)[:300]})",
+        )
     return Verdict(True, said.getvalue())

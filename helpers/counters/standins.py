@@ -56,7 +56,8 @@ def _restore(owner: Any, name: str, value: Any) -> None:
 
 def _stand_ins() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     tensor = torch.Tensor
-    for name in ("tolist", "numpy", "__array__", "__repr__", "__format__"):
+    # __dlpack__ is how NumPy's from_dlpack takes a tensor: like numpy(), it leads out of PyTorch and of our sight
+    for name in ("tolist", "numpy", "__array__", "__dlpack__", "__repr__", "__format__"):
         yield tensor, name, _told(getattr(tensor, name), "silent", _always(f"Tensor.{name}"))
     yield tensor, "cpu", _told(tensor.cpu, "no_sync", _always("Tensor.cpu"))
     yield tensor, "to", _told(tensor.to, "no_sync", _to)
