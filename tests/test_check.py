@@ -162,6 +162,15 @@ def test_messages_teach() -> None:
     )
 
 
+def test_contiguous_is_told_with_its_stride() -> None:
+    case = [check.case(torch.arange(6.0).reshape(2, 3))]
+    message = failure({"f": lambda x: x.t()}, "f", case, lambda x: x.t(), contiguous=True)
+    assert "values are right, but the result is not contiguous (stride (1, 3))" in message
+    with check.through(against(f=lambda x: x.t().contiguous())):
+        check.function("f", case, lambda x: x.t(), contiguous=True)
+    assert "not contiguous" in failure({"f": lambda x: 1}, "f", case, [1], contiguous=True)
+
+
 def test_exceptions_are_told_with_their_line() -> None:
     def broken(x: torch.Tensor) -> torch.Tensor:
         return x.nothing  # type: ignore[attr-defined, no-any-return]
@@ -292,6 +301,8 @@ def test_words_and_open_answers(capsys: pytest.CaptureFixture[str]) -> None:
     with check.through(against(answers={"a": "View ", "b": None, "c": ...})):
         check.value("answers", {"a": "view"})
     assert capsys.readouterr().out == "✓ answers: 1 of 1 right; 2 others not answered yet\n"
+    with check.through(against(answers={"ratio": "1.4X", "so": True, "n": 3.0000001})):
+        check.value("answers", {"ratio": "1.4×", "so": "yes", "n": 3}, rtol=1e-3)
 
 
 def test_difference_and_brief() -> None:

@@ -5,10 +5,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import torch
 
+from helpers.check.sealed import sealed
 from helpers.classroom import master as masters
 from helpers.classroom.master import Master
 from helpers.classroom.runner import Runner
+from helpers.simulator import active, simulate
 from tests.test_build import GOOD, write
 
 #: right values by twice the operators: earns the visible test's point, and not the two for its cost
@@ -19,6 +22,12 @@ HIDE = {
     "thread": "import threading\ndear = twice\ndef twice(x):\n    out = []\n    t = threading.Thread(target=lambda: out.append(dear(x)))\n    t.start(); t.join()\n    return out[0]",
     "pool": "from concurrent.futures import ThreadPoolExecutor\ndear = twice\ndef twice(x):\n    with ThreadPoolExecutor(1) as pool:\n        return pool.submit(dear, x).result()",
 }
+#: found from inside the call: the mode that counts, and the lists in which the guard might keep what it saw
+TAMPER = {
+    "current mode": "from torch.utils._python_dispatch import _get_current_dispatch_mode as now\ndear = twice\ndef twice(x):\n    mode = now()\n    mode.silent = 1\n    y = dear(x)\n    mode.silent = 0\n    return y",
+    "all objects": "import gc\ndear = twice\ndef twice(x):\n    mode = next(o for o in gc.get_objects() if type(o).__name__ == 'Watch')\n    mode.silent = 1\n    y = dear(x)\n    mode.silent = 0\n    return y",
+    "thread, lists emptied": HIDE["thread"].replace("return out[0]", "y = out[0]\n    import sys\n    f = sys._getframe()\n    while f:\n        [v.clear() for v in f.f_locals.values() if isinstance(v, list)]\n        f = f.f_back\n    return y"),
+}  # fmt: skip
 REPLACE = {
     "storage": "one = torch.zeros(1).untyped_storage()\ntorch.Tensor.untyped_storage = lambda self: one",
     "mode": "import torch.utils._python_dispatch as d\nd.TorchDispatchMode.__enter__ = lambda self: self\nd.TorchDispatchMode.__exit__ = lambda *a: None",
@@ -42,6 +51,43 @@ def runner() -> Iterator[Runner]:
         yield running
 
 
+def test_counts_found_on_the_stack_are_not_the_ones_that_grade(runner: Runner, master: Master) -> None:
+    cheat = """
+import sys
+dear = twice
+def twice(x):
+    y, frame = dear(x), sys._getframe()
+    while frame:
+        for value in frame.f_locals.values():
+            if type(value).__name__ == "Counts":
+                value.operators = 0
+        frame = frame.f_back
+    return y
+"""
+    score = runner.grade(master, "twice", DEAR + cheat)
+    assert score.earned == 1 and "dispatched" in score.verdicts["twice__hidden"].text
+
+
+def test_a_sealed_gpu_shows_what_a_real_one_does() -> None:
+    gpu = sealed(simulate("T4"))
+    with gpu:
+        x = torch.empty(64, 64, device=gpu.device)
+        start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
+        start.record()
+        with gpu.stream(gpu.Stream()):
+            x @ x
+        end.record()
+        gpu.synchronize()
+        assert gpu.clock() > 0 and start.elapsed_time(end) > 0
+        for found in (gpu, active(), gpu.synchronize.__self__):
+            for name in ("kernels", "host", "_timeline", "__dict__"):
+                with pytest.raises(AttributeError, match="torch.cuda's names"):
+                    getattr(found, name)
+        drive = {"__name__": "drive", "gpu": gpu}  # a test's own function may look
+        exec("kernels = gpu.kernels", drive)  # noqa: S102
+        assert len(drive["kernels"]) == 1
+
+
 def test_the_dear_answer_earns_one_point(runner: Runner, master: Master) -> None:
     assert runner.grade(master, "twice", DEAR).earned == 1
 
@@ -51,9 +97,9 @@ def test_replacing_what_measures_earns_nothing(runner: Runner, master: Master, n
     assert runner.grade(master, "twice", DEAR + REPLACE[name]).earned <= 1
 
 
-@pytest.mark.parametrize("name", HIDE)
+@pytest.mark.parametrize("name", [*HIDE, *TAMPER])
 def test_hidden_work_is_not_free(runner: Runner, master: Master, name: str) -> None:
-    score = runner.grade(master, "twice", DEAR + HIDE[name])
+    score = runner.grade(master, "twice", DEAR + (HIDE | TAMPER)[name])
     assert score.earned <= 1
     assert "where the counters cannot see it" in score.verdicts["twice__hidden"].text
 

@@ -118,6 +118,13 @@ _WAYS_ROUND = [
     ("torch.utils._python_dispatch", "_disable_current_modes"),
     ("torch.utils._python_dispatch", "_pop_mode_temporarily"),
     ("torch.utils._python_dispatch", "_pop_mode"),
+    # whoever holds the mode that counts, or finds it in the garbage collector's list, can write into it
+    ("torch.utils._python_dispatch", "_get_current_dispatch_mode"),
+    ("torch.utils._python_dispatch", "_get_current_dispatch_mode_stack"),
+    ("torch._C", "_get_dispatch_stack_at"),
+    ("gc", "get_objects"),
+    ("gc", "get_referrers"),
+    ("gc", "get_referents"),
     ("torch._C", "_pop_torch_dispatch_stack"),
     ("torch._C", "_unset_dispatch_mode"),
     ("torch._C", "_DisableTorchDispatch"),
@@ -132,12 +139,13 @@ _WAYS_ROUND = [
 ]
 
 
-def watch() -> list[str]:
-    """A list that grows by a name each time code that is not a library's takes one of the ways round the counters.
+def watch() -> Callable[[], list[str]]:
+    """Note each time code that is not a library's takes one of the ways round the counters.
 
-    PyTorch takes them too, and may; it is told apart by the file of the caller, the standard library passed over.
+    The returned function names those taken since it was last called. PyTorch takes them too, and may; it is told
+    apart by the file of the caller, the standard library passed over.
     """
-    taken: list[str] = []
+    taken: tuple[str, ...] = ()  # no list: one could be emptied by whoever walks up the stack to it
     standard, torch_itself = str(Path(inspect.__file__).parent), str(Path(torch.__file__).parent)
 
     def noted(path: str, real: Any) -> Any:
@@ -150,7 +158,8 @@ def watch() -> list[str]:
             ):
                 frame = frame.f_back
             if not frame.f_code.co_filename.startswith(torch_itself):
-                taken.append(path)
+                nonlocal taken
+                taken += (path,)
             return real(*args, **kwargs)
 
         return call
@@ -162,7 +171,13 @@ def watch() -> list[str]:
             owner = getattr(owner, part)
         if hasattr(owner, last):  # private names come and go with torch's versions
             setattr(owner, last, noted(f"{module}.{name}", getattr(owner, last)))
-    return taken
+
+    def told() -> list[str]:
+        nonlocal taken
+        names, taken = list(dict.fromkeys(taken)), ()
+        return names
+
+    return told
 
 
 def course_modules() -> list[Any]:

@@ -13,6 +13,7 @@ import torch
 
 from helpers.check.compare import brief, difference
 from helpers.check.data import Build, decode, encode
+from helpers.lesson import record, spelled
 
 Transport = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -104,8 +105,6 @@ def _ask(request: dict[str, Any], look: str) -> dict[str, Any]:
 
 
 def _failed(name: str, text: str, look: str, note: str = "") -> CheckFailed:
-    from helpers.lesson import record
-
     if _transport.get() is None:
         record(name, passed=False)
     lines = [text]
@@ -121,8 +120,6 @@ def _short(text: str, most: int = 4_000) -> str:
 
 
 def _passed(name: str, text: str) -> None:
-    from helpers.lesson import record
-
     if _transport.get() is None:
         record(name, passed=True)
     print("✓ " + text)
@@ -147,9 +144,7 @@ def value(
     if isinstance(want, dict) and isinstance(got, dict):
         missing = [k for k in want if k not in got or got[k] is None]
         wrong = [
-            k
-            for k in want
-            if k not in missing and difference(_spelled(got[k]), _spelled(want[k]), rtol, atol)
+            k for k in want if k not in missing and difference(spelled(got[k]), spelled(want[k]), rtol, atol)
         ]
         later = sum(v is None for k, v in got.items() if k not in want)
         if missing or wrong:
@@ -169,11 +164,6 @@ def value(
     _passed(name, f"{name} is right")
 
 
-def _spelled(answer: Any) -> Any:
-    """Words count alike in capitals and with spaces around them."""
-    return answer.strip().casefold() if isinstance(answer, str) else answer
-
-
 def function(
     name: str,
     cases: Sequence[Case],
@@ -185,6 +175,7 @@ def function(
     rtol: float | None = None,
     atol: float | None = None,
     view_of: int | None = None,
+    contiguous: bool = False,
     unchanged: bool = True,
     verify: Callable[[list[Report]], str | None] | None = None,
     look: str = "",
@@ -200,6 +191,7 @@ def function(
         the case's inputs that returns this. With ``grads`` the counters cover forward and backward.
     grads: compare ``.grad`` of the inputs too, for fixed random gradients of the outputs.
     view_of: the result must share the storage of the positional input of this index.
+    contiguous: the result must be a contiguous tensor.
     unchanged: the inputs must hold the same numbers afterwards.
     verify: looks at all reports at once; returns what is wrong, or ``None``.
     look, note: where to look again, and one more line of help, in the message of a failure.
@@ -246,7 +238,9 @@ def function(
         )
         reports.append(report)
         call = f"{name}({_arguments(one)})"
-        if text := _fault(report, one, want, want_grads, expect is not None, rtol, atol, view_of, unchanged):
+        if text := _fault(
+            report, one, want, want_grads, expect is not None, rtol, atol, view_of, contiguous, unchanged
+        ):
             raise _failed(name, f"{call}: {text}", look, note)
         if one.raises is None and budget is not None and (text := _over(report, one, budget)):
             raise _failed(
@@ -318,6 +312,7 @@ def _fault(
     rtol: float | None,
     atol: float | None,
     view_of: int | None,
+    contiguous: bool,
     unchanged: bool,
 ) -> str | None:
     error = report.error
@@ -344,6 +339,9 @@ def _fault(
                 return "the result is right, but " + odd
     if unchanged and report.raw["changed"]:
         return f"changed its input {report.raw['changed'][0]} in place; the caller still needs it"
+    if contiguous and not (geometry := report.raw["geometry"] or {}).get("contiguous"):
+        stride = tuple(geometry.get("stride", ()))
+        return f"values are right, but the result is not contiguous (stride {stride})"
     if view_of is not None and view_of not in report.raw["view_of"]:
         return f"values are right, but the result does not share the storage of input {view_of}: it is a copy{_allocated_by(report)}"
     return None

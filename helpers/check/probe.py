@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from helpers.check import sealed  # noqa: F401 - a drive's, loaded here so that the guard knows it
 from helpers.check.data import NotPlain, decode, encode
 from helpers.check.guard import course_modules, remember, watch
 
@@ -64,14 +65,14 @@ def guarded() -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
     It first undoes what that code has replaced in torch and in the grader, and reports it under ``"replaced"``; what
     the answer did out of the counters' sight is under ``"uncounted"``.
     """
-    taken = watch()
+    told = watch()
     restore = remember([*course_modules(), *_counter_modules])
     plain = answer
 
     def reply(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
         replaced = restore()
-        taken.clear()
-        return plain(request, namespace) | {"replaced": replaced, "uncounted": list(dict.fromkeys(taken))}
+        told()  # what was taken before this request is not its doing
+        return plain(request, namespace) | {"replaced": replaced, "uncounted": told()}
 
     return reply
 

@@ -3,9 +3,9 @@
     counts = count(fn, *args)             with count() as counts:
     counts.bytes_allocated                    ...
 
-Both forms see every operator that this thread hands to the dispatcher, the backward pass and optimizers
-included, and change no result: the same kernels run on the same data. What each field means stands at
-:class:`Counts`. The garbage collector is off during the run, so that a tensor dies exactly when its last
+The second form fills ``counts`` when its block ends. Both see every operator that this thread hands to the
+dispatcher, the backward pass and optimizers included, and change no result: the same kernels run on the same
+data. What each field means stands at :class:`Counts`. The garbage collector is off during the run, so that a tensor dies exactly when its last
 reference does; tensors caught in a reference cycle therefore count as live, as they would cost memory.
 
 ``syncs`` on CPU tensors means: **would make the CPU wait if the tensor were on a GPU**. That cannot be
@@ -52,10 +52,10 @@ P = ParamSpec("P")
 
 
 class _Counting(AbstractContextManager[Counts]):
-    """``with count() as c``: ``c`` fills as the block runs, and keeps what it has when the block raises."""
+    """``with count() as c``: ``c`` is filled when the block ends, also when it raises."""
 
     def __enter__(self) -> Counts:
-        self.watch = Watch(Counts())
+        self.watch, self.counts = Watch(), Counts()
         self.collecting = gc.isenabled()
         # No gc.collect() first: it would cost 0.1 s, and old garbage is made of storages nobody here follows.
         gc.disable()
@@ -68,7 +68,7 @@ class _Counting(AbstractContextManager[Counts]):
             stack.enter_context(saved_tensors())
             stack.enter_context(self.watch)
             self.stack = stack.pop_all()
-        return self.watch.counts
+        return self.counts
 
     def _restore(self) -> None:
         running.watches.remove(self.watch)
@@ -80,6 +80,7 @@ class _Counting(AbstractContextManager[Counts]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stack.close()
+        self.watch.ledger.write(self.counts)
         if self.watch.unknown_flops:
             names = ", ".join(sorted(self.watch.unknown_flops))
             warnings.warn(f"no FLOPs counted for {names}: shapes its formula does not know", stacklevel=3)

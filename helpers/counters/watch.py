@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from helpers.counters.counts import Counts
+from helpers.counters.ledger import Ledger
 from helpers.counters.operators import Operator, filled, operator, tensors, waits
 
 Storages = dict[int, tuple[torch.UntypedStorage, int]]  # identity → storage, bytes
@@ -20,14 +20,14 @@ class _Threads(threading.local):
 
 
 class Watch(TorchDispatchMode):
-    """Fills ``counts`` while it is entered. Its own errors go to ``failure``: raised in a dispatch mode, an
+    """Writes into ``ledger`` while it is entered. Its own errors go to ``failure``: raised in a dispatch mode, an
     exception can abort the whole process."""
 
     _hidden = False
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.counts = counts
+        self.ledger = Ledger()
         self.failure: Exception | None = None
         self.unknown_flops: set[str] = set()
         # How many of these calls are going on:
@@ -85,7 +85,7 @@ class Watch(TorchDispatchMode):
         return _storages((args, kwargs))
 
     def _record(self, op: Operator, before: Storages, args: Any, kwargs: Any, result: Any) -> None:
-        counts, after = self.counts, _storages(result)
+        after = _storages(result)
         made = {key: value for key, value in after.items() if key not in before and key not in self._alive}
         if op.name == "aten.lift_fresh":
             # torch.tensor([...]) made it before any operator ran. NumPy's memory cannot be resized: not new.
@@ -93,44 +93,38 @@ class Watch(TorchDispatchMode):
             if self.assigning:
                 self._number, made = after, {}
         for storage, nbytes in made.values():
-            counts.new_storages += 1
-            self._allocate(op.name, storage, nbytes)
+            self._allocate(op.name, storage, nbytes, new=True)
         if op.mutable:
             for storage, nbytes in before.values():
                 if storage.nbytes() != nbytes:
                     self.resized(op.name, storage)
         if not op.counts:
             return
-        counts.operators += 1
-        counts.by_operator[op.name] = counts.by_operator.get(op.name, 0) + 1
-        counts.views += op.view or bool(after and not op.mutable and after.keys() <= before.keys())
+        view = op.view or bool(after and not op.mutable and after.keys() <= before.keys())
         fills = self.assigning and _storages(filled(op, args)).keys() & self._number
-        counts.copies += op.copy and not fills
+        self.ledger.ran(op.name, view, op.copy and not fills)
         if not self.no_sync and waits(op, args, kwargs):
             self.sync(op.name)
         if op.flops is not None:
             try:
-                counts.flops += op.flops(*args, **kwargs, out_val=result)
+                self.ledger.computed(op.flops(*args, **kwargs, out_val=result))
             except Exception:  # a formula that does not know these shapes: said once, when the run ends
                 self.unknown_flops.add(op.name)
 
-    def _allocate(self, name: str, storage: torch.UntypedStorage, nbytes: int) -> None:
-        counts, key = self.counts, storage._cdata
+    def _allocate(self, name: str, storage: torch.UntypedStorage, nbytes: int, new: bool = False) -> None:
+        key = storage._cdata
         self._alive[key] = (weakref.ref(storage, lambda _: self._freed(key)), nbytes)
-        counts.bytes_allocated += nbytes
-        counts.live_bytes += nbytes
-        counts.peak_live_bytes = max(counts.peak_live_bytes, counts.live_bytes)
-        counts.allocations.append((name, nbytes))
+        self.ledger.allocated(name, nbytes, new)
 
     def _freed(self, key: int) -> None:
-        self.counts.live_bytes -= self._alive.pop(key)[1]
+        self.ledger.freed(self._alive.pop(key)[1])
 
     def resized(self, name: str, storage: torch.UntypedStorage) -> None:
         """A storage that changes size takes a new block, then drops the old one (its contents are copied)."""
         old = self._alive.pop(storage._cdata, None)
         if storage.nbytes():
             self._allocate(name, storage, storage.nbytes())
-        self.counts.live_bytes -= old[1] if old else 0
+        self.ledger.freed(old[1] if old else 0)
 
     def save(self, tensor: torch.Tensor) -> None:
         """autograd keeps ``tensor`` for backward."""
@@ -141,7 +135,7 @@ class Watch(TorchDispatchMode):
             return
         key, nbytes = storage._cdata, storage.nbytes()
         self._saved[key] = (weakref.ref(storage, lambda _: self._saved.pop(key, None)), nbytes)
-        self.counts.saved_bytes += nbytes
+        self.ledger.saved(nbytes)
 
     def _parameter(self, tensor: torch.Tensor) -> None:
         """Know a parameter's storage by; a view of it that was saved before it was known counts no longer."""
@@ -151,12 +145,11 @@ class Watch(TorchDispatchMode):
         key = storage._cdata
         self._parameters[key] = weakref.ref(storage, lambda _: self._parameters.pop(key, None))
         if key in self._saved:
-            self.counts.saved_bytes -= self._saved.pop(key)[1]
+            self.ledger.saved(-self._saved.pop(key)[1])
 
     def sync(self, name: str) -> None:
         """The CPU would wait here."""
-        self.counts.syncs += 1
-        self.counts.sync_by[name] = self.counts.sync_by.get(name, 0) + 1
+        self.ledger.waited(name)
 
     def stop(self) -> None:
         """Stop following storages: what dies from here on changes no count."""
