@@ -1,6 +1,6 @@
 """How long a kernel takes: the roofline over meta tensors.
 
-    time = max(FLOPs / (share · peak FLOP/s), bytes / (share · peak bytes/s), the shortest kernel)
+    time = max(FLOPs / (share · peak FLOP/s), bytes / (share · peak bytes/s)) + ramp, at least the floor
 
 Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
 FLOPs of matmuls, convolutions and attention come from torch.utils.flop_counter's registry (a multiply-add
@@ -11,12 +11,14 @@ no cache between kernels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import flop_registry
 
+from helpers.simulator import efficiency
 from helpers.simulator.devices import Device
 
 __all__ = ["Work", "launches_kernel", "library", "seconds", "tensors", "work"]
@@ -30,18 +32,28 @@ _NO_KERNEL = {
 # In-place operators that write their first argument without reading it.
 _WRITE_ONLY = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_"}
 # Operators that read only the rows they pick: as many bytes as they write, and not the whole table.
-_GATHER = {"embedding", "gather", "index", "index_select", "take", "masked_select"}
+_GATHER = {"embedding", "gather", "index", "index_select", "take", "masked_select", "nll_loss_forward"}
+# Operators that ask their input for nothing but its shape, and inputs of others that are saved and not read:
+# nll_loss_backward fills and scatters (aten/src/ATen/native/cuda/Loss.cu).
+_SHAPE_ONLY = {"new_zeros", "new_ones", "new_full"}
+_UNREAD = {"nll_loss_backward": (1,), "nll_loss2d_backward": (1,)}
 _CONVOLUTION = {"convolution", "_convolution", "cudnn_convolution", "convolution_backward"}
 _KINDS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.int8: "int8", torch.float64: "fp64_tensor"}
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one kernel has to do. flops: operations; bytes: read plus written; kind: which peak applies."""
+    """What one kernel has to do. flops: operations; bytes: read plus written; kind: which peak applies;
+    family: which share of that peak such kernels reach (see `efficiency`)."""
 
     flops: int
     bytes: int
     kind: str
+    family: str = "elementwise"
+
+    def part(self, share: float) -> Work:
+        """That share of it."""
+        return replace(self, flops=round(self.flops * share), bytes=round(self.bytes * share))
 
 
 def tensors(tree: Any) -> Iterator[torch.Tensor]:
@@ -77,36 +89,43 @@ def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> 
     inputs = [t for t in tensors([args, kwargs]) if t.is_meta]
     written = sum(_bytes(t) for t in results)
     if not results:  # in place on lists
-        results = [t for i in _written(func) if i < len(args) for t in tensors(args[i]) if t.is_meta]
+        places = [i for i in _written(func) if i < len(args)]
+        if name.startswith("_fused_") and kwargs.get("grad_scale") is None:
+            places.remove(1)  # gradients are written only when unscaled: native/cuda/fused_adam_utils.cuh
+        results = [t for i in places for t in tensors(args[i]) if t.is_meta]
         written = sum(_bytes(t) for t in results)
     if name in _WRITE_ONLY:
         inputs = inputs[1:]
     if name in _GATHER:
-        read = written + sum(_bytes(t) for t in inputs[1:])
+        read = written + _read(inputs[1:])
+    elif name.endswith("_like") or name in _SHAPE_ONLY:
+        read = 0
     else:
-        read = sum(_bytes(t) for t in inputs)
+        read = _read([t for i, t in enumerate(inputs) if i not in _UNREAD.get(name, ())])
     if func._overloadpacket in flop_registry:
         flops = int(flop_registry[func._overloadpacket](*args, **kwargs, out_val=out))
         kind = _library_kind(name, next((t.dtype for t in inputs), torch.float32))
     else:
         flops = max(sum(t.numel() for t in results), sum(t.numel() for t in inputs[:1]))
         kind = "fp64" if any(t.dtype == torch.float64 for t in results) else "fp32"
-    return Work(flops, read + written, kind)
+    return Work(flops, read + written, kind, efficiency.family(name))
 
 
 def seconds(todo: Work, card: Device) -> float:
     """Roofline time of the kernel on that card, in seconds."""
-    a = card.assumptions
+    reached = efficiency.of(card, todo.family, todo.kind)
     peak = card.peak_flops.get(todo.kind, card.peak_flops["fp32"])
-    compute = todo.flops / (a.flop_share * peak)
-    memory = todo.bytes / (a.bandwidth_share * card.memory_bytes_per_s)
-    return max(compute, memory, a.kernel_floor_s)
+    compute = todo.flops / (reached.flop_share * peak)
+    memory = todo.bytes / (reached.bandwidth_share * card.memory_bytes_per_s)
+    return efficiency.with_ramp(max(compute, memory), reached.ramp_s, card.assumptions.kernel_floor_s)
 
 
+@cache
 def _name(func: Any) -> str:
     return str(func._schema.name).partition("::")[2]
 
 
+@cache
 def _written(func: Any) -> list[int]:
     """Positions of the arguments that the schema says are written."""
     arguments = enumerate(func._schema.arguments)
@@ -121,13 +140,44 @@ def _bytes(tensor: torch.Tensor) -> int:
     return count * tensor.element_size()
 
 
+def _read(inputs: list[torch.Tensor]) -> int:
+    """Distinct bytes of these tensors: what two of them share (x + x, x @ x.t()) is read once."""
+    sizes = [_bytes(t) for t in inputs]
+    if len(inputs) < 2:
+        return sum(sizes)
+    shared: dict[int, list[int]] = {}
+    for place, tensor in enumerate(inputs):
+        shared.setdefault(tensor.untyped_storage()._cdata, []).append(place)
+    total = 0
+    for places in shared.values():
+        mine = sum(sizes[i] for i in places)
+        total += min(mine, _union([_extent(inputs[i]) for i in places])) if len(places) > 1 else mine
+    return total
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """First byte of the storage that a tensor touches, and the one behind its last."""
+    first = tensor.storage_offset()
+    last = first + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    end = last + 1 if tensor.numel() else first
+    return int(first) * tensor.element_size(), int(end) * tensor.element_size()
+
+
+def _union(spans: list[tuple[int, int]]) -> int:
+    total = end = 0
+    for begin, until in sorted(spans):
+        total += max(0, until - max(begin, end))
+        end = max(end, until)
+    return total
+
+
 def _library_kind(name: str, dtype: torch.dtype) -> str:
     if dtype == torch.float32:
-        if name in _CONVOLUTION:
-            tf32 = torch.backends.cudnn.allow_tf32  # on by default for convolutions, off for matmuls
-        else:
-            tf32 = torch.get_float32_matmul_precision() != "highest"
-        return "tf32" if tf32 else "fp32"
+        # On by default for convolutions, off for matmuls. Both ways of setting it can be read here; the older
+        # names raise where a program used the newer ones.
+        backends: Any = torch.backends
+        of = backends.cudnn.conv if name in _CONVOLUTION else backends.cuda.matmul
+        return "tf32" if of.fp32_precision == "tf32" else "fp32"
     if "float8" in str(dtype):
         return "fp8"
     return _KINDS.get(dtype, "fp32")

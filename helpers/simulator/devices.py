@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from helpers.simulator.efficiency import Efficiency
 
 __all__ = ["DEVICES", "Assumptions", "Device", "device"]
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What no data sheet says. UNCALIBRATED: round numbers of the right order, until recordings replace them.
+    """What no data sheet says. Round numbers of the right order, until recordings of this course replace them.
 
-    Shares are of the published peak; times are seconds of host (Python and driver) or of device.
+    Shares are of the published peak; times are seconds of host (Python and driver) or of device. The two
+    shares stand in where `efficiency` has no measurement of a kernel's family; set either, and they hold for
+    every kernel.
     """
 
     flop_share: float = 0.70  # of peak FLOP/s, large dense kernels
@@ -20,8 +25,11 @@ class Assumptions:
     kernel_floor_s: float = 2e-6  # shortest kernel: start, drain, nothing to do
     launch_latency_s: float = 2e-6  # from the host's call to the earliest start on an idle device
     operator_s: float = 6e-6  # host: one operator through Python, dispatcher and cudaLaunchKernel
+    launch_s: float = 2.5e-6  # host: one more cudaLaunchKernel inside the same operator
     view_s: float = 1e-6  # host: an operator that launches nothing
     event_s: float = 1e-6  # host: record, query or wait
+    graph_launch_s: float = 10e-6  # host: graph.replay(), whatever the graph holds
+    graph_node_s: float = 1.5e-6  # host: to instantiate one node of a graph, when its capture ends
     sync_s: float = 4e-6  # host: to notice that the device is done, and return
     copy_floor_s: float = 2e-6  # shortest copy
     pageable_bytes_per_s: float = 8e9  # host thread staging ordinary memory for the copy engine
@@ -54,9 +62,21 @@ class Device:
     pcie_bytes_per_s: float  # one direction
     source: str
     assumptions: Assumptions = field(default_factory=Assumptions)
+    calibrated: bool = True  # False: the assumptions' two shares hold for every kernel
+    # Compute capability: flash attention and bf16 need 8.0 (sdp_utils.cpp, torch.cuda.is_bf16_supported).
+    capability: tuple[int, int] = (8, 0)
+
+    def reached(self, family: str = "elementwise", kind: str = "fp32") -> Efficiency:
+        """The shares of the published peaks that one family's kernels reach (see `efficiency`)."""
+        from helpers.simulator import efficiency
+
+        return efficiency.of(self, family, kind)
 
 
-# Dense Tensor Core rates: where a data sheet prints them "with sparsity", half of the printed figure.
+# Dense Tensor Core rates: where a data sheet prints them "with sparsity", half of the printed figure. The data
+# sheets' figures were compared with copies of them (docs/recording.md, "The cards").
+# memory_bytes of the data centre cards is what nvidia-smi reports, in MiB (github.com/modal-labs/modal-client/pull/2797):
+# it is not the data sheet's round number. What PyTorch can use is less still by the context.
 _H100 = Device(
     name="H100",
     peak_flops={
@@ -70,10 +90,11 @@ _H100 = Device(
         "int8": 1978.9e12,
     },
     memory_bytes_per_s=3.35e12,
-    memory_bytes=80 * 10**9,
+    memory_bytes=81559 * 2**20,
     pcie_bytes_per_s=64e9,
     source="NVIDIA, H100 Tensor Core GPU data sheet (SXM5, 80 GB, PCIe Gen5 x16), and NVIDIA H100 "
     "Tensor Core GPU Architecture white paper",
+    capability=(9, 0),
 )
 _A100 = Device(
     name="A100",
@@ -87,7 +108,7 @@ _A100 = Device(
         "int8": 624e12,
     },
     memory_bytes_per_s=2.039e12,
-    memory_bytes=80 * 10**9,
+    memory_bytes=81920 * 2**20,
     pcie_bytes_per_s=32e9,
     source="NVIDIA, A100 Tensor Core GPU data sheet (SXM, 80 GB, PCIe Gen4 x16)",
 )
@@ -96,13 +117,58 @@ _T4 = Device(
     name="T4",
     peak_flops={"fp64": 0.254e12, "fp32": 8.1e12, "fp16": 65e12, "int8": 130e12},
     memory_bytes_per_s=320e9,
-    memory_bytes=16 * 10**9,
+    memory_bytes=15360 * 2**20,
     pcie_bytes_per_s=16e9,
     source="NVIDIA, T4 Tensor Core GPU data sheet (16 GB, PCIe Gen3 x16); fp64, 1/32 of fp32, from the "
     "NVIDIA Turing GPU Architecture white paper",
+    capability=(7, 5),
 )
 
-DEVICES: dict[str, Device] = {d.name: d for d in (_H100, _A100, _T4)}
+_H200 = replace(
+    _H100,
+    name="H200",
+    memory_bytes_per_s=4.8e12,
+    memory_bytes=141 * 10**9,
+    source="NVIDIA, H200 Tensor Core GPU data sheet (SXM, 141 GB HBM3e, 4.8 TB/s; arithmetic as the H100's)",
+)
+# PyTorch's own table (torch/_inductor/analysis/device_info.py, 2.13) gives the L4 3,350 GB/s, the H100's figure.
+_L4 = Device(
+    name="L4",
+    peak_flops={
+        "fp64": 0.473e12,
+        "fp32": 30.3e12,
+        "tf32": 60e12,
+        "fp16": 121e12,
+        "bf16": 121e12,
+        "fp8": 242.5e12,
+        "int8": 242.5e12,
+    },
+    memory_bytes_per_s=300e9,
+    memory_bytes=23034 * 2**20,
+    pcie_bytes_per_s=32e9,
+    source="NVIDIA, L4 Tensor Core GPU data sheet (24 GB, 300 GB/s, PCIe Gen4 x16; 120, 242 and 485 with "
+    "sparsity); fp64, 1/64 of fp32, from the NVIDIA Ada GPU Architecture white paper",
+    capability=(8, 9),
+)
+_RTX_4090 = Device(
+    name="RTX 4090",
+    peak_flops={
+        "fp64": 1.29e12,
+        "fp32": 82.6e12,
+        "tf32": 82.6e12,
+        "fp16": 165.2e12,  # with sums in fp32, as PyTorch's matmuls keep them
+        "bf16": 165.2e12,
+        "fp8": 330.3e12,
+        "int8": 660.6e12,
+    },
+    memory_bytes_per_s=1.008e12,
+    memory_bytes=24 * 10**9,
+    pcie_bytes_per_s=32e9,
+    source="NVIDIA Ada GPU Architecture white paper, appendix A (GeForce RTX 4090, 24 GB, PCIe Gen4 x16)",
+    capability=(8, 9),
+)
+
+DEVICES: dict[str, Device] = {d.name: d for d in (_H100, _A100, _T4, _H200, _L4, _RTX_4090)}
 
 
 def device(name: str | Device, **assumptions: Any) -> Device:
@@ -116,4 +182,8 @@ def device(name: str | Device, **assumptions: Any) -> Device:
     unknown = set(assumptions) - {f.name for f in fields(Assumptions)}
     if unknown:
         raise ValueError(f"no assumption named {', '.join(sorted(unknown))}: see devices.Assumptions")
-    return replace(name, assumptions=replace(name.assumptions, **assumptions)) if assumptions else name
+    if not assumptions:
+        return name
+    stated = {"flop_share", "bandwidth_share"} & set(assumptions)
+    changed = replace(name.assumptions, **assumptions)
+    return replace(name, assumptions=changed, calibrated=name.calibrated and not stated)

@@ -2,16 +2,18 @@
 
 A dispatch mode sees every aten operator on a `meta` tensor; a function mode sees what never reaches the
 dispatcher on a CPU build (pinned memory, torch.tensor(..., device=...), printing, the choice of attention
-kernel). Nothing here raises of its own accord: an exception inside dispatch can end the process while
+kernel). Nothing in dispatch raises of its own accord: an exception there can end the process while
 autograd builds its graph. What goes wrong is recorded in gpu.faults, and raised when the `with gpu:` block
 ends. PyTorch's own errors (a shape that does not fit) pass through as they are.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -19,7 +21,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from helpers.simulator import cost
+from helpers.simulator import cost, fused, hints, remember
+from helpers.simulator.attention import attention, plain_attention
+from helpers.simulator.autocast import cuda_autocast
+from helpers.simulator.kineto import Annotation
+from helpers.simulator.memory import record_stream
 
 if TYPE_CHECKING:
     from helpers.simulator.gpu import SimGPU
@@ -27,6 +33,14 @@ if TYPE_CHECKING:
 __all__ = ["Calls", "Operators", "Pinned", "cuda_defaults"]
 
 aten = torch.ops.aten
+_TWO_DEVICES = (
+    "CUDA raises 'Expected all tensors to be on the same device'. Move it first: t.to(gpu.device), and a model "
+    "with model.to(gpu.device)"
+)
+# Whose lengths stay in host memory on CUDA too.
+_HOST_LENGTHS = {f"aten._{name}" for name in (
+    "pack_padded_sequence", "pack_padded_sequence_backward", "ctc_loss", "ctc_loss_backward",
+)}  # fmt: skip
 
 
 class Pinned:
@@ -49,38 +63,85 @@ class Pinned:
 class Operators(TorchDispatchMode):
     """Below autograd: every aten operator, forward, backward and optimizer."""
 
+    _hidden: bool
+
     def __init__(self, gpu: SimGPU) -> None:
         super().__init__()
+        if "torch._dynamo" in sys.modules:
+            self.hide_from_dynamo()
         self._gpu = gpu
         self._zeros: dict[torch.dtype, torch.Tensor] = {}
+        self._open: list[Annotation] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise PyTorch imports its compiler, for a second or two, at the first operator
+
+    @classmethod
+    def hide_from_dynamo(cls) -> None:
+        """Where the compiler is loaded anyway: it shall not try to compile this class."""
+        if "_hidden" not in cls.__dict__:
+            cls.__torch_dispatch__ = torch._disable_dynamo(cls.__torch_dispatch__)  # type: ignore[method-assign]
+            cls._hidden = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        kwargs, gpu = kwargs or {}, self._gpu
         if func.namespace != "aten":
-            return func(*args, **kwargs)
+            out = func(*args, **kwargs)
+            if func.namespace == "profiler":
+                self._guard(self._annotate, func, args)
+            return out
         before = self._guard(self._from_device, func, args, kwargs)
         if before is not None:
             return before[0]
-        out = func(*args, **kwargs)
+        try:
+            out = remember.run(func, args, kwargs)
+        except RuntimeError as error:
+            if "is not on the expected device" in str(error):
+                error.add_note(_TWO_DEVICES)
+            raise
+        if func._overloadpacket in (aten.all, aten._is_all_true):
+            out._holds = True  # what a program checks is so
+        self._guard(gpu._memory.produced, func, args, kwargs, out)
         self._guard(self._account, func, args, kwargs, out)
         return out
+
+    def _annotate(self, func: Any, args: Any) -> None:
+        """record_function enters with its name and leaves with a handle; spans nest."""
+        gpu, name = self._gpu, func._schema.name
+        if "enter" in name:
+            gpu._annotations.append(Annotation(str(args[0]), gpu._timeline.host_ns))
+            self._open.append(gpu._annotations[-1])
+        elif "exit" in name and self._open:
+            self._open.pop().end_ns = gpu._timeline.host_ns
 
     def _guard(self, step: Callable[..., Any], func: Any, *rest: Any) -> Any:
         try:
             return step(func, *rest)
         except Exception as error:  # see the module's first lines
-            self._gpu.faults.append(f"{func._overloadpacket}: {type(error).__name__}: {error}")
+            told = f"{func._overloadpacket}: {type(error).__name__}: {error}"
+            odd = [t for t in cost.tensors(rest) if t.layout is not torch.strided]
+            if odd:
+                told = (
+                    "sparse tensors are not simulated: their time and memory are missing from this run. Use dense "
+                    "ones on the simulated GPU (nn.Embedding and nn.EmbeddingBag: sparse=False)"
+                )
+            if not odd or (any(t.is_meta for t in odd) and told not in self._gpu.faults):
+                self._gpu.faults.append(told)
             return None
 
     def _from_device(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:
         """Operators whose result the host needs: wait, and make one up (zeros, "equal", "all selected")."""
         gpu, packet = self._gpu, func._overloadpacket
+        if gpu._noting:
+            gpu._note(args, kwargs)
         source = args[1] if packet is aten.copy_ else args[0] if args else None
         if not isinstance(source, torch.Tensor) or not source.is_meta:
             return None
         if packet is aten._local_scalar_dense:
             gpu._copy(str(packet), "copy d2h", source, pinned=True, non_blocking=False)
-            return (func(self._zero(source.dtype)),)
+            number = self._zero(source.dtype)
+            return (func(number if not hasattr(source, "_holds") else number == number),)
         if packet in (aten.equal, aten.allclose):
             gpu._launch(func, cost.Work(source.numel(), 2 * source.nbytes, "fp32"), source.dtype)
             gpu._sync(str(packet))
@@ -98,9 +159,19 @@ class Operators(TorchDispatchMode):
             non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking"))
             gpu._copy(str(packet), "copy d2h", source, args[0] in gpu._pinned, non_blocking)
             return (func(args[0], self._zero(args[0].dtype)),)
+        if packet is aten._unique2:  # all of them differ
+            n, wanted = source.numel(), [*args[2:], False, False]
+            with _disable_current_modes():
+                sizes = [n, n * bool(wanted[0]), n * bool(wanted[1])]
+                made = [torch.empty(k, dtype=torch.int64, device="meta") for k in sizes[1:]]
+                out = (torch.empty(n, dtype=source.dtype, device="meta"), *made)
+            gpu._memory.produced(func, args, kwargs, out)
+            self._account(func, args, kwargs, out)
+            return (out,)
         if packet is aten.masked_select:
             with _disable_current_modes():
                 out = torch.empty(source.numel(), dtype=source.dtype, device="meta")
+            gpu._memory.produced(func, args, kwargs, out)
             self._account(func, args, kwargs, out)
             return (out,)
         return None
@@ -121,24 +192,27 @@ class Operators(TorchDispatchMode):
         for tensor in on_host:
             if packet in (aten.index, aten.index_put_, aten.index_put, aten._index_put_impl_):
                 gpu._copy(str(packet), "copy h2d", tensor, pinned=False, non_blocking=False)
-            elif tensor.dim():  # a number in a CPU tensor travels as a kernel's argument
+            elif tensor.dim() and str(packet) not in _HOST_LENGTHS:
+                # (A number in a CPU tensor travels as a kernel's argument.)
                 gpu.faults.append(
-                    f"{packet}: a CPU tensor of shape {tuple(tensor.shape)} among GPU tensors; CUDA raises "
-                    "'Expected all tensors to be on the same device'. Move it first: t.to(gpu.device)"
+                    f"{packet}: a CPU tensor of shape {tuple(tensor.shape)} among GPU tensors; {_TWO_DEVICES}"
                 )
         result = next((t for t in cost.tensors(out) if t.is_meta), inputs[0] if inputs else None)
-        gpu._launch(func, cost.work(func, args, kwargs, out), result.dtype if result is not None else None)
-        if self._must_count(packet, args):
+        shares = fused.launches(func, args, kwargs, out) if fused.is_list_operator(func) else None
+        dtype = result.dtype if result is not None else None
+        gpu._launch(func, cost.work(func, args, kwargs, out), dtype, shares)
+        if self._must_count(func, args):
             gpu._sync(str(packet))  # the host must learn how many, to allocate the result
 
     @staticmethod
-    def _must_count(packet: Any, args: Any) -> bool:
+    def _must_count(func: Any, args: Any) -> bool:
         """Whether the size of what is selected depends on values."""
+        packet = func._overloadpacket
         if packet in (aten.index, aten.index_put_, aten.index_put):
             masked = any(t.dtype in (torch.bool, torch.uint8) for t in cost.tensors(args[1:2]))
             # One number into a mask becomes masked_fill_, which need not count.
             return masked and (packet is aten.index or args[2].numel() != 1)
-        return packet in (aten.nonzero, aten.masked_select)
+        return torch.Tag.dynamic_output_shape in func.tags
 
     def _zero(self, dtype: torch.dtype) -> torch.Tensor:
         """A CPU zero, made unseen by any other mode that is counting."""
@@ -169,55 +243,40 @@ class Calls(TorchFunctionMode):
             return gpu._pinned.add(first.clone())
         if func is torch.Tensor.__repr__ and first is not None and first.is_meta:
             gpu._sync("print")
-        if func is _plain_attention:
-            return _attention(*args, **kwargs)
-        pin, seen = kwargs.pop("pin_memory", None), len(gpu.kernels)
+        if func is torch.Tensor.__format__ and first is not None and first.is_meta and not first.dim():
+            return format(first.item(), *args[1:])  # as for any number on a GPU: f"{loss:.3f}" waits for it
+        hint = hints.cuda_call(func, args, kwargs)
+        if hint is not None:
+            raise RuntimeError(hint)
+        if func is plain_attention:
+            return attention(*args, **kwargs, capability=gpu.card.capability)
+        pin, seen = kwargs.pop("pin_memory", None), gpu._timeline.started
         out = func(*args, **kwargs)
         if pin and isinstance(out, torch.Tensor) and out.device.type == "cpu":
             gpu._pinned.add(out)
         made = func in (torch.tensor, torch.as_tensor, torch.asarray) and first is None and out.is_meta
-        if made and len(gpu.kernels) == seen:  # from a list, which is copied without the dispatcher
+        if made and gpu._timeline.started == seen:  # from a list, which is copied without the dispatcher
             gpu._copy(f"torch.{func.__name__}", "copy h2d", out, pinned=False, non_blocking=False)
         return out
 
 
-_plain_attention = torch.nn.functional.scaled_dot_product_attention
-
-
-def _attention(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
-    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
-) -> Any:  # fmt: skip
-    """CUDA takes the flash kernel in 16 bits, the efficient one in 32; meta would take the slow path."""
-    if not query.is_meta or attn_mask is not None or enable_gqa or query.dim() != 4:
-        plain = _plain_attention
-        return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-    if query.dtype in (torch.float16, torch.bfloat16):
-        flash = aten._scaled_dot_product_flash_attention
-        return flash(query, key, value, dropout_p, is_causal, scale=scale)[0]
-    efficient = aten._scaled_dot_product_efficient_attention
-    needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
-    return efficient(query, key, value, None, needs_grad, dropout_p, is_causal, scale=scale)[0]
-
-
-def cuda_defaults() -> ExitStack:
-    """What CUDA tensors have and meta tensors lack; closing the stack puts everything back."""
+def cuda_defaults(gpu: SimGPU) -> ExitStack:
+    """What CUDA tensors have and the simulated GPU's lack; closing the stack puts everything back."""
     stack = ExitStack()
+    stack.enter_context(mock.patch.object(torch.Tensor, "record_stream", record_stream))
     # Also for nn.MultiheadAttention: inside PyTorch's own Python functions the function mode is off.
     functional = torch.nn.functional
-    stack.enter_context(mock.patch.object(functional, "scaled_dot_product_attention", _attention))
+    fitting = partial(attention, capability=gpu.card.capability)
+    stack.enter_context(mock.patch.object(functional, "scaled_dot_product_attention", fitting))
     # nonzero() of unknown data: as many as there are elements.
     import torch.fx.experimental._config as config
 
     if hasattr(config, "meta_nonzero_assume_all_nonzero"):
         stack.enter_context(mock.patch.object(config, "meta_nonzero_assume_all_nonzero", True))
-    # Optimizers and clip_grad_norm_ take their foreach versions by themselves on CUDA.
-    from torch.optim import optimizer
-    from torch.utils import _foreach_utils
-
-    name = "_get_foreach_kernels_supported_devices"
-    for module in (optimizer, _foreach_utils):
-        if hasattr(module, name):
-            devices = [*getattr(module, name)(), "meta"]
-            stack.enter_context(mock.patch.object(module, name, lambda devices=devices: devices))
+    # foreach by default, fused and capturable on request; CUDA's autocast.
+    stack.enter_context(fused.optimizers(gpu.device))
+    stack.enter_context(cuda_autocast(gpu.device))
+    # torch.cuda's names say what to write instead; DataLoader pins.
+    stack.enter_context(hints.names(gpu))
+    stack.enter_context(hints.loaders(gpu))
     return stack

@@ -9,11 +9,13 @@ import torch
 
 from helpers.simulator.devices import Device
 from helpers.simulator.gpu import SimGPU, simulate
+from helpers.simulator.memory_names import RealMemoryNames
+from helpers.simulator.profile import real_profile
 
 __all__ = ["RealGPU", "any_gpu"]
 
 
-class RealGPU:
+class RealGPU(RealMemoryNames):
     """torch.cuda behind the simulated GPU's names. `with gpu:` does nothing; the clock is the wall's.
 
     RuntimeError where no CUDA device can be used.
@@ -33,6 +35,12 @@ class RealGPU:
         self.current_stream = torch.cuda.current_stream
         self.default_stream = torch.cuda.default_stream
         self.synchronize = torch.cuda.synchronize
+        self.profile = real_profile
+        self.CUDAGraph, self.graph = torch.cuda.CUDAGraph, torch.cuda.graph
+        self.graph_pool_handle = torch.cuda.graph_pool_handle
+        self.make_graphed_callables = torch.cuda.make_graphed_callables
+        self.is_current_stream_capturing = torch.cuda.is_current_stream_capturing
+        self.faults: list[str] = []
         self.clock = time.perf_counter
         self.clock_ns = time.perf_counter_ns
 
@@ -51,6 +59,23 @@ class RealGPU:
     @property
     def kernels(self) -> NoReturn:
         raise RuntimeError("a real GPU does not list its kernels by itself: record them with torch.profiler")
+
+    def trace(self) -> NoReturn:
+        raise RuntimeError(
+            "a real GPU keeps no trace by itself: `with gpu.profile() as prof:`, then trace.read(prof)"
+        )
+
+    @property
+    def launches(self) -> NoReturn:
+        raise RuntimeError("a real GPU does not count launches by itself: record them with torch.profiler")
+
+    @property
+    def syncs(self) -> NoReturn:
+        raise RuntimeError("a real GPU does not count waits by itself: record them with torch.profiler")
+
+    @property
+    def races(self) -> NoReturn:
+        raise RuntimeError("a real GPU does not find races: run the program on simulate('H100') for that")
 
 
 def any_gpu(name: str | Device = "H100", *, noise: float = 0.0, seed: int = 0) -> RealGPU | SimGPU:

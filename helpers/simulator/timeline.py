@@ -1,4 +1,4 @@
-"""The clocks: one host, its streams, and the engines that they share. No torch here, only whole nanoseconds.
+"""The clocks: one host, its streams, and the engines that they share. Only whole nanoseconds, no tensors.
 
 Launching puts work into a stream's queue and moves the host on by the cost of launching. Work starts when
 all of these are true: the launch has arrived, the stream's earlier work is done, and its engine is free.
@@ -9,13 +9,16 @@ since nothing later can delay earlier work.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from helpers.simulator.devices import Device
+from helpers.simulator.races import Races
 
-__all__ = ["Engine", "Host", "Kernel", "Lane", "Timeline"]
+__all__ = ["Engine", "Host", "Kernel", "Lane", "Node", "Timeline"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,10 @@ class Kernel:
     end_ns: int
     flops: int = 0
     bytes: int = 0
+    call: int = -1  # place in the host's records of the call that launched it
+    pageable: bool = False  # copies: the host's side is not pinned
+    blocking: bool = True  # copies: the program asked for the host to wait
+    graph: int = 0  # number of the graph replay it was part of; 0: launched by itself
 
     @property
     def duration_s(self) -> float:
@@ -78,7 +85,24 @@ class Lane:
 
     number: int
     ready_ns: int = 0
+    priority: int = 0
+    capture: Any = None  # the graph capture (graphs.Capture) that this stream's work goes into
     pending: deque[int] = field(default_factory=deque)  # end times of what may not be finished yet
+
+
+@dataclass(frozen=True)
+class Node:
+    """A kernel or copy inside a graph. after: the nodes it waits for; stream: None for the launching one."""
+
+    name: str
+    kind: str
+    seconds: float
+    stream: int | None
+    after: tuple[int, ...]
+    flops: int = 0
+    bytes: int = 0
+    pageable: bool = False
+    blocking: bool = True
 
 
 class Timeline:
@@ -93,9 +117,15 @@ class Timeline:
         self.engines = {kind: Engine() for kind in ("kernel", "copy h2d", "copy d2h")}
         self._noise, self._random = noise, np.random.Generator(np.random.PCG64(seed))
         self._warm: set[object] = set()
+        self.races = Races(lambda race: self.faults.append(str(race)))
+        self.faults: list[str] = []
+        self.capture: Any = None  # the capture that is under way
+        self.launches = 0  # calls that put work into a queue; one for a whole graph
+        self.started = 0  # pieces of work, captured ones included
 
     def new_lane(self) -> Lane:
         self.lanes.append(Lane(len(self.lanes)))
+        self.races.new_lane()
         return self.lanes[-1]
 
     def spend(self, name: str, kind: str, seconds: float) -> None:
@@ -116,24 +146,64 @@ class Timeline:
         kind: str = "kernel",
         flops: int = 0,
         nbytes: int = 0,
+        pageable: bool = False,
+        blocking: bool = True,
     ) -> Kernel:
         """Launch work that takes `seconds` on the device; returns at once unless the queue is full."""
+        self.started += 1
+        self.races.launched(lane.number)
+        if self.capture is not None and self.capture.takes(
+            lane, name, kind, seconds, flops, nbytes, pageable, blocking
+        ):
+            now, call = self.host_ns, len(self.host) - 1
+            return Kernel(name, kind, lane.number, now, now, now, flops, nbytes, call, pageable, blocking)
         assumptions = self.card.assumptions
-        while lane.pending and lane.pending[0] <= self.host_ns:
-            lane.pending.popleft()
-        if len(lane.pending) >= assumptions.queue_depth:
-            self._until(name, "queue full", lane.pending.popleft())
+        self._room(name, lane)
         duration = self._ns(seconds)
         earliest = max(self.arrival_ns, lane.ready_ns)
         # A kernel at the floor leaves most of the device free: such kernels run beside each other. One that
         # computes or streams for longer has the device to itself, and a second stream cannot speed it up.
         alone = kind != "kernel" or seconds > assumptions.kernel_floor_s
         start = self.engines[kind].book(earliest, duration, self.host_ns) if alone else earliest
-        done = Kernel(name, kind, lane.number, self.host_ns, start, start + duration, flops, nbytes)
+        end, call = start + duration, len(self.host) - 1
+        done = Kernel(
+            name, kind, lane.number, self.host_ns, start, end, flops, nbytes, call, pageable, blocking
+        )
         lane.ready_ns = done.end_ns
         lane.pending.append(done.end_ns)
         self.kernels.append(done)
         return done
+
+    def _room(self, name: str, lane: Lane) -> None:
+        """One more launch: wait if the stream's queue is full."""
+        self.launches += 1
+        while lane.pending and lane.pending[0] <= self.host_ns:
+            lane.pending.popleft()
+        if len(lane.pending) >= self.card.assumptions.queue_depth:
+            self._until(name, "queue full", lane.pending.popleft())
+
+    def run_graph(self, name: str, lane: Lane, nodes: Sequence[Node], number: int) -> None:
+        """One launch for the whole graph: each node starts when those it depends on are done."""
+        self.started += 1
+        self.races.launched(lane.number)
+        self._room(name, lane)
+        floor, call = self.card.assumptions.kernel_floor_s, len(self.host) - 1
+        begin, launched, ends = max(self.arrival_ns, lane.ready_ns), self.host_ns, list[int]()
+        for node in nodes:
+            earliest = max((ends[i] for i in node.after), default=begin)
+            duration = self._ns(node.seconds)
+            alone = node.kind != "kernel" or node.seconds > floor
+            start = self.engines[node.kind].book(earliest, duration, self.host_ns) if alone else earliest
+            ends.append(start + duration)
+            on = lane.number if node.stream is None else node.stream
+            self.kernels.append(
+                Kernel(
+                    node.name, node.kind, on, launched, start, ends[-1], node.flops, node.bytes, call,
+                    node.pageable, node.blocking, number,
+                )
+            )  # fmt: skip
+        lane.ready_ns = max([begin, *ends])
+        lane.pending.append(lane.ready_ns)
 
     @property
     def arrival_ns(self) -> int:
@@ -146,7 +216,10 @@ class Timeline:
 
     def drain(self, name: str, lane: Lane | None = None) -> None:
         """The host blocks until a stream, or every stream, has finished."""
+        if self.capture is not None and self.capture.refuses_wait(name, lane):
+            return
         self.wait_until(name, max(x.ready_ns for x in ([lane] if lane else self.lanes)))
+        self.races.drained(lane.number if lane else None)
 
     def _until(self, name: str, kind: str, end_ns: int) -> None:
         self.host.append(Host(name, kind, self.host_ns, max(self.host_ns, end_ns)))

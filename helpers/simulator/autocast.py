@@ -1,0 +1,214 @@
+"""torch.autocast("cuda") on the simulated GPU: CUDA's lists, its cache of cast weights, its casts in backward.
+
+CUDA's own autocast kernels pass over tensors that are not on a CUDA device. So the same lists are registered
+once more, under a dispatch key that no build uses (a Graphcore backend's), above autograd as CUDA's are; the
+key is switched on while torch.autocast("cuda") is, inside `with gpu:`.
+
+The lists are those of PyTorch's aten/src/ATen/autocast_mode.h (AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32,
+AT_FORALL_FP32_SET_OPT_DTYPE, AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE, AT_FORALL_PROMOTE), the same from 2.11 to
+2.14; the policies and the cache those of autocast_mode.cpp, cached_cast().
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.utils import checkpoint
+
+__all__ = ["cuda_autocast", "lower_precision"]
+
+LOWER = """
+    _convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input
+    conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm
+    baddbmm bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell
+    rnn_tanh_cell rnn_relu_cell _scaled_dot_product_flash_attention scaled_dot_product_attention
+"""
+FLOAT32 = """
+    acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar
+    pow.Tensor_Tensor pow.Scalar softplus layer_norm native_layer_norm rms_norm group_norm frobenius_norm.dim
+    nuclear_norm nuclear_norm.dim cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d
+    hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss
+    multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss
+    binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp upsample_nearest1d
+    _upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d
+    _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa
+    upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa
+"""
+FLOAT32_RESULT = """
+    prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm linalg_matrix_norm
+    linalg_matrix_norm.str_ord sum sum.dim_IntList
+"""
+WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"
+_APPEND = {  # without a result type → with one
+    "norm.Scalar": "norm.ScalarOpt_dtype",
+    "norm.ScalarOpt_dim": "norm.ScalarOpt_dim_dtype",
+}
+_KEY = "AutocastIPU"
+
+_libraries: list[torch.library.Library] = []  # registrations last as long as these live
+_casts: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id of a weight → the weight, its cast
+_device = "meta"  # whose tensors are cast
+
+
+def lower_precision(*values: Any) -> list[Any]:
+    """The arguments as an operator of the lower-precision list would see them: cast, where autocast is on."""
+    if not torch.is_autocast_enabled("cuda"):
+        return list(values)
+    return [_cast(torch.get_autocast_dtype("cuda"), value) for value in values]
+
+
+def cuda_autocast(device: torch.device) -> ExitStack:
+    """Until the stack is closed, torch.autocast("cuda") and torch.amp.GradScaler("cuda") work on that device."""
+    global _device
+    _device = device.type
+    _register()
+    stack = ExitStack()
+    enter, leave, clear = torch.autocast.__enter__, torch.autocast.__exit__, torch.clear_autocast_cache
+    begin, infer = torch.autocast.__init__, checkpoint._infer_device_type
+
+    def made(self: torch.autocast, device_type: str, *args: Any, **kwargs: Any) -> None:
+        begin(self, "cuda" if device_type == "meta" else device_type, *args, **kwargs)  # gpu.device.type
+
+    def inferred(*args: Any) -> str:
+        found: str = infer(*args)
+        return "cuda" if found == "meta" else found  # whose autocast is on when a segment is computed again
+
+    def entered(self: torch.autocast) -> Any:
+        result = enter(self)
+        _switch()
+        return result
+
+    def left(self: torch.autocast, *error: Any) -> Any:
+        result = leave(self, *error)
+        _switch()
+        return result
+
+    def cleared() -> None:
+        _casts.clear()
+        clear()
+
+    for owner, name, new in [
+        (torch.autocast, "__init__", made),
+        (torch.autocast, "__enter__", entered),
+        (torch.autocast, "__exit__", left),
+        (torch, "clear_autocast_cache", cleared),
+        (checkpoint, "_infer_device_type", inferred),
+        # Asked by torch.autocast and torch.amp.GradScaler before they agree to work.
+        (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
+    ]:
+        stack.enter_context(mock.patch.object(owner, name, new))
+    stack.callback(_casts.clear)
+    return stack
+
+
+def _switch() -> None:
+    """The key is seen by every operator while autocast is on. (Autocast keys are excluded until they are asked for.)"""
+    on = torch.is_autocast_enabled("cuda")
+    torch._C._dispatch_tls_set_dispatch_key_excluded(_KEY, not on)
+    torch._C._dispatch_tls_set_dispatch_key_included(_KEY, on)
+
+
+def _eligible(value: Any) -> bool:
+    return (
+        isinstance(value, torch.Tensor)
+        and value.device.type == _device
+        and value.is_floating_point()
+        and value.dtype is not torch.float64
+    )
+
+
+def _cast(dtype: torch.dtype, value: Any) -> Any:
+    """Tensors in that type; float32 weights are cast once, as cached_cast() does, and kept until autocast ends."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_cast(dtype, item) for item in value)
+    if not _eligible(value) or value.dtype is dtype:
+        return value
+    if not (
+        value.dtype is torch.float32
+        and dtype is torch.get_autocast_dtype("cuda")
+        and value.requires_grad
+        and value.is_leaf
+        and not value._is_view()
+        and torch.is_autocast_cache_enabled()
+    ):
+        return value.to(dtype)
+    if id(value) not in _casts:
+        _casts[id(value)] = (value, value.to(dtype))
+    return _casts[id(value)][1]
+
+
+def _widest(values: Iterator[Any]) -> torch.dtype:
+    seen = [v.dtype for v in values if _eligible(v)]
+    return torch.float32 if torch.float32 in seen else torch.get_autocast_dtype("cuda")
+
+
+def _flat(tree: Any) -> Iterator[Any]:
+    for item in tree:
+        if isinstance(item, (list, tuple)):
+            yield from _flat(item)
+        else:
+            yield item
+
+
+def _kernel(policy: str, op: Any, target: Any) -> Callable[..., Any]:
+    """What one listed operator does under autocast: cast, then itself with autocast off."""
+    off = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(off):
+            if policy == "float32 result":
+                if args and _eligible(args[0]) and kwargs.get("dtype") is None:
+                    places = [a.name for a in op._schema.arguments]
+                    at = places.index("dtype")
+                    if len(args) > at:
+                        args = (*args[:at], args[at] or torch.float32, *args[at + 1 :])
+                    else:
+                        kwargs["dtype"] = torch.float32
+                return op(*args, **kwargs)
+            if policy == "append":
+                result = torch.float32 if _eligible(args[0]) else args[0].dtype
+                return target(*args, **kwargs, dtype=result)
+            if policy == "lower":
+                dtype = torch.get_autocast_dtype("cuda")
+            else:
+                dtype = torch.float32 if policy == "float32" else _widest(_flat([*args, *kwargs.values()]))
+            cast = [_cast(dtype, value) for value in args]
+            return op(*cast, **{name: _cast(dtype, value) for name, value in kwargs.items()})
+
+    return kernel
+
+
+def _banned(*args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError(
+        "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
+        "Leave out the sigmoid before it and use binary_cross_entropy_with_logits (BCEWithLogitsLoss)."
+    )
+
+
+def _register() -> None:
+    """Put the lists under the key. Done once: the key is off everywhere else."""
+    if _libraries:
+        return
+    others, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
+    others.fallback(torch.library.fallthrough_kernel, _KEY)
+    lists = {"lower": LOWER, "float32": FLOAT32, "float32 result": FLOAT32_RESULT, "widest": WIDEST}
+    todo = [(policy, name, name) for policy, names in lists.items() for name in names.split()]
+    todo += [("append", name, target) for name, target in _APPEND.items()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "these operators have other autocast kernels": that is the point
+        for policy, name, target in todo:
+            ops = [_find(name), _find(target)]
+            if None not in ops:  # an operator that this version lacks is not called either
+                aten.impl(name, _kernel(policy, *ops), _KEY)
+        aten.impl("binary_cross_entropy", _banned, _KEY)
+    _libraries.extend([others, aten])
+
+
+def _find(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)

@@ -1,0 +1,137 @@
+"""Which stream a backward pass works in.
+
+"Each backward CUDA op runs on the same stream that was used for its corresponding forward op", and the engine
+makes streams wait where a gradient goes from one to another, before the first and after the last of them
+(PyTorch, CUDA semantics, "Stream semantics of backward passes"; torch/csrc/autograd/engine.cpp). On a CPU
+build the engine knows of no streams. Here a node's stream is found by its sequence number, which grows with
+every node that the forward pass makes, and a wait is put in where a kernel reads what another stream wrote
+in the same backward pass. A leaf's AccumulateGrad takes the stream of the gradient that reaches it (in
+PyTorch: the stream on which the leaf was first used, and a warning where the two differ).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import torch
+
+from helpers.simulator.accesses import accesses
+from helpers.simulator.streams import Mark, Stream, mark, wait
+
+if TYPE_CHECKING:
+    from helpers.simulator.gpu import SimGPU
+
+__all__ = ["Backward"]
+
+_LEAF = 2**64 - 1  # AccumulateGrad's sequence number: it comes before everything else
+
+
+class Backward:
+    """The streams of the forward pass, and who waits for whom on the way back."""
+
+    def __init__(self, gpu: SimGPU) -> None:
+        self._gpu = gpu
+        self.several = False  # more than one stream was ever current: otherwise there is nothing to do
+        self._numbers, self._streams = [0], [gpu._default]  # from which node on which stream was current
+        self.depth = 0  # `with gpu.stream(...)` blocks that are open
+        self._runs: list[_Run] = []
+
+    def switched(self) -> None:
+        """Another stream is current from now on."""
+        self.several = True
+        number = torch._C._autograd._get_sequence_nr()
+        if self._numbers[-1] == number:
+            self._streams[-1] = self._gpu._current
+        else:
+            self._numbers.append(number)
+            self._streams.append(self._gpu._current)
+
+    def stream(self) -> Stream:
+        """The stream that a launch goes to now: a backward node's, else the current one."""
+        gpu, node = self._gpu, torch._C._current_autograd_node()
+        if node is None or not self._runs or self.depth > self._runs[-1].depth:
+            return gpu._current
+        number = node._sequence_nr()
+        if number >= _LEAF:
+            return self._runs[-1].last
+        return self._streams[max(0, bisect_right(self._numbers, number) - 1)]
+
+    def enter(self, func: Any, args: Any, kwargs: Any) -> Stream | None:
+        """An operator is about to run. In a backward pass: go to its stream, and wait for what it reads there.
+        Returns the stream to come back to, None outside a backward pass."""
+        gpu, run = self._gpu, self._runs[-1] if self._runs else None
+        if run is None or torch._C._current_autograd_node() is None:
+            return None
+        before, gpu._current = gpu._current, self.stream()
+        run.last, lane = gpu._current, gpu._current._lane
+        for tensor, _ in accesses(func, args, kwargs, None):
+            made = run.made.get(_key(tensor))
+            if made is not None and made[0] != lane.number:
+                wait(gpu._timeline, lane, made[1])
+                # As the engine does (torch/csrc/autograd/input_buffer.cpp, record_stream_any_impl).
+                gpu._memory.record_stream(gpu._on_device(tensor), gpu._current)
+        return before
+
+    def leave(self, func: Any, before: Stream, launched: bool, args: Any, kwargs: Any, out: Any) -> None:
+        """It has run: remember what it wrote."""
+        gpu, run = self._gpu, self._runs[-1]
+        if launched:
+            lane = gpu._current._lane
+            made = run.used[lane.number] = mark(gpu._timeline, lane)
+            for tensor, write in accesses(func, args, kwargs, out):
+                if write:
+                    run.made[_key(tensor)] = lane.number, made
+        gpu._current = before
+
+    def ran(self, stream: Stream) -> None:
+        """Work was put into a stream unseen by the dispatcher: a graph's replay."""
+        if self._runs:
+            lane = stream._lane
+            self._runs[-1].used[lane.number] = mark(self._gpu._timeline, lane)
+
+    @contextmanager
+    def engine(self) -> Iterator[None]:
+        """While active, the engine's own beginning and end are seen."""
+        plain = torch.autograd.graph._engine_run_backward
+
+        def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            gpu = self._gpu
+            if not self.several:
+                return plain(outputs, *args, **kwargs)
+            line, lane = gpu._timeline, gpu._current._lane
+            run = _Run(self.depth, gpu._current)
+            begin = lane.number, mark(line, lane)
+            for gradient in args[0] if args and isinstance(args[0], (list, tuple)) else ():
+                if isinstance(gradient, torch.Tensor):
+                    run.made[_key(gradient)] = begin
+            self._runs.append(run)
+            try:
+                return plain(outputs, *args, **kwargs)
+            finally:
+                self._runs.pop()
+                for number, last in run.used.items():
+                    if number != lane.number:
+                        wait(line, lane, last)
+
+        with (
+            mock.patch.object(torch.autograd.graph, "_engine_run_backward", run_backward),
+            mock.patch.object(torch.autograd, "_engine_run_backward", run_backward),
+        ):
+            yield
+
+
+class _Run:
+    """One backward pass. made: storage → the stream that wrote it, and when; used: stream → its last mark."""
+
+    def __init__(self, depth: int, ambient: Stream) -> None:
+        self.depth, self.last = depth, ambient
+        self.made: dict[int, tuple[int, Mark]] = {}
+        self.used: dict[int, Mark] = {}
+
+
+def _key(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata

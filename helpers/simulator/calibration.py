@@ -1,0 +1,299 @@
+"""Fit the simulator's efficiencies to measured operators, and say how wrong it is where the fit never looked.
+
+python -m helpers.simulator.calibration          print the table
+python -m helpers.simulator.calibration --fit    fit anew (about a minute) and write efficiencies.json
+
+For every card, family of operators and kind of arithmetic two numbers are chosen, the share of the published
+peak and the ramp, so that the mean of |log(simulated / measured)| over the rows of the set "fit" is least: a
+robust fit, in which one odd row counts as one row. The rows of the set "held-out" are only ever compared.
+Rows recorded with this course's recorder count before the public ones, card by card.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from helpers.simulator import cost, devices, efficiency, measured
+from helpers.simulator.measured import Measurement
+from helpers.tables import Table, table
+
+__all__ = ["Fit", "collect", "errors", "fit", "report"]
+
+#: families bound by arithmetic; the others move bytes
+ARITHMETIC = ("matmul", "convolution", "attention")
+SHARES = np.geomspace(0.04, 2.0, 160)  # above 1: Winograd convolutions need fewer FLOPs than are counted
+RAMPS_S = np.array([0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0]) * 1e-6
+FEWEST = 6  # rows to fit two numbers from
+#: what a pair of events around nothing takes, by source: NeuSight's tables list calls without a kernel at 7 µs
+AROUND_S = {"NeuSight": 7e-6, "NeuSight models": 7e-6}
+#: from papers, where nothing was measured: shares of peak that PyTorch's flash kernel (version 2) reaches
+LITERATURE = [
+    ("A100", "attention", "fp16", 0.62, "FlashAttention-2, arXiv 2307.08691: 50 to 73 % of an A100's peak"),
+    (
+        "H100",
+        "attention",
+        "fp16",
+        0.35,
+        "FlashAttention-3, arXiv 2407.08608: version 2 reaches 35 % of an H100",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One row of the table. Errors are |simulated / measured − 1|, in the held-out set."""
+
+    card: str
+    family: str
+    kind: str
+    flop_share: float
+    bandwidth_share: float
+    ramp_us: float
+    fitted: int = 0  # rows
+    held_out: int = 0
+    error_median: float | None = None
+    error_p90: float | None = None
+    bias: float | None = None  # median of simulated / measured − 1
+    error_before: float | None = None  # median error with the two round shares
+    basis: str = "fitted"
+
+
+@dataclass(frozen=True)
+class _Row:
+    one: Measurement
+    work: cost.Work
+    seconds: float
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        card = self.one.card.partition("-")[0]  # an A100 is one card here, whatever its memory
+        return card, self.work.family, self.work.kind if self.work.family in ARITHMETIC else "any"
+
+
+def collect() -> list[Measurement]:
+    """Public rows, and those of this course's recordings where there are any."""
+    from helpers import recordings
+
+    rows = measured.public()
+    for found in recordings.load_all("calibration/operators"):
+        for i, row in enumerate(found.table or [], 1):
+            if row.get("card") in measured.CARDS:  # somebody's own card has no line in the table to mend
+                rows.append(measured.parse(row, f"{found.name} on {found.device}, row {i}"))
+    return rows
+
+
+def fit(rows: Sequence[Measurement]) -> list[Fit]:
+    """The table for some measurements. ValueError where none is of the set "fit"."""
+    if not any(not row.held_out for row in rows):
+        raise ValueError("nothing to fit: no row of the set 'fit'")
+    groups: dict[tuple[str, str, str], list[_Row]] = defaultdict(list)
+    for one in rows:
+        seconds = one.seconds - AROUND_S.get(one.source, 0.0)
+        if seconds > 0:
+            row = _Row(one, measured.work_of(one), seconds)
+            groups[row.key].append(row)
+    known: list[Fit] = []
+    # What moves bytes first: products need its share of the bandwidth.
+    for key in sorted(groups, key=lambda k: (k[1] in ARITHMETIC, k)):
+        group = _own_first(groups[key])
+        if sum(not r.one.held_out for r in group) >= FEWEST:
+            known.append(_fit_one(key, group, known))
+    written = {(f.card, f.family, f.kind) for f in known}
+    for card, family, kind, share, source in LITERATURE:
+        if (card, family, kind) not in written:
+            bandwidth = _bandwidth(known, card)
+            known.append(Fit(card, family, kind, share, bandwidth, 0.0, basis=f"literature: {source}"))
+    return known + _typical(known)
+
+
+def _own_first(group: list[_Row]) -> list[_Row]:
+    own = [r for r in group if r.one.source.startswith("recorded")]
+    return own if sum(not r.one.held_out for r in own) >= FEWEST else group
+
+
+def _fit_one(key: tuple[str, str, str], group: list[_Row], known: list[Fit]) -> Fit:
+    card, family, kind = key
+    seen = [r for r in group if not r.one.held_out]
+    arithmetic = family in ARITHMETIC
+    bandwidth = _bandwidth(known, card)
+    best: tuple[float, float, float] | None = None
+    for ramp in RAMPS_S:
+        for share in SHARES:
+            of_flops, of_bytes = (share, bandwidth) if arithmetic else (devices.Assumptions.flop_share, share)
+            wrong = float(np.mean(np.abs(np.log(_ratios(seen, of_flops, of_bytes, ramp)))))
+            if best is None or wrong < best[0] - 1e-12:
+                best = (wrong, float(share), float(ramp))
+    assert best is not None
+    _, share, ramp = best
+    flop_share, bandwidth = (share, bandwidth) if arithmetic else (devices.Assumptions.flop_share, share)
+    made = Fit(card, family, kind, round(flop_share, 4), round(bandwidth, 4), ramp * 1e6, len(seen))
+    return _with_errors(made, [r for r in group if r.one.held_out])
+
+
+def _with_errors(made: Fit, unseen: list[_Row]) -> Fit:
+    if not unseen:
+        return made
+    wrong = _ratios(unseen, made.flop_share, made.bandwidth_share, made.ramp_us / 1e6) - 1
+    standard = devices.Assumptions
+    before = _ratios(unseen, standard.flop_share, standard.bandwidth_share, 0.0) - 1
+    figures = {
+        "error_median": np.median(np.abs(wrong)),
+        "error_p90": np.percentile(np.abs(wrong), 90),
+        "bias": np.median(wrong),
+        "error_before": np.median(np.abs(before)),
+    }
+    plain = {name: round(float(value), 4) for name, value in figures.items()}
+    return Fit(**{**made.__dict__, **plain, "held_out": len(unseen)})
+
+
+def _ratios(rows: Sequence[_Row], flop_share: float, bandwidth_share: float, ramp_s: float) -> np.ndarray:
+    """simulated / measured of every row, with these shares: `cost.seconds` for arrays."""
+    floor = devices.Assumptions.kernel_floor_s
+    peaks = [r.one.device.peak_flops.get(r.work.kind, r.one.device.peak_flops["fp32"]) for r in rows]
+    compute = np.array([r.work.flops for r in rows]) / (flop_share * np.array(peaks))
+    speeds = np.array([r.one.device.memory_bytes_per_s for r in rows])
+    busy = np.maximum(compute, np.array([r.work.bytes for r in rows]) / (bandwidth_share * speeds))
+    return np.maximum(busy + ramp_s * busy / (busy + floor), floor) / np.array([r.seconds for r in rows])
+
+
+def _bandwidth(known: Iterable[Fit], card: str) -> float:
+    """The card's share for elementwise kernels, else the median of the other cards', else the round one."""
+    known = [f for f in known if f.family == "elementwise"]
+    own = [f.bandwidth_share for f in known if f.card == card]
+    if own or known:
+        return own[0] if own else float(median(f.bandwidth_share for f in known))
+    return devices.Assumptions.bandwidth_share
+
+
+def _typical(known: list[Fit]) -> list[Fit]:
+    """For cards and kinds that were not measured: medians over those that were."""
+    groups: dict[tuple[str, str], list[Fit]] = defaultdict(list)
+    for f in known:
+        groups[f.family, f.kind].append(f)
+        if f.kind != "any":
+            groups[f.family, "any"].append(f)
+    rows = []
+    for (family, kind), group in sorted(groups.items()):
+        flops, moved, ramp = (
+            float(median(getattr(f, name) for f in group))
+            for name in ("flop_share", "bandwidth_share", "ramp_us")
+        )
+        cards = ", ".join(sorted({f.card for f in group}))
+        rows.append(Fit("any", family, kind, flops, moved, ramp, basis=f"median of {cards}"))
+    return rows
+
+
+def basis(rows: Iterable[Measurement]) -> str:
+    """What the table rests on, in one line."""
+    own = sorted({r.source for r in rows if r.source.startswith("recorded")})
+    if own:
+        return "calibrated on " + ", ".join(own) + ", and on public measurements where those are silent"
+    return "calibrated on public measurements (NeuSight, Vidur, HTA); no recordings of this course yet"
+
+
+def report(found: dict[str, Any] | None = None) -> Table:
+    """The table that the build prints: shares, and errors on what the fit never saw."""
+    found = found or efficiency.table()
+    rows = []
+    for row in found["shares"]:
+        if row["card"] == "any":
+            continue
+        share = row["flop_share"] if row["family"] in ARITHMETIC else row["bandwidth_share"]
+        of = "FLOP/s" if row["family"] in ARITHMETIC else "bytes/s"
+        held = row["held_out"]
+        rows.append(
+            (
+                row["card"],
+                row["family"] + ("" if row["kind"] == "any" else f" {row['kind']}"),
+                f"{share:.0%} of {of}",
+                row["fitted"] or "—",
+                held or "—",
+                f"{row['error_median']:.0%}" if held else "—",
+                f"{row['error_p90']:.0%}" if held else "—",
+                f"{row['bias']:+.0%}" if held else row["basis"].partition(":")[0],
+                f"{row['error_before']:.0%}" if held else "—",
+            )
+        )
+    columns = [
+        "card",
+        "kernels",
+        "reach",
+        "fitted on",
+        "held out",
+        "error",
+        "90 % below",
+        "bias",
+        "uncalibrated",
+    ]
+    return table(
+        rows, columns, evidence="arithmetic", caption=f"{found['basis']}; errors in rows the fit never saw"
+    )
+
+
+def errors(found: dict[str, Any] | None = None) -> Table:
+    """Whole steps, none of which the fit saw: measured by others, simulated here."""
+    rows = [
+        (
+            s["card"],
+            s["what"],
+            f"{s['measured_ms']:.0f} ms",
+            f"{s['simulated_ms']:.0f} ms",
+            f"{s['error']:+.0%}",
+        )
+        for s in (found or efficiency.table()).get("steps", [])
+    ]
+    columns = ["card", "step", "measured", "simulated", "error"]
+    return table(
+        rows, columns, evidence="arithmetic", caption="whole steps, held out; sources in docs/recording.md"
+    )
+
+
+def digest(rows: Iterable[Measurement]) -> str:
+    """Which measurements a table was fitted on."""
+    return hashlib.sha256("\n".join(sorted(map(repr, rows))).encode()).hexdigest()[:16]
+
+
+def write(rows: Sequence[Measurement]) -> dict[str, Any]:
+    """Fit, simulate the whole steps with the result, and keep both in efficiencies.json."""
+    from helpers.simulator import steps
+
+    found: dict[str, Any] = {
+        "format": 1,
+        "basis": basis(rows),
+        "measurements": digest(rows),
+        "shares": [f.__dict__ for f in fit(rows)],
+        "steps": [],
+    }
+    _keep(found)
+    found["steps"] = steps.simulated()
+    _keep(found)
+    return found
+
+
+def _keep(found: dict[str, Any]) -> None:
+    lines = [json.dumps(row) for row in found["shares"]]
+    text = json.dumps({**found, "shares": []}, indent=1)
+    body = "[\n  " + ",\n  ".join(lines) + "\n ]"
+    efficiency.TABLE.write_text(text.replace('"shares": []', f'"shares": {body}') + "\n", encoding="utf-8")
+    efficiency.forget()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m helpers.simulator.calibration", description=__doc__)
+    parser.add_argument("--fit", action="store_true", help="fit anew and write efficiencies.json")
+    if parser.parse_args().fit:
+        write(collect())
+    print(report(), errors(), sep="\n\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Around the modes of `modes`: the stream of backward passes, races, and true values."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from helpers.simulator import modes
+
+__all__ = ["Calls", "Dispatch"]
+
+# Reads of CPU tensors that the dispatcher does not see.
+_READS = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__repr__)
+
+
+class Dispatch(modes.Operators):
+    """Every aten operator: what `modes.Operators` does, and who touched which memory."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, gpu = kwargs or {}, self._gpu
+        if types and any(_unwraps(kind) for kind in types):
+            return NotImplemented  # nested tensors and the like: what is inside comes back here
+        if func.namespace != "aten":
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        if _composite(func):  # these arrive whole only in inference mode: take them apart, as elsewhere
+            with self:
+                out = func.decompose(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
+        backward, started = gpu._backward, gpu._timeline.started
+        before = self._guard(backward.enter, func, args, kwargs) if backward.several else None
+        if before is None:
+            return self._run(func, types, args, kwargs)
+        out = None
+        try:
+            out = self._run(func, types, args, kwargs)
+        finally:
+            launched = gpu._timeline.started != started
+            self._guard(backward.leave, func, before, launched, args, kwargs, out)
+            gpu._current = before
+        return out
+
+    def _run(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        gpu, line = self._gpu, self._gpu._timeline
+        started = line.started
+        if gpu._values is None:
+            out = super().__torch_dispatch__(func, types, args, kwargs)
+            seen = args, kwargs, out
+        else:
+            out, seen = gpu._values.run(self, func, args, kwargs)
+        if line.started != started:
+            self._guard(self._touched, func, *seen)
+        else:
+            self._guard(line.races.on_host, func, *seen)
+        return out
+
+    def _touched(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        self._gpu._timeline.races.operator(self._gpu._current._lane.number, func, args, kwargs, out)
+
+
+@cache
+def _composite(func: Any) -> bool:
+    """Whether it is made of other operators only."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "Meta")
+
+
+def _unwraps(kind: type) -> bool:
+    """A tensor subclass that does its own dispatch on the tensors it holds."""
+    plain = torch._C._disabled_torch_dispatch_impl
+    return kind is not torch.Tensor and getattr(kind, "__torch_dispatch__", plain) is not plain
+
+
+class Calls(modes.Calls):
+    """What `modes.Calls` does, and reads of host memory that never reach the dispatcher."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _READS and args and args[0].device.type == "cpu":
+            self._gpu._timeline.races.host_touch(f"Tensor.{func.__name__}", args[0], False)
+        return super().__torch_function__(func, types, args, kwargs)

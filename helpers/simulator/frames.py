@@ -1,0 +1,47 @@
+"""Where in the user's code something was allocated: Python frames, without the machine's paths."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import lru_cache
+from types import FrameType
+from typing import Any
+
+__all__ = ["frames"]
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_LIBRARIES = ("site-packages", "dist-packages")
+# What stands between an operator and the simulator, and would not be there on a real GPU.
+_BETWEEN = ("torch/_compile.py", "torch/_dynamo/eval_frame.py", "torch/utils/_python_dispatch.py")
+
+
+def frames() -> list[dict[str, Any]]:
+    """The callers' frames, innermost first, as a snapshot has them: filename, line, name.
+
+    The simulator's own frames are left out. In backward there is more than a real GPU shows: there autograd
+    runs in a thread of its own, without Python frames.
+    """
+    found: list[dict[str, Any]] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        name = _short(code.co_filename)
+        if name and (found or name not in _BETWEEN):
+            found.append({"filename": name, "line": frame.f_lineno or 0, "name": code.co_name})
+        frame = frame.f_back
+    return found
+
+
+@lru_cache(4096)
+def _short(path: str) -> str:
+    """From the package on, for libraries; the file's name alone for the user's; "" for the simulator's."""
+    if path.startswith(_HERE):
+        return ""
+    parts = path.replace("\\", "/").split("/")
+    for library in _LIBRARIES:
+        if library in parts:
+            return "/".join(parts[parts.index(library) + 1 :])
+    if any(part.startswith("ipykernel_") for part in parts) or path.startswith("<ipython-input"):
+        return "notebook"
+    return parts[-1]

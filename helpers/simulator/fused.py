@@ -1,0 +1,155 @@
+"""Operators on lists of tensors: how many kernels CUDA makes of one torch._foreach_* or torch._fused_* call.
+
+CUDA packs the list into as few launches as a kernel's arguments can describe (multi_tensor_apply in PyTorch's
+aten/src/ATen/native/cuda/MultiTensorApply.cuh, which torch installs under torch/include): tensors are cut into
+chunks of 65,536 elements, one block each, and a launch ends when its table of tensors or of blocks is full.
+The tables are those of builds with CUDA 13 (32 KB of arguments), the default since torch 2.11; `SMALL` is what
+builds with an earlier CUDA have (4 KB).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from unittest import mock
+
+import torch
+
+__all__ = ["LARGE", "SMALL", "Limits", "is_list_operator", "launches", "only_writes", "optimizers"]
+
+_CHUNK = 65_536  # elements
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one launch can describe. tensors: by number of lists (depth 1…5); norms: of the norm's second kernel."""
+
+    tensors: tuple[int, ...]
+    with_scalars: tuple[int, ...]
+    blocks: int
+    norms: int  # MAX_TENSORS_PER_KERNEL in ForeachReduceOp
+
+
+LARGE = Limits((770, 448, 336, 252, 210), (672, 448, 336, 252, 210), 2240, 3200)
+SMALL = Limits((110, 64, 48, 36, 30), (96, 64, 48, 36, 30), 320, 400)
+
+# Operators on lists that have no Meta kernel: they only write their arguments, so nothing has to be computed.
+_NO_META = {"_fused_sgd_", "_fused_adagrad_"}
+
+
+def only_writes(func: Any, args: Sequence[Any]) -> bool:
+    """Whether calling it on these meta tensors would change nothing, so that the call can be left out.
+
+    In place, and lists that fit each other: PyTorch would go through the list in Python, tensor by tensor.
+    """
+    if not is_list_operator(func) or not _is_tensors(args[0] if args else None) or not args[0][0].is_meta:
+        return False
+    if _name(func) in _NO_META:
+        return True
+    if not _name(func).endswith("_"):
+        return False
+    shapes = [t.shape for t in args[0]]
+    lists = [a for a in args[1:] if _is_tensors(a) and (a[0].dim() or not shapes[0])]
+    return all(t.is_meta for ts in lists for t in ts) and all([t.shape for t in ts] == shapes for ts in lists)
+
+
+@cache
+def is_list_operator(func: Any) -> bool:
+    return _name(func).startswith(("_foreach_", "_fused_", "_amp_foreach_"))
+
+
+def launches(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any, limits: Limits = LARGE
+) -> list[float]:
+    """The kernels of one operator on lists: the share of its elements that each works on, in order.
+
+    Tensors of one list that differ in type, or lists that differ in shape or stride, take the slow route: a
+    kernel for each tensor (can_use_fast_route in aten/src/ATen/native/ForeachUtils.h).
+    """
+    name = _name(func)
+    lists = [a for a in [*args, *kwargs.values()] if _is_tensors(a)]
+    if name.startswith("_fused_"):
+        lists = [ts for ts in lists if ts[0].dim() or not lists[0][0].dim()]  # the step counters ride along
+    elif isinstance(out, (list, tuple)) and _is_tensors(out) and name != "_foreach_norm":
+        lists.append(out)
+    if not lists or not lists[0]:
+        return []
+    sizes = [t.numel() for t in lists[0]]
+    total = sum(sizes) or 1
+    if not name.startswith(("_fused_", "_amp_")) and not _fast(lists):
+        return [size / total for size in sizes if size]
+    scalars = "ScalarList" in func._overloadname
+    places = (limits.with_scalars if scalars else limits.tensors)[min(len(lists), 5) - 1]
+    shares = [done / total for done in _pack(sizes, places, limits.blocks)]
+    if name in ("_foreach_norm", "_foreach_max"):
+        # Partial results are zeroed before, and joined by a kernel behind (ForeachReduceOp.cu).
+        return [0.0, *shares, *[0.0] * -(-len(sizes) // limits.norms)]
+    return shares
+
+
+def _pack(sizes: Sequence[int], places: int, blocks: int) -> list[int]:
+    """multi_tensor_apply's loop: elements that go into each launch."""
+    filled: list[int] = []
+    taken = used = done = 0
+    for size in sizes:
+        if not size:
+            continue
+        taken += 1
+        chunks = -(-size // _CHUNK)
+        for chunk in range(chunks):
+            used += 1
+            last = chunk == chunks - 1
+            done += size - chunk * _CHUNK if last else _CHUNK
+            if used == blocks or (last and taken == places):
+                filled.append(done)
+                taken, used, done = 0 if last else 1, 0, 0
+    return [*filled, done] if used else filled
+
+
+def _fast(lists: Sequence[Sequence[torch.Tensor]]) -> bool:
+    """Whether the lists can share a kernel."""
+    first = lists[0]
+    for tensors in lists:
+        if len(tensors) != len(first) or any(t.dtype is not tensors[0].dtype for t in tensors):
+            return False
+        if tensors is not first and any(
+            a.shape != b.shape or a.stride() != b.stride() for a, b in zip(first, tensors, strict=True)
+        ):
+            return False
+    return True
+
+
+def _is_tensors(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], torch.Tensor)
+
+
+@cache
+def _name(func: Any) -> str:
+    return str(func._schema.name).partition("::")[2]
+
+
+def optimizers(device: torch.device) -> ExitStack:
+    """Until the stack is closed, optimizers treat tensors on that device as they treat CUDA's.
+
+    foreach by default, fused and capturable on request. torch.optim asks lists of device types; each of its
+    modules holds its own name for the function that gives them.
+    """
+    stack = ExitStack()
+    names = [f"_get_{what}_supported_devices" for what in ("foreach_kernels", "fused_kernels", "capturable")]
+    for module in [
+        m for name, m in list(sys.modules.items()) if name.startswith(("torch.optim", "torch.utils._f"))
+    ]:
+        for name in names:
+            asked = getattr(module, name, None)
+            if asked is not None:
+                stack.enter_context(mock.patch.object(module, name, _also(asked, device.type)))
+    return stack
+
+
+def _also(asked: Any, device: str) -> Any:
+    return lambda *args, **kwargs: [*asked(*args, **kwargs), device]

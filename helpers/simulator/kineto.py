@@ -1,0 +1,199 @@
+"""What the simulated GPU did, as the Chrome JSON that torch.profiler writes: Perfetto, HTA and helpers.trace open it.
+
+The format was read off traces of torch.profiler (torch/csrc/profiler and Kineto's output_json.cpp): complete
+events ("ph": "X") with `ts` and `dur` in µs; `args.correlation` joins a CUDA call with the work it launched,
+`args["External id"]` joins both with their operator. What a simulator cannot know is left out: grids,
+blocks, registers, occupancy.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers.simulator.timeline import Host, Kernel
+from helpers.simulator.writer import Writer, lane_names, stream_shown
+
+if TYPE_CHECKING:
+    from helpers.simulator.gpu import SimGPU
+
+__all__ = ["Annotation", "trace", "write"]
+
+_CALLS = {  # what the host waits in or calls outside operators → CUDA's name for it
+    "synchronize": "cudaDeviceSynchronize",
+    "stream.synchronize": "cudaStreamSynchronize",
+    "event.synchronize": "cudaEventSynchronize",
+    "stream.query": "cudaStreamQuery",
+    "event.query": "cudaEventQuery",
+    "event.record": "cudaEventRecord",
+    "stream.wait_event": "cudaStreamWaitEvent",
+    "print": "cudaStreamSynchronize",
+}
+_FIRST_USE = {"CUDA context": "cuCtxCreate", "cuBLAS": "cublasCreate", "cuDNN": "cudnnCreate"}
+_CALL_NS = 2_500  # an operator's last moments are the driver's: the length that is drawn for them
+
+
+@dataclass
+class Annotation:
+    """A named span on the host: record_function, or a profiler's step. end_ns None: not over yet."""
+
+    name: str
+    start_ns: int
+    end_ns: int | None = None
+
+
+def trace(
+    gpu: SimGPU,
+    first: int = 0,
+    last: int | None = None,
+    annotations: Sequence[Annotation] = (),
+    notes: dict[int, dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """The trace of gpu.host[first:last] and of all that these calls launched.
+
+    notes: place in gpu.host → more arguments for that operator ("Input Dims", "Call stack").
+    """
+    launched: dict[int, list[Kernel]] = defaultdict(list)
+    for kernel in gpu.kernels:
+        launched[kernel.call].append(kernel)
+    last = len(gpu.host) if last is None else last
+    writer = Writer()
+    for group in _groups(gpu.host, first, last):
+        _emit(writer, gpu.host, group, launched, notes or {})
+    kernels = [k for i in range(first, last) for k in launched.get(i, ())]
+    begin = gpu.host[first].start_ns if first < last else gpu._timeline.host_ns
+    end = gpu.host[last - 1].end_ns if first < last else begin
+    for number, mark in enumerate(annotations):
+        _annotate(writer, mark, number, kernels, end)
+    # Of two spans that are as long, viewers nest the later one in the earlier: an annotation comes first.
+    spans = sorted(
+        writer.events, key=lambda e: (e["ts"], -e.get("dur", 0.0), not e["cat"].endswith("user_annotation"))
+    )
+    streams = sorted({stream_shown(k.stream) for k in kernels} | {stream_shown(0)})
+    return {
+        "schemaVersion": 1,
+        "simulated": gpu.name,
+        "deviceProperties": [
+            {"id": 0, "name": f"SIMULATED {gpu.name}", "totalGlobalMem": gpu.card.memory_bytes}
+        ],
+        "distributedInfo": {"rank": 0},
+        "displayTimeUnit": "ms",
+        "baseTimeNanoseconds": 0,
+        "traceEvents": [*lane_names(gpu.name, streams, begin / 1e3), *spans],
+        "traceName": f"simulated {gpu.name}",
+    }
+
+
+def write(data: dict[str, Any], path: str | Path) -> None:
+    """Write a trace as JSON, compressed where the name ends in .gz. Equal traces are equal files."""
+    text = json.dumps(data, separators=(",", ":")).encode()
+    Path(path).write_bytes(gzip.compress(text, mtime=0) if str(path).endswith(".gz") else text)
+
+
+def _groups(host: Sequence[Host], first: int, last: int) -> list[list[int]]:
+    """Places of the records that belong to one operator (or to one call outside any)."""
+    groups: list[list[int]] = []
+    open_name, waiting = "", list[int]()
+    for i in range(first, last):
+        record = host[i]
+        if record.kind == "warm-up" and not record.name.startswith(
+            "cuda"
+        ):  # before the operator that needs it
+            waiting.append(i)
+            continue
+        mine = record.name in (open_name, f"stage {open_name}")
+        if record.kind != "operator" and mine and not waiting:
+            groups[-1].append(i)
+            continue
+        open_name = record.name if record.kind == "operator" else ""
+        groups.append([*waiting, i])
+        waiting = []
+    return groups + ([waiting] if waiting else [])
+
+
+def _emit(
+    writer: Writer,
+    host: Sequence[Host],
+    group: list[int],
+    launched: dict[int, list[Kernel]],
+    notes: dict[int, dict[str, Any]],
+) -> None:
+    """One operator with the calls inside it; or a bare call."""
+    writer.external += 1
+    main = next((i for i in group if host[i].kind != "warm-up"), group[-1])
+    operator = host[main]
+    start, end = host[group[0]].start_ns, host[group[-1]].end_ns
+    if operator.name.startswith("cuda"):  # a call that is no operator: cudaMalloc, the launch of a graph
+        work = [k for i in group for k in launched.get(i, ())]
+        writer.call(operator.name, operator.start_ns, end, work)
+        group = [i for i in group if i < main]
+    if operator.kind == "operator":
+        args: dict[str, Any] = {"External id": writer.external}
+        for i in group:
+            args.update(notes.get(i, {}))
+        writer.host("cpu_op", operator.name.replace(".", "::"), start, end, args)
+    for place, i in enumerate(group):
+        record, kernels = host[i], launched.get(i, [])
+        if record.kind == "warm-up":
+            name = _FIRST_USE.get(record.name, "cuModuleLoadData")
+            writer.host("cuda_driver", name, record.start_ns, record.end_ns, {"first use": record.name})
+            continue
+        behind = host[group[place + 1]] if place + 1 < len(group) else None
+        if record.kind in ("operator", "launch"):
+            if behind is not None and not kernels and behind.kind in ("queue full", "work"):
+                continue  # the call goes on in the next record, which holds the launch
+            if kernels:
+                begin = max(record.start_ns, record.end_ns - _CALL_NS)
+                _launch(writer, begin, record.end_ns, kernels, behind)
+        elif record.kind in ("queue full", "work") and i != main:
+            begin = max(operator.start_ns, record.start_ns - _CALL_NS)
+            _launch(writer, begin, record.end_ns, kernels, behind)
+        elif record.kind == "sync" and i != main:
+            wait = _staged_until(record, launched.get(group[place - 1], []))
+            if wait is not None:
+                writer.call("cudaStreamSynchronize", wait, record.end_ns)
+        elif record.name in _CALLS:
+            writer.call(_CALLS[record.name], record.start_ns, record.end_ns, kernels)
+        elif record.name == "pin_memory":
+            writer.host("cpu_op", "aten::pin_memory", start, end, {"External id": writer.external})
+            writer.call("cudaHostAlloc", record.start_ns, record.end_ns)
+        elif record.kind == "sync":
+            writer.call("cudaStreamSynchronize", record.start_ns, record.end_ns)
+        else:
+            writer.host("python_function", record.name, record.start_ns, record.end_ns, {})
+
+
+def _launch(writer: Writer, start: int, end: int, kernels: list[Kernel], behind: Host | None) -> None:
+    """The call that put these kernels into a queue. From pageable memory it returns when the copy is done."""
+    copy = bool(kernels) and kernels[0].kind.startswith("copy")
+    if copy and kernels[0].pageable and behind is not None and behind.kind == "sync":
+        end = min(max(end, kernels[-1].end_ns), behind.end_ns)
+        if not kernels[0].blocking:
+            end = behind.end_ns
+    writer.call("cudaMemcpyAsync" if copy else "cudaLaunchKernel", start, end, kernels)
+
+
+def _staged_until(record: Host, kernels: list[Kernel]) -> int | None:
+    """When the wait after a copy begins; None: the copy call itself was the wait (pageable, non_blocking)."""
+    if not kernels or not kernels[0].pageable:
+        return record.start_ns
+    return min(max(record.start_ns, kernels[-1].end_ns), record.end_ns) if kernels[0].blocking else None
+
+
+def _annotate(writer: Writer, mark: Annotation, number: int, kernels: list[Kernel], end_ns: int) -> None:
+    """A span on the host, and over the work launched inside it on each stream."""
+    end = end_ns if mark.end_ns is None else mark.end_ns
+    args = {"External id": 1_000_000 + number}
+    writer.host("user_annotation", mark.name, mark.start_ns, end, args)
+    inside: dict[int, list[Kernel]] = defaultdict(list)
+    for kernel in kernels:
+        if mark.start_ns < kernel.launch_ns <= end:
+            inside[stream_shown(kernel.stream)].append(kernel)
+    for stream, mine in sorted(inside.items()):
+        begin, until = min(k.start_ns for k in mine), max(k.end_ns for k in mine)
+        writer.span("gpu_user_annotation", mark.name, 0, stream, begin, until, args)

@@ -1,0 +1,156 @@
+"""Measured times of single operators: how they are kept, and what work each one was.
+
+A row: source, card, set ("fit" or "held-out"), operator, arithmetic, shapes, microseconds. measured.csv holds
+public measurements of others (docs/recording.md says which, and under which licence); recordings of this
+course bring tables of the same form.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from helpers.simulator import cost
+from helpers.simulator.devices import DEVICES, Device
+
+__all__ = ["CARDS", "COLUMNS", "Measurement", "public", "read", "work_of"]
+
+PUBLIC = Path(__file__).with_name("measured.csv")
+COLUMNS = ("source", "card", "set", "op", "dtype", "shapes", "us")
+
+_A100 = DEVICES["A100"]
+#: the cards that were measured: the table's own and their variants, which differ in memory (data sheets)
+CARDS: dict[str, Device] = {name: card for name, card in DEVICES.items()} | {
+    "A100-SXM-80GB": _A100,
+    "A100-SXM-40GB": replace(_A100, memory_bytes_per_s=1.555e12, memory_bytes=40 * 10**9),
+    "A100-PCIE-40GB": replace(_A100, memory_bytes_per_s=1.555e12, memory_bytes=40 * 10**9),
+    "A100-PCIE-80GB": replace(_A100, memory_bytes_per_s=1.935e12),
+}
+
+T = torch.Tensor
+_OPS: dict[str, Callable[..., Any]] = {
+    **{n: getattr(torch, n) for n in ("mm", "bmm", "addmm", "add", "sub", "mul", "div", "pow")},
+    **{n: getattr(torch, n) for n in ("tanh", "sigmoid", "neg", "log2", "relu", "sum", "mean", "clone")},
+    "linear": F.linear,
+    "gelu": F.gelu,
+    "softmax": lambda x: torch.softmax(x, -1),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "add_number": lambda x: x + 0.5,
+    "mul_number": lambda x: x * 0.5,
+    "div_number": lambda x: x / 0.5,
+    "pow_number": lambda x: x**0.5,
+    "copy_": lambda x, y: x.copy_(y),
+    "fill_": lambda x: x.fill_(1),
+    "tanh_backward": torch.ops.aten.tanh_backward,
+    "sigmoid_backward": torch.ops.aten.sigmoid_backward,
+    "native_layer_norm_backward": lambda g, x, m, r, w, b: torch.ops.aten.native_layer_norm_backward(
+        g, x, w.shape, m, r, w, b, [True, True, True]
+    ),
+    "attention": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    "embedding": lambda table, rows: F.embedding(rows.long(), table),
+}
+_KINDS = {"float32": "fp32", "tf32": "tf32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64_tensor"}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One operator's median time on one card. held_out: kept away from the fit."""
+
+    source: str
+    card: str
+    held_out: bool
+    op: str
+    dtype: str
+    shapes: tuple[tuple[int, ...], ...]
+    seconds: float
+
+    @property
+    def device(self) -> Device:
+        return CARDS[self.card]
+
+
+def parse(row: Mapping[str, Any], where: str = "") -> Measurement:
+    """A row as a Measurement. ValueError, with the place, for what cannot be one."""
+    missing = [c for c in COLUMNS if row.get(c) in (None, "")]
+    if missing:
+        raise ValueError(f"{where}: no {', '.join(missing)}")
+    if row["card"] not in CARDS:
+        raise ValueError(f"{where}: no card {row['card']!r} in the table; there are {', '.join(CARDS)}")
+    op = str(row["op"])
+    if op.partition("/")[0] not in {*_OPS, "conv2d"}:
+        raise ValueError(f"{where}: no operator {op!r}")
+    if row["dtype"] not in {*_KINDS, "int32", "int64"}:
+        raise ValueError(f"{where}: no arithmetic {row['dtype']!r}")
+    if row["set"] not in ("fit", "held-out"):
+        raise ValueError(f"{where}: set is 'fit' or 'held-out', not {row['set']!r}")
+    try:
+        shapes = tuple(tuple(int(n) for n in shape.split("x")) for shape in str(row["shapes"]).split())
+        seconds = float(row["us"]) / 1e6
+    except ValueError as problem:
+        raise ValueError(f"{where}: {problem}") from None
+    if not (seconds > 0 and math.isfinite(seconds)) or any(n < 1 for shape in shapes for n in shape):
+        raise ValueError(
+            f"{where}: times and sizes are positive numbers, not {row['us']} and {row['shapes']}"
+        )
+    return Measurement(
+        row["source"], row["card"], row["set"] == "held-out", op, row["dtype"], shapes, seconds
+    )
+
+
+def read(path: Path) -> list[Measurement]:
+    """Every row of a CSV file with the columns `COLUMNS`. ValueError with the line for a bad one."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(line for line in file if not line.startswith("#"))
+        return [parse(row, f"{path.name}, row {i}") for i, row in enumerate(rows, 1)]
+
+
+def public() -> list[Measurement]:
+    """The public measurements that ship with the course."""
+    return read(PUBLIC)
+
+
+class _Works(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[cost.Work] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if func.namespace == "aten" and cost.launches_kernel(func, out):
+            self.found.append(cost.work(func, args, kwargs, out))
+        return out
+
+
+def work_of(one: Measurement) -> cost.Work:
+    """What that operator had to do, as the simulator's cost model counts it (kernels summed)."""
+    dtype = torch.float32 if one.dtype == "tf32" else getattr(torch, one.dtype)
+    inputs = [torch.empty(shape, dtype=dtype, device="meta") for shape in one.shapes]
+    name, *rest = one.op.split("/")
+    with torch.no_grad(), _Works() as works:
+        if name == "conv2d":
+            F.conv2d(inputs[0], inputs[1], stride=int(rest[0]), padding=int(rest[1]))
+        else:
+            _OPS[name](*inputs)
+    return _joined(works.found, _KINDS.get(one.dtype))
+
+
+def _joined(works: Iterable[cost.Work], kind: str | None) -> cost.Work:
+    works = list(works)
+    main = max(works, key=lambda w: w.flops)
+    # Which of fp32 and TF32 a product took depends on settings of the process that measured it.
+    library = main.family in ("matmul", "convolution", "attention")
+    return replace(
+        main,
+        flops=sum(w.flops for w in works),
+        bytes=sum(w.bytes for w in works),
+        kind=kind if kind and library else main.kind,
+    )

@@ -1,0 +1,262 @@
+"""Which accesses to memory no order binds: found by happens-before, never by timing.
+
+Two accesses to one byte, at least one a write, of which neither knows the other (see `clocks`), are a race,
+whether or not they happened to overlap. An access is kept as who and when, as in FastTrack (Flanagan and Freund,
+PLDI 2009), until a later one that knows it makes it irrelevant. Memory is told apart by address: who touched a
+tensor that was dropped can race with who gets its memory next. Not seen: what NumPy does to an array that
+shares a tensor's memory, and work in other threads.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from helpers.simulator.accesses import Place, accesses, overlap, place
+from helpers.simulator.advice import Access, Race, advice
+from helpers.simulator.clocks import HOST, Clocks
+
+__all__ = ["Access", "Race", "Races"]
+
+_KEPT = (
+    512  # accesses remembered of one block of memory: more only where a program reads it in so many pieces
+)
+_REPLAY = "a graph's replay"
+
+
+class _Seen(NamedTuple):
+    """An access as it is kept until a later one makes it irrelevant."""
+
+    agent: int
+    tick: int
+    write: bool
+    place: Place
+    name: str
+    tensor: tuple[Any, Any]  # dtype, shape
+    line: str
+    gone: bool  # by a tensor that has given this memory back
+    home: int | None = None  # the stream whose memory it is now
+
+
+@dataclass(slots=True)
+class _Cell:
+    """One block of memory. lent: streams for which record_stream promised that reuse will wait; private:
+    handed out during a capture, from a graph's own pool; freed: given back."""
+
+    seen: list[_Seen] = field(default_factory=list)
+    lent: set[int] = field(default_factory=set)
+    private: bool = False
+    freed: bool = False
+
+
+class Races(Clocks):
+    """The clocks, and who touched what. found: the races; tell: called with each new one."""
+
+    def __init__(self, tell: Callable[[Race], None]) -> None:
+        super().__init__()
+        self.found: list[Race] = []
+        self._tell = tell
+        self._cells: dict[int, _Cell] = {}
+        self._host_cells: dict[int, _Cell] = {}
+        self._dead: list[
+            tuple[int, int, list[_Seen]]
+        ] = []  # memory given back: (start, end, accesses), sorted
+        self._pairs: dict[Any, Race] = {}
+        self._pools: dict[Any, _Cell] = {}  # a graph's own memory, taken as one
+        self._recording: list[tuple[_Cell, _Seen]] | None = None
+        self.held: dict[int, Any] = {}  # the allocator's: storage → (address, ...)
+        self.self_waits: set[int | None] = set()  # streams told to wait for themselves, which orders nothing
+        self.pinned: Any = ()  # the host tensors that copy engines reach
+
+    # ------------------------------------------------------------------------------------ what touches
+
+    def operator(self, lane: int, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """The work last put into that stream was this operator."""
+        name, agent = str(func._overloadpacket), lane + 1
+        line = _line() if len(self._clocks) > 2 else ""
+        last = None
+        for tensor, write in accesses(func, args, kwargs, out):
+            if tensor is last:  # x @ x
+                continue
+            last = tensor
+            if tensor.is_meta:
+                self._touch(self._cell(tensor), agent, write, place(tensor), name, tensor, line)
+            elif tensor in self.pinned:  # a copy engine reads or writes host memory later
+                self._touch(self._host_cell(tensor), agent, write, place(tensor), name, tensor, line)
+
+    def on_host(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """An operator on CPU tensors runs now."""
+        if self._host_cells and not func.is_view:
+            for tensor, write in accesses(func, args, kwargs, out):
+                self.host_touch(str(func._overloadpacket), tensor, write)
+
+    def host_touch(self, name: str, tensor: torch.Tensor, write: bool) -> None:
+        """The host reads or writes a CPU tensor, if a copy engine has ever touched it."""
+        cell = self._host_cells.get(tensor.untyped_storage()._cdata)
+        if cell is not None:
+            self._host_acts()
+            self._touch(cell, HOST, write, place(tensor), name, tensor, _line())
+
+    def record(self) -> None:
+        """A graph capture begins: keep who touches what."""
+        self._recording = []
+
+    def recorded(self) -> list[tuple[_Cell, _Seen]]:
+        """What the captured kernels touched of memory that is still somebody's, each place once."""
+        noted, self._recording = self._recording or [], None
+        alive = {id(cell) for cells in (self._cells, self._host_cells) for cell in cells.values()}
+        first: dict[Any, tuple[_Cell, _Seen]] = {}
+        for cell, seen in noted:
+            if id(cell) in alive:
+                first.setdefault((id(cell), seen.place, seen.write), (cell, seen))
+        return list(first.values())
+
+    def touched(self, lane: int, seen: list[tuple[_Cell, _Seen]], pool: Any) -> Access | None:
+        """A replayed graph touches what its kernels touched, and its memory pool. Returns an access to memory
+        outside the pool that has been given back, if there is one."""
+        agent, tick = lane + 1, self._clocks[lane + 1][lane + 1]
+        memory = _Seen(agent, tick, True, (0, 1, None), _REPLAY, ("memory pool", pool), _line(), False)
+        self._check(self._pools.setdefault(pool, _Cell()), memory)
+        for cell, old in seen:
+            self._check(cell, old._replace(agent=agent, tick=tick, name=f"{old.name} in {_REPLAY}"))
+        return next((_access(old) for cell, old in seen if cell.freed and not cell.private), None)
+
+    # ------------------------------------------------------------------------------ memory given again
+
+    def lent(self, address: int, stream_number: int) -> None:
+        """tensor.record_stream(stream): reuse of this memory will wait for that stream."""
+        self._cells.setdefault(address, _Cell()).lent.add(stream_number + 1)
+
+    def allocated(self, address: int, nbytes: int, stream_number: int) -> None:
+        """The allocator hands out memory; who had it before comes along."""
+        self._cells[address] = cell = _Cell(private=self._recording is not None)
+        end, first = address + nbytes, bisect_left(self._dead, (address,))
+        if first and self._dead[first - 1][1] > address:
+            first -= 1
+        last = first
+        rest = []
+        while last < len(self._dead) and self._dead[last][0] < end:
+            low, high, old = self._dead[last]
+            for seen in old:
+                here = (max(low, address) - address, min(high, end) - address, None)
+                cell.seen.append(seen._replace(place=here, write=True, gone=True, home=stream_number))
+            rest += [(a, b, old) for a, b in ((low, address), (end, high)) if a < b]
+            last += 1
+        self._dead[first:last] = rest
+
+    def freed(self, address: int, nbytes: int) -> None:
+        """Memory goes back to the allocator. Streams it was lent to need no watching: the allocator waits."""
+        cell = self._cells.pop(address, None)
+        if cell is not None:
+            cell.freed = True
+        if cell is None:
+            return
+        # Kept also while there is one stream only: making a second one later orders nothing.
+        latest: dict[int, _Seen] = {}
+        for seen in cell.seen:
+            known = self._clocks[HOST][seen.agent] >= seen.tick
+            if not known and seen.agent not in cell.lent:
+                before = latest.get(seen.agent)
+                latest[seen.agent] = seen if before is None or before.tick < seen.tick else before
+        if latest:
+            entry = (address, address + nbytes, list(latest.values()))
+            self._dead.insert(bisect_left(self._dead, entry[:1]), entry)
+
+    # -------------------------------------------------------------------------------------------- inside
+
+    def _cell(self, tensor: torch.Tensor) -> _Cell:
+        storage = tensor.untyped_storage()
+        known = self.held.get(storage._cdata)
+        key = known[0] if known else -storage._cdata
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cells[key] = _Cell()
+            if not known:  # not the allocator's: forget it with its storage
+                weakref.finalize(storage, self._cells.pop, key, None)
+        return cell
+
+    def _host_cell(self, tensor: torch.Tensor) -> _Cell:
+        storage = tensor.untyped_storage()
+        cell = self._host_cells.get(storage._cdata)
+        if cell is None:
+            cell = self._host_cells[storage._cdata] = _Cell()
+            # The pinned allocator gives a buffer to the next user only after the copies are done
+            # (CachingHostAllocator records an event for each), so that its history ends here.
+            weakref.finalize(storage, self._host_cells.pop, storage._cdata, None)
+        return cell
+
+    def _touch(
+        self, cell: _Cell, agent: int, write: bool, where: Place, name: str, tensor: torch.Tensor, line: str
+    ) -> None:
+        tick = self._clocks[agent][agent]
+        seen = _Seen(agent, tick, write, where, name, (tensor.dtype, tensor.shape), line, False)
+        if self._recording is not None:
+            self._recording.append((cell, seen))
+        self._check(cell, seen)
+
+    def _check(self, cell: _Cell, now: _Seen) -> None:
+        """Compare with what is kept; drop what any later racer would also race `now` about."""
+        clock, low, high, kept = self._clocks[now.agent], now.place[0], now.place[1], []
+        for seen in cell.seen:
+            ordered = clock[seen.agent] >= seen.tick
+            if not ordered and (now.write or seen.write) and overlap(seen.place, now.place):
+                self._report(seen, now)
+            whole = now.place[2] is None and low <= seen.place[0] and seen.place[1] <= high
+            if not (ordered and (now.write or not seen.write) and (whole or seen.place == now.place)):
+                kept.append(seen)
+        kept.append(now)
+        cell.seen = kept[-_KEPT:]
+
+    def _report(self, seen: _Seen, now: _Seen) -> None:
+        key = (
+            seen.name,
+            seen.agent,
+            seen.line,
+            now.name,
+            now.agent,
+            now.line,
+            seen.gone,
+            now.write,
+            now.tensor,
+        )
+        if key in self._pairs:
+            self._pairs[key].times += 1
+            return
+        first, second = _access(seen), _access(now)
+        if seen.gone:
+            kind = "memory reused"
+        else:
+            kind = f"{'write' if now.write else 'read'} after {'write' if seen.write else 'read'}"
+        note = " (A stream was told to wait for itself: in `with stream(s)`, current_stream() is s.)"
+        told = second.stream in self.self_waits
+        race = Race(first, second, kind, advice(first, second, kind, seen.home, note if told else ""))
+        self._pairs[key] = race
+        self.found.append(race)
+        self._tell(race)
+
+
+def _access(seen: _Seen) -> Access:
+    dtype, shape = seen.tensor
+    text = f"{str(dtype).removeprefix('torch.')}{list(shape)}"
+    return Access(seen.name, None if seen.agent == HOST else seen.agent - 1, text, seen.write, seen.line)
+
+
+_LIBRARIES = ("torch", "helpers.simulator", "contextlib", "helpers.counters", "unittest")
+
+
+def _line() -> str:
+    """The program's own line that is running: the first one outside torch and the simulator."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(_LIBRARIES):
+            code = frame.f_code.co_name
+            return f"line {frame.f_lineno}" + (f" of {code}" if code != "<module>" else "")
+        frame = frame.f_back
+    return ""

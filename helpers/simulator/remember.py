@@ -1,0 +1,145 @@
+"""What an operator makes on meta tensors, worked out once for each kind of input.
+
+PyTorch works out shapes of many operators in Python (torch/_refs, torch/_decomp), up to a millisecond each, and
+a model asks the same question in every layer and step. So the answer is kept: function, shapes, strides,
+types and numbers → shape, stride and type of each result.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from helpers.simulator import fused
+from helpers.simulator.cost import tensors
+from helpers.simulator.recorder import map_leaves
+
+__all__ = ["run"]
+
+_KNOWN: dict[Any, Any] = {}
+_MOST = 20_000  # answers kept
+_MOST_ZEROS = 1 << 28  # bytes of host memory, to find out a shape
+_REPEAT = torch.ops.aten.repeat_interleave.Tensor  # which PyTorch refuses on meta tensors in words of its own
+_PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+# Their results share the input's memory although their schemas do not say so.
+_SHARE = ("_unsafe_view", "_reshape_alias", "lift", "lift_fresh", "alias", "set_", "resize_")
+
+
+def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """func(*args, **kwargs), or its remembered result: fresh meta tensors of the same shapes."""
+    try:
+        return _run(func, args, kwargs)
+    except RuntimeError as error:
+        if not isinstance(error, NotImplementedError) and func is not _REPEAT:
+            raise
+        return _on_zeros(error, func, args, kwargs)
+
+
+def _on_zeros(error: Exception, func: Any, args: Any, kwargs: Any) -> Any:
+    """An operator without a rule for the shape of its result: run it on zeros in host memory, and look."""
+    given = list(tensors([args, kwargs]))
+    plain = all(t.layout is torch.strided for t in given) and not func._schema.is_mutable
+    if not plain or sum(t.nbytes for t in given) > _MOST_ZEROS:
+        error.add_note(f"PyTorch has no rule for what {func._overloadpacket} makes on a simulated GPU")
+        raise error
+    fill = torch.ones if func is _REPEAT else torch.zeros  # each once
+
+    def host(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor) and leaf.is_meta:
+            return fill(leaf.shape, dtype=leaf.dtype)
+        return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
+
+    with _disable_current_modes():
+        out = func(*map_leaves(args, host), **map_leaves(kwargs, host))
+        return map_leaves(out, lambda leaf: leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf)
+
+
+def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if torch._C._len_torch_dispatch_stack():  # another mode behind this one wants to see the call
+        return func(*args, **kwargs)
+    if fused.only_writes(func, args):
+        return None
+    if not _pure(func):
+        return func(*args, **kwargs)
+    seen: list[torch.Tensor] = []
+    key = _key((func, args, kwargs) if kwargs else (func, args), seen)
+    try:
+        known = _KNOWN.get(key)
+    except TypeError:  # something in it cannot be looked up
+        key = None
+    if key is None or not seen:
+        return func(*args, **kwargs)
+    if known is None:
+        out = func(*args, **kwargs)
+        known = _answer(out, seen)
+        if len(_KNOWN) >= _MOST:
+            _KNOWN.clear()
+        _KNOWN[key] = known
+        return out
+    if known is False:
+        return func(*args, **kwargs)
+    with _disable_current_modes():
+        made = [_make(one) for one in known[1]]
+    return made[0] if known[0] is None else known[0](made)
+
+
+def _make(like: Any) -> Any:
+    if like is None:
+        return None
+    shape, stride, dtype = like
+    return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+
+
+@cache
+def _pure(func: Any) -> bool:
+    """Whether it returns fresh tensors and nothing else, and writes nothing."""
+    schema = func._schema
+    name = schema.name.partition("::")[2]
+    plain = all(str(r.type) in ("Tensor", "List[Tensor]") and r.alias_info is None for r in schema.returns)
+    return bool(
+        plain and schema.returns and not schema.is_mutable and not func.is_view and name not in _SHARE
+        and not any(a.alias_info for a in schema.arguments)
+    )  # fmt: skip
+
+
+def _key(value: Any, seen: list[torch.Tensor]) -> Any:
+    """A hashable stand-in for an argument; None where there is none (a CPU tensor, a generator)."""
+    if isinstance(value, torch.Tensor):
+        if not value.is_meta or value.layout is not torch.strided:
+            return None
+        seen.append(value)
+        return value.shape, value.stride(), value.dtype
+    if isinstance(value, (list, tuple)):
+        parts = tuple([_key(item, seen) for item in value])
+        return None if None in parts else parts
+    if isinstance(value, dict):
+        return _key(tuple(value.items()), seen)
+    # 1, 1.0 and True are equal, and lead to different types.
+    return (type(value), value) if isinstance(value, _PLAIN) else value if callable(value) else None
+
+
+def _answer(out: Any, seen: list[torch.Tensor]) -> Any:
+    """(type of the result's sequence, its parts), or False where a result is not simply fresh memory."""
+    many = isinstance(out, (list, tuple))
+    parts = list(out) if many else [out]
+    taken = {t.untyped_storage()._cdata for t in seen}
+    for t in parts:
+        if t is None:
+            continue
+        if (
+            not isinstance(t, torch.Tensor)
+            or not t.is_meta
+            or t.layout is not torch.strided
+            or t.storage_offset()
+        ):
+            return False
+        storage = t.untyped_storage()
+        needs = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) if t.numel() else 0
+        if storage._cdata in taken or storage.nbytes() != needs * t.element_size():
+            return False
+        taken.add(storage._cdata)
+    shape = [None if t is None else (t.shape, t.stride(), t.dtype) for t in parts]
+    return (type(out) if many else None), shape

@@ -1,0 +1,345 @@
+"""What people write with PyTorch, on the simulated GPU: no false alarm, no crash, no memory left behind."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from helpers.simulator import Device, SimGPU, SimulationError, simulate
+
+
+@pytest.fixture
+def gpu() -> Iterator[SimGPU]:
+    device = simulate("H100")
+    with device:
+        yield device
+
+
+# ------------------------------------------------------------------------------------- whole programs
+
+
+def cnn_with_amp(gpu: SimGPU) -> None:
+    model = nn.Sequential(
+        *(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+        *(nn.Dropout(0.1), nn.Linear(8, 10)),
+    ).to(gpu.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, nesterov=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=9)
+    scaler = torch.amp.GradScaler("cuda")
+    for _ in range(3):
+        x = torch.randn(4, 3, 16, 16).pin_memory().to(gpu.device, non_blocking=True)
+        y = torch.randint(0, 10, (4,), device=gpu.device)
+        optimizer.zero_grad()
+        with torch.autocast(gpu.device.type, dtype=torch.float16):
+            loss = F.cross_entropy(model(x), y, label_smoothing=0.1)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        schedule.step()
+    assert f"{loss:.3f}" == "0.000"
+
+
+def transformer_with_checkpoints(gpu: SimGPU) -> None:
+    layers = nn.ModuleList([nn.TransformerEncoderLayer(64, 4, 128, batch_first=True) for _ in range(2)])
+    table, head = nn.Embedding(100, 64, device=gpu.device), nn.Linear(64, 100, device=gpu.device)
+    weights = [*layers.to(gpu.device).parameters(), *table.parameters(), *head.parameters()]
+    average = [w.detach().clone() for w in weights]
+    optimizer = torch.optim.AdamW(weights, fused=True)
+    for reentrant in (False, True):
+        tokens = torch.randint(100, (2, 16), device=gpu.device)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            h = table(tokens)
+            for layer in layers:
+                h = checkpoint(layer, h, use_reentrant=reentrant)
+            loss = F.cross_entropy(head(h).flatten(0, 1), tokens.flatten()) / 2
+        loss.backward()
+        nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        torch._foreach_lerp_(average, [w.detach() for w in weights], 0.01)
+
+
+def evaluation(gpu: SimGPU) -> None:
+    model = nn.Sequential(nn.Linear(20, 30), nn.GELU(), nn.Linear(30, 10)).to(gpu.device).eval()
+    table, losses, right = torch.zeros(10, 10, dtype=torch.long, device=gpu.device), [], 0
+    with torch.inference_mode():
+        for _ in range(3):
+            x, y = torch.randn(8, 20, device=gpu.device), torch.randint(10, (8,), device=gpu.device)
+            out = model(x)
+            guess = out.argmax(1)
+            right += (guess == y).sum().item()
+            table.index_put_((y, guess), torch.ones_like(y), accumulate=True)
+            losses.append(F.cross_entropy(out, y, reduction="none").cpu())
+            assert out.topk(5, 1).indices.eq(y[:, None]).any(1).float().mean().item() == 0
+    assert torch.cat(losses).shape == (24,) and torch.bincount(guess, minlength=10).shape == (10,)
+
+
+def selections(gpu: SimGPU) -> None:
+    x, some = torch.randn(20, 6, device=gpu.device), torch.randint(20, (5,), device=gpu.device)
+    x[x > 0] = x[x > 0] * 2
+    x[some] += 1
+    x.index_add_(0, some, torch.randn(5, 6, device=gpu.device))
+    x.scatter_add_(0, some[:, None].expand(-1, 6), torch.randn(5, 6, device=gpu.device))
+    assert torch.repeat_interleave(x, torch.ones_like(x[:, 0], dtype=torch.long), dim=0).shape == x.shape
+    torch.unique_consecutive(some), x.unique(dim=0), torch.histc(x), x.nonzero(as_tuple=True), x.sort()
+    (
+        torch.einsum("ij,kj->ik", x, x),
+        torch.fft.rfft(x).abs(),
+        (x.to(torch.complex64) @ x.T.to(torch.complex64)).real,
+    )
+    torch.linalg.svd(x), torch.linalg.cholesky(x.T @ x), torch.multinomial(x.softmax(1), 2)
+    torch.distributions.Categorical(logits=x).sample()
+    assert (x == x).all() and not x.isnan().any()
+
+
+def derivatives(gpu: SimGPU) -> None:
+    w, x = torch.randn(4, 4, device=gpu.device), torch.randn(8, 4, device=gpu.device)
+    one = torch.func.grad(lambda w, x: (x @ w).tanh().sum())
+    torch.func.vmap(one, (None, 0))(w, x), torch.func.jacrev(torch.sin)(x[0])
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        loss = nn.Linear(4, 4, device=gpu.device)(x).square().sum()
+    loss.backward()
+
+
+def recurrent(gpu: SimGPU) -> None:
+    lstm, x = nn.LSTM(8, 8, batch_first=True).to(gpu.device), torch.randn(3, 5, 8, device=gpu.device)
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 3, 2]), batch_first=True)
+    nn.utils.rnn.pad_packed_sequence(lstm(packed)[0])[0].sum().backward()
+    bag = nn.EmbeddingBag(50, 8, mode="sum").to(gpu.device)
+    bag(torch.randint(50, (9,), device=gpu.device), torch.arange(0, 9, 3, device=gpu.device)).sum().backward()
+
+
+PROGRAMS = [cnn_with_amp, transformer_with_checkpoints, evaluation, selections, derivatives, recurrent]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+@pytest.mark.parametrize(
+    "card", ["H100", "T4", Device("mine", {"fp32": 1e13}, 1e11, 2 * 10**9, 1e10, "my bench")],
+    ids=["H100", "T4", "mine"],
+)  # fmt: skip
+def test_programs_run_without_a_fault_and_leave_no_memory(
+    program: Callable[[SimGPU], None], card: str | Device
+) -> None:
+    gpu = simulate(card)
+    with gpu:
+        program(gpu)
+        gc.collect()
+        workspaces = len(gpu._memory._workspaces) * (32 << 20 if card == "H100" else 8320 << 10)
+        assert gpu.memory_allocated() == workspaces
+    assert gpu.faults == [] and gpu.races == []
+    assert all(k.end_ns > k.start_ns and k.duration_s < 1e-2 for k in gpu.kernels)
+
+
+# ------------------------------------------------------------------------------------------ one by one
+
+
+def test_inference_mode_launches_what_no_grad_does(gpu: SimGPU) -> None:
+    model, x = nn.Linear(64, 64, device=gpu.device), torch.randn(8, 64, device=gpu.device)
+    seen = []
+    for mode in (torch.no_grad, torch.inference_mode):
+        before = len(gpu.kernels)
+        with mode():
+            F.cross_entropy(model(x), x.argmax(1)).item()
+        seen.append([(k.name, k.flops, k.bytes) for k in gpu.kernels[before:]])
+    assert seen[0] == seen[1] and seen[0][1:2] != []
+
+
+def test_a_number_in_a_text_waits_for_it(gpu: SimGPU) -> None:
+    x, before = torch.randn(3, device=gpu.device), gpu.syncs
+    assert f"{x.sum():.2f} {x.max()}" == "0.00 0.0" and gpu.syncs == before + 2
+
+
+def test_a_checkpointed_segment_is_computed_again_under_the_same_autocast(gpu: SimGPU) -> None:
+    linear, x = nn.Linear(64, 64, device=gpu.device), torch.randn(8, 64, device=gpu.device)
+    segment = nn.Sequential(linear, nn.GELU(), linear)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        out = checkpoint(segment, x, use_reentrant=False)
+    before = len(gpu.kernels)
+    out.sum().backward()
+    again = [k.bytes for k in gpu.kernels[before:] if k.name == "aten.addmm"]
+    assert again == [2 * (2 * 8 * 64 + 64 * 64 + 64)]  # 16 bit; the last one is not needed
+
+
+def test_the_shape_of_what_has_no_rule_is_found_on_zeros_and_the_host_waits(gpu: SimGPU) -> None:
+    x, before = torch.randint(3, (5,), device=gpu.device), gpu.syncs
+    assert torch.bincount(x, minlength=4).shape == (4,) and torch.bincount(x).is_meta
+    assert gpu.syncs == before + 2 and not gpu.faults
+    with pytest.raises(NotImplementedError) as error:
+        torch.bincount(torch.empty(1 << 30, dtype=torch.long, device=gpu.device))
+    assert any("bincount" in note for note in error.value.__notes__)
+
+
+def test_sparse_tensors_are_one_fault_and_the_hosts_are_none() -> None:
+    with simulate() as gpu:
+        torch.eye(2).to_sparse() @ torch.ones(2, 2)
+        assert gpu.memory_allocated() == 0  # nor does a matmul on the host take cuBLAS's workspace
+    with pytest.raises(SimulationError) as error, simulate() as gpu:
+        table = nn.Embedding(10, 4, sparse=True, device=gpu.device)
+        table(torch.arange(3, device=gpu.device)).sum().backward()
+        torch.optim.SparseAdam(table.parameters()).step()
+    (fault,) = error.value.faults
+    assert "not simulated" in fault and "sparse=False" in fault
+
+
+def test_two_devices_say_what_to_move(gpu: SimGPU) -> None:
+    x = torch.ones(3, device=gpu.device)
+    for wrong in (lambda: x + torch.ones(3), lambda: nn.Linear(3, 3)(x)):
+        with pytest.raises(RuntimeError) as error:
+            wrong()
+        assert "t.to(gpu.device)" in "".join(error.value.__notes__)
+
+
+def test_torch_compile_says_that_it_changes_nothing() -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    linear = nn.Linear(4, 4, device="meta")
+    module, function = torch.compile(linear, backend=backend), torch.compile(torch.sin, backend=backend)
+    with simulate() as gpu:
+        x = torch.ones(2, 4, device=gpu.device)
+        with pytest.warns(UserWarning, match="torch.compile changes nothing on the simulated H100"):
+            inside = torch.compile(linear, backend=backend)
+        with pytest.warns(UserWarning, match="changes nothing"):
+            module(x)
+        with warnings.catch_warnings(record=True):
+            inside(x)
+        function(x)
+        assert [k.name for k in gpu.kernels[-3:]] == ["aten.addmm", "aten.addmm", "aten.sin"]
+    assert not graphs  # nothing was compiled, the simulator's own code least of all
+
+
+def test_the_first_operator_does_not_import_the_compiler() -> None:
+    run = "import sys, torch; from helpers.simulator import simulate\nwith simulate() as gpu: "
+    run += "torch.ones(2, device=gpu.device)\nassert 'torch._dynamo' not in sys.modules"
+    subprocess.run([sys.executable, "-c", run], check=True)
+
+
+def test_the_newer_names_for_tf32_count_too(gpu: SimGPU) -> None:
+    x, settings = torch.randn(2048, 2048, device=gpu.device), torch.backends.cuda.matmul
+    took, before = [], settings.fp32_precision
+    try:
+        for precision in ("ieee", "tf32"):
+            settings.fp32_precision = precision
+            x @ x
+            took.append(gpu.kernels[-1].duration_s)
+    finally:
+        settings.fp32_precision = before
+    assert took[0] > 4 * took[1] and not gpu.faults
+
+
+def test_nested_tensors_are_seen_by_what_is_inside(gpu: SimGPU) -> None:
+    rows = [torch.randn(3, 8), torch.randn(5, 8)]
+    nested = torch.nested.nested_tensor(rows, layout=torch.jagged, device=gpu.device)
+    before = len(gpu.kernels)
+    nested * 2
+    assert [k.name for k in gpu.kernels[before:]] == ["aten.mul"] and not gpu.faults
+
+
+@pytest.mark.parametrize(
+    "card, half, bfloat, native",
+    [("H100", "flash", "flash", True), ("L4", "flash", "flash", True), ("T4", "efficient", "", False)],
+)
+def test_a_card_has_the_kernels_of_its_generation(card: str, half: str, bfloat: str, native: bool) -> None:
+    with simulate(card) as gpu:
+        for dtype, kernel in ((torch.float16, half), (torch.bfloat16, bfloat)):
+            q, before = torch.randn(1, 2, 16, 8, device=gpu.device, dtype=dtype), len(gpu.kernels)
+            F.scaled_dot_product_attention(q, q, q)
+            fused = [k.name for k in gpu.kernels[before:] if "scaled_dot_product" in k.name]
+            assert fused == ([f"aten._scaled_dot_product_{kernel}_attention"] if kernel else [])
+        assert torch.cuda.is_bf16_supported() and torch.cuda.is_bf16_supported(False) == native
+    with simulate(card) as gpu:
+        x = torch.randn(4, 4, device=gpu.device)
+        x @ x
+        assert (gpu.memory_allocated() > 32 << 20) == (card == "H100")  # cuBLAS's workspace
+
+
+@pytest.mark.parametrize("values", [False, True])
+@pytest.mark.parametrize("part", ["cost.work", "cost.launches_kernel", "memory.Memory.produced"])
+def test_a_failure_of_the_simulator_is_a_fault_and_never_raised_inside_an_operator(
+    part: str, values: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any, **kwargs: Any) -> None:
+        raise KeyError("broken on purpose")
+
+    monkeypatch.setattr(f"helpers.simulator.{part}", broken)
+    reached = False
+    with pytest.raises(SimulationError, match="aten.mm: KeyError: 'broken on purpose'"):
+        with simulate(values=values) as gpu:
+            w = torch.ones(4, 4, device=gpu.device, requires_grad=True)
+            (w @ w).sum().backward()
+            reached = w.grad is not None
+    assert reached
+
+
+def test_what_has_no_shadow_is_a_fault_too() -> None:
+    with pytest.raises(SimulationError, match="NotImplementedError"), simulate(values=True) as gpu:
+        packed = torch.quantize_per_tensor(torch.ones(3, device=gpu.device), 0.1, 0, torch.quint8)
+        assert packed.dequantize().sum() == pytest.approx(3)
+
+
+def test_vmap_and_grad_work_with_values() -> None:
+    with simulate(values=True) as gpu:
+        x = torch.randn(3, 4, device=gpu.device)
+        slopes = torch.func.vmap(torch.func.grad(lambda row: row.sin().sum()))(x)
+        assert torch.allclose(slopes, x.cos()) and gpu.kernels
+
+
+# ---------------------------------------------------------------------------------------- determinism
+
+PROGRAM = """
+import hashlib, json, pickle, torch
+from helpers.simulator import simulate
+gpu = simulate("H100", strict=False, noise=0.1, seed=3)
+with gpu:
+    gpu.memory._record_memory_history()
+    side, page = gpu.Stream(), torch.empty(8, 16, 64, pin_memory=True)
+    model = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).to(gpu.device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(2):
+        with gpu.stream(side):
+            x = page.to(gpu.device, non_blocking=True)
+        page.zero_()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            model(x).sum().backward()
+        optimizer.step()
+assert gpu.races
+for thing in (json.dumps(gpu.trace()).encode(), pickle.dumps(gpu.memory._snapshot()), str(gpu.races).encode()):
+    print(hashlib.sha256(thing).hexdigest())
+"""
+
+
+def test_trace_snapshot_and_races_are_the_same_bytes_in_every_process() -> None:
+    running = []
+    for seed in ("0", "1"):
+        environment: dict[str, Any] = os.environ | {"PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1"}
+        run = [sys.executable, "-W", "ignore", "-c", PROGRAM]
+        running.append(subprocess.Popen(run, env=environment, stdout=subprocess.PIPE))
+    said = [one.communicate()[0] for one in running]
+    assert said[0] == said[1] and len(said[0]) == 3 * (hashlib.sha256().digest_size * 2 + 1)
+
+
+def test_of_two_equal_spans_the_annotation_holds_the_copy() -> None:
+    with simulate() as gpu:
+        page = torch.empty(1 << 20, pin_memory=True)
+        with gpu.profile() as profile:
+            page.to(gpu.device, non_blocking=True)
+            profile.step()
+    device = [e["cat"] for e in profile.trace()["traceEvents"] if e["ph"] == "X" and e["pid"] == 0]
+    assert device == ["gpu_user_annotation", "gpu_memcpy"]
