@@ -9,20 +9,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .blocks import segments as segments
     from .drift import series as series
     from .graph import autograd_graph as autograd_graph
     from .grid import tensor_grid as tensor_grid
     from .lanes import timeline as timeline
+    from .memory import memory_timeline as memory_timeline
     from .overhead import crossover as crossover
     from .picture import Picture as Picture
+    from .queueing import queue as queue
+    from .stepping import allocator_step as allocator_step
     from .storage import storage_path as storage_path
     from .timing import samples as samples
     from .timing import speedup as speedup
+    from .zooming import zoom as zoom
 
 _HOME = {
     "storage_path": "storage", "tensor_grid": "grid", "autograd_graph": "graph", "timeline": "lanes",
     "samples": "timing", "speedup": "timing", "crossover": "overhead", "series": "drift",
-    "Picture": "picture",
+    "Picture": "picture", "queue": "queueing", "zoom": "zooming",
+    "memory_timeline": "memory", "segments": "blocks", "allocator_step": "stepping",
 }  # fmt: skip
 __all__ = sorted(_HOME)
 

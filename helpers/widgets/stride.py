@@ -1,9 +1,4 @@
-"""The course's pictures made movable. ipywidgets is imported only to show a widget; without it, a picture is.
-
-Set the environment variable HELPERS_STATIC_WIDGETS=1 to show pictures only: a built notebook then carries a
-PNG and no widget model, whose random id would differ at every build and which says nothing once its kernel
-is gone.
-"""
+"""The stride explorer: sliders over shape, stride and offset, and the walk that they make."""
 
 from __future__ import annotations
 
@@ -17,10 +12,11 @@ from helpers.plots.picture import Picture
 from helpers.plots.settings import EVIDENCE, LONGEST, Settings, presets
 from helpers.plots.style import WIDTH
 
+from . import STATIC
+
 __all__ = ["StrideExplorer", "stride_explorer"]
 
 MAX_SIZE = 64
-STATIC = "HELPERS_STATIC_WIDGETS"
 
 
 class StrideExplorer:

@@ -1,0 +1,188 @@
+"""Over time: allocated and reserved, the peak and who held it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .rebuild import History, history
+from .sites import Frame, site_of
+from .sizes import conf_of, size_text
+from .snapshot import ALLOCATED, FREE, Snapshot
+
+__all__ = ["Holder", "Peak", "Timeline", "holders", "peak", "timeline"]
+
+
+@dataclass(frozen=True, repr=False)
+class Holder:
+    """What one line of code holds. site: "model.py:12 forward"; without frames, the blocks' size in words."""
+
+    site: str
+    bytes: int
+    blocks: int
+
+    def __str__(self) -> str:
+        return f"{self.site}: {size_text(self.bytes)} in {self.blocks} block{'s' if self.blocks != 1 else ''}"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, repr=False)
+class Timeline:
+    """allocated, reserved, pending: bytes before the first event and after each (n + 1 numbers).
+
+    time_s: seconds since the first event, of the same length; None where the events carry no time. complete: False
+    where the history was cut, and so begins with memory already in use.
+    """
+
+    allocated: np.ndarray
+    reserved: np.ndarray
+    pending: np.ndarray
+    time_s: np.ndarray | None
+    complete: bool
+    evidence: str
+
+    def __len__(self) -> int:
+        return len(self.allocated) - 1
+
+    def __repr__(self) -> str:
+        return (
+            f"{len(self)} events: allocated up to {size_text(int(self.allocated.max()))}, reserved up to "
+            f"{size_text(int(self.reserved.max()))} · {self.evidence}"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Peak:
+    """The most that was allocated, bytes; `after` how many events; and who held it, largest first."""
+
+    bytes: int
+    after: int
+    reserved: int
+    holders: tuple[Holder, ...]
+    complete: bool
+    evidence: str
+
+    def __str__(self) -> str:
+        lines = [
+            f"peak {size_text(self.bytes)} after event {self.after} (reserved {size_text(self.reserved)}) "
+            f"· {self.evidence}"
+        ]
+        if not self.complete:
+            lines.append("  the history was cut: an earlier peak would not be seen")
+        return "\n".join([*lines, *(f"  {holder}" for holder in self.holders[:10])])
+
+    __repr__ = __str__
+
+
+def timeline(snapshot: Snapshot) -> Timeline:
+    """Allocated, reserved and pending bytes over the recorded events."""
+    found = history(snapshot)
+    return timeline_of(found)
+
+
+def timeline_of(found: History) -> Timeline:
+    events = found.snapshot.events
+    times = [event.time_us for event in events]
+    seconds = None
+    if times and all(time is not None for time in times):
+        clock = np.array([times[0], *times], dtype=float)
+        seconds = (clock - clock[0]) / 1e6
+    return Timeline(
+        found.allocated, found.reserved, found.pending, seconds, found.complete, found.snapshot.evidence
+    )
+
+
+def holders(snapshot: Snapshot, after: int | None = None) -> tuple[Holder, ...]:
+    """Who holds allocated memory, by site, largest first: now, or after so many events."""
+    if after is None:
+        return grouped((b.frames, b.size) for b in snapshot.blocks if b.state == ALLOCATED)
+    return _holders(history(snapshot), after)
+
+
+def _holders(found: History, after: int) -> tuple[Holder, ...]:
+    live = found.heap(after).live.values()
+    return grouped((block.frames, block.size) for block in live if block.state == ALLOCATED)
+
+
+def peak(snapshot: Snapshot) -> Peak:
+    """The first moment at which most was allocated, and who held it. Without events, the present state."""
+    return peak_of(history(snapshot))
+
+
+def peak_of(found: History) -> Peak:
+    after = int(found.allocated.argmax())
+    return Peak(
+        int(found.allocated[after]), after, int(found.reserved[after]), _holders(found, after),
+        found.complete, found.snapshot.evidence,
+    )  # fmt: skip
+
+
+def by_site(found: History, sites: Sequence[str]) -> np.ndarray:
+    """Allocated bytes of each of these sites and of all others: (len(sites) + 1) × (n + 1) numbers, as in Timeline."""
+    rows = {site: i for i, site in enumerate(sites)}
+    held = np.zeros((len(sites) + 1, len(found) + 1), dtype=np.int64)
+    heap = found.heap(0).copy()
+    for block in heap.live.values():
+        if block.state == ALLOCATED:
+            held[rows.get(label(block.frames, block.size), -1), 0] += block.size
+    conf = conf_of(found.snapshot.settings)
+    for event in found.snapshot.events:
+        before = heap.live.get(event.address) if event.action == "free_requested" else None
+        heap.apply(event, conf, found.sizes.get(event.index))
+        changed, sign = (before, -1) if before else (heap.live.get(event.address), 1)
+        if changed is not None and event.action in ("alloc", "free_requested"):
+            held[rows.get(label(changed.frames, changed.size), -1), event.index + 1] = sign * changed.size
+    return np.cumsum(held, axis=1)
+
+
+def label(frames: tuple[Frame, ...], size: int) -> str:
+    """The site of a stack; the size where there is no stack."""
+    return site_of(frames) or f"blocks of {size_text(size)} (no frames)"
+
+
+def grouped(blocks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[Holder, ...]:
+    """Blocks (frames, bytes) added up by site: largest first, then by name."""
+    sums: dict[str, list[int]] = {}
+    for frames, size in blocks:
+        entry = sums.setdefault(label(frames, size), [0, 0])
+        entry[0] += size
+        entry[1] += 1
+    found = (Holder(site, nbytes, count) for site, (nbytes, count) in sums.items())
+    return tuple(sorted(found, key=lambda holder: (-holder.bytes, holder.site)))
+
+
+@dataclass(frozen=True, repr=False)
+class Fragmentation:
+    """Free memory that PyTorch holds, bytes. scattered: 1 - largest / free, 0 where one block holds it all.
+
+    free: in free blocks; largest: the largest of them, the most that one tensor could get without cudaMalloc;
+    stuck: free bytes that empty_cache() cannot give back, because tensors live in the same segment.
+    """
+
+    free: int
+    largest: int
+    stuck: int
+    blocks: int
+    evidence: str
+
+    @property
+    def scattered(self) -> float:
+        return 1 - self.largest / self.free if self.free else 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"free {size_text(self.free)} in {self.blocks} blocks, the largest {size_text(self.largest)} "
+            f"(scattered {self.scattered:.2f}) · {size_text(self.stuck)} in segments still in use · {self.evidence}"
+        )
+
+    __repr__ = __str__
+
+
+def fragmentation(snapshot: Snapshot) -> Fragmentation:
+    """How scattered the free memory is. (Streams and pools share none of it: a sum over all of them.)"""
+    free = [block.size for block in snapshot.blocks if block.state == FREE]
+    stuck = sum(free) - snapshot.releasable
+    return Fragmentation(sum(free), max(free, default=0), stuck, len(free), snapshot.evidence)

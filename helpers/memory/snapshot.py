@@ -1,0 +1,149 @@
+"""What a memory snapshot says, as plain dataclasses: segments, their blocks, and the events that led there.
+
+Names and meaning: torch/cuda/memory.py `_snapshot`, torch/csrc/cuda/memory_snapshot.cpp. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .sites import Frame, site_of
+from .sizes import pages, size_text
+
+__all__ = ["ALLOCATED", "FREE", "PENDING", "Block", "Event", "Segment", "Snapshot"]
+
+ALLOCATED, PENDING, FREE = "allocated", "pending free", "free"
+_POINTER = 1 << 16
+"""Stream numbers from here on are a cudaStream_t; below, a simulated stream's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of a segment. state: "allocated", "pending free" (another stream may still use it) or "free".
+
+    size: bytes taken; requested: bytes asked for (0 in a free block); frames: who asked, innermost first.
+    """
+
+    address: int
+    size: int
+    requested: int = 0
+    state: str = FREE
+    frames: tuple[Frame, ...] = ()
+
+    @property
+    def site(self) -> str:
+        """The line of user code that asked for it, "model.py:12 forward"; "" where no frames were recorded."""
+        return site_of(self.frames)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Memory got by one cudaMalloc (expandable: one contiguous mapped range), owned by one stream."""
+
+    address: int
+    size: int
+    stream: int
+    pool: str
+    blocks: tuple[Block, ...]
+    expandable: bool = False
+    pool_id: tuple[int, int] = (0, 0)
+
+    def bytes(self, state: str) -> int:
+        """Bytes of its blocks in that state."""
+        return sum(block.size for block in self.blocks if block.state == state)
+
+    @property
+    def releasable(self) -> int:
+        """Bytes that empty_cache() could give back: all of a free segment, whole free pages of an expandable one."""
+        if not self.expandable:
+            return self.size if all(block.state == FREE for block in self.blocks) else 0
+        free = (block for block in self.blocks if block.state == FREE)
+        return sum(pages(block.address - self.address, block.size, self.pool) for block in free)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing the allocator did. action: torch's word ("alloc", "free_requested", "segment_map", "oom" …).
+
+    size: bytes, as asked for in alloc and free. time_us: microseconds, None where none was recorded. device_free:
+    what CUDA said was free, with "oom" only.
+    """
+
+    index: int
+    action: str
+    address: int
+    size: int
+    stream: int
+    time_us: float | None = None
+    frames: tuple[Frame, ...] = ()
+    device_free: int | None = None
+
+    @property
+    def site(self) -> str:
+        return site_of(self.frames)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One device's allocator at one moment, and its events in order, as far back as they were recorded."""
+
+    segments: tuple[Segment, ...]
+    events: tuple[Event, ...]
+    evidence: str
+    device: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> Iterator[Block]:
+        return (block for segment in self.segments for block in segment.blocks)
+
+    @cached_property
+    def reserved(self) -> int:
+        """Bytes held from CUDA: torch.cuda.memory_reserved()."""
+        return sum(segment.size for segment in self.segments)
+
+    @cached_property
+    def allocated(self) -> int:
+        """Bytes in use by tensors: torch.cuda.memory_allocated()."""
+        return sum(segment.bytes(ALLOCATED) for segment in self.segments)
+
+    @cached_property
+    def pending(self) -> int:
+        """Bytes freed by the program that wait for another stream."""
+        return sum(segment.bytes(PENDING) for segment in self.segments)
+
+    @cached_property
+    def inactive(self) -> int:
+        """Bytes reserved and free: for the taking by PyTorch, of no use to anyone else."""
+        return sum(segment.bytes(FREE) for segment in self.segments)
+
+    @cached_property
+    def releasable(self) -> int:
+        """Bytes that empty_cache() could give back to CUDA."""
+        return sum(segment.releasable for segment in self.segments)
+
+    @cached_property
+    def _streams(self) -> list[int]:
+        """Streams that are pointers, by address."""
+        found = {part.stream for part in self.segments} | {event.stream for event in self.events}
+        return sorted(stream for stream in found if stream >= _POINTER)
+
+    def stream_name(self, stream: int) -> str:
+        """ "default stream", "stream 1", "stream 2" …; pointers are numbered by address: one says nothing to a reader."""
+        if stream in self._streams:
+            return f"stream {self._streams.index(stream) + 1}"
+        return f"stream {stream}" if stream else "default stream"
+
+    def __str__(self) -> str:
+        live = sum(block.state == ALLOCATED for block in self.blocks)
+        return (
+            f"allocated {size_text(self.allocated)} in {live} blocks · reserved {size_text(self.reserved)} in "
+            f"{len(self.segments)} segments · free inside {size_text(self.inactive)}"
+            + (f" · pending free {size_text(self.pending)}" if self.pending else "")
+            + f" · {len(self.events)} events · {self.evidence}"
+        )
+
+    __repr__ = __str__

@@ -1,0 +1,245 @@
+"""From a file, a dict or a device to a Snapshot: one reader for live, recorded and simulated memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .sites import Frame, frame
+from .snapshot import ALLOCATED, FREE, PENDING, Block, Event, Segment, Snapshot
+from .unpickle import SnapshotError, plain
+
+__all__ = ["read"]
+
+MAX_BYTES = 256 << 20
+"""Largest file, unpacked: some 600,000 events. A snapshot of more says less."""
+MAX_PARTS = 2_000_000
+"""Most segments, blocks and events together; also stops a small file that names one list a million times."""
+MAX_FRAMES = 512
+MAX_SIZE = 1 << 42
+"""Largest block, segment or request, bytes: 4 TiB, more than any card has; the sum of MAX_PARTS such fits 64 bits."""
+
+_LARGEST = (1 << 63) - 1
+# "active_awaiting_free" is what torch's docstring says, "active_pending_free" what its C++ writes.
+_STATES = {
+    "active_allocated": ALLOCATED, "active_pending_free": PENDING, "active_awaiting_free": PENDING, "inactive": FREE,
+}  # fmt: skip
+
+
+def read(
+    source: Any, *, evidence: str | None = None, device: int | None = None, max_bytes: int = MAX_BYTES
+) -> Snapshot:
+    """A memory snapshot from wherever it is.
+
+    source: a file (pickle of torch.cuda.memory._dump_snapshot, or JSON; plain or gzip), its bytes, the dict of
+    `_snapshot()`, or something that has one: a simulated GPU, a real one, torch.cuda, an allocator model.
+    evidence: the label; by default "simulated (…)" where the snapshot says so, "live (GPU)" for torch.cuda, and for
+    a file with no word of its origin an error, because nobody can tell from the numbers. device: which one, where
+    the snapshot holds several. SnapshotError for what is broken, too large, or no snapshot.
+    """
+    if isinstance(source, Snapshot):
+        return source
+    raw, found = _raw(source, max_bytes)
+    if not isinstance(raw, Mapping) or not isinstance(raw.get("segments"), list):
+        raise SnapshotError(
+            "this is no memory snapshot: it has no list 'segments'. torch.cuda.memory._snapshot() makes one"
+        )
+    if raw.get("simulated") and evidence and not evidence.startswith("simulated"):
+        raise SnapshotError(
+            f"this snapshot was simulated ({raw['simulated']}): it cannot be labelled {evidence!r}"
+        )
+    label = evidence or (f"simulated ({raw['simulated']})" if raw.get("simulated") else None) or found
+    if label is None:
+        raise SnapshotError(
+            "this snapshot does not say where it comes from: add evidence='live (GPU)' if this machine made it, or "
+            "evidence='recorded (H100, 2026-01)' with its card and date"
+        )
+    return _Reader(raw).snapshot(_checked(label), device)
+
+
+def _checked(label: str) -> str:
+    if label in ("arithmetic", "live (GPU)") or re.fullmatch(r"simulated \([\w .+-]{1,40}\)", label):
+        return label
+    from helpers.plots.style import check_evidence  # imports matplotlib, which a bare reader can do without
+
+    return check_evidence(label)
+
+
+def _raw(source: Any, max_bytes: int) -> tuple[Any, str | None]:
+    """The snapshot as plain data, and the evidence label that its origin gives it."""
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+        return _unpack(data, max_bytes, path.name), None
+    if isinstance(source, (bytes, bytearray)):
+        return _unpack(bytes(source), max_bytes, "these bytes"), None
+    if isinstance(source, Mapping):
+        return source, _here()
+    if isinstance(source, list):  # torch.cuda.memory_snapshot() gives the segments alone
+        return {"segments": source}, _here()
+    for owner in (source, getattr(source, "memory", None)):
+        take = getattr(owner, "_snapshot", None)
+        if callable(take):
+            return take(), getattr(source, "evidence", None) or "live (GPU)"
+    if callable(getattr(source, "snapshot", None)):
+        return source.snapshot(), getattr(source, "evidence", None) or "simulated (allocator)"
+    raise SnapshotError(
+        f"a {type(source).__name__} is no memory snapshot: give a path, the dict of _snapshot(), or a GPU"
+    )
+
+
+def _here() -> str:
+    import torch
+
+    return "live (GPU)" if torch.cuda.is_available() and torch.cuda.is_initialized() else "arithmetic"
+
+
+def _unpack(data: bytes, max_bytes: int, name: str) -> Any:
+    if data[:2] == b"\x1f\x8b":
+        import io
+
+        try:
+            with gzip.open(io.BytesIO(data)) as file:
+                data = file.read(max_bytes + 1)
+        except (OSError, EOFError, zlib.error):
+            raise SnapshotError(f"{name} is a broken or cut gzip file: copy it again") from None
+    if len(data) > max_bytes:
+        raise SnapshotError(
+            f"{name} has more than {max_bytes:,} bytes unpacked: record with a smaller max_entries, or raise max_bytes"
+        )
+    if not data:
+        raise SnapshotError(f"{name} is empty: was _dump_snapshot interrupted?")
+    if data[:1] in b"{[":
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError):
+            raise SnapshotError(f"{name} begins like JSON and is not: it may be cut") from None
+    return plain(data)
+
+
+class _Reader:
+    """Checks every field it takes, shares equal stacks, and counts what it builds."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self.raw, self.parts = raw, 0
+        self.stacks: dict[int, tuple[Frame, ...]] = {}  # by id(): `raw` keeps them alive meanwhile
+        self.seen: dict[tuple[Any, ...], Frame] = {}
+
+    def snapshot(self, evidence: str, device: int | None) -> Snapshot:
+        segments: dict[int, list[Segment]] = {}
+        for entry in self.raw["segments"]:
+            number = _int(entry, "device", 0)
+            segments.setdefault(number, []).append(self.segment(entry))
+        traces = self.raw.get("device_traces") or []
+        if not isinstance(traces, list) or not all(isinstance(trace, list) for trace in traces):
+            raise SnapshotError("'device_traces' is no list of lists of events")
+        held = sorted({*segments, *(i for i, trace in enumerate(traces) if trace)})
+        if device is None:
+            if len(held) > 1:
+                raise SnapshotError(
+                    f"this snapshot holds devices {held}: choose one, read(…, device={held[0]})"
+                )
+            device = held[0] if held else 0
+        trace = traces[device] if 0 <= device < len(traces) else []
+        events = tuple(self.event(i, entry) for i, entry in enumerate(trace))
+        settings = self.raw.get("allocator_settings")
+        ordered = sorted(segments.get(device, []), key=lambda segment: segment.address)
+        return Snapshot(
+            tuple(ordered), events, evidence, device, dict(settings) if isinstance(settings, Mapping) else {}
+        )
+
+    def count(self) -> None:
+        self.parts += 1
+        if self.parts > MAX_PARTS:
+            raise SnapshotError(
+                f"more than {MAX_PARTS:,} segments, blocks and events: too large to read here"
+            )
+
+    def segment(self, entry: Any) -> Segment:
+        self.count()
+        size, at = _int(entry, "total_size", most=MAX_SIZE), _int(entry, "address")
+        found = entry.get("blocks")
+        if not isinstance(found, list):
+            raise SnapshotError("a segment without a list 'blocks'")
+        blocks, start = [], at
+        for part in found:
+            blocks.append(self.block(part, at))
+            at += blocks[-1].size
+        if at - start != size:
+            raise SnapshotError(
+                f"the blocks of a segment sum to {at - start:,} bytes, and it has {size:,}: a damaged snapshot"
+            )
+        ids = entry.get("segment_pool_id")
+        pool_id = tuple(ids) if isinstance(ids, (list, tuple)) and len(ids) == 2 else (0, 0)
+        pool = "small" if entry.get("segment_type") == "small" else "large"
+        return Segment(
+            start,
+            size,
+            _int(entry, "stream", 0),
+            pool,
+            tuple(blocks),
+            bool(entry.get("is_expandable")),
+            pool_id,
+        )
+
+    def block(self, entry: Any, at: int) -> Block:
+        self.count()
+        size, state = _int(entry, "size", most=MAX_SIZE), entry.get("state")
+        if state not in _STATES:
+            raise SnapshotError(f"a block in state {state!r}: known are {', '.join(_STATES)}")
+        free = _STATES[state] == FREE
+        # A free block's requested_size is what its last owner asked for.
+        requested = 0 if free else _int(entry, "requested_size", size, MAX_SIZE)
+        return Block(at, size, requested, _STATES[state], () if free else self.frames(entry))
+
+    def event(self, index: int, entry: Any) -> Event:
+        self.count()
+        action = entry.get("action") if isinstance(entry, dict) else None
+        if not isinstance(action, str):
+            raise SnapshotError(f"event {index} has no 'action'")
+        oom = action == "oom"
+        time = entry.get("time_us")
+        return Event(
+            index, action, 0 if oom else _int(entry, "addr", 0), _int(entry, "size", 0, _LARGEST if oom else MAX_SIZE), _int(entry, "stream", 0),
+            time if isinstance(time, (int, float)) else None, self.frames(entry),
+            _int(entry, "device_free", 0) if oom else None,
+        )  # fmt: skip
+
+    def frames(self, entry: dict[str, Any]) -> tuple[Frame, ...]:
+        found = entry.get("frames")
+        if not found and entry.get("history"):  # torch 1.x and 2.0: frames lay in a history of the block
+            history = entry["history"]
+            first = history[0] if isinstance(history, list) else None
+            found = first.get("frames") if isinstance(first, Mapping) else None
+        if not found:
+            return ()
+        if not isinstance(found, list):
+            raise SnapshotError("'frames' is no list")
+        if id(found) not in self.stacks:
+            self.stacks[id(found)] = tuple(self.frame(one) for one in found[:MAX_FRAMES])
+        return self.stacks[id(found)]
+
+    def frame(self, entry: Any) -> Frame:
+        if not isinstance(entry, dict):
+            raise SnapshotError("a frame is no dict")
+        key = (str(entry.get("filename", ""))[:500], _int(entry, "line", 0), str(entry.get("name", ""))[:200])
+        if key not in self.seen:
+            self.seen[key] = frame(*key)
+        return self.seen[key]
+
+
+def _int(entry: Any, name: str, default: int | None = None, most: int = _LARGEST) -> int:
+    if not isinstance(entry, dict):
+        raise SnapshotError(f"a {type(entry).__name__} where a dict with {name!r} was expected")
+    value = entry.get(name, default)
+    if type(value) is int and (0 <= value <= most or (name == "line" and -most < value < 0)):
+        return value
+    said = str(value)[:40] if not isinstance(value, int) or abs(value) < 1 << 70 else "a huge number"
+    raise SnapshotError(f"{name!r} is {said!r}: a whole number from 0 to {most:,} was expected")

@@ -1,0 +1,23 @@
+"""Read a trace and say where the time went: queue depth, idle time by cause, overlap, steps, the bottleneck.
+
+    from helpers import trace
+
+    t = trace.read("trace.json.gz")      # or a torch.profiler.profile, a simulated GPU, a dict
+    print(trace.classify(t))             # CPU-bound, GPU-bound, sync-bound, …, and why
+
+A trace is what torch.profiler writes. Where it came from, a live run, a recording or the simulator, does not
+matter to anything here; it is told by `t.evidence`.
+"""
+
+from .columns import Trace, Work
+from .depth import QueueDepth, queue_depth
+from .gaps import CAUSES, Idle, idle
+from .overlapping import Overlap, overlap
+from .ranking import Step, Top, steps, top
+from .reading import TraceError, read
+from .verdict import Verdict, classify
+
+__all__ = [
+    "CAUSES", "Idle", "Overlap", "QueueDepth", "Step", "Top", "Trace", "TraceError", "Verdict", "Work",
+    "classify", "idle", "overlap", "queue_depth", "read", "steps", "top",
+]  # fmt: skip

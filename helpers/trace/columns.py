@@ -1,0 +1,172 @@
+"""A trace as columns: one array a property, one element an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import names as words
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What ran on one device, in order of its start; every array has one element a kernel, copy or fill.
+
+    launch_ns, launched_ns: when the host began and ended the call that launched it, at the latest the work's
+    own start, which stands there too where the trace has no such call.
+    family: index into `names.FAMILIES`. row, launch_row: rows of the trace (-1: no such call).
+    """
+
+    row: Ints
+    launch_row: Ints
+    launch_ns: Ints
+    launched_ns: Ints
+    start_ns: Ints
+    end_ns: Ints
+    stream: Ints
+    family: Ints
+    device: int
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def of(self, *families: str) -> NDArray[np.bool_]:
+        """Which of it belongs to these families: "compute", "memory", "copy", "communication"."""
+        return np.isin(self.family, [words.FAMILIES.index(family) for family in families])
+
+    @property
+    def streams(self) -> list[int]:
+        return sorted(set(self.stream.tolist()))
+
+
+@dataclass(frozen=True, repr=False)
+class Trace:
+    """A trace as NumPy columns. Times: whole nanoseconds from the first event on.
+
+    kind: index into `KINDS`; name: index into `names`; thread: index into `threads`, (process, thread) as the
+    file has them; device, stream, correlation, bytes: -1 where an event has none. Rows are ordered by start,
+    and of equal starts the longer comes first, so that whoever calls stands before whom it calls.
+    """
+
+    source: str
+    evidence: str
+    names: tuple[str, ...]
+    threads: tuple[tuple[object, object], ...]
+    devices: tuple[str, ...]
+    """Names of the machine's GPUs by number, as far as the file gives them."""
+    kind: NDArray[np.int8]
+    name: NDArray[np.int32]
+    thread: NDArray[np.int32]
+    start_ns: Ints
+    end_ns: Ints
+    device: NDArray[np.int32]
+    stream: Ints
+    correlation: Ints
+    bytes: Ints
+    simulated: str = ""
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def start_s(self) -> NDArray[np.float64]:
+        return self.start_ns / 1e9
+
+    @property
+    def end_s(self) -> NDArray[np.float64]:
+        return self.end_ns / 1e9
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first event's start to the last one's end."""
+        return float(self.end_ns.max()) / 1e9 if len(self) else 0.0
+
+    def of(self, *kinds: str) -> NDArray[np.bool_]:
+        """Which rows are of these kinds: "operator", "annotation", "call", "kernel", "copy", "memset", …"""
+        return np.isin(self.kind, [words.KINDS.index(kind) for kind in kinds])
+
+    def rows(self, *kinds: str, like: str = "") -> list[dict[str, object]]:
+        """Events of these kinds (none: all) whose name holds `like`, as plain dicts; for a look, not for speed.
+
+        Keys: name, kind, start_s, end_s, stream, bytes, correlation.
+        """
+        wanted = self.of(*(kinds or words.KINDS)) & np.array([like in n for n in self.names])[self.name]
+        return [
+            {
+                "name": self.names[self.name[i]], "kind": words.KINDS[self.kind[i]],
+                "start_s": self.start_ns[i].item() / 1e9, "end_s": self.end_ns[i].item() / 1e9,
+                "stream": self.stream[i].item(), "bytes": self.bytes[i].item(),
+                "correlation": self.correlation[i].item(),
+            }
+            for i in np.flatnonzero(wanted)
+        ]  # fmt: skip
+
+    def named(self, test: object) -> NDArray[np.bool_]:
+        """Which rows have a name for which `test(name)` is true; called once a name, not once an event."""
+        assert callable(test)
+        return np.array([bool(test(n)) for n in self.names], bool)[self.name]
+
+    @cached_property
+    def has_gpu(self) -> bool:
+        return bool(self.of(*words.WORK_KINDS).any())
+
+    @cached_property
+    def work(self) -> Work:
+        """What ran on the device that did the most, with the launch of each; empty for a CPU-only trace."""
+        on_device = self.of(*words.WORK_KINDS)
+        device = int(np.bincount(self.device[on_device].clip(0)).argmax()) if on_device.any() else 0
+        row = np.flatnonzero(on_device & (self.device.clip(0) == device))
+        calls = np.flatnonzero(self.of("call") & (self.correlation >= 0))
+        calls = calls[np.argsort(self.correlation[calls], kind="stable")]
+        known, wanted = self.correlation[calls], self.correlation[row]
+        place = np.searchsorted(known, wanted).clip(max=max(len(known) - 1, 0))
+        matched = (known[place] == wanted) if len(known) else np.zeros(len(row), bool)
+        launch = np.where(matched, calls[place] if len(known) else -1, -1)
+        start = self.start_ns[row]
+        table = np.array([
+            [words.FAMILIES.index(words.family(name, kind)) for name in self.names] for kind in words.WORK_KINDS
+        ])  # fmt: skip
+        which = np.array([words.WORK_KINDS.index(k) if k in words.WORK_KINDS else 0 for k in words.KINDS])
+        family = table[which[self.kind[row]], self.name[row]] if len(row) else np.empty(0, int)
+        # A call may go on while its work runs, and the two clocks are matched to about a microsecond only: work
+        # never begins before its launch.
+        began, done = (
+            np.minimum(np.where(launch >= 0, when[launch], start), start)
+            for when in (self.start_ns, self.end_ns)
+        )
+        stream, end = self.stream[row], self.end_ns[row]
+        return Work(row, launch, began, done, start, end, stream, family.astype(np.int64), device)
+
+    @cached_property
+    def waiting(self) -> NDArray[np.bool_]:
+        """Which rows are calls in which the host waits for the device.
+
+        Synchronising calls; and copies from or to pageable memory, which the host has to read, or to see filled,
+        before the call returns ("CUDA Runtime API", API synchronization behavior).
+        """
+        found = self.of("call") & self.named(words.waits)
+        work = self.work
+        pageable = np.array(["Pageable" in name for name in self.names], bool)[self.name[work.row]]
+        found[work.launch_row[pageable & (work.launch_row >= 0)]] = True
+        return found
+
+    def need_gpu(self, what: str) -> Work:
+        """`work`, or ValueError that says what to do where the trace has none."""
+        if not self.has_gpu:
+            raise ValueError(
+                f"{what}: {self.source} has no GPU work, only {len(self):,} host events. Record with "
+                "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a GPU, or profile a simulated one: "
+                "with gpu.profile() as prof"
+            )
+        return self.work
+
+    def __repr__(self) -> str:
+        said = f"{len(self):,} events"
+        if self.has_gpu:
+            said += f", {len(self.work):,} on the GPU in {len(self.work.streams)} stream(s)"
+        return f"[trace, {self.evidence}] {said}"

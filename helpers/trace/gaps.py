@@ -1,0 +1,203 @@
+"""Why the GPU does not compute: its idle time, cut where the reason changes, and named.
+
+The rules, in order, for every moment in which the device (or one stream) computes nothing. Let "next" be the
+work that ends the gap, and "launched" mean that the call that launches it has returned (the first launch of a
+kernel can take long itself: the driver loads it).
+
+launched already:
+  a copy runs                      → waiting for a copy
+  a collective runs                → waiting for communication
+  other work runs, other stream    → waiting for another stream   (only for idle(stream=…))
+  otherwise                        → what kept it back so far, up to TURNAROUND_NS; longer: no cause seen
+not launched yet:
+  the host waits in a call, and a copy runs (or a collective)    → waiting for a copy (communication)
+  the host waits in a call, or left one in this gap less than REFILL_NS ago → sync
+  the host's launches follow each other within LAUNCH_NS         → short kernels: over before the next launch
+  otherwise                        → nothing launched: the host was busy with something else
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from helpers.seconds import format_seconds
+
+from . import spans
+from .columns import Trace, Work
+from .overlapping import covered, window_of
+
+# After a sync the host has to fill the queue again, and it is at most this much of the emptiness that is the
+# sync's doing; what is longer is other work of the host (data, Python), which would show without it too.
+REFILL_NS = 100_000
+# Two launches closer than this are one operator after the other: eager PyTorch takes some 5 to 30 µs for each,
+# and as much again under the profiler.
+LAUNCH_NS = 50_000
+# From a launch to the start on an idle device, or from one queued kernel to the next: a few µs on NVIDIA cards.
+# HTA draws its line between "kernel wait" and "other" at 30 µs too (consecutive_kernel_delay).
+TURNAROUND_NS = 30_000
+
+CAUSES = (
+    "nothing launched", "short kernels", "sync", "waiting for a copy", "waiting for communication",
+    "waiting for another stream", "no cause seen",
+)  # fmt: skip
+_NOTHING, _SHORT, _SYNC, _COPY, _COMMUNICATION, _STREAM, _UNKNOWN = range(len(CAUSES))
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, repr=False)
+class Idle:
+    """Idle time by cause. seconds: cause → seconds, largest first, nothing that is 0.
+
+    start_ns, end_ns, cause: the pieces, in order, `cause` an index into `CAUSES`. gap: for each piece, the
+    number of its gap. window_s: start and end of what was looked at. total, span: seconds.
+    """
+
+    seconds: dict[str, float]
+    start_ns: Ints
+    end_ns: Ints
+    cause: Ints
+    gap: Ints
+    window_s: tuple[float, float]
+    evidence: str
+    stream: int | None = None
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+    @property
+    def span(self) -> float:
+        return self.window_s[1] - self.window_s[0]
+
+    @property
+    def share(self) -> dict[str, float]:
+        """Cause → share of the span."""
+        return {cause: seconds / self.span for cause, seconds in self.seconds.items()}
+
+    @property
+    def intervals(self) -> list[tuple[float, float, str]]:
+        """(start_s, end_s, cause) of every piece."""
+        return [
+            (a / 1e9, b / 1e9, CAUSES[c])
+            for a, b, c in zip(self.start_ns.tolist(), self.end_ns.tolist(), self.cause.tolist(), strict=True)
+        ]
+
+    def __repr__(self) -> str:
+        about = "≈ " if self.evidence.startswith("live") else ""
+        where = "the GPU" if self.stream is None else f"stream {self.stream}"
+        head = f"{where} computes nothing for {about}{format_seconds(self.total)} of {about}{format_seconds(self.span)} [{self.evidence}]"
+        rows = [
+            f"  {cause:<26} {about}{format_seconds(s):<12} {about}{s / self.span:.1%}"
+            for cause, s in self.seconds.items()
+        ]
+        return "\n".join([head, *rows])
+
+
+def idle(
+    t: Trace, start_s: float | None = None, end_s: float | None = None, *, stream: int | None = None
+) -> Idle:
+    """When no kernel, fill or copy inside the device runs, and why: see the rules at the top of this module.
+
+    start_s, end_s: a window (None: from the first device work to the last). stream: only that stream's own
+    gaps, in which others may be working. Copies between host and device and collectives are not computing.
+    ValueError without GPU work, for an empty window or a stream that is not there.
+    """
+    work = t.need_gpu("idle")
+    if stream is not None and stream not in work.streams:
+        raise ValueError(f"idle: no stream {stream} in this trace; it has {work.streams}")
+    begin, end = window_of(t, work, start_s, end_s, "idle")
+    computing = work.of("compute", "memory")
+    own = computing if stream is None else work.stream == stream
+    busy = spans.clip(spans.union(work.start_ns[own], work.end_ns[own]), begin, end)
+    gap_a, gap_b = spans.complement(busy, begin, end)
+    launched, between = _next_launch(work, own, gap_b)
+    copying = covered(work, begin, end, "copy")
+    communicating = covered(work, begin, end, "communication")
+    elsewhere = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if stream is not None:
+        others = computing & ~own
+        elsewhere = spans.clip(spans.union(work.start_ns[others], work.end_ns[others]), begin, end)
+    waiting, wait_ends = _waits(t, work)
+
+    edges = np.concatenate([
+        gap_a, gap_b, launched, *copying, *communicating, *elsewhere, *waiting, wait_ends + REFILL_NS,
+    ])  # fmt: skip
+    edges = np.unique(edges[(edges >= begin) & (edges <= end)])
+    a, b = edges[:-1], edges[1:]
+    free = spans.inside((gap_a, gap_b), a)
+    a, b = a[free], b[free]
+    gap = np.searchsorted(gap_a, a, side="right") - 1
+    middle = a + (b - a) // 2
+
+    is_launched = middle >= launched[gap]
+    last = np.searchsorted(wait_ends, middle, side="right") - 1
+    ended = wait_ends[np.maximum(last, 0)] if len(wait_ends) else np.full(len(a), -(10**18))
+    blocked = spans.inside(waiting, middle)
+    refill = (last >= 0) & (ended >= gap_a[gap]) & (middle - ended <= REFILL_NS)
+    host = np.select([blocked | refill, between[gap] <= LAUNCH_NS], [_SYNC, _SHORT], _NOTHING)
+    is_copy, is_comm = spans.inside(copying, middle), spans.inside(communicating, middle)
+    cause = np.select(
+        [
+            is_copy & (is_launched | blocked), is_comm & (is_launched | blocked),
+            is_launched & spans.inside(elsewhere, middle), is_launched,
+        ],
+        [_COPY, _COMMUNICATION, _STREAM, _UNKNOWN], host,
+    )  # fmt: skip
+    cause = _turnaround(cause, gap, b - a, len(gap_a))
+    a, b, cause, gap = _joined(a, b, cause, gap)
+    total = np.bincount(cause, weights=(b - a) / 1e9, minlength=len(CAUSES))
+    order = np.argsort(-total, kind="stable")
+    seconds = {CAUSES[i]: float(total[i]) for i in order if total[i] > 0}
+    return Idle(seconds, a, b, cause, gap, (begin / 1e9, end / 1e9), t.evidence, stream)
+
+
+def _next_launch(work: Work, own: NDArray[np.bool_], gap_b: Ints) -> tuple[Ints, Ints]:
+    """For each gap: when the work that ends it was launched, and how long after the launch before that began.
+
+    A gap that no work ends (the window's end) counts as never launched, after a long time.
+    """
+    never = np.iinfo(np.int64).max // 4
+    start, launch, done = work.start_ns[own], work.launch_ns[own], work.launched_ns[own]
+    at = np.searchsorted(start, gap_b, side="left")
+    found = at < len(start)
+    at = np.minimum(at, len(start) - 1)
+    began = np.where(found, launch[at], never)
+    times = np.sort(work.launch_ns)  # any launch shows that the host is launching, whatever it launches
+    place = np.searchsorted(times, began, side="left")
+    before = times[np.maximum(place - 1, 0)]
+    between = np.where(found & (place > 0), done[at] - before, never)
+    return np.where(found, done[at], never), between
+
+
+def _waits(t: Trace, work: Work) -> tuple[spans.Spans, Ints]:
+    """When a thread that launches kernels waits for the device in a call; and the sorted ends of those calls."""
+    chosen = work.of("compute", "memory") & (work.launch_row >= 0)
+    chosen = t.waiting & np.isin(t.thread, np.unique(t.thread[work.launch_row[chosen]]))
+    return spans.union(t.start_ns[chosen], t.end_ns[chosen]), np.sort(t.end_ns[chosen])
+
+
+def _turnaround(cause: Ints, gap: Ints, length: Ints, gaps: int) -> Ints:
+    """Names the little that lies between a launch and its start: it belongs to what kept the work back.
+
+    That is the last cause before it in its gap; in a gap that has no other, it is the time from one queued kernel
+    to the next. More than `TURNAROUND_NS` of it in a gap stays without a cause.
+    """
+    unknown = cause == _UNKNOWN
+    reason = np.full(gaps, _SHORT)
+    reason[gap[~unknown]] = cause[~unknown]  # pieces are in order: of several the last one stays
+    brief = np.bincount(gap[unknown], weights=length[unknown], minlength=gaps) <= TURNAROUND_NS
+    return np.where(unknown & brief[gap], reason[gap], cause)
+
+
+def _joined(a: Ints, b: Ints, cause: Ints, gap: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Neighbouring pieces of one gap and one cause as one piece."""
+    if not len(a):
+        return a, b, cause.astype(np.int64), gap
+    new = np.concatenate(([True], (cause[1:] != cause[:-1]) | (gap[1:] != gap[:-1]) | (a[1:] != b[:-1])))
+    first = np.flatnonzero(new)
+    last = np.concatenate((first[1:], [len(a)])) - 1
+    return a[first], b[last], cause[first].astype(np.int64), gap[first]

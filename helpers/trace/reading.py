@@ -1,0 +1,208 @@
+"""The one reader of Kineto traces: a file (plain or gzip), a dict, a profile, a simulated GPU → Trace.
+
+The format is Chrome's "Trace Event Format" as torch.profiler writes it (pytorch/kineto,
+libkineto/src/output_json.cpp): complete events (ph "X") with `ts` and `dur` in microseconds.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .columns import Trace
+from .loading import TraceError, load
+from .names import KIND_OF, KINDS, WORK_KINDS
+
+__all__ = ["TraceError", "read"]
+
+
+def read(source: Any, evidence: str | None = None) -> Trace:
+    """The trace in `source`: a path (.json, .json.gz), its dict, a torch.profiler.profile, or a simulated GPU.
+
+    `evidence`: where it comes from, e.g. "recorded (H100, 2026-01)"; None: "simulated (…)" where the file says
+    so, else "live (GPU)" or "live (CPU)" by what is in it. FileNotFoundError for no such file; TraceError for a
+    broken, empty, truncated or different one.
+    """
+    if isinstance(source, Trace):
+        return source
+    if isinstance(source, str | Path):
+        where, content = str(Path(source).name), load(Path(source))
+    elif isinstance(source, Mapping | list):
+        where, content = "the dict", source
+    else:
+        return _from_live(source, evidence)
+    return _trace(content, where, evidence)
+
+
+# What profiles held when they were read: torch lets a profile be exported once. With it, the results it came from,
+# which are others after the next cycle of a schedule.
+_exported: WeakKeyDictionary[Any, tuple[Any, Trace]] = WeakKeyDictionary()
+
+
+def _from_live(source: Any, evidence: str | None) -> Trace:
+    """The trace of a profile that can export itself, or of a simulated GPU that can tell what it did."""
+    if not callable(getattr(source, "export_chrome_trace", None)):
+        if callable(getattr(source, "trace", None)):
+            return _trace(source.trace(), "the GPU", evidence)
+        raise TypeError(
+            "trace.read() takes a path, a dict, a torch.profiler.profile or a simulated GPU, not "
+            f"{type(source).__name__}"
+        )
+    results = getattr(getattr(source, "profiler", None), "kineto_results", None)
+    before = _exported.get(source)
+    if results is not None and before is not None and before[0] is results:
+        found = before[1]
+        return replace(found, evidence=evidence) if evidence else found
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        try:
+            source.export_chrome_trace(str(path))
+        except (AssertionError, RuntimeError, AttributeError) as error:
+            if "already saved" in str(error):
+                raise TraceError(
+                    "this profile was exported before, and torch writes a profile once: read the file that it "
+                    "was written to, trace.read(path)"
+                ) from error
+            raise TraceError(
+                f"the profile has nothing to export yet ({error or type(error).__name__}): read it after its "
+                "`with` block, and with a schedule after at least one active step"
+            ) from error
+        found = _trace(load(path), "the profile", evidence)
+    if results is not None:
+        _exported[source] = results, found
+    return found
+
+
+def _trace(content: Any, where: str, evidence: str | None) -> Trace:
+    about: Mapping[str, Any] = content if isinstance(content, Mapping) else {}
+    if "segments" in about and "device_traces" in about:
+        raise TraceError(f"{where} is a memory snapshot: read it with helpers.memory.read(…)")
+    events = about.get("traceEvents") if about or isinstance(content, Mapping) else content
+    if not isinstance(events, list):
+        has = f"its keys are {', '.join(map(repr, list(about)[:6]))}" if about else "it has no keys"
+        raise TraceError(
+            f"{where} is not a trace: it has no list 'traceEvents'; {has}. Give what export_chrome_trace wrote"
+        )
+    wanted = _complete(events, where)
+    if not wanted:
+        raise TraceError(
+            f"{where} has {len(events):,} events, and none that is an operator, a call or device work: the profiler "
+            "saw nothing; run the code inside its `with` block, and with a schedule call prof.step()"
+        )
+    made = _columns(wanted, where)
+    simulated = str(about.get("simulated") or "")
+    if evidence is None:
+        on_gpu = np.isin(made["kind"], [KINDS.index(k) for k in WORK_KINDS]).any()
+        evidence = f"simulated ({simulated})" if simulated else f"live ({'GPU' if on_gpu else 'CPU'})"
+    devices = about.get("deviceProperties") or []
+    known = devices if isinstance(devices, list) else []
+    named = tuple(str(d.get("name", "GPU")) for d in known if isinstance(d, Mapping))
+    return Trace(source=where, evidence=evidence, devices=named, **made)
+
+
+def _complete(events: list[Any], where: str) -> list[dict[str, Any]]:
+    """Events with a duration, of the kinds that are read."""
+    try:
+        return [e for e in events if e.get("ph") == "X" and e.get("cat") in KIND_OF]
+    except (AttributeError, TypeError):
+        i = next((i for i, e in enumerate(events) if not isinstance(e, dict)), -1)
+        if i < 0:
+            raise TraceError(f"{where}: an event's cat is not a text") from None
+        raise TraceError(
+            f"{where}: event {i} of 'traceEvents' is {type(events[i]).__name__}, not an object with ph, ts and dur"
+        ) from None
+
+
+def _columns(events: Sequence[dict[str, Any]], where: str) -> dict[str, Any]:
+    """Arrays from the events, which are not kept. One pass a column: quicker than one row at a time."""
+    nothing: dict[str, Any] = {}
+    args = [a if isinstance(a := e.get("args"), dict) else nothing for e in events]
+    ts = _numbers([e.get("ts") for e in events], events, "ts", where)
+    dur = _numbers([e.get("dur", 0) for e in events], events, "dur", where)
+    span = (ts + np.minimum(np.maximum(dur, 0), 1e300)).max() - ts.min()
+    if span > 1e12:
+        raise TraceError(
+            f"{where}: its events lie {span / 8.64e10:,.0f} days apart: `ts` and `dur` want microseconds of one clock"
+        )
+    start = np.rint((ts - ts.min()) * 1e3).astype(np.int64)
+    # Kineto itself writes no negative duration, but other writers give -1 for what did not end.
+    end = start + np.rint(np.maximum(dur, 0) * 1e3).astype(np.int64)
+    names: dict[str, int] = {}
+    threads: dict[tuple[object, object], int] = {}
+    name = [names.setdefault(str(e.get("name")), len(names)) for e in events]
+    places = [(e.get("pid"), e.get("tid")) for e in events]
+    try:
+        thread = [threads.setdefault(p, len(threads)) for p in places]
+    except TypeError:
+        raise TraceError(f"{where}: an event's pid or tid is neither a number nor a text") from None
+    code = {cat: KINDS.index(kind) for cat, kind in KIND_OF.items()}
+    kind = np.array([code[e["cat"]] for e in events], np.int8)
+    on_device = np.isin(kind, [KINDS.index(k) for k in (*WORK_KINDS, "gpu annotation")]).tolist()
+    stream = [
+        _whole(a.get("stream", p[1]), 0) if g else -1
+        for a, p, g in zip(args, places, on_device, strict=True)
+    ]  # fmt: skip
+    device = [
+        _whole(a.get("device", p[0]), 0, 31) if g else -1
+        for a, p, g in zip(args, places, on_device, strict=True)
+    ]  # fmt: skip
+    order = np.lexsort((-end, start))
+    found = {
+        "kind": kind, "name": np.array(name, np.int32), "thread": np.array(thread, np.int32),
+        "start_ns": start, "end_ns": end, "device": np.array(device, np.int32),
+        "stream": np.array(stream, np.int64),
+        "correlation": _whole_all(args, "correlation"), "bytes": _whole_all(args, "bytes"),
+    }  # fmt: skip
+    columns: dict[str, Any] = {key: values[order] for key, values in found.items()}
+    return columns | {"names": tuple(names), "threads": tuple(threads)}
+
+
+def _numbers(
+    values: list[Any], events: Sequence[dict[str, Any]], key: str, where: str
+) -> NDArray[np.float64]:
+    try:
+        found = np.array(values, np.float64)
+        if found.shape != (len(values),):
+            raise ValueError
+        bad = np.flatnonzero(~np.isfinite(found))
+        if not len(bad):
+            return found
+        i = int(bad[0])
+    except (TypeError, ValueError):
+        i = next(i for i, v in enumerate(values) if not _is_number(v))
+    raise TraceError(
+        f"{where}: event {str(events[i].get('name'))!r} has {key} = {values[i]!r}, not a number of microseconds"
+    )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return bool(np.isfinite(float(value)))
+    except (TypeError, ValueError):
+        return False
+
+
+def _whole(value: Any, otherwise: int, bits: int = 63) -> int:
+    try:
+        return whole if abs(whole := int(value)) < 1 << bits else otherwise
+    except (TypeError, ValueError, OverflowError):
+        return otherwise
+
+
+def _whole_all(args: Iterable[Mapping[str, Any]], key: str) -> NDArray[np.int64]:
+    values = [a.get(key, default) for a, default in zip(args, repeat(-1))]  # noqa: B905
+    try:
+        found = np.array(values, np.int64)
+        if found.shape == (len(values),):
+            return found
+    except (TypeError, ValueError, OverflowError):
+        pass
+    return np.array([_whole(v, -1) for v in values], np.int64)

@@ -1,0 +1,155 @@
+"""The allocator stepper: a program of mallocs and frees, one call at a time, and what the allocator did."""
+
+from __future__ import annotations
+
+import base64
+import os
+from html import escape
+from typing import Any
+
+from helpers.memory.steps import CAPACITY, Steps, steps_of
+from helpers.plots.picture import Picture
+from helpers.plots.stepping import allocator_step
+from helpers.plots.style import WIDTH
+
+from . import STATIC
+
+__all__ = ["AllocatorStepper", "allocator_stepper"]
+
+
+class AllocatorStepper:
+    """Buttons and a slider over the steps of an allocator; a widget if live, else a picture.
+
+    steps: what is stepped through; step: where we are, 0 … len(steps); `set(step)` goes there; `static()` is the
+    picture; `widget` the ipywidgets box (None without ipywidgets).
+    """
+
+    def __init__(self, steps: Steps, step: int, conf: str, capacity: int) -> None:
+        self.steps, self.conf, self.capacity = steps, conf, capacity
+        self.step = min(max(step, 0), len(steps))
+        self.image: Any = None
+        self.slider: Any = None
+        self.buttons: dict[str, Any] = {}
+        self.program: Any = None
+        self.conf_text: Any = None
+        self._text: Any = None
+        self._widget: Any = None
+
+    def static(self) -> Picture:
+        """The picture of the present step: what to show next to the widget, or in its place."""
+        return allocator_step(self.steps, self.step)
+
+    def set(self, step: int) -> None:
+        """Go to a step; past either end, to that end."""
+        self.step = min(max(int(step), 0), len(self.steps))
+        if self._widget is not None:
+            if self.slider.value != self.step:
+                self.slider.value = self.step  # its observer draws
+            else:
+                self._draw()
+
+    def run(self, program: str, conf: str = "") -> None:
+        """Step through another program from its start. ValueError for one that cannot be read; nothing changes then."""
+        self.steps, self.conf = steps_of([*program.splitlines(), ""], conf, self.capacity), conf
+        self.step = 0
+        if self._widget is not None:
+            self.slider.max = len(self.steps)
+            self.set(0)
+
+    @property
+    def widget(self) -> Any:
+        """The ipywidgets box, made at first use; None where ipywidgets is missing."""
+        if self._widget is None:
+            try:
+                import ipywidgets
+            except ImportError:
+                return None
+            self._build(ipywidgets)
+        return self._widget
+
+    def _build(self, ipywidgets: Any) -> None:
+        moves = {"|◀ start": -1_000_000, "◀ back": -1, "step ▶": 1, "end ▶|": 1_000_000}
+        for name, by in moves.items():
+            button = ipywidgets.Button(description=name, layout=ipywidgets.Layout(width="7em"))
+            button.on_click(lambda _, by=by: self.set(self.step + by))
+            self.buttons[name] = button
+        self.slider = ipywidgets.IntSlider(
+            value=self.step,
+            min=0,
+            max=len(self.steps),
+            description="step",
+            layout=ipywidgets.Layout(width="22em"),
+        )
+        self.slider.observe(self._moved, names="value")
+        self.image = ipywidgets.Image(
+            format="png", layout=ipywidgets.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px")
+        )
+        self._text = ipywidgets.HTML()
+        wrap = ipywidgets.Layout(flex_flow="row wrap")
+        rows = [ipywidgets.HBox([*self.buttons.values(), self.slider], layout=wrap), self._text, self.image]
+        if any(self.steps.lines):
+            rows.append(self._editor(ipywidgets))
+        self._widget = ipywidgets.VBox(rows)
+        self._draw()
+
+    def _editor(self, ipywidgets: Any) -> Any:
+        """The program, to be changed and run again."""
+        wide = ipywidgets.Layout(width="26em", height="11em")
+        self.program = ipywidgets.Textarea(value="\n".join(self.steps.lines), layout=wide)
+        self.conf_text = ipywidgets.Text(value=self.conf, placeholder="PYTORCH_ALLOC_CONF, e.g. max_split_size_mb:32",
+                                         layout=ipywidgets.Layout(width="26em"))  # fmt: skip
+        again = ipywidgets.Button(description="run this program", layout=ipywidgets.Layout(width="12em"))
+        again.on_click(lambda _: self._again())
+        self.buttons["run"] = again
+        return ipywidgets.HBox([self.program, ipywidgets.VBox([self.conf_text, again])])
+
+    def _again(self) -> None:
+        try:
+            self.run(self.program.value, self.conf_text.value)
+        except ValueError as error:
+            self._text.value = f"<b>{escape(str(error))}</b>"
+
+    def _moved(self, change: Any) -> None:
+        self.step = change["new"]
+        self._draw()
+
+    def _draw(self) -> None:
+        self.image.value = self.static().png()
+        self._text.value = f"<code>{escape(self.facts())}</code>"
+
+    def facts(self) -> str:
+        """One line: which step, the program's line, and what the allocator did."""
+        line = self.steps.lines[self.step - 1] if self.step else ""
+        place = f"step {self.step} of {len(self.steps)}" + (f", {line}" if line else "")
+        return f"{place}: {self.steps.move(self.step).text}"
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        png, about = self.static()._repr_png_()
+        data: dict[str, Any] = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode("ascii")}
+        if not os.environ.get(STATIC) and self.widget is not None:
+            data |= {k: v for k, v in self.widget._repr_mimebundle_().items() if k != "text/plain"}
+        return data, {"image/png": about}
+
+    def __repr__(self) -> str:
+        try:
+            import ipywidgets  # noqa: F401
+        except ImportError:
+            how = "(ipywidgets is not installed here, so this is a picture that cannot be moved)"
+        else:
+            how = "(run this cell to move it)"
+        return f"[allocator stepper, {self.steps.evidence}] {self.facts()} {how}"
+
+
+def allocator_stepper(
+    source: Any, conf: str = "", *, capacity: int = CAPACITY, step: int | None = None
+) -> AllocatorStepper:
+    """Step through mallocs and frees: what is split, merged, kept, and given back.
+
+    source: a program ("a = 2 MiB", "free a", "empty_cache" …, see `memory.steps_of`), a list of a snapshot's events,
+    or anything that `memory.read` reads. conf: PYTORCH_ALLOC_CONF for a program; capacity: its card's bytes. step:
+    where to begin (None: at the end). ValueError for a program that cannot be read.
+    """
+    steps = steps_of(source, conf, capacity)
+    return AllocatorStepper(steps, len(steps) if step is None else step, conf, capacity)

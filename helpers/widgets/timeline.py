@@ -1,0 +1,193 @@
+"""Timeline zoom: a slider and buttons over the window of a trace, and what happened in it."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from helpers.plots.picture import Picture
+from helpers.plots.style import WIDTH
+from helpers.seconds import format_seconds
+from helpers.trace import Trace, idle, read
+
+from . import STATIC
+
+__all__ = ["TimelineZoom", "timeline_zoom"]
+
+SHORTEST_NS = 1_000
+"""Closer than this there is nothing: no kernel is much shorter than a microsecond."""
+
+
+class TimelineZoom:
+    """A window of a trace that can be moved: a widget if live, else a picture of the window.
+
+    `window_s`: start and end of what is shown, seconds; `set` changes it; `static()` is the picture; `widget`
+    the ipywidgets box (None without ipywidgets).
+    """
+
+    def __init__(self, trace: Trace, start_s: float, end_s: float) -> None:
+        self.trace = trace
+        self._whole = int(trace.end_ns.max())
+        self._begin, self._end = 0, self._whole
+        self.image: Any = None
+        self.slider: Any = None
+        self.buttons: dict[str, Any] = {}
+        self._text: Any = None
+        self._widget: Any = None
+        self._busy = False
+        self.set(start_s, end_s)
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        return self._begin / 1e9, self._end / 1e9
+
+    @property
+    def facts(self) -> str:
+        """What the window shows, in one line."""
+        from helpers.plots.coverage import moment
+
+        begin, end = self.window_s
+        about = "≈ " if self.trace.evidence.startswith("live") else ""
+        said = f"{about}{format_seconds(end - begin)}"
+        if self._begin:
+            said += f" from {about}{moment(self._begin, self._end - self._begin)}"
+        if not self.trace.has_gpu:
+            return f"{said} · no GPU work"
+        gaps = idle(self.trace, begin, end)
+        causes = ", ".join(f"{cause} {about}{s / gaps.span:.0%}" for cause, s in gaps.seconds.items())
+        return f"{said} · GPU computes {about}{1 - gaps.total / gaps.span:.0%}" + (
+            f" · idle: {causes}" if causes else ""
+        )
+
+    def static(self) -> Picture:
+        """The picture of the present window."""
+        from helpers.plots import zoom
+
+        return zoom(self.trace, *self.window_s)
+
+    def set(self, start_s: float, end_s: float) -> None:
+        """Show this window, moved into the trace and made at least a microsecond long."""
+        length = int(np.clip(round((end_s - start_s) * 1e9), min(SHORTEST_NS, self._whole), self._whole))
+        self._begin = int(np.clip(round(start_s * 1e9), 0, self._whole - length))
+        self._end = self._begin + length
+        if self._widget is not None:
+            self._busy = True
+            try:
+                self.slider.value = self._shown()
+            finally:
+                self._busy = False
+            self._draw()
+
+    def scale(self, factor: float) -> None:
+        """Show `factor` times as long a window around the same middle."""
+        middle, half = (self._begin + self._end) / 2e9, (self._end - self._begin) / 2e9
+        self.set(middle - half * factor, middle + half * factor)
+
+    def pan(self, windows: float) -> None:
+        """Move on by so many windows; back if negative."""
+        step = (self._end - self._begin) / 1e9 * windows
+        begin = float(np.clip(self._begin / 1e9 + step, 0, (self._whole - self._end + self._begin) / 1e9))
+        self.set(begin, begin + (self._end - self._begin) / 1e9)
+
+    def gap(self) -> None:
+        """Show the next large gap: of the ten largest, the first that begins after the window's middle."""
+        if not self.trace.has_gpu:
+            return
+        gaps = idle(self.trace)
+        number, first = np.unique(gaps.gap, return_index=True)
+        if not len(number):
+            return
+        last = np.concatenate((first[1:], [len(gaps.gap)])) - 1
+        begin, end = gaps.start_ns[first], gaps.end_ns[last]
+        largest = np.sort(np.argsort(begin - end, kind="stable")[:10])
+        after = largest[begin[largest] > (self._begin + self._end) / 2]
+        i = after[0] if len(after) else largest[0]
+        length = int(end[i] - begin[i])
+        self.set((begin[i] - length) / 1e9, (end[i] + length) / 1e9)
+
+    @property
+    def widget(self) -> Any:
+        """The ipywidgets box, made at first use; None where ipywidgets is missing."""
+        if self._widget is None:
+            try:
+                import ipywidgets
+            except ImportError:
+                return None
+            self._build(ipywidgets)
+        return self._widget
+
+    def _build(self, ipywidgets: Any) -> None:
+        whole = self._whole / 1e9
+        actions: dict[str, tuple[str, Callable[[], None]]] = {
+            "◀": ("earlier", lambda: self.pan(-0.5)),
+            "▶": ("later", lambda: self.pan(0.5)),
+            "zoom in": ("half as long", lambda: self.scale(0.5)),
+            "zoom out": ("twice as long", lambda: self.scale(2.0)),
+            "next gap": ("the next of the ten largest gaps in which the GPU computes nothing", self.gap),
+            "whole trace": ("from the first event to the last", lambda: self.set(0.0, whole)),
+        }
+        for name, (tip, action) in actions.items():
+            button = ipywidgets.Button(description=name, tooltip=tip, layout=ipywidgets.Layout(width="auto"))
+            button.on_click(lambda _, action=action: action())
+            button.disabled = name == "next gap" and not self.trace.has_gpu
+            self.buttons[name] = button
+        self.slider = ipywidgets.FloatRangeSlider(
+            value=self._shown(), min=0.0, max=self._whole / 1e6, step=max(self._whole / 1e6 / 2000, 1e-3),
+            description="window, ms", readout_format=".3f", continuous_update=False,
+            layout=ipywidgets.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px"),
+        )  # fmt: skip
+        self.slider.observe(self._moved, names="value")
+        fit = ipywidgets.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px")
+        self.image = ipywidgets.Image(format="png", layout=fit)
+        self._text = ipywidgets.HTML()
+        row = ipywidgets.HBox(list(self.buttons.values()), layout=ipywidgets.Layout(flex_flow="row wrap"))
+        self._widget = ipywidgets.VBox([row, self.slider, self.image, self._text])
+        self._draw()
+
+    def _shown(self) -> tuple[float, float]:
+        return self._begin / 1e6, self._end / 1e6
+
+    def _moved(self, change: Any) -> None:
+        if not self._busy:
+            begin, end = self.slider.value
+            self.set(begin / 1e3, end / 1e3)
+
+    def _draw(self) -> None:
+        self.image.value = self.static().png()
+        self._text.value = f"<code>{escape(self.facts)}</code>"
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        png, about = self.static()._repr_png_()
+        data: dict[str, Any] = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode("ascii")}
+        if not os.environ.get(STATIC) and self.widget is not None:
+            data |= {k: v for k, v in self.widget._repr_mimebundle_().items() if k != "text/plain"}
+        return data, {"image/png": about}
+
+    def __repr__(self) -> str:
+        try:
+            import ipywidgets  # noqa: F401
+        except ImportError:
+            how = "(ipywidgets is not installed here, so this is a picture that cannot be moved)"
+        else:
+            how = "(run this cell to move it)"
+        return f"[timeline zoom, {self.trace.evidence}] {self.facts} {how}"
+
+
+def timeline_zoom(source: Any, start_s: float | None = None, end_s: float | None = None) -> TimelineZoom:
+    """A movable close-up of a trace: host threads, calls, streams and idle time in a window.
+
+    `source`: a Trace, or what `trace.read` takes. start_s, end_s: where it starts, seconds (None: the trace's
+    ends). ValueError for an empty window.
+    """
+    t = read(source)
+    begin, end = 0.0 if start_s is None else start_s, t.span_s if end_s is None else end_s
+    if not begin < end:
+        raise ValueError(f"timeline_zoom: the window from {begin} s to {end} s is empty")
+    return TimelineZoom(t, begin, end)

@@ -1,0 +1,292 @@
+"""Pictures of traces and the timeline zoom: what they show, that nothing lies over anything, and that they move."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.text import Text
+
+from helpers import plots, trace, widgets
+from helpers.plots import coverage, style, tracelanes
+from helpers.plots.picture import Picture
+from tests.tracing import COPY, GEMM, NCCL, Maker, noise
+
+US = 1e-6
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def busy() -> dict[str, Any]:
+    """Two threads, three streams, every kind of work and of call, and some hundred short kernels."""
+    made = Maker()
+    made.span("ProfilerStep#3", 0, 2000)
+    made.span("forward pass of the model", 20, 700)
+    for i in range(200):
+        at = 20 + 4 * i
+        made.op("aten::native_layer_norm", at, at + 3.5)
+        made.work(at + 4, at + 5 + (i % 3), at + 1, takes=0.8)
+    made.op("autograd::engine::evaluate_function: AddmmBackward0", 830, 1200, tid=2)
+    made.op("AddmmBackward0", 835, 1150, tid=2)
+    made.op("aten::mm", 840, 900, tid=2)
+    made.work(900, 1100, 850, tid=2)
+    made.work(1100, 1350, 905, name=NCCL, stream=15, tid=2)
+    made.work(1300, 1500, 1210, name=COPY, stream=9, nbytes=1 << 20)
+    made.call("cudaEventQuery", 1215, 1217)
+    made.op("aten::item", 1220, 1600)
+    made.call("cudaStreamSynchronize", 1230, 1590)
+    made.work(1900, 1990, 1890, name="Memcpy DtoD (Device -> Device)")
+    return made.done(simulated="H100")
+
+
+def on_cpu() -> dict[str, Any]:
+    made = Maker()
+    made.op("aten::linear", 0, 100)
+    made.op("aten::addmm", 10, 90)
+    made.span("forward", 0, 120)
+    return made.done()
+
+
+DRAWN = {
+    "queue": lambda: plots.queue(busy()),
+    "queue, live": lambda: plots.queue(noise(1, 900)),
+    "queue, part": lambda: plots.queue(busy(), 1000 * US, 1700 * US),
+    "queue, five of many streams": lambda: plots.queue(noise(2, 80, range(7, 20))),
+    "zoom": lambda: plots.zoom(busy()),
+    "zoom, part": lambda: plots.zoom(busy(), 820 * US, 1700 * US),
+    "zoom, close": lambda: plots.zoom(busy(), 100 * US, 130 * US, title="Thirty microseconds"),
+    "zoom, live": lambda: plots.zoom(noise(1, 900)),
+    "zoom, CPU": lambda: plots.zoom(on_cpu()),
+}
+
+
+@functools.cache
+def picture_of(name: str) -> Picture:
+    return DRAWN[name]()
+
+
+def texts(picture: Picture) -> list[Text]:
+    """What can be read in it. (An axis also keeps labels of ticks beyond its limits, which it does not draw.)"""
+    with style.look():
+        picture.figure.draw_without_rendering()
+    beyond = set()
+    for axis in (axis for ax in picture.figure.axes for axis in (ax.xaxis, ax.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        beyond |= {tick.label1 for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high}
+    found = picture.figure.findobj(Text)
+    return [t for t in found if t.get_visible() and t.get_text().strip() and t not in beyond]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_pictures_are_stamped_and_the_same_twice(name: str) -> None:
+    first, second = picture_of(name), DRAWN[name]()
+    assert first.png() == second.png() and first.png().startswith(PNG)
+    (badge,) = (t for t in first.figure.texts if t.get_gid() == "evidence")
+    assert badge.get_text() == first.evidence and first.alt
+    width = first.figure.get_size_inches()[0]
+    assert width == style.WIDTH
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_no_text_leaves_the_picture_or_lies_over_another(name: str) -> None:
+    picture = picture_of(name)
+    found = texts(picture)
+    whole = picture.figure.bbox
+    boxes = [(t.get_text(), t.get_window_extent()) for t in found]
+    for text, box in boxes:
+        assert box.x0 >= whole.x0 - 1 and box.x1 <= whole.x1 + 1 and box.y0 >= whole.y0 - 1, text
+    for (one, a), (two, b) in itertools.combinations(boxes, 2):
+        if one == two == "■" or {one, two} & {"■"}:
+            continue
+        wide = min(a.x1, b.x1) - max(a.x0, b.x0)
+        high = min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert not (wide > 1 and high > 2), f"{one!r} lies over {two!r} by {wide:.0f} × {high:.0f} pixels"
+
+
+def test_shares_are_parts_of_each_bin() -> None:
+    starts, ends = np.array([0, 15, 40]), np.array([10, 20, 80])
+    edges = np.array([0, 10, 20, 30, 60, 100])
+    assert coverage.shares(starts, ends, edges).round(6).tolist() == [1, 0.5, 0, round(20 / 30, 6), 0.5]
+    assert coverage.shares(starts[:0], ends[:0], edges).tolist() == [0] * 5
+
+
+def test_moments_have_the_digits_that_a_window_can_show() -> None:
+    assert coverage.moment(1_234_567_890, 1000) == "1.23456789 s"
+    assert coverage.moment(1_234_567_890, 1_000_000_000) == "1.23 s"
+    assert coverage.moment(100_000, 30_000) == "100 µs"
+
+
+def test_the_key_of_queue_adds_up() -> None:
+    picture = plots.queue(busy())
+    said = [t.get_text() for t in texts(picture)]
+    gaps = trace.idle(trace.read(busy()))
+    for cause, share in gaps.share.items():
+        assert any(cause in text and f"({share:.1%})" in text for text in said) or share < 0.0005
+    for lane in ("host", "stream 7", "stream 9", "stream 15", "idle because", "launches\nwaiting"):
+        assert lane in said
+    assert "idle: " in picture.alt
+
+
+def test_a_live_picture_has_no_number_that_changes_in_its_text() -> None:
+    for picture in (plots.queue(noise(1)), plots.zoom(noise(1))):
+        assert not any(c.isdigit() for c in picture.alt.replace("stream 7", "").replace("stream 13", ""))
+
+
+def test_streams_beyond_five_are_told() -> None:
+    said = [t.get_text() for t in texts(picture_of("queue, five of many streams"))]
+    assert sum(text.startswith("stream ") for text in said) == 5
+    assert any("8 more stream(s) not drawn" in text for text in said)
+
+
+def test_zoom_names_what_has_room_and_no_more() -> None:
+    said = [t.get_text() for t in texts(plots.zoom(busy(), 820 * US, 1700 * US))]
+    assert {"host 1", "host 2", "stream 7", "item", "AddmmBackward0", GEMM, "cudaStreamSynchronize"} <= set(
+        said
+    )
+    assert "waiting for a copy" in said  # in its own piece of the bottom lane
+    close = [t.get_text() for t in texts(plots.zoom(busy(), 100 * US, 130 * US))]
+    assert close.count("native_layer_norm") + sum(t.startswith("native_l") for t in close) >= 7
+    assert any(text == "time, µs after 100 µs" for text in close)
+
+
+def test_levels_are_depths() -> None:
+    t = trace.read(busy())
+    rows = np.flatnonzero(
+        t.of("operator") & (t.thread == t.thread[t.named(lambda n: n == "AddmmBackward0")][0])
+    )
+    levels = tracelanes._levels(t, rows)
+    assert [[t.names[t.name[i]].split(":")[-1].strip() for i in level] for level in levels] == [
+        ["AddmmBackward0"], ["AddmmBackward0"], ["mm"],
+    ]  # fmt: skip
+
+
+def test_a_thread_that_only_asks_is_left_out() -> None:
+    made = Maker()
+    made.work(10, 20)
+    made.call("cudaEventQuery", 12, 14, tid=5)
+    made.call("cudaStreamSynchronize", 12, 24, tid=6)
+    t = trace.read(made.done())
+    lanes, left_out = tracelanes.host_lanes(t, np.ones(len(t), bool))
+    assert [lane.label for lane in lanes] == ["host 1", "host 2"] and left_out == 0
+
+
+def test_a_pageable_copy_is_drawn_as_a_wait() -> None:
+    made = Maker()
+    made.work(10, 60, 5, name="Memcpy HtoD (Pageable -> Device)", takes=60)
+    t = trace.read(made.done())
+    lanes, _ = tracelanes.host_lanes(t, np.ones(len(t), bool))
+    assert lanes[0].rows[-1].colours == [coverage.HOST["wait"]]
+
+
+def test_what_cannot_be_drawn_is_said() -> None:
+    with pytest.raises(ValueError, match="queue_depth|idle: the dict has no GPU work"):
+        plots.queue(on_cpu())
+    with pytest.raises(ValueError, match=r"window from 2\.0 s to 1\.0 s is empty"):
+        plots.zoom(busy(), 2.0, 1.0)
+    with pytest.raises(ValueError, match="is empty"):
+        plots.queue(busy(), 2.0, 1.0)
+    with pytest.raises(trace.TraceError, match="not a trace"):
+        plots.zoom({"a": 1})
+    with pytest.raises(ValueError, match="is empty"):
+        widgets.timeline_zoom(busy(), 1.0, 0.5)
+
+
+def test_a_live_profile_is_drawn(tmp_path: Path) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
+        torch.ones(8, 8) @ torch.ones(8, 8)
+    picture = plots.zoom(prof)
+    assert picture.evidence == "live (CPU)" and picture.png().startswith(PNG)
+
+
+# ---- the timeline zoom --------------------------------------------------------------------------------
+
+
+def near(zoom: widgets.TimelineZoom, begin: float, end: float) -> bool:
+    return zoom.window_s == pytest.approx((begin * US, end * US), abs=2e-9)
+
+
+def test_the_window_moves_and_stays_in_the_trace() -> None:
+    zoom = widgets.timeline_zoom(busy(), 500 * US, 700 * US)
+    zoom.scale(0.5)
+    assert near(zoom, 550, 650)
+    zoom.pan(1)
+    assert near(zoom, 650, 750)
+    zoom.pan(-100)
+    assert near(zoom, 0, 100)
+    zoom.pan(100)
+    assert near(zoom, 1900, 2000)
+    zoom.scale(1000)
+    assert near(zoom, 0, 2000)
+    for _ in range(20):
+        zoom.scale(0.5)
+    assert zoom.window_s[1] - zoom.window_s[0] == pytest.approx(1 * US)
+    zoom.static().png()
+
+
+def test_next_gap_shows_a_gap_with_its_sides() -> None:
+    zoom = widgets.timeline_zoom(busy(), 1000 * US, 1400 * US)
+    zoom.gap()  # the GPU computes nothing from 1100 to 1900 µs, the window's middle is at 1200
+    assert near(zoom, 0, 2000) or zoom.window_s[0] <= 1100 * US
+    plain = Maker()
+    for start in (0, 300, 700):
+        plain.work(start, start + 200)
+    zoom = widgets.timeline_zoom(plain.done(), 0, 100 * US)
+    zoom.gap()
+    assert near(zoom, 203 - 100, 303 + 100)  # the trace begins with the launch, 3 µs before the work
+    zoom.gap()
+    assert near(zoom, 303, 903)
+    zoom.gap()
+    assert near(zoom, 103, 403)
+    alone = widgets.timeline_zoom(on_cpu())
+    alone.gap()
+    assert near(alone, 0, 120) and "no GPU work" in alone.facts
+
+
+def test_facts_say_what_the_window_holds() -> None:
+    zoom = widgets.timeline_zoom(busy(), 900 * US, 1100 * US)
+    assert zoom.facts == "200 µs from 900 µs · GPU computes 100%"
+    zoom.set(1100 * US, 1900 * US)
+    assert "GPU computes 0%" in zoom.facts and "sync" in zoom.facts
+    assert "≈" in widgets.timeline_zoom(noise(1)).facts
+
+
+def test_slider_and_buttons_move_the_picture() -> None:
+    pytest.importorskip("ipywidgets")
+    zoom = widgets.timeline_zoom(busy())
+    assert zoom.widget is zoom.widget
+    before = bytes(zoom.image.value)
+    assert before == zoom.static().png()
+    zoom.slider.value = (0.9, 1.1)
+    assert near(zoom, 900, 1100) and zoom.image.value == zoom.static().png() != before
+    assert "GPU computes 100%" in zoom._text.value
+    zoom.buttons["zoom out"].click()
+    assert near(zoom, 800, 1200) and zoom.slider.value == pytest.approx((0.8, 1.2))
+    zoom.buttons["▶"].click()
+    assert near(zoom, 1000, 1400)
+    zoom.buttons["whole trace"].click()
+    assert near(zoom, 0, 2000) and zoom.image.value == before
+
+
+def test_it_is_a_picture_where_nothing_can_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ipywidgets")
+    live, _ = widgets.timeline_zoom(busy())._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in live and "image/png" in live
+    monkeypatch.setenv(widgets.STATIC, "1")
+    built, about = widgets.timeline_zoom(busy())._repr_mimebundle_()
+    assert set(built) == {"text/plain", "image/png"} and "alt" in about["image/png"]
+    assert "simulated (H100)" in built["text/plain"]
+    monkeypatch.delenv(widgets.STATIC)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    bare, _ = widgets.timeline_zoom(busy())._repr_mimebundle_()
+    assert set(bare) == {"text/plain", "image/png"} and "ipywidgets is not installed" in bare["text/plain"]
+
+
+def test_widgets_are_found_by_name_and_no_other() -> None:
+    assert callable(widgets.stride_explorer) and callable(widgets.timeline_zoom)
+    with pytest.raises(AttributeError, match="no 'timeline_zum'; it has .*timeline_zoom"):
+        widgets.timeline_zum  # noqa: B018
