@@ -8,12 +8,14 @@ JOBS  ?= 2
 PY     = "$(VENV)/bin/python"
 GRADED = $(notdir $(firstword $(wildcard solutions/$(LESSON)*)))
 SETUP  = bash etc/setup.sh "$(VENV)"
+# a GPU machine has its own Python with torch, and needs nothing else of the course's environment
+RECORDER = $(or $(PYTHON),$(if $(wildcard $(VENV)/bin/python),$(PY),python3))
 
 export JUPYTER_CONFIG_PATH = $(CURDIR)/etc/jupyter
 export JUPYTER_PREFER_ENV_PATH = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup test lint build check grade reset clean clean-all
+.PHONY: help lab setup test lint build check grade record reset clean clean-all
 .SILENT:
 
 help: ## list the commands
@@ -29,7 +31,7 @@ test: ## run every test: lint, types, lessons, graders, browser
 	$(SETUP) test
 	echo "── ruff: style ──";            $(PY) -m ruff check . && $(PY) -m ruff format --check .
 	echo "── mypy: types ──";            $(PY) -m mypy
-	echo "── pytest: everything else ──"; $(PY) -m pytest -n $(JOBS) --dist loadscope $(ARGS)
+	echo "── pytest: everything else ──"; $(PY) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 lint: ## ruff and mypy only
 	$(SETUP) test
@@ -39,6 +41,7 @@ lint: ## ruff and mypy only
 
 build: setup ## masters in, notebooks out: rebuild the lessons that changed (LESSON=01: only that one)
 	$(PY) -m helpers.classroom.build $(LESSON) $(ARGS)
+	$(PY) -m helpers.simulator.calibration
 
 check: setup ## say whether a notebook is not as its master says
 	$(PY) -m helpers.classroom.build --check $(LESSON)
@@ -48,6 +51,9 @@ grade: setup ## for instructors: grade submitted/*/LESSON, write feedback/ and g
 	$(PY) -m nbgrader autograde $(GRADED)
 	$(PY) -m nbgrader generate_feedback $(GRADED)
 	$(PY) -m nbgrader export
+
+record: ## record the experiments on this machine's GPU (LESSON=03: only that one); bare torch is enough
+	$(RECORDER) -m helpers.recordings.record $(if $(LESSON),--only $(LESSON)) $(ARGS)
 
 reset: setup ## a fresh copy of one lesson (LESSON=01); yours is kept beside it
 	$(PY) -m helpers.classroom.release "$(LESSON)"

@@ -1,8 +1,103 @@
-"""Runs recorded on real GPUs. None ships with this version: :func:`load` returns ``None``, and lessons say so."""
+"""Runs recorded on real GPUs, and the experiments that were recorded.
 
-from typing import Any
+    result = recordings.show("03/item_in_loop", simulated="H100")
+    result.trace, result.table, result.snapshot     # what the experiment gives; None for what it does not
+    result.evidence                                 # "live (GPU)", "recorded (H100, 2026-11-21)", "simulated (H100)"
+
+`show` runs the experiment live where a CUDA device is, else shows its recording, else simulates it.
+python -m helpers.recordings.record makes recordings (docs/recording.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers.recordings.manifest import DATA, Recording, Refused
+from helpers.recordings.manifest import load as _load
+from helpers.recordings.registry import experiment, find
+
+if TYPE_CHECKING:
+    from helpers.trace import Trace
+
+__all__ = ["Recording", "Refused", "Result", "experiment", "load", "load_all", "show"]
 
 
-def load(name: str) -> Any | None:
-    """The recording ``name``, or ``None`` where this version of the course ships none."""
-    return None
+@dataclass(frozen=True)
+class Result:
+    """What an experiment gave. evidence: where it ran. note: what a caption should add, or "".
+
+    trace: a `helpers.trace.Trace`; snapshot: as torch.cuda.memory._snapshot(); table: list of dicts;
+    faults: what the simulated GPU complained about.
+    """
+
+    name: str
+    evidence: str
+    trace: Trace | None = None
+    snapshot: dict[str, Any] | None = None
+    table: list[dict[str, Any]] | None = None
+    note: str = ""
+    faults: tuple[str, ...] = ()
+
+
+def load(name: str, folder: str | Path | None = None, device: str = "") -> Recording | None:
+    """The recording of an experiment, or None where there is none.
+
+    folder: yours (`record --out`); else those that ship with the course. device: part of a card's name that is
+    preferred where several were recorded. Refused (a ValueError) for files that do not match their hashes,
+    unknown formats, and dry runs on a simulated GPU.
+    """
+    found = load_all(name, folder)
+    found.sort(key=lambda r: (device not in r.device, r.device))
+    return found[0] if found else None
+
+
+def load_all(name: str, folder: str | Path | None = None) -> list[Recording]:
+    """The recordings of an experiment on every card. Raises as `load`."""
+    folders = [Path(folder)] if folder is not None else sorted(p.parent for p in DATA.glob("*/manifest.json"))
+    return [r for place in folders if (r := _load(name, place)) is not None]
+
+
+def show(
+    name: str, simulated: str = "H100", *, folder: str | Path | None = None, prefer: str = "live"
+) -> Result:
+    """An experiment's result: live where a CUDA device is, else recorded, else simulated; `evidence` says which.
+
+    simulated: the card to simulate, and to prefer among recordings. prefer: "live", or "recorded" or
+    "simulated" to begin there. ValueError for an unknown experiment or preference; Refused as in `load`.
+    """
+    import torch
+
+    order = ("live", "recorded", "simulated")
+    if prefer not in order:
+        raise ValueError(f"prefer is one of {', '.join(order)}, not {prefer!r}")
+    one = find(name)
+    if prefer == "live" and torch.cuda.is_available():
+        from helpers.recordings.running import run_live
+
+        return _result(one.name, "live (GPU)", *run_live(one))
+    if prefer != "simulated" and (recording := load(name, folder, simulated)) is not None:
+        note = "recorded with an older version of this experiment" if recording.stale else ""
+        given = {k: getattr(recording, k) for k in ("trace", "snapshot", "table")}
+        return _result(name, recording.evidence, given, (), note)
+    from helpers.recordings.running import run_simulated
+
+    return _result(name, f"simulated ({simulated})", *run_simulated(one, simulated))
+
+
+def _result(
+    name: str, evidence: str, given: dict[str, Any], faults: tuple[str, ...], note: str = ""
+) -> Result:
+    from helpers import trace
+
+    read = given.get("trace")
+    return Result(
+        name,
+        evidence,
+        None if read is None else trace.read(read, evidence=evidence),
+        given.get("snapshot"),
+        given.get("table"),
+        note,
+        faults,
+    )

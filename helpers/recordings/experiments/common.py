@@ -1,0 +1,50 @@
+"""Pieces that several lessons' experiments share. A change here makes their recordings old, so change with care."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = ["mlp", "profiled", "timed"]
+
+
+def mlp(gpu: Any, width: int, layers: int = 4, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    """`layers` square linear layers with ReLUs between them, on the GPU."""
+    parts: list[nn.Module] = []
+    for _ in range(layers):
+        parts += [nn.Linear(width, width, device=gpu.device, dtype=dtype), nn.ReLU()]
+    return nn.Sequential(*parts[:-1])
+
+
+def profiled(gpu: Any, step: Callable[[int], Any], steps: int = 4, warm_up: int = 3) -> Any:
+    """A profiler that recorded `steps` calls of step(i), after some that it did not."""
+    for i in range(warm_up):
+        step(i)
+    gpu.synchronize()
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=steps, repeat=1)
+    with gpu.profile(schedule=schedule) as prof:
+        for i in range(1 + steps):
+            step(i)
+            if i == steps:
+                gpu.synchronize()
+            prof.step()
+    return prof
+
+
+def timed(gpu: Any, work: Callable[[], Any], repeats: int = 20, samples: int = 5) -> float:
+    """Median microseconds of one call, from events around `repeats` of them, warmed up."""
+    for _ in range(3):
+        work()
+    times = []
+    for _ in range(samples):
+        start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
+        start.record()
+        for _ in range(repeats):
+            work()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) * 1e3 / repeats)
+    return sorted(times)[len(times) // 2]

@@ -1,0 +1,75 @@
+"""Lesson 08, memory pools: results that are cut out of the blocks of growing temporaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from helpers.recordings.registry import experiment
+
+MIB = 2**20
+LENGTHS = range(10, 42, 2)
+
+
+@experiment("08/growing")
+def growing(gpu: Any) -> dict[str, Any]:
+    """Documents by length: each makes a temporary (length × 8 MiB), then its result (× 3 MiB), which stays."""
+    return _documents(gpu, LENGTHS)
+
+
+@experiment("08/growing_expandable", alloc_conf="expandable_segments:True")
+def growing_expandable(gpu: Any) -> dict[str, Any]:
+    """The same with segments that grow."""
+    return _documents(gpu, LENGTHS)
+
+
+@experiment("08/longest_first")
+def longest_first(gpu: Any) -> dict[str, Any]:
+    """The same documents, the longest first, with the default allocator."""
+    return _documents(gpu, reversed(LENGTHS))
+
+
+@experiment("08/fragmentation", memory_bytes=4 * 2**30)
+def fragmentation(gpu: Any) -> dict[str, Any]:
+    """Every other one of many blocks is freed; then larger ones are asked for, which fit no gap."""
+    gpu.memory._record_memory_history(max_entries=10_000)
+    held = [torch.empty(30 * MIB, dtype=torch.uint8, device=gpu.device) for _ in range(48)]
+    held = held[::2]
+    rows = [_state(gpu, "24 of 48 blocks of 30 MiB freed")]
+    larger = [torch.empty(50 * MIB, dtype=torch.uint8, device=gpu.device) for _ in range(8)]
+    rows.append(_state(gpu, "8 blocks of 50 MiB asked for"))
+    snapshot = gpu.memory._snapshot()
+    gpu.memory._record_memory_history(enabled=None)
+    del held, larger
+    gpu.synchronize()
+    gpu.empty_cache()
+    rows.append(_state(gpu, "all freed, cache emptied"))
+    return {"snapshot": snapshot, "table": rows}
+
+
+def _state(gpu: Any, when: str) -> dict[str, Any]:
+    return {"when": when, "allocated": gpu.memory_allocated(), "reserved": gpu.memory_reserved()}
+
+
+def _documents(gpu: Any, lengths: Iterable[int]) -> dict[str, Any]:
+    gpu.synchronize()
+    gpu.empty_cache()
+    gpu.memory._record_memory_history(max_entries=10_000)
+    results, rows = [], []
+    for length in lengths:
+        temporary = torch.empty(length * 8 * MIB, dtype=torch.uint8, device=gpu.device)
+        results.append(torch.empty(length * 3 * MIB, dtype=torch.uint8, device=gpu.device))
+        del temporary
+        rows.append(
+            {
+                "length": length,
+                "allocated": gpu.memory_allocated(),
+                "reserved": gpu.memory_reserved(),
+                "segments": len(gpu.memory_snapshot()),
+            }
+        )
+    snapshot = gpu.memory._snapshot()
+    gpu.memory._record_memory_history(enabled=None)
+    return {"snapshot": snapshot, "table": rows}

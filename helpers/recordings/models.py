@@ -1,0 +1,197 @@
+"""Three models of the usual kinds, in plain PyTorch, with random weights: a GPT-2, a BERT and a ResNet.
+
+They are measured and simulated, never trained to an end. eager=True writes attention out operator by operator,
+and gelu_parts=True gelu, as the models did that others measured (`simulator.steps`); otherwise they are one
+operator each.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+__all__ = ["GPT2", "Bert", "ResNet", "Size"]
+
+
+@dataclass(frozen=True)
+class Size:
+    """width: features; layers; heads; vocabulary: tokens; context: the longest sequence."""
+
+    width: int = 768
+    layers: int = 12
+    heads: int = 12
+    vocabulary: int = 50257
+    context: int = 1024
+
+
+def _gelu_in_parts(x: Tensor) -> Tensor:
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))
+    return 0.5 * x * (1.0 + torch.tanh(inner))
+
+
+class Attention(nn.Module):
+    """Self-attention. fused_qkv: one product for queries, keys and values (GPT-2), else three (BERT)."""
+
+    mask: Tensor | None
+
+    def __init__(self, size: Size, causal: bool, eager: bool, fused_qkv: bool, dropout: float) -> None:
+        super().__init__()
+        self.size, self.causal, self.eager, self.p = size, causal, eager, dropout
+        parts = [3 * size.width] if fused_qkv else [size.width] * 3
+        self.qkv = nn.ModuleList(nn.Linear(size.width, width) for width in parts)
+        self.out = nn.Linear(size.width, size.width)
+        mask = torch.ones(size.context, size.context, dtype=torch.bool).tril() if causal else None
+        self.register_buffer("mask", mask, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        joined = [part(x) for part in self.qkv]
+        parts = joined[0].split(width, dim=2) if len(joined) == 1 else joined
+        q, k, v = (t.view(batch, length, self.size.heads, -1).transpose(1, 2) for t in parts)
+        if self.eager:
+            scores = (q @ k.transpose(-1, -2)) / math.sqrt(q.shape[-1])
+            if self.mask is not None:
+                lowest = torch.full((), torch.finfo(scores.dtype).min, device=x.device, dtype=scores.dtype)
+                scores = torch.where(self.mask[:length, :length], scores, lowest)
+            else:  # the additive mask of padding, here with nothing to mask
+                scores = scores + torch.zeros(batch, 1, 1, length, device=x.device, dtype=scores.dtype)
+            shares = F.dropout(F.softmax(scores, dim=-1), self.p, self.training)
+            y = shares @ v
+        else:
+            p = self.p if self.training else 0.0
+            y = F.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=self.causal)
+        return self.out(y.transpose(1, 2).contiguous().view(batch, length, width))
+
+
+class Block(nn.Module):
+    """One transformer layer: normalisation before (GPT-2) or after (BERT) each half."""
+
+    def __init__(
+        self, size: Size, causal: bool, eager: bool, before: bool, dropout: float, gelu_parts: bool = False
+    ) -> None:
+        super().__init__()
+        self.before, self.p, self.gelu_parts = before, dropout, gelu_parts
+        self.attention = Attention(size, causal, eager, before, dropout)
+        self.norm_1, self.norm_2 = nn.LayerNorm(size.width), nn.LayerNorm(size.width)
+        self.wide, self.narrow = nn.Linear(size.width, 4 * size.width), nn.Linear(4 * size.width, size.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.before:
+            x = x + F.dropout(self.attention(self.norm_1(x)), self.p, self.training)
+            return x + self._mlp(self.norm_2(x))
+        x = self.norm_1(x + F.dropout(self.attention(x), self.p, self.training))
+        return self.norm_2(x + self._mlp(x))
+
+    def _mlp(self, x: Tensor) -> Tensor:
+        wide = self.wide(x)
+        wide = _gelu_in_parts(wide) if self.gelu_parts else F.gelu(wide)
+        return F.dropout(self.narrow(wide), self.p, self.training)
+
+
+class GPT2(nn.Module):
+    """GPT-2: 124 million parameters at the default size. forward(tokens [B, T]) → logits [B, T, vocabulary]."""
+
+    SMALL, LARGE = Size(), Size(1280, 36, 20)
+
+    def __init__(
+        self, size: Size = SMALL, eager: bool = False, dropout: float = 0.0, gelu_parts: bool = False
+    ) -> None:
+        super().__init__()
+        self.p = dropout
+        self.tokens = nn.Embedding(size.vocabulary, size.width)
+        self.places = nn.Embedding(size.context, size.width)
+        self.blocks = nn.ModuleList(
+            Block(size, True, eager, True, dropout, gelu_parts) for _ in range(size.layers)
+        )
+        self.norm = nn.LayerNorm(size.width)
+        self.head = nn.Linear(size.width, size.vocabulary, bias=False)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        x = F.dropout(self.tokens(tokens) + self.places(places), self.p, self.training)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+class Bert(nn.Module):
+    """BERT with its language-model head: 110 million parameters at BASE. Shapes as in GPT2.
+
+    headless=True: no head; forward gives the features [B, T, width], as a classifier's encoder does.
+    """
+
+    BASE = Size(768, 12, 12, 30522, 512)
+    LARGE = Size(1024, 24, 16, 30522, 512)
+
+    def __init__(
+        self, size: Size = BASE, eager: bool = False, dropout: float = 0.0, headless: bool = False
+    ) -> None:
+        super().__init__()
+        self.p, self.headless = dropout, headless
+        self.tokens = nn.Embedding(size.vocabulary, size.width)
+        self.places = nn.Embedding(size.context, size.width)
+        self.kinds = nn.Embedding(2, size.width)
+        self.norm = nn.LayerNorm(size.width)
+        self.blocks = nn.ModuleList(Block(size, False, eager, False, dropout) for _ in range(size.layers))
+        self.transform, self.last_norm = nn.Linear(size.width, size.width), nn.LayerNorm(size.width)
+        self.head = nn.Linear(size.width, size.vocabulary)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        x = self.tokens(tokens) + self.kinds(torch.zeros_like(tokens)) + self.places(places)
+        x = F.dropout(self.norm(x), self.p, self.training)
+        for block in self.blocks:
+            x = block(x)
+        return x if self.headless else self.head(self.last_norm(F.gelu(self.transform(x))))
+
+
+class Bottleneck(nn.Module):
+    """1×1, 3×3, 1×1 convolutions with a short cut; the last has four times the channels."""
+
+    def __init__(self, inputs: int, inner: int, stride: int) -> None:
+        super().__init__()
+        sizes = [(inputs, inner, 1, 1), (inner, inner, 3, stride), (inner, 4 * inner, 1, 1)]
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(a, b, k, stride=s, padding=k // 2, bias=False) for a, b, k, s in sizes
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm2d(b) for _, b, _, _ in sizes)
+        self.short: nn.Module = nn.Identity()
+        if stride > 1 or inputs != 4 * inner:
+            across = nn.Conv2d(inputs, 4 * inner, 1, stride=stride, bias=False)
+            self.short = nn.Sequential(across, nn.BatchNorm2d(4 * inner))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for i, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
+            y = norm(convolution(y))
+            if i < 2:
+                y = F.relu(y, inplace=True)
+        return F.relu(y + self.short(x), inplace=True)
+
+
+class ResNet(nn.Module):
+    """ResNet-50 by default. forward(images [B, 3, H, W]) → logits [B, classes]."""
+
+    def __init__(self, depths: tuple[int, ...] = (3, 4, 6, 3), classes: int = 1000) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)
+        )
+        blocks: list[nn.Module] = []
+        channels = 64
+        for stage, depth in enumerate(depths):
+            for i in range(depth):
+                inner = 64 * 2**stage
+                blocks.append(Bottleneck(channels, inner, 2 if stage and i == 0 else 1))
+                channels = 4 * inner
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.blocks(self.stem(images)).mean((2, 3)))

@@ -1,0 +1,142 @@
+"""Which experiments there are, and the hash of the code of each.
+
+    @experiment("03/item_in_loop", seconds=10)
+    def item_in_loop(gpu): ...
+        return {"trace": prof}
+
+An experiment takes a gpu (`simulator.SimGPU` or `simulator.RealGPU`), is called inside `with gpu:`, uses only
+names that both have, and returns a dict with any of
+
+    "trace"     a profiler (`gpu.profile(...)`)
+    "snapshot"  what `gpu.memory._snapshot()` returns
+    "table"     a list of dicts of plain values
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import inspect
+import io
+import pkgutil
+import re
+import tokenize
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["EXPERIMENTS", "Experiment", "code_hash", "experiment", "find", "load_all", "select"]
+
+Function = Callable[[Any], Mapping[str, Any]]
+_NAME = re.compile(r"[a-z0-9]+/[a-z0-9_]+")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """name: "03/item_in_loop". run: gpu → results. seconds: what it may take on a real GPU, start included.
+
+    alloc_conf: what PYTORCH_ALLOC_CONF says meanwhile. memory_bytes: so much of the card may be used.
+    """
+
+    name: str
+    run: Function
+    seconds: float
+    alloc_conf: str = ""
+    memory_bytes: int | None = None
+
+    @property
+    def code(self) -> str:
+        """Hash of the code that this experiment runs (see :func:`code_hash`)."""
+        path = inspect.getsourcefile(self.run)
+        assert path is not None
+        return code_hash(Path(path).read_text(encoding="utf-8"), self.run.__name__)
+
+
+EXPERIMENTS: dict[str, Experiment] = {}
+
+
+def experiment(
+    name: str, *, seconds: float = 12.0, alloc_conf: str = "", memory_bytes: int | None = None
+) -> Callable[[Function], Function]:
+    """Register a function as an experiment. ValueError for a malformed name, or one that is taken."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"an experiment's name is lesson/name in small letters, not {name!r}")
+
+    def register(run: Function) -> Function:
+        old = EXPERIMENTS.get(name)
+        # Reloading a module registers its functions again; two different functions may not share a name.
+        if old is not None and (old.run.__module__, old.run.__name__) != (run.__module__, run.__name__):
+            raise ValueError(f"two experiments are named {name!r}: {old.run.__name__} and {run.__name__}")
+        EXPERIMENTS[name] = Experiment(name, run, seconds, alloc_conf, memory_bytes)
+        return run
+
+    return register
+
+
+def load_all() -> dict[str, Experiment]:
+    """Import every module of helpers.recordings.experiments; the registry in order of names."""
+    from helpers.recordings import experiments
+
+    for module in pkgutil.iter_modules(experiments.__path__):
+        importlib.import_module(f"{experiments.__name__}.{module.name}")
+    return dict(sorted(EXPERIMENTS.items()))
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name. ValueError, with the names that there are, for another."""
+    found = load_all()
+    if name not in found:
+        raise ValueError(f"no experiment {name!r}; there are {', '.join(found)}")
+    return found[name]
+
+
+def select(only: list[str]) -> list[Experiment]:
+    """The experiments of some lessons or names ("03", "03/item_in_loop"); all where the list is empty."""
+    found = load_all()
+    unknown = [o for o in only if not any(n == o or n.startswith(f"{o}/") for n in found)]
+    if unknown:
+        raise ValueError(f"no experiment {', '.join(unknown)}; there are {', '.join(found)}")
+    return [e for n, e in found.items() if not only or any(n == o or n.startswith(f"{o}/") for o in only)]
+
+
+def code_hash(source: str, function: str) -> str:
+    """16 hex digits that change when the function, or what else its module defines, changes in meaning.
+
+    Comments, docstrings and white space do not count, nor do the module's other experiments, so that adding
+    one leaves the recordings of the rest valid. The text is hashed and not the syntax tree, whose form
+    differs between versions of Python: a recording made under one is read under another.
+    """
+    tree = ast.parse(source)
+    lines = source.splitlines(keepends=True)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                _blank(lines, first.lineno, first.end_lineno or first.lineno)
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name != function and _registered(statement):
+            _blank(lines, statement.decorator_list[0].lineno, statement.end_lineno or statement.lineno)
+    text = "".join(lines)
+    kept = text.splitlines(keepends=True)
+    for token in _comments(source):
+        row, column = token.start[0] - 1, token.start[1]
+        if "#" in kept[row][column : column + 1]:
+            kept[row] = kept[row][:column] + "\n"
+    return hashlib.sha256(" ".join("".join(kept).split()).encode()).hexdigest()[:16]
+
+
+def _comments(source: str) -> list[tokenize.TokenInfo]:
+    read = io.StringIO(source).readline
+    return [t for t in tokenize.generate_tokens(read) if t.type == tokenize.COMMENT]
+
+
+def _registered(node: ast.FunctionDef) -> bool:
+    calls = [d.func for d in node.decorator_list if isinstance(d, ast.Call)]
+    return any(isinstance(c, ast.Name) and c.id == "experiment" for c in calls)
+
+
+def _blank(lines: list[str], first: int, last: int) -> None:
+    for i in range(first - 1, last):
+        lines[i] = "\n"
