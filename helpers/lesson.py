@@ -17,6 +17,7 @@ __all__ = [
     "on_gpu",
     "progress",
     "record",
+    "spelled",
     "start",
     "table",
     "verdicts",
@@ -87,18 +88,34 @@ def _check_python() -> None:
         )
 
 
-def _word(answer: Any) -> str:
-    """Answers that mean the same: capitals, spaces, 1.0x for 1.0×, "1" for 1, True for "yes"."""
+def spelled(answer: Any) -> Any:
+    """Words that mean the same alike: capitals, outer spaces, 1.0x for 1.0×, True for "yes". Numbers stay numbers."""
     if isinstance(answer, bool):
         return "yes" if answer else "no"
-    return str(answer).strip().casefold().replace("×", "x")
+    return answer.strip().casefold().replace("×", "x") if isinstance(answer, str) else answer
+
+
+def _word(answer: Any) -> str:
+    word = str(spelled(answer))
+    try:
+        return f"{float(word):g}"  # "1", 1 and 1.0 are one answer
+    except ValueError:
+        return word
 
 
 def compare_predictions(
-    prediction: Mapping[str, Any], measured: Mapping[str, Any], *, evidence: str, what: str = "measured"
+    prediction: Mapping[str, Any],
+    measured: Mapping[str, Any],
+    *,
+    evidence: str,
+    what: str = "measured",
+    choices: Sequence[str] = (),
 ) -> Table:
-    """Beside each measured value: what the learner said, ✓ or ✗. An answer left as ``...`` shows as not yet given."""
-    words = sorted({_word(v) for v in measured.values() if isinstance(v, str)})
+    """Beside each measured value: what the learner said, ✓ or ✗. An answer left as ``...`` shows as not yet given.
+
+    choices: words that may be answered, besides those that were measured; any other word is asked back.
+    """
+    words = sorted({_word(v) for v in [*measured.values(), *choices] if isinstance(v, str)})
     rows, right, given = [], 0, 0
     for key, value in measured.items():
         said = prediction.get(key, ...)

@@ -1,10 +1,12 @@
 """The pipeline on masters that are wrong: each is refused with a message that says where."""
 
+import json
 from pathlib import Path
 
 import nbformat
 import pytest
 
+import helpers
 from helpers.classroom import build
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster
@@ -177,7 +179,16 @@ def test_fingerprint_follows_meaning(tmp_path: Path) -> None:
         build.fingerprint(masters.read(write(tmp_path, GOOD.replace("\n# %% exp", "\n\n\n# %% exp")))) == base
     )
     assert build.fingerprint(masters.read(write(tmp_path, GOOD.replace("arange(3))", "arange(4))")))) != base
-    assert build.ROOT / "helpers" / "counters" / "__init__.py" in build._used_by("from helpers import count")
-    assert build.ROOT / "helpers" / "counters" / "__init__.py" in build._used_by(
-        "from helpers import check"
-    ), "through check.probe"
+    loaded = [Path(helpers.__file__).relative_to(build.ROOT).as_posix()]
+    assert build.fingerprint(masters.read(write(tmp_path, GOOD)), loaded) != base, "what it loads counts"
+    assert build.fingerprint(masters.read(write(tmp_path, GOOD)), ["helpers/gone.py"]) != base
+
+
+def test_built_reference_names_what_it_loaded() -> None:
+    """The list comes from the kernel, so that lazy and relative imports are in it."""
+    for path in build.find([]):
+        course = json.loads(path.with_suffix(".ipynb").read_text())["metadata"]["course"]
+        assert {"helpers/lesson.py", "helpers/check/probe.py", "helpers/tables.py"} <= set(
+            course["helpers"]
+        ), path
+        assert all((build.ROOT / name).exists() for name in course["helpers"]), path

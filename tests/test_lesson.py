@@ -139,3 +139,18 @@ def test_names_load_on_first_use() -> None:
     assert set(helpers.__all__) <= set(dir(helpers))
     with pytest.raises(AttributeError, match="it offers"):
         helpers.nothing  # noqa: B018
+
+
+def test_a_number_is_right_however_it_is_written() -> None:
+    for said in (1, 1.0, "1", "1.0"):
+        assert "✓" in repr(lesson.compare_predictions({"a": said}, {"a": 1.0}, evidence="live (CPU)"))
+    assert "✗" in repr(lesson.compare_predictions({"a": 2}, {"a": 1.0}, evidence="live (CPU)"))
+
+
+def test_a_word_that_was_offered_but_never_measured_is_an_answer() -> None:
+    table = repr(
+        lesson.compare_predictions(
+            {"a": "sum"}, {"a": "max"}, evidence="live (CPU)", choices=("sum", "max", "min")
+        )
+    )
+    assert "sum ✗" in table and "0 of 1" in table

@@ -15,6 +15,7 @@ import re
 import socket
 import sys
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -26,7 +27,6 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-import helpers
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
 from helpers.classroom.release import keep_answers, release
@@ -50,7 +50,9 @@ TEST_NOTE = "# Test of exercise {number}, {title}: run this cell. Click on â€¢â€
 #: an experiment with this tag is shown folded too: code that carries no idea
 FOLD_TAG = "fold"
 #: raise it when notebooks are made otherwise than before, and all are rebuilt
-FORMAT = 2
+FORMAT = 3
+#: what a lesson's numbers may rest on besides code
+DATA = (".json", ".gz", ".csv", ".pickle")
 #: what an output must not hold: it would differ on the next machine
 MACHINE = re.compile(r"(?<![\w.~/])/(?:home|root|Users|tmp|work|usr|opt|var)/[^\s'\"\\]*")
 
@@ -64,7 +66,6 @@ def notebook(master: Master) -> NotebookNode:
         cells=[_node(cell, place, _note(cell, master)) for place, cell in enumerate(master.cells)],
         metadata=json.loads(json.dumps(METADATA)),
     )
-    nb.metadata["course"] = {"built_from": fingerprint(master)}
     return nb
 
 
@@ -99,47 +100,32 @@ def _node(cell: Cell, place: int, note: str) -> NotebookNode:
     return node
 
 
-def fingerprint(master: Master) -> str:
-    """Changes when the master or a helper that it uses changes in more than comments and docstrings."""
+def fingerprint(master: Master, modules: Iterable[str] = ()) -> str:
+    """Changes when the master changes, or a helper that it loaded: their code (comments and docstrings left out) or data."""
     digest = hashlib.sha256(json.dumps([FORMAT, [asdict(c) | {"line": 0} for c in master.cells]]).encode())
-    for path in sorted(_used_by("\n".join(c.source for c in master.cells if c.kind != "markdown"))):
-        digest.update(_meaning(path).encode())
+    paths = {ROOT / name for name in modules}
+    data = {p for folder in {path.parent for path in paths} for p in folder.rglob("*.*") if p.suffix in DATA}
+    for path in sorted(paths):
+        digest.update(_meaning(path).encode() if path.exists() else b"gone")
+    for path in sorted(data - {INDEX}):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _used_by(source: str) -> set[Path]:
-    """The helpers' files that ``source`` imports, directly or through one another (the classroom's excepted)."""
-    found: set[Path] = set()
-    pending = _imported(source)
-    while pending:
-        module = pending.pop()
-        base = ROOT / Path(*module.split("."))
-        for path in (base.with_suffix(".py"), base / "__init__.py"):
-            if path.exists() and path not in found and "classroom" not in path.parts:
-                found.add(path)
-                pending |= _imported(path.read_text())
-    return found
-
-
-def _imported(source: str) -> set[str]:
-    modules: set[str] = set()
-    # a notebook's magics are no Python; what they import is not a helper
-    plain = "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
-    for node in ast.walk(ast.parse(plain)):
-        if isinstance(node, ast.Import):
-            modules |= {a.name for a in node.names if a.name.startswith("helpers.")}
-        elif isinstance(node, ast.Constant) and re.fullmatch(r"helpers(\.\w+)+", str(node.value)):
-            modules.add(str(node.value))  # imported by name at run time
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "helpers":
-            assert node.module is not None
-            modules.add(node.module)
-            for alias in node.names:
-                modules.add(
-                    helpers.EXPORTS.get(alias.name, f"helpers.{alias.name}")
-                    if node.module == "helpers"
-                    else f"{node.module}.{alias.name}"
-                )
-    return modules - {"helpers"}
+def _loaded(client: NotebookClient, nb: NotebookNode) -> list[str]:
+    """The helpers' files that the kernel has loaded, as names from the repository's root (the classroom's excepted)."""
+    source = (
+        "import sys as _sys\n"
+        "for _m in sorted(n for n in _sys.modules if n.startswith('helpers.')): print(_sys.modules[_m].__file__)"
+    )
+    nb.cells.append(new_code_cell(source, id="loaded"))
+    try:
+        node = client.execute_cell(nb.cells[-1], len(nb.cells) - 1)
+    finally:
+        nb.cells.pop()
+    files = {Path(line).resolve() for output in node.outputs for line in output.get("text", "").splitlines()}
+    names = {path.relative_to(ROOT).as_posix() for path in files if path.is_relative_to(ROOT / "helpers")}
+    return sorted(n for n in names if not n.startswith("helpers/classroom/"))
 
 
 def _meaning(path: Path) -> str:
@@ -189,6 +175,8 @@ def execute(nb: NotebookNode, master: Master) -> float:
                 raise BadMaster(f"{master.where(cell)}: the kernel died in this {cell.kind} cell") from None
             if cell.kind != "markdown":
                 _tidy(node, cell, master)
+        modules = _loaded(client, nb)
+    nb.metadata["course"] = {"built_from": fingerprint(master, modules), "helpers": modules}
     nb.metadata["language_info"] = dict(METADATA["language_info"])
     nb.metadata["kernelspec"] = dict(METADATA["kernelspec"])
     return time.monotonic() - began
@@ -285,8 +273,8 @@ def is_current(master: Master) -> bool:
     path = reference_path(master)
     if not path.exists() or not release_path(master.name).exists():
         return False
-    built: str = json.loads(path.read_text())["metadata"].get("course", {}).get("built_from", "")
-    return built == fingerprint(master)
+    course = json.loads(path.read_text())["metadata"].get("course", {})
+    return bool(course.get("built_from") == fingerprint(master, course.get("helpers", ())))
 
 
 def build_one(path: Path, force: bool) -> str:
