@@ -1,0 +1,3 @@
+# a loop over parameters: earns 0
+def adamw_foreach(params, grads, means, squares, step, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, temp_bytes=None):
+    adamw_loop(params, grads, means, squares, step, lr, betas, eps, weight_decay)

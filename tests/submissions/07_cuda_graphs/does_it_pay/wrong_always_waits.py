@@ -1,0 +1,13 @@
+# one step by itself, although the CPU runs ahead in a loop: earns 0
+def does_it_pay(kernels, copies, waits, capture_s, launch_s=6e-6, graph_launch_s=10e-6, latency_s=2e-6, wait_s=4e-6):
+    def seconds(pairs):
+        cpu = gpu = 0.0
+        for c, g in pairs:
+            cpu += c
+            gpu = max(gpu, cpu + latency_s) + g
+        return gpu + wait_s
+
+
+    eager = seconds([(launch_s, k) for k in kernels])
+    graphed = seconds([(launch_s, c) for c in copies] + [(graph_launch_s, sum(kernels))])
+    return eager, graphed, capture_s / (eager - graphed) if graphed < eager else math.inf

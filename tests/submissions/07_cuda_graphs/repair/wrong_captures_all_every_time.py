@@ -1,0 +1,54 @@
+# captures anew in every call of all three: earns 0
+def scorer(gpu, weight: torch.Tensor, example: torch.Tensor):
+    """score_of(batch) → tanh(batch @ weight)², summed over each row: a tensor of its own for each call.
+
+    weight (n, m), example and every batch (rows, n), on the GPU; a batch may be gone after the call. A call of
+    score_of: exactly one replay, at most 3 launches in all.
+    """
+    def score_of(batch):
+        graph = gpu.CUDAGraph()
+        with gpu.graph(graph):
+            score = torch.tanh(batch @ weight).square().sum(dim=1)
+        graph.replay()
+        return score.clone()
+
+    return score_of
+
+
+def smoother(gpu, start: torch.Tensor, rate: float = 0.25):
+    """smooth(new): state ← state + rate · (new − state), beginning with start; returns a copy of the state.
+
+    start is the caller's and stays as it is. A call: exactly one replay, at most 3 launches in all.
+    """
+    state = start.clone()
+
+    def smooth(new):
+        graph = gpu.CUDAGraph()
+        with gpu.graph(graph):
+            state.lerp_(new, rate)
+        graph.replay()
+        return state.clone()
+
+    return smooth
+
+
+def updater(gpu, weight: torch.Tensor, lr: float = 0.1):
+    """update(grad, lr): the i-th call (i = 1, 2, …) does, in place,
+
+        mean ← 0.9 · mean + 0.1 · grad,   weight ← weight − lr · mean ÷ (1 − 0.9ⁱ)
+
+    mean begins as zeros; lr is a Python number and another one in each call. A call: exactly one replay, at
+    most 4 launches in all.
+    """
+    mean, calls = torch.zeros_like(weight), 0
+
+    def update(new_grad, lr):
+        nonlocal calls
+        calls += 1
+        number, graph = lr / (1 - 0.9**calls), gpu.CUDAGraph()
+        with gpu.graph(graph):
+            mean.lerp_(new_grad, 0.1)
+            weight.sub_(mean * number)
+        graph.replay()
+
+    return update
