@@ -31,7 +31,7 @@ test: ## run every test: lint, types, lessons, graders, browser
 	$(SETUP) test
 	echo "── ruff: style ──";            $(PY) -m ruff check . && $(PY) -m ruff format --check .
 	echo "── mypy: types ──";            $(PY) -m mypy
-	echo "── pytest: everything else ──"; $(PY) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	echo "── pytest: everything else ──"; $(PY) -m pytest -n $(JOBS) $(ARGS)
 
 lint: ## ruff and mypy only
 	$(SETUP) test

@@ -1,15 +1,22 @@
 """Which tests share a worker process when several run at once (`make test` starts two)."""
 
 import re
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One file's tests stay together, for their fixtures' sake; those of the lessons, which take longest, one lesson's."""
-    for item in items:
-        file = item.path.stem
-        lesson = re.search(r"[\[/](\d\d)[-_]", item.nodeid.removeprefix(item.path.name))
-        split = file in {"test_submissions", "test_references"} and lesson
-        item.add_marker(pytest.mark.xdist_group(f"{file}-{lesson[1]}" if split and lesson else file))
+class _Groups(LoadScopeScheduling):
+    """One file's tests stay together, for their fixtures' sake; of the lessons' tests, which take longest, one lesson's."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        lesson = re.search(r"\[(\d\d)\b|\[(\d\d)_", nodeid)
+        if lesson and file.endswith(("test_submissions.py", "test_references.py")):
+            return f"{file}::{lesson[1] or lesson[2]}"
+        return file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Groups:
+    return _Groups(config, log)
