@@ -1077,6 +1077,8 @@ print(pool_allocator)
 prediction = {"line": ..., "KiB per step": ...}
 
 # %% experiment
+import inspect
+
 gpu, kept, bounds, snapshots = simulate("H100"), [], [], []
 gpu.memory._record_memory_history()
 with gpu:
@@ -1094,7 +1096,11 @@ with gpu:
 
 snapshot = memory.read(gpu)
 leak = memory.leaks(snapshot, [*bounds, len(snapshot.events)])[0]
-source = get_ipython().user_ns["In"][-1].splitlines()[int(leak.site.split(":")[1].split()[0]) - 1].strip()
+source = (
+    inspect.getsource(inspect.currentframe())
+    .splitlines()[int(leak.site.split(":")[1].split()[0]) - 1]
+    .strip()
+)
 lesson.compare_predictions(
     prediction,
     {"line": source.split()[0], "KiB per step": leak.per_step[-1] // 1024},
@@ -1392,7 +1398,7 @@ del big
 gc.collect()
 after_del = "freed" if watched() is None else "kept"
 
-# %% experiment
+# %% experiment tags=["nbval-ignore-output"]
 get_ipython().displayhook.flush()  # what `%reset -f out` does
 gc.collect()
 print(f"after `del big`: {after_del}; after Out is emptied: {'freed' if watched() is None else 'kept'}")
