@@ -27,6 +27,10 @@ TAMPER = {
     "current mode": "from torch.utils._python_dispatch import _get_current_dispatch_mode as now\ndear = twice\ndef twice(x):\n    mode = now()\n    mode.silent = 1\n    y = dear(x)\n    mode.silent = 0\n    return y",
     "all objects": "import gc\ndear = twice\ndef twice(x):\n    mode = next(o for o in gc.get_objects() if type(o).__name__ == 'Watch')\n    mode.silent = 1\n    y = dear(x)\n    mode.silent = 0\n    return y",
     "thread, lists emptied": HIDE["thread"].replace("return out[0]", "y = out[0]\n    import sys\n    f = sys._getframe()\n    while f:\n        [v.clear() for v in f.f_locals.values() if isinstance(v, list)]\n        f = f.f_back\n    return y"),
+    "kernel called past the modes": "op = torch.ops.aten.add.Tensor\ndear = twice\ndef twice(x):\n    return op.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), x, x)",
+    "by its address": "import ctypes\ndear = twice\ndef twice(x):\n    y = dear(x)\n    (ctypes.c_float * 1).from_address(y.data_ptr())\n    return y",
+    "frames through a profile function": "import sys\ndear = twice\ndef twice(x):\n    sys.setprofile(lambda *a: None)\n    y = dear(x)\n    sys.setprofile(None)\n    return y",
+    "trace function": "import sys\ndear = twice\ndef twice(x):\n    sys.settrace(lambda *a: None)\n    y = dear(x)\n    sys.settrace(None)\n    return y",
 }  # fmt: skip
 REPLACE = {
     "storage": "one = torch.zeros(1).untyped_storage()\ntorch.Tensor.untyped_storage = lambda self: one",
@@ -86,6 +90,36 @@ def test_a_sealed_gpu_shows_what_a_real_one_does() -> None:
         drive = {"__name__": "drive", "gpu": gpu}  # a test's own function may look
         exec("kernels = gpu.kernels", drive)  # noqa: S102
         assert len(drive["kernels"]) == 1
+
+
+LATE = {
+    "encode": "import helpers.check.probe as p\n        p.encode = lambda v: {'kind': 'none'}",
+    "as_dict": "import gc\n        p = __import__('helpers.check.probe').check.probe\n        p._counters.Counts.as_dict = lambda self: {'operators': 0}",
+    "class of the counts": "f = sys._getframe()\n        while f:\n            for v in f.f_locals.values():\n                if type(v).__name__ == 'Counts':\n                    v.__class__ = type('Mine', (type(v),), {'__slots__': (), 'as_dict': lambda self: {'operators': 0}})\n            f = f.f_back",
+    "told": "f = sys._getframe()\n        while f:\n            for v in list(f.f_locals.values()):\n                for c in getattr(v, '__closure__', None) or ():\n                    try:\n                        if c.cell_contents is None: c.cell_contents = {'operators': 0}\n                    except ValueError: pass\n            f = f.f_back",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_what_is_replaced_during_the_call_is_put_back_before_its_result_is_read(
+    runner: Runner, master: Master, name: str
+) -> None:
+    late = f"\nimport sys\ndear = twice\ndef twice(x):\n    try:\n        {LATE[name]}\n    finally:\n        y = dear(x)\n    return y"
+    assert runner.grade(master, "twice", DEAR + late).earned <= 1
+
+
+def test_a_blinded_simulator_sees_again(runner: Runner, master: Master) -> None:
+    """What an answer patches in the helpers does not outlive its call: stock nbgrader keeps one kernel a notebook."""
+    from helpers.check.guard import remember
+    from helpers.simulator import races
+
+    restore = remember([], code_of=[races])
+    kept = races.Races._report
+    races.Races._report = lambda *about: None  # type: ignore[method-assign,assignment]
+    try:
+        assert "Races._report" in restore() and races.Races._report is kept
+    finally:
+        races.Races._report = kept  # type: ignore[method-assign]
 
 
 def test_the_dear_answer_earns_one_point(runner: Runner, master: Master) -> None:

@@ -47,20 +47,27 @@ def _owners(modules: list[Any]) -> list[Any]:
         *(torch.autograd.graph, torch.autograd.graph.saved_tensors_hooks, torch.autograd.Function),
         *(torch.utils._python_dispatch, torch.utils._python_dispatch.TorchDispatchMode, torch.utils._pytree),
     ]
-    own = [v for m in modules for v in vars(m).values() if inspect.isclass(v) and v.__module__ == m.__name__]
-    return [*fixed, *modules, *own]
+    return [*fixed, *modules, *_classes(modules)]
 
 
-def remember(modules: list[Any]) -> Callable[[], list[str]]:
+def _classes(modules: list[Any]) -> list[Any]:
+    return [v for m in modules for v in vars(m).values() if inspect.isclass(v) and v.__module__ == m.__name__]
+
+
+def remember(modules: list[Any], code_of: list[Any] | None = None) -> Callable[[], list[str]]:
     """Note how things are now; the returned function puts them back and names what had been changed.
 
-    modules: further modules to watch, their classes included.
+    modules: further modules to watch, their classes included. code_of: modules of which only functions, classes and
+    properties are put back, since they keep state of their own in variables.
     """
-    then = [(owner, dict(vars(owner))) for owner in _owners(modules)]
+    then = [(owner, dict(vars(owner)), True) for owner in _owners(modules)]
+    for owner in [*(code_of or []), *_classes(code_of or [])]:
+        code = {k: v for k, v in vars(owner).items() if callable(v) or hasattr(v, "__get__")}
+        then.append((owner, code, False))
 
     def restore() -> list[str]:
         changed = []
-        for owner, had in then:
+        for owner, had, whole in then:
             now = vars(owner)
             for name, value in had.items():
                 if (
@@ -71,7 +78,7 @@ def remember(modules: list[Any]) -> Callable[[], list[str]]:
                 ):
                     _put(owner, name, value)
                     changed.append(f"{owner.__name__}.{name}")
-            if inspect.isclass(owner):
+            if whole and inspect.isclass(owner):
                 for name in [
                     n for n in now if n not in had and any(n in vars(base) for base in owner.__mro__[1:])
                 ]:
@@ -118,51 +125,66 @@ _WAYS_ROUND = [
     ("torch.utils._python_dispatch", "_disable_current_modes"),
     ("torch.utils._python_dispatch", "_pop_mode_temporarily"),
     ("torch.utils._python_dispatch", "_pop_mode"),
-    # whoever holds the mode that counts, or finds it in the garbage collector's list, can write into it
+    # whoever holds the mode that counts can write into it
     ("torch.utils._python_dispatch", "_get_current_dispatch_mode"),
     ("torch.utils._python_dispatch", "_get_current_dispatch_mode_stack"),
     ("torch._C", "_get_dispatch_stack_at"),
-    ("gc", "get_objects"),
-    ("gc", "get_referrers"),
-    ("gc", "get_referents"),
     ("torch._C", "_pop_torch_dispatch_stack"),
     ("torch._C", "_unset_dispatch_mode"),
     ("torch._C", "_DisableTorchDispatch"),
     ("torch._C", "_ExcludeDispatchKeyGuard"),
     ("torch._C", "_ForceDispatchKeyGuard"),
-    ("_thread", "start_new_thread"),
+    ("torch._ops", "OpOverload.redispatch"),
+    ("_thread", "start_new_thread"),  # Python 3.11 has no event for it
     ("threading", "Thread.start"),
-    ("os", "fork"),
-    ("os", "posix_spawn"),
-    ("os", "system"),
-    ("subprocess", "Popen.__init__"),
+    ("ctypes", "cast"),  # a value read by its address is a read that nothing sees
 ]
+#: the same among Python's own audit events (the table in its library reference, "Audit events"): no patch to undo
+_EVENTS = {
+    *("gc.get_objects", "gc.get_referrers", "gc.get_referents"),  # the mode that counts is in those lists
+    *(
+        "sys.setprofile",
+        "sys.settrace",
+        "threading.setprofile",
+        "threading.settrace",
+    ),  # sees the grader's frames
+    *("ctypes.cdata", "ctypes.cdata/buffer", "ctypes.string_at", "ctypes.wstring_at", "ctypes.memoryview_at"),
+    *("os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"),
+    "subprocess.Popen",
+}
 
 
 def watch() -> Callable[[], list[str]]:
     """Note each time code that is not a library's takes one of the ways round the counters.
 
-    The returned function names those taken since it was last called. PyTorch takes them too, and may; it is told
-    apart by the file of the caller, the standard library passed over.
+    The returned function names those taken since it was last called. PyTorch takes them too, and may, as may the
+    course's own helpers; they are told apart by the file of the caller, the standard library passed over.
+    It cannot be undone: for a process that ends with the grading.
     """
     taken: tuple[str, ...] = ()  # no list: one could be emptied by whoever walks up the stack to it
-    standard, torch_itself = str(Path(inspect.__file__).parent), str(Path(torch.__file__).parent)
+    standard = str(Path(inspect.__file__).parent)
+    own = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
+
+    def note(path: str, frame: Any) -> None:
+        nonlocal taken
+        while frame.f_back and (
+            frame.f_code.co_filename.startswith((standard, "<frozen"))
+            and "site-packages" not in frame.f_code.co_filename
+        ):
+            frame = frame.f_back
+        if not frame.f_code.co_filename.startswith(own):
+            taken += (path,)
 
     def noted(path: str, real: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            frame = sys._getframe(1)
-            while (
-                frame.f_back
-                and frame.f_code.co_filename.startswith(standard)
-                and "site-packages" not in frame.f_code.co_filename
-            ):
-                frame = frame.f_back
-            if not frame.f_code.co_filename.startswith(torch_itself):
-                nonlocal taken
-                taken += (path,)
+            note(path, sys._getframe(1))
             return real(*args, **kwargs)
 
         return call
+
+    def hear(event: str, args: Any) -> None:
+        if event in _EVENTS:
+            note(event, sys._getframe(1))
 
     for module, name in _WAYS_ROUND:
         owner: Any = importlib.import_module(module)
@@ -171,6 +193,7 @@ def watch() -> Callable[[], list[str]]:
             owner = getattr(owner, part)
         if hasattr(owner, last):  # private names come and go with torch's versions
             setattr(owner, last, noted(f"{module}.{name}", getattr(owner, last)))
+    sys.addaudithook(hear)
 
     def told() -> list[str]:
         nonlocal taken
@@ -183,3 +206,12 @@ def watch() -> Callable[[], list[str]]:
 def course_modules() -> list[Any]:
     """The modules of :mod:`helpers.check` that are loaded."""
     return [m for n, m in sys.modules.items() if n == "helpers.check" or n.startswith("helpers.check.")]
+
+
+def other_modules() -> list[Any]:
+    """The other modules of :mod:`helpers` that are loaded: what a test's ``drive`` may use, such as the simulator."""
+    return [
+        m
+        for n, m in sys.modules.items()
+        if n.partition(".")[0] == "helpers" and n.split(".")[1:2] not in (["check"], ["classroom"], [])
+    ]

@@ -17,7 +17,7 @@ import linecache
 import random
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,7 +27,7 @@ import torch
 
 from helpers.check import sealed  # noqa: F401 - a drive's, loaded here so that the guard knows it
 from helpers.check.data import NotPlain, decode, encode
-from helpers.check.guard import course_modules, remember, watch
+from helpers.check.guard import course_modules, other_modules, remember, watch
 
 #: characters of a learner's output that are kept for a report
 KEEP_OUTPUT = 2_000
@@ -62,23 +62,37 @@ _count = _counters.count
 def guarded() -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
     """:func:`answer` for grading, to be made before the learner's code runs.
 
-    It first undoes what that code has replaced in torch and in the grader, and reports it under ``"replaced"``; what
-    the answer did out of the counters' sight is under ``"uncounted"``.
+    Before each call of it, and after, that is before its result is read, this undoes what the code has replaced in
+    torch and in the helpers, and reports it under ``"replaced"``; what the answer did out of the counters' sight is
+    under ``"uncounted"``.
     """
+    load()
     told = watch()
-    restore = remember([*course_modules(), *_counter_modules])
+    restore = remember([*course_modules(), *_counter_modules], code_of=other_modules())
     plain = answer
 
     def reply(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
         replaced = restore()
         told()  # what was taken before this request is not its doing
-        return plain(request, namespace) | {"replaced": replaced, "uncounted": told()}
+        reply = plain(request, namespace, lambda: replaced.extend(restore()))
+        return reply | {"replaced": replaced, "uncounted": told()}
 
     return reply
 
 
-def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
-    """Do what ``request`` asks with what the learner's ``namespace`` holds. Never raises for the learner's faults."""
+def load() -> None:
+    """Import what tests use, so that the guard knows it as it was, and a forked process does not pay for it."""
+    for name in ("helpers.lesson", "helpers.simulator", "helpers.timing", "helpers.trace", "helpers.memory"):
+        importlib.import_module(name)
+
+
+def answer(
+    request: dict[str, Any], namespace: dict[str, Any], restore: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Do what ``request`` asks with what the learner's ``namespace`` holds. Never raises for the learner's faults.
+
+    restore: called after the learner's code has run, before anything is read of what it left.
+    """
     name = request["name"]
     if name not in namespace:
         return {"missing": True}
@@ -93,7 +107,7 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
     if not callable(subject):
         return {"not_callable": type(subject).__name__}
     drive = _load_drive(request["drive"]) if request.get("drive") else None
-    return {"reports": [_run(subject, drive, case, request) for case in request["cases"]]}
+    return {"reports": [_run(subject, drive, case, request, restore) for case in request["cases"]]}
 
 
 def _load_drive(source: str) -> Callable[..., Any]:
@@ -108,6 +122,7 @@ def _run(
     drive: Callable[..., Any] | None,
     case: dict[str, Any],
     request: dict[str, Any],
+    restore: Callable[[], None],
 ) -> dict[str, Any]:
     random.seed(case["seed"])
     np.random.seed(case["seed"])
@@ -124,7 +139,7 @@ def _run(
         "view_of": [],
         "counts": None,
     }
-    count: Any = None
+    counted, counts = _counting()
     value: Any = None
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -133,7 +148,7 @@ def _run(
             else:
                 extra = {"count": _count} if "count" in inspect.signature(drive).parameters else {}
                 call = lambda *a, **k: drive(subject, *a, **k, **extra)  # noqa: E731
-            with _count() as count:
+            with counted():
                 value = call(*args, **kwargs)
                 if request["grads"]:
                     _backward(value, grad_outputs)
@@ -141,6 +156,7 @@ def _run(
         BaseException
     ) as problem:  # SystemExit and KeyboardInterrupt are answers too: they must not end the grading
         report["error"] = _describe(problem)
+    restore()
     report["printed"] = printed.getvalue()[:KEEP_OUTPUT]
     if report["error"] is not None:
         return report
@@ -160,8 +176,25 @@ def _run(
         i for i, (a, b) in enumerate(zip(args, before, strict=True)) if b is not None and not _same(a, b)
     ]
     report["view_of"] = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and _shares(value, a)]
-    report["counts"] = count.as_dict()
+    report["counts"] = counts()
     return report
+
+
+def _counting() -> tuple[Callable[[], contextlib.AbstractContextManager[None]], Callable[[], Any]]:
+    """A context that counts its block, and a function that tells the counts afterwards.
+
+    Nothing on the stack of what runs in the block holds them: its code might look there.
+    """
+    filled: Any = None
+
+    @contextlib.contextmanager
+    def counted() -> Iterator[None]:
+        nonlocal filled
+        with _count() as count:
+            yield
+        filled = count
+
+    return counted, lambda: _counters.Counts.as_dict(filled)
 
 
 def _backward(value: Any, grad_outputs: list[torch.Tensor]) -> None:

@@ -66,13 +66,9 @@ def serve(connection: socket.socket) -> None:
 
 
 def main(path: str) -> None:
-    # imported before any fork, so that no child pays for them
+    from helpers.check import probe
 
-    import helpers.check.probe
-    import helpers.counters
-    import helpers.lesson
-    import helpers.simulator
-    import helpers.timing  # noqa: F401
+    probe.load()  # before any fork, so that no child pays for it
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
     with socket.socket(socket.AF_UNIX) as listener:

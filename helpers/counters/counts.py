@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 
-@dataclass(repr=False)
+@dataclass(repr=False, slots=True)
 class Counts:
     """What a run did. ``*bytes`` are bytes, the rest numbers of things. Equal when all counters are equal."""
 
