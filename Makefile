@@ -21,20 +21,20 @@ export JUPYTER_PREFER_ENV_PATH = 1
 help: ## list the commands
 	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-lab: setup ## open the course in JupyterLab (PORT=8890 chooses the port)
+lab: setup ## open the course in JupyterLab (PORT=8890: that port; EXTRAS=models: with transformers, diffusers, torchao)
 	exec $(PY) etc/lab.py $(if $(PORT),--port="$(PORT)")
 
-setup: ## make the environment, or bring it up to date
-	$(SETUP)
+setup: ## make the environment, or bring it up to date (EXTRAS=models: with transformers, diffusers, torchao)
+	$(SETUP) $(EXTRAS)
 
 test: ## run every test: lint, types, lessons, graders, browser
-	$(SETUP) test
+	$(SETUP) test,models
 	echo "── ruff: style ──";            $(PY) -m ruff check . && $(PY) -m ruff format --check .
 	echo "── mypy: types ──";            $(PY) -m mypy
 	echo "── pytest: everything else ──"; $(PY) -m pytest -n $(JOBS) $(ARGS)
 
 lint: ## ruff and mypy only
-	$(SETUP) test
+	$(SETUP) test,models
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy

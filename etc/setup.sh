@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the course's Python environment, or does nothing when it is there and current.
 #
-#     bash etc/setup.sh VENV [EXTRA]        called by make: VENV is a folder, EXTRA is "test" or nothing
+#     bash etc/setup.sh VENV [EXTRAS]       called by make: VENV is a folder, EXTRAS as in pyproject.toml: "test,models"
 #
 # The versions are those of constraints.txt. What was installed is remembered in VENV/.installed*, by content:
 # a newer requirement installs again, a newer file date does not. An install that was cut short goes on.
@@ -30,6 +30,10 @@ find_python() {
     return 1
 }
 
+for part in ${extra//,/ }; do
+    grep -q "^$part = \[" pyproject.toml || stop "there is no extra named '$part'." \
+        "There are: $(sed -n '/^\[project.optional-dependencies\]/,/^\[tool/ s/^\([a-z]*\) = \[$/\1/p' pyproject.toml | tr '\n' ' ')"
+done
 began=$SECONDS
 for earlier in "$venv"/.installed*; do
     if [ -f "$earlier" ] && [ "$(head -n 1 "$earlier")" != "$(place)" ]; then
@@ -62,7 +66,7 @@ pip() {
     done
     if [ -t 2 ]; then printf '\r\033[K' >&2; fi
 }
-say "Installing the course${extra:+ and what its tests need} (PyTorch, JupyterLab, nbgrader …). A few minutes, the first time only."
+say "Installing the course${extra:+ with its extras $extra} (PyTorch, JupyterLab, nbgrader …). A few minutes, the first time only."
 # The build tool first and from here, so that pip fetches no other version of it behind the scenes.
 if ! pip install "setuptools" -c constraints.txt ||
     ! pip install --no-build-isolation -c constraints.txt -e ".${extra:+[$extra]}"; then
@@ -73,5 +77,8 @@ fi
 "$python" -c 'import torch, helpers' || stop "the environment was installed but does not work; the lines above say why." \
     "To start afresh: make clean-all, then the same command again."
 wanted >"$stamp"
-if [ -n "$extra" ]; then wanted >"$venv/.installed"; fi # the tests need all that the course needs, and more
+if [ -n "$extra" ]; then # who has more has the rest, too
+    wanted >"$venv/.installed"
+    for part in ${extra//,/ }; do wanted >"$venv/.installed-$part"; done
+fi
 say "Ready after $((SECONDS - began)) s."

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 COURSE = [Requirement(line) for line in PROJECT["dependencies"]]
-TESTS = [Requirement(line) for line in PROJECT["optional-dependencies"]["test"]]
+EXTRAS = [Requirement(line) for lines in PROJECT["optional-dependencies"].values() for line in lines]
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
 BY_PIP: list[str] = next(entry["pip"] for entry in CONDA if isinstance(entry, dict))
 
@@ -35,7 +35,7 @@ CONSTRAINTS = pins(
 )
 
 
-@pytest.mark.parametrize("wanted", COURSE + TESTS, ids=lambda r: r.name)
+@pytest.mark.parametrize("wanted", COURSE + EXTRAS, ids=lambda r: r.name)
 def test_constraints_pin_what_pyproject_asks_for(wanted: Requirement) -> None:
     name = canonicalize_name(wanted.name)
     assert name in CONSTRAINTS, f"{name} has no line in constraints.txt"
@@ -61,7 +61,7 @@ def test_installed_versions_are_the_pinned_ones() -> None:
             installed[name] = version(name).partition("+")[0]  # "2.13.0+cpu" is 2.13.0, built for the CPU
         except PackageNotFoundError:
             continue  # needed on another system or by another Python
-    assert set(map(canonicalize_name, (r.name for r in COURSE + TESTS))) <= set(installed)
+    assert set(map(canonicalize_name, (r.name for r in COURSE + EXTRAS))) <= set(installed)
     assert {n: (v, CONSTRAINTS[n]) for n, v in installed.items() if v != CONSTRAINTS[n]} == {}
 
 
