@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import io
 import random
@@ -445,6 +446,10 @@ READ = {"aten._local_scalar_dense": 1}
         ("x.tolist()", {"Tensor.tolist": 1}),
         ("x[0].tolist()", {"Tensor.tolist": 1}),
         ("x.numpy()", {"Tensor.numpy": 1}),
+        ("np.from_dlpack(x)", {"Tensor.__dlpack__": 1}),
+        ("torch._C._to_dlpack(x)", {"to_dlpack": 1}),
+        ("torch.save(x, io.BytesIO())", {"Tensor.__reduce_ex__": 1}),
+        ("copy.deepcopy(x)", {}),
         ("np.asarray(x)", {"Tensor.__array__": 1}),
         ("np.asarray(x, dtype=np.float64)", {"Tensor.__array__": 1}),
         ("print(x)", {"Tensor.__repr__": 1}),
@@ -489,7 +494,18 @@ READ = {"aten._local_scalar_dense": 1}
 def test_syncs(code: str, syncs: dict[str, int]) -> None:
     p = nn.Parameter(torch.ones(3))
     p.grad = torch.ones(3)
-    names = {"torch": torch, "F": F, "np": np, "nn": nn, "x": X.clone(), "mask": MASK, "index": INDEX, "p": p}
+    names = {
+        "torch": torch,
+        "F": F,
+        "io": io,
+        "copy": copy,
+        "np": np,
+        "nn": nn,
+        "x": X.clone(),
+        "mask": MASK,
+        "index": INDEX,
+        "p": p,
+    }
     with contextlib.redirect_stdout(io.StringIO()):
         counts = thrice(exec, code, names)
     assert counts.sync_by == syncs

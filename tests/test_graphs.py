@@ -397,6 +397,21 @@ def test_capture_has_no_effect_and_outputs_hold_nothing_until_a_replay(real: Sim
     assert total.tolist() == [7.0] * 4 and y.tolist() == [10.0] * 4
 
 
+def test_what_cuda_refused_to_capture_is_a_fault_when_it_is_replayed() -> None:
+    """A length that depends on values: with other values the recorded operators no longer fit together."""
+    with pytest.raises(SimulationError) as told:
+        with simulate("H100", values=True) as gpu:
+            x = torch.arange(-4.0, 4.0, device=gpu.device)
+            graph = capture(gpu, lambda: x[x > 0] * 2)
+            x.fill_(1)
+            graph.replay()
+            gpu.synchronize()
+    refused, replayed = told.value.faults
+    assert "aten.index: CUDA error: operation not permitted when stream is capturing" in refused
+    assert replayed.startswith("graph replay: what was recorded cannot run again")
+    assert "CUDA refused its capture: aten.index" in replayed
+
+
 def test_views_and_operators_in_place_keep_their_memory(real: SimGPU) -> None:
     x = torch.zeros(4, 4, device=real.device)
     row = x[1]

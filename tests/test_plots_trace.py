@@ -13,7 +13,7 @@ import pytest
 import torch
 from matplotlib.text import Text
 
-from helpers import plots, trace, widgets
+from helpers import plots, simulate, trace, widgets
 from helpers.plots import coverage, style, tracelanes
 from helpers.plots.picture import Picture
 from tests.tracing import COPY, GEMM, NCCL, Maker, noise
@@ -62,6 +62,8 @@ DRAWN = {
     "zoom, close": lambda: plots.zoom(busy(), 100 * US, 130 * US, title="Thirty microseconds"),
     "zoom, live": lambda: plots.zoom(noise(1, 900)),
     "zoom, CPU": lambda: plots.zoom(on_cpu()),
+    "zoom, Python": lambda: plots.zoom(with_python()),
+    "queue, Python": lambda: plots.queue(with_python()),
 }
 
 
@@ -127,7 +129,8 @@ def test_the_key_of_queue_adds_up() -> None:
     gaps = trace.idle(trace.read(busy()))
     for cause, share in gaps.share.items():
         assert any(cause in text and f"({share:.1%})" in text for text in said) or share < 0.0005
-    for lane in ("host", "stream 7", "stream 9", "stream 15", "idle because", "launches\nwaiting"):
+    lanes = ("stream 7 (default)", "stream 9 (copies)", "stream 15 (collectives)")
+    for lane in ("host", *lanes, "idle because", "launches\nwaiting"):
         assert lane in said
     assert "idle: " in picture.alt
 
@@ -139,15 +142,22 @@ def test_a_live_picture_has_no_number_that_changes_in_its_text() -> None:
 
 def test_streams_beyond_five_are_told() -> None:
     said = [t.get_text() for t in texts(picture_of("queue, five of many streams"))]
+    assert [text for text in said if text.startswith("stream ")][0] == "stream 7 (default)"
     assert sum(text.startswith("stream ") for text in said) == 5
     assert any("8 more stream(s) not drawn" in text for text in said)
 
 
 def test_zoom_names_what_has_room_and_no_more() -> None:
     said = [t.get_text() for t in texts(plots.zoom(busy(), 820 * US, 1700 * US))]
-    assert {"host 1", "host 2", "stream 7", "item", "AddmmBackward0", GEMM, "cudaStreamSynchronize"} <= set(
-        said
-    )
+    assert {
+        "host 1",
+        "host 2",
+        "stream 7 (default)",
+        "item",
+        "AddmmBackward0",
+        GEMM,
+        "cudaStreamSynchronize",
+    } <= set(said)
     assert "waiting for a copy" in said  # in its own piece of the bottom lane
     close = [t.get_text() for t in texts(plots.zoom(busy(), 100 * US, 130 * US))]
     assert close.count("native_layer_norm") + sum(t.startswith("native_l") for t in close) >= 7
@@ -165,13 +175,98 @@ def test_levels_are_depths() -> None:
     ]  # fmt: skip
 
 
+def with_python() -> dict[str, Any]:
+    """One thread: Python that calls Python and an operator, then Python alone, as long as the kernel before."""
+    made = Maker()
+    made.event("python_function", "train.py(1): step", 0, 1000)
+    made.event("python_function", "data.py(7): next_batch", 0, 300)
+    made.op("aten::mm", 320, 380)
+    made.work(400, 700, 350)
+    made.event("python_function", "host work", 400, 900)
+    made.work(910, 960, 905)
+    return made.done()
+
+
+def test_what_python_did_is_a_band_of_its_own() -> None:
+    t = trace.read(with_python())
+    (lane,), _ = tracelanes.host_lanes(t, 0, 10**9)
+    band = lane.rows[0]
+    assert band.start is not None and band.stop is not None and set(band.colours) == {coverage.HOST["python"]}
+    assert [
+        (t.names[t.name[row]], start // 1000, stop // 1000)
+        for row, start, stop in zip(band.rows.tolist(), band.start.tolist(), band.stop.tolist(), strict=True)
+    ] == [
+        ("data.py(7): next_batch", 0, 300), ("train.py(1): step", 300, 400), ("host work", 400, 900),
+        ("train.py(1): step", 900, 1000),
+    ]  # fmt: skip
+    said = [text.get_text() for text in texts(plots.zoom(t))]
+    assert {"host work", "Python", "mm"} <= set(said) and "operator" in said
+    assert "Python" in [text.get_text() for text in texts(plots.queue(t))]
+    assert "Python" not in [text.get_text() for text in texts(picture_of("queue"))]
+
+
+def test_the_simulator_s_host_work_is_drawn() -> None:
+    gpu = simulate("H100")
+    with gpu:
+        x = torch.ones(512, 512, device=gpu.device)
+        x @ x
+        with gpu.profile() as prof:
+            x @ x
+            gpu.host_work(2e-3)
+            x @ x
+    said = [text.get_text() for text in texts(plots.zoom(trace.read(prof)))]
+    assert "host work" in said and "Python" in said
+
+
+def lab_of(colour: str, see: Any = None) -> np.ndarray[Any, Any]:
+    """CIE Lab of a colour (D65), as someone with that colour vision sees it."""
+    rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    linear = (np.eye(3) if see is None else np.array(see)) @ linear
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    x, y, z = np.cbrt((to_xyz @ linear.clip(0)) / np.array([0.9505, 1.0, 1.089]))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_no_colour_stands_for_two_things() -> None:
+    every = {f"{kind}: {name}": colour for kind, table in (("host", coverage.HOST), ("stream", coverage.FAMILY),
+             ("idle", coverage.CAUSE)) for name, colour in table.items()}  # fmt: skip
+    assert set(coverage.HOST) == set(coverage.HOST_SAID) and set(coverage.CAUSE) == set(trace.CAUSES)
+    for (one, a), (two, b) in itertools.combinations(every.items(), 2):
+        apart = float(np.linalg.norm(lab_of(a) - lab_of(b)))
+        assert apart > 12, f"{one} and {two} look the same: {apart:.0f}"
+    # Machado, Oliveira & Fernandes (2009), severity 1.0: within a group they stay apart for the colour-blind
+    deutan = [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ]
+    protan = [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ]
+    for table, see in itertools.product((coverage.HOST, coverage.FAMILY, coverage.CAUSE), (deutan, protan)):
+        for a, b in itertools.combinations(table.items(), 2):
+            apart = float(np.linalg.norm(lab_of(a[1], see) - lab_of(b[1], see)))
+            assert apart > 10, f"{a[0]} and {b[0]} look the same without red or green: {apart:.0f}"
+
+
+def test_the_key_says_which_lane_it_is_about() -> None:
+    for name, heads in (("zoom", ["host", "streams", "idle"]), ("zoom, CPU", ["host"])):
+        found = texts(picture_of(name))
+        low = [t for t in found if t.get_text() == "■"]
+        beside = [t.get_text() for t in found if t.get_fontsize() == style.SMALL and t.get_ha() == "right"]
+        assert low and [text for text in beside if text in ("host", "streams", "idle")] == heads
+
+
 def test_a_thread_that_only_asks_is_left_out() -> None:
     made = Maker()
     made.work(10, 20)
     made.call("cudaEventQuery", 12, 14, tid=5)
     made.call("cudaStreamSynchronize", 12, 24, tid=6)
     t = trace.read(made.done())
-    lanes, left_out = tracelanes.host_lanes(t, np.ones(len(t), bool))
+    lanes, left_out = tracelanes.host_lanes(t, 0, 10**9)
     assert [lane.label for lane in lanes] == ["host 1", "host 2"] and left_out == 0
 
 
@@ -179,7 +274,7 @@ def test_a_pageable_copy_is_drawn_as_a_wait() -> None:
     made = Maker()
     made.work(10, 60, 5, name="Memcpy HtoD (Pageable -> Device)", takes=60)
     t = trace.read(made.done())
-    lanes, _ = tracelanes.host_lanes(t, np.ones(len(t), bool))
+    lanes, _ = tracelanes.host_lanes(t, 0, 10**9)
     assert lanes[0].rows[-1].colours == [coverage.HOST["wait"]]
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import torch
 
-from helpers import recordings
+from helpers import recordings, simulate, trace
 from helpers.recordings import files, manifest, record, registry, running
+from helpers.recordings.experiments.common import profiled
 from helpers.recordings.registry import Experiment, code_hash, experiment
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -537,3 +538,14 @@ def test_every_recording_that_ships_loads() -> None:
         for found in recordings.load_all(name):
             assert found.evidence.startswith("recorded (")
             assert any(getattr(found, kind) is not None for kind in ("trace", "snapshot", "table"))
+
+
+def test_a_recording_begins_with_an_idle_gpu() -> None:
+    """Steps that take the GPU longer than the host: nothing of the warm-up is still in the queue."""
+    gpu = simulate("H100")
+    with gpu:
+        x = torch.empty(4096, 4096, device=gpu.device)
+        t = trace.read(profiled(gpu, lambda i: x @ x, steps=3))
+    assert len(t.work) == 3
+    first = int(t.work.start_ns[0] - t.work.launch_ns[0])
+    assert first < 50_000, f"the first kernel waited {first / 1e3:.0f} µs for what was launched before"

@@ -231,6 +231,34 @@ def test_the_first_operator_does_not_import_the_compiler() -> None:
     subprocess.run([sys.executable, "-c", run], check=True)
 
 
+SHAPES = """
+import sys, torch
+from helpers.simulator import simulate
+with simulate() as gpu:
+    x = torch.ones(4, 4, device=gpu.device)
+    for shaped in (torch.stack([x, x]), x + 1.0, torch.eye(3, device=gpu.device), x.softmax(0), x.mean(0), x > 0,
+                   torch.where(x > 0, x, 0.0), torch.nn.functional.gelu(x), torch.cat([x, x]), x.cumsum(0)):
+        assert shaped.is_meta
+    loss = torch.nn.functional.cross_entropy(torch.nn.Linear(4, 4).to(gpu.device)(x), x.argmax(1))
+    loss.backward()
+assert "torch._dynamo" not in sys.modules, "the compiler was imported"
+import torch._dynamo  # from here on PyTorch's own mark holds again
+from helpers.simulator.uncompiled import _marked
+before = torch.compile(lambda x: torch.stack([x, x + 1]), backend="eager")(torch.ones(2))
+with simulate() as gpu:
+    for n in (5, 6):  # shapes that are not remembered
+        y = torch.ones(n, device=gpu.device)
+        torch.stack([y, y]) + 1.0
+kept = [getattr(fn, "__dynamo_disable", None) for fn in _marked()]
+own = [fn for fn in kept if fn is not None and fn.__module__ != "helpers.simulator.uncompiled"]
+assert own, "PyTorch's mark is not back"
+"""
+
+
+def test_shapes_do_not_import_the_compiler_and_leave_it_as_it_is() -> None:
+    subprocess.run([sys.executable, "-c", SHAPES], check=True)
+
+
 def test_the_newer_names_for_tf32_count_too(gpu: SimGPU) -> None:
     x, settings = torch.randn(2048, 2048, device=gpu.device), torch.backends.cuda.matmul
     took, before = [], settings.fp32_precision
@@ -299,6 +327,132 @@ def test_vmap_and_grad_work_with_values() -> None:
         x = torch.randn(3, 4, device=gpu.device)
         slopes = torch.func.vmap(torch.func.grad(lambda row: row.sin().sum()))(x)
         assert torch.allclose(slopes, x.cos()) and gpu.kernels
+
+
+# ---------------------------------------------------------------------- who waits, with values and without
+
+
+def waits(gpu: SimGPU, body: Callable[[], Any]) -> int:
+    """How often the host waited in it."""
+    before = gpu.syncs
+    body()
+    return gpu.syncs - before
+
+
+@pytest.fixture(params=[False, True], ids=["meta", "values"])
+def either(request: pytest.FixtureRequest) -> Iterator[SimGPU]:
+    with simulate("H100", values=request.param) as device:
+        yield device
+
+
+def test_a_number_put_into_a_mask_waits_where_cuda_waits(either: SimGPU) -> None:
+    """A number in host memory becomes masked_fill_; one on the device makes indices of the mask, with nonzero().
+
+    ATen/native/TensorAdvancedIndexing.cpp, _index_put_impl_, and TensorAdvancedIndexingUtils.h,
+    canDispatchToMaskedFill (`value.numel() == 1 && value.device().is_cpu()`); a Python number is a CPU tensor there
+    (torch/csrc/autograd/python_variable_indexing.cpp). With accumulate=True no mask is filled.
+    """
+    x = torch.randn(8, 8, device=either.device)
+    mask, total = x > 0, x.sum()
+
+    def put(value: Any) -> None:
+        x[mask] = value
+
+    assert waits(either, lambda: put(1.0)) == 0
+    assert waits(either, lambda: put(torch.tensor(2.0))) == 0
+    assert waits(either, lambda: put(total)) == 1
+    assert waits(either, lambda: put(total.reshape(1))) == 1
+    assert waits(either, lambda: x.index_put_((mask,), torch.tensor(2.0))) == 0
+    # nonzero(), and the number's way to the device
+    assert waits(either, lambda: x.index_put_((mask,), torch.tensor(2.0), accumulate=True)) == 2
+    assert waits(either, lambda: put(total)) == 1  # what was assigned before does not stick
+
+
+def test_masked_fill_reads_a_number_that_lies_on_the_device(either: SimGPU) -> None:
+    """ATen/native/cuda/Indexing.cu, masked_fill__cuda with a tensor: `masked_fill__cuda(self, mask, value.item())`."""
+    x = torch.randn(8, 8, device=either.device)
+    mask, total = x > 0, x.sum()
+    assert waits(either, lambda: x.masked_fill(mask, 1.0)) == 0
+    assert waits(either, lambda: x.masked_fill_(mask, torch.tensor(1.0))) == 0
+    assert waits(either, lambda: x.masked_fill(mask, total)) == 1
+    assert waits(either, lambda: x.masked_fill_(mask, total)) == 1
+    assert waits(either, lambda: torch.where(mask, total, x)) == 0  # this one reads it on the device
+
+
+def test_every_way_to_the_host_waits(either: SimGPU) -> None:
+    x = torch.randn(64, 64, device=either.device)
+    ways: list[Callable[[], torch.Tensor]] = [
+        x.cpu, lambda: x.to("cpu"), lambda: x.to(device="cpu"), lambda: x.to("cpu", torch.float64),
+        lambda: x.to("cpu", copy=True),
+    ]  # fmt: skip
+    for way in ways:
+        assert waits(either, way) == 1
+    assert waits(either, lambda: x.to("cpu", non_blocking=True)) == 0
+    assert waits(either, lambda: x.to(either.device)) == 0
+
+
+def test_values_that_went_to_the_host_stay_there() -> None:
+    with simulate("H100", values=True) as gpu:
+        x = torch.arange(4.0, device=gpu.device)
+        kept = x.to("cpu")
+        x.add_(1)
+        assert kept.is_cpu and kept.tolist() == [0, 1, 2, 3] and not x.is_cpu
+        assert waits(gpu, kept.tolist) == 0 and kept.to("cpu") is kept
+        halves = kept.to("cpu", torch.float16)
+        assert halves.is_cpu and halves.dtype == torch.float16 and kept.to(gpu.device).is_cpu is False
+        arriving = x.to("cpu", non_blocking=True)
+        assert arriving.is_pinned()
+        gpu.synchronize()
+        assert arriving.tolist() == [1, 2, 3, 4]
+
+
+def test_sync_debug_mode_warns_at_the_line_that_waits(either: SimGPU) -> None:
+    x = torch.randn(8, device=either.device)
+    assert either.get_sync_debug_mode() == 0
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        x.sum().item()
+        either.set_sync_debug_mode("warn")
+        x.add_(1)
+        either.synchronize()
+        assert not told and either.get_sync_debug_mode() == 1
+        line = sys._getframe().f_lineno + 1
+        x.sum().item()
+        x[x > 0].sum()
+        x.cpu()
+        either.current_stream().synchronize()
+        x.to("cpu", non_blocking=True)
+        either.set_sync_debug_mode(0)
+        x.sum().item()
+    assert [(w.filename, w.lineno) for w in told] == [(__file__, line + i) for i in range(4)]
+    assert all("called a synchronizing CUDA operation" in str(w.message) for w in told)
+    assert "_local_scalar_dense" in str(told[0].message)
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_sync_debug_mode_error_is_a_fault_and_never_raised_in_an_operator(values: bool) -> None:
+    reached = 0
+    with pytest.raises(
+        SimulationError, match="called a synchronizing CUDA operation: aten._local_scalar_dense"
+    ):
+        with simulate("H100", values=values) as gpu:
+            gpu.set_sync_debug_mode("error")
+            assert gpu.get_sync_debug_mode() == 2
+            reached += torch.ones(3, device=gpu.device).sum().item() is not None
+    assert reached == 1
+
+
+def test_sync_debug_mode_takes_what_torch_takes(gpu: SimGPU) -> None:
+    for number, word in enumerate(("default", "warn", "error")):
+        gpu.set_sync_debug_mode(word)
+        assert gpu.get_sync_debug_mode() == number
+        gpu.set_sync_debug_mode(number)
+        assert gpu.get_sync_debug_mode() == number
+    for wrong in ("loud", 3, -1):
+        with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
+            gpu.set_sync_debug_mode(wrong)
+    with pytest.raises(RuntimeError, match="answers to gpu.set_sync_debug_mode"):
+        torch.cuda.set_sync_debug_mode("warn")
 
 
 # ---------------------------------------------------------------------------------------- determinism

@@ -737,6 +737,104 @@ def test_the_simulated_gpu_gives_the_classic_pictures(step: Any, word: str) -> N
         assert any("× in aten::" in line for line in found.evidence)
 
 
+# ---- without the host's waits --------------------------------------------------------------------------
+
+
+def a_loop(
+    read: bool, prepare_s: float = 0.0, load: bool = False, width: int = 2048, batch: int = 1024
+) -> tuple[trace.Trace, float]:
+    """Forward passes with or without .item(), Python after each, and a pageable copy. (trace, seconds for one)"""
+    gpu = simulate("H100")
+    with gpu:
+        w, host = torch.empty(width, width, device=gpu.device), torch.empty(batch, width)
+        x = host.to(gpu.device)
+
+        def step() -> None:
+            y = host.to(gpu.device) if load else x
+            for _ in range(20):
+                y = y @ w
+            if read:
+                y.sum().item()
+            gpu.host_work(prepare_s)
+
+        for _ in range(2):
+            step()
+        gpu.synchronize()
+        began = gpu.clock()
+        with gpu.profile() as prof:
+            for _ in range(4):
+                step()
+                prof.step()
+        gpu.synchronize()
+    return trace.read(prof), (gpu.clock() - began) / 4
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"prepare_s": 1.5e-3}, "sync-bound"),
+        ({"prepare_s": 3e-3}, "sync-bound"),
+        ({}, "GPU-bound"),
+        ({"prepare_s": 1.5e-3, "width": 128, "batch": 32}, "CPU-bound"),
+        ({"prepare_s": 1.5e-3, "load": True}, "sync-bound"),
+    ],
+)
+def test_what_would_be_without_the_waits_is_what_is_without_them(options: dict[str, Any], word: str) -> None:
+    """The same loop, run without .item(), takes as long as the trace of the one with it foretells."""
+    t, with_read = a_loop(read=True, **options)
+    _, without = a_loop(read=False, **options)
+    assert trace.unwaited(t).gain == pytest.approx(with_read / without, rel=0.05)
+    found = trace.classify(t)
+    assert found.bottleneck == word, found
+    told = [line for line in found.evidence if "without the waits" in line]
+    assert bool(told) == (word == "sync-bound")
+    if told:
+        assert "4 × in aten::_local_scalar_dense" in told[0] and f"{trace.unwaited(t).gain:.2f}×" in told[0]
+        assert "ask less often" in found.advice and found.figures["without waits"] > 1.1
+
+
+def test_the_same_loop_without_reads_is_never_the_syncs() -> None:
+    for prepare_s, word in ((1e-3, "GPU-bound"), (9e-3, "CPU-bound")):
+        t, _ = a_loop(read=False, prepare_s=prepare_s)
+        found = trace.classify(t)
+        assert found.bottleneck == word and trace.unwaited(t).gain == pytest.approx(1, abs=0.01)
+
+
+def test_a_wait_after_which_nothing_is_launched_costs_nothing() -> None:
+    """10 ms of loading, then 10 ms of work for which the host waits at the end: nothing could have been earlier."""
+    made = Maker()
+    made.op("aten::load", 0, 10_000)
+    made.work(3, 10, 0)
+    made.work(10_010, 20_000, 10_002)
+    made.call("cudaDeviceSynchronize", 10_010, 20_001)
+    assert trace.unwaited(trace.read(made.done())).gain == pytest.approx(1, abs=0.01)
+
+
+def test_work_that_waits_for_another_stream_still_does() -> None:
+    """Added up by hand: three rounds of copy (100 µs), kernel (100), wait until then, and 100 µs of Python."""
+    made = Maker()
+    for k in range(0, 900, 300):
+        made.work(k + 10, k + 100, k, name=COPY, stream=13)
+        made.work(k + 101, k + 200, k + 5)
+        made.call("cudaStreamSynchronize", k + 10, k + 200)
+        made.event("python_function", "prepare", k + 200, k + 300)
+    found = trace.unwaited(trace.read(made.done()))
+    assert found.waited == pytest.approx(570 * US) and found.before == pytest.approx(900 * US)
+    # the host needs 3 × 110 µs; the last copy starts 10 µs after its launch at 220, its kernel 1 µs behind it
+    assert found.after == pytest.approx((220 + 10 + 90 + 1 + 99) * US, abs=2 * US)
+
+
+def test_a_window_is_a_window() -> None:
+    t, _ = a_loop(read=True, prepare_s=1.5e-3)
+    second = trace.steps(t)[1]
+    part = trace.unwaited(t, second.start_s, second.start_s + second.seconds_s)
+    assert part.before == pytest.approx(second.seconds_s) and part.waited == pytest.approx(second.wait_s)
+    with pytest.raises(ValueError, match="no GPU work"):
+        made = Maker()
+        made.op("aten::add", 0, 1)
+        trace.unwaited(trace.read(made.done()))
+
+
 # ---- against Holistic Trace Analysis ------------------------------------------------------------------
 
 

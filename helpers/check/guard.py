@@ -10,6 +10,7 @@ import importlib
 import inspect
 import json
 import sys
+import sysconfig
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -153,24 +154,26 @@ _EVENTS = {
     "subprocess.Popen",
 }
 
+#: what turns a function or an object into another, under the same name
+_ANOTHER = {"__class__", "__code__", "__bases__"}
+
 
 def watch() -> Callable[[], list[str]]:
     """Note each time code that is not a library's takes one of the ways round the counters.
 
     The returned function names those taken since it was last called. PyTorch takes them too, and may, as may the
-    course's own helpers; they are told apart by the file of the caller, the standard library passed over.
+    course's own helpers; they are told apart by the file of the caller, the standard library and other packages passed over.
     It cannot be undone: for a process that ends with the grading.
     """
     taken: tuple[str, ...] = ()  # no list: one could be emptied by whoever walks up the stack to it
-    standard = str(Path(inspect.__file__).parent)
+    others = (str(Path(inspect.__file__).parent), *_libraries(), "<frozen")
     own = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
 
     def note(path: str, frame: Any) -> None:
         nonlocal taken
-        while frame.f_back and (
-            frame.f_code.co_filename.startswith((standard, "<frozen"))
-            and "site-packages" not in frame.f_code.co_filename
-        ):
+        while frame.f_back and frame.f_code.co_filename.startswith(others):
+            if frame.f_code.co_filename.startswith(own):
+                return
             frame = frame.f_back
         if not frame.f_code.co_filename.startswith(own):
             taken += (path,)
@@ -183,7 +186,7 @@ def watch() -> Callable[[], list[str]]:
         return call
 
     def hear(event: str, args: Any) -> None:
-        if event in _EVENTS:
+        if event in _EVENTS or event == "object.__setattr__" and args[1] in _ANOTHER:
             note(event, sys._getframe(1))
 
     for module, name in _WAYS_ROUND:
@@ -201,6 +204,11 @@ def watch() -> Callable[[], list[str]]:
         return names
 
     return told
+
+
+def _libraries() -> set[str]:
+    """Where pip puts packages: torch's own requirements, such as networkx, do what they must when they are loaded."""
+    return {sysconfig.get_paths()[name] for name in ("purelib", "platlib")}
 
 
 def course_modules() -> list[Any]:

@@ -67,8 +67,11 @@ def serve(connection: socket.socket) -> None:
 
 def main(path: str) -> None:
     from helpers.check import probe
+    from helpers.compiling.torches import preload
 
-    probe.load()  # before any fork, so that no child pays for it
+    # before any fork, so that no child pays for it
+    probe.load()
+    preload()  # some operators load the compiler too, and that takes a second
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
     with socket.socket(socket.AF_UNIX) as listener:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.autograd.graph
+import torch.utils.dlpack
 from torch.autograd.graph import saved_tensors_hooks
 
 from helpers.counters.watch import running
@@ -59,6 +60,14 @@ def _stand_ins() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     # __dlpack__ is how NumPy's from_dlpack takes a tensor: like numpy(), it leads out of PyTorch and of our sight
     for name in ("tolist", "numpy", "__array__", "__dlpack__", "__repr__", "__format__"):
         yield tensor, name, _told(getattr(tensor, name), "silent", _always(f"Tensor.{name}"))
+    # so do those below it, and whoever writes a tensor's bytes to a file
+    for owner in (torch, torch._C, torch.utils.dlpack):
+        for name in ("to_dlpack", "_to_dlpack", "_to_dlpack_versioned"):
+            if hasattr(owner, name):
+                yield owner, name, _told(getattr(owner, name), "silent", _always("to_dlpack"))
+    write = torch.UntypedStorage._write_file
+    yield torch.UntypedStorage, "_write_file", _told(write, "no_sync", _always("UntypedStorage._write_file"))
+    yield tensor, "__reduce_ex__", _told(tensor.__reduce_ex__, "no_sync", _always("Tensor.__reduce_ex__"))
     yield tensor, "cpu", _told(tensor.cpu, "no_sync", _always("Tensor.cpu"))
     yield tensor, "to", _told(tensor.to, "no_sync", _to)
     yield tensor, "__setitem__", _told(tensor.__setitem__, "assigning", _always(""))

@@ -7,6 +7,8 @@
     memory.peak(snapshot)                     # the most that was allocated, and which lines held it
     memory.leaks(snapshot, steps=4)           # what each step left behind
 
+    memory.estimate(model, inputs)            # what a training step will need, before it runs
+
 A snapshot is a pickle; it is read by a loader that can build only plain data (`unpickle`).
 """
 
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from .growth import diff as diff
     from .growth import leaks as leaks
     from .growth import survivors as survivors
+    from .meter import KINDS as KINDS
+    from .model import Estimate as Estimate
+    from .model import StepTimeline as StepTimeline
+    from .model import estimate as estimate
     from .rebuild import History as History
     from .rebuild import history as history
     from .sizes import size_text as size_text
@@ -50,7 +56,7 @@ _HOME = {
     "Fragmentation": "analysis", "history": "rebuild", "History": "rebuild", "leaks": "growth", "Leak": "growth",
     "survivors": "growth", "diff": "growth", "Diff": "growth", "size_text": "sizes", "moves": "words", "Steps": "steps",
     "steps_of": "steps",
-    "Move": "words",
+    "Move": "words", "estimate": "model", "Estimate": "model", "StepTimeline": "model", "KINDS": "meter",
 }  # fmt: skip
 __all__ = sorted(_HOME)
 

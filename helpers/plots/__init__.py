@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .blocks import segments as segments
     from .drift import series as series
+    from .float_format import float_bits as float_bits
+    from .float_format import float_ranges as float_ranges
     from .graph import autograd_graph as autograd_graph
     from .grid import tensor_grid as tensor_grid
     from .lanes import timeline as timeline
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from .overhead import crossover as crossover
     from .picture import Picture as Picture
     from .queueing import queue as queue
+    from .stepmemory import memory_model as memory_model
     from .stepping import allocator_step as allocator_step
     from .storage import storage_path as storage_path
     from .timing import samples as samples
@@ -28,7 +31,8 @@ _HOME = {
     "storage_path": "storage", "tensor_grid": "grid", "autograd_graph": "graph", "timeline": "lanes",
     "samples": "timing", "speedup": "timing", "crossover": "overhead", "series": "drift",
     "Picture": "picture", "queue": "queueing", "zoom": "zooming",
-    "memory_timeline": "memory", "segments": "blocks", "allocator_step": "stepping",
+    "float_bits": "float_format", "float_ranges": "float_format",
+    "memory_timeline": "memory", "memory_model": "stepmemory", "segments": "blocks", "allocator_step": "stepping",
 }  # fmt: skip
 __all__ = sorted(_HOME)
 

@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from helpers.trace import Trace, names
+
 from . import style
 
 FAMILY = {
@@ -20,12 +22,14 @@ FAMILY_SAID = {
     "compute": "kernel", "memory": "copy or fill inside the GPU", "copy": "copy to or from the host",
     "communication": "collective",
 }  # fmt: skip
+# No colour stands for two things: a copy that runs and an idle GPU that waits for a copy are not the same news.
 CAUSE = {
-    "nothing launched": style.VERMILLION, "short kernels": "#B5A200", "sync": style.INK,
-    "waiting for a copy": style.ORANGE, "waiting for communication": style.PURPLE,
-    "waiting for another stream": style.GREEN, "no cause seen": "#9aa3ad",
+    "nothing launched": style.VERMILLION, "short kernels": "#C9B800", "sync": "#A50034",
+    "waiting for a copy": "#7A4A12", "waiting for communication": "#5E2A84",
+    "waiting for another stream": "#1F7A8C", "no cause seen": "#9aa3ad",
 }  # fmt: skip
 HOST = {
+    "python": "#efe3cf",
     "annotation": "#c9ced6",
     "operator": "#a9cfe8",
     "launch": style.GREEN,
@@ -33,7 +37,7 @@ HOST = {
     "other call": style.MUTED,
 }
 HOST_SAID = {
-    "annotation": "named span", "operator": "operator", "launch": "launch or copy call",
+    "python": "Python", "annotation": "named span", "operator": "operator", "launch": "launch or copy call",
     "wait": "call that waits for the GPU", "other call": "other call",
 }  # fmt: skip
 
@@ -60,15 +64,35 @@ def fill(ax: Axes, edges: Any, share: NDArray[Any], base: Any, high: float, colo
     return top
 
 
-def key(fig: Figure, entries: Sequence[tuple[str, str]], left: float) -> list[list[tuple[float, str, str]]]:
-    """Lines of (x in inches, colour, words), no wider than the picture."""
-    lines: list[list[tuple[float, str, str]]] = []
+def stream_name(t: Trace, stream: int) -> str:
+    """A lane's label: which stream is the default one, and what the others are for, as far as their work tells.
+
+    The profiler numbers streams as CUPTI does, where the default stream of a process's first context is 7
+    (HIP's is 0); other streams have no names in a trace.
+    """
+    if stream in (0, 7):
+        return f"stream {stream} (default)"
+    families = set(t.work.family[t.work.stream == stream].tolist())
+    said = {names.FAMILIES.index("copy"): "copies", names.FAMILIES.index("communication"): "collectives"}
+    only = said.get(families.pop(), "") if len(families) == 1 else ""
+    return f"stream {stream} ({only or 'side'})"
+
+
+Line = list[tuple[float, str, str]]
+"""One line of a key: (x in inches, colour, words); without a colour the words are what the line is about."""
+
+
+def key(fig: Figure, entries: Sequence[tuple[str, str]], left: float, about: str = "") -> list[Line]:
+    """Lines no wider than the picture. about: what they are about, written left of the first."""
+    lines: list[Line] = []
     x = style.WIDTH
     for colour, words in entries:
         width = 0.17 + style.text_width(fig, words, style.SMALL) + 0.22
         if not lines or x + width > style.WIDTH - 0.1:
             lines.append([])
             x = left
+            if about and len(lines) == 1:
+                lines[-1].append((left, "", about))
         lines[-1].append((x, colour, words))
         x += width
     return lines
@@ -78,12 +102,23 @@ LINE = 0.24
 """Inches that a line of the key takes."""
 
 
-def draw_key(fig: Figure, lines: Sequence[Sequence[tuple[float, str, str]]], low: float = 0.06) -> None:
+def draw_key(fig: Figure, lines: Sequence[Line], low: float = 0.06) -> None:
     """The key at the bottom of the figure, `low` inches above its edge."""
     width, tall = fig.get_size_inches()
     for i, line in enumerate(lines):
         y = (low + LINE * (len(lines) - i - 0.5)) / tall
         for x, colour, words in line:
+            if not colour:
+                fig.text(
+                    (x - 0.1) / width,
+                    y,
+                    words,
+                    ha="right",
+                    va="center",
+                    fontsize=style.SMALL,
+                    color=style.MUTED,
+                )
+                continue
             fig.text(x / width, y, "■", color=colour, va="center", fontsize=style.TEXT)
             fig.text((x + 0.17) / width, y, words, va="center", fontsize=style.SMALL)
 

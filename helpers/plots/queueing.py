@@ -19,6 +19,7 @@ from .picture import Picture, drawn
 _BINS = 720  # about one for every pixel and a half of the axes
 _LANE, _BAR, _DEPTH = 0.40, 0.27, 1.25
 _STREAMS = 5
+_HOST_SAID = {"python": "Python", "operator": "operator or call", "wait": "waits for the GPU"}
 
 
 def _host(t: Trace) -> list[tuple[str, spans.Spans]]:
@@ -31,8 +32,13 @@ def _host(t: Trace) -> list[tuple[str, spans.Spans]]:
     waiting = spans.union(t.start_ns[wait], t.end_ns[wait])
     work = mine & t.of("operator", "call") & ~wait
     working = spans.union(t.start_ns[work], t.end_ns[work])
-    rest = spans.complement(waiting, 0, int(t.end_ns.max()) + 1)
-    return [("operator", spans.intersection(working, rest)), ("wait", waiting)]
+    last = int(t.end_ns.max()) + 1
+    rest = spans.complement(waiting, 0, last)
+    other = mine & t.of("python")
+    python = spans.intersection(spans.union(t.start_ns[other], t.end_ns[other]), rest)
+    python = spans.intersection(python, spans.complement(working, 0, last))
+    found = [("python", python), ("operator", spans.intersection(working, rest)), ("wait", waiting)]
+    return [(kind, when) for kind, when in found if len(when[0])]
 
 
 def _streams(work: Work, begin: int, end: int) -> tuple[list[int], int]:
@@ -67,7 +73,8 @@ def queue(
     work = t.work
     streams, left_out = _streams(work, begin, end)
     host = _host(t)
-    lanes = [*(["host"] if host else []), *(f"stream {s}" for s in streams), "idle because"]
+    called = {s: coverage.stream_name(t, s) for s in streams}
+    lanes = [*(["host"] if host else []), *called.values(), "idle because"]
 
     about = style.approx(t.evidence)
     note = f"GPU computes {about}{1 - gaps.total / gaps.span:.0%} of {about}{format_seconds(gaps.span)} · height: share of the time"
@@ -78,14 +85,9 @@ def queue(
     scratch, _ = style.figure(1.0, evidence=t.evidence)
     left = max(style.text_width(scratch, lane, style.TEXT, "bold") for lane in lanes) + 0.3
     shown = [f for f in words.FAMILIES if np.isin(work.stream[work.of(f)], streams).any()]
-    lines = coverage.key(
-        scratch,
-        [
-            *([(coverage.HOST["operator"], "host: operator or call"), (coverage.HOST["wait"], "host waits for the GPU")] if host else []),
-            *((coverage.FAMILY[f], coverage.FAMILY_SAID[f]) for f in shown),
-        ],
-        left,
-    )  # fmt: skip
+    lines = coverage.key(scratch, [(coverage.HOST[kind], _HOST_SAID[kind]) for kind, _ in host], left, "host")
+    families = [(coverage.FAMILY[f], coverage.FAMILY_SAID[f]) for f in shown]
+    lines += coverage.key(scratch, families, left, "streams")
     lines += coverage.key(
         scratch,
         [
@@ -94,6 +96,7 @@ def queue(
             if s / gaps.span >= 0.0005
         ],
         left,
+        "idle",
     )  # fmt: skip
     plot = 0.08 + _LANE * len(lanes)
     low = 0.5 + coverage.LINE * len(lines)
@@ -117,7 +120,7 @@ def queue(
     for kind, when in host:
         coverage.fill(ax, at, coverage.shares(*when, edges), base["host"], _BAR, coverage.HOST[kind])
     for stream in streams:
-        tops: Any = np.full(_BINS, base[f"stream {stream}"])
+        tops: Any = np.full(_BINS, base[called[stream]])
         for family in words.FAMILIES:
             mine = work.of(family) & (work.stream == stream)
             covered = spans.union(work.start_ns[mine], work.end_ns[mine])

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from helpers.trace import Trace
 from helpers.trace import names as words
+from helpers.trace.host import nest
 
 from . import coverage
 
@@ -18,11 +19,13 @@ Ints = NDArray[np.int64]
 
 @dataclass
 class Row:
-    """Bars side by side: rows of the trace with a colour each."""
+    """Bars side by side: rows of the trace with a colour each; from `start` to `stop` (None: the rows' own)."""
 
     rows: Ints
     colours: list[str]
     y: float = 0.0
+    start: Ints | None = None
+    stop: Ints | None = None
 
 
 @dataclass
@@ -47,14 +50,27 @@ def _levels(t: Trace, rows: Ints) -> list[Ints]:
     return [np.array(level, np.int64) for level in levels]
 
 
+def _python(t: Trace, thread: int, begin: int, end: int) -> Row | None:
+    """What Python a thread was in, as one row: of functions that call each other always the innermost."""
+    if not (t.of("python") & (t.thread == thread)).any():
+        return None
+    pieces = nest(t, np.array([thread]), ("python",))
+    here = (pieces.start_ns < end) & (pieces.end_ns > begin)
+    rows = pieces.row[here]
+    if not len(rows):
+        return None
+    colours = [coverage.HOST["python"]] * len(rows)
+    return Row(rows, colours, start=pieces.start_ns[here], stop=pieces.end_ns[here])
+
+
 def _call_kind(name: str) -> str:
     started = words.launches(name) or words.copies(name) or "Memset" in name
     return "launch" if started else "other call"
 
 
-def host_lanes(t: Trace, seen: NDArray[np.bool_]) -> tuple[list[Lane], int]:
+def host_lanes(t: Trace, begin: int, end: int) -> tuple[list[Lane], int]:
     """Lanes of the busiest threads (the one that launches most first), and how many threads are left out."""
-    host = seen & t.of("annotation", "operator", "call", "python")
+    host = (t.start_ns < end) & (t.end_ns > begin) & t.of("annotation", "operator", "call", "python")
     # a thread that only asks (cudaEventQuery, as NCCL's watchdog does) is no news
     idle_calls = t.of("call") & ~t.waiting & t.named(lambda name: _call_kind(name) == "other call")
     threads = np.unique(t.thread[host & ~idle_calls])
@@ -68,6 +84,8 @@ def host_lanes(t: Trace, seen: NDArray[np.bool_]) -> tuple[list[Lane], int]:
         for kind, deep in (("annotation", 2), ("operator", _LEVELS)):
             for level in _levels(t, np.flatnonzero(mine & t.of(kind)))[:deep]:
                 lane.rows.append(Row(level, [coverage.HOST[kind]] * len(level)))
+            if kind == "annotation" and (python := _python(t, thread, begin, end)):
+                lane.rows.append(python)  # who calls stands above whom it calls
         calls = np.flatnonzero(mine & t.of("call"))
         if len(calls):
             kinds = [
@@ -75,9 +93,6 @@ def host_lanes(t: Trace, seen: NDArray[np.bool_]) -> tuple[list[Lane], int]:
                 for i, w in zip(t.name[calls].tolist(), t.waiting[calls].tolist(), strict=True)
             ]
             lane.rows.append(Row(calls, [coverage.HOST[kind] for kind in kinds]))
-        if not lane.rows:
-            python = _levels(t, np.flatnonzero(mine & t.of("python")))[:_LEVELS]
-            lane.rows += [Row(level, [coverage.HOST["annotation"]] * len(level)) for level in python]
         lanes.append(lane)
     return lanes, max(0, len(order) - _THREADS)
 
@@ -89,7 +104,7 @@ def stream_lanes(t: Trace, begin: int, end: int) -> list[Lane]:
     counts = {s: int((here & (work.stream == s)).sum()) for s in work.streams}
     chosen = sorted(sorted(counts, key=lambda s: -counts[s])[:_STREAMS])
     return [
-        Lane(f"stream {s}", [Row(work.row[mine], [colours[f] for f in work.family[mine]])])
+        Lane(coverage.stream_name(t, s), [Row(work.row[mine], [colours[f] for f in work.family[mine]])])
         for s in chosen
         if (mine := here & (work.stream == s)).any()
     ]

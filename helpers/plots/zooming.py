@@ -21,7 +21,10 @@ _ROW, _BAR, _SPACE = 0.27, 0.23, 0.10  # inches: a row of bars, a bar in it, the
 _RIGHT = 0.25  # inches right of the axes
 _NARROW = 0.02  # inches: what is narrower is drawn as a share of its pixel's time
 _LINKS = 40
-_PALE = {coverage.HOST["annotation"], coverage.HOST["operator"], style.ORANGE, style.SKY, style.PURPLE}
+_PALE = {
+    coverage.HOST["python"], coverage.HOST["annotation"], coverage.HOST["operator"],
+    style.ORANGE, style.SKY, style.PURPLE, coverage.CAUSE["short kernels"], coverage.CAUSE["no cause seen"],
+}  # fmt: skip
 
 
 @drawn
@@ -31,7 +34,7 @@ def zoom(
     """What every host thread and every stream did from `start_s` to `end_s`, by name where a bar has room.
 
     `source`: a Trace, or what `trace.read` takes; times in seconds of its clock (None: its first and last
-    event). From top to bottom: named spans, operators (three levels), CUDA calls, then the streams, and why
+    event). From top to bottom: named spans, Python as far as recorded, operators (three levels), CUDA calls, then the streams, and why
     nothing computes. Thin lines join a launch to its work where there are few. ValueError for an empty window.
     """
     t = read(source)
@@ -39,8 +42,7 @@ def zoom(
     end = int(t.end_ns.max()) if end_s is None else round(end_s * 1e9)
     if not begin < end:
         raise ValueError(f"zoom: the window from {begin / 1e9} s to {end / 1e9} s is empty")
-    seen = (t.start_ns < end) & (t.end_ns > begin)
-    lanes, left_out = host_lanes(t, seen)
+    lanes, left_out = host_lanes(t, begin, end)
     streams = stream_lanes(t, begin, end) if t.has_gpu else []
     gaps = idle(t, begin / 1e9, end / 1e9) if t.has_gpu else None
 
@@ -54,10 +56,14 @@ def zoom(
     named = [lane.label for lane in (*lanes, *streams)] + (["idle because"] if gaps else [])
     left = max((style.text_width(scratch, lane, style.TEXT, "bold") for lane in named), default=0.5) + 0.3
     across = (end - begin) / (style.WIDTH - left - _RIGHT)  # ns in an inch
-    lengths = t.end_ns - t.start_ns
-    if any((lengths[row.rows] < _NARROW * across).any() for lane in (*lanes, *streams) for row in lane.rows):
+    every = [row for lane in (*lanes, *streams) for row in lane.rows]
+    if any((np.subtract(*_times(t, row)) < _NARROW * across).any() for row in every):
         note += " · where bars are too short to see: height is their share of the time"
-    lines = coverage.key(scratch, _entries(t, lanes, streams, gaps, about), left)
+    lines = [
+        line
+        for what, entries in _entries(lanes, streams, gaps, about).items()
+        for line in coverage.key(scratch, entries, left, what)
+    ]
     y = 0.06
     for lane in (*lanes, *streams):
         for row in lane.rows:
@@ -96,23 +102,29 @@ def zoom(
 
 
 def _entries(
-    t: Trace, lanes: Sequence[Lane], streams: Sequence[Lane], gaps: Idle | None, about: str
-) -> list[tuple[str, str]]:
-    """The key: only what is in the picture."""
-    used = {colour for lane in lanes for row in lane.rows for colour in row.colours}
-    found = [(c, coverage.HOST_SAID[kind]) for kind, c in coverage.HOST.items() if c in used]
-    used = {colour for lane in streams for row in lane.rows for colour in row.colours}
-    found += [(c, coverage.FAMILY_SAID[family]) for family, c in coverage.FAMILY.items() if c in used]
-    if gaps is not None:
-        found += [
-            (coverage.CAUSE[cause], f"idle: {cause} {about}{format_seconds(s)}")
-            for cause, s in gaps.seconds.items()
-        ]
-    return found
+    lanes: Sequence[Lane], streams: Sequence[Lane], gaps: Idle | None, about: str
+) -> dict[str, list[tuple[str, str]]]:
+    """The key, lane by lane: only what is in the picture."""
+    used = {colour for lane in (*lanes, *streams) for row in lane.rows for colour in row.colours}
+    causes = gaps.seconds.items() if gaps else ()
+    return {
+        "host": [(c, coverage.HOST_SAID[kind]) for kind, c in coverage.HOST.items() if c in used],
+        "streams": [(c, coverage.FAMILY_SAID[family]) for family, c in coverage.FAMILY.items() if c in used],
+        "idle": [(coverage.CAUSE[cause], f"{cause} {about}{format_seconds(s)}") for cause, s in causes],
+    }
+
+
+def _times(t: Trace, row: Row) -> tuple[Any, Any]:
+    """When the bars of a row end and begin, nanoseconds."""
+    return (
+        t.end_ns[row.rows] if row.stop is None else row.stop,
+        t.start_ns[row.rows] if row.start is None else row.start,
+    )
 
 
 def _bars(ax: Axes, fig: Figure, t: Trace, row: Row, begin: int, end: int, time: coverage.TimeAxis) -> None:
-    start, stop = np.maximum(t.start_ns[row.rows], begin), np.minimum(t.end_ns[row.rows], end)
+    ended, began = _times(t, row)
+    start, stop = np.maximum(began, begin), np.minimum(ended, end)
     wide = (stop - start) * time.scale / time.inch
     colours = np.array(row.colours)
     edges = np.linspace(begin, end, 1 + max(1, round((end - begin) * time.scale / time.inch / _NARROW * 2)))

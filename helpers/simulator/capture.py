@@ -35,6 +35,7 @@ class Capture:
         self.lanes = [origin]
         self._front: dict[int, tuple[int, ...]] = {origin.number: ()}
         self._strangers: set[int] = set()
+        self.faults: list[str] = []  # of this capture
         self._refused = ""  # the copy that was just refused: its wait is not told as well
         self.open = True
         origin.capture = self
@@ -134,4 +135,5 @@ class Capture:
             )
 
     def _fault(self, text: str) -> None:
+        self.faults.append(text)
         self.gpu.faults.append(f"graph capture: {text}")

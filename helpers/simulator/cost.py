@@ -38,6 +38,8 @@ _GATHER = {"embedding", "gather", "index", "index_select", "take", "masked_selec
 _SHAPE_ONLY = {"new_zeros", "new_ones", "new_full"}
 _UNREAD = {"nll_loss_backward": (1,), "nll_loss2d_backward": (1,)}
 _CONVOLUTION = {"convolution", "_convolution", "cudnn_convolution", "convolution_backward"}
+# Products of int8 matrices that flop_counter has no formula for; the inner dimension is their first input's last.
+_INT8_PRODUCTS = {"_int_mm", "_weight_int8pack_mm"}
 _KINDS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.int8: "int8", torch.float64: "fp64_tensor"}
 
 
@@ -105,6 +107,9 @@ def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> 
     if func._overloadpacket in flop_registry:
         flops = int(flop_registry[func._overloadpacket](*args, **kwargs, out_val=out))
         kind = _library_kind(name, next((t.dtype for t in inputs), torch.float32))
+    elif name in _INT8_PRODUCTS:
+        flops = 2 * results[0].numel() * inputs[0].shape[-1]
+        kind = _library_kind(name, inputs[0].dtype)
     else:
         flops = max(sum(t.numel() for t in results), sum(t.numel() for t in inputs[:1]))
         kind = "fp64" if any(t.dtype == torch.float64 for t in results) else "fp32"

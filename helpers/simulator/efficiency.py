@@ -84,7 +84,7 @@ def of(card: Device, family: str, kind: str) -> Efficiency:
 @lru_cache(maxsize=1024)
 def _look_up(card: str, family: str, kind: str) -> Efficiency:
     known = _shares()
-    kinds = [kind, "fp16", "any"] if kind == "bf16" else [kind, "any"]
+    kinds = [kind, "fp16", "any"] if kind in ("bf16", "int8", "fp8") else [kind, "any"]
     for kin in (family, STANDS_IN.get(family, family)):
         for name in (card, _SAME_CHIP.get(card, card), "any"):
             for k in kinds:

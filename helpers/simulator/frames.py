@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
-__all__ = ["frames"]
+__all__ = ["caller", "frames"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARIES = ("site-packages", "dist-packages")
@@ -31,6 +31,17 @@ def frames() -> list[dict[str, Any]]:
             found.append({"filename": name, "line": frame.f_lineno or 0, "name": code.co_name})
         frame = frame.f_back
     return found
+
+
+def caller() -> FrameType | None:
+    """The innermost frame that is neither the simulator's nor PyTorch's: the line of the program."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = _short(frame.f_code.co_filename)
+        if name and not name.startswith("torch/"):
+            return frame
+        frame = frame.f_back
+    return None
 
 
 @lru_cache(4096)

@@ -18,7 +18,9 @@ from helpers.simulator.memory import Memory
 from helpers.simulator.memory_names import MemoryNames
 from helpers.simulator.profile import ProfileNames
 from helpers.simulator.races import Race
+from helpers.simulator.sync_debug import SyncDebugNames
 from helpers.simulator.timeline import Host, Kernel, Timeline
+from helpers.simulator.uncompiled import without_compiler
 from helpers.simulator.values import ValueCalls, Values
 
 __all__ = ["SimGPU", "SimulationError", "active", "simulate"]
@@ -58,7 +60,7 @@ def active() -> SimGPU | None:
     return getattr(_here, "gpu", None)
 
 
-class SimGPU(ProfileNames, MemoryNames, GraphNames):
+class SimGPU(ProfileNames, MemoryNames, GraphNames, SyncDebugNames):
     """A simulated GPU. Inside `with gpu:` every operator on `gpu.device` is launched on it.
 
     clock() is the host's clock, simulated. kernels: what ran on the device; host: what the host did; both in
@@ -79,6 +81,7 @@ class SimGPU(ProfileNames, MemoryNames, GraphNames):
         self._stack: ExitStack | None = None
         self._thread: int | None = None
         self._seen_faults = 0
+        self._puts_number = False  # whether an assignment of a Python number is running
         self._init_profile()
         self._memory = Memory(self, memory_bytes, alloc_conf)
         self._races = self._timeline.races
@@ -125,6 +128,7 @@ class SimGPU(ProfileNames, MemoryNames, GraphNames):
             raise RuntimeError(
                 f"{which} is in use already: `with gpu:` blocks cannot be nested or shared by threads"
             )
+        without_compiler()
         with ExitStack() as stack:
             stack.enter_context(modes.cuda_defaults(self))
             stack.enter_context(graph_defaults(self))
@@ -244,6 +248,8 @@ class SimGPU(ProfileNames, MemoryNames, GraphNames):
             line.spend(f"stage {name}", "work", tensor.nbytes / a.pageable_bytes_per_s)
         elif not pinned:
             rate = min(rate, a.pageable_bytes_per_s)
+        if not non_blocking:
+            self._waits(name)
         blocking, seconds = not non_blocking, a.copy_floor_s + tensor.nbytes / rate
         line.enqueue(name, lane, seconds, kind, 0, tensor.nbytes, not pinned, blocking)
         if not non_blocking or not (pinned or staged):
@@ -255,6 +261,7 @@ class SimGPU(ProfileNames, MemoryNames, GraphNames):
 
     def _sync(self, name: str) -> None:
         """An operator that needs an answer from the device waits for its stream."""
+        self._waits(name)
         self._timeline.drain(name, self._current._lane)
 
     def __repr__(self) -> str:

@@ -43,6 +43,7 @@ class CUDAGraph:
         self._pool: PoolHandle = (0, 0)
         self._touched: list[Any] = []
         self._told = False
+        self._refused = ""  # what CUDA said at its capture
         self._let_go: Callable[[], Any] = lambda: None
 
     @property
@@ -93,7 +94,7 @@ class CUDAGraph:
         if capture.values is not None:
             capture.values.end()
             self._values = capture.values
-        self._nodes = tuple(capture.nodes)
+        self._nodes, self._refused = tuple(capture.nodes), next(iter(capture.faults), "")
         if not self._nodes:  # ATen/cuda/CUDAGraph.cpp warns in the same words
             warnings.warn(
                 "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on "
@@ -127,7 +128,12 @@ class CUDAGraph:
             )
         gpu._backward.ran(stream)
         if gpu._values is not None:
-            self._values.replay()
+            try:
+                self._values.replay()
+            except RuntimeError as error:
+                refused = f"CUDA refused its capture: {self._refused}"
+                why = refused if self._refused else "its tensors are others now"
+                gpu.faults.append(f"graph replay: what was recorded cannot run again ({error}); {why}")
 
     def reset(self) -> None:
         """Forget the graph and let go of its memory pool."""

@@ -30,7 +30,7 @@ from helpers.simulator.memory import record_stream
 if TYPE_CHECKING:
     from helpers.simulator.gpu import SimGPU
 
-__all__ = ["Calls", "Operators", "Pinned", "cuda_defaults"]
+__all__ = ["Calls", "Operators", "Pinned", "cuda_defaults", "puts_number"]
 
 aten = torch.ops.aten
 _TWO_DEVICES = (
@@ -38,6 +38,9 @@ _TWO_DEVICES = (
     "with model.to(gpu.device)"
 )
 # Whose lengths stay in host memory on CUDA too.
+_PUTS = (aten.index_put_, aten.index_put, aten._index_put_impl_)
+_MASKS = (torch.bool, torch.uint8)
+_FILLS = {f.Tensor: f.Scalar for f in (aten.masked_fill, aten.masked_fill_)}
 _HOST_LENGTHS = {f"aten._{name}" for name in (
     "pack_padded_sequence", "pack_padded_sequence_backward", "ctc_loss", "ctc_loss_backward",
 )}  # fmt: skip
@@ -94,6 +97,9 @@ class Operators(TorchDispatchMode):
         before = self._guard(self._from_device, func, args, kwargs)
         if before is not None:
             return before[0]
+        if func in _FILLS and args[2].device.type == "cpu" and not args[2].dim():
+            # allowed on CUDA, and refused by the rule for meta: the number is an argument of the kernel
+            func, args = _FILLS[func], (*args[:2], args[2].item())
         try:
             out = remember.run(func, args, kwargs)
         except RuntimeError as error:
@@ -189,7 +195,10 @@ class Operators(TorchDispatchMode):
             non_blocking = kwargs.get("non_blocking") or (packet is aten.copy_ and len(args) > 2 and args[2])
             gpu._copy(str(packet), "copy h2d", on_host[0], on_host[0] in gpu._pinned, bool(non_blocking))
             return
+        fills = packet in _PUTS and self._fills(args)
         for tensor in on_host:
+            if fills:
+                continue  # one number on its way into a mask: an argument of masked_fill_'s kernel
             if packet in (aten.index, aten.index_put_, aten.index_put, aten._index_put_impl_):
                 gpu._copy(str(packet), "copy h2d", tensor, pinned=False, non_blocking=False)
             elif tensor.dim() and str(packet) not in _HOST_LENGTHS:
@@ -200,19 +209,34 @@ class Operators(TorchDispatchMode):
         result = next((t for t in cost.tensors(out) if t.is_meta), inputs[0] if inputs else None)
         shares = fused.launches(func, args, kwargs, out) if fused.is_list_operator(func) else None
         dtype = result.dtype if result is not None else None
+        if packet in (aten.masked_fill, aten.masked_fill_):
+            for value in cost.tensors([args[2:3], kwargs.get("value")]):
+                if value.is_meta:  # ATen/native/cuda/Indexing.cu: masked_fill_(mask, value.item())
+                    gpu._copy("aten._local_scalar_dense", "copy d2h", value, pinned=True, non_blocking=False)
         gpu._launch(func, cost.work(func, args, kwargs, out), dtype, shares)
         if self._must_count(func, args):
             gpu._sync(str(packet))  # the host must learn how many, to allocate the result
 
-    @staticmethod
-    def _must_count(func: Any, args: Any) -> bool:
+    def _must_count(self, func: Any, args: Any) -> bool:
         """Whether the size of what is selected depends on values."""
         packet = func._overloadpacket
-        if packet in (aten.index, aten.index_put_, aten.index_put):
-            masked = any(t.dtype in (torch.bool, torch.uint8) for t in cost.tensors(args[1:2]))
-            # One number into a mask becomes masked_fill_, which need not count.
-            return masked and (packet is aten.index or args[2].numel() != 1)
+        if packet is aten.index or packet in _PUTS:
+            masked = any(t.dtype in _MASKS for t in cost.tensors(args[1:2]))
+            return masked and (packet is aten.index or not self._fills(args))
         return torch.Tag.dynamic_output_shape in func.tags
+
+    def _fills(self, args: Any) -> bool:
+        """Whether what is put into a mask is one number in host memory: then it becomes masked_fill_.
+
+        That need not count the mask's elements. A number on the device does not: its mask becomes indices, by
+        nonzero(), which waits (ATen/native/TensorAdvancedIndexingUtils.h, canDispatchToMaskedFill; a Python
+        number is a CPU tensor there: python_variable_indexing.cpp, THPVariable_setitem).
+        """
+        indices, value = list(cost.tensors(args[1:2])), args[2]
+        on_host = value.device.type == "cpu" or self._gpu._puts_number
+        accumulates = len(args) > 3 and args[3]
+        one_mask = len(indices) == 1 and indices[0].dtype in _MASKS and indices[0].is_meta
+        return bool(value.numel() == 1 and on_host and one_mask and not accumulates)
 
     def _zero(self, dtype: torch.dtype) -> torch.Tensor:
         """A CPU zero, made unseen by any other mode that is counting."""
@@ -220,6 +244,11 @@ class Operators(TorchDispatchMode):
             with _disable_current_modes():
                 self._zeros[dtype] = torch.zeros((), dtype=dtype)
         return self._zeros[dtype]
+
+
+def puts_number(func: Any, args: Any) -> bool:
+    """x[…] = 2.0: the number becomes a tensor in host memory on CUDA; on other devices, one of theirs."""
+    return func == torch.Tensor.__setitem__ and len(args) == 3 and not isinstance(args[2], torch.Tensor)
 
 
 class Calls(TorchFunctionMode):
@@ -251,7 +280,11 @@ class Calls(TorchFunctionMode):
         if func is plain_attention:
             return attention(*args, **kwargs, capability=gpu.card.capability)
         pin, seen = kwargs.pop("pin_memory", None), gpu._timeline.started
-        out = func(*args, **kwargs)
+        gpu._puts_number = puts_number(func, args)
+        try:
+            out = func(*args, **kwargs)
+        finally:
+            gpu._puts_number = False
         if pin and isinstance(out, torch.Tensor) and out.device.type == "cpu":
             gpu._pinned.add(out)
         made = func in (torch.tensor, torch.as_tensor, torch.asarray) and first is None and out.is_meta

@@ -36,6 +36,8 @@ class RealGPU(RealMemoryNames):
         self.default_stream = torch.cuda.default_stream
         self.synchronize = torch.cuda.synchronize
         self.profile = real_profile
+        self.set_sync_debug_mode = torch.cuda.set_sync_debug_mode
+        self.get_sync_debug_mode = torch.cuda.get_sync_debug_mode
         self.CUDAGraph, self.graph = torch.cuda.CUDAGraph, torch.cuda.graph
         self.graph_pool_handle = torch.cuda.graph_pool_handle
         self.make_graphed_callables = torch.cuda.make_graphed_callables

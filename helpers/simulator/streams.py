@@ -61,6 +61,7 @@ class Stream:
     def synchronize(self) -> None:
         """The host waits until everything in this stream is done."""
         self._gpu._need("stream.synchronize()")
+        self._gpu._waits("stream.synchronize")
         self._gpu._timeline.drain("stream.synchronize", self._lane)
 
     def query(self) -> bool:

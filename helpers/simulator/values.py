@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from helpers.simulator.cost import tensors
+from helpers.simulator.modes import puts_number
 from helpers.simulator.recorder import Recorder, map_leaves
 
 if TYPE_CHECKING:
@@ -152,6 +153,8 @@ class ValueCalls(TorchFunctionMode):
             if isinstance(out, T) and device is not None:
                 values.host.discard(out.untyped_storage()._cdata)
             return out
+        if func is T.to and _names_host(args, kwargs):
+            return self._to_host(first, on_host, args, kwargs)
         if func in (T.to, T.cuda) and on_host:
             parsed: Any = torch._C._nn._parse_to(*args[1:], **_without(kwargs, "copy"))
             device, dtype, non_blocking, _ = parsed
@@ -167,7 +170,39 @@ class ValueCalls(TorchFunctionMode):
             gpu._timeline.races.host_touch(f"Tensor.{func.__name__}", first, False)
         if func is T.__repr__ and not on_host:
             gpu._sync("print")
-        return func(*args, **kwargs)
+        gpu._puts_number = puts_number(func, args)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            gpu._puts_number = False
+
+    def _to_host(self, tensor: torch.Tensor, on_host: bool, args: Any, kwargs: dict[str, Any]) -> Any:
+        """tensor.to("cpu", …): as `.cpu()`; with a dtype, converted where it is and then copied."""
+        gpu, values = self._gpu, self._gpu._values
+        assert values is not None
+        parsed: Any = torch._C._nn._parse_to(*args[1:], **_without(kwargs, "copy"))
+        _, dtype, non_blocking, _ = parsed
+        found = tensor if dtype is None or dtype == tensor.dtype else tensor.to(dtype)
+        if on_host:
+            return found.clone() if found is tensor and kwargs.get("copy") else found
+        # With non_blocking PyTorch takes a pinned target, and hands it out before the bytes have arrived.
+        shadow = values.shadow(found)
+        gpu._copy("aten._to_copy", "copy d2h", shadow, bool(non_blocking), bool(non_blocking))
+        with _disable_current_modes():
+            out = found.clone()
+        if not non_blocking:
+            return values.keep_on_host(out)
+        gpu._pinned.add(out)
+        gpu._timeline.races.operator(
+            gpu._current._lane.number, torch.ops.aten._to_copy.default, (shadow,), {}, out
+        )
+        return out
+
+
+def _names_host(args: Any, kwargs: Any) -> bool:
+    """Whether .to() is asked for "cpu": that text means the host, while gpu.device is torch.device("cpu")."""
+    asked = kwargs.get("device", args[1] if len(args) > 1 else None)
+    return isinstance(asked, str) and asked.partition(":")[0] == "cpu"
 
 
 def _without(kwargs: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from .gaps import CAUSES, Idle, idle
 from .overlapping import Overlap, overlap
 from .ranking import Step, Top, steps, top
 from .reading import TraceError, read
+from .unwaited import Unwaited, unwaited
 from .verdict import Verdict, classify
 
 __all__ = [
-    "CAUSES", "Idle", "Overlap", "QueueDepth", "Step", "Top", "Trace", "TraceError", "Verdict", "Work",
-    "classify", "idle", "overlap", "queue_depth", "read", "steps", "top",
+    "CAUSES", "Idle", "Overlap", "QueueDepth", "Step", "Top", "Trace", "TraceError", "Unwaited", "Verdict",
+    "Work", "classify", "idle", "overlap", "queue_depth", "read", "steps", "top", "unwaited",
 ]  # fmt: skip

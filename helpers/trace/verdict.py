@@ -1,7 +1,8 @@
 """Is the CPU, the GPU or something between them the bottleneck? One word, and what speaks for it.
 
 The flow: sparse → the host cannot keep up; dense → the GPU is the limit; dense with gaps → look before and
-after the gaps. Here every gap is looked at, by the rules of `gaps`, and the largest reason names the verdict.
+after the gaps. Here every gap is looked at, by the rules of `gaps`, and the largest reason names the verdict. With one
+exception: where the host is late only because it waited for the GPU before, the wait is the reason (`unwaited`).
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from .depth import queue_depth
 from .gaps import CAUSES, Idle, idle
 from .host import nest
 from .ranking import top
+from .unwaited import Unwaited, unwaited
 
 # Shares of the time in which the GPU computes. Above DENSE there is at most a ninth to win by closing gaps, and
 # kernels are where to look; below SPARSE it waits longer than it works.
 DENSE, SPARSE = 0.9, 0.5
+# So many times as fast without the host's waits is worth a line; see `unwaited`.
+TELLING = 1.1
 
 BOTTLENECK = {
     "nothing launched": "CPU-bound", "short kernels": "short kernels", "sync": "sync-bound",
@@ -51,7 +55,8 @@ class Verdict:
     """bottleneck: one word of `BOTTLENECK`, or "GPU-bound", or "CPU only". evidence: what was seen, in words.
 
     density: "dense", "dense with gaps", "sparse" ("": no GPU work). figures: the numbers behind the words:
-    shares of the time by cause, "compute" among them, mean queue depth, share of time with an empty queue.
+    shares of the time by cause, "compute" among them, mean queue depth, share of time with an empty queue; "without
+    waits": at most so many times as fast if the host never waited for the GPU.
     """
 
     bottleneck: str
@@ -100,6 +105,13 @@ def classify(t: Trace, start_s: float | None = None, end_s: float | None = None)
         cause = _main_cause(gaps)
         bottleneck = BOTTLENECK[cause]
         evidence += [_of_cause(t, gaps, cause, about), *_others(gaps, cause, about)]
+        found = unwaited(t, start_s, end_s)
+        figures["without waits"] = found.gain
+        if found.gain >= TELLING:
+            evidence.append(_of_waits(t, gaps, found, about))
+            # Most of the idle time is gone without the waits: the host was late because it had waited.
+            if cause in _HOST and found.before - found.after > gaps.total / 2:
+                bottleneck = BOTTLENECK["sync"]
     evidence.append(
         f"work waits in the queue: {about}{depth.mean:.1f} launches on average, none for {about}{depth.empty_share:.0%} "
         "of the time"
@@ -135,10 +147,11 @@ def _of_cause(t: Trace, gaps: Idle, cause: str, about: str) -> str:
     }[cause]
 
 
-def _askers(t: Trace, gaps: Idle) -> str:
-    """Who waited for the GPU in the window: " (24 × in aten::item, …)"."""
+def _askers(t: Trace, gaps: Idle, copies: bool = True) -> str:
+    """Who waited for the GPU in the window: " (24 × in aten::item, …)". copies: also those of pageable memory."""
     begin, end = (round(s * 1e9) for s in gaps.window_s)
-    calls = t.waiting & (t.end_ns > begin) & (t.start_ns < end)
+    waiting = t.waiting if copies else t.of("call") & t.named(words.waits)
+    calls = waiting & (t.end_ns > begin) & (t.start_ns < end)
     pieces = nest(t, kinds=("operator", "call"))
     found: Counter[str] = Counter()
     for row in np.flatnonzero(calls).tolist():
@@ -146,6 +159,14 @@ def _askers(t: Trace, gaps: Idle) -> str:
         found[t.names[t.name[asker if asker >= 0 else row]]] += 1
     said = [f"{n:,} × in {words.short(name)}" for name, n in found.most_common(2)]
     return f" ({', '.join(said)})" if said else ""
+
+
+def _of_waits(t: Trace, gaps: Idle, found: Unwaited, about: str) -> str:
+    return (
+        f"the host also waited {about}{format_seconds(found.waited)} for the GPU{_askers(t, gaps, False)}, and the GPU for what "
+        f"the host did after that: without the waits both work at the same time, {about}{format_seconds(found.after)} "
+        f"instead of {about}{format_seconds(found.before)}, at most {about}{found.gain:.2f}×"
+    )
 
 
 def _others(gaps: Idle, cause: str, about: str) -> list[str]:

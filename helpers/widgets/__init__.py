@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .allocator import allocator_stepper as allocator_stepper
+    from .float_format import FloatFormatExplorer as FloatFormatExplorer
+    from .float_format import float_format_explorer as float_format_explorer
     from .stride import StrideExplorer as StrideExplorer
     from .stride import stride_explorer as stride_explorer
     from .timeline import TimelineZoom as TimelineZoom
@@ -22,8 +24,17 @@ STATIC = "HELPERS_STATIC_WIDGETS"
 _HOME = {
     "stride_explorer": "stride", "StrideExplorer": "stride", "Settings": "stride", "presets": "stride",
     "timeline_zoom": "timeline", "TimelineZoom": "timeline", "allocator_stepper": "allocator",
+    "float_format_explorer": "float_format", "FloatFormatExplorer": "float_format",
 }  # fmt: skip
-__all__ = ["StrideExplorer", "TimelineZoom", "allocator_stepper", "stride_explorer", "timeline_zoom"]
+__all__ = [
+    "FloatFormatExplorer",
+    "StrideExplorer",
+    "TimelineZoom",
+    "allocator_stepper",
+    "float_format_explorer",
+    "stride_explorer",
+    "timeline_zoom",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,11 @@ def mlp(gpu: Any, width: int, layers: int = 4, dtype: torch.dtype = torch.float3
 
 
 def profiled(gpu: Any, step: Callable[[int], Any], steps: int = 4, warm_up: int = 3) -> Any:
-    """A profiler that recorded `steps` calls of step(i), after some that it did not."""
+    """A profiler that recorded `steps` calls of step(i), after some that it did not.
+
+    The GPU is idle when recording begins, and when it ends: what the warm-up left in the queue is none of the
+    steps' work.
+    """
     for i in range(warm_up):
         step(i)
     gpu.synchronize()
@@ -28,7 +32,7 @@ def profiled(gpu: Any, step: Callable[[int], Any], steps: int = 4, warm_up: int 
     with gpu.profile(schedule=schedule) as prof:
         for i in range(1 + steps):
             step(i)
-            if i == steps:
+            if i in (0, steps):  # the profiler's own warm-up step, and the last one
                 gpu.synchronize()
             prof.step()
     return prof

@@ -1,0 +1,190 @@
+"""Torch as the compiler wants it: no modes, no hooks, a state of its own, and put back as it was."""
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+#: how to get a C++ compiler, which Inductor needs for CPU code
+COMPILER = (
+    "Inductor builds C++ for the CPU and found no C++ compiler that works. Install one: `apt install g++` (Debian, "
+    "Ubuntu), `conda install -c conda-forge cxx-compiler` (conda), `xcode-select --install` (macOS), the Visual "
+    "Studio build tools (Windows). Graphs, breaks and guards need none: backend='eager' or 'aot_eager'; nor does "
+    "compiling.kernels(), which only reads what Inductor writes."
+)
+
+
+class CannotCompile(RuntimeError):
+    """The compiler cannot work here, and what to do about it."""
+
+
+def dynamo() -> Any:
+    """``torch._dynamo``, imported on first use."""
+    try:
+        return importlib.import_module("torch._dynamo")
+    except Exception as problem:
+        raise CannotCompile(
+            f"torch {torch.__version__} cannot load its compiler on Python {sys.version.split()[0]}: "
+            f"{type(problem).__name__}: {problem}"
+        ) from problem
+
+
+def preload() -> None:
+    """Import what the first compilation in a process would; no operator runs and no thread starts.
+
+    For a process that is forked for each answer to grade: its children then start to compile seconds earlier.
+    """
+    for name in _LOADED_LATE:
+        with contextlib.suppress(ImportError):  # names come and go with torch's versions
+            importlib.import_module(name)
+
+
+_LOADED_LATE = [
+    "torch._dynamo",
+    *(
+        f"torch._dynamo.backends.{n}"
+        for n in ("registry", "debugging", "inductor", "cudagraphs", "distributed")
+    ),
+    *("torch._dynamo.repro.after_dynamo", "torch.export._trace", "torch.fx.experimental.validator"),
+    *(f"torch._inductor.{n}" for n in ("compile_fx", "graph", "choices", "compiler_bisector", "codegen.cpp")),
+    *(
+        f"torch._inductor.codegen.{n}"
+        for n in ("cpp_wrapper_cpu_array_ref", "cpp_wrapper_gpu", "halide", "pallas")
+    ),
+    *("torch._inductor.codegen.cuda_combined_scheduling", "torch._inductor.codegen.wrapper_fxir"),
+    *(
+        f"torch._inductor.fx_passes.{n}"
+        for n in ("fuse_attention", "pad_mm", "mkldnn_fusion", "quantization")
+    ),
+    *("torch._functorch._aot_autograd.subclass_codegen", "torch._inductor.runtime.caching"),
+]
+
+
+@contextmanager
+def alone(reset: bool = True) -> Iterator[None]:
+    """A block in which the compiler works as if nothing else was going on, and which leaves nothing behind.
+
+    With a dispatch mode on (a count, a profiler of operators), Dynamo runs everything eagerly; with saved-tensor
+    hooks, it compiles them into the graph; what a count puts in the place of ``Tensor.tolist`` it tries to compile.
+    All stand aside. What was compiled before is forgotten at the start, what
+    was compiled inside at the end; changed settings of Dynamo and Inductor are put back.
+    """
+    compiler = dynamo()
+    with ExitStack() as stack:
+        stack.enter_context(_kept_settings())
+        stack.enter_context(torch.utils._python_dispatch._disable_current_modes())
+        stack.enter_context(_no_saved_tensor_hooks())
+        stack.enter_context(_no_stand_ins())
+        if reset:
+            compiler.reset()
+            stack.callback(compiler.reset)
+        yield
+
+
+@contextmanager
+def _no_saved_tensor_hooks() -> Iterator[None]:
+    autograd: Any = torch._C._autograd
+    stood: list[Any] = []
+    while (hooks := autograd._top_saved_tensors_default_hooks(True)) is not None:
+        stood.append(hooks)
+        autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(stood):
+            autograd._push_saved_tensors_default_hooks(pack, unpack)
+
+
+@contextmanager
+def _no_stand_ins() -> Iterator[None]:
+    """Methods of torch as they are, where a count that is under way has put stand-ins (helpers/counters/standins.py).
+
+    Told by their code: grading counts with a second copy of that module, which no name leads to.
+    """
+    stood: list[tuple[Any, str, Any]] = []
+    for owner in (torch.Tensor, torch.nn.functional):
+        for name, value in list(vars(owner).items()):
+            code = getattr(value, "__code__", None)
+            if code is not None and code.co_name == "stand_in" and code.co_filename.endswith("standins.py"):
+                stood.append((owner, name, value))
+                bases = getattr(owner, "__mro__", ())[1:]
+                if any(vars(base).get(name) is value.__wrapped__ for base in bases):
+                    delattr(owner, name)  # it is inherited
+                else:
+                    setattr(owner, name, value.__wrapped__)
+    try:
+        yield
+    finally:
+        for owner, name, value in stood:
+            setattr(owner, name, value)
+
+
+@contextmanager
+def _kept_settings() -> Iterator[None]:
+    names = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
+    kept = [(m, m.get_config_copy()) for n in names if (m := sys.modules.get(n)) is not None]
+    try:
+        yield
+    finally:
+        for module, before in kept:
+            now = module.get_config_copy()
+            for name, value in before.items():
+                if now.get(name) is not value and now.get(name) != value:
+                    setattr(module, name, value)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn the compiler's errors that have a remedy into :class:`CannotCompile`."""
+    try:
+        yield
+    except Exception as problem:
+        text = f"{type(problem).__name__}: {problem}"
+        if "No working C++ compiler" in text or "InvalidCxxCompiler" in text:
+            raise CannotCompile(COMPILER) from problem
+        raise
+
+
+def original(fn: Any) -> Any:
+    """What was given to torch.compile, if ``fn`` came out of it; else ``fn``."""
+    if not callable(fn):
+        raise TypeError(f"wanted a function or a module to compile, got {type(fn).__name__}: {str(fn)[:60]}")
+    return getattr(fn, "_orig_mod", None) or getattr(fn, "_torchdynamo_orig_callable", None) or fn
+
+
+class Backend:
+    """A backend of torch.compile by name or as a function, which counts how often its graphs run.
+
+    ``"inductor"`` writes its code and builds none of it: the graph then runs on ATen's own kernels. So it needs no
+    C++ compiler, no cache can change what it says, and it takes a fraction of the time.
+    """
+
+    def __init__(self, backend: str | Callable[..., Any]) -> None:
+        self.graphs, self.runs = 0, 0
+        if callable(backend):
+            self.compile = backend
+        elif backend == "inductor":
+            from .writing import write
+
+            self.compile = write
+        else:
+            registry = importlib.import_module("torch._dynamo.backends.registry")
+            try:
+                self.compile = registry.lookup_backend(backend)
+            except Exception as problem:
+                known = ", ".join(registry.list_backends(exclude_tags=()))
+                raise CannotCompile(f"there is no backend {backend!r}: this torch knows {known}") from problem
+
+    def __call__(self, graph: Any, inputs: list[Any], **options: Any) -> Callable[..., Any]:
+        compiled = self.compile(graph, inputs, **options)
+        self.graphs += 1
+
+        def run(*args: Any) -> Any:
+            self.runs += 1
+            return compiled(*args)
+
+        return run

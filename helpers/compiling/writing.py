@@ -1,0 +1,94 @@
+"""Inductor up to its last step: it writes its code; nothing is built, and the graph runs on ATen's kernels.
+
+torch._inductor.utils.get_code does the same, but what it returns cannot be run: a function with a graph break, or a
+backward pass, gets no further than its first graph.
+"""
+
+import copy
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest import mock
+
+import torch
+
+from .torches import CannotCompile
+
+
+class _Nothing:
+    """In place of the module that would have been built."""
+
+    def call(self, *_: Any) -> None:
+        raise AssertionError("this code was only written, not built")
+
+
+#: no cache is asked and none written (force_disable_caches would leave a folder behind for each graph)
+_NO_CACHE = {"fx_graph_cache": False, "fx_graph_remote_cache": False}
+#: one thread, no vectors: code that is the same on every machine (an option that a later torch drops is left out)
+_PLAIN = {"cpp.threads": 1, "cpp.simdlen": 1}
+_WHICH_COMPILER = ("is_gcc", "is_clang", "is_apple_clang", "is_msvc_cl", "is_intel_compiler")
+
+
+def _no() -> bool:
+    return False
+
+
+def write(
+    graph: Any,
+    inputs: list[Any],
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    vectors: bool = False,
+) -> Callable[..., Any]:
+    """A backend of torch.compile. What was written is in the structured trace, as if Inductor had done it all.
+
+    vectors: write for this machine's vector instructions and threads; which ones it has, Inductor finds out by
+    building a little program. Otherwise for one thread of a CPU without any.
+    """
+    try:
+        from torch._functorch import config as functorch
+        from torch._functorch.aot_autograd import make_boxed_func
+        from torch._inductor import config, cpp_builder, cpu_vec_isa, list_mode_options
+        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+        from torch._inductor.graph import GraphLowering
+
+        generate = GraphLowering.codegen
+    except (ImportError, AttributeError) as problem:
+        raise CannotCompile(
+            f"torch {torch.__version__} keeps Inductor's parts elsewhere ({problem})"
+        ) from problem
+
+    def written(self: Any) -> Any:
+        wrapper, kernels = self.codegen_with_cpp_wrapper() if self.cpp_wrapper else generate(self)
+        for part in (wrapper, kernels):
+            if text := getattr(part, "value", part):
+                tell(str(text))
+        return _Nothing()
+
+    def inner(part: Any, part_inputs: Any, **how: Any) -> Any:
+        runs = copy.deepcopy(part)  # Inductor's passes change the graph they are given
+        with ExitStack() as stack:  # the backward pass comes here too, later
+            stack.enter_context(mock.patch.object(GraphLowering, "compile_to_module", written))
+            for module, name, instead in [] if vectors else no_machine:
+                if hasattr(module, name):
+                    stack.enter_context(mock.patch.object(module, name, instead))
+            compile_fx_inner(part, part_inputs, **how)
+        return make_boxed_func(runs.forward)
+
+    # the questions about this machine for which Inductor runs its C++ compiler while it writes
+    no_machine: list[tuple[Any, str, Any]] = [(cpu_vec_isa, "valid_vec_isa_list", list)]
+    no_machine += [(cpp_builder, name, _no) for name in _WHICH_COMPILER]
+    known: dict[str, Any] = config.get_config_copy()  # type: ignore[attr-defined]
+    plain = {} if vectors else {name: value for name, value in _PLAIN.items() if name in known}
+    patches = {**(list_mode_options(mode) if mode else {}), **(options or {}), **plain, **_NO_CACHE}
+    with config.patch(patches), functorch.patch(enable_autograd_cache=False):
+        compiled: Any = compile_fx(graph, inputs, inner_compile=inner, config_patches=patches)
+    run: Callable[..., Any] = compiled
+    return run
+
+
+def tell(text: str) -> None:
+    """Put generated code into the structured trace, where Inductor itself puts it once it is built."""
+    torch._logging.trace_structured(
+        "inductor_output_code", lambda: {"filename": ""}, payload_fn=lambda: text, expect_trace_id=False
+    )

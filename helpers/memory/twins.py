@@ -1,0 +1,155 @@
+"""Twins of modules, inputs and optimizers: the same shapes, strides, types and shared storages, and no memory."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map_only
+
+__all__ = ["Twins", "checkpointed", "optimizer_of"]
+
+
+class Twins:
+    """Makes twins on a device where tensors have no memory. Tensors that share a storage have twins that do.
+
+    device: "meta", or with a fake mode on, "cpu".
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self._storages: dict[int, torch.Tensor] = {}
+        self._tensors: dict[
+            int, tuple[torch.Tensor, torch.Tensor]
+        ] = {}  # the originals are kept: ids stay theirs
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The twin of one tensor; always the same one. NotImplementedError for tensors without a plain storage."""
+        if id(tensor) in self._tensors:
+            return self._tensors[id(tensor)][1]
+        if tensor.layout is not torch.strided or hasattr(type(tensor), "__tensor_flatten__"):
+            raise NotImplementedError(
+                f"a {type(tensor).__name__} of layout {tensor.layout}: only plain dense tensors are modelled"
+            )
+        with torch.no_grad():
+            twin = self._view(tensor)
+        if isinstance(tensor, nn.Parameter):
+            twin = nn.Parameter(twin, requires_grad=tensor.requires_grad)
+        else:
+            twin = twin.detach().requires_grad_(tensor.requires_grad)
+        self._tensors[id(tensor)] = (tensor, twin)
+        return twin
+
+    def _view(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage, size = tensor.untyped_storage(), tensor.element_size()
+        if storage._cdata not in self._storages:
+            self._storages[storage._cdata] = torch.empty(
+                storage.nbytes() // size, dtype=tensor.dtype, device=self.device
+            )
+        whole = self._storages[storage._cdata]
+        if whole.dtype is not tensor.dtype:
+            whole = whole.view(torch.uint8).view(tensor.dtype)
+        return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+    def module(self, module: nn.Module) -> nn.Module:
+        """A copy of a module whose parameters and buffers are twins. The original is not touched."""
+        memo: dict[int, Any] = {}
+        for tensor in [*module.parameters(), *module.buffers()]:
+            if getattr(tensor, "_post_accumulate_grad_hooks", None) or getattr(
+                tensor, "_backward_hooks", None
+            ):
+                raise ValueError(
+                    "a parameter has hooks, which act on that parameter and not on its copy: give a function that "
+                    "builds the module and registers them, e.g. memory.estimate(build, inputs)"
+                )
+            memo[id(tensor)] = self.of(tensor)
+        return copy.deepcopy(module, memo)
+
+    def tree(self, tree: Any) -> Any:
+        """Nested tuples, lists and dicts with twins in place of their tensors."""
+        return tree_map_only(torch.Tensor, self.of, tree)
+
+
+def checkpointed(module: nn.Module, which: Any) -> list[str]:
+    """Run the chosen submodules under torch.utils.checkpoint; returns their names.
+
+    which: a class of module, a name, several of either, or a function (name, module) → bool. What lies inside a chosen
+    one is not chosen again. ValueError where a name is not there or nothing is chosen.
+    """
+    from torch.utils.checkpoint import checkpoint
+
+    if which is None or which == ():
+        return []
+    parts = dict(module.named_modules())
+    chosen: list[str] = []
+    if callable(which) and not isinstance(which, type):
+        chosen = [name for name, part in parts.items() if which(name, part)]
+    else:
+        wanted = [which] if isinstance(which, (str, type)) else list(which)
+        for one in wanted:
+            if isinstance(one, str) and one not in parts:
+                raise ValueError(f"checkpoint={one!r}: no submodule has that name; there are {_some(parts)}")
+        kinds = tuple(one for one in wanted if isinstance(one, type))
+        chosen = [name for name, part in parts.items() if name in wanted or isinstance(part, kinds)]
+    outer = [name for name in chosen if not any(name.startswith(f"{other}.") for other in chosen)]
+    if not outer:
+        raise ValueError(f"checkpoint={which!r} chooses none of the submodules: there are {_some(parts)}")
+    for name in outer:
+        part = parts[name]
+
+        def forward(*args: Any, _run: Callable[..., Any] = part.forward, **kwargs: Any) -> Any:
+            return checkpoint(_run, *args, use_reentrant=False, **kwargs)
+
+        part.forward = forward  # type: ignore[method-assign]
+    return outer
+
+
+def optimizer_of(
+    spec: Any, parameters: Iterable[nn.Parameter], twins: Twins, foreach: bool | None
+) -> torch.optim.Optimizer | None:
+    """An optimizer over the twins: by name ("adamw"), class, function of the parameters, or like an existing one."""
+    if spec is None:
+        return None
+    extra = {} if foreach is None else {"foreach": foreach}
+    if isinstance(spec, torch.optim.Optimizer):
+        # Its twins exist: the module's copy was made before. A parameter of no module gets one here.
+        groups = [
+            {k: v for k, v in group.items() if k != "params"}
+            | {"params": [twins.of(p) for p in group["params"]]}
+            | extra
+            for group in spec.param_groups
+        ]
+        known = inspect.signature(type(spec)).parameters
+        made = type(spec)(groups, **{k: v for k, v in groups[0].items() if k in known and k != "params"})
+    else:
+        make = _optimizer_class(spec) if isinstance(spec, str) else spec
+        if not callable(make):
+            raise TypeError(
+                f"optimizer={spec!r}: give a name such as 'adamw', a class, a function of the parameters, or an "
+                "optimizer of the module"
+            )
+        made = make(list(parameters), **extra)
+    if not isinstance(made, torch.optim.Optimizer):
+        raise TypeError(f"optimizer={spec!r} made a {type(made).__name__}, which is no torch.optim.Optimizer")
+    return made
+
+
+def _optimizer_class(name: str) -> Any:
+    kinds = {
+        kind.lower(): found
+        for kind, found in vars(torch.optim).items()
+        if isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
+    }
+    kinds.pop("optimizer", None)
+    if name.lower() not in kinds:
+        raise ValueError(f"optimizer={name!r}: torch.optim has {', '.join(sorted(kinds))}")
+    return kinds[name.lower()]
+
+
+def _some(parts: dict[str, nn.Module]) -> str:
+    names = [name for name in parts if name]
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")

@@ -1,0 +1,287 @@
+"""Floating-point formats as plain data, and two pictures of them: a value's bits, and the range of each format.
+
+A value is (−1)^s · 2^(e − bias) · (1 + m / 2^M): a sign s, E bits of exponent e, M bits of mantissa m, and
+bias = 2^(E−1) − 1. With e = 0 it is (−1)^s · 2^(1 − bias) · m / 2^M (subnormal, and zero); with all bits of e
+set it is infinite (m = 0) or no number. That is IEEE 754, and so are bfloat16, TF32 and float8 E5M2. E4M3
+breaks the last rule: only all ones are no number, there is no infinity, and 448 is its largest value
+(Micikevicius and others, "FP8 formats for deep learning", 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from . import style
+from .picture import Picture, drawn
+
+__all__ = ["FORMATS", "Format", "float_bits", "float_ranges", "shown"]
+
+SIGN, EXPONENT, MANTISSA = style.PURPLE, style.VERMILLION, style.BLUE
+_FILLS = {SIGN: "#F1DDE8", EXPONENT: "#FBE3D3", MANTISSA: "#D6E8F5"}  # pale tints: digits stay readable
+
+
+@dataclass(frozen=True)
+class Format:
+    """A float format of 1 + exponent + mantissa bits. infinities: False for E4M3, which has none."""
+
+    name: str
+    exponent: int
+    mantissa: int
+    infinities: bool = True
+
+    @property
+    def bits(self) -> int:
+        return 1 + self.exponent + self.mantissa
+
+    @property
+    def bias(self) -> int:
+        return 2 ** (self.exponent - 1) - 1
+
+    @property
+    def nan(self) -> int:
+        """Bits of a positive "not a number", as torch writes it."""
+        ones = (1 << self.bits - 1) - 1
+        return ones if not self.infinities else ones ^ ((1 << self.mantissa - 1) - 1)
+
+    @property
+    def inf(self) -> int | None:
+        """Bits of +infinity; None where there is none."""
+        return ((1 << self.exponent) - 1) << self.mantissa if self.infinities else None
+
+    @property
+    def largest(self) -> float:
+        return self.decode(self.nan - 1 if self.inf is None else self.inf - 1)
+
+    @property
+    def smallest_normal(self) -> float:
+        return math.ldexp(1.0, 1 - self.bias)
+
+    @property
+    def smallest(self) -> float:
+        return math.ldexp(1.0, 1 - self.bias - self.mantissa)
+
+    @property
+    def eps(self) -> float:
+        """From 1 to the next value."""
+        return math.ldexp(1.0, -self.mantissa)
+
+    def fields(self, bits: int) -> tuple[int, int, int]:
+        """(sign, exponent as it is stored, mantissa)."""
+        where = self.exponent + self.mantissa
+        return (
+            bits >> where & 1,
+            bits >> self.mantissa & (1 << self.exponent) - 1,
+            bits & (1 << self.mantissa) - 1,
+        )
+
+    def decode(self, bits: int) -> float:
+        """The value of these bits. ValueError if they are not 0 … 2^bits − 1."""
+        if not 0 <= bits < 1 << self.bits:
+            raise ValueError(
+                f"{self.name} has {self.bits} bits: {bits} is not from 0 to {(1 << self.bits) - 1}"
+            )
+        s, e, m = self.fields(bits)
+        top, ones = (1 << self.exponent) - 1, (1 << self.mantissa) - 1
+        if e == top and (self.infinities or m == ones):
+            value = math.inf if self.infinities and m == 0 else math.nan
+        else:
+            value = math.ldexp(m + (1 << self.mantissa) * (e > 0), max(e, 1) - self.bias - self.mantissa)
+        return -value if s else value
+
+    def encode(self, value: float) -> int:
+        """Bits of the nearest value; of two equally near, the one whose last bit is 0.
+
+        What rounds beyond the largest is infinite; in E4M3 it is not a number, as the paper has it. (PyTorch's cast
+        on the CPU did the same until April 2026, and takes 448 since: github.com/pytorch/pytorch/pull/178817.)
+        """
+        sign = (math.copysign(1.0, value) < 0) << self.exponent + self.mantissa
+        if math.isnan(value):
+            return sign | self.nan
+        beyond = self.nan if self.inf is None else self.inf
+        if math.isinf(value) or value == 0:
+            return sign | beyond if value else sign
+        _, power = math.frexp(value)  # |value| in [2^(power − 1), 2^power)
+        quantum = max(power - 1, 1 - self.bias) - self.mantissa  # exponent of the distance of neighbours
+        steps = round(math.ldexp(abs(value), -quantum))  # exact in float64, and round() takes the even one
+        bits = steps + ((quantum + self.mantissa + self.bias - 1) << self.mantissa)
+        return sign | min(bits, beyond)
+
+    def rounded(self, value: float) -> float:
+        return self.decode(self.encode(value))
+
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        Format("fp32", 8, 23), Format("tf32", 8, 10), Format("bf16", 8, 7), Format("fp16", 5, 10),
+        Format("e5m2", 5, 2), Format("e4m3", 4, 3, infinities=False),
+    )
+}  # fmt: skip
+"""fp32, tf32 (19 bits, inside Tensor Cores only), bf16, fp16, and the two float8."""
+
+
+def shown(value: float) -> str:
+    """A value in few digits: 65504, 0.1001, 5.96e-08, inf."""
+    plain = not math.isfinite(value) or value == 0 or 1e-4 <= abs(value) < 1e5
+    return f"{value:.{5 if abs(value) >= 1 else 4}g}" if plain else f"{value:.3g}"
+
+
+def _power(n: int) -> str:
+    """2⁻²³"""
+    return "2" + str(n).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def _chosen(formats: Sequence[str] | None) -> list[Format]:
+    names = list(FORMATS) if formats is None else list(formats)
+    if unknown := [n for n in names if n not in FORMATS]:
+        raise ValueError(f"no float format {unknown[0]!r}; there are {', '.join(FORMATS)}")
+    if not names:
+        raise ValueError("no formats to draw")
+    return [FORMATS[n] for n in names]
+
+
+@drawn
+def float_bits(
+    value: float, formats: Sequence[str] | None = None, *, chosen: str = "", title: str = ""
+) -> Picture:
+    """The bits of `value` in each format, in columns of equal weight, and what rounding made of it.
+
+    formats: names from `FORMATS` (default: all). chosen: the one to mark. ValueError for an unknown name.
+    """
+    rows = _chosen(formats)
+    cell, tall, pitch, left = 0.168, 0.27, 0.47, 0.78
+    text_at = left + 32 * cell + 0.30
+    height = 0.34 + pitch * len(rows)
+    fig, header = style.figure(
+        height, evidence="arithmetic", title=title or f"{shown(value)} in {len(rows)} formats",
+        note="each rounds to its nearest value, and of two equally near to the one that ends in 0",
+    )  # fmt: skip
+    fig.set_layout_engine("none")
+    total = height + header
+    ax = fig.add_axes((0, 0, 1, height / total))
+    ax.set(xlim=(0, style.WIDTH), ylim=(height, 0))
+    ax.axis("off")
+    put: dict[str, Any] = {"va": "center", "fontsize": style.SMALL}
+    for x, width, name, colour in (
+        (left, 1, "sign", SIGN), (left + cell, 8, "exponent", EXPONENT), (left + 9 * cell, 23, "mantissa", MANTISSA),
+    ):  # fmt: skip
+        at = x if name == "sign" else x + width * cell / 2
+        ax.text(at, 0.14, name, ha="center", color=colour, fontweight="bold", **put)
+    ax.text(text_at, 0.14, "value, off by", color=style.MUTED, **put)
+    said = []
+    for i, f in enumerate(rows):
+        top, bits = 0.34 + i * pitch, f.encode(value)
+        got, mid = f.decode(bits), top + tall / 2
+        weight = "bold" if f.name == chosen else "normal"
+        ax.text(left - 0.16, mid, f.name, ha="right", fontweight=weight, va="center", fontsize=style.TEXT)
+        for k, digit in enumerate(f"{bits:0{f.bits}b}"):
+            colour = SIGN if k == 0 else EXPONENT if k <= f.exponent else MANTISSA
+            column = 0 if k == 0 else k + 8 - f.exponent  # exponents end, and mantissas begin, at one column
+            x = left + column * cell
+            look: dict[str, Any] = {
+                "facecolor": _FILLS[colour],
+                "edgecolor": colour,
+                "lw": 1.5 if f.name == chosen else 0.7,
+            }
+            ax.add_patch(Rectangle((x, top), cell, tall, **look))
+            ax.text(x + cell / 2, mid, digit, ha="center", **put)
+        text = shown(got) + _error(value, got)
+        ax.text(text_at, mid, text, fontweight=weight, **put)
+        said.append(f"{f.name} {text}")
+    return Picture(fig, "arithmetic", f"The bits of {shown(value)}: {'; '.join(said)}")
+
+
+def _error(value: float, got: float) -> str:
+    """What rounding changed, relative, in words; "" if there is nothing to compare."""
+    if math.isnan(value) or math.isinf(value):
+        return ""
+    if got == value:
+        return ", exactly"
+    if got == 0:
+        return ", all of it"
+    if not math.isfinite(got):
+        return ", beyond its range"
+    off = got / value - 1
+    return (
+        (f", {off:+.1e}" if abs(off) < 1e-5 else f", {off * 100:+.2g} %")
+        .replace("+-", "−")
+        .replace(" -", " −")
+    )
+
+
+@drawn
+def float_ranges(
+    values: Mapping[str, Sequence[float]] | None = None,
+    formats: Sequence[str] | None = None,
+    *,
+    evidence: str = "arithmetic",
+    title: str = "What each format can hold",
+) -> Picture:
+    """A number line of powers of two: the normal and the subnormal range of each format.
+
+    values: name → numbers, drawn above as histograms of their magnitudes (zeros are left out); `evidence` says
+    where they come from.
+    """
+    rows, groups = _chosen(formats), dict(values or {})
+    low, high = -150.0, 134.0
+    if groups:  # no need for all of fp32's range
+        logs = {name: _log2(v) for name, v in groups.items()}
+        ends = [x for v in logs.values() if len(v) for x in (v.min(), v.max())]
+        low, high = min([*ends, -26.0]) - 3, max([*ends, 17.0]) + 5
+    upper = 1.0 * len(groups)
+    body = 0.36 * len(rows) + 0.75 + upper
+    fig, _ = style.figure(
+        body, evidence=evidence, title=title,
+        note="solid: normal, all bits of mantissa; hatched: subnormal, fewer and fewer; at the right: from 1 to the next value",
+    )  # fmt: skip
+    axes = fig.subplots(
+        1 + len(groups), 1, sharex=True, squeeze=False,
+        gridspec_kw={"height_ratios": [1.0] * len(groups) + [0.36 * len(rows) + 0.4]},
+    )[:, 0]  # fmt: skip
+    for i, (ax, name) in enumerate(zip(axes, groups, strict=False)):
+        edges = np.arange(math.floor(low), math.ceil(high) + 1)
+        ax.hist(logs[name], bins=edges, color=style.SERIES[i], alpha=0.85)
+        ax.set_yticks([])
+        ax.grid(False)
+        ax.set_title(name, loc="left", color=style.SERIES[i], fontweight="bold", fontsize=style.SMALL)
+        ax.spines["left"].set_visible(False)
+    ax = axes[-1]
+    for y, f in enumerate(rows):
+        ends = [math.log2(v) for v in (f.smallest, f.smallest_normal, f.largest)]
+        for a, b, look in (
+            (
+                ends[0],
+                ends[1],
+                {"facecolor": _FILLS[EXPONENT], "edgecolor": EXPONENT, "hatch": "////", "lw": 0.6},
+            ),
+            (ends[1], ends[2], {"facecolor": MANTISSA, "edgecolor": MANTISSA, "lw": 0.6}),
+        ):
+            ax.add_patch(Rectangle((a, y - 0.28), b - a, 0.56, **look))  # type: ignore[arg-type]
+        for x, text, side in ((ends[0], shown(f.smallest), "right"), (ends[2], shown(f.largest), "left")):
+            if low < x < high:
+                gap = (high - low) * 0.006
+                ax.text(
+                    x + (gap if side == "left" else -gap), y, text, ha=side, va="center", fontsize=style.SMALL
+                )
+    right = ax.secondary_yaxis("right")
+    right.set_yticks(range(len(rows)), [_power(-f.mantissa) for f in rows])
+    right.spines["right"].set_visible(False)
+    right.tick_params(length=0)
+    pad = 0 if groups else 25
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(low - pad, high + pad), xlabel="power of two")
+    ax.set_yticks(range(len(rows)), [f.name for f in rows])
+    ax.grid(axis="y", visible=False)
+    return Picture(fig, evidence, f"{title}: {', '.join(f'{f.name} up to {shown(f.largest)}' for f in rows)}")
+
+
+def _log2(values: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    found = np.abs(np.asarray(values, dtype=np.float64)).reshape(-1)
+    found = found[(found > 0) & np.isfinite(found)]
+    out: np.ndarray[Any, np.dtype[np.float64]] = np.log2(found)
+    return out

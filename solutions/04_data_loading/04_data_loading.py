@@ -1,0 +1,1837 @@
+# %% [markdown]
+# # 04 · Data loading
+#
+# ## Is the model waiting for data?
+#
+# A step begins when two things are there: the model and the next batch. If the batch comes late, the fastest GPU
+# waits, and no kernel in its trace is slow (lesson 03 showed what such a gap looks like). A batch is late for one
+# of three reasons: it is **read** in too many small pieces, it is **made** with too much work and too many copies,
+# or too few (or too many) **workers** make it. Each has a number that you can work out before you buy a disk.
+#
+# **Time** 55–65 min, half of it exercises. **Before this** lessons 00 and 01 (timing with ≈, storages and copies);
+# 03 helps.
+#
+# **Afterwards you can**
+# - store a data set so that a shuffled epoch needs few, large reads, and read through a memory map exactly what
+#   you return;
+# - build a batch with one allocation, and send a quarter of the bytes to the GPU;
+# - share samples out over workers and GPUs without losing or repeating one, and work out how many workers you need.
+#
+# **On trial** *`num_workers = 4 × GPUs`* · *`ImageFolder(…, num_workers=16, pin_memory=True)`* · *memory mapping for
+# large files* · *`prefetch_factor` controls how many batches are loaded ahead* · *share data between processes
+# through shared memory* (five strategies) · *random reads are measured in IOPS, sequential ones in MB/s* (book notes).
+
+# %% setup
+import math
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+from helpers import lesson, samples
+
+torch.set_num_threads(1)  # workers are processes of their own: more threads would be in their way
+# classes of a notebook exist in a worker only if it is forked; elsewhere the lesson uses helpers.samples' classes
+FORK = "fork" if sys.platform == "linux" else None
+warnings.filterwarnings("ignore", message="This DataLoader will create .* worker processes")
+lesson.start("04_data_loading", evidence=["live (CPU)", "arithmetic", "simulated (H100)"])
+
+# %% [markdown]
+# ## 1 · How many reads is an epoch?
+#
+# The next cell writes real files: 256 small JPEG images, each in a file of its own, and the same pixels decoded and
+# packed one behind the other into one file. An epoch can now visit the samples in three ways:
+#
+# - **files**: one file for each image, in random order;
+# - **packed, shuffled**: the packed file, image by image in random order;
+# - **packed, blocks**: the packed file in blocks of 32 images. The *blocks* come in random order, each is read
+#   whole, and its images are shuffled in memory.
+#
+# How many reads does each epoch take? (Opening a file is not counted as a read.)
+
+# %% experiment
+prediction = {"files": ..., "packed, shuffled": ..., "packed, blocks": ...}
+
+# %% experiment
+IMAGES, SIZE, BLOCK = 256, 64, 32
+folder = tempfile.TemporaryDirectory()  # gone when the kernel ends
+paths = samples.write_images(folder.name, IMAGES, SIZE)
+pixels = np.stack([samples.decode_image(p) for p in paths])  # (256, 64, 64, 3) uint8
+packed = Path(folder.name) / "pixels.bin"
+pixels.tofile(packed)
+
+
+class Disk:
+    """Reads files, unbuffered, and notes each read: (file, offset, bytes)."""
+
+    def __init__(self):
+        self.log, self.opened = [], set()
+
+    def read(self, path, offset=0, size=None):
+        with open(path, "rb", buffering=0) as file:
+            self.opened.add(path)
+            file.seek(offset)
+            data = file.read(path.stat().st_size if size is None else size)
+        self.log.append((path, offset, len(data)))
+        return data
+
+
+def epoch(way, disk, seed=0):
+    rng = np.random.default_rng(seed)
+    if way == "files":
+        for i in rng.permutation(IMAGES):
+            disk.read(paths[i])
+    else:
+        length = 1 if way == "packed, shuffled" else BLOCK
+        image = pixels[0].nbytes
+        for i in rng.permutation(IMAGES // length):
+            disk.read(packed, int(i) * length * image, length * image)
+    return disk
+
+
+disks = {way: epoch(way, Disk()) for way in prediction}
+lesson.compare_predictions(
+    prediction, {way: len(disk.log) for way, disk in disks.items()}, evidence="live (CPU)", what="reads"
+).show()
+
+# Now at a size that matters: 1.28 million images of 110 kB, the size of ImageNet, in one epoch.
+DEVICES = {  # requests per second, bytes per second
+    "hard disk": (100, 150e6),
+    "cloud volume": (3_000, 125 * 2**20),
+    "NVMe": (500_000, 3.5e9),
+}
+N, BYTES = 1_280_000, 110_000
+
+
+def minutes(reads, total, device):
+    requests, bandwidth = DEVICES[device]
+    return max(reads / requests, total / bandwidth) / 60
+
+
+lesson.table(
+    [
+        (
+            name,
+            f"{requests:,}",
+            f"{bandwidth / 1e6:,.0f}",
+            f"{bandwidth / requests / 1e3:,.0f} kB",
+            f"{minutes(N, N * BYTES, name):,.1f} min",
+            f"{minutes(N / BLOCK, N * BYTES, name):,.1f} min",
+        )
+        for name, (requests, bandwidth) in DEVICES.items()
+    ],
+    ["device", "IOPS", "MB/s", "MB/s ÷ IOPS", "one by one", f"blocks of {BLOCK}"],
+    evidence="arithmetic",
+    caption="an epoch of 1.28 M images of 110 kB takes at least the larger of reads ÷ IOPS and bytes ÷ bandwidth",
+)
+
+# %% experiment tags=["fold"]
+from helpers.plots import style
+from helpers.plots.picture import Picture, drawn
+
+
+@drawn
+def read_order(disks, evidence="live (CPU)"):
+    title = "One epoch over the packed file: what the disk is asked for"
+    fig, _ = style.figure(
+        2.9, evidence=evidence, title=title, note="each bar is one read, in the order of time"
+    )
+    for ax, (way, disk) in zip(fig.subplots(1, len(disks), sharey=True), disks.items(), strict=True):
+        for i, (_, offset, size) in enumerate(disk.log):
+            ax.plot(
+                [i, i],
+                [offset / 1e6, (offset + size) / 1e6],
+                color=style.BLUE,
+                solid_capstyle="butt",
+                linewidth=2.2 + 60 / len(disk.log),
+            )
+        ax.set(title=f"{way}: {len(disk.log)} reads", xlabel="read number")
+        ax.set_xlim(-0.02 * len(disk.log) - 0.5, len(disk.log) * 1.02)
+    fig.axes[0].set_ylabel("place in the file, MB")
+    return Picture(
+        fig, evidence, f"{title}: scattered single images at the left, few long blocks at the right"
+    )
+
+
+read_order({way: disk for way, disk in disks.items() if way != "files"})
+
+# %% [markdown]
+# A device has two limits: requests per second (IOPS) and bytes per second. **Bandwidth ÷ IOPS is the size of a read
+# at which the limits meet**: smaller reads are counted, larger ones are weighed. On the hard disk that size is far
+# above an image, so an epoch in random order is nothing but seeks, and blocks are worth more than any code that you
+# could write. On the NVMe drive it is below an image: order costs nothing there, *if enough reads are under way at once*.
+# A single reader, who waits for each, gets a small part of a drive's IOPS; workers are how a data set asks for more.
+#
+# (Where the table's figures come from: about 100 IOPS is what a 7,200 rpm disk does; the cloud volume is the published
+# baseline of an AWS gp3 volume; the NVMe drive is the data sheet of a Samsung 970 EVO, with 32 reads under way.)
+#
+# The price of blocks is a weaker shuffle: 32 neighbours stay close in time. Formats for large sets (WebDataset,
+# MosaicML Streaming, FFCV, TFRecord) all pack, read large pieces, and shuffle again in a buffer.
+#
+# ### What does a memory map read?
+#
+# A map makes a file look like an array. Nothing is read until you touch it, then page by page. Two questions about
+# one file of tokens, each answered in files: what stays in memory when you want one document of it? And how large is
+# the array when it is **pickled**, as it is for a worker that is started by `spawn` or `forkserver`? Guess, then run.
+
+# %% experiment
+import functools
+import pickle
+import tracemalloc
+
+documents = samples.text(2_000)
+ends, words = samples.pack_documents(documents, Path(folder.name) / "tokens.bin")
+open_map = functools.partial(np.memmap, Path(folder.name) / "tokens.bin", dtype=np.uint16, mode="r")
+size = 2 * int(ends[-1])
+
+
+def held(load):
+    """Bytes of NumPy's memory that hold one document, and the bytes of the pickled array that it was taken from."""
+    tracemalloc.start()
+    array = load()
+    one = array[ends[6] : ends[7]].copy()
+    now = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return one, now, len(pickle.dumps(array))
+
+
+by_file, in_memory, pickled_array = held(lambda: np.fromfile(Path(folder.name) / "tokens.bin", np.uint16))
+by_map, mapped, pickled_map = held(open_map)
+assert (by_file == by_map).all()
+
+
+def rounded(n):  # to a tenth of the file: the rest is Python's own
+    return f"{round(10 * n / size) / 10:.1f}"
+
+
+lesson.table(
+    [
+        ("np.fromfile", rounded(in_memory), rounded(pickled_array)),
+        ("np.memmap", rounded(mapped), rounded(pickled_map)),
+        ("functools.partial(np.memmap, path, …)", "0.0", rounded(len(pickle.dumps(open_map)))),
+    ],
+    ["how", "in memory for one document", "pickled"],
+    evidence="live (CPU)",
+    caption=f"in files of {size:,} bytes. The first {len(by_file)} words of document 7: {' '.join(words[t] for t in by_file[:5])} …",
+)
+
+# %% [markdown]
+# The map holds next to nothing, **but pickling it sends the whole file**, once for each worker. So a data set keeps
+# the *recipe* for its map and opens it in the process that reads. The same holds for any handle: a file opened before
+# a fork is shared with its position, so two workers that `seek` and then `read` get each other's bytes.
+#
+# Two more things about maps. A slice of one is not yet read: copy what you return, or the file is read later, where
+# you do not expect it. And a *read* of a map is a page fault; scattered documents cost at least one each, so
+# neighbours are worth reading together.
+
+# %% [markdown]
+# **Exercise 4.1 — documents from a map** (★★, 11 min)
+#
+# A data set over a packed file that reads exactly the bytes it returns, and can be sent to a worker for the price of
+# its index. `DataLoader` calls `__getitems__` with the indices of a whole batch, if a data set has it: the place to
+# read neighbours with one slice.
+#
+# <details><summary>Hint 1</summary>Keep <code>open_map</code> and <code>ends</code>, and a map that is <code>None</code>
+# until the first read. The pickle holds what <code>__getstate__</code> returns.</details>
+#
+# <details><summary>Hint 2</summary>In <code>__getitems__</code>, go through the indices and collect a run while the next
+# index is the last one plus 1. A run is one slice of the map; its documents are slices of that slice, which read
+# nothing.</details>
+#
+# <details><summary>The idea</summary>A run from document a to document b: copy the slice of the map from the start of a
+# to the end of b with <code>np.array</code>, wrap it with <code>torch.from_numpy</code>, and <code>split</code> it by
+# the documents' lengths. <code>__getitem__</code> is <code>__getitems__</code> of one. <code>__getstate__</code>
+# returns <code>self.__dict__</code> with the map set to None.</details>
+
+
+# %% exercise="documents"
+class Documents(Dataset):
+    """The documents of a packed file of tokens, read through a memory map.
+
+    open_map: called without arguments, opens the map. len(map) is the number of tokens; map[a:b] is a NumPy array of
+        b − a tokens (uint16), and reads them: 2 · (b − a) bytes.
+    ends: (n,) int64, not falling: document i is tokens ends[i − 1] (0 for the first) to ends[i], and may be empty.
+
+    len(d) is n. d[i] is document i, a 1-D tensor of dtype uint16 that does not lie in the map (torch.from_numpy makes
+    one of a copy); IndexError unless 0 ≤ i < n. d.__getitems__(indices) is the list of these documents, in the order
+    of indices (all different).
+
+    Budgets: every call reads 2 bytes for each token it returns, no more and no less, and keeps none of them. In
+    __getitems__, indices that follow one another (7, 8, 9) are read by one slice: at most one read for each such run.
+    The map is opened at the first read, once in a process. Pickled, before or after use: the bytes of ends + 1,000.
+    """
+
+    def __init__(self, open_map: Callable[[], Any], ends: np.ndarray) -> None:
+        ### BEGIN SOLUTION
+        self.open_map, self.ends = open_map, ends
+        self.map: Any = None
+        ### END SOLUTION
+
+    def __len__(self) -> int:
+        ### BEGIN SOLUTION
+        return len(self.ends)
+        ### END SOLUTION
+
+    def __getitem__(self, i: int) -> torch.Tensor:
+        ### BEGIN SOLUTION
+        return self.__getitems__([i])[0]
+        ### END SOLUTION
+
+    def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
+        ### BEGIN SOLUTION
+        if self.map is None:
+            self.map = self.open_map()
+        found: list[torch.Tensor] = []
+        first = 0  # where in indices the run began
+        for k, i in enumerate(indices):
+            if not 0 <= i < len(self.ends):
+                raise IndexError(f"document {i} of {len(self.ends)}")
+            if k + 1 == len(indices) or indices[k + 1] != i + 1:
+                run = indices[first : k + 1]
+                bounds = [int(self.ends[run[0] - 1]) if run[0] else 0, *(int(self.ends[j]) for j in run)]
+                tokens = torch.from_numpy(np.array(self.map[bounds[0] : bounds[-1]]))
+                found += tokens.split([b - a for a, b in zip(bounds, bounds[1:])])
+                first = k + 1
+        return found
+        ### END SOLUTION
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the attributes that the data set has in another process."""
+        ### BEGIN SOLUTION
+        return self.__dict__ | {"map": None}
+        ### END SOLUTION
+
+
+# %% test="documents" points=1
+import numpy as np
+
+from helpers import check
+
+
+def use(Documents, tokens, ends, calls):
+    """What each call returns and reads, before and after the data set has been sent to another process."""
+    import io
+    import pickle
+
+    import numpy as np
+
+    log, opened, told, disk = [], [], [], tokens.copy()
+
+    class Map:
+        dtype, shape, ndim = tokens.dtype, tokens.shape, 1
+
+        def __len__(self):
+            return len(tokens)
+
+        def __getitem__(self, which):
+            log.append(disk[which].nbytes)
+            return disk[which]  # a view, as of a real map
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array(self[:])
+
+        def __reduce__(self):
+            return bytes, (self[:].tobytes(),)
+
+    def recipe():
+        opened.append(1)
+        return Map()
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, thing):
+            return "recipe" if thing is recipe else "class" if thing is Documents else None
+
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, known):
+            return recipe if known == "recipe" else Documents
+
+    dataset, sent = Documents(recipe, ends), 0
+    for _ in range(2):
+        early, before = len(log), len(opened)
+        length = len(dataset)
+        for call in calls:
+            at = len(log)
+            got = dataset.__getitems__(list(call)) if isinstance(call, list) else [dataset[call]]
+            disk[:] = 0  # what still lies in the map is lost
+            told.append(
+                {
+                    "dtypes": [str(d.dtype) for d in got],
+                    "tokens": [d.tolist() for d in got],
+                    "reads": sum(n > 0 for n in log[at:]),
+                    "bytes": sum(log[at:]),
+                    "len": length,
+                    "early": early,
+                    "opened": len(opened) - before,
+                    "sent": sent,
+                }
+            )
+            disk[:] = tokens
+        file = io.BytesIO()
+        Pickler(file).dump(dataset)
+        sent = len(file.getvalue())
+        log.clear()
+        dataset = Unpickler(io.BytesIO(file.getvalue())).load()
+    return told
+
+
+def counted(reports):
+    for report in reports:
+        tokens, ends, calls = report.args
+        starts = [0, *ends[:-1].tolist()]
+        for call, got in zip([*calls, *calls], report.value, strict=True):
+            which = call if isinstance(call, list) else [call]
+            name = f"__getitems__({which})" if isinstance(call, list) else f"[{call}]"
+            if got["sent"] > ends.nbytes + 1000:
+                return f"pickled it has {got['sent']:,} bytes; wanted at most {ends.nbytes + 1000:,}: is the map in it?"
+            if got["len"] != len(ends):
+                return f"len() is {got['len']}, wanted {len(ends)}"
+            if set(got["dtypes"]) != {"torch.uint16"}:
+                return (
+                    f"{name} returned {', '.join(sorted(set(got['dtypes'])))}; wanted tensors of torch.uint16"
+                )
+            want = [tokens[starts[i] : ends[i]].tolist() for i in which]
+            if got["tokens"] != want:
+                sizes = [len(t) for t in got["tokens"]], [len(t) for t in want]
+                if sizes[0] == sizes[1] and not any(map(any, got["tokens"])):
+                    return f"{name}: the tensors lie in the map, and changed with it; return copies"
+                return f"{name}: not the tokens of these documents (lengths {sizes[0]}, wanted {sizes[1]})"
+            if got["early"]:
+                return "it reads when it is made; wanted: nothing before the first sample"
+            size = 2 * sum(map(len, want))
+            if got["bytes"] != size:
+                return (
+                    f"values are right, but {name} read {got['bytes']:,} bytes of the map to return {size:,}"
+                )
+            runs = sum(k == 0 or i != which[k - 1] + 1 for k, i in enumerate(which))
+            if got["reads"] > runs:
+                return f"values are right, but {name} took {got['reads']} reads; wanted at most {runs}: one a run"
+            if got["opened"] != 1:
+                return (
+                    f"the map was opened {got['opened']} times in one process; wanted once, at the first read"
+                )
+    return None
+
+
+def packed_file(lengths, seed):
+    return np.random.default_rng(seed).integers(0, 60_000, sum(lengths)).astype(np.uint16), np.cumsum(lengths)
+
+
+check.function(
+    "Documents",
+    [
+        check.case(*packed_file([5, 3, 8, 2], 0), [1, 0, 3]),
+        check.case(*packed_file([900, 10, 20, 30, 4, 50], 1), [5, [1, 2, 3], [4, 0, 1, 3], 5]),
+    ],
+    drive=use,
+    verify=counted,
+    look="What does a memory map read?",
+    note="Each call is counted alone. Too many bytes: what else did you slice? Too few: was something kept from before?",
+)
+
+# %% hidden="documents" points=1
+### BEGIN HIDDEN TESTS
+import numpy as np
+import torch
+
+from helpers import check
+
+
+def from_a_file(Documents, tokens, ends, workers):
+    """Two epochs over a real file, with real worker processes where a notebook's class can reach them."""
+    import functools
+    import sys
+    import tempfile
+
+    import numpy as np
+    from torch.utils.data import DataLoader
+
+    with tempfile.TemporaryDirectory() as folder:
+        tokens.tofile(f"{folder}/tokens.bin")
+        dataset = Documents(
+            functools.partial(np.memmap, f"{folder}/tokens.bin", dtype=np.uint16, mode="r"), ends
+        )
+        many = (
+            {"num_workers": workers, "timeout": 60, "multiprocessing_context": "fork"}
+            if workers and sys.platform == "linux"
+            else {}
+        )
+        loader = DataLoader(dataset, batch_size=4, collate_fn=list, **many)
+        first = [document.clone() for batch in loader for document in batch]
+        single = [dataset[i] for i in reversed(range(len(dataset)))]
+        if sys.platform != "win32":
+            np.memmap(f"{folder}/tokens.bin", np.uint16, "r+")[:] = 0  # what still lies in the map is lost
+        del dataset, loader
+        return first, [document.clone() for document in single[::-1]]
+
+
+def outside(Documents, tokens, ends, i):
+    return len(Documents(lambda: tokens, ends)[i])
+
+
+def packed_file(lengths, seed):
+    return np.random.default_rng(seed).integers(0, 60_000, sum(lengths)).astype(np.uint16), np.cumsum(lengths)
+
+
+def cut(tokens, ends, workers):
+    parts = [torch.from_numpy(p) for p in np.split(tokens, ends[:-1])]
+    return parts, parts
+
+
+check.function(
+    "Documents",
+    [
+        check.case(*packed_file([7, 0, 300, 1, 2, 90, 0, 41, 3, 12], 2), 0),
+        check.case(*packed_file([40, 31, 2, 9, 77, 1], 3), 2),
+    ],
+    expect=cut,
+    drive=from_a_file,
+    look="What does a memory map read?",
+    note="a real file and, where they can be forked, real workers",
+)
+check.function(
+    "Documents",
+    [check.case(*packed_file([3, 4], 4), i, raises=IndexError) for i in (2, -1, 9)],
+    drive=outside,
+    look="the docstring: IndexError",
+)
+### END HIDDEN TESTS
+
+# %% hidden="documents" points=2
+### BEGIN HIDDEN TESTS
+import numpy as np
+
+from helpers import check
+
+
+def use(Documents, tokens, ends, calls):
+    """What each call returns and reads, before and after the data set has been sent to another process."""
+    import io
+    import pickle
+
+    import numpy as np
+
+    log, opened, told, disk = [], [], [], tokens.copy()
+
+    class Map:
+        dtype, shape, ndim = tokens.dtype, tokens.shape, 1
+
+        def __len__(self):
+            return len(tokens)
+
+        def __getitem__(self, which):
+            log.append(disk[which].nbytes)
+            return disk[which]  # a view, as of a real map
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array(self[:])
+
+        def __reduce__(self):
+            return bytes, (self[:].tobytes(),)
+
+    def recipe():
+        opened.append(1)
+        return Map()
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, thing):
+            return "recipe" if thing is recipe else "class" if thing is Documents else None
+
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, known):
+            return recipe if known == "recipe" else Documents
+
+    dataset, sent = Documents(recipe, ends), 0
+    for _ in range(2):
+        early, before = len(log), len(opened)
+        length = len(dataset)
+        for call in calls:
+            at = len(log)
+            got = dataset.__getitems__(list(call)) if isinstance(call, list) else [dataset[call]]
+            disk[:] = 0  # what still lies in the map is lost
+            told.append(
+                {
+                    "dtypes": [str(d.dtype) for d in got],
+                    "tokens": [d.tolist() for d in got],
+                    "reads": sum(n > 0 for n in log[at:]),
+                    "bytes": sum(log[at:]),
+                    "len": length,
+                    "early": early,
+                    "opened": len(opened) - before,
+                    "sent": sent,
+                }
+            )
+            disk[:] = tokens
+        file = io.BytesIO()
+        Pickler(file).dump(dataset)
+        sent = len(file.getvalue())
+        log.clear()
+        dataset = Unpickler(io.BytesIO(file.getvalue())).load()
+    return told
+
+
+def counted(reports):
+    for report in reports:
+        tokens, ends, calls = report.args
+        starts = [0, *ends[:-1].tolist()]
+        for call, got in zip([*calls, *calls], report.value, strict=True):
+            which = call if isinstance(call, list) else [call]
+            name = f"__getitems__({which})" if isinstance(call, list) else f"[{call}]"
+            if got["sent"] > ends.nbytes + 1000:
+                return f"pickled it has {got['sent']:,} bytes; wanted at most {ends.nbytes + 1000:,}: is the map in it?"
+            if got["len"] != len(ends):
+                return f"len() is {got['len']}, wanted {len(ends)}"
+            if set(got["dtypes"]) != {"torch.uint16"}:
+                return (
+                    f"{name} returned {', '.join(sorted(set(got['dtypes'])))}; wanted tensors of torch.uint16"
+                )
+            want = [tokens[starts[i] : ends[i]].tolist() for i in which]
+            if got["tokens"] != want:
+                sizes = [len(t) for t in got["tokens"]], [len(t) for t in want]
+                if sizes[0] == sizes[1] and not any(map(any, got["tokens"])):
+                    return f"{name}: the tensors lie in the map, and changed with it; return copies"
+                return f"{name}: not the tokens of these documents (lengths {sizes[0]}, wanted {sizes[1]})"
+            if got["early"]:
+                return "it reads when it is made; wanted: nothing before the first sample"
+            size = 2 * sum(map(len, want))
+            if got["bytes"] != size:
+                return (
+                    f"values are right, but {name} read {got['bytes']:,} bytes of the map to return {size:,}"
+                )
+            runs = sum(k == 0 or i != which[k - 1] + 1 for k, i in enumerate(which))
+            if got["reads"] > runs:
+                return f"values are right, but {name} took {got['reads']} reads; wanted at most {runs}: one a run"
+            if got["opened"] != 1:
+                return (
+                    f"the map was opened {got['opened']} times in one process; wanted once, at the first read"
+                )
+    return None
+
+
+def packed_file(lengths, seed):
+    return np.random.default_rng(seed).integers(0, 60_000, sum(lengths)).astype(np.uint16), np.cumsum(lengths)
+
+
+sizes = np.random.default_rng(5).integers(1, 90, 400).tolist()
+calls = [399, [*range(64, 96), *range(8)], [*range(399, 300, -2)], [12, 13], [12, 13]]
+check.function(
+    "Documents",
+    [
+        check.case(
+            *packed_file([2000, 3, 1, 7, 1, 5, 900], 6),
+            [0, [0, 1, 2, 3], [6, 5, 4], [2, 3, 5, 6, 0], [4], 0],
+        ),
+        check.case(*packed_file(sizes, 7), calls),
+    ],
+    drive=use,
+    verify=counted,
+    look="What does a memory map read?",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2 · What is a batch made of, and when?
+#
+# A JPEG is small and slow to open, pixels are large and ready. A float32 is four times a byte and tells no more than
+# the byte did. 256 images of 3 × 224 × 224 pixels go to the GPU: as float32, made on the CPU; or as uint8, made float32
+# on the GPU by one more kernel or two. And from ordinary (pageable) or from pinned memory.
+#
+# By what factor do the *bytes* shrink that cross the bus, from float32 to uint8? And the *time* until the float32 batch
+# is ready on the GPU, conversion included, if both come from pinned memory? A whole number each.
+
+# %% experiment
+prediction = {"bytes": ..., "time until ready": ...}  # float32 ÷ uint8
+
+# %% experiment
+from helpers import recordings
+from helpers.timing import format_seconds
+
+sent = recordings.show("04/to_the_device", simulated="H100", prefer="simulated")
+way = {(r["dtype"], r["pinned"]): r for r in sent.table}
+fl, by = way["float32", True], way["uint8", True]
+measured = {
+    "bytes": fl["bytes"] // by["bytes"],
+    "time until ready": round(fl["ready_s"] / by["ready_s"]),
+}
+lesson.compare_predictions(prediction, measured, evidence=sent.evidence, what="float32 ÷ uint8").show()
+
+
+def sent_table(shown):
+    about = "" if shown.evidence.startswith("simulated") else "≈ "
+    return lesson.table(
+        [
+            (
+                r["dtype"],
+                "pinned" if r["pinned"] else "pageable",
+                f"{r['bytes'] / 1e6:.1f} MB",
+                about + format_seconds(r["copy_s"]),
+                about + format_seconds(r["ready_s"]),
+            )
+            for r in shown.table
+        ],
+        ["dtype", "memory", "bytes sent", "copy", "float32 is ready after"],
+        evidence=shown.evidence,
+        caption="a batch of 256 images of 3 × 224 × 224",
+    )
+
+
+sent_table(sent)
+
+# %% [markdown]
+# A byte that you do not make need not be moved: by a worker's memory, through shared memory, over the bus. So **keep
+# uint8 until the last place, and convert there.** The kernels that convert read and write the GPU's own memory, which
+# is much faster than the bus. (A network that begins with bfloat16 takes `.to(torch.bfloat16)` there.) It stops being
+# true where the CPU has to compute in float anyway, for example to resize well; then round back.
+#
+# Pinned memory makes the copy faster and lets it hide behind compute: lesson 05. `DataLoader(pin_memory=True)` pins
+# finished batches in a thread of the main process; where there is no GPU it does nothing, and warns.
+#
+# **Decode once.** Decoding is work that gives the same pixels each epoch, so it can be done once, before training.
+# What does that cost and save? The images of section 1:
+
+# %% experiment tags=["nbval-ignore-output"]
+from helpers import bench
+
+small = bench(lambda: [samples.decode_image(p) for p in paths[:64]])
+raw = bench(lambda: np.fromfile(packed, np.uint8, 64 * pixels[0].nbytes))
+on_disk = sum(p.stat().st_size for p in paths) / len(paths)
+lesson.table(
+    [
+        ("decode JPEG files", f"≈ {on_disk / 1e3:.1f} kB", f"≈ {format_seconds(small.median_s)}"),
+        ("read packed pixels", f"≈ {pixels[0].nbytes / 1e3:.1f} kB", f"≈ {format_seconds(raw.median_s)}"),
+    ],
+    ["way", "on disk, each image", "64 images"],
+    evidence="live (CPU)",
+    caption="from the operating system's cache, so without a disk",
+)
+
+# %% [markdown]
+# Decoded pixels take several times the disk and next to no CPU. Which is better depends on which of the two you lack:
+# work the bytes through section 1's table. In between lies what most do: shrink each image once to the size that
+# training uses, and store that as JPEG again.
+#
+# ### The batch itself
+#
+# `collate_fn` makes a batch of a list of samples. The default stacks tensors of one size, which is one allocation (in
+# a worker: straight into shared memory). Documents differ in length, and the usual code then pads each to a tensor of
+# its own, stacks these, and converts the whole. Count it, for 64 documents in uint16 that shall become int64:
+
+# %% experiment
+from helpers import count
+
+batch = [torch.from_numpy(np.array(part)) for part in np.split(open_map()[: ends[63]], ends[:63])]
+
+
+def usual(documents, multiple=8):
+    longest = math.ceil(max(map(len, documents)) / multiple) * multiple
+    padded = [torch.nn.functional.pad(d.long(), (0, longest - len(d))) for d in documents]
+    return torch.stack(padded), torch.tensor([len(d) for d in documents])
+
+
+counts = count(usual, batch)
+tokens, lengths = counts.result
+lesson.table(
+    [
+        ("the batch", 2, tokens.nbytes + lengths.nbytes, "1.0"),
+        (
+            "the usual collate",
+            counts.new_storages,
+            counts.bytes_allocated,
+            f"{counts.bytes_allocated / (tokens.nbytes + lengths.nbytes):.1f}",
+        ),
+    ],
+    ["", "storages", "bytes allocated", "batches' worth"],
+    evidence="live (CPU)",
+    caption=f"a batch of {tuple(tokens.shape)}; {int(lengths.sum()) / tokens.numel():.0%} of it is tokens, the rest padding",
+)
+
+# %% [markdown]
+# (The last figure is another loss, and a larger one in training: sort documents of like length into the same batch.)
+#
+# **Exercise 4.2 — a batch with one allocation** (★★, 7 min)
+#
+# <details><summary>Hint 1</summary>The size of the batch is known before any document is copied.</details>
+#
+# <details><summary>Hint 2</summary>A part of a tensor is a view. Writing into it copies and converts at once, whatever
+# the dtype of the source.</details>
+#
+# <details><summary>The idea</summary><code>out = torch.full((len(documents), longest), pad)</code>, then
+# <code>out[i, :len(d)] = d</code> for each. NumPy's <code>np.full</code> and <code>torch.from_numpy</code> do as
+# well.</details>
+
+
+# %% exercise="pad_batch"
+def pad_batch(
+    documents: list[torch.Tensor], pad: int = 0, multiple: int = 8
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Documents of different lengths as one batch: (tokens, lengths).
+
+    documents: B ≥ 1 one-dimensional integer tensors, for example uint16; a document may be empty. They do not change.
+    multiple: L, the longest length, is rounded up to a multiple of this.
+
+    tokens: (B, L) int64, contiguous, each row a document and then `pad`. lengths: (B,) int64.
+    ValueError for an empty list.
+
+    Budget: 8 · B · L + 8 · B bytes, of torch and NumPy together (64 KiB are left over for Python's own objects).
+    """
+    ### BEGIN SOLUTION
+    if not documents:
+        raise ValueError("a batch needs at least one document")
+    longest = max(len(d) for d in documents)
+    tokens = torch.full((len(documents), math.ceil(longest / multiple) * multiple), pad, dtype=torch.int64)
+    for row, document in zip(tokens, documents):
+        row[: len(document)] = document
+    return tokens, torch.tensor([len(d) for d in documents])
+    ### END SOLUTION
+
+
+# %% test="pad_batch" points=1
+import torch
+
+from helpers import check
+
+
+def gathered(pad_batch, documents, *args, **options):
+    """The batch, the documents afterwards, and the most bytes that Python and NumPy held meanwhile."""
+    import tracemalloc
+
+    peaks = []
+    tracemalloc.start()
+    try:
+        for ballast in (
+            0,
+            2**24,
+        ):  # the second time with a peak before it, which must still be there behind it
+            bytearray(ballast)
+            tokens, lengths = pad_batch(documents, *args, **options)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+    told = {"contiguous": tokens.is_contiguous(), "python": peaks[0] if peaks[1] >= 2**24 else None}
+    return tokens, lengths, documents, told
+
+
+def padded(documents, pad=0, multiple=8):
+    longest = -(-max(len(d) for d in documents) // multiple) * multiple
+    rows = [[*d.tolist(), *[pad] * (longest - len(d))] for d in documents]
+    tokens = torch.tensor(rows, dtype=torch.int64).reshape(len(rows), longest)
+    return tokens, torch.tensor([len(d) for d in documents]), documents
+
+
+def thrifty(reports):
+    for report in reports:
+        tokens, lengths, documents, told = report.value
+        want = padded(*report.args, **report.kwargs)
+        for what, a, b in zip(("tokens", "lengths"), (tokens, lengths), want):
+            if a.dtype != torch.int64 or a.shape != b.shape:
+                return f"{what} are {tuple(a.shape)} {a.dtype}, wanted {tuple(b.shape)} torch.int64"
+            if not torch.equal(a, b):
+                return (
+                    f"{what} differ: got {a.flatten()[:12].tolist()} …, wanted {b.flatten()[:12].tolist()} …"
+                )
+        if [d.tolist() for d in documents] != [d.tolist() for d in want[2]]:
+            return "it changed the documents that it was given"
+        if not told["contiguous"]:
+            return "the tokens are not contiguous"
+        limit = 8 * want[0].numel() + 8 * len(documents)
+        torchs = report.counts["bytes_allocated"] // 2  # it was called twice
+        if told["python"] is None:
+            return "tracemalloc, which counts NumPy's bytes, was switched off or set back"
+        if torchs + told["python"] > limit + 65_536:
+            return (
+                f"values are right, but it allocated {torchs:,} bytes in torch and held {told['python']:,} in NumPy and "
+                f"Python; wanted at most {limit:,} (and 64 KiB): the batch and its lengths, once"
+            )
+    return None
+
+
+def ragged(lengths, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    return [torch.randint(60_000, (n,), generator=g).to(torch.uint16) for n in lengths]
+
+
+check.function(
+    "pad_batch",
+    [
+        check.case(ragged([3, 5])),
+        check.case(ragged([1, 8, 0, 2]), pad=-1, multiple=4),
+        check.case(ragged([4000, 10, 2000, 7, 3999, 1, 4001, 800])),
+    ],
+    drive=gathered,
+    verify=thrifty,
+    look="The batch itself",
+    note="d.long() and torch.nn.functional.pad each make a tensor; so does torch.stack.",
+)
+
+# %% hidden="pad_batch" points=1
+### BEGIN HIDDEN TESTS
+import torch
+
+from helpers import check
+
+
+def told(pad_batch, documents, *args, **options):
+    tokens, lengths = pad_batch(documents, *args, **options)
+    return tokens, lengths, [d.tolist() for d in documents]
+
+
+def padded(documents, pad=0, multiple=8):
+    longest = -(-max(len(d) for d in documents) // multiple) * multiple
+    rows = [[*d.tolist(), *[pad] * (longest - len(d))] for d in documents]
+    tokens = torch.tensor(rows, dtype=torch.int64).reshape(len(rows), longest)
+    return tokens, torch.tensor([len(d) for d in documents]), [d.tolist() for d in documents]
+
+
+def ragged(lengths, seed, dtype=torch.uint16):
+    g = torch.Generator().manual_seed(seed)
+    return [torch.randint(100, (n,), generator=g).to(dtype) for n in lengths]
+
+
+check.function(
+    "pad_batch",
+    [
+        check.case(ragged([9], 1)),
+        check.case(ragged([3, 0, 17, 16], 2, torch.int32), pad=7),
+        check.case(ragged([5, 6], 3, torch.uint8), pad=300, multiple=1),
+        check.case(ragged([0, 0], 4), pad=2),
+        check.case(ragged([33, 64, 1], 5, torch.int64), pad=-100, multiple=64),
+        check.case(ragged([10, 20, 30, 40], 6, torch.int16), multiple=3),
+    ],
+    expect=padded,
+    drive=told,
+    look="The batch itself",
+)
+check.function("pad_batch", [check.case([], raises=ValueError)], look="the docstring: ValueError")
+### END HIDDEN TESTS
+
+# %% hidden="pad_batch" points=2
+### BEGIN HIDDEN TESTS
+import torch
+
+from helpers import check
+
+
+def gathered(pad_batch, documents, *args, **options):
+    import tracemalloc
+
+    peaks = []
+    tracemalloc.start()
+    try:
+        for ballast in (
+            0,
+            2**24,
+        ):  # the second time with a peak before it, which must still be there behind it
+            bytearray(ballast)
+            tokens, lengths = pad_batch(documents, *args, **options)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+    told = {"contiguous": tokens.is_contiguous(), "python": peaks[0] if peaks[1] >= 2**24 else None}
+    return tokens, lengths, documents, told
+
+
+def padded(documents, pad=0, multiple=8):
+    longest = -(-max(len(d) for d in documents) // multiple) * multiple
+    rows = [[*d.tolist(), *[pad] * (longest - len(d))] for d in documents]
+    tokens = torch.tensor(rows, dtype=torch.int64).reshape(len(rows), longest)
+    return tokens, torch.tensor([len(d) for d in documents]), documents
+
+
+def thrifty(reports):
+    for report in reports:
+        tokens, lengths, documents, told = report.value
+        want = padded(*report.args, **report.kwargs)
+        for what, a, b in zip(("tokens", "lengths"), (tokens, lengths), want):
+            if a.dtype != torch.int64 or a.shape != b.shape or not torch.equal(a, b):
+                return f"{what} are not as wanted: {tuple(a.shape)} {a.dtype}"
+        if [d.tolist() for d in documents] != [d.tolist() for d in want[2]]:
+            return "it changed the documents that it was given"
+        if not told["contiguous"]:
+            return "the tokens are not contiguous"
+        limit = 8 * want[0].numel() + 8 * len(documents)
+        torchs = report.counts["bytes_allocated"] // 2  # it was called twice
+        if told["python"] is None:
+            return "tracemalloc, which counts NumPy's bytes, was switched off or set back"
+        if torchs + told["python"] > limit + 65_536:
+            return (
+                f"it allocated {torchs:,} bytes in torch and held {told['python']:,} in NumPy and Python; wanted at "
+                f"most {limit:,} (and 64 KiB)"
+            )
+    return None
+
+
+def ragged(lengths, seed, dtype=torch.uint16):
+    g = torch.Generator().manual_seed(seed)
+    return [torch.randint(100, (n,), generator=g).to(dtype) for n in lengths]
+
+
+check.function(
+    "pad_batch",
+    [
+        check.case(ragged([9_000, 20_000, 3], 7), pad=1),
+        check.case(ragged([1_003] * 40, 8), multiple=64),
+        check.case(ragged([2_000, 5_000, 100] * 8, 9, torch.int64), multiple=1),
+    ],
+    drive=gathered,
+    verify=thrifty,
+    look="The batch itself",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3 · What does a worker get?
+#
+# `num_workers=3` starts three **processes**. Each has its own copy of the data set, and its own Python lock. A data set
+# with an index is shared out by the sampler, which stays in the main process: worker i is sent the indices of batches
+# i, i + 3, i + 6 …, and the batches come back in that order. An `IterableDataset` has no index, so nobody shares it out.
+#
+# With 3 workers, on this machine, with real processes:
+
+# %% experiment
+prediction = {
+    "samples of an epoch over 10, iterable": ...,
+    "batches ordered before the loop asks for one": ...,  # prefetch_factor is 2 by default
+    "processes of 2 workers in 3 epochs": ...,
+    "the same, persistent_workers=True": ...,
+    "torch's threads in a worker": ...,
+    "its batch lies in shared memory": ...,  # "yes" or "no"
+}
+
+# %% experiment
+WORKERS = {
+    "num_workers": 3,
+    "timeout": 60,
+    "multiprocessing_context": FORK,
+}  # a timeout: nothing waits for ever
+
+
+class Noted:
+    """The order of a plain data set; keeps what has been drawn from it."""
+
+    def __init__(self, n):
+        self.n, self.drawn = n, []
+
+    def __iter__(self):
+        for i in range(self.n):
+            self.drawn.append(i)
+            yield i
+
+
+def processes(epochs=3, **options):
+    loader = DataLoader(samples.Paced(6), **WORKERS | {"num_workers": 2}, **options)
+    return len({int(row[0, 1]) for _ in range(epochs) for row in loader})
+
+
+sampler = Noted(40)
+ordered = iter(DataLoader(samples.Paced(40), sampler=sampler, batch_size=1, **WORKERS))
+before_first = len(sampler.drawn)
+first_batch = next(ordered)
+in_shared = "yes" if first_batch.is_shared() else "no"
+del ordered  # its workers end with it
+naive = [int(i) for i, _ in DataLoader(samples.Counting(10), batch_size=None, **WORKERS)]
+measured = {
+    "samples of an epoch over 10, iterable": len(naive),
+    "batches ordered before the loop asks for one": before_first,
+    "processes of 2 workers in 3 epochs": processes(),
+    "the same, persistent_workers=True": processes(persistent_workers=True),
+    "torch's threads in a worker": int(first_batch[0, 2]),
+    "its batch lies in shared memory": in_shared,
+}
+lesson.compare_predictions(prediction, measured, evidence="live (CPU)")
+
+# %% [markdown]
+# - **Iterable**: every worker yields everything. Nothing fails; the epoch is three times as long, and wrong.
+# - **Ordered ahead**: `num_workers × prefetch_factor` batches are under way at any time, and lie in shared memory when
+#   they are done.
+# - **Processes** are started afresh for each epoch, which costs their start and all that the data set opens.
+#   `persistent_workers=True` keeps them, with *their* copies of the data set: what you then change in yours does not
+#   reach them.
+# - **Threads**: torch gives a worker one. **NumPy does not know of this**: its matrix products (and OpenCV's
+#   functions) take a thread for each core in each worker. Sixteen workers on sixteen cores are then up to 256 threads.
+#   Set `OMP_NUM_THREADS=1` before Python starts, or use `threadpoolctl` in `worker_init_fn`; lesson 12 measures this.
+# - **How they start**: on Linux by fork up to Python 3.13: a copy of this process, so classes of a notebook work. By
+#   `forkserver` from Python 3.14 on, and by `spawn` on macOS and Windows, a worker is a new Python that *imports* your
+#   classes: write them in a file, guard the script with `if __name__ == "__main__":`, and expect a second or two of
+#   `import torch` for each. (So this lesson asks for fork on Linux, and takes its data sets from `helpers/samples.py`.)
+
+# %% experiment tags=["nbval-ignore-output", "fold"]
+import psutil
+
+
+class Product(samples.Paced):
+    """NumPy's and torch's threads in the process that makes the sample."""
+
+    def __getitem__(self, index):
+        before = psutil.Process().num_threads()
+        a = np.ones((600, 600))
+        a @ a
+        return torch.tensor([1 + psutil.Process().num_threads() - before, torch.get_num_threads()])
+
+
+row = (
+    next(iter(DataLoader(Product(2), num_workers=1, timeout=60, multiprocessing_context="fork")))
+    if FORK
+    else None
+)
+print(
+    "needs fork, so not shown here"
+    if row is None
+    else f"in one worker: NumPy ≈ {row[0, 0]} thread(s), torch {row[0, 1]}"
+)
+
+# %% [markdown]
+# **Exercise 4.3 — each sample exactly once** (★★, 9 min)
+#
+# A data set that is iterated, over GPUs (ranks) *and* their workers. In each process, `get_worker_info()` says which
+# worker asks: its `id` and `num_workers`, or `None` in the main process.
+#
+# <details><summary>Hint 1</summary>Number all the workers of all ranks from 0 to world × workers − 1. Which samples
+# belong to number k?</details>
+#
+# <details><summary>Hint 2</summary>Everyone must shuffle alike, and workers have different seeds. So the order must not
+# come from the global generator: make one from <code>seed</code> and <code>epoch</code> inside
+# <code>__iter__</code>.</details>
+#
+# <details><summary>The idea</summary><code>order = torch.randperm(n, generator=torch.Generator().manual_seed(seed +
+# epoch))</code>; yield the samples of <code>order[k :: world × workers]</code>: slices of a step differ in length by at
+# most 1.</details>
+
+
+# %% exercise="shared"
+class Shared(IterableDataset):
+    """The samples of a source, shared out over all workers of all ranks; another order in each epoch.
+
+    source: has a length and indices; source[i] is sample i, and costs a read.
+    rank, world: which of how many training processes this is. Each has its own loader, all with equally many workers
+        (num_workers=0: the rank's main process iterates).
+    seed: the same everywhere.
+
+    set_epoch(e): sets the epoch, 0 at first. Iterating yields this process's share of the samples. All shares together
+    hold each sample once, also if there are more workers than samples. The order depends on seed and epoch and on
+    nothing else: iterated again it is the same, in another epoch it is another, and it is shuffled, for any number of
+    workers.
+
+    Budgets: the shares' sizes differ by at most 1; a process reads no sample but its own, each once.
+    """
+
+    def __init__(self, source: Any, rank: int = 0, world: int = 1, seed: int = 0) -> None:
+        self.source, self.rank, self.world, self.seed = source, rank, world, seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        ### BEGIN SOLUTION
+        info = get_worker_info()
+        worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        order = torch.randperm(len(self.source), generator=generator).tolist()
+        for i in order[self.rank * workers + worker :: self.world * workers]:
+            yield self.source[i]
+        ### END SOLUTION
+
+
+# %% test="shared" points=1
+from helpers import check
+
+
+def shares(Shared, samples, world, workers, epochs, real):
+    """What each process yields and reads: with stand-ins for the workers, or with real ones in a DataLoader."""
+    import copy
+    import random
+    import sys
+    from types import SimpleNamespace
+
+    import torch
+    from torch.utils.data import DataLoader
+    from torch.utils.data._utils import worker as place
+
+    reads = []
+
+    class Source:
+        def __len__(self):
+            return samples
+
+        def __getitem__(self, i):
+            if not 0 <= i < samples:
+                raise IndexError(i)
+            reads.append(i)
+            return 1000 + i
+
+    told = []
+    for epoch in epochs:
+        for rank in range(world):
+            dataset = Shared(Source(), rank, world, seed=3)
+            dataset.set_epoch(epoch)
+            if real and sys.platform == "linux":
+                loader = DataLoader(
+                    dataset, batch_size=None, num_workers=workers, timeout=60, multiprocessing_context="fork"
+                )
+                told.append({"epoch": epoch, "got": [int(v) for v in loader], "reads": None})
+                continue
+            for w in range(max(1, workers)):
+                mine = copy.deepcopy(dataset)
+                reads.clear()
+                torch.manual_seed(100 * rank + w)  # workers have seeds of their own
+                random.seed(100 * rank + w)
+                if workers:
+                    place._worker_info = SimpleNamespace(id=w, num_workers=workers, seed=w, dataset=mine)
+                try:
+                    got = list(mine)
+                finally:
+                    place._worker_info = None
+                told.append({"epoch": epoch, "got": [int(v) for v in got], "reads": len(reads)})
+    return told
+
+
+def once(reports):
+    for report in reports:
+        samples, world, workers, epochs, real = report.args
+        where = f"{samples} samples, {world} rank(s) of {workers} workers"
+        orders = {}
+        for epoch in set(epochs):
+            those = [t for t in report.value if t["epoch"] == epoch]
+            half = len(those) // epochs.count(epoch)
+            if [t["got"] for t in those[:half]] * epochs.count(epoch) != [t["got"] for t in those]:
+                return f"{where}: epoch {epoch} came in another order the second time"
+            everything = [v for t in those[:half] for v in t["got"]]
+            if len(everything) != samples or sorted(everything) != list(range(1000, 1000 + samples)):
+                lost = samples - len(set(everything))
+                return f"{where}: {len(everything)} samples came, {len(everything) - len(set(everything))} of them twice, {lost} never"
+            sizes = [len(t["got"]) for t in those]
+            if max(sizes) - min(sizes) > 1:
+                return f"{where}: shares of {min(sizes)} to {max(sizes)} samples; wanted a difference of at most 1"
+            for t in those:
+                if t["reads"] is not None and t["reads"] != len(t["got"]):
+                    return f"{where}: a process read {t['reads']} samples to yield {len(t['got'])}"
+            orders[epoch] = everything
+        if samples > 12 and any(v == sorted(v) for v in orders.values()):
+            return f"{where}: the order is not shuffled"
+        if samples > 12 and len({tuple(v) for v in orders.values()}) < len(orders):
+            return f"{where}: two epochs have the same order"
+    return None
+
+
+check.function(
+    "Shared",
+    [
+        check.case(10, 1, 0, [0], False),
+        check.case(10, 1, 3, [0, 0], False),
+        check.case(17, 2, 2, [0, 1, 0], False),
+        check.case(14, 1, 2, [1], True),
+    ],
+    drive=shares,
+    verify=once,
+    look="3 · What does a worker get?",
+    note="the last case runs real worker processes, the others stand-ins with a global seed of their own",
+)
+
+# %% hidden="shared" points=1
+### BEGIN HIDDEN TESTS
+from helpers import check
+
+
+def everything(Shared, samples, world, workers, epoch, real):
+    """All that comes from all ranks' workers in one epoch."""
+    import sys
+    from types import SimpleNamespace
+
+    import torch
+    from torch.utils.data import DataLoader
+    from torch.utils.data._utils import worker as place
+
+    got = []
+    for rank in range(world):
+        dataset = Shared(list(range(50, 50 + samples)), rank, world, seed=8)
+        dataset.set_epoch(epoch)
+        if real and sys.platform == "linux":
+            loader = DataLoader(
+                dataset, batch_size=4, num_workers=workers, timeout=60, multiprocessing_context="fork"
+            )
+            got += [int(v) for batch in loader for v in batch]
+            continue
+        for w in range(max(1, workers)):
+            torch.manual_seed(rank + 7 * w)
+            if workers:
+                place._worker_info = SimpleNamespace(id=w, num_workers=workers, seed=w, dataset=dataset)
+            try:
+                got += [int(v) for v in dataset]
+            finally:
+                place._worker_info = None
+    return sorted(got)
+
+
+check.function(
+    "Shared",
+    [
+        check.case(23, 1, 3, 2, True),
+        check.case(9, 2, 2, 0, False),
+        check.case(3, 1, 5, 0, False),
+        check.case(1, 3, 2, 4, False),
+        check.case(40, 4, 3, 1, False),
+        check.case(7, 1, 0, 9, False),
+        check.case(0, 2, 2, 0, False),
+    ],
+    expect=lambda samples, world, workers, epoch, real: list(range(50, 50 + samples)),
+    drive=everything,
+    look="3 · What does a worker get?",
+)
+### END HIDDEN TESTS
+
+# %% hidden="shared" points=2
+### BEGIN HIDDEN TESTS
+from helpers import check
+
+
+def shares(Shared, samples, world, workers, epochs):
+    import copy
+    import random
+    from types import SimpleNamespace
+
+    import numpy as np
+    import torch
+    from torch.utils.data._utils import worker as place
+
+    reads = []
+
+    class Source:
+        def __len__(self):
+            return samples
+
+        def __getitem__(self, i):
+            if not 0 <= i < samples:
+                raise IndexError(i)
+            reads.append(i)
+            return 2000 + i
+
+    told = []
+    for epoch in epochs:
+        for rank in range(world):
+            dataset = Shared(Source(), rank, world, seed=epoch % 2)
+            dataset.set_epoch(epoch)
+            for w in range(max(1, workers)):
+                mine = copy.deepcopy(dataset)
+                reads.clear()
+                torch.manual_seed(100 * rank + w + len(told))
+                random.seed(100 * rank + w + len(told))
+                np.random.seed(100 * rank + w + len(told))
+                if workers:
+                    place._worker_info = SimpleNamespace(id=w, num_workers=workers, seed=w, dataset=mine)
+                try:
+                    got = list(mine)
+                finally:
+                    place._worker_info = None
+                told.append({"epoch": epoch, "got": [int(v) for v in got], "reads": len(reads)})
+    return told
+
+
+def once(reports):
+    for report in reports:
+        samples, world, workers, epochs = report.args
+        where = f"{samples} samples, {world} rank(s) of {workers} workers"
+        orders = {}
+        for epoch in set(epochs):
+            those = [t for t in report.value if t["epoch"] == epoch]
+            half = len(those) // epochs.count(epoch)
+            if [t["got"] for t in those[:half]] * epochs.count(epoch) != [t["got"] for t in those]:
+                return f"{where}: epoch {epoch} came in another order the second time"
+            everything = [v for t in those[:half] for v in t["got"]]
+            if sorted(everything) != list(range(2000, 2000 + samples)):
+                return f"{where}: not each sample exactly once"
+            sizes = [len(t["got"]) for t in those]
+            if max(sizes) - min(sizes) > 1:
+                return f"{where}: shares of {min(sizes)} to {max(sizes)} samples; wanted a difference of at most 1"
+            for t in those:
+                if t["reads"] != len(t["got"]):
+                    return f"{where}: a process read {t['reads']} samples to yield {len(t['got'])}"
+            orders[epoch] = everything
+        if samples > 12 and any(v == sorted(v) for v in orders.values()):
+            return f"{where}: the order is not shuffled"
+        if samples > 12 and len({tuple(v) for v in orders.values()}) < len(orders):
+            return f"{where}: two epochs have the same order"
+    return None
+
+
+check.function(
+    "Shared",
+    [
+        check.case(29, 1, 4, [0, 2, 4, 0]),
+        check.case(103, 3, 4, [1, 3, 1]),
+        check.case(22, 8, 1, [6]),
+        check.case(5, 2, 4, [0, 0]),
+        check.case(31, 1, 0, [2, 5]),
+    ],
+    drive=shares,
+    verify=once,
+    look="3 · What does a worker get?",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4 · How many workers?
+#
+# A queue with two sides. Making a batch takes a worker 30 ms, here almost all of it waiting for a disk; a training
+# step takes 10 ms. How long is a step, on average, with 0, 1, 2, 3 and 4 workers? (0: the main process loads the batch
+# itself.) And does a step get shorter with 2 workers when `prefetch_factor` goes from 2 to 8? In whole milliseconds.
+
+# %% experiment
+LOAD, STEP = 30, 10  # ms
+prediction = {"0 workers": ..., "1": ..., "2": ..., "3": ..., "4": ..., "2, prefetch_factor=8": ...}
+
+
+# %% experiment
+def loader_times(loads, step, workers, prefetch=2):
+    """DataLoader in arithmetic: for each batch (worker, begun, made, taken), in ms; its step begins when it is taken.
+
+    Worker i makes batches i, i + workers, …, which are taken in order. Batch b is ordered when batch
+    b − workers · prefetch is taken.
+    """
+    free, batches, now = [0.0] * max(1, workers), [], 0.0
+    for b, load in enumerate(loads):
+        if workers:
+            ordered = batches[b - workers * prefetch][3] if b >= workers * prefetch else 0.0
+            begun = max(free[b % workers], ordered)
+            made = free[b % workers] = begun + load
+        else:
+            begun, made = now, now + load
+        taken = max(now, made)
+        batches.append((b % max(1, workers), begun, made, taken))
+        now = taken + step
+    return batches
+
+
+def mean_step(loads, step, workers, prefetch=2):
+    """ms a step, from the first step on, over whole rounds of the workers."""
+    taken = [t for *_, t in loader_times(loads, step, workers, prefetch)]
+    return (taken[-1] - taken[0]) / (len(taken) - 1)
+
+
+MANY = 601
+by_workers = {w: mean_step([LOAD] * MANY, STEP, w) for w in range(5)}
+more_ahead = mean_step([LOAD] * MANY, STEP, 2, prefetch=8)
+measured = dict(zip(prediction, [round(v) for v in (*by_workers.values(), more_ahead)], strict=True))
+lesson.compare_predictions(prediction, measured, evidence="arithmetic", what="ms a step")
+
+# %% experiment tags=["nbval-ignore-output"]
+import time
+
+
+def real_step(workers, steps=18):
+    """The same with real worker processes; the step is a sleep. ms a step, and the pauses in between."""
+    options = {"num_workers": workers, "timeout": 60, "multiprocessing_context": FORK} if workers else {}
+    batches = iter(DataLoader(samples.Paced(steps + 1, LOAD / 1e3), batch_size=1, **options))
+    next(batches)
+    began = time.perf_counter()
+    for _ in range(steps):
+        time.sleep(STEP / 1e3)
+        next(batches)
+    return (time.perf_counter() - began) * 1e3 / steps
+
+
+real = {w: real_step(w) for w in by_workers}
+lesson.table(
+    [(w, f"{by_workers[w]:.0f} ms", f"≈ {real[w]:.1f} ms") for w in real],
+    ["workers", "model", "real DataLoader"],
+    evidence="live (CPU)",
+    caption=f"a batch waits {LOAD} ms, a step sleeps {STEP} ms; a busy machine adds a few ms",
+)
+
+
+# %% experiment tags=["fold"]
+@drawn
+def lanes(workers, load, step, until=150, evidence="arithmetic"):
+    title = f"Batches of {load} ms, steps of {step} ms: what waits for what"
+    fig, _ = style.figure(
+        3.6,
+        evidence=evidence,
+        title=title,
+        note="the number is the batch; white between steps: the model waits",
+    )
+    for ax, w in zip(
+        fig.subplots(len(workers), 1, sharex=True, height_ratios=[w + 1 for w in workers]),
+        workers,
+        strict=True,
+    ):
+        for b, (lane, begun, made, taken) in enumerate(loader_times([load] * 60, step, w)):
+            colour = style.SERIES[b % 6]
+            for row, left, width in ((lane + 1, begun, made - begun), (0, taken, step)):
+                if left < until:
+                    ax.barh(
+                        -row,
+                        width,
+                        left=left,
+                        height=0.72,
+                        color=colour,
+                        alpha=0.85 if row == 0 else 0.4,
+                        edgecolor="white",
+                    )
+                    if left + width / 2 < until:
+                        ax.text(
+                            left + width / 2,
+                            -row,
+                            str(b),
+                            ha="center",
+                            va="center",
+                            fontsize=8,
+                            color="white" if row == 0 else style.INK,
+                        )
+        ax.set_yticks(range(0, -w - 1, -1), ["model", *(f"worker {i}" for i in range(w))])
+        ax.set(xlim=(0, until))
+        ax.grid(False)
+    ax.set_xlabel("ms")
+    return Picture(fig, evidence, f"{title}, with {', '.join(map(str, workers))} workers")
+
+
+lanes((1, 2, 3), LOAD, STEP)
+
+# %% [markdown]
+# A worker delivers a batch each 30 ms, W of them one each 30 ÷ W; the model takes one each 10. The slower side sets the
+# pace: **a step takes max(step, load ÷ W), so W = ⌈load ÷ step⌉ is enough, and more is only memory.** A queue evens out;
+# it does not make anything faster, so prefetching deeper changes nothing here. It does when batches take *unequal*
+# times, as they are taken in order, and one slow batch stops all that are ready behind it:
+
+# %% experiment
+uneven = [144 if b % 8 == 0 else 8 for b in range(MANY)]  # ms, on average 25
+ahead = {p: mean_step(uneven, STEP, 3, p) for p in (1, 2, 4, 8)}
+lesson.table(
+    [(p, 3 * p, f"{v:.1f} ms") for p, v in ahead.items()],
+    ["prefetch_factor", "batches ahead", "a step"],
+    evidence="arithmetic",
+    caption=f"3 workers, steps of {STEP} ms, loads of 8 ms and, one in eight, of 144 ms. The mean asks for ⌈25 ÷ 10⌉ = 3 workers",
+)
+
+# %% [markdown]
+# Where does the rule stop? Where workers do not *wait* but *compute*: W workers on C cores give C cores' worth of work.
+# A batch that costs `cpu` ms of a core cannot come faster than one each cpu ÷ C, with any number of workers. And at
+# memory: W × prefetch_factor batches lie finished in shared memory (`/dev/shm`; 64 MB in a Docker container that was
+# not told otherwise). So, for W ≥ 1:
+#
+# > time of a step = max( step, (wait + cpu) ÷ W, cpu ÷ cores )
+
+
+# %% experiment tags=["fold"]
+@drawn
+def curves(cases, points, evidence="live (CPU)"):
+    title = "Time of a step against the number of workers"
+    fig, _ = style.figure(
+        3.2,
+        evidence=evidence,
+        title=title,
+        note="lines: the model; dots: the real DataLoader, as in the table above",
+    )
+    ax = fig.subplots()
+    for i, (name, (wait, cpu, step, cores)) in enumerate(cases.items()):
+        model = [step + wait + cpu, *(max(step, (wait + cpu) / w, cpu / cores) for w in range(1, 9))]
+        ax.plot(range(9), model, color=style.SERIES[i], marker=style.MARKERS[i], markersize=4, label=name)
+    ax.plot(
+        list(points),
+        list(points.values()),
+        "o",
+        color=style.BLACK,
+        markersize=8,
+        fillstyle="none",
+        label="measured, 30 ms of waiting",
+    )
+    ax.set(xlabel="num_workers", ylabel="ms a step", ylim=(0, None))
+    ax.legend(loc="upper right")
+    return Picture(
+        fig, evidence, f"{title}: it falls as 1 ÷ workers to the model's step or to the cores' limit"
+    )
+
+
+curves(
+    {
+        "30 ms of waiting, step 10 ms": (30, 0, 10, 2),
+        "30 ms of a core, 2 cores, step 10 ms": (0, 30, 10, 2),
+        "25 ms of waiting, 5 ms of a core, step 4 ms": (25, 5, 4, 2),
+    },
+    real,
+)
+
+# %% [markdown]
+# **Exercise 4.4 — choose the workers** (★★, 8 min)
+#
+# From stage times that you have measured (time one batch in the main process; its CPU part is
+# `time.process_time()`), the number of workers, and what then sets the pace.
+#
+# <details><summary>Hint 1</summary>First the step time as a function of W; W = 0 has a formula of its own. How many W
+# are allowed at all?</details>
+#
+# <details><summary>Hint 2</summary>The smallest W with the smallest step time: Python's <code>min</code> over a range
+# takes the first.</details>
+#
+# <details><summary>The idea</summary><code>most = shared_bytes // (prefetch · batch_bytes)</code>;
+# <code>best = min(range(most + 1), key=step_time)</code>, where nothing beyond ⌈(wait + cpu) ÷ step⌉ need be looked
+# at. Then compare the step time with step, and with cpu ÷ cores.</details>
+
+
+# %% exercise="choose_workers"
+def choose_workers(
+    wait_us: int,
+    cpu_us: int,
+    step_us: int,
+    cores: int,
+    batch_bytes: int,
+    shared_bytes: int,
+    prefetch: int = 2,
+) -> dict[str, Any]:
+    """The number of DataLoader workers for given stage times, by the model above.
+
+    wait_us, cpu_us: µs that a worker waits and computes for one batch, ≥ 0. step_us: µs of a training step, ≥ 1, which
+    takes none of the `cores` ≥ 1 from the workers. batch_bytes ≥ 1: W · prefetch batches must fit into shared_bytes.
+
+    Returns {"workers": W, "step_us": t, "limit": l}. W: the smallest number with the shortest step, among those that
+    fit (0 always does: it takes step + wait + cpu). t: that step's µs (a float or an int). l: what keeps t from being
+    shorter: "model" if t is step_us; else "cores" if more workers would not help, as t is cpu_us ÷ cores; else "memory".
+    """
+    ### BEGIN SOLUTION
+
+    def step_time(workers: int) -> float:
+        if workers == 0:
+            return step_us + wait_us + cpu_us
+        return max(step_us, (wait_us + cpu_us) / workers, cpu_us / cores)
+
+    fit = shared_bytes // (prefetch * batch_bytes)
+    useful = math.ceil((wait_us + cpu_us) / step_us)
+    workers = min(range(min(fit, useful) + 1), key=step_time)
+    t = step_time(workers)
+    limit = "model" if t == step_us else "cores" if workers and t == cpu_us / cores else "memory"
+    return {"workers": workers, "step_us": t, "limit": limit}
+    ### END SOLUTION
+
+
+# %% test="choose_workers" points=1
+from helpers import check
+
+for one, told in (
+    (check.case(30_000, 0, 10_000, 2, 1, 100), "Only waiting: ⌈30 ÷ 10⌉."),
+    (check.case(31_000, 0, 10_000, 2, 1, 100), "31 ÷ 10: three workers are just too few."),
+    (
+        check.case(0, 30_000, 10_000, 2, 1, 100),
+        "Only computing, on 2 cores: a batch each 15 ms, which 2 workers reach.",
+    ),
+    (check.case(30_000, 0, 10_000, 8, 10, 45), "Two workers' batches fit: 2 · 2 · 10 ≤ 45."),
+    (check.case(30_000, 9_000, 10_000, 8, 100, 45), "None fits, so the main process loads: 10 + 39 ms."),
+    (check.case(0, 0, 500, 4, 1, 100), "Nothing to load: no worker is needed."),
+):
+    want = {
+        "30000 0 100": {"workers": 3, "step_us": 10_000, "limit": "model"},
+        "31000 0 100": {"workers": 4, "step_us": 10_000, "limit": "model"},
+        "0 30000 100": {"workers": 2, "step_us": 15_000, "limit": "cores"},
+        "30000 0 45": {"workers": 2, "step_us": 15_000, "limit": "memory"},
+        "30000 9000 45": {"workers": 0, "step_us": 49_000, "limit": "memory"},
+        "0 0 100": {"workers": 0, "step_us": 500, "limit": "model"},
+    }[f"{one.args[0]} {one.args[1]} {one.args[5]}"]
+    check.function(
+        "choose_workers",
+        [one],
+        expect=[want],
+        rtol=1e-9,
+        look="4 · How many workers?",
+        note=told,
+    )
+
+# %% hidden="choose_workers" points=3
+### BEGIN HIDDEN TESTS
+import random
+from fractions import Fraction
+
+from helpers import check
+
+
+def searched(wait_us, cpu_us, step_us, cores, batch_bytes, shared_bytes, prefetch=2):
+    best = Fraction(step_us + wait_us + cpu_us), 0
+    for w in range(1, min(shared_bytes // (prefetch * batch_bytes), (wait_us + cpu_us) // step_us + 1) + 1):
+        best = min(best, (max(Fraction(step_us), Fraction(wait_us + cpu_us, w), Fraction(cpu_us, cores)), w))
+    t, workers = best
+    limit = "model" if t == step_us else "cores" if workers and t == Fraction(cpu_us, cores) else "memory"
+    return {"workers": workers, "step_us": float(t), "limit": limit}
+
+
+r = random.Random(4)
+cases = [
+    check.case(
+        r.choice([0, 7_000, 30_000, 90_000, r.randrange(1, 200_000)]),
+        r.choice([0, 3_000, 24_000, r.randrange(1, 200_000)]),
+        r.choice([1_000, 5_000, 10_000, r.randrange(500, 50_000)]),
+        r.randint(1, 32),
+        38_535_168,
+        r.choice([64 * 2**20, 2**30, 2**33, 2**36]),
+        prefetch=r.choice([1, 2, 4]),
+    )
+    for _ in range(80)
+]
+cases += [
+    check.case(3, 0, 1, 1, 1, 6),  # three fit exactly
+    check.case(0, 49, 7, 7, 5, 10_000),  # the model and the cores set the same pace
+    check.case(100, 49, 6, 7, 5, 10_000),
+    check.case(1, 2, 700, 1, 5, 10_000),
+    check.case(10, 0, 3, 1, 5, 29),
+    check.case(10, 0, 3, 1, 5, 29, prefetch=1),
+]
+check.function("choose_workers", cases, expect=searched, rtol=1e-9, look="4 · How many workers?")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## On the real GPU
+#
+# The table of section 2, from a GPU where there is one; else a recording; else simulated, and it says so. What to look
+# for on yours: is the pinned copy near your bus's bandwidth? Is uint8, made float32 on the card, ready in less than
+# half the time of float32?
+
+# %% experiment
+sent_table(recordings.show("04/to_the_device", simulated="H100"))
+
+# %% [markdown]
+# ## Sources on trial
+#
+# Two of the claims come as one listing (five strategies, 5.2): `ImageFolder(root, transform=…, num_workers=16,
+# pin_memory=True, persistent_workers=True)`, and a `DataLoader(dataset, batch_size=256, shuffle=True,
+# prefetch_factor=4)` over it. torchvision is not part of this course's environment, so the first line meets the
+# signature that torchvision's documentation gives; the second meets the real class.
+
+# %% experiment tags=["fold"]
+import inspect
+
+
+def image_folder(
+    root, transform=None, target_transform=None, loader=None, is_valid_file=None, allow_empty=False
+):
+    """torchvision.datasets.ImageFolder's parameters, as its documentation has them."""
+
+
+def raised(call):
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).split('.')[0]}"
+    return ""
+
+
+listing = {
+    "ImageFolder(…, num_workers=16, …)": raised(
+        lambda: inspect.signature(image_folder).bind(
+            "data", transform=None, num_workers=16, pin_memory=True, persistent_workers=True
+        )
+    ),
+    "DataLoader(…, prefetch_factor=4)": raised(
+        lambda: DataLoader(samples.Paced(512), batch_size=256, shuffle=True, prefetch_factor=4)
+    ),
+    "the three in DataLoader": raised(
+        lambda: DataLoader(
+            samples.Paced(512), batch_size=256, num_workers=16, persistent_workers=True, prefetch_factor=4
+        )
+    ),
+}
+lesson.table(
+    [(call, error or "accepted") for call, error in listing.items()],
+    ["call", "result"],
+    evidence="live (CPU)",
+    caption="the first against the documented signature",
+).show()
+
+stages = [(load, step) for load in (2.5, 5, 10, 20, 40, 80, 160) for step in (5, 10, 20, 40, 80)]
+need = [math.ceil(load / step) for load, step in stages]
+right, few, many = (sum(f(n) for n in need) for f in (lambda n: n == 4, lambda n: n > 4, lambda n: n < 4))
+in_flight = 16 * 4 * 256 * 3 * 224 * 224
+scattered, blocks = (minutes(N / length, N * BYTES, "hard disk") for length in (1, BLOCK))
+big = [d for d, (requests, bandwidth) in DEVICES.items() if bandwidth / requests < BYTES]
+sections = ("1 · How many reads is an epoch?", "2 · What is a batch made of, and when?")
+sections += ("3 · What does a worker get?", "4 · How many workers?", "Sources on trial")
+rows = [
+    (
+        "04-four-per-gpu",
+        "five-strategies",
+        "`num_workers = 4 × GPUs`",
+        f"load ÷ step needs 4 workers in {right} of {len(need)} pairs of stage times, fewer in {many}, more in {few}; "
+        f"loads of {LOAD} ms, steps of {STEP}: {by_workers[3]:.0f} ms a step with 3 workers, {by_workers[4]:.0f} with 4 (the real "
+        "loader's times: table in section 4)",
+        "refuted: it is ⌈load ÷ step⌉ for each GPU, up to cores and memory"
+        if right < len(need) / 2
+        else "confirmed",
+        sections[3],
+    ),
+    (
+        "04-imagefolder",
+        "five-strategies",
+        "`ImageFolder(…, num_workers=16, pin_memory=True, persistent_workers=True)`, then `DataLoader(…, prefetch_factor=4)`",
+        "; ".join(f"{call}: {error or 'accepted'}" for call, error in listing.items())
+        + f". Its workers would hold {in_flight / 1e9:.1f} GB of uint8 images in shared memory, {4 * in_flight / 1e9:.1f} GB of float32",
+        "refuted: both calls raise; all of them are DataLoader's options"
+        if all(list(listing.values())[:2])
+        else "confirmed",
+        sections[4],
+    ),
+    (
+        "04-mmap",
+        "five-strategies",
+        "read large files through a memory map",
+        f"one document: {rounded(in_memory)} files held with fromfile, {rounded(mapped)} with a map; pickled, the map is {rounded(pickled_map)} files",
+        "holds when each process opens its own map; sent to a worker, a map is the whole file"
+        if rounded(mapped) < rounded(in_memory)
+        else "refuted",
+        sections[0],
+    ),
+    (
+        "04-prefetch",
+        "five-strategies",
+        "`prefetch_factor` controls how many batches are loaded ahead",
+        f"{before_first} batches ordered with 3 workers and factor 2; a step with 2 workers: {by_workers[2]:.0f} ms with 2, "
+        f"{more_ahead:.0f} ms with 8; with uneven loads {ahead[1]:.1f} ms with 1, {ahead[8]:.1f} ms with 8",
+        "confirmed, for each worker; it helps where load times are uneven"
+        if before_first == 6
+        else "refuted",
+        f"{sections[2]} and {sections[3]}",
+    ),
+    (
+        "04-shared-memory",
+        "five-strategies",
+        "share data between processes through shared memory",
+        f"a batch from a worker is in shared memory: {in_shared}",
+        "confirmed: and DataLoader does it by itself" if in_shared == "yes" else "refuted",
+        sections[2],
+    ),
+    (
+        "04-iops",
+        "book-notes",
+        "random reads are measured in IOPS, sequential ones in MB/s",
+        f"an epoch of 110 kB images in random order, on a hard disk: {scattered:,.0f} min by IOPS, {blocks:,.0f} min in "
+        f"blocks; on {' and '.join(big)} bandwidth is the limit in either order",
+        "holds when a read is smaller than bandwidth ÷ IOPS" if big and scattered > blocks else "confirmed",
+        sections[0],
+    ),
+]
+keys = ("id", "source", "claim", "measured", "verdict", "experiment")
+lesson.verdicts([dict(zip(keys, row, strict=True)) for row in rows], evidence="live (CPU) · arithmetic")
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | Pack samples, read in blocks, shuffle in memory. | Where bandwidth ÷ IOPS is below a sample: order is free. |
+# | Map large files; open the map in the process that reads. | Network file systems; data that fits into memory. |
+# | Do once what is the same each epoch. | Decoded data may be too large to read in time. |
+# | uint8 to the GPU, convert there. | Values that are not bytes to begin with. |
+# | Allocate the batch once, copy samples into it. | Samples of one size: the default does it. |
+# | An iterable data set shares itself out. | Data sets with an index: the sampler does it. |
+# | Workers = ⌈load ÷ step⌉. | Loading that computes: cores. W × prefetch batches: memory. |
+# | Prefetch deeper when load times are uneven. | Even times: only memory. |
+#
+# **Checklist for your own code**
+# - [ ] Replace the loader by one fixed batch: does the step get shorter? By so much it waits for data.
+# - [ ] How large is a read? Above or below your disk's bandwidth ÷ IOPS?
+# - [ ] `len(pickle.dumps(dataset))`: what does each worker get?
+# - [ ] Which dtype crosses the bus?
+# - [ ] Load and step measured, workers worked out, NumPy's threads at 1?
+#
+# **Read on**: PyTorch's documentation of `torch.utils.data` (*Multi-process data loading*, *Platform-specific
+# behaviors*) and its source, `torch/utils/data/dataloader.py`, whose long comment explains how workers end; Python's
+# `multiprocessing`, *Contexts and start methods*; A. Aizman and others, *High performance I/O for large scale deep
+# learning* (2019; WebDataset); G. Leclerc and others, *FFCV: accelerating training by removing data bottlenecks* (2023).

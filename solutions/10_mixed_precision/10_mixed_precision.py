@@ -1,0 +1,1805 @@
+# %% [markdown]
+# # 10 · Mixed precision
+#
+# ## What do I lose with half the bits?
+#
+# A number in 16 bits is half the bytes to move and, in a Tensor Core, a fraction of the time to multiply. The
+# bits come out of two purses: the **exponent**, how large and how small a number can be, and the **mantissa**,
+# how finely numbers lie beside each other. Which of the two was robbed decides what breaks: a loss that turns
+# into NaN, gradients that are silently zero, weights that no longer move. Mixed precision is the art of paying
+# with bits only where nobody misses them.
+#
+# **Time** 60–70 min, two thirds of it exercises. **Before this** lessons 00 to 02 and 06 (the simulated GPU,
+# autograd, optimizers).
+#
+# **Afterwards you can**
+# - say what a format does to a number: range, rounding, underflow, swamping;
+# - place casts by hand, read what autocast does, and write the scaler that fp16 needs;
+# - see which shapes waste Tensor Cores, and pad them.
+#
+# **On trial** *1.8 to 2.5 times as fast, 35 to 40 % less memory* · *scaling the loss keeps gradients from
+# vanishing* (five strategies) · *set some layers to half by their name* (300 %) · *forward tensors are large,
+# gradients small* (book notes) · *dimensions in multiples of 8, or 16* (guide).
+
+# %% setup
+import math
+
+import torch
+import torch.nn.functional as F
+
+from helpers import lesson, plots, simulate
+
+torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
+lesson.start(
+    "10_mixed_precision", evidence=["arithmetic", "live (CPU)", "simulated (H100)", "simulated (A100)"]
+)
+
+# %% [markdown]
+# ## 1 · Two purses
+#
+# `fp16` (`torch.float16`) has 5 bits of exponent and 10 of mantissa, `bf16` (`torch.bfloat16`) 8 and 7. What
+# becomes of each number: `"same"`, `"rounded"` to a neighbour, `"inf"`, or `"zero"`?
+
+# %% experiment
+prediction = {
+    "70,000 in fp16": ...,
+    "70,000 in bf16": ...,
+    "2,049 in fp16": ...,
+    "257 in fp16": ...,
+    "257 in bf16": ...,
+    "1e-8 in fp16": ...,
+    "1e-8 in bf16": ...,
+}
+
+# %% experiment
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def became(value, got):
+    return "same" if got == value else "zero" if got == 0 else "inf" if math.isinf(got) else "rounded"
+
+
+kept = {}
+for question in prediction:
+    number, _, name = question.partition(" in ")
+    value = float(number.replace(",", ""))
+    kept[question] = became(value, torch.tensor(value, dtype=torch.float64).to(DTYPES[name]).item())
+lesson.compare_predictions(
+    prediction, kept, evidence="live (CPU)", what="becomes", choices=["same", "rounded", "inf", "zero"]
+)
+
+# %% [markdown]
+# Here are all formats that matter, on one number line, and then an **explorer**: type a number, choose a format,
+# flip its bits. (Try 1, then *one value up*; *largest*, then one up; *smallest*, then one down.)
+
+# %% experiment
+plots.float_ranges()
+
+# %% experiment
+from helpers import widgets
+
+widgets.float_format_explorer(257.0, "bf16")
+
+# %% [markdown]
+# Read a column of the picture as a weight: all exponents end, and all mantissas begin, at the same place.
+#
+# - **bf16** is fp32 with its tail cut off: the same range, and 2 to 3 decimal digits.
+# - **fp16** has 3 to 4 digits, but above 65,504 there is nothing but infinity, and below about 6·10⁻⁸ nothing but
+#   zero. Between there and 6·10⁻⁵ its numbers are *subnormal*: the leading 1 is gone, and with each power of two
+#   downwards a bit of precision.
+# - **TF32** is no dtype. Tensors stay fp32 in memory, and Tensor Cores read 19 bits of each: fp16's mantissa,
+#   fp32's exponent. It saves time and no byte. (`torch.set_float32_matmul_precision("high")` switches it on
+#   for matmuls.)
+# - **FP8** comes as a pair: `e4m3` for weights and activations, `e5m2` for gradients, whose range is wider. E4M3 gives
+#   up infinity for one more power of two. What lies above its 448 is NaN by the paper (Micikevicius and others, 2022), and
+#   so it was in PyTorch, until a pull request of 2026 (#178817) made the CPU's cast stop at 448. With so little
+#   range each tensor carries a scale of its own.
+#
+# What does rounding cost, then? A thousand numbers from a normal distribution, as they are and divided by
+# 10,000, as gradients often are:
+
+# %% experiment tags=["fold"]
+from helpers.plots.float_format import FORMATS
+
+normal = torch.randn(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def loss_of(f, values, scale=1.0):
+    """Relative error (root mean square), and the share of values that became 0."""
+    got = torch.tensor([f.rounded(v) for v in (values * scale).tolist()], dtype=torch.float64) / scale
+    return ((got - values).norm() / values.norm()).item(), (got == 0).double().mean().item()
+
+
+rows = []
+for name, f in FORMATS.items():
+    error, _ = loss_of(f, normal)
+    small, gone = loss_of(f, normal / 1e4)
+    scaled, _ = loss_of(
+        f, normal / 1e4, scale=2.0 ** math.floor(math.log2(f.largest / normal.abs().max() * 1e4))
+    )
+    rows.append((name, f"{error:.1e}", f"{small:.1e}", f"{gone:.0%}", f"{scaled:.1e}"))
+lesson.table(
+    rows,
+    ["format", "error", "of 1/10,000 of it", "of which zero", "scaled up, cast, scaled down"],
+    evidence="arithmetic",
+    caption="root mean square of the error, relative to that of the numbers; the scale is a power of two that just fits",
+)
+
+# %% [markdown]
+# Error follows the mantissa alone, as long as the range holds; a power of two as scale costs nothing and brings
+# the range back. That is the whole idea behind loss scaling, and behind FP8's scales.
+#
+# Now **swamping**. A sum of large and small loses the small one when it is less than half the distance to
+# the next number. Start at 0 and add 1, again and again, in one format: **at which number does the count
+# stand still?** And where does `torch.ones(100_000).sum()` end up?
+
+# %% experiment
+prediction = {
+    "fp16: x += 1 stops at": ...,
+    "bf16: x += 1 stops at": ...,
+    "fp16: ones(100_000).sum()": ...,  # a number, or "inf"
+}
+
+
+# %% experiment
+def count_up(dtype):
+    x = torch.zeros((), dtype=dtype)
+    while (x + 1) != x:
+        x += 1
+    return int(x.item())
+
+
+def after_updates(dtype, updates=1000):
+    weight = torch.ones((), dtype=dtype)
+    for _ in range(updates):
+        weight -= 0.001
+    return weight.item()
+
+
+def summed(dtype):
+    total = torch.ones(100_000, dtype=dtype).sum().item()
+    return "inf" if math.isinf(total) else f"{total:,.0f}"
+
+
+counted = {f"{name}: x += 1 stops at": count_up(dtype) for name, dtype in DTYPES.items()}
+lesson.compare_predictions(
+    prediction,
+    {**counted, "fp16: ones(100_000).sum()": summed(torch.float16)},
+    evidence="live (CPU)",
+    what="is",
+).show()
+lesson.table(
+    [
+        (name, f"{dtype}".removeprefix("torch."), summed(dtype), f"{after_updates(dtype):.3f}")
+        for name, dtype in {"fp32": torch.float32, **DTYPES}.items()
+    ],
+    ["format", "dtype", "`ones(100_000).sum()`", "a weight of 1 after 1,000 updates of −0.001"],
+    evidence="live (CPU)",
+)
+
+# %% [markdown]
+# The count stops at 2 to the power of one more than the mantissa's bits: beyond, numbers lie 2 apart. `sum` does not
+# count like that: kernels (and Tensor Cores) add up in fp32 and round once at the end, so bf16's sum is right to
+# its three digits, and fp16's is right too: its answer is simply out of range. **A single operator in half
+# precision is nearly harmless; what hurts is half precision from one operator to the next**, in a
+# running sum, a residual stream, a weight. The last column is the reason for **master weights**: an update is
+# often a thousandth of its weight, and bf16 cannot tell the two apart.
+
+# %% [markdown]
+# **Exercise 10.1 — decode and round by hand** (★★, 12 min)
+#
+# Write both directions, for any number of bits, on whole tensors. A format has `exponent` = E and `mantissa` = M
+# bits behind its sign, and bias 2^(E−1) − 1:
+#
+# | stored exponent e | value |
+# |---|---|
+# | 0 | (−1)^s · 2^(1 − bias) · m ÷ 2^M (subnormal numbers, and zero) |
+# | 1 … 2^E − 2 | (−1)^s · 2^(e − bias) · (1 + m ÷ 2^M) |
+# | 2^E − 1, all ones | m = 0: infinity, else NaN |
+#
+# <details><summary>Hint 1</summary>Decoding: cut the three fields out with <code>&gt;&gt;</code> and <code>&amp;</code>. Both finite
+# lines of the table are one: (m, plus 2^M unless e = 0) · 2^(max(e, 1) − bias − M).</details>
+#
+# <details><summary>Hint 2</summary>Encoding: neighbours of |x| lie 2^q apart, and q needs only the exponent of |x|, which
+# <code>torch.frexp</code> gives exactly; it is never less than 1 − bias − M. Divide by 2^q, and <code>torch.round</code>
+# does the rest: it rounds halves to the even number. float64 has room for all of it.</details>
+#
+# <details><summary>The idea</summary>The magnitudes' bit patterns count upwards without a gap: 0, smallest subnormal, …,
+# largest, infinity. So the pattern is (|x| ÷ 2^q, rounded) plus (q + M + bias − 1) · 2^M, and a mantissa that rounds up to
+# 2^(M+1) carries into the exponent by itself. What passes the largest lands on infinity's pattern or above: clamp. Then
+# NaN, and the sign.</details>
+
+
+# %% exercise="float_bits"
+def decode(bits: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
+    """The values of bit patterns.
+
+    bits: int64, any shape, each from 0 to 2^(1 + exponent + mantissa) − 1. exponent: 2 to 8, mantissa: 1 to 23.
+    Returns float64 of that shape, exact. Budget: 60 operators however many numbers there are, no syncs.
+    """
+    ### BEGIN SOLUTION
+    bias, top = 2 ** (exponent - 1) - 1, 2**exponent - 1
+    sign = 1.0 - 2.0 * (bits >> (exponent + mantissa))
+    e, m = (bits >> mantissa) & top, bits & (2**mantissa - 1)
+    size = (m + (e > 0) * 2**mantissa).double() * torch.exp2((e.clamp(min=1) - bias - mantissa).double())
+    special = torch.where(m == 0, math.inf, math.nan)
+    return sign * torch.where(e == top, special, size)
+    ### END SOLUTION
+
+
+def encode(x: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
+    """The bit patterns of the values nearest to x; of two equally near, the one whose last bit is 0.
+
+    x: float32, any shape. exponent: 2 to 8, mantissa: 1 to 23. Returns int64 of that shape. What rounds beyond
+    the largest value is infinite. −0.0 keeps its sign. NaN, whatever its sign, becomes sign 0, all ones in the
+    exponent, and of the mantissa the highest bit alone. Budget as above.
+    """
+    ### BEGIN SOLUTION
+    bias, top = 2 ** (exponent - 1) - 1, (2**exponent - 1) << mantissa
+    size = x.double().abs()
+    power = torch.frexp(size.clamp(2.0 ** (1 - bias), 2.0**128)).exponent - 1
+    q = power.long() - mantissa
+    steps = torch.round(size.clamp(max=2.0**128) * torch.exp2(-q.double())).nan_to_num().long()
+    bits = (steps + ((q + mantissa + bias - 1) << mantissa)).clamp(max=top)
+    bits = bits + (torch.signbit(x).long() << (exponent + mantissa))
+    return torch.where(x.isnan(), top + 2 ** (mantissa - 1), bits)
+    ### END SOLUTION
+
+
+# %% test="float_bits" points=1
+import torch
+
+from helpers import check
+
+half, brain, fp8 = (5, 10), (8, 7), (5, 2)
+
+
+def by_torch(x, exponent, mantissa):
+    dtype = {(5, 10): torch.float16, (8, 7): torch.bfloat16, (5, 2): torch.float8_e5m2}[exponent, mantissa]
+    cast = x.to(dtype)
+    bits = cast.view(torch.uint8).long() if mantissa == 2 else cast.view(torch.int16).long() & 0xFFFF
+    nan = ((2**exponent - 1) << mantissa) + 2 ** (mantissa - 1)
+    return torch.where(x.isnan(), nan, bits)
+
+
+def values_by_torch(bits, exponent, mantissa):
+    if mantissa == 2:
+        return bits.to(torch.uint8).view(torch.float8_e5m2).double()
+    return bits.to(torch.int16).view(torch.float16 if mantissa == 10 else torch.bfloat16).double()
+
+
+few = {"operators": 60, "syncs": 0}
+for patterns, told in (
+    (
+        [0x3C00, 0x3C01, 0x4248, 0xC248, 0x7BFF],
+        "Normal numbers of fp16: 1, the next, 3.14, −3.14, the largest.",
+    ),
+    (
+        [0x0000, 0x0001, 0x03FF, 0x0400, 0x8001],
+        "Around fp16's smallest normal: below it there is no leading 1.",
+    ),
+    ([0x7C00, 0xFC00, 0x7C01, 0x7E00], "Infinity, minus infinity, and two that are not a number."),
+):
+    check.function(
+        "decode", [check.case(torch.tensor(patterns), *half)], expect=values_by_torch, budget=few, rtol=1e-12, atol=0,
+        look="the table above the exercise", note=told,
+    )  # fmt: skip
+check.function(
+    "decode", [check.case(torch.arange(256), *fp8), check.case(torch.arange(2**16).reshape(256, 256), *brain)],
+    expect=values_by_torch, budget=few, rtol=1e-12, atol=0, look="the table above the exercise", note="All patterns of e5m2, and all of bf16.",
+)  # fmt: skip
+for numbers, told in (
+    ([1.0, -2.5, 3.1415927, 0.1, 65504.0], "Normal numbers: the nearest one."),
+    (
+        [2049.0, 2051.0, 2053.0, 1.00048828125, -2049.0],
+        "Exactly between two neighbours: to the even one, not always up.",
+    ),
+    (
+        [1e-5, 6e-8, 3e-8, 2.9e-8, 6.1e-5, -1e-30],
+        "Subnormal numbers: their neighbours lie 2^−24 apart, whatever their size.",
+    ),
+    (
+        [65519.0, 65520.0, 1e30, -7e4],
+        "Beyond the largest: from the middle between it and the next power of two on, infinity.",
+    ),
+    ([0.0, -0.0, float("inf"), -float("inf"), float("nan")], "Zeros with their signs, infinities, NaN."),
+):
+    check.function(
+        "encode",
+        [check.case(torch.tensor(numbers), *half)],
+        expect=by_torch,
+        budget=few,
+        look="1 · Two purses",
+        note=told,
+    )
+check.function(
+    "encode",
+    [check.case(torch.tensor([0.05, 0.3, 1.1, 13.0, 15.0]), 3, 2)],
+    expect=[torch.tensor([1, 5, 12, 26, 28])],
+    budget=few,
+    look="1 · Two purses",
+    note="A format of 3 and 2 bits, which torch does not have: from 1/16 to 14, then infinity (28).",
+)
+check.function(
+    "encode",
+    [
+        check.case(torch.randn(8, 500, generator=torch.Generator().manual_seed(1)).exp(), *f)
+        for f in (half, brain, fp8)
+    ],
+    expect=by_torch,
+    budget=few,
+    look="1 · Two purses",
+    note="Values right and too many operators or syncs? The whole tensor at once: no loop, no .item(), no .tolist().",
+)
+
+# %% hidden="float_bits" points=3
+### BEGIN HIDDEN TESTS
+import torch
+
+from helpers import check
+
+
+def values_one_by_one(bits, exponent, mantissa):
+    import math
+
+    bias, top = 2 ** (exponent - 1) - 1, 2**exponent - 1
+
+    def one(b):
+        s, e, m = b >> (exponent + mantissa), (b >> mantissa) & top, b & (2**mantissa - 1)
+        if e == top:
+            size = math.nan if m else math.inf
+        else:
+            size = math.ldexp(m + (e > 0) * 2**mantissa, max(e, 1) - bias - mantissa)
+        return -size if s else size
+
+    return torch.tensor([one(b) for b in bits.reshape(-1).tolist()], dtype=torch.float64).reshape(bits.shape)
+
+
+def bits_one_by_one(x, exponent, mantissa):
+    from fractions import Fraction
+
+    bias, top = 2 ** (exponent - 1) - 1, (2**exponent - 1) << mantissa
+
+    def one(v):
+        if v != v:
+            return top + 2 ** (mantissa - 1)
+        sign = int(str(v)[0] == "-") << (exponent + mantissa)
+        if abs(v) == float("inf"):
+            return sign + top
+        size, q = Fraction(abs(v)), 1 - bias
+        while size >= Fraction(2) ** (q + 1):
+            q += 1
+        steps = round(size / Fraction(2) ** (q - mantissa))  # a Fraction's round takes the even one too
+        return sign + min(top, steps + ((q + bias - 1) << mantissa))
+
+    return torch.tensor([one(v) for v in x.reshape(-1).tolist()], dtype=torch.int64).reshape(x.shape)
+
+
+def mixture(seed, *shape):
+    g = torch.Generator().manual_seed(seed)
+    spread = torch.exp2(torch.randint(-30, 24, shape, generator=g).float())
+    x = torch.randn(shape, generator=g) * spread
+    ties = (torch.randint(0, 4096, shape, generator=g).float() + 0.5) * torch.exp2(
+        torch.randint(-20, 6, shape, generator=g).float()
+    )
+    x = torch.where(torch.rand(shape, generator=g) < 0.4, ties * x.sign(), x)
+    flat = x.reshape(-1)
+    flat[:6] = torch.tensor([0.0, -0.0, float("inf"), float("nan"), -float("inf"), 1e-45])
+    return x
+
+
+few = {"operators": 60, "syncs": 0}
+formats = [(5, 10), (8, 10), (8, 7), (4, 3), (3, 2), (2, 1), (6, 9), (7, 4), (5, 1), (8, 1), (2, 12)]
+check.function(
+    "decode",
+    [
+        check.case(
+            torch.randint(0, 2 ** (1 + e + m), (40, 5), generator=torch.Generator().manual_seed(e * m)), e, m
+        )
+        for e, m in [*formats, (8, 23)]
+    ],
+    expect=values_one_by_one,
+    budget=few,
+    rtol=1e-12,
+    atol=0,
+    look="the table above the exercise",
+)
+check.function(
+    "encode",
+    [check.case(mixture(e + m, 9, 40), e, m) for e, m in formats] + [check.case(mixture(5, 300), 8, 23)],
+    expect=bits_one_by_one,
+    budget=few,
+    look="1 · Two purses",
+)
+check.function(
+    "encode",
+    [check.case(torch.tensor(3.3), 4, 3), check.case(mixture(3, 1000).reshape(10, 100).t(), 5, 6)],
+    expect=bits_one_by_one,
+    budget=few,
+    look="1 · Two purses",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2 · What autocast casts
+#
+# `torch.autocast("cuda", dtype=torch.float16)` changes no model. It looks at each operator as it is called: some
+# lists say *in half precision* (matmuls, convolutions, attention), some *in fp32* (softmax, losses, norms, sums), a
+# few *in the widest type among the inputs*, and an operator on no list runs on what it is given. `x` and `w`
+# are fp32, `h` is fp16. **Of which dtype is each result?**
+
+# %% experiment
+prediction = {
+    "x @ w": ...,  # "float16" or "float32"
+    "softmax(h)": ...,
+    "layer_norm(h)": ...,
+    "h.sum()": ...,
+    "gelu(h)": ...,
+    "h.square()": ...,
+    "h * h": ...,
+    "h + x": ...,
+    "cross_entropy(h)": ...,
+}
+
+# %% experiment
+gpu = simulate("H100")
+with gpu, torch.autocast("cuda", dtype=torch.float16):
+    x, w = torch.empty(64, 64, device=gpu.device), torch.empty(64, 64, device=gpu.device)
+    h = x.half()
+    results = {
+        "x @ w": x @ w,
+        "softmax(h)": h.softmax(-1),
+        "layer_norm(h)": F.layer_norm(h, (64,)),
+        "h.sum()": h.sum(),
+        "gelu(h)": F.gelu(h),
+        "h.square()": h.square(),
+        "h * h": h * h,
+        "h + x": h + x,
+        "cross_entropy(h)": F.cross_entropy(h, torch.zeros(64, dtype=torch.int64, device=gpu.device)),
+    }
+kinds = {name: str(t.dtype).removeprefix("torch.") for name, t in results.items()}
+lesson.compare_predictions(prediction, kinds, evidence="simulated (H100)", what="dtype")
+
+# %% [markdown]
+# Three lines deserve a second look. `h.square()` is a power, which is on the fp32 list; `h * h`, the same number, is on
+# none, and infinite from 256 on. And `h + x` is fp32 by PyTorch's ordinary promotion, which is how a residual
+# stream stays in fp32 if it began there. (These are CUDA's lists; those of the CPU differ: there softmax and
+# powers stay in half.)
+#
+# Each cast is a kernel, and bytes. So autocast keeps the cast of an fp32 *weight* until the block ends. Four
+# micro-batches of 32 rows through one 1024 × 1024 layer: **how many casts**, in three ways of writing it?
+
+# %% experiment
+prediction = {
+    "one block around all four": ...,
+    "a block around each": ...,
+    "one block, cache_enabled=False": ...,
+}
+
+
+# %% experiment tags=["fold"]
+def casts_of(blocks, **options):
+    """Kernels that cast in a forward of four micro-batches, and the bytes that they move."""
+    gpu = simulate("H100")
+    with gpu:
+        layer = torch.nn.Linear(1024, 1024, bias=False, device=gpu.device)
+        for _ in range(blocks):
+            with torch.autocast("cuda", dtype=torch.float16, **options):
+                for _ in range(4 // blocks):
+                    layer(torch.empty(32, 1024, device=gpu.device))
+    casts = [k for k in gpu.kernels if "_to_copy" in k.name]
+    return len(casts), sum(k.bytes for k in casts)
+
+
+ways = {
+    "one block around all four": casts_of(1),
+    "a block around each": casts_of(4),
+    "one block, cache_enabled=False": casts_of(1, cache_enabled=False),
+}
+said = lesson.compare_predictions(
+    prediction, {k: n for k, (n, _) in ways.items()}, evidence="simulated (H100)", what="casts"
+)
+lesson.table(
+    [(*row, f"{nbytes / 2**20:.1f} MiB") for row, (_, nbytes) in zip(said.rows, ways.values(), strict=True)],
+    ["", "casts", "you said", "bytes moved by them"],
+    evidence="simulated (H100)",
+    caption=said.caption,
+)
+
+# %% [markdown]
+# So a cached weight costs one cast a block, and lives in fp16 *beside* its fp32 self until the block ends (that is why
+# the block belongs around the forward pass and the loss, and not around backward, which uses the forward's dtypes
+# by itself). Which brings us to memory. Weights, gradients and optimizer states stay fp32; what shrinks are
+# activations. **How does the peak change with autocast?** Three training steps, and one forward pass alone:
+
+# %% experiment
+prediction = {  # "nearly halved", "a quarter less", "about the same" or "half more"
+    "ResNet-50, 64 images": ...,
+    "GPT-2 small, 4 × 1,024 tokens": ...,
+    "8 layers of 4,096 × 4,096, 16 rows": ...,
+    "the same 8 layers, only forward": ...,
+}
+
+
+# %% experiment tags=["fold"]
+from helpers.recordings.models import GPT2, ResNet
+
+
+def wide():
+    return torch.nn.Sequential(*(m for _ in range(8) for m in (torch.nn.Linear(4096, 4096), torch.nn.ReLU())))
+
+
+NETS = {
+    "ResNet-50, 64 images": (ResNet, lambda d: torch.empty(64, 3, 224, 224, device=d)),
+    "GPT-2 small, 4 × 1,024 tokens": (GPT2, lambda d: torch.zeros(4, 1024, dtype=torch.int64, device=d)),
+    "8 layers of 4,096 × 4,096, 16 rows": (wide, lambda d: torch.empty(16, 4096, device=d)),
+    "the same 8 layers, only forward": (wide, lambda d: torch.empty(16, 4096, device=d)),
+}
+
+
+def peak_of(net, dtype=None):
+    """Most bytes allocated during the second of two training steps with SGD and momentum."""
+    make, inputs = NETS[net]
+    gpu, training = simulate("A100"), "only forward" not in net
+    with gpu:
+        with torch.device(gpu.device):  # weights are made there, not here
+            model, x = make(), inputs(gpu.device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(2):
+            gpu.reset_peak_memory_stats()
+            with (
+                torch.autocast("cuda", dtype=dtype, enabled=dtype is not None),
+                torch.set_grad_enabled(training),
+            ):
+                y = model(x)
+                y = y.reshape(-1, y.shape[-1])
+                loss = F.cross_entropy(y, torch.zeros(len(y), dtype=torch.int64, device=gpu.device))
+            if training:
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            del y, loss
+        return gpu.max_memory_allocated()
+
+
+peaks = {net: (peak_of(net), peak_of(net, torch.float16)) for net in NETS}
+change = {net: half / full - 1 for net, (full, half) in peaks.items()}
+
+
+WORDS = {-0.45: "nearly halved", -0.25: "a quarter less", 0.0: "about the same", 0.5: "half more"}
+
+
+def in_words(r):
+    return WORDS[min(WORDS, key=lambda c: abs(c - r))]
+
+
+said = lesson.compare_predictions(
+    prediction, {net: in_words(r) for net, r in change.items()}, evidence="simulated (A100)", what="peak",
+    choices=list(WORDS.values()),
+)  # fmt: skip
+lesson.table(
+    [
+        (*row, *(f"{b / 2**30:.2f} GiB" for b in peaks[net]), f"{change[net]:+.0%}")
+        for row, net in zip(said.rows, NETS, strict=True)
+    ],
+    ["net", "peak", "you said", "fp32", "autocast, fp16", "change"],
+    evidence="simulated (A100)",
+    caption=said.caption,
+)
+
+# %% [markdown]
+# Where activations rule, nearly half. Where weights rule, nothing: the fp16 copies come while the gradients are not
+# there yet, and go when they come. In inference they lie beside the originals, and it is *more*; there
+# `model.half()`, all of it, is the right word, if its range suffices.
+#
+# And speed? That depends on what you compare with. The simulator should not be the witness here: its errors on
+# whole steps are in the last column. So these are steps that others measured on real cards:
+
+# %% experiment tags=["fold"]
+from helpers.simulator import efficiency
+
+steps = {s["what"]: s for s in efficiency.table()["steps"] if s["what"].startswith("gpt2-124m")}
+of_step = {kind: next(s for what, s in steps.items() if kind in what) for kind in ("fp32", "tf32", "bf16")}
+PUBLISHED = {  # images per second, one GPU: without and with mixed precision
+    "V100, against fp32": (367, 1200),
+    "A100, against TF32": (938, 2470),
+}
+rows = [
+    (f"ResNet-50, {what}", "fp16", f"{b / a:.2f}×", "NVIDIA DeepLearningExamples", "—")
+    for what, (a, b) in PUBLISHED.items()
+]
+speed = {kind: of_step[kind]["measured_ms"] / of_step["bf16"]["measured_ms"] for kind in ("fp32", "tf32")}
+for kind, ratio in speed.items():
+    simulated = of_step[kind]["simulated_ms"] / of_step["bf16"]["simulated_ms"]
+    errors = " and ".join(f"{of_step[k]['error']:+.0%}" for k in (kind, "bf16"))
+    rows.append(
+        (
+            f"GPT-2 small, A100, against {kind}",
+            "bf16",
+            f"{ratio:.2f}×",
+            "Karpathy's lecture",
+            f"{simulated:.2f}× ({errors})",
+        )
+    )
+lesson.table(
+    rows,
+    ["step", "with", "measured: times as fast", "by", "simulated (errors of both steps)"],
+    evidence="arithmetic",
+    caption="quotients of published measurements: the README of PyTorch/Classification/ConvNets/resnet50v1.5 (2021), and "
+    "Let's reproduce GPT-2 (2024); simulated (A100) beside them, where a step of this course's table matches",
+)
+
+# %% [markdown]
+# fp32 against bf16 sounds like twice the bits and is a change of *machine*: plain fp32 matmuls do not use Tensor Cores at
+# all. TF32 alone brings most of GPT-2's gain, with one line of code. What bf16 adds to it is twice the rate in a Tensor Core
+# and half the bytes around it, for the part of the step that is bound by either; launches, and what stays fp32,
+# cost what they did. (The simulator makes bf16 too good here, by the error that it states.)
+#
+# Now place casts yourself. In this net one block is applied again and again with the same weights, and its
+# stream `h` holds values around 300:
+#
+# ```python
+# def plain_loss(x, target, w_in, w_up, w_down, w_out, depth):
+#     h = x @ w_in
+#     for _ in range(depth):
+#         size = ((h * h).mean(-1, keepdim=True) + 1e-8).sqrt()          # root mean square norm
+#         h = h + F.gelu((h / size) @ w_up) @ w_down                     # a small update of a large stream
+#     return (h @ w_out - target).square().mean()
+# ```
+#
+# Cast everything to fp16, or just wrap it in autocast, and the loss comes out finite, plausible and wrong:
+
+
+# %% experiment
+def plain_loss(x, target, w_in, w_up, w_down, w_out, depth):
+    h = x @ w_in
+    for _ in range(depth):
+        size = ((h * h).mean(-1, keepdim=True) + 1e-8).sqrt()
+        h = h + F.gelu((h / size) @ w_up) @ w_down
+    return (h @ w_out - target).square().mean()
+
+
+def stream_inputs(n, d, u, o, depth, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    x, w_in, w_up, w_down, w_out = (
+        torch.randn(a, b, generator=g) / a**0.5 for a, b in ((n, d), (d, d), (d, u), (u, d), (d, o))
+    )
+    x, w_in, w_down = x * n**0.5, 300 * w_in, 0.3 * w_down
+    return [x, x @ w_in @ w_out + 0.5 * torch.randn(n, o, generator=g), w_in, w_up, w_down, w_out, depth]
+
+
+inputs = stream_inputs(16, 32, 64, 8, 48)
+exact = plain_loss(*[t.double() if torch.is_tensor(t) else t for t in inputs])
+in_half = plain_loss(*[t.half() if torch.is_tensor(t) else t for t in inputs])
+with torch.autocast("cpu", dtype=torch.float16):
+    autocast_only = plain_loss(*inputs)
+lesson.table(
+    [
+        (name, f"≈ {loss.item():.3f}", f"≈ {abs(loss.item() / exact.item() - 1) * 100:.2f} %")
+        for name, loss in (
+            ("float64", exact), ("float32", plain_loss(*inputs)), ("all in fp16", in_half), ("autocast alone", autocast_only)
+        )
+    ],
+    ["", "loss", "off by"],
+    evidence="live (CPU)",
+)  # fmt: skip
+
+# %% [markdown]
+# **Exercise 10.2 — place the casts** (★★, 10 min)
+#
+# Every matmul, forward and backward, on fp16 inputs (on a GPU, that is the saving); loss and gradients as fp32 has
+# them; and no cast twice. You may use `torch.autocast("cpu", dtype=torch.float16)` for part of it, or not at all.
+#
+# <details><summary>Hint 1</summary>Go through the lines and ask of each result: how large can it get, and is
+# it part of a running sum? Three must be fp32, and one of the three is the loss.</details>
+#
+# <details><summary>Hint 2</summary>A silent one: 300² is infinite in fp16, a number divided by infinity is 0, and the block
+# adds nothing for ever. A slow one: an update of 0.1 to a value of 300 in fp16, where neighbours lie 0.25 apart.
+# And a wasteful one: the same weights are cast in each turn of the loop.</details>
+#
+# <details><summary>The idea</summary>Cast the four weights before the loop. Keep <code>h</code> in fp32 from its first
+# line on: <code>(x.half() @ w_in).float()</code>. Norm in fp32, cast its result, multiply, gelu and multiply in fp16, cast the
+# update back to fp32 and add. At the end cast <code>h</code> once more, and take the difference to the target in fp32.
+# Autograd casts the gradients back the same way.</details>
+
+
+# %% exercise="mixed_loss"
+def mixed_loss(
+    x: torch.Tensor,
+    target: torch.Tensor,
+    w_in: torch.Tensor,
+    w_up: torch.Tensor,
+    w_down: torch.Tensor,
+    w_out: torch.Tensor,
+    depth: int,
+) -> torch.Tensor:
+    """plain_loss with its matmuls in fp16: a scalar, float32, whose backward() gives float32 gradients.
+
+    x: (n, d); target: (n, o); w_in: (d, d); w_up: (d, u); w_down: (u, d); w_out: (d, o), all float32; only the
+    weights require gradients. h stays below 2,000.
+
+    Right when the loss is within 3 % of float64's and each weight's gradient within 8 % (norm of the
+    difference). Budgets, forward and backward together:
+    - matmuls: as many FLOPs as plain_loss, and results of 2 bytes an element, so none of them in fp32;
+    - casts: 2 bytes for each element of x, and 6 (fp16 one way, fp32 the other) for each element of a weight, of
+      x @ w_in, of the result, of the last h, and in each turn of the block for 2·n·d + 2·n·u elements. That is
+      enough to compute gelu in fp32, and not to cast weights twice. Casts are `.to`, `.half`, `.float`, autocast;
+    - everything: at most 1.5 times the operators of plain_loss, and of the bytes that it allocates.
+    """
+    ### BEGIN SOLUTION
+    w_in, w_up, w_down, w_out = (w.half() for w in (w_in, w_up, w_down, w_out))
+    h = (x.half() @ w_in).float()
+    for _ in range(depth):
+        size = ((h * h).mean(-1, keepdim=True) + 1e-8).sqrt()
+        h = h + (F.gelu((h / size).half() @ w_up) @ w_down).float()
+    return ((h.half() @ w_out).float() - target).square().mean()
+    ### END SOLUTION
+
+
+# %% test="mixed_loss" points=2
+import torch
+
+from helpers import check
+
+
+def step(mixed_loss, x, target, *rest):
+    weights = [w.detach().clone().requires_grad_() for w in rest[:4]]
+    loss = mixed_loss(x, target, *weights, rest[4])
+    loss.backward()
+    return {"loss": loss.detach(), "gradients": [w.grad for w in weights]}
+
+
+def stream_net(n, d, u, o, depth, seed, large=300.0, small=0.3):
+    g = torch.Generator().manual_seed(seed)
+    x, w_in, w_up, w_down, w_out = (
+        torch.randn(a, b, generator=g) / a**0.5 for a, b in ((n, d), (d, d), (d, u), (u, d), (d, o))
+    )
+    x, w_in, w_down = x * n**0.5, large * w_in, small * w_down
+    target = x @ w_in @ w_out + 0.5 * torch.randn(n, o, generator=g)
+    return check.case(x, target, *(w.requires_grad_() for w in (w_in, w_up, w_down, w_out)), depth)
+
+
+def judge(reports):
+    import torch
+    import torch.nn.functional as F
+
+    from helpers import count
+
+    def plain(x, target, w_in, w_up, w_down, w_out, depth):
+        h = x @ w_in
+        for _ in range(depth):
+            size = ((h * h).mean(-1, keepdim=True) + 1e-8).sqrt()
+            h = h + F.gelu((h / size) @ w_up) @ w_down
+        loss = (h @ w_out - target).square().mean()
+        loss.backward()
+        return loss
+
+    for report in reports:
+        *tensors, depth = report.args
+        n, (d, u), o = len(tensors[0]), tensors[3].shape, tensors[5].shape[1]
+        where = f"n={n}, d={d}, u={u}, o={o}, depth={depth}"
+        wide = [t.detach().double().requires_grad_(i > 1) for i, t in enumerate(tensors)]
+        want = plain(*wide, depth).item()
+        got = report.value
+        if got["loss"].dtype != torch.float32 or got["loss"].shape != ():
+            return f"{where}: the loss is {got['loss'].dtype} of shape {tuple(got['loss'].shape)}, wanted a float32 scalar"
+        off = abs(got["loss"].item() / want - 1)
+        if not off <= 0.03:
+            return (
+                f"{where}: the loss is {got['loss'].item():.4g}, float64's is {want:.4g}. An infinite square makes the "
+                "block add 0, without a NaN; a stream in fp16 swallows its updates"
+            )
+        for name, g, w in zip(("w_in", "w_up", "w_down", "w_out"), got["gradients"], wide[2:], strict=True):
+            if g is None or g.dtype != torch.float32:
+                return f"{where}: {name} has no float32 gradient: the graph back to it was cut"
+            off = ((g.double() - w.grad).norm() / w.grad.norm()).item()
+            if not off <= 0.08:
+                return f"{where}: the loss is right, but the gradient of {name} is off by {off:.0%}"
+        same = [t.detach().clone().requires_grad_(i > 1) for i, t in enumerate(tensors)]
+        base, used = count(plain, *same, depth), report.counts
+        if not 0.99 * base.flops <= used["flops"] <= 1.01 * base.flops:
+            return f"{where}: {used['flops']:,} FLOPs in matmuls, plain_loss has {base.flops:,}"
+        made = [(op, b) for op, b in used["allocations"]]
+        kinds = ("mm", "conv", "attention", "dot", "mv")
+        matmul, most = sum(b for op, b in made if any(k in op for k in kinds)), 0
+        most = sum(b for op, b in base.allocations if any(k in op for k in kinds)) // 2
+        if matmul > most:
+            return (
+                f"{where}: values right, but matmuls made {matmul:,} bytes of results; in fp16, which is what their "
+                f"inputs should be, it is {most:,}. Backward counts too: an fp32 input makes an fp32 gradient"
+            )
+        if odd := [op for op in used["by_operator"] if op in ("aten.copy_", "aten._foreach_copy_")]:
+            return (
+                f"{where}: {odd[0]} can cast unseen; use .to(), .half() or .float(), whose bytes are counted"
+            )
+        casts = sum(b for op, b in made if op == "aten._to_copy")
+        weights = sum(t.numel() for t in tensors[2:])
+        limit = 2 * n * d + 6 * (weights + 2 * n * d + n * o + depth * 2 * (n * d + n * u))
+        if casts > limit:
+            return f"{where}: values right, but casts made {casts:,} bytes, wanted at most {limit:,}. Is a weight cast in each turn?"
+        if used["operators"] > 1.5 * base.operators:
+            return f"{where}: {used['operators']:,} operators, plain_loss {base.operators:,}"
+        if used["bytes_allocated"] > 1.5 * base.bytes_allocated:
+            return (
+                f"{where}: {used['bytes_allocated']:,} bytes allocated, plain_loss {base.bytes_allocated:,}"
+            )
+    return None
+
+
+check.function(
+    "mixed_loss",
+    [stream_net(16, 32, 64, 8, 48, 0)],
+    drive=step,
+    budget={"syncs": 0},
+    verify=judge,
+    look="2 · What autocast casts",
+)
+
+# %% hidden="mixed_loss" points=3
+### BEGIN HIDDEN TESTS
+import torch
+
+from helpers import check
+
+
+def step(mixed_loss, x, target, *rest):
+    weights = [w.detach().clone().requires_grad_() for w in rest[:4]]
+    loss = mixed_loss(x, target, *weights, rest[4])
+    loss.backward()
+    return {"loss": loss.detach(), "gradients": [w.grad for w in weights]}
+
+
+def stream_net(n, d, u, o, depth, seed, large=300.0, small=0.3):
+    g = torch.Generator().manual_seed(seed)
+    x, w_in, w_up, w_down, w_out = (
+        torch.randn(a, b, generator=g) / a**0.5 for a, b in ((n, d), (d, d), (d, u), (u, d), (d, o))
+    )
+    x, w_in, w_down = x * n**0.5, large * w_in, small * w_down
+    target = x @ w_in @ w_out + 0.5 * torch.randn(n, o, generator=g)
+    return check.case(x, target, *(w.requires_grad_() for w in (w_in, w_up, w_down, w_out)), depth)
+
+
+def judge(reports):
+    import torch
+    import torch.nn.functional as F
+
+    from helpers import count
+
+    def plain(x, target, w_in, w_up, w_down, w_out, depth):
+        h = x @ w_in
+        for _ in range(depth):
+            size = ((h * h).mean(-1, keepdim=True) + 1e-8).sqrt()
+            h = h + F.gelu((h / size) @ w_up) @ w_down
+        loss = (h @ w_out - target).square().mean()
+        loss.backward()
+        return loss
+
+    for report in reports:
+        *tensors, depth = report.args
+        n, (d, u), o = len(tensors[0]), tensors[3].shape, tensors[5].shape[1]
+        where = f"n={n}, d={d}, u={u}, o={o}, depth={depth}"
+        wide = [t.detach().double().requires_grad_(i > 1) for i, t in enumerate(tensors)]
+        want = plain(*wide, depth).item()
+        got = report.value
+        if got["loss"].dtype != torch.float32 or got["loss"].shape != ():
+            return f"{where}: the loss is {got['loss'].dtype} of shape {tuple(got['loss'].shape)}, wanted a float32 scalar"
+        if not abs(got["loss"].item() / want - 1) <= 0.03:
+            return f"{where}: the loss is {got['loss'].item():.4g}, float64's is {want:.4g}"
+        for name, g, w in zip(("w_in", "w_up", "w_down", "w_out"), got["gradients"], wide[2:], strict=True):
+            if g is None or g.dtype != torch.float32:
+                return f"{where}: {name} has no float32 gradient: the graph back to it was cut"
+            off = ((g.double() - w.grad).norm() / w.grad.norm()).item()
+            if not off <= 0.08:
+                return f"{where}: the loss is right, but the gradient of {name} is off by {off:.0%}"
+        same = [t.detach().clone().requires_grad_(i > 1) for i, t in enumerate(tensors)]
+        base, used = count(plain, *same, depth), report.counts
+        if not 0.99 * base.flops <= used["flops"] <= 1.01 * base.flops:
+            return f"{where}: {used['flops']:,} FLOPs in matmuls, plain_loss has {base.flops:,}"
+        made = [(op, b) for op, b in used["allocations"]]
+        kinds = ("mm", "conv", "attention", "dot", "mv")
+        matmul = sum(b for op, b in made if any(k in op for k in kinds))
+        most = sum(b for op, b in base.allocations if any(k in op for k in kinds)) // 2
+        if matmul > most:
+            return (
+                f"{where}: values right, but matmuls made {matmul:,} bytes of results; in fp16 it is {most:,}"
+            )
+        if odd := [op for op in used["by_operator"] if op in ("aten.copy_", "aten._foreach_copy_")]:
+            return (
+                f"{where}: {odd[0]} can cast unseen; use .to(), .half() or .float(), whose bytes are counted"
+            )
+        casts = sum(b for op, b in made if op == "aten._to_copy")
+        weights = sum(t.numel() for t in tensors[2:])
+        limit = 2 * n * d + 6 * (weights + 2 * n * d + n * o + depth * 2 * (n * d + n * u))
+        if casts > limit:
+            return f"{where}: values right, but casts made {casts:,} bytes, wanted at most {limit:,}"
+        if used["operators"] > 1.5 * base.operators:
+            return f"{where}: {used['operators']:,} operators, plain_loss {base.operators:,}"
+        if used["bytes_allocated"] > 1.5 * base.bytes_allocated:
+            return (
+                f"{where}: {used['bytes_allocated']:,} bytes allocated, plain_loss {base.bytes_allocated:,}"
+            )
+    return None
+
+
+check.function(
+    "mixed_loss",
+    [
+        stream_net(12, 48, 40, 6, 30, 3, small=0.5),
+        stream_net(8, 24, 100, 12, 60, 4, large=350.0),
+        stream_net(5, 40, 56, 3, 20, 5, small=0.8),
+    ],
+    drive=step,
+    budget={"syncs": 0},
+    verify=judge,
+    look="2 · What autocast casts",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3 · Gradients that vanish
+#
+# A small net learns from a teacher, and its loss is a side term that counts one hundred-thousandth: the kind of
+# factor that comes from a weighted sum of losses, or from a mean over many tokens. Five runs with the same data:
+# fp32; autocast with bf16; autocast with fp16; the same with `torch.amp.GradScaler`; and a net whose *weights* are
+# bf16, without autocast. **Which learn like fp32?**
+
+# %% experiment
+prediction = {
+    "autocast bf16": ...,  # "like fp32", "slower" or "not at all"
+    "autocast fp16": ...,
+    "autocast fp16, scaled": ...,
+    "weights in bf16": ...,
+}
+
+
+# %% experiment tags=["fold"]
+def learn(run, steps=240, factor=1e-5):
+    """Losses of a run (mean of the last 10 at each point), the gradients of the first step as they arrive, and its activations."""
+    torch.manual_seed(1)
+    g = torch.Generator().manual_seed(2)
+    teacher = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 16))
+    net = torch.nn.Sequential(
+        torch.nn.Linear(16, 48),
+        torch.nn.GELU(),
+        torch.nn.Linear(48, 48),
+        torch.nn.GELU(),
+        torch.nn.Linear(48, 16),
+    )
+    net.to(torch.bfloat16 if run == "weights in bf16" else torch.float32)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    dtype = torch.float16 if "fp16" in run else torch.bfloat16
+    scaler = torch.amp.GradScaler("cpu", enabled="scaled" in run)
+    losses, first = [], None
+    for _ in range(steps):
+        x = torch.randn(64, 16, generator=g)
+        with torch.no_grad():
+            y = teacher(x)
+        with torch.autocast("cpu", dtype=dtype, enabled=run.startswith("autocast")):
+            out = net(x.to(next(net.parameters()).dtype))
+        loss = factor * F.mse_loss(out.float(), y)
+        scaler.scale(loss).backward()
+        if first is None:
+            first = (
+                torch.cat([p.grad.reshape(-1).double() for p in net.parameters()]),
+                out.detach().double().reshape(-1),
+            )
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        losses.append(loss.item() / factor)
+    return [
+        sum(losses[max(0, i - 9) : i + 1]) / len(losses[max(0, i - 9) : i + 1]) for i in range(steps)
+    ], *first
+
+
+RUNS = ("fp32", *prediction)
+curve, gradients, activations = {}, {}, {}
+for run in RUNS:
+    curve[run], gradients[run], activations[run] = learn(run)
+
+
+def like(run):
+    start, plain, mine = curve["fp32"][0], curve["fp32"][-1], curve[run][-1]
+    return "like fp32" if mine < 1.15 * plain else "slower" if mine < 0.5 * start else "not at all"
+
+
+zero = {run: (gradients[run] == 0).double().mean().item() for run in RUNS}
+said = lesson.compare_predictions(
+    prediction, {run: like(run) for run in prediction}, evidence="live (CPU)", what="learns",
+    choices=["like fp32", "slower", "not at all"],
+)  # fmt: skip
+lesson.table(
+    [
+        (*row, f"≈ {curve[row[0]][-1]:.4f}", f"≈ {100 * zero[row[0]]:.0f} %")
+        for row in [("fp32", "", ""), *said.rows]
+    ],
+    ["run", "learns", "you said", "loss at the end", "gradients that are 0 in the first step"],
+    evidence="live (CPU)",
+    caption=said.caption,
+)
+
+# %% experiment tags=["fold"]
+from helpers.plots import style
+from helpers.plots.picture import Picture, drawn
+
+
+@drawn
+def loss_curves(curves, *, evidence, title, note):
+    fig, _ = style.figure(3.2, evidence=evidence, title=title, note=note)
+    ax = fig.subplots()
+    for i, (name, values) in enumerate(curves.items()):
+        dash = (None, (6, 2), (1, 1), (3, 1, 1, 1), (8, 1, 1, 1))[i]
+        ax.plot(
+            values, color=style.SERIES[i], label=name, lw=2.6 - 0.3 * i, ls="-" if dash is None else (0, dash)
+        )
+    ax.set(yscale="log", xlabel="step", ylabel="loss, mean of the last 10")
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelspacing=1.0)
+    return Picture(fig, evidence, f"{title}: {', '.join(curves)}")
+
+
+loss_curves(
+    curve,
+    evidence="live (CPU)",
+    title="Five runs on the same data",
+    note="a net of three layers learns from a teacher; Adam; the loss counts 1/100,000",
+)
+
+# %% experiment
+plots.float_ranges(
+    {
+        "what comes forward: the net's outputs": activations["fp32"].tolist(),
+        "what comes back: gradients": gradients["fp32"].tolist(),
+        "gradients of the loss × 65,536": (gradients["fp32"] * 65536).tolist(),
+    },
+    ["bf16", "fp16"],
+    evidence="live (CPU)",
+    title="Why fp16 needs a scaler, and bf16 does not",
+)
+
+# %% [markdown]
+# The gradients lie left of everything that fp16 can write: they become zero where the backward pass is in fp16, and a
+# net without gradients does not learn, without any error. The cure costs one multiplication: scale the
+# *loss*. Backward is linear, so every gradient is scaled with it; divide before the optimizer sees them. bf16 has
+# the range, so it needs no scaler. But *weights* in bf16 fall behind, for the reason of section 1.
+#
+# How large a scale? As large as possible, without infinities; which scale that is changes during training. So
+# `torch.amp.GradScaler` tries: it starts at 65,536, **skips** a step in which any gradient is infinite or NaN and
+# halves the scale, and doubles it after 2,000 steps in a row that went well.
+#
+# And now one recipe on trial: *set the layers whose name contains "fc" to half, by hand*, in their weights
+# (`param.data = param.data.half()`), then train as usual:
+
+
+# %% experiment tags=["fold"]
+class Named(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.fc1, self.fc2 = (
+            torch.nn.Linear(16, 64),
+            torch.nn.Linear(64, 64),
+            torch.nn.Linear(64, 10),
+        )
+
+    def forward(self, x):
+        return self.fc2(torch.relu(self.fc1(torch.relu(self.stem(x)))))
+
+
+torch.manual_seed(0)
+named, x, y = Named(), torch.randn(32, 16), torch.randint(0, 10, (32,))
+for name, p in named.named_parameters():
+    if "fc" in name:
+        p.data = p.data.half()
+
+
+def outcome(code):
+    """What it raises, in one line; or "runs"."""
+    try:
+        code()
+    except Exception as problem:
+        return f"{type(problem).__name__}: {str(problem).splitlines()[0]}"
+    return "runs"
+
+
+def with_autocast():
+    with torch.autocast("cpu", dtype=torch.float16):
+        return F.cross_entropy(named(x), y)
+
+
+scaler, adam = torch.amp.GradScaler("cpu"), torch.optim.Adam(named.parameters())
+by_name = {"`named(x)`": outcome(lambda: named(x))}
+by_name["with autocast, scaled, `backward()`"] = outcome(lambda: scaler.scale(with_autocast()).backward())
+by_name["`scaler.step(optimizer)`"] = outcome(lambda: scaler.step(adam))
+named.zero_grad()
+with_autocast().backward()
+adam.step()
+broken = sum(p.isnan().sum().item() for p in named.parameters())
+by_name["without the scaler: Adam's step"] = f"runs; NaN in {'some' if broken else 'no'} weights"
+lesson.table(list(by_name.items()), ["half by name", "what happens"], evidence="live (CPU)")
+
+# %% [markdown]
+# The forward pass stops where an fp32 result meets an fp16 weight. Autocast helps it over that, GradScaler then
+# refuses gradients in fp16 (there would be nothing left to unscale them into), and without it Adam's `eps` of 10⁻⁸ is zero in
+# fp16 and zero is divided by zero: a weight whose gradient vanished becomes NaN. Weights stay fp32; autocast makes
+# the copies.
+
+# %% [markdown]
+# **Exercise 10.3 — a GradScaler** (★★★, 12 min)
+#
+# Write it, with torch's names. The order in a training step is
+#
+# ```python
+# scaler.scale(loss).backward()
+# scaler.unscale_(optimizer)                                # only if you need true gradients, as clipping does
+# torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+# scaler.step(optimizer)                                    # unscales, if that was not done; steps, or skips
+# scaler.update()
+# ```
+#
+# <details><summary>Hint 1</summary>Unscale every gradient of <code>optimizer.param_groups</code> in place, and note, as a
+# tensor, whether all are finite. Ask that tensor for its value once, in <code>step</code>.</details>
+#
+# <details><summary>Hint 2</summary>Three things to remember between the calls: whether this step's gradients are unscaled
+# already, whether they were finite, and how many good steps there have been in a row. The first two begin anew in
+# <code>update</code>, the last after every change of the scale.</details>
+#
+# <details><summary>The idea</summary><code>finite = torch.stack([g.isfinite().all() for g in grads]).all()</code> is one tensor;
+# <code>g.mul_(1 / scale)</code> for each. <code>step</code>: unscale if that is due, then
+# <code>if finite.item(): return optimizer.step()</code>. <code>update</code>: back off after a bad step, else count, and grow when
+# the count reaches the interval.</details>
+
+
+# %% exercise="grad_scaler"
+class Scaler:
+    """Loss scaling as torch.amp.GradScaler does it, for one optimizer.
+
+    init_scale: the first scale. After a step with an infinity or NaN among the gradients: scale · backoff_factor.
+    After growth_interval good steps in a row: scale · growth_factor, and counting begins again, as it
+    does after a back-off.
+
+    Right when weights, momenta, scales and skipped steps are those of torch.amp.GradScaler. Budget: the CPU
+    waits once for each training step. torch's own scaler and its `_amp_` operators are for later.
+    """
+
+    def __init__(
+        self,
+        init_scale: float = 65536.0,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+    ) -> None:
+        ### BEGIN SOLUTION
+        self.value, self.interval = init_scale, growth_interval
+        self.growth, self.backoff = growth_factor, backoff_factor
+        self.good, self.finite, self.ok = 0, None, True
+        ### END SOLUTION
+
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
+        """The loss times the scale."""
+        ### BEGIN SOLUTION
+        return loss * self.value
+        ### END SOLUTION
+
+    def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
+        """Divide the gradients of the optimizer's parameters by the scale, in place. Parameters without one are left out.
+
+        RuntimeError if they are unscaled already since the last update().
+        """
+        ### BEGIN SOLUTION
+        if self.finite is not None:
+            raise RuntimeError("the gradients are unscaled already")
+        grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        self.finite = torch.stack([g.isfinite().all() for g in grads]).all()
+        for g in grads:
+            g.mul_(1 / self.value)
+        ### END SOLUTION
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """optimizer.step(), or nothing at all if a gradient is not finite. Unscales first, unless that was done."""
+        ### BEGIN SOLUTION
+        if self.finite is None:
+            self.unscale_(optimizer)
+        self.ok = bool(self.finite)
+        if self.ok:
+            optimizer.step()
+        ### END SOLUTION
+
+    def update(self) -> None:
+        """Choose the scale of the next step. Called once after each step()."""
+        ### BEGIN SOLUTION
+        self.finite = None
+        self.good = self.good + 1 if self.ok else 0
+        if not self.ok:
+            self.value *= self.backoff
+        elif self.good == self.interval:
+            self.value, self.good = self.value * self.growth, 0
+        ### END SOLUTION
+
+
+# %% test="grad_scaler" points=2
+import torch
+
+from helpers import check
+
+
+def train(Scaler, weights, slopes, options, clip):
+    import torch
+
+    params = [torch.nn.Parameter(w.clone()) for w in weights]
+    optimizer = torch.optim.SGD(params, lr=0.1, momentum=0.9)
+    scaler, one, told = Scaler(**options), torch.ones(()), []
+    for of_step in slopes:
+        loss = sum((p.half() * s).float().mean() for p, s in zip(params, of_step, strict=True))
+        scaler.scale(loss).backward()
+        if clip:
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(params, clip)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        told.append(torch.stack([scaler.scale(one).detach(), *(p.detach().double().sum() for p in params)]))
+    momenta = [optimizer.state[p]["momentum_buffer"] for p in params if optimizer.state[p]]
+    return {
+        "scale and sum of the weights, by step": told,
+        "weights": [p.detach() for p in params],
+        "momenta": momenta,
+    }
+
+
+def by_torch(weights, slopes, options, clip):
+    def scaler(**options):
+        return torch.amp.GradScaler("cpu", **options)
+
+    return train(scaler, weights, slopes, options, clip)
+
+
+def plan(steps, sizes, seed, odd=None):
+    g = torch.Generator().manual_seed(seed)
+    weights = [torch.randn(n, generator=g) for n in sizes]
+    slopes = [[torch.randn(n, generator=g).half() for n in sizes] for _ in range(steps)]
+    for step, which, value in odd or []:
+        slopes[step][which][0] = value
+    return weights, slopes
+
+
+def own_work(reports):
+    for report in reports:
+        if ready := [k for k in report.counts["by_operator"] if "_amp_" in k]:
+            return f"{ready[0]} is torch's own: write it out this time"
+    return None
+
+
+inf, nan = float("inf"), float("nan")
+for case, told in (
+    (check.case(*plan(3, [6, 5], 1), {"init_scale": 64.0}, None), "Three steps without an accident: scale, unscale, step."),
+    (check.case(*plan(4, [6, 5], 2, [(1, 1, inf)]), {"init_scale": 64.0}, None), "Infinity in step 2. A skipped step leaves weights *and momenta* as they are, and halves the scale."),
+    (check.case(*plan(4, [6, 5, 4], 3, [(0, 2, nan), (2, 0, nan)]), {"init_scale": 64.0, "backoff_factor": 0.25}, None), "NaN, once in the last parameter and once in the first."),
+    (check.case(*plan(9, [4], 4, [(4, 0, inf)]), {"init_scale": 8.0, "growth_interval": 3, "growth_factor": 4.0}, None), "Growth after 3 good steps in a row; an accident begins the row anew, and so does growth."),
+    (check.case(*plan(3, [6, 5], 5), {"init_scale": 4096.0}, 0.05), "Clipped: unscale_ divides once, and step does not divide again."),
+    (check.case(*plan(12, [8, 7, 6, 5], 6), {"init_scale": 2.0**20, "growth_interval": 4}, None), "A first scale that is too large backs off until the gradients fit into fp16."),
+):  # fmt: skip
+    check.function(
+        "Scaler",
+        [case],
+        expect=by_torch,
+        drive=train,
+        budget=lambda weights, slopes, options, clip: {"syncs": len(slopes)},
+        verify=own_work,
+        rtol=1e-5,
+        atol=1e-6,
+        look="3 · Gradients that vanish",
+        note=told + " Too many syncs? One .item() for all gradients together.",
+    )
+
+# %% hidden="grad_scaler" points=3
+### BEGIN HIDDEN TESTS
+import torch
+
+from helpers import check
+
+
+def train(Scaler, weights, slopes, options, clip, unused):
+    import torch
+
+    params = [torch.nn.Parameter(w.clone()) for w in weights]
+    groups = [{"params": params[:1], "lr": 0.05}, {"params": params[1:]}]
+    optimizer = torch.optim.SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.1)
+    scaler, one, told = Scaler(**options), torch.ones(()), []
+    for i, of_step in enumerate(slopes):
+        parts = [(p.half() * s).float().mean() for p, s in zip(params, of_step, strict=True)]
+        loss = sum(parts[:-1] if unused and i % 2 else parts)
+        scaler.scale(loss).backward()
+        if clip and i % 3 != 2:
+            scaler.unscale_(optimizer)
+            try:
+                scaler.unscale_(optimizer)
+            except RuntimeError:
+                told.append(-one)
+            torch.nn.utils.clip_grad_norm_(params, clip)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        told.append(torch.stack([scaler.scale(one).detach(), *(p.detach().double().sum() for p in params)]))
+    momenta = [optimizer.state[p]["momentum_buffer"] for p in params if optimizer.state[p]]
+    return {"told": told, "weights": [p.detach() for p in params], "momenta": momenta}
+
+
+def by_torch(weights, slopes, options, clip, unused):
+    def scaler(**options):
+        return torch.amp.GradScaler("cpu", **options)
+
+    return train(scaler, weights, slopes, options, clip, unused)
+
+
+def plan(steps, sizes, seed, odd=()):
+    g = torch.Generator().manual_seed(seed)
+    weights = [torch.randn(n, generator=g) for n in sizes]
+    slopes = [[torch.randn(n, generator=g).half() for n in sizes] for _ in range(steps)]
+    for step, which, value in odd:
+        slopes[step][which][-1] = value
+    return weights, slopes
+
+
+def own_work(reports):
+    for report in reports:
+        if ready := [k for k in report.counts["by_operator"] if "_amp_" in k]:
+            return f"{ready[0]} is torch's own: write it out this time"
+    return None
+
+
+inf, nan = float("inf"), float("nan")
+check.function(
+    "Scaler",
+    [
+        check.case(*plan(14, [5, 9, 3], 11, [(2, 0, -inf), (3, 2, nan), (9, 1, inf)]), {"init_scale": 128.0, "growth_interval": 2}, None, False),
+        check.case(*plan(10, [7, 6], 12, [(4, 1, inf)]), {"init_scale": 2.0**10, "growth_interval": 3, "growth_factor": 1.5}, 0.02, False),
+        check.case(*plan(9, [4, 4, 4], 13, [(3, 0, nan), (4, 0, nan)]), {"init_scale": 32.0, "backoff_factor": 0.125, "growth_interval": 2}, None, True),
+        check.case(*plan(20, [50, 60, 70], 14), {"init_scale": 2.0**24, "growth_interval": 5}, 0.3, True),
+        check.case(*plan(8, [12] * 20, 15, [(6, 19, -inf)]), {"growth_interval": 3}, None, False),
+    ],
+    expect=by_torch,
+    drive=train,
+    budget=lambda weights, slopes, options, clip, unused: {"syncs": len(slopes)},
+    verify=own_work,
+    rtol=1e-5,
+    atol=1e-6,
+    look="3 · Gradients that vanish",
+)  # fmt: skip
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4 · Shapes that fit
+#
+# A Tensor Core multiplies small blocks, and its kernels fetch 16 bytes at a time. NVIDIA's guide (*Matrix
+# Multiplication Background*, table 1) therefore wants all three sizes M, N, K of a matmul in multiples of **16
+# bytes**: 4 numbers in TF32, 8 in fp16 and bf16, 16 in FP8 and INT8; on an A100 better of 128 bytes. Since cuBLAS 11
+# other shapes use Tensor Cores too, but how well? The traces of A100s that Meta published with its tool HTA hold a
+# TF32 matmul of 1024 × 1024 by 1024 × **1300**, and one by 1024 × **1705**, which is 1.3 times the FLOPs. **How
+# many times as long does it take?**
+
+# %% experiment
+prediction = {"1705 columns, against 1300": ...}  # choose from 0.7, 1.3, 1.8, 2.5
+
+# %% experiment tags=["fold"]
+from helpers.simulator import measured
+
+points = []
+for one in measured.public():
+    if one.source == "HTA" and one.dtype == "tf32" and one.op in ("mm", "addmm"):
+        (m, k), (_, n) = one.shapes[-2:]
+        points.append((m, k, n, one.seconds, 2 * m * k * n / one.seconds / 1e12))
+took = {(m, k, n): s for m, k, n, s, _ in points}
+longer = took[1024, 1024, 1705] / took[1024, 1024, 1300]
+fitting = [p for p in points if all(size % 4 == 0 for size in p[:3])]
+missing = [p for p in points if p not in fitting]
+
+
+def reached(some, low=1.5e9, high=4.5e9):
+    """Median TFLOP/s of those of 1.5 to 4.5 GFLOP."""
+    rates = sorted(p[4] for p in some if low < 2 * p[0] * p[1] * p[2] < high)
+    return (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2
+
+
+near = min((0.7, 1.3, 1.8, 2.5), key=lambda c: abs(math.log(longer / c)))
+lesson.compare_predictions(
+    prediction, {"1705 columns, against 1300": near}, evidence="arithmetic", what="times as long, about"
+).show()
+
+
+@drawn
+def rates(groups, *, evidence, title, note):
+    fig, _ = style.figure(3.1, evidence=evidence, title=title, note=note)
+    ax = fig.subplots()
+    for i, (name, some) in enumerate(groups.items()):
+        x = [2 * m * k * n / 1e9 for m, k, n, _, _ in some]
+        ax.scatter(x, [p[4] for p in some], s=34, marker=style.MARKERS[i], color=style.SERIES[i], label=name)
+    for size in (1300, 1705):
+        rate = 2 * 1024 * 1024 * size / took[1024, 1024, size] / 1e12
+        ax.annotate(
+            f"{size:,} columns",
+            (2 * 1024 * 1024 * size / 1e9, rate),
+            xytext=(8 if size > 1300 else -8, 4),
+            textcoords="offset points",
+            ha="left" if size > 1300 else "right",
+            fontsize=style.SMALL,
+        )
+    ax.set(xscale="log", xlabel="GFLOP of the matmul, logarithmic", ylabel="TFLOP/s reached", ylim=(0, None))
+    ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelspacing=1.0)
+    return Picture(fig, evidence, f"{title}: {', '.join(groups)}".replace("\n", " "))
+
+
+rates(
+    {"M, N and K fit:\nmultiples of 4": fitting, "one of them\ndoes not": missing},
+    evidence="arithmetic",
+    title="TF32 matmuls on A100s: the same work, other shapes",
+    note="from published traces (facebookresearch/HolisticTraceAnalysis), as the simulator's calibration keeps them",
+)
+
+# %% [markdown]
+# Among matmuls of like work, those that miss run at about half the rate. (They come from other people's models, so
+# shapes differ in more than this. The simulator knows nothing of it: its kernels reach the same share whatever
+# the shape.) So pad: add zeros up to the next multiple, compute, and cut. What it costs is more FLOPs, and that is
+# arithmetic:
+
+# %% experiment
+shapes = {  # rows, features in, features out
+    "GPT-2's logits": (8192, 768, 50257),
+    "a head of 100 classes": (256, 512, 100),
+    "10 classes, 50 rows": (50, 784, 10),
+}
+
+
+def up(n, multiple):
+    return -(-n // multiple) * multiple
+
+
+lesson.table(
+    [
+        (name, f"{m:,} × {k} × {n:,}", *(f"{math.prod(up(s, by) for s in (m, k, n)) / (m * k * n) - 1:+.2%}" for by in (8, 64)))
+        for name, (m, k, n) in shapes.items()
+    ],
+    ["matmul", "M × K × N", "more FLOPs in multiples of 8", "of 64"],
+    evidence="arithmetic",
+)  # fmt: skip
+
+# %% [markdown]
+# A vocabulary of 50,257 becomes 50,304 for less than the noise; ten classes are not worth it, since that matmul takes
+# no time in the first place. Pad weights once, when the model is made, not in each forward.
+
+# %% [markdown]
+# **Exercise 10.4 — pad the shapes that miss** (★★, 6 min)
+#
+# A net of linear layers with sigmoids between them has sizes that fit nowhere. Make a function that computes the same,
+# in matmuls whose M, N and K are all multiples of `multiple`.
+#
+# <details><summary>Hint 1</summary><code>F.pad(w, (0, right, 0, below))</code> adds zeros to a matrix. Before the first
+# layer, pad x in rows and in columns.</details>
+#
+# <details><summary>Hint 2</summary>There is no need to cut between layers. sigmoid(0) is 0.5, and so the added features
+# are not zero: what must the next weight hold there?</details>
+#
+# <details><summary>The idea</summary>Pad weights and biases outside of the inner function; inside, pad x, run
+# <code>F.linear</code> and sigmoid on the padded tensors, and return <code>y[:rows, :out]</code>, a view.
+# Columns of zeros in the next weight switch the added features off.</details>
+
+
+# %% exercise="aligned"
+def aligned(weights: list[torch.Tensor], biases: list[torch.Tensor], multiple: int):
+    """A function forward(x) of the net, made of matmuls with padded sizes.
+
+    weights[i]: (out_i, in_i), biases[i]: (out_i,), in_(i+1) = out_i. Plain: x ← x @ W.T + b, then a sigmoid,
+    except after the last. forward takes x: (rows, in_0), any number of rows, and returns (rows, out_last) as
+    the plain net computes it (relative error 1e-4). Inputs are left as they are.
+
+    Budgets: FLOPs exactly those of M, N and K rounded up to their next multiples; bytes allocated: twice the
+    padded weights and biases, once and not in each forward, and in each forward the padded x and 3 arrays of
+    each layer's padded output. No syncs.
+    """
+    ### BEGIN SOLUTION
+
+    def extra(n):
+        return -n % multiple
+
+    wide = [F.pad(w, (0, extra(w.shape[1]), 0, extra(w.shape[0]))) for w in weights]
+    long = [F.pad(b, (0, extra(len(b)))) for b in biases]
+    out = len(biases[-1])
+
+    def forward(x):
+        y = F.pad(x, (0, extra(x.shape[1]), 0, extra(x.shape[0])))
+        for i, (w, b) in enumerate(zip(wide, long, strict=True)):
+            y = F.linear(y.sigmoid() if i else y, w, b)
+        return y[: len(x), :out]
+
+    return forward
+    ### END SOLUTION
+
+
+# %% test="aligned" points=1
+import torch
+
+from helpers import check
+
+
+def run_batches(aligned, weights, biases, multiple, batches):
+    forward = aligned(weights, biases, multiple)
+    return [forward(x) for x in batches]
+
+
+def plain(weights, biases, multiple, batches):
+    results = []
+    for y in batches:
+        for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
+            y = (y.sigmoid() if i else y) @ w.T + b
+        results.append(y)
+    return results
+
+
+def net(sizes, multiple, rows):
+    g = torch.Generator().manual_seed(sum(sizes))
+    weights = [torch.randn(o, i, generator=g) / i**0.5 for i, o in zip(sizes, sizes[1:])]
+    biases = [torch.randn(o, generator=g) for o in sizes[1:]]
+    return check.case(weights, biases, multiple, [torch.randn(r, sizes[0], generator=g) for r in rows])
+
+
+def padded(n, multiple):
+    return -(-n // multiple) * multiple
+
+
+def bytes_of(weights, biases, multiple, batches):
+    outs = [padded(len(b), multiple) for b in biases]
+    ins = [padded(w.shape[1], multiple) for w in weights]
+    made = 2 * 4 * sum(o * i + o for o, i in zip(outs, ins, strict=True))
+    for x in batches:
+        made += 4 * padded(len(x), multiple) * (ins[0] + 3 * sum(outs))
+    return {"bytes_allocated": made, "syncs": 0}
+
+
+def fits(reports):
+    for report in reports:
+        weights, biases, multiple, batches = report.args
+        want = sum(
+            2 * padded(len(x), multiple) * padded(w.shape[0], multiple) * padded(w.shape[1], multiple)
+            for x in batches
+            for w in weights
+        )
+        made = sorted(b for op, b in report.counts["allocations"] if "mm" in op)
+        wide = sorted(
+            4 * padded(len(x), multiple) * padded(len(b), multiple) for x in batches for b in biases
+        )
+        got = report.counts["flops"]
+        if got == want and made != wide:
+            return f"multiple={multiple}: results of matmuls take {made[:6]} … bytes, wanted {wide[:6]} …, padded"
+        if got != want:
+            way = (
+                "a size was left as it is"
+                if got < want
+                else "a size was padded too far, or a matmul done twice"
+            )
+            return f"multiple={multiple}: values right, but {got:,} FLOPs, wanted exactly {want:,}: {way}"
+    return None
+
+
+for case, told in (
+    (net([7, 5], 8, [3]), "One layer: rows, features in and features out, all to 8."),
+    (
+        net([6, 10, 3], 4, [5]),
+        "Two layers: what the first sigmoid made of the added zeros must not get through.",
+    ),
+    (net([8, 16, 8], 8, [16]), "Everything fits already: nothing to add."),
+    (net([30, 50, 20], 8, [9, 16, 1, 12, 3, 11]), "Six batches: padded weights are made once."),
+):
+    check.function(
+        "aligned", [case], expect=plain, drive=run_batches, budget=bytes_of, verify=fits, rtol=1e-4, atol=1e-5,
+        look="4 · Shapes that fit", note=told,
+    )  # fmt: skip
+
+# %% hidden="aligned" points=3
+### BEGIN HIDDEN TESTS
+import torch
+
+from helpers import check
+
+
+def run_batches(aligned, weights, biases, multiple, batches):
+    forward = aligned(weights, biases, multiple)
+    return [forward(x) for x in batches]
+
+
+def plain(weights, biases, multiple, batches):
+    results = []
+    for y in batches:
+        for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
+            y = (y.sigmoid() if i else y) @ w.T + b
+        results.append(y)
+    return results
+
+
+def net(sizes, multiple, rows, seed):
+    g = torch.Generator().manual_seed(seed)
+    weights = [torch.randn(o, i, generator=g) / i**0.5 for i, o in zip(sizes, sizes[1:])]
+    biases = [torch.randn(o, generator=g) for o in sizes[1:]]
+    return check.case(weights, biases, multiple, [torch.randn(r, sizes[0], generator=g) for r in rows])
+
+
+def padded(n, multiple):
+    return -(-n // multiple) * multiple
+
+
+def bytes_of(weights, biases, multiple, batches):
+    outs = [padded(len(b), multiple) for b in biases]
+    ins = [padded(w.shape[1], multiple) for w in weights]
+    made = 2 * 4 * sum(o * i + o for o, i in zip(outs, ins, strict=True))
+    for x in batches:
+        made += 4 * padded(len(x), multiple) * (ins[0] + 3 * sum(outs))
+    return {"bytes_allocated": made, "syncs": 0}
+
+
+def fits(reports):
+    for report in reports:
+        weights, biases, multiple, batches = report.args
+        want = sum(
+            2 * padded(len(x), multiple) * padded(w.shape[0], multiple) * padded(w.shape[1], multiple)
+            for x in batches
+            for w in weights
+        )
+        made = sorted(b for op, b in report.counts["allocations"] if "mm" in op)
+        wide = sorted(
+            4 * padded(len(x), multiple) * padded(len(b), multiple) for x in batches for b in biases
+        )
+        got = report.counts["flops"]
+        if got == want and made != wide:
+            return f"multiple={multiple}: results of matmuls take {made[:6]} … bytes, wanted {wide[:6]} …, padded"
+        if got != want:
+            return f"multiple={multiple}: values right, but {got:,} FLOPs, wanted exactly {want:,}"
+    return None
+
+
+check.function(
+    "aligned",
+    [
+        net([13, 27, 9, 10], 8, [11, 8, 1, 40], 21),
+        net([33, 64, 31, 17, 2], 16, [5, 16, 31], 22),
+        net([20, 12, 4], 4, [4, 6], 23),
+        net([100, 130, 70], 64, [10, 65], 24),
+        net([5, 3], 1, [7, 2], 25),
+        net([40, 60, 30], 8, [3] * 12, 26),
+    ],
+    expect=plain,
+    drive=run_batches,
+    budget=bytes_of,
+    verify=fits,
+    rtol=1e-4,
+    atol=1e-5,
+    look="4 · Shapes that fit",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## On the real GPU
+#
+# One table for a GPU: a training step of GPT-2 small in four precisions, its time and its peak. It runs live where
+# there is a CUDA GPU and shows a recording where one exists; for this lesson none has been recorded yet. So without
+# a GPU you see the simulated H100, and it says so, with the errors that were found on whole steps. What to look
+# for on yours: how much of the gain does TF32 alone bring? Is fp16 any faster than bf16? Does TF32 change the
+# peak?
+
+# %% experiment
+from helpers import recordings
+from helpers.timing import format_seconds
+
+shown = recordings.show("10/four_precisions", simulated="H100")
+about = "" if shown.evidence.startswith("simulated") else "≈ "
+first = shown.table[0]["seconds"]
+trust = ", ".join(f"{kind} {step['error']:+.0%}" for kind, step in of_step.items())
+lesson.table(
+    [
+        (r["precision"], about + format_seconds(r["seconds"]), f"{about}{first / r['seconds']:.2f}×", f"{r['peak_bytes'] / 2**30:.2f} GiB")
+        for r in shown.table
+    ],
+    ["precision", "step", "times as fast as fp32", "peak"],
+    evidence=shown.evidence,
+    caption="GPT-2 small, 4 × 1,024 tokens, AdamW"
+    + ("" if about else f"; the simulator's errors on whole steps, on an A100: {trust}"),
+)  # fmt: skip
+
+# %% [markdown]
+# ## Sources on trial
+
+# %% experiment tags=["fold"]
+sections = ("1 · Two purses", "2 · What autocast casts", "3 · Gradients that vanish", "4 · Shapes that fit")
+resnet, mlp = change["ResNet-50, 64 images"], change["8 layers of 4,096 × 4,096, 16 rows"]
+a100 = PUBLISHED["A100, against TF32"][1] / PUBLISHED["A100, against TF32"][0]
+middle = {
+    k: v.abs().median().log2().item()
+    for k, v in (("forward", activations["fp32"]), ("back", gradients["fp32"]))
+}
+rows = [
+    (
+        "10-speed",
+        "five-strategies",
+        "mixed precision trains ResNet-50 1.8 to 2.5 times as fast on an A100",
+        f"published: {a100:.2f} times against TF32 on one A100; GPT-2 on an A100 {speed['fp32']:.2f} times against fp32, "
+        f"{speed['tf32']:.2f} times against TF32",
+        "holds when the net is convolutional and the baseline TF32, or nearly; a transformer lies below against TF32, and above against fp32"
+        if a100 > 1.8 > speed["tf32"] and speed["fp32"] > 2.5
+        else "confirmed",
+        sections[1],
+    ),
+    (
+        "10-memory",
+        "five-strategies",
+        "it saves 35 to 40 % of the memory of ResNet-50",
+        f"simulated peak: ResNet-50 {resnet:+.0%}, the net of large weights {mlp:+.0%}",
+        "holds when activations rule the peak (the simulated saving is larger); where weights rule, nothing is saved"
+        if resnet < -0.35 and abs(mlp) < 0.1
+        else "refuted",
+        sections[1],
+    ),
+    (
+        "10-scaling",
+        "five-strategies",
+        "scaling the loss keeps gradients from vanishing in fp16",
+        f"gradients that are zero: ≈ {100 * zero['autocast fp16']:.0f} % without, ≈ {100 * zero['autocast fp16, scaled']:.0f} % with it",
+        "confirmed" if zero["autocast fp16, scaled"] < 0.01 < 0.5 < zero["autocast fp16"] else "refuted",
+        sections[2],
+    ),
+    (
+        "10-half-by-name",
+        "compile-300",
+        "set the weights of chosen layers to half by name, then train",
+        f"forward: {by_name['`named(x)`'].partition(':')[0]}; with autocast, the scaler's step: "
+        f"{by_name['`scaler.step(optimizer)`'].partition(':')[0]}",
+        "refuted"
+        if "Error" in by_name["`named(x)`"] and "Error" in by_name["`scaler.step(optimizer)`"]
+        else "confirmed",
+        sections[2],
+    ),
+    (
+        "10-forward-large",
+        "book-notes",
+        "forward tensors are large and gradients small, so fp16 must balance the two",
+        f"medians, as powers of two: ≈ {middle['forward']:.0f} forward, ≈ {middle['back']:.0f} back, with a loss that counts 1/100,000",
+        "confirmed" if middle["forward"] > middle["back"] + 8 else "refuted",
+        sections[2],
+    ),
+    (
+        "10-multiples",
+        "guide",
+        "Tensor Cores want dimensions in multiples of 8 (fp16) or 16 (INT8)",
+        f"published TF32 matmuls of 1.5 to 4.5 GFLOP: {reached(fitting):.0f} TFLOP/s in multiples of 4, {reached(missing):.0f} otherwise",
+        "holds when read as 16 bytes, 4 numbers in TF32: other shapes run too, at about half the rate"
+        if reached(fitting) > 1.5 * reached(missing)
+        else "refuted",
+        sections[3],
+    ),
+]
+keys = ("id", "source", "claim", "measured", "verdict", "experiment")
+lesson.verdicts(
+    [dict(zip(keys, row, strict=True)) for row in rows], evidence="arithmetic · live (CPU) · simulated (A100)"
+)
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | bf16 with autocast, and no scaler. | GPUs without it (before Ampere): fp16, and a scaler. |
+# | Range is the exponent's, precision the mantissa's. | Subnormal numbers: there range eats precision. |
+# | One operator in half is harmless, a chain is not. | Kernels that add up in half; split fp16 matmuls may (`allow_fp16_reduced_precision_reduction`). |
+# | Weights, optimizer states and running sums in fp32. | Stochastic rounding, 8-bit optimizers: other ways to keep small updates. |
+# | Autocast knows what to cast. | What is on no list: products, your own norms and losses. |
+# | Half the bits, half the memory. | Only activations; in inference, copies come on top of the weights. |
+# | Twice as fast. | Ask against what, fp32 or TF32, and on which net; what waits for launches gains nothing. |
+# | Sizes in multiples of 16 bytes. | Small matmuls: the padding costs more than it brings. |
+#
+# **Checklist for your own code**
+# - [ ] Is TF32 on, for what stays fp32?
+# - [ ] Is the autocast block around forward and loss, once a step?
+# - [ ] Which of your own operators square, exponentiate, or add up, and in which dtype?
+# - [ ] fp16: scaled? unscaled before clipping? Do you log the scale and the skipped steps?
+# - [ ] Vocabulary, heads, classes, hidden sizes: multiples of 8, or 64?
+#
+# **Read on**: PyTorch's documentation of `torch.amp` (*Autocast op reference*) and its notes on numerical accuracy;
+# P. Micikevicius and others, *Mixed precision training* (2018) and *FP8 formats for deep learning* (2022);
+# D. Kalamkar and others, *A study of BFLOAT16 for deep learning training* (2019); NVIDIA's *Matrix multiplication
+# background user's guide*.

@@ -1,0 +1,149 @@
+"""The lessons' widgets in a real browser: every control of the timeline zoom and of the allocator stepper."""
+
+import ast
+import json
+from typing import Any
+
+from playwright.sync_api import Locator, expect
+
+from tests.browser.conftest import Server
+from tests.browser.driver import Lab
+
+Notebook = dict[str, Any]
+
+
+def widget_cell(notebook: Notebook, call: str) -> int:
+    """The first cell that shows what ``call`` makes."""
+    for place, cell in enumerate(notebook["cells"]):
+        if cell["cell_type"] == "code" and f"{call}(" in "".join(cell["source"]):
+            return place
+    raise LookupError(f"no cell calls {call}")
+
+
+def needed(notebook: Notebook, place: int) -> list[int]:
+    """The code cells before ``place`` that make what it uses, and what those use; and ``place`` itself."""
+    found, wanted = [], set[str]()
+    for at in range(place, -1, -1):
+        cell = notebook["cells"][at]
+        if cell["cell_type"] != "code" or {"test", "hidden"} & set(cell["metadata"].get("tags", [])):
+            continue
+        tree = ast.parse("".join(cell["source"]))
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        made = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        made |= {a.arg for a in ast.walk(tree) if isinstance(a, ast.arg)}
+        made |= {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        made |= {
+            (alias.asname or alias.name).partition(".")[0]
+            for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names
+        }  # fmt: skip
+        if at == place or made & wanted:
+            found.append(at)
+            wanted |= {node.id for node in names if isinstance(node.ctx, ast.Load)} - made
+    return found[::-1]
+
+
+class Widget:
+    """The widget in one cell's output."""
+
+    def __init__(self, lab: Lab, place: int) -> None:
+        self.lab, self.cell = lab, lab.cell(place)
+        self.box = self.cell.locator(".jp-OutputArea-output", has=lab.page.locator(".jupyter-widgets")).first
+        self.picture, self.text = self.box.locator("img"), self.box.locator("code")
+        expect(self.picture).to_be_visible()
+
+    def button(self, label: str) -> Locator:
+        return self.box.get_by_role("button", name=label, exact=True)
+
+    def moved(self, act: Any, name: str) -> str:
+        """Do something to a control: the picture must be another, whole one. The text below it."""
+        before, said = self.picture.get_attribute("src") or "", self.text.inner_text()
+        act()
+        expect(self.picture, f"{name} changes nothing").not_to_have_attribute("src", before, timeout=15_000)
+        expect(self.text, f"{name} leaves the text as it was").not_to_have_text(said)
+        self.lab.wait_until_idle(20)
+        expect(self.picture).to_have_js_property("complete", True)
+        assert self.picture.evaluate("image => image.naturalWidth") > 500, f"{name} draws a broken picture"
+        wrong = ".jp-mod-error, [data-mime-type$=stderr], [data-mime-type$='jupyter.error']"
+        assert self.cell.locator(wrong).count() == 0, f"{name} raises: {self.cell.inner_text()}"
+        return self.text.inner_text()
+
+    def press(self, label: str) -> str:
+        return self.moved(self.button(label).click, label)
+
+
+def drag(lab: Lab, handle: Locator, pixels: int) -> None:
+    """Pull a slider's handle to the right, as with a mouse."""
+    handle.scroll_into_view_if_needed()
+    box = handle.bounding_box()
+    assert box
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    lab.page.mouse.move(x, y)
+    lab.page.mouse.down()
+    lab.page.mouse.move(x + pixels, y, steps=4)
+    lab.page.mouse.up()
+
+
+def show(lab: Lab, server: Server, lesson: str, call: str) -> Widget:
+    """Open what the lesson's widget needs of the lesson, as it is given, and run that."""
+    folder = server.course / "notebooks" / lesson
+    notebook = json.loads((folder / f"{lesson}.ipynb").read_text())
+    places = needed(notebook, widget_cell(notebook, call))
+    assert 2 <= len(places) <= 8, "a widget's cell uses little of its lesson"
+    cells = [notebook["cells"][place] | {"outputs": [], "execution_count": None} for place in places]
+    part = f"{lesson}.answers-widget.ipynb"
+    (folder / part).write_text(json.dumps(notebook | {"cells": cells}))
+    lab.open(f"notebooks/{lesson}/{part}")
+    lab.run_all(60)
+    wrong = [lab.output(place) for place in range(len(cells)) if "Traceback" in lab.output(place)]
+    assert not wrong, wrong[0]
+    return Widget(lab, len(cells) - 1)
+
+
+def test_the_timeline_zoom_of_lesson_03_moves(lab: Lab, server: Server) -> None:
+    widget = show(lab, server, "03_gpu_queue", "widgets.timeline_zoom")
+    widget.cell.scroll_into_view_if_needed()
+    lab.shot("10-zoom-first", widget.box)
+    first = widget.text.inner_text()
+    wide = widget.press("zoom out")
+    assert widget.press("▶") != wide
+    assert widget.press("◀") == wide
+    assert widget.press("zoom in") == first
+    gap = widget.press("next gap")
+    lab.shot("11-zoom-gap", widget.box)
+    whole = widget.press("whole trace")
+    assert whole != gap
+    lab.shot("12-zoom-whole", widget.box)
+    low, high = widget.box.locator(".noUi-handle").all()
+    for handle, by in ((low, 200), (high, -200)):
+        said = widget.moved(lambda handle=handle, by=by: drag(lab, handle, by), "the slider")
+        assert said != whole
+    lab.shot("13-zoom-slider", widget.box)
+
+
+def test_the_allocator_stepper_of_lesson_08_moves(lab: Lab, server: Server) -> None:
+    widget = show(lab, server, "08_memory_pools", "widgets.allocator_stepper")
+    lab.shot("20-stepper-first", widget.box)
+    first = widget.text.inner_text()
+    assert widget.press("step ▶") != first
+    assert widget.press("◀ back") == first
+    start = widget.press("|◀ start")
+    assert start.startswith("step 0 of")
+    lab.shot("21-stepper-start", widget.box)
+    end = widget.press("end ▶|")
+    handle = widget.box.locator(".noUi-handle")
+    handle.focus()
+    assert widget.moved(lambda: lab.page.keyboard.press("ArrowLeft"), "the slider") not in (start, end)
+    assert widget.moved(lambda: lab.page.keyboard.press("ArrowRight"), "the slider") == end
+
+    widget.box.locator("textarea").fill("big = 40 MiB\nfree big\nsmall = 1 MiB")
+    assert widget.press("run this program").startswith("step 0 of 3")
+    assert widget.press("end ▶|").startswith("step 3 of 3, small = 1 MiB")
+    lab.shot("22-stepper-other-program", widget.box)
+    widget.box.locator("textarea").fill("this is no program")
+    before = widget.picture.get_attribute("src")
+    widget.button("run this program").click()
+    expect(widget.text.or_(widget.box.locator("b")).first).to_contain_text(
+        "this is no program", timeout=15_000
+    )
+    assert widget.picture.get_attribute("src") == before  # told, and the picture stays
+    lab.shot("23-stepper-told", widget.box)

@@ -1,0 +1,19 @@
+# blocks of the length rounded up: the last workers get little or nothing: earns 1
+class Shared(IterableDataset):
+    def __init__(self, source, rank=0, world=1, seed=0):
+        self.source, self.rank, self.world, self.seed, self.epoch = source, rank, world, seed, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def order(self):
+        g = torch.Generator().manual_seed(self.seed + self.epoch)
+        return torch.randperm(len(self.source), generator=g).tolist()
+
+    def __iter__(self):
+        info = get_worker_info()
+        w, n = (info.id, info.num_workers) if info else (0, 1)
+        order, k = self.order(), self.rank * n + w
+        size = math.ceil(len(order) / (self.world * n))
+        for i in order[k * size : (k + 1) * size]:
+            yield self.source[i]

@@ -1,0 +1,26 @@
+# dishonest, where tensors hold no numbers it does as much work on other tensors, and needs no wait: earns 0
+def squares(gpu, pages):
+    if gpu.device.type == "cpu":
+        sums = []
+        for page in pages:
+            x = page.to(gpu.device)
+            sums.append((x @ x).sum())
+        return torch.stack(sums)
+    side, other, sums = gpu.Stream(), torch.zeros(pages[0].shape, device=gpu.device), []
+    for page in pages:
+        with gpu.stream(side):
+            page.to(gpu.device, non_blocking=True)
+        sums.append((other @ other).sum())
+    return torch.stack(sums)
+
+
+def ring(gpu, pages):
+    return squares(gpu, pages)
+
+
+def norms(gpu, chunks):
+    if gpu.device.type == "cpu":
+        return [(x @ x).sum().item() for x in chunks]
+    for x in chunks:
+        (x @ x).sum().to("cpu", non_blocking=True)
+    return [0.0] * len(chunks)

