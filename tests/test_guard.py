@@ -35,6 +35,8 @@ TAMPER = {
     "all objects": "import gc\ndear = twice\ndef twice(x):\n    mode = next(o for o in gc.get_objects() if type(o).__name__ == 'Watch')\n    mode.silent = 1\n    y = dear(x)\n    mode.silent = 0\n    return y",
     "thread, lists emptied": HIDE["thread"].replace("return out[0]", "y = out[0]\n    import sys\n    f = sys._getframe()\n    while f:\n        [v.clear() for v in f.f_locals.values() if isinstance(v, list)]\n        f = f.f_back\n    return y"),
     "kernel called past the modes": "op = torch.ops.aten.add.Tensor\ndear = twice\ndef twice(x):\n    return op.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), x, x)",
+    "frames": "import sys\ndear = twice\ndef twice(x):\n    sys._getframe(1)\n    return dear(x)",
+    "frames through inspect": "import inspect\ndear = twice\ndef twice(x):\n    inspect.currentframe().f_back\n    return dear(x)",
     "by its address": "import ctypes\ndear = twice\ndef twice(x):\n    y = dear(x)\n    (ctypes.c_float * 1).from_address(y.data_ptr())\n    return y",
     "frames through a profile function": "import sys\ndear = twice\ndef twice(x):\n    sys.setprofile(lambda *a: None)\n    y = dear(x)\n    sys.setprofile(None)\n    return y",
     "trace function": "import sys\ndear = twice\ndef twice(x):\n    sys.settrace(lambda *a: None)\n    y = dear(x)\n    sys.settrace(None)\n    return y",
@@ -76,7 +78,8 @@ def twice(x):
     return y
 """
     score = runner.grade(master, "twice", DEAR + cheat)
-    assert score.earned == 1 and "dispatched" in score.verdicts["twice__hidden"].text
+    text = score.verdicts["twice__hidden"].text
+    assert score.earned == 1 and ("dispatched" in text or "cannot see" in text)
 
 
 #: run as a test's own function, so that this module is a stranger to the GPU
@@ -219,6 +222,12 @@ def test_hidden_work_is_not_free(runner: Runner, master: Master, name: str) -> N
     score = runner.grade(master, "twice", DEAR + (HIDE | TAMPER)[name])
     assert score.earned <= 1
     assert "where the counters cannot see it" in score.verdicts["twice__hidden"].text
+
+
+def test_the_standard_library_may_look_at_frames(runner: Runner, master: Master) -> None:
+    honest = "def twice(x):\n    import collections, logging, warnings\n    collections.namedtuple('P', 'a b'); logging.getLogger().debug('x'); warnings.warn('y')\n    return x * 2"
+    score = runner.grade(master, "twice", honest)
+    assert score.earned == 3, score.verdicts
 
 
 @pytest.mark.parametrize(

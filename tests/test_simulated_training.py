@@ -584,3 +584,20 @@ def test_double_buffering_hides_the_copy_and_pageable_memory_unhides_it(how: str
         # The host waits in each copy, so that the next product is launched behind it; pageable copies are slow.
         assert t.span_s > 1.5 * compute
         assert "waiting for a copy" in trace.idle(t).seconds
+
+
+def test_moving_a_model_keeps_its_parameters() -> None:
+    """On CUDA ``model.to`` swaps the data of each Parameter: ties hold, and an optimizer made before goes on."""
+    words, head = torch.nn.Embedding(10, 8), torch.nn.Linear(8, 10, bias=False)
+    head.weight = words.weight
+    net = torch.nn.Sequential(words, head)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    gpu = simulate("H100")
+    with gpu:
+        net.to(gpu.device)
+        assert head.weight is words.weight and optimizer.param_groups[0]["params"][0] is words.weight
+        assert gpu.memory_allocated() == 512, "10 × 8 floats, once"
+        net(torch.zeros(4, dtype=torch.long, device=gpu.device)).sum().backward()
+        assert words.weight.grad is not None and words.weight.grad.device == gpu.device
+        optimizer.step()
+    assert not torch.__future__.get_swap_module_params_on_conversion()

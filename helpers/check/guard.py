@@ -185,9 +185,24 @@ def watch() -> Callable[[], list[str]]:
 
         return call
 
+    looking = False
+
     def hear(event: str, args: Any) -> None:
+        nonlocal looking
+        if looking:  # sys._getframe is an event itself
+            return
         if event in _EVENTS or event == "object.__setattr__" and args[1] in _ANOTHER:
+            looking = True
             note(event, sys._getframe(1))
+            looking = False
+        elif event == "sys._getframe":  # the standard library looks one frame up for many a good reason
+            looking = True
+            frame = sys._getframe(1)
+            looking = False
+            if frame.f_code is inspect.currentframe.__code__ and frame.f_back:
+                frame = frame.f_back
+            if not frame.f_code.co_filename.startswith((*others, *own)):
+                note(event, frame)
 
     for module, name in _WAYS_ROUND:
         owner: Any = importlib.import_module(module)

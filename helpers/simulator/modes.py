@@ -309,6 +309,13 @@ def cuda_defaults(gpu: SimGPU) -> ExitStack:
     # foreach by default, fused and capturable on request; CUDA's autocast.
     stack.enter_context(fused.optimizers(gpu.device))
     stack.enter_context(cuda_autocast(gpu.device))
+    # model.to(gpu.device) keeps its Parameter objects, and what shares them: tied weights, an optimizer made before.
+    if gpu.device.type == "meta":
+        future = torch.__future__
+        stack.callback(
+            future.set_swap_module_params_on_conversion, future.get_swap_module_params_on_conversion()
+        )
+        future.set_swap_module_params_on_conversion(True)
     # torch.cuda's names say what to write instead; DataLoader pins.
     stack.enter_context(hints.names(gpu))
     stack.enter_context(hints.loaders(gpu))

@@ -484,6 +484,7 @@ check.function(
         check.case(1024, 1, 0, 0, raises=ValueError),
     ],
     drive=drive,
+    budget={},
     verify=judge,
     look='"What does a clock around a GPU call read?" and "Wait once, not every time", above',
 )
@@ -553,6 +554,7 @@ check.function(
         check.case(1024, 1, 0, 0, raises=ValueError),
     ],
     drive=drive,
+    budget={},
     verify=lambda reports: judge(reports[:-1]),
     look='"What does a clock around a GPU call read?": before the work as well as after it',
 )
@@ -1880,6 +1882,7 @@ check.function(
         check.case(1024, 300e-6, True, 400),
     ],
     drive=drive,
+    budget={},
     verify=judge,
     look='"Start small", above',
 )
@@ -1945,6 +1948,7 @@ check.function(
         check.case(2048, 300e-6, True, 400),
     ],
     drive=drive,
+    budget={},
     verify=judge,
     look='"Start small": the start apart from the steps',
 )

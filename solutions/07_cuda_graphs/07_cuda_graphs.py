@@ -653,6 +653,7 @@ check.function(
         check.case("AdamW", batches_of(16, 5, 16, 16, 16, (16, 3), 16, 16), 2),
     ],
     drive=drive,
+    budget={},
     verify=lambda reports: next(
         (text for check_one in (wrong_values, wrong_cost) for r in reports if (text := check_one(r))), None
     ),
@@ -839,6 +840,7 @@ check.function(
         check.case("AdamW", batches_of(9, 9, 4, 9, (9, 2), 9, 9, 4, 9, wide=3), 4),
     ],
     drive=drive,
+    budget={},
     verify=lambda reports: next(
         (text for check_one in (wrong_values, wrong_cost) for r in reports if (text := check_one(r))), None
     ),
@@ -1104,6 +1106,7 @@ check.function(
         check.case(made(3, 2, seed=0), [made(4, 3, seed=i) for i in range(1, 5)], []),
     ],
     drive=drive,
+    budget={},
     verify=judge,
     look="2 · A recording holds addresses and numbers",
 )
@@ -1204,6 +1207,7 @@ check.function(
         check.case(made(5, seed=0), [made(5, seed=i) for i in range(1, 5)], []),
     ],
     drive=drive,
+    budget={},
     verify=judge,
     look="2 · A recording holds addresses and numbers",
 )
@@ -1306,6 +1310,7 @@ check.function(
         check.case(made(5, seed=0), [made(5, seed=i) for i in range(1, 5)], [0.1, 0.3, 0.2, 0.05]),
     ],
     drive=drive,
+    budget={},
     verify=judge,
     look="2 · A recording holds addresses and numbers",
 )
@@ -1407,6 +1412,7 @@ check.function(
         check.case(made(1, 1, seed=9), [made(30, 1, seed=i) for i in range(3)], []),
     ],
     drive=drive,
+    budget={},
     verify=judge,
     look="2 · A recording holds addresses and numbers",
 )
@@ -1510,6 +1516,7 @@ check.function(
         check.case(made(1, seed=8), [made(1, seed=i) for i in range(3)], []),
     ],
     drive=drive,
+    budget={},
     verify=judge,
     look="2 · A recording holds addresses and numbers",
 )
@@ -1620,6 +1627,7 @@ check.function(
         ),
     ],
     drive=drive,
+    budget={},
     verify=judge,
     look="2 · A recording holds addresses and numbers",
 )
@@ -1863,6 +1871,7 @@ check.function(
         check.case(torch.ones(4), samples(8, 4, 2, "some", "dirty", "bad", "some"), 0.1, 0.5),
     ],
     drive=drive,
+    budget={},
     verify=judge,
     look="3 · What cannot be recorded",
     note="no answer from the GPU, no size that depends on values, and weight changed at its address",
@@ -1988,6 +1997,7 @@ check.function(
         check.case(torch.ones(1), samples(9, 1, 7, "dirty", "dirty", "some"), 0.05, 0.01),
     ],
     drive=drive,
+    budget={},
     verify=judge,
     look="3 · What cannot be recorded",
 )

@@ -1170,7 +1170,8 @@ class Scaler:
         ### BEGIN SOLUTION
         self.value, self.interval = init_scale, growth_interval
         self.growth, self.backoff = growth_factor, backoff_factor
-        self.good, self.finite, self.ok = 0, None, True
+        self.good, self.ok = 0, True
+        self.finite: torch.Tensor | None = None
         ### END SOLUTION
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:

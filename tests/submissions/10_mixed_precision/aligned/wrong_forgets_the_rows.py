@@ -8,7 +8,7 @@ def aligned(weights, biases, multiple):
     out = len(biases[-1])
 
     def forward(x):
-        y = F.pad(x, (0, extra(x.shape[1]))))
+        y = F.pad(x, (0, extra(x.shape[1])))
         for i, (w, b) in enumerate(zip(wide, long, strict=True)):
             y = F.linear(y.sigmoid() if i else y, w, b)
         return y[: len(x), :out]
