@@ -3,8 +3,8 @@
 #
 # ## When are eight bits enough?
 #
-# An int8 is a quarter of a float32 and half of a bfloat16. Weights stored so leave room for a larger model, are
-# read in half the time, and a GPU's Tensor Cores multiply them at up to twice the rate. The price is that all
+# An int8 is a quarter of a float32 and half of a bfloat16. Weights stored so leave room for a larger model, take
+# half as long to read as bfloat16's, and a GPU's Tensor Cores multiply them at up to twice the rate. The price is that all
 # numbers that share a scale must make do with 255 values. This lesson measures the price, shows the one thing
 # that makes it explode, and the two ways to pay less: move the difficulty to where it does no harm, or train
 # the model for its own rounding. It also shows why the gain often does not arrive.
@@ -257,7 +257,7 @@ def dequantize(q: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor | None =
     ### END SOLUTION
 
 
-# %% test="quantize" points=2
+# %% test="quantize" points=1
 import torch
 
 from helpers import check
@@ -282,7 +282,7 @@ def judge(reports):
             options.get(k, d) for k, d in (("bits", 8), ("dim", None), ("symmetric", True))
         )
         q, scale, zero = got["q"], got["scale"], got["zero"]
-        told = f"quantize(x of {tuple(x.shape)}, " + ", ".join(f"{k}={v}" for k, v in options.items()) + "): "
+        told = ", ".join([f"x of {tuple(x.shape)}", *(f"{k}={v}" for k, v in options.items())]) + ": "
         others = [d for d in range(x.dim()) if dim is None or d != dim % x.dim()]
         shape = [] if dim is None else [1 if d in others else n for d, n in enumerate(x.shape)]
         if q.dtype != torch.int8 or q.shape != x.shape:
@@ -300,7 +300,7 @@ def judge(reports):
         ):
             return f"{told}zero: None if symmetric, else int8 of scale's shape"
         if not bool((scale > 0).all() and scale.isfinite().all()):
-            return f"{told}a scale is {float(scale.min()):g}; wanted above 0, also for a group of zeros"
+            return f"{told}a scale is {abs(float(scale.min())):g}; wanted above 0, also for a group of zeros"
         top = 2 ** (bits - 1) - 1
         bottom = -top if symmetric else -top - 1
         if int(q.min()) < bottom or int(q.max()) > top:
@@ -309,7 +309,7 @@ def judge(reports):
         low = (x.amin(others, keepdim=True) if others else x).clamp(max=0).reshape(shape)
         wanted = torch.maximum(high, -low) / top if symmetric else (high - low) / (2**bits - 1)
         if bool(((scale > wanted * 1.0001) & (wanted > 0)).any()):
-            i = int((scale / wanted.clamp(min=1e-30)).argmax())
+            i = int((scale / wanted).where(wanted > 0, 0.0).argmax())
             return f"{told}scale {float(scale.flatten()[i]):.6g}, wanted {float(wanted.flatten()[i]):.6g}: part of the grid lies where no value is"
         back = (q.double() - (0 if zero is None else zero.double())) * scale.double()
         error = (back - x).abs() / scale
@@ -531,7 +531,7 @@ lesson.table(
 #
 # <details><summary>Hint 1</summary>In <code>__init__</code>: quantize the weight with one symmetric scale per row (your
 # <code>quantize(…, dim=0)</code> does) and keep q, scale and bias with <code>self.register_buffer</code>. A Parameter in
-# int8 raises.</details>
+# int8 raises, unless it says <code>requires_grad=False</code>.</details>
 #
 # <details><summary>Hint 2</summary>In <code>forward</code>: flatten to (rows, K), a scale per row, int8, pad to at least 17 rows
 # with <code>F.pad(q, (0, 0, 0, missing))</code>, one <code>torch._int_mm(q, self.weight.t())</code>, cut, to float32, times both
@@ -842,7 +842,7 @@ check.function(
 #
 # A layer of 4,096 → 4,096 on an H100. Four ways against plain bfloat16: only the weights are stored in int8 and
 # converted before a bfloat16 product, or converted inside one kernel as they are read (what a compiler makes of
-# it); both in int8, written as in your layer, operator by operator. **Faster or slower than bfloat16?** ("same":
+# it); both in int8, written as in your layer, operator by operator, or the product alone. **Faster or slower than bfloat16?** ("same":
 # within 5 %)
 
 # %% experiment
@@ -919,23 +919,23 @@ curves(
 # With few tokens the layer's time is the reading of its weights. Half the bytes is a gain **only if they are
 # converted on the way to the multiplier**; converted by an operator of their own, they are read, written and
 # read again, and the layer is slower than before. With many tokens the product is the time, weights no longer
-# matter, and int8 products would be faster (last curve), but the seven elementwise operators around them
+# matter, and int8 products would be faster (last curve), but the elementwise operators around them
 # cost more than that. So *quantized* is not *faster*: it is smaller. Faster it becomes once a compiler or a library
 # fuses the conversion (lesson 11), weight-only for few tokens, both operands for many.
 
 # %% [markdown]
 # ## 3 · One loud channel
 #
-# In large language models a few input channels are up to 100 times as loud as the others, in every token (Dettmers
+# In large language models a few input channels are 20 to 100 times as loud as the others, in every token (Dettmers
 # and others, *LLM.int8()*, 2022; Xiao and others, *SmoothQuant*, 2023). 256 channels, one of them 100 times as
 # loud, a scale per token. **What share of the ordinary channels' numbers becomes exactly 0?** And which makes the
 # output's error larger, rounding the **weights** or rounding **x**?
 
 # %% experiment
 prediction = {
-    "ordinary numbers that become 0 (%)": ...,
-    "the larger error comes from": ...,
-}  # 0, 5, 25, 75; "weights", "x"
+    "ordinary numbers that become 0 (%)": ...,  # choose from 0, 5, 25, 75
+    "the larger error comes from": ...,  # "weights" or "x"
+}
 
 # %% experiment tags=["fold"]
 dice = torch.Generator().manual_seed(0)
@@ -1013,8 +1013,8 @@ curves(
 )
 
 # %% [markdown]
-# At the left x is hard to round, at the right the weights are; in the middle both are as easy as if there were no
-# loud channel. α = 0.5 is SmoothQuant's default. It costs nothing at run time, since x comes out of a LayerNorm:
+# At the left x is hard to round, at the right the weights are; in the middle the error is no larger than without a
+# loud channel (the table above). α = 0.5 is SmoothQuant's default. It costs nothing at run time, since x comes out of a LayerNorm:
 # **the division goes into its weight and bias.** (The other cure, LLM.int8()'s, computes the loud channels apart in 16
 # bits. Here is also why weight-only quantization hardly notices outliers: x is not rounded.)
 
@@ -1063,7 +1063,7 @@ def smooth(
     ### END SOLUTION
 
 
-# %% test="smooth" points=2
+# %% test="smooth" points=1
 import torch
 
 from helpers import check
@@ -1298,7 +1298,7 @@ check.function(
 # %% [markdown]
 # ## 4 · Train for the rounding
 #
-# Below 8 bits the scales are chosen well and it still hurts. Then the model can be **trained with its rounding**
+# Below 8 bits rounding begins to hurt, however well the scale is chosen. Then the model can be **trained with its rounding**
 # (quantization-aware training): round the weights in every forward, keep the exact ones for the optimizer, and
 # in backward pretend that the rounding was not there (the **straight-through** estimate), since its own gradient is 0
 # almost everywhere and nothing would learn.
@@ -1466,7 +1466,7 @@ def train_quantized(
     ### END SOLUTION
 
 
-# %% test="fake_quantize" points=2
+# %% test="fake_quantize" points=1
 import torch
 
 from helpers import check
@@ -1815,7 +1815,8 @@ lesson.table(
 # The bytes and errors are those of the formulas: there is no more to it. The count of operators is why torchao says
 # `torch.compile` in the same breath: uncompiled, its int8 layers are the slow curve of section 2. It also has
 # `Int4WeightOnlyConfig`, float8, `SmoothQuantConfig` (prototype) and `QATConfig`, in two steps, *prepare* and
-# *convert*. (The older `torch.ao.quantization`, still in many tutorials, is superseded by it.)
+# *convert*. (The older
+# `torch.ao.quantization`, still in many tutorials, is to be deleted: PyTorch's documentation sends its users to torchao.)
 #
 # ## On the real GPU
 #
@@ -1907,12 +1908,12 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | Half the points of the grid in use is twice the error. | Never; it is the way to see all the others. |
+# | Half the points of the grid in use is twice the error. | Giving up a few rare large values may be better still: then the scale is a choice. |
 # | Weights: symmetric, a scale per output row, 8 bits, no training. | Below 8 bits: a scale per 32 to 128 numbers, or train with it. |
 # | Activations: a scale per token, found while it runs. | One loud channel: smooth it first, or keep it apart. |
 # | Scales must not depend on what is summed over. | Weight-only: x is not rounded, and groups along K are allowed. |
 # | Few tokens: weight-only. Many: both operands. | Unfused, neither is faster than bfloat16. |
-# | Quantized is smaller; only fused is it faster. | On hardware without int8 products it never is. |
+# | Quantized is smaller; only fused is it faster. | With many tokens, only where the hardware multiplies int8 faster. |
 #
 # **Checklist for your own code**
 # - [ ] Is the aim memory, latency with few tokens, or throughput with many?

@@ -3,7 +3,7 @@ def fake_quantize(w, scale, bits=8):
     top = 2 ** (bits - 1) - 1
     scale = scale.to(w.dtype)
     if scale.numel() == 1:
-        return torch.fake_quantize_per_tensor_affine(w, float(scale), 0, -top, top)
+        return torch.fake_quantize_per_tensor_affine(w, scale, torch.zeros((), dtype=torch.int32), -top, top)
     axis = max(range(w.dim()), key=lambda d: scale.shape[d])
     zero = torch.zeros(scale.numel(), dtype=torch.int32)
     return torch.fake_quantize_per_channel_affine(w.float(), scale.flatten().float(), zero, axis, -top, top).to(w.dtype)
