@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-__all__ = ["Counting", "Paced", "decode_image", "pack_documents", "text", "write_images"]
+__all__ = ["Busy", "Counting", "Paced", "decode_image", "pack_documents", "text", "write_images"]
 
 _NOUNS = "tensor kernel queue stream batch worker page block gradient cache loader thread".split()
 _VERBS = "waits for,copies,reads,fills,launches,frees,follows,holds,overtakes,splits".split(",")
@@ -85,6 +85,17 @@ class Paced(Dataset):
     def __getitem__(self, index: int) -> torch.Tensor:
         if self.seconds:
             time.sleep(self.seconds)
+        return torch.tensor([index, os.getpid(), torch.get_num_threads()])
+
+
+class Busy(Paced):
+    """``count`` samples that take ``seconds`` of a core each, as decoding does; the samples are those of ``Paced``."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        # the core's time, not the clock's: on a busy machine it takes longer, as other work does
+        until = time.thread_time() + self.seconds
+        while time.thread_time() < until:
+            pass
         return torch.tensor([index, os.getpid(), torch.get_num_threads()])
 
 

@@ -237,7 +237,7 @@ def _geometry(value: Any) -> dict[str, Any] | None:
 def _describe(problem: BaseException) -> dict[str, Any]:
     """Type, text and the learner's own line of an exception, without frames of torch or of the helpers."""
     frames = traceback.extract_tb(problem.__traceback__)
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[1])  # all the helpers: the counters' own frames too
     own = [
         f
         for f in frames

@@ -238,7 +238,9 @@ def float_ranges(
     body = 0.36 * len(rows) + 0.75 + upper
     fig, _ = style.figure(
         body, evidence=evidence, title=title,
-        note="solid: normal, all bits of mantissa; hatched: subnormal, fewer and fewer; at the right: from 1 to the next value",
+        note="solid: normal, all bits of mantissa; hatched: subnormal, fewer and fewer"
+        + ("; arrows: on beyond the picture" if any(f.smallest < 2.0**low or f.largest > 2.0**high for f in rows) else "")
+        + "; right: from 1 to the next value",
     )  # fmt: skip
     axes = fig.subplots(
         1 + len(groups), 1, sharex=True, squeeze=False,
@@ -263,6 +265,11 @@ def float_ranges(
             (ends[1], ends[2], {"facecolor": MANTISSA, "edgecolor": MANTISSA, "lw": 0.6}),
         ):
             ax.add_patch(Rectangle((a, y - 0.28), b - a, 0.56, **look))  # type: ignore[arg-type]
+        inside: dict[str, Any] = {"va": "center", "color": style.PAPER, "fontsize": style.SMALL}
+        if ends[0] < low:  # cut: say where it goes on to
+            ax.text(low + (high - low) * 0.006, y, f"◀ {shown(f.smallest)}", ha="left", **inside)
+        if ends[2] > high:
+            ax.text(high - (high - low) * 0.006, y, f"{shown(f.largest)} ▶", ha="right", **inside)
         for x, text, side in ((ends[0], shown(f.smallest), "right"), (ends[2], shown(f.largest), "left")):
             if low < x < high:
                 gap = (high - low) * 0.006
@@ -273,6 +280,10 @@ def float_ranges(
     right.set_yticks(range(len(rows)), [_power(-f.mantissa) for f in rows])
     right.spines["right"].set_visible(False)
     right.tick_params(length=0)
+    ax.annotate(
+        "1 to next", (1, 1), xycoords="axes fraction", xytext=(31, 3), textcoords="offset points", ha="right",
+        color=style.MUTED, fontsize=style.SMALL, annotation_clip=False,
+    )  # fmt: skip
     pad = 0 if groups else 25
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(low - pad, high + pad), xlabel="power of two")
     ax.set_yticks(range(len(rows)), [f.name for f in rows])

@@ -35,9 +35,15 @@ WIDTH = 9.2
 DPI, CSS_DPI = 144, 96
 _MARGIN = 0.12
 
-_KIND_COLOURS = {"live": GREEN, "recorded": BLUE, "simulated": "#A04300", "arithmetic": MUTED}
+_KIND_COLOURS = {
+    "live": GREEN,
+    "recorded": BLUE,
+    "simulated": "#A04300",
+    "arithmetic": MUTED,
+    "published": "#7A3B69",
+}
 _EVIDENCE = re.compile(
-    r"live \((CPU|GPU)\)|recorded \([^()]+, \d{4}-\d\d[^()]*\)|simulated \([^()]+\)|arithmetic"
+    r"live \((CPU|GPU)\)|recorded \([^()]+, \d{4}-\d\d[^()]*\)|simulated \([^()]+\)|arithmetic|published"
 )
 _MACHINE_KEYS = (
     "backend",
@@ -78,7 +84,7 @@ def check_evidence(label: str) -> str:
     if not isinstance(label, str) or not _EVIDENCE.fullmatch(label):
         raise ValueError(
             f"evidence={label!r}: a picture says where its numbers came from; write 'live (CPU)', "
-            "'live (GPU)', 'recorded (H100, 2026-01)', 'simulated (H100)' or 'arithmetic'"
+            "'live (GPU)', 'recorded (H100, 2026-01)', 'simulated (H100)', 'published' or 'arithmetic'"
         )
     return label
 

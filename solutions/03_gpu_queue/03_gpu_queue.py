@@ -1205,7 +1205,7 @@ check.function(
     "train",
     [
         check.case(1, 6, made(1, 12, bad=False)),
-        check.case(2, 15, made(2, 30, bad=True)),
+        check.case(2, 7, made(2, 15, bad=True)),
     ],
     drive=drive,
     budget={},  # nothing may happen out of the counters' sight
@@ -1342,7 +1342,7 @@ def judge(reports):
 check.function(
     "train",
     [
-        check.case(4, 26, made(4, 40, bad=True)),
+        check.case(4, 9, made(4, 20, bad=True)),
         check.case(5, 1, made(5, 9, bad=True)),
     ],
     drive=drive,

@@ -1,4 +1,4 @@
-# takes -1 for the last document: earns 3
+# takes -1 for the last document: earns 2
 class Documents(Dataset):
     def __init__(self, open_map, ends):
         self.open_map, self.ends, self.map = open_map, ends, None

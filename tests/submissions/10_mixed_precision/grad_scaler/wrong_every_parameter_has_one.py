@@ -1,4 +1,4 @@
-# trips over a parameter without a gradient: earns 2
+# trips over a parameter without a gradient: earns 0
 class Scaler:
     def __init__(self, init_scale=65536.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000):
         self.value, self.interval = init_scale, growth_interval

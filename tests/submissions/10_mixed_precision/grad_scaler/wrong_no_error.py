@@ -1,4 +1,4 @@
-# a second unscale_ is silent: earns 2
+# a second unscale_ is silent: earns 0
 class Scaler:
     def __init__(self, init_scale=65536.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000):
         self.value, self.interval = init_scale, growth_interval

@@ -1,4 +1,4 @@
-# autocast around everything, and nothing else: earns 0
+# autocast around everything, which is closed (and the loss would be wrong too): earns 0
 def mixed_loss(x, target, w_in, w_up, w_down, w_out, depth):
     with torch.autocast("cpu", dtype=torch.float16):
         return plain_loss(x, target, w_in, w_up, w_down, w_out, depth)

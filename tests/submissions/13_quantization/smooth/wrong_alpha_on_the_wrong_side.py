@@ -1,4 +1,4 @@
-# alpha and 1 - alpha exchanged: only right for alpha one half: earns 1
+# alpha and 1 - alpha exchanged: only right for alpha one half: earns 0
 def smooth(norm, linears, amax, alpha=0.5):
     with torch.no_grad():
         wmax = torch.stack([m.weight.abs().amax(0) for m in linears]).amax(0)
