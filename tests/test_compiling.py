@@ -358,6 +358,17 @@ def test_kernels_and_their_code() -> None:
     assert len(broken_off.sources) == 4 and len(broken_off.bodies()) == len(broken_off.fused) == 4
 
 
+def test_kernels_of_a_graph_with_a_constant_tensor() -> None:
+    def masked(x: Tensor) -> Tensor:
+        y = x.clone()
+        y[x > 0.5] = 0  # the 0 is a tensor in the graph
+        return y
+
+    with compiling.watch("inductor") as w:
+        result = torch.compile(masked)(torch.tensor([0.2, 0.7]))
+    assert w.kernels.loops == 1 and result.tolist() == pytest.approx([0.2, 0.0])
+
+
 def test_kernels_says_why_there_are_none() -> None:
     with pytest.raises(compiling.CannotCompile, match="no tensor operation"):
         compiling.kernels(lambda x: x, torch.rand(2))

@@ -66,7 +66,10 @@ def write(
         return _Nothing()
 
     def inner(part: Any, part_inputs: Any, **how: Any) -> Any:
-        runs = copy.deepcopy(part)  # Inductor's passes change the graph they are given
+        # Inductor's passes change the graph they are given; its constants are fake tensors, which cannot be copied
+        shared = {id(held): held for held in vars(part).values() if isinstance(held, torch.Tensor)}
+        shared |= {id(held): held for held in part.buffers()}
+        runs = copy.deepcopy(part, shared)
         with ExitStack() as stack:  # the backward pass comes here too, later
             stack.enter_context(mock.patch.object(GraphLowering, "compile_to_module", written))
             for module, name, instead in [] if vectors else no_machine:

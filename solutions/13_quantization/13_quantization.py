@@ -1098,7 +1098,7 @@ curves(
 # the error stays a few times that without a loud channel (dashed), since what x got rid of is now shared with the
 # weights. α = 0.5 is SmoothQuant's default. It costs nothing at run time, since x comes out of a LayerNorm:
 # **the division goes into its weight and bias.** The other cure, LLM.int8()'s, computes the loud channels apart in 16
-# bits, and so reaches the dashed line. Weight-only quantization suffers less than x (the table), but it is not immune:
+# bits. Weight-only quantization suffers less than x (the table), but it is not immune:
 # the loud channel multiplies the rounding errors of its own weights.
 
 # %% [markdown]
