@@ -813,7 +813,6 @@ check.function(
     ],
     [(7, 5), None],
     drive=within_10_000_lines,
-    budget={"operators": 0},
     look="the docstring, its last line: compute the index, do not search for it",
 )
 
@@ -903,7 +902,6 @@ check.function(
     ],
     [None, None, (10**28 - 1, 0)],
     drive=within_10_000_lines,
-    budget={"operators": 0},
 )
 check.function("unflatten", [check.case(layouts(1, 150))], first_visits, drive=back, budget={"operators": 0})
 ### END HIDDEN TESTS
