@@ -21,6 +21,8 @@ from helpers.classroom.runner import Runner
 SUBMISSIONS = Path(__file__).parent / "submissions"
 LESSONS = [masters.read(p) for p in build.find([])]
 CHEATED = "01_storage_and_stride"
+#: here a wrong answer spoils a right one that comes after it; the fast runner takes the earlier ones from the master
+BUILD_ON_EARLIER = {"13_quantization"}
 
 # the fixture grades a class of every lesson with stock nbgrader: some minutes
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -200,6 +202,8 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def sample(master: Master) -> list[str]:
     """Which answers stock nbgrader grades: a kernel that runs a whole lesson takes its time, so one student a lesson."""
+    if master.name in BUILD_ON_EARLIER:
+        return ["right"]
     return ["right", "wrong"] if master.name == CHEATED else ["mixed"]
 
 
