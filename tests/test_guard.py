@@ -179,7 +179,6 @@ def test_a_replaced_simulator_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 LATE = {
-    "encode": "import helpers.check.probe as p\n        p.encode = lambda v: {'kind': 'none'}",
     "as_dict": "import gc\n        p = __import__('helpers.check.probe').check.probe\n        p._counters.Counts.as_dict = lambda self: {'operators': 0}",
     "class of the counts": "f = sys._getframe()\n        while f:\n            for v in f.f_locals.values():\n                if type(v).__name__ == 'Counts':\n                    v.__class__ = type('Mine', (type(v),), {'__slots__': (), 'as_dict': lambda self: {'operators': 0}})\n            f = f.f_back",
     "told": "f = sys._getframe()\n        while f:\n            for v in list(f.f_locals.values()):\n                for c in getattr(v, '__closure__', None) or ():\n                    try:\n                        if c.cell_contents is None: c.cell_contents = {'operators': 0}\n                    except ValueError: pass\n            f = f.f_back",
@@ -192,6 +191,13 @@ def test_what_is_replaced_during_the_call_is_put_back_before_its_result_is_read(
 ) -> None:
     late = f"\nimport sys\ndear = twice\ndef twice(x):\n    try:\n        {LATE[name]}\n    finally:\n        y = dear(x)\n    return y"
     assert runner.grade(master, "twice", DEAR + late).earned <= 1
+
+
+def test_a_result_is_read_by_the_graders_own_function(runner: Runner, master: Master) -> None:
+    spoils = "def twice(x):\n    import helpers.check.probe as p\n    p.encode = lambda value: {}\n    return x * 2"
+    assert runner.grade(master, "twice", spoils).earned == 3, (
+        "put back after the call: the right value arrives"
+    )
 
 
 def test_a_blinded_simulator_sees_again(runner: Runner, master: Master) -> None:
