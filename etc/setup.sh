@@ -59,12 +59,13 @@ fi
 log=$venv/install.log
 : >"$log"
 pip() {
-    local line
+    local line went=0
     PIP_DISABLE_PIP_VERSION_CHECK=1 "$python" -m pip "$@" 2>&1 | while IFS= read -r line; do
         printf '%s\n' "$line" >>"$log"
         if [ -t 2 ]; then printf '\r\033[K  %3d s  %.90s' $((SECONDS - began)) "${line#"${line%%[! ]*}"}" >&2; fi
-    done
+    done || went=1 # pip's own status, by pipefail: what follows must not hide it
     if [ -t 2 ]; then printf '\r\033[K' >&2; fi
+    return $went
 }
 say "Installing the course${extra:+ with its extras $extra} (PyTorch, JupyterLab, nbgrader …). A few minutes, the first time only."
 # The build tool first and from here, so that pip fetches no other version of it behind the scenes.

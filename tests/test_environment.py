@@ -1,15 +1,18 @@
 """The three lists of requirements say the same, what is installed is what they say, and no file names a machine."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import tomllib
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,6 +66,41 @@ def test_installed_versions_are_the_pinned_ones() -> None:
             continue  # needed on another system or by another Python
     assert set(map(canonicalize_name, (r.name for r in COURSE + EXTRAS))) <= set(installed)
     assert {n: (v, CONSTRAINTS[n]) for n, v in installed.items() if v != CONSTRAINTS[n]} == {}
+
+
+def test_pins_admit_the_oldest_python_we_name() -> None:
+    """A pin that asks for Python 3.11.5 leaves the 3.11.2 of Debian 12 without an environment."""
+    oldest = re.search(r"\d+\.\d+", PROJECT["requires-python"])
+    assert oldest
+    refused = {}
+    for name in CONSTRAINTS:
+        try:
+            asked = distribution(name).metadata.get("Requires-Python") or ""
+        except PackageNotFoundError:
+            continue
+        if f"{oldest[0]}.0" not in SpecifierSet(asked):
+            refused[name] = asked
+    assert refused == {}
+
+
+def test_an_install_that_fails_says_so(tmp_path: Path) -> None:
+    """The script stops at pip's failure, shows pip's last lines and leaves no stamp of success."""
+    (tmp_path / "etc").mkdir()
+    shutil.copy(ROOT / "etc/setup.sh", tmp_path / "etc")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "constraints.txt").write_text("torch==0.0.1\n")
+    offline = {
+        **os.environ,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path),
+        "PIP_CONFIG_FILE": os.devnull,
+    }
+    done = subprocess.run(
+        ["bash", "etc/setup.sh", ".venv"], cwd=tmp_path, env=offline, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "pip could not finish" in done.stderr and "| ERROR" in done.stderr
+    assert not list((tmp_path / ".venv").glob(".installed*"))
 
 
 def committed_files() -> list[Path]:
