@@ -99,7 +99,7 @@ def test_an_install_that_fails_says_so(tmp_path: Path) -> None:
         ["bash", "etc/setup.sh", ".venv"], cwd=tmp_path, env=offline, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert "pip could not finish" in done.stderr and "| ERROR" in done.stderr
+    assert "pip could not finish" in done.stderr and "\n  | " in done.stderr
     assert not list((tmp_path / ".venv").glob(".installed*"))
 
 
