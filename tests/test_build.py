@@ -1,6 +1,7 @@
 """The pipeline on masters that are wrong: each is refused with a message that says where."""
 
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -78,6 +79,43 @@ def test_a_good_master_is_read(tmp_path: Path) -> None:
         ("twice the numbers", 5, 3, ["twice"])
     ]
     assert build.text_of(build.notebook(master)) == build.text_of(build.notebook(masters.read(master.path)))
+
+
+SHARED = GOOD.replace(
+    '# %% test="twice"',
+    """# %% shared="twice"
+import torch
+
+
+def doubled(x):
+    return x + x
+
+
+# %% test="twice\"""",
+).replace("expect=lambda x: x * 2", "expect=doubled").replace("expect=lambda x: x + x", "expect=doubled")  # fmt: skip
+
+
+def test_a_shared_cell_stands_at_the_head_of_each_test(tmp_path: Path) -> None:
+    master = masters.read(write(tmp_path, SHARED))
+    assert [c.kind for c in master.cells][-2:] == ["test", "hidden"]  # it is no cell of its own
+    visible, hidden = (cell.source for cell in master.cells[-2:])
+    assert visible.startswith("import torch\n\n\ndef doubled(x):") and "expect=doubled" in visible
+    assert hidden.startswith("### BEGIN HIDDEN TESTS\nimport torch\n\n\ndef doubled(x):")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("    return x + x", "    return x +", "invalid syntax"),
+        ("def doubled", "print(3)\ndef doubled", "calls belong in the tests"),
+        ('shared="twice"', 'shared="thrice"', "stands above the two or more tests that share it"),
+        ("### BEGIN HIDDEN TESTS\n", "### BEGIN HIDDEN TESTS\ndoubled = None\n", "defines ['doubled'] again"),
+        ("def doubled(x):\n", "def doubled(x):\n    x = twice(x)\n", "must stand alone, but uses ['twice']"),
+    ],
+)
+def test_a_bad_shared_cell_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(BadMaster, match=re.escape(message)):
+        masters.read(write(tmp_path, SHARED.replace(old, new)))
 
 
 BAD = {

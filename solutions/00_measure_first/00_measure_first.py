@@ -831,7 +831,7 @@ def paired_speedup(before: np.ndarray, after: np.ndarray) -> tuple[float, float,
     ### END SOLUTION
 
 
-# %% test="paired_speedup" points=1
+# %% shared="paired_speedup"
 import numpy as np
 
 from helpers import check
@@ -841,6 +841,7 @@ def drive(paired_speedup, series):
     return [[float(v) for v in paired_speedup(before.copy(), after.copy())] for before, after in series]
 
 
+# %% test="paired_speedup" points=1
 def heated(seed, n, truth):  # a machine that slows; one run in twelve is disturbed
     rng = np.random.default_rng([7, seed])
     at, swap = np.arange(2 * n), rng.permutation(np.arange(n) % 2)
@@ -915,17 +916,9 @@ check.function(
     look='"Noise" and "Drift, and runs in pairs", above',
 )
 
+
 # %% hidden="paired_speedup" points=2
 ### BEGIN HIDDEN TESTS
-import numpy as np
-
-from helpers import check
-
-
-def drive(paired_speedup, series):
-    return [[float(v) for v in paired_speedup(before.copy(), after.copy())] for before, after in series]
-
-
 def disturbances(rng, n):
     return np.where(rng.random(n) < 1 / 12, rng.uniform(1, 4, n), 1.0)
 

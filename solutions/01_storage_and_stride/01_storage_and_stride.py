@@ -745,7 +745,7 @@ def unflatten(
     ### END SOLUTION
 
 
-# %% test="flat_index" points=1
+# %% shared="flat_index"
 from helpers import check
 
 
@@ -769,6 +769,7 @@ def within_10_000_lines(unflatten, *inputs):
         sys.settrace(tracer)
 
 
+# %% test="flat_index" points=1
 check.function(
     "flat_index",
     [check.case((2, 3), (6, 1)), check.case((3, 2), (1, 6), 0), check.case((0, 2), (6, 2), 6)],
@@ -822,8 +823,6 @@ import random
 
 import torch
 
-from helpers import check
-
 
 def layouts(seed: int, many: int) -> list:
     """(shape, stride, offset) of random views of contiguous tensors."""
@@ -870,26 +869,6 @@ def first_visits(layouts):
             first.setdefault(cell, index)
         answers.append([first.get(cell) for cell in range(60)])
     return answers
-
-
-def within_10_000_lines(unflatten, *inputs):
-    """The answer; TimeoutError once 10,000 lines of Python have run for it."""
-    import sys
-
-    lines, tracer = 0, sys.gettrace()
-
-    def watch(frame, event, arg):
-        nonlocal lines
-        lines += 1
-        if lines > 10_000:
-            raise TimeoutError("10,000 lines of Python ran without an answer")
-        return watch
-
-    sys.settrace(watch)
-    try:
-        return unflatten(*inputs)
-    finally:
-        sys.settrace(tracer)
 
 
 check.function("flat_index", [check.case(layouts(0, 150))], walked, drive=forward, budget={"operators": 0})
@@ -1089,7 +1068,7 @@ def diagonal_blocks(x: torch.Tensor, size: int) -> torch.Tensor:
     ### END SOLUTION
 
 
-# %% test="windows" points=2
+# %% shared="windows"
 import torch
 
 from helpers import check
@@ -1122,6 +1101,8 @@ def last_element(x, size, step=1):
 
 
 no_memory = {"new_storages": 0, "bytes_allocated": 0}
+
+# %% test="windows" points=2
 numbers = torch.arange(100.0)
 check.function(
     "windows",
@@ -1163,38 +1144,6 @@ check.function(
 
 # %% hidden="windows" points=3
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def expected_windows(x, size, step=1):
-    return torch.stack([x[i : i + size] for i in range(0, len(x) - size + 1, step)])
-
-
-def expected_blocks(x, size):
-    return torch.stack([x[i : i + size, i : i + size] for i in range(0, len(x), size)])
-
-
-def write_through(fn, x, *sizes):
-    """What x holds after a write into the last element of a view of it."""
-    result = fn(x, *sizes)
-    result[(-1,) * result.dim()] = -7
-    return x
-
-
-def last_is_written(x, *sizes):
-    x[last_element(x, *sizes)] = -7
-    return x
-
-
-def last_element(x, size, step=1):
-    if x.dim() == 2:
-        return -1, -1
-    return (len(x) - size) // step * step + size - 1
-
-
-no_memory = {"new_storages": 0, "bytes_allocated": 0}
 numbers = torch.arange(2000, dtype=torch.int64)
 check.function(
     "windows",
@@ -1373,7 +1322,7 @@ def clip(video: torch.Tensor, every: int, top: int, left: int, size: int) -> tor
     ### END SOLUTION
 
 
-# %% test="one_copy" points=2
+# %% shared="one_copy"
 import torch
 
 from helpers import check
@@ -1381,12 +1330,6 @@ from helpers import check
 
 def expected_clip(video, every, top, left, size):
     return video[::every].float().permute(0, 3, 1, 2)[:, :, top : top + size, left : left + size].contiguous()
-
-
-def clip_limits(video, every, top, left, size):
-    t, h, w, c = video.shape
-    needed = 4 * -(-t // every) * c * size * size
-    return {"copies": 1, "new_storages": 1, "bytes_allocated": needed, "syncs": 0}
 
 
 def must_be_new(reports):
@@ -1401,6 +1344,13 @@ def device_of_result(clip, *inputs):
         return clip(*inputs).device.type
     except (RuntimeError, TypeError) as error:
         return f"nowhere: {error}"
+
+
+# %% test="one_copy" points=2
+def clip_limits(video, every, top, left, size):
+    t, h, w, c = video.shape
+    needed = 4 * -(-t // every) * c * size * size
+    return {"copies": 1, "new_storages": 1, "bytes_allocated": needed, "syncs": 0}
 
 
 seeded = torch.Generator().manual_seed(0)
@@ -1435,35 +1385,13 @@ check.function(
     note="this crop does not fit into a frame of 12 × 16",
 )
 
+
 # %% hidden="one_copy" points=3
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def expected_clip(video, every, top, left, size):
-    return video[::every].float().permute(0, 3, 1, 2)[:, :, top : top + size, left : left + size].contiguous()
-
-
 def clip_limits(video, every, top, left, size):
     t, h, w, c = video.shape
     needed = 4 * -(-t // every) * c * size * size
     return {"copies": 1, "new_storages": 1, "bytes_allocated": needed, "peak_live_bytes": needed, "syncs": 0}
-
-
-def must_be_new(reports):
-    for report in reports:
-        if report.error is None and report.counts["new_storages"] == 0:
-            return "values are right, but torch made no storage for them: whose memory is it?"
-
-
-def device_of_result(clip, *inputs):
-    """Where the result lies, or what stood in the way."""
-    try:
-        return clip(*inputs).device.type
-    except (RuntimeError, TypeError) as error:
-        return f"nowhere: {error}"
 
 
 seeded = torch.Generator().manual_seed(1)

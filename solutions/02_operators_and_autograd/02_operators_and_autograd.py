@@ -427,7 +427,7 @@ def block(
     ### END SOLUTION
 
 
-# %% test="few_operators" points=1
+# %% shared="few_operators"
 import torch
 
 from helpers import check
@@ -440,14 +440,15 @@ def plain(x, w, b, gate, residual, gamma, beta, eps=1e-5):
     return h * torch.sigmoid(h)
 
 
+def limits(x, *others, **options):
+    return {"operators": 7 if x.requires_grad else 6, "syncs": 0}
+
+
+# %% test="few_operators" points=1
 def tensors_for(n, k, d, grad=False):
     g = torch.Generator().manual_seed(n)
     shapes = ((n, k), (d, k), d, d, (n, d), d, d)
     return [torch.randn(s, generator=g).requires_grad_(grad) for s in shapes]
-
-
-def limits(x, *others, **options):
-    return {"operators": 7 if x.requires_grad else 6, "syncs": 0}
 
 
 check.function(
@@ -474,28 +475,13 @@ check.function(
     note="block is part of a network that is being trained: gradients must come back through it.",
 )
 
+
 # %% hidden="few_operators" points=2
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def plain(x, w, b, gate, residual, gamma, beta, eps=1e-5):
-    h = residual + gate * (x @ w.t() + b)
-    mean = h.mean(-1, keepdim=True)
-    h = (h - mean) / torch.sqrt(((h - mean) ** 2).mean(-1, keepdim=True) + eps) * gamma + beta
-    return h * torch.sigmoid(h)
-
-
 def tensors_for(n, k, d, dtype=torch.float32, grad=False):
     g = torch.Generator().manual_seed(n)
     shapes = ((n, k), (d, k), d, d, (n, d), d, d)
     return [torch.randn(s, generator=g).to(dtype).requires_grad_(grad) for s in shapes]
-
-
-def limits(x, *others, **options):
-    return {"operators": 7 if x.requires_grad else 6, "syncs": 0}
 
 
 check.function(
@@ -516,18 +502,6 @@ check.function(
 
 # %% hidden="few_operators" points=1
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def plain(x, w, b, gate, residual, gamma, beta, eps=1e-5):
-    h = residual + gate * (x @ w.t() + b)
-    mean = h.mean(-1, keepdim=True)
-    h = (h - mean) / torch.sqrt(((h - mean) ** 2).mean(-1, keepdim=True) + eps) * gamma + beta
-    return h * torch.sigmoid(h)
-
-
 g = torch.Generator().manual_seed(5)
 wanting = [
     torch.randn(s, generator=g, dtype=torch.float64).requires_grad_()
@@ -911,7 +885,7 @@ class _TanhExp(torch.autograd.Function):
     ### END SOLUTION
 
 
-# %% test="lean_function" points=2
+# %% shared="lean_function"
 import torch
 
 from helpers import check
@@ -940,6 +914,7 @@ def changed_before_backward(tanhexp, n, count):
     return {"saved": saved, "live": live, "got": leaf.grad, "wanted": wide.grad.float()}
 
 
+# %% test="lean_function" points=2
 def lean(reports):
     for r in reports:
         one, saved_bytes, live = r.args[0] * 4, r.value["saved"], r.value["live"]
@@ -991,15 +966,6 @@ check.function(
 
 # %% hidden="lean_function" points=2
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def safe(x):
-    return x * torch.tanh(torch.exp(x.clamp(max=20)))
-
-
 g = torch.Generator().manual_seed(1)
 double = torch.randn(3, 5, 7, generator=g, dtype=torch.float64).mul(3).requires_grad_()
 check.function(
@@ -1030,36 +996,9 @@ check.function(
 )
 ### END HIDDEN TESTS
 
+
 # %% hidden="lean_function" points=2
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def safe(x):
-    return x * torch.tanh(torch.exp(x.clamp(max=20)))
-
-
-def changed_before_backward(tanhexp, n, count):
-    import torch
-
-    leaf = torch.linspace(-3, 3, n, requires_grad=True)
-    wide = leaf.detach().double().requires_grad_()
-    (wide * wide.exp().tanh()).sum().backward()
-    x = leaf * 1.0
-    with count() as c:
-        y = tanhexp(x)
-    saved, live = c.saved_bytes, c.live_bytes
-    with torch.no_grad():
-        x.add_(1.0)
-    try:
-        y.sum().backward()
-    except RuntimeError:
-        leaf.grad = None  # it raised, which is fine
-    return {"saved": saved, "live": live, "got": leaf.grad, "wanted": wide.grad.float()}
-
-
 def held_by_python(tanhexp, n, count):
     """Bytes alive after forward: of tensors, and of whatever else Python has allocated."""
     import tracemalloc
@@ -1346,27 +1285,10 @@ def train(
     ### END SOLUTION
 
 
-# %% test="graph_keeper" points=1
+# %% shared="graph_keeper"
 import torch
 
 from helpers import check
-
-
-def reference(w1, w2, inputs, targets, lr=0.1):
-    w1, w2, out, smooth = w1.clone().requires_grad_(), w2.clone().requires_grad_(), [], None
-    for x, y in zip(inputs, targets, strict=True):
-        hidden = torch.tanh(x @ w1)
-        loss = (hidden @ w2 - y).pow(2).mean()
-        g1, g2 = torch.autograd.grad(loss, (w1, w2))
-        activity = hidden.detach().pow(2).mean()
-        smooth = activity if smooth is None else 0.9 * smooth + 0.1 * activity
-        out.append((loss.detach(), torch.sqrt(g1.pow(2).sum() + g2.pow(2).sum()), hidden[0].detach()))
-        with torch.no_grad():
-            w1 -= lr * g1
-            w2 -= lr * g2
-    loss, norm, row = (torch.stack(v) for v in zip(*out, strict=True))
-    result = {"loss": loss, "norm": norm, "row": row, "smooth": smooth, "w1": w1.detach(), "w2": w2.detach()}
-    return result | {"tensors with a graph": "none"}
 
 
 def with_graphs_told(train, *args, **kwargs):
@@ -1405,6 +1327,24 @@ def growth(reports):
     return None
 
 
+# %% test="graph_keeper" points=1
+def reference(w1, w2, inputs, targets, lr=0.1):
+    w1, w2, out, smooth = w1.clone().requires_grad_(), w2.clone().requires_grad_(), [], None
+    for x, y in zip(inputs, targets, strict=True):
+        hidden = torch.tanh(x @ w1)
+        loss = (hidden @ w2 - y).pow(2).mean()
+        g1, g2 = torch.autograd.grad(loss, (w1, w2))
+        activity = hidden.detach().pow(2).mean()
+        smooth = activity if smooth is None else 0.9 * smooth + 0.1 * activity
+        out.append((loss.detach(), torch.sqrt(g1.pow(2).sum() + g2.pow(2).sum()), hidden[0].detach()))
+        with torch.no_grad():
+            w1 -= lr * g1
+            w2 -= lr * g2
+    loss, norm, row = (torch.stack(v) for v in zip(*out, strict=True))
+    result = {"loss": loss, "norm": norm, "row": row, "smooth": smooth, "w1": w1.detach(), "w2": w2.detach()}
+    return result | {"tensors with a graph": "none"}
+
+
 check.function(
     "train",
     [check.case(*problem(n, 48, 16, 64, 2)) for n in (3, 15)],
@@ -1417,13 +1357,9 @@ check.function(
     look="8 · What keeps a graph alive",
 )
 
+
 # %% hidden="graph_keeper" points=2
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
 def reference(w1, w2, inputs, targets, lr=0.1):
     w1, w2, out, smooth = w1.clone().requires_grad_(), w2.clone().requires_grad_(), [], None
     for x, y in zip(inputs, targets, strict=True):
@@ -1440,34 +1376,6 @@ def reference(w1, w2, inputs, targets, lr=0.1):
     return {"loss": loss, "norm": norm, "row": row, "smooth": smooth, "w1": w1.detach(), "w2": w2.detach()}
 
 
-def problem(steps, batch, k, width, out):
-    g = torch.Generator().manual_seed(steps)
-    shapes = ((k, width), (width, out), (steps, batch, k), (steps, batch, out))
-    return [torch.randn(s, generator=g) / 8 for s in shapes]
-
-
-def growth(reports):
-    for few, many in zip(reports[::2], reports[1::2], strict=True):
-        steps = many.args[2].shape[0] - few.args[2].shape[0]
-        matrix, width = 4 * many.args[2].shape[1] * many.args[0].shape[1], many.args[0].shape[1]
-        grew = (many.counts["peak_live_bytes"] - few.counts["peak_live_bytes"]) / steps
-        if grew > 16 * (width + 2):
-            return (
-                f"values are right, but the peak grew by {grew:,.0f} bytes per step; wanted at most "
-                f"{16 * (width + 2):,}. That is {grew / matrix:.1f} × one (batch, width) matrix: something of each "
-                "step stays alive, a graph, or a storage that a view holds."
-            )
-        n, batch, _ = many.args[2].shape
-        weights = sum(w.numel() for w in many.args[:2])
-        most = 4 * (6 * batch * width + 4 * weights + 4 * (n * (width + 2) + 1 + weights))
-        if (peak := many.counts["peak_live_bytes"]) > most:
-            return (
-                f"values are right, but the peak is {peak:,} bytes; wanted at most {most:,}: 6 matrices of (batch, "
-                "width), 4 copies of the weights and 4 × the result. What is held from the start counts, too."
-            )
-    return None
-
-
 sizes = [(2, 64, 8, 128, 2), (22, 64, 8, 128, 2), (4, 100, 20, 40, 1), (30, 100, 20, 40, 1)]
 check.function(
     "train",
@@ -1482,13 +1390,9 @@ check.function(
 )
 ### END HIDDEN TESTS
 
+
 # %% hidden="graph_keeper" points=1
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
 def reference(w1, w2, inputs, targets, lr=0.1):
     w1, w2, out, smooth = w1.clone().requires_grad_(), w2.clone().requires_grad_(), [], None
     for x, y in zip(inputs, targets, strict=True):
@@ -1504,14 +1408,6 @@ def reference(w1, w2, inputs, targets, lr=0.1):
     loss, norm, row = (torch.stack(v) for v in zip(*out, strict=True))
     result = {"loss": loss, "norm": norm, "row": row, "smooth": smooth, "w1": w1.detach(), "w2": w2.detach()}
     return result | {"tensors with a graph": "none"}
-
-
-def with_graphs_told(train, *args, **kwargs):
-    result = train(*args, **kwargs)
-    if not isinstance(result, dict):
-        return result
-    graphs = [name for name, v in result.items() if getattr(v, "requires_grad", False)]
-    return result | {"tensors with a graph": ", ".join(graphs) or "none"}
 
 
 g = torch.Generator().manual_seed(9)
@@ -1589,12 +1485,24 @@ def grad_norms(
     ### END SOLUTION
 
 
-# %% test="per_sample" points=2
+# %% shared="per_sample"
 import torch
 
 from helpers import check
 
 
+def with_graph_told(grad_norms, *args):
+    result = grad_norms(*args)
+    return {"norms": result, "has a graph": getattr(result, "requires_grad", False)}
+
+
+def limits(x, y, w1, b1, w2, b2):
+    (batch, k), (classes, width) = x.shape, w2.shape
+    arrays, numbers = batch * (k + width + classes), (k + 1) * width + (width + 1) * classes
+    return {"operators": 128, "peak_live_bytes": 4 * (8 * arrays + 2 * numbers)}
+
+
+# %% test="per_sample" points=2
 def one_by_one(x, y, w1, b1, w2, b2):
     four, norms = [t.detach().requires_grad_() for t in (w1, b1, w2, b2)], []
     for sample, label in zip(x, y, strict=True):
@@ -1604,21 +1512,10 @@ def one_by_one(x, y, w1, b1, w2, b2):
     return {"norms": torch.stack(norms), "has a graph": False}
 
 
-def with_graph_told(grad_norms, *args):
-    result = grad_norms(*args)
-    return {"norms": result, "has a graph": getattr(result, "requires_grad", False)}
-
-
 def net(batch, k, width, classes):
     g = torch.Generator().manual_seed(batch)
     four = [torch.randn(s, generator=g) / 4 for s in ((width, k), width, (classes, width), classes)]
     return [torch.randn(batch, k, generator=g), torch.randint(classes, (batch,), generator=g), *four]
-
-
-def limits(x, y, w1, b1, w2, b2):
-    (batch, k), (classes, width) = x.shape, w2.shape
-    arrays, numbers = batch * (k + width + classes), (k + 1) * width + (width + 1) * classes
-    return {"operators": 128, "peak_live_bytes": 4 * (8 * arrays + 2 * numbers)}
 
 
 check.function(
@@ -1643,13 +1540,9 @@ check.function(
     note="A gradient of every sample is batch × width × k numbers. Its length needs far fewer.",
 )
 
+
 # %% hidden="per_sample" points=1
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
 def one_by_one(x, y, w1, b1, w2, b2):
     four, norms = [t.detach().requires_grad_() for t in (w1, b1, w2, b2)], []
     for sample, label in zip(x, y, strict=True):
@@ -1686,13 +1579,9 @@ check.function(
 )
 ### END HIDDEN TESTS
 
+
 # %% hidden="per_sample" points=2
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
 def one_by_one(x, y, w1, b1, w2, b2):
     four, norms = [t.detach().requires_grad_() for t in (w1, b1, w2, b2)], []
     for sample, label in zip(x, y, strict=True):
@@ -1702,21 +1591,10 @@ def one_by_one(x, y, w1, b1, w2, b2):
     return {"norms": torch.stack(norms), "has a graph": False}
 
 
-def with_graph_told(grad_norms, *args):
-    result = grad_norms(*args)
-    return {"norms": result, "has a graph": getattr(result, "requires_grad", False)}
-
-
 def net(batch, k, width, classes, shrink=4):
     g = torch.Generator().manual_seed(batch)
     four = [torch.randn(s, generator=g) / shrink for s in ((width, k), width, (classes, width), classes)]
     return [torch.randn(batch, k, generator=g), torch.randint(classes, (batch,), generator=g), *four]
-
-
-def limits(x, y, w1, b1, w2, b2):
-    (batch, k), (classes, width) = x.shape, w2.shape
-    arrays, numbers = batch * (k + width + classes), (k + 1) * width + (width + 1) * classes
-    return {"operators": 128, "peak_live_bytes": 4 * (8 * arrays + 2 * numbers)}
 
 
 check.function(

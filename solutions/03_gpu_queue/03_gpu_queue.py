@@ -641,10 +641,24 @@ def bottleneck(t: trace.Trace) -> str:
     ### END SOLUTION
 
 
-# %% test="bottleneck" points=2
+# %% shared="bottleneck"
 from helpers import check
 
 
+def drive(bottleneck, recorded):
+    from helpers import trace
+
+    def closed(t, start_s=None, end_s=None):
+        raise RuntimeError("trace.classify has a verdict of its own; the exercise is to find yours")
+
+    kept, trace.classify.__code__ = trace.classify.__code__, closed.__code__
+    try:
+        return bottleneck(trace.read(recorded))
+    finally:
+        trace.classify.__code__ = kept
+
+
+# %% test="bottleneck" points=2
 def program(width, batch, read, prepare_s, load):
     """The trace of four steps of a program on a simulated H100, as a trace's file holds it."""
     import torch
@@ -688,19 +702,6 @@ def without_a_gpu():
         return json.loads((Path(folder) / "trace.json").read_text())
 
 
-def drive(bottleneck, recorded):
-    from helpers import trace
-
-    def closed(t, start_s=None, end_s=None):
-        raise RuntimeError("trace.classify has a verdict of its own; the exercise is to find yours")
-
-    kept, trace.classify.__code__ = trace.classify.__code__, closed.__code__
-    try:
-        return bottleneck(trace.read(recorded))
-    finally:
-        trace.classify.__code__ = kept
-
-
 def judge(reports):
     from helpers import trace
 
@@ -741,11 +742,9 @@ check.function(
     look="2 · A map",
 )
 
+
 # %% hidden="bottleneck" points=2
 ### BEGIN HIDDEN TESTS
-from helpers import check
-
-
 def program(card, width, batch, options):
     """The trace of a program on a simulated card, as a trace's file holds it: all that the answer gets to see."""
     import torch
@@ -789,19 +788,6 @@ def program(card, width, batch, options):
     return prof.trace()
 
 
-def drive(bottleneck, recorded):
-    from helpers import trace
-
-    def closed(t, start_s=None, end_s=None):
-        raise RuntimeError("trace.classify has a verdict of its own; the exercise is to find yours")
-
-    kept, trace.classify.__code__ = trace.classify.__code__, closed.__code__
-    try:
-        return bottleneck(trace.read(recorded))
-    finally:
-        trace.classify.__code__ = kept
-
-
 def judge(reports):
     for report, (key, want) in zip(reports, cases.items(), strict=True):
         if report.value != want:
@@ -831,11 +817,9 @@ check.function(
 )
 ### END HIDDEN TESTS
 
+
 # %% hidden="bottleneck" points=2
 ### BEGIN HIDDEN TESTS
-from helpers import check
-
-
 def program(kind, seed):
     """Traces laid out as Kineto writes them on a real card: no simulator's marks, odd offsets, names of kernels."""
     import random
@@ -886,19 +870,6 @@ def program(kind, seed):
         "deviceProperties": [{"id": 0, "name": "NVIDIA A100"}],
         "traceEvents": events,
     }
-
-
-def drive(bottleneck, recorded):
-    from helpers import trace
-
-    def closed(t, start_s=None, end_s=None):
-        raise RuntimeError("trace.classify has a verdict of its own; the exercise is to find yours")
-
-    kept, trace.classify.__code__ = trace.classify.__code__, closed.__code__
-    try:
-        return bottleneck(trace.read(recorded))
-    finally:
-        trace.classify.__code__ = kept
 
 
 def judge(reports):
@@ -1077,7 +1048,7 @@ def train(
     ### END SOLUTION
 
 
-# %% test="train" points=2
+# %% shared="train"
 from helpers import check
 
 
@@ -1201,6 +1172,7 @@ def judge(reports):
             return f"{what}: values are read {n} times in two runs.\n  by: {named}"
 
 
+# %% test="train" points=2
 check.function(
     "train",
     [
@@ -1216,129 +1188,6 @@ check.function(
 
 # %% hidden="train" points=5
 ### BEGIN HIDDEN TESTS
-from helpers import check
-
-
-def made(seed, steps, bad):
-    """(x, y) of every step; some rows without a label; some bad batches: an infinite input, no label at all."""
-    import torch
-
-    g, batches = torch.Generator().manual_seed(seed), []
-    for i in range(steps):
-        x, y = torch.randn(24, 12, generator=g), torch.randint(0, 5, (24,), generator=g)
-        y[torch.rand(24, generator=g) < 0.25] = -1
-        if bad and i % 13 == 4:
-            x[0], y[0] = float("inf"), 1
-        if bad and i % 11 == 7:
-            y[:] = -1
-        batches.append((x, y))
-    return batches
-
-
-def drive(train, seed, log_every, batches):
-    """The same steps on two simulated GPUs: one whose tensors have values, and one that only counts, and that is as
-    strict as a real one."""
-    import torch
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    found = []
-    for values in (True, False):
-        torch.manual_seed(seed)
-        model = torch.nn.Sequential(torch.nn.Linear(12, 20), torch.nn.ReLU(), torch.nn.Linear(20, 5))
-        gpu = sealed(simulate("H100", values=values, strict=False))
-        if not values:
-            model, batches = model.to("meta"), [(x.to("meta"), y.to("meta")) for x, y in batches]
-        with gpu:
-            log = train(gpu, model, batches, [1.0, 2.0, 1.0, 0.5, 1.0], 0.2, 0.3, log_every)
-            waits = [record.name for record in gpu.host if record.kind == "sync"]
-            arrived = sum(k.bytes for k in gpu.kernels if k.kind == "copy d2h")
-        by = {name: waits.count(name) for name in sorted(set(waits))}
-        last = [p.detach().clone() for p in model.parameters()] if values else []
-        found.append([by, gpu.launches, gpu.faults, log, last, batches if values else [], arrived])
-    return found
-
-
-def wanted(seed, log_every, batches):
-    """The plain loop, on the CPU."""
-    import torch
-
-    torch.manual_seed(seed)
-    model = torch.nn.Sequential(torch.nn.Linear(12, 20), torch.nn.ReLU(), torch.nn.Linear(20, 5))
-    parameters, weight = list(model.parameters()), torch.tensor([1.0, 2.0, 1.0, 0.5, 1.0])
-    log, total, taken, right, seen = [], 0.0, 0, 0, 0
-    for i, (x, y) in enumerate(batches, start=1):
-        rows = y >= 0
-        logits = model(x[rows])
-        loss = torch.nn.functional.cross_entropy(logits, y[rows], weight=weight)
-        if torch.isfinite(loss):
-            grads = torch.autograd.grad(loss, parameters)
-            norm = float(torch.stack([grad.norm() for grad in grads]).norm())
-            with torch.no_grad():
-                for p, grad in zip(parameters, grads):
-                    p -= 0.2 * min(1.0, 0.3 / norm) * grad
-            total, taken = total + loss.item(), taken + 1
-            right, seen = right + int((logits.argmax(1) == y[rows]).sum()), seen + int(rows.sum())
-        if i % log_every == 0:
-            log.append([i, total / max(taken, 1), right / max(seen, 1), log_every - taken])
-            total, taken, right, seen = 0.0, 0, 0, 0
-    return log, [p.detach() for p in parameters]
-
-
-def judge(reports):
-    import torch
-
-    for report in reports:
-        seed, log_every, batches = report.args
-        (by, launches, faults, log, last, after, arrived), blind = report.value
-        by_blind, launches_blind, faults_blind, log_blind, _, _, arrived_blind = blind
-        lines, what = len(batches) // log_every, f"{len(batches)} steps, log_every={log_every}"
-        if faults or faults_blind:
-            return f"{what}: a GPU refuses this. {(faults + faults_blind)[0]}"
-        if len(log) != lines or len(log_blind) != lines:
-            return f"{what}: {len(log)} lines in the log, wanted {lines}"
-        want_log, want_last = wanted(seed, log_every, batches)
-        for got, want in zip(log, want_log):
-            names = ("step", "mean loss", "accuracy", "skipped")
-            for name, a, b in reversed(list(zip(names, got, want, strict=True))):
-                if not abs(float(a) - b) <= 1e-4 * max(1, abs(b)):
-                    spoilt = any(not torch.isfinite(p).all() for p in last)
-                    return (
-                        f"{what}: {name} at step {want[0]} is {float(a):.6g}, wanted {b:.6g}; the whole line: {want}"
-                        + ("; the model's parameters have become NaN" if spoilt else "")
-                    )
-        for i, (got, want) in enumerate(zip(last, want_last, strict=True)):
-            if got.shape != want.shape or not torch.allclose(got, want, rtol=1e-3, atol=1e-4):
-                return f"{what}: the log is right, but parameter {i} of the trained model is not what it should be"
-        given = [t for batch in batches for t in batch]
-        if len(after) != len(batches) or not all(
-            map(torch.equal, [t for batch in after for t in batch], given)
-        ):
-            return f"{what}: the results are right, but batches were changed, and they are the caller's"
-        for waits in (by, by_blind):
-            if (n := sum(waits.values())) > lines + 2:
-                named = ", ".join(f"{name} ×{k}" for name, k in waits.items())
-                return (
-                    f"{what}: the results are right, but the CPU waits {n} times, {n / len(batches):.1f} a step; "
-                    f"wanted at most {lines + 2}.\n  by: {named}"
-                )
-        if abs(launches - launches_blind) > 4 * lines + 8:
-            return (
-                f"{what}: {launches:,} launches with these values, {launches_blind:,} with others: what the CPU does "
-                "still depends on values that it should not have read"
-            )
-        if min(arrived, arrived_blind) < 4 * lines:
-            return (
-                f"{what}: {lines} lines of the log, and {min(arrived, arrived_blind)} bytes came from the GPU: on a "
-                "real one their numbers would not be here"
-            )
-        # the same from the counters, which see reads of the values that the simulated GPU does not (two runs)
-        if (n := report.counts["syncs"]) > 8 * lines + 8:
-            named = ", ".join(f"{name} ×{k}" for name, k in report.counts["sync_by"].items())
-            return f"{what}: values are read {n} times in two runs.\n  by: {named}"
-
-
 check.function(
     "train",
     [

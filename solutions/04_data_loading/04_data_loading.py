@@ -327,7 +327,7 @@ class Documents(Dataset):
         ### END SOLUTION
 
 
-# %% test="documents" points=1
+# %% shared="documents"
 import numpy as np
 
 from helpers import check
@@ -452,6 +452,7 @@ def packed_file(lengths, seed):
     return np.random.default_rng(seed).integers(0, 60_000, sum(lengths)).astype(np.uint16), np.cumsum(lengths)
 
 
+# %% test="documents" points=1
 check.function(
     "Documents",
     [
@@ -479,10 +480,7 @@ check.function(
 
 # %% hidden="documents" points=1
 ### BEGIN HIDDEN TESTS
-import numpy as np
 import torch
-
-from helpers import check
 
 
 def from_a_file(Documents, tokens, ends, workers):
@@ -517,10 +515,6 @@ def outside(Documents, tokens, ends, i):
     return len(Documents(lambda: tokens, ends)[i])
 
 
-def packed_file(lengths, seed):
-    return np.random.default_rng(seed).integers(0, 60_000, sum(lengths)).astype(np.uint16), np.cumsum(lengths)
-
-
 def cut(tokens, ends, workers):
     parts = [torch.from_numpy(p) for p in np.split(tokens, ends[:-1])]
     return parts, parts
@@ -547,130 +541,6 @@ check.function(
 
 # %% hidden="documents" points=2
 ### BEGIN HIDDEN TESTS
-import numpy as np
-
-from helpers import check
-
-
-def use(Documents, tokens, ends, calls):
-    """What each call returns and reads, before and after the data set has been sent to another process."""
-    import io
-    import itertools
-    import pickle
-    from functools import partial
-
-    import numpy as np
-
-    opened, told, disk = [], [], tokens.copy()
-    reads, weights = itertools.count(), itertools.count()  # a list could be emptied; these only go forward
-    read, weigh = reads.__next__, partial(itertools.islice, weights)
-
-    class Map:
-        dtype, shape, ndim = tokens.dtype, tokens.shape, 1
-
-        def __len__(self):
-            return len(tokens)
-
-        def __getitem__(self, which):
-            if size := disk[which].nbytes:
-                read()
-                sum(1 for _ in weigh(size))
-            return disk[which]  # a view, as of a real map
-
-        def __array__(self, dtype=None, copy=None):
-            return np.array(self[:])
-
-        def __reduce__(self):
-            return np.array, (self[:].copy(),)
-
-    def recipe():
-        opened.append(1)
-        return Map()
-
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, thing):
-            return "recipe" if thing is recipe else "class" if thing is Documents else None
-
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, known):
-            return recipe if known == "recipe" else Documents
-
-    start = next(reads) + 1
-    dataset, sent = Documents(recipe, ends), 0
-    for _ in range(2):
-        early, before = next(reads) > start, len(opened)
-        length = len(dataset)
-        for call in calls:
-            at = next(reads), next(weights)
-            got = dataset.__getitems__(list(call)) if isinstance(call, list) else [dataset[call]]
-            disk[:] = 0  # what still lies in the map is lost
-            told.append(
-                {
-                    "dtypes": [str(d.dtype) for d in got],
-                    "tokens": [d.tolist() for d in got],
-                    "reads": next(reads) - at[0] - 1,
-                    "bytes": next(weights) - at[1] - 1,
-                    "len": length,
-                    "early": early,
-                    "opened": len(opened) - before,
-                    "sent": sent,
-                }
-            )
-            disk[:] = tokens
-        file = io.BytesIO()
-        Pickler(file).dump(dataset)
-        sent = len(file.getvalue())
-        start = next(reads) + 1
-        dataset = Unpickler(io.BytesIO(file.getvalue())).load()
-    return told
-
-
-def counted(reports):
-    for report in reports:
-        tokens, ends, calls = report.args
-        starts = [0, *ends[:-1].tolist()]
-        for call, got in zip([*calls, *calls], report.value, strict=True):
-            which = call if isinstance(call, list) else [call]
-            name = f"__getitems__({which})" if isinstance(call, list) else f"[{call}]"
-            if got["sent"] > ends.nbytes + 1000:
-                what = (
-                    "the map" if got["sent"] > ends.nbytes + tokens.nbytes else "a second array beside ends"
-                )
-                return f"pickled it has {got['sent']:,} bytes; wanted at most {ends.nbytes + 1000:,}: is {what} in it?"
-            if got["len"] != len(ends):
-                return f"len() is {got['len']}, wanted {len(ends)}"
-            if set(got["dtypes"]) != {"torch.uint16"}:
-                return (
-                    f"{name} returned {', '.join(sorted(set(got['dtypes'])))}; wanted tensors of torch.uint16"
-                )
-            want = [tokens[starts[i] : ends[i]].tolist() for i in which]
-            if got["tokens"] != want:
-                sizes = [len(t) for t in got["tokens"]], [len(t) for t in want]
-                if sizes[0] == sizes[1] and not any(map(any, got["tokens"])):
-                    return f"{name}: the tensors lie in the map, and changed with it; return copies"
-                return f"{name}: not the tokens of these documents (lengths {sizes[0]}, wanted {sizes[1]})"
-            if got["early"]:
-                return "it reads when it is made; wanted: nothing before the first sample"
-            size = 2 * sum(map(len, want))
-            if got["bytes"] != size:
-                why = "what else did you slice?" if got["bytes"] > size else "was something kept from before?"
-                return f"values are right, but {name} read {got['bytes']:,} bytes of the map to return {size:,}: {why}"
-            runs = sum(k == 0 or i != which[k - 1] + 1 for k, i in enumerate(which))
-            if got["reads"] > runs:
-                return f"values are right, but {name} took {got['reads']} reads; wanted at most {runs}: one a run"
-            if got["opened"] == 0:
-                return "the map was opened when the data set was made (or before it was pickled); wanted: at the first read"
-            if got["opened"] != 1:
-                return (
-                    f"the map was opened {got['opened']} times in one process; wanted once, at the first read"
-                )
-    return None
-
-
-def packed_file(lengths, seed):
-    return np.random.default_rng(seed).integers(0, 60_000, sum(lengths)).astype(np.uint16), np.cumsum(lengths)
-
-
 sizes = np.random.default_rng(5).integers(1, 90, 400).tolist()
 calls = [399, [*range(64, 96), *range(8)], [*range(399, 300, -2)], [12, 13], [12, 13]]
 check.function(

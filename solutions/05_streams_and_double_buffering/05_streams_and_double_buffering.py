@@ -929,7 +929,7 @@ def norms(gpu: Any, chunks: list[torch.Tensor]) -> list[float]:
     ### END SOLUTION
 
 
-# %% test="repair" points=1
+# %% shared="repair"
 from helpers import check
 
 
@@ -975,6 +975,61 @@ def drive(answer, card, d, n):
     }
 
 
+def drive_norms(norms, card, d, n):
+    import torch
+
+    from helpers import simulate
+    from helpers.check.sealed import sealed
+
+    gpu = sealed(simulate("H100" if card == "values" else card, strict=False, values=card == "values"))
+    with gpu:
+        chunks = [torch.full((d, d), i + 1.0, device=gpu.device) for i in range(n)]
+        gpu.synchronize()
+        waits = gpu.syncs
+        out = [float(v) for v in norms(gpu, chunks)]
+        waits = gpu.syncs - waits
+        products = sum(k.name == "aten.mm" for k in gpu.kernels)
+        copies = [k for k in gpu.kernels if k.kind == "copy d2h"]
+        sent = sum(k.bytes for k in copies if k.end_ns <= gpu.clock_ns())  # what has arrived by now
+        faults, found = list(gpu.faults), len(gpu.races)
+        kept = card != "values" or all(bool((x == i + 1.0).all()) for i, x in enumerate(chunks))
+        side = gpu.Stream()
+        with gpu.stream(side):
+            chunks[0].mul_(2.0)
+        chunks[0].mul_(2.0)  # a race of our own: is it still found?
+        awake = len(gpu.races) > found
+    return {
+        "faults": faults,
+        "numbers": out,
+        "waits": waits,
+        "products": products,
+        "sent": sent,
+        "kept": kept,
+        "awake": awake,
+    }
+
+
+def judge_norms(reports):
+    for report in reports:
+        (card, d, n), got = report.args, report.value
+        what, want = f"{n} chunks of {d} × {d}: ", [float(d**3 * (i + 1) ** 2) for i in range(n)]
+        if got["faults"]:
+            return f"{what}{got['faults'][0]}"
+        if not got["awake"]:
+            return f"{what}a race of the test's own was not found afterwards: the search for races was switched off"
+        if not got["kept"]:
+            return (
+                f"{what}a chunk has other numbers than before: chunks are the caller's, and stay as they are"
+            )
+        if len(got["numbers"]) != n or card == "values" and got["numbers"] != want:
+            return f"{what}wanted {want if card == 'values' else n}, got {got['numbers']}"
+        if got["waits"] > 2:
+            return f"{what}the host waited for the GPU {got['waits']} times; wanted at most 2"
+        if [got["products"], got["sent"]] != [n, 4 * n]:
+            return f"{what}{got['products']} products, {got['sent']} bytes at the host when it returned; wanted {n} and {4 * n}"
+
+
+# %% test="repair" points=1
 def judge(reports):
     import torch
 
@@ -1022,52 +1077,8 @@ check.function(
     look="every use of x, and who gets its memory next",
 )
 
+
 # %% test="repair" points=1
-from helpers import check
-
-
-def drive(answer, card, d, n):
-    import torch
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    # values: a slow card and small tensors, on true numbers; the rest: large tensors without numbers
-    values = card == "values"
-    slow = {"flop_share": 2.5e-6, "bandwidth_share": 1e-4} if values else {}
-    card = "H100" if values else card
-    free = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}  # no set-up costs: a warm GPU
-    gpu = sealed(simulate(card, strict=False, values=values, **free, **slow))
-    with gpu:
-        sent = [torch.empty(d, d, pin_memory=True) for i in range(n)]
-        if values:
-            sent = [page.fill_(i + 1.0) for i, page in enumerate(sent)]
-        (torch.ones(8, 8, device=gpu.device) @ torch.ones(8, 8, device=gpu.device)).sum()
-        gpu.synchronize()
-        gone = [torch.zeros(d, d, device=gpu.device) for _ in range(2)]
-        held, first, start = gpu.memory_reserved(), len(gpu.kernels), gpu.clock_ns()
-        del gone  # dropped while the GPU still writes it
-        out = answer(gpu, sent)
-        gpu.synchronize()
-        ran = gpu.kernels[first:]
-        work = [sum(k.bytes for k in ran if k.kind == "copy h2d"), sum(k.name == "aten.mm" for k in ran)]
-        faults, found, end = list(gpu.faults), len(gpu.races), max([k.end_ns for k in ran], default=start)
-        grown = gpu.max_memory_reserved() - held
-        numbers = [out.device == gpu.device, *(out.tolist() if values else out.shape)]
-        side, x = gpu.Stream(), torch.ones(8, device=gpu.device)
-        with gpu.stream(side):
-            x.mul_(2.0)  # a race of our own: is it still found?
-        awake = len(gpu.races) > found
-    return {
-        "seconds": (end - start) / 1e9,
-        "faults": faults,
-        "grown": grown,
-        "work": work,
-        "numbers": numbers,
-        "awake": awake,
-    }
-
-
 def judge(reports):
     import torch
 
@@ -1118,63 +1129,6 @@ check.function(
 )
 
 # %% test="repair" points=1
-from helpers import check
-
-
-def drive_norms(norms, card, d, n):
-    import torch
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    gpu = sealed(simulate("H100" if card == "values" else card, strict=False, values=card == "values"))
-    with gpu:
-        chunks = [torch.full((d, d), i + 1.0, device=gpu.device) for i in range(n)]
-        gpu.synchronize()
-        waits = gpu.syncs
-        out = [float(v) for v in norms(gpu, chunks)]
-        waits = gpu.syncs - waits
-        products = sum(k.name == "aten.mm" for k in gpu.kernels)
-        copies = [k for k in gpu.kernels if k.kind == "copy d2h"]
-        sent = sum(k.bytes for k in copies if k.end_ns <= gpu.clock_ns())  # what has arrived by now
-        faults, found = list(gpu.faults), len(gpu.races)
-        kept = card != "values" or all(bool((x == i + 1.0).all()) for i, x in enumerate(chunks))
-        side = gpu.Stream()
-        with gpu.stream(side):
-            chunks[0].mul_(2.0)
-        chunks[0].mul_(2.0)  # a race of our own: is it still found?
-        awake = len(gpu.races) > found
-    return {
-        "faults": faults,
-        "numbers": out,
-        "waits": waits,
-        "products": products,
-        "sent": sent,
-        "kept": kept,
-        "awake": awake,
-    }
-
-
-def judge_norms(reports):
-    for report in reports:
-        (card, d, n), got = report.args, report.value
-        what, want = f"{n} chunks of {d} × {d}: ", [float(d**3 * (i + 1) ** 2) for i in range(n)]
-        if got["faults"]:
-            return f"{what}{got['faults'][0]}"
-        if not got["awake"]:
-            return f"{what}a race of the test's own was not found afterwards: the search for races was switched off"
-        if not got["kept"]:
-            return (
-                f"{what}a chunk has other numbers than before: chunks are the caller's, and stay as they are"
-            )
-        if len(got["numbers"]) != n or card == "values" and got["numbers"] != want:
-            return f"{what}wanted {want if card == 'values' else n}, got {got['numbers']}"
-        if got["waits"] > 2:
-            return f"{what}the host waited for the GPU {got['waits']} times; wanted at most 2"
-        if [got["products"], got["sent"]] != [n, 4 * n]:
-            return f"{what}{got['products']} products, {got['sent']} bytes at the host when it returned; wanted {n} and {4 * n}"
-
-
 check.function(
     "norms",
     [check.case("values", 3, 4), check.case("H100", 1024, 8)],
@@ -1184,53 +1138,9 @@ check.function(
     look="the host is in no queue",
 )
 
+
 # %% hidden="repair" points=3
 ### BEGIN HIDDEN TESTS
-from helpers import check
-
-
-def drive(answer, card, d, n):
-    import torch
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    # values: a slow card and small tensors, on true numbers; the rest: large tensors without numbers
-    values = card == "values"
-    slow = {"flop_share": 2.5e-6, "bandwidth_share": 1e-4} if values else {}
-    card = "H100" if values else card
-    free = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}  # no set-up costs: a warm GPU
-    gpu = sealed(simulate(card, strict=False, values=values, **free, **slow))
-    with gpu:
-        sent = [torch.empty(d, d, pin_memory=True) for i in range(n)]
-        if values:
-            sent = [page.fill_(i + 1.0) for i, page in enumerate(sent)]
-        (torch.ones(8, 8, device=gpu.device) @ torch.ones(8, 8, device=gpu.device)).sum()
-        gpu.synchronize()
-        gone = [torch.zeros(d, d, device=gpu.device) for _ in range(2)]
-        held, first, start = gpu.memory_reserved(), len(gpu.kernels), gpu.clock_ns()
-        del gone  # dropped while the GPU still writes it
-        out = answer(gpu, sent)
-        gpu.synchronize()
-        ran = gpu.kernels[first:]
-        work = [sum(k.bytes for k in ran if k.kind == "copy h2d"), sum(k.name == "aten.mm" for k in ran)]
-        faults, found, end = list(gpu.faults), len(gpu.races), max([k.end_ns for k in ran], default=start)
-        grown = gpu.max_memory_reserved() - held
-        numbers = [out.device == gpu.device, *(out.tolist() if values else out.shape)]
-        side, x = gpu.Stream(), torch.ones(8, device=gpu.device)
-        with gpu.stream(side):
-            x.mul_(2.0)  # a race of our own: is it still found?
-        awake = len(gpu.races) > found
-    return {
-        "seconds": (end - start) / 1e9,
-        "faults": faults,
-        "grown": grown,
-        "work": work,
-        "numbers": numbers,
-        "awake": awake,
-    }
-
-
 def judge(reports, most_pages=1e9):
     import torch
 
@@ -1253,60 +1163,6 @@ def judge(reports, most_pages=1e9):
         if got["seconds"] > limit or card != "values" and got["grown"] > most_pages * 4 * d * d + 2**22:
             pages = got["grown"] / 4 / d / d
             return f"{what}{got['seconds'] * 1e3:.2f} ms, wanted at most {limit * 1e3:.2f} ms; memory grew by {pages:.1f} pages"
-
-
-def drive_norms(norms, card, d, n):
-    import torch
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    gpu = sealed(simulate("H100" if card == "values" else card, strict=False, values=card == "values"))
-    with gpu:
-        chunks = [torch.full((d, d), i + 1.0, device=gpu.device) for i in range(n)]
-        gpu.synchronize()
-        waits = gpu.syncs
-        out = [float(v) for v in norms(gpu, chunks)]
-        waits = gpu.syncs - waits
-        products = sum(k.name == "aten.mm" for k in gpu.kernels)
-        copies = [k for k in gpu.kernels if k.kind == "copy d2h"]
-        sent = sum(k.bytes for k in copies if k.end_ns <= gpu.clock_ns())  # what has arrived by now
-        faults, found = list(gpu.faults), len(gpu.races)
-        kept = card != "values" or all(bool((x == i + 1.0).all()) for i, x in enumerate(chunks))
-        side = gpu.Stream()
-        with gpu.stream(side):
-            chunks[0].mul_(2.0)
-        chunks[0].mul_(2.0)  # a race of our own: is it still found?
-        awake = len(gpu.races) > found
-    return {
-        "faults": faults,
-        "numbers": out,
-        "waits": waits,
-        "products": products,
-        "sent": sent,
-        "kept": kept,
-        "awake": awake,
-    }
-
-
-def judge_norms(reports):
-    for report in reports:
-        (card, d, n), got = report.args, report.value
-        what, want = f"{n} chunks of {d} × {d}: ", [float(d**3 * (i + 1) ** 2) for i in range(n)]
-        if got["faults"]:
-            return f"{what}{got['faults'][0]}"
-        if not got["awake"]:
-            return f"{what}a race of the test's own was not found afterwards: the search for races was switched off"
-        if not got["kept"]:
-            return (
-                f"{what}a chunk has other numbers than before: chunks are the caller's, and stay as they are"
-            )
-        if len(got["numbers"]) != n or card == "values" and got["numbers"] != want:
-            return f"{what}wanted {want if card == 'values' else n}, got {got['numbers']}"
-        if got["waits"] > 2:
-            return f"{what}the host waited for the GPU {got['waits']} times; wanted at most 2"
-        if [got["products"], got["sent"]] != [n, 4 * n]:
-            return f"{what}{got['products']} products, {got['sent']} bytes at the host when it returned; wanted {n} and {4 * n}"
 
 
 judged_pages = [("values", 40, 9), ("A100", 2048, 10), ("H100", 6000, 4), ("H100", 1500, 1)]
@@ -1524,7 +1380,7 @@ def pipeline(
     ### END SOLUTION
 
 
-# %% test="pipeline" points=2
+# %% shared="pipeline"
 from helpers import check
 
 
@@ -1607,6 +1463,7 @@ def drive(pipeline, card, page, result, products, decode_s, save_s, n):
     }
 
 
+# %% test="pipeline" points=2
 def judge(reports):
     import torch
 
@@ -1668,90 +1525,9 @@ check.function(
     look="before the host touches a page, which event must have passed?",
 )
 
+
 # %% hidden="pipeline" points=4
 ### BEGIN HIDDEN TESTS
-from helpers import check
-
-
-def drive(pipeline, card, page, result, products, decode_s, save_s, n):
-    import torch
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    # values: a slow card and small tensors, on true numbers; the rest: large tensors without numbers
-    values = card == "values"
-    slow = {"flop_share": 2.5e-6, "bandwidth_share": 1e-4} if values else {}
-    card = "H100" if values else card
-    free = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}  # no set-up costs: a warm GPU
-    gpu = sealed(simulate(card, strict=False, values=values, **free, **slow))
-    decoded, saved, numbers, early = [], [], [], []
-    with gpu:
-        pages = [torch.zeros(page, pin_memory=True) for _ in range(2)]
-        results = [torch.zeros(result, pin_memory=True) for _ in range(2)]
-        first = torch.ones(page[1], result[1], device=gpu.device)
-        more = torch.ones(result[1], result[1], device=gpu.device)
-        outside = gpu.current_stream()
-        computed = []
-
-        def copied(kind):
-            """Bytes that have arrived by now, on the host's clock."""
-            return sum(k.bytes for k in gpu.kernels if k.kind == kind and k.end_ns <= gpu.clock_ns())
-
-        def decode(i, where):
-            if copied("copy h2d") < (i - 1) * pages[0].nbytes:
-                early.append(f"decode({i})")
-            if not any(where is p for p in pages):
-                raise ValueError("decode was given something else than one of the two pages")
-            decoded.append(i)
-            gpu.host_work(decode_s)
-            (where if values else where[-1]).fill_(i + 1.0)
-
-        def compute(x):
-            computed.append([*x.shape, x.device == gpu.device, gpu.current_stream() == outside])
-            x = x @ first
-            for _ in range(products - 1):
-                x = x @ more
-            return x
-
-        def save(i, where):
-            if copied("copy d2h") < (i + 1) * results[0].nbytes:
-                early.append(f"save({i})")
-            if not any(where is p for p in results):
-                raise ValueError("save was given something else than one of the two results")
-            saved.append(i)
-            numbers.append([float(where.min()), float(where.max())] if values else float(where[-1].sum()))
-            gpu.host_work(save_s)
-
-        gpu.synchronize()
-        gone = [torch.zeros(shape, device=gpu.device) for shape in (page, page, result, result)]
-        start = gpu.clock_ns()
-        del gone  # dropped while the GPU still writes it
-        pipeline(gpu, pages, results, decode, compute, save, n)
-        seconds = (gpu.clock_ns() - start) / 1e9
-        late = n - len(saved)
-        copies = [sum(k.bytes for k in gpu.kernels if k.kind == kind) for kind in ("copy h2d", "copy d2h")]
-        seconds = max([seconds, *((k.end_ns - start) / 1e9 for k in gpu.kernels)])
-        faults, found = list(gpu.faults), len(gpu.races)
-        side = gpu.Stream()
-        with gpu.stream(side):
-            more.mul_(2.0)
-        more.mul_(2.0)  # a race of our own: is it still found?
-        awake = len(gpu.races) > found
-    return {
-        "seconds": seconds,
-        "faults": faults,
-        "decoded": decoded,
-        "saved": saved,
-        "late": late,
-        "copies": copies,
-        "computed": computed,
-        "early": early,
-        "numbers": numbers if values else None,
-        "awake": awake,
-    }
-
-
 def judge(reports):
     import torch
 

@@ -252,7 +252,7 @@ def adamw_loop(
     ### END SOLUTION
 
 
-# %% test="adamw_loop" points=1
+# %% shared="adamw_loop"
 import torch
 
 from helpers import check
@@ -260,21 +260,6 @@ from helpers import check
 
 def step_told(adamw_loop, params, grads, means, squares, *args, **options):
     adamw_loop(params, grads, means, squares, *args, **options)
-    return {"grads": grads, "means": means, "squares": squares, "params": params}
-
-
-def step_watched(adamw_loop, params, grads, means, squares, *args, **options):
-    import torch
-
-    lists = {"params": params, "means": means, "squares": squares}
-    before = {name: [t.clone() for t in tensors] for name, tensors in lists.items()}
-    adamw_loop(params, grads, means, squares, *args, **options)
-    for name, tensors in lists.items():
-        if all(map(torch.equal, tensors, before[name])):
-            raise AssertionError(
-                f"{name} hold what they held before. `p = p * 0.9` makes a new tensor and only moves the name p; "
-                "`p.mul_(0.9)` changes the tensor that the caller has"
-            )
     return {"grads": grads, "means": means, "squares": squares, "params": params}
 
 
@@ -286,13 +271,6 @@ def by_torch(params, grads, means, squares, step, **options):
         optimizer.state[p] = {"step": torch.tensor(step - 1.0), "exp_avg": m, "exp_avg_sq": v}
     optimizer.step()
     return {"grads": grads, "means": means, "squares": squares, "params": [p.detach() for p in parameters]}
-
-
-def four_lists(shapes, dtype=torch.float64, fresh=False):
-    g = torch.Generator().manual_seed(len(shapes))
-    lists = [[torch.randn(s, generator=g, dtype=dtype) for s in shapes] for _ in range(4)]
-    lists[2:] = [[m * (not fresh) for m in lists[2]], [v.square() * (not fresh) for v in lists[3]]]
-    return lists
 
 
 def limits(params, *rest, **options):
@@ -308,6 +286,29 @@ def written_out(reports):
         if not any("sqrt" in k or "pow" in k for k in used):
             return "no operator that takes a root was seen: the step must be made of torch's operators, which are counted"
     return None
+
+
+# %% test="adamw_loop" points=1
+def step_watched(adamw_loop, params, grads, means, squares, *args, **options):
+    import torch
+
+    lists = {"params": params, "means": means, "squares": squares}
+    before = {name: [t.clone() for t in tensors] for name, tensors in lists.items()}
+    adamw_loop(params, grads, means, squares, *args, **options)
+    for name, tensors in lists.items():
+        if all(map(torch.equal, tensors, before[name])):
+            raise AssertionError(
+                f"{name} hold what they held before. `p = p * 0.9` makes a new tensor and only moves the name p; "
+                "`p.mul_(0.9)` changes the tensor that the caller has"
+            )
+    return {"grads": grads, "means": means, "squares": squares, "params": params}
+
+
+def four_lists(shapes, dtype=torch.float64, fresh=False):
+    g = torch.Generator().manual_seed(len(shapes))
+    lists = [[torch.randn(s, generator=g, dtype=dtype) for s in shapes] for _ in range(4)]
+    lists[2:] = [[m * (not fresh) for m in lists[2]], [v.square() * (not fresh) for v in lists[3]]]
+    return lists
 
 
 for sizes, t, only, told in (
@@ -359,47 +360,13 @@ check.function(
     "bytes: a list of roots keeps all of them alive, and so does a second name.",
 )
 
+
 # %% hidden="adamw_loop" points=3
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def step_told(adamw_loop, params, grads, means, squares, *args, **options):
-    adamw_loop(params, grads, means, squares, *args, **options)
-    return {"grads": grads, "means": means, "squares": squares, "params": params}
-
-
-def by_torch(params, grads, means, squares, step, **options):
-    parameters = [torch.nn.Parameter(p) for p in params]
-    optimizer = torch.optim.AdamW(parameters, foreach=False, **options)
-    for p, g, m, v in zip(parameters, grads, means, squares, strict=True):
-        p.grad = g
-        optimizer.state[p] = {"step": torch.tensor(step - 1.0), "exp_avg": m, "exp_avg_sq": v}
-    optimizer.step()
-    return {"grads": grads, "means": means, "squares": squares, "params": [p.detach() for p in parameters]}
-
-
 def four_lists(shapes, seed, dtype=torch.float64):
     g = torch.Generator().manual_seed(seed)
     lists = [[torch.randn(s, generator=g, dtype=dtype) for s in shapes] for _ in range(4)]
     return [*lists[:3], [v.square() for v in lists[3]]]
-
-
-def limits(params, *rest, **options):
-    largest = max(p.numel() * p.element_size() for p in params)
-    return {"operators": 8 * len(params), "peak_live_bytes": 2 * largest, "syncs": 0}
-
-
-def written_out(reports):
-    for report in reports:
-        used = list(report.counts["by_operator"])
-        if ready := [k for k in used if "fused" in k]:
-            return f"{ready[0]} is torch's own AdamW: write it out this time"
-        if not any("sqrt" in k or "pow" in k for k in used):
-            return "no operator that takes a root was seen: the step must be made of torch's operators, which are counted"
-    return None
 
 
 check.function(
@@ -499,7 +466,7 @@ def adamw_foreach(
     ### END SOLUTION
 
 
-# %% test="adamw_foreach" points=2
+# %% shared="adamw_foreach"
 import torch
 
 from helpers import check
@@ -520,12 +487,6 @@ def by_torch(params, grads, means, squares, step, temp_bytes=None, **options):
     return {"grads": grads, "means": means, "squares": squares, "params": [p.detach() for p in parameters]}
 
 
-def four_lists(shapes, dtype=torch.float32):
-    g = torch.Generator().manual_seed(len(shapes))
-    lists = [[torch.randn(s, generator=g, dtype=dtype) for s in shapes] for _ in range(4)]
-    return [*lists[:3], [v.square() for v in lists[3]]]
-
-
 def limits(params, *rest, temp_bytes=None, **options):
     sizes = [p.numel() * p.element_size() for p in params]
     groups = 1 if temp_bytes is None else 1 + 2 * sum(sizes) // temp_bytes
@@ -541,6 +502,13 @@ def written_out(reports):
         if not any("sqrt" in k or "pow" in k for k in used):
             return "no operator that takes a root was seen: the step must be made of torch's operators, which are counted"
     return None
+
+
+# %% test="adamw_foreach" points=2
+def four_lists(shapes, dtype=torch.float32):
+    g = torch.Generator().manual_seed(len(shapes))
+    lists = [[torch.randn(s, generator=g, dtype=dtype) for s in shapes] for _ in range(4)]
+    return [*lists[:3], [v.square() for v in lists[3]]]
 
 
 check.function(
@@ -567,49 +535,13 @@ check.function(
     "how many, every operator but the root in place, and the last group's roots without a name?",
 )
 
+
 # %% hidden="adamw_foreach" points=3
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def step_told(adamw_foreach, params, grads, means, squares, *args, **options):
-    adamw_foreach(params, grads, means, squares, *args, **options)
-    return {"grads": grads, "means": means, "squares": squares, "params": params}
-
-
-def by_torch(params, grads, means, squares, step, temp_bytes=None, **options):
-    parameters = [torch.nn.Parameter(p) for p in params]
-    optimizer = torch.optim.AdamW(parameters, foreach=False, **options)
-    for p, g, m, v in zip(parameters, grads, means, squares, strict=True):
-        p.grad = g
-        optimizer.state[p] = {"step": torch.tensor(step - 1.0), "exp_avg": m, "exp_avg_sq": v}
-    optimizer.step()
-    return {"grads": grads, "means": means, "squares": squares, "params": [p.detach() for p in parameters]}
-
-
 def four_lists(shapes, seed, dtype=torch.float32):
     g = torch.Generator().manual_seed(seed)
     lists = [[torch.randn(s, generator=g, dtype=dtype) for s in shapes] for _ in range(4)]
     return [*lists[:3], [v.square() for v in lists[3]]]
-
-
-def limits(params, *rest, temp_bytes=None, **options):
-    sizes = [p.numel() * p.element_size() for p in params]
-    groups = 1 if temp_bytes is None else 1 + 2 * sum(sizes) // temp_bytes
-    most = sum(sizes) if temp_bytes is None else max(temp_bytes, *sizes)
-    return {"operators": 8 * groups, "peak_live_bytes": most + 1024, "syncs": 0}
-
-
-def written_out(reports):
-    for report in reports:
-        used = list(report.counts["by_operator"])
-        if ready := [k for k in used if "fused" in k]:
-            return f"{ready[0]} is torch's own AdamW: write it out this time"
-        if not any("sqrt" in k or "pow" in k for k in used):
-            return "no operator that takes a root was seen: the step must be made of torch's operators, which are counted"
-    return None
 
 
 uneven = [(60, 50), 50, 10, (100, 90), 90, (20, 20), (70, 7), 7, 3, (30, 50)]
@@ -1162,7 +1094,7 @@ def step_time(
     ### END SOLUTION
 
 
-# %% test="step_time" points=1
+# %% shared="step_time"
 from helpers import check
 
 
@@ -1178,6 +1110,7 @@ def drive(step_time, *args):
         return step_time(*args)
 
 
+# %% test="step_time" points=1
 def judge(reports):
     import torch
 
@@ -1238,23 +1171,9 @@ check.function(
     note="latency_s only delays a kernel for which the GPU is waiting.",
 )
 
+
 # %% hidden="step_time" points=4
 ### BEGIN HIDDEN TESTS
-from helpers import check
-
-
-def drive(step_time, *args):
-    from unittest import mock
-
-    from helpers.simulator.timeline import Timeline
-
-    def closed(*_, **__):
-        raise RuntimeError("the simulated GPU is closed here: the answer follows from the arguments")
-
-    with mock.patch.multiple(Timeline, spend=closed, enqueue=closed, __init__=closed):
-        return step_time(*args)
-
-
 def judge(reports):
     import torch
 

@@ -284,10 +284,7 @@ class Allocator:
         ### END SOLUTION
 
 
-# %% test="allocator" points=2
-from helpers import check
-
-
+# %% shared="allocator"
 def on_a_device(Allocator, program, capacity):
     import sys
 
@@ -393,6 +390,12 @@ def in_words(call):
     return f"{call[1]} = {call[2] // whole[1]} {whole[0]}"
 
 
+M = 2**20
+
+# %% test="allocator" points=2
+from helpers import check
+
+
 def written(text):
     calls = []
     for line in text.split(";"):
@@ -413,7 +416,6 @@ check.function(
     look="1 · What does one tensor take?",
     note="One request on an empty device: only rounding, the pool, and the size of the segment matter.",
 )
-M = 2**20
 small_programs = {
     "reuse": f"a={6 * M}; b={8 * M}; c={3 * M}; free b; d={5 * M}; e={300 * 1024}; free a; free d; free c; f={12 * M}",
     "best fit": f"a={9 * M}; b={2 * M}; c={3 * M}; d={2 * M}; free a; free c; e={3 * M - 600}; f={9 * M}",
@@ -440,111 +442,6 @@ import random
 import torch
 
 from helpers import check, simulate
-
-
-def on_a_device(Allocator, program, capacity):
-    import sys
-
-    segments, live, rows, made, problems, place = {}, {}, [], [], [], [1 << 32]
-
-    def cuda_malloc(nbytes):
-        if sum(segments.values()) + nbytes > capacity:
-            return None
-        address = place[0]
-        place[0] += -(-nbytes // 2**21) * 2**21
-        segments[address] = nbytes
-        made.append(nbytes)
-        return address
-
-    def cuda_free(address):
-        size = segments.pop(address, None)
-        if size is None:
-            problems.append(f"cuda_free({address}), which is not the address of a segment")
-        elif any(address <= start < address + size for start, _ in live.values()):
-            problems.append("cuda_free of a segment in which a block is still in use")
-
-    def refuse(frame, event, arg):
-        file = frame.f_code.co_filename.replace("\\", "/")
-        if event == "call" and "helpers/simulator/" in file and not problems:
-            problems.append("this is the course's own model; the exercise is to write yours")
-
-    kept = sys.getprofile()
-    sys.setprofile(refuse)
-    try:
-        allocator = Allocator(cuda_malloc, cuda_free)
-        for what, *rest in program:
-            told = "ok"
-            if what == "malloc":
-                name, nbytes = rest
-                try:
-                    start = allocator.malloc(nbytes)
-                except MemoryError:
-                    told = "MemoryError"
-                else:
-                    if not isinstance(start, int):
-                        problems.append(f"malloc returned {start!r}; wanted an address, or MemoryError")
-                        start = 0
-                    end = start + nbytes
-                    if not any(a <= start and end <= a + size for a, size in segments.items()):
-                        problems.append(f"malloc({nbytes}) returned bytes that lie in no segment")
-                    if any(start < b + n and b < end for b, n in live.values()):
-                        problems.append(f"malloc({nbytes}) returned bytes that another block is using")
-                    live[name] = (start, nbytes)
-            elif what == "free":
-                if rest[0] in live:
-                    allocator.free(live.pop(rest[0])[0])
-            else:
-                allocator.empty_cache()
-            rows.append([sum(segments.values()), len(made), told])
-            if problems:
-                break
-    finally:
-        sys.setprofile(kept)
-    return {"rows": rows, "problems": problems}
-
-
-def by_the_model(program, capacity):
-    from helpers.simulator.allocator import CachingAllocator, OutOfMemory
-
-    model, live, rows = CachingAllocator(capacity, history=False), {}, []
-    for what, *rest in program:
-        told = "ok"
-        if what == "malloc":
-            try:
-                live[rest[0]] = model.malloc(rest[1])
-            except OutOfMemory:
-                told = "MemoryError"
-        elif what == "free":
-            if rest[0] in live:
-                model.free(live.pop(rest[0]))
-        else:
-            model.empty_cache()
-        stats = model.stats()
-        rows.append([stats["reserved_bytes.all.current"], stats["num_device_alloc"], told])
-    return rows
-
-
-def judged(reports):
-    for report in reports:
-        program, capacity = report.args
-        wanted = by_the_model(program, capacity)
-        for number, (got, want) in enumerate(zip(report.value["rows"], wanted), 1):
-            calls = program[max(0, number - 15) : number]
-            at = f"on {capacity / 2**20:,.0f} MiB, at the end of: {'; '.join(map(in_words, calls))}\n "
-            if report.value["problems"] and number == len(report.value["rows"]):
-                return f"{at} {report.value['problems'][0]}"
-            if list(got) != want:
-                said = [f"{r / 2**20:g} MiB reserved, cudaMalloc ×{n} so far, {t}" for r, n, t in (got, want)]
-                return f"{at} measured {said[0]}\n  wanted   {said[1]}"
-    return None
-
-
-def in_words(call):
-    """A call as the stepper takes it."""
-    if call[0] != "malloc":
-        return " ".join(call)
-    whole = next(((u, n) for u, n in (("MiB", 2**20), ("KiB", 2**10)) if call[2] % n == 0), ("B", 1))
-    return f"{call[1]} = {call[2] // whole[1]} {whole[0]}"
 
 
 def at_random(seed, length, largest, least=1, empty=0.01):
@@ -592,7 +489,6 @@ def training_steps(count, width):
     return program
 
 
-M = 2**20
 left_over = [["malloc", "a", 7 * M], ["malloc", "b", 6 * M], ["malloc", "c", 7 * M], ["free", "a"]]
 left_over += [["malloc", "d", 6 * M], ["free", "b"], ["malloc", "e", 6 * M + 1000]]
 ties = [["malloc", "a", 5 * M], ["malloc", "b", 3 * M], ["malloc", "c", 5 * M], ["malloc", "d", 7 * M]]
@@ -805,7 +701,7 @@ def encode(batches: list[torch.Tensor], up: torch.Tensor, down: torch.Tensor) ->
     ### END SOLUTION
 
 
-# %% test="encode" points=1
+# %% shared="encode"
 import torch
 
 from helpers import check
@@ -819,6 +715,7 @@ def one_by_one(batches, up, down):
     return {"results": [torch.clamp(x @ up, min=0) @ down for x in batches], "batches": batches}
 
 
+# %% test="encode" points=1
 def on_a_card(encode, rows, width, hidden, out):
     import torch
 
@@ -893,21 +790,9 @@ check.function(
     note="One wide array more than allowed: which name still holds one? Several: which blocks can be used again?",
 )
 
+
 # %% hidden="encode" points=3
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def with_inputs_told(encode, batches, up, down):
-    return {"results": encode(batches, up, down), "batches": batches}
-
-
-def one_by_one(batches, up, down):
-    return {"results": [torch.clamp(x @ up, min=0) @ down for x in batches], "batches": batches}
-
-
 def on_a_card(encode, rows, width, hidden, out):
     import torch
 

@@ -247,11 +247,14 @@ def encode(x: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
     ### END SOLUTION
 
 
-# %% test="float_bits" points=1
+# %% shared="float_bits"
 import torch
 
 from helpers import check
 
+few = {"operators": 60, "syncs": 0}
+
+# %% test="float_bits" points=1
 half, brain, fp8 = (5, 10), (8, 7), (5, 2)
 
 
@@ -316,7 +319,6 @@ def wrong_bits(reports):
     return None
 
 
-few = {"operators": 60, "syncs": 0}
 for patterns, told in (
     (
         [0x3C00, 0x3C01, 0x4248, 0xC248, 0x7BFF],
@@ -366,13 +368,9 @@ check.function(
     note="Values right and too many operators or syncs? The whole tensor at once: no loop, no .item(), no .tolist().",
 )  # fmt: skip
 
+
 # %% hidden="float_bits" points=3
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
 def values_one_by_one(bits, exponent, mantissa):
     import math
 
@@ -422,7 +420,6 @@ def mixture(seed, *shape):
     return x
 
 
-few = {"operators": 60, "syncs": 0}
 formats = [(5, 10), (8, 10), (8, 7), (4, 3), (3, 2), (2, 1), (6, 9), (7, 4), (5, 1), (8, 1), (2, 12)]
 check.function(
     "decode",
@@ -788,7 +785,7 @@ def mixed_loss(
     ### END SOLUTION
 
 
-# %% test="mixed_loss" points=2
+# %% shared="mixed_loss"
 import torch
 
 from helpers import check
@@ -827,6 +824,7 @@ def stream_net(n, d, u, o, depth, seed, large=300.0, small=0.3, away=0.5):
     return check.case(x, target, *(w.requires_grad_() for w in (w_in, w_up, w_down, w_out)), depth)
 
 
+# %% test="mixed_loss" points=2
 def judge(reports):
     import torch
     import torch.nn.functional as F
@@ -917,46 +915,9 @@ for case, told in (
         "mixed_loss", [case], drive=step, budget={"syncs": 0}, verify=judge, look="2 · What autocast casts", note=told
     )  # fmt: skip
 
+
 # %% hidden="mixed_loss" points=3
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def step(mixed_loss, x, target, *rest):
-    import torch
-
-    def closed(*args, **kwargs):
-        raise RuntimeError("autocast is closed here: place the casts by hand")
-
-    ways = [(torch.autocast, "__enter__")]
-    ways += [
-        (m, k) for m in (torch, torch._C) for k in dir(m) if "set_autocast" in k and k.endswith("enabled")
-    ]
-    held = [(m, k, getattr(m, k)) for m, k in ways]
-    weights = [w.detach().clone().requires_grad_() for w in rest[:4]]
-    try:
-        for m, k in ways:
-            setattr(m, k, closed)
-        loss = mixed_loss(x, target, *weights, rest[4])
-    finally:
-        for m, k, way in held:
-            setattr(m, k, way)
-    loss.backward()
-    return {"loss": loss.detach(), "gradients": [w.grad for w in weights]}
-
-
-def stream_net(n, d, u, o, depth, seed, large=300.0, small=0.3, away=0.5):
-    g = torch.Generator().manual_seed(seed)
-    x, w_in, w_up, w_down, w_out = (
-        torch.randn(a, b, generator=g) / a**0.5 for a, b in ((n, d), (d, d), (d, u), (u, d), (d, o))
-    )
-    x, w_in, w_down = x * n**0.5, large * w_in, small * w_down
-    target = x @ w_in @ w_out + away * torch.randn(n, o, generator=g)
-    return check.case(x, target, *(w.requires_grad_() for w in (w_in, w_up, w_down, w_out)), depth)
-
-
 def judge(reports):
     import torch
     import torch.nn.functional as F
@@ -1449,12 +1410,20 @@ class Scaler:
         ### END SOLUTION
 
 
-# %% test="grad_scaler" points=2
+# %% shared="grad_scaler"
 import torch
 
 from helpers import check
 
 
+def own_work(reports):
+    for report in reports:
+        if ready := [k for k in report.counts["by_operator"] if "_amp_" in k]:
+            return f"{ready[0]} is torch's own: write it out this time"
+    return None
+
+
+# %% test="grad_scaler" points=2
 def train(Scaler, weights, slopes, options, clip, unused=False, again=False):
     import torch
 
@@ -1504,13 +1473,6 @@ def plan(steps, sizes, seed, odd=None):
     return weights, slopes
 
 
-def own_work(reports):
-    for report in reports:
-        if ready := [k for k in report.counts["by_operator"] if "_amp_" in k]:
-            return f"{ready[0]} is torch's own: write it out this time"
-    return None
-
-
 inf, nan = float("inf"), float("nan")
 for case, told in (
     (check.case(*plan(3, [6, 5], 1), {"init_scale": 64.0}, None), "Three steps without an accident: scale, unscale, step."),
@@ -1536,13 +1498,9 @@ for case, told in (
         note=told,
     )
 
+
 # %% hidden="grad_scaler" points=3
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
 def train(Scaler, weights, slopes, options, clip, unused):
     import torch
 
@@ -1583,13 +1541,6 @@ def plan(steps, sizes, seed, odd=()):
     for step, which, value in odd:
         slopes[step][which][-1] = value
     return weights, slopes
-
-
-def own_work(reports):
-    for report in reports:
-        if ready := [k for k in report.counts["by_operator"] if "_amp_" in k]:
-            return f"{ready[0]} is torch's own: write it out this time"
-    return None
 
 
 inf, nan = float("inf"), float("nan")
@@ -1777,7 +1728,7 @@ def aligned(weights: list[torch.Tensor], biases: list[torch.Tensor], multiple: i
     ### END SOLUTION
 
 
-# %% test="aligned" points=1
+# %% shared="aligned"
 import torch
 
 from helpers import check
@@ -1797,15 +1748,16 @@ def plain(weights, biases, multiple, batches):
     return results
 
 
+def padded(n, multiple):
+    return -(-n // multiple) * multiple
+
+
+# %% test="aligned" points=1
 def net(sizes, multiple, rows):
     g = torch.Generator().manual_seed(sum(sizes))
     weights = [torch.randn(o, i, generator=g) / i**0.5 for i, o in zip(sizes, sizes[1:])]
     biases = [torch.randn(o, generator=g) for o in sizes[1:]]
     return check.case(weights, biases, multiple, [torch.randn(r, sizes[0], generator=g) for r in rows])
-
-
-def padded(n, multiple):
-    return -(-n // multiple) * multiple
 
 
 def bytes_of(weights, biases, multiple, batches):
@@ -1878,36 +1830,14 @@ for case, told in (
         look="4 · Shapes that fit", note=told,
     )  # fmt: skip
 
+
 # %% hidden="aligned" points=3
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def run_batches(aligned, weights, biases, multiple, batches):
-    forward = aligned(weights, biases, multiple)
-    return [forward(x) for x in batches]
-
-
-def plain(weights, biases, multiple, batches):
-    results = []
-    for y in batches:
-        for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
-            y = (y.sigmoid() if i else y) @ w.T + b
-        results.append(y)
-    return results
-
-
 def net(sizes, multiple, rows, seed):
     g = torch.Generator().manual_seed(seed)
     weights = [torch.randn(o, i, generator=g) / i**0.5 for i, o in zip(sizes, sizes[1:])]
     biases = [torch.randn(o, generator=g) for o in sizes[1:]]
     return check.case(weights, biases, multiple, [torch.randn(r, sizes[0], generator=g) for r in rows])
-
-
-def padded(n, multiple):
-    return -(-n // multiple) * multiple
 
 
 def bytes_of(weights, biases, multiple, batches):

@@ -270,7 +270,7 @@ def dequantize(q: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor | None =
     ### END SOLUTION
 
 
-# %% test="quantize" points=1
+# %% shared="quantize"
 import torch
 
 from helpers import check
@@ -286,6 +286,7 @@ def groups_of(x, dim):
     return 1 if dim is None else x.shape[dim]
 
 
+# %% test="quantize" points=1
 def judge(reports):
     for report in reports:
         if unseen := [n for n in report.counts["sync_by"] if n.startswith("Tensor.")]:
@@ -381,23 +382,9 @@ check.function(
     note="127 − (−128) does not fit into int8: convert before you subtract.",
 )
 
+
 # %% hidden="quantize" points=3
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def kept(quantize, x, **options):
-    q, scale, zero = quantize(x, **options)
-    stored = sum(t.untyped_storage().nbytes() for t in (q, scale, zero) if t is not None)
-    return {"q": q, "scale": scale, "zero": zero, "stored": stored}
-
-
-def groups_of(x, dim):
-    return 1 if dim is None else x.shape[dim]
-
-
 def judge(reports):
     for report in reports:
         if unseen := [n for n in report.counts["sync_by"] if n.startswith("Tensor.")]:
@@ -606,7 +593,7 @@ class Int8Linear(torch.nn.Module):
         ### END SOLUTION
 
 
-# %% test="int8_linear" points=2
+# %% shared="int8_linear"
 import torch
 
 from helpers import check
@@ -666,6 +653,7 @@ def use(Int8Linear, weight, bias, inputs, count):
     return {"kept": making.live_bytes, "state": sum(sizes), "seen": seen, "finite": finite}
 
 
+# %% test="int8_linear" points=2
 def judge(reports):
     products = (
         "mm",
@@ -744,67 +732,9 @@ check.function(
     note="Two layers, the second without a bias. A row of x and a row of W are zeros.",
 )
 
+
 # %% hidden="int8_linear" points=4
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def use(Int8Linear, weight, bias, inputs, count):
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    shapes, finite = [], []
-
-    class Shapes(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            if "int_mm" in str(func):
-                shapes.append([*args[0].shape, args[1].shape[1]])
-            if str(func).startswith(("aten._to_copy", "aten.copy_")):
-                inside = "copy_" in str(func)  # q.copy_(x), or x.to(torch.int8)
-                into, what = (args[0].dtype, args[1]) if inside else ((kwargs or {}).get("dtype"), args[0])
-                if into == torch.int8:
-                    finite.append(what.isfinite().all())
-            return func(*args, **(kwargs or {}))
-
-    def linear(fill=None):
-        made = torch.nn.Linear(weight.shape[1], weight.shape[0], bias is not None)
-        with torch.no_grad():
-            made.weight.copy_(weight) if fill is None else made.weight.fill_(fill)
-            if bias is not None:
-                made.bias.copy_(bias) if fill is None else made.bias.fill_(fill)
-        return made
-
-    given = linear()
-    with Shapes(), count() as making:
-        layer = Int8Linear(given)
-    with torch.no_grad():
-        given.weight.fill_(float("nan"))
-        weight.fill_(float("nan"))
-    state = layer.state_dict()
-    twin = Int8Linear(linear(fill=1.0))
-    twin.load_state_dict(state)
-    seen = []
-    for x in inputs:
-        shapes.clear()
-        with torch.no_grad(), Shapes(), count() as run:
-            y = layer(x)
-        did = run.as_dict()
-        with torch.no_grad():
-            seen.append(
-                {
-                    "y": y,
-                    "again": twin(x),
-                    "shapes": list(shapes),
-                    "peak": did["peak_live_bytes"],
-                    "did": did["by_operator"],
-                }
-            )
-    sizes = [t.untyped_storage().nbytes() for t in state.values()]
-    return {"kept": making.live_bytes, "state": sum(sizes), "seen": seen, "finite": finite}
-
-
 def judge(reports):
     products = (
         "mm",
@@ -1147,7 +1077,7 @@ def smooth(
     ### END SOLUTION
 
 
-# %% test="smooth" points=1
+# %% shared="smooth"
 import torch
 
 from helpers import check
@@ -1190,6 +1120,7 @@ def use(smooth, gain, shift, weights, biases, amax, count, x=None, **options):
     }
 
 
+# %% test="smooth" points=1
 def judge(reports):
     for report in reports:
         if unseen := [n for n in report.counts["sync_by"] if n.startswith("Tensor.")]:
@@ -1271,50 +1202,9 @@ check.function(
     note="Three linears that read one norm. Channel 50 is silent, and nobody reads channel 11: s = 1 there.",
 )
 
+
 # %% hidden="smooth" points=3
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def use(smooth, gain, shift, weights, biases, amax, count, x=None, **options):
-    import torch
-
-    norm = torch.nn.LayerNorm(len(gain))
-    linears = [torch.nn.Linear(w.shape[1], w.shape[0]) for w in weights]
-    with torch.no_grad():
-        for p, value in zip(
-            [norm.weight, norm.bias, *[m.weight for m in linears], *[m.bias for m in linears]],
-            [gain, shift, *weights, *biases],
-            strict=True,
-        ):
-            p.copy_(value)
-    owned = [(m, name, p) for m in (norm, *linears) for name, p in m.named_parameters()]
-
-    def forward():
-        h = norm(x)
-        return [m(h) for m in linears]
-
-    with torch.no_grad(), count() as before:
-        forward()
-    with count() as run:
-        smooth(norm, linears, amax, **options)
-    with torch.no_grad(), count() as after:
-        y = forward()
-    return {
-        "norm.weight": norm.weight.detach(),
-        "norm.bias": norm.bias.detach(),
-        "weights": [m.weight.detach() for m in linears],
-        "biases": [m.bias.detach() for m in linears],
-        "outputs": y,
-        "still the same Parameters": all(getattr(m, name) is p for m, name, p in owned),
-        "operators more in forward": after.operators - before.operators,
-        "bytes that live on": run.live_bytes,
-        "peak": run.peak_live_bytes,
-    }
-
-
 def judge(reports):
     for report in reports:
         if unseen := [n for n in report.counts["sync_by"] if n.startswith("Tensor.")]:
@@ -1574,16 +1464,10 @@ def train_quantized(
     ### END SOLUTION
 
 
-# %% test="fake_quantize" points=1
+# %% shared="fake_quantize"
 import torch
 
 from helpers import check
-
-
-def by_hand(w, scale, bits=8):
-    most = 2 ** (bits - 1) - 1
-    value = (w.detach() / scale).round().clamp(-most, most) * scale
-    return torch.where(w.detach().abs() <= (most + 0.5) * scale, w - w.detach(), 0.0) + value
 
 
 def forward(fake_quantize, w, scale, bits, count):
@@ -1606,6 +1490,46 @@ def written_out(reports):
     return next(
         (f"{name} is PyTorch's own: write it out this time" for name in used if "fake_quant" in name), None
     )
+
+
+def train(train_quantized, sizes, numbers, x, y, *plan):
+    import torch
+
+    parts = [
+        p for k, n in zip(sizes, sizes[1:]) for p in (torch.nn.Linear(k, n, dtype=x.dtype), torch.nn.Tanh())
+    ]
+    net = torch.nn.Sequential(*parts[:-1])
+    with torch.no_grad():
+        for p, value in zip(net.parameters(), numbers, strict=True):
+            p.copy_(value)
+    before = [(name, id(p)) for name, p in net.named_parameters()]
+    train_quantized(net, x, y, *plan)
+    same = before == [(name, id(p)) for name, p in net.named_parameters()] and len(net) == len(parts) - 1
+    return {"the same Parameters, by the same names": same, "weights": [p.detach() for p in net.parameters()]}
+
+
+def task(seed, *sizes, dead=False):
+    g = torch.Generator().manual_seed(seed)
+    numbers = [
+        t / sizes[i] ** 0.5
+        for i in range(len(sizes) - 1)
+        for t in (
+            torch.randn(sizes[i + 1], sizes[i], generator=g, dtype=torch.float64),
+            torch.randn(sizes[i + 1], generator=g, dtype=torch.float64),
+        )
+    ]
+    x = torch.randn(20, sizes[0], generator=g, dtype=torch.float64)
+    if dead:
+        numbers[0][1] = 0.0
+        x.zero_()  # and no gradient to its weights: the row stays zeros
+    return list(sizes), numbers, x, torch.randn(20, sizes[-1], generator=g, dtype=torch.float64)
+
+
+# %% test="fake_quantize" points=1
+def by_hand(w, scale, bits=8):
+    most = 2 ** (bits - 1) - 1
+    value = (w.detach() / scale).round().clamp(-most, most) * scale
+    return torch.where(w.detach().abs() <= (most + 0.5) * scale, w - w.detach(), 0.0) + value
 
 
 g = torch.Generator().manual_seed(14)
@@ -1637,28 +1561,8 @@ for scale, bits, told in (
         note="What is computed with gradients on is kept for backward.",
     )
 
+
 # %% test="fake_quantize" points=1
-import torch
-
-from helpers import check
-
-
-def train(train_quantized, sizes, numbers, x, y, *plan):
-    import torch
-
-    parts = [
-        p for k, n in zip(sizes, sizes[1:]) for p in (torch.nn.Linear(k, n, dtype=x.dtype), torch.nn.Tanh())
-    ]
-    net = torch.nn.Sequential(*parts[:-1])
-    with torch.no_grad():
-        for p, value in zip(net.parameters(), numbers, strict=True):
-            p.copy_(value)
-    before = [(name, id(p)) for name, p in net.named_parameters()]
-    train_quantized(net, x, y, *plan)
-    same = before == [(name, id(p)) for name, p in net.named_parameters()] and len(net) == len(parts) - 1
-    return {"the same Parameters, by the same names": same, "weights": [p.detach() for p in net.parameters()]}
-
-
 def by_hand(sizes, numbers, x, y, bits, steps, lr):
     ps, most = [p.clone().requires_grad_() for p in numbers], 2 ** (bits - 1) - 1
     for _ in range(steps):
@@ -1670,30 +1574,6 @@ def by_hand(sizes, numbers, x, y, bits, steps, lr):
         grads = torch.autograd.grad(torch.nn.functional.mse_loss(h, y), ps)
         ps = [(p.detach() - lr * grad).requires_grad_() for p, grad in zip(ps, grads, strict=True)]
     return {"the same Parameters, by the same names": True, "weights": [p.detach() for p in ps]}
-
-
-def written_out(reports):
-    used = [name for report in reports for name in report.counts["by_operator"]]
-    return next(
-        (f"{name} is PyTorch's own: write it out this time" for name in used if "fake_quant" in name), None
-    )
-
-
-def task(seed, *sizes, dead=False):
-    g = torch.Generator().manual_seed(seed)
-    numbers = [
-        t / sizes[i] ** 0.5
-        for i in range(len(sizes) - 1)
-        for t in (
-            torch.randn(sizes[i + 1], sizes[i], generator=g, dtype=torch.float64),
-            torch.randn(sizes[i + 1], generator=g, dtype=torch.float64),
-        )
-    ]
-    x = torch.randn(20, sizes[0], generator=g, dtype=torch.float64)
-    if dead:
-        numbers[0][1] = 0.0
-        x.zero_()  # and no gradient to its weights: the row stays zeros
-    return list(sizes), numbers, x, torch.randn(20, sizes[-1], generator=g, dtype=torch.float64)
 
 
 for plan, dead, told in (
@@ -1719,39 +1599,13 @@ for plan, dead, told in (
         note=told,
     )
 
+
 # %% hidden="fake_quantize" points=2
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
 def by_hand(w, scale, bits=8):
     most = 2 ** (bits - 1) - 1
     value = (w.detach() / scale).round().clamp(-most, most) * scale
     return torch.where(w.detach().abs() <= (most + 0.5) * scale, w - w.detach(), 0.0) + value
-
-
-def forward(fake_quantize, w, scale, bits, count):
-    with count() as run:
-        out = fake_quantize(w, scale, bits)
-    return {"alive": run.live_bytes, "needs gradient": out.requires_grad}
-
-
-def only_a_mask(reports):
-    for report in reports:
-        w, scale, _ = report.args
-        limit = 5 * w.numel() + 16 * scale.numel()
-        if report.value["alive"] > limit:
-            return f"values right, but {report.value['alive']:,} bytes live on after the forward; wanted {limit:,}: a float32 result and a byte per element"
-    return None
-
-
-def written_out(reports):
-    used = [name for report in reports for name in report.counts["by_operator"]]
-    return next(
-        (f"{name} is PyTorch's own: write it out this time" for name in used if "fake_quant" in name), None
-    )
 
 
 g = torch.Generator().manual_seed(16)
@@ -1786,29 +1640,9 @@ check.function(
 )
 ### END HIDDEN TESTS
 
+
 # %% hidden="fake_quantize" points=2
 ### BEGIN HIDDEN TESTS
-import torch
-
-from helpers import check
-
-
-def train(train_quantized, sizes, numbers, x, y, *plan):
-    import torch
-
-    parts = [
-        p for k, n in zip(sizes, sizes[1:]) for p in (torch.nn.Linear(k, n, dtype=x.dtype), torch.nn.Tanh())
-    ]
-    net = torch.nn.Sequential(*parts[:-1])
-    with torch.no_grad():
-        for p, value in zip(net.parameters(), numbers, strict=True):
-            p.copy_(value)
-    before = [(name, id(p)) for name, p in net.named_parameters()]
-    train_quantized(net, x, y, *plan)
-    same = before == [(name, id(p)) for name, p in net.named_parameters()] and len(net) == len(parts) - 1
-    return {"the same Parameters, by the same names": same, "weights": [p.detach() for p in net.parameters()]}
-
-
 def by_hand(sizes, numbers, x, y, bits, steps, lr):
     ps, most = [p.clone().requires_grad_() for p in numbers], 2 ** (bits - 1) - 1
     for _ in range(steps):
@@ -1820,30 +1654,6 @@ def by_hand(sizes, numbers, x, y, bits, steps, lr):
         grads = torch.autograd.grad(torch.nn.functional.mse_loss(h, y), ps)
         ps = [(p.detach() - lr * grad).requires_grad_() for p, grad in zip(ps, grads, strict=True)]
     return {"the same Parameters, by the same names": True, "weights": [p.detach() for p in ps]}
-
-
-def written_out(reports):
-    used = [name for report in reports for name in report.counts["by_operator"]]
-    return next(
-        (f"{name} is PyTorch's own: write it out this time" for name in used if "fake_quant" in name), None
-    )
-
-
-def task(seed, *sizes, dead=False):
-    g = torch.Generator().manual_seed(seed)
-    numbers = [
-        t / sizes[i] ** 0.5
-        for i in range(len(sizes) - 1)
-        for t in (
-            torch.randn(sizes[i + 1], sizes[i], generator=g, dtype=torch.float64),
-            torch.randn(sizes[i + 1], generator=g, dtype=torch.float64),
-        )
-    ]
-    x = torch.randn(20, sizes[0], generator=g, dtype=torch.float64)
-    if dead:
-        numbers[0][1] = 0.0
-        x.zero_()  # and no gradient to its weights: the row stays zeros
-    return list(sizes), numbers, x, torch.randn(20, sizes[-1], generator=g, dtype=torch.float64)
 
 
 check.function(
