@@ -315,3 +315,26 @@ def test_difference_and_brief() -> None:
         brief(torch.zeros(2, 50)) == "float32 tensor (2, 50)"
         and brief(torch.tensor([1, 2])) == "tensor([1, 2])"
     )
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.int64]
+)
+@pytest.mark.parametrize("asked", [None, 0.0, 1e-2])
+def test_closeness_is_that_of_assert_close(dtype: torch.dtype, asked: float | None) -> None:
+    """At both sides of the tolerance, with NaN and infinities; ours does not import what theirs does."""
+    tenths = {torch.float16: 1e-3, torch.bfloat16: 1.6e-2, torch.float64: 1e-7}.get(dtype, 1.3e-6)
+    seen = set()
+    for off in (0.0, 0.3 * tenths, 3 * tenths, 5e-3, 3e-2):
+        want = torch.tensor([1000.0, -3.0, 0.0, float("inf") if dtype.is_floating_point else 0.0]).to(dtype)
+        got = (want.to(torch.complex128 if dtype.is_complex else torch.float64) * (1 + off)).to(dtype)
+        if dtype != torch.int64:
+            got[2] = want[2] = float("nan")
+        try:
+            torch.testing.assert_close(got, want, rtol=asked, atol=asked, equal_nan=True)
+            same = True
+        except AssertionError:
+            same = False
+        assert (difference(got, want, rtol=asked, atol=asked) is None) == same, (dtype, off)
+        seen.add(same)
+    assert seen == {True, False}
