@@ -45,7 +45,10 @@ def serve(connection: socket.socket) -> None:
     import torch
 
     from helpers.check import probe
+    from helpers.ranks import starting
 
+    if hasattr(os, "fork") and sys.platform == "linux":
+        starting.fork_server()  # for drives that run ranks; while this process has run nothing
     torch.set_num_threads(1)
     answer = probe.guarded()
     send(connection, os.getpid())  # so that an answer that does not end can be ended

@@ -96,10 +96,11 @@ def called(text: str) -> Iterator[tuple[str, bool]]:
     except SyntaxError:  # a C++ wrapper (config.cpp_wrapper): its calls cannot be told from here
         yield from ((name, True) for name in dict.fromkeys(n for n, _ in _DEFINED.findall(text)))
         return
-    # `call` runs the graph; with graph partitions, `partition_0` … hold its pieces
+    # `call` runs the graph; with graph partitions, `partition_0` … hold its pieces; the branches of a torch.cond and
+    # other graphs within the graph are functions of their own too
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
     for function in functions:
-        if function.name != "call" and not function.name.startswith("partition_"):
+        if function.name.startswith(("benchmark", "get_args")):
             continue
         calls = [n for n in ast.walk(function) if isinstance(n, ast.Call)]
         for call in sorted(calls, key=lambda c: (c.lineno, c.col_offset)):

@@ -75,7 +75,8 @@ def listen() -> Iterator[list[Event]]:
     events: list[Event] = []
     ear, trace = _Ear(events), logging.getLogger(TRACE)
     silence = _SaidToo()
-    level = trace.level
+    level, filters, disabled = trace.level, trace.filters, trace.disabled
+    trace.filters, trace.disabled = [], False  # one that changes what is told would change what is counted
     trace.addHandler(ear)
     trace.setLevel(logging.DEBUG)
     for name in _SAID_TOO:
@@ -85,5 +86,6 @@ def listen() -> Iterator[list[Event]]:
     finally:
         trace.removeHandler(ear)
         trace.setLevel(level)
+        trace.filters, trace.disabled = filters, disabled
         for name in _SAID_TOO:
             logging.getLogger(name).removeFilter(silence)

@@ -5,6 +5,8 @@ backward pass, gets no further than its first graph.
 """
 
 import copy
+import inspect
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -26,11 +28,18 @@ class _Nothing:
 _NO_CACHE = {"fx_graph_cache": False, "fx_graph_remote_cache": False}
 #: one thread, no vectors: code that is the same on every machine (an option that a later torch drops is left out)
 _PLAIN = {"cpp.threads": 1, "cpp.simdlen": 1}
+#: C++ loops called from Python: the code that ``generated`` can read
+_READABLE = {"cpp_wrapper": False, "cpu_backend": "cpp"}
 _WHICH_COMPILER = ("is_gcc", "is_clang", "is_apple_clang", "is_msvc_cl", "is_intel_compiler")
 
 
 def _no() -> bool:
     return False
+
+
+def _of_torch(fn: Any) -> bool:
+    code = getattr(inspect.unwrap(getattr(fn, "func", fn)), "__code__", None)
+    return code is None or code.co_filename.startswith(os.path.dirname(torch.__file__))
 
 
 def write(
@@ -51,6 +60,7 @@ def write(
         from torch._inductor import config, cpp_builder, cpu_vec_isa, list_mode_options
         from torch._inductor.compile_fx import compile_fx, compile_fx_inner
         from torch._inductor.graph import GraphLowering
+        from torch._inductor.lowering import lowerings
 
         generate = GraphLowering.codegen
     except (ImportError, AttributeError) as problem:
@@ -82,8 +92,16 @@ def write(
     no_machine: list[tuple[Any, str, Any]] = [(cpu_vec_isa, "valid_vec_isa_list", list)]
     no_machine += [(cpp_builder, name, _no) for name in _WHICH_COMPILER]
     known: dict[str, Any] = config.get_config_copy()  # type: ignore[attr-defined]
+    # the graph runs on ATen: what is written has to be written for that graph, by Inductor's own means
+    own = {name: value for name, value in _READABLE.items() if name in known}
+    own |= {name: None for name, value in known.items() if "_custom_p" in name and callable(value)}
+    foreign = [str(op) for op, lowering in lowerings.items() if not _of_torch(lowering)]
+    if foreign:
+        raise CannotCompile(
+            f"Inductor writes {foreign[0]} by code that is not PyTorch's; this helper reads its own"
+        )
     plain = {} if vectors else {name: value for name, value in _PLAIN.items() if name in known}
-    patches = {**(list_mode_options(mode) if mode else {}), **(options or {}), **plain, **_NO_CACHE}
+    patches = {**own, **(list_mode_options(mode) if mode else {}), **(options or {}), **plain, **_NO_CACHE}
     with config.patch(patches), functorch.patch(enable_autograd_cache=False):
         compiled: Any = compile_fx(graph, inputs, inner_compile=inner, config_patches=patches)
     run: Callable[..., Any] = compiled

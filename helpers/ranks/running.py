@@ -1,0 +1,217 @@
+"""Run a function in n processes and hand back what each returned."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import starting
+from .carrying import carry, lines
+from .errors import RankError
+from .stacks import asked
+
+#: seconds that the other ranks get, once one has raised
+GRACE = 0.25
+#: seconds until all ranks have begun: a loaded machine may need many to import torch
+START = 300.0
+#: characters that are shown of what one rank printed, and of an exception's text
+SHOWN, TOLD = 20_000, 3_000
+
+_one_at_a_time = threading.Lock()
+
+
+def run_ranks(
+    fn: Callable[..., Any],
+    n: int,
+    *args: Any,
+    timeout: float = 60,
+    backend: str | None = None,
+    threads: int = 1,
+) -> list[Any]:
+    """``fn(*args)`` in ``n`` processes at once; the list of what rank 0, 1, … returned.
+
+    fn: a function of the notebook, of a script or of a module, with whatever it names there (functions,
+        classes, constants, small tensors). Inside it torch.distributed is initialised: ``dist.get_rank()``,
+        ``dist.get_world_size()``. Each rank has a copy: what it changes, the notebook does not see.
+    args: anything that can be pickled, classes of the notebook included; models too.
+    timeout: seconds from when all ranks have begun until all must have finished.
+    backend: None: ``cpu:gloo,cuda:nccl`` where there are n GPUs (rank r has GPU r), else ``gloo``.
+    threads: torch's threads in each rank.
+
+    Returned values are plain data: numbers, strings, lists, tuples, dicts, tensors, arrays, :class:`Record`.
+    What the ranks print is shown when all have ended, rank by rank. Each begins with random numbers seeded
+    with 0, and with the notebook's environment, folder and import path. A rank never sees what ran in the
+    notebook's process before, its threads included: it is forked from a process that has only imported torch,
+    or is a program of its own.
+
+    RankError: a rank raised (its own line is shown), died, or had not finished in time (where each was is
+        shown).
+    CannotCarry: something that fn names or is given cannot go to another process. In all cases every process
+    of the run has ended, those that ranks have started included, and no file is left.
+    """
+    if n < 1:
+        raise ValueError(f"run_ranks wants at least one rank, got {n}")
+    data = carry(fn, args)
+    with _one_at_a_time:
+        folder = Path(tempfile.mkdtemp(prefix="ranks-"))
+        try:
+            (folder / "job.pickle").write_bytes(data)
+            (folder / "job.json").write_text(json.dumps(_job(n, timeout, backend, threads)))
+            return _run(folder, n, timeout)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def prepare() -> None:
+    """Start in the background what the first :func:`run_ranks` waits for; returns at once."""
+    if starting.FORKS:
+        starting.server()
+
+
+def _job(n: int, timeout: float, backend: str | None, threads: int) -> dict[str, Any]:
+    return {
+        "n": n,
+        "timeout": timeout,
+        "backend": backend or _backend(n),
+        "threads": threads,
+        "cwd": os.getcwd(),
+        "path": sys.path,
+        "environ": dict(os.environ),
+        "lines": lines(),
+    }
+
+
+def _backend(n: int) -> str:
+    import torch
+    import torch.distributed as dist
+
+    nccl = dist.is_nccl_available() and torch.cuda.is_available() and torch.cuda.device_count() >= n
+    return "cpu:gloo,cuda:nccl" if nccl else "gloo"
+
+
+def _run(folder: Path, n: int, timeout: float) -> list[Any]:
+    ranks = starting.Forked() if starting.FORKS else starting.Spawned()
+    try:
+        ranks.start(str(folder), n)
+        problem = _wait(folder, n, timeout, ranks)
+    finally:  # after Ctrl-C too
+        ranks.stop()
+    _show(folder, n)
+    if problem is not None:
+        raise problem
+    from .values import load
+
+    starting.want(json.loads((folder / "rank0.done").read_text()))
+    return [load(folder / f"rank{i}.result") for i in range(n)]
+
+
+def _wait(folder: Path, n: int, timeout: float, ranks: Any) -> RankError | None:
+    """None when every rank has its result; else what went wrong."""
+    began, all_ready, pause, looked, failed = time.monotonic(), False, 0.001, 0.0, 0.0
+    while True:
+        done = [(folder / f"rank{i}.done").exists() for i in range(n)]
+        if all(done):
+            return _raised(folder, n)
+        if any((folder / f"rank{i}.error").exists() for i in range(n)):
+            # others may be about to raise too: so that the same rank is told each time, not whoever came
+            # first
+            failed = failed or time.monotonic()
+            if time.monotonic() - failed > GRACE:
+                # one that has died has broken its connections, of which the others then raise
+                ended = ranks.ended()
+                return _died(folder, n, ended) if ended else _raised(folder, n)
+        now = time.monotonic()
+        if now - looked > 0.05:
+            looked = now
+            ended = ranks.ended()
+            if ended:  # no rank ends by itself: it waits to be ended
+                return _died(folder, n, ended)
+        if not all_ready and all((folder / f"rank{i}.ready").exists() for i in range(n)):
+            all_ready, began = True, now
+        if now - began > (timeout if all_ready else START):
+            return _late(folder, n, timeout if all_ready else START, ranks)
+        time.sleep(pause)
+        pause = min(pause * 1.3, 0.02)
+
+
+def _raised(folder: Path, n: int) -> RankError | None:
+    """The lowest rank that raised, if one did."""
+    told = {
+        i: json.loads((folder / f"rank{i}.error").read_text())
+        for i in range(n)
+        if (folder / f"rank{i}.error").exists()
+    }
+    if not told:
+        return None
+    # a rank that has raised stays, with its connections open: nobody else can have raised because of it
+    rank = min(told)
+    one = told[rank]
+    text = one["text"] if len(one["text"]) <= TOLD else one["text"][:TOLD] + " …"
+    message = f"rank {rank} of {n} raised {one['kind']}: {text}"
+    if one["where"]:
+        message += "\n  " + "\n  ".join(one["where"])
+    return RankError(message, rank, one["kind"], one["text"], tuple(one["where"]))
+
+
+def _died(folder: Path, n: int, ended: dict[int, int]) -> RankError:
+    rank = min(ended)
+    code = ended[rank]
+    how = f"ended by itself with exit status {code}"
+    if code < 0:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        why = {"SIGKILL": " (out of memory?)", "SIGSEGV": " (a fault in native code)"}.get(name, "")
+        how = f"was killed by {name}{why}"
+    said = (
+        (folder / f"rank{rank}.err").read_text(errors="replace").strip()
+        if (folder / f"rank{rank}.err").exists()
+        else ""
+    )
+    message = f"rank {rank} of {n} {how}, without a result or an exception"
+    if said:
+        message += "\n  it said: " + said[-1000:].replace("\n", "\n  ")
+    return RankError(message, rank, "Died", how)
+
+
+def _late(folder: Path, n: int, limit: float, ranks: Any) -> RankError:
+    missing = [i for i in range(n) if not (folder / f"rank{i}.done").exists()]
+    asks = ranks.ask_where()
+    until = time.monotonic() + (3 if asks else 0)
+    while time.monotonic() < until and not all(_dump(folder, i) for i in missing):
+        time.sleep(0.01)
+    where = {i: asked(_dump(folder, i)) or "(it did not say where)" for i in missing}
+    finished = [str(i) for i in range(n) if i not in missing]
+    lines = [f"rank {i} was at {at}" for i, at in where.items()]
+    if finished:
+        lines.append(f"rank{'s' * (len(finished) > 1)} {', '.join(finished)} had finished")
+    message = (
+        f"{len(missing)} of {n} ranks had not finished after {limit:g} s, and were ended:\n  "
+        + "\n  ".join(lines)
+    )
+    return RankError(message, missing[0], "TimeoutError", message, tuple(where.values()), where)
+
+
+def _dump(folder: Path, rank: int) -> str:
+    """What a rank wrote when it was asked where it is; "" until it is whole."""
+    file = folder / f"rank{rank}.stack"
+    text = file.read_text() if file.exists() else ""
+    return text if "most recent call first" in text else ""
+
+
+def _show(folder: Path, n: int) -> None:
+    for i in range(n):
+        file = folder / f"rank{i}.out"
+        text = file.read_text(errors="replace") if file.exists() else ""
+        rest = len(text) - SHOWN
+        if rest > 0:
+            text = text[:SHOWN].rpartition("\n")[0] + f"\n… and {rest:,} characters more"
+        for line in text.splitlines():
+            print(f"[rank {i}] {line}")

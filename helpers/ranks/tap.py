@@ -1,0 +1,348 @@
+"""Listen where every call of torch.distributed passes: the dispatcher's ``c10d`` operators.
+
+``dist.*``, DDP's reducer (C++), FSDP, DTensor and functional collectives all end in ``ProcessGroup``'s
+methods, and each of those dispatches one operator of the namespace ``c10d``
+(torch/csrc/distributed/c10d/ProcessGroup.hpp), in whatever thread. The kernels of these operators are
+replaced, while somebody listens, by ones that tell and then call the kernel that was there
+(:func:`torch.library.get_kernel`). The process group, its backend and the results are the same.
+
+Seen beside them: the methods of ``Backend`` called from Python, which pass the dispatcher by; and
+``Work.wait`` and ``Future.wait``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend, FakeWork, ProcessGroup, Work
+
+#: operator, or method of Backend → kind
+KINDS = {
+    **dict.fromkeys(("allreduce", "allreduce_coalesced"), "all_reduce"),
+    **dict.fromkeys(
+        (
+            "allgather",
+            "_allgather_base",
+            "allgather_coalesced",
+            "allgather_into_tensor_coalesced",
+            "all_gather_single",
+            "all_gather_single_coalesced",
+        ),
+        "all_gather",
+    ),
+    **dict.fromkeys(
+        (
+            "reduce_scatter",
+            "_reduce_scatter_base",
+            "reduce_scatter_tensor_coalesced",
+            "reduce_scatter_single",
+            "reduce_scatter_single_coalesced",
+        ),
+        "reduce_scatter",
+    ),
+    **dict.fromkeys(("alltoall", "alltoall_base", "all_to_all_single"), "all_to_all"),
+    **{k: k for k in ("broadcast", "reduce", "gather", "scatter", "send", "recv", "barrier")},
+    **dict.fromkeys(("recv_any_source", "recv_anysource"), "recv"),
+    "monitored_barrier": "barrier",
+}
+#: of ReduceOp's numbers, torch/csrc/distributed/c10d/Types.hpp
+_REDUCTIONS = {
+    int(getattr(dist.ReduceOp, n).value): n.lower() for n in dir(dist.ReduceOp.RedOpType) if n.isupper()
+}
+_KEYS = ("CPU", "CUDA", "Meta")
+
+
+@dataclass
+class Heard:
+    """One call, when it is made."""
+
+    kind: str
+    operator: str
+    bytes: int
+    group: tuple[int, ...]
+    peer: int | None
+    reduction: str
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str
+    asynchronous: bool
+
+
+class Listener:
+    """Gets every call and every wait. Must not raise."""
+
+    def call(self, heard: Heard) -> int:
+        """A call is made; returns the number by which waiting for it is told."""
+        raise NotImplementedError
+
+    def wait(self, number: int) -> None:
+        """Somebody begins to wait for the call of that number."""
+        raise NotImplementedError
+
+
+_listeners: list[Listener] = []
+_users: list[int] = []
+_works: dict[int, tuple[weakref.ref[Any], list[tuple[Listener, int]]]] = {}
+_newest: list[Any] = []  # kept until the caller has it, so that it is the caller's very object
+_replaced: list[Callable[[], None]] = []
+#: what takes the place of the works of all-reduces; see helpers.ranks.faking
+finished: list[Callable[[Any], Any]] = []
+
+
+@contextlib.contextmanager
+def listening(listener: Listener | None) -> Iterator[None]:
+    """Tell ``listener`` all calls of the block (None: only put the kernels in place)."""
+    if not _replaced:
+        _replace()
+    _users.append(1)
+    if listener is not None:
+        _listeners.append(listener)
+    try:
+        yield
+    finally:
+        if listener is not None:
+            _listeners.remove(listener)
+        _users.pop()
+        release()
+        if not _users:
+            while _replaced:
+                _replaced.pop()()
+            _works.clear()
+
+
+def release() -> None:
+    """Let go of the newest call's work: nothing of a rank's memory lives longer because somebody listens."""
+    _newest.clear()
+
+
+def _replace() -> None:
+    library = torch.library.Library("c10d", "IMPL")
+    _replaced.append(library._destroy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a kernel is replaced, which is what is wanted
+        for full in torch._C._dispatch_get_all_op_names():
+            name = full.removeprefix("c10d::")
+            if name == full or "." in name or name.rstrip("_") not in KINDS:
+                continue
+            for key in _KEYS:
+                if torch._C._dispatch_has_kernel_for_dispatch_key(full, key):
+                    _replace_one(library, full, name, key)
+    for name in [n for n in KINDS if hasattr(Backend, n)]:
+        _patch(Backend, name, functools.partial(_direct, name))
+    _patch(Work, "wait", _waits)
+    _patch(Work, "get_future", _gives_future)
+    _patch(torch._C.Future, "wait", _waits)
+
+
+def _replace_one(library: Any, full: str, name: str, key: str) -> None:
+    schema = torch._C._get_schema(full, "")
+    names = [a.name for a in schema.arguments]
+
+    def tell(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        numbers = _tell(name, names, args, kwargs)
+        result = call(*args, **kwargs)
+        if finished and name == "allreduce_":
+            result = args[0], finished[-1](args[0])
+        if numbers:
+            _follow(result, numbers)
+        return result
+
+    if key == "Meta":
+        # Torch's own kernels for meta tensors (torch/distributed/_meta_registrations.py) are Python, and
+        # while a mode is
+        # on, torch calls the newest Python kernel of an operator, be it replaced or gone: they cannot be
+        # called
+        # from ours, which does what they do.
+        returns = len(schema.returns)
+
+        def nothing(*args: Any, **kwargs: Any) -> Any:
+            work = FakeWork().boxed() if returns else None
+            return (args[0], work) if returns == 2 else work
+
+        library.impl(name, lambda *args, **kwargs: tell(nothing, args, kwargs), key, allow_override=True)
+    else:
+        kernel = torch.library.get_kernel(full, key)
+        library.impl(
+            name,
+            lambda keys, *args, **kwargs: tell(functools.partial(kernel.call_boxed, keys), args, kwargs),
+            key,
+            with_keyset=True,
+            allow_override=True,
+        )
+
+
+def _tell(name: str, names: list[str], args: Any, kwargs: Any) -> list[tuple[Listener, int]]:
+    if not _listeners:
+        return []
+    given = dict(zip(names, args, strict=False)) | kwargs
+    group = ProcessGroup.unbox(given["process_group"])
+    kind = KINDS[name.rstrip("_")]
+    ranks = _ranks(group)
+    peer = next((given[k] for k in ("root_rank", "dst", "src") if k in given), None)
+    heard = Heard(
+        kind,
+        f"c10d::{name}",
+        _payload(kind, given, len(ranks)),
+        ranks,
+        ranks[peer] if peer is not None else None,
+        _REDUCTIONS.get(int(given["reduce_op"].op()), "?") if "reduce_op" in given else "",
+        *_described(kind, given),
+        _asynchronous(kind, given),
+    )
+    return _heard(heard)
+
+
+def _heard(heard: Heard) -> list[tuple[Listener, int]]:
+    release()
+    return [(one, one.call(heard)) for one in list(_listeners)]
+
+
+def _ranks(group: Any) -> tuple[int, ...]:
+    try:
+        return tuple(dist.get_process_group_ranks(group))
+    except (KeyError, ValueError, RuntimeError):  # a group that torch.distributed has no name for
+        return tuple(range(group.size()))
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors of nested lists and tuples, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for v in value for t in tensors(v)] if isinstance(value, list | tuple) else []
+
+
+def _size(value: Any) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors(value))
+
+
+def _sides(given: dict[str, Any]) -> tuple[Any, Any]:
+    """What a call reads and what it fills, where these are not the same."""
+    ins = next(
+        (given[k] for k in ("input", "inputs", "input_tensor", "input_tensors", "input_list") if k in given),
+        None,
+    )
+    outs = next(
+        (
+            given[k]
+            for k in ("output", "outputs", "output_tensor", "output_tensors", "output_lists")
+            if k in given
+        ),
+        None,
+    )
+    return ins, outs
+
+
+def _payload(kind: str, given: dict[str, Any], n: int) -> int:
+    ins, outs = _sides(given)
+    if kind == "barrier":
+        return 0
+    if kind in ("gather", "scatter"):  # only the root has the whole
+        return n * _size(ins if kind == "gather" else outs)
+    if kind == "all_gather":
+        return _size(outs)
+    if kind in ("reduce_scatter", "all_to_all"):
+        return _size(ins)
+    return _size(given["tensors"])
+
+
+def _described(kind: str, given: dict[str, Any]) -> tuple[tuple[tuple[int, ...], ...], str]:
+    ins, _ = _sides(given)
+    all_of_them = [] if kind == "barrier" else tensors(given.get("tensors", ins))
+    dtypes = list(dict.fromkeys(str(t.dtype).removeprefix("torch.") for t in all_of_them))
+    return tuple(tuple(t.shape) for t in all_of_them), ", ".join(dtypes)
+
+
+def _asynchronous(kind: str, given: dict[str, Any]) -> bool:
+    if kind in ("send", "recv"):  # these have no such argument; dist.send and dist.recv wait for themselves
+        return not _called_by("send", "recv")
+    return bool(given.get("async_op", "wait_all_ranks" not in given))
+
+
+def _called_by(*names: str) -> bool:
+    """Whether torch.distributed's function of such a name makes this call."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__")) in _BETWEEN:
+        if frame.f_code.co_name in names and frame.f_globals["__name__"] == dist.distributed_c10d.__name__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+#: modules that lie between a call of torch.distributed and its kernel
+_BETWEEN = {__name__, "functools", "torch.library", "torch._ops", "torch._library.utils"}
+_BETWEEN |= {"torch.distributed.distributed_c10d", "torch.distributed.c10d_logger"}
+
+
+def _follow(result: Any, numbers: list[tuple[Listener, int]]) -> None:
+    boxed = result[-1] if isinstance(result, list | tuple) else result
+    if boxed is not None:
+        _remember(Work.unbox(boxed), numbers)
+
+
+def _remember(work: Any, numbers: list[tuple[Listener, int]]) -> None:
+    _newest.append(work)
+    _works[id(work)] = weakref.ref(work), numbers
+
+
+def _known(thing: Any) -> list[tuple[Listener, int]]:
+    entry = _works.get(id(thing))
+    return entry[1] if entry is not None and entry[0]() is thing else []
+
+
+def _patch(owner: Any, name: str, new: Callable[..., Any]) -> None:
+    real = getattr(owner, name)
+    inherited = name not in vars(owner)
+
+    @functools.wraps(real)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return new(real, self, *args, **kwargs)
+
+    setattr(owner, name, call)
+    _replaced.append(
+        functools.partial(delattr, owner, name)
+        if inherited
+        else functools.partial(setattr, owner, name, real)
+    )
+
+
+def _waits(real: Any, thing: Any, *args: Any, **kwargs: Any) -> Any:
+    for listener, number in _known(thing):
+        listener.wait(number)
+    return real(thing, *args, **kwargs)
+
+
+def _gives_future(real: Any, work: Any) -> Any:
+    future = real(work)
+    if numbers := _known(work):
+        _works[id(future)] = weakref.ref(future), numbers
+    return future
+
+
+def _direct(name: str, real: Any, backend: Any, *args: Any, **kwargs: Any) -> Any:
+    """A method of a Backend, called from Python."""
+    parts = [*args, *kwargs.values()]
+    numbers = _heard(
+        Heard(
+            KINDS[name],
+            f"Backend.{name}",
+            max((_size(p) for p in parts), default=0),
+            tuple(range(backend.size())),
+            None,
+            "",
+            tuple(tuple(t.shape) for t in tensors(parts)),
+            next((str(t.dtype).removeprefix("torch.") for t in tensors(parts)), ""),
+            True,
+        )
+    )
+    work = real(backend, *args, **kwargs)
+    if work is not None and numbers:
+        _remember(work, numbers)
+    return work

@@ -1,0 +1,1779 @@
+# %% [markdown]
+# # 12 · CPU threads and layout
+#
+# ## And on the CPU?
+#
+# No queue, no launch: a CPU operator is a loop, and when it returns, it is done. What makes it slow is of another kind.
+# Too few threads take part, or too many wait for one another; they run on cores far from their memory; the numbers
+# lie in an order that the kernel has to undo first. None of this shows in the code, and all of it can be counted.
+#
+# **Time** 75–90 min, more than half of it exercises. **Before this** lessons 01 (strides), 04 (workers), 11 (Inductor).
+#
+# **Afterwards you can**
+# - say which operators use threads, from which size, and who else in a process (and its children) does;
+# - share out the cores of a machine with nodes and SMT, and bind workers to them so that it holds;
+# - keep a network in `channels_last` from end to end, and say what more threads can bring at best.
+#
+# **On trial** *core binding is among the most important optimisations on a CPU* · *it avoids memory accesses across
+# NUMA nodes* · *`torch.set_num_threads()` controls the threads* (guide) ·
+# *`torch.compile(options={"memory_format": torch.channels_last})` picks the layout* (300 %).
+
+# %% setup
+import math
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+import torch
+import torch.nn.functional as F
+
+from helpers import count, lesson
+
+torch.set_num_threads(1)  # this process only counts: the threads of this lesson live in its children
+LINUX = sys.platform == "linux"  # binding, and counting threads by fork: other systems show "?"
+lesson.start("12_cpu_threads_and_layout", evidence=["live (CPU)", "arithmetic", "published"])
+
+# %% [markdown]
+# ## 1 · Who uses the second core?
+#
+# One operator is split over the **intra-op** threads: `torch.get_num_threads()` of them, a *team* that OpenMP starts
+# at the first operator that needs it. That can be seen: set 8 threads (it takes no 8 cores), run one operator in a
+# fresh process, and count the threads that are there afterwards. 1 or 8, in each of these?
+
+# %% experiment
+prediction = {
+    "x + 1, 32,768 elements": ...,
+    "x + 1, 32,769 elements": ...,
+    "x.softmax(1), 1 row of 100,000": ...,
+    "x.softmax(1), 2 rows of 4": ...,
+    "x.cumsum(0), 1,000,000 elements": ...,
+    "torch.randn(1,000,000)": ...,
+}
+
+# %% experiment tags=["fold"]
+import json
+import subprocess
+
+SERVER = """
+import json, os, sys, tempfile, threading, traceback, warnings
+import numpy as np, psutil, torch
+import torch.nn.functional as F
+from subprocess import PIPE, Popen
+from torch.utils.data import DataLoader, IterableDataset
+for line in sys.stdin:
+    code, arguments, env = json.loads(line)
+    read, write = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.environ.update(env)
+            answer = lambda value: os.write(write, json.dumps(value).encode())
+            exec(code, globals())
+        except Exception:
+            answer(traceback.format_exc())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        print(pipe.read(), flush=True)
+    os.wait()
+"""
+server = None
+
+
+def asked(code, *arguments, **env):
+    """Run code in a process of its own, a fork of one that has imported torch and run nothing; what it gives to answer().
+
+    env: environment variables; OMP_… and MKL_… of this process are not handed on. "?" where this needs Linux.
+    """
+    global server
+    if not LINUX:
+        return "?"
+    if server is None:
+        known = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_", "KMP_"))}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        server = subprocess.Popen([sys.executable, "-c", SERVER], env=known, text=True, **pipes)
+    server.stdin.write(json.dumps([code, arguments, env]) + "\n")
+    server.stdin.flush()
+    said = json.loads(server.stdout.readline())
+    if isinstance(said, str):
+        raise RuntimeError(said)
+    return said
+
+
+TEAM = """
+def team(setup, code):
+    "Threads after one operator, with 8 set."
+    read, write = os.pipe()
+    if os.fork() == 0:
+        torch.set_num_threads(8)
+        names = {"torch": torch, "F": F}
+        exec(setup, names)
+        before = psutil.Process().num_threads()
+        exec(code, names)
+        os.write(write, str(1 + psutil.Process().num_threads() - before).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        return int(pipe.read())
+
+def smallest(setup, code, high):
+    "The smallest N up to high from which there is a team."
+    low = 1
+    while low < high:
+        middle = (low + high) // 2
+        if team(setup.replace("N", str(middle)), code) > 1:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+runs, libraries = arguments
+answer([[team(*run) for run in runs], [smallest(s, c, high) for c, s, high in libraries]])
+"""
+
+
+# %% experiment
+runs = [
+    ("x = torch.empty(32768)", "x + 1"),
+    ("x = torch.empty(32769)", "x + 1"),
+    ("x = torch.empty(1, 100000)", "x.softmax(1)"),
+    ("x = torch.empty(2, 4)", "x.softmax(1)"),
+    ("x = torch.empty(1000000)", "x.cumsum(0)"),
+    ("", "torch.randn(1000000)"),
+]
+libraries = [
+    ("x.exp()", "x = torch.empty(N)", 256),
+    ("x @ x", "x = torch.empty(N, N)", 64),
+    ("F.gelu(x)", "x = torch.empty(N)", 256),
+    ("F.layer_norm(x, (64,))", "x = torch.empty(N, 64)", 64),
+]
+told = asked(TEAM, runs, libraries)
+teams = dict(zip(prediction, told[0] if LINUX else "?" * len(runs), strict=True))
+lesson.compare_predictions(prediction, teams, evidence="live (CPU)", what="threads")
+
+# %% [markdown]
+# Three kinds of operators. Most are split by **elements**, from 32,769 on: `GRAIN_SIZE` in ATen's `Parallel.h` is the
+# least that is worth a thread. Some are split by **rows**, and one long row stays with one thread. Some are not
+# split at all: a running sum, or random numbers, come one after the other. And kernels of libraries (MKL, oneDNN) have limits
+# of their own. The smallest N that gets a team, found by trying:
+
+# %% experiment tags=["nbval-ignore-output"]
+lesson.table(
+    [
+        (c, s, f"{n:,}" if LINUX else n)
+        for (c, s, _), n in zip(libraries, told[-1] * (1 if LINUX else 4), strict=True)
+    ],
+    ["operator", "of", "smallest N with a team"],
+    evidence="live (CPU)",
+    caption="this build on this machine: MKL and oneDNN are free to change theirs",
+)
+
+# %% [markdown]
+# How is it split, then? By `ParallelOpenMP.h`: into as many chunks as there are threads, but none smaller than the
+# grain, all of one size but the last. The whole team is woken all the same.
+
+
+# %% experiment tags=["fold"]
+from helpers.plots import style
+from helpers.plots.picture import Picture, drawn
+
+GRAIN = 32_768
+
+
+def chunks(size, threads):
+    """Elements of each chunk."""
+    if threads == 1 or size <= GRAIN:
+        return [size]
+    each = math.ceil(size / min(threads, math.ceil(size / GRAIN)))
+    return [min(each, size - at) for at in range(0, size, each)]
+
+
+@drawn
+def strips(rows, title, note, evidence="arithmetic"):
+    """rows: label → (parts as (width, colour index, word), text at the right)."""
+    fig, _ = style.figure(0.42 * len(rows) + 0.3, evidence=evidence, title=title, note=note)
+    ax = fig.subplots()
+    for row, (parts, text) in enumerate(rows.values()):
+        at, whole = 0.0, sum(width for width, *_ in parts)
+        for width, colour, word in parts:
+            width /= whole
+            ax.barh(-row, width, left=at, height=0.72, color=style.SERIES[colour], edgecolor="white")
+            ax.text(at + width / 2, -row, word, ha="center", va="center", fontsize=8, color="white")
+            at += width
+        ax.text(1.01, -row, text, va="center", fontsize=style.SMALL)
+    ax.set_yticks(range(0, -len(rows), -1), list(rows))
+    ax.set(xlim=(0, 1.36), xticks=[])
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+    return Picture(fig, evidence, title)
+
+
+strips(
+    {
+        f"{n:,}": (
+            [(c, i % 4, f"thread {i}") for i, c in enumerate(chunks(n, 8))],
+            f"{len(chunks(n, 8))} of 8 work, {max(chunks(n, 8)):,} each",
+        )
+        for n in (32_768, 32_769, 100_000, 1_000_000)
+    },
+    "An operator's elements, shared out over a team of 8",
+    "each row is one tensor, however long",
+)
+
+# %% [markdown]
+# So a tensor of 100,000 elements is done by 4 threads at most. **A CPU model with small tensors does not get
+# faster by more threads; it only wakes more of them.**
+#
+# The **inter-op** threads (`torch.get_num_interop_threads()`) are another pool, for whole operators side by side. Who uses it? One
+# more child, 4 threads of the first kind:
+
+# %% experiment tags=["nbval-ignore-output", "fold"]
+INTER = """
+torch.set_num_threads(4)
+threads, told = psutil.Process().num_threads, {}
+
+def told_of(name, run):
+    before = threads()
+    run()
+    told[name] = threads() - before
+
+x = torch.empty(100_000, requires_grad=True)
+told_of("forward, 100,000 elements", lambda: x * 2)
+told_of("forward and backward", lambda: (x * x).sum().backward())
+told_of("two independent operators, one after the other", lambda: (x + 1, x + 2))
+told_of("torch.jit.fork in eager code", lambda: torch.jit.fork(torch.add, x, 1))
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # for section 2
+tasks = os.listdir("/proc/self/task")
+late = sum(len(os.sched_getaffinity(int(t))) == 1 for t in tasks), len(tasks), torch.get_num_threads()
+script = torch.jit.CompilationUnit('''
+def g(x):
+    return x + 1
+def f(x):
+    a = torch.jit.fork(g, x)
+    return torch.jit.wait(a)
+''')
+told_of("torch.jit.fork in TorchScript", lambda: script.f(torch.ones(3)))
+both, at = threading.Barrier(3), []
+
+def mine():
+    both.wait()
+    x.detach() + 1
+    both.wait()
+    at.append(threads())
+    both.wait()
+
+def two():
+    others = [threading.Thread(target=mine) for _ in range(2)]
+    for t in others: t.start()
+    for _ in range(3): both.wait()
+    for t in others: t.join()
+
+before = threads()
+two()
+told["two Python threads, an operator each"] = max(at) - before
+answer([told, late])
+"""
+new_threads, late = asked(INTER) if LINUX else ({}, "???")
+lesson.table(
+    list(new_threads.items()) if LINUX else [("Linux only", "?")],
+    ["what ran, in this order", "new threads"],
+    evidence="live (CPU)",
+    caption="intra-op threads: 4; the inter-op pool has a thread for each core",
+)
+
+# %% [markdown]
+# Nothing in ordinary eager code: not the backward pass, not two operators that do not need each other. The inter-op pool
+# belongs to TorchScript's `fork`. And in the last row: **every Python thread that runs an operator gets a team of its
+# own.** Two threads and 4 set, that is 2 + 2 · 3 new ones. A server with 16 request threads on 16 cores has 16 · 16,
+# unless it is told otherwise.
+#
+# ## 2 · Too many threads, on the wrong cores
+#
+# Processes are the other way to get too many. A `DataLoader` worker runs NumPy, and starts a program that itself uses
+# torch (as `ffmpeg` or a tokenizer would use OpenMP). How many threads may each use: `"1"` or `"all"`, one per core?
+
+# %% experiment
+prediction = {
+    "torch in a worker": ...,
+    "NumPy in a worker": ...,
+    "torch in a program that the worker starts": ...,
+    "the same, with OMP_NUM_THREADS=1": ...,
+    "the same, from a worker bound to one CPU": ...,
+}
+
+# %% experiment tags=["nbval-ignore-output", "fold"]
+WORKER = """
+def start(**env):
+    ask = [sys.executable, "-c", "import torch; print(torch.get_num_threads())"]
+    return Popen(ask, env=os.environ | env, stdout=PIPE, text=True)
+
+class Told(IterableDataset):
+    def __iter__(self):
+        before, a = psutil.Process().num_threads(), np.ones((600, 600))
+        a @ a
+        numpy, cpus = 1 + psutil.Process().num_threads() - before, os.sched_getaffinity(0)
+        programs = [start(), start(OMP_NUM_THREADS="1")]
+        os.sched_setaffinity(0, [min(cpus)])
+        programs.append(start())
+        yield [torch.get_num_threads(), numpy, *(int(p.communicate()[0]) for p in programs)]
+
+answer(next(iter(DataLoader(Told(), batch_size=None, num_workers=1, multiprocessing_context="fork"))))
+"""
+CORES = len(os.sched_getaffinity(0)) if LINUX else os.cpu_count()
+said = asked(WORKER) if LINUX else "?????"
+
+
+def word(threads):
+    return "1" if threads == 1 else "all" if threads == CORES else str(threads)
+
+
+seen = dict(zip(prediction, said, strict=True))
+lesson.compare_predictions(
+    prediction,
+    {k: word(v) for k, v in seen.items()},
+    evidence="live (CPU)",
+    what="threads",
+    choices=["1", "all"],
+).show()
+print(
+    f"set_num_threads(4), an operator, then os.sched_setaffinity(0, …) to one CPU: get_num_threads() says {late[2]},"
+)
+print(f"and {late[0]} of the process's {late[1]} threads are bound")
+
+# %% [markdown]
+# - **torch sets itself to 1 thread in a worker. Nobody tells the others:** NumPy and started programs take what they find.
+#   W workers on C cores can mean W · C threads. `OMP_NUM_THREADS=1`, set before Python, reaches all of them.
+# - **Whoever starts later looks at the CPUs that it may use**, so binding a worker reaches its children too.
+#   But what has started keeps its number: `get_num_threads()` after a late binding is 4, for one CPU.
+# - **`os.sched_setaffinity(0, …)` binds one thread, the caller.** A thread inherits its set from the one that
+#   starts it, at that moment. So the team that was there before runs wherever it likes. Bind first,
+#   or bind each of `/proc/self/task`. (`taskset -a -p` does the latter; macOS has no such call.)
+#
+# Why bind at all? A thread that moves leaves its caches behind. On a machine of several **NUMA nodes** it leaves its
+# memory behind too: each node has its own, and that of the others is slower. Linux puts a page on the node of the thread that first *writes*
+# to it (**first touch**; Linux's own documentation calls that policy *local allocation*). Two nodes of 4 cores; a team of
+# 8, bound in order, reads a large tensor. Which part of it is on the reader's own node?
+
+# %% experiment
+prediction = {
+    "made by randn": ...,
+    "made by fill_, same team": ...,
+    "randn, in a process per node": ...,
+}  # percent
+
+# %% experiment
+WHERE = [0, 0, 0, 0, 1, 1, 1, 1]  # the node of each thread of the team
+PAGES = 16_384  # 64 MiB
+
+
+def pages(writers, readers):
+    """(pages, node of the writer, node of the reader) in order. writers, readers: the node of each thread, equal parts."""
+    whole = math.lcm(len(writers), len(readers))
+    return [
+        (PAGES // whole, writers[i * len(writers) // whole], readers[i * len(readers) // whole])
+        for i in range(whole)
+    ]
+
+
+made = {
+    "made by randn": pages([0], WHERE),  # section 1: one thread, the main one
+    "made by fill_, same team": pages(WHERE, WHERE),
+    "randn, in a process per node": pages([0], [0] * 4),  # and the same on node 1
+}
+local = {k: round(100 * sum(n for n, w, r in v if w == r) / sum(n for n, *_ in v)) for k, v in made.items()}
+lesson.compare_predictions(prediction, local, evidence="arithmetic", what="percent local").show()
+strips(
+    {k: ([(n, w, f"{w} → {r}") for n, w, r in v], f"{local[k]} % local") for k, v in made.items()},
+    "Pages of one tensor: on which node they lie → on which node they are read",
+    "blue: lies on node 0, orange: on node 1; each part is read by one thread. A model of first touch, 2 nodes of 4 cores",
+)
+
+# %% [markdown]
+# Half of the reads cross over, and no line of code says so. Two ways out: let the team that reads be the team
+# that writes first; or, simpler and usual, **one process per node**, bound to its cores (`numactl --cpunodebind=0 --membind=0`
+# adds memory to `taskset`'s cores). What it brings depends on the machine: PyTorch's documentation of `torchrun --numa-binding`
+# says 1 to 10 % typically, for some programs much more and for some nothing. This lesson's machine may have one node, like
+# most; so what follows is graded on sets of cores.
+#
+# SMT ("hyper-threading") makes of one core two logical CPUs, **siblings**, which share its arithmetic units. For matrix
+# products a second thread on a core has nothing to add. `lscpu --parse=CPU,CORE,NODE` tells which is which:
+
+# %% experiment
+LSCPU = """
+# CPU,Core,Node
+0,0,0
+1,1,0
+2,2,1
+3,3,1
+4,0,0
+5,1,0
+6,2,1
+7,3,1
+"""
+topology = [tuple(map(int, line.split(","))) for line in LSCPU.split() if line[0].isdigit()]
+lesson.table(
+    [
+        (core, node, [c for c, k, _ in topology if k == core])
+        for core, node in dict.fromkeys(t[1:] for t in topology)
+    ],
+    ["core", "node", "logical CPUs"],
+    evidence="arithmetic",
+    caption="a machine of 2 nodes, 4 cores and 8 logical CPUs, as lscpu describes it",
+)
+
+# %% [markdown]
+# **Exercise 12.1 — a thread plan** (★★★, 15 min)
+#
+# Share out a machine's cores over worker processes that compute.
+#
+# <details><summary>Hint 1</summary>First group: node → core → its usable CPUs. If the smallest worker is to have s cores,
+# how many workers fit on a node of c cores? And on all nodes?</details>
+#
+# <details><summary>Hint 2</summary>The largest s for which all workers fit is the share. Then seats: which nodes must
+# get a first worker so that as many cores as possible are at work? Only then the rest, where there is room.</details>
+#
+# <details><summary>The idea</summary>Share: the largest s with Σ ⌊c ÷ s⌋ ≥ workers. One seat for each node with c ≥ s, the
+# largest first, until the workers are seated; the rest on any node with ⌊c ÷ (seats + 1)⌋ ≥ s. A node's cores are
+# then cut into as many runs as it has seats. With more workers than cores, worker i takes core i mod cores, and of
+# its CPUs the (i ÷ cores)-th, again and again.</details>
+
+
+# %% exercise="thread_plan"
+def thread_plan(cpus: list[tuple[int, int, int]], allowed: list[int], workers: int) -> list[list[int]]:
+    """The logical CPUs of each worker, ascending; their number is its number of threads.
+
+    cpus: (cpu, core, node) of each logical CPU that is online, in any order; core numbers are unique on the machine, and
+        a core lies in one node. allowed: CPUs that this process may use (some may be offline). workers: at least 1.
+    Usable is what is online and allowed; a core is usable if one of its CPUs is. ValueError if nothing is, or workers < 1.
+
+    As many workers as usable cores, or fewer: no core serves two workers, and of a core one CPU at most is in the
+    plan. A worker stays within one node. Among such plans: the smallest worker is as large as possible; then, as
+    many cores as possible are at work; and two workers of one node differ by at most one core. (With fewer
+    workers than nodes, nodes stay idle: start a worker per node.)
+
+    More workers than usable cores: each has one CPU. The numbers of workers on two cores differ by at most 1, and so do
+    those on two usable CPUs of one core.
+    """
+    ### BEGIN SOLUTION
+    nodes: dict[int, dict[int, list[int]]] = {}
+    for cpu, core, node in sorted(cpus):
+        if cpu in allowed:
+            nodes.setdefault(node, {}).setdefault(core, []).append(cpu)
+    cores = [siblings for by_core in nodes.values() for siblings in by_core.values()]
+    if not cores or workers < 1:
+        raise ValueError("no CPU or no worker")
+    if workers > len(cores):
+        rounds = [divmod(i, len(cores)) for i in range(workers)]
+        return [[cores[c][turn % len(cores[c])]] for turn, c in rounds]
+    sizes = {node: len(by_core) for node, by_core in nodes.items()}
+    share = max(s for s in range(1, len(cores) + 1) if sum(c // s for c in sizes.values()) >= workers)
+    seats = dict.fromkeys(nodes, 0)
+    for _ in range(workers):
+        able = [n for n in nodes if sizes[n] // (seats[n] + 1) >= share]
+        seats[max(able, key=lambda n: (not seats[n], sizes[n] / (seats[n] + 1)))] += 1
+    plan = []
+    for node, k in seats.items():
+        firsts = [siblings[0] for siblings in nodes[node].values()]
+        plan += [firsts[len(firsts) * i // k : len(firsts) * (i + 1) // k] for i in range(k)]
+    return plan
+    ### END SOLUTION
+
+
+# %% test="thread_plan" points=1
+from helpers import check
+
+
+def machine(*sizes, siblings=1):
+    """Cores on each node; CPU numbers as Linux gives them: first one of each core, then the siblings."""
+    homes = [node for node, cores in enumerate(sizes) for _ in range(cores)]
+    return [(s * len(homes) + core, core, node) for s in range(siblings) for core, node in enumerate(homes)]
+
+
+def fits(reports):
+    for report in reports:
+        cpus, allowed, workers = report.args
+        plan, of = report.value, {cpu: (core, node) for cpu, core, node in cpus if cpu in allowed}
+        sizes = {}
+        for _, node in set(of.values()):
+            sizes[node] = sizes.get(node, 0) + 1
+        where = f"nodes of {sorted(sizes.values())} usable cores, {len(of)} usable CPUs, {workers} worker(s)"
+        if len(plan) != workers or not all(plan):
+            return (
+                f"{where}: {len(plan)} workers in the plan, {sum(not p for p in plan)} of them without a CPU"
+            )
+        if any(p != sorted(set(p)) for p in plan):
+            return f"{where}: a worker's CPUs are not ascending, or one comes twice"
+        if odd := [c for p in plan for c in p if c not in of]:
+            return f"{where}: CPU {odd[0]} is in the plan, and is offline or not allowed"
+        cores = [[of[c][0] for c in p] for p in plan]
+        used = [c for p in cores for c in p]
+        if workers > sum(sizes.values()):
+            if max(map(len, plan)) > 1:
+                return (
+                    f"{where}: a worker has {max(map(len, plan))} CPUs, and there are more workers than cores"
+                )
+            on = {core: used.count(core) for core, _ in of.values()}
+            if max(on.values()) - min(on.values()) > 1:
+                return f"{where}: one core serves {max(on.values())} workers and another {min(on.values())}"
+            for core in on:
+                each = [sum(p == [c] for p in plan) for c in of if of[c][0] == core]
+                if max(each) - min(each) > 1:
+                    return (
+                        f"{where}: of two siblings, one serves {max(each)} workers and the other {min(each)}"
+                    )
+            continue
+        if len(set(used)) < len(used):
+            return f"{where}: a core comes twice (two CPUs may be siblings)"
+        nodes = [{of[c][1] for c in p} for p in plan]
+        if any(len(n) > 1 for n in nodes):
+            return f"{where}: a worker's CPUs lie in two nodes"
+        least = max(s for s in range(1, len(of) + 1) if sum(c // s for c in sizes.values()) >= workers)
+        if min(map(len, plan)) < least:
+            return f"{where}: the smallest worker has {min(map(len, plan))} core(s), and every one could have {least}"
+        most = sum(sorted((c for c in sizes.values() if c >= least), reverse=True)[:workers])
+        if len(used) < most:
+            return f"{where}: {len(used)} cores at work, and it could be {most} with no worker smaller than {least}"
+        for node in sizes:
+            shares = [len(p) for p, n in zip(plan, nodes, strict=True) if n == {node}]
+            if shares and max(shares) - min(shares) > 1:
+                return f"{where}: on one node, workers of {min(shares)} to {max(shares)} cores"
+    return None
+
+
+two, smt = machine(4, 4), machine(2, 2, siblings=2)
+for case, hint in (
+    (check.case(two, list(range(8)), 2), "Two nodes, two workers."),
+    (check.case(two, list(range(8)), 3), "Three workers: one node has two of them."),
+    (check.case(smt, list(range(8)), 2), "SMT: the machine of the table above."),
+    (check.case(smt, [4, 1, 5, 3, 99], 2), "A container allows some CPUs; 99 is offline."),
+    (check.case(machine(5, 2), list(range(7)), 2), "A large and a small node: both can be at work."),
+    (check.case(smt, list(range(8)), 6), "More workers than cores."),
+    (check.case(two, [8, 9], 2, raises=ValueError), "Nothing usable."),
+):
+    check.function(
+        "thread_plan", [case], verify=None if case.raises else fits, look="2 · Too many threads", note=hint
+    )
+
+# %% hidden="thread_plan" points=3
+### BEGIN HIDDEN TESTS
+import random
+
+from helpers import check
+
+
+def fits(reports):
+    for report in reports:
+        cpus, allowed, workers = report.args
+        plan, of = report.value, {cpu: (core, node) for cpu, core, node in cpus if cpu in allowed}
+        sizes = {}
+        for _, node in set(of.values()):
+            sizes[node] = sizes.get(node, 0) + 1
+        where = f"nodes of {sorted(sizes.values())} usable cores, {len(of)} usable CPUs, {workers} worker(s)"
+        if len(plan) != workers or not all(plan) or any(p != sorted(set(p)) for p in plan):
+            return f"{where}: a plan for {len(plan)} workers, each with ascending CPUs?"
+        if odd := [c for p in plan for c in p if c not in of]:
+            return f"{where}: CPU {odd[0]} is not usable"
+        used = [of[c][0] for p in plan for c in p]
+        if workers > sum(sizes.values()):
+            on = {core: used.count(core) for core, _ in of.values()}
+            each = [[sum(p == [c] for p in plan) for c in of if of[c][0] == core] for core in on]
+            if (
+                max(map(len, plan)) > 1
+                or max(on.values()) - min(on.values()) > 1
+                or any(max(e) - min(e) > 1 for e in each)
+            ):
+                return f"{where}: more workers than cores are not spread evenly"
+            continue
+        nodes = [{of[c][1] for c in p} for p in plan]
+        least = max(s for s in range(1, len(of) + 1) if sum(c // s for c in sizes.values()) >= workers)
+        most = sum(sorted((c for c in sizes.values() if c >= least), reverse=True)[:workers])
+        shares = [[len(p) for p, n in zip(plan, nodes, strict=True) if n == {node}] for node in sizes]
+        if len(set(used)) < len(used) or any(len(n) > 1 for n in nodes):
+            return f"{where}: a core serves two workers, or a worker lies in two nodes"
+        if min(map(len, plan)) < least or len(used) < most:
+            return f"{where}: smallest worker {min(map(len, plan))} (could be {least}), cores at work {len(used)} (could be {most})"
+        if any(s and max(s) - min(s) > 1 for s in shares):
+            return f"{where}: workers of one node differ by more than 1"
+    return None
+
+
+chance = random.Random(12)
+cases = []
+for _ in range(120):
+    homes = [
+        (core, node)
+        for node in range(chance.choice((1, 2, 2, 3, 4)))
+        for core in range(chance.choice((1, 2, 3, 5, 8, 12)))
+    ]
+    numbers = list(range(3 * len(homes) + 4))
+    chance.shuffle(numbers)
+    cpus = [
+        (numbers.pop(), 7 * i + 3, 2 * node)
+        for i, (_, node) in enumerate(homes)
+        for _ in range(chance.choice((1, 2, 2)))
+    ]
+    chance.shuffle(cpus)
+    allowed = [c for c, *_ in cpus if chance.random() < chance.choice((0.5, 0.9, 1.0))] + numbers[:2]
+    if not {c for c, *_ in cpus} & set(allowed):
+        allowed.append(cpus[0][0])
+    cases.append(check.case(cpus, allowed, chance.choice((1, 2, 3, 4, 5, 7, 9, 16, 40))))
+sizes = [(9, 2, 2, 4), (5, 2, 2), (12, 4, 4, 1), (7, 3, 3), (8, 8, 4)]
+for *cores, workers in sizes:
+    at = [(node, core) for node, n in enumerate(cores) for core in range(n)]
+    cases.append(check.case([(i, i, node) for i, (node, _) in enumerate(at)], list(range(len(at))), workers))
+check.function("thread_plan", cases, verify=fits, look="2 · Too many threads")
+check.function(
+    "thread_plan",
+    [check.case([(0, 0, 0)], [0], 0, raises=ValueError), check.case([], [0], 1, raises=ValueError)],
+    look="2 · Too many threads",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **Exercise 12.2 — bind each worker** (★★, 10 min)
+#
+# A `worker_init_fn` that makes such a plan true. (`DataLoader(…, worker_init_fn=bound(plan))` calls it in each worker,
+# with the worker's number, before it loads anything.)
+#
+# <details><summary>Hint 1</summary>Four things to set: which CPUs, for which threads; torch's threads; and what programs
+# find that the worker starts. Where does Linux list the threads of a process?</details>
+#
+# <details><summary>Hint 2</summary><code>os.listdir("/proc/self/task")</code> are the numbers of all threads, also those
+# that Python's <code>threading</code> does not know. A container may forbid CPUs of the plan:
+# <code>os.sched_getaffinity(0)</code>.</details>
+#
+# <details><summary>The idea</summary>Keep of the plan's entry what is allowed (all that is allowed, if nothing is left);
+# <code>os.sched_setaffinity(int(thread), cpus)</code> for each thread, where the system has it; then
+# <code>torch.set_num_threads(len(cpus))</code> and <code>os.environ["OMP_NUM_THREADS"]</code>.</details>
+
+
+# %% exercise="bound"
+def bound(plan: list[list[int]]) -> Callable[[int], None]:
+    """A worker_init_fn: called with the number of a worker, inside its process, it binds the worker.
+
+    plan[i]: the CPUs of worker i. More workers than entries: begin again with the first. At least one entry; no entry
+        is empty.
+    The worker's CPUs are those of its entry that it is allowed to use at that moment; if it may use none of them, all that it
+    is allowed. Afterwards
+    - every thread of the worker, there already (whoever started it) or started later, runs on these CPUs only, and so does
+      every program that the worker starts;
+    - torch uses as many threads as there are CPUs, and OMP_NUM_THREADS tells programs the same number.
+    Where os has no sched_setaffinity and sched_getaffinity (macOS, Windows), only the numbers are set, those of the whole entry.
+    They are looked up in os when the worker begins. The process that calls bound(plan) itself stays as it is.
+    """
+    ### BEGIN SOLUTION
+
+    def init(worker: int) -> None:
+        cpus = plan[worker % len(plan)]
+        if hasattr(os, "sched_setaffinity"):
+            allowed = os.sched_getaffinity(0)
+            cpus = [c for c in cpus if c in allowed] or sorted(allowed)
+            for thread in os.listdir("/proc/self/task"):
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.sched_setaffinity(int(thread), cpus)
+        torch.set_num_threads(len(cpus))
+        os.environ["OMP_NUM_THREADS"] = str(len(cpus))
+
+    return init
+    ### END SOLUTION
+
+
+# %% test="bound" points=1
+from helpers import check
+
+
+def told_by_workers(bound, plan, workers, kind, allowed):
+    """What real workers say of themselves, on this machine's CPUs, or where os plays another, or none to bind to."""
+    import _thread
+    import os
+    import subprocess
+    import sys
+    import threading
+    import time
+
+    import torch
+    from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+    linux = sys.platform == "linux"
+    kind = kind if linux else "none"
+    if kind == "real":  # from 900 on: a CPU that nobody has
+        allowed = sorted(os.sched_getaffinity(0))
+        plan = [sorted({allowed[c % len(allowed)] if c < 900 else c for c in entry}) for entry in plan]
+    table = {}  # thread → its set, on the machine that is played
+
+    def get(thread):
+        return set(table.get(thread or threading.get_native_id(), allowed))
+
+    def put(thread, cpus):
+        if not set(cpus) & set(allowed):
+            raise OSError(22, "Invalid argument")
+        table[thread or threading.get_native_id()] = set(cpus) & set(allowed)
+
+    def now(thread):
+        if kind == "played":
+            return sorted(get(int(thread)))
+        with open(f"/proc/self/task/{thread}/status") as lines:
+            text = next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
+        parts = [list(map(int, part.split("-"))) for part in text.split(",")]
+        return [c for part in parts for c in range(part[0], part[-1] + 1)]
+
+    def facts(worker):
+        ask = "import os; print(*os.sched_getaffinity(0)); print(os.environ.get('OMP_NUM_THREADS'))"
+        told = {"worker": worker, "torch": torch.get_num_threads(), "omp": os.environ.get("OMP_NUM_THREADS")}
+        if kind != "none":
+            told["there"] = [now(t) for t in sorted(os.listdir("/proc/self/task"))]
+        if kind == "real":
+            later = []
+            thread = threading.Thread(target=lambda: later.append(now(threading.get_native_id())))
+            thread.start()
+            thread.join()
+            done = subprocess.run(
+                [sys.executable, "-S", "-c", ask], capture_output=True, text=True, timeout=60
+            )
+            cpus, told["program omp"] = done.stdout.splitlines()
+            told |= {"later": later[0], "program": sorted(map(int, cpus.split()))}
+        return told
+
+    class Told(IterableDataset):
+        def __iter__(self):
+            yield facts(get_worker_info().id)
+
+    def begin(worker):
+        for _ in range(2):  # threads that are there already, and that `threading` does not know
+            _thread.start_new_thread(time.sleep, (30,))
+        init(worker)
+
+    def state():
+        return [torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS"), now(os.getpid()) if linux else []]
+
+    kept = {n: getattr(os, n) for n in ("sched_getaffinity", "sched_setaffinity") if hasattr(os, n)}
+    before = state()
+    try:
+        if kind == "played":
+            os.sched_getaffinity, os.sched_setaffinity = get, put
+        for name in kept if kind == "none" else ():
+            delattr(os, name)
+        init = bound(plan)
+        if linux:
+            options = {"num_workers": workers, "timeout": 60, "multiprocessing_context": "fork"}
+            told, after = list(DataLoader(Told(), batch_size=None, worker_init_fn=begin, **options)), state()
+        else:  # no fork: one after the other, in this process
+            told, after = [init(worker) or facts(worker) for worker in range(workers)], before
+    finally:
+        for name, real in kept.items():
+            setattr(os, name, real)
+        if not linux:
+            torch.set_num_threads(before[0])
+            os.environ.pop("OMP_NUM_THREADS", None)
+            os.environ.update({"OMP_NUM_THREADS": before[1]} if before[1] else {})
+    return {"plan": plan, "allowed": allowed, "kind": kind, "told": told, "touched": after != before}
+
+
+def bound_right(reports):
+    for report in reports:
+        value, workers = report.value, report.args[1]
+        if sorted(t["worker"] for t in value["told"]) != list(range(workers)):
+            return f"{workers} workers were started, {len(value['told'])} answered"
+        for told in value["told"]:
+            want = value["plan"][told["worker"] % len(value["plan"])]
+            if value["kind"] != "none":
+                want = [c for c in want if c in value["allowed"]] or value["allowed"]
+            here = f"allowed {value['allowed']}" if value["kind"] != "none" else "no os.sched_setaffinity"
+            where = f"worker {told['worker']} of {workers}, plan {value['plan']}, {here}"
+            if loose := [cpus for cpus in told.get("there", []) if cpus != want]:
+                return f"{where}: {len(loose)} of its {len(told['there'])} threads may run on {loose[0]}; wanted {want}"
+            for name, what in (
+                ("later", "a thread started afterwards"),
+                ("program", "a program that it starts"),
+            ):
+                if told.get(name, want) != want:
+                    return f"{where}: {what} may run on {told[name]}; wanted {want}"
+            if told["torch"] != len(want):
+                return f"{where}: torch uses {told['torch']} thread(s); wanted {len(want)}"
+            for name in ("omp", "program omp"):
+                if told.get(name, str(len(want))) != str(len(want)):
+                    return f"{where}: OMP_NUM_THREADS is {told[name]} there; wanted {len(want)}"
+        if value["touched"]:
+            return "the process that called bound(plan) has changed: its CPUs, threads or OMP_NUM_THREADS"
+    return None
+
+
+for case, hint in (
+    (check.case([[0], [1], [0, 1]], 4, "real", []), "This machine's CPUs; one worker more than entries."),
+    (check.case([[1, 999], [998]], 2, "real", []), "The machine has no CPU 998 and 999."),
+    (check.case([[0, 1], [9]], 2, "played", [1, 2, 3]), "os plays a container that allows CPUs 1, 2 and 3."),
+    (check.case([[0, 1], [2]], 2, "none", []), "A system that cannot bind."),
+):
+    check.function(
+        "bound", [case], drive=told_by_workers, verify=bound_right, look="2 · Too many threads", note=hint
+    )
+
+# %% hidden="bound" points=4
+### BEGIN HIDDEN TESTS
+from helpers import check
+
+
+def on_another_machine(bound, allowed, plan, workers):
+    """Real processes, and an os that plays a machine of other CPUs: what was asked of it, for which threads."""
+    import _thread
+    import os
+    import sys
+    import threading
+    import time
+
+    import torch
+    from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+    if sys.platform != "linux":
+        return None
+    table = {}
+
+    def get(thread):
+        return set(table.get(thread or threading.get_native_id(), allowed))
+
+    def put(thread, cpus):
+        if not set(cpus) & set(allowed):
+            raise OSError(22, "Invalid argument")
+        table[thread or threading.get_native_id()] = set(cpus) & set(allowed)
+
+    class Told(IterableDataset):
+        def __iter__(self):
+            threads = [sorted(get(int(t))) for t in os.listdir("/proc/self/task")]
+            yield [get_worker_info().id, torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS"), threads]
+
+    def begin(worker):
+        for _ in range(3):
+            _thread.start_new_thread(time.sleep, (30,))
+        init(worker)
+
+    def state():
+        return torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS"), dict(table)
+
+    kept, before = (os.sched_getaffinity, os.sched_setaffinity), state()
+    try:
+        os.sched_getaffinity, os.sched_setaffinity = get, put
+        init = bound(plan)
+        options = {"num_workers": workers, "timeout": 60, "multiprocessing_context": "fork"}
+        told = list(DataLoader(Told(), batch_size=None, worker_init_fn=begin, **options))
+        return {"told": told, "touched": state() != before}
+    finally:
+        os.sched_getaffinity, os.sched_setaffinity = kept
+
+
+def bound_right(reports):
+    for report in reports:
+        (allowed, plan, workers), value = report.args, report.value
+        if value is None:
+            continue
+        if sorted(t[0] for t in value["told"]) != list(range(workers)) or value["touched"]:
+            return f"{len(value['told'])} of {workers} workers answered; the calling process changed: {value['touched']}"
+        for worker, threads, omp, cpus in value["told"]:
+            want = [c for c in plan[worker % len(plan)] if c in allowed] or sorted(allowed)
+            if len(cpus) < 4 or any(c != want for c in cpus):
+                return f"worker {worker}, plan {plan}, allowed {allowed}: its threads may run on {cpus}; wanted {want}"
+            if threads != len(want) or omp != str(len(want)):
+                return (
+                    f"worker {worker}: {threads} threads in torch, OMP_NUM_THREADS {omp}; wanted {len(want)}"
+                )
+    return None
+
+
+check.function(
+    "bound",
+    [
+        check.case(list(range(96)), [list(range(24)), list(range(24, 72)), [95]], 4),
+        check.case([2, 3, 70], [[3, 70], [1], [9, 2]], 3),
+        check.case(list(range(4)), [[0], [1], [2, 3]], 5),
+        check.case([7], [[6, 7], [0]], 2),
+    ],
+    drive=on_another_machine,
+    verify=bound_right,
+    look="2 · Too many threads",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3 · Layout
+#
+# A convolution reads, for each output, all channels of a few neighbouring pixels. `channels_last` (lesson 01) keeps
+# the channels of a pixel side by side, so that a vector instruction takes 8 or 16 of them at once. On the CPU most convolutions
+# are done by the library **oneDNN**, which tells what it does when `ONEDNN_VERBOSE=1` is set before Python starts. A line is a *primitive*; those
+# called `reorder` compute nothing, they only turn data into another layout. How many reorders does a single convolution
+# of 2 × 16 × 20 × 20, 3 × 3, cost in eager mode?
+
+# %% experiment
+prediction = {"x and weights contiguous": ..., "x channels_last": ..., "x and weights channels_last": ...}
+
+# %% experiment tags=["fold"]
+ONEDNN = """
+log = tempfile.TemporaryFile("w+")
+os.dup2(log.fileno(), 1)  # oneDNN prints from C, to number 1
+torch.set_num_threads(1)
+conv, linear, last = torch.nn.Conv2d(16, 32, 3), torch.nn.Linear(64, 64), torch.channels_last
+x, told = torch.randn(2, 16, 20, 20), {}
+
+def run(name, module, given):
+    at = os.fstat(log.fileno()).st_size
+    module(given)
+    log.seek(at)
+    lines = [line.split(",") for line in log.read().splitlines() if ",primitive,exec," in line]
+    told[name] = [(line[5], line[6], line[8], line[-2]) for line in lines]
+
+with torch.no_grad():
+    run("x and weights contiguous", conv, x)
+    run("x channels_last", conv, x.to(memory_format=last))
+    conv.to(memory_format=last)
+    run("x and weights channels_last", conv, x.to(memory_format=last))
+    run("linear, fp32", linear, torch.randn(8, 64))
+    run("linear, bf16", linear.bfloat16(), torch.randn(8, 64).bfloat16())
+    run("convolution, bf16", conv.bfloat16(), x.bfloat16().to(memory_format=last))
+answer(told)
+"""
+spoken = asked(ONEDNN, ONEDNN_VERBOSE="1")
+
+# %% experiment tags=["nbval-ignore-output"]
+reorders = {name: sum(p[0] == "reorder" for p in spoken[name]) if LINUX else "?" for name in prediction}
+lesson.compare_predictions(prediction, reorders, evidence="live (CPU)", what="reorders").show()
+shape = {"2x16x20x20": "x", "32x16x3x3": "weights", "2x32x18x18": "result"}
+lesson.table(
+    [
+        (
+            name,
+            kind,
+            shape.get(size, ""),
+            " → ".join(part.split(":")[4] for part in layout.split() if not part.startswith("bia")),
+        )
+        for name in prediction
+        if LINUX
+        for kind, _, layout, size in spoken[name]
+    ],
+    ["convolution", "primitive", "of", "layouts"],
+    evidence="live (CPU)",
+    caption="oneDNN's own words: abcd is contiguous (NCHW), acdb is channels_last; a capital letter is a dimension cut into blocks, as aBcd8b: 8 channels side by side",
+)
+
+# %% [markdown]
+# A contiguous x is turned into blocks of channels, and the result back again, **in each convolution**: two passes over
+# memory that no profiler of operators shows. In `channels_last` neither happens. What remains is a reorder of the weights;
+# if they do not change, that can be done once (*prepacking*, as Inductor does with its option `freezing`). On
+# another processor, or without oneDNN (Apple's), the lines differ: look whether any are there.
+#
+# So x should stay in that layout. Which operator ends it? x is channels_last, `n` the same numbers contiguous:
+
+# %% experiment
+prediction = {  # the result: "kept" (channels_last), or "lost"
+    "torch.relu(x)": ...,
+    "x + n": ...,
+    "n + x": ...,
+    "torch.cat([x, x], 1)": ...,
+    "torch.cat([x, n], 1)": ...,
+    "x[:, [2, 1, 0]]": ...,
+    "x.softmax(1)": ...,
+    "x.flatten(1)": ...,  # to a matrix: "kept" if it needs no copy
+}
+
+# %% experiment
+LAST = torch.channels_last
+n = torch.randn(2, 16, 8, 8)
+x = n.to(memory_format=LAST)
+more = {
+    "F.max_pool2d(x, 2)": None,
+    "F.layer_norm(x.permute(0, 2, 3, 1), (16,)).permute(0, 3, 1, 2)": None,
+    "F.instance_norm(x)": None,
+    "F.interpolate(x, scale_factor=2)": None,
+    "x.repeat(1, 2, 1, 1)": None,
+    "torch.einsum('oc,nchw->nohw', w, x)": None,
+    "F.linear(x.permute(0, 2, 3, 1), w).permute(0, 3, 1, 2)": None,
+    "x.permute(0, 2, 3, 1).flatten(1)": None,
+}
+names = {"torch": torch, "F": F, "x": x, "n": n, "w": torch.randn(8, 16)}
+kept, rows = {}, []
+for code in [*prediction, *more]:
+    done = count(eval, code, names)
+    same = (
+        done.result.dim() == 2
+        and not done.copies
+        or done.result.dim() == 4
+        and done.result.is_contiguous(memory_format=LAST)
+    )
+    kept[code] = "kept" if same else "lost"
+    rows.append((code, kept[code], done.copies))
+lesson.compare_predictions(
+    prediction,
+    {k: kept[k] for k in prediction},
+    evidence="live (CPU)",
+    what="layout",
+    choices=["kept", "lost"],
+).show()
+lesson.table(rows, ["operator", "channels_last", "copies"], evidence="live (CPU)")
+
+# %% [markdown]
+# - Element-wise operators take the layout of their **first** operand that has one; operators of a mixed list give up.
+# - Indexing channels, `softmax(1)`, `repeat`, `einsum` and instance norm return contiguous results, silently: the next
+#   convolution then reorders everything.
+# - `permute(0, 2, 3, 1)` costs nothing, and is contiguous with channels last: what works over channels
+#   (norms, 1 × 1 convolutions as `F.linear`) wants just that.
+# - **What must permute activations can often permute weights instead, once.** `flatten(1)` in front of a linear layer: permute
+#   the columns of its weights. Channels taken in another order after a convolution: take its filters in that order.
+#
+# And the option on trial, that makes the compiler do it?
+
+# %% experiment
+try:
+    torch.compile(lambda t: t + 1, options={"memory_format": torch.channels_last})(torch.ones(2))
+    option = "accepted"
+except RuntimeError as problem:
+    option = f"{type(problem).__name__}: {str(problem).partition(',')[0]}"
+print(option)
+
+# %% [markdown]
+# Here is a network as one writes it first, and what it costs for an x that comes in channels_last:
+
+
+# %% experiment
+def plain_net(weights, x):
+    x = F.conv2d(x, weights["stem"], stride=2, padding=1).relu()
+    for block in weights["blocks"]:
+        y = F.conv2d(x, block["mix"], padding=1)[:, block["order"]]  # channels in another order
+        y = F.layer_norm(y.permute(0, 2, 3, 1), y.shape[1:2]).permute(0, 3, 1, 2)  # over channels
+        y = torch.einsum("oc,nchw->nohw", block["point"], y)
+        gate = y.mean((2, 3)).sigmoid()
+        x = gate[:, :, None, None] * y + x.contiguous()
+    both = torch.cat([F.avg_pool2d(x, 2), F.max_pool2d(x, 2)], 1)
+    return F.linear(both.flatten(1), weights["head"])
+
+
+def random_weights(channels=8, blocks=2, side=16, classes=5, seed=0):
+    """Of a net for images of side × side pixels, side a multiple of 4."""
+    g = torch.Generator().manual_seed(seed)
+    return {
+        "stem": torch.randn(channels, 3, 3, 3, generator=g) / 5,
+        "blocks": [
+            {
+                "mix": torch.randn(channels, channels, 3, 3, generator=g) / (3 * channels**0.5),
+                "order": torch.randperm(channels, generator=g),
+                "point": torch.randn(channels, channels, generator=g) / channels**0.5,
+            }
+            for _ in range(blocks)
+        ],
+        "head": torch.randn(classes, 2 * channels * (side // 4) ** 2, generator=g) / side,
+    }
+
+
+image = torch.randn(4, 3, 16, 16).to(memory_format=LAST)
+cost = count(plain_net, random_weights(), image)
+moved = {
+    k: v
+    for k, v in cost.by_operator.items()
+    if k in ("aten.clone", "aten.index", "aten.cat", "aten._to_copy")
+}
+lesson.table(
+    [(k.removeprefix("aten."), v) for k, v in moved.items()],
+    ["operators that only move data", "times"],
+    evidence="live (CPU)",
+    caption=f"{cost.copies} copies in a forward pass; one of them, cat, is needed",
+)
+
+# %% [markdown]
+# **Exercise 12.3 — no layout conversion inside** (★★★, 15 min)
+#
+# Write it so that all activations stay in `channels_last`. Prepare what can be prepared once.
+#
+# <details><summary>Hint 1</summary>Three kinds of weights can be prepared: those of convolutions (layout; and the order of their
+# filters), and the columns of <code>head</code>, which are counted channel by channel.</details>
+#
+# <details><summary>Hint 2</summary><code>point</code> is a linear layer over channels: <code>F.linear</code> on
+# <code>y.permute(0, 2, 3, 1)</code>, between the layer norm and the permute back. Does the sum with the gate keep the layout?
+# Look at the first operand.</details>
+#
+# <details><summary>The idea</summary><code>conv(x, W)[:, order] = conv(x, W[order])</code>. For the head:
+# <code>head.unflatten(1, (2C, −1)).transpose(1, 2).flatten(1)</code> once, then
+# <code>F.linear(x.permute(0, 2, 3, 1).flatten(1), head)</code>. At the entrance,
+# <code>x.contiguous(memory_format=torch.channels_last)</code>: a copy only if there is something to do.</details>
+
+
+# %% exercise="channels_last_net"
+def channels_last_net(weights: dict) -> Callable[[torch.Tensor], torch.Tensor]:
+    """plain_net of these weights, as a function of x that converts no layout inside.
+
+    weights: "stem" (C, 3, 3, 3); "blocks", a list of {"mix": (C, C, 3, 3), "order": (C,) int64, "point": (C, C)};
+        "head" (classes, 2 · C · h · w). All contiguous, and not to be changed; what you need in another layout or order is made
+        here, once, and not in the function returned.
+    x: (N, 3, H, W) float32, contiguous or channels_last. Returns (N, classes), plain_net's values (to 4 digits); gradients
+        are off.
+
+    In each call: x is converted once, if it is not channels_last, and nothing else; each convolution gets x and weights in
+    channels_last; no operator has a result whose dimensions lie in another order than in its input of the same shape.
+    Budget of copies: 1 (cat), and 1 for converting x. No syncs.
+    """
+    ### BEGIN SOLUTION
+    last = torch.channels_last
+    stem = weights["stem"].contiguous(memory_format=last)
+    blocks = [
+        (block["mix"][block["order"]].contiguous(memory_format=last), block["point"])
+        for block in weights["blocks"]
+    ]
+    head = weights["head"].unflatten(1, (2 * len(stem), -1)).transpose(1, 2).flatten(1)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        x = x.contiguous(memory_format=last)
+        x = F.conv2d(x, stem, stride=2, padding=1).relu()
+        for mix, point in blocks:
+            y = F.conv2d(x, mix, padding=1).permute(0, 2, 3, 1)
+            y = F.linear(F.layer_norm(y, y.shape[3:]), point).permute(0, 3, 1, 2)
+            x = x + y * y.mean((2, 3), keepdim=True).sigmoid()
+        both = torch.cat([F.avg_pool2d(x, 2), F.max_pool2d(x, 2)], 1)
+        return F.linear(both.permute(0, 2, 3, 1).flatten(1), head)
+
+    return forward
+    ### END SOLUTION
+
+
+# %% shared="channels_last_net"
+import torch
+
+from helpers import check
+
+
+def by_contiguous(weights, x):
+    import torch.nn.functional as F
+
+    x = F.conv2d(x, weights["stem"], stride=2, padding=1).relu()
+    for block in weights["blocks"]:
+        y = F.conv2d(x, block["mix"], padding=1)[:, block["order"]]
+        y = F.layer_norm(y.permute(0, 2, 3, 1), y.shape[1:2]).permute(0, 3, 1, 2)
+        y = torch.einsum("oc,nchw->nohw", block["point"], y)
+        x = y.mean((2, 3)).sigmoid()[:, :, None, None] * y + x
+    return F.linear(torch.cat([F.avg_pool2d(x, 2), F.max_pool2d(x, 2)], 1).flatten(1), weights["head"])
+
+
+# %% test="channels_last_net" points=1
+def watched(channels_last_net, weights, batches, layouts, count):
+    """Each batch through one net: its result, its copies, and what happened to the layout."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    last = torch.channels_last
+
+    def order(t):
+        """Dimensions of more than 1, from the largest stride to the smallest."""
+        return tuple(sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=lambda d: -t.stride(d)))
+
+    class Layouts(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.turned, self.convolutions = [], []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            name = str(func._overloadpacket)
+            given = [t for t in tree_leaves([args, kwargs]) if isinstance(t, torch.Tensor)]
+            if "convolution" in name:
+                self.convolutions.append(tuple(t.is_contiguous(memory_format=last) for t in given[:2]))
+            for made in tree_leaves(result):
+                if not isinstance(made, torch.Tensor) or func.is_view:
+                    continue
+                same = [t for t in given if t.shape == made.shape and t.dim() > 2 and t is not made]
+                if any(order(t) != order(made) for t in same):
+                    self.turned.append((name, tuple(made.shape)))
+            return result
+
+    batches = [x.contiguous(memory_format=last) if at else x for x, at in zip(batches, layouts, strict=True)]
+    told = []
+    with torch.no_grad():
+        forward = channels_last_net(weights)
+        for x in batches:
+            with count() as counts, Layouts() as seen:
+                y = forward(x)
+            moved = {
+                k: v
+                for k, v in counts.by_operator.items()
+                if k.split(".")[1] in ("clone", "_to_copy", "copy_")
+            }
+            told.append([y.clone(), counts.copies, moved, seen.turned, seen.convolutions])
+    return told
+
+
+def no_conversion(reports):
+    for report in reports:
+        weights, batches, layouts = report.args
+        convolutions = 1 + len(weights["blocks"])
+        for i, (y, copies, moved, turned, layouts_seen) in enumerate(report.value):
+            where = (
+                f"batch {i} of {tuple(batches[i].shape)}, {'channels_last' if layouts[i] else 'contiguous'}"
+            )
+            want = by_contiguous(weights, batches[i])
+            if y.shape != want.shape or not torch.allclose(y, want, rtol=1e-4, atol=1e-4):
+                off = (
+                    f"off by up to {(y - want).abs().max():.2g}"
+                    if y.shape == want.shape
+                    else f"of shape {tuple(y.shape)}"
+                )
+                return f"{where}: the result is {off}"
+            entry = [] if layouts[i] else [tuple(batches[i].shape)]
+            inside = [t for t in turned if t[1] not in entry]
+            if inside or len(turned) > len(entry):
+                name, shape = (inside or turned)[0]
+                return f"{where}: values right, but {len(turned)} operator(s) turned a layout, wanted {len(entry)}: {name} of {shape}"
+            if len(layouts_seen) != convolutions:
+                return (
+                    f"{where}: values right, but {len(layouts_seen)} convolutions ran; wanted {convolutions}"
+                )
+            for which, (of_x, of_weights) in enumerate(layouts_seen):
+                if not (of_x and of_weights):
+                    return f"{where}: values right, but convolution {which} had {'weights' if of_x else 'an input'} not in channels_last"
+            if copies > 1 + len(entry):
+                by = ", ".join(f"{k} ×{v}" for k, v in moved.items())
+                return f"{where}: values right, but {copies} copies, wanted at most {1 + len(entry)} (cat{', and x' if entry else ''}); by {by or 'index, gather or the like'}"
+    return None
+
+
+def net(channels, blocks, side, rows, layouts, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    mixes = [
+        {
+            "mix": torch.randn(channels, channels, 3, 3, generator=g) / (3 * channels**0.5),
+            "order": torch.randperm(channels, generator=g),
+            "point": torch.randn(channels, channels, generator=g) / channels**0.5,
+        }
+        for _ in range(blocks)
+    ]
+    stem = torch.randn(channels, 3, 3, 3, generator=g) / 5
+    head = torch.randn(5, 2 * channels * (side // 4) ** 2, generator=g) / side
+    batches = [torch.randn(n, 3, side, side, generator=g) for n in rows]
+    return check.case({"stem": stem, "blocks": mixes, "head": head}, batches, layouts)
+
+
+for case, hint in (
+    (net(8, 0, 16, [2], [True]), "No block: stem, pooling and head."),
+    (net(8, 1, 16, [2], [True]), "One block."),
+    (net(8, 2, 16, [3, 1], [False, True]), "Two blocks; a contiguous batch, then one in channels_last."),
+):
+    check.function(
+        "channels_last_net",
+        [case],
+        drive=watched,
+        budget={"syncs": 0},
+        verify=no_conversion,
+        look="3 · Layout",
+        note=hint,
+    )
+
+
+# %% hidden="channels_last_net" points=4
+### BEGIN HIDDEN TESTS
+def watched(channels_last_net, weights, batches, layouts, count):
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    last = torch.channels_last
+
+    def order(t):
+        return tuple(sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=lambda d: -t.stride(d)))
+
+    class Layouts(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.turned, self.convolutions = [], []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            name = str(func._overloadpacket)
+            given = [t for t in tree_leaves([args, kwargs]) if isinstance(t, torch.Tensor)]
+            if "convolution" in name:
+                self.convolutions.append(tuple(t.is_contiguous(memory_format=last) for t in given[:2]))
+            for made in tree_leaves(result):
+                if not isinstance(made, torch.Tensor) or func.is_view:
+                    continue
+                same = [t for t in given if t.shape == made.shape and t.dim() > 2 and t is not made]
+                if any(order(t) != order(made) for t in same):
+                    self.turned.append((name, tuple(made.shape)))
+            return result
+
+    batches = [x.contiguous(memory_format=last) if at else x for x, at in zip(batches, layouts, strict=True)]
+    told = []
+    with torch.no_grad():
+        forward = channels_last_net(weights)
+        for x in batches:
+            with count() as counts, Layouts() as seen:
+                y = forward(x)
+            told.append([y.clone(), counts.copies, seen.turned, seen.convolutions])
+    return told
+
+
+def no_conversion(reports):
+    for report in reports:
+        weights, batches, layouts = report.args
+        for i, (y, copies, turned, seen) in enumerate(report.value):
+            where = (
+                f"batch {i} of {tuple(batches[i].shape)}, {'channels_last' if layouts[i] else 'contiguous'}"
+            )
+            want = by_contiguous(weights, batches[i])
+            if y.shape != want.shape or not torch.allclose(y, want, rtol=1e-4, atol=1e-4):
+                return f"{where}: the result differs"
+            entry = [] if layouts[i] else [tuple(batches[i].shape)]
+            if any(shape not in entry for _, shape in turned) or len(turned) > len(entry):
+                return f"{where}: values right, but layouts were turned by {turned[:3]}"
+            if len(seen) != 1 + len(weights["blocks"]) or not all(map(all, seen)):
+                return (
+                    f"{where}: values right, but convolutions saw (input, weights) in channels_last: {seen}"
+                )
+            if copies > 1 + len(entry):
+                return f"{where}: values right, but {copies} copies, wanted at most {1 + len(entry)}"
+    return None
+
+
+def net(channels, blocks, side, rows, layouts, seed):
+    g = torch.Generator().manual_seed(seed)
+    mixes = [
+        {
+            "mix": torch.randn(channels, channels, 3, 3, generator=g) / (3 * channels**0.5),
+            "order": torch.randperm(channels, generator=g),
+            "point": torch.randn(channels, channels, generator=g) / channels**0.5,
+        }
+        for _ in range(blocks)
+    ]
+    stem = torch.randn(channels, 3, 3, 3, generator=g) / 5
+    head = torch.randn(7, 2 * channels * (side // 4) ** 2, generator=g) / side
+    batches = [torch.randn(n, 3, side, side, generator=g) for n in rows]
+    return check.case({"stem": stem, "blocks": mixes, "head": head}, batches, layouts)
+
+
+check.function(
+    "channels_last_net",
+    [
+        net(16, 2, 20, [1, 5, 1], [True, False, True], 1),
+        net(12, 3, 24, [2, 4], [True, True], 2),
+        net(4, 1, 16, [2, 2, 3], [False, True, False], 3),
+        net(24, 0, 12, [2], [False], 4),
+    ],
+    drive=watched,
+    budget={"syncs": 0},
+    verify=no_conversion,
+    look="3 · Layout",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4 · Numbers side by side
+#
+# The last source of speed in one core is the **vector** instruction: 8 floats at once (AVX2), 16 (AVX-512), 4 (NEON). PyTorch's
+# own kernels are built for several of them and choose at the start. Inductor writes for what it finds: `at::vec::Vectorized<float>` is
+# such a vector. Which of these does it write as a plain loop, one number after the other?
+
+# %% experiment
+prediction = {
+    "2x + 1": ...,
+    "x[i] (gather)": ...,
+    "x[::2] + 1": ...,
+    "erfinv(x)": ...,
+}  # "vector", "both" or "scalar"
+
+# %% experiment tags=["nbval-ignore-output"]
+from pathlib import Path
+
+from helpers import compiling
+
+LONG, i = torch.randn(4096), torch.randint(4096, (4096,))
+functions = {
+    "2x + 1": (lambda x: 2 * x + 1, LONG),
+    "x[i] (gather)": (lambda x, i: x[i] + 1, LONG, i),
+    "x[::2] + 1": (lambda x: x[::2] + 1, LONG),
+    "erfinv(x)": (lambda x: x.erfinv(), LONG),
+}
+
+
+def bodies(fn, *given):
+    """The C++ that Inductor writes for this machine, or an empty text where no compiler can say what that has."""
+    try:
+        return "\n".join(compiling.kernels(fn, *given, vectors=True).bodies().values())
+    except compiling.CannotCompile:
+        return ""
+
+
+written = {name: bodies(*case) for name, case in functions.items()}
+
+
+def manner(text):
+    inner = "_inner" in text  # a loop over the parts of one vector
+    return "?" if not text else ("both" if inner else "vector") if "at::vec::" in text else "scalar"
+
+
+lesson.compare_predictions(
+    prediction, {k: manner(v) for k, v in written.items()}, evidence="live (CPU)", what="written as",
+    choices=["vector", "both", "scalar"],
+).show()  # fmt: skip
+for name in ("x[::2] + 1", "erfinv(x)"):
+    lines = written[name].splitlines()
+    print(f"{name}:", *[line.strip() for line in lines if "for(" in line or "auto tmp" in line], sep="\n  ")
+header = Path(torch.__file__).parent / "include/ATen/cpu/vec/vec256/vec256_float.h"
+where = header.read_text().partition("erfinv() const") if header.exists() else ("", "", "")
+print("erfinv in ATen's", header.name, "\n  " + "".join(where[1:]).partition("}")[0].strip())
+
+# %% [markdown]
+# With a stride of 2, eight neighbours in memory are not the eight numbers wanted, so the loop is scalar. A gather collects them one
+# by one into a vector and computes on that. And `erfinv` is a trap for readers of code: ATen's `Vectorized` has the
+# function, as a `map` that takes each of the parts by itself. **`Vectorized` in the code means: loaded and stored
+# side by side. Layout decides that, and layout you can choose.**
+#
+# **bf16 on a CPU** has half the bytes everywhere. Whether it computes faster is a question to the processor: AMX or AVX512-BF16
+# (x86), BF16 instructions (ARM) multiply it; others convert to fp32 and back. What has this one, and who does the work?
+
+# %% experiment tags=["nbval-ignore-output"]
+asks = ("_is_avx2_supported", "_is_avx512_supported", "_is_avx512_bf16_supported", "_is_amx_tile_supported")
+has = {name: getattr(torch.cpu, name, lambda: "?")() for name in asks}  # private names: they may go
+lesson.table(
+    [(name.removeprefix("_is_").removesuffix("_supported"), answer) for name, answer in has.items()]
+    + [("torch's own kernels run with", torch.backends.cpu.get_cpu_capability())]
+    + [
+        (f"oneDNN for one {k}", ", ".join(p[0] for p in spoken[k]) or "nothing")
+        for k in ("linear, fp32", "linear, bf16", "convolution, bf16")
+        if LINUX
+    ],
+    ["question", "answer"],
+    evidence="live (CPU)",
+    caption="nothing: another library (MKL) or ATen's own kernels do it",
+)
+
+# %% [markdown]
+# If the two BF16 rows say False and oneDNN is not asked for bf16, autocast on this CPU saves bytes of activations, and its
+# casts cost passes over memory (lesson 10 counts them). Measure before you switch it on.
+#
+# ## 5 · What can more threads bring?
+#
+# **Amdahl**: the part that is not split sets the limit. If s of the time is serial, n threads bring at most
+# 1 ÷ (s + (1 − s) ÷ n), and never more than 1 ÷ s. On a CPU two more terms belong to it: an operator has no more chunks than grains
+# (section 1), and waking a team costs time that grows with the team. A step of 10 operators, each on 20,000, 100,000 or a million elements, and one
+# `randn`. With 64 cores, which number of threads is best, of 1, 4, 32, 64?
+
+# %% experiment
+prediction = {"20,000 elements": ..., "100,000 elements": ..., "1,000,000 elements": ...}
+
+# %% experiment
+WAKE, EACH = 2_000, 500  # ns: a region costs WAKE + EACH · threads; an assumption, measure yours below
+
+
+def operator_ns(size, work_ns, splits, threads):
+    parts = chunks(size, threads) if splits else [size]
+    return work_ns if len(parts) == 1 else WAKE + EACH * threads + work_ns * parts[0] / size
+
+
+def step_ns(size, threads):
+    return 10 * operator_ns(size, size, True, threads) + operator_ns(
+        size, size, False, threads
+    )  # 1 ns an element
+
+
+curves = {
+    f"{size:,} elements": {t: step_ns(size, 1) / step_ns(size, t) for t in range(1, 65)}
+    for size in (20_000, 100_000, 1_000_000)
+}
+best = {name: max((1, 4, 32, 64), key=curve.get) for name, curve in curves.items()}
+lesson.compare_predictions(prediction, best, evidence="arithmetic", what="best number of threads")
+
+
+# %% experiment tags=["fold"]
+@drawn
+def amdahl(curves, limit, evidence="arithmetic"):
+    title = "Speed-up of a step against its threads"
+    fig, _ = style.figure(
+        3.0,
+        evidence=evidence,
+        title=title,
+        note=f"10 operators and one that is not split; a region costs {WAKE / 1e3:g} µs and {EACH / 1e3:g} µs a thread",
+    )
+    ax = fig.subplots()
+    for i, (name, curve) in enumerate(curves.items()):
+        ax.plot(list(curve), list(curve.values()), color=style.SERIES[i], label=name)
+        top = max(curve, key=curve.get)
+        ax.plot([top], [curve[top]], style.MARKERS[i], color=style.SERIES[i], markersize=8)
+    ax.axhline(limit, color=style.INK, linestyle=":", linewidth=1)
+    ax.text(64, limit, "1 ÷ serial part", ha="right", va="bottom", fontsize=style.SMALL)
+    ax.set(xlabel="threads", ylabel="times as fast as 1 thread", ylim=(0, limit * 1.15))
+    ax.legend(loc="center right", bbox_to_anchor=(1, 0.36))
+    return Picture(fig, evidence, f"{title}; marks: the best number of threads")
+
+
+amdahl(curves, 11)
+
+# %% [markdown]
+# The smallest step has nothing to split. The others have 4 and 31 chunks, and each thread beyond only costs. Even the
+# best stays well below Amdahl's limit, the dotted line. **So the best number of threads belongs to a model and its batch, and not to a machine**; and what
+# a single step cannot use, a second process can. Your own numbers for the model's parts:
+
+# %% experiment tags=["nbval-ignore-output"]
+from helpers.timing import bench, format_seconds
+
+small, large = torch.randn(GRAIN + 1), torch.randn(1_000_000)
+rows = []
+for name, fn in (
+    ("x + 1, 32,769 elements", lambda: small + 1),
+    ("x + 1, 1,000,000", lambda: large + 1),
+    ("randn(1,000,000)", lambda: torch.randn(1_000_000)),
+):
+    took = []
+    for threads in (1, max(2, CORES)):
+        torch.set_num_threads(threads)
+        took.append(bench(fn).median_s)
+    rows.append((name, *(f"≈ {format_seconds(t)}" for t in took)))
+torch.set_num_threads(1)
+lesson.table(
+    rows,
+    ["operator", "1 thread", f"{max(2, CORES)} threads"],
+    evidence="live (CPU)",
+    caption="the first row's difference is mostly the cost of a region. On cores that others use as well, a team waits for its slowest thread: expect a wide spread",
+)
+
+# %% [markdown]
+# **Exercise 12.4 — the best number of threads** (★★, 12 min)
+#
+# From parts that you have measured on one thread: how many threads, what at best, and how to split a machine that serves many
+# requests.
+#
+# <details><summary>Hint 1</summary>Write the time of one part with n threads first, and look at its two special cases: no split
+# at all, and fewer chunks than threads.</details>
+#
+# <details><summary>Hint 2</summary>The bound has no region cost and as many threads as there are chunks:
+# the largest chunk is then that of ⌈size ÷ 32,768⌉ chunks.</details>
+#
+# <details><summary>The idea</summary><code>best = min(range(1, cores + 1), key=total)</code>. For the split: each number of
+# threads t allows p = min(copies, cores // t) processes, which together do p ÷ total(t) steps a ns; take the
+# largest.</details>
+
+
+# %% exercise="best_threads"
+def best_threads(
+    parts: list[tuple[int, float, bool]], cores: int, copies: int, wake_ns: float, each_ns: float
+) -> dict:
+    """The model of section 5, for one step.
+
+    parts: (elements, ns on one thread, whether its operator is ever split), one a part. cores: 1 or more. copies:
+        as many processes fit into memory, 1 or more.
+    With n threads, a part that is not split, or has at most 32,768 elements, or runs with n = 1, takes its time on one
+    thread. Any other has k = min(n, ⌈elements ÷ 32,768⌉) chunks, the largest of ⌈elements ÷ k⌉ elements, and takes
+        wake_ns + each_ns · n + time on one thread · largest chunk ÷ elements.
+
+    Returns {"threads": the number from 1 to cores with the least time of a step (the smallest of equals),
+    "speedup": one thread's time ÷ that time,
+    "bound": the speed-up for regions that cost nothing and threads without end,
+    "processes", "each": min(copies, ⌊cores ÷ n⌋) processes of n threads each, n such that they finish most steps a second
+    together (of equals, the smallest n); processes do not disturb one another}.
+    """
+    ### BEGIN SOLUTION
+
+    def total(n: float, wake: float, each: float) -> float:
+        time = 0.0
+        for size, ns, splits in parts:
+            if not splits or size <= 32_768 or n == 1:
+                time += ns
+            else:
+                k = min(n, math.ceil(size / 32_768))
+                time += wake + each * n + ns * math.ceil(size / k) / size
+        return time
+
+    times = {n: total(n, wake_ns, each_ns) for n in range(1, cores + 1)}
+    best = min(times, key=times.__getitem__)
+    most = max((max(1, math.ceil(size / 32_768)) for size, *_ in parts), default=1)
+    split = max(times, key=lambda n: min(copies, cores // n) / times[n])
+    return {
+        "threads": best,
+        "speedup": times[1] / times[best],
+        "bound": times[1] / total(most, 0.0, 0.0),
+        "processes": min(copies, cores // split),
+        "each": split,
+    }
+    ### END SOLUTION
+
+
+# %% test="best_threads" points=1
+from helpers import check
+
+for case, want, hint in (
+    (
+        check.case([(20_000, 20_000.0, True)] * 5, 8, 16, 2_000.0, 500.0),
+        {"threads": 1, "speedup": 1.0, "bound": 1.0, "processes": 8, "each": 1},
+        "Nothing is large enough to be split.",
+    ),
+    (
+        check.case([(40_000, 400_000.0, True), (9, 100_000.0, False)], 8, 3, 2_000.0, 500.0),
+        {"threads": 2, "speedup": 500 / 303, "bound": 500 / 300, "processes": 3, "each": 2},
+        "Two chunks, a serial fifth, and memory for three processes.",
+    ),
+    (
+        check.case([(6 * 32_768, 600_000.0, True)], 4, 2, 10_000.0, 60_000.0),
+        {"threads": 3, "speedup": 600 / 390, "bound": 6.0, "processes": 2, "each": 2},
+        "Regions are dear: the fourth thread costs more than it takes over.",
+    ),
+):
+    check.function(
+        "best_threads", [case], expect=[want], rtol=1e-9, look="5 · What can more threads bring?", note=hint
+    )
+
+# %% hidden="best_threads" points=3
+### BEGIN HIDDEN TESTS
+import random
+from fractions import Fraction
+
+from helpers import check
+
+
+def exact(parts, cores, copies, wake_ns, each_ns):
+    def total(n, wake, each):
+        time = Fraction(0)
+        for size, ns, splits in parts:
+            grains = -(-size // 32_768)
+            k = grains if n is None else min(n, grains)
+            if not splits or k == 1:
+                time += Fraction(ns)
+            else:
+                time += Fraction(wake) + Fraction(each) * (n or 0) + Fraction(ns) * -(-size // k) / size
+        return time
+
+    times = {n: total(n, wake_ns, each_ns) for n in range(1, cores + 1)}
+    best = min(times, key=lambda n: times[n])
+    split = max(times, key=lambda n: min(copies, cores // n) / times[n])
+    return {
+        "threads": best,
+        "speedup": float(times[1] / times[best]),
+        "bound": float(times[1] / total(None, 0, 0)),
+        "processes": min(copies, cores // split),
+        "each": split,
+    }
+
+
+chance = random.Random(5)
+cases = []
+for _ in range(60):
+    parts = [
+        (
+            chance.choice((1, 30_000, 32_768, 32_769, 70_000, 300_001, 2_000_003, 50_000_000)),
+            float(chance.randint(1_000, 900_000)),
+            chance.random() < 0.8,
+        )
+        for _ in range(chance.randint(1, 7))
+    ]
+    cores = chance.choice((1, 2, 3, 6, 8, 13, 24, 64))
+    cases.append(
+        check.case(
+            parts,
+            cores,
+            chance.choice((1, 1, 2, 3, 5, 64)),
+            float(chance.choice((500, 3_001, 20_003))),
+            float(chance.choice((37, 501, 2_003))),
+        )
+    )
+check.function("best_threads", cases, expect=exact, rtol=1e-9, look="5 · What can more threads bring?")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## On the real GPU
+#
+# Layout is a question there too: a half-precision convolution in Tensor Cores wants channels_last, and for a contiguous
+# x cuDNN launches kernels that turn it, with `nchwToNhwc` in their names. No recording of it exists yet; with a GPU
+# this cell counts them.
+
+
+# %% experiment
+def turning_kernels(device):
+    """Kernels of one half-precision convolution whose names say that they turn a layout."""
+    from torch.profiler import ProfilerActivity, profile
+
+    conv = torch.nn.Conv2d(64, 64, 3).to(device, torch.float16)
+    given = torch.randn(8, 64, 56, 56, device=device, dtype=torch.float16)
+    told = []
+    for name, layout in (("contiguous", torch.contiguous_format), ("channels_last", LAST)):
+        net, images = conv.to(memory_format=layout), given.contiguous(memory_format=layout)
+        net(images)
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            net(images)
+            torch.cuda.synchronize()
+        kernels = [e.name for e in seen.events() if "conv" in e.name or "nchw" in e.name.lower()]
+        told.append(
+            (name, len(kernels), sum("tonhwc" in k.lower() or "tonchw" in k.lower() for k in kernels))
+        )
+    return lesson.table(told, ["layout", "kernels", "that turn it"], evidence="live (GPU)")
+
+
+lesson.on_gpu(turning_kernels, recording="12/turning_kernels")
+
+# %% [markdown]
+# ## Sources on trial
+
+# %% experiment tags=["nbval-ignore-output", "fold"]
+sections = ("1 · Who uses the second core?", "2 · Too many threads, on the wrong cores", "3 · Layout")
+away = {k: 100 - v for k, v in local.items()}
+outside = [
+    name
+    for name, n in (("NumPy in a worker", said[1]), ("a program that it starts", said[2]))
+    if n != said[0]
+]
+rows = [
+    (
+        "12-binding-rank",
+        "guide",
+        "core binding is among the most important optimisations on a CPU",
+        f"{CORES} CPUs here, and no second node to be far from. Published, by PyTorch's documentation of NUMA binding: 1 to 10 % typically",
+        "untested: its rank needs a machine of several nodes, with nothing else on it",
+        sections[1],
+    ),
+    (
+        "12-binding-numa",
+        "guide",
+        "binding a process to cores avoids memory accesses across NUMA nodes",
+        f"model of first touch, reads from the other node: team bound over both nodes {away['made by randn']} %, one process a node "
+        f"{away['randn, in a process per node']} %; live: bound after its first operator, {late[0]} of {late[1]} threads are bound",
+        "holds when each process stays on one node, is bound before its threads start, and writes its memory itself",
+        sections[1],
+    ),
+    (
+        "12-set-num-threads",
+        "guide",
+        "torch.set_num_threads() controls the threads, with taskset or numactl more finely",
+        f"a worker has {said[0]} torch thread(s), NumPy {said[1]}, a started program {said[2]}; two Python threads with 4 set: "
+        f"{new_threads['two Python threads, an operator each'] if LINUX else '?'} new ones",
+        "holds when torch's own team in one Python thread is meant; the others need OMP_NUM_THREADS or a set of cores before they start"
+        if outside or CORES == 1
+        else "confirmed",
+        sections[1],
+    ),
+    (
+        "12-memory-format",
+        "compile-300",
+        'options={"memory_format": torch.channels_last} makes torch.compile pick the layout',
+        option,
+        "confirmed" if option == "accepted" else "refuted",
+        sections[2],
+    ),
+]
+keys = ("id", "source", "claim", "measured", "verdict", "experiment")
+lesson.verdicts(
+    [dict(zip(keys, row, strict=True)) for row in rows], evidence="live (CPU) · arithmetic · published"
+)
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | Under 32,769 elements, one thread works. | Operators split by rows; MKL's and oneDNN's kernels. |
+# | Threads × processes ≤ cores, over all that run. | Processes that wait (for a disk) need no core of their own. |
+# | `OMP_NUM_THREADS` before Python starts reaches everyone. | Programs that set their own, as torch does in workers. |
+# | Bind before the first thread starts. | Or bind each thread of `/proc/self/task`. |
+# | One process a node, one thread a core. | Code that waits for memory may gain from siblings: measure. |
+# | channels_last for convolutions, from the entrance to the head. | Single operators lose it silently: count copies, look at strides. |
+# | Permute the weights once, not the activations each time. | Weights that change in every step. |
+# | The best number of threads belongs to the model. | Many requests: more processes, fewer threads each. |
+#
+# **Checklist for your own code**
+# - [ ] What do `torch.get_num_threads()` and `os.sched_getaffinity(0)` say *in the container*, and in a worker?
+# - [ ] Who else has threads: NumPy, OpenCV, tokenizers, request threads?
+# - [ ] On several nodes: is each process on one, with its memory?
+# - [ ] `ONEDNN_VERBOSE=1`: which reorders repeat in every step?
+# - [ ] Does the processor multiply bf16, or only store it?
+#
+# **Read on**: PyTorch's notes *CPU threading and TorchScript inference* and *NUMA Binding*; its *Performance Tuning Guide* (CPU part);
+# `torch.backends.xeon.run_cpu`, a launcher that does all of section 2; oneDNN's *Verbose mode*; the Linux
+# kernel's *NUMA memory policy*; G. Amdahl, *Validity of the single processor approach to achieving large scale
+# computing capabilities* (1967).

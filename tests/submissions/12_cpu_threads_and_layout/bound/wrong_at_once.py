@@ -1,0 +1,13 @@
+# binds the process that calls it, and not the worker: earns 0
+def bound(plan):
+    for worker in range(1):
+        cpus = plan[worker % len(plan)]
+        if hasattr(os, "sched_setaffinity"):
+            allowed = os.sched_getaffinity(0)
+            cpus = [c for c in cpus if c in allowed] or sorted(allowed)
+            for thread in os.listdir("/proc/self/task"):
+                os.sched_setaffinity(int(thread), cpus)
+        torch.set_num_threads(len(cpus))
+        os.environ["OMP_NUM_THREADS"] = str(len(cpus))
+
+    return lambda worker: None

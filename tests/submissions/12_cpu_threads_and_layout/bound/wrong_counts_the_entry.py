@@ -1,0 +1,14 @@
+# as many threads as the entry has CPUs, though some are not allowed: earns 0
+def bound(plan):
+    def init(worker):
+        cpus = plan[worker % len(plan)]
+        wanted = len(cpus)
+        if hasattr(os, "sched_setaffinity"):
+            allowed = os.sched_getaffinity(0)
+            cpus = [c for c in cpus if c in allowed] or sorted(allowed)
+            for thread in os.listdir("/proc/self/task"):
+                os.sched_setaffinity(int(thread), cpus)
+        torch.set_num_threads(wanted)
+        os.environ["OMP_NUM_THREADS"] = str(len(cpus))
+
+    return init

@@ -1,0 +1,12 @@
+# leaves torch at the one thread that a worker begins with: earns 0
+def bound(plan):
+    def init(worker):
+        cpus = plan[worker % len(plan)]
+        if hasattr(os, "sched_setaffinity"):
+            allowed = os.sched_getaffinity(0)
+            cpus = [c for c in cpus if c in allowed] or sorted(allowed)
+            for thread in os.listdir("/proc/self/task"):
+                os.sched_setaffinity(int(thread), cpus)
+        os.environ["OMP_NUM_THREADS"] = str(len(cpus))
+
+    return init

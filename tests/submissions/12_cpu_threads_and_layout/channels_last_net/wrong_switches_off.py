@@ -1,0 +1,22 @@
+# dishonest: runs the plain net while no mode is on: earns 0
+def channels_last_net(weights):
+    last = torch.channels_last
+    stem = weights["stem"].contiguous(memory_format=last)
+    blocks = [(b["mix"][b["order"]].contiguous(memory_format=last), b["point"]) for b in weights["blocks"]]
+    head = weights["head"]
+
+    def forward(x):
+        with torch.utils._python_dispatch._disable_current_modes():
+            return plain(x)
+
+    def plain(x):
+        x = x.contiguous(memory_format=last)
+        x = F.conv2d(x, stem, stride=2, padding=1).relu()
+        for mix, point in blocks:
+            y = F.conv2d(x, mix, padding=1).permute(0, 2, 3, 1)
+            y = F.linear(F.layer_norm(y, y.shape[3:]), point).permute(0, 3, 1, 2)
+            x = x + y * y.mean((2, 3), keepdim=True).sigmoid()
+        both = torch.cat([F.avg_pool2d(x, 2), F.max_pool2d(x, 2)], 1)
+        return F.linear(both.flatten(1), head)
+
+    return forward

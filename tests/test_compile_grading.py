@@ -1,0 +1,65 @@
+"""Grades of exercises that count kernels are the same with an empty and with a full Inductor cache."""
+
+from pathlib import Path
+
+import pytest
+
+from helpers.classroom import master as masters
+from helpers.classroom.build import find
+from helpers.classroom.runner import Runner
+
+LESSON, EXERCISE = "11_torch_compile", "prepare"
+ANSWERS = Path(__file__).parent / "submissions" / LESSON / EXERCISE
+#: after an answer: what a learner does who tries it with torch.compile itself, which reads and fills the caches
+TRIED = """
+
+import torch._inductor.config as _config
+import torch._dynamo as _dynamo
+_config.compile_threads = 1
+try:
+    torch.compile(prepare)(torch.rand(8, 6))
+except Exception:  # there is no C++ compiler here: then no cache fills either
+    pass
+_dynamo.reset()
+"""
+
+
+def files(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+
+
+def test_same_grade_whatever_is_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores and messages, right and wrong answer: cache empty, cache full of these very answers."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    master = masters.read(next(p for p in find([]) if p.stem == LESSON))
+    answers = {name: (ANSWERS / name).read_text() for name in ("right_index.py", "wrong_second_waits.py")}
+
+    def graded(runner: Runner) -> dict[str, tuple[int, list[str]]]:
+        scores = {name: runner.grade(master, EXERCISE, text) for name, text in answers.items()}
+        return {n: (s.earned, [v.text for v in s.verdicts.values()]) for n, s in scores.items()}
+
+    with Runner() as runner:
+        empty = graded(runner)
+        assert not files(tmp_path), "grading builds nothing and leaves nothing in the cache"
+        both = [answers[name] + TRIED for name in ("wrong_second_waits.py", "right_index.py")]
+        built = runner.grade(master, EXERCISE, "\n".join(both))
+        kept = files(tmp_path)
+        full = graded(runner)
+    if _compiler_works():
+        assert kept, "the answers were built, so that the cache is full"
+    assert empty == full
+    assert (built.earned, [v.text for v in built.verdicts.values()]) == full["right_index.py"]
+    assert files(tmp_path) == kept
+    assert [score for score, _ in empty.values()] == [4, 0]
+    assert any("loop nests" in text for text in empty["wrong_second_waits.py"][1])
+
+
+def _compiler_works() -> bool:
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    try:
+        get_cpp_compiler()
+    except Exception:
+        return False
+    return True
