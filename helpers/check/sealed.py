@@ -23,7 +23,10 @@ _OPEN = frozenset(
 )
 _PARTS = ("Stream", "Event", "CUDAGraph")
 #: modules in which times and races are worked out
-_DECISIVE = "accesses clocks cost dispatch gpu memory modes races streams timeline values".split()
+_DECISIVE = """accesses clocks collectives cost dispatch gpu memory modes network peers races sharded sharing streams
+    timeline traffic values""".split()
+#: what torch.distributed hands out: holds nothing of the GPU's itself
+_SENT = ("Sent", "SentFuture")
 #: what PyTorch calls: the modes, what stands in for Tensor.record_stream, and the end of a storage
 _CALLED = ("__torch_dispatch__", "__torch_function__", "record_stream", "_ended")
 
@@ -50,7 +53,11 @@ def _codes() -> tuple[frozenset[int], frozenset[int], frozenset[int], list[CodeT
             part = above in _PARTS and (last[0] != "_" or last in ("__eq__", "__hash__", "__repr__"))
             if part or above in gpu and last in (*_OPEN, "__repr__"):
                 checked.add(id(code))
-            elif last not in _CALLED and not (above.endswith("<locals>") and last[0] != "<"):
+            elif (
+                above not in _SENT
+                and last not in _CALLED
+                and not (above.endswith("<locals>") and last[0] != "<")
+            ):
                 continue
             entries.add(id(code))
     return frozenset(helpers), frozenset(entries), frozenset(checked), [*helpers.values()]

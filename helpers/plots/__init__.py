@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from .float_format import float_ranges as float_ranges
     from .graph import autograd_graph as autograd_graph
     from .grid import tensor_grid as tensor_grid
+    from .hiding import overlapped as overlapped
     from .lanes import timeline as timeline
     from .memory import memory_timeline as memory_timeline
     from .overhead import crossover as crossover
     from .picture import Picture as Picture
     from .queueing import queue as queue
+    from .scheduling import schedule as schedule
     from .stepmemory import memory_model as memory_model
     from .stepping import allocator_step as allocator_step
     from .storage import storage_path as storage_path
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 _HOME = {
     "storage_path": "storage", "tensor_grid": "grid", "autograd_graph": "graph", "timeline": "lanes",
     "samples": "timing", "speedup": "timing", "crossover": "overhead", "series": "drift",
-    "Picture": "picture", "queue": "queueing", "zoom": "zooming",
+    "overlapped": "hiding", "schedule": "scheduling", "Picture": "picture", "queue": "queueing", "zoom": "zooming",
     "float_bits": "float_format", "float_ranges": "float_format",
     "memory_timeline": "memory", "memory_model": "stepmemory", "segments": "blocks", "allocator_step": "stepping",
 }  # fmt: skip

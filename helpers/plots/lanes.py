@@ -46,7 +46,9 @@ def rows_of(gpu: Any, since_s: float = 0.0) -> list[Row]:
     Only what began at `since_s` or later (seconds on the simulated clock) is kept.
     """
     rows = [(r.name, "CPU", r.start_ns / 1e9, r.end_ns / 1e9) for r in gpu.host]
-    rows += [(k.name, f"GPU stream {k.stream}", k.start_ns / 1e9, k.end_ns / 1e9) for k in gpu.kernels]
+    lanes = {k.stream: f"GPU stream {k.stream}" for k in gpu.kernels}
+    lanes |= {k.stream: f"communication {k.stream}" for k in gpu.kernels if k.kind == "collective"}
+    rows += [(k.name, lanes[k.stream], k.start_ns / 1e9, k.end_ns / 1e9) for k in gpu.kernels]
     return [row for row in rows if row[2] >= since_s - 1e-12]
 
 

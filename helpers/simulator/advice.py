@@ -67,6 +67,11 @@ def _advice(first: Access, second: Access, kind: str, home: int | None) -> str:
         )
     if first.stream is None:
         return text + "Let the host finish before the launch."
+    if first.name.startswith("dist."):
+        return (
+            text
+            + "A collective was called with async_op=True: call wait() on the Work that it returned first."
+        )
     return text + (
         f"Let {second.lane} wait for {first.lane} before this (wait_stream), or record an event after "
         f"{first.name} and let {second.lane} wait for it."

@@ -116,12 +116,12 @@ def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> 
     return Work(flops, read + written, kind, efficiency.family(name))
 
 
-def seconds(todo: Work, card: Device) -> float:
-    """Roofline time of the kernel on that card, in seconds."""
+def seconds(todo: Work, card: Device, sms: float = 1.0, bandwidth: float = 1.0) -> float:
+    """Roofline time of the kernel on that card, in seconds. sms, bandwidth: the shares that others leave to it."""
     reached = efficiency.of(card, todo.family, todo.kind)
     peak = card.peak_flops.get(todo.kind, card.peak_flops["fp32"])
-    compute = todo.flops / (reached.flop_share * peak)
-    memory = todo.bytes / (reached.bandwidth_share * card.memory_bytes_per_s)
+    compute = todo.flops / (reached.flop_share * peak * sms)
+    memory = todo.bytes / (reached.bandwidth_share * card.memory_bytes_per_s * bandwidth)
     return efficiency.with_ramp(max(compute, memory), reached.ramp_s, card.assumptions.kernel_floor_s)
 
 

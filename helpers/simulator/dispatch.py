@@ -6,12 +6,15 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from helpers.simulator import modes
+from helpers.simulator.sharded import copies
 
 __all__ = ["Calls", "Dispatch"]
 
 # Reads of CPU tensors that the dispatcher does not see; by name, since helpers.count puts stand-ins in their place.
+_COPY = torch.ops.aten.copy_.default
 _READS = ("tolist", "numpy", "__array__", "__repr__")
 
 
@@ -20,10 +23,31 @@ class Dispatch(modes.Operators):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, gpu = kwargs or {}, self._gpu
+        if types and any(kind.__name__ == "FakeTensor" for kind in types):
+            return func(*args, **kwargs)  # somebody works out shapes, as DTensor does
         if types and any(_unwraps(kind) for kind in types):
             return NotImplemented  # nested tensors and the like: what is inside comes back here
+        if func.namespace in ("c10d", "_c10d_functional") and gpu._traffic is not None:
+            return gpu._traffic.call(func, args, kwargs)
+        if func.namespace == "fsdp":
+            with self:
+                out = copies(func, args, kwargs)
+            if out is not NotImplemented:
+                return out
         if func.namespace != "aten":
             return super().__torch_dispatch__(func, types, args, kwargs)
+        if gpu._traffic is not None:
+            if gpu._traffic.reducing:
+                gpu._traffic.reduced()
+            if func is _COPY and (same := gpu._traffic.comes_back(args)) is not None:
+                out = self._any(func, types, args, kwargs)
+                with _disable_current_modes():
+                    args[0].copy_(same)
+                return out
+        return self._any(func, types, args, kwargs)
+
+    def _any(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        gpu = self._gpu
         if _composite(func):  # these arrive whole only in inference mode: take them apart, as elsewhere
             with self:
                 out = func.decompose(*args, **kwargs)

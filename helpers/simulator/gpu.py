@@ -12,6 +12,7 @@ import torch
 
 from helpers.simulator import cost, devices, modes, streams
 from helpers.simulator.backward import Backward
+from helpers.simulator.collectives import WorldNames
 from helpers.simulator.dispatch import Calls, Dispatch
 from helpers.simulator.graphs import GraphNames, graph_defaults
 from helpers.simulator.memory import Memory
@@ -60,7 +61,7 @@ def active() -> SimGPU | None:
     return getattr(_here, "gpu", None)
 
 
-class SimGPU(ProfileNames, MemoryNames, GraphNames, SyncDebugNames):
+class SimGPU(ProfileNames, MemoryNames, GraphNames, SyncDebugNames, WorldNames):
     """A simulated GPU. Inside `with gpu:` every operator on `gpu.device` is launched on it.
 
     clock() is the host's clock, simulated. kernels: what ran on the device; host: what the host did; both in
@@ -88,6 +89,7 @@ class SimGPU(ProfileNames, MemoryNames, GraphNames, SyncDebugNames):
         self._races.held, self._races.pinned = self._memory._held, self._pinned
         self._backward, self._values = Backward(self), Values(self) if values else None
         self._init_graphs()
+        self._init_world()
 
     @property
     def evidence(self) -> str:
@@ -130,6 +132,7 @@ class SimGPU(ProfileNames, MemoryNames, GraphNames, SyncDebugNames):
             )
         without_compiler()
         with ExitStack() as stack:
+            stack.enter_context(self._joined())
             stack.enter_context(modes.cuda_defaults(self))
             stack.enter_context(graph_defaults(self))
             stack.enter_context(self._backward.engine())
@@ -234,8 +237,9 @@ class SimGPU(ProfileNames, MemoryNames, GraphNames, SyncDebugNames):
                 line.spend(name, "launch", a.launch_s)
             part = todo if share == 1 else todo.part(share)
             line.enqueue(
-                name, self._current._lane, cost.seconds(part, self.card), "kernel", part.flops, part.bytes
-            )
+                name, self._current._lane, cost.seconds(part, self.card), "kernel", part.flops, part.bytes,
+                beside=self._beside(part),
+            )  # fmt: skip
 
     def _copy(self, name: str, kind: str, tensor: torch.Tensor, pinned: bool, non_blocking: bool) -> None:
         """A copy over PCIe. Pageable memory makes the host wait whatever it asked for, unless it is tiny."""

@@ -33,6 +33,7 @@ _CALLS = {  # what the host waits in or calls outside operators → CUDA's name 
     "event.record": "cudaEventRecord",
     "stream.wait_event": "cudaStreamWaitEvent",
     "print": "cudaStreamSynchronize",
+    "work.wait": "cudaStreamWaitEvent",
 }
 _FIRST_USE = {"CUDA context": "cuCtxCreate", "cuBLAS": "cublasCreate", "cuDNN": "cudnnCreate"}
 _CALL_NS = 2_500  # an operator's last moments are the driver's: the length that is drawn for them
@@ -81,7 +82,9 @@ def trace(
         "deviceProperties": [
             {"id": 0, "name": f"SIMULATED {gpu.name}", "totalGlobalMem": gpu.card.memory_bytes}
         ],
-        "distributedInfo": {"rank": 0},
+        "distributedInfo": {"rank": gpu.ranks.rank, "world_size": gpu.ranks.size}
+        if gpu.ranks
+        else {"rank": 0},
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": 0,
         "traceEvents": [*lane_names(gpu.name, streams, begin / 1e3), *spans],

@@ -114,6 +114,15 @@ class Memory:
         # Not weakref.finalize, which costs more and would run at exit.
         self._held[key] = (address, nbytes, weakref.ref(storage, partial(self._ended, key)))
 
+    def resized(self, storage: torch.UntypedStorage) -> None:
+        """storage.resize_(n), by which FSDP frees and takes memory, is no operator."""
+        key, nbytes = storage._cdata, storage.nbytes()
+        held = self._held.get(key)
+        if held is None or held[1] == nbytes:
+            return
+        self._gone(key)
+        self._held[key] = (self._malloc(nbytes), nbytes, weakref.ref(storage, partial(self._ended, key)))
+
     def record_stream(self, tensor: torch.Tensor, stream: Stream) -> None:
         """tensor.record_stream(stream)."""
         self.appeared(tensor)

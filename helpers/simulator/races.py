@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -78,10 +78,14 @@ class Races(Clocks):
 
     def operator(self, lane: int, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """The work last put into that stream was this operator."""
-        name, agent = str(func._overloadpacket), lane + 1
+        self.touches(lane, str(func._overloadpacket), accesses(func, args, kwargs, out))
+
+    def touches(self, lane: int, name: str, touched: Iterable[tuple[torch.Tensor, bool]]) -> None:
+        """The work last put into that stream reads these tensors, and writes those with True."""
+        agent = lane + 1
         line = _line() if len(self._clocks) > 2 else ""
         last = None
-        for tensor, write in accesses(func, args, kwargs, out):
+        for tensor, write in touched:
             if tensor is last:  # x @ x
                 continue
             last = tensor

@@ -21,6 +21,7 @@ class Mark:
     knows: list[int]
     capture: Any = None
     after: tuple[int, ...] = ()
+    peers: Any = None  # when the other ranks pass it, where they differ
 
 
 def mark(line: Timeline, lane: Lane) -> Mark:
@@ -28,7 +29,8 @@ def mark(line: Timeline, lane: Lane) -> Mark:
     # On an idle stream the mark is passed as soon as it arrives: the gap until the next launch counts too.
     time_ns, knows = max(lane.ready_ns, line.arrival_ns), line.races.mark(lane.number)
     if lane.capture is None:
-        return Mark(time_ns, knows)
+        peers = line.peers.mark(lane.number, line.arrival_ns) if line.peers is not None else None
+        return Mark(time_ns, knows, peers=peers)
     return Mark(time_ns, knows, lane.capture, lane.capture.frontier(lane))
 
 
@@ -38,6 +40,8 @@ def wait(line: Timeline, lane: Lane, place: Mark) -> None:
         joined = (place.capture or lane.capture).joins(lane, place)
     else:
         lane.ready_ns, joined = max(lane.ready_ns, place.time_ns), True
+        if line.peers is not None and place.peers is not None:
+            line.peers.wait(lane.number, place.peers)
     if joined:
         line.races.waits(lane.number, place.knows)
 

@@ -9,21 +9,23 @@ since nothing later can delay earlier work.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from helpers.simulator.devices import Device
+from helpers.simulator.peers import Peers
 from helpers.simulator.races import Races
+from helpers.simulator.sharing import Sharing
 
 __all__ = ["Engine", "Host", "Kernel", "Lane", "Node", "Timeline"]
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One piece of work on the device. kind: "kernel", "copy h2d" or "copy d2h". Times: simulated clock."""
+    """One piece of work on the device. kind: "kernel", "copy h2d", "copy d2h" or "collective". Times: simulated clock."""
 
     name: str
     kind: str
@@ -78,6 +80,29 @@ class Engine:
                 self.busy[right - 1 : right + 1] = [(self.busy[right - 1][0], self.busy[right][1])]
         return start
 
+    def squeeze(self, earliest: int, lasts: Callable[[int], int], now: int) -> tuple[int, int]:
+        """Take it as soon as it is free, and go on around what is booked for later: (start, end). lasts: a start → how
+        long. A device gives its blocks out as they come: a kernel does not wait for one that is not there yet."""
+        self.busy = [span for span in self.busy if span[1] > now]
+        start = earliest
+        for begin, end in self.busy:
+            if begin <= start < end:
+                start = end
+        until = start + lasts(start)
+        kept = []
+        for begin, end in self.busy:
+            if start <= begin < until:
+                until += end - begin
+            else:
+                kept.append((begin, end))
+        self.busy = []
+        for begin, end in sorted([*kept, (start, until)]):  # keep the list short: join what touches
+            if self.busy and self.busy[-1][1] == begin:
+                self.busy[-1] = self.busy[-1][0], end
+            else:
+                self.busy.append((begin, end))
+        return start, until
+
 
 @dataclass
 class Lane:
@@ -122,6 +147,9 @@ class Timeline:
         self.capture: Any = None  # the capture that is under way
         self.launches = 0  # calls that put work into a queue; one for a whole graph
         self.started = 0  # pieces of work, captured ones included
+        self.sharing = Sharing()  # when collectives run beside kernels
+        self.peers: Peers | None = None  # the ranks that are slower or faster, if any are
+        self.squeezes = False  # with a world: who waits for the network does not hold up those that need not
 
     def new_lane(self) -> Lane:
         self.lanes.append(Lane(len(self.lanes)))
@@ -148,8 +176,12 @@ class Timeline:
         nbytes: int = 0,
         pageable: bool = False,
         blocking: bool = True,
+        beside: Callable[[float], float] | None = None,
     ) -> Kernel:
-        """Launch work that takes `seconds` on the device; returns at once unless the queue is full."""
+        """Launch work that takes `seconds` on the device; returns at once unless the queue is full.
+
+        beside: what it takes next to a collective that has this share of the memory bandwidth (None: the same).
+        """
         self.started += 1
         self.races.launched(lane.number)
         if self.capture is not None and self.capture.takes(
@@ -161,11 +193,23 @@ class Timeline:
         self._room(name, lane)
         duration = self._ns(seconds)
         earliest = max(self.arrival_ns, lane.ready_ns)
+        if self.peers is not None and kind == "kernel":
+            duration = round(duration * self.peers.mine)
+            self.peers.ran(lane.number, self.arrival_ns, duration)
+        lasts: Callable[[int], int] = lambda start: duration  # noqa: E731
+        if beside is not None and self.sharing:
+            lasts = self.sharing.lengths(duration, lambda share: beside(share) / seconds)
         # A kernel at the floor leaves most of the device free: such kernels run beside each other. One that
         # computes or streams for longer has the device to itself, and a second stream cannot speed it up.
         alone = kind != "kernel" or seconds > assumptions.kernel_floor_s
-        start = self.engines[kind].book(earliest, duration, self.host_ns) if alone else earliest
-        end, call = start + duration, len(self.host) - 1
+        if alone and kind == "kernel" and self.squeezes:
+            start, end = self.engines[kind].squeeze(earliest, lasts, self.host_ns)
+        elif alone:
+            start = self.engines[kind].book(earliest, duration, self.host_ns)
+            end = start + duration
+        else:
+            start, end = earliest, earliest + lasts(earliest)
+        call = len(self.host) - 1
         done = Kernel(
             name, kind, lane.number, self.host_ns, start, end, flops, nbytes, call, pageable, blocking
         )
@@ -173,6 +217,27 @@ class Timeline:
         lane.pending.append(done.end_ns)
         self.kernels.append(done)
         return done
+
+    def communicate(
+        self, name: str, lane: Lane, seconds: float, nbytes: int, ranks: tuple[int, ...], memory_share: float | None,
+    ) -> tuple[Kernel, int]:  # fmt: skip
+        """A collective into a stream, and when the last of its ranks has arrived. memory_share: what it takes of the
+        bandwidth of kernels beside it (None: it is in nobody's way)."""
+        self.started += 1
+        self.races.launched(lane.number)
+        self._room(name, lane)
+        length, arrival = self._ns(seconds), max(self.arrival_ns, lane.ready_ns)
+        start = arrival
+        if self.peers is not None:
+            start = self.peers.meet(lane.number, ranks, arrival, length)
+        end, call = start + length, len(self.host) - 1
+        if memory_share is not None:  # NCCL's blocks sit on their SMs from the start, and wait there
+            self.sharing.add(arrival, end, memory_share, self.host_ns)
+        done = Kernel(name, "collective", lane.number, self.host_ns, arrival, end, 0, nbytes, call)
+        lane.ready_ns = end
+        lane.pending.append(end)
+        self.kernels.append(done)
+        return done, start
 
     def _room(self, name: str, lane: Lane) -> None:
         """One more launch: wait if the stream's queue is full."""

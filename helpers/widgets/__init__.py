@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .allocator import allocator_stepper as allocator_stepper
+    from .buckets import BucketExplorer as BucketExplorer
+    from .buckets import bucket_explorer as bucket_explorer
     from .float_format import FloatFormatExplorer as FloatFormatExplorer
     from .float_format import float_format_explorer as float_format_explorer
+    from .pipeline import PipelineExplorer as PipelineExplorer
+    from .pipeline import pipeline_explorer as pipeline_explorer
     from .stride import StrideExplorer as StrideExplorer
     from .stride import stride_explorer as stride_explorer
     from .timeline import TimelineZoom as TimelineZoom
@@ -24,14 +28,20 @@ STATIC = "HELPERS_STATIC_WIDGETS"
 _HOME = {
     "stride_explorer": "stride", "StrideExplorer": "stride", "Settings": "stride", "presets": "stride",
     "timeline_zoom": "timeline", "TimelineZoom": "timeline", "allocator_stepper": "allocator",
+    "bucket_explorer": "buckets", "BucketExplorer": "buckets",
+    "pipeline_explorer": "pipeline", "PipelineExplorer": "pipeline",
     "float_format_explorer": "float_format", "FloatFormatExplorer": "float_format",
 }  # fmt: skip
 __all__ = [
+    "BucketExplorer",
     "FloatFormatExplorer",
+    "PipelineExplorer",
     "StrideExplorer",
     "TimelineZoom",
     "allocator_stepper",
+    "bucket_explorer",
     "float_format_explorer",
+    "pipeline_explorer",
     "stride_explorer",
     "timeline_zoom",
 ]

@@ -1,0 +1,165 @@
+"""The other ranks and what connects them: how long a collective takes, on one node and on many.
+
+One level: the α–β formulas of `helpers.ranks.costs` on `link`. Several nodes, algorithm "hierarchical": inside each
+node over `link`, then between the nodes over `between`, where every rank has a link of its own (a DGX H100 has a
+network card for each GPU) and moves its share only: an all-reduce is a reduce-scatter inside, an all-reduce of
+1/g of the data between nodes (by ring or tree, whichever is faster, as NCCL too chooses by predicted time), and an
+all-gather inside (g ranks a node). With "ring" or "tree" over several
+nodes there is one flat ring or tree, as slow as the slower link at every step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from helpers.ranks.costs import ALGORITHMS, seconds, wire_bytes
+from helpers.ranks.links import LINKS, Link
+
+__all__ = ["Jitter", "World", "world"]
+
+Jitter = float | Callable[[np.random.Generator, int], NDArray[np.float64]]
+"""sigma of a log-normal factor, or (generator, number of ranks) → one factor a rank."""
+
+# NCCL works in thread blocks, each of which has a streaming multiprocessor (SM) to itself. 24 of an H100's 132:
+# counted by Nsight Systems for an all-gather beside a matmul (forums.developer.nvidia.com/t/337991; there the
+# matmul lost more than that share, since its last wave was no longer full: not simulated).
+SM_SHARE = 24 / 132
+_HIERARCHICAL = "hierarchical"
+
+
+@dataclass(frozen=True)
+class World:
+    """size ranks on `nodes` nodes, in order: node 0 has the first size / nodes. Made by `world`."""
+
+    size: int
+    link: Link
+    nodes: int = 1
+    between: Link | None = None
+    algorithm: str = "ring"
+    rank: int = 0
+    slow: Mapping[int, float] = field(default_factory=dict)
+    jitter: Jitter = 0.0
+    seed: int = 0
+    sm_share: float = 0.0  # of the SMs, for as long as a collective runs
+    contention: bool = True
+
+    @property
+    def per_node(self) -> int:
+        return self.size // self.nodes
+
+    def seconds(self, kind: str, payload: int, ranks: tuple[int, ...]) -> float:
+        """Time of one collective among these ranks, once all of them are there. payload: bytes, as `ranks.Call.bytes`."""
+        n = len(ranks)
+        if n < 2:
+            return 0.0
+        on = {
+            node: sum(r // self.per_node == node for r in ranks)
+            for node in {r // self.per_node for r in ranks}
+        }
+        m = len(on)
+        if m == 1 or self.between is None:
+            return seconds(kind, payload, n, self.link, self._algorithm(kind, "ring"))
+        g = max(on.values())
+        if kind in ("send", "recv") or g == 1:
+            return seconds(kind, payload, n, self.between, self._algorithm(kind, "ring"))
+        if self.algorithm != _HIERARCHICAL:
+            slower = Link(
+                "slower", min(self.link.bytes_per_s, self.between.bytes_per_s),
+                max(self.link.latency_s, self.between.latency_s), "the slower of two",
+            )  # fmt: skip
+            return seconds(kind, payload, n, slower, self._algorithm(kind, self.algorithm))
+        share = math.ceil(payload / g)
+        across = self.between
+
+        def inner(what: str, nbytes: int = payload) -> float:
+            return seconds(what, nbytes, g, self.link, "ring")
+
+        def outer(what: str, nbytes: int) -> float:
+            ways = ("ring", "tree") if what == "all_reduce" else ("ring",)
+            return min(seconds(what, nbytes, m, across, way) for way in ways)
+
+        if kind == "all_reduce":
+            return inner("reduce_scatter") + outer("all_reduce", share) + inner("all_gather")
+        if kind in ("all_gather", "reduce_scatter"):
+            return inner(kind) + outer(kind, share)
+        if kind in ("all_to_all", "gather", "scatter"):
+            return inner(kind, math.ceil(payload / m)) + outer(kind, payload)
+        return inner(kind) + outer(kind, payload)  # broadcast, reduce, barrier
+
+    def memory_rate(self, kind: str, payload: int, ranks: tuple[int, ...], took_s: float) -> float:
+        """Bytes a second that it takes from device memory, at least: what is sent is read, what arrives is written."""
+        if took_s <= 0 or len(ranks) < 2:
+            return 0.0
+        return 2 * wire_bytes("send" if kind == "recv" else kind, payload, len(ranks)) / took_s
+
+    def factors(self, random: np.random.Generator) -> NDArray[np.float64]:
+        """How many times as long each rank's kernels take: its own share, and the jitter drawn now."""
+        base = np.ones(self.size)
+        for rank, factor in self.slow.items():
+            base[rank] = factor
+        if callable(self.jitter):
+            return np.asarray(base * self.jitter(random, self.size), dtype=float)
+        return base * np.exp(self.jitter * random.standard_normal(self.size)) if self.jitter else base
+
+    @property
+    def uneven(self) -> bool:
+        """Whether ranks differ at all."""
+        return bool(self.slow) or bool(self.jitter)
+
+    def _algorithm(self, kind: str, wanted: str) -> str:
+        wanted = self.algorithm if wanted == "ring" and self.algorithm != _HIERARCHICAL else wanted
+        return wanted if kind in ALGORITHMS[wanted] else "ring"
+
+    def __str__(self) -> str:
+        inside = f"{self.size} ranks, {self.link.name}"
+        return (
+            inside
+            if self.nodes == 1 or self.between is None
+            else f"{inside} inside {self.nodes} nodes, {self.between.name} between"
+        )
+
+
+def world(
+    size: int, link: Link | str, nodes: int, between: Link | str | None, algorithm: str | None, rank: int,
+    slow: Mapping[int, float] | None, jitter: Jitter, seed: int, contention: bool, sm_share: float | None,
+) -> World:  # fmt: skip
+    """A checked World; see `SimGPU.world`."""
+    if size < 1 or nodes < 1 or size % nodes:
+        raise ValueError(f"{size} ranks on {nodes} nodes: each node has the same number, at least one")
+    if not 0 <= rank < size:
+        raise ValueError(f"rank {rank} of {size}: ranks are numbered from 0")
+    if nodes > 1 and between is None:
+        raise ValueError(f"{nodes} nodes: say what connects them, e.g. between='InfiniBand NDR'")
+    algorithm = algorithm or (_HIERARCHICAL if nodes > 1 else "ring")
+    known = ("ring", "tree", _HIERARCHICAL)
+    if algorithm not in known:
+        raise ValueError(f"no algorithm {algorithm!r}; there are {', '.join(known)}")
+    for who, factor in (slow or {}).items():
+        if not 0 <= who < size or not (factor > 0 and math.isfinite(factor)):
+            raise ValueError(
+                f"slow={{{who}: {factor}}}: a rank below {size}, and how many times as long it takes"
+            )
+    if not callable(jitter) and not 0 <= jitter < 2:
+        raise ValueError(f"jitter is the sigma of a log-normal factor, from 0 up to 2, not {jitter}")
+    share = SM_SHARE if sm_share is None else sm_share
+    if not 0 <= share < 1:
+        raise ValueError(f"sm_share is a share, from 0 up to 1, not {share}")
+    return World(
+        size, _link(link), nodes, None if between is None else _link(between), algorithm, rank, dict(slow or {}),
+        jitter, seed, share, contention,
+    )  # fmt: skip
+
+
+def _link(link: Link | str) -> Link:
+    if isinstance(link, Link):
+        return link
+    if link not in LINKS:
+        raise ValueError(
+            f"no link {link!r}; there are {', '.join(LINKS)}, or a helpers.ranks.Link of your own"
+        )
+    return LINKS[link]
