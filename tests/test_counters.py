@@ -896,3 +896,11 @@ def test_counts_as_data() -> None:
     text = str(counts)
     assert "bytes_allocated" in text and "aten.mm ×1" in text and "Tensor.tolist ×1" in text
     assert "result" not in text
+
+
+def test_writing_into_an_array_is_a_sync() -> None:
+    x, array = torch.ones(3), np.zeros(3, np.float32)
+    assert count(lambda: torch.from_numpy(array).copy_(x)).sync_by == {"Tensor.copy_ into NumPy's memory": 1}
+    assert count(lambda: torch.add(x, x, out=torch.from_numpy(array))).syncs == 1
+    assert count(lambda: x.copy_(torch.from_numpy(array))).syncs == 0
+    assert count(lambda: torch.from_numpy(array).zero_()).syncs == 0

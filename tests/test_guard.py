@@ -39,6 +39,12 @@ TAMPER = {
     "frames through inspect": "import inspect\ndear = twice\ndef twice(x):\n    inspect.currentframe().f_back\n    return dear(x)",
     "by its address": "import ctypes\ndear = twice\ndef twice(x):\n    y = dear(x)\n    (ctypes.c_float * 1).from_address(y.data_ptr())\n    return y",
     "frames through a profile function": "import sys\ndear = twice\ndef twice(x):\n    sys.setprofile(lambda *a: None)\n    y = dear(x)\n    sys.setprofile(None)\n    return y",
+    "frames through inspect.stack": "import inspect\ndear = twice\ndef twice(x):\n    inspect.stack()[1].frame\n    return dear(x)",
+    "frames through a traceback": "dear = twice\ndef twice(x):\n    try:\n        1 / 0\n    except ZeroDivisionError as e:\n        e.__traceback__.tb_frame\n    return dear(x)",
+    "frames of a generator": "dear = twice\ndef twice(x):\n    def g():\n        yield it.gi_frame\n    it = g()\n    next(it)\n    return dear(x)",
+    "frames of all threads": "import sys\ndear = twice\ndef twice(x):\n    sys._current_frames()\n    return dear(x)",
+    "kernel by its key": "op = torch.ops.aten.add.Tensor\ndef twice(x):\n    return op._op_dk(torch._C.DispatchKey.CPU, x, x)",
+    "loader's worker": "from torch.utils.data import DataLoader\ndear = twice\ndef twice(x):\n    return next(iter(DataLoader([x], num_workers=1, collate_fn=lambda b: dear(b[0]), multiprocessing_context='fork')))",
     "trace function": "import sys\ndear = twice\ndef twice(x):\n    sys.settrace(lambda *a: None)\n    y = dear(x)\n    sys.settrace(None)\n    return y",
 }  # fmt: skip
 REPLACE = {
@@ -234,6 +240,33 @@ def test_the_standard_library_may_look_at_frames(runner: Runner, master: Master)
     honest = "def twice(x):\n    import collections, logging, warnings\n    collections.namedtuple('P', 'a b'); logging.getLogger().debug('x'); warnings.warn('y')\n    return x * 2"
     score = runner.grade(master, "twice", honest)
     assert score.earned == 3, score.verdicts
+
+
+def test_a_drive_may_look_at_frames_and_its_answer_may_not(
+    runner: Runner, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    looks = """def looks(twice, x):
+    import sys
+
+    def stack(*about):
+        return sys._getframe()
+
+    sys.setprofile(stack)
+    sys.setprofile(None)
+    try:
+        stack().missing
+    except AttributeError as e:
+        e.__traceback__.tb_frame
+    return twice(x)
+
+
+check.function("twice", [check.case(torch.arange(9.0))]"""
+    text = GOOD.replace('check.function("twice", [check.case(torch.arange(9.0))]', looks)
+    text = text.replace("expect=lambda x: x + x, budget", "expect=lambda x: x + x, drive=looks, budget")
+    driven = masters.read(write(tmp_path_factory.mktemp("driven"), text))
+    assert runner.grade(driven, "twice", "def twice(x):\n    return x * 2").earned == 3
+    looking = "import sys\ndef twice(x):\n    sys._getframe(1)\n    return x * 2"
+    assert runner.grade(driven, "twice", looking).earned == 1
 
 
 @pytest.mark.parametrize(

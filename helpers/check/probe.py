@@ -67,14 +67,14 @@ def guarded() -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
     under ``"uncounted"``.
     """
     load()
-    told = watch()
+    told, drives = watch()
     restore = remember([*course_modules(), *_counter_modules], code_of=other_modules())
     plain = answer
 
     def reply(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
         replaced = restore()
         told()  # what was taken before this request is not its doing
-        reply = plain(request, namespace, lambda: replaced.extend(restore()))
+        reply = plain(request, namespace, lambda: replaced.extend(restore()), drives)
         return reply | {"replaced": replaced, "uncounted": told()}
 
     return reply
@@ -89,11 +89,15 @@ def load() -> None:
 
 
 def answer(
-    request: dict[str, Any], namespace: dict[str, Any], restore: Callable[[], None] = lambda: None
+    request: dict[str, Any],
+    namespace: dict[str, Any],
+    restore: Callable[[], None] = lambda: None,
+    drives: Callable[[Callable[..., Any] | None], None] = lambda drive: None,
 ) -> dict[str, Any]:
     """Do what ``request`` asks with what the learner's ``namespace`` holds. Never raises for the learner's faults.
 
-    restore: called after the learner's code has run, before anything is read of what it left.
+    restore: called after the learner's code has run, before anything is read of what it left. drives: told which
+    function drives the answer, before it does.
     """
     name = request["name"]
     if name not in namespace:
@@ -109,6 +113,7 @@ def answer(
     if not callable(subject):
         return {"not_callable": type(subject).__name__}
     drive = _load_drive(request["drive"]) if request.get("drive") else None
+    drives(drive)
     return {"reports": [_run(subject, drive, case, request, restore) for case in request["cases"]]}
 
 

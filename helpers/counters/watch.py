@@ -105,6 +105,8 @@ class Watch(TorchDispatchMode):
         self.ledger.ran(op.name, view, op.copy and not fills)
         if not self.no_sync and waits(op, args, kwargs):
             self.sync(op.name)
+        elif op.mutable and not self.no_sync and _leaves_torch(op, before, args, kwargs):
+            self.sync(f"Tensor.{op.name.removeprefix('aten.')} into NumPy's memory")
         if op.flops is not None:
             try:
                 self.ledger.computed(op.flops(*args, **kwargs, out_val=result))
@@ -172,6 +174,14 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
 def _storages(tree: Any) -> Storages:
     found = (_storage(tensor) for tensor in tensors(tree))
     return {storage._cdata: (storage, storage.nbytes()) for storage in found if storage is not None}
+
+
+def _leaves_torch(op: Operator, before: Storages, args: Any, kwargs: Any) -> bool:
+    """Does it write what torch holds into memory that torch did not make, such as an array's?"""
+    into = _storages(args[:1] if op.name.endswith("_") else kwargs.get("out"))
+    return any(not s.resizable() for s, _ in into.values()) and any(
+        s.resizable() for s, n in before.values() if n
+    )
 
 
 def _wraps_others(kind: type) -> bool:

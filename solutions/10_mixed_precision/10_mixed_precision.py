@@ -417,7 +417,19 @@ def mixture(seed, *shape):
     x = torch.where(torch.rand(shape, generator=g) < 0.4, ties * x.sign(), x)
     flat = x.reshape(-1)
     flat[:6] = torch.tensor([0.0, -0.0, float("inf"), float("nan"), -float("inf"), 1e-45])
+    flat[6:8] = torch.tensor([-1, 0x7F800001], dtype=torch.int32).view(
+        torch.float32
+    )  # NaN: negative, signalling
     return x
+
+
+def extremes(seed, n):
+    """Numbers of float32's whole range, its subnormal numbers and its largest among them."""
+    g = torch.Generator().manual_seed(seed)
+    patterns = torch.randint(0, 2**31, (n,), generator=g)
+    patterns[: n // 4] %= 2**24
+    patterns[n // 4 : n // 2] = 0x7F7FFFFF - patterns[n // 4 : n // 2] % 2**20
+    return patterns.to(torch.int32).view(torch.float32) * (torch.rand(n, generator=g) - 0.5).sign()
 
 
 formats = [(5, 10), (8, 10), (8, 7), (4, 3), (3, 2), (2, 1), (6, 9), (7, 4), (5, 1), (8, 1), (2, 12)]
@@ -437,17 +449,32 @@ check.function(
 )
 check.function(
     "encode",
-    [check.case(mixture(e + m, 9, 40), e, m) for e, m in formats] + [check.case(mixture(5, 300), 8, 23)],
+    [check.case(mixture(e + m, 9, 40), e, m) for e, m in formats]
+    + [check.case(mixture(5, 300), 8, 23)]
+    + [check.case(extremes(m, 400), e, m) for e, m in ((8, 23), (8, 7), (8, 1), (7, 4), (5, 10))],
     expect=bits_one_by_one,
     budget=few,
     look="1 · Range and precision",
 )
 check.function(
     "encode",
-    [check.case(torch.tensor(3.3), 4, 3), check.case(mixture(3, 1000).reshape(10, 100).t(), 5, 6)],
+    [
+        check.case(torch.tensor(3.3), 4, 3),
+        check.case(mixture(3, 1000).reshape(10, 100).t(), 5, 6),
+        check.case(torch.zeros(0, 3), 4, 3),
+    ],
     expect=bits_one_by_one,
     budget=few,
     look="1 · Range and precision",
+)
+check.function(
+    "decode",
+    [check.case(b, 4, 3) for b in (torch.tensor(77), torch.arange(256).reshape(8, 32).t(), torch.arange(0))],
+    expect=values_one_by_one,
+    budget={"operators": 60},  # a mask of a single number is read
+    rtol=1e-12,
+    atol=0,
+    look="the docstring: any shape",
 )
 ### END HIDDEN TESTS
 
@@ -773,7 +800,7 @@ def mixed_loss(
     - casts: 2 bytes for each element of x, and 6 (fp16 one way, fp32 the other) for each element of a weight, of
       x @ w_in, of the result, of the last h, and in each turn of the block for 2·n·d + 2·n·u elements. That is
       enough to compute gelu in fp32, and not to cast weights twice. Casts are `.to`, `.half`, `.float`;
-    - everything: at most 1.5 times the operators of plain_loss, and of the bytes that it allocates.
+    - everything: at most 1.5 times the operators of plain_loss, and 1.1 times the bytes that it allocates.
     """
     ### BEGIN SOLUTION
     w_in, w_up, w_down, w_out = (w.half() for w in (w_in, w_up, w_down, w_out))
@@ -793,6 +820,25 @@ from helpers import check
 
 def step(mixed_loss, x, target, *rest):
     import torch
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    unseen = []
+
+    class Listen(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            if torch.is_autocast_enabled("cpu"):
+                unseen.append("autocast, by another road,")
+            return func(*args, **(kwargs or {}))
+
+    class Look(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out, name = func(*args, **(kwargs or {})), str(func)
+            if torch.is_tensor(out) and out.dtype == torch.float16 and not name.startswith("aten._to_copy"):
+                given = [a for a in args if torch.is_tensor(a) and a.dtype == torch.float32]
+                if any(a.numel() == out.numel() for a in given):
+                    unseen.append(name)
+            return out
 
     def closed(*args, **kwargs):
         raise RuntimeError("autocast is closed here: place the casts by hand")
@@ -806,12 +852,13 @@ def step(mixed_loss, x, target, *rest):
     try:
         for m, k in ways:
             setattr(m, k, closed)
-        loss = mixed_loss(x, target, *weights, rest[4])
+        with Listen(), Look():
+            loss = mixed_loss(x, target, *weights, rest[4])
+            loss.backward()
     finally:
         for m, k, way in held:
             setattr(m, k, way)
-    loss.backward()
-    return {"loss": loss.detach(), "gradients": [w.grad for w in weights]}
+    return {"loss": loss.detach(), "gradients": [w.grad for w in weights], "unseen": unseen[:1]}
 
 
 def stream_net(n, d, u, o, depth, seed, large=300.0, small=0.3, away=0.5):
@@ -876,6 +923,11 @@ def judge(reports):
             off = ((g.double() - w.grad).norm() / w.grad.norm()).item()
             if not off <= 0.08:
                 return f"{where}: the loss is right, but the gradient of {name} is off by {off:.0%}"
+            if off < 1e-4:
+                return (
+                    f"{where}: the gradient of {name} is off by {off:.1e} only, and of inputs rounded to fp16 it is 1e-3 or "
+                    "more: its matmuls were made of fp32 inputs, wherever that was"
+                )
         same = [t.detach().clone().requires_grad_(i > 1) for i, t in enumerate(tensors)]
         base, used = count(plain, *same, depth), report.counts
         if not 0.99 * base.flops <= used["flops"] <= 1.01 * base.flops:
@@ -889,10 +941,11 @@ def judge(reports):
                 f"{where}: values right, but matmuls made {matmul:,} bytes of results; in fp16, which is what their "
                 f"inputs should be, it is {most:,}. Backward counts too: an fp32 input makes an fp32 gradient"
             )
-        if odd := [op for op in used["by_operator"] if op in ("aten.copy_", "aten._foreach_copy_")]:
-            return (
-                f"{where}: {odd[0]} can cast unseen; use .to(), .half() or .float(), whose bytes are counted"
-            )
+        if matmul < most:
+            return f"{where}: matmuls made {matmul:,} bytes of results, wanted {most:,}: into what do the others write?"
+        odd = got["unseen"] + [op for op in used["by_operator"] if "copy_" in op and op != "aten._to_copy"]
+        if odd:
+            return f"{where}: {odd[0]} casts unseen; use .to(), .half() or .float(), whose bytes are counted"
         casts = sum(b for op, b in made if op == "aten._to_copy")
         weights = sum(t.numel() for t in tensors[2:])
         limit = 2 * n * d + 6 * (weights + 2 * n * d + n * o + depth * 2 * (n * d + n * u))
@@ -900,7 +953,7 @@ def judge(reports):
             return f"{where}: values right, but casts made {casts:,} bytes, wanted at most {limit:,}. Is a weight cast in each turn?"
         if used["operators"] > 1.5 * base.operators:
             return f"{where}: {used['operators']:,} operators, plain_loss {base.operators:,}"
-        if used["bytes_allocated"] > 1.5 * base.bytes_allocated:
+        if used["bytes_allocated"] > 1.1 * base.bytes_allocated:
             return (
                 f"{where}: {used['bytes_allocated']:,} bytes allocated, plain_loss {base.bytes_allocated:,}"
             )
@@ -950,6 +1003,11 @@ def judge(reports):
             off = ((g.double() - w.grad).norm() / w.grad.norm()).item()
             if not off <= 0.08:
                 return f"{where}: the loss is right, but the gradient of {name} is off by {off:.0%}"
+            if off < 1e-4:
+                return (
+                    f"{where}: the gradient of {name} is off by {off:.1e} only, and of inputs rounded to fp16 it is 1e-3 or "
+                    "more: its matmuls were made of fp32 inputs, wherever that was"
+                )
         same = [t.detach().clone().requires_grad_(i > 1) for i, t in enumerate(tensors)]
         base, used = count(plain, *same, depth), report.counts
         if not 0.99 * base.flops <= used["flops"] <= 1.01 * base.flops:
@@ -962,10 +1020,11 @@ def judge(reports):
             return (
                 f"{where}: values right, but matmuls made {matmul:,} bytes of results; in fp16 it is {most:,}"
             )
-        if odd := [op for op in used["by_operator"] if op in ("aten.copy_", "aten._foreach_copy_")]:
-            return (
-                f"{where}: {odd[0]} can cast unseen; use .to(), .half() or .float(), whose bytes are counted"
-            )
+        if matmul < most:
+            return f"{where}: matmuls made {matmul:,} bytes of results, wanted {most:,}: into what do the others write?"
+        odd = got["unseen"] + [op for op in used["by_operator"] if "copy_" in op and op != "aten._to_copy"]
+        if odd:
+            return f"{where}: {odd[0]} casts unseen; use .to(), .half() or .float(), whose bytes are counted"
         casts = sum(b for op, b in made if op == "aten._to_copy")
         weights = sum(t.numel() for t in tensors[2:])
         limit = 2 * n * d + 6 * (weights + 2 * n * d + n * o + depth * 2 * (n * d + n * u))
@@ -973,7 +1032,7 @@ def judge(reports):
             return f"{where}: values right, but casts made {casts:,} bytes, wanted at most {limit:,}"
         if used["operators"] > 1.5 * base.operators:
             return f"{where}: {used['operators']:,} operators, plain_loss {base.operators:,}"
-        if used["bytes_allocated"] > 1.5 * base.bytes_allocated:
+        if used["bytes_allocated"] > 1.1 * base.bytes_allocated:
             return (
                 f"{where}: {used['bytes_allocated']:,} bytes allocated, plain_loss {base.bytes_allocated:,}"
             )
@@ -1433,6 +1492,7 @@ def train(Scaler, weights, slopes, options, clip, unused=False, again=False):
     for of_step in slopes:
         parts = [(p.half() * s).float().mean() for p, s in zip(params, of_step, strict=True)]
         scaler.scale(sum(parts[:-1] if unused else parts)).backward()
+        held = [p.grad for p in params]
         if clip:
             scaler.unscale_(optimizer)
             if again:
@@ -1447,6 +1507,8 @@ def train(Scaler, weights, slopes, options, clip, unused=False, again=False):
             torch.nn.utils.clip_grad_norm_(params, clip)
         scaler.step(optimizer)
         scaler.update()
+        if any(p.grad is not g for p, g in zip(params, held, strict=True)):
+            raise AssertionError("p.grad is another tensor than before: divide in place")
         optimizer.zero_grad()
         told.append(torch.stack([scaler.scale(one).detach(), *(p.detach().double().sum() for p in params)]))
     momenta = [optimizer.state[p]["momentum_buffer"] for p in params if optimizer.state[p]]
@@ -1512,6 +1574,7 @@ def train(Scaler, weights, slopes, options, clip, unused):
         parts = [(p.half() * s).float().mean() for p, s in zip(params, of_step, strict=True)]
         loss = sum(parts[:-1] if unused and i % 2 else parts)
         scaler.scale(loss).backward()
+        held = [p.grad for p in params]
         if clip and i % 3 != 2:
             scaler.unscale_(optimizer)
             try:
@@ -1521,6 +1584,8 @@ def train(Scaler, weights, slopes, options, clip, unused):
             torch.nn.utils.clip_grad_norm_(params, clip)
         scaler.step(optimizer)
         scaler.update()
+        if any(p.grad is not g for p, g in zip(params, held, strict=True)):
+            raise AssertionError("p.grad is another tensor than before: divide in place")
         optimizer.zero_grad()
         told.append(torch.stack([scaler.scale(one).detach(), *(p.detach().double().sum() for p in params)]))
     momenta = [optimizer.state[p]["momentum_buffer"] for p in params if optimizer.state[p]]
@@ -1552,6 +1617,7 @@ check.function(
         check.case(*plan(9, [4, 4, 4], 13, [(3, 0, nan), (4, 0, nan)]), {"init_scale": 32.0, "backoff_factor": 0.125, "growth_interval": 2}, None, True),
         check.case(*plan(20, [50, 60, 70], 14), {"init_scale": 2.0**24, "growth_interval": 5}, 0.3, True),
         check.case(*plan(8, [12] * 20, 15, [(6, 19, -inf)]), {"growth_interval": 3}, None, False),
+        check.case(*plan(6, [5, 4], 16, [(3, 1, nan)]), {"init_scale": 4.0, "growth_interval": 1}, 0.1, False),
     ],
     expect=by_torch,
     drive=train,
@@ -1736,7 +1802,7 @@ from helpers import check
 
 def run_batches(aligned, weights, biases, multiple, batches):
     forward = aligned(weights, biases, multiple)
-    return [forward(x) for x in batches]
+    return [forward(x) for x in batches], weights, biases, batches
 
 
 def plain(weights, biases, multiple, batches):
@@ -1745,7 +1811,7 @@ def plain(weights, biases, multiple, batches):
         for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
             y = (y.sigmoid() if i else y) @ w.T + b
         results.append(y)
-    return results
+    return results, weights, biases, batches
 
 
 def padded(n, multiple):
@@ -1837,7 +1903,8 @@ def net(sizes, multiple, rows, seed):
     g = torch.Generator().manual_seed(seed)
     weights = [torch.randn(o, i, generator=g) / i**0.5 for i, o in zip(sizes, sizes[1:])]
     biases = [torch.randn(o, generator=g) for o in sizes[1:]]
-    return check.case(weights, biases, multiple, [torch.randn(r, sizes[0], generator=g) for r in rows])
+    batches = [torch.randn(sizes[0], r, generator=g).t() for r in rows]  # not contiguous
+    return check.case(weights, biases, multiple, batches)
 
 
 def bytes_of(weights, biases, multiple, batches):
@@ -1874,7 +1941,7 @@ check.function(
     [
         net([13, 27, 9, 10], 8, [11, 8, 1, 40], 21),
         net([33, 64, 31, 17, 2], 16, [5, 16, 31], 22),
-        net([20, 12, 4], 4, [4, 6], 23),
+        net([20, 12, 4], 4, [4, 6, 0], 23),
         net([100, 130, 70], 64, [10, 65], 24),
         net([5, 3], 1, [7, 2], 25),
         net([40, 60, 30], 8, [3] * 12, 26),

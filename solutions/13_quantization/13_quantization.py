@@ -445,7 +445,13 @@ cases = [
 ]
 check.function(
     "quantize",
-    [*cases, check.case(torch.zeros(3, 4), symmetric=False), check.case(torch.tensor(-2.5), bits=3)],
+    [
+        *cases,
+        check.case(torch.zeros(3, 4), symmetric=False),
+        check.case(torch.tensor(-2.5), bits=3),
+        check.case(mixed.transpose(0, 2), dim=0, bits=4),  # not contiguous
+        check.case(torch.tensor([[0.7]]), dim=1, symmetric=False),
+    ],
     drive=kept,
     verify=judge,
     budget=lambda x, **options: {
@@ -556,7 +562,7 @@ lesson.table(
 class Int8Linear(torch.nn.Module):
     """y = x Wᵀ + b with W in int8, and x in int8 while it is multiplied. Int8Linear(linear) for a trained nn.Linear.
 
-    forward(x): float32 of shape (..., K) → float32 of shape (..., N); any number of leading dimensions. One
+    forward(x): float32 of shape (..., K) → float32 of shape (..., N); any number of leading dimensions, or none. One
     symmetric scale for each row of W, and for each row of x as it comes. A row of zeros gives the bias, and no nan
     on the way to int8 (what nan becomes there is undefined; this CPU makes it 0).
 
@@ -565,7 +571,7 @@ class Int8Linear(torch.nn.Module):
     Budgets: what it keeps is N · K + 4 · N bytes, and 4 · N for a bias, all of it in its state_dict, and nothing
     of the linear's own weight. One torch._int_mm, of a shape that CUDA takes (K and N are multiples of 8 as they
     are; pad the rows, to 32 at the most), and no other matrix product. With R the larger of the rows of x
-    and 32: 9 · R · K + 12 · R · N bytes alive at once in forward, and 4 KiB. Without .numpy().
+    and 32: 9 · R · K + 12 · R · N bytes alive at once in forward, and 4 KiB. Without .numpy() and .tolist().
     """
 
     def __init__(self, linear: torch.nn.Linear) -> None:
@@ -695,6 +701,8 @@ def judge(reports):
             if bool((error[zeros] > 1e-4).any()):
                 return f"{call}rows of zeros must give the bias, off by {float(error[zeros].max()):.3g}"
             ratio = float((error / about)[~zeros].square().mean().sqrt())
+            if ratio < 0.85:
+                return f"{call}off by {ratio:.2f} times what rounding x and W costs, which is less than rounding both allows: where do these numbers come from?"
             if not ratio <= 1.3:
                 return f"{call}off by {ratio:.2f} times what rounding costs; wanted at most 1.3. A scale for each row of x and of W? Rounded before .to(torch.int8), which cuts off?"
             if not torch.equal(seen["y"], seen["again"]):
@@ -770,8 +778,8 @@ def judge(reports):
             zeros = about == 0
             if not bool(error.isfinite().all()) or bool((error[zeros] > 1e-4).any()):
                 return f"{call}nan, or rows of zeros that do not give the bias"
-            if not float((error / about)[~zeros].square().mean().sqrt()) <= 1.3:
-                return f"{call}further off than 1.3 times what rounding costs"
+            if not 0.85 <= (ratio := float((error / about)[~zeros].square().mean().sqrt())) <= 1.3:
+                return f"{call}off by {ratio:.2f} times what rounding x and W costs; wanted at most 1.3, and less than 0.85 is not of integers"
             if not torch.equal(seen["y"], seen["again"]):
                 return f"{call}something is kept outside of the state_dict"
             others = [op for op in seen["did"] if op.endswith(products) and op != "aten._int_mm"]
@@ -793,6 +801,7 @@ def made(seed, n, k, rows, bias=True):
     weight[3] = 0.0
     inputs = [torch.randn(*r, k, generator=g) * torch.randn(*r, 1, generator=g).exp() for r in rows]
     inputs[0][..., 0, :] = 0.0
+    inputs[-1] = inputs[-1].transpose(0, -2).contiguous().transpose(0, -2)  # not contiguous
     return check.case(weight, torch.randn(n, generator=g) if bias else None, inputs)
 
 
@@ -800,7 +809,7 @@ check.function(
     "Int8Linear",
     [
         made(4, 512, 264, [(17,), (16,), (2, 1), (3, 2, 5)]),
-        made(5, 1024, 512, [(2,), (33,), (4, 8)], bias=False),
+        made(5, 1024, 512, [(2,), (33,), (), (4, 8)], bias=False),
         made(6, 8, 4096, [(100,), (5, 60)]),
     ],
     drive=use,
@@ -1061,7 +1070,7 @@ def smooth(
     s = amax^alpha ÷ wmax^(1 − alpha), with wmax the largest |weight| of the channel over all linears; s = 1 where
     either is 0. The same nn.Parameters hold the new numbers. Biases of the linears do not change.
     Budgets: nothing lives on (0 bytes), not even a copy in a Parameter's place; meanwhile at most one temporary
-    of the largest weight's size, and 64 bytes a channel and 1 KiB; as many operators in the forward as before. Without .numpy().
+    of the largest weight's size, and 64 bytes a channel and 1 KiB; as many operators in the forward as before. Without .numpy() and .tolist().
     """
     ### BEGIN SOLUTION
     with torch.no_grad():
@@ -1442,8 +1451,8 @@ def train_quantized(
     """Train net (Linear layers and others), in place, so that it does well with its weights rounded.
 
     Each step: forward over all of x with every Linear's weight through fake_quantize, one scale per output row,
-    largest |w| of the row ÷ most, from the weights as they are at this step; biases and other layers as they
-    are. Loss: F.mse_loss(output, y). Step: every parameter p −= lr · gradient of this step alone. Weights stay exact
+    largest |w| of the row ÷ most, from the weights as they are at this step; biases (which may be None) and other
+    layers, such as a LayerNorm with parameters, as they are. Loss: F.mse_loss(output, y). Step: every parameter p −= lr · gradient of this step alone. Weights stay exact
     (float) in net, which is plain again afterwards; its .grad is None before and may be anything afterwards. A row of zeros stays finite. No syncs (.item() and the like).
     """
     ### BEGIN SOLUTION
@@ -1492,39 +1501,6 @@ def written_out(reports):
     )
 
 
-def train(train_quantized, sizes, numbers, x, y, *plan):
-    import torch
-
-    parts = [
-        p for k, n in zip(sizes, sizes[1:]) for p in (torch.nn.Linear(k, n, dtype=x.dtype), torch.nn.Tanh())
-    ]
-    net = torch.nn.Sequential(*parts[:-1])
-    with torch.no_grad():
-        for p, value in zip(net.parameters(), numbers, strict=True):
-            p.copy_(value)
-    before = [(name, id(p)) for name, p in net.named_parameters()]
-    train_quantized(net, x, y, *plan)
-    same = before == [(name, id(p)) for name, p in net.named_parameters()] and len(net) == len(parts) - 1
-    return {"the same Parameters, by the same names": same, "weights": [p.detach() for p in net.parameters()]}
-
-
-def task(seed, *sizes, dead=False):
-    g = torch.Generator().manual_seed(seed)
-    numbers = [
-        t / sizes[i] ** 0.5
-        for i in range(len(sizes) - 1)
-        for t in (
-            torch.randn(sizes[i + 1], sizes[i], generator=g, dtype=torch.float64),
-            torch.randn(sizes[i + 1], generator=g, dtype=torch.float64),
-        )
-    ]
-    x = torch.randn(20, sizes[0], generator=g, dtype=torch.float64)
-    if dead:
-        numbers[0][1] = 0.0
-        x.zero_()  # and no gradient to its weights: the row stays zeros
-    return list(sizes), numbers, x, torch.randn(20, sizes[-1], generator=g, dtype=torch.float64)
-
-
 # %% test="fake_quantize" points=1
 def by_hand(w, scale, bits=8):
     most = 2 ** (bits - 1) - 1
@@ -1563,6 +1539,22 @@ for scale, bits, told in (
 
 
 # %% test="fake_quantize" points=1
+def train(train_quantized, sizes, numbers, x, y, *plan):
+    import torch
+
+    parts = [
+        p for k, n in zip(sizes, sizes[1:]) for p in (torch.nn.Linear(k, n, dtype=x.dtype), torch.nn.Tanh())
+    ]
+    net = torch.nn.Sequential(*parts[:-1])
+    with torch.no_grad():
+        for p, value in zip(net.parameters(), numbers, strict=True):
+            p.copy_(value)
+    before = [(name, id(p)) for name, p in net.named_parameters()]
+    train_quantized(net, x, y, *plan)
+    same = before == [(name, id(p)) for name, p in net.named_parameters()] and len(net) == len(parts) - 1
+    return {"the same Parameters, by the same names": same, "weights": [p.detach() for p in net.parameters()]}
+
+
 def by_hand(sizes, numbers, x, y, bits, steps, lr):
     ps, most = [p.clone().requires_grad_() for p in numbers], 2 ** (bits - 1) - 1
     for _ in range(steps):
@@ -1574,6 +1566,23 @@ def by_hand(sizes, numbers, x, y, bits, steps, lr):
         grads = torch.autograd.grad(torch.nn.functional.mse_loss(h, y), ps)
         ps = [(p.detach() - lr * grad).requires_grad_() for p, grad in zip(ps, grads, strict=True)]
     return {"the same Parameters, by the same names": True, "weights": [p.detach() for p in ps]}
+
+
+def task(seed, *sizes, dead=False):
+    g = torch.Generator().manual_seed(seed)
+    numbers = [
+        t / sizes[i] ** 0.5
+        for i in range(len(sizes) - 1)
+        for t in (
+            torch.randn(sizes[i + 1], sizes[i], generator=g, dtype=torch.float64),
+            torch.randn(sizes[i + 1], generator=g, dtype=torch.float64),
+        )
+    ]
+    x = torch.randn(20, sizes[0], generator=g, dtype=torch.float64)
+    if dead:
+        numbers[0][1] = 0.0
+        x.zero_()  # and no gradient to its weights: the row stays zeros
+    return list(sizes), numbers, x, torch.randn(20, sizes[-1], generator=g, dtype=torch.float64)
 
 
 for plan, dead, told in (
@@ -1638,22 +1647,81 @@ check.function(
     verify=only_a_mask,
     look="4 · Train for the rounding",
 )
+check.function(
+    "fake_quantize",
+    [
+        check.case(torch.randn(6, 9, generator=g).t(), torch.rand(9, 1, generator=g) + 0.1, bits)
+        for bits in (2, 8)
+    ],
+    expect=by_hand,
+    rtol=1e-5,
+    atol=1e-6,
+    budget={"syncs": 0},
+    look="the docstring: any tensor",
+)
 ### END HIDDEN TESTS
 
 
 # %% hidden="fake_quantize" points=2
 ### BEGIN HIDDEN TESTS
+def train(train_quantized, sizes, numbers, x, y, *plan):
+    import torch
+
+    parts = []
+    for i, (k, n) in enumerate(zip(sizes, sizes[1:])):
+        parts += [
+            torch.nn.Linear(k, n, i > 0, dtype=x.dtype),
+            torch.nn.Tanh(),
+            torch.nn.LayerNorm(n, dtype=x.dtype),
+        ]
+    net = torch.nn.Sequential(*parts[:-2])
+    with torch.no_grad():
+        for p, value in zip(net.parameters(), numbers, strict=True):
+            p.copy_(value)
+    before = [(name, id(p)) for name, p in net.named_parameters()]
+    train_quantized(net, x, y, *plan)
+    same = before == [(name, id(p)) for name, p in net.named_parameters()] and len(net) == len(parts) - 2
+    weights = [p.detach() for p in net.parameters()]
+    return {
+        "the same Parameters, by the same names": same,
+        "weights": weights,
+        "net(x) afterwards": net(x).detach(),
+    }
+
+
 def by_hand(sizes, numbers, x, y, bits, steps, lr):
-    ps, most = [p.clone().requires_grad_() for p in numbers], 2 ** (bits - 1) - 1
+    def forward(ps, most):
+        h, left = x, list(ps)
+        for i in range(len(sizes) - 1):
+            w = left.pop(0)
+            if most:
+                scale = (w.detach().abs().amax(1, keepdim=True) / most).clamp(min=1e-12)
+                w = w + ((w / scale).round().clamp(-most, most) * scale - w).detach()
+            h = torch.nn.functional.linear(h, w, left.pop(0) if i else None)
+            if left:
+                h = torch.nn.functional.layer_norm(h.tanh(), h.shape[1:], left.pop(0), left.pop(0))
+        return h
+
+    ps = [p.clone().requires_grad_() for p in numbers]
     for _ in range(steps):
-        h = x
-        for i, (w, b) in enumerate(zip(ps[::2], ps[1::2], strict=True)):
-            scale = (w.detach().abs().amax(1, keepdim=True) / most).clamp(min=1e-12)
-            stored = w + ((w / scale).round().clamp(-most, most) * scale - w).detach()
-            h = torch.nn.functional.linear(h.tanh() if i else h, stored, b)
-        grads = torch.autograd.grad(torch.nn.functional.mse_loss(h, y), ps)
+        loss = torch.nn.functional.mse_loss(forward(ps, 2 ** (bits - 1) - 1), y)
+        grads = torch.autograd.grad(loss, ps)
         ps = [(p.detach() - lr * grad).requires_grad_() for p, grad in zip(ps, grads, strict=True)]
-    return {"the same Parameters, by the same names": True, "weights": [p.detach() for p in ps]}
+    weights, after = [p.detach() for p in ps], forward(ps, 0).detach()
+    return {"the same Parameters, by the same names": True, "weights": weights, "net(x) afterwards": after}
+
+
+def task(seed, *sizes, dead=False):
+    g = torch.Generator().manual_seed(seed)
+    shapes = []  # of each layer's weight, bias (not the first's), and of the LayerNorm behind it (not the last's)
+    for i, (k, n) in enumerate(zip(sizes, sizes[1:])):
+        shapes += [(n, k)] + [(n,)] * (i > 0) + [(n,)] * 2 * (i < len(sizes) - 2)
+    numbers = [torch.randn(*shape, generator=g, dtype=torch.float64) / sizes[0] ** 0.5 for shape in shapes]
+    x = torch.randn(20, sizes[0], generator=g, dtype=torch.float64)
+    if dead:
+        numbers[0][1] = 0.0
+        x.zero_()  # and no gradient to its weights: the row stays zeros
+    return list(sizes), numbers, x, torch.randn(20, sizes[-1], generator=g, dtype=torch.float64)
 
 
 check.function(

@@ -11,7 +11,7 @@ class Int8Linear(nn.Module):
         self.b = linear.bias
 
     def forward(self, x):
-        flat = x.flatten(0, -2) if x.dim() > 2 else x
+        flat = x.flatten(0, -2) if x.dim() > 1 else x[None]
         top = flat.abs().amax(-1)
         s = torch.where(top == 0, 1.0, top / 127).unsqueeze(1)
         room = flat.new_zeros(max(17, len(flat)), flat.shape[1], dtype=torch.int8)
