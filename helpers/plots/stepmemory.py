@@ -152,7 +152,8 @@ def _bars(estimates: dict[str, Estimate], budget: int | None, title: str) -> Pic
     top = max(max(one.peak_bytes for one in estimates.values()), budget or 0, 1)
     factor, unit = _unit(top)
     evidence = next(iter(estimates.values())).evidence
-    shown = [kind for kind in KINDS if any(one.at_peak.get(kind) for one in estimates.values())]
+    # a kind too thin to be seen in any bar has no place in the key
+    shown = [k for k in KINDS if any(one.at_peak.get(k, 0) > 0.002 * top for one in estimates.values())]
     tall_plot = _BAR * len(estimates) + 0.2
     legend = [("■", WORDS[kind], _COLOURS[kind]) for kind in shown]
     if budget is not None:
@@ -171,8 +172,12 @@ def _bars(estimates: dict[str, Estimate], budget: int | None, title: str) -> Pic
             wide = one.at_peak.get(kind, 0) / factor
             ax.barh(row, wide, left=start, height=0.62, color=_COLOURS[kind], linewidth=0)
             start += wide
-        ax.text(
-            start + 0.008 * top / factor, row, f"{size_text(one.peak_bytes)}, in {one.peak_phase}",
+        text, line = f"{size_text(one.peak_bytes)}, in {one.peak_phase}", (budget or 0) / factor
+        wide = (
+            1.2 * style.text_width(fig, text, style.SMALL) / (style.WIDTH - left - 0.3) * 1.28 * top / factor
+        )
+        ax.text(  # behind the line of the budget where that would run through it
+            (line if start < line < start + wide else start) + 0.008 * top / factor, row, text,
             va="center", fontsize=style.SMALL, fontweight="bold",
             bbox={"boxstyle": "square,pad=0.1", "facecolor": style.PAPER, "linewidth": 0},
         )  # fmt: skip

@@ -1103,7 +1103,7 @@ lesson.table(
 
 # %% [markdown]
 # With 16 workers on 16 cores and nothing set, that is up to 256 threads. Set `OMP_NUM_THREADS=1` before Python starts,
-# or use `threadpoolctl` in `worker_init_fn`; lesson 12 measures what it costs.
+# or use `threadpoolctl` in `worker_init_fn`; lesson 12 counts such threads.
 #
 # **Exercise 4.3 — each sample exactly once** (★★, 9 min)
 #

@@ -1,0 +1,12 @@
+# Bits of a number for the choices; a tuple does as well as a list.
+def choose_checkpoints(kept, inputs, flops, budget):
+    n, fits = len(kept), []
+    for bits in range(2**n):
+        again = [bool(bits >> i & 1) for i in range(n)]
+        stays = [i if a else k for k, i, a in zip(kept, inputs, again)]
+        peaks = [sum(stays[:j]) + kept[j] for j in range(n) if again[j]]
+        if max([sum(stays), *peaks]) <= budget:
+            fits.append((sum(f for f, a in zip(flops, again) if a), tuple(j for j in range(n) if again[j])))
+    if not fits:
+        raise ValueError("none fits")
+    return min(fits)[1]
