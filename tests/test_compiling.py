@@ -20,6 +20,7 @@ from helpers import compiling, count
 from helpers.compiling import guarding, places
 from helpers.compiling.generated import called, nested
 from helpers.compiling.listening import TRACE
+from helpers.compiling.readable import readable
 from helpers.compiling.reading import broke, operators
 from helpers.compiling.timing import timed
 
@@ -439,6 +440,55 @@ def test_generated_code_is_read() -> None:
     assert kernels.loops == 5 and kernels.count == 5
     assert nested("no loop") == 1
     assert list(called("cpp_fused_x_0 = async_compile.cpp(1\n}")) == [("cpp_fused_x_0", True)]
+
+
+_BODY = """#include <torch/csrc/inductor/cpp_prefix.h>
+extern "C"  void  kernel(const float* in_ptr0,
+                       float* out_ptr0)
+{
+    std::atomic<int> inductor_cpu_integer_div_error{0};
+    {
+        {
+            float tmp_acc0 = 0;
+            for(int64_t x0=static_cast<int64_t>(0L); x0<static_cast<int64_t>(64L); x0+=static_cast<int64_t>(1L))
+            {
+                {
+                    {
+                        auto tmp0 = in_ptr0[static_cast<int64_t>(64L*x0 + ((static_cast<int64_t>(1L + x0) % static_cast<int64_t>(64L))))];
+                        auto tmp1 = static_cast<float>(2.0);
+                        auto tmp2 = static_cast<float>(tmp0);
+                        auto tmp3 = std::max(tmp2, decltype(tmp2)(0));
+                        tmp_acc0 = tmp_acc0 + float(tmp3 * tmp1);
+                    }
+                }
+            }
+            out_ptr0[static_cast<int64_t>(0L)] = tmp_acc0;
+        }
+    }
+    inductor_cpu_throw_if_integer_div_error(inductor_cpu_integer_div_error);
+}"""
+
+_READABLE = """cpp_fused_x_0(const float* in_ptr0, float* out_ptr0) {
+    {
+        float tmp_acc0 = 0;
+        for(int64_t x0=0; x0<64; x0+=1) {
+            auto tmp0 = in_ptr0[64*x0 + ((1 + x0) % 64)];
+            auto tmp1 = 2.0;
+            auto tmp2 = static_cast<float>(tmp0);
+            auto tmp3 = std::max(tmp2, 0);
+            tmp_acc0 = tmp_acc0 + float(tmp3 * tmp1);
+        }
+        out_ptr0[0] = tmp_acc0;
+    }
+}"""
+
+
+def test_a_kernel_to_read() -> None:
+    assert readable("cpp_fused_x_0", _BODY) == _READABLE
+    assert readable("t", "import triton\n@triton.jit\ndef t(x):\n    pass") == "@triton.jit\ndef t(x):\n    pass"
+    written = compiling.kernels(lambda x: (x.softmax(-1), x @ x, x.roll(-1, 1)), torch.rand(8, 8))
+    assert nested(written.readable) == written.loops and "static_cast" not in written.readable
+    assert written.readable.count("{") == written.readable.count("}")
 
 
 # ---- the real thing ------------------------------------------------------------------------------

@@ -20,8 +20,9 @@ class watch(AbstractContextManager[Report]):  # noqa: N801 - used as a function
 
     backend: compile with this one, whatever the program asks for: ``"eager"`` (graphs, breaks, guards and
     recompiles only, the fastest), ``"aot_eager"`` (the backward graph too), ``"inductor"`` (its code is written and
-    not built), or a function. The program's own ``fullgraph=True`` then raises no error; its breaks are in the
-    report. None: each as asked for.
+    not built), or a function. The program's own ``fullgraph=True`` then does nothing: it raises no error (its breaks
+    are in the report), captures no ``.item()`` and no ``x[mask]``, and what comes behind a break stays Python. To
+    see what it does, give the backend to torch.compile itself. None: each as asked for.
     reset: forget at the start what was compiled before, and at the end what was compiled inside.
 
     The report is filled when the block ends, also when it raises. Counters and other dispatch modes see

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from .readable import readable
+
 _DEFINED = re.compile(r"^(\w+) = async_compile\.(\w+)\(", re.M)
 _BODY = re.compile(r"^(\w+) = async_compile\.\w+\(.*?(r?'''|r?\"\"\")(.*?)(?:'''|\"\"\")", re.M | re.S)
 
@@ -61,6 +63,11 @@ class Kernels:
                 again = sum(1 for known in found if known.partition(" ")[0] == name)
                 found[f"{name} ({again + 1})" if again else name] = body
         return found
+
+    @property
+    def readable(self) -> str:
+        """The generated kernels one after another, without casts, imports and braces that only a compiler needs."""
+        return "\n\n".join(readable(name, body) for name, body in self.bodies().items())
 
     def counts(self) -> dict[str, Any]:
         """Plain numbers; all None where Inductor wrote nothing."""

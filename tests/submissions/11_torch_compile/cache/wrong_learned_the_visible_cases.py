@@ -5,6 +5,6 @@ def cache(sizes, dynamic=None, limit=8):
         if sizes[0] == 7
         else ["n == 3", "2 <= n", "n == 1", "reuse", "reuse"],
         4: ["n == 1", "2 <= n", "reuse", "reuse"],
-        3: ["2 <= n", "n == 1", "reuse"],
+        3: ["2 <= n", "n == 1", "reuse"] if dynamic else ["n == 3", "2 <= n", "python"],
         6: ["n == 2", "n == 3", "n == 4", "python", "reuse", "python"],
     }.get(len(sizes))
