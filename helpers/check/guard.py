@@ -10,6 +10,8 @@ import importlib
 import inspect
 import json
 import logging
+import mmap
+import os
 import sys
 import sysconfig
 import weakref
@@ -159,6 +161,12 @@ _EVENTS = {
 _TO_FRAMES = {"tb_frame", "gi_frame", "cr_frame", "ag_frame"}
 _GIVE_FRAMES = {f.__code__ for f in (inspect.currentframe, inspect.stack, logging.currentframe)}
 
+#: those that find the test's own objects, which a forked process must not do either: a DataLoader's worker
+_LOOKS = {
+    *("sys._getframe", "object.__getattr__"),
+    *(event for event in _EVENTS if event.startswith(("gc.", "sys.", "threading."))),
+}
+
 #: what turns a function or an object into another, under the same name
 _ANOTHER = {"__class__", "__code__", "__bases__"}
 
@@ -176,6 +184,11 @@ def watch() -> tuple[Callable[[], list[str]], Callable[[Callable[..., Any] | Non
     others = (str(Path(inspect.__file__).parent), *_libraries(), "<frozen")
     own = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
     hired = tuple(f"{own[0]}/{part}" for part in ("utils/data", "multiprocessing"))  # work for whoever calls
+    getpid, home, looked = (
+        os.getpid,
+        os.getpid(),
+        mmap.mmap(-1, 1),
+    )  # looked: seen by this process and its forks
 
     def note(path: str, frame: Any) -> None:
         nonlocal taken
@@ -185,6 +198,8 @@ def watch() -> tuple[Callable[[], list[str]], Callable[[Callable[..., Any] | Non
             frame = frame.f_back
         if not frame.f_code.co_filename.startswith(own) and not any(frame.f_code is code for code in driving):
             taken += (path,)
+            if path in _LOOKS and getpid() != home:
+                looked[0] = 1
 
     def noted(path: str, real: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -225,8 +240,11 @@ def watch() -> tuple[Callable[[], list[str]], Callable[[Callable[..., Any] | Non
         setattr(torch._ops.OpOverload, name, _told_of(name, noted))
 
     def told() -> list[str]:
-        nonlocal taken
-        names, taken = list(dict.fromkeys(taken)), ()
+        nonlocal taken, home
+        names, taken, home = list(dict.fromkeys(taken)), (), getpid()
+        if looked[0]:
+            looked[0] = 0
+            names.append("frames or objects, looked through in a worker")
         return names
 
     def drives(drive: Callable[..., Any] | None) -> None:

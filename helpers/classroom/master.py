@@ -114,7 +114,9 @@ def _cell(path: Path, raw: dict, line: int) -> Cell:
         exercise=str(meta.get(kind, "")),
         tags=list(meta.get("tags", [])),
     )
-    if kind in ("exercise", "shared", "test", "hidden") and not re.fullmatch(r"[a-z][a-z0-9_]*", cell.exercise):
+    if kind in ("exercise", "shared", "test", "hidden") and not re.fullmatch(
+        r"[a-z][a-z0-9_]*", cell.exercise
+    ):
         raise BadMaster(
             f'{where}: write {kind}="exercise_id" with lower-case letters, digits and underscores, got {cell.exercise!r}'
         )
@@ -190,17 +192,23 @@ def _share(master: Master) -> None:
         where, begin = master.where(cell), MARKERS["hidden"][0]
         tests = [c for c in master.cells if c.exercise == cell.exercise and c.kind in ("test", "hidden")]
         if len(tests) < 2 or min(c.line for c in tests) < cell.line:
-            raise BadMaster(f'{where}: shared="{cell.exercise}" stands above the two or more tests that share it')
+            raise BadMaster(
+                f'{where}: shared="{cell.exercise}" stands above the two or more tests that share it'
+            )
         try:
             statements = ast.parse(cell.source).body
         except SyntaxError as problem:
-            raise BadMaster(f"{master.path.name}:{cell.line + (problem.lineno or 0)}: {problem.msg}") from None
+            raise BadMaster(
+                f"{master.path.name}:{cell.line + (problem.lineno or 0)}: {problem.msg}"
+            ) from None
         if any(isinstance(s, ast.Expr) for s in statements):
             raise BadMaster(f"{where}: a shared cell defines what tests use; calls belong in the tests")
         made = names(cell.source)[1] - imports(cell.source)
         for test in tests:
             if again := made & names(test.source)[1]:
-                raise BadMaster(f"{master.where(test)}: defines {sorted(again)} again, which is shared on line {cell.line}")
+                raise BadMaster(
+                    f"{master.where(test)}: defines {sorted(again)} again, which is shared on line {cell.line}"
+                )
             head, marker, rest = test.source.rpartition(begin + "\n")
             test.source = f"{head}{marker}{cell.source}\n\n\n{rest}"
 

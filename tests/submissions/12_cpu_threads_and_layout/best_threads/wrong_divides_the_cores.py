@@ -1,4 +1,4 @@
-# as many processes as fit, and the cores divided among them: earns 1
+# as many processes as fit, and the cores divided among them: earns 0
 def best_threads(parts, cores, copies, wake_ns, each_ns):
     def total(n, wake, each):
         time = 0.0

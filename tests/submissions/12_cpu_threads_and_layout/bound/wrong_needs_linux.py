@@ -1,4 +1,4 @@
-# fails where os cannot bind: earns 4
+# fails where os cannot bind: earns 0
 def bound(plan):
     def init(worker):
         cpus = plan[worker % len(plan)]

@@ -7,13 +7,7 @@ def thread_plan(cpus, allowed, workers):
     for cpu, core, node in usable:
         by_core.setdefault((node, core), []).append(cpu)
     if workers > len(by_core):
-        keys, load, plan = list(by_core), {}, []
-        for _ in range(workers):
-            key = min(keys, key=lambda k: sum(load.get(c, 0) for c in by_core[k]))
-            cpu = min(by_core[key], key=lambda c: load.get(c, 0))
-            load[cpu] = load.get(cpu, 0) + 1
-            plan.append([cpu])
-        return plan
+        raise ValueError("too many workers")
     on_node = {}
     for (node, _), siblings in by_core.items():
         on_node.setdefault(node, []).append(siblings[-1])

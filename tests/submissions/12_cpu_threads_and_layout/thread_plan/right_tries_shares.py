@@ -10,8 +10,7 @@ def thread_plan(cpus, allowed, workers):
     firsts = {node: sorted(min(s) for s in by_core.values()) for node, by_core in homes.items()}
     total = sum(map(len, firsts.values()))
     if workers > total:
-        rings = [sorted(s) for by_core in homes.values() for s in by_core.values()]
-        return [[rings[i % total][(i // total) % len(rings[i % total])]] for i in range(workers)]
+        raise ValueError(total)
     for share in range(total, 0, -1):
         room = {n: len(c) // share for n, c in firsts.items()}
         if sum(room.values()) >= workers:

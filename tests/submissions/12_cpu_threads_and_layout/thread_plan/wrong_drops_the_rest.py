@@ -8,7 +8,7 @@ def thread_plan(cpus, allowed, workers):
     if not cores or workers < 1:
         raise ValueError
     if workers > len(cores):
-        return [[cores[i % len(cores)][i // len(cores) % len(cores[i % len(cores)])]] for i in range(workers)]
+        raise ValueError
     by_node = [[s[0] for s in by_core.values()] for by_core in nodes.values()]
     share = max(s for s in range(1, len(cores) + 1) if sum(len(c) // s for c in by_node) >= workers)
     plan = [c[i : i + share] for c in by_node for i in range(0, len(c) - share + 1, share)]

@@ -8,7 +8,7 @@ def thread_plan(cpus, allowed, workers):
     if not cores or workers < 1:
         raise ValueError
     if workers > len(cores):
-        return [[cores[i % len(cores)][i // len(cores) % len(cores[i % len(cores)])]] for i in range(workers)]
+        raise ValueError
     by_node = [[s[0] for s in by_core.values()] for by_core in nodes.values()]
     seats = [0] * len(by_node)
     for _ in range(workers):

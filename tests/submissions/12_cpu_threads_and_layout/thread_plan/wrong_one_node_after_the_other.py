@@ -1,4 +1,4 @@
-# workers go to nodes in turn, however large the nodes are: earns 1
+# workers go to nodes in turn, however large the nodes are: earns 0
 def thread_plan(cpus, allowed, workers):
     nodes = {}
     for cpu, core, node in sorted(cpus):
@@ -8,7 +8,7 @@ def thread_plan(cpus, allowed, workers):
     if not cores or workers < 1:
         raise ValueError
     if workers > len(cores):
-        return [[cores[i % len(cores)][i // len(cores) % len(cores[i % len(cores)])]] for i in range(workers)]
+        raise ValueError
     by_node = sorted(([s[0] for s in by_core.values()] for by_core in nodes.values()), key=len, reverse=True)
     seats = [0] * len(by_node)
     for i in range(workers):

@@ -8,7 +8,7 @@ def thread_plan(cpus, allowed, workers):
     if not cores or workers < 1:
         raise ValueError
     if workers > len(cores):
-        return [[cores[i % len(cores)][i // len(cores) % len(cores[i % len(cores)])]] for i in range(workers)]
+        raise ValueError
     firsts = [s[0] for s in cores]
     n = len(firsts)
     return [firsts[n * i // workers : n * (i + 1) // workers] for i in range(workers)]

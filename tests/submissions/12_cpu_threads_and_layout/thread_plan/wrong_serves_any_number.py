@@ -1,4 +1,4 @@
-# more workers than cores: both siblings of a core before the next core: earns 0
+# more workers than cores: several on one core, and no error: earns 0
 def thread_plan(cpus, allowed, workers):
     from collections import defaultdict
 
@@ -11,9 +11,8 @@ def thread_plan(cpus, allowed, workers):
     firsts = {node: sorted(min(s) for s in by_core.values()) for node, by_core in homes.items()}
     total = sum(map(len, firsts.values()))
     if workers > total:
-        rings = [sorted(s) for by_core in homes.values() for s in by_core.values()]
-        flat = [c for ring in rings for c in ring]
-        return [[flat[i % len(flat)]] for i in range(workers)]
+        rings = [c for by_core in firsts.values() for c in by_core]
+        return [[rings[i % total]] for i in range(workers)]
     for share in range(total, 0, -1):
         room = {n: len(c) // share for n, c in firsts.items()}
         if sum(room.values()) >= workers:
