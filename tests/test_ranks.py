@@ -693,6 +693,19 @@ def test_a_fake_mesh_of_two_dimensions() -> None:
     assert record.calls[0].group == tuple(range(8))
 
 
+def test_waits_of_a_fake_group_are_heard() -> None:
+    with ranks.fake(4), ranks.sent() as record:
+        at_once, later = torch.ones(3), torch.ones(3)
+        first = dist.all_reduce(at_once, async_op=True)
+        first.wait()
+        second = dist.all_reduce(later, async_op=True)
+        dist.all_reduce(torch.ones(1), async_op=True)
+        second.wait()
+    assert [call.waited for call in record.calls][2] is None and None not in [c.waited for c in record.calls][
+        :2
+    ]
+
+
 def test_fake_groups_say_what_is_wrong() -> None:
     with ranks.fake(4), pytest.raises(RuntimeError, match="initialised already.*destroy_process_group"):
         with ranks.fake(8):

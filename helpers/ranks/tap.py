@@ -137,7 +137,11 @@ def _replace() -> None:
                     _replace_one(library, full, name, key)
     for name in [n for n in KINDS if hasattr(Backend, n)]:
         _patch(Backend, name, functools.partial(_direct, name))
-    _patch(Work, "wait", _waits)
+    for kind in {
+        Work,
+        *(sub for sub in Work.__subclasses__() if "wait" in vars(sub)),
+    }:  # the fake group's has its own
+        _patch(kind, "wait", _waits)
     _patch(Work, "get_future", _gives_future)
     _patch(torch._C.Future, "wait", _waits)
 
