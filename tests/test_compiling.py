@@ -485,7 +485,9 @@ _READABLE = """cpp_fused_x_0(const float* in_ptr0, float* out_ptr0) {
 
 def test_a_kernel_to_read() -> None:
     assert readable("cpp_fused_x_0", _BODY) == _READABLE
-    assert readable("t", "import triton\n@triton.jit\ndef t(x):\n    pass") == "@triton.jit\ndef t(x):\n    pass"
+    assert (
+        readable("t", "import triton\n@triton.jit\ndef t(x):\n    pass") == "@triton.jit\ndef t(x):\n    pass"
+    )
     written = compiling.kernels(lambda x: (x.softmax(-1), x @ x, x.roll(-1, 1)), torch.rand(8, 8))
     assert nested(written.readable) == written.loops and "static_cast" not in written.readable
     assert written.readable.count("{") == written.readable.count("}")
