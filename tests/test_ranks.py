@@ -393,7 +393,9 @@ def test_in_ipython_and_when_the_kernel_is_killed(tmp_path: Path) -> None:
     environ = os.environ | {"PIDS": str(pids), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     environ |= {"IPYTHONDIR": str(tmp_path), "TMPDIR": str(tmp_path / "t")}
     (tmp_path / "t").mkdir()
-    with subprocess.Popen([sys.executable, script], env=environ, stdout=subprocess.PIPE, text=True) as kernel:
+    with subprocess.Popen(
+        [sys.executable, "-u", script], env=environ, stdout=subprocess.PIPE, text=True
+    ) as kernel:
         until = time.monotonic() + 120
         while not pids.exists() and kernel.poll() is None and time.monotonic() < until:
             time.sleep(0.05)

@@ -820,6 +820,7 @@ from helpers import check
 
 def step(mixed_loss, x, target, *rest):
     import torch
+    import torch._dynamo  # an optimizer loads it at first use: not while torch is closed
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 

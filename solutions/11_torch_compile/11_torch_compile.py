@@ -524,7 +524,8 @@ def cache(sizes: list[int], dynamic: bool | None = None, limit: int = 8) -> list
     "python" if it runs uncompiled. By reasoning: the compiler is not asked.
     """
     ### BEGIN SOLUTION
-    codes, said = [], []
+    codes: list[str] = []
+    said: list[str] = []
     for n in sizes:
         if f"n == {n}" in codes or (n >= 2 and "2 <= n" in codes):
             said.append("reuse")

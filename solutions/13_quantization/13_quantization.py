@@ -571,7 +571,7 @@ class Int8Linear(torch.nn.Module):
     Budgets: what it keeps is N · K + 4 · N bytes, and 4 · N for a bias, all of it in its state_dict, and nothing
     of the linear's own weight. One torch._int_mm, of a shape that CUDA takes (K and N are multiples of 8 as they
     are; pad the rows, to 32 at the most), and no other matrix product. With R the larger of the rows of x
-    and 32: 9 · R · K + 12 · R · N bytes alive at once in forward, and 4 KiB. Without .numpy() and .tolist().
+    and 32: 13 · R · K + 12 · R · N bytes alive at once in forward, and 4 KiB. Without .numpy() and .tolist().
     """
 
     def __init__(self, linear: torch.nn.Linear) -> None:
@@ -713,7 +713,7 @@ def judge(reports):
             if any(m <= 16 or m > max(32, len(rows)) or a % 8 or b % 8 for m, a, b in seen["shapes"]):
                 return f"{call}_int_mm of {' × '.join(map(str, seen['shapes'][0]))}: CUDA takes more than 16 rows; and pad to 32 at the most"
             r = max(len(rows), 32)
-            most = 9 * r * k + 12 * r * n + 4096
+            most = 13 * r * k + 12 * r * n + 4096
             if seen["peak"] > most:
                 return f"{call}values right, but {seen['peak']:,} bytes alive at once in forward; wanted at most {most:,}. The weight as float32 would be {4 * n * k:,}"
         if not all(map(bool, report.value["finite"])):
@@ -788,7 +788,7 @@ def judge(reports):
             if any(m <= 16 or m > max(32, len(rows)) or a % 8 or b % 8 for m, a, b in seen["shapes"]):
                 return f"{call}_int_mm of {seen['shapes']}: not a shape that was asked for"
             r = max(len(rows), 32)
-            if seen["peak"] > 9 * r * k + 12 * r * n + 4096:
+            if seen["peak"] > 13 * r * k + 12 * r * n + 4096:
                 return f"{call}{seen['peak']:,} bytes alive at once in forward"
         if not all(map(bool, report.value["finite"])):
             return f"{told}nan is converted to int8: a row of zeros has scale 0"
