@@ -2,9 +2,9 @@
 
 ``dist.*``, DDP's reducer (C++), FSDP, DTensor and functional collectives all end in ``ProcessGroup``'s
 methods, and each of those dispatches one operator of the namespace ``c10d``
-(torch/csrc/distributed/c10d/ProcessGroup.hpp), in whatever thread. The kernels of these operators are
-replaced, while somebody listens, by ones that tell and then call the kernel that was there
-(:func:`torch.library.get_kernel`). The process group, its backend and the results are the same.
+(torch/csrc/distributed/c10d/ProcessGroup.hpp), in whatever thread. While somebody listens, these operators have a
+kernel in front of their own, which tells and then calls the operator again, below itself. The process group, its
+backend and the results are the same.
 
 Seen beside them: the methods of ``Backend`` called from Python, which pass the dispatcher by; and
 ``Work.wait`` and ``Future.wait``.
@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Backend, FakeWork, ProcessGroup, Work
+from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 
 #: operator, or method of Backend → kind
 KINDS = {
@@ -59,6 +59,8 @@ _REDUCTIONS = {
     int(getattr(dist.ReduceOp, n).value): n.lower() for n in dir(dist.ReduceOp.RedOpType) if n.isupper()
 }
 _KEYS = ("CPU", "CUDA", "Meta")
+#: every thread has this key, and none of these operators uses it; inference_mode switches it off, and is not heard
+_FRONT = torch._C.DispatchKey.ADInplaceOrView
 
 
 @dataclass
@@ -132,9 +134,8 @@ def _replace() -> None:
             name = full.removeprefix("c10d::")
             if name == full or "." in name or name.rstrip("_") not in KINDS:
                 continue
-            for key in _KEYS:
-                if torch._C._dispatch_has_kernel_for_dispatch_key(full, key):
-                    _replace_one(library, full, name, key)
+            if any(torch._C._dispatch_has_kernel_for_dispatch_key(full, key) for key in _KEYS):
+                _replace_one(library, full, name)
     for name in [n for n in KINDS if hasattr(Backend, n)]:
         _patch(Backend, name, functools.partial(_direct, name))
     for kind in {
@@ -146,7 +147,7 @@ def _replace() -> None:
     _patch(torch._C.Future, "wait", _waits)
 
 
-def _replace_one(library: Any, full: str, name: str, key: str) -> None:
+def _replace_one(library: Any, full: str, name: str) -> None:
     schema = torch._C._get_schema(full, "")
     names = [a.name for a in schema.arguments]
 
@@ -159,28 +160,16 @@ def _replace_one(library: Any, full: str, name: str, key: str) -> None:
             _follow(result, numbers)
         return result
 
-    if key == "Meta":
-        # Torch's own kernels for meta tensors (torch/distributed/_meta_registrations.py) are Python, and
-        # while a mode is
-        # on, torch calls the newest Python kernel of an operator, be it replaced or gone: they cannot be
-        # called
-        # from ours, which does what they do.
-        returns = len(schema.returns)
+    # In front of the kernels, and not in their place: a kernel called from Python (get_kernel, call_boxed) has the
+    # interpreter's lock, and so has whoever waits in it for Gloo's own lock; Gloo's thread can hold that while it
+    # wants the interpreter's, to free a tensor that Python has dropped. An operator lets go of it.
+    operator, front = getattr(torch.ops.c10d, name).default, torch._C.DispatchKeySet(_FRONT)
 
-        def nothing(*args: Any, **kwargs: Any) -> Any:
-            work = FakeWork().boxed() if returns else None
-            return (args[0], work) if returns == 2 else work
+    def real(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(front):
+            return operator(*args, **kwargs)
 
-        library.impl(name, lambda *args, **kwargs: tell(nothing, args, kwargs), key, allow_override=True)
-    else:
-        kernel = torch.library.get_kernel(full, key)
-        library.impl(
-            name,
-            lambda keys, *args, **kwargs: tell(functools.partial(kernel.call_boxed, keys), args, kwargs),
-            key,
-            with_keyset=True,
-            allow_override=True,
-        )
+    library.impl(name, lambda *args, **kwargs: tell(real, args, kwargs), _FRONT.name, allow_override=True)
 
 
 def _tell(name: str, names: list[str], args: Any, kwargs: Any) -> list[tuple[Listener, int]]:
