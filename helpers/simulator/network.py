@@ -65,7 +65,7 @@ class World:
         if m == 1 or self.between is None:
             return seconds(kind, payload, n, self.link, self._algorithm(kind, "ring"))
         g = max(on.values())
-        if kind in ("send", "recv") or (g == 1 and (self.algorithm != _HIERARCHICAL or kind != "all_reduce")):
+        if kind in ("send", "recv") or g == 1:
             return seconds(kind, payload, n, self.between, self._algorithm(kind, "ring"))
         if self.algorithm != _HIERARCHICAL:
             slower = Link(
@@ -83,8 +83,6 @@ class World:
             ways = ("ring", "tree") if what == "all_reduce" else ("ring",)
             return min(seconds(what, nbytes, m, across, way) for way in ways)
 
-        if kind == "all_reduce" and g == 1:  # one rank a node: HSDP's copies
-            return outer(kind, payload)
         if kind == "all_reduce":
             return inner("reduce_scatter") + outer("all_reduce", share) + inner("all_gather")
         if kind in ("all_gather", "reduce_scatter"):
