@@ -21,7 +21,7 @@ from .tap import Heard, Listener, listening, release
 @contextmanager
 def sent(model: torch.nn.Module | None = None) -> Iterator[Record]:
     """Within the block, every collective, send and recv of this process is recorded, by whatever it is
-    called.
+    called; those made in torch.inference_mode are not heard.
 
     model: its parameters' gradients are what ``Call.reached`` counts and ``Record.gradients`` names. Hand
         over the model itself rather than its wrapper: names are then its own. (Where FSDP shards a model,

@@ -138,10 +138,8 @@ def _replace() -> None:
                 _replace_one(library, full, name)
     for name in [n for n in KINDS if hasattr(Backend, n)]:
         _patch(Backend, name, functools.partial(_direct, name))
-    for kind in {
-        Work,
-        *(sub for sub in Work.__subclasses__() if "wait" in vars(sub)),
-    }:  # the fake group's has its own
+    own_wait = [kind for kind in Work.__subclasses__() if "wait" in vars(kind)]  # the fake group's works
+    for kind in (Work, *own_wait):
         _patch(kind, "wait", _waits)
     _patch(Work, "get_future", _gives_future)
     _patch(torch._C.Future, "wait", _waits)
