@@ -171,8 +171,20 @@ _LOOKS = {
 _ANOTHER = {"__class__", "__code__", "__bases__"}
 
 
-def watch() -> tuple[Callable[[], list[str]], Callable[[Callable[..., Any] | None], None]]:
+#: in a rank also: ways to speak to another that are not torch.distributed's calls, and so are not recorded
+_BESIDE = [
+    ("torch._C._distributed_c10d", f"Store.{name}")
+    for name in ("set", "get", "add", "append", "wait", "compare_set", "multi_set", "multi_get", "queue_push", "queue_pop")
+]  # fmt: skip
+_BESIDE_EVENTS = {"open", "socket.connect", "socket.bind", "mmap.__new__"}
+
+
+def watch(
+    rank: bool = False,
+) -> tuple[Callable[[], list[str]], Callable[[Callable[..., Any] | None], None]]:
     """Note each time code that is not a library's takes one of the ways round the counters.
+
+    rank: this is a rank, which also must not speak to others except by torch.distributed's calls.
 
     The first of the returned functions names those taken since it was last called. PyTorch takes them too, and may, as
     may the course's own helpers; they are told apart by the file of the caller, the standard library and other packages
@@ -215,7 +227,13 @@ def watch() -> tuple[Callable[[], list[str]], Callable[[Callable[..., Any] | Non
         if looking:  # sys._getframe is an event itself
             return
         attribute = args[1] if event in ("object.__setattr__", "object.__getattr__") else ""
-        if event in _EVENTS or attribute in (_ANOTHER if event == "object.__setattr__" else _TO_FRAMES):
+        if rank and event in _BESIDE_EVENTS:
+            looking = True
+            frame = sys._getframe(1)
+            looking = False
+            if not frame.f_code.co_filename.startswith("<frozen importlib"):  # an import opens files
+                note(event, frame)
+        elif event in _EVENTS or attribute in (_ANOTHER if event == "object.__setattr__" else _TO_FRAMES):
             looking = True
             note(event, sys._getframe(1))
             looking = False
@@ -228,7 +246,7 @@ def watch() -> tuple[Callable[[], list[str]], Callable[[Callable[..., Any] | Non
             if not frame.f_code.co_filename.startswith((*others, *own)):
                 note(event, frame)
 
-    for module, name in _WAYS_ROUND:
+    for module, name in [*_WAYS_ROUND, *(_BESIDE if rank else [])]:
         owner: Any = importlib.import_module(module)
         *above, last = name.split(".")
         for part in above:
@@ -249,14 +267,16 @@ def watch() -> tuple[Callable[[], list[str]], Callable[[Callable[..., Any] | Non
 
     def drives(drive: Callable[..., Any] | None) -> None:
         nonlocal driving
-        driving = tuple(_codes(drive.__globals__)) if isinstance(drive, FunctionType) else ()
+        driving = tuple(_codes(drive)) if isinstance(drive, FunctionType) else ()
 
     return told, drives
 
 
-def _codes(space: dict[str, Any]) -> Iterator[CodeType]:
-    """The code of a drive, and of the functions and classes inside it."""
-    pending = [v.__code__ for v in space.values() if isinstance(v, FunctionType) and v.__globals__ is space]
+def _codes(drive: FunctionType) -> Iterator[CodeType]:
+    """The code of a drive and of the functions of its test, and of the functions and classes inside them."""
+    space = drive.__globals__
+    pending = [drive.__code__]
+    pending += [v.__code__ for v in space.values() if isinstance(v, FunctionType) and v.__globals__ is space]
     while pending:
         code = pending.pop()
         yield code

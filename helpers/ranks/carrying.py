@@ -7,6 +7,7 @@ cloudpickle only the latter can.
 
 from __future__ import annotations
 
+import copyreg
 import dis
 import importlib.machinery
 import io
@@ -18,6 +19,8 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import torch
 
 from .errors import CannotCarry
 
@@ -45,9 +48,14 @@ def _dumps(value: Any) -> bytes:
         import cloudpickle
     except ImportError:
         return pickle.dumps(value)
+    copyreg.pickle(type(torch.ops), _reduced_ops)  # looks like a module, and cloudpickle takes it for one
     file = io.BytesIO()
     cloudpickle.Pickler(file, protocol=pickle.DEFAULT_PROTOCOL).dump(value)
     return file.getvalue()
+
+
+def _reduced_ops(ops: Any) -> tuple[Any, ...]:
+    return getattr, (torch, "ops")
 
 
 @contextmanager

@@ -20,8 +20,7 @@ from .tap import Heard, Listener, listening, release
 
 @contextmanager
 def sent(model: torch.nn.Module | None = None) -> Iterator[Record]:
-    """Within the block, every collective, send and recv of this process is recorded, by whatever it is
-    called; those made in torch.inference_mode are not heard.
+    """Within the block, every collective, send and recv of this process is recorded, by whatever it is called.
 
     model: its parameters' gradients are what ``Call.reached`` counts and ``Record.gradients`` names. Hand
         over the model itself rather than its wrapper: names are then its own. (Where FSDP shards a model,
@@ -54,6 +53,7 @@ class _Taker(Listener):
         self._names: dict[int, str] = {}
         self._nodes: list[Any] = []
         self._running: list[str] = []  # modules whose forward has begun and not ended
+        self._asked: dict[int, int] = {}  # call → gradients there were when somebody asked whether it is done
         self._thread = threading.get_ident()
 
     def watch(self, model: torch.nn.Module, stack: ExitStack) -> None:
@@ -114,6 +114,12 @@ class _Taker(Listener):
             return ""
         variable = getattr(node, "variable", None)
         return str(node.name()) if variable is None else self._names.get(id(variable), "")
+
+    def poll(self, number: int) -> None:
+        # asked again before the next gradient: whoever asks in a loop waits
+        if self._asked.get(number) == len(self.gradients):
+            self.wait(number)
+        self._asked[number] = len(self.gradients)
 
     def wait(self, number: int) -> None:
         release()

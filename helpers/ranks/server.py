@@ -33,9 +33,15 @@ def load() -> None:
     """Import what every rank needs: before any fork, so that none pays for it. Runs nothing, starts no thread."""
     import torch.distributed  # noqa: F401
 
-    from . import faking, rank, sending, stacks, values  # noqa: F401
+    from helpers import ranks
 
-    for name in ("numpy", "cloudpickle"):
+    from . import rank, stacks, values  # noqa: F401
+
+    for name in ranks.__all__:  # bound to the package, so that replacing one is seen
+        getattr(ranks, name)
+    # torch._dynamo: optimizers and DistributedDataParallel import it when they are made, in each rank anew
+    # helpers.counters: what has measured before the job is read cannot be another afterwards
+    for name in ("numpy", "cloudpickle", "torch._dynamo", "helpers.counters", "helpers.check.guard"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 

@@ -7,7 +7,7 @@ kernel in front of their own, which tells and then calls the operator again, bel
 backend and the results are the same.
 
 Seen beside them: the methods of ``Backend`` called from Python, which pass the dispatcher by; and
-``Work.wait`` and ``Future.wait``.
+``Work.wait``, ``Work.is_completed``, ``Future.wait`` and what is made of futures.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ _REDUCTIONS = {
     int(getattr(dist.ReduceOp, n).value): n.lower() for n in dir(dist.ReduceOp.RedOpType) if n.isupper()
 }
 _KEYS = ("CPU", "CUDA", "Meta")
-#: every thread has this key, and none of these operators uses it; inference_mode switches it off, and is not heard
-_FRONT = torch._C.DispatchKey.ADInplaceOrView
+#: every thread has this key, in inference_mode too, and none of these operators uses it
+_FRONT = torch._C.DispatchKey.BackendSelect
+_BEHIND = torch._C._dispatch_keyset_full_after(_FRONT)
 
 
 @dataclass
@@ -88,6 +89,9 @@ class Listener:
     def wait(self, number: int) -> None:
         """Somebody begins to wait for the call of that number."""
         raise NotImplementedError
+
+    def poll(self, number: int) -> None:
+        """Somebody asks whether the call of that number is done."""
 
 
 _listeners: list[Listener] = []
@@ -141,8 +145,13 @@ def _replace() -> None:
     own_wait = [kind for kind in Work.__subclasses__() if "wait" in vars(kind)]  # the fake group's works
     for kind in (Work, *own_wait):
         _patch(kind, "wait", _waits)
+    _patch(Work, "is_completed", _polls)
     _patch(Work, "get_future", _gives_future)
     _patch(torch._C.Future, "wait", _waits)
+    _patch(torch._C.Future, "then", _followed)
+    real = torch._C._collect_all
+    torch._C._collect_all = functools.partial(_collected, real)  # torch.futures.wait_all too
+    _replaced.append(functools.partial(setattr, torch._C, "_collect_all", real))
 
 
 def _replace_one(library: Any, full: str, name: str) -> None:
@@ -160,14 +169,13 @@ def _replace_one(library: Any, full: str, name: str) -> None:
 
     # In front of the kernels, and not in their place: a kernel called from Python (get_kernel, call_boxed) has the
     # interpreter's lock, and so has whoever waits in it for Gloo's own lock; Gloo's thread can hold that while it
-    # wants the interpreter's, to free a tensor that Python has dropped. An operator lets go of it.
-    operator, front = getattr(torch.ops.c10d, name).default, torch._C.DispatchKeySet(_FRONT)
+    # wants the interpreter's, to free a tensor that Python has dropped. An operator, redispatched too, lets go of it.
+    operator = getattr(torch.ops.c10d, name).default
 
-    def real(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(front):
-            return operator(*args, **kwargs)
+    def front(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        return tell(functools.partial(operator.redispatch, keys & _BEHIND), args, kwargs)
 
-    library.impl(name, lambda *args, **kwargs: tell(real, args, kwargs), _FRONT.name, allow_override=True)
+    library.impl(name, front, _FRONT.name, with_keyset=True, allow_override=True)
 
 
 def _tell(name: str, names: list[str], args: Any, kwargs: Any) -> list[tuple[Listener, int]]:
@@ -296,6 +304,7 @@ def _patch(owner: Any, name: str, new: Callable[..., Any]) -> None:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return new(real, self, *args, **kwargs)
 
+    del call.__wrapped__  # the way past the recorder
     setattr(owner, name, call)
     _replaced.append(
         functools.partial(delattr, owner, name)
@@ -310,9 +319,26 @@ def _waits(real: Any, thing: Any, *args: Any, **kwargs: Any) -> Any:
     return real(thing, *args, **kwargs)
 
 
+def _polls(real: Any, work: Any) -> Any:
+    for listener, number in _known(work):
+        listener.poll(number)
+    return real(work)
+
+
 def _gives_future(real: Any, work: Any) -> Any:
-    future = real(work)
-    if numbers := _known(work):
+    return _stands_for(real(work), _known(work))
+
+
+def _followed(real: Any, future: Any, callback: Any) -> Any:
+    return _stands_for(real(future, callback), _known(future))
+
+
+def _collected(real: Any, futures: Any) -> Any:
+    return _stands_for(real(futures), [number for future in futures for number in _known(future)])
+
+
+def _stands_for(future: Any, numbers: list[tuple[Listener, int]]) -> Any:
+    if numbers:
         _works[id(future)] = weakref.ref(future), numbers
     return future
 
