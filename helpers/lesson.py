@@ -109,16 +109,19 @@ def compare_predictions(
     *,
     evidence: str,
     what: str = "measured",
-    choices: Sequence[str] = (),
+    choices: Sequence[str] | Mapping[str, Sequence[str]] = (),
 ) -> Table:
     """Beside each measured value: what the learner said, ✓ or ✗. An answer left as ``...`` shows as not yet given.
 
-    choices: words that may be answered, besides those that were measured; any other word is asked back.
+    choices: words that may be answered, besides those that were measured; any other word is asked back. Where lines
+        have words of their own: a mapping from line to words; then a line that it lacks takes any answer.
     """
-    words = sorted({_word(v) for v in [*measured.values(), *choices] if isinstance(v, str)})
+    lines = choices if isinstance(choices, Mapping) else None
+    common = sorted({_word(v) for v in [*measured.values(), *choices] if isinstance(v, str)})
     rows, right, given = [], 0, 0
     for key, value in measured.items():
         said = prediction.get(key, ...)
+        words = common if lines is None else [_word(v) for v in lines.get(key, ())]
         if said is ...:
             mark = "—"
         elif words and isinstance(value, str) and _word(said) not in words:

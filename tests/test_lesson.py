@@ -63,6 +63,15 @@ def test_predictions() -> None:
     assert [r[2] for r in spelled.rows] == [" View ✓", "clone: one of copy, view?"], (
         "a misspelt answer is not a wrong one"
     )
+    own = {
+        "first": ["1x", "2x"]
+    }  # words of the line's own: a wrong one is wrong, an unknown one is asked back
+    said = lesson.compare_predictions(
+        {"first": "1x", "then": "30"}, {"first": "2x", "then": "31"}, evidence="live (CPU)", choices=own
+    )
+    assert [row[2] for row in said.rows] == ["1x ✗", "30 ✗"] and "0 of 2" in said.caption
+    said = lesson.compare_predictions({"first": "9x"}, {"first": "2x"}, evidence="live (CPU)", choices=own)
+    assert [row[2] for row in said.rows] == ["9x: one of 1x, 2x?"]
     assert "predict first" in lesson.compare_predictions({}, {"a": 1}, evidence="live (CPU)").caption
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -127,6 +129,11 @@ def test_several_nodes_go_by_levels_or_as_slow_as_the_slower_link() -> None:
         made(algorithm="ring").seconds("all_reduce", size, everybody) == pytest.approx(flat) and flat > levels
     )
     assert made().seconds("all_reduce", size, tuple(range(8))) == cost_of("all_reduce", size, 8, "NVLink 4")
+    one_a_node = tuple(range(0, 32, 8))  # the copies of a shard, where sharding stays inside a node
+    for payload, way in ((1 << 10, "tree"), (1 << 30, "ring")):
+        want = cost_of("all_reduce", payload, 4, "InfiniBand NDR", way)
+        assert made().seconds("all_reduce", payload, one_a_node) == want
+    assert made().seconds("all_gather", size, one_a_node) == cost_of("all_gather", size, 4, "InfiniBand NDR")
     assert made().seconds("send", size, (7, 8)) == cost_of("send", size, 2, "InfiniBand NDR")
     for kind in ("all_gather", "reduce_scatter", "broadcast", "all_to_all", "barrier"):
         assert made().seconds(kind, size, everybody) > made().seconds(kind, size, tuple(range(8)))
@@ -355,6 +362,59 @@ def test_fully_shard_gathers_ahead_and_holds_less() -> None:
     assert {"all_gather", "reduce_scatter"} == {c.kind for c in overlapping} and len(overlapping) >= 6
 
 
+def test_a_stream_of_high_priority_does_not_wait_for_a_long_kernel() -> None:
+    """FSDP copies shards into its messages there: behind every queued product, each second gather would be exposed."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    with simulate("H100").world(8) as gpu:
+        model = net(gpu, 6, 4096)
+        mesh = init_device_mesh(gpu.device.type, (8,))
+        for layer in model:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        x = torch.empty(4096, 4096, device=gpu.device)
+        model(x)
+        gpu.synchronize()
+        kernels, sent = len(gpu.kernels), len(gpu.collectives)
+        model(x)
+        gpu.synchronize()
+    products = [k for k in gpu.kernels[kernels:] if "mm" in k.name]
+    gathers = gpu.collectives[sent:]
+    assert len(products) >= 6 and len(gathers) == 6
+    for product, gather in zip(products[:-1], gathers[1:], strict=False):
+        assert gather.end_ns <= product.end_ns, "the next gather is done before this product"
+
+    def ends(priority: int) -> list[int]:
+        with simulate("H100").world(2) as gpu:
+            stream = gpu.Stream(priority=priority)
+            a = torch.empty(2048, 2048, device=gpu.device)
+            _ = a @ a
+            with gpu.stream(stream):
+                _ = a @ a
+            _ = a @ a
+            gpu.synchronize()
+        return sorted(k.end_ns for k in gpu.kernels if "mm" in k.name)
+
+    low, high = ends(0), ends(-1)
+    assert high[1] < low[1] and high[2] == pytest.approx(low[2], abs=20), "earlier, and no work is saved"
+
+
+def test_compared_draws_runs_on_one_axis() -> None:
+    from helpers import plots
+
+    with simulate("H100").world(8, slow={3: 1.5}) as gpu:
+        x = torch.empty(4096, 4096, device=gpu.device)
+        dist.all_reduce(x @ x)
+        gpu.synchronize()
+    picture = plots.compared({"one": (gpu, 0.0), "two": (gpu, 0.0)}, title="Both")
+    assert picture.alt.startswith("Both: one ") and "two" in picture.alt and picture.png()
+    with pytest.raises(ValueError, match="no runs"):
+        plots.compared({}, title="none")
+    with pytest.raises(ValueError, match="no collective"):
+        plots.compared({"later": (gpu, 1e3)}, title="none")
+
+
 def test_tensor_parallel_sends_once_each_way() -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -367,6 +427,24 @@ def test_tensor_parallel_sends_once_each_way() -> None:
         x = torch.randn(64, 512, device=gpu.device, requires_grad=True)
         model(x).sum().backward()
     assert [(c.kind, c.bytes) for c in gpu.collectives[sent:]] == [("all_reduce", 64 * 512 * 4)] * 2
+
+
+def test_what_follows_tensor_parallelism_waits_for_its_sum() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    with simulate("H100").world(8) as gpu:
+        mesh = init_device_mesh(gpu.device.type, (8,))
+        model = nn.Sequential(nn.Linear(2048, 8192), nn.ReLU(), nn.Linear(8192, 2048)).to(gpu.device)
+        parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        after, x = nn.Linear(2048, 2048).to(gpu.device), torch.randn(4096, 2048, device=gpu.device)
+        model(x)  # what happens only once
+        gpu.synchronize()
+        sent, ran = len(gpu.collectives), len(gpu.kernels)
+        after(model(x))
+    (summed,) = gpu.collectives[sent:]
+    *products, last = [k for k in gpu.kernels[ran:] if k.name == "aten.addmm"]
+    assert all(k.end_ns <= summed.start_ns for k in products) and last.start_ns >= summed.end_ns
 
 
 def test_messages_in_a_batch() -> None:
@@ -592,18 +670,53 @@ def test_bubbles_and_activations_are_what_the_formulas_say(p: int, m: int) -> No
             assert ran.bubble == pytest.approx((p - 1) / (v * m + p - 1)), "the bubble is a v-th"
 
 
-def test_tables_are_the_librarys() -> None:
+def stage_of(rank: int, ranks: int, ran: list[str]) -> Any:
+    """A pipeline stage for torch's schedules to drive: it notes which forwards and backwards it is told to run."""
+    stage = mock.Mock(stage_index=rank, num_stages=ranks, is_first=rank == 0, is_last=False)
+    for name in ("get_fwd_recv_ops", "get_fwd_send_ops", "get_bwd_recv_ops", "get_bwd_send_ops"):
+        getattr(stage, name).return_value = []
+    stage.forward_one_chunk.side_effect = lambda i, *a, **k: ran.append(f"{rank}F{i}")
+    stage.backward_one_chunk.side_effect = lambda i, *a, **k: ran.append(f"{rank}B{i}")
+    return stage
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 5, 8, 16])
+def test_orders_are_those_that_torch_runs(p: int) -> None:
+    from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
+
+    for m in sorted({p, p + 1, 2 * p + 3}):  # torch's 1F1B wants at least a micro-batch a stage
+        for name, kind in (("GPipe", ScheduleGPipe), ("1F1B", Schedule1F1B)):
+            wanted: list[list[str]] = [[] for _ in range(p)]
+            for rank in range(p):
+                schedule = kind(stage_of(rank, p, wanted[rank]), m, loss_fn=lambda out, target: out)
+                with mock.patch.multiple(
+                    schedule, _initialize_stage=mock.DEFAULT, _check_inputs=lambda *a: a[:2]
+                ):
+                    schedule._step_microbatches([()] * m, [{}] * m)
+            assert order(name, p, m) == wanted, (name, p, m)
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 8])
+def test_interleaved_orders_are_the_librarys(p: int) -> None:
+    for m, v in itertools.product((p, 2 * p, 4 * p), (2, 3, 4)):
+        assert order("Interleaved 1F1B", p, m, v) == tables("Interleaved1F1B", p, m, v), (m, v)
+
+
+def tables(name: str, *sizes: int) -> list[list[str]]:
+    """The rows of the library's own table, without its pauses."""
     from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
 
-    def plain(rows: Any) -> list[list[str]]:
-        return [[str(a) for a in row if a is not None and str(a)[-1].isdigit()] for row in rows]
+    rows: Any = get_schedule_ops(name, *sizes)
+    return [[str(a) for a in row if a is not None and str(a)[-1].isdigit()] for row in rows]
+
+
+def test_the_librarys_tables_can_be_run() -> None:
+    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
 
     for p, m in ((2, 4), (4, 8), (4, 6), (3, 7)):
-        assert order("GPipe", p, m) == plain(get_schedule_ops("GPipe", p, m))
-        # torch 2.13 counts the last rank's forwards from 1 in this table (which its own run does not use)
-        assert order("1F1B", p, m)[:-1] == plain(get_schedule_ops("1F1B", p, m))[:-1]
-    for p, m, v in ((2, 4, 2), (4, 8, 2), (4, 8, 3)):
-        assert order("Interleaved 1F1B", p, m, v) == plain(get_schedule_ops("Interleaved1F1B", p, m, v))
+        assert order("GPipe", p, m) == tables("GPipe", p, m)
+        # torch 2.13 counts the last rank's forwards from 1 in this table, which its own run does not use
+        assert order("1F1B", p, m)[:-1] == tables("1F1B", p, m)[:-1]
     zero = pipeline(get_schedule_ops("ZBVZeroBubble", 4, 8, 2), {"F": 1, "I": 1, "W": 1})
     assert zero.bubble < pipeline(order("1F1B", 4, 8)).bubble and set(zero.peak) == {8}
     assert pipeline(get_schedule_ops("DualPipeV", 4, 8, 2)).microbatches == 8

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .float_format import float_ranges as float_ranges
     from .graph import autograd_graph as autograd_graph
     from .grid import tensor_grid as tensor_grid
+    from .hiding import compared as compared
     from .hiding import overlapped as overlapped
     from .lanes import timeline as timeline
     from .memory import memory_timeline as memory_timeline
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 _HOME = {
     "storage_path": "storage", "tensor_grid": "grid", "autograd_graph": "graph", "timeline": "lanes",
     "samples": "timing", "speedup": "timing", "crossover": "overhead", "series": "drift",
-    "overlapped": "hiding", "schedule": "scheduling", "Picture": "picture", "queue": "queueing", "zoom": "zooming",
+    "compared": "hiding", "overlapped": "hiding", "schedule": "scheduling", "Picture": "picture", "queue": "queueing",
+    "zoom": "zooming",
     "float_bits": "float_format", "float_ranges": "float_format",
     "memory_timeline": "memory", "memory_model": "stepmemory", "segments": "blocks", "allocator_step": "stepping",
 }  # fmt: skip

@@ -179,6 +179,71 @@ def overlapped(
     return Picture(fig, run.evidence, f"{title}: {count} collectives; {said}")
 
 
+@drawn
+def compared(runs: Mapping[str, tuple[Any, float]], *, title: str) -> Picture:
+    """Runs under one another on one time axis, each with thin lanes: kernels, collectives, and where only the latter run.
+
+    runs: name → (simulated GPU with a world, since when in seconds on its clock). ValueError without runs, or if one
+    has sent nothing in that time.
+    """
+    if not runs:
+        raise ValueError("compared: no runs")
+    found = dict[str, tuple[_Run, int, int]]()
+    for name, (gpu, since_s) in runs.items():
+        run, begin = _of_gpu(gpu), round(since_s * 1e9)
+        ends = [int(s[1].max()) for s in run.work.values() if len(s[1])]
+        end = max([*ends, *(c.end for cs in run.calls.values() for c in cs)], default=0)
+        run.clip(begin, end)
+        if not run.calls:
+            raise ValueError(f"compared: {name} has no collective in this window")
+        found[name] = run, begin, end
+    every = _Run(evidence=next(iter(found.values()))[0].evidence)
+    for name, (run, _, _) in found.items():
+        every.calls |= {f"{name}, {lane}": calls for lane, calls in run.calls.items()}
+    long_ns = max(end - begin for _, begin, end in found.values())
+    scale, unit = style.time_unit(long_ns / 1e9)
+    scratch, _ = style.figure(1.0, evidence=every.evidence)
+    left = max(style.text_width(scratch, name, style.TEXT, "bold") for name in found) + 0.3
+    lanes = [3 + (len(run.calls) > 1) for run, _, _ in found.values()]
+    thin, apart = 0.13, 0.2
+    plot, low = sum(lanes) * thin + apart * len(found), 0.78
+    fig, header = style.figure(plot + low, evidence=every.evidence, title=title)
+    fig.set_layout_engine("none")
+    tall, right = plot + low + header, 0.75
+    ax = fig.add_axes((left / style.WIDTH, low / tall, 1 - (left + right) / style.WIDTH, plot / tall))
+    inch = long_ns / 1e9 * scale / (style.WIDTH - left - right)
+    ax.set_xlim(0, long_ns / 1e9 * scale)
+    ax.set_ylim(plot, 0)
+    ax.set_yticks([])
+    ax.set_xlabel(f"time, {unit}")
+    ax.grid(axis="x")
+    ax.spines["left"].set_visible(False)
+    y = apart / 2
+    for (name, (run, begin, end)), count in zip(found.items(), lanes, strict=True):
+        middle = y + count * thin / 2
+        ax.text(-0.1 * inch, middle, name, ha="right", va="center", fontweight="bold")
+        ax.text((end - begin) / 1e9 * scale + 0.06 * inch, middle, format_seconds((end - begin) / 1e9), va="center", fontsize=style.SMALL)  # fmt: skip
+        rows: list[list[tuple[int, int, Any]]] = [
+            [(int(a), int(b), _COMPUTE) for s in run.work.values() for a, b in zip(*s, strict=True)]
+        ]
+        for calls in list(run.calls.values())[:2]:
+            rows.append([(c.arrival, c.end, _colour(c.kind)) for c in calls])
+            rows[-1] += [
+                (c.arrival, c.start, style.blend(_colour(c.kind), style.PAPER, 0.65)) for c in calls if c.start > c.arrival
+            ]  # fmt: skip
+        rows.append([(int(a), int(b), _EXPOSED) for a, b in zip(*run.exposed, strict=True)])
+        for row in rows:
+            bars = [((a - begin) / 1e9 * scale, max((b - a) / 1e9 * scale, 0.006 * inch)) for a, b, _ in row]
+            ax.broken_barh(bars, (y, thin * 0.9), facecolors=[c for _, _, c in row], edgecolor=style.PAPER, linewidth=0.15, zorder=3)  # fmt: skip
+            y += thin
+        y += apart
+    _key(fig, every, tall, 0.5)
+    said = "; ".join(
+        f"{name} {format_seconds((end - begin) / 1e9)}" for name, (_, begin, end) in found.items()
+    )
+    return Picture(fig, every.evidence, f"{title}: {said}")
+
+
 def _calls(ax: Axes, fig: Figure, calls: list[_Call], at: Any, y: float, inch: float) -> None:
     for number, call in enumerate(calls, 1):
         x, width = at(call.arrival), max(at(call.end) - at(call.arrival), 0.012 * inch)

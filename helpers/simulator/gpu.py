@@ -175,7 +175,7 @@ class SimGPU(ProfileNames, MemoryNames, GraphNames, SyncDebugNames, WorldNames):
         self._need("gpu.host_work()").spend("host work", "work", seconds)
 
     def Stream(self, device: Any = None, priority: int = 0) -> streams.Stream:
-        """A new stream. priority: -1 is high, 0 low; accepted and not simulated."""
+        """A new stream. priority: -1 is high, 0 low; simulated in a world of several ranks only."""
         lane = self._timeline.new_lane()
         lane.priority = min(0, max(-1, priority))
         return streams.Stream(self, lane)

@@ -65,7 +65,7 @@ class World:
         if m == 1 or self.between is None:
             return seconds(kind, payload, n, self.link, self._algorithm(kind, "ring"))
         g = max(on.values())
-        if kind in ("send", "recv") or g == 1:
+        if kind in ("send", "recv") or (g == 1 and self.algorithm != _HIERARCHICAL):
             return seconds(kind, payload, n, self.between, self._algorithm(kind, "ring"))
         if self.algorithm != _HIERARCHICAL:
             slower = Link(

@@ -59,7 +59,7 @@ class Stream:
 
     @property
     def priority(self) -> int:
-        """-1 (high) or 0 (low), as in PyTorch. Kept, and not simulated."""
+        """-1 (high) or 0 (low), as in PyTorch. Simulated in a world of several ranks only."""
         return self._lane.priority
 
     def synchronize(self) -> None:

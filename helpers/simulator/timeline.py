@@ -95,13 +95,27 @@ class Engine:
                 until += end - begin
             else:
                 kept.append((begin, end))
+        self._takes(kept, start, until)
+        return start, until
+
+    def cut_in(self, earliest: int, lasts: Callable[[int], int], now: int) -> tuple[int, int]:
+        """Take it at once, whoever has it: (start, end). A stream of high priority gets the next blocks that come free.
+        The ends of what is booked are known and stay: what it loses, the next free time pays."""
+        start, until = earliest, earliest + lasts(earliest)
+        self.busy = [span for span in self.busy if span[1] > now]
+        lost = sum(max(0, min(end, until) - max(begin, start)) for begin, end in self.busy)
+        self._takes(self.busy, start, until)
+        if lost:
+            self.squeeze(until, lambda _: lost, now)
+        return start, until
+
+    def _takes(self, others: list[tuple[int, int]], start: int, until: int) -> None:
         self.busy = []
-        for begin, end in sorted([*kept, (start, until)]):  # keep the list short: join what touches
-            if self.busy and self.busy[-1][1] == begin:
-                self.busy[-1] = self.busy[-1][0], end
+        for begin, end in sorted([*others, (start, until)]):  # keep the list short: join what touches
+            if self.busy and self.busy[-1][1] >= begin:
+                self.busy[-1] = self.busy[-1][0], max(end, self.busy[-1][1])
             else:
                 self.busy.append((begin, end))
-        return start, until
 
 
 @dataclass
@@ -202,7 +216,9 @@ class Timeline:
         # A kernel at the floor leaves most of the device free: such kernels run beside each other. One that
         # computes or streams for longer has the device to itself, and a second stream cannot speed it up.
         alone = kind != "kernel" or seconds > assumptions.kernel_floor_s
-        if alone and kind == "kernel" and self.squeezes:
+        if alone and kind == "kernel" and self.squeezes and lane.priority < 0:
+            start, end = self.engines[kind].cut_in(earliest, lasts, self.host_ns)
+        elif alone and kind == "kernel" and self.squeezes:
             start, end = self.engines[kind].squeeze(earliest, lasts, self.host_ns)
         elif alone:
             start = self.engines[kind].book(earliest, duration, self.host_ns)

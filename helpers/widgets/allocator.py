@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import os
 from html import escape
 from typing import Any
 
@@ -12,17 +10,19 @@ from helpers.plots.picture import Picture
 from helpers.plots.stepping import allocator_step
 from helpers.plots.style import WIDTH
 
-from . import STATIC
+from .movable import Movable
 
 __all__ = ["AllocatorStepper", "allocator_stepper"]
 
 
-class AllocatorStepper:
+class AllocatorStepper(Movable):
     """Buttons and a slider over the steps of an allocator; a widget if live, else a picture.
 
     steps: what is stepped through; step: where we are, 0 … len(steps); `set(step)` goes there; `static()` is the
     picture; `widget` the ipywidgets box (None without ipywidgets).
     """
+
+    kind = "allocator stepper"
 
     def __init__(self, steps: Steps, step: int, conf: str, capacity: int) -> None:
         self.steps, self.conf, self.capacity = steps, conf, capacity
@@ -33,7 +33,6 @@ class AllocatorStepper:
         self.program: Any = None
         self.conf_text: Any = None
         self._text: Any = None
-        self._widget: Any = None
 
     def static(self) -> Picture:
         """The picture of the present step: what to show next to the widget, or in its place."""
@@ -55,17 +54,6 @@ class AllocatorStepper:
         if self._widget is not None:
             self.slider.max = len(self.steps)
             self.set(0)
-
-    @property
-    def widget(self) -> Any:
-        """The ipywidgets box, made at first use; None where ipywidgets is missing."""
-        if self._widget is None:
-            try:
-                import ipywidgets
-            except ImportError:
-                return None
-            self._build(ipywidgets)
-        return self._widget
 
     def _build(self, ipywidgets: Any) -> None:
         moves = {"|◀ start": -1_000_000, "◀ back": -1, "step ▶": 1, "end ▶|": 1_000_000}
@@ -123,23 +111,8 @@ class AllocatorStepper:
         place = f"step {self.step} of {len(self.steps)}" + (f", {line}" if line else "")
         return f"{place}: {self.steps.move(self.step).text}"
 
-    def _repr_mimebundle_(
-        self, include: Any = None, exclude: Any = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        png, about = self.static()._repr_png_()
-        data: dict[str, Any] = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode("ascii")}
-        if not os.environ.get(STATIC) and self.widget is not None:
-            data |= {k: v for k, v in self.widget._repr_mimebundle_().items() if k != "text/plain"}
-        return data, {"image/png": about}
-
-    def __repr__(self) -> str:
-        try:
-            import ipywidgets  # noqa: F401
-        except ImportError:
-            how = "(ipywidgets is not installed here, so this is a picture that cannot be moved)"
-        else:
-            how = "(run this cell to move it)"
-        return f"[allocator stepper, {self.steps.evidence}] {self.facts()} {how}"
+    def _told(self) -> tuple[str, str]:
+        return self.steps.evidence, self.facts()
 
 
 def allocator_stepper(

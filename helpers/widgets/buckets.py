@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import os
 from html import escape
 from typing import Any
 
@@ -14,7 +12,7 @@ from helpers.seconds import format_seconds
 from helpers.simulator.buckets import Backward, Plan, overlap
 from helpers.simulator.network import World, world
 
-from . import STATIC
+from .movable import Movable
 
 __all__ = ["BucketExplorer", "bucket_explorer"]
 
@@ -23,12 +21,14 @@ CAPS_MB = (0.5, 1, 2, 5, 10, 25, 50, 100, 200, 1000)
 PER_NODE = 8
 
 
-class BucketExplorer:
+class BucketExplorer(Movable):
     """Controls for DDP's buckets; a widget if live, else a picture.
 
     `settings`: cap_mb, ranks, link (inside a node of 8), between (nodes); `set` changes them; `plan` what they make;
     `static()` the picture; `widget` the ipywidgets box (None without ipywidgets).
     """
+
+    kind = "bucket explorer"
 
     def __init__(self, run: Backward, **settings: Any) -> None:
         self.backward = run
@@ -36,7 +36,6 @@ class BucketExplorer:
         self.controls: dict[str, Any] = {}
         self.image: Any = None
         self._text: Any = None
-        self._widget: Any = None
         self._busy = False
         self.plan: Plan
         self.world: World
@@ -96,17 +95,6 @@ class BucketExplorer:
             title=f"Buckets of {self.settings['cap_mb']:g} MiB",
         )  # fmt: skip
 
-    @property
-    def widget(self) -> Any:
-        """The ipywidgets box, made at first use; None where ipywidgets is missing."""
-        if self._widget is None:
-            try:
-                import ipywidgets
-            except ImportError:
-                return None
-            self._build(ipywidgets)
-        return self._widget
-
     def _build(self, ipywidgets: Any) -> None:
         wide, box = {"description_width": "11em"}, ipywidgets.Layout(width="28em")
         s = self.settings
@@ -144,23 +132,8 @@ class BucketExplorer:
         self.image.value = self.static().png()
         self._text.value = f"<code>{escape(self.facts)}</code>"
 
-    def _repr_mimebundle_(
-        self, include: Any = None, exclude: Any = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        png, about = self.static()._repr_png_()
-        data: dict[str, Any] = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode("ascii")}
-        if not os.environ.get(STATIC) and self.widget is not None:
-            data |= {k: v for k, v in self.widget._repr_mimebundle_().items() if k != "text/plain"}
-        return data, {"image/png": about}
-
-    def __repr__(self) -> str:
-        try:
-            import ipywidgets  # noqa: F401
-        except ImportError:
-            how = "(ipywidgets is not installed here, so this is a picture that cannot be moved)"
-        else:
-            how = "(run this cell to move it)"
-        return f"[bucket explorer, {self.backward.evidence}] {self.facts} {how}"
+    def _told(self) -> tuple[str, str]:
+        return self.backward.evidence, self.facts
 
 
 def bucket_explorer(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import os
 from collections.abc import Callable
 from html import escape
 from typing import Any
@@ -12,17 +10,20 @@ from helpers.plots.float_format import FORMATS, Format, float_bits, shown
 from helpers.plots.picture import Picture
 from helpers.plots.style import WIDTH
 
-from . import STATIC
+from .movable import Movable
 
 __all__ = ["FloatFormatExplorer", "float_format_explorer"]
 
 
-class FloatFormatExplorer:
+class FloatFormatExplorer(Movable):
     """A value, and a format whose bits can be flipped; a widget if live, else a picture.
 
     `value` is what is shown (what was typed, or what the flipped bits mean), `format` the chosen one; `widget`
     the ipywidgets box (None without ipywidgets); `static()` the picture.
     """
+
+    kind = "float-format explorer"
+    how = "run this cell to flip its bits"
 
     def __init__(self, value: float, name: str) -> None:
         self.value, self.format = value, FORMATS[name]
@@ -33,7 +34,6 @@ class FloatFormatExplorer:
         self.flips: list[Any] = []
         self.buttons: dict[str, Any] = {}
         self._text: Any = None
-        self._widget: Any = None
         self._busy = False
 
     def static(self) -> Picture:
@@ -77,17 +77,6 @@ class FloatFormatExplorer:
             f"{f.name} · {minus}2^({power}) · ({lead} + {m} ÷ {1 << f.mantissa}) = {shown(got)}{kind} · "
             f"neighbours in magnitude {shown(below)} and {shown(above)}"
         )
-
-    @property
-    def widget(self) -> Any:
-        """The ipywidgets box, made at first use; None where ipywidgets is missing."""
-        if self._widget is None:
-            try:
-                import ipywidgets
-            except ImportError:
-                return None
-            self._build(ipywidgets)
-        return self._widget
 
     def _show_bits(self, bits: int) -> None:
         self.bits, self.value = bits, self.format.decode(bits)
@@ -170,23 +159,8 @@ class FloatFormatExplorer:
         self.image.value = self.static().png()
         self._text.value = f"<code>{escape(self.facts())}</code>"
 
-    def _repr_mimebundle_(
-        self, include: Any = None, exclude: Any = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        png, about = self.static()._repr_png_()
-        data: dict[str, Any] = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode("ascii")}
-        if not os.environ.get(STATIC) and self.widget is not None:
-            data |= {k: v for k, v in self.widget._repr_mimebundle_().items() if k != "text/plain"}
-        return data, {"image/png": about}
-
-    def __repr__(self) -> str:
-        try:
-            import ipywidgets  # noqa: F401
-        except ImportError:
-            how = "(ipywidgets is not installed here, so this is a picture that cannot be moved)"
-        else:
-            how = "(run this cell to flip its bits)"
-        return f"[float-format explorer, arithmetic] {self.facts()} {how}"
+    def _told(self) -> tuple[str, str]:
+        return "arithmetic", self.facts()
 
 
 def _named(name: str) -> Format:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import os
 from html import escape
 from typing import Any
 
@@ -11,7 +9,7 @@ from helpers.plots.picture import Picture, message
 from helpers.plots.style import WIDTH
 from helpers.simulator.pipeline import SCHEDULES, Pipeline, order, pipeline
 
-from . import STATIC
+from .movable import Movable
 
 __all__ = ["PipelineExplorer", "pipeline_explorer"]
 
@@ -19,13 +17,15 @@ EVIDENCE = "arithmetic"
 MOST_RANKS, MOST_MICROBATCHES, MOST_CHUNKS = 16, 32, 4
 
 
-class PipelineExplorer:
+class PipelineExplorer(Movable):
     """Controls for a pipeline's schedule; a widget if live, else a picture.
 
     `settings`: schedule, ranks, microbatches, chunks (stages a rank; only interleaving has more than one), send
     (a message's time, as a share of one forward of a whole rank); `set` changes them; `run` what they make (None
     where they do not go together); `static()` the picture; `widget` the ipywidgets box (None without ipywidgets).
     """
+
+    kind = "pipeline explorer"
 
     def __init__(self, schedule: str, ranks: int, microbatches: int, chunks: int, send: float) -> None:
         self.settings: dict[str, Any] = {}
@@ -34,7 +34,6 @@ class PipelineExplorer:
         self.image: Any = None
         self._trouble = ""
         self._text: Any = None
-        self._widget: Any = None
         self._busy = False
         self.set(schedule=schedule, ranks=ranks, microbatches=microbatches, chunks=chunks, send=send)
 
@@ -78,17 +77,6 @@ class PipelineExplorer:
         if self.run is None:
             return message(self._trouble, evidence=EVIDENCE, title=title)
         return schedule(self.run, evidence=EVIDENCE, title=title, unit="forwards of a rank")
-
-    @property
-    def widget(self) -> Any:
-        """The ipywidgets box, made at first use; None where ipywidgets is missing."""
-        if self._widget is None:
-            try:
-                import ipywidgets
-            except ImportError:
-                return None
-            self._build(ipywidgets)
-        return self._widget
 
     def _build(self, ipywidgets: Any) -> None:
         wide = {"description_width": "11em"}
@@ -135,23 +123,8 @@ class PipelineExplorer:
         self.image.value = self.static().png()
         self._text.value = f"<code>{escape(self.facts)}</code>"
 
-    def _repr_mimebundle_(
-        self, include: Any = None, exclude: Any = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        png, about = self.static()._repr_png_()
-        data: dict[str, Any] = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode("ascii")}
-        if not os.environ.get(STATIC) and self.widget is not None:
-            data |= {k: v for k, v in self.widget._repr_mimebundle_().items() if k != "text/plain"}
-        return data, {"image/png": about}
-
-    def __repr__(self) -> str:
-        try:
-            import ipywidgets  # noqa: F401
-        except ImportError:
-            how = "(ipywidgets is not installed here, so this is a picture that cannot be moved)"
-        else:
-            how = "(run this cell to move it)"
-        return f"[pipeline explorer, {EVIDENCE}] {self.facts} {how}"
+    def _told(self) -> tuple[str, str]:
+        return EVIDENCE, self.facts
 
 
 def pipeline_explorer(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import os
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
@@ -12,19 +10,21 @@ from helpers.plots.picture import Picture
 from helpers.plots.settings import EVIDENCE, LONGEST, Settings, presets
 from helpers.plots.style import WIDTH
 
-from . import STATIC
+from .movable import Movable
 
 __all__ = ["StrideExplorer", "stride_explorer"]
 
 MAX_SIZE = 64
 
 
-class StrideExplorer:
+class StrideExplorer(Movable):
     """Sliders over shape, stride and offset, and the path they make; a widget if live, else a picture.
 
     `settings` is what is shown now; `widget` the ipywidgets box (None without ipywidgets); `static()` the
     picture.
     """
+
+    kind = "stride explorer"
 
     def __init__(self, size: int, settings: Settings, named: dict[str, Settings]) -> None:
         self.size, self.settings, self.named = size, settings, named
@@ -32,7 +32,6 @@ class StrideExplorer:
         self.sliders: dict[str, Any] = {}
         self.buttons: dict[str, Any] = {}
         self._text: Any = None
-        self._widget: Any = None
         self._busy = False
 
     def static(self) -> Picture:
@@ -51,17 +50,6 @@ class StrideExplorer:
         finally:
             self._busy = False
         self._draw()
-
-    @property
-    def widget(self) -> Any:
-        """The ipywidgets box, made at first use; None where ipywidgets is missing."""
-        if self._widget is None:
-            try:
-                import ipywidgets
-            except ImportError:
-                return None
-            self._build(ipywidgets)
-        return self._widget
 
     def _build(self, ipywidgets: Any) -> None:
         limits = {
@@ -116,24 +104,8 @@ class StrideExplorer:
         self.image.value = self.static().png()
         self._text.value = f"<code>{escape(self.settings.facts(self.size))}</code>"
 
-    def _repr_mimebundle_(
-        self, include: Any = None, exclude: Any = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        picture = self.static()
-        png, about = picture._repr_png_()
-        data: dict[str, Any] = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode("ascii")}
-        if not os.environ.get(STATIC) and self.widget is not None:
-            data |= {k: v for k, v in self.widget._repr_mimebundle_().items() if k != "text/plain"}
-        return data, {"image/png": about}
-
-    def __repr__(self) -> str:
-        try:
-            import ipywidgets  # noqa: F401
-        except ImportError:
-            how = "(ipywidgets is not installed here, so this is a picture that cannot be moved)"
-        else:
-            how = "(run this cell to move it)"
-        return f"[stride explorer, {EVIDENCE}] {self.settings.facts(self.size)} {how}"
+    def _told(self) -> tuple[str, str]:
+        return EVIDENCE, self.settings.facts(self.size)
 
 
 def stride_explorer(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import os
 from collections.abc import Callable
 from html import escape
 from typing import Any
@@ -15,7 +13,7 @@ from helpers.plots.style import WIDTH
 from helpers.seconds import format_seconds
 from helpers.trace import Trace, idle, read
 
-from . import STATIC
+from .movable import Movable
 
 __all__ = ["TimelineZoom", "timeline_zoom"]
 
@@ -23,12 +21,14 @@ SHORTEST_NS = 1_000
 """Closer than this there is nothing: no kernel is much shorter than a microsecond."""
 
 
-class TimelineZoom:
+class TimelineZoom(Movable):
     """A window of a trace that can be moved: a widget if live, else a picture of the window.
 
     `window_s`: start and end of what is shown, seconds; `set` changes it; `static()` is the picture; `widget`
     the ipywidgets box (None without ipywidgets).
     """
+
+    kind = "timeline zoom"
 
     def __init__(self, trace: Trace, start_s: float, end_s: float) -> None:
         self.trace = trace
@@ -38,7 +38,6 @@ class TimelineZoom:
         self.slider: Any = None
         self.buttons: dict[str, Any] = {}
         self._text: Any = None
-        self._widget: Any = None
         self._busy = False
         self.set(start_s, end_s)
 
@@ -110,17 +109,6 @@ class TimelineZoom:
         length = int(end[i] - begin[i])
         self.set((begin[i] - length) / 1e9, (end[i] + length) / 1e9)
 
-    @property
-    def widget(self) -> Any:
-        """The ipywidgets box, made at first use; None where ipywidgets is missing."""
-        if self._widget is None:
-            try:
-                import ipywidgets
-            except ImportError:
-                return None
-            self._build(ipywidgets)
-        return self._widget
-
     def _build(self, ipywidgets: Any) -> None:
         whole = self._whole / 1e9
         actions: dict[str, tuple[str, Callable[[], None]]] = {
@@ -161,23 +149,8 @@ class TimelineZoom:
         self.image.value = self.static().png()
         self._text.value = f"<code>{escape(self.facts)}</code>"
 
-    def _repr_mimebundle_(
-        self, include: Any = None, exclude: Any = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        png, about = self.static()._repr_png_()
-        data: dict[str, Any] = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode("ascii")}
-        if not os.environ.get(STATIC) and self.widget is not None:
-            data |= {k: v for k, v in self.widget._repr_mimebundle_().items() if k != "text/plain"}
-        return data, {"image/png": about}
-
-    def __repr__(self) -> str:
-        try:
-            import ipywidgets  # noqa: F401
-        except ImportError:
-            how = "(ipywidgets is not installed here, so this is a picture that cannot be moved)"
-        else:
-            how = "(run this cell to move it)"
-        return f"[timeline zoom, {self.trace.evidence}] {self.facts} {how}"
+    def _told(self) -> tuple[str, str]:
+        return self.trace.evidence, self.facts
 
 
 def timeline_zoom(source: Any, start_s: float | None = None, end_s: float | None = None) -> TimelineZoom:

@@ -1,4 +1,4 @@
-"""The lessons' widgets in a real browser: every control of the timeline zoom and of the allocator stepper."""
+"""The lessons' widgets in a real browser: every control of the timeline zoom, the allocator stepper and the explorers."""
 
 import ast
 import json
@@ -12,12 +12,14 @@ from tests.browser.driver import Lab
 Notebook = dict[str, Any]
 
 
-def widget_cell(notebook: Notebook, call: str) -> int:
-    """The first cell that shows what ``call`` makes."""
+def widget_cell(notebook: Notebook, shown: str) -> int:
+    """The first cell that shows ``shown``, or what that function makes: its last statement begins with it."""
     for place, cell in enumerate(notebook["cells"]):
-        if cell["cell_type"] == "code" and f"{call}(" in "".join(cell["source"]):
-            return place
-    raise LookupError(f"no cell calls {call}")
+        if cell["cell_type"] == "code" and "".join(cell["source"]).strip():
+            *_, last = ast.parse("".join(cell["source"])).body or [ast.Pass()]
+            if ast.unparse(last).partition("(")[0] == shown:
+                return place
+    raise LookupError(f"no cell shows {shown}")
 
 
 def needed(notebook: Notebook, place: int) -> list[int]:
@@ -83,11 +85,11 @@ def drag(lab: Lab, handle: Locator, pixels: int) -> None:
     lab.page.mouse.up()
 
 
-def show(lab: Lab, server: Server, lesson: str, call: str) -> Widget:
+def show(lab: Lab, server: Server, lesson: str, shown: str) -> Widget:
     """Open what the lesson's widget needs of the lesson, as it is given, and run that."""
     folder = server.course / "notebooks" / lesson
     notebook = json.loads((folder / f"{lesson}.ipynb").read_text())
-    places = needed(notebook, widget_cell(notebook, call))
+    places = needed(notebook, widget_cell(notebook, shown))
     assert 2 <= len(places) <= 8, "a widget's cell uses little of its lesson"
     cells = [notebook["cells"][place] | {"outputs": [], "execution_count": None} for place in places]
     part = f"{lesson}.answers-widget.ipynb"
@@ -147,3 +149,45 @@ def test_the_allocator_stepper_of_lesson_08_moves(lab: Lab, server: Server) -> N
     )
     assert widget.picture.get_attribute("src") == before  # told, and the picture stays
     lab.shot("23-stepper-told", widget.box)
+
+
+def choose(widget: Widget, label: str, option: str) -> str:
+    """Take an option of the drop-down of that label."""
+    menu = widget.box.locator(".widget-dropdown", has_text=label).locator("select")
+    return widget.moved(lambda: menu.select_option(option), label)
+
+
+def slide(widget: Widget, label: str, key: str) -> str:
+    """Press a key on the slider of that label."""
+    handle = widget.box.locator(".widget-slider, .widget-hslider", has_text=label).locator(".noUi-handle")
+    handle.focus()
+    return widget.moved(lambda: widget.lab.page.keyboard.press(key), label)
+
+
+def test_the_bucket_explorer_of_lesson_14_moves(lab: Lab, server: Server) -> None:
+    widget = show(lab, server, "14_data_parallel", "explorer")
+    lab.shot("30-buckets-first", widget.box)
+    first = widget.text.inner_text()
+    assert slide(widget, "bucket, MiB", "ArrowRight") != first
+    assert slide(widget, "bucket, MiB", "ArrowLeft") == first
+    assert slide(widget, "ranks", "ArrowRight") != first
+    assert slide(widget, "ranks", "ArrowLeft") == first
+    slow = choose(widget, "between nodes", "Ethernet 100G")
+    lab.shot("31-buckets-slow-between", widget.box)
+    assert choose(widget, "inside a node of 8", "PCIe 4.0 x16") != slow
+    lab.shot("32-buckets-slow-inside", widget.box)
+
+
+def test_the_pipeline_explorer_of_lesson_16_moves(lab: Lab, server: Server) -> None:
+    widget = show(lab, server, "16_model_parallel", "widgets.pipeline_explorer")
+    lab.shot("40-pipeline-first", widget.box)
+    first = widget.text.inner_text()
+    assert first.startswith("1F1B: 4 ranks, 8 micro-batches")
+    assert choose(widget, "schedule", "GPipe").startswith("GPipe: 4 ranks")
+    lab.shot("41-pipeline-gpipe", widget.box)
+    assert choose(widget, "schedule", "Interleaved 1F1B").startswith("Interleaved 1F1B: 4 ranks")
+    for label in ("stages a rank", "message, in forwards", "micro-batches", "ranks"):
+        before = widget.text.inner_text()
+        assert slide(widget, label, "ArrowRight") != before
+    lab.shot("42-pipeline-does-not-go", widget.box)  # 5 ranks, 9 micro-batches: says so
+    assert "micro-batches" in widget.text.inner_text()
