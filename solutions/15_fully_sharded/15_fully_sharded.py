@@ -1,0 +1,1416 @@
+# %% [markdown]
+# # 15 · Fully sharded
+#
+# ## How does a model larger than the GPU train?
+#
+# In lesson 14 every rank holds the whole model, the whole gradient and the whole state of the optimizer, all of them
+# the same on every rank. That is what makes the eighth GPU as full as the first. Cut them up instead, one
+# part a rank, and a model fits that no GPU could hold; what one rank lacks, the others send when it is needed.
+# This lesson counts what is stored and what is sent, at 8, 64 and 1,024 ranks, and finds where it stops
+# paying. (*DDP* is lesson 14's way: all is stored on every rank; *FSDP* is fully sharded data parallelism.)
+#
+# **Time** 70–85 min, more than half of it exercises. **Before this** lessons 09 (what training stores) and 14 (collectives, the
+# α–β model, overlap).
+#
+# **Afterwards you can**
+# - say what each rank stores and sends with each stage of ZeRO, before you rent the machines;
+# - write a sharded optimizer and a sharded layer, and say what a way of wrapping with `fully_shard` holds and sends;
+# - tell from a timeline whether gathering hides behind computing, and what to do if not.
+#
+# **On trial** *FSDP uses memory more efficiently and supports very large models* · *FSDP scales better to several
+# nodes* · *choose the sharding strategy by balancing communication and memory* (all: guide).
+
+# %% setup
+import itertools
+import os
+
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # C++ has nothing to say here that we do not
+
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from helpers import lesson, ranks
+
+torch.set_num_threads(1)
+warnings.filterwarnings("ignore", category=FutureWarning)  # names of collectives change with torch 2.13
+
+
+lesson.start("15_fully_sharded", evidence=["arithmetic", "live (CPU)", "simulated (H100)"])
+
+# %% [markdown]
+# ## 1 · What is stored, what is sent
+#
+# Mixed precision with Adam keeps 16 bytes for each parameter (S. Rajbhandari and others, *ZeRO*, 2020): weight and gradient in 16
+# bits, 2 + 2, and in the optimizer a weight of 32 bits and two moments, 12. Their three stages cut these up one after the other:
+#
+# - **ZeRO-1**: each rank keeps the optimizer's 12 bytes of its own 1/n of the parameters;
+# - **ZeRO-2**: the gradient's too;
+# - **ZeRO-3**: the weights too. That is what PyTorch calls *fully sharded*.
+#
+# A model of 8 billion parameters on 8 ranks. **How many GB of these does each rank hold**, **and how many times the
+# weights' bytes does it put on its link** in a step, with many ranks? An all-reduce is a reduce-scatter and then an all-gather,
+# and each of these sends once the data.
+
+# %% experiment
+prediction = {
+    "GB, DDP": ...,
+    "GB, ZeRO-1": ...,
+    "GB, ZeRO-3": ...,
+    "sent, DDP": ...,
+    "sent, ZeRO-1": ...,
+    "sent, ZeRO-3": ...,
+}
+
+# %% experiment tags=["fold"]
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+STAGES = {"DDP": "", "ZeRO-1": "o", "ZeRO-2": "og", "ZeRO-3": "ogw"}
+LAYERS, WIDTH = 6, 64
+
+
+def stored(stage, n):
+    """Bytes a parameter: weight, gradient, optimizer."""
+    cut = STAGES[stage]
+    return [size / (n if kind in cut else 1) for kind, size in zip("wgo", (2, 2, 12), strict=True)]
+
+
+def gb(stage, n, parameters=8e9):
+    return sum(stored(stage, n)) * parameters / 1e9
+
+
+def layers(width):
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(LAYERS)))
+
+
+def wrapped(per_layer, reshard, mesh, width=WIDTH, **options):
+    """Six layers; what fully_shard leaves of them on this rank."""
+    model = layers(width)
+    for layer in model if per_layer else ():
+        fully_shard(layer, mesh=mesh, reshard_after_forward=reshard, **options)
+    return fully_shard(model, mesh=mesh, reshard_after_forward=reshard, **options)
+
+
+def sent_by(stage, n, width=1024):
+    """What one of n ranks sends in a step, counted: a fake group, with nobody at the other end."""
+    with ranks.fake(n) as mesh:
+        if stage == "ZeRO-3":
+            model = wrapped(True, True, mesh, width)
+        else:
+            model = layers(width) if stage == "ZeRO-1" else nn.parallel.DistributedDataParallel(layers(width))
+        with ranks.sent(model) as record:
+            model(torch.ones(2, width)).sum().backward()
+            if stage == "ZeRO-1":
+                gradients = torch.cat([p.grad.flatten() for p in model.parameters()])
+                mine = torch.empty(len(gradients) // n)
+                dist.reduce_scatter(mine, list(gradients.chunk(n)))
+                dist.all_gather(list(gradients.chunk(n)), mine)
+    return record
+
+
+counted = {(stage, n): sent_by(stage, n) for stage in ("DDP", "ZeRO-1", "ZeRO-3") for n in (8, 64, 1024)}
+weights = LAYERS * 1024 * 1024 * 4
+times = {key: record.wire_bytes() / weights for key, record in counted.items()}
+said = {f"GB, {s}": round(gb(s, 8)) for s in ("DDP", "ZeRO-1", "ZeRO-3")}
+said |= {f"sent, {s}": round(times[s, 1024]) for s in ("DDP", "ZeRO-1", "ZeRO-3")}
+lesson.compare_predictions(prediction, said, evidence="arithmetic · live (CPU)").show()
+lesson.table(
+    [(s, *(f"{gb(s, n):,.1f}" for n in (1, 8, 64, 1024))) for s in STAGES],
+    ["GB on each rank", "1 rank", "8", "64", "1,024"],
+    evidence="arithmetic",
+    caption="8 billion parameters, activations not counted",
+).show()
+lesson.table(
+    [
+        (s, rule, *(f"{x:.3f}" for n in (8, 64, 1024) for x in (float(rule[0]) * (n - 1) / n, times[s, n])))
+        for s, rule in (("DDP", "2 (n − 1)/n"), ("ZeRO-1", "2 (n − 1)/n"), ("ZeRO-3", "3 (n − 1)/n"))
+    ],
+    ["sent ÷ weights", "predicted", "8 ranks", "counted", "64 ranks", "counted", "1,024 ranks", "counted"],
+    evidence="arithmetic · live (CPU)",
+    caption="bytes on a rank's link, by a ring. Counted on a fake group: torch's DDP; reduce-scatter and all-gather by "
+    "hand; torch's fully_shard, layer by layer. 6 layers of 1,024 × 1,024",
+)
+
+
+# %% experiment tags=["fold"]
+from helpers.plots import style
+from helpers.plots.picture import Picture, drawn
+
+
+@drawn
+def storage_bars(sizes, *, evidence):
+    """Stacked: weights, gradients, optimizer, for each stage and number of ranks."""
+    fig, _ = style.figure(3.1, evidence=evidence, title="GB on each rank, 8 billion parameters")
+    ax = fig.subplots()
+    colours = {"weights": style.BLUE, "gradients": style.ORANGE, "optimizer": style.GREEN}
+    names = []
+    for i, n in enumerate(sizes):
+        for j, stage in enumerate(STAGES):
+            at, low = i * (len(STAGES) + 0.7) + j, 0.0
+            for (label, colour), each in zip(colours.items(), stored(stage, n), strict=True):
+                ax.bar(at, each * 8, bottom=low, color=colour, label=label if not names else None)
+                low += each * 8
+            names.append((at, stage))
+        ax.text(at - 1.5, -0.2, f"{n:,} ranks", transform=ax.get_xaxis_transform(), ha="center", va="top")
+    ax.axhline(80, color=style.VERMILLION, linewidth=1)
+    ax.text(names[-1][0] + 0.5, 82, "one H100: 80 GB", ha="right", va="bottom", color=style.VERMILLION)
+    ax.set_xticks([at for at, _ in names], [name for _, name in names], fontsize=8)
+    ax.set_ylabel("GB")
+    ax.grid(axis="x", visible=False)
+    ax.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1, 1))
+    return Picture(fig, evidence, "GB on each rank by stage and number of ranks")
+
+
+storage_bars((8, 64, 1024), evidence="arithmetic")
+
+# %% [markdown]
+# The optimizer is three quarters, so stage 1 takes most of the gain, and its traffic is free: DDP all-reduces
+# the gradient, which is a reduce-scatter *and* an all-gather. ZeRO-1 puts the optimizer's step **between the
+# two**: reduce-scatter the gradients, step one's own part, all-gather the weights. Stage 3 lets go of the weights after use
+# and pays for it with one more gather, half again as much. No stage cuts the activations.
+
+# %% [markdown]
+# **Exercise 15.1 — a sharded optimizer** (★★, 15 min)
+#
+# ZeRO-1 for any optimizer that treats each number by itself, as SGD and Adam do. The tests run it on two and on three
+# ranks and look at the weights, at what was sent, and at the bytes that stay.
+#
+# <details><summary>Hint 1</summary>Lay all parameters end to end in one vector, filled up with zeros to n equal parts. Rank r
+# owns part r, an <code>nn.Parameter</code> that you hand to <code>make</code>.</details>
+#
+# <details><summary>Hint 2</summary><code>dist.reduce_scatter(mine, list(vector.chunk(n)))</code> adds up; divide by n.
+# <code>dist.all_gather(list(vector.chunk(n)), mine)</code> fills a vector in place: its chunks are views.</details>
+#
+# <details><summary>The idea</summary>Make the vector when step begins and let it go at its end: what stays is the part, its
+# gradient and what <code>make</code>'s optimizer keeps of it.</details>
+
+
+# %% exercise="sharded_optimizer"
+class ShardedOptimizer:
+    """Steps as one optimizer on the mean of all ranks' gradients would; keeps 1/n of its state (ZeRO-1).
+
+    params: float32 Parameters, the same on all n ranks, N numbers together. make: list of Parameters → a
+    torch.optim.Optimizer that treats each number by itself; called once.
+
+    With part = ⌈N / n⌉: the optimizer made holds at most part numbers, and of what this class made (the optimizer's
+    state included) at most 5 · part · 4 bytes + 2 KiB are alive after a step: Adam needs 4, one is to spare. Each step sends n · part · 4 bytes by
+    reduce_scatter and as many by all_gather, each in one call, and nothing else.
+    """
+
+    def __init__(self, params, make):
+        ### BEGIN SOLUTION
+        self.params, self.n = list(params), dist.get_world_size()
+        self.part = -(-sum(p.numel() for p in self.params) // self.n)
+        own = _end_to_end(self.params, self.n * self.part).chunk(self.n)[dist.get_rank()]
+        self.own = nn.Parameter(own.clone())
+        self.inner = make([self.own])
+        ### END SOLUTION
+
+    @torch.no_grad()
+    def step(self):
+        """Every p.grad holds this rank's own gradient. Afterwards every p holds the new weight; p.grad may be anything."""
+        ### BEGIN SOLUTION
+        vector = _end_to_end([p.grad for p in self.params], self.n * self.part)
+        grad = torch.empty(self.part)
+        dist.reduce_scatter(grad, list(vector.chunk(self.n)))
+        self.own.grad = grad.div_(self.n)
+        self.inner.step()
+        dist.all_gather(list(vector.chunk(self.n)), self.own.detach())
+        at = 0
+        for p in self.params:
+            p.copy_(vector[at : at + p.numel()].view_as(p))
+            at += p.numel()
+
+
+def _end_to_end(tensors, size):
+    vector = torch.zeros(size)
+    at = 0
+    for t in tensors:
+        vector[at : at + t.numel()] = t.detach().flatten()
+        at += t.numel()
+    return vector
+    ### END SOLUTION
+
+
+# %% shared="sharded_optimizer"
+import torch
+
+from helpers import check
+
+
+def weights_of(shapes, seed):
+    g = torch.Generator().manual_seed(seed)
+    return [torch.randn(s, generator=g) for s in shapes]
+
+
+def drive(Sharded, shapes, seed, n, steps):
+    from helpers import ranks
+
+    def job(Sharded, shapes, seed, steps):
+        import gc
+
+        import torch
+        import torch.distributed as dist
+
+        from helpers import count, ranks
+
+        def normal(seed):
+            g = torch.Generator().manual_seed(seed)
+            return [torch.randn(s, generator=g) for s in shapes]
+
+        reports = []
+        for kind in ("SGD", "Adam"):
+            made, records = [], []
+
+            def make(given):
+                how = {"momentum": 0.9} if kind == "SGD" else {}
+                made.append(getattr(torch.optim, kind)(list(given), lr=0.1, foreach=False, **how))
+                return made[-1]
+
+            params = [torch.nn.Parameter(w) for w in normal(seed)]
+            first = [p.data for p in params]
+            for p in params:
+                p.grad = torch.zeros_like(p)
+            with count() as counts:
+                optimizer = Sharded(params, make)
+                for step in range(steps):
+                    for p, grad in zip(
+                        params, normal(1000 * seed + 10 * step + dist.get_rank()), strict=True
+                    ):
+                        if p.grad is None:
+                            p.grad = grad
+                        else:
+                            p.grad.copy_(grad)
+                    with ranks.sent() as record:
+                        optimizer.step()
+                    records.append([(c.kind, c.bytes) for c in record.calls])
+                dist.barrier()  # gloo's thread has let go of what it sent
+                for p, memory in zip(params, first, strict=True):
+                    p.data = memory.copy_(p.data)  # a new p.data is no memory more: the old one is let go of
+                del grad
+                gc.collect()
+            own = [p for o in made for group in o.param_groups for p in group["params"]]
+            state = [t for o in made for s in o.state.values() for t in s.values() if getattr(t, "ndim", 0)]
+            found = {"alive": counts.live_bytes, "optimizers": len(made), "sent": records}
+            for name, some in (("own", own), ("state", state)):
+                found[name] = torch.cat([torch.empty(0), *(t.detach().flatten() for t in some)])
+            reports.append({**found, "weights": [p.detach().clone() for p in params]})
+        return reports
+
+    return ranks.run_ranks(job, n, Sharded, shapes, seed, steps, backend="gloo", timeout=10)
+
+
+def all_there(wanted, held):
+    """Whether each number is there, to rounding."""
+    held, wanted = held.sort().values, torch.cat([w.flatten() for w in wanted])
+    right = torch.searchsorted(held, wanted).clamp(max=len(held) - 1)
+    near = torch.minimum((held[right] - wanted).abs(), (held[(right - 1).clamp(min=0)] - wanted).abs())
+    return bool((near <= 1e-4 + 1e-4 * wanted.abs()).all())
+
+
+def judge(reports):
+    for report in reports:
+        shapes, seed, n, steps = report.args
+        part = -(-sum(w.numel() for w in weights_of(shapes, seed)) // n)
+        for at, kind in enumerate(("SGD", "Adam")):
+            params = [torch.nn.Parameter(w) for w in weights_of(shapes, seed)]
+            how = {"momentum": 0.9} if kind == "SGD" else {}
+            optimizer = getattr(torch.optim, kind)(params, lr=0.1, **how)
+            for step in range(steps):
+                every = [weights_of(shapes, 1000 * seed + 10 * step + r) for r in range(n)]
+                for p, *grads in zip(params, *every, strict=True):
+                    p.grad = sum(grads) / n
+                optimizer.step()
+            for rank, both in enumerate(report.value):
+                got, told = both[at], f"{kind}, {n} ranks, rank {rank}: "
+                for i, (p, w) in enumerate(zip(params, got["weights"], strict=True)):
+                    if w.shape != p.shape or not torch.allclose(w, p, rtol=1e-4, atol=1e-4):
+                        return (
+                            f"{told}parameter {i} is not what one optimizer on the mean gradient makes of it"
+                        )
+                if got["optimizers"] != 1 or len(got["own"]) > part:
+                    return f"{told}the weights are right, but the optimizer holds {len(got['own']):,} numbers; wanted at most {part:,}"
+                if got["alive"] > 20 * part + 2048:
+                    view = " (a view keeps all of its vector: is your part a clone?)" * (
+                        got["alive"] >= 4 * n * part
+                    )
+                    return f"{told}the weights are right, but {got['alive']:,} bytes stay; wanted at most {20 * part + 2048:,}{view}"
+                for calls in got["sent"]:
+                    if sorted(calls) != [("all_gather", 4 * n * part), ("reduce_scatter", 4 * n * part)]:
+                        return f"{told}sent {calls} in a step; wanted one reduce_scatter and one all_gather of {4 * n * part:,} bytes"
+            state = [t for kept in optimizer.state.values() for t in kept.values() if getattr(t, "ndim", 0)]
+            for name, numbers in (("own", [p.detach() for p in params]), ("state", state)):
+                held = torch.cat([both[at][name] for both in report.value])
+                if len(held) < sum(t.numel() for t in numbers) or not all_there(numbers, held):
+                    return f"{kind}, {n} ranks: the weights are right, but all ranks' optimizers together do not hold the weights and the state of one: did they step?"
+    return None
+
+
+# %% test="sharded_optimizer" points=2
+check.function(
+    "ShardedOptimizer",
+    [check.case([(60, 50), (50,), (30, 50), (31,)], 1, 2, 3)],
+    drive=drive,
+    verify=judge,
+    look="1 · What is stored, what is sent",
+    note="Three steps on two ranks, SGD with momentum and then Adam. SGD sees a gradient that is n times too large; Adam would forgive it.",
+)
+
+# %% hidden="sharded_optimizer" points=3
+### BEGIN HIDDEN TESTS
+check.function(
+    "ShardedOptimizer",
+    [check.case([(61, 67), (3,), (2, 1)], 2, 3, 4)],
+    drive=drive,
+    verify=judge,
+    look="1 · What is stored, what is sent",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2 · Gather, use, let go
+#
+# `fully_shard(module)` turns a module's parameters into shards, cut along their first dimension. Before the module's forward it
+# gathers them, afterwards it lets go of them; in backward it gathers them again, and then reduce-scatters the gradients. All
+# parameters of one call travel in one collective, but for those that an inner `fully_shard` has taken already. So **what
+# you wrap is what is gathered at once**.
+#
+# Below, really in two processes: six linear layers, by DDP and wrapped in three ways (with `reshard_after_forward=True` where
+# nothing else is said). **How many collectives does one forward and backward make, and how many layers' weights lie whole in
+# memory at the worst moment?**
+
+# %% experiment
+prediction = {
+    "one call for all: collectives": ...,
+    "one call for all: layers whole": ...,
+    "a call per layer: collectives": ...,
+    "a call per layer: layers whole": ...,
+    "… reshard_after_forward=False: collectives": ...,
+    "… reshard_after_forward=False: layers whole": ...,
+}
+
+# %% experiment tags=["fold"]
+WAYS = {
+    "one call for all": (False, True),
+    "a call per layer": (True, True),
+    "… reshard_after_forward=False": (True, False),
+}
+
+
+def ways_to_wrap():
+    warnings.simplefilter("ignore")  # hooks that look make views, of which FSDP warns
+    found = {}
+    for way, how in {"DDP": None, **WAYS}.items():
+        mesh = init_device_mesh("cpu", (2,))
+        model = wrapped(*how, mesh) if how else nn.parallel.DistributedDataParallel(layers(WIDTH))
+        whole = []
+
+        def looks(*_, model=model, whole=whole):
+            whole.append(sum(not hasattr(p, "placements") for p in model.parameters()))
+
+        for layer in model.modules():
+            if isinstance(layer, nn.Linear):
+                layer.register_forward_hook(looks, prepend=True)
+                layer.register_full_backward_hook(looks)
+        with ranks.sent(model) as record:
+            model(torch.ones(2, WIDTH, requires_grad=True)).sum().backward()
+        found[way] = (record, max(whole))
+    return found
+
+
+live = ranks.run_ranks(ways_to_wrap, 2)[0]
+said = {}
+for way in WAYS:
+    said[f"{way}: collectives"] = live[way][0].count()
+    said[f"{way}: layers whole"] = live[way][1]
+lesson.compare_predictions(prediction, said, evidence="live (CPU)").show()
+lesson.table(
+    [
+        (
+            way,
+            sum(c.phase == "forward" for c in r.of("all_gather")),
+            sum(c.phase == "backward" for c in r.of("all_gather")),
+            r.count("reduce_scatter"),
+            r.count("all_reduce"),
+            f"{r.wire_bytes():,.0f}",
+            whole,
+        )
+        for way, (r, whole) in live.items()
+    ],
+    [
+        "",
+        "gathers in forward",
+        "in backward",
+        "reduce-scatters",
+        "all-reduces",
+        "bytes on the link",
+        "most layers whole",
+    ],
+    evidence="live (CPU)",
+    caption=f"rank 0 of 2; {LAYERS} layers of {WIDTH * WIDTH * 4:,} bytes; link by a ring",
+)
+
+# %% [markdown]
+# - **One call for all**: all weights are whole at once. It saves optimizer state and gradients, but not the peak of the
+#   weights. And its reduce-scatter waits for the last gradient: it overlaps with nothing.
+# - **A call per layer** holds one layer at a time and sends half again as much as DDP. (Here the last layer is gathered a
+#   second time although it has just been let go: nobody tells FSDP that it is the last.)
+# - **`reshard_after_forward=False`** keeps what was gathered: DDP's bytes, and the peak is back, but only for those layers
+#   for which you say so.
+
+# %% [markdown]
+# **Exercise 15.2 — a fully sharded linear** (★★★, 15 min)
+#
+# The heart of `fully_shard`, by hand: `x @ W.T`, with a rank's rows of W. The test chains several on 2 and 3 ranks.
+#
+# <details><summary>Hint 1</summary>A <code>torch.autograd.Function</code>: <code>ctx.save_for_backward(x, shard)</code>, and not
+# W, which is gathered again.</details>
+#
+# <details><summary>Hint 2</summary>With <code>g</code> the gradient of the output: <code>g @ W</code> for x, <code>g.T @ x</code>
+# for W. The latter, of W's size, is reduce-scattered: each rank gets the sum for its own rows. Divide by n.
+# gloo takes the parts as they lie in memory: they must be contiguous.</details>
+#
+# <details><summary>The idea</summary><code>whole = torch.empty(n · rows, columns)</code>, then
+# <code>dist.all_gather(list(whole.chunk(n)), shard)</code>, in forward and in backward. Do not use autograd to undo the
+# gather: it would keep W.</details>
+
+
+# %% exercise="sharded_linear"
+def sharded_linear(x: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
+    """x @ W.T, where rank r of n holds rows r · k to (r + 1) · k of W. x: (rows, in), shard: (k, in) → (rows, n · k).
+
+    float32. Each rank has its own x. In backward shard gets its rows of the **mean** over the ranks of W's gradient,
+    x the gradient of this rank. Sent per call: all_gather of W in forward, all_gather of W and reduce_scatter of
+    its gradient in backward, with the shard as it then is; nothing else. No W lives longer than the function that
+    gathered it: a chain of L calls, forward and backward, has at most 3 · the largest W + all shards + 32 KiB alive at once, and saves no W.
+    """
+    ### BEGIN SOLUTION
+    return _ShardedLinear.apply(x, shard)
+
+
+def _gathered(shard):
+    n = dist.get_world_size()
+    whole = torch.empty(n * shard.shape[0], shard.shape[1])
+    dist.all_gather(list(whole.chunk(n)), shard)
+    return whole
+
+
+class _ShardedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, shard):
+        ctx.save_for_backward(x, shard)
+        return x @ _gathered(shard.detach()).t()
+
+    @staticmethod
+    def backward(ctx, g):
+        x, shard = ctx.saved_tensors
+        for_x = g @ _gathered(shard)
+        n = dist.get_world_size()
+        for_shard = torch.empty_like(shard)
+        dist.reduce_scatter(for_shard, list((g.t() @ x).chunk(n)))
+        return for_x, for_shard.div_(n)
+
+    ### END SOLUTION
+
+
+# %% shared="sharded_linear"
+import torch
+
+from helpers import check
+
+
+def chain_of(seed, n, sizes, rows):
+    """All weights, and the input of each rank."""
+    g = torch.Generator().manual_seed(seed)
+    weights = [torch.randn(b, a, generator=g) / a**0.5 for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
+    own = [torch.Generator().manual_seed(1000 * seed + rank) for rank in range(n)]
+    return weights, [torch.randn(rows, sizes[0], generator=g) for g in own]
+
+
+def drive(linear, seed, n, sizes, rows):
+
+    from helpers import ranks
+
+    def job(linear, seed, sizes, rows):
+        import gc
+
+        import torch
+        import torch.distributed as dist
+
+        from helpers import count, ranks
+
+        rank, n = dist.get_rank(), dist.get_world_size()
+        g = torch.Generator().manual_seed(seed)
+        shards = []
+        for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+            w = torch.randn(b, a, generator=g) / a**0.5
+            shards.append(torch.nn.Parameter(w.chunk(n)[rank].clone()))
+        del w
+        own = torch.Generator().manual_seed(1000 * seed + rank)
+        x = torch.randn(rows, sizes[0], generator=own).requires_grad_()
+        kept = []
+
+        def pack(t):
+            kept.append(t.numel() * 4)
+            return t
+
+        with count() as counts, ranks.sent() as record:
+            out = x
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+                for shard in shards:
+                    out = linear(out, shard).tanh()
+            for shard in shards:
+                shard.data.neg_()  # what was gathered in forward is out of date
+            out.square().sum().backward()
+            dist.barrier()
+            gc.collect()
+        return {
+            "out": out.detach(),
+            "x": x.grad,
+            "shards": [s.grad for s in shards],
+            "sent": [(c.kind, c.bytes, c.phase) for c in record.calls if c.kind != "barrier"],
+            "peak": counts.peak_live_bytes,
+            "saved": max(kept, default=0),
+        }
+
+    return ranks.run_ranks(job, n, linear, seed, sizes, rows, backend="gloo", timeout=10)
+
+
+def judge(reports):
+    for report in reports:
+        n = report.args[1]
+        weights, xs = chain_of(*report.args)
+        outs, for_x, for_w = [], [], [torch.zeros_like(w) for w in weights]
+        for x in xs:
+            ins = [x]
+            for w in weights:
+                ins.append((ins[-1] @ w.t()).tanh())
+            g = 2 * ins[-1]
+            for i in reversed(range(len(weights))):
+                g = g * (1 - ins[i + 1] ** 2)
+                for_w[i] += g.t() @ ins[i]
+                g = -(g @ weights[i])  # the shards have been negated in between
+            outs.append(ins[-1])
+            for_x.append(g)
+        sizes = [w.nbytes for w in weights]
+        wanted = [("all_gather", s, phase) for s in sizes for phase in ("forward", "backward")]
+        wanted += [("reduce_scatter", s, "backward") for s in sizes]
+        limit = 3 * max(sizes) + sum(sizes) // n + 32768
+        for rank, got in enumerate(report.value):
+            told = f"{n} ranks, rank {rank}: "
+
+            def same(a, b):
+                return a is not None and a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5)
+
+            if not same(got["out"], outs[rank]):
+                return f"{told}the output is not x @ W.T"
+            if got["saved"] >= min(sizes):
+                return f"{told}the output is right, but {got['saved']:,} bytes in one piece wait for backward: that is W, not let go of"
+            if got["x"] is None:
+                return f"{told}x has no gradient"
+            if not same(got["x"], for_x[rank]):
+                return f"{told}the gradient of x is wrong (the test negates the shards before backward: is W gathered anew there, and used?)"
+            for i, (shard, whole) in enumerate(zip(got["shards"], for_w, strict=True)):
+                if shard is None:
+                    return f"{told}shard {i} has no gradient: autograd does not see through a collective"
+                if same(shard, whole.chunk(n)[rank]):
+                    return f"{told}the gradient of shard {i} is the sum over the ranks, not the mean"
+                if not same(shard, whole.chunk(n)[rank] / n):
+                    return f"{told}the gradient of shard {i} is not its rows of the mean over the ranks (are the parts that were sent contiguous?)"
+            if sorted(got["sent"]) != sorted(wanted):
+                made = [sum(c[0] == kind and c[2] == when for c in got["sent"]) for kind, _, when in (wanted[0], wanted[1], wanted[-1])]  # fmt: skip
+                return f"{told}the values are right, but {len(got['sent'])} calls were made ({made[0]} all_gathers in forward, {made[1]} and {made[2]} reduce_scatters in backward); wanted {len(sizes)} of each, of W's bytes"
+            if got["peak"] > limit:
+                return f"{told}the values are right, but {got['peak']:,} bytes were alive at once, {got['peak'] / max(sizes):.0f} W; wanted at most {limit:,}"
+    return None
+
+
+# %% test="sharded_linear" points=2
+check.function(
+    "sharded_linear",
+    [check.case(1, 2, [128, 160] * 4, 4)],
+    drive=drive,
+    verify=judge,
+    look="2 · Gather, use, let go",
+    note="Two ranks, a chain of seven. Between forward and backward the shards change sign.",
+)
+
+# %% hidden="sharded_linear" points=3
+### BEGIN HIDDEN TESTS
+check.function(
+    "sharded_linear",
+    [check.case(2, 3, [129, 96, 150] * 3 + [129], 3)],
+    drive=drive,
+    verify=judge,
+    look="2 · Gather, use, let go",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3 · From 8 to 1,024 ranks
+#
+# What is sent hardly depends on n: (n − 1)/n of the weights, three times. That is for large matrices. Now a layer of 64 × 64: its
+# 64 rows are cut into 8, 64 or 1,024 shards. **How many times the layer's own bytes is the message that gathers it?**
+
+# %% experiment
+prediction = {"64 × 64 on 8 ranks": ..., "64 × 64 on 64 ranks": ..., "64 × 64 on 1,024 ranks": ...}
+
+# %% experiment tags=["fold"]
+narrow = {n: sent_by("ZeRO-3", n, 64) for n in (8, 64, 1024)}
+times = {f"64 × 64 on {n:,} ranks": r.calls[0].bytes // (64 * 64 * 4) for n, r in narrow.items()}
+lesson.compare_predictions(prediction, times, evidence="live (CPU)").show()
+
+
+def predicted(n, width):
+    """Calls and payload of a step: six layers, each gathered twice and reduce-scattered once."""
+    return 3 * LAYERS, 3 * LAYERS * 4 * n * -(-width // n) * width
+
+
+rows = []
+for width in (64, 1024):
+    for n in (8, 64, 1024):
+        record = narrow[n] if width == 64 else counted["ZeRO-3", n]
+        calls, payload = predicted(n, width)
+        share = f"{record.bytes() / (LAYERS * 4 * width * width):.0f}"
+        rows.append(
+            (f"{width:,} × {width:,}", f"{n:,}", calls, record.count(), f"{payload:,}", f"{record.bytes():,}", share)
+        )  # fmt: skip
+alike = sum(row[2] == row[3] and row[4] == row[5] for row in rows)
+lesson.table(
+    rows,
+    ["layers", "ranks", "calls predicted", "counted", "payload predicted", "counted", "÷ weights"],
+    evidence="arithmetic · live (CPU)",
+    caption=f"six layers by fully_shard on a fake group; payload: the whole messages, in bytes. Predicted = counted in {alike} of {len(rows)} rows",
+)
+
+# %% [markdown]
+# `fully_shard` cuts along the **first** dimension, as `torch.chunk` does, and fills up every rank's part to the same number of
+# rows. 64 rows on 1,024 ranks travel as 1,024 rows: sixteen times the bytes in each of the three messages, and the shards of
+# most ranks are empty.
+#
+# **Exercise 15.3 — bytes per step, predicted** (★★, 8 min)
+#
+# <details><summary>Hint 1</summary>A rank's part of a parameter has ⌈first ÷ n⌉ rows; a message has n such parts of every parameter
+# in the block.</details>
+#
+# <details><summary>Hint 2</summary>Each block: one gather in forward, one more in backward if it was let go of, one
+# reduce-scatter.</details>
+#
+# <details><summary>The idea</summary>Payload per block P = 4 · Σ n · ⌈d₀/n⌉ · d₁ · …. On the ring's link
+# each call puts (n − 1)/n of its payload.</details>
+
+
+# %% exercise="step_bytes"
+def step_bytes(blocks: list[list[tuple[int, ...]]], n: int, reshard: bool = True) -> dict[str, int]:
+    """What one rank of n sends in a step of a float32 model whose blocks are each given to fully_shard.
+
+    blocks: the shapes of each block's parameters (at least one dimension each). reshard: reshard_after_forward of all.
+    Returns {"calls": how many collectives, "all_gather": payload, "reduce_scatter": payload, "wire": bytes on this
+    rank's link by a ring}, over all calls, as ints (payload: the whole messages, as in the table above). n is
+    from 2 up. Arithmetic only: no tensor is made.
+    """
+    ### BEGIN SOLUTION
+    total = 0
+    for block in blocks:
+        for first, *rest in block:
+            size = 1
+            for d in rest:
+                size *= d
+            total += 4 * n * -(-first // n) * size
+    gathers = (2 if reshard else 1) * total
+    wire = (gathers + total) * (n - 1) // n
+    return {"calls": (3 if reshard else 2) * len(blocks), "all_gather": gathers, "reduce_scatter": total, "wire": wire}  # fmt: skip
+    ### END SOLUTION
+
+
+# %% shared="step_bytes"
+import torch
+
+from helpers import check
+
+
+def by_fake_group(blocks, n, reshard=True):
+    """What torch's fully_shard sends, counted."""
+    import warnings
+
+    from torch.distributed.fsdp import fully_shard
+
+    from helpers import ranks
+
+    class Block(torch.nn.Module):
+        def __init__(self, shapes):
+            super().__init__()
+            self.all = torch.nn.ParameterList(torch.zeros(s) for s in shapes)
+
+        def forward(self, x):
+            return x + sum(p.sum() for p in self.all)
+
+    with warnings.catch_warnings(), ranks.fake(n) as mesh:
+        warnings.simplefilter("ignore")
+        model = torch.nn.Sequential(*(Block(shapes) for shapes in blocks))
+        for block in model:
+            fully_shard(block, mesh=mesh, reshard_after_forward=reshard)
+        fully_shard(model, mesh=mesh, reshard_after_forward=reshard)
+        with ranks.sent(model) as record:
+            model(torch.zeros(2, requires_grad=True)).sum().backward()
+    return {
+        "calls": record.count(),
+        "all_gather": record.bytes("all_gather"),
+        "reduce_scatter": record.bytes("reduce_scatter"),
+        "wire": round(record.wire_bytes()),
+    }
+
+
+# %% test="step_bytes" points=1
+check.function(
+    "step_bytes",
+    [
+        check.case([[(64, 64), (64,)], [(64, 64)]], 8),
+        check.case([[(64, 64), (64,)], [(64, 64)]], 1024),
+        check.case([[(100, 30)], [(30, 100), (30,)]], 64, reshard=False),
+    ],
+    expect=by_fake_group,
+    budget={"operators": 0, "new_storages": 0},
+    look="3 · From 8 to 1,024 ranks",
+    note="Checked against torch's fully_shard on a fake group.",
+)
+
+# %% hidden="step_bytes" points=2
+### BEGIN HIDDEN TESTS
+check.function(
+    "step_bytes",
+    [
+        check.case([[(50, 3, 7), (9,)], [(1,)], [(65, 5)]], 8),
+        check.case([[(50, 3, 7), (9,)], [(1,)], [(65, 5)]], 64, reshard=False),
+        check.case([[(1025, 4), (1,)], [(7, 300)]], 1024),
+        check.case([[(12, 5)]], 5),
+    ],
+    expect=by_fake_group,
+    budget={"operators": 0, "new_storages": 0},
+    look="3 · From 8 to 1,024 ranks",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Does it hide?
+#
+# On the simulated H100: eight to a node (NVLink 4 inside, InfiniBand NDR between), six bfloat16 layers of 4,096 × 4,096, 8,192 tokens
+# a rank. While a layer computes, `fully_shard` gathers the next one on a stream of its own. A layer's message is as large on 8
+# ranks as on 1,024. Compare:
+#
+# - "DDP"; "all at once" (one call for the model), "three to a call", "per layer", "per layer, kept" (`reshard_after_forward=False`);
+# - "two ahead": per layer, and `set_modules_to_forward_prefetch` and its twin for backward ask for two layers ahead;
+# - "HSDP": per layer on a mesh of two dimensions: cut inside the node, a copy on each node.
+#
+# **How many times as long as on 8 ranks does a step take on 1,024? And if one of the ranks computes 1.5 times as slowly, how many
+# times as long does the step take?** Answer with one of 1, 1.5, 3, 10.
+
+# %% experiment
+prediction = {
+    "DDP, 1,024 ÷ 8 ranks": ...,
+    "per layer, 1,024 ÷ 8 ranks": ...,
+    "HSDP, 1,024 ÷ 8 ranks": ...,
+    "per layer, one of 8 ranks slow": ...,
+    "per layer, one of 1,024 slow": ...,
+}
+
+# %% experiment tags=["fold"]
+import math
+
+from helpers import plots, simulate
+
+UNITS = {"all at once": 6, "three to a call": 3}  # layers to a call; else 1
+
+
+def simulated_step(size, way, rows=8192, width=4096, **slow):
+    """(gpu, seconds, peak bytes, collectives) of a warm forward and backward."""
+    several = {"nodes": size // 8, "between": "InfiniBand NDR"} if size > 8 else {}
+    with simulate("H100").world(size, **several, **slow) as gpu:
+        how = {"bias": False, "device": gpu.device, "dtype": torch.bfloat16}
+        model = nn.Sequential(*(nn.Linear(width, width, **how) for _ in range(LAYERS)))
+        if way == "DDP":
+            model = nn.parallel.DistributedDataParallel(model)
+        else:
+            shape = (size // 8, 8) if way == "HSDP" else (size,)
+            mesh = init_device_mesh(
+                gpu.device.type, shape, mesh_dim_names=("copies", "shards")[-len(shape) :]
+            )
+            many = UNITS.get(way, 1)
+            for i in range(0, LAYERS, many):
+                fully_shard(
+                    list(model[i : i + many]), mesh=mesh, reshard_after_forward=way != "per layer, kept"
+                )
+            fully_shard(model, mesh=mesh)
+            if way == "two ahead":
+                for i, layer in enumerate(model):
+                    layer.set_modules_to_forward_prefetch(list(model)[i + 1 : i + 3])
+                    layer.set_modules_to_backward_prefetch(list(model)[max(i - 2, 0) : i][::-1])
+        for _ in range(3 if way == "DDP" else 2):  # DDP arranges its buckets anew in its second step
+            gpu.synchronize()
+            model.zero_grad()
+            begin, sent = gpu.clock(), len(gpu.collectives)
+            gpu.reset_peak_memory_stats()
+            model(torch.empty(rows, width, device=gpu.device, dtype=torch.bfloat16)).sum().backward()
+            gpu.synchronize()
+        return gpu, gpu.clock() - begin, gpu.max_memory_allocated(), gpu.collectives[sent:]
+
+
+ROWS = ("DDP", "all at once", "three to a call", "per layer", "per layer, kept", "HSDP")
+late = {"slow": {3: 1.5}}
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    steps = {
+        (n, way): simulated_step(n, way) for n in (8, 64, 1024) for way in ROWS if (n, way) != (8, "HSDP")
+    }
+    steps |= {(n, "rank 3 slow"): simulated_step(n, "per layer", **late) for n in (8, 64, 1024)}
+    steps[1024, "two ahead"] = simulated_step(1024, "two ahead")
+    longer = {way: simulated_step(1024, way, rows=4 * 8192) for way in ("DDP", "per layer", "HSDP")}
+steps[8, "HSDP"] = steps[8, "per layer"]  # one node: the same
+
+
+def times_as_long(a, b):
+    return min((1, 1.5, 3, 10), key=lambda f: abs(math.log(steps[a][1] / steps[b][1] / f)))
+
+
+said = {
+    f"{way}, 1,024 ÷ 8 ranks": times_as_long((1024, way), (8, way)) for way in ("DDP", "per layer", "HSDP")
+}
+for n, name in ((8, "8 ranks"), (1024, "1,024")):
+    said[f"per layer, one of {name} slow"] = times_as_long((n, "rank 3 slow"), (n, "per layer"))
+lesson.compare_predictions(prediction, said, evidence="simulated (H100)").show()
+lesson.table(
+    [
+        (
+            way,
+            *(f"{steps[n, way][1] * 1e3:.2f} ms" for n in (8, 64, 1024)),
+            f"{longer[way][1] * 1e3:.1f} ms" if way in longer else "",
+            *(f"{steps[n, way][2] / 1e6:,.0f}" for n in (8, 1024)),
+            len(steps[1024, way][3]),
+        )
+        for way in ROWS
+    ],
+    [
+        "",
+        "step, 8 ranks",
+        "64",
+        "1,024",
+        "1,024, 4 × the tokens",
+        "peak MB, 8 ranks",
+        "1,024",
+        "calls, 1,024",
+    ],
+    evidence="simulated (H100)",
+    caption="forward and backward of 6 layers of 4,096 × 4,096, bfloat16; no optimizer. HSDP on one node is per layer. "
+    f"Of the peak, {7 * 8192 * 4096 * 2 / 1e6:,.0f} MB are activations",
+).show()
+
+
+def message(n, way, kind):
+    spans = [c.end_ns - c.start_ns for c in steps[n, way][3] if c.kind == kind]
+    return f"{sum(spans) / len(spans) / 1e3:,.0f} µs"
+
+
+product = min(k.duration_s for k in steps[8, "per layer"][0].kernels if k.name == "aten.mm")
+lesson.table(
+    [
+        (kind, *(message(n, way, kind) for n in (8, 64, 1024)))
+        for way, kind in (("per layer", "all_gather"), ("per layer", "reduce_scatter"), ("DDP", "all_reduce"))
+    ],
+    ["one layer's", "8 ranks", "64", "1,024"],
+    evidence="simulated (H100)",
+    caption=f"33.6 MB each. One product of the layer: {product * 1e6:,.0f} µs",
+)
+
+# %% experiment tags=["fold"]
+gpu, took = steps[8, "per layer"][:2]
+plots.overlapped(gpu, since_s=gpu.clock() - took, title="fully_shard per layer, 8 ranks")
+
+# %% [markdown]
+# *Stream 1*, of high priority, copies shards into the message. *Exposed* is the time in which only collectives run. The next layer's gather lies under
+# this layer's product; only the first gather and the last reduce-scatter stick out.
+
+# %% experiment tags=["fold"]
+shown = [(8, way) for way in ("all at once", "per layer", "per layer, kept", "rank 3 slow")]
+shown += [(64, way) for way in ("per layer", "rank 3 slow")]
+shown += [(1024, way) for way in ("per layer", "rank 3 slow", "two ahead", "all at once", "HSDP")]
+plots.compared(
+    {f"{n:,}: {way}": (steps[n, way][0], steps[n, way][0].clock() - steps[n, way][1]) for n, way in shown},
+    title="Forward and backward on 8, 64 and 1,024 ranks",
+)
+
+# %% [markdown]
+# - **All at once**: before forward and after backward everybody waits for the whole model's message.
+# - **Per layer, at 1,024 ranks**, a gather takes longer than the product beside it: its ring goes through 128 nodes one after
+#   the other and pays latency at each. Asking two layers ahead gains nothing, since the link is never idle. All-reduces do not
+#   suffer: between nodes they may go by a *tree*, in a logarithmic number of steps (lesson 14). Gathers and reduce-scatters have
+#   rings only, here as in NCCL before *PAT* (S. Jeaugey, 2025), which takes logarithmic steps for small messages. With
+#   PAT the column for 1,024 would be better; bytes stay.
+# - **Kept** (`reshard_after_forward=False`): no gathers in backward, a little faster than DDP while the network keeps up.
+# - **A slow rank** is waited for at every layer (pale). Where the network is the bottleneck, it costs nothing more.
+#
+# What helps many nodes: **larger units** (three to a call, even all at once: fewer messages, more memory); **more tokens per
+# rank**, longer products to hide behind; and **HSDP**, whose gathers stay on NVLink, with an all-reduce of each rank's share
+# of the gradient between nodes (its third lane). It holds more, 1/8 instead of 1/1,024, which is little beside the activations.
+
+# %% experiment tags=["fold"]
+rows = []
+for way in ("per layer", "HSDP"):
+    gpu, _, _, calls = steps[1024, way]
+    for kind, among in dict.fromkeys((c.kind, len(c.ranks)) for c in calls):
+        mine = [c for c in calls if (c.kind, len(c.ranks)) == (kind, among)]
+        where = "inside the node" if among == 8 else "between nodes" if kind == "all_reduce" else "both"
+        rows.append((way, kind, f"{among:,}", where, len(mine), f"{sum(c.bytes for c in mine) / 1e6:,.1f}"))
+lesson.table(
+    rows,
+    ["", "call", "ranks in it", "where", "calls", "payload, MB"],
+    evidence="simulated (H100)",
+    caption="1,024 ranks, a step. HSDP by bytes: only an eighth of the gradient leaves the node",
+)
+
+# %% [markdown]
+# ### What is whole at the worst moment?
+#
+# Keeping weights after forward saves a message. If there is room for some: for which blocks? Six equal blocks, each given to
+# `fully_shard`, on 64 ranks, with few tokens. **How many blocks' bytes are in memory at the worst moment, beyond the shards?**
+# (Whole numbers; there is more than weights.)
+
+# %% experiment
+prediction = {"let go of all": ..., "keep the first three": ..., "keep the last three": ..., "keep all": ...}
+
+# %% experiment tags=["fold"]
+
+
+def worst_moment(blocks, let_go, n):
+    """Bytes beyond the shards, by the rules below."""
+    at = dict(enumerate(blocks)).get
+    worst = 0
+    for i, b in enumerate(blocks):
+        kept = sum(c for c, gone in zip(blocks[:i], let_go[:i], strict=True) if not gone)
+        gathered = at(i - 1, 0) if i and let_go[i - 1] else 0
+        forward = kept + 2 * b + at(i - 1, 0)
+        backward = kept + gathered + 2 * b + at(i + 1, 0) + sum(blocks[i + 1 :]) // n
+        worst = max(worst, forward, backward)
+    return worst
+
+
+def simulated_plan(blocks, let_go, n, width=1024, tokens=16):
+    """(peak bytes beyond the shards, payload bytes, seconds) of a warm step; a block is two matrices."""
+    with simulate("H100").world(n, nodes=n // 8, between="InfiniBand NDR") as gpu:
+        how = {"bias": False, "device": gpu.device, "dtype": torch.bfloat16}
+        pairs = [(width, b // (4 * width)) for b in blocks]
+        model = nn.Sequential(
+            *(nn.Sequential(nn.Linear(a, b, **how), nn.Linear(b, a, **how)) for a, b in pairs)
+        )
+        mesh = init_device_mesh(gpu.device.type, (n,))
+        for block, gone in zip(model, let_go, strict=True):
+            fully_shard(block, mesh=mesh, reshard_after_forward=gone)
+        fully_shard(model, mesh=mesh)
+        for _ in range(2):
+            model.zero_grad()
+            gpu.synchronize()
+            begin, sent, held = gpu.clock(), len(gpu.collectives), gpu.memory_allocated()
+            gpu.reset_peak_memory_stats()
+            model(torch.empty(tokens, width, device=gpu.device, dtype=torch.bfloat16)).sum().backward()
+            gpu.synchronize()
+        took = gpu.clock() - begin
+        return gpu.max_memory_allocated() - held, sum(c.bytes for c in gpu.collectives[sent:]), took
+
+
+PLANS = {"let go of all": "ggg ggg", "keep the first three": "kkk ggg", "keep the last three": "ggg kkk", "keep all": "kkk kkk"}  # fmt: skip
+equal, odd = [8 << 20] * 6, [8 << 20, 24 << 20, 8 << 20, 16 << 20, 8 << 20, 8 << 20]
+tried = [(name, equal, letters) for name, letters in PLANS.items()]
+tried += [("a mix", odd, letters) for letters in ("ggg ggg", "gkg gkk", "kgk kgg")]
+rows, said = [], {}
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    for name, blocks, letters in tried:
+        let_go = [letter == "g" for letter in letters.replace(" ", "")]
+        ruled, (peak, sent, took) = worst_moment(blocks, let_go, 64), simulated_plan(blocks, let_go, 64)
+        payload = sum((3 if gone else 2) * b for b, gone in zip(blocks, let_go, strict=True))
+        rows.append((name, blocks, letters, ruled, peak, payload, sent, took))
+        said.setdefault(name, round(peak / blocks[0]))
+said.pop("a mix")
+lesson.compare_predictions(prediction, said, evidence="simulated (H100)").show()
+lesson.table(
+    [
+        (
+            " ".join(str(b >> 20) for b in blocks),
+            letters,
+            *(f"{x / 2**20:.1f}" for x in (ruled, peak, payload, sent)),
+            f"{took * 1e3:.2f} ms",
+        )
+        for _, blocks, letters, ruled, peak, payload, sent, took in rows
+    ],
+    ["blocks, MiB", "plan", "worst by rule", "simulated", "sent by rule", "simulated", "step"],
+    evidence="arithmetic · simulated (H100)",
+    caption="64 ranks; k: kept after forward, g: let go of (gathered again); MiB beyond the shards, payload in MiB",
+).show()
+off = max(abs(row[3] / row[4] - 1) for row in rows)
+sends_all = all(row[5] == row[6] for row in rows)
+print(
+    f"rule against simulation: worst moment at most {off:.1%} off (activations), bytes sent equal: {sends_all}"
+)
+
+# %% [markdown]
+# What `fully_shard` of torch 2.13 has in memory at block i, beyond the shards (one dtype; b₋₁ and b₊₁ are its neighbours):
+#
+# - **forward**: what was *kept before i*; block i twice, as the gather delivers it and as weights copied out of that; and
+#   b₋₁'s gather buffer, let go of only after that copy.
+# - **backward** (last block first, each let go of when it is done): what was *kept before i*; b₋₁, which is gathered ahead if
+#   it was not kept; weights and gradient of i; the gradient of b₊₁ on its way through reduce-scatter; and 1/n of the
+#   gradients that are done.
+#
+# The plain guess "what is kept, and one more block" is far too low, and order counts: what is kept early lies under
+# everything, the last block costs nothing to keep. And where the worst moment is elsewhere, keeping is free: compare the last row
+# with the first of the same blocks.
+#
+# **Exercise 15.4 — a wrapping plan** (★★★, 12 min)
+#
+# <details><summary>Hint 1</summary>First write a function that says how many bytes a plan needs at the worst moment: a loop over the
+# blocks, with the docstring's two lines.</details>
+#
+# <details><summary>Hint 2</summary><code>itertools.product([True, False], repeat=len(blocks))</code> are all plans. Of those that fit, the
+# one that keeps most bytes sends least.</details>
+#
+# <details><summary>The idea</summary>No rule such as "the largest first" is always best, and twelve blocks have 4,096 plans: try them
+# all.</details>
+
+
+# %% exercise="plan"
+def plan(blocks: list[int], n: int, budget: int) -> list[bool]:
+    """reshard_after_forward for each block, so that a step sends least and never needs more than budget.
+
+    blocks: bytes of each block's whole weights in forward's order, 1 to 12 of them, multiples of n. A block that is
+    let go of (True) sends 3 · bytes · (n − 1) / n per step, one that is kept (False) 2 · bytes · (n − 1) / n. Needed at
+    block i (0 where there is no such block; kept: all bytes kept among blocks 0 … i − 1):
+      forward:  kept + 2 · b[i] + b[i−1]
+      backward: kept + (b[i−1] if let go of) + 2 · b[i] + b[i+1] + (b[i+1] + b[i+2] + …) / n
+    ValueError if no plan fits the budget (bytes). Of several best plans any will do.
+    """
+    ### BEGIN SOLUTION
+    best = None
+    for let_go in itertools.product([True, False], repeat=len(blocks)):
+        kept = sum(b for b, gone in zip(blocks, let_go, strict=True) if not gone)
+        if (best is None or kept > best[0]) and _needed(blocks, let_go, n) <= budget:
+            best = kept, list(let_go)
+    if best is None:
+        raise ValueError(f"no plan fits {budget:,} bytes")
+    return best[1]
+
+
+def _needed(blocks, let_go, n):
+    kept, worst = 0, 0
+    b = [0, *blocks, 0]
+    for i, gone in enumerate(let_go, 1):
+        ahead = b[i - 1] if i > 1 and let_go[i - 2] else 0
+        worst = max(worst, kept + 2 * b[i] + b[i - 1])
+        worst = max(worst, kept + ahead + 2 * b[i] + b[i + 1] + sum(b[i + 1 :]) // n)
+        kept += 0 if gone else b[i]
+    return worst
+    ### END SOLUTION
+
+
+# %% shared="plan"
+from helpers import check
+
+
+def needed(blocks, let_go, n):
+    """(bytes, "forward" or "backward", block) of the worst moment."""
+    b, moments = [*blocks, 0], []
+    for i in range(len(blocks)):
+        kept = sum(c for c, gone in zip(blocks[:i], let_go[:i], strict=True) if not gone)
+        before = b[i - 1] if i else 0
+        ahead = before if i and let_go[i - 1] else 0
+        moments.append((kept + 2 * b[i] + before, "forward", i))
+        moments.append((kept + ahead + 2 * b[i] + b[i + 1] + sum(b[i + 1 :]) // n, "backward", i))
+    return max(moments)
+
+
+def most_kept(blocks, n, budget):
+    """Most bytes that can be kept, and one plan that keeps them: block by block, the sums that fit so far."""
+    found, b = {(0, 0): ()}, [*blocks, 0]  # (kept before the last block, kept of the last block) → plan
+    for i in range(len(blocks)):
+        before, after = (b[i - 1] if i else 0), b[i + 1] + sum(b[i + 1 :]) // n
+        more = {}
+        for (early, last), let_go in found.items():
+            fits = early + last + 2 * b[i] + before <= budget and early + before + 2 * b[i] + after <= budget
+            if fits:
+                more[early + last, 0] = (*let_go, True)
+                more[early + last, b[i]] = (*let_go, False)
+        found = more
+    return max(((sum(k), plan) for k, plan in found.items()), default=None)
+
+
+def letters_of(let_go):
+    return "".join("g" if gone else "k" for gone in let_go)
+
+
+def judge(reports):
+    for report in reports:
+        (blocks, n, budget), got = report.args, report.value
+        mib = " ".join(f"{b / 2**20:g}" for b in blocks)
+        told = f"blocks of {mib} MiB, {n} ranks, budget {budget / 2**20:g} MiB: "
+        if (
+            not isinstance(got, list | tuple)
+            or len(got) != len(blocks)
+            or any(type(g) is not bool for g in got)
+        ):
+            return f"{told}wanted a list of {len(blocks)} bools"
+        most, when, i = needed(blocks, got, n)
+        if most > budget:
+            return f"{told}{letters_of(got)} (k kept, g let go of) needs {most / 2**20:g} MiB in {when} at block {i}"
+        best, _ = most_kept(blocks, n, budget)
+        kept = sum(b for b, gone in zip(blocks, got, strict=True) if not gone)
+        if kept < best:
+            return f"{told}{letters_of(got)} (k kept, g let go of) fits and keeps {kept / 2**20:g} MiB; {best / 2**20:g} can be kept"
+    return None
+
+
+def mib(*sizes):
+    return [s << 20 for s in sizes]
+
+
+# %% test="plan" points=1
+check.function(
+    "plan",
+    [
+        check.case(mib(8, 8, 8, 8, 8, 8), 64, 44 << 20),
+        check.case(mib(40, 24, 16, 16, 16), 8, 129 << 20),
+        check.case(mib(16, 40, 16, 24, 24), 8, 148 << 20),
+        check.case(mib(8, 16, 24), 8, 1 << 30),
+        check.case(mib(40), 8, 80 << 20),
+    ],
+    verify=judge,
+    look="What is whole at the worst moment?",
+)
+check.function("plan", [check.case(mib(40, 32), 8, 111 << 20, raises=ValueError)], look="the docstring")
+
+# %% hidden="plan" points=2
+### BEGIN HIDDEN TESTS
+import random
+
+dice = random.Random(4)
+cases = []
+for long in (9, 8, 6, 5, 3):
+    for world in (8, 64):
+        given = mib(*(world * dice.randint(1, 40) for _ in range(long)))
+        low, high = needed(given, [True] * long, world)[0], needed(given, [False] * long, world)[0]
+        for tight in (0.0, 0.3, 0.6):
+            cases.append(check.case(given, world, int(low + tight * max(0, high - low))))
+check.function("plan", cases, verify=judge, look="What is whole at the worst moment?")
+least = needed(mib(8, 104, 48), [True] * 3, 8)[0]
+check.function("plan", [check.case(mib(8, 104, 48), 8, least - 1, raises=ValueError)], look="the docstring")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4 · Formats, offload, and checkpoints
+#
+# `MixedPrecisionPolicy(param_dtype=torch.bfloat16)` lets gathers travel in 16 bits, and `fully_shard` computes with what
+# arrives. **How many times float32's bytes are then a rank's shards, the gathers, the reduce-scatters? The reduce-scatters
+# with `reduce_dtype=torch.float32` besides? And can one process load what two ranks have saved, each its own shards** ("yes" or
+# "no")**?**
+
+# %% experiment
+prediction = {
+    "shards": ...,
+    "gathers": ...,
+    "reduce-scatters": ...,
+    "reduce-scatters, reduce_dtype=float32": ...,
+    "loaded by 1 process": ...,
+}
+
+# %% experiment tags=["fold"]
+import tempfile
+
+
+def one_step(**policy):
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    with ranks.fake(8) as mesh:
+        options = {"mp_policy": MixedPrecisionPolicy(**policy)} if policy else {}
+        model = wrapped(True, True, mesh, **options)
+        with ranks.sent(model) as record:
+            model(torch.ones(2, WIDTH)).sum().backward()
+        shards = sum(p.to_local().nbytes for p in model.parameters())
+    return {"shards": shards} | {kind: record.bytes(kind) for kind in ("all_gather", "reduce_scatter")}
+
+
+half = torch.bfloat16
+policies = {
+    "float32": {},
+    "param_dtype=bfloat16": {"param_dtype": half},
+    "… reduce_dtype=float32": {"param_dtype": half, "reduce_dtype": torch.float32},
+}
+formats = {name: one_step(**policy) for name, policy in policies.items()}
+
+
+def saves(folder):
+    import torch.distributed.checkpoint as dcp
+
+    model = wrapped(True, True, init_device_mesh("cpu", (2,)))
+    dcp.save(model.state_dict(), checkpoint_id=folder)
+    return [tuple(p.to_local().shape) for p in model.parameters()]
+
+
+def loads(folder):
+    import torch.distributed.checkpoint as dcp
+
+    state = {name: torch.zeros_like(w) for name, w in layers(WIDTH).state_dict().items()}
+    dcp.load(state, checkpoint_id=folder)
+    return all(torch.equal(state[name], w) for name, w in layers(WIDTH).state_dict().items())
+
+
+with tempfile.TemporaryDirectory() as folder:
+    shards = ranks.run_ranks(saves, 2, folder)
+    files = sorted(name for name in os.listdir(folder))
+    same = ranks.run_ranks(loads, 1, folder)[0]
+plain, bf16, mixed = formats.values()
+said = {
+    "shards": bf16["shards"] / plain["shards"],
+    "gathers": bf16["all_gather"] / plain["all_gather"],
+    "reduce-scatters": bf16["reduce_scatter"] / plain["reduce_scatter"],
+    "reduce-scatters, reduce_dtype=float32": mixed["reduce_scatter"] / plain["reduce_scatter"],
+    "loaded by 1 process": "yes" if same else "no",
+}
+lesson.compare_predictions(prediction, said, evidence="live (CPU)").show()
+lesson.table(
+    [(name, *(f"{nbytes:,}" for nbytes in found.values())) for name, found in formats.items()],
+    ["policy", "shards on a rank, bytes", "gathers", "reduce-scatters"],
+    evidence="live (CPU)",
+    caption="counted on a fake group of 8",
+).show()
+print(
+    f"saved by 2 ranks: {len(files)} files ({', '.join(files)}); each rank's part of a layer: {shards[0][0]}"
+)
+print(f"loaded by 1 process, without FSDP: every weight the same: {same}")
+
+# %% [markdown]
+# Shards stay float32 for the optimizer. `reduce_dtype=torch.float32` keeps the sum of a thousand gradients from being rounded
+# (lesson 10, swamping). Of a checkpoint (`torch.distributed.checkpoint`) each rank wrote its own half and where it belongs;
+# a plain model, in a process without FSDP, read both. Whoever gathers the whole model on rank 0 to save it needs the memory
+# that they have not got.
+#
+# `CPUOffloadPolicy()` keeps shards, gradients and optimizer in the host's memory. Its price is arithmetic: each of two gathers
+# begins with a copy of this rank's shard to the GPU, in float32, and each gradient's shard goes back, over the rank's own PCIe.
+
+# %% experiment tags=["fold"]
+pcie, h100 = ranks.LINKS["PCIe 5.0 x16"], simulate("H100").card
+products = 6 * 8e9 * 8192 / h100.peak_flops["bf16"]
+lesson.table(
+    [
+        (
+            f"{n:,}",
+            f"{(up := 2 * 4 * 8e9 / n) / 1e9:,.2f} GB",
+            f"{up / 2 / 1e9:,.2f} GB",
+            f"{1.5 * up / pcie.bytes_per_s * 1e3:,.0f} ms",
+        )
+        for n in (8, 64, 1024)
+    ],
+    ["ranks", "to the GPU, per step", "back", "at the rate of PCIe 5.0 x16, one after the other"],
+    evidence="arithmetic",
+    caption="8 billion parameters in float32; the optimizer then runs on the CPU. For comparison, the products of a step of "
+    f"8,192 tokens a rank at an H100's peak in bfloat16: {products * 1e3:,.0f} ms",
+)
+
+# %% [markdown]
+# More ranks make it cheaper, and less needed.
+#
+# ## On the real GPU
+#
+# With two GPUs or more, the same `fully_shard` runs over NCCL, and a profile (lesson 03) shows the gathers on a stream of
+# their own. No recording exists for this lesson yet.
+
+# %% experiment
+if torch.cuda.device_count() > 1:
+    for way, how in WAYS.items():
+
+        def on_gpus(how):
+            model = wrapped(
+                *how, init_device_mesh("cuda", (2,)), width=4096
+            )  # fully_shard puts the shards on this rank's GPU
+            torch.cuda.reset_peak_memory_stats()
+            model(torch.ones(8192, 4096, device="cuda")).sum().backward()
+            return torch.cuda.max_memory_allocated()
+
+        print(f"live (GPU) {way}: peak {ranks.run_ranks(on_gpus, 2, how)[0] / 1e6:,.0f} MB")
+else:
+    print(
+        "fewer than two GPUs here, and no recording yet: times of section 3 are simulated, bytes were counted."
+    )
+
+# %% [markdown]
+# ## Sources on trial
+
+# %% experiment tags=["fold"]
+gone, early, last, kept, all_gone, _, free = rows
+ddp, per_layer, hsdp = (steps[1024, way] for way in ("DDP", "per layer", "HSDP"))
+claims = [
+    (
+        "15-memory",
+        "guide",
+        "FSDP uses memory more efficiently and supports very large models",
+        f"8 billion parameters: {gb('DDP', 8):,.0f} GB on each rank with DDP, {gb('ZeRO-3', 64):.0f} on 64. Simulated peak of 6 layers on 8 "
+        f"ranks: {steps[8, 'DDP'][2] / 1e6:,.0f} MB DDP, {steps[8, 'all at once'][2] / 1e6:,.0f} all at once, {steps[8, 'per layer'][2] / 1e6:,.0f} per layer",
+        "holds when it wraps block by block; activations are not cut",
+        "1 · What is stored and 3 · Does it hide?",
+    ),
+    (
+        "15-scaling",
+        "guide",
+        "FSDP scales better to several nodes",
+        f"forward and backward at 1,024 ranks, simulated: DDP {ddp[1] * 1e3:.1f} ms, per layer {per_layer[1] * 1e3:.1f}, HSDP {hsdp[1] * 1e3:.1f}",
+        f"refuted for speed in this simulation, where gathers between nodes go by rings: DDP is the fastest of the three. HSDP comes "
+        f"within {hsdp[1] / ddp[1] - 1:.1%} of it with {hsdp[2] / ddp[2]:.0%} of its memory"
+        if ddp[1] < min(per_layer[1], hsdp[1])
+        else "holds when it is cut inside the node only (HSDP)"
+        if ddp[1] < per_layer[1]
+        else "confirmed",
+        "3 · Does it hide?",
+    ),
+    (
+        "15-strategy",
+        "guide",
+        "choose the sharding strategy by balancing communication and memory",
+        f"six blocks, simulated: let go of all sends {gone[5] >> 20} MiB and needs {gone[4] / 2**20:.0f} beyond the shards, keep all {kept[5] >> 20} and "
+        f"{kept[4] / 2**20:.0f}. Keeping three sends {early[5] >> 20} either way: the first three need {early[4] / 2**20:.0f}, the last three {last[4] / 2**20:.0f}. Unequal blocks: "
+        f"one plan sends {free[5] >> 20} instead of {all_gone[5] >> 20} and needs no more",
+        "holds when the worst moment is where a block is kept. Elsewhere less is sent for nothing, and which blocks are kept decides besides"
+        if gone[4] < kept[4] and last[4] < early[4] and free[5] < all_gone[5] and free[4] <= all_gone[4]
+        else "confirmed",
+        "3 · What is whole at the worst moment?",
+    ),
+]
+keys = ("id", "source", "claim", "measured", "verdict", "experiment")
+lesson.verdicts(
+    [dict(zip(keys, row, strict=True)) for row in claims],
+    evidence="arithmetic · live (CPU) · simulated (H100)",
+)
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | ZeRO-1 is free: same bytes, a fraction of the optimizer. | Few parameters: two messages instead of one. |
+# | ZeRO-3 sends half again as much as DDP. | With reshard_after_forward=False as much; with 1,024 ranks and small matrices far more. |
+# | Wrap block by block; one call for all does not lower the weights' peak. | Tiny blocks, many nodes: latency; put several into one call. |
+# | Gathering hides behind computing. | Short products, many nodes: HSDP, more tokens, larger units. |
+# | Keep after forward what there is room for, from the last block on. | The bytes of early blocks lie under everything. |
+# | Sharding cuts what is static. | Activations: checkpoint (lesson 09), or cut the sequence (lesson 16). |
+#
+# **Checklist for your own code**
+# - [ ] 16 bytes × parameters ÷ ranks, plus activations, plus the worst moment's 4 to 5 blocks: does it fit?
+# - [ ] Is every block wrapped *before* the model? (What no inner call has taken, the model's call takes: all at once.)
+# - [ ] Are gathers and products side by side in the trace?
+# - [ ] Is the first dimension of each large matrix at least the number of ranks?
+# - [ ] Gradients summed in float32?
+# - [ ] Is the optimizer made *after* `fully_shard`? (It replaces the parameters by shards.)
+# - [ ] Can the checkpoint be loaded on another number of ranks?
+#
+# **Read on**: S. Rajbhandari and others, *ZeRO: memory optimizations toward training trillion parameter models* (2020); Y.
+# Zhao and others, *PyTorch FSDP: experiences on scaling fully sharded data parallel* (2023); PyTorch's documentation of
+# `torch.distributed.fsdp.fully_shard` and of `torch.distributed.checkpoint`.

