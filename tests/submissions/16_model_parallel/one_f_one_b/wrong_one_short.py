@@ -1,0 +1,14 @@
+# a forward too few before the first backward: the peak is lower, the bubble larger: earns 0
+def one_f_one_b(stages, microbatches, most=None):
+    if stages < 1 or microbatches < 1 or (most is not None and most < 1):
+        raise ValueError("at least one of each")
+    table = []
+    for r in range(stages):
+        ahead = max(1, min(stages - r - 1, microbatches, most or microbatches))
+        row = [f"{r}F{i}" for i in range(ahead)]
+        for i in range(microbatches):
+            row.append(f"{r}B{i}")
+            if ahead + i < microbatches:
+                row.append(f"{r}F{ahead + i}")
+        table.append(row)
+    return table
