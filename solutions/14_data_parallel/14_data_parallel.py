@@ -3,13 +3,12 @@
 #
 # ## What does the second GPU cost?
 #
-# Give each GPU a copy of the model and its own part of the batch, add up the gradients, and every copy takes the
-# same step as one GPU would with the whole batch. That is data parallelism, and the sum is its price: as many bytes
-# as the model has gradients, each step, over a link that is much slower than memory. This lesson counts what is sent,
+# Give each GPU a copy of the model and its own part of the batch, and bring the gradients together before each step. That is
+# data parallelism, and bringing together is its price: each step, over a link that is much slower than memory. This lesson counts what is sent,
 # says what it takes at 2 and at 1,024 GPUs, and hides it behind the computing. You need no second GPU: processes on
 # this machine send the real messages, and the simulated H100 has as many neighbours as you like.
 #
-# **Time** 110–130 min, two thirds of it the four exercises: two sittings, of which parts 1 and 2 make the first.
+# **Time** 140–160 min, two thirds of it the four exercises: two sittings, of which parts 1 and 2 make the first.
 # **Before this** lessons 02 (autograd and its hooks) and 05 (overlap).
 #
 # **Afterwards you can**
@@ -184,8 +183,9 @@ lesson.table(
 #
 # - **ring**: cut the S bytes into n pieces. Each rank sends a piece to its right neighbour, adds what came from the
 #   left, and passes the sum on: after n − 1 steps each piece is summed up somewhere. n − 1 more steps hand the sums
-#   round. 2(n − 1) messages one after the other, each of S/n bytes.
-# - **tree**: sums go up a tree and come down again. 2 log₂ n steps; each rank passes on about 2 S bytes.
+#   round. 2(n − 1) messages one after the other, each of S/n bytes: 2(n − 1)(α + S β/n).
+# - **tree**: sums go up a tree and come down again, in small pieces that follow one another, so that all levels send at
+#   once: about 2 α log₂ n + 2 S β.
 #
 # Predict, for InfiniBand NDR and a ring: 1,024 GPUs instead of 8. How many times as many **bytes** does each put on its
 # link, and how many times as long does it **take**?
@@ -268,9 +268,9 @@ lesson.table(
 
 # %% [markdown]
 # The ring's bytes hardly depend on n: 2(n − 1)/n · S goes from S at two ranks to 2 S at infinitely many, and no all-reduce
-# can do with less (Patarasuk and Yuan, 2009): that is why data parallelism scales at all. Its **messages** do depend on n,
-# 2(n − 1) of them in a row. So the ring is the best one for few ranks or much data. With many ranks the tree takes over, for
-# small sums at once and at 1,024 even for a gigabyte. NCCL predicts both times and takes the better one (its
+# by sends between ranks can do with less (Patarasuk and Yuan, 2009): that is why data parallelism scales at all. Its **messages** do depend on n,
+# 2(n − 1) of them in a row. So the ring is the best one for much data among few ranks. For a megabyte the tree is ahead
+# already at 8; for a gigabyte it draws level at 64 and wins clearly at 1,024. NCCL predicts both times and takes the better one (its
 # src/graph/tuning.cc); so taken, a gigabyte among 1,024 costs little more than among 8.
 #
 # Two rules follow, and the rest of the lesson lives on them. **Few large messages beat many small ones** (each costs its α).
@@ -516,7 +516,7 @@ except ranks.RankError as odd:
 LONGER = ("less than 1 %", "1 to 5 %", "5 to 25 %", "more than 25 %")
 prediction = {
     "least exposed": ...,  # "1 MiB", "5 MiB", "25 MiB", "100 MiB" or "all in one"
-    "the step is longer by, there": ...,  # one of LONGER
+    "at that size, the step is longer by": ...,  # one of LONGER
     "and with all in one": ...,
 }
 
@@ -545,7 +545,7 @@ def longer(plan):
 best = min(CAPS, key=lambda name: plans[64, name].exposed_s)
 measured = {
     "least exposed": best,
-    "the step is longer by, there": longer(plans[64, best]),
+    "at that size, the step is longer by": longer(plans[64, best]),
     "and with all in one": longer(plans[64, "all in one"]),
 }
 lesson.compare_predictions(prediction, measured, evidence="simulated (H100)", choices=(*CAPS, *LONGER)).show()
@@ -612,8 +612,9 @@ shown, _, last = step_on(64, "DDP")
 plots.overlapped(shown, since_s=last, title="DDP: a bucket as soon as it is full")
 
 # %% [markdown]
-# (The last kernels copy the sums from the buckets into the gradients.) Sending takes about as long as its part of backward
-# here, so that the end of the last bucket but one is exposed too.
+# (The last kernels copy the sums from the buckets into the gradients.) Sending takes most of its part of backward
+# here (the gaps). At the end it does not fit: the first layer needs no gradient of its input, so its backward is half as
+# long, and the end of the last bucket but one is exposed too.
 #
 # Now the question of this lesson. A step's time at 2, 8, 64 and 1,024 GPUs, each with a batch of its own, so that
 # 100 % is "n GPUs do n times the work". Then two kinds of bad luck: kernels that take 10 % more or less on each rank, at
@@ -633,7 +634,7 @@ alone_s = step_on(1, "none")[1]
 paid = {(n, how): step_on(n, how)[1] for n in (2, 8, 64, 1024) for how in ("lump", "DDP")}
 paid |= {(n, "uneven"): step_on(n, "DDP", 4, jitter=0.1)[1] for n in (8, 64, 1024)}
 waiting, paid[64, "slow"], last = step_on(64, "DDP", slow={3: 1.5})
-free = step_on(2, "DDP", contention=False)[1]
+free, only_one = step_on(2, "DDP", contention=False)[1], step_on(1, "DDP")[1]
 
 
 def left(n, how):
@@ -658,13 +659,15 @@ lesson.table(
     ["GPUs", "in one lump", "DDP", "DDP, uneven kernels", "DDP, one slow rank"],
     evidence="simulated (H100)",
     caption=f"time of a step alone ({alone_s * 1e3:.2f} ms) ÷ time of a step among n; nodes of 8, NVLink 4 inside, {NDR} "
-    f"between. 2 GPUs, if collectives took nothing from the kernels beside them: {alone_s / free:.0%}",
+    f"between. 2 GPUs, if collectives took nothing from the kernels beside them: {alone_s / free:.0%}; DDP on one GPU: "
+    f"{alone_s / only_one:.0%}",
 ).show()  # fmt: skip
 plots.overlapped(waiting, since_s=last, title="Rank 0, while rank 3 of 64 is slow")
 
 # %% [markdown]
-# The second GPU costs the exposed part of the last all-reduce, and what collectives take from the kernels beside them (the caption
-# has the one without the other). From 8 to 64 comes the slower link between nodes; from 64 to 1,024 hardly a byte is
+# The second GPU costs three things, and sending is the least of them: copying gradients into the buckets and the sums out again,
+# which DDP pays with one GPU too (`gradient_as_bucket_view=True` saves a part); what collectives take from the kernels
+# beside them; and the exposed part of the last all-reduce (the caption takes them apart). From 8 to 64 comes the slower link between nodes; from 64 to 1,024 hardly a byte is
 # added, only messages. With uneven kernels everybody waits in each all-reduce for the slowest of n, at each n some ten points
 # more.
 #
@@ -1008,8 +1011,8 @@ except NotImplementedError:
 picture
 
 # %% [markdown]
-# If yours is a little faster than torch's: gradients that are *views* of the summed bucket need no copy afterwards.
-# torch's does so with `gradient_as_bucket_view=True`.
+# If yours is a little faster than torch's: it may copy the first sums out while the last are on their way, where torch
+# copies all at the end. Gradients that are *views* of the bucket need no copy: `gradient_as_bucket_view=True`.
 #
 # **Exercise 14.3 — choose the bucket size** (★★, 12 min)
 #
@@ -1244,7 +1247,8 @@ lesson.compare_predictions(
 lesson.table(rows, ["numbers", "8 ranks over", "float32", "int8, after the scale"], evidence="arithmetic")
 
 # %% [markdown]
-# Compression saves bytes, not messages: for small tensors it makes things worse.
+# Compression saves bytes, not messages. 16 bits need no message more; int8 (its scale) and factors do, and make small tensors
+# slower.
 #
 # Now what it costs in exactness. On an int8 grid a gradient of 0.3 steps is rounded to 0. **Error feedback** keeps what was rounded
 # off and adds it to the *next* gradient. Predict: the same 0.3 for 20 steps. What has been sent in all, in steps of the grid?
@@ -1269,7 +1273,7 @@ lesson.compare_predictions(
 # **Exercise 14.4 — eight bits, and nothing lost** (★★★, 20 min)
 #
 # Whole numbers from several ranks can be added as they are if all ranks use the same scale and leave room for the sum: of n
-# ranks each may use −(127 // n) … 127 // n.
+# ranks each may use −(127 // n) … 127 // n: 31 values at 8 ranks, three at 64, none above 127. This hook is for one node.
 #
 # DDP forms its buckets **anew** after the first backward, in the order in which gradients came (part 1: the broadcasts in
 # step 2). So `bucket.index()` is no name for a place to keep a rest; a parameter is.
@@ -1473,8 +1477,8 @@ except ranks.RankError as odd:
 #
 # Outside of a notebook ranks are started by **torchrun**. It runs a script in n processes and tells each who it is by
 # environment variables, which `init_process_group` reads. This cell writes a script; in a terminal in the folder
-# `script.parent`, the line it prints starts it (on two machines, add `--nnodes 2 --rdzv-endpoint host:port` on both). It takes
-# some seconds: each process imports torch.
+# `script.parent`, the line it prints starts it (on two machines, on both: `--nnodes 2 --rdzv-backend c10d --rdzv-id 1
+# --rdzv-endpoint host:port` instead of `--standalone`; untested here). It takes some seconds: each process imports torch.
 
 # %% experiment tags=["nbval-ignore-output"]
 import subprocess
@@ -1720,7 +1724,8 @@ lesson.verdicts(
 # - [ ] How many bytes of gradients, over which link: what must it take (α, β), and what does backward take?
 # - [ ] Is there a gap after backward on the timeline? Is it the last bucket, or all of them?
 # - [ ] Does every rank use every parameter? If not, torch's DDP must be told: `find_unused_parameters=True`.
-# - [ ] Accumulating: `no_sync` in all but the last part?
+# - [ ] Accumulating: forward *and* backward of all but the last part under `no_sync`, and each loss divided by their number?
+# - [ ] Does each rank read other samples (`DistributedSampler`, and `set_epoch(epoch)` every epoch)? Does rank 0 alone save?
 # - [ ] Are all ranks equally fast? A rank that never waits in a collective is the slow one.
 #
 # **Read on**: S. Li and others, *PyTorch Distributed: experiences on accelerating data parallel training* (2020), and PyTorch's

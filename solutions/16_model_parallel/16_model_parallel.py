@@ -4,17 +4,17 @@
 # ## What if the data is not what to split?
 #
 # Lessons 14 and 15 gave each GPU other data. That ends when one sample's activations do not fit, when the batch
-# cannot grow any further, or when a step must be shorter than one GPU's matrix products. Then the model itself is
+# cannot grow any further, or when a step must be shorter than one sample takes on one GPU. Then the model itself is
 # split: **inside its layers** (tensor parallel) or **between them** (pipeline). Each way sends something else, at
 # another time, over another link, and the art is to lay the two and data parallelism over the machine's links so that
 # the most talkative one gets the fastest.
 #
-# **Time** 80–100 min, more than half of it exercises. **Before this** lesson 14 (collectives, the α–β model, DDP); lesson
+# **Time** 100–120 min, more than half of it exercises. **Before this** lesson 14 (collectives, the α–β model, DDP); lesson
 # 15 helps.
 #
 # **Afterwards you can**
-# - split an MLP and an attention layer so that each costs one all-reduce in each direction, and say what sequence
-#   parallelism changes;
+# - split an MLP and an attention layer over ranks so that as little as possible is sent, count it, and say what
+#   sequence parallelism changes;
 # - write a pipeline schedule, and say its bubble and its activations beforehand;
 # - lay out 64 GPUs for a given model and network, with numbers.
 #
@@ -59,7 +59,8 @@ print("equal to x @ w? by columns:", equal(y_by_columns, x @ w), "· by rows:", 
 # Putting it together is communication: side by side is an **all-gather**, adding up is an **all-reduce**. An MLP is
 # two products with an elementwise function between them, `gelu(x @ a) @ b`; attention is products with something done
 # to each head between them. Below, torch's own `parallelize_module` splits both in several ways on two real processes.
-# How many collectives does **one forward pass** of each make?
+# (*Sequence parallel*: x comes in and y goes out with half of the tokens on each rank; the products in between need all
+# tokens.) How many collectives does **one forward pass** of each make?
 
 # %% experiment
 prediction = {
@@ -518,7 +519,8 @@ shown
 # Tensor parallelism sends in the middle of each layer, and forward the next product cannot begin before the sum is
 # there: nothing hides it. Four MLPs of width 8,192 in bfloat16, 2,048 tokens, forward and backward, on simulated
 # H100s, 8 in a node. NVLink 4 carries 450 GB/s of a GPU, InfiniBand NDR 50, Ethernet 100G 12.5 (`ranks.LINKS` has the
-# sources); say that one GPU computes 700 TFLOP/s. An MLP is 2 matrices · 4 h² · 2 FLOPs a token, and backward twice
+# sources). Between nodes an all-reduce goes in two levels: inside each node by NVLink, and only an eighth of it from each
+# GPU to its counterpart in the other node. Say that one GPU computes 700 TFLOP/s. An MLP is 2 matrices · 4 h² · 2 FLOPs a token, and backward twice
 # that: 48 h² together; it sends two all-reduces of 2 h bytes a token. **How many times as fast as one GPU are …**
 
 # %% experiment
@@ -633,8 +635,8 @@ plots.overlapped(gpu, since_s=gpu.clock() - took, title="One step on 16 GPUs in 
 # are computed beside the sum of x's gradient. Forward has nothing of the kind: every all-reduce is exposed.
 #
 # So *only inside one machine* is no law; it is a ratio, computing against sending: 48 t h² ÷ n FLOPs against two
-# all-reduces of 2 t h bytes. t cancels, and **width** decides what a link can bear, as long as there are tokens enough
-# that latency and small products do not. The table below is that arithmetic alone.
+# all-reduces of 2 t h bytes. t cancels, and the **width per GPU**, h ÷ n, decides what a link can bear, as long as there are
+# tokens enough that latency and small products do not. The table below is that arithmetic alone.
 
 # %% experiment
 FLOPS = DEEP * 48 * 2048 * WIDE**2 / steps[ON_NDR, 1][0]  # a second, of one simulated H100 in the table above
@@ -661,8 +663,8 @@ lesson.table(
 #
 # A pipeline gives each rank a **stage**, some of the layers in order. It sends little: the activations between two
 # stages, once forward and once back, where tensor parallelism sends in every layer. Its price is waiting. The batch is
-# cut into **micro-batches**; rank 1 cannot begin before rank 0 has done the first, and at the end rank 0 waits for all
-# others. That is the **bubble**. Three orders of the same work, on 4 ranks with 8 micro-batches, a backward taking two
+# cut into **micro-batches**; rank 1 cannot begin before rank 0 has done the first, rank 0's first backward waits until
+# its gradient has come back through all others, and at the end they wait for rank 0. That is the **bubble**. Three orders of the same work, on 4 ranks with 8 micro-batches, a backward taking two
 # forwards:
 #
 # - **GPipe**: all forwards, then all backwards.
@@ -742,6 +744,25 @@ plots.schedule(runs["Interleaved 1F1B"], title="Interleaved 1F1B", unit="forward
 from helpers import widgets
 
 widgets.pipeline_explorer("1F1B", ranks=4, microbatches=8, send=0.25)
+
+
+# %% experiment tags=["fold"]
+def bubble(name, send, m=8, chunks=1):
+    return pipeline(order(name, 4, m, chunks), {"F": 1 / chunks}, send_s=send).bubble
+
+
+KINDS = (("GPipe", 1), ("1F1B", 1), ("Interleaved 1F1B", 2))
+enough = next(m for m in range(4, 100) if bubble("1F1B", 0, m) < 0.1 - 1e-9)
+lesson.table(
+    [(name, *(f"{bubble(name, send, chunks=c):.1%}" for send in (0, 0.25, 0.5))) for name, c in KINDS],
+    ["bubble, when a message takes", "nothing", "a quarter of a forward", "half a forward"],
+    evidence="arithmetic",
+    caption=f"4 ranks, 8 micro-batches. Without messages {enough} micro-batches bring 1F1B's bubble under 10 %",
+)
+
+# %% [markdown]
+# Interleaving still pays against 1F1B. But 1F1B now costs *time* against GPipe: each of its turns waits for a message
+# there and another back.
 
 # %% [markdown]
 # **Exercise 16.2 — a 1F1B schedule** (★★, 10 min)
@@ -986,7 +1007,7 @@ shown
 # Each micro-batch less is paid for in bubble; with one, the ranks work one after another.
 #
 # A pipeline is as fast as its **slowest stage**. Layers are not equal (an embedding is cheap, the last projection to
-# the vocabulary dear), and with 1F1B the first stages hold most activations, so that the cut which balances the time
+# the vocabulary expensive), and with 1F1B the first stages hold most activations, so that the cut which balances the time
 # may not fit.
 #
 # **Exercise 16.3 — balance the stages** (★★, 15 min)
@@ -997,12 +1018,12 @@ shown
 # <details><summary>Hint 1</summary>With one stage there is no choice. With p stages, the last one takes the layers
 # from some i on, and the others share what is before.</details>
 #
-# <details><summary>Hint 2</summary>best[p][i]: the least possible slowest stage when p stages share the first i
+# <details><summary>Hint 2</summary>best[k][i]: the least possible slowest stage when k stages share the first i
 # layers. A stage that does not fit costs infinity.</details>
 #
-# <details><summary>The idea</summary>best[p][j] = min over i &lt; j of max(best[p − 1][i], time of layers i … j − 1
-# as stage p − 1), and remember the i. Mind that what fits depends on the stage's number: stage r holds min(p − r, m)
-# micro-batches.</details>
+# <details><summary>The idea</summary>best[k][j] = min over i &lt; j of max(best[k − 1][i], time of layers i … j − 1
+# as stage k − 1), and remember the i. What fits depends on the stage's number: of p stages, stage k − 1 holds
+# min(p − (k − 1), m) micro-batches.</details>
 
 
 # %% exercise="balance"
@@ -1242,7 +1263,7 @@ lesson.table(
 # %% [markdown]
 # Three axes, three characters. **tp** sends in every layer of every micro-batch, and forward nothing hides it: it
 # gets the fastest link. With more stages a rank has fewer layers, so that at 1,024 ranks tp and dp send less, and pp
-# as much as before. **pp** and **dp** change places: pp's bytes grow with the micro-batches, dp's with the parameters
+# as much as before. Between **pp** and **dp** there is no fixed order: pp's bytes grow with the micro-batches, dp's with the parameters
 # of a rank, and dp can hide behind backward (lesson 14). And dp takes its sequences from the pipelines: the more dp,
 # the fewer micro-batches each of them has.
 #
@@ -1267,7 +1288,7 @@ lesson.table(
 def step_seconds(model: dict[str, int], network: dict, sizes: dict[str, int], links: dict) -> float:
     """Seconds of a step. sizes: axis → ranks along it; links: axis → its [α, β]; the rest as in layout.
 
-    Nothing is hidden, and all-reduces are flat rings. P parameters; a micro-batch is one sequence, and has a bytes
+    Nothing is hidden, and all-reduces are flat rings over an axis's slowest link, not in two levels as in section 2. P parameters; a micro-batch is one sequence, and has a bytes
     between two layers (bfloat16). A slot is what a stage does with one of them, forward and backward.
     """
     tp, pp, dp = (sizes[axis] for axis in ("tp", "pp", "dp"))
@@ -1504,8 +1525,9 @@ lesson.table(
 )
 
 # %% [markdown]
-# Whoever sends most in a step belongs inside the node. That is tp, where it is used. Of the other two it depends: with
-# 1,024 sequences a pipeline of 8 hands on 128 micro-batches, and pp goes inside; with 64 it is dp. Tensor parallelism
+# The axis that sends most in a step belongs inside the node. That is tp, where it is used. Of the other two it depends: with
+# 1,024 sequences a pipeline of 8 hands on 128 micro-batches, and pp goes inside; with 64 it is dp (and always where a
+# pipeline has more stages than a node has GPUs). Tensor parallelism
 # comes in where sequences get few: it is the only axis that needs no more of them.
 #
 # But why a pipeline at all, for a model that fits one GPU? Because with dp alone every GPU sends all gradients, and a
@@ -1600,8 +1622,8 @@ lesson.verdicts(
 # |---|---|
 # | First product by columns, second by rows: one all-reduce each way. | Something between them that mixes columns (a norm over the hidden units). |
 # | Sequence parallel: the same bytes sent, fewer activations kept. | Twice as many calls: few tokens, where latency counts. |
-# | Tensor parallel inside the node. | Wide layers on a fast network. |
-# | 1F1B saves memory, not time. | m ≤ p: the first rank holds min(p, m) = m, as with GPipe. |
+# | Tensor parallel inside the node. | Wide layers on a fast network: a little is left to gain. |
+# | 1F1B saves memory, not time. | m ≤ p: nothing saved. Messages that take long: slower than GPipe. |
 # | The bubble is (p − 1) ÷ (m + p − 1). | Unequal stages, messages that take long; interleaving divides p − 1 by v. |
 # | Inside the node: the axis that sends most. | What hides costs nothing: count what is exposed. |
 #
