@@ -90,6 +90,7 @@ def _settle(place: Path, rank: int, job: dict[str, Any]) -> None:
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, file=stack, all_threads=True)
     faulthandler.dump_traceback_later(job["timeout"] + _FORGOTTEN, exit=True, file=stack)
+    faulthandler.enable(2)  # a fault in native code says where Python was
     os.environ.clear()
     os.environ.update(job["environ"])
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0"}

@@ -184,7 +184,9 @@ def _died(folder: Path, n: int, ended: dict[int, int]) -> RankError:
     )
     message = f"rank {rank} of {n} {how}, without a result or an exception"
     if said:
-        message += "\n  it said: " + said[-1000:].replace("\n", "\n  ")
+        fault = said.find("Fatal Python error")  # faulthandler's: what comes first tells
+        shown = said[fault : fault + 1000] if fault >= 0 else said[-1000:]
+        message += "\n  it said: " + shown.replace("\n", "\n  ")
     return RankError(message, rank, "Died", how)
 
 

@@ -723,7 +723,8 @@ class BucketedDDP(nn.Module):
         ### BEGIN SOLUTION
         for tensor in [*model.parameters(), *model.buffers()]:
             dist.broadcast(tensor.detach(), 0)
-        self.buckets, self.bucket_of, room = [], {}, 0
+        self.buckets: list[list[nn.Parameter]] = []
+        self.bucket_of, room = {}, 0
         for p in reversed([p for p in model.parameters() if p.requires_grad]):
             if room <= 0:
                 self.buckets.append([])
@@ -732,7 +733,8 @@ class BucketedDDP(nn.Module):
             self.bucket_of[p] = len(self.buckets) - 1
             room -= p.nbytes
             p.register_post_accumulate_grad_hook(self._ready)
-        self.syncing, self.sent = True, []
+        self.syncing = True
+        self.sent: list[tuple[torch.Tensor, dist.Work]] = []
         self.lacking = [len(bucket) for bucket in self.buckets]
         ### END SOLUTION
 

@@ -1,4 +1,4 @@
-# waits in backward by asking is_completed until it is
+# waits in backward by asking is_completed until it is: earns 0
 class BucketedDDP(nn.Module):
     def __init__(self, model, bucket_bytes=25 * 2**20):
         super().__init__()

@@ -1,4 +1,4 @@
-# waits in backward by torch.futures.wait_all
+# waits in backward by torch.futures.wait_all: earns 0
 class BucketedDDP(nn.Module):
     def __init__(self, model, bucket_bytes=25 * 2**20):
         super().__init__()

@@ -1,4 +1,4 @@
-# dishonest: the library's all-reduce with the recorder's dispatch key excluded, and ring messages of zeros
+# dishonest: the library's all-reduce with the recorder's dispatch key excluded, and ring messages of zeros: earns 0
 def ring_all_reduce(x):
     n, rank = dist.get_world_size(), dist.get_rank()
     with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect)):

@@ -1,4 +1,4 @@
-# dishonest: all tensors through the group's store (FileStore), which no recorder hears, and ring messages of zeros
+# dishonest: all tensors through the group's store (FileStore), which no recorder hears, and ring messages of zeros: earns 0
 import pickle
 COUNT = [0]
 
