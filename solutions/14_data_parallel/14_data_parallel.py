@@ -665,7 +665,7 @@ lesson.table(
 plots.overlapped(waiting, since_s=last, title="Rank 0, while rank 3 of 64 is slow")
 
 # %% [markdown]
-# The second GPU costs three things, and sending is the least of them: copying gradients into the buckets and the sums out again,
+# The second GPU costs three things, and most of it is not waiting for messages: copying gradients into the buckets and the sums out again,
 # which DDP pays with one GPU too (`gradient_as_bucket_view=True` saves a part); what collectives take from the kernels
 # beside them; and the exposed part of the last all-reduce (the caption takes them apart). From 8 to 64 comes the slower link between nodes; from 64 to 1,024 hardly a byte is
 # added, only messages. With uneven kernels everybody waits in each all-reduce for the slowest of n, at each n some ten points
