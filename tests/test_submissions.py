@@ -1,5 +1,7 @@
 """The graders under test: every right answer gets full marks, every wrong one exactly what it says it earns.
 
+(That the reference gets full marks: tests/test_references.py.)
+
 ``tests/submissions/<lesson>/<exercise>/right_*.py`` and ``wrong_*.py`` hold what a learner would write into the
 exercise's cell. The first line of a wrong answer says what is wrong with it and what it earns:
 
@@ -41,12 +43,6 @@ def test_enough_answers(name: str, exercise: str) -> None:
         f"{folder} needs two right answers that differ from the reference"
     )
     assert len(list(folder.glob("wrong_*.py"))) >= 3, f"{folder} needs three real mistakes"
-
-
-@pytest.mark.parametrize(("name", "exercise"), EXERCISES)
-def test_reference_gets_full_marks(runner: Runner, name: str, exercise: str) -> None:
-    score = runner.grade(lesson(name), exercise, None)
-    assert score.earned == score.possible, score.verdicts
 
 
 @pytest.mark.parametrize(("name", "exercise"), EXERCISES)

