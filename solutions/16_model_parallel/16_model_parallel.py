@@ -1381,7 +1381,7 @@ def judge(reports):
         if report.error is not None:
             continue
         model, network, gpus = (*report.args, 64)[:3]
-        got, told = report.value, f"{model}, {gpus} GPUs: "
+        got, told = report.value, f"{model} on {gpus} GPUs, {network}:\n  "
         sizes = {axis: got[axis] for axis in ("tp", "pp", "dp")}
         said = " · ".join(f"{axis} {sizes[axis]}" for axis in got["order"])
         whole = all(type(size) is int and size > 0 for size in sizes.values())
