@@ -172,6 +172,7 @@ def live_trace(tmp_path: Path) -> dict[str, Any]:
 
 def test_a_live_trace_with_stacks_loses_the_machine_and_keeps_the_operators(tmp_path: Path) -> None:
     raw = live_trace(tmp_path)
+    raw.setdefault("host_name", "some-machine")  # torch 2.11 writes none
     assert raw["host_name"] and str(tmp_path) in raw["traceName"]  # what must not stay
     kept = files.trim_trace(raw)
     text = json.dumps(kept)

@@ -139,7 +139,10 @@ def test_the_lists_are_those_of_the_installed_pytorch() -> None:
         body = re.search(rf"#define {macro}\(_\)(.*?)\n\n", text, re.S)
         assert body is not None, macro
         listed = {".".join(x.split(", ")) for x in re.findall(r"_\((\w+(?:, \w+)?)\)", body[1])}
-        assert listed == set(names.split()), macro
+        newer = (
+            {"rms_norm"} if torch.__version__ < "2.12" else set()
+        )  # 2.11 computes it in the type it is given
+        assert listed == set(names.split()) - newer, macro
 
 
 def test_grad_scaler_works_and_asks_once_a_step(gpu: SimGPU) -> None:
@@ -237,7 +240,7 @@ def test_the_limits_are_those_of_the_installed_pytorch() -> None:
     if not header.exists():
         pytest.skip("no header installed")
     text = "".join(header.read_text().split())
-    for limits in (fused.LARGE, fused.SMALL):
+    for limits in (fused.LARGE, fused.SMALL)[torch.__version__ < "2.12" :]:  # 2.11 has the small ones only
         assert f"depth_to_max_tensors[5]={{{','.join(map(str, limits.tensors))}}}" in text
         assert f"depth_to_max_blocks[5]={{{limits.blocks}" in text
         assert f"depth_to_max_tensors_scalarlist[5]={{{','.join(map(str, limits.with_scalars))}}}" in text
@@ -332,17 +335,17 @@ def training_step(gpu: SimGPU, kind: str) -> tuple[Callable[[], None], int]:
 
 @pytest.mark.parametrize(("kind", "millions"), [("gpt2", 124.4), ("bert", 109.5)])
 def test_gpt2_and_bert_simulate_in_about_a_second(kind: str, millions: float) -> None:
-    with torch.device("meta"):
-        gpu = simulate("H100")
-        with gpu:
+    gpu = simulate("H100")
+    with gpu:
+        with torch.device("meta"):
             step, parameters = training_step(gpu, kind)
-            step()
-            gpu.synchronize()
-            start, real, before = gpu.clock(), time.perf_counter(), len(gpu.kernels)
-            step()
-            real = time.perf_counter() - real
-            gpu.synchronize()
-            simulated = gpu.clock() - start
+        step()  # outside: torch 2.11 would put the optimizer's step counters there too
+        gpu.synchronize()
+        start, real, before = gpu.clock(), time.perf_counter(), len(gpu.kernels)
+        step()
+        real = time.perf_counter() - real
+        gpu.synchronize()
+        simulated = gpu.clock() - start
     assert parameters / 1e6 == pytest.approx(millions, abs=0.5)
     kernels = Counter(k.name for k in gpu.kernels[before:])
     assert kernels["aten._scaled_dot_product_flash_attention"] == 12

@@ -3,8 +3,8 @@
 CUDA packs the list into as few launches as a kernel's arguments can describe (multi_tensor_apply in PyTorch's
 aten/src/ATen/native/cuda/MultiTensorApply.cuh, which torch installs under torch/include): tensors are cut into
 chunks of 65,536 elements, one block each, and a launch ends when its table of tensors or of blocks is full.
-The tables are those of builds with CUDA 13 (32 KB of arguments), the default since torch 2.11; `SMALL` is what
-builds with an earlier CUDA have (4 KB).
+The tables are those of torch 2.13 built with CUDA 13 (32 KB of arguments); `SMALL` is what builds with an earlier
+CUDA have (4 KB), and torch 2.11 whatever it is built with.
 """
 
 from __future__ import annotations

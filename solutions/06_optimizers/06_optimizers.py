@@ -181,7 +181,7 @@ lesson.table(
     list(packed.items()),
     ["three lists", "kernels of one `_foreach_addcdiv_`"],
     evidence="simulated (H100)",
-    caption="by the rules of PyTorch's MultiTensorApply.cuh, in builds with CUDA 13",
+    caption="by the rules of PyTorch 2.13's MultiTensorApply.cuh, in builds with CUDA 13",
 )
 
 # %% [markdown]
