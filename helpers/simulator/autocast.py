@@ -6,7 +6,7 @@ key is switched on while torch.autocast("cuda") is, inside `with gpu:`.
 
 The lists are those of PyTorch's aten/src/ATen/autocast_mode.h (AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32,
 AT_FORALL_FP32_SET_OPT_DTYPE, AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE, AT_FORALL_PROMOTE) as torch 2.13 has them
-(2.11's are without rms_norm); the policies and the cache those of autocast_mode.cpp, cached_cast().
+(2.11's: without rms_norm, and for named dimensions too); the policies and the cache those of autocast_mode.cpp, cached_cast().
 """
 
 from __future__ import annotations
