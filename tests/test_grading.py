@@ -44,6 +44,8 @@ def nbgrader(course: Path, *command: str) -> str:
 #: what JupyterLab's buttons call, for many lessons in one process; one of its own, since it changes signals and logging
 BUTTONS = """
 import sys
+from nbgrader.apps import NbGraderAPI
+from traitlets.config import PyFileConfigLoader
 api = NbGraderAPI(config=PyFileConfigLoader("nbgrader_config.py", path=".").load_config())
 for command in sys.argv[1:]:
     name, *arguments = command.split()
