@@ -131,7 +131,7 @@ BAD = {
     "no hidden test": (GOOD[GOOD.index('# %% hidden="twice"') :], "", "has no hidden test", 17),
     "test before its exercise": ("# %% experiment", '# %% test="twice" points=1\n# %% experiment', "before any exercise", 10),
     "live name in a test": ('check.function("twice", [check.case(torch.arange(3.0))]', "check.function(twice.__name__, [check.case(torch.arange(3.0))]", "must stand alone, but uses ['twice']", 25),
-    "test without check": ('check.function("twice", [check.case(torch.arange(3.0))], expect=lambda x: x * 2)', "assert True", "check.function or check.value only", 25),
+    "test without check": ('check.function("twice", [check.case(torch.arange(3.0))], expect=lambda x: x * 2)', "assert True", "reaches the learner", 25),
     "test overwrites a name": ('check.function("twice", [check.case(torch.arange(3.0))]', 'twice = 3\ncheck.function("twice", [check.case(torch.arange(3.0))]', "would overwrite ['twice']", 25),
     "clock in a test": ("import torch\n\nfrom helpers import check\n\ncheck.function(\"twice\", [check.case(torch.arange(3.0))]", "import time, torch\n\nfrom helpers import check\n\ntime.perf_counter()\ncheck.function(\"twice\", [check.case(torch.arange(3.0))]", "reads a clock", 25),
     "exercise needs an experiment": ("print(torch.arange(3))", "two = 2", "uses ['two']", 17),

@@ -11,6 +11,6 @@ the hidden tests stay in the grader's process.
 """
 
 from helpers.check.data import Build
-from helpers.check.judge import Case, CheckFailed, Report, build, case, function, through, value
+from helpers.check.judge import Case, CheckFailed, Match, Report, build, case, function, through, value
 
-__all__ = ["Build", "Case", "CheckFailed", "Report", "build", "case", "function", "through", "value"]
+__all__ = ["Build", "Case", "CheckFailed", "Match", "Report", "build", "case", "function", "through", "value"]

@@ -1,6 +1,7 @@
 """Ask for the learner's values and counters, compare, and say what was measured and what was wanted."""
 
 import contextvars
+import dataclasses
 import inspect
 import sys
 import textwrap
@@ -38,10 +39,31 @@ class Case:
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class Match:
+    """How a result is compared with the one expected, beside its values.
+
+    rtol, atol: tolerances (default: those of torch.testing, by dtype). grads: compare ``.grad`` of the inputs too, for
+    fixed random gradients of the outputs. view_of: the result shares the storage of the positional input of this
+    index. contiguous: it is a contiguous tensor. unchanged: the inputs hold the same numbers afterwards.
+    """
+
+    rtol: float | None = None
+    atol: float | None = None
+    grads: bool = False
+    view_of: int | None = None
+    contiguous: bool = False
+    unchanged: bool = True
+
+
 @dataclass
 class Report:
-    """What one call did: ``value``, ``counts`` (see :class:`helpers.counters.Counts`), ``error``; plain data all."""
+    """What one call did: ``value``, ``counts`` (see :class:`helpers.counters.Counts`), ``error``; plain data all.
 
+    case: what the test gave for this call, a :class:`Case` or a dataclass of its own.
+    """
+
+    case: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     value: Any
@@ -166,43 +188,40 @@ def value(
 
 def function(
     name: str,
-    cases: Sequence[Case],
+    cases: Sequence[Any],
     expect: Callable[..., Any] | Sequence[Any] | None = None,
     *,
+    match: Match = Match(),  # noqa: B008 - frozen
     drive: Callable[..., Any] | None = None,
     budget: dict[str, int] | Callable[..., dict[str, int]] | None = None,
-    grads: bool = False,
-    rtol: float | None = None,
-    atol: float | None = None,
-    view_of: int | None = None,
-    contiguous: bool = False,
-    unchanged: bool = True,
     verify: Callable[[list[Report]], str | None] | None = None,
     look: str = "",
     note: str = "",
+    **options: Any,
 ) -> None:
     """Call the learner's function ``name`` on every case, under the counters, and compare.
 
+    cases: of :func:`case`, or instances of a dataclass, whose fields are passed by name.
     expect: the reference, called with the same inputs; or one value a case; or ``None`` (only costs or ``verify``).
-    drive: a function of the test cell, ``drive(learner_fn, *inputs)``, run in the learner's place when one call is
-        not enough (to use a class, to call twice). It imports what it uses and returns plain data. If it has a
-        parameter ``count``, it is given the grader's own copy of :func:`helpers.count`.
+    match: tolerances, gradients, and whose storage the result shares.
+    drive: ``drive(learner_fn, *inputs)`` runs in the learner's place when one call is not enough (to use a class, to
+        call twice) and returns plain data. It is a function of :mod:`helpers.exercises`, or one of the test cell that
+        imports what it uses. If it has a parameter ``count``, it is given the grader's own :func:`helpers.count`.
     budget: counter → the most that one case may cost (a field of :class:`helpers.counters.Counts`), or a function of
         the case's inputs that returns this. With ``grads`` the counters cover forward and backward.
-    grads: compare ``.grad`` of the inputs too, for fixed random gradients of the outputs.
-    view_of: the result must share the storage of the positional input of this index.
-    contiguous: the result must be a contiguous tensor.
-    unchanged: the inputs must hold the same numbers afterwards.
     verify: looks at all reports at once; returns what is wrong, or ``None``.
     look, note: where to look again, and one more line of help, in the message of a failure.
 
     Raises :class:`CheckFailed` with what was measured, what was wanted and what to look at.
     """
+    if options:  # TODO remove when all lessons say match=
+        match = dataclasses.replace(match, **options)
     if not cases:
         raise ValueError(f"check.function({name!r}): no cases")
+    given, cases = cases, [_as_case(one) for one in cases]
     wants, encoded = [], []
     for i, one in enumerate(cases):
-        want, grad_outputs, want_grads = _reference(expect, one, i, grads)
+        want, grad_outputs, want_grads = _reference(expect, one, i, match.grads)
         wants.append((want, want_grads))
         encoded.append(
             {
@@ -216,8 +235,8 @@ def function(
         "what": "function",
         "name": name,
         "cases": encoded,
-        "grads": grads,
-        "drive": textwrap.dedent(inspect.getsource(drive)) if drive is not None else None,
+        "grads": match.grads,
+        "drive": _sent(drive),
     }
     reply = _ask(request, look)
     if budget is not None and reply.get("uncounted"):
@@ -226,8 +245,9 @@ def function(
             name, f"{name} works where the counters cannot see it ({ways}); its cost must be counted.", look
         )
     reports = []
-    for one, (want, want_grads), raw in zip(cases, wants, reply["reports"], strict=True):
+    for asked, one, (want, want_grads), raw in zip(given, cases, wants, reply["reports"], strict=True):
         report = Report(
+            asked,
             one.args,
             one.kwargs,
             decode(raw["value"], build=False),
@@ -238,9 +258,7 @@ def function(
         )
         reports.append(report)
         call = f"{name}({_arguments(one)})"
-        if text := _fault(
-            report, one, want, want_grads, expect is not None, rtol, atol, view_of, contiguous, unchanged
-        ):
+        if text := _fault(report, one, want, want_grads, expect is not None, match):
             raise _failed(name, f"{call}: {text}", look, note)
         if one.raises is None and budget is not None and (text := _over(report, one, budget)):
             raise _failed(
@@ -251,22 +269,25 @@ def function(
             )
     if verify is not None and (text := _verified(verify, reports)):
         raise _failed(name, f"{name}: {text}", look, note)
-    _passed(
-        name,
-        _summary(
-            name,
-            reports,
-            cases,
-            budget,
-            "values and gradients right"
-            if grads
-            else "values right"
-            if expect is not None
-            else "as wanted"
-            if verify is not None
-            else "",
-        ),
-    )
+    compared = "as wanted" if verify is not None else ""
+    if expect is not None:
+        compared = "values and gradients right" if match.grads else "values right"
+    _passed(name, _summary(name, reports, cases, budget, compared))
+
+
+def _as_case(given: Any) -> Case:
+    if isinstance(given, Case):
+        return given
+    return Case((), {f.name: getattr(given, f.name) for f in dataclasses.fields(given)})
+
+
+def _sent(drive: Callable[..., Any] | None) -> dict[str, str] | None:
+    """How the learner's side finds the drive: by name in the package that both sides have, else by its source."""
+    if drive is None:
+        return None
+    if drive.__module__.startswith("helpers.exercises."):
+        return {"at": f"{drive.__module__}:{drive.__qualname__}"}
+    return {"source": textwrap.dedent(inspect.getsource(drive))}
 
 
 def _verified(verify: Callable[[list[Report]], str | None], reports: list[Report]) -> str | None:
@@ -304,16 +325,7 @@ def _arguments(one: Case) -> str:
 
 
 def _fault(
-    report: Report,
-    one: Case,
-    want: Any,
-    want_grads: list[Any] | None,
-    compare: bool,
-    rtol: float | None,
-    atol: float | None,
-    view_of: int | None,
-    contiguous: bool,
-    unchanged: bool,
+    report: Report, one: Case, want: Any, want_grads: list[Any] | None, compare: bool, match: Match
 ) -> str | None:
     error = report.error
     if one.raises is not None:
@@ -329,21 +341,21 @@ def _fault(
         return f"raised {error['type']}: {error['text']}" + (
             f"\n  {error['where']}" if error["where"] else ""
         )
-    if compare and (odd := difference(report.value, want, rtol, atol)):
+    if compare and (odd := difference(report.value, want, match.rtol, match.atol)):
         return odd
     if want_grads is not None and report.grads is not None:
         for i, (got, wanted) in enumerate(zip(report.grads, want_grads, strict=True)):
             if wanted is not None and (
-                odd := difference(got, wanted, rtol, atol, at=f"the gradient of input {i}")
+                odd := difference(got, wanted, match.rtol, match.atol, at=f"the gradient of input {i}")
             ):
                 return "the result is right, but " + odd
-    if unchanged and report.raw["changed"]:
+    if match.unchanged and report.raw["changed"]:
         return f"changed its input {report.raw['changed'][0]} in place; the caller still needs it"
-    if contiguous and not (geometry := report.raw["geometry"] or {}).get("contiguous"):
+    if match.contiguous and not (geometry := report.raw["geometry"] or {}).get("contiguous"):
         stride = tuple(geometry.get("stride", ()))
         return f"values are right, but the result is not contiguous (stride {stride})"
-    if view_of is not None and view_of not in report.raw["view_of"]:
-        return f"values are right, but the result does not share the storage of input {view_of}: it is a copy{_allocated_by(report)}"
+    if match.view_of is not None and match.view_of not in report.raw["view_of"]:
+        return f"values are right, but the result does not share the storage of input {match.view_of}: it is a copy{_allocated_by(report)}"
     return None
 
 

@@ -45,9 +45,8 @@ HIDDEN_NOTE = "# Further tests of this exercise run here when the lesson is grad
 KERNEL_NOTE = (
     "# An import fails? Wrong kernel: start with `make lab`, then Kernel > Change Kernel… > Python 3."
 )
-#: JupyterLab shows the first line of a folded cell
-TEST_NOTE = "# Test of exercise {number}, {title}: run this cell. Click on ••• to read it."
-#: an experiment with this tag is shown folded too: code that carries no idea
+TEST_NOTE = "# Test of exercise {number}, {title}: run this cell."
+#: an experiment with this tag is shown folded: code that carries no idea
 FOLD_TAG = "fold"
 #: raise it when notebooks are made otherwise than before, and all are rebuilt
 FORMAT = 3
@@ -84,7 +83,7 @@ def _node(cell: Cell, place: int, note: str) -> NotebookNode:
         node = new_markdown_cell(cell.source)
     else:
         node = new_code_cell(note + cell.source, metadata={"tags": [cell.kind, *cell.tags]})
-        if cell.kind == "test" or FOLD_TAG in cell.tags:
+        if FOLD_TAG in cell.tags:
             node.metadata["jupyter"] = {"source_hidden": True}
         if cell.kind != "experiment":
             graded = cell.kind in ("test", "hidden")

@@ -238,9 +238,9 @@ def _check_names(master: Master) -> None:
                 raise BadMaster(
                     f"{where}: a test shares the notebook's names and would overwrite {sorted(taken)}: name its own otherwise"
                 )
-            if not re.search(r"\bcheck\.(function|value)\(", cell.source):
+            if not _checked(cell.source):
                 raise BadMaster(
-                    f"{where}: a test reaches the learner's code through check.function or check.value only"
+                    f"{where}: a test reaches the learner's code through a check_… of helpers.exercises, or check.function"
                 )
             continue
         if unknown := free - known:
@@ -321,19 +321,14 @@ def _exercises(master: Master) -> list[Exercise]:
 
 
 def _checked(source: str) -> list[str]:
-    """The names passed to check.function and check.value."""
-    calls = [
-        n
-        for n in ast.walk(ast.parse(source))
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
-    ]
-    wanted = [
-        c
-        for c in calls
-        if isinstance(c.func, ast.Attribute) and c.func.attr in ("function", "value") and c.args
-    ]
-    return [
-        c.args[0].value
-        for c in wanted
-        if isinstance(c.args[0], ast.Constant) and isinstance(c.args[0].value, str)
-    ]
+    """The learner's names that a test checks: check_windows(…) checks `windows`, as check.function("windows", …) does."""
+    found = []
+    for call in ast.walk(ast.parse(source)):
+        if not isinstance(call, ast.Call):
+            continue
+        if isinstance(call.func, ast.Name) and call.func.id.startswith("check_"):
+            found.append(call.func.id.removeprefix("check_"))
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in ("function", "value") and call.args:
+            if isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str):
+                found.append(call.args[0].value)
+    return found
