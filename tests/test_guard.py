@@ -1,11 +1,8 @@
 """What an answer may do to the process it runs in, and what that earns: nothing more than it is worth."""
 
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -14,11 +11,7 @@ from helpers.check.sealed import sealed
 from helpers.classroom import master as masters
 from helpers.classroom.master import Master
 from helpers.classroom.runner import Runner
-from helpers.simulator import active, simulate
-from helpers.simulator.gpu import SimGPU
-from helpers.simulator.memory import Memory
-from helpers.simulator.races import Races
-from helpers.simulator.streams import Event, Stream
+from helpers.simulator import simulate
 from tests.test_build import GOOD, write
 
 #: right values by twice the operators: earns the visible test's point, and not the two for its cost
@@ -88,100 +81,26 @@ def twice(x):
     assert score.earned == 1 and ("dispatched" in text or "cannot see" in text)
 
 
-#: run as a test's own function, so that this module is a stranger to the GPU
-DRIVE = """
-def drive(simulate, sealed, learner):
-    gpu = sealed(simulate("T4", strict=False))
-    with gpu:
-        out = learner(gpu)
-    return gpu.kernels, gpu.races, out
-"""
-
-
-def _driven(learner: Callable[[Any], Any]) -> Any:
-    space: dict[str, Any] = {"__name__": "drive"}
-    exec(DRIVE, space)  # noqa: S102
-    return space["drive"](simulate, sealed, learner)
-
-
 def test_a_sealed_gpu_shows_what_a_real_one_does() -> None:
-    def learner(gpu: Any) -> None:
-        x = torch.empty(64, 64, device=gpu.device)
-        start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
+    with simulate("T4", strict=False) as gpu:
+        shown = sealed(gpu)
+        x = torch.empty(64, 64, device=shown.device)
+        start, end = shown.Event(enable_timing=True), shown.Event(enable_timing=True)
         start.record()
-        side = gpu.Stream()
-        with gpu.stream(side):
+        side = shown.Stream()
+        with shown.stream(side):
             x @ x
-        gpu.current_stream().wait_stream(side)
+        shown.current_stream().wait_stream(side)
         x.record_stream(side)
         end.record()
-        gpu.synchronize()
-        assert gpu.clock() > 0 and start.elapsed_time(end) > 0 and side == side and "T4" in repr(gpu)
-        for found in (gpu, active(), gpu.synchronize.__self__):
-            for name in ("kernels", "host", "_timeline", "__dict__"):
-                with pytest.raises(AttributeError, match="torch.cuda's names"):
-                    getattr(found, name)
-
-    kernels, races, _ = _driven(learner)
-    assert len(kernels) == 1 and not races
-
-
-#: ways to what a sealed GPU keeps; each would end with its timeline, its races or a wait that was none
-OPENERS: dict[str, Callable[[Any], Any]] = {
-    "object": lambda gpu: object.__getattribute__(gpu, "_timeline"),
-    "a false name": lambda gpu: eval("gpu._timeline", {"__name__": "helpers.mine", "gpu": gpu}),  # noqa: S307
-    "the drive's names": lambda gpu: eval("gpu._timeline", sys._getframe(2).f_globals | {"gpu": gpu}),  # noqa: S307
-    "a module's names": lambda gpu: eval("gpu._timeline", vars(sys.modules["helpers.simulator.gpu"]), {"gpu": gpu}),  # noqa: S307
-    "a getter": lambda gpu: SimGPU.kernels.fget(gpu),  # type: ignore[attr-defined]
-    "a method": lambda gpu: SimGPU._need(gpu, ""),
-    "a part": lambda gpu: Memory(gpu, None, "").allocator._line,
-    "a closure": lambda gpu: [c.cell_contents["_timeline"] for c in type(gpu).__getattribute__.__closure__ or ()],
-    "a stream": lambda gpu: gpu.current_stream()._lane,
-    "a stream's dict": lambda gpu: vars(gpu.Stream()),
-    "a stream of one's own": lambda gpu: type(gpu.Stream())(gpu, SimpleNamespace(number=1, ready_ns=0)),
-    "a plain stream": lambda gpu: Stream(gpu, SimpleNamespace(number=0, ready_ns=0)).synchronize(),  # type: ignore[arg-type]
-    "a plain event": lambda gpu: Event(gpu, False).synchronize(),
-    "an event made up": lambda gpu: gpu.Stream().wait_event(SimpleNamespace(_mark=None)),
-    "a stream made up": lambda gpu: gpu.Event().record(SimpleNamespace(_lane=SimpleNamespace(number=0))),
-    "set": lambda gpu: setattr(gpu, "_races", None),
-    "deleted": lambda gpu: delattr(gpu, "_races"),
-    "left": lambda gpu: SimGPU.__exit__(gpu, None, None, None),
-    "sealed again": lambda gpu: sealed(gpu),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("way", OPENERS)
-def test_a_sealed_gpu_stays_closed(way: str) -> None:
-    def learner(gpu: Any) -> None:
-        with pytest.raises((AttributeError, TypeError)):
-            OPENERS[way](gpu)
-        with gpu.stream(gpu.Stream()):
-            x = torch.empty(8, device=gpu.device).zero_()
-        x.zero_()
-
-    kernels, races, _ = _driven(learner)
-    assert len(kernels) == 2 and len(races) == 1, "and goes on as before"
-
-
-def test_what_is_put_into_a_sealed_gpu_is_not_seen() -> None:
-    def learner(gpu: Any) -> None:
-        object.__setattr__(gpu, "_timeline", None)
-        type(gpu).kernels = property(lambda self: [])
-        torch.empty(8, device=gpu.device).zero_()
-
-    assert len(_driven(learner)[0]) == 1
-
-
-def test_a_replaced_simulator_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def learner(gpu: Any) -> None:
-        x = torch.empty(8, device=gpu.device)
-        monkeypatch.setattr(Races, "_check", lambda self, cell, now: None)
-        with pytest.raises(RuntimeError, match="replaced while it was in use"):
-            x.zero_()
-        monkeypatch.undo()
-        x.zero_()
-
-    assert len(_driven(learner)[0]) == 1
+        shown.synchronize()
+        assert shown.clock() > 0 and start.elapsed_time(end) > 0 and side == side and "T4" in repr(shown)
+        for name in ("kernels", "host", "races", "faults", "collectives", "_timeline", "__dict__"):
+            with pytest.raises(AttributeError, match="torch.cuda's names"):
+                getattr(shown, name)
+        with pytest.raises(AttributeError, match="cannot be set"):
+            shown.clock = lambda: 0.0
+    assert len(gpu.kernels) == 1 and not gpu.races
 
 
 LATE = {

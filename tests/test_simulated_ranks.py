@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -23,8 +23,6 @@ from helpers.simulator import SimGPU, SimulationError, simulate
 from helpers.simulator.buckets import Backward, Gradient, assign, gradients, overlap
 from helpers.simulator.network import World, world
 from helpers.simulator.pipeline import SCHEDULES, order, pipeline
-from helpers.simulator.streams import Mark
-from helpers.simulator.traffic import Sent, SentFuture
 
 WIDE, DEEP = 4096, 3
 SLOW = Link("slow", 5e9, 10e-6, "made up")
@@ -528,26 +526,12 @@ def test_what_does_not_fit_is_said(how: dict[str, Any], said: str) -> None:
         simulate("H100").world(8, **how)
 
 
-DRIVE = """
-def drive(simulate, sealed, learner):
-    gpu = sealed(simulate("H100", strict=False).world(8))
-    with gpu:
-        learner(gpu)
-    return gpu.collectives, gpu.races
-"""
-
-
-def _driven(learner: Callable[[Any], Any]) -> Any:
-    space: dict[str, Any] = {"__name__": "drive"}
-    exec(DRIVE, space)  # noqa: S102
-    return space["drive"](simulate, sealed, learner)
-
-
 def test_a_sealed_gpu_communicates() -> None:
-    def learner(gpu: Any) -> None:
-        ddp = nn.parallel.DistributedDataParallel(nn.Linear(64, 64, device=gpu.device))
-        ddp(torch.empty(4, 64, device=gpu.device)).sum().backward()
-        x = torch.empty(64, device=gpu.device)
+    with simulate("H100", strict=False).world(8) as gpu:
+        shown = sealed(gpu)
+        ddp = nn.parallel.DistributedDataParallel(nn.Linear(64, 64, device=shown.device))
+        ddp(torch.empty(4, 64, device=shown.device)).sum().backward()
+        x = torch.empty(64, device=shown.device)
         work = dist.all_reduce(x, async_op=True)
         work.wait()
         x.add_(1)
@@ -556,57 +540,9 @@ def test_a_sealed_gpu_communicates() -> None:
         dist.barrier()
         for name in ("collectives", "ranks", "world", "_traffic"):
             with pytest.raises(AttributeError, match="torch.cuda's names"):
-                getattr(gpu, name)
-
-    calls, races = _driven(learner)
+                getattr(shown, name)
+    calls, races = gpu.collectives, gpu.races
     assert [c.kind for c in calls][-3:] == ["all_reduce", "all_reduce", "barrier"] and not races
-
-
-def _closures(thing: Any) -> list[Any]:
-    return [c.cell_contents for c in getattr(thing, "__closure__", None) or ()]
-
-
-def _knowing(work: Any) -> None:
-    """A wait that would make the stream know all, had the work its times itself."""
-    for name in ("_done", "done", "_mark"):
-        setattr(work, name, Mark(0, [1 << 40] * 8))
-    work.get_future()._done = Mark(0, [1 << 40] * 8)
-
-
-WAYS: dict[str, Callable[[Any, Any], Any]] = {
-    "through the work": lambda gpu, work: work._gpu._traffic,
-    "through its wait": lambda gpu, work: type(work).wait.__globals__["Traffic"].waited(gpu._traffic, work),
-    "a work of one's own": lambda gpu, work: Sent(gpu)._gpu._traffic,
-    "through DDP": lambda gpu, work: [
-        c.calls for c in _closures(nn.parallel.DistributedDataParallel.register_comm_hook) if not isinstance(c, type(len))
-    ],
-    "its clock": lambda gpu, work: SimGPU.collectives.fget(gpu),  # type: ignore[attr-defined]
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_sealed_gpu_keeps_its_collectives_to_itself(way: str) -> None:
-    def learner(gpu: Any) -> None:
-        x = torch.empty(64, device=gpu.device)
-        work = dist.all_reduce(x, async_op=True)
-        with pytest.raises((AttributeError, TypeError)):
-            WAYS[way](gpu, work)
-        x.add_(1)
-
-    calls, races = _driven(learner)
-    assert len(calls) == 1 and len(races) == 1
-
-
-def test_no_work_waits_for_another() -> None:
-    def learner(gpu: Any) -> None:
-        x = torch.empty(64, device=gpu.device)
-        work = dist.all_reduce(x, async_op=True)
-        _knowing(work)
-        Sent(gpu).wait()
-        SentFuture(gpu).wait = None
-        x.add_(1)
-
-    assert len(_driven(learner)[1]) == 1
 
 
 # ------------------------------------------------------------------------------------ buckets, traces

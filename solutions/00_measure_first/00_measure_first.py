@@ -401,9 +401,8 @@ def drive(time_on_gpu, size, chain, queued, repeats):
     import torch
 
     from helpers import simulate
-    from helpers.check.sealed import sealed
 
-    gpu, reads = sealed(simulate("H100")), []
+    gpu, reads = simulate("H100"), []
 
     class Card:  # what a real GPU offers too: no record of its kernels
         device, evidence, Stream, stream = gpu.device, gpu.evidence, gpu.Stream, gpu.stream
@@ -500,7 +499,7 @@ def drive(time_on_gpu, size, chain, queued, repeats):
     from helpers import simulate
     from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("H100"))
+    gpu = simulate("H100")
     with gpu:
         x = torch.empty(size, size, device=gpu.device)
         for _ in range(queued):
@@ -512,7 +511,7 @@ def drive(time_on_gpu, size, chain, queued, repeats):
                 y = y @ x
             torch.relu(y)
 
-        seconds = float(time_on_gpu(gpu, work, repeats))
+        seconds = float(time_on_gpu(sealed(gpu), work, repeats))
         return [seconds, (len(gpu.kernels) - queued) // (chain + 1)]
 
 
@@ -1803,7 +1802,7 @@ def drive(predict_run, size, cpu_s, log, steps):
     from helpers import simulate
     from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("H100"))
+    gpu = simulate("H100")
     with gpu:
         x = torch.empty(size, size, device="meta")
 
@@ -1813,7 +1812,7 @@ def drive(predict_run, size, cpu_s, log, steps):
             if log:
                 y[0, 0].item()
 
-        seconds = float(predict_run(gpu, step, steps))
+        seconds = float(predict_run(sealed(gpu), step, steps))
     return [seconds, sum(kernel.kind == "kernel" for kernel in gpu.kernels)]  # one product a step
 
 
@@ -1891,7 +1890,7 @@ def drive(predict_run, size, cpu_s, log, steps):
     from helpers import simulate
     from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("A100"))
+    gpu = simulate("A100")
     with gpu:
         x = torch.empty(size, size, device="meta")
 
@@ -1901,7 +1900,7 @@ def drive(predict_run, size, cpu_s, log, steps):
             if log:
                 y[0, 0].item()
 
-        seconds = float(predict_run(gpu, step, steps))
+        seconds = float(predict_run(sealed(gpu), step, steps))
     return [seconds, sum(kernel.kind == "kernel" for kernel in gpu.kernels)]  # one product a step
 
 

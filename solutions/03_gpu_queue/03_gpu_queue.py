@@ -1080,11 +1080,11 @@ def drive(train, seed, log_every, batches):
     for values in (True, False):
         torch.manual_seed(seed)
         model = torch.nn.Sequential(torch.nn.Linear(12, 20), torch.nn.ReLU(), torch.nn.Linear(20, 5))
-        gpu = sealed(simulate("H100", values=values, strict=False))
+        gpu = simulate("H100", values=values, strict=False)
         if not values:
             model, batches = model.to("meta"), [(x.to("meta"), y.to("meta")) for x, y in batches]
         with gpu:
-            log = train(gpu, model, batches, [1.0, 2.0, 1.0, 0.5, 1.0], 0.2, 0.3, log_every)
+            log = train(sealed(gpu), model, batches, [1.0, 2.0, 1.0, 0.5, 1.0], 0.2, 0.3, log_every)
             waits = [record.name for record in gpu.host if record.kind == "sync"]
             arrived = sum(k.bytes for k in gpu.kernels if k.kind == "copy d2h")
         by = {name: waits.count(name) for name in sorted(set(waits))}

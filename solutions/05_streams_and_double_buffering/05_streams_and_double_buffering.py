@@ -368,11 +368,11 @@ def drive(prefetch, sizes, pinned):
     from helpers import simulate
     from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("H100", strict=False, values=pinned))
+    gpu = simulate("H100", strict=False, values=pinned)
     with gpu:
         host = [torch.full((n, 3), float(i + 1), pin_memory=pinned) for i, n in enumerate(sizes)]
         seen = []
-        for x in prefetch(gpu, iter(host)):
+        for x in prefetch(sealed(gpu), iter(host)):
             seen.append((x * 2).sum() if pinned else torch.tensor(float(x.numel())))
         gpu.synchronize()
         values = [float(v) for v in seen]
@@ -718,7 +718,7 @@ def drive(answer, card, d, n):
     slow = {"flop_share": 2.5e-6, "bandwidth_share": 1e-4} if values else {}
     card = "H100" if values else card
     free = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}  # no set-up costs: a warm GPU
-    gpu = sealed(simulate(card, strict=False, values=values, **free, **slow))
+    gpu = simulate(card, strict=False, values=values, **free, **slow)
     with gpu:
         sent = [torch.empty(d, d, pin_memory=True) for i in range(n)]
         if values:
@@ -728,7 +728,7 @@ def drive(answer, card, d, n):
         gone = [torch.zeros(d, d, device=gpu.device) for _ in range(2)]
         held, first, start = gpu.memory_reserved(), len(gpu.kernels), gpu.clock_ns()
         del gone  # dropped while the GPU still writes it
-        out = answer(gpu, sent)
+        out = answer(sealed(gpu), sent)
         gpu.synchronize()
         ran = gpu.kernels[first:]
         work = [sum(k.bytes for k in ran if k.kind == "copy h2d"), sum(k.name == "aten.mm" for k in ran)]
@@ -755,12 +755,12 @@ def drive_norms(norms, card, d, n):
     from helpers import simulate
     from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("H100" if card == "values" else card, strict=False, values=card == "values"))
+    gpu = simulate("H100" if card == "values" else card, strict=False, values=card == "values")
     with gpu:
         chunks = [torch.full((d, d), i + 1.0, device=gpu.device) for i in range(n)]
         gpu.synchronize()
         waits = gpu.syncs
-        out = [float(v) for v in norms(gpu, chunks)]
+        out = [float(v) for v in norms(sealed(gpu), chunks)]
         waits = gpu.syncs - waits
         products = sum(k.name == "aten.mm" for k in gpu.kernels)
         copies = [k for k in gpu.kernels if k.kind == "copy d2h"]
@@ -1169,7 +1169,7 @@ def drive(pipeline, card, page, result, products, decode_s, save_s, n):
     slow = {"flop_share": 2.5e-6, "bandwidth_share": 1e-4} if values else {}
     card = "H100" if values else card
     free = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}  # no set-up costs: a warm GPU
-    gpu = sealed(simulate(card, strict=False, values=values, **free, **slow))
+    gpu = simulate(card, strict=False, values=values, **free, **slow)
     decoded, saved, numbers, early = [], [], [], []
     with gpu:
         pages = [torch.zeros(page, pin_memory=True) for _ in range(2)]
@@ -1212,7 +1212,7 @@ def drive(pipeline, card, page, result, products, decode_s, save_s, n):
         gone = [torch.zeros(shape, device=gpu.device) for shape in (page, page, result, result)]
         start = gpu.clock_ns()
         del gone  # dropped while the GPU still writes it
-        pipeline(gpu, pages, results, decode, compute, save, n)
+        pipeline(sealed(gpu), pages, results, decode, compute, save, n)
         seconds = (gpu.clock_ns() - start) / 1e9
         late = n - len(saved)
         copies = [sum(k.bytes for k in gpu.kernels if k.kind == kind) for kind in ("copy h2d", "copy d2h")]

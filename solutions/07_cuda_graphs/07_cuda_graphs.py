@@ -492,7 +492,7 @@ def drive(GraphedStep, kind, batches, warm_up):
     from helpers import simulate
     from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("H100", values=True, strict=False))
+    gpu = simulate("H100", values=True, strict=False)
 
     def made():
         torch.manual_seed(1)
@@ -516,7 +516,7 @@ def drive(GraphedStep, kind, batches, warm_up):
             plain.step()
         usual = len(gpu.kernels) - before
         model, optimizer = made()
-        step = GraphedStep(gpu, model, optimizer, mse, warm_up)
+        step = GraphedStep(sealed(gpu), model, optimizer, mse, warm_up)
         for i, batch in enumerate(batches):
             x, y = (t.clone() for t in batch)
             gpu.synchronize()
@@ -870,10 +870,10 @@ def drive(scorer, first, calls, numbers):
     from helpers import simulate
     from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("H100", values=True, strict=False))
+    gpu = simulate("H100", values=True, strict=False)
     with gpu:
         start, given = first.clone(), calls[0].clone()
-        run, kept, cost = scorer(gpu, start, given), [], []
+        run, kept, cost = scorer(sealed(gpu), start, given), [], []
         for one in calls:
             one = one.clone()
             gpu.synchronize()
@@ -962,10 +962,10 @@ def drive(smoother, first, calls, numbers):
     from helpers import simulate
     from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("H100", values=True, strict=False))
+    gpu = simulate("H100", values=True, strict=False)
     with gpu:
         start, given = first.clone(), calls[0].clone()
-        run, kept, cost = smoother(gpu, start, *numbers), [], []
+        run, kept, cost = smoother(sealed(gpu), start, *numbers), [], []
         for one in calls:
             one = one.clone()
             gpu.synchronize()
@@ -1055,10 +1055,10 @@ def drive(updater, first, calls, numbers):
     from helpers import simulate
     from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("H100", values=True, strict=False))
+    gpu = simulate("H100", values=True, strict=False)
     with gpu:
         start, given = first.clone(), calls[0].clone()
-        run, kept, cost = updater(gpu, start), [], []
+        run, kept, cost = updater(sealed(gpu), start), [], []
         for one, number in zip(calls, numbers, strict=True):
             one = one.clone()
             gpu.synchronize()
@@ -1151,10 +1151,10 @@ def drive(scorer, first, calls, numbers):
     from helpers import simulate
     from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("H100", values=True, strict=False))
+    gpu = simulate("H100", values=True, strict=False)
     with gpu:
         start, given = first.clone(), calls[0].clone()
-        run, kept, cost = scorer(gpu, start, given), [], []
+        run, kept, cost = scorer(sealed(gpu), start, given), [], []
         for one in calls:
             one = one.clone()
             gpu.synchronize()
@@ -1246,10 +1246,10 @@ def drive(smoother, first, calls, numbers):
     from helpers import simulate
     from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("H100", values=True, strict=False))
+    gpu = simulate("H100", values=True, strict=False)
     with gpu:
         start, given = first.clone(), calls[0].clone()
-        run, kept, cost = smoother(gpu, start, *numbers), [], []
+        run, kept, cost = smoother(sealed(gpu), start, *numbers), [], []
         for one in calls:
             one = one.clone()
             gpu.synchronize()
@@ -1342,10 +1342,10 @@ def drive(updater, first, calls, numbers):
     from helpers import simulate
     from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("H100", values=True, strict=False))
+    gpu = simulate("H100", values=True, strict=False)
     with gpu:
         start, given = first.clone(), calls[0].clone()
-        run, kept, cost = updater(gpu, start), [], []
+        run, kept, cost = updater(sealed(gpu), start), [], []
         for one, number in zip(calls, numbers, strict=True):
             one = one.clone()
             gpu.synchronize()
@@ -1567,9 +1567,8 @@ def drive(robust_step, weight, data, lr, max_norm):
     import torch
 
     from helpers import simulate
-    from helpers.check.sealed import sealed
 
-    gpu = sealed(simulate("H100", values=True, strict=False))
+    gpu = simulate("H100", values=True, strict=False)
     with gpu:
         w, (x, y, keep) = weight.clone(), (t.clone() for t in data[0])
         robust_step(w, x, y, keep, lr, max_norm)  # what comes only with the first call
