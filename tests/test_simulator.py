@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from helpers import count
+from helpers import count, simulator
 from helpers.simulator import DEVICES, Device, RealGPU, SimGPU, SimulationError, active, any_gpu, simulate
 from helpers.simulator.timeline import Engine, Timeline
 
@@ -617,3 +620,41 @@ def test_the_same_program_runs_on_a_real_gpu() -> None:
         gpu.host_work(1e-3)
         end.synchronize()
         assert start.elapsed_time(end) > 0 and gpu.clock() > 0 and gpu.evidence == "live (GPU)"
+
+
+def lines_run(step: Callable[[], object]) -> int:
+    """Lines of Python that the simulator runs for it: a clock would tell of this machine's other work too."""
+    here, lines = os.path.dirname(simulator.__file__), 0
+
+    def trace(frame: Any, event: str, arg: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return trace if frame.f_code.co_filename.startswith(here) else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        step()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_an_operator_costs_the_same_after_ten_thousand() -> None:
+    """Whatever is kept of the ones before: spans in which the device is busy, accesses to a block in pieces."""
+    with simulate("H100") as gpu:
+        rows, out = (torch.empty(64 * 5_000, 256, device=gpu.device) for _ in range(2))
+        weight, small = torch.empty(256, 256, device=gpu.device), torch.empty(8, device=gpu.device)
+        steps = zip(rows.split(64), out.split(64), strict=True)
+
+        def step() -> None:
+            piece, into = next(steps)
+            torch.mm(piece, weight, out=into)
+            small.relu_()  # at the kernels' floor, beside the others
+
+        first = [lines_run(step) for _ in range(15)][5:]
+        for _ in range(4_970):
+            step()
+        last = [lines_run(step) for _ in range(10)]
+        assert len(gpu.kernels) > 9_900
+    assert max(last) < 1.2 * max(first), (first, last)

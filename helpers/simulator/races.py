@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,9 +24,8 @@ from helpers.simulator.clocks import HOST, Clocks
 
 __all__ = ["Access", "Race", "Races"]
 
-_KEPT = (
-    512  # accesses remembered of one block of memory: more only where a program reads it in so many pieces
-)
+# Accesses remembered of one block of memory: more only where a program reads it in so many pieces.
+_KEPT = 512
 _REPLAY = "a graph's replay"
 
 
@@ -44,12 +43,52 @@ class _Seen(NamedTuple):
     home: int | None = None  # the stream whose memory it is now
 
 
+class _Kept:
+    """Accesses to one block of memory, in the order in which they came, and found again by their place.
+
+    Pieces of like length lie in one list, sorted by their first byte, so that a lookup sees those that it may touch
+    and not all: a program may go through a block in thousands of pieces.
+    """
+
+    __slots__ = ("_all", "_next", "_starts")
+
+    def __init__(self) -> None:
+        self._all: dict[int, _Seen] = {}
+        self._starts: dict[int, list[tuple[int, int]]] = {}  # bits of the length → (first byte, number)
+        self._next = 0
+
+    def __iter__(self) -> Iterator[_Seen]:
+        return iter(self._all.values())
+
+    def add(self, seen: _Seen) -> None:
+        """One more; beyond _KEPT the oldest is forgotten."""
+        low, high, _ = seen.place
+        insort(self._starts.setdefault((high - low).bit_length(), []), (low, self._next))
+        self._all[self._next] = seen
+        self._next += 1
+        if len(self._all) > _KEPT:
+            self.drop(next(iter(self._all)))
+
+    def drop(self, number: int) -> None:
+        low, high, _ = self._all.pop(number).place
+        row = self._starts[(high - low).bit_length()]
+        del row[bisect_left(row, (low, number))]
+
+    def near(self, low: int, high: int) -> list[tuple[int, _Seen]]:
+        """(number, access) of all that lie between these bytes or reach into them, in order."""
+        found = []
+        for bits, row in self._starts.items():
+            first = bisect_right(row, (low - (1 << bits), self._next))
+            found += [number for _, number in row[first : bisect_left(row, (max(high, low + 1),))]]
+        return [(number, self._all[number]) for number in sorted(found)]
+
+
 @dataclass(slots=True)
 class _Cell:
     """One block of memory. lent: streams for which record_stream promised that reuse will wait; private:
     handed out during a capture, from a graph's own pool; freed: given back."""
 
-    seen: list[_Seen] = field(default_factory=list)
+    seen: _Kept = field(default_factory=_Kept)
     lent: set[int] = field(default_factory=set)
     private: bool = False
     freed: bool = False
@@ -149,7 +188,7 @@ class Races(Clocks):
             low, high, old = self._dead[last]
             for seen in old:
                 here = (max(low, address) - address, min(high, end) - address, None)
-                cell.seen.append(seen._replace(place=here, write=True, gone=True, home=stream_number))
+                cell.seen.add(seen._replace(place=here, write=True, gone=True, home=stream_number))
             rest += [(a, b, old) for a, b in ((low, address), (end, high)) if a < b]
             last += 1
         self._dead[first:last] = rest
@@ -206,16 +245,15 @@ class Races(Clocks):
 
     def _check(self, cell: _Cell, now: _Seen) -> None:
         """Compare with what is kept; drop what any later racer would also race `now` about."""
-        clock, low, high, kept = self._clocks[now.agent], now.place[0], now.place[1], []
-        for seen in cell.seen:
+        clock, (low, high, parts) = self._clocks[now.agent], now.place
+        for number, seen in cell.seen.near(low, high):
             ordered = clock[seen.agent] >= seen.tick
             if not ordered and (now.write or seen.write) and overlap(seen.place, now.place):
                 self._report(seen, now)
-            whole = now.place[2] is None and low <= seen.place[0] and seen.place[1] <= high
-            if not (ordered and (now.write or not seen.write) and (whole or seen.place == now.place)):
-                kept.append(seen)
-        kept.append(now)
-        cell.seen = kept[-_KEPT:]
+            whole = parts is None and low <= seen.place[0] and seen.place[1] <= high
+            if ordered and (now.write or not seen.write) and (whole or seen.place == now.place):
+                cell.seen.drop(number)
+        cell.seen.add(now)
 
     def _report(self, seen: _Seen, now: _Seen) -> None:
         key = (

@@ -8,9 +8,11 @@ since nothing later can delay earlier work.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ from helpers.simulator.races import Races
 from helpers.simulator.sharing import Sharing
 
 __all__ = ["Engine", "Host", "Kernel", "Lane", "Node", "Timeline"]
+
+_BEGIN, _END = itemgetter(0), itemgetter(1)
 
 
 @dataclass(frozen=True)
@@ -63,59 +67,55 @@ class Host:
 class Engine:
     """A part of the device that does one thing at a time, whichever stream it came from."""
 
-    busy: list[tuple[int, int]] = field(default_factory=list)  # sorted, disjoint
+    busy: list[tuple[int, int]] = field(default_factory=list)  # (start, end): sorted, disjoint, none touch
 
     def book(self, earliest: int, duration: int, now: int) -> int:
         """Take the first gap of `duration` from `earliest` on. What ended by `now` is forgotten."""
-        self.busy = [span for span in self.busy if span[1] > now]
-        start, place = earliest, len(self.busy)
-        for i, (begin, end) in enumerate(self.busy):
+        start = earliest
+        for begin, end in self.busy[self._after(earliest, now) :]:
             if start + duration <= begin:
-                place = i
                 break
             start = max(start, end)
-        self.busy.insert(place, (start, start + duration))
-        for right in (place + 1, place):  # keep the list short: join what touches
-            if 0 < right < len(self.busy) and self.busy[right - 1][1] == self.busy[right][0]:
-                self.busy[right - 1 : right + 1] = [(self.busy[right - 1][0], self.busy[right][1])]
+        self._takes(start, start + duration)
         return start
 
     def squeeze(self, earliest: int, lasts: Callable[[int], int], now: int) -> tuple[int, int]:
         """Take it as soon as it is free, and go on around what is booked for later: (start, end). lasts: a start → how
         long. A device gives its blocks out as they come: a kernel does not wait for one that is not there yet."""
-        self.busy = [span for span in self.busy if span[1] > now]
-        start = earliest
-        for begin, end in self.busy:
-            if begin <= start < end:
-                start = end
-        until = start + lasts(start)
-        kept = []
-        for begin, end in self.busy:
-            if start <= begin < until:
-                until += end - begin
-            else:
-                kept.append((begin, end))
-        self._takes(kept, start, until)
+        start, place = earliest, self._after(earliest, now)
+        if place < len(self.busy) and self.busy[place][0] <= start:
+            start, place = self.busy[place][1], place + 1
+        until, behind = start + lasts(start), place
+        while behind < len(self.busy) and self.busy[behind][0] < until:
+            begin, end = self.busy[behind]
+            until, behind = until + end - begin, behind + 1
+        del self.busy[place:behind]
+        self._takes(start, until)
         return start, until
 
     def cut_in(self, earliest: int, lasts: Callable[[int], int], now: int) -> tuple[int, int]:
         """Take it at once, whoever has it: (start, end). A stream of high priority gets the next blocks that come free.
         The ends of what is booked are known and stay: what it loses, the next free time pays."""
         start, until = earliest, earliest + lasts(earliest)
-        self.busy = [span for span in self.busy if span[1] > now]
-        lost = sum(max(0, min(end, until) - max(begin, start)) for begin, end in self.busy)
-        self._takes(self.busy, start, until)
+        later = self.busy[self._after(earliest, now) :]
+        lost = sum(max(0, min(end, until) - max(begin, start)) for begin, end in later)
+        self._takes(start, until)
         if lost:
             self.squeeze(until, lambda _: lost, now)
         return start, until
 
-    def _takes(self, others: list[tuple[int, int]], start: int, until: int) -> None:
-        self.busy = []
-        for begin, end in sorted([*others, (start, until)]):  # keep the list short: join what touches
-            if self.busy and self.busy[-1][1] >= begin:
-                self.busy[-1] = self.busy[-1][0], max(end, self.busy[-1][1])
-            else:
-                self.busy.append((begin, end))
+    def _after(self, when: int, now: int) -> int:
+        """Forget what ended by `now`; the place of the first span that ends after `when`."""
+        # By halving: a host that runs ahead leaves hundreds of spans, and every launch comes through here.
+        del self.busy[: bisect_right(self.busy, now, key=_END)]
+        return bisect_right(self.busy, when, key=_END)
+
+    def _takes(self, start: int, until: int) -> None:
+        """Add a span, and join what touches."""
+        first, last = bisect_left(self.busy, start, key=_END), bisect_right(self.busy, until, key=_BEGIN)
+        if first < last:
+            start, until = min(start, self.busy[first][0]), max(until, self.busy[last - 1][1])
+        self.busy[first:last] = [(start, until)]
 
 
 @dataclass
