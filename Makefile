@@ -1,7 +1,7 @@
 # PyTorch Performance, Measured.  `make` lists the commands.
 #
 # Each command makes the environment in .venv if need be. PYTHON=/path/to/python3.12 chooses the Python it is made
-# with; VENV=/path uses another environment.
+# with; VENV=/path uses another environment; PYTORCH=cpu or PYTORCH=cuda says which build of PyTorch goes into a new one.
 
 VENV  ?= .venv
 JOBS  ?= 2

@@ -5,12 +5,17 @@
 #
 # The versions are those of constraints.txt. What was installed is remembered in VENV/.installed*, by content:
 # a newer requirement installs again, a newer file date does not. An install that was cut short goes on.
+#
+# Linux without an NVIDIA GPU takes PyTorch's build for the CPU, which is a seventh of the size. PYTORCH=cpu or
+# PYTORCH=cuda says which, where none is installed yet; a PyTorch of the right version is kept.
 set -euo pipefail
 venv=${1:?"which folder?"} extra=${2:-}
 cd "$(dirname "$0")/.."
 
 say() { printf '%s\n' "$@" >&2; }
 stop() { say "" "make: $1"; shift; for line in "$@"; do say "  $line"; done; exit 1; }
+# Bash waits for the program that Ctrl-C ends, then comes here: what that program failed at is not to blame.
+trap 'say "" "make: stopped. The same command goes on where it was."; exit 130' INT
 
 python=$venv/bin/python
 stamp=$venv/.installed${extra:+-$extra}
@@ -19,6 +24,13 @@ stamp=$venv/.installed${extra:+-$extra}
 place() { (cd "$venv" && pwd -P); }
 wanted() { place && cat pyproject.toml constraints.txt; }
 if [ -f "$stamp" ] && [ -x "$python" ] && wanted | cmp -s - "$stamp"; then exit 0; fi
+
+nvidia() { compgen -G "/dev/nvidia*" || command -v nvidia-smi || ls /usr/lib/wsl/lib/nvidia-smi; } >/dev/null 2>&1
+case ${PYTORCH:-} in
+cpu | cuda) build=$PYTORCH ;;
+'') if [ "$(uname)" = Linux ] && ! nvidia; then build=cpu; else build=cuda; fi ;; # cuda: what pip takes by itself
+*) stop "PYTORCH=$PYTORCH is neither cpu nor cuda." ;;
+esac
 
 recent='import sys; sys.exit(sys.version_info < (3, 11))'
 find_python() {
@@ -55,6 +67,13 @@ if ! command -v "${CXX:-c++}" >/dev/null && ! command -v g++ >/dev/null && ! com
         "      On Debian and Ubuntu: apt install g++     on a Mac: xcode-select --install"
 fi
 
+case $(place) in
+*[[:space:]\'\"\\]*)
+    say "Note: this folder's path, $(place), holds a space, a quote or a backslash. PyTorch's compiler" \
+        "      cannot build its kernels there (lesson 11 says so where it wants to); all else works. To have that too:" \
+        "      move the course, or make the environment elsewhere: make lab VENV=/path/without/spaces" ;;
+esac
+
 # pip's own lines go to a log; a person sees one line that changes, a log file sees none.
 log=$venv/install.log
 : >"$log"
@@ -68,18 +87,38 @@ pip() {
     return $went
 }
 say "Installing the course${extra:+ with its extras $extra} (PyTorch, JupyterLab, nbgrader …). A few minutes, the first time only."
-# The build tool first and from here, so that pip fetches no other version of it behind the scenes.
+# The build tool first and from here, so that pip fetches no other version of it behind the scenes. Then PyTorch alone:
+# where its own index does not answer, pip is to go on without it soon, and takes nothing else from there.
 if ! pip install "setuptools" -c constraints.txt ||
+    { [ $build = cpu ] && ! pip install --no-deps --timeout 10 --retries 1 -r etc/pytorch-cpu.txt torch -c constraints.txt; } ||
     ! pip install --no-build-isolation -c constraints.txt -e ".${extra:+[$extra]}"; then
     tail -n 15 "$log" | sed 's/^/  | /' >&2
     stop "pip could not finish; its last lines are above, all of them in $log." \
         "Often it is the network or the disk. Run the same command again: it goes on where it stopped."
 fi
-"$python" -c 'import torch, helpers' || stop "the environment was installed but does not work; the lines above say why." \
+installed='
+import os, sys, torch, helpers
+packages = os.path.dirname(os.path.dirname(torch.__file__))
+size = sum(
+    os.lstat(os.path.join(folder, name)).st_size
+    for top in ("torch", "nvidia", "triton")
+    for folder, _, names in os.walk(os.path.join(packages, top))
+    for name in names
+)
+build = "build with CUDA, " if torch.version.cuda else "CPU build, " if sys.platform == "linux" else ""
+print("PyTorch {}, {}{:.1f} GB".format(torch.__version__.partition("+")[0], build, size / 1e9))
+'
+pytorch=$("$python" -c "$installed") || stop "the environment was installed but does not work; the lines above say why." \
     "To start afresh: make clean-all, then the same command again."
 wanted >"$stamp"
 if [ -n "$extra" ]; then # who has more has the rest, too
     wanted >"$venv/.installed"
     for part in ${extra//,/ }; do wanted >"$venv/.installed-$part"; done
 fi
-say "Ready after $((SECONDS - began)) s."
+case $build:$pytorch in
+cpu:*"with CUDA"*)
+    if grep -q "^Requirement already satisfied: torch in" "$log"; then reason="It was here and is kept."
+    else reason="PyTorch's index of CPU builds could not be reached, or lacks this version; pip took this one."; fi
+    pytorch="$pytorch. $reason The course runs with it as well." ;;
+esac
+say "$pytorch" "Ready after $((SECONDS - began)) s."

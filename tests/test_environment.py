@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 COURSE = [Requirement(line) for line in PROJECT["dependencies"]]
 EXTRAS = [Requirement(line) for lines in PROJECT["optional-dependencies"].values() for line in lines]
+CPU_BUILDS = ROOT / "etc" / "pytorch-cpu.txt"
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
 BY_PIP: list[str] = next(entry["pip"] for entry in CONDA if isinstance(entry, dict))
 
@@ -49,6 +50,7 @@ def test_conda_and_binder_get_the_same() -> None:
     conda = pins([line for line in BY_PIP if not line.startswith("-")])
     assert conda == {name: CONSTRAINTS[name] for name in (canonicalize_name(r.name) for r in COURSE)}
     assert [line for line in BY_PIP if line.startswith("-")] == [
+        f"--requirement {CPU_BUILDS.relative_to(ROOT)}",
         "--constraint constraints.txt",
         "--editable .",
     ]
@@ -125,8 +127,10 @@ def test_no_file_names_a_registry_or_a_machine() -> None:
     files = committed_files()
     if not files:
         pytest.skip("not a git checkout")
+    own = [line for line in CPU_BUILDS.read_text().splitlines() if not line.startswith("#")]
+    assert len(own) == 1 and own[0].endswith("/whl/cpu"), "PyTorch's own index of CPU builds, and no other"
     found = []
-    for path in files:
+    for path in set(files) - {CPU_BUILDS}:
         try:
             text = path.read_text()
         except UnicodeDecodeError:
