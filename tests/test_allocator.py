@@ -15,7 +15,6 @@ import torch
 from helpers.simulator import RealGPU, SimGPU, SimulationError, simulate
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory, format_size, parse
 from helpers.simulator.memory_names import MemoryNames, RealMemoryNames
-from helpers.simulator.replay import replay
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -193,7 +192,7 @@ def test_a_private_pool_keeps_its_memory_until_its_graphs_are_gone() -> None:
     allocator.release_pool((1, 0))
     allocator.empty_cache()
     assert figures(allocator)[1] == 40 * MIB
-    assert not allocator.private
+    assert not allocator.reserved.private
 
 
 def test_frees_of_blocks_used_elsewhere_wait_for_the_end_of_a_capture() -> None:
@@ -460,7 +459,7 @@ def check(allocator: CachingAllocator) -> None:
             assert not left["state"] == right["state"] == "inactive"
     cached = [
         (size, address)
-        for free in allocator._lists()
+        for free in allocator.reserved.lists()
         for row in free.blocks.values()
         for size, address, _ in row
     ]
@@ -484,63 +483,6 @@ def test_invariants_hold_under_random_programs(conf: str, seed: int) -> None:
     allocator.empty_cache()
     assert figures(allocator) == (0, 0)
     check(allocator)
-
-
-# ------------------------------------------------------------------------------------ replay
-
-
-@pytest.mark.parametrize("conf", CONFS)
-@pytest.mark.parametrize("limit", [None, 500, 150])
-@pytest.mark.parametrize("seed", range(3))
-def test_a_replayed_history_ends_where_the_recording_ended(conf: str, limit: int | None, seed: int) -> None:
-    """limit: a history that begins in the middle, with segments and blocks already there."""
-    recorded = CachingAllocator(400 * MIB, conf, history=False)
-    recorded.record_history(True, limit)
-    for _ in program(recorded, seed, 600):
-        pass
-    snapshot = pickle.loads(pickle.dumps(recorded.snapshot()))
-    again = replay(snapshot)
-    check(again)
-    allocated, reserved = figures(recorded)
-    assert figures(again)[0] == allocated
-    if not conf or limit is None:
-        assert figures(again)[1] == reserved
-        assert blocks(again.segments()) == blocks(snapshot["segments"])
-    assert figures(again)[1] == pytest.approx(reserved, rel=0.02)
-
-
-def test_a_replay_can_fail_to_agree() -> None:
-    """The model decides: told other sizes, it ends elsewhere."""
-    recorded = CachingAllocator(700 * MIB)
-    for _ in program(recorded, 0):
-        pass
-    snapshot = recorded.snapshot()
-    for event in snapshot["device_traces"][0]:
-        if event["action"] == "alloc" and event["size"] > MIB:
-            event["size"] += 2 * MIB
-    assert figures(replay(snapshot))[1] > figures(recorded)[1]
-
-
-def test_a_replay_answers_what_other_options_would_have_done() -> None:
-    recorded = CachingAllocator(GIB)
-    with pytest.raises(OutOfMemory):
-        fragment(recorded)
-    snapshot = recorded.snapshot()
-    with pytest.raises(OutOfMemory):
-        replay(snapshot, capacity_bytes=GIB)
-    saved = replay(snapshot, "expandable_segments:True", GIB)
-    assert saved.stats()["num_ooms"] == 0
-    assert saved.stats()["reserved_bytes.all.peak"] <= GIB
-    assert replay(snapshot, capacity_bytes=2 * GIB).stats()["reserved_bytes.all.peak"] > GIB
-
-
-def test_replay_takes_bare_events_and_refuses_what_is_no_snapshot() -> None:
-    recorded = CachingAllocator(GIB)
-    for size in (1, 5 * MIB, 30 * MIB):
-        recorded.malloc(size)
-    assert figures(replay(recorded.events)) == figures(recorded)
-    with pytest.raises(ValueError, match="no device_traces"):
-        replay({"segments": []})
 
 
 # ------------------------------------------------------------------------------------ the simulated GPU
@@ -801,20 +743,6 @@ def test_frees_say_where_they_were_asked_for(gpu: SimGPU) -> None:
     forget(holder)
     freed = [e for e in gpu.memory._snapshot()["device_traces"][0] if e["action"] == "free_requested"]
     assert freed[-1]["frames"][0]["name"] == "forget"
-
-
-def test_a_simulated_training_run_replays_exactly(gpu: SimGPU) -> None:
-    gpu.memory._record_memory_history()
-    model = torch.nn.Sequential(*(torch.nn.Linear(300, 300, device=gpu.device) for _ in range(4)))
-    optimizer = torch.optim.AdamW(model.parameters())
-    for batch in (16, 64, 48):
-        model(torch.randn(batch, 300, device=gpu.device)).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    snapshot = gpu.memory._snapshot()
-    again = replay(snapshot)
-    assert figures(again) == (gpu.memory_allocated(), gpu.memory_reserved())
-    assert blocks(again.segments()) == blocks(snapshot["segments"])
 
 
 def test_the_real_gpu_has_the_same_names() -> None:

@@ -11,7 +11,7 @@ devices: the cards and the assumptions · cost: roofline of one operator · effi
 calibration, measured, steps: where the shares come from, and how wrong they are · timeline: host clock, streams,
 engines · modes, dispatch: operators become launches · gpu, streams: torch.cuda's names · real: the same names on
 a real GPU · allocator: the caching allocator, alone · memory, memory_names: its tensors · frames: who asked for
-them · replay: recorded histories · clocks, accesses, races, advice: what is ordered, what is not, and what to add ·
+them · clocks, accesses, races, advice: what is ordered, what is not, and what to add ·
 graphs, capture: CUDA graphs · values, recorder: with true values · backward: its streams · kineto, writer, profile:
 the run as torch.profiler would write it · autocast, attention, fused: what CUDA chooses · remember: shapes, worked
 out once · hints: what torch.cuda's names say. One rank of many: collectives, traffic: torch.distributed · network: links,

@@ -2,13 +2,12 @@
 
 Follows c10/cuda/CUDACachingAllocator.cpp (2.10 to 2.14), function by function; each names the one it stands for.
 
-conf: PYTORCH_ALLOC_CONF and rounding · blocks: blocks, free lists, the driver · core: statistics, merging ·
-expandable: expandable segments · release: giving memory back · caching: malloc and free · snapshot, record:
-torch.cuda.memory's formats · message: the out-of-memory error.
+conf: PYTORCH_ALLOC_CONF and rounding · blocks: blocks, free lists, the driver · reserved: segments, from the
+driver and back to it · caching: malloc and free · reports: torch.cuda.memory's formats and the out-of-memory error.
 """
 
 from helpers.simulator.allocator.caching import CachingAllocator
 from helpers.simulator.allocator.conf import Conf, parse
-from helpers.simulator.allocator.message import OutOfMemory, format_size
+from helpers.simulator.allocator.reports import OutOfMemory, format_size
 
 __all__ = ["CachingAllocator", "Conf", "OutOfMemory", "format_size", "parse"]

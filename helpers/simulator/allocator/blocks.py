@@ -1,60 +1,44 @@
-"""Blocks, the free lists they are kept in, and the driver that the segments come from."""
+"""Blocks, the free lists they are kept in, private pools, and the driver that the segments come from."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-__all__ = ["DEFAULT_POOL", "Block", "Driver", "FreeList", "PoolId", "Segment"]
+__all__ = ["DEFAULT_POOL", "Block", "Driver", "Expandable", "FreeList", "PoolId", "PrivatePool"]
 
 PoolId = tuple[int, int]
 DEFAULT_POOL: PoolId = (0, 0)
 
 
-class Segment:
-    """An expandable segment: a range of addresses of which some pages are mapped. granularity: bytes a page."""
+class Expandable(NamedTuple):
+    """A range of addresses, from `address` on, of which some pages are mapped. granularity: bytes a page."""
 
-    __slots__ = ("address", "granularity", "size")
-
-    def __init__(self, address: int, size: int, granularity: int) -> None:
-        self.address, self.size, self.granularity = address, size, granularity
+    address: int
+    granularity: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Block:
     """A piece of a segment. prev and next are its neighbours in the same segment. Sizes in bytes."""
 
-    __slots__ = (
-        "address",
-        "allocated",
-        "events",
-        "expandable",
-        "frames",
-        "gc_base",
-        "mapped",
-        "next",
-        "pool",
-        "prev",
-        "requested",
-        "segment_frames",
-        "size",
-        "stream",
-        "uses",
-    )
-
-    def __init__(self, stream: int, size: int, pool: FreeList, address: int) -> None:
-        self.stream, self.size, self.pool, self.address = stream, size, pool, address
-        self.requested = 0  # bytes asked for
-        self.allocated = False
-        self.mapped = True  # False: addresses of an expandable segment without memory behind them
-        self.prev: Block | None = None
-        self.next: Block | None = None
-        self.uses: set[int] = set()  # other streams, from record_stream
-        self.events = 0  # events still to be reached before a freed block can be used again
-        self.gc_base = 0
-        self.expandable: Segment | None = None
-        self.frames: Any = None  # where it was allocated
-        self.segment_frames: Any = None  # where its segment was
+    stream: int
+    size: int
+    pool: FreeList
+    address: int
+    expandable: Expandable | None = None  # the segment it lies in, if that is one that grows
+    requested: int = 0  # bytes asked for
+    allocated: bool = False
+    mapped: bool = True  # False: addresses of an expandable segment without memory behind them
+    prev: Block | None = None
+    next: Block | None = None
+    uses: set[int] = field(default_factory=set)  # other streams, from record_stream
+    events: int = 0  # events still to be reached before a freed block can be used again
+    gc_base: int = 0
+    frames: Any = None  # where it was allocated
+    segment_frames: Any = None  # where its segment was
 
     @property
     def split(self) -> bool:
@@ -65,35 +49,62 @@ class Block:
         """Not handed out, and no other stream still uses it."""
         return not (self.allocated or self.events or self.uses)
 
+    @property
+    def reach(self) -> int:
+        """Bytes that it has, or can grow to."""
+        following = self.next
+        return self.size + (following.size if following is not None and not following.mapped else 0)
+
+    def place(self, before: Block | None, after: Block | None) -> None:
+        """Put it between two neighbours."""
+        if before is not None:
+            before.next = self
+        if after is not None:
+            after.prev = self
+        self.prev, self.next = before, after
+
 
 class FreeList:
     """The cached blocks of one pool, small or large, sorted by (size, address) for each stream."""
 
     def __init__(self, small: bool, owner: PoolId = DEFAULT_POOL) -> None:
         self.small, self.owner = small, owner
-        self.blocks: dict[int, list[tuple[int, int, Block]]] = {}
-        self.unmapped: dict[int, list[tuple[int, Block]]] = {}  # by address
+        self.blocks: dict[int, list[tuple[Any, ...]]] = {}  # stream → (size, address, block)
+        self.unmapped: dict[int, list[tuple[Any, ...]]] = {}  # stream → (address, block)
         self.searches = 0  # get_free_blocks_call_count, the clock of garbage collection
 
     def add(self, block: Block) -> None:
-        block.gc_base = self.searches
-        insort(self.blocks.setdefault(block.stream, []), (block.size, block.address, block))
+        if block.mapped:
+            block.gc_base = self.searches
+            insort(self.blocks.setdefault(block.stream, []), (block.size, block.address, block))
+        else:
+            insort(self.unmapped.setdefault(block.stream, []), (block.address, block))
 
     def remove(self, block: Block) -> None:
-        row = self.blocks[block.stream]
-        # A pair sorts before the triple that begins with it.
-        del row[bisect_left(row, (block.size, block.address))]  # type: ignore[type-var]
+        # A key sorts before the entry that begins with it.
+        if block.mapped:
+            row = self.blocks[block.stream]
+            del row[bisect_left(row, (block.size, block.address))]
+        else:
+            row = self.unmapped[block.stream]
+            del row[bisect_left(row, (block.address,))]
 
-    def add_unmapped(self, block: Block) -> None:
-        insort(self.unmapped.setdefault(block.stream, []), (block.address, block))
-
-    def remove_unmapped(self, block: Block) -> None:
-        row = self.unmapped[block.stream]
-        del row[bisect_left(row, (block.address,))]  # type: ignore[type-var]
+    def from_size(self, stream: int, size: int) -> tuple[list[tuple[Any, ...]], int]:
+        """The stream's cached blocks, and the place of the first that has at least `size` bytes."""
+        row = self.blocks.get(stream, [])
+        return row, bisect_left(row, (size, 0))
 
     def __iter__(self) -> Iterator[Block]:
         """By stream, then size, then address, as std::set<Block*, BlockComparatorSize>; a copy."""
         return iter([entry[2] for stream in sorted(self.blocks) for entry in self.blocks[stream]])
+
+
+class PrivatePool:
+    """Memory set apart, for CUDA graphs. uses: graphs that hold it; segments: what it has from the driver."""
+
+    def __init__(self, pool: PoolId) -> None:
+        self.uses, self.segments = 1, 0
+        self.small, self.large = FreeList(True, pool), FreeList(False, pool)
 
 
 class Driver:

@@ -1,23 +1,21 @@
-"""The allocator itself: malloc, free, statistics."""
+"""The allocator itself: malloc and free, frees that wait for other streams, the private pools of CUDA graphs."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Collection
+from itertools import count
 from typing import Any
 
-from helpers.simulator.allocator import message
-from helpers.simulator.allocator.blocks import DEFAULT_POOL, Block, FreeList, PoolId
+from helpers.simulator.allocator import reports
+from helpers.simulator.allocator.blocks import DEFAULT_POOL, Block, Driver, FreeList, PoolId, PrivatePool
 from helpers.simulator.allocator.conf import MIN_BLOCK, SMALL, Conf, parse
-from helpers.simulator.allocator.core import PrivatePool
-from helpers.simulator.allocator.crossing import Crossing
-from helpers.simulator.allocator.record import Record
-from helpers.simulator.allocator.snapshot import segments, settings
+from helpers.simulator.allocator.reserved import Reserved
 
 __all__ = ["CachingAllocator"]
 
 
-class CachingAllocator(Crossing):
+class CachingAllocator:
     """PyTorch's CUDA caching allocator without CUDA: the same blocks for the same calls.
 
     capacity_bytes: the device's memory; conf: the text of PYTORCH_ALLOC_CONF; context_bytes: what the CUDA
@@ -35,10 +33,31 @@ class CachingAllocator(Crossing):
     def __init__(
         self, capacity_bytes: int, conf: str | Conf = "", *, context_bytes: int = 0, history: bool = True
     ) -> None:
-        super().__init__(capacity_bytes, parse(conf) if isinstance(conf, str) else conf, context_bytes)
-        self._ticks = 0
-        self.clock: Callable[[], int] = self._tick
+        self.conf = parse(conf) if isinstance(conf, str) else conf
+        self.clock: Callable[[], int] = count(1).__next__
+        self.stats_ = reports.Stats(self.conf.max_split_size)
+        self.history = reports.History(lambda: self.clock())
+        self.driver = Driver(capacity_bytes, context_bytes)
+        self.reserved = Reserved(self.conf, self.driver, self.stats_, self.history, self._device_freed)
+        self.active: dict[int, Block] = {}  # by address: handed out, or freed and still in use elsewhere
+        self.captures: list[tuple[PoolId, Callable[[int], bool]]] = []
+        self._freeable: list[PoolId] = []  # private pools that no graph holds any more
+        self._waiting: dict[int, deque[tuple[Any, Block]]] = {}  # stream → (event, block)
+        self._deferred: dict[Block, None] = {}  # freed during a capture, with uses on other streams
+        self._capture_uses: dict[Block, set[int]] = {}
+        self._finished: dict[int, int] = {}
+        self._recorded: dict[int, int] = {}
+        self.set_memory_fraction(self.conf.memory_fraction)
         self.record_history(history)
+
+    def set_memory_fraction(self, fraction: float) -> None:
+        """Use at most this share of the device's memory; 1.0 lifts the limit. ValueError outside [0, 1]."""
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+        self.reserved.allowed = None if fraction == 1 else int(fraction * self.driver.total)
+
+    def _device_freed(self, size: int) -> None:
+        """A hook: the driver took a segment, or pages, of that size back."""
 
     # ------------------------------------------------------------------------------------ malloc
 
@@ -55,7 +74,7 @@ class CachingAllocator(Crossing):
         conf = self.conf
         size = conf.round_size(nbytes)
         free = self._pool(size, stream, pool)
-        block = self._take(free, stream, size) or self._fetch(free, stream, size, where)
+        block = self.reserved.find(free, stream, size) or self._fetch(free, stream, size, where)
         if block is None:
             raise self._out_of_memory(size, stream, free.owner, where)
         remaining = block.size - size
@@ -70,79 +89,23 @@ class CachingAllocator(Crossing):
         if owner == DEFAULT_POOL:
             owner = next((p for p, wants in reversed(self.captures) if wants(stream)), DEFAULT_POOL)
         if owner == DEFAULT_POOL:
-            return self.small if size <= SMALL else self.large
-        if owner not in self.private:
-            self.private[owner] = PrivatePool(owner)
-        private = self.private[owner]
-        return private.small if size <= SMALL else private.large
-
-    def _take(self, free: FreeList, stream: int, size: int) -> Block | None:
-        """The smallest cached block of the stream that fits (get_free_block)."""
-        conf = self.conf
-        if self.allowed is not None and conf.garbage_collection_threshold:
-            free.searches += 1
-        row: list[Any] = free.blocks.get(stream, [])
-        place = bisect_left(row, (size, 0))
-        if place == len(row):
-            return None
-        block: Block = row[place][2]
-        if block.expandable is not None:
-            if conf.expandable_segments:
-                # A block that can grow counts with what it can grow to.
-                while (
-                    block.expandable is not None
-                    and place + 1 < len(row)
-                    and _reach(row[place + 1][2]) < _reach(block)
-                ):
-                    place += 1
-                    block = row[place][2]
-            else:
-                place = next((i for i in range(place, len(row)) if row[i][2].expandable is None), len(row))
-                if place == len(row):
-                    return None
-                block = row[place][2]
-        limit = conf.max_split_size
-        if (size < limit <= block.size) or (
-            size >= limit and block.size >= size + conf.max_non_split_rounding
-        ):
-            return None
-        del row[place]
-        return block
+            return self.reserved.small if size <= SMALL else self.reserved.large
+        private = self.reserved.private
+        if owner not in private:
+            private[owner] = PrivatePool(owner)
+        return private[owner].small if size <= SMALL else private[owner].large
 
     def _fetch(self, free: FreeList, stream: int, size: int, where: Any) -> Block | None:
         """A new segment, if need be after giving cached ones back."""
-        if self.allowed is not None and self.conf.garbage_collection_threshold:
-            self._collect_garbage()
-        block = self._segment(free, stream, size, where)
-        if block is None and self._release_oversize(free, stream, size):
-            block = self._segment(free, stream, size, where)
+        reserved = self.reserved
+        reserved.collect_garbage()
+        block = reserved.new_segment(free, stream, size, where)
+        if block is None and reserved.release_oversize(free, stream, size):
+            block = reserved.new_segment(free, stream, size, where)
         if block is None and not self.captures:
-            self._release_all()
+            self.empty_cache()
             self.stats_.counts["num_alloc_retries"] += 1
-            block = self._segment(free, stream, size, where)
-        return block
-
-    def _segment(self, free: FreeList, stream: int, size: int, where: Any) -> Block | None:
-        """cudaMalloc, or more pages for an expandable segment (alloc_block)."""
-        wanted = self.conf.segment_size(size)
-        if self.allowed is not None and self.taken + wanted > self.allowed and not self.driver.lifted:
-            return None
-        if self.conf.expandable_segments:
-            block = self._expand(stream, free, size, where)
-        else:
-            address = self.driver.malloc(wanted)
-            block = None if address is None else Block(stream, wanted, free, address)
-        if block is None:
-            return None
-        if free.owner in self.private:
-            self.private[free.owner].segments += 1
-        if block.expandable is None:
-            self.stats_.change(self.stats_.segment, free.small, 1)
-            self._grow(free.small, wanted)
-            if wanted >= self.conf.max_split_size:
-                self._oversize("oversize_segments", 1)
-            block.segment_frames = where
-            self._note("segment_alloc", block.address, wanted, stream, free.owner, where)
+            block = reserved.new_segment(free, stream, size, where)
         return block
 
     def _hand_out(self, block: Block, size: int, nbytes: int, split: bool, where: Any) -> Block:
@@ -151,51 +114,48 @@ class CachingAllocator(Crossing):
         was_split, plain = block.split, block.expandable is None
         if split:
             rest = block
-            block = Block(rest.stream, size, free, rest.address)
-            block.expandable, block.segment_frames = rest.expandable, rest.segment_frames
-            block.prev, block.next = rest.prev, rest
-            if block.prev is not None:
-                block.prev.next = block
-            rest.prev = block
+            block = Block(rest.stream, size, free, rest.address, rest.expandable)
+            block.segment_frames = rest.segment_frames
+            block.place(rest.prev, rest)
             rest.address += size
             rest.size -= size
             free.add(rest)
             if plain and was_split:
-                stats.change(stats.inactive_bytes, free.small, -size)
+                stats.change(free.small, (stats.inactive_bytes, -size))
             elif plain:
-                stats.change(stats.inactive_bytes, free.small, rest.size)
-                stats.change(stats.inactive, free.small, 1)
+                stats.change(free.small, (stats.inactive_bytes, rest.size), (stats.inactive, 1))
         elif plain and was_split:
-            stats.change(stats.inactive_bytes, free.small, -block.size)
-            stats.change(stats.inactive, free.small, -1)
+            stats.change(free.small, (stats.inactive_bytes, -block.size), (stats.inactive, -1))
         block.allocated, block.requested = True, nbytes
-        if self.record is not None:
+        if self.history.on:
             block.frames = where
-            self.record.add("alloc", block.address, nbytes, block.stream, free.owner, where)
+            self.history.add("alloc", block.address, nbytes, block.stream, free.owner, where)
         self.active[block.address] = block
-        stats.taken(free.small, block.size, nbytes)
-        if block.size >= self.conf.max_split_size:
-            self._oversize("oversize_allocations", 1)
+        stats.change(
+            free.small,
+            (stats.allocation, 1),
+            (stats.active, 1),
+            (stats.allocated, block.size),
+            (stats.active_bytes, block.size),
+            (stats.requested, nbytes),
+        )
+        stats.change_oversize("oversize_allocations", block.size, 1)
         return block
 
-    def _oversize(self, name: str, amount: int) -> None:
-        stat = self.stats_.oversize[name]
-        stat[0] += amount
-        stat[1] = max(stat[:2])
-        stat[2 if amount > 0 else 3] += abs(amount)
-
-    def _out_of_memory(self, size: int, stream: int, pool: PoolId, where: Any) -> message.OutOfMemory:
+    def _out_of_memory(self, size: int, stream: int, pool: PoolId, where: Any) -> reports.OutOfMemory:
         driver, stats = self.driver, self.stats_
-        self._note("oom", driver.free, size, stream, pool, where)
+        self.history.add("oom", driver.free, size, stream, pool, where)
         stats.counts["num_ooms"] += 1
-        allocated, reserved = stats.allocated[0][0], stats.reserved[0][0]
-        private = sum(b.size for p in self.private.values() for free in (p.small, p.large) for b in free)
-        in_use = driver.context + driver.used
-        tried = self.conf.segment_size(size)
-        said = message.text(
-            tried, driver.total, driver.free, in_use, self.allowed, allocated, private, reserved
+        return reports.out_of_memory(
+            tried=self.conf.segment_size(size),
+            total=driver.total,
+            free=driver.free,
+            in_use=driver.context + driver.used,
+            allowed=self.reserved.allowed,
+            allocated=stats.allocated[0][0],
+            private=sum(block.size for free in self.reserved.lists()[2:] for block in free),
+            reserved=stats.reserved[0][0],
         )
-        return message.OutOfMemory(said, tried, driver.total, driver.free, allocated, reserved)
 
     # ------------------------------------------------------------------------------------ free
 
@@ -204,7 +164,11 @@ class CachingAllocator(Crossing):
         if not address:
             return
         block = self._of(address)
-        self._free_requested(block, where)
+        block.allocated = False
+        stats = self.stats_
+        stats.change(block.pool.small, (stats.allocation, -1), (stats.allocated, -block.size))
+        self._note_free("free_requested", block, where)
+        stats.change_oversize("oversize_allocations", block.size, -1)
         if not block.uses:
             self._give_back(block, where)
         elif self.captures:
@@ -212,26 +176,156 @@ class CachingAllocator(Crossing):
         else:
             self._insert_events(block)
 
-    def _free_requested(self, block: Block, where: Any = None) -> None:
-        block.allocated = False
-        stats, own = self.stats_, 1 if block.pool.small else 2
-        for array, amount in ((stats.allocation, 1), (stats.allocated, block.size)):
-            for stat in (array[0], array[own]):
-                stat[0] -= amount
-                stat[3] += amount
-        if self.record is not None:
-            where = where or block.frames
-            self._note(
-                "free_requested", block.address, block.requested, block.stream, block.pool.owner, where
-            )
-        if block.size >= self.conf.max_split_size:
-            self._oversize("oversize_allocations", -1)
+    def _of(self, address: int) -> Block:
+        block = self.active.get(address)
+        if block is None or not block.allocated:
+            raise ValueError(f"invalid device pointer: {address:#x}")
+        return block
 
-    # ------------------------------------------------------------------------------------ statistics
+    def _note_free(self, action: str, block: Block, where: Any) -> None:
+        where = where or block.frames
+        self.history.add(action, block.address, block.requested, block.stream, block.pool.owner, where)
+
+    def _give_back(self, block: Block, where: Any = None) -> None:
+        """A block that nobody uses any more becomes a cached one (free_block)."""
+        self._note_free("free_completed", block, where)
+        del self.active[block.address]
+        block.frames = None
+        stats, free, size = self.stats_, block.pool, block.size
+        splits = merged = 0  # more cached blocks of cut segments, and their bytes
+        for neighbour in (block.prev, block.next):
+            if gained := self.reserved.merge(block, neighbour):
+                splits -= 1
+                merged -= gained
+        free.add(block)
+        if block.split:
+            splits += 1
+            merged += block.size
+        stats.change(
+            free.small, (stats.active, -1), (stats.active_bytes, -size), (stats.requested, -block.requested)
+        )
+        if block.expandable is None:
+            stats.change(free.small, (stats.inactive, splits), (stats.inactive_bytes, merged))
 
     def empty_cache(self, pool: PoolId = DEFAULT_POOL) -> None:
-        """Give every segment without a block in use back to the device."""
-        self._release_all(pool)
+        """Give every segment without a block in use back to the device (release_cached_blocks)."""
+        reserved = self.reserved
+        if pool == DEFAULT_POOL and not self.captures:
+            self._synchronize_events()
+            reserved.release(reserved.large)
+            reserved.release(reserved.small)
+        for owner in list(self._freeable):
+            if pool not in (DEFAULT_POOL, owner):
+                continue
+            if pool != DEFAULT_POOL:
+                self._synchronize_events(owner)
+            private = reserved.private[owner]
+            reserved.release(private.small)
+            reserved.release(private.large)
+            if private.segments <= 0:
+                del reserved.private[owner]
+                self._freeable.remove(owner)
+
+    # ------------------------------------------------------------------------------------ other streams
+
+    def record_stream(self, address: int, stream: int) -> None:
+        """The block is used on that stream too: do not hand it out before what is there now is done."""
+        block = self._of(address)
+        if stream != block.stream:
+            block.uses.add(stream)
+            if self.captures:
+                self._capture_uses.setdefault(block, set()).add(stream)
+
+    def event(self, stream: int) -> Any:
+        """Put a mark at the end of that stream. (A device with a clock replaces these three.)"""
+        self._recorded[stream] = self._recorded.get(stream, 0) + 1
+        return (stream, self._recorded[stream])
+
+    def reached(self, event: Any) -> bool:
+        """Whether the device has passed the mark."""
+        return bool(self._finished.get(event[0], 0) >= event[1])
+
+    def wait(self, event: Any) -> None:
+        """The host waits for the mark."""
+        self._finished[event[0]] = max(self._finished.get(event[0], 0), event[1])
+
+    def finish(self, stream: int | None = None) -> None:
+        """All that has been put into the stream (None: into every stream) is done."""
+        for each in [stream] if stream is not None else list(self._recorded):
+            self._finished[each] = self._recorded.get(each, 0)
+
+    def _insert_events(self, block: Block) -> None:
+        uses, block.uses = sorted(block.uses), set()
+        for stream in uses:
+            block.events += 1
+            self._waiting.setdefault(stream, deque()).append((self.event(stream), block))
+
+    def _insert_deferred(self) -> None:
+        """Frees of a capture that has ended. Uses recorded during it are over when the capture is."""
+        for block in list(self._deferred):
+            block.uses -= self._capture_uses.pop(block, set())
+            self._insert_events(block)
+            if not block.events:
+                self._give_back(block)
+        self._deferred.clear()
+
+    def _process_events(self) -> None:
+        """Freed blocks whose other streams have been passed come back (process_events, at every malloc)."""
+        if self._deferred:
+            self._insert_deferred()
+        for stream, row in list(self._waiting.items()):
+            while row and self.reached(row[0][0]):
+                self._passed(row.popleft()[1])
+            if not row:
+                del self._waiting[stream]
+
+    def _passed(self, block: Block) -> None:
+        block.events -= 1
+        if not block.events:
+            self._give_back(block)
+
+    def _synchronize_events(self, pool: PoolId | None = None) -> None:
+        """The host waits until all freed blocks (of that pool) have come back (synchronize_and_free_events)."""
+        self.stats_.counts["num_sync_all_streams"] += 1
+        self._insert_deferred()
+        for stream, row in list(self._waiting.items()):
+            kept: deque[tuple[Any, Block]] = deque()
+            for event, block in row:
+                if pool is not None and block.pool.owner != pool:
+                    kept.append((event, block))
+                    continue
+                self.wait(event)
+                self._passed(block)
+            if kept:
+                self._waiting[stream] = kept
+            else:
+                del self._waiting[stream]
+
+    # ------------------------------------------------------------------------------------ private pools
+
+    def begin_pool(self, pool: PoolId, wants: Callable[[int], bool] = lambda stream: True) -> None:
+        """From now on requests on the streams that `wants` accepts come from a private pool (a capture)."""
+        if any(pool == p for p, _ in self.captures):
+            raise ValueError("beginAllocateToPool: already recording to mempool_id")
+        private = self.reserved.private
+        if pool in private:
+            private[pool].uses += 1
+        else:
+            private[pool] = PrivatePool(pool)
+        self.captures.append((pool, wants))
+
+    def end_pool(self, pool: PoolId) -> None:
+        """The capture is over. The pool keeps its memory."""
+        self.captures = [entry for entry in self.captures if entry[0] != pool]
+
+    def release_pool(self, pool: PoolId) -> None:
+        """A graph that used the pool is gone; after the last one its segments may be given back."""
+        private = self.reserved.private[pool]
+        private.uses -= 1
+        if private.uses <= 0 and pool not in self._freeable:
+            self._freeable.append(pool)
+
+    # ------------------------------------------------------------------------------------ reports
 
     def stats(self) -> dict[str, Any]:
         """The names and figures of torch.cuda.memory_stats()."""
@@ -243,43 +337,33 @@ class CachingAllocator(Crossing):
     def reset_accumulated_stats(self) -> None:
         self.stats_.reset_accumulated()
 
-    # ------------------------------------------------------------------------------------ history, snapshot
-
-    def _tick(self) -> int:
-        self._ticks += 1
-        return self._ticks
-
     def record_history(
         self, on: bool, limit: int | None = None, clear: bool = False, skip: Collection[str] = (),
         places: bool = True,
     ) -> None:  # fmt: skip
         """Keep the last `limit` events (None: all), or stop and forget them. places: with their frames."""
-        old = self.record.events if self.record is not None and not clear else ()
-        self.record = Record(lambda: self.clock(), limit, skip, places) if on else None
-        if self.record is not None:
-            self.record.events.extend(old)
+        if on:
+            self.history.start(limit, clear, skip, places)
+        else:
+            self.history.stop()
 
     @property
     def events(self) -> list[dict[str, Any]]:
         """What happened, in order, in the form of a snapshot's device_traces."""
-        return list(self.record.events) if self.record is not None else []
+        return list(self.history.events)
 
     def segments(self) -> list[dict[str, Any]]:
         """Every segment with its blocks, in the form of torch.cuda.memory.memory_snapshot()."""
-        return segments(self)
+        cached = [block for free in self.reserved.lists() for block in free]
+        return reports.segments([*cached, *self.active.values()])
 
     def snapshot(self) -> dict[str, Any]:
         """What torch.cuda.memory._snapshot() returns, in its exact form."""
         found = self.segments()
-        self._note("snapshot", 0, sum(s["active_size"] for s in found), 0)
+        self.history.add("snapshot", 0, sum(s["active_size"] for s in found), 0)
         return {
             "segments": found,
             "device_traces": [self.events],
-            "allocator_settings": settings(self.conf),
+            "allocator_settings": reports.settings(self.conf),
             "external_annotations": [],
         }
-
-
-def _reach(block: Block) -> int:
-    following = block.next
-    return block.size + (following.size if following is not None and not following.mapped else 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["MIB", "UNLIMITED", "Conf", "parse"]
 
@@ -81,7 +82,7 @@ class Conf:
 
 def parse(text: str) -> Conf:
     """Read the syntax of PYTORCH_ALLOC_CONF. ValueError names what is wrong, and the options there are."""
-    found: dict[str, object] = {"text": text}
+    found: dict[str, Any] = {"text": text}
     rest = re.sub(r"\s", "", text)
     while rest:
         match = re.match(r"([^:,\[\]]+):(\[[^\]]*\]|[^,\[\]]+)(?:,|$)", rest)
@@ -96,10 +97,10 @@ def parse(text: str) -> Conf:
                 f"(and, without effect here, {', '.join(WITHOUT_EFFECT)})"
             )
         rest = rest[match.end() :]
-    return Conf(**found)  # type: ignore[arg-type]
+    return Conf(**found)
 
 
-def _read(key: str, value: str) -> dict[str, object]:
+def _read(key: str, value: str) -> dict[str, Any]:
     try:
         if key == "expandable_segments":
             if value not in ("True", "False"):

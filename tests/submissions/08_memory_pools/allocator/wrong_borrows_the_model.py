@@ -13,5 +13,5 @@ class Allocator:
                 pass
 
         self.model = CachingAllocator(1 << 60)
-        self.model.driver = Mine(1 << 60)
+        self.model.reserved.driver = Mine(1 << 60)
         self.malloc, self.free, self.empty_cache = self.model.malloc, self.model.free, self.model.empty_cache

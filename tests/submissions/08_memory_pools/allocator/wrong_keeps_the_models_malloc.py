@@ -15,7 +15,7 @@ class Allocator:
         sizes={}
         self.sizes=sizes; self.cuda_free=cuda_free
         self.model=CachingAllocator(1<<60, history=False)
-        self.model.driver=Mine(1<<60)
+        self.model.reserved.driver=Mine(1<<60)
     def sync(self):
         now={s["address"] for s in self.model.snapshot()["segments"]}
         for a in [a for a in self.sizes if a is not None and a not in now]:
