@@ -1,22 +1,81 @@
-"""Which tests share a worker process when several run at once (`make test` starts two)."""
+"""How the tests share two worker processes (`make test` starts them), and what they share in one."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+#: the files whose tests are each about a lesson, named first in brackets
+BY_LESSON = ("test_grading.py", "test_references.py", "test_submissions.py")
+#: what takes longest comes first, or one worker would be left with it at the end
+LONGEST_FIRST = (
+    "test_grading.py",
+    "test_references.py",
+    "test_lint.py",
+    "browser/",
+    "test_submissions.py",
+    "test_ranks.py",
+)
+
 
 class _Groups(LoadScopeScheduling):
-    """One file's tests stay together, for their fixtures' sake; of the lessons' tests, which take longest, one lesson's."""
+    """One file's tests stay together, for their fixtures' sake; of the lessons' tests, one lesson's."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        lesson = re.search(r"\[(\d\d)\b|\[(\d\d)_", nodeid)
-        if lesson and file.endswith(("test_submissions.py", "test_references.py")):
-            return f"{file}::{lesson[1] or lesson[2]}"
-        return file
+        return f"{_file(nodeid)}::{_lesson(nodeid)}"
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def _lesson(nodeid: str) -> str:
+    """The lesson that a test is about: "07", or "" if it is about none."""
+    named = re.search(r"\[(\d\d)(?:_|\b)", nodeid) if _file(nodeid).endswith(BY_LESSON) else None
+    return named[1] if named else ""
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Groups:
     return _Groups(config, log)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--lesson", default="", help="only the tests of one lesson, e.g. 07, and lint")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if wanted := config.getoption("--lesson"):
+        kept = [i for i in items if _lesson(i.nodeid) == wanted or _file(i.nodeid).endswith("test_lint.py")]
+        config.hook.pytest_deselected(items=[i for i in items if i not in kept])
+        if not any(_lesson(i.nodeid) for i in kept):
+            raise pytest.UsageError(f"no lesson {wanted!r}: say its two digits, as in LESSON=07")
+        items[:] = kept
+    place = {name: i for i, name in enumerate(LONGEST_FIRST)}
+    items.sort(
+        key=lambda item: min([i for name, i in place.items() if name in item.nodeid], default=len(place))
+    )
+
+
+@pytest.fixture(scope="session")
+def runner() -> Iterator[Any]:
+    """Grades answers; one for all files, since starting it takes some seconds."""
+    from helpers.classroom.runner import Runner  # needs Jupyter's packages, which the core's tests do without
+
+    with Runner() as running:
+        yield running
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Where the time went: by file, since single tests are short and many."""
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[_file(report.nodeid)] += report.duration
+    terminalreporter.section("slowest files")
+    for name, spent in seconds.most_common(10):
+        terminalreporter.write_line(f"{spent:7.0f} s  {name}")

@@ -612,6 +612,6 @@ def as_wanted(reports):
     return None if {k: got[k] for k in want} == want else str(got)
 check.function("f", [check.case(torch.ones(3))], expect=None, drive=drive, verify=as_wanted)
 """
-    with Runner() as runner, runner._notebook(cells) as ask:
-        verdict = judge(test, "f", ask)
+    with Runner() as runner, runner.notebook(cells) as notebook:
+        verdict = judge(test, "f", notebook.ask)
     assert verdict.passed, verdict.text

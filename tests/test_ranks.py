@@ -957,12 +957,16 @@ def test_a_graded_drive_can_run_ranks(capsys: pytest.CaptureFixture[str]) -> Non
     """
     with Runner() as runner:
         cells = [textwrap.dedent(CELLS), textwrap.dedent(forged)]
-        with runner._notebook(cells) as ask, check.through(ask):
+        with runner.notebook(cells) as notebook, check.through(notebook.ask):
             with pytest.raises(check.CheckFailed, match="rank 0 of 2 raised ValueError: mine"):
                 check.function("wrong", [check.case(6)], drive=drive, verify=verify)
     capsys.readouterr()
 
-    with Runner() as runner, runner._notebook([textwrap.dedent(CELLS)]) as ask, check.through(ask):
+    with (
+        Runner() as runner,
+        runner.notebook([textwrap.dedent(CELLS)]) as notebook,
+        check.through(notebook.ask),
+    ):
         check.function("average", [check.case(6)], drive=drive, verify=verify)
         assert "as wanted" in capsys.readouterr().out
         for name, way in {

@@ -9,7 +9,6 @@ exercise's cell. The first line of a wrong answer says what is wrong with it and
 """
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -28,12 +27,6 @@ ANSWERS = sorted(SUBMISSIONS.glob("*/*/*.py"))
 @cache
 def lesson(name: str) -> Master:
     return masters.read(next(p for p in find([]) if p.stem == name))
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with Runner() as running:
-        yield running
 
 
 @pytest.mark.parametrize(("name", "exercise"), EXERCISES)

@@ -30,7 +30,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
 from helpers.classroom.release import keep_answers, release
-from helpers.classroom.settings import CELL_TIMEOUT, NOTEBOOKS, QUIET_KERNEL, ROOT, SOLUTIONS
+from helpers.classroom.settings import CELL_TIMEOUT, NOTEBOOKS, ONE_THREAD, QUIET_KERNEL, ROOT, SOLUTIONS
 
 INDEX = ROOT / "helpers" / "lessons.json"
 START = NOTEBOOKS / "start.ipynb"
@@ -38,8 +38,8 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-#: what a kernel that runs a reference is told: record no progress, hash alike, show widgets as pictures
-BUILD_ENVIRONMENT = {"COURSE_BUILD": "1", "PYTHONHASHSEED": "0", "HELPERS_STATIC_WIDGETS": "1"}
+#: what a kernel that runs a reference is told: record no progress, hash alike, show widgets as pictures, use one thread
+BUILD_ENVIRONMENT = {"COURSE_BUILD": "1", "PYTHONHASHSEED": "0", "HELPERS_STATIC_WIDGETS": "1"} | ONE_THREAD
 HIDDEN_NOTE = "# Further tests of this exercise run here when the lesson is graded."
 #: stands in the lines that Python shows when an import of the set-up cell fails
 KERNEL_NOTE = (

@@ -6,6 +6,7 @@ expected values therefore never enter the process that the learner's code contro
 """
 
 import json
+import os
 import re
 import secrets
 from typing import Any
@@ -32,7 +33,7 @@ from nbgrader.preprocessors import (
 )
 
 from helpers.classroom.judging import Verdict, judge
-from helpers.classroom.settings import EXPERIMENT_TAG
+from helpers.classroom.settings import EXPERIMENT_TAG, ONE_THREAD
 
 REPLY = "application/vnd.pytorch-performance.reply+json"
 
@@ -107,6 +108,9 @@ class Judge(Execute):
         self._ended = ""
         done: tuple[NotebookNode, ResourcesDict] = super().preprocess(nb, resources, km)
         return done
+
+    def setup_kernel(self, **kwargs: Any) -> Any:
+        return super().setup_kernel(env=os.environ | ONE_THREAD, **kwargs)
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: ResourcesDict, index: int

@@ -5,6 +5,8 @@ import io
 import linecache
 from dataclasses import dataclass
 
+import torch
+
 from helpers import check
 from helpers.check.judge import Transport
 
@@ -22,7 +24,8 @@ def judge(source: str, label: str, transport: Transport) -> Verdict:
     filename = f"<test {label}>"
     # inspect.getsource, which ships a test's `drive` function, reads lines from here
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    said = io.StringIO()
+    said, threads = io.StringIO(), torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
         with contextlib.redirect_stdout(said), check.through(transport):
             exec(compile(source, filename, "exec"), {"__name__": "test"})  # noqa: S102 - the master's own test
@@ -35,4 +38,6 @@ def judge(source: str, label: str, transport: Transport) -> Verdict:
             False,
             f"the answer has a form that this test does not understand ({type(odd).__name__}: {str(odd)[:300]})",
         )
+    finally:
+        torch.set_num_threads(threads)
     return Verdict(True, said.getvalue())

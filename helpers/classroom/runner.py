@@ -15,6 +15,7 @@ from typing import Any
 
 from helpers.classroom.judging import Verdict, judge
 from helpers.classroom.master import Master
+from helpers.classroom.settings import ONE_THREAD
 from helpers.classroom.zygote import receive, send
 
 #: seconds for all the cells, and for each request of a test
@@ -23,11 +24,13 @@ DEADLINE = 120.0
 
 @dataclass(frozen=True)
 class Score:
-    """Of one exercise: points earned, points there are, and each test's verdict by grade_id."""
+    """Of one exercise: points earned, points there are, each test's verdict by grade_id, and the seconds of processor
+    time that the learner's side took (its cells, its calls, processes that it started; 0 where there is no /proc)."""
 
     earned: int
     possible: int
     verdicts: dict[str, Verdict]
+    cpu_s: float
 
 
 class Runner:
@@ -40,6 +43,7 @@ class Runner:
             [sys.executable, "-m", "helpers.classroom.zygote", self._path],
             stdout=subprocess.PIPE,
             text=True,
+            env=os.environ | ONE_THREAD,
             start_new_session=True,
         )
         assert self._zygote.stdout is not None
@@ -70,42 +74,68 @@ class Runner:
             raise ValueError(f"{master.name} has no exercise {exercise!r}")
         tests = [c for c in master.cells if c.exercise == exercise and c.kind in ("test", "hidden")]
         verdicts: dict[str, Verdict] = {}
-        for test in tests:
-            # a process for each test: one that ends it costs only its own points
-            with self._notebook(cells) as ask:
-                verdicts[test.grade_id] = judge(test.source, test.grade_id, ask)
+        before = self._cpu_s()
+        with contextlib.ExitStack() as open_notebooks:
+            notebook: Notebook | None = None
+            for test in tests:
+                if notebook is None or notebook.ended:  # what ended it costs only the points of one test
+                    notebook = open_notebooks.enter_context(self.notebook(cells))
+                verdicts[test.grade_id] = judge(test.source, test.grade_id, notebook.ask)
+            spent = self._cpu_s() - before
         return Score(
             sum(t.points for t in tests if verdicts[t.grade_id].passed),
             sum(t.points for t in tests),
             verdicts,
+            spent,
         )
 
     @contextlib.contextmanager
-    def _notebook(self, cells: list[str]) -> Iterator[Any]:
+    def notebook(self, cells: list[str]) -> Iterator["Notebook"]:
+        """A process of its own that has run these cells; ended, with what it started, when the block is left."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(DEADLINE)
             connection.connect(self._path)
             send(connection, cells)
-            child = _reply(connection)
-            failures = _reply(connection)
-
-            def ask(request: dict[str, Any]) -> dict[str, Any]:
-                if isinstance(failures, dict):
-                    return failures
-                send(connection, request)
-                reply = _reply(connection)
-                if reply.get("missing") and failures:
-                    return {
-                        "broken": f"the cell that should define {request['name']!r} failed: {failures[-1]}"
-                    }
-                return dict(reply)
-
+            child, failures = _reply(connection), _reply(connection)
             try:
-                yield ask
+                yield Notebook(connection, failures)
             finally:
                 if isinstance(child, int):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(child, signal.SIGKILL)
+
+    def _cpu_s(self) -> float:
+        """Seconds of processor time of the zygote and all that descends from it, those that have ended included."""
+        times: dict[int, tuple[int, int]] = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                fields = path.read_text().rpartition(")")[2].split()
+                # proc(5), counted from the state: the parent, then user and system time, own and of children waited for
+                times[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+        ours = {self._zygote.pid}
+        while more := {pid for pid, (parent, _) in times.items() if parent in ours} - ours:
+            ours |= more
+        return sum(times[pid][1] for pid in ours if pid in times) / os.sysconf("SC_CLK_TCK")
+
+
+class Notebook:
+    """The learner's side as the judge sees it: :meth:`ask` is a transport for :func:`helpers.check.through`."""
+
+    def __init__(self, connection: socket.socket, failures: Any) -> None:
+        self._connection, self._failures = connection, failures
+        self.ended = False
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(self._failures, dict):
+            reply = self._failures
+        else:
+            with contextlib.suppress(BrokenPipeError):  # then there is no reply either
+                send(self._connection, request)
+            reply = _reply(self._connection)
+        self.ended = "broken" in reply
+        if reply.get("missing") and self._failures:
+            return {"broken": f"the cell that should define {request['name']!r} failed: {self._failures[-1]}"}
+        return dict(reply)
 
 
 def _reply(connection: socket.socket) -> Any:

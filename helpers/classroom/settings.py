@@ -13,6 +13,9 @@ NOTEBOOKS = ROOT / "notebooks"
 EXPERIMENT_TAG = "experiment"
 #: seconds that one cell of a lesson may take
 CELL_TIMEOUT = 120
+#: what a kernel that grades or builds is told: processes share the cores already, and threads that wait for one another
+#: would burn four times the time
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 #: a kernel on this machine's loopback need not warn, for every submission, that it is not encrypted
 QUIET_KERNEL = ["--IPKernelApp.log_level=40"]
 
