@@ -2,7 +2,7 @@
 
 import copy
 import csv
-import os
+import json
 import re
 import shutil
 import subprocess
@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat import NotebookNode
+from nbgrader.api import Gradebook
 
 from helpers.classroom import build
 from helpers.classroom import master as masters
@@ -24,7 +25,7 @@ CHEATED = "01_storage_and_stride"
 #: here a wrong answer spoils a right one that comes after it; the fast runner takes the earlier ones from the master
 BUILD_ON_EARLIER = {"13_quantization"}
 
-# the fixture grades a class of every lesson with stock nbgrader: some minutes
+# stock nbgrader starts a kernel for each submission
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
@@ -32,7 +33,6 @@ def nbgrader(course: Path, *command: str) -> str:
     run = subprocess.run(
         [sys.executable, "-m", "nbgrader", *command],
         cwd=course,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=15 * 60,
@@ -41,31 +41,47 @@ def nbgrader(course: Path, *command: str) -> str:
     return run.stdout + run.stderr
 
 
-#: what JupyterLab's buttons call, for many lessons in one process; one of its own, since it changes signals and logging
+#: what JupyterLab's buttons call, in one process that imports nbgrader once: {"course": …, "commands": […]} a line
 BUTTONS = """
-import sys
+import json, os, sys
 from nbgrader.apps import NbGraderAPI
 from traitlets.config import PyFileConfigLoader
-api = NbGraderAPI(config=PyFileConfigLoader("nbgrader_config.py", path=".").load_config())
-for command in sys.argv[1:]:
-    name, *arguments = command.split()
-    result = getattr(api, name)(*arguments)
-    if not result["success"]:
-        sys.exit(command + result.get("log", "")[-3000:] + result.get("error", "")[-6000:])
+replies, sys.stdout = sys.stdout, sys.stderr
+for line in sys.stdin:
+    request = json.loads(line)
+    os.chdir(request["course"])
+    api = NbGraderAPI(config=PyFileConfigLoader("nbgrader_config.py", path=".").load_config())
+    said = ""
+    for command in request["commands"]:
+        name, *arguments = command.split()
+        result = getattr(api, name)(*arguments)
+        if not result["success"]:
+            said += command + result.get("log", "")[-3000:] + result.get("error", "")[-6000:]
+    print(json.dumps(said), file=replies, flush=True)
 """
 
 
-def buttons(course: Path, commands: list[str]) -> None:
-    """The same graders without a process for each command, which would import them anew."""
-    run = subprocess.run(
-        [sys.executable, "-c", BUTTONS, *commands],
-        cwd=course,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=25 * 60,
-    )
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-9000:]
+@pytest.fixture(scope="session")
+def press(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., None]]:
+    """Presses buttons in a course: press(course, "autograde LESSON STUDENT", …)."""
+    log = tmp_path_factory.mktemp("buttons") / "log"
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", BUTTONS],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=build.ROOT,
+        )  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+
+        def press(course: Path, *commands: str) -> None:
+            process.stdin.write(json.dumps({"course": str(course), "commands": commands}) + "\n")
+            process.stdin.flush()
+            reply = process.stdout.readline()
+            assert reply, log.read_text()[-9000:]
+            assert json.loads(reply) == ""
+
+        yield press
+        process.stdin.close()
+        process.wait(timeout=60)
 
 
 def answers(name: str, kind: str) -> dict[str, Path]:
@@ -191,52 +207,50 @@ TRICKS: dict[str, tuple[Callable[[NotebookNode], None], str | None, str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A course of its own, graded once: one lesson by nbgrader's own commands, the others as JupyterLab's buttons do."""
-    root = tmp_path_factory.mktemp("course")
+def begin(root: Path, *lessons: Master) -> None:
+    """A course of its own in an empty folder."""
     shutil.copy(build.ROOT / "nbgrader_config.py", root)
-    others = [master.name for master in LESSONS if master.name != CHEATED]
-    for master in LESSONS:
+    for master in lessons:
         (root / "solutions" / master.name).mkdir(parents=True)
         shutil.copy(build.reference_path(master), root / "solutions" / master.name)
+
+
+def hand_in(root: Path, master: Master, student: str, nb: NotebookNode) -> Path:
+    folder = root / "submitted" / student / master.name
+    folder.mkdir(parents=True)
+    nbformat.write(nb, folder / f"{master.name}.ipynb")
+    return folder
+
+
+def released(root: Path, master: Master) -> NotebookNode:
+    return nbformat.read(root / "notebooks" / master.name / f"{master.name}.ipynb", as_version=4)
+
+
+def texts(name: str, kind: str) -> dict[str, str]:
+    return {exercise: path.read_text() for exercise, path in answers(name, kind).items()}
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A class graded by nbgrader's own commands: a right, a wrong and many dishonest submissions of one lesson."""
+    root = tmp_path_factory.mktemp("course")
+    master = next(m for m in LESSONS if m.name == CHEATED)
+    begin(root, master)
     nbgrader(root, "generate_assignment", CHEATED)
-    buttons(root, [f"generate_assignment {name}" for name in others])
-    for master in LESSONS:
-        released = nbformat.read(root / "notebooks" / master.name / f"{master.name}.ipynb", as_version=4)
-        students = {
-            kind: fill(released, {k: p.read_text() for k, p in answers(master.name, kind).items()})
-            for kind in sample(master)
-        }
-        if master.name == CHEATED:
-            starts = {
-                kind: {k: p.read_text() for k, p in answers(master.name, kind).items()}
-                for kind in ("right", "wrong")
-            }
-            for name, (change, start, _) in TRICKS.items():
-                students[name] = fill(released, starts[start] if start else {})
-                change(students[name])
-        for student, nb in students.items():
-            folder = root / "submitted" / student / master.name
-            folder.mkdir(parents=True)
-            nbformat.write(nb, folder / f"{master.name}.ipynb")
-        if master.name == CHEATED:  # a file that shadows the course's package
-            (root / "submitted" / "tags" / master.name / "helpers").mkdir()
-            (root / "submitted" / "tags" / master.name / "helpers" / "__init__.py").write_text(
-                "class Any:\n    def __getattr__(self, n): return lambda *a, **k: None\ncheck = lesson = count = Any()\n"
-            )
+    starts = {kind: texts(CHEATED, kind) for kind in ("right", "wrong")}
+    students = {kind: fill(released(root, master), starts[kind]) for kind in starts}
+    for name, (change, start, _) in TRICKS.items():
+        students[name] = fill(released(root, master), starts[start] if start else {})
+        change(students[name])
+    folders = {student: hand_in(root, master, student, nb) for student, nb in students.items()}
+    shadow = folders["tags"] / "helpers"  # a file that shadows the course's package
+    shadow.mkdir()
+    (shadow / "__init__.py").write_text(
+        "class Any:\n    def __getattr__(self, n): return lambda *a, **k: None\ncheck = lesson = count = Any()\n"
+    )
     nbgrader(root, "autograde", CHEATED)
-    todo = sorted(path.relative_to(root / "submitted").parts for path in (root / "submitted").glob("*/*"))
-    buttons(root, [f"autograde {name} {student}" for student, name in todo if name != CHEATED])
     nbgrader(root, "export")
-    yield root
-
-
-def sample(master: Master) -> list[str]:
-    """Which answers stock nbgrader grades: a kernel that runs a whole lesson takes its time, so one student a lesson."""
-    if master.name in BUILD_ON_EARLIER:
-        return ["right"]
-    return ["right", "wrong"] if master.name == CHEATED else ["mixed"]
+    return root
 
 
 def scores(course: Path, assignment: str) -> dict[str, tuple[float, float]]:
@@ -255,12 +269,19 @@ def earns(answer: Path, possible: int) -> int:
 
 
 @pytest.mark.parametrize("master", LESSONS, ids=lambda m: m.name)
-def test_both_graders_give_the_same_score(course: Path, master: Master) -> None:
+def test_both_graders_give_the_same_score(press: Callable[..., None], tmp_path: Path, master: Master) -> None:
+    """One student a lesson, with wrong and right answers by turns: a kernel that runs a lesson takes its time."""
+    kind = "right" if master.name in BUILD_ON_EARLIER else "mixed"
+    begin(tmp_path, master)
+    press(tmp_path, f"generate_assignment {master.name}")
+    hand_in(tmp_path, master, kind, fill(released(tmp_path, master), texts(master.name, kind)))
+    press(tmp_path, f"autograde {master.name} {kind}")
+    with Gradebook(f"sqlite:///{tmp_path / 'gradebook.db'}") as gradebook:
+        found = gradebook.find_submission(master.name, kind)
+        got = found.score, found.max_score
     possible = {e.id: e.points for e in master.exercises}
-    found = scores(course, master.name)
-    for kind in sample(master):
-        wanted = sum(earns(path, possible[name]) for name, path in answers(master.name, kind).items())
-        assert found[kind] == (wanted, sum(possible.values())), kind
+    wanted = sum(earns(path, possible[name]) for name, path in answers(master.name, kind).items())
+    assert got == (wanted, sum(possible.values()))
 
 
 @pytest.mark.parametrize("name", TRICKS)
