@@ -745,144 +745,32 @@ def unflatten(
     ### END SOLUTION
 
 
-# %% shared="flat_index"
-from helpers import check
-
-
-def within_10_000_lines(unflatten, *inputs):
-    """The answer; TimeoutError once 10,000 lines of Python have run for it."""
-    import sys
-
-    lines, tracer = 0, sys.gettrace()
-
-    def watch(frame, event, arg):
-        nonlocal lines
-        lines += 1
-        if lines > 10_000:
-            raise TimeoutError("10,000 lines of Python ran without an answer")
-        return watch
-
-    sys.settrace(watch)
-    try:
-        return unflatten(*inputs)
-    finally:
-        sys.settrace(tracer)
-
-
 # %% test="flat_index" points=1
-check.function(
-    "flat_index",
-    [check.case((2, 3), (6, 1)), check.case((3, 2), (1, 6), 0), check.case((0, 2), (6, 2), 6)],
-    [15, 15, 10],
-    budget={"operators": 0},
-    look="Round 1, the formula",
-)
-check.function("flat_index", [check.case((), (), 5)], [5], look="the formula, for a tensor of no dimensions")
-check.function(
-    "flat_index", [check.case((1,), (6, 1), raises=ValueError)], look="the docstring, its last line"
-)
-check.function(
-    "unflatten",
-    [
-        check.case(15, (4, 6), (6, 1)),
-        check.case(15, (6, 4), (1, 6)),
-        check.case(10, (3, 3), (6, 2), 6),
-        check.case(4, (1000, 6), (0, 1)),
-    ],
-    [(2, 3), (3, 2), (0, 2), (0, 4)],
-    budget={"operators": 0},
-    look="Round 1, the formula, read backwards",
-)
-check.function(
-    "unflatten",
-    [
-        check.case(9, (3, 3), (6, 2), 6),
-        check.case(3, (3, 3), (6, 2), 6),
-        check.case(4, (4, 3), (6, 1), 1),
-        check.case(24, (4, 6), (6, 1)),
-    ],
-    [None] * 4,
-    budget={"operators": 0},
-    look="Round 1, the figure: which cells does the walk leave out, and where does it end?",
-    note="no element of that tensor lies in that cell",
-)
-check.function(
-    "unflatten",
-    [
-        check.case(7 * 10**30 + 5, (10**30, 10**30), (10**30, 1)),
-        check.case(10**30 + 1, (10**30,), (2,)),
-    ],
-    [(7, 5), None],
-    drive=within_10_000_lines,
-    look="the docstring, its last line: compute the index, do not search for it",
-)
+from helpers.exercises.storage_and_stride import check_flat_index, check_unflatten
+
+# (index, stride, offset): the cell
+check_flat_index({((2, 3), (6, 1)): 15, ((3, 2), (1, 6), 0): 15, ((0, 2), (6, 2), 6): 10, ((), (), 5): 5})
+check_flat_index({((1,), (6, 1)): ValueError})
+# (cell, shape, stride, offset): the index
+check_unflatten({(15, (4, 6), (6, 1)): (2, 3), (15, (6, 4), (1, 6)): (3, 2), (10, (3, 3), (6, 2), 6): (0, 2)})
+check_unflatten({(4, (1000, 6), (0, 1)): (0, 4), (24, (4, 6), (6, 1)): None})
+check_unflatten({(9, (3, 3), (6, 2), 6): None, (3, (3, 3), (6, 2), 6): None, (4, (4, 3), (6, 1), 1): None})
+big = 10**30
+check_unflatten({(7 * big + 5, (big, big), (big, 1)): (7, 5), (big + 1, (big,), (2,)): None})
 
 # %% hidden="flat_index" points=1
 ### BEGIN HIDDEN TESTS
-import random
+from helpers.exercises.storage_and_stride import check_flat_index, check_unflatten, random_views
 
-import torch
-
-
-def layouts(seed: int, many: int) -> list:
-    """(shape, stride, offset) of random views of contiguous tensors."""
-    r = random.Random(seed)
-    found = []
-    while len(found) < many:
-        t = torch.empty([r.randint(1, 4) for _ in range(r.randint(1, 4))])
-        t = t[tuple(slice(r.randint(0, 1), None, r.randint(1, 2)) for _ in t.shape)]
-        t = t.permute(r.sample(range(t.dim()), t.dim()))
-        if r.random() < 0.3:
-            t = t.unsqueeze(0).expand(r.randint(1, 3), *t.shape)
-        if t.dim() > 1 and t.shape[0] and r.random() < 0.3:
-            t = t[r.randrange(t.shape[0])]
-        found.append((tuple(t.shape), t.stride(), t.storage_offset()))
-    return found
-
-
-def forward(flat_index, layouts):
-    import itertools
-
-    return [
-        [flat_index(index, stride, offset) for index in itertools.product(*map(range, shape))]
-        for shape, stride, offset in layouts
-    ]
-
-
-def walked(layouts):
-    return [torch.arange(400).as_strided(*one).reshape(-1).tolist() for one in layouts]
-
-
-def back(unflatten, layouts):
-    return [[unflatten(cell, *one) for cell in range(60)] for one in layouts]
-
-
-def first_visits(layouts):
-    import itertools
-
-    answers = []
-    for shape, stride, offset in layouts:
-        first = {}
-        for cell, index in zip(
-            walked([(shape, stride, offset)])[0], itertools.product(*map(range, shape)), strict=True
-        ):
-            first.setdefault(cell, index)
-        answers.append([first.get(cell) for cell in range(60)])
-    return answers
-
-
-check.function("flat_index", [check.case(layouts(0, 150))], walked, drive=forward, budget={"operators": 0})
-check.function(
-    "unflatten",
-    [
-        check.case(10**29 + 3 * 10**28, (5, 10**28, 10**6), (1, 10**29, 10**22), 0),
-        check.case(4 * 10**28 + 11, (10**28, 3), (4, 0), 11),
-        check.case(4 * 10**28 + 7, (10**28, 3), (4, 0), 11),
-    ],
-    [None, None, (10**28 - 1, 0)],
-    drive=within_10_000_lines,
+check_flat_index(views=random_views(seed=0, many=40))
+check_unflatten(
+    {
+        (10**29 + 3 * 10**28, (5, 10**28, 10**6), (1, 10**29, 10**22), 0): None,
+        (4 * 10**28 + 11, (10**28, 3), (4, 0), 11): None,
+        (4 * 10**28 + 7, (10**28, 3), (4, 0), 11): (10**28 - 1, 0),
+    },
+    views=random_views(seed=1, many=40),
 )
-check.function("unflatten", [check.case(layouts(1, 150))], first_visits, drive=back, budget={"operators": 0})
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -921,104 +809,26 @@ def is_contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
 
 
 # %% test="is_contiguous" points=1
-import torch
+from helpers.exercises.storage_and_stride import check_is_contiguous
 
-from helpers import check
-
-
-def torch_decides(shape, stride):
-    return torch.empty_strided(shape, stride).is_contiguous()
-
-
-ordinary = [((4, 6), (6, 1)), ((6, 4), (1, 6)), ((4, 3), (6, 1)), ((3,), (2,)), ((), ()), ((3, 4), (0, 1))]
-ordinary += [((2, 3, 4), (12, 4, 1)), ((2, 3, 4), (12, 1, 3))]
-check.function(
-    "is_contiguous",
-    [check.case(*layout_) for layout_ in ordinary],
-    torch_decides,
-    budget={"operators": 0},
-    look="Round 2, its end: when is a tensor contiguous?",
-)
-check.function(
-    "is_contiguous",
-    [
-        check.case((4, 1), (1, 7)),
-        check.case((1, 4), (99, 1)),
-        check.case((1, 1), (5, 0)),
-        check.case((1, 3, 2, 2), (12, 1, 6, 3)),
-        check.case((2, 1, 3), (3, 99, 1)),
-    ],
-    torch_decides,
-    budget={"operators": 0},
-    look="Round 2: why may x[:, :1] merge?",
-    note="this layout has a dimension of size 1",
-)
-check.function(
-    "is_contiguous",
-    [check.case((0, 3), (1, 9)), check.case((2, 0), (5, 5))],
-    torch_decides,
-    budget={"operators": 0},
-    look="Round 2, its end: the second exception",
-    note="this tensor has no elements",
-)
+check_is_contiguous(((4, 6), (6, 1)), ((6, 4), (1, 6)), ((4, 3), (6, 1)), ((3,), (2,)), ((), ()))
+check_is_contiguous(((3, 4), (0, 1)), ((2, 3, 4), (12, 4, 1)), ((2, 3, 4), (12, 1, 3)))
+ones = (((4, 1), (1, 7)), ((1, 4), (99, 1)), ((1, 1), (5, 0)), ((1, 3, 2, 2), (12, 1, 6, 3)))
+check_is_contiguous(*ones, ((2, 1, 3), (3, 99, 1)), note="this layout has a dimension of size 1")
+check_is_contiguous(((0, 3), (1, 9)), ((2, 0), (5, 5)), note="this tensor has no elements")
 
 # %% hidden="is_contiguous" points=2
 ### BEGIN HIDDEN TESTS
-import random
-
-import torch
-
-from helpers import check
-
-
-def layouts(seed: int, many: int) -> list:
-    """Contiguous layouts, half of them changed in one place, sizes of 0 and 1 among them."""
-    r = random.Random(seed)
-    found = []
-    for _ in range(many):
-        shape = [
-            r.choice((0, 1, 1, 2, 2, 3, 4, 5)) if r.random() < 0.6 else r.randint(2, 6)
-            for _ in range(r.randint(0, 5))
-        ]
-        stride, step = [0] * len(shape), 1
-        for d in reversed(range(len(shape))):
-            stride[d], step = step, step * shape[d]
-        change = r.random()
-        if shape and change < 0.3:
-            stride[r.randrange(len(shape))] = r.randint(0, 30)
-        elif shape and change < 0.5:
-            order = r.sample(range(len(shape)), len(shape))
-            shape, stride = [shape[d] for d in order], [stride[d] for d in order]
-        elif shape and change < 0.6:
-            stride = [s * 2 for s in stride]
-        elif shape and change < 0.7:
-            stride = [r.randint(0, 50) if n == 1 else s for n, s in zip(shape, stride, strict=True)]
-        found.append((tuple(shape), tuple(stride)))
-    return found
-
-
-def all_of(is_contiguous, layouts):
-    return [is_contiguous(shape, stride) for shape, stride in layouts]
-
-
-def torch_says(layouts):
-    return [torch.empty_strided(*one, device="meta").is_contiguous() for one in layouts]
-
+from helpers.exercises.storage_and_stride import check_is_contiguous, random_layouts
 
 big = 2**40  # more elements than any library can number: integers can
-check.function(
-    "is_contiguous", [check.case(layouts(0, 4000))], torch_says, drive=all_of, budget={"operators": 0}
-)
-check.function(
-    "is_contiguous",
-    [
-        check.case((big, big), (big, 1)),
-        check.case((big, big), (1, big)),
-        check.case((big, 1, big), (big, 7, 1)),
-        check.case((big, 0, big), (1, 1, 1)),
-    ],
-    [True, False, True, True],
-    budget={"operators": 0},
+check_is_contiguous(many=random_layouts(seed=0, many=4000))
+check_is_contiguous(
+    ((big, big), (big, 1)),
+    ((big, big), (1, big)),
+    ((big, 1, big), (big, 7, 1)),
+    ((big, 0, big), (1, 1, 1)),
+    wanted=[True, False, True, True],
 )
 ### END HIDDEN TESTS
 
@@ -1068,126 +878,47 @@ def diagonal_blocks(x: torch.Tensor, size: int) -> torch.Tensor:
     ### END SOLUTION
 
 
-# %% shared="windows"
+# %% test="windows" points=2
 import torch
 
 from helpers import check
+from helpers.exercises.storage_and_stride import check_diagonal_blocks, check_windows
 
-
-def expected_windows(x, size, step=1):
-    return torch.stack([x[i : i + size] for i in range(0, len(x) - size + 1, step)])
-
-
-def expected_blocks(x, size):
-    return torch.stack([x[i : i + size, i : i + size] for i in range(0, len(x), size)])
-
-
-def write_through(fn, x, *sizes):
-    """What x holds after a write into the last element of a view of it."""
-    result = fn(x, *sizes)
-    result[(-1,) * result.dim()] = -7
-    return x
-
-
-def last_is_written(x, *sizes):
-    x[last_element(x, *sizes)] = -7
-    return x
-
-
-def last_element(x, size, step=1):
-    if x.dim() == 2:
-        return -1, -1
-    return (len(x) - size) // step * step + size - 1
-
-
-no_memory = {"new_storages": 0, "bytes_allocated": 0}
-
-# %% test="windows" points=2
 numbers = torch.arange(100.0)
-check.function(
-    "windows",
-    [check.case(numbers[:8], 3), check.case(numbers[:9], 4, 2), check.case(numbers[5:25:2], 3)],
-    expected_windows,
-    view_of=0,
-    budget=no_memory,
-    look="Round 3, as_strided: rows that overlap",
+check_windows(check.case(numbers[:8], 3), check.case(numbers[:9], 4, 2), check.case(numbers[5:25:2], 3))
+check_diagonal_blocks(
+    check.case(numbers[:36].reshape(6, 6), 2), check.case(numbers.reshape(10, 10)[2:8, 3:9], 3)
 )
-check.function(
-    "diagonal_blocks",
-    [check.case(numbers[:36].reshape(6, 6), 2), check.case(numbers.reshape(10, 10)[2:8, 3:9], 3)],
-    expected_blocks,
-    view_of=0,
-    budget=no_memory,
-    look="Round 1, the figure: what one step costs in each dimension",
-)
-for maker, sizes in {
-    "windows": (numbers[:9], 4, 2),
-    "diagonal_blocks": (numbers[:36].reshape(6, 6), 2),
-}.items():
-    check.function(
-        maker,
-        [check.case(*sizes)],
-        last_is_written,
-        drive=write_through,
-        unchanged=False,
-        budget=no_memory,
-        note="a number written into the last element of the result must arrive in x: it is a view",
-    )
-check.function(
-    "windows", [check.case(numbers[:4], 5, raises=ValueError)], look="the docstring, its last line"
-)
-check.function(
-    "diagonal_blocks",
-    [check.case(numbers[:25].reshape(5, 5), 2, raises=ValueError)],
-    look="the docstring, its last line",
-)
+check_windows(check.case(numbers[:4], 5, raises=ValueError))
+check_diagonal_blocks(check.case(numbers[:25].reshape(5, 5), 2, raises=ValueError))
 
 # %% hidden="windows" points=3
 ### BEGIN HIDDEN TESTS
+import torch
+
+from helpers import check
+from helpers.exercises.storage_and_stride import check_diagonal_blocks, check_windows
+
 numbers = torch.arange(2000, dtype=torch.int64)
-check.function(
-    "windows",
-    [
-        check.case(numbers[3:20], 17),
-        check.case(numbers[:20], 1, 7),
-        check.case(numbers[100:1100:9], 6, step=5),
-        check.case(numbers[:600].reshape(20, 30)[2:, 4], 4, step=3),
-        check.case(numbers[7:8].expand(12), 5),
-        check.case(numbers[:0], 1, raises=ValueError),
-        check.case(numbers, 512, 3),
-    ],
-    expected_windows,
-    view_of=0,
-    budget=no_memory,
+check_windows(
+    check.case(numbers[3:20], 17),
+    check.case(numbers[:20], 1, 7),
+    check.case(numbers[100:1100:9], 6, step=5),
+    check.case(numbers[:600].reshape(20, 30)[2:, 4], 4, step=3),
+    check.case(numbers[7:8].expand(12), 5),
+    check.case(numbers[:0], 1, raises=ValueError),
+    check.case(numbers, 512, 3),
 )
 number_square = numbers[:1600].reshape(40, 40)
-check.function(
-    "diagonal_blocks",
-    [
-        check.case(number_square[5:17, 20:32], 4),
-        check.case(number_square.t()[1:13, 3:15], 3),
-        check.case(number_square[:24:2, 3:39:3], 6),
-        check.case(number_square[:7, :7], 1),
-        check.case(number_square[:7, :7], 7),
-        check.case(number_square[:9, :9], 2, raises=ValueError),
-        check.case(number_square, 8),
-    ],
-    expected_blocks,
-    view_of=0,
-    budget=no_memory,
+check_diagonal_blocks(
+    check.case(number_square[5:17, 20:32], 4),
+    check.case(number_square.t()[1:13, 3:15], 3),
+    check.case(number_square[:24:2, 3:39:3], 6),
+    check.case(number_square[:7, :7], 1),
+    check.case(number_square[:7, :7], 7),
+    check.case(number_square[:9, :9], 2, raises=ValueError),
+    check.case(number_square, 8),
 )
-for maker, sizes in {
-    "windows": (numbers[::3][:50], 6, 4),
-    "diagonal_blocks": (number_square.t()[:12, 2:14], 4),
-}.items():
-    check.function(
-        maker,
-        [check.case(*sizes)],
-        last_is_written,
-        drive=write_through,
-        unchanged=False,
-        budget=no_memory,
-    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1224,40 +955,22 @@ answers |= dict(zip(answers, "view copy copy view view copy copy view copy view"
 ### END SOLUTION
 
 # %% test="view_or_copy" points=1
-import torch
+from helpers.exercises.storage_and_stride import check_answers
 
-from helpers import check, count
-
-
-def ten_lines():
-    x = torch.arange(24.0).reshape(4, 6)
-    lines = ["x.contiguous()", "x.t().contiguous()", "x[[1, 2]]", "x[1:3].flatten()"]
-    return {line: "copy" if count(eval, line, {"x": x}).new_storages else "view" for line in lines}
-
-
-check.value("answers", ten_lines, look="the rules of rounds 2 and 4")
+check_answers("x.contiguous()", "x.t().contiguous()", "x[[1, 2]]", "x[1:3].flatten()")
 
 # %% hidden="view_or_copy" points=2
 ### BEGIN HIDDEN TESTS
-import torch
+from helpers.exercises.storage_and_stride import check_answers
 
-from helpers import check, count
-
-
-def ten_lines():
-    x = torch.arange(24.0).reshape(4, 6)
-    lines = [
-        "x.float()",
-        "x.t().flatten()",
-        "x.flip(0)",
-        "x.unflatten(1, (2, 3)).transpose(0, 1)",
-        "x.expand(2, 4, 6).reshape(8, 6)",
-        "x[:, None, ::2].expand(4, 5, 3)",
-    ]
-    return {line: "copy" if count(eval, line, {"x": x}).new_storages else "view" for line in lines}
-
-
-check.value("answers", ten_lines)
+check_answers(
+    "x.float()",
+    "x.t().flatten()",
+    "x.flip(0)",
+    "x.unflatten(1, (2, 3)).transpose(0, 1)",
+    "x.expand(2, 4, 6).reshape(8, 6)",
+    "x[:, None, ::2].expand(4, 5, 3)",
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1322,108 +1035,37 @@ def clip(video: torch.Tensor, every: int, top: int, left: int, size: int) -> tor
     ### END SOLUTION
 
 
-# %% shared="one_copy"
-import torch
-
-from helpers import check
-
-
-def expected_clip(video, every, top, left, size):
-    return video[::every].float().permute(0, 3, 1, 2)[:, :, top : top + size, left : left + size].contiguous()
-
-
-def must_be_new(reports):
-    for report in reports:
-        if report.error is None and report.counts["new_storages"] == 0:
-            return "values are right, but torch made no storage for them: whose memory is it?"
-
-
-def device_of_result(clip, *inputs):
-    """Where the result lies, or what stood in the way."""
-    try:
-        return clip(*inputs).device.type
-    except (RuntimeError, TypeError) as error:
-        return f"nowhere: {error}"
-
-
 # %% test="one_copy" points=2
-def clip_limits(video, every, top, left, size):
-    t, h, w, c = video.shape
-    needed = 4 * -(-t // every) * c * size * size
-    return {"copies": 1, "new_storages": 1, "bytes_allocated": needed, "syncs": 0}
+from helpers import check
+from helpers.exercises.storage_and_stride import check_clip, film
 
-
-seeded = torch.Generator().manual_seed(0)
-film = torch.randint(0, 256, (7, 12, 16, 3), dtype=torch.uint8, generator=seeded)
-check.function(
-    "clip",
-    [
-        check.case(film, 2, 3, 5, 8),
-        check.case(film, 1, 0, 0, 12),
-        check.case(film.transpose(1, 2)[:, ::2], 2, 0, 4, 8),
-        check.case(film, 3, 4, 8, 8),
-    ],
-    expected_clip,
-    budget=clip_limits,
-    contiguous=True,
-    verify=must_be_new,
-    look="Round 5, channels_last: what becomes of strides; the table above: which operators copy",
+frames = film(7, 12, 16, 3)
+check_clip(
+    check.case(frames, 2, 3, 5, 8),  # every, top, left, size
+    check.case(frames, 1, 0, 0, 12),
+    check.case(frames.transpose(1, 2)[:, ::2], 2, 0, 4, 8),
+    check.case(frames, 3, 4, 8, 8),
+    check.case(frames.to("meta"), 2, 3, 5, 8),
 )
-check.function(
-    "clip",
-    [check.case(film.to("meta"), 2, 3, 5, 8)],
-    ["meta"],
-    drive=device_of_result,
-    look="the docstring: on video's device",
-    note='this video is on another device than the CPU ("meta": torch\'s device with shapes and without '
-    "numbers); torch.empty and its like make a tensor on the CPU, unless they are told device=video.device",
-)
-check.function(
-    "clip",
-    [check.case(film, 2, *place, 8, raises=ValueError) for place in ((6, 5), (0, 9), (-1, 5), (3, -2))],
-    look="the docstring, its last line",
-    note="this crop does not fit into a frame of 12 × 16",
-)
-
+outside = ((6, 5), (0, 9), (-1, 5), (3, -2))
+check_clip(*[check.case(frames, 2, top, left, 8, raises=ValueError) for top, left in outside])
 
 # %% hidden="one_copy" points=3
 ### BEGIN HIDDEN TESTS
-def clip_limits(video, every, top, left, size):
-    t, h, w, c = video.shape
-    needed = 4 * -(-t // every) * c * size * size
-    return {"copies": 1, "new_storages": 1, "bytes_allocated": needed, "peak_live_bytes": needed, "syncs": 0}
+from helpers import check
+from helpers.exercises.storage_and_stride import check_clip, film
 
-
-seeded = torch.Generator().manual_seed(1)
-rgba = torch.randint(0, 256, (9, 20, 24, 4), dtype=torch.uint8, generator=seeded)
-planes = torch.randint(0, 256, (5, 3, 20, 24), dtype=torch.uint8, generator=seeded)
-check.function(
-    "clip",
-    [
-        check.case(rgba[..., :3], 4, 2, 3, 16),
-        check.case(rgba[1::2, 4:, :, 1:2], 1, 0, 8, 16),
-        check.case(planes.permute(0, 2, 3, 1), 2, 1, 1, 19),
-        check.case(rgba[:, :, ::2], 10, 0, 0, 12),
-        check.case(rgba, 2, 4, 8, 16),
-    ],
-    expected_clip,
-    budget=clip_limits,
-    contiguous=True,
-    verify=must_be_new,
+rgba, planes = film(9, 20, 24, 4, seed=1), film(5, 3, 20, 24, seed=2)
+check_clip(
+    check.case(rgba[..., :3], 4, 2, 3, 16),
+    check.case(rgba[1::2, 4:, :, 1:2], 1, 0, 8, 16),
+    check.case(planes.permute(0, 2, 3, 1), 2, 1, 1, 19),
+    check.case(rgba[:, :, ::2], 10, 0, 0, 12),
+    check.case(rgba, 2, 4, 8, 16),
+    check.case(planes.to("meta").permute(0, 2, 3, 1), 3, 4, 5, 11),
 )
-check.function(
-    "clip",
-    [check.case(planes.to("meta").permute(0, 2, 3, 1), 3, 4, 5, 11)],
-    ["meta"],
-    drive=device_of_result,
-)
-check.function(
-    "clip",
-    [
-        check.case(rgba, 1, *place, 16, raises=ValueError)
-        for place in ((0, 9), (5, 0), (-4, 0), (0, -1), (-30, 2))
-    ],
-)
+outside = ((0, 9), (5, 0), (-4, 0), (0, -1), (-30, 2))
+check_clip(*[check.case(rgba, 1, *place, 16, raises=ValueError) for place in outside])
 ### END HIDDEN TESTS
 
 # %% [markdown]
