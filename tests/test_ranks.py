@@ -678,11 +678,11 @@ def test_recording_keeps_nothing_alive_and_puts_everything_back() -> None:
 
 def test_a_replaced_recorder_does_not_count() -> None:
     def job() -> None:
-        from helpers.ranks import tap
+        from helpers.ranks import listening
 
-        tap._heard = lambda heard: []
+        listening._heard = lambda heard: []
 
-    with pytest.raises(RankError, match=r"helpers.ranks.tap._heard was replaced"):
+    with pytest.raises(RankError, match=r"helpers.ranks.listening._heard was replaced"):
         run_ranks(job, 1)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import tap
+from . import listening
 
 
 @contextmanager
@@ -51,9 +51,9 @@ def fake(
     done = _Done()
     try:
         with ExitStack() as stack:
-            stack.enter_context(tap.listening(None))
-            tap.finished.append(done)
-            stack.callback(tap.finished.remove, done)
+            stack.enter_context(listening.listening(None))
+            listening.finished.append(done)
+            stack.callback(listening.finished.remove, done)
             made = dist.init_device_mesh("cpu", tuple(shape.values()), mesh_dim_names=tuple(shape))
             if shapes_only:
                 from torch._subclasses.fake_tensor import FakeTensorMode

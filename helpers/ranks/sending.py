@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules import module as hooks
 
+from .listening import Heard, Listener, listening, release
 from .records import Call, Record
-from .tap import Heard, Listener, listening, release
 
 
 @contextmanager

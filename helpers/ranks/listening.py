@@ -25,35 +25,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 
-#: operator, or method of Backend → kind
-KINDS = {
-    **dict.fromkeys(("allreduce", "allreduce_coalesced"), "all_reduce"),
-    **dict.fromkeys(
-        (
-            "allgather",
-            "_allgather_base",
-            "allgather_coalesced",
-            "allgather_into_tensor_coalesced",
-            "all_gather_single",
-            "all_gather_single_coalesced",
-        ),
-        "all_gather",
-    ),
-    **dict.fromkeys(
-        (
-            "reduce_scatter",
-            "_reduce_scatter_base",
-            "reduce_scatter_tensor_coalesced",
-            "reduce_scatter_single",
-            "reduce_scatter_single_coalesced",
-        ),
-        "reduce_scatter",
-    ),
-    **dict.fromkeys(("alltoall", "alltoall_base", "all_to_all_single"), "all_to_all"),
-    **{k: k for k in ("broadcast", "reduce", "gather", "scatter", "send", "recv", "barrier")},
-    **dict.fromkeys(("recv_any_source", "recv_anysource"), "recv"),
-    "monitored_barrier": "barrier",
-}
+from . import collectives
+
 #: of ReduceOp's numbers, torch/csrc/distributed/c10d/Types.hpp
 _REDUCTIONS = {
     int(getattr(dist.ReduceOp, n).value): n.lower() for n in dir(dist.ReduceOp.RedOpType) if n.isupper()
@@ -136,11 +109,11 @@ def _replace() -> None:
         warnings.simplefilter("ignore")  # that a kernel is replaced, which is what is wanted
         for full in torch._C._dispatch_get_all_op_names():
             name = full.removeprefix("c10d::")
-            if name == full or "." in name or name.rstrip("_") not in KINDS:
+            if name == full or "." in name or collectives.kind_of(name) is None:
                 continue
             if any(torch._C._dispatch_has_kernel_for_dispatch_key(full, key) for key in _KEYS):
                 _replace_one(library, full, name)
-    for name in [n for n in KINDS if hasattr(Backend, n)]:
+    for name in [n for n in collectives.NAMES if hasattr(Backend, n)]:
         _patch(Backend, name, functools.partial(_direct, name))
     own_wait = [kind for kind in Work.__subclasses__() if "wait" in vars(kind)]  # the fake group's works
     for kind in (Work, *own_wait):
@@ -183,13 +156,14 @@ def _tell(name: str, names: list[str], args: Any, kwargs: Any) -> list[tuple[Lis
         return []
     given = dict(zip(names, args, strict=False)) | kwargs
     group = ProcessGroup.unbox(given["process_group"])
-    kind = KINDS[name.rstrip("_")]
+    kind = collectives.kind_of(name) or name
     ranks = _ranks(group)
+    read, filled = map(_size, collectives.sides(given))
     peer = next((given[k] for k in ("root_rank", "dst", "src") if k in given), None)
     heard = Heard(
         kind,
         f"c10d::{name}",
-        _payload(kind, given, len(ranks)),
+        collectives.payload(kind, read, filled, len(ranks)),
         ranks,
         ranks[peer] if peer is not None else None,
         _REDUCTIONS.get(int(given["reduce_op"].op()), "?") if "reduce_op" in given else "",
@@ -222,39 +196,8 @@ def _size(value: Any) -> int:
     return sum(t.numel() * t.element_size() for t in tensors(value))
 
 
-def _sides(given: dict[str, Any]) -> tuple[Any, Any]:
-    """What a call reads and what it fills, where these are not the same."""
-    ins = next(
-        (given[k] for k in ("input", "inputs", "input_tensor", "input_tensors", "input_list") if k in given),
-        None,
-    )
-    outs = next(
-        (
-            given[k]
-            for k in ("output", "outputs", "output_tensor", "output_tensors", "output_lists")
-            if k in given
-        ),
-        None,
-    )
-    return ins, outs
-
-
-def _payload(kind: str, given: dict[str, Any], n: int) -> int:
-    ins, outs = _sides(given)
-    if kind == "barrier":
-        return 0
-    if kind in ("gather", "scatter"):  # only the root has the whole
-        return n * _size(ins if kind == "gather" else outs)
-    if kind == "all_gather":
-        return _size(outs)
-    if kind in ("reduce_scatter", "all_to_all"):
-        return _size(ins)
-    return _size(given["tensors"])
-
-
 def _described(kind: str, given: dict[str, Any]) -> tuple[tuple[tuple[int, ...], ...], str]:
-    ins, _ = _sides(given)
-    all_of_them = [] if kind == "barrier" else tensors(given.get("tensors", ins))
+    all_of_them = [] if kind == "barrier" else tensors(collectives.sides(given)[0])
     dtypes = list(dict.fromkeys(str(t.dtype).removeprefix("torch.") for t in all_of_them))
     return tuple(tuple(t.shape) for t in all_of_them), ", ".join(dtypes)
 
@@ -348,7 +291,7 @@ def _direct(name: str, real: Any, backend: Any, *args: Any, **kwargs: Any) -> An
     parts = [*args, *kwargs.values()]
     numbers = _heard(
         Heard(
-            KINDS[name],
+            collectives.kind_of(name) or name,
             f"Backend.{name}",
             max((_size(p) for p in parts), default=0),
             tuple(range(backend.size())),
