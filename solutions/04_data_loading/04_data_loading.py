@@ -327,262 +327,34 @@ class Documents(Dataset):
         ### END SOLUTION
 
 
-# %% shared="documents"
-import numpy as np
-
-from helpers import check
-
-
-def use(Documents, tokens, ends, calls):
-    """What each call returns and reads: as made, after it was pickled, and what came out of the pickle."""
-    import functools
-    import io
-    import itertools
-    import pickle
-    import weakref
-
-    import numpy as np
-
-    # lists could be emptied; counts only go forward
-    opens, reads, weights = itertools.count(), itertools.count(), itertools.count()
-    told, pages, disk = [], [], tokens.copy()
-
-    def fetch(which, box):
-        pages.append(disk[which].copy())
-        if size := pages[-1].nbytes:
-            next(reads)
-            sum(1 for _ in itertools.islice(weights, size))
-        box.append(pages[-1][:])  # a view, as of a real map
-        return 0
-
-    ask, opened = functools.cmp_to_key(fetch), opens.__next__  # built-ins, which show nothing of the disk
-
-    class Map:
-        dtype, shape, ndim = tokens.dtype, tokens.shape, 1
-
-        def __len__(self):
-            return self.shape[0]
-
-        def __getitem__(self, which):
-            box = []
-            ask(which) < ask(box)
-            return box[0]
-
-        def __array__(self, dtype=None, copy=None):
-            return np.array(self[:])
-
-        def __reduce__(self):
-            return np.array, (self[:].copy(),)
-
-    def recipe():
-        opened()
-        return Map()
-
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, thing):
-            return "recipe" if thing is recipe else "class" if thing is Documents else None
-
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, known):
-            return recipe if known == "recipe" else Documents
-
-    def pickled():
-        file = io.BytesIO()
-        Pickler(file).dump(dataset)
-        return file.getvalue()
-
-    start = next(reads) + 1
-    dataset = Documents(recipe, ends)
-    sent = len(pickled())  # also before its first use
-    before = next(opens)
-    for stage in range(3):
-        early, length = next(reads) > start, len(dataset)
-        for call in calls:
-            at = next(reads), next(weights)
-            got = dataset.__getitems__(list(call)) if isinstance(call, list) else [dataset[call]]
-            now = next(opens)
-            for page in pages:
-                page[:] = 0  # what still lies in the map is lost
-            told.append(
-                {
-                    "dtypes": [str(d.dtype) for d in got],
-                    "tokens": [d.tolist() for d in got],
-                    "reads": next(reads) - at[0] - 1,
-                    "bytes": next(weights) - at[1] - 1,
-                    "len": length,
-                    "early": early,
-                    "opened": now - before - 1,
-                    "sent": sent,
-                }
-            )
-            before += 1  # what asking has counted
-            alive = [weakref.ref(d.untyped_storage()) for d in got]
-            del got
-            told[-1]["kept"] = any(storage() is not None for storage in alive)
-        start, state = next(reads) + 1, pickled()
-        sent = len(state)
-        if stage == 1:
-            dataset, before = Unpickler(io.BytesIO(state)).load(), next(opens)
-    return told
-
-
-def counted(reports):
-    for report in reports:
-        tokens, ends, calls = report.args
-        starts = [0, *ends[:-1].tolist()]
-        for call, got in zip([*calls, *calls, *calls], report.value, strict=True):
-            which = call if isinstance(call, list) else [call]
-            name = f"__getitems__({which})" if isinstance(call, list) else f"[{call}]"
-            if got["sent"] > ends.nbytes + 1000:
-                what = (
-                    "the map" if got["sent"] > ends.nbytes + tokens.nbytes else "a second array beside ends"
-                )
-                return f"pickled it has {got['sent']:,} bytes; wanted at most {ends.nbytes + 1000:,}: is {what} in it?"
-            if got["len"] != len(ends):
-                return f"len() is {got['len']}, wanted {len(ends)}"
-            if set(got["dtypes"]) != {"torch.uint16"}:
-                return (
-                    f"{name} returned {', '.join(sorted(set(got['dtypes'])))}; wanted tensors of torch.uint16"
-                )
-            want = [tokens[starts[i] : ends[i]].tolist() for i in which]
-            if got["tokens"] != want:
-                sizes = [len(t) for t in got["tokens"]], [len(t) for t in want]
-                if sizes[0] == sizes[1] and not any(map(any, got["tokens"])):
-                    return f"{name}: the tensors lie in the map, and changed with it; return copies"
-                return f"{name}: not the tokens of these documents (lengths {sizes[0]}, wanted {sizes[1]})"
-            if got["early"]:
-                return "it reads when it is made; wanted: nothing before the first sample"
-            size = 2 * sum(map(len, want))
-            if got["bytes"] != size:
-                why = "what else did you slice?" if got["bytes"] > size else "was something kept from before?"
-                return f"values are right, but {name} read {got['bytes']:,} bytes of the map to return {size:,}: {why}"
-            runs = sum(k == 0 or i != which[k - 1] + 1 for k, i in enumerate(which))
-            if got["reads"] > runs:
-                return f"values are right, but {name} took {got['reads']} reads; wanted at most {runs}: one a run"
-            if got["kept"]:
-                return f"values are right, but after {name} the data set keeps the documents that it has returned"
-            if got["opened"] == 0:
-                return "the map was opened when the data set was made (or before it was pickled); wanted: at the first read"
-            if got["opened"] != 1:
-                return (
-                    f"the map was opened {got['opened']} times in one process; wanted once, at the first read (and a "
-                    "data set that is pickled goes on with its map: __getstate__ changes nothing in it)"
-                )
-    return None
-
-
-def packed_file(lengths, seed):
-    return np.random.default_rng(seed).integers(0, 60_000, sum(lengths)).astype(np.uint16), np.cumsum(lengths)
-
-
 # %% test="documents" points=1
-check.function(
-    "Documents",
-    [
-        check.case(*packed_file([5, 3, 8, 900], 0), [1, 0, 2]),
-        check.case(*packed_file([900, 10, 20, 30, 4, 50], 1), [5, [1, 2, 3], [4, 0, 1, 3], 5]),
-        check.case(*packed_file([7] * 300, 2), [299, [17, 18, 250]]),
-    ],
-    drive=use,
-    verify=counted,
-    budget={},  # nothing where the counters do not look
-    look="What does a memory map read?",
-    note="Each call is counted alone: as made, after it was pickled, and what came out of the pickle.",
-)
+from helpers.exercises.data_loading import Packed, check_Documents
 
-
-def outside(Documents, tokens, ends, i):
-    return Documents(lambda: tokens, ends)[i].tolist()
-
-
-check.function(
-    "Documents",
-    [check.case(*packed_file([3, 4], 3), i, raises=IndexError) for i in (2, -1)],
-    drive=outside,
-    look="the docstring: IndexError unless 0 ≤ i < n",
+check_Documents(
+    Packed([5, 3, 8, 900], [1, 0, 2]),
+    Packed([900, 10, 20, 30, 4, 50], [5, [1, 2, 3], [4, 0, 1, 3], 5]),
+    Packed([7] * 300, [299, [17, 18, 250]]),
+    outside=[([3, 4], 2), ([3, 4], -1)],
 )
 
 # %% hidden="documents" points=1
 ### BEGIN HIDDEN TESTS
-import torch
+from helpers.exercises.data_loading import check_Documents
 
-
-def from_a_file(Documents, tokens, ends, workers):
-    """Two epochs over a real file, with real worker processes where a notebook's class can reach them."""
-    import functools
-    import sys
-    import tempfile
-
-    import numpy as np
-    from torch.utils.data import DataLoader
-
-    with tempfile.TemporaryDirectory() as folder:
-        tokens.tofile(f"{folder}/tokens.bin")
-        dataset = Documents(
-            functools.partial(np.memmap, f"{folder}/tokens.bin", dtype=np.uint16, mode="r"), ends
-        )
-        many = (
-            {"num_workers": workers, "timeout": 60, "multiprocessing_context": "fork"}
-            if workers and sys.platform == "linux"
-            else {}
-        )
-        loader = DataLoader(dataset, batch_size=4, collate_fn=list, **many)
-        first = [document.clone() for batch in loader for document in batch]
-        single = [dataset[i] for i in reversed(range(len(dataset)))]
-        if sys.platform != "win32":
-            np.memmap(f"{folder}/tokens.bin", np.uint16, "r+")[:] = 0  # what still lies in the map is lost
-        del dataset, loader
-        return first, [document.clone() for document in single[::-1]]
-
-
-def outside(Documents, tokens, ends, i):
-    return len(Documents(lambda: tokens, ends)[i])
-
-
-def cut(tokens, ends, workers):
-    parts = [torch.from_numpy(p) for p in np.split(tokens, ends[:-1])]
-    return parts, parts
-
-
-check.function(
-    "Documents",
-    [
-        check.case(*packed_file([7, 0, 300, 1, 2, 90, 0, 41, 3, 12], 2), 0),
-        check.case(*packed_file([40, 31, 2, 9, 77, 1], 3), 2),
-    ],
-    expect=cut,
-    drive=from_a_file,
-    look="What does a memory map read?",
-    note="a real file and, where they can be forked, real workers",
-)
-check.function(
-    "Documents",
-    [
-        *(check.case(*packed_file([3, 4], 4), i, raises=IndexError) for i in (2, -1, 9)),
-        check.case(np.zeros(0, np.uint16), np.zeros(0, np.int64), 0, raises=IndexError),
-    ],
-    drive=outside,
-    look="the docstring: IndexError",
+check_Documents(
+    files=[([7, 0, 300, 1, 2, 90, 0, 41, 3, 12], 0), ([40, 31, 2, 9, 77, 1], 2)],
+    outside=[([3, 4], 2), ([3, 4], -1), ([3, 4], 9), ([], 0)],
 )
 ### END HIDDEN TESTS
 
 # %% hidden="documents" points=2
 ### BEGIN HIDDEN TESTS
-sizes = np.random.default_rng(5).integers(1, 90, 400).tolist()
+from helpers.exercises.data_loading import Packed, check_Documents
+
 calls = [399, [*range(64, 96), *range(8)], [*range(399, 300, -2)], [12, 13], [12, 13]]
-check.function(
-    "Documents",
-    [
-        check.case(
-            *packed_file([2000, 3, 1, 0, 1, 5, 900], 6),
-            [0, [0, 1, 2, 3], [6, 5, 4], [2, 3, 5, 6, 0], [4], 0, 3],
-        ),
-        check.case(*packed_file(sizes, 7), calls),
-    ],
-    drive=use,
-    verify=counted,
-    budget={},
-    look="What does a memory map read?",
+check_Documents(
+    Packed([2000, 3, 1, 0, 1, 5, 900], [0, [0, 1, 2, 3], [6, 5, 4], [2, 3, 5, 6, 0], [4], 0, 3]),
+    Packed([1 + 37 * i % 89 for i in range(400)], calls),
 )
 ### END HIDDEN TESTS
 
@@ -774,95 +546,13 @@ def pad_batch(
 
 
 # %% test="pad_batch" points=1
-import torch
-
 from helpers import check
+from helpers.exercises.data_loading import check_pad_batch, ragged
 
-
-def gathered(pad_batch, documents, count, **options):
-    """Two batches, the documents afterwards, and what each allocated."""
-    import sys
-    import tracemalloc
-
-    batches, torchs, maps, peaks, mapped, hearing = [], [], [], [], 0, True
-
-    def hear(event, args):
-        nonlocal mapped
-        if hearing and event == "mmap.__new__":
-            mapped += args[1]
-
-    sys.addaudithook(hear)
-    tracemalloc.start()
-    try:
-        # the second time with a peak before it, which must still be there behind it
-        for ballast, given in ((0, documents), (2**24, documents[::-1])):
-            bytearray(ballast)
-            before = mapped
-            with count() as run:
-                batches.append(pad_batch(given, **options))
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            torchs.append(run.bytes_allocated)
-            maps.append(mapped - before)
-    finally:
-        tracemalloc.stop()
-        hearing = False
-    told = {"python": peaks[0] if peaks[1] >= 2**24 else None, "torch": torchs, "mapped": maps}
-    told["contiguous"] = all(tokens.is_contiguous() for tokens, _ in batches)
-    return batches, documents, told
-
-
-def padded(documents, pad=0, multiple=8):
-    longest = -(-max(len(d) for d in documents) // multiple) * multiple
-    rows = [[*d.tolist(), *[pad] * (longest - len(d))] for d in documents]
-    tokens = torch.tensor(rows, dtype=torch.int64).reshape(len(rows), longest)
-    return tokens, torch.tensor([len(d) for d in documents]), documents
-
-
-def thrifty(reports):
-    for report in reports:
-        batches, documents, told = report.value
-        want = padded(report.args[0][::-1], **report.kwargs), padded(*report.args, **report.kwargs)
-        pairs = [pair for k in (0, 1) for pair in zip(batches[k], want[k - 1][:2], strict=True)]
-        for what, (a, b) in zip(("tokens", "lengths") * 2, pairs, strict=True):
-            if a.dtype != torch.int64 or a.shape != b.shape:
-                return f"{what} are {tuple(a.shape)} {a.dtype}, wanted {tuple(b.shape)} torch.int64"
-            if not torch.equal(a, b):
-                return (
-                    f"{what} differ: got {a.flatten()[:12].tolist()} …, wanted {b.flatten()[:12].tolist()} … "
-                    "(two batches are made, looked at when both are there: each has its own memory)"
-                )
-        if [d.tolist() for d in documents] != [d.tolist() for d in report.args[0]]:
-            return "it changed the documents that it was given"
-        if not told["contiguous"]:
-            return "the tokens are not contiguous"
-        limit = 8 * want[0][0].numel() + 8 * len(documents)
-        torchs = max(t + m for t, m in zip(told["torch"], told["mapped"], strict=True))
-        if told["python"] is None:
-            return "tracemalloc, which counts NumPy's bytes, was switched off or set back"
-        if torchs + told["python"] > limit + 65_536:
-            return (
-                f"values are right, but it allocated {torchs:,} bytes in torch and memory maps, and held {told['python']:,} in NumPy and "
-                f"Python; wanted at most {limit:,} (and 64 KiB): the batch and its lengths, once. d.long(), pad and stack each make a tensor"
-            )
-    return None
-
-
-def ragged(lengths, seed=0):
-    g = torch.Generator().manual_seed(seed)
-    return [torch.randint(60_000, (n,), generator=g).to(torch.uint16) for n in lengths]
-
-
-check.function(
-    "pad_batch",
-    [
-        check.case(ragged([3, 5])),
-        check.case(ragged([1, 8, 0, 2]), pad=-1, multiple=4),
-        check.case(ragged([4000, 10, 2000, 7, 3999, 1, 4001, 800])),
-    ],
-    drive=gathered,
-    verify=thrifty,
-    budget={},  # nothing where the counters do not look
-    look="The batch itself",
+check_pad_batch(
+    check.case(ragged([3, 5])),
+    check.case(ragged([1, 8, 0, 2]), pad=-1, multiple=4),
+    check.case(ragged([4000, 10, 2000, 7, 3999, 1, 4001, 800])),
 )
 
 # %% hidden="pad_batch" points=1
@@ -870,40 +560,18 @@ check.function(
 import torch
 
 from helpers import check
+from helpers.exercises.data_loading import check_pad_batch, ragged
 
-
-def told(pad_batch, documents, *args, **options):
-    tokens, lengths = pad_batch(documents, *args, **options)
-    return tokens, lengths, [d.tolist() for d in documents]
-
-
-def padded(documents, pad=0, multiple=8):
-    longest = -(-max(len(d) for d in documents) // multiple) * multiple
-    rows = [[*d.tolist(), *[pad] * (longest - len(d))] for d in documents]
-    tokens = torch.tensor(rows, dtype=torch.int64).reshape(len(rows), longest)
-    return tokens, torch.tensor([len(d) for d in documents]), [d.tolist() for d in documents]
-
-
-def ragged(lengths, seed, dtype=torch.uint16):
-    g = torch.Generator().manual_seed(seed)
-    return [torch.randint(100, (n,), generator=g).to(dtype) for n in lengths]
-
-
-check.function(
-    "pad_batch",
-    [
-        check.case(ragged([9], 1)),
-        check.case(ragged([3, 0, 17, 16], 2, torch.int32), pad=7),
-        check.case(ragged([5, 6], 3, torch.uint8), pad=300, multiple=1),
-        check.case(ragged([0, 0], 4), pad=2),
-        check.case(ragged([33, 64, 1], 5, torch.int64), pad=-100, multiple=64),
-        check.case(ragged([10, 20, 30, 40], 6, torch.int16), multiple=3),
-    ],
-    expect=padded,
-    drive=told,
-    look="The batch itself",
+check_pad_batch(
+    check.case(ragged([9], 1)),
+    check.case(ragged([3, 0, 17, 16], 2, torch.int32), pad=7),
+    check.case(ragged([5, 6], 3, torch.uint8), pad=300, multiple=1),
+    check.case(ragged([0, 0], 4), pad=2),
+    check.case(ragged([33, 64, 1], 5, torch.int64), pad=-100, multiple=64),
+    check.case(ragged([10, 20, 30, 40], 6, torch.int16), multiple=3),
+    check.case([], raises=ValueError),
+    costs=False,
 )
-check.function("pad_batch", [check.case([], raises=ValueError)], look="the docstring: ValueError")
 ### END HIDDEN TESTS
 
 # %% hidden="pad_batch" points=2
@@ -911,86 +579,12 @@ check.function("pad_batch", [check.case([], raises=ValueError)], look="the docst
 import torch
 
 from helpers import check
+from helpers.exercises.data_loading import check_pad_batch, ragged
 
-
-def gathered(pad_batch, documents, count, **options):
-    import sys
-    import tracemalloc
-
-    batches, torchs, maps, peaks, mapped, hearing = [], [], [], [], 0, True
-
-    def hear(event, args):
-        nonlocal mapped
-        if hearing and event == "mmap.__new__":
-            mapped += args[1]
-
-    sys.addaudithook(hear)
-    tracemalloc.start()
-    try:
-        # the second time with a peak before it, which must still be there behind it
-        for ballast, given in ((0, documents), (2**24, documents[::-1])):
-            bytearray(ballast)
-            before = mapped
-            with count() as run:
-                batches.append(pad_batch(given, **options))
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            torchs.append(run.bytes_allocated)
-            maps.append(mapped - before)
-    finally:
-        tracemalloc.stop()
-        hearing = False
-    told = {"python": peaks[0] if peaks[1] >= 2**24 else None, "torch": torchs, "mapped": maps}
-    told["contiguous"] = all(tokens.is_contiguous() for tokens, _ in batches)
-    return batches, documents, told
-
-
-def padded(documents, pad=0, multiple=8):
-    longest = -(-max(len(d) for d in documents) // multiple) * multiple
-    rows = [[*d.tolist(), *[pad] * (longest - len(d))] for d in documents]
-    tokens = torch.tensor(rows, dtype=torch.int64).reshape(len(rows), longest)
-    return tokens, torch.tensor([len(d) for d in documents]), documents
-
-
-def thrifty(reports):
-    for report in reports:
-        batches, documents, told = report.value
-        want = padded(report.args[0][::-1], **report.kwargs), padded(*report.args, **report.kwargs)
-        pairs = [pair for k in (0, 1) for pair in zip(batches[k], want[k - 1][:2], strict=True)]
-        for what, (a, b) in zip(("tokens", "lengths") * 2, pairs, strict=True):
-            if a.dtype != torch.int64 or a.shape != b.shape or not torch.equal(a, b):
-                return f"{what} are not as wanted: {tuple(a.shape)} {a.dtype}"
-        if [d.tolist() for d in documents] != [d.tolist() for d in report.args[0]]:
-            return "it changed the documents that it was given"
-        if not told["contiguous"]:
-            return "the tokens are not contiguous"
-        limit = 8 * want[0][0].numel() + 8 * len(documents)
-        torchs = max(t + m for t, m in zip(told["torch"], told["mapped"], strict=True))
-        if told["python"] is None:
-            return "tracemalloc, which counts NumPy's bytes, was switched off or set back"
-        if torchs + told["python"] > limit + 65_536:
-            return (
-                f"it allocated {torchs:,} bytes in torch and memory maps, and held {told['python']:,} in NumPy and Python; wanted at "
-                f"most {limit:,} (and 64 KiB)"
-            )
-    return None
-
-
-def ragged(lengths, seed, dtype=torch.uint16):
-    g = torch.Generator().manual_seed(seed)
-    return [torch.randint(100, (n,), generator=g).to(dtype) for n in lengths]
-
-
-check.function(
-    "pad_batch",
-    [
-        check.case(ragged([9_000, 20_000, 3], 7), pad=1),
-        check.case(ragged([1_003] * 40, 8), multiple=64),
-        check.case(ragged([2_000, 5_000, 100] * 8, 9, torch.int64), multiple=1),
-    ],
-    drive=gathered,
-    verify=thrifty,
-    budget={},  # nothing where the counters do not look
-    look="The batch itself",
+check_pad_batch(
+    check.case(ragged([9_000, 20_000, 3], 7), pad=1),
+    check.case(ragged([1_003] * 40, 8), multiple=64),
+    check.case(ragged([2_000, 5_000, 100] * 8, 9, torch.int64), multiple=1),
 )
 ### END HIDDEN TESTS
 
@@ -1158,351 +752,40 @@ class Shared(IterableDataset):
 
 
 # %% test="shared" points=1
-from collections import Counter
+from helpers.exercises.data_loading import Epochs, check_Shared
 
-from helpers import check
-
-
-def shares(Shared, samples, world, workers, epochs, real):
-    """What each process yields and reads: with stand-ins for the workers, or with real ones in a DataLoader."""
-    import copy
-    import functools
-    import itertools
-    import random
-    import sys
-    from types import SimpleNamespace
-
-    import numpy as np
-    import torch
-    from torch.utils.data import DataLoader
-    from torch.utils.data._utils import worker as place
-
-    reads, processes = itertools.count(), {}  # a list could be emptied; a count only goes forward
-
-    def fetch(i, box):
-        if not 0 <= i < samples:
-            raise IndexError(i)
-        next(reads)
-        box.append(1000 + i)
-        return 0
-
-    ask = functools.cmp_to_key(fetch)  # a built-in, which shows nothing of how it counts
-
-    def states():
-        return torch.get_rng_state().tolist(), str(random.getstate()), str(np.random.get_state(legacy=False))
-
-    class Source:
-        def __len__(self):
-            return samples
-
-        def __getitem__(self, i):
-            box = []
-            ask(i) < ask(box)
-            return box[0]
-
-    told = []
-    for epoch in epochs:
-        for rank in range(world):
-            dataset = Shared(Source(), rank, world, seed=3)
-            dataset.set_epoch(epoch)
-            if real and sys.platform == "linux":
-                loader = DataLoader(
-                    dataset, batch_size=None, num_workers=workers, timeout=60, multiprocessing_context="fork"
-                )
-                told.append(
-                    {
-                        "epoch": epoch,
-                        "got": [int(v) for v in loader],
-                        "reads": None,
-                        "again": True,
-                        "same": True,
-                    }
-                )
-                continue
-            for w in range(max(1, workers)):
-                # the copy that its process was sent, from epoch to epoch
-                mine = processes.setdefault((rank, w), copy.deepcopy(dataset))
-                mine.set_epoch(epoch)
-                torch.manual_seed(100 * rank + w)  # workers have seeds of their own
-                random.seed(100 * rank + w)
-                if workers:
-                    place._worker_info = SimpleNamespace(id=w, num_workers=workers, seed=w, dataset=mine)
-                before, at = states(), next(reads)
-                try:
-                    got, read = list(mine), next(reads) - at - 1
-                    again = list(mine) == got
-                finally:
-                    place._worker_info = None
-                told.append(
-                    {
-                        "epoch": epoch,
-                        "got": [int(v) for v in got],
-                        "reads": read,
-                        "again": again,
-                        "same": states() == before,
-                    }
-                )
-    return told
-
-
-def once(reports):
-    for report in reports:
-        samples, world, workers, epochs, real = report.args
-        where = f"{samples} samples, {world} rank(s) of {workers} workers"
-        orders, shares_of = {}, {}
-        for epoch in set(epochs):
-            those = [t for t in report.value if t["epoch"] == epoch]
-            half = len(those) // epochs.count(epoch)
-            if [t["got"] for t in those[:half]] * epochs.count(epoch) != [t["got"] for t in those]:
-                return f"{where}: epoch {epoch} came in another order the second time"
-            everything = [v for t in those[:half] for v in t["got"]]
-            if len(everything) != samples or sorted(everything) != list(range(1000, 1000 + samples)):
-                lost = samples - len(set(everything))
-                return f"{where}: {len(everything)} samples came, {len(everything) - len(set(everything))} too many, {lost} never"
-            sizes = [len(t["got"]) for t in those]
-            if max(sizes) - min(sizes) > 1:
-                return f"{where}: shares of {min(sizes)} to {max(sizes)} samples; wanted a difference of at most 1"
-            for t in those:
-                steps = Counter((b - a) % samples for a, b in zip(t["got"], t["got"][1:]))
-                if not t["again"]:
-                    return f"{where}: iterated twice in epoch {epoch}, it gives another order the second time"
-                if len(t["got"]) > 8 and max(steps.values()) > len(t["got"]) / 2:
-                    return f"{where}: not shuffled: samples come in steps of the same size, {t['got'][:6]} …"
-                if t["reads"] is not None and t["reads"] != len(t["got"]):
-                    return f"{where}: a process read {t['reads']} samples to yield {len(t['got'])}"
-                if not t["same"]:
-                    return (
-                        f"{where}: iterating changed the state of a global generator (torch, random or NumPy)"
-                    )
-            orders[epoch] = everything
-            shares_of[epoch] = [frozenset(t["got"]) for t in those[:half]]
-        if samples > 12 and any(v == sorted(v) for v in orders.values()):
-            return f"{where}: the order is not shuffled"
-        if samples > 12 and len({tuple(v) for v in orders.values()}) < len(orders):
-            return f"{where}: two epochs have the same order"
-        if samples > 12 and half > 1:  # a real loader's workers come as one
-            if any(all(max(s) - min(s) < len(s) for s in those) for those in shares_of.values()):
-                return f"{where}: each share is a run of neighbours, shuffled inside; wanted: shuffled, then shared out"
-            if len(shares_of) > 1 and len(set(map(tuple, shares_of.values()))) == 1:
-                return f"{where}: each process has the same samples in every epoch; wanted: shuffled, then shared out"
-    return None
-
-
-check.function(
-    "Shared",
-    [
-        check.case(10, 1, 0, [0], False),
-        check.case(10, 1, 3, [0, 0], False),
-        check.case(17, 2, 2, [0, 1, 0], False),
-        check.case(4, 2, 2, [0], False),
-        check.case(14, 1, 2, [1], True),
-    ],
-    drive=shares,
-    verify=once,
-    look="3 · What does a worker get?",
-    note="the last case runs real worker processes, the others stand-ins with a global seed of their own",
+check_Shared(
+    Epochs(10, world=1, workers=0),
+    Epochs(10, world=1, workers=3, epochs=[0, 0]),
+    Epochs(17, world=2, workers=2, epochs=[0, 1, 0]),
+    Epochs(4, world=2, workers=2),
+    Epochs(14, world=1, workers=2, epochs=[1], real=True),
 )
 
 # %% hidden="shared" points=1
 ### BEGIN HIDDEN TESTS
-from helpers import check
+from helpers.exercises.data_loading import Epochs, check_Shared
 
-
-def everything(Shared, samples, world, workers, epoch, real):
-    """All that comes from all ranks' workers in one epoch."""
-    import sys
-    from types import SimpleNamespace
-
-    import torch
-    from torch.utils.data import DataLoader
-    from torch.utils.data._utils import worker as place
-
-    got = []
-    for rank in range(world):
-        dataset = Shared(list(range(50, 50 + samples)), rank, world, seed=8)
-        dataset.set_epoch(epoch)
-        if real and sys.platform == "linux":
-            loader = DataLoader(
-                dataset, batch_size=4, num_workers=workers, timeout=60, multiprocessing_context="fork"
-            )
-            got += [int(v) for batch in loader for v in batch]
-            continue
-        for w in range(max(1, workers)):
-            torch.manual_seed(rank + 7 * w)
-            if workers:
-                place._worker_info = SimpleNamespace(id=w, num_workers=workers, seed=w, dataset=dataset)
-            try:
-                got += [int(v) for v in dataset]
-            finally:
-                place._worker_info = None
-    return sorted(got)
-
-
-check.function(
-    "Shared",
-    [
-        check.case(23, 1, 3, 2, True),
-        check.case(9, 2, 2, 0, False),
-        check.case(3, 1, 5, 0, False),
-        check.case(1, 3, 2, 4, False),
-        check.case(6, 2, 3, 5, False),
-        check.case(5, 1, 5, 0, True),
-        check.case(40, 4, 3, 1, False),
-        check.case(7, 1, 0, 9, False),
-        check.case(0, 2, 2, 0, False),
-    ],
-    expect=lambda samples, world, workers, epoch, real: list(range(50, 50 + samples)),
-    drive=everything,
-    look="3 · What does a worker get?",
+shapes = [(9, 2, 2, 0), (5, 1, 5, 0), (3, 1, 5, 0), (1, 3, 2, 4), (6, 2, 3, 5), (40, 4, 3, 1), (7, 1, 0, 9)]
+shapes += [(0, 2, 2, 0)]
+check_Shared(
+    Epochs(23, 1, 3, [2], real=True, first=50),
+    *(Epochs(samples, world, workers, [epoch], first=50) for samples, world, workers, epoch in shapes),
+    shuffled=False,
 )
 ### END HIDDEN TESTS
 
 # %% hidden="shared" points=2
 ### BEGIN HIDDEN TESTS
-from collections import Counter
+from helpers.exercises.data_loading import Epochs, check_Shared
 
-from helpers import check
-
-
-def shares(Shared, samples, world, workers, epochs):
-    import copy
-    import functools
-    import itertools
-    import random
-    from types import SimpleNamespace
-
-    import numpy as np
-    import torch
-    from torch.utils.data._utils import worker as place
-
-    reads, processes = itertools.count(), {}  # a list could be emptied; a count only goes forward
-
-    def fetch(i, box):
-        if not 0 <= i < samples:
-            raise IndexError(i)
-        next(reads)
-        box.append(2000 + i)
-        return 0
-
-    ask = functools.cmp_to_key(fetch)  # a built-in, which shows nothing of how it counts
-
-    def states():
-        return torch.get_rng_state().tolist(), str(random.getstate()), str(np.random.get_state(legacy=False))
-
-    class Source:
-        def __len__(self):
-            return samples
-
-        def __getitem__(self, i):
-            box = []
-            ask(i) < ask(box)
-            return box[0]
-
-    told = []
-    for epoch in epochs:
-        for rank in range(world):
-            dataset = Shared(Source(), rank, world, seed=samples)
-            dataset.set_epoch(epoch)
-            for w in range(max(1, workers)):
-                # the copy that its process was sent, from epoch to epoch
-                mine = processes.setdefault((rank, w), copy.deepcopy(dataset))
-                mine.set_epoch(epoch)
-                torch.manual_seed(100 * rank + w + len(told))
-                random.seed(100 * rank + w + len(told))
-                np.random.seed(100 * rank + w + len(told))
-                if workers:
-                    place._worker_info = SimpleNamespace(id=w, num_workers=workers, seed=w, dataset=mine)
-                before, at = states(), next(reads)
-                try:
-                    got, read = list(mine), next(reads) - at - 1
-                    again = list(mine) == got
-                finally:
-                    place._worker_info = None
-                told.append(
-                    {
-                        "epoch": epoch,
-                        "got": [int(v) for v in got],
-                        "reads": read,
-                        "again": again,
-                        "same": states() == before,
-                    }
-                )
-    return told
-
-
-def once(reports):
-    for report in reports:
-        samples, world, workers, epochs = report.args
-        where = f"{samples} samples, {world} rank(s) of {workers} workers"
-        orders, shares_of = {}, {}
-        for epoch in set(epochs):
-            those = [t for t in report.value if t["epoch"] == epoch]
-            half = len(those) // epochs.count(epoch)
-            if [t["got"] for t in those[:half]] * epochs.count(epoch) != [t["got"] for t in those]:
-                return f"{where}: epoch {epoch} came in another order the second time"
-            everything = [v for t in those[:half] for v in t["got"]]
-            if sorted(everything) != list(range(2000, 2000 + samples)):
-                return f"{where}: not each sample exactly once"
-            sizes = [len(t["got"]) for t in those]
-            if max(sizes) - min(sizes) > 1:
-                return f"{where}: shares of {min(sizes)} to {max(sizes)} samples; wanted a difference of at most 1"
-            for t in those:
-                steps = Counter((b - a) % samples for a, b in zip(t["got"], t["got"][1:]))
-                if not t["again"]:
-                    return f"{where}: iterated twice in epoch {epoch}, it gives another order the second time"
-                if len(t["got"]) > 8 and max(steps.values()) > len(t["got"]) / 2:
-                    return f"{where}: not shuffled: samples come in steps of the same size, {t['got'][:6]} …"
-                if t["reads"] != len(t["got"]):
-                    return f"{where}: a process read {t['reads']} samples to yield {len(t['got'])}"
-                if not t["same"]:
-                    return (
-                        f"{where}: iterating changed the state of a global generator (torch, random or NumPy)"
-                    )
-            orders[epoch] = everything
-            shares_of[epoch] = [frozenset(t["got"]) for t in those[:half]]
-        if samples > 12 and any(v == sorted(v) for v in orders.values()):
-            return f"{where}: the order is not shuffled"
-        if samples > 12 and len({tuple(v) for v in orders.values()}) < len(orders):
-            return f"{where}: two epochs have the same order"
-        if samples > 12 and half > 1:
-            if any(all(max(s) - min(s) < len(s) for s in those) for those in shares_of.values()):
-                return f"{where}: each share is a run of neighbours, shuffled inside; wanted: shuffled, then shared out"
-            if len(shares_of) > 1 and len(set(map(tuple, shares_of.values()))) == 1:
-                return f"{where}: each process has the same samples in every epoch; wanted: shuffled, then shared out"
-    return None
-
-
-check.function(
-    "Shared",
-    [
-        check.case(29, 1, 4, [0, 2, 4, 0]),
-        check.case(103, 3, 4, [1, 3, 1]),
-        check.case(22, 8, 1, [6]),
-        check.case(5, 2, 4, [0, 0]),
-        check.case(31, 1, 0, [2, 5]),
-    ],
-    drive=shares,
-    verify=once,
-    budget={},  # nothing where the counters do not look
-    look="3 · What does a worker get?",
-)
-
-
-def orders(Shared, samples, seeds):
-    return [[int(v) for v in Shared(list(range(samples)), seed=seed)] for seed in seeds]
-
-
-def differ(reports):
-    same = len(set(map(tuple, reports[0].value))) < len(reports[0].value)
-    return "the same order for two seeds; it depends on seed and epoch" if same else None
-
-
-check.function(
-    "Shared",
-    [check.case(40, [0, 1, 17, 100_000])],
-    drive=orders,
-    verify=differ,
-    look="3 · What does a worker get?",
+check_Shared(
+    Epochs(29, 1, 4, [0, 2, 4, 0], seed=29, first=2000),
+    Epochs(103, 3, 4, [1, 3, 1], seed=103, first=2000),
+    Epochs(22, 8, 1, [6], seed=22, first=2000),
+    Epochs(5, 2, 4, [0, 0], seed=5, first=2000),
+    Epochs(31, 1, 0, [2, 5], seed=31, first=2000),
+    *(Epochs(40, 1, 0, seed=seed) for seed in (0, 1, 17, 100_000)),
 )
 ### END HIDDEN TESTS
 
@@ -1807,45 +1090,22 @@ def choose_workers(
 
 
 # %% test="choose_workers" points=1
-from helpers import check
+from helpers.exercises.data_loading import Stages, check_choose_workers
 
-EXAMPLES = (
-    ((30_000, 0, 10_000, 2, 1, 100), (3, 10_000, "model"), "only waiting: ⌈30 ÷ 10⌉"),
-    ((31_000, 0, 10_000, 2, 1, 100), (4, 10_000, "model"), "31 ÷ 10: three workers are just too few"),
-    ((0, 30_000, 10_000, 2, 1, 100), (2, 15_000, "cores"), "only computing, on 2 cores: a batch each 15 ms"),
-    ((30_000, 0, 10_000, 8, 10, 45), (2, 15_000, "memory"), "two workers' batches fit: 2 · 2 · 10 ≤ 45"),
-    (
-        (30_000, 9_000, 10_000, 8, 100, 45),
-        (0, 49_000, "memory"),
-        "none fits: the main process loads, 10 + 39 ms",
-    ),
-    ((0, 0, 500, 4, 1, 100), (0, 500, "model"), "nothing to load: no worker is needed"),
-)
-
-
-def explained(reports):
-    for report, (inputs, (workers, t, limit), why) in zip(reports, EXAMPLES, strict=True):
-        want, got = {"workers": workers, "step_us": t, "limit": limit}, report.value
-        same = isinstance(got, dict) and got.keys() == want.keys() and isinstance(got["step_us"], int | float)
-        if not same or abs(got["step_us"] - t) > 1e-9 * t or got | {"step_us": t} != want:
-            return f"for {inputs} it returned {got}; wanted {want}: {why}"
-    return None
-
-
-check.function(
-    "choose_workers",
-    [check.case(*inputs) for inputs, _, _ in EXAMPLES],
-    verify=explained,
-    look="4 · How many workers?",
+check_choose_workers(
+    Stages((30_000, 0, 10_000, 2, 1, 100), 3, 10_000, "model", "only waiting: ⌈30 ÷ 10⌉"),
+    Stages((31_000, 0, 10_000, 2, 1, 100), 4, 10_000, "model", "31 ÷ 10: three workers are just too few"),
+    Stages((0, 30_000, 10_000, 2, 1, 100), 2, 15_000, "cores", "only computing, 2 cores: a batch each 15 ms"),
+    Stages((30_000, 0, 10_000, 8, 10, 45), 2, 15_000, "memory", "two workers' batches fit: 2 · 2 · 10 ≤ 45"),
+    Stages((30_000, 9_000, 10_000, 8, 100, 45), 0, 49_000, "memory", "none fits: the main process loads"),
+    Stages((0, 0, 500, 4, 1, 100), 0, 500, "model", "nothing to load: no worker is needed"),
 )
 
 # %% hidden="choose_workers" points=3
 ### BEGIN HIDDEN TESTS
-import math
-import random
 from fractions import Fraction
 
-from helpers import check
+from helpers.exercises.data_loading import Stages, check_choose_workers, random_stages
 
 
 def searched(wait_us, cpu_us, step_us, cores, batch_bytes, shared_bytes, prefetch=2):
@@ -1854,41 +1114,19 @@ def searched(wait_us, cpu_us, step_us, cores, batch_bytes, shared_bytes, prefetc
         best = min(best, (max(Fraction(step_us), Fraction(wait_us + cpu_us, w), Fraction(cpu_us, cores)), w))
     t, workers = best
     limit = "model" if t == step_us else "cores" if workers and t == Fraction(cpu_us, cores) else "memory"
-    return {"workers": workers, "step_us": float(t), "limit": limit}
+    return workers, float(t), limit
 
 
-r = random.Random(4)
-cases = [
-    check.case(
-        r.choice([0, 7_000, 30_000, 90_000, r.randrange(1, 200_000)]),
-        r.choice([0, 3_000, 24_000, r.randrange(1, 200_000)]),
-        r.choice([1_000, 5_000, 10_000, r.randrange(500, 50_000)]),
-        r.randint(1, 32),
-        38_535_168,
-        r.choice([64 * 2**20, 2**30, 2**33, 2**36]),
-        prefetch=r.choice([1, 2, 4]),
-    )
-    for _ in range(80)
+edges = [
+    (3, 0, 1, 1, 1, 6),  # three fit exactly
+    (0, 49, 7, 7, 5, 10_000),  # the model and the cores set the same pace
+    (100, 49, 6, 7, 5, 10_000),
+    (1, 2, 700, 1, 5, 10_000),
+    (10, 0, 3, 1, 5, 29),
+    (10, 0, 3, 1, 5, 29, 1),
 ]
-cases += [
-    check.case(3, 0, 1, 1, 1, 6),  # three fit exactly
-    check.case(0, 49, 7, 7, 5, 10_000),  # the model and the cores set the same pace
-    check.case(100, 49, 6, 7, 5, 10_000),
-    check.case(1, 2, 700, 1, 5, 10_000),
-    check.case(10, 0, 3, 1, 5, 29),
-    check.case(10, 0, 3, 1, 5, 29, prefetch=1),
-]
-
-
-def clear(one):
-    """Whether ⌈load ÷ pace⌉ in floats is what it is in fractions."""
-    wait_us, cpu_us, step_us, cores = one.args[:4]
-    exact = (wait_us + cpu_us) / max(Fraction(step_us), Fraction(cpu_us, cores))
-    return math.ceil((wait_us + cpu_us) / max(step_us, cpu_us / cores)) == math.ceil(exact)
-
-
-cases = [one for one in cases if clear(one)]
-check.function("choose_workers", cases, expect=searched, rtol=1e-9, look="4 · How many workers?")
+cases = [*random_stages(4, 70), *edges]
+check_choose_workers(*(Stages(inputs, *searched(*inputs)) for inputs in cases))
 ### END HIDDEN TESTS
 
 # %% [markdown]
