@@ -237,147 +237,16 @@ def _end_to_end(tensors, size):
     ### END SOLUTION
 
 
-# %% shared="sharded_optimizer"
-import torch
-
-from helpers import check
-
-
-def weights_of(shapes, seed):
-    g = torch.Generator().manual_seed(seed)
-    return [torch.randn(s, generator=g) for s in shapes]
-
-
-def drive(Sharded, shapes, seed, n, steps):
-    from helpers import ranks
-
-    def job(Sharded, shapes, seed, steps):
-        import gc
-        import time
-
-        import torch
-        import torch.distributed as dist
-
-        from helpers import count, ranks
-
-        def normal(seed):
-            g = torch.Generator().manual_seed(seed)
-            return [torch.randn(s, generator=g) for s in shapes]
-
-        reports = []
-        for kind in ("SGD", "Adam"):
-            made, records = [], []
-
-            def make(given):
-                how = {"momentum": 0.9} if kind == "SGD" else {}
-                made.append(getattr(torch.optim, kind)(list(given), lr=0.1, foreach=False, **how))
-                return made[-1]
-
-            params = [torch.nn.Parameter(w) for w in normal(seed)]
-            first = [p.data for p in params]
-            for p in params:
-                p.grad = torch.zeros_like(p)
-            counting = count()
-            with counting as counts:
-                optimizer = Sharded(params, make)
-                for step in range(steps):
-                    for p, grad in zip(
-                        params, normal(1000 * seed + 10 * step + dist.get_rank()), strict=True
-                    ):
-                        if p.grad is None:
-                            p.grad = grad
-                        else:
-                            p.grad.copy_(grad)
-                    with ranks.sent() as record:
-                        optimizer.step()
-                    records.append([(c.kind, c.bytes) for c in record.calls])
-                for p, memory in zip(params, first, strict=True):
-                    p.data = memory.copy_(p.data)  # a new p.data is no memory more: the old one is let go of
-                del grad
-                gc.collect()
-                # gloo's thread lets go of what it sent when it gets to it: on a busy machine, after step() is through
-                part = -(-sum(p.numel() for p in params) // dist.get_world_size())
-                for _ in range(200):
-                    counting.watch.ledger.write(counts)  # what it is by now
-                    if counts.live_bytes <= 20 * part + 2048:
-                        break
-                    time.sleep(0.01)
-            own = [p for o in made for group in o.param_groups for p in group["params"]]
-            state = [t for o in made for s in o.state.values() for t in s.values() if getattr(t, "ndim", 0)]
-            found = {"alive": counts.live_bytes, "optimizers": len(made), "sent": records}
-            for name, some in (("own", own), ("state", state)):
-                found[name] = torch.cat([torch.empty(0), *(t.detach().flatten() for t in some)])
-            reports.append({**found, "weights": [p.detach().clone() for p in params]})
-        return reports
-
-    return ranks.run_ranks(job, n, Sharded, shapes, seed, steps, backend="gloo", timeout=10)
-
-
-def all_there(wanted, held):
-    """Whether each number is there, to rounding."""
-    held, wanted = held.sort().values, torch.cat([w.flatten() for w in wanted])
-    right = torch.searchsorted(held, wanted).clamp(max=len(held) - 1)
-    near = torch.minimum((held[right] - wanted).abs(), (held[(right - 1).clamp(min=0)] - wanted).abs())
-    return bool((near <= 1e-4 + 1e-4 * wanted.abs()).all())
-
-
-def judge(reports):
-    for report in reports:
-        shapes, seed, n, steps = report.args
-        part = -(-sum(w.numel() for w in weights_of(shapes, seed)) // n)
-        for at, kind in enumerate(("SGD", "Adam")):
-            params = [torch.nn.Parameter(w) for w in weights_of(shapes, seed)]
-            how = {"momentum": 0.9} if kind == "SGD" else {}
-            optimizer = getattr(torch.optim, kind)(params, lr=0.1, **how)
-            for step in range(steps):
-                every = [weights_of(shapes, 1000 * seed + 10 * step + r) for r in range(n)]
-                for p, *grads in zip(params, *every, strict=True):
-                    p.grad = sum(grads) / n
-                optimizer.step()
-            for rank, both in enumerate(report.value):
-                got, told = both[at], f"{kind}, {n} ranks, rank {rank}: "
-                for i, (p, w) in enumerate(zip(params, got["weights"], strict=True)):
-                    if w.shape != p.shape or not torch.allclose(w, p, rtol=1e-4, atol=1e-4):
-                        return (
-                            f"{told}parameter {i} is not what one optimizer on the mean gradient makes of it"
-                        )
-                if got["optimizers"] != 1 or len(got["own"]) > part:
-                    return f"{told}the weights are right, but the optimizer holds {len(got['own']):,} numbers; wanted at most {part:,}"
-                if got["alive"] > 20 * part + 2048:
-                    view = " (a view keeps all of its vector: is your part a clone?)" * (
-                        got["alive"] >= 4 * n * part
-                    )
-                    return f"{told}the weights are right, but {got['alive']:,} bytes stay; wanted at most {20 * part + 2048:,}{view}"
-                for calls in got["sent"]:
-                    if sorted(calls) != [("all_gather", 4 * n * part), ("reduce_scatter", 4 * n * part)]:
-                        return f"{told}sent {calls} in a step; wanted one reduce_scatter and one all_gather of {4 * n * part:,} bytes"
-            state = [t for kept in optimizer.state.values() for t in kept.values() if getattr(t, "ndim", 0)]
-            for name, numbers in (("own", [p.detach() for p in params]), ("state", state)):
-                held = torch.cat([both[at][name] for both in report.value])
-                if len(held) < sum(t.numel() for t in numbers) or not all_there(numbers, held):
-                    return f"{kind}, {n} ranks: the weights are right, but all ranks' optimizers together do not hold the weights and the state of one: did they step?"
-    return None
-
-
 # %% test="sharded_optimizer" points=2
-check.function(
-    "ShardedOptimizer",
-    [check.case([(60, 50), (50,), (30, 50), (32,)], 1, 3, 3)],
-    drive=drive,
-    verify=judge,
-    look="1 · What is stored, what is sent",
-    note="Three steps on three ranks, SGD with momentum and then Adam. Weights wrong with SGD only? Then the sum was not divided by n: Adam would forgive that.",
-)
+from helpers.exercises.fully_sharded import check_ShardedOptimizer
+
+check_ShardedOptimizer([(60, 50), (50,), (30, 50), (32,)], seed=1, n=3, steps=3)
 
 # %% hidden="sharded_optimizer" points=3
 ### BEGIN HIDDEN TESTS
-check.function(
-    "ShardedOptimizer",
-    [check.case([(61, 67), (3,), (2, 1)], 2, 3, 4)],
-    drive=drive,
-    verify=judge,
-    look="1 · What is stored, what is sent",
-)
+from helpers.exercises.fully_sharded import check_ShardedOptimizer
+
+check_ShardedOptimizer([(61, 67), (3,), (2, 1)], seed=2, n=3, steps=4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -527,138 +396,16 @@ class _ShardedLinear(torch.autograd.Function):
     ### END SOLUTION
 
 
-# %% shared="sharded_linear"
-import torch
-
-from helpers import check
-
-
-def chain_of(seed, n, sizes, rows):
-    """All weights, and the input of each rank."""
-    g = torch.Generator().manual_seed(seed)
-    weights = [torch.randn(b, a, generator=g) / a**0.5 for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
-    own = [torch.Generator().manual_seed(1000 * seed + rank) for rank in range(n)]
-    return weights, [torch.randn(rows, sizes[0], generator=g) for g in own]
-
-
-def drive(linear, seed, n, sizes, rows):
-
-    from helpers import ranks
-
-    def job(linear, seed, sizes, rows):
-        import gc
-
-        import torch
-        import torch.distributed as dist
-
-        from helpers import count, ranks
-
-        rank, n = dist.get_rank(), dist.get_world_size()
-        g = torch.Generator().manual_seed(seed)
-        shards = []
-        for a, b in zip(sizes[:-1], sizes[1:], strict=True):
-            w = torch.randn(b, a, generator=g) / a**0.5
-            shards.append(torch.nn.Parameter(w.chunk(n)[rank].clone()))
-        del w
-        own = torch.Generator().manual_seed(1000 * seed + rank)
-        x = torch.randn(rows, sizes[0], generator=own).requires_grad_()
-        kept = []
-
-        def pack(t):
-            kept.append(t.numel() * 4)
-            return t
-
-        with count() as counts, ranks.sent() as record:
-            out = x
-            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-                for shard in shards:
-                    out = linear(out, shard).tanh()
-            for shard in shards:
-                shard.data.neg_()  # what was gathered in forward is out of date
-            out.square().sum().backward()
-            dist.barrier()
-            gc.collect()
-        return {
-            "out": out.detach(),
-            "x": x.grad,
-            "shards": [s.grad for s in shards],
-            "sent": [(c.kind, c.bytes, c.phase) for c in record.calls if c.kind != "barrier"],
-            "peak": counts.peak_live_bytes,
-            "saved": max(kept, default=0),
-        }
-
-    return ranks.run_ranks(job, n, linear, seed, sizes, rows, backend="gloo", timeout=10)
-
-
-def judge(reports):
-    for report in reports:
-        n = report.args[1]
-        weights, xs = chain_of(*report.args)
-        outs, for_x, for_w = [], [], [torch.zeros_like(w) for w in weights]
-        for x in xs:
-            ins = [x]
-            for w in weights:
-                ins.append((ins[-1] @ w.t()).tanh())
-            g = 2 * ins[-1]
-            for i in reversed(range(len(weights))):
-                g = g * (1 - ins[i + 1] ** 2)
-                for_w[i] += g.t() @ ins[i]
-                g = -(g @ weights[i])  # the shards have been negated in between
-            outs.append(ins[-1])
-            for_x.append(g)
-        sizes = [w.nbytes for w in weights]
-        wanted = [("all_gather", s, phase) for s in sizes for phase in ("forward", "backward")]
-        wanted += [("reduce_scatter", s, "backward") for s in sizes]
-        limit = 3 * max(sizes) + sum(sizes) // n + 32768
-        late = max(sizes)  # on a busy machine gloo's thread lets go of a W after the call is through
-        for rank, got in enumerate(report.value):
-            told = f"{n} ranks, rank {rank}: "
-
-            def same(a, b):
-                return a is not None and a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5)
-
-            if not same(got["out"], outs[rank]):
-                return f"{told}the output is not x @ W.T"
-            if got["saved"] >= min(sizes):
-                return f"{told}the output is right, but {got['saved']:,} bytes in one piece wait for backward: that is W, not let go of"
-            if got["x"] is None:
-                return f"{told}x has no gradient"
-            if not same(got["x"], for_x[rank]):
-                return f"{told}the gradient of x is wrong (the test negates the shards before backward: is W gathered anew there, and used?)"
-            for i, (shard, whole) in enumerate(zip(got["shards"], for_w, strict=True)):
-                if shard is None:
-                    return f"{told}shard {i} has no gradient: autograd does not see through a collective"
-                if same(shard, whole.chunk(n)[rank]):
-                    return f"{told}the gradient of shard {i} is the sum over the ranks, not the mean"
-                if not same(shard, whole.chunk(n)[rank] / n):
-                    return f"{told}the gradient of shard {i} is not its rows of the mean over the ranks (are the parts that were sent contiguous?)"
-            if sorted(got["sent"]) != sorted(wanted):
-                made = [sum(c[0] == kind and c[2] == when for c in got["sent"]) for kind, _, when in (wanted[0], wanted[1], wanted[-1])]  # fmt: skip
-                return f"{told}the values are right, but {len(got['sent'])} calls were made ({made[0]} all_gathers in forward, {made[1]} and {made[2]} reduce_scatters in backward); wanted {len(sizes)} of each, of W's bytes"
-            if got["peak"] > limit + late:
-                return f"{told}the values are right, but {got['peak']:,} bytes were alive at once, {got['peak'] / max(sizes):.0f} W; wanted at most {limit:,}"
-    return None
-
-
 # %% test="sharded_linear" points=2
-check.function(
-    "sharded_linear",
-    [check.case(1, 2, [128, 160] * 4, 4)],
-    drive=drive,
-    verify=judge,
-    look="2 · Gather, use, let go",
-    note="Two ranks, a chain of seven. Between forward and backward the shards change sign.",
-)
+from helpers.exercises.fully_sharded import check_sharded_linear
+
+check_sharded_linear(seed=1, n=2, sizes=[128, 160] * 4, rows=4)
 
 # %% hidden="sharded_linear" points=3
 ### BEGIN HIDDEN TESTS
-check.function(
-    "sharded_linear",
-    [check.case(2, 3, [129, 96, 150] * 3 + [129], 3)],
-    drive=drive,
-    verify=judge,
-    look="2 · Gather, use, let go",
-)
+from helpers.exercises.fully_sharded import check_sharded_linear
+
+check_sharded_linear(seed=2, n=3, sizes=[129, 96, 150] * 3 + [129], rows=3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -738,71 +485,26 @@ def step_bytes(blocks: list[list[tuple[int, ...]]], n: int, reshard: bool = True
     ### END SOLUTION
 
 
-# %% shared="step_bytes"
-import torch
-
-from helpers import check
-
-
-def by_fake_group(blocks, n, reshard=True):
-    """What torch's fully_shard sends, counted."""
-    import warnings
-
-    from torch.distributed.fsdp import fully_shard
-
-    from helpers import ranks
-
-    class Block(torch.nn.Module):
-        def __init__(self, shapes):
-            super().__init__()
-            self.all = torch.nn.ParameterList(torch.zeros(s) for s in shapes)
-
-        def forward(self, x):
-            return x + sum(p.sum() for p in self.all)
-
-    with warnings.catch_warnings(), ranks.fake(n) as mesh:
-        warnings.simplefilter("ignore")
-        model = torch.nn.Sequential(*(Block(shapes) for shapes in blocks))
-        for block in model:
-            fully_shard(block, mesh=mesh, reshard_after_forward=reshard)
-        fully_shard(model, mesh=mesh, reshard_after_forward=reshard)
-        with ranks.sent(model) as record:
-            model(torch.zeros(2, requires_grad=True)).sum().backward()
-    return {
-        "calls": record.count(),
-        "all_gather": record.bytes("all_gather"),
-        "reduce_scatter": record.bytes("reduce_scatter"),
-        "wire": round(record.wire_bytes()),
-    }
-
-
 # %% test="step_bytes" points=1
-check.function(
-    "step_bytes",
-    [
-        check.case([[(64, 64), (64,)], [(64, 64)]], 8),
-        check.case([[(64, 64), (64,)], [(64, 64)]], 1024),
-        check.case([[(100, 30)], [(30, 100), (30,)]], 64, reshard=False),
-    ],
-    expect=by_fake_group,
-    budget={"operators": 0, "new_storages": 0},
-    look="3 · From 8 to 1,024 ranks",
-    note="Checked against torch's fully_shard on a fake group.",
+from helpers import check
+from helpers.exercises.fully_sharded import check_step_bytes
+
+check_step_bytes(
+    check.case([[(64, 64), (64,)], [(64, 64)]], 8),
+    check.case([[(64, 64), (64,)], [(64, 64)]], 1024),
+    check.case([[(100, 30)], [(30, 100), (30,)]], 64, reshard=False),
 )
 
 # %% hidden="step_bytes" points=2
 ### BEGIN HIDDEN TESTS
-check.function(
-    "step_bytes",
-    [
-        check.case([[(50, 3, 7), (9,)], [(1,)], [(65, 5)]], 8),
-        check.case([[(50, 3, 7), (9,)], [(1,)], [(65, 5)]], 64, reshard=False),
-        check.case([[(1025, 4), (1,)], [(7, 300)]], 1024),
-        check.case([[(12, 5)]], 5),
-    ],
-    expect=by_fake_group,
-    budget={"operators": 0, "new_storages": 0},
-    look="3 · From 8 to 1,024 ranks",
+from helpers import check
+from helpers.exercises.fully_sharded import check_step_bytes
+
+check_step_bytes(
+    check.case([[(50, 3, 7), (9,)], [(1,)], [(65, 5)]], 8),
+    check.case([[(50, 3, 7), (9,)], [(1,)], [(65, 5)]], 64, reshard=False),
+    check.case([[(1025, 4), (1,)], [(7, 300)]], 1024),
+    check.case([[(12, 5)]], 5),
 )
 ### END HIDDEN TESTS
 
@@ -1125,96 +827,29 @@ def _needed(blocks, let_go, n):
     ### END SOLUTION
 
 
-# %% shared="plan"
-from helpers import check
-
-
-def needed(blocks, let_go, n):
-    """(bytes, "forward" or "backward", block) of the worst moment."""
-    b, moments = [*blocks, 0], []
-    for i in range(len(blocks)):
-        kept = sum(c for c, gone in zip(blocks[:i], let_go[:i], strict=True) if not gone)
-        before = b[i - 1] if i else 0
-        ahead = before if i and let_go[i - 1] else 0
-        moments.append((kept + 2 * b[i] + before, "forward", i))
-        moments.append((kept + ahead + 2 * b[i] + b[i + 1] + sum(b[i + 1 :]) // n, "backward", i))
-    return max(moments)
-
-
-def most_kept(blocks, n, budget):
-    """Most bytes that can be kept, and one plan that keeps them: block by block, the sums that fit so far."""
-    found, b = {(0, 0): ()}, [*blocks, 0]  # (kept before the last block, kept of the last block) → plan
-    for i in range(len(blocks)):
-        before, after = (b[i - 1] if i else 0), b[i + 1] + sum(b[i + 1 :]) // n
-        more = {}
-        for (early, last), let_go in found.items():
-            fits = early + last + 2 * b[i] + before <= budget and early + before + 2 * b[i] + after <= budget
-            if fits:
-                more[early + last, 0] = (*let_go, True)
-                more[early + last, b[i]] = (*let_go, False)
-        found = more
-    return max(((sum(k), plan) for k, plan in found.items()), default=None)
-
-
-def letters_of(let_go):
-    return "".join("g" if gone else "k" for gone in let_go)
-
-
-def judge(reports):
-    for report in reports:
-        (blocks, n, budget), got = report.args, report.value
-        mib = " ".join(f"{b / 2**20:g}" for b in blocks)
-        told = f"blocks of {mib} MiB, {n} ranks, budget {budget / 2**20:g} MiB: "
-        if (
-            not isinstance(got, list | tuple)
-            or len(got) != len(blocks)
-            or any(type(g) is not bool for g in got)
-        ):
-            return f"{told}wanted a list of {len(blocks)} bools"
-        most, when, i = needed(blocks, got, n)
-        if most > budget:
-            return f"{told}{letters_of(got)} (k kept, g let go of) needs {most / 2**20:g} MiB in {when} at block {i}"
-        best, _ = most_kept(blocks, n, budget)
-        kept = sum(b for b, gone in zip(blocks, got, strict=True) if not gone)
-        if kept < best:
-            return f"{told}{letters_of(got)} (k kept, g let go of) fits and keeps {kept / 2**20:g} MiB; {best / 2**20:g} can be kept"
-    return None
-
-
-def mib(*sizes):
-    return [s << 20 for s in sizes]
-
-
 # %% test="plan" points=1
-check.function(
-    "plan",
-    [
-        check.case(mib(8, 8, 8, 8, 8, 8), 64, 44 << 20),
-        check.case(mib(40, 24, 16, 16, 16), 8, 129 << 20),
-        check.case(mib(16, 40, 16, 24, 24), 8, 148 << 20),
-        check.case(mib(8, 16, 24), 8, 1 << 30),
-        check.case(mib(40), 8, 80 << 20),
-    ],
-    verify=judge,
-    look="What is whole at the worst moment?",
+from helpers import check
+from helpers.exercises.fully_sharded import check_plan, mib
+
+check_plan(
+    check.case(mib(8, 8, 8, 8, 8, 8), 64, 44 << 20),
+    check.case(mib(40, 24, 16, 16, 16), 8, 129 << 20),
+    check.case(mib(16, 40, 16, 24, 24), 8, 148 << 20),
+    check.case(mib(8, 16, 24), 8, 1 << 30),
+    check.case(mib(40), 8, 80 << 20),
+    check.case(mib(40, 32), 8, 111 << 20, raises=ValueError),
 )
-check.function("plan", [check.case(mib(40, 32), 8, 111 << 20, raises=ValueError)], look="the docstring")
 
 # %% hidden="plan" points=2
 ### BEGIN HIDDEN TESTS
-import random
+from helpers import check
+from helpers.exercises.fully_sharded import check_plan, mib, needed, random_blocks
 
-dice = random.Random(4)
-cases = []
-for long in (9, 8, 6, 5, 3):
-    for world in (8, 64):
-        given = mib(*(world * dice.randint(1, 40) for _ in range(long)))
-        low, high = needed(given, [True] * long, world)[0], needed(given, [False] * long, world)[0]
-        for tight in (0.0, 0.3, 0.6):
-            cases.append(check.case(given, world, int(low + tight * max(0, high - low))))
-check.function("plan", cases, verify=judge, look="What is whole at the worst moment?")
 least = needed(mib(8, 104, 48), [True] * 3, 8)[0]
-check.function("plan", [check.case(mib(8, 104, 48), 8, least - 1, raises=ValueError)], look="the docstring")
+check_plan(
+    *random_blocks(4, [9, 8, 6, 5, 3], [8, 64]),
+    check.case(mib(8, 104, 48), 8, least - 1, raises=ValueError),
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -1,0 +1,420 @@
+"""Tests of lesson 15: what ranks of a hand-made ZeRO hold and send, what fully_shard sends, which plan fits a budget."""
+
+import gc
+import random
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from helpers import check, count, ranks
+
+_MARGIN = 2048
+_KINDS = ("SGD", "Adam")
+Shapes = Sequence[tuple[int, ...]]
+Tensors = list[torch.Tensor]
+
+
+def _normal(shapes: Shapes, seed: int) -> Tensors:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=generator) for shape in shapes]
+
+
+def _made(kind: str, params: Any, **options: Any) -> torch.optim.Optimizer:
+    momentum = {"momentum": 0.9} if kind == "SGD" else {}
+    made: torch.optim.Optimizer = getattr(torch.optim, kind)(params, lr=0.1, **momentum, **options)
+    return made
+
+
+def _state(optimizer: torch.optim.Optimizer) -> Tensors:
+    return [t for kept in optimizer.state.values() for t in kept.values() if getattr(t, "ndim", 0)]
+
+
+def _gradients(shapes: Shapes, seed: int, step: int, rank: int) -> Tensors:
+    return _normal(shapes, 1000 * seed + 10 * step + rank)
+
+
+def _part(shapes: Shapes, n: int) -> int:
+    """Numbers that one of n ranks keeps: a share of all, rounded up."""
+    return -(-sum(torch.Size(shape).numel() for shape in shapes) // n)
+
+
+# --- 15.1 ShardedOptimizer ----------------------------------------------------------------------------------------
+
+
+def _optimize(Sharded: Any, shapes: Shapes, seed: int, n: int, steps: int) -> list[Any]:
+    return ranks.run_ranks(_optimize_here, n, Sharded, shapes, seed, n, steps, backend="gloo", timeout=10)
+
+
+def _optimize_here(Sharded: Any, shapes: Shapes, seed: int, n: int, steps: int) -> list[dict[str, Any]]:
+    """One rank's steps with each kind of optimizer: weights, what it holds afterwards, what each step sent."""
+    return [_optimize_with(kind, Sharded, shapes, seed, n, steps) for kind in _KINDS]
+
+
+def _optimize_with(kind: str, Sharded: Any, shapes: Shapes, seed: int, n: int, steps: int) -> dict[str, Any]:
+    made: list[torch.optim.Optimizer] = []
+    records = []
+
+    def make(given: Any) -> torch.optim.Optimizer:
+        made.append(_made(kind, list(given), foreach=False))
+        return made[-1]
+
+    params = [torch.nn.Parameter(w) for w in _normal(shapes, seed)]
+    first = [p.data for p in params]
+    for p in params:
+        p.grad = torch.zeros_like(p)
+    counting: Any = count()
+    with counting as counts:
+        optimizer = Sharded(params, make)
+        for step in range(steps):
+            for p, grad in zip(params, _gradients(shapes, seed, step, dist.get_rank()), strict=True):
+                if p.grad is None:
+                    p.grad = grad
+                else:
+                    p.grad.copy_(grad)
+            with ranks.sent() as record:
+                optimizer.step()
+            records.append([(c.kind, c.bytes) for c in record.calls])
+        for p, memory in zip(params, first, strict=True):
+            p.data = memory.copy_(p.data)  # a new p.data is no memory more: the old one is let go of
+        del grad
+        gc.collect()
+        # gloo's thread lets go of what it sent when it gets to it: on a busy machine, after step() is through
+        for _ in range(200):
+            counting.watch.ledger.write(counts)  # what it is by now
+            if counts.live_bytes <= 20 * _part(shapes, n) + _MARGIN:
+                break
+            time.sleep(0.01)
+    own = [p for o in made for group in o.param_groups for p in group["params"]]
+    state = [t for o in made for t in _state(o)]
+    return {
+        "alive": counts.live_bytes,
+        "optimizers": len(made),
+        "sent": records,
+        "own": _flat(own),
+        "state": _flat(state),
+        "weights": [p.detach().clone() for p in params],
+    }
+
+
+def _flat(tensors: Tensors) -> torch.Tensor:
+    return torch.cat([torch.empty(0), *(t.detach().flatten() for t in tensors)])
+
+
+@cache
+def _one_optimizer(
+    kind: str, shapes: tuple[Any, ...], seed: int, n: int, steps: int
+) -> tuple[Tensors, Tensors]:
+    """The weights and the state of one optimizer on the mean of all ranks' gradients."""
+    params = [torch.nn.Parameter(w) for w in _normal(shapes, seed)]
+    optimizer = _made(kind, params)
+    for step in range(steps):
+        every = [_gradients(shapes, seed, step, rank) for rank in range(n)]
+        for p, *grads in zip(params, *every, strict=True):
+            p.grad = torch.stack(grads).sum(0) / n
+        optimizer.step()
+    return [p.detach() for p in params], _state(optimizer)
+
+
+def _all_there(wanted: Tensors, held: torch.Tensor) -> bool:
+    """Whether each number is there, to rounding."""
+    held, numbers = held.sort().values, _flat(wanted)
+    if len(held) < len(numbers):
+        return False
+    right = torch.searchsorted(held, numbers).clamp(max=len(held) - 1)
+    near = torch.minimum((held[right] - numbers).abs(), (held[(right - 1).clamp(min=0)] - numbers).abs())
+    return bool((near <= 1e-4 + 1e-4 * numbers.abs()).all())
+
+
+def _sharded_as_one(reports: list[check.Report]) -> str | None:
+    for report in reports:
+        shapes, seed, n, steps = report.args
+        for at, kind in enumerate(_KINDS):
+            weights, state = _one_optimizer(kind, tuple(shapes), seed, n, steps)
+            for rank, both in enumerate(report.value):
+                if text := _rank_is_wrong(both[at], weights, _part(shapes, n), n):
+                    return f"{kind}, {n} ranks, rank {rank}: {text}"
+            for name, numbers in (("own", weights), ("state", state)):
+                if not _all_there(numbers, torch.cat([both[at][name] for both in report.value])):
+                    return f"{kind}, {n} ranks: the weights are right, but all ranks' optimizers together do not hold the weights and the state of one: did they step?"
+    return None
+
+
+def _rank_is_wrong(got: dict[str, Any], weights: Tensors, part: int, n: int) -> str | None:
+    for i, (p, w) in enumerate(zip(weights, got["weights"], strict=True)):
+        if w.shape != p.shape or not torch.allclose(w, p, rtol=1e-4, atol=1e-4):
+            return f"parameter {i} is not what one optimizer on the mean gradient makes of it"
+    if got["optimizers"] != 1 or len(got["own"]) > part:
+        return f"the weights are right, but the optimizer holds {len(got['own']):,} numbers; wanted at most {part:,}"
+    if got["alive"] > 20 * part + _MARGIN:
+        view = " (a view keeps all of its vector: is your part a clone?)" * (got["alive"] >= 4 * n * part)
+        return f"the weights are right, but {got['alive']:,} bytes stay; wanted at most {20 * part + _MARGIN:,}{view}"
+    for calls in got["sent"]:
+        if sorted(calls) != [("all_gather", 4 * n * part), ("reduce_scatter", 4 * n * part)]:
+            return f"sent {calls} in a step; wanted one reduce_scatter and one all_gather of {4 * n * part:,} bytes"
+    return None
+
+
+def check_ShardedOptimizer(shapes: Shapes, seed: int, n: int, steps: int) -> None:
+    check.function(
+        "ShardedOptimizer",
+        [check.case(shapes, seed, n, steps)],
+        drive=_optimize,
+        verify=_sharded_as_one,
+        look="1 · What is stored, what is sent",
+        note="Several steps on several ranks, SGD with momentum and then Adam. Weights wrong with SGD only? Then the sum was not divided by n: Adam would forgive that.",
+    )
+
+
+# --- 15.2 sharded_linear ------------------------------------------------------------------------------------------
+
+
+def _chain(seed: int, sizes: list[int]) -> Iterator[torch.Tensor]:
+    """The weights of a chain of layers, one after the other."""
+    generator = torch.Generator().manual_seed(seed)
+    for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+        yield torch.randn(b, a, generator=generator) / a**0.5
+
+
+def _input(seed: int, rank: int, rows: int, width: int) -> torch.Tensor:
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(1000 * seed + rank))
+
+
+def _run_chain(linear: Any, seed: int, n: int, sizes: list[int], rows: int) -> list[Any]:
+    return ranks.run_ranks(_run_chain_here, n, linear, seed, n, sizes, rows, backend="gloo", timeout=10)
+
+
+def _run_chain_here(linear: Any, seed: int, n: int, sizes: list[int], rows: int) -> dict[str, Any]:
+    """One rank's way through a chain and back; between the two the shards change sign."""
+    rank = dist.get_rank()
+    shards = [torch.nn.Parameter(w.chunk(n)[rank].clone()) for w in _chain(seed, sizes)]
+    x = _input(seed, rank, rows, sizes[0]).requires_grad_()
+    kept = []
+
+    def pack(t: torch.Tensor) -> torch.Tensor:
+        kept.append(t.numel() * 4)
+        return t
+
+    with count() as counts, ranks.sent() as record:
+        out = x
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            for shard in shards:
+                out = linear(out, shard).tanh()
+        for shard in shards:
+            shard.data.neg_()  # what was gathered in forward is out of date
+        out.square().sum().backward()
+        dist.barrier()
+        gc.collect()
+    return {
+        "out": out.detach(),
+        "x": x.grad,
+        "shards": [s.grad for s in shards],
+        "sent": [(c.kind, c.bytes, c.phase) for c in record.calls if c.kind != "barrier"],
+        "peak": counts.peak_live_bytes,
+        "saved": max(kept, default=0),
+    }
+
+
+@cache
+def _whole_chain(
+    seed: int, n: int, sizes: tuple[int, ...], rows: int
+) -> tuple[Tensors, Tensors, Tensors, Tensors]:
+    """With whole weights on one process: the weights, outputs and input gradients of each rank, gradients of weights."""
+    weights = list(_chain(seed, list(sizes)))
+    outs, for_x, for_w = [], [], [torch.zeros_like(w) for w in weights]
+    for rank in range(n):
+        ins = [_input(seed, rank, rows, sizes[0])]
+        for w in weights:
+            ins.append((ins[-1] @ w.t()).tanh())
+        g = 2 * ins[-1]
+        for i in reversed(range(len(weights))):
+            g = g * (1 - ins[i + 1] ** 2)
+            for_w[i] += g.t() @ ins[i]
+            g = -(g @ weights[i])  # the shards have been negated in between
+        outs.append(ins[-1])
+        for_x.append(g)
+    return weights, outs, for_x, for_w
+
+
+def _same(a: torch.Tensor | None, b: torch.Tensor) -> bool:
+    return a is not None and a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def _chain_as_whole(reports: list[check.Report]) -> str | None:
+    for report in reports:
+        seed, n, sizes, rows = report.args
+        weights, outs, for_x, for_w = _whole_chain(seed, n, tuple(sizes), rows)
+        for rank, got in enumerate(report.value):
+            text = _values_wrong(got, outs[rank], for_x[rank], [w.chunk(n)[rank] for w in for_w], n)
+            if text := text or _sent_or_held_wrong(got, [w.nbytes for w in weights], n):
+                return f"{n} ranks, rank {rank}: {text}"
+    return None
+
+
+def _values_wrong(
+    got: dict[str, Any], out: torch.Tensor, for_x: torch.Tensor, for_shards: Tensors, n: int
+) -> str | None:
+    if not _same(got["out"], out):
+        return "the output is not x @ W.T"
+    if got["x"] is None:
+        return "x has no gradient"
+    if not _same(got["x"], for_x):
+        return "the gradient of x is wrong (the test negates the shards before backward: is W gathered anew there, and used?)"
+    for i, (shard, total) in enumerate(zip(got["shards"], for_shards, strict=True)):
+        if shard is None:
+            return f"shard {i} has no gradient: autograd does not see through a collective"
+        if _same(shard, total):
+            return f"the gradient of shard {i} is the sum over the ranks, not the mean"
+        if not _same(shard, total / n):
+            return f"the gradient of shard {i} is not its rows of the mean over the ranks (are the parts that were sent contiguous?)"
+    return None
+
+
+def _sent_or_held_wrong(got: dict[str, Any], sizes: list[int], n: int) -> str | None:
+    if got["saved"] >= min(sizes):
+        return f"the values are right, but {got['saved']:,} bytes in one piece wait for backward: that is W, not let go of"
+    kinds = [("all_gather", "forward"), ("all_gather", "backward"), ("reduce_scatter", "backward")]
+    if sorted(got["sent"]) != sorted((kind, s, phase) for s in sizes for kind, phase in kinds):
+        made = [sum((c[0], c[2]) == kind for c in got["sent"]) for kind in kinds]
+        return f"the values are right, but {len(got['sent'])} calls were made ({made[0]} all_gathers in forward, {made[1]} and {made[2]} reduce_scatters in backward); wanted {len(sizes)} of each, of W's bytes"
+    limit = 3 * max(sizes) + sum(sizes) // n + 32768
+    late = max(sizes)  # on a busy machine gloo's thread lets go of a W after the call is through
+    if got["peak"] > limit + late:
+        return f"the values are right, but {got['peak']:,} bytes were alive at once, {got['peak'] / max(sizes):.0f} W; wanted at most {limit:,}"
+    return None
+
+
+def check_sharded_linear(seed: int, n: int, sizes: list[int], rows: int) -> None:
+    check.function(
+        "sharded_linear",
+        [check.case(seed, n, sizes, rows)],
+        drive=_run_chain,
+        verify=_chain_as_whole,
+        look="2 · Gather, use, let go",
+        note="A chain of layers on several ranks. Between forward and backward the shards change sign.",
+    )
+
+
+# --- 15.3 step_bytes ----------------------------------------------------------------------------------------------
+
+
+class _Block(torch.nn.Module):
+    def __init__(self, shapes: Shapes) -> None:
+        super().__init__()
+        self.all = torch.nn.ParameterList(torch.zeros(s) for s in shapes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.stack([p.sum() for p in self.all]).sum()
+
+
+def _sent_by_fully_shard(blocks: list[list[tuple[int, ...]]], n: int, reshard: bool = True) -> dict[str, int]:
+    """What torch's fully_shard sends on a fake group, counted."""
+    from torch.distributed.fsdp import fully_shard  # takes a second, which no other lesson should pay
+
+    with warnings.catch_warnings(), ranks.fake(n) as mesh:
+        warnings.simplefilter("ignore")
+        model = torch.nn.Sequential(*(_Block(shapes) for shapes in blocks))
+        for module in [*model, model]:
+            fully_shard(module, mesh=mesh, reshard_after_forward=reshard)
+        with ranks.sent(model) as record:
+            model(torch.zeros(2, requires_grad=True)).sum().backward()
+    return {
+        "calls": record.count(),
+        "all_gather": record.bytes("all_gather"),
+        "reduce_scatter": record.bytes("reduce_scatter"),
+        "wire": round(record.wire_bytes()),
+    }
+
+
+_counted: dict[str, dict[str, int]] = {}
+
+
+def check_step_bytes(*cases: check.Case) -> None:
+    def wanted(*args: Any, **kwargs: Any) -> dict[str, int]:
+        key = repr((args, kwargs))
+        if key not in _counted:
+            _counted[key] = _sent_by_fully_shard(*args, **kwargs)
+        return _counted[key]
+
+    check.function(
+        "step_bytes",
+        cases,
+        wanted,
+        budget={"operators": 0, "new_storages": 0},
+        look="3 · From 8 to 1,024 ranks",
+        note="Checked against torch's fully_shard on a fake group.",
+    )
+
+
+# --- 15.4 plan ----------------------------------------------------------------------------------------------------
+
+
+def mib(*sizes: int) -> list[int]:
+    return [size << 20 for size in sizes]
+
+
+def needed(blocks: list[int], let_go: Sequence[bool], n: int) -> tuple[int, str, int]:
+    """(bytes, "forward" or "backward", block) of the worst moment."""
+    b, moments = [*blocks, 0], []
+    for i in range(len(blocks)):
+        kept = sum(c for c, gone in zip(blocks[:i], let_go[:i], strict=True) if not gone)
+        before = b[i - 1] if i else 0
+        ahead = before if i and let_go[i - 1] else 0
+        moments.append((kept + 2 * b[i] + before, "forward", i))
+        moments.append((kept + ahead + 2 * b[i] + b[i + 1] + sum(b[i + 1 :]) // n, "backward", i))
+    return max(moments)
+
+
+@cache
+def _most_kept(blocks: tuple[int, ...], n: int, budget: int) -> int:
+    """Most bytes that can be kept: block by block, the sums that fit so far."""
+    found, b = {(0, 0)}, [*blocks, 0]  # (kept before the last block, kept of the last block)
+    for i in range(len(blocks)):
+        before, after = (b[i - 1] if i else 0), b[i + 1] + sum(b[i + 1 :]) // n
+        found = {
+            (early + last, kept)
+            for early, last in found
+            if early + last + 2 * b[i] + before <= budget and early + before + 2 * b[i] + after <= budget
+            for kept in (0, b[i])
+        }
+    return max(map(sum, found))
+
+
+def random_blocks(seed: int, lengths: Sequence[int], worlds: Sequence[int]) -> Iterator[check.Case]:
+    """Blocks of whole MiB, with budgets from the least that any plan needs towards that of keeping all."""
+    dice = random.Random(seed)
+    for long in lengths:
+        for n in worlds:
+            blocks = mib(*(n * dice.randint(1, 40) for _ in range(long)))
+            low, high = (needed(blocks, [gone] * long, n)[0] for gone in (True, False))
+            for tight in (0.0, 0.3, 0.6):
+                yield check.case(blocks, n, int(low + tight * max(0, high - low)))
+
+
+def _best_that_fits(reports: list[check.Report]) -> str | None:
+    for report in reports:
+        (blocks, n, budget), got = report.args, report.value
+        sizes = " ".join(f"{b / 2**20:g}" for b in blocks)
+        told = f"blocks of {sizes} MiB, {n} ranks, budget {budget / 2**20:g} MiB: "
+        if type(got) not in (list, tuple) or len(got) != len(blocks) or any(type(g) is not bool for g in got):
+            return f"{told}wanted a list of {len(blocks)} bools"
+        said = "".join("g" if gone else "k" for gone in got) + " (k kept, g let go of)"
+        most, when, i = needed(blocks, got, n)
+        if most > budget:
+            return f"{told}{said} needs {most / 2**20:g} MiB in {when} at block {i}"
+        kept = sum(b for b, gone in zip(blocks, got, strict=True) if not gone)
+        best = _most_kept(tuple(blocks), n, budget)
+        if kept < best:
+            return f"{told}{said} fits and keeps {kept / 2**20:g} MiB; {best / 2**20:g} can be kept"
+    return None
+
+
+def check_plan(*cases: check.Case) -> None:
+    if fit := [one for one in cases if one.raises is None]:
+        check.function("plan", fit, verify=_best_that_fits, look="What is whole at the worst moment?")
+    if refused := [one for one in cases if one.raises is not None]:
+        check.function("plan", refused, look="the docstring")
