@@ -427,96 +427,33 @@ def block(
     ### END SOLUTION
 
 
-# %% shared="few_operators"
-import torch
-
-from helpers import check
-
-
-def plain(x, w, b, gate, residual, gamma, beta, eps=1e-5):
-    h = residual + gate * (x @ w.t() + b)
-    mean = h.mean(-1, keepdim=True)
-    h = (h - mean) / torch.sqrt(((h - mean) ** 2).mean(-1, keepdim=True) + eps) * gamma + beta
-    return h * torch.sigmoid(h)
-
-
-def limits(x, *others, **options):
-    return {"operators": 7 if x.requires_grad else 6, "syncs": 0}
-
-
 # %% test="few_operators" points=1
-def tensors_for(n, k, d, grad=False):
-    g = torch.Generator().manual_seed(n)
-    shapes = ((n, k), (d, k), d, d, (n, d), d, d)
-    return [torch.randn(s, generator=g).requires_grad_(grad) for s in shapes]
+from helpers.exercises.operators_and_autograd import check_block, layer
 
-
-check.function(
-    "block",
-    [
-        check.case(*tensors_for(32, 16, 24)),
-        check.case(*tensors_for(64, 8, 8), eps=0.1),
-        check.case(*tensors_for(40, 12, 10, grad=True)),
-    ],
-    expect=plain,
-    rtol=1e-4,
-    atol=1e-5,
-    budget=limits,
-    look="3 · Operators that exist already",
-)
-check.function(
-    "block",
-    [check.case(*tensors_for(9, 5, 4, grad=True))],
-    expect=plain,
-    grads=True,
-    rtol=1e-3,
-    atol=1e-4,
-    look="4 · The graph",
-    note="block is part of a network that is being trained: gradients must come back through it.",
-)
-
+check_block(layer(32, 16, 24), layer(64, 8, 8, eps=0.1), layer(40, 12, 10, trained=True))
+check_block(layer(9, 5, 4, trained=True), gradients=True)
 
 # %% hidden="few_operators" points=2
 ### BEGIN HIDDEN TESTS
-def tensors_for(n, k, d, dtype=torch.float32, grad=False):
-    g = torch.Generator().manual_seed(n)
-    shapes = ((n, k), (d, k), d, d, (n, d), d, d)
-    return [torch.randn(s, generator=g).to(dtype).requires_grad_(grad) for s in shapes]
+import torch
 
+from helpers.exercises.operators_and_autograd import check_block, layer
 
-check.function(
-    "block",
-    [
-        check.case(*tensors_for(128, 32, 48), eps=1e-3),
-        check.case(*tensors_for(96, 64, 64)),
-        check.case(*tensors_for(80, 8, 16, torch.float64)),
-        check.case(*tensors_for(72, 24, 40, grad=True)),
-    ],
-    expect=plain,
-    rtol=1e-4,
-    atol=1e-5,
-    budget=limits,
-    look="3 · Operators that exist already",
+check_block(
+    layer(128, 32, 48, eps=1e-3),
+    layer(96, 64, 64),
+    layer(80, 8, 16, torch.float64),
+    layer(72, 24, 40, trained=True),
 )
 ### END HIDDEN TESTS
 
 # %% hidden="few_operators" points=1
 ### BEGIN HIDDEN TESTS
-g = torch.Generator().manual_seed(5)
-wanting = [
-    torch.randn(s, generator=g, dtype=torch.float64).requires_grad_()
-    for s in ((6, 5), (7, 5), 7, 7, (6, 7), 7, 7)
-]
-check.function(
-    "block",
-    [check.case(*wanting)],
-    expect=plain,
-    grads=True,
-    rtol=1e-9,
-    atol=1e-9,
-    look="4 · The graph",
-    note="It must also work inside a network that is being trained.",
-)
+import torch
+
+from helpers.exercises.operators_and_autograd import check_block, layer
+
+check_block(layer(6, 5, 7, torch.float64, trained=True), gradients=True)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -885,188 +822,42 @@ class _TanhExp(torch.autograd.Function):
     ### END SOLUTION
 
 
-# %% shared="lean_function"
+# %% test="lean_function" points=2
 import torch
 
-from helpers import check
-
-
-def safe(x):
-    return x * torch.tanh(torch.exp(x.clamp(max=20)))
-
-
-def changed_before_backward(tanhexp, n, count):
-    import torch
-
-    leaf = torch.linspace(-3, 3, n, requires_grad=True)
-    wide = leaf.detach().double().requires_grad_()
-    (wide * wide.exp().tanh()).sum().backward()
-    x = leaf * 1.0
-    with count() as c:
-        y = tanhexp(x)
-    saved, live = c.saved_bytes, c.live_bytes
-    with torch.no_grad():
-        x.add_(1.0)
-    try:
-        y.sum().backward()
-    except RuntimeError:
-        leaf.grad = None  # it raised, which is fine
-    return {"saved": saved, "live": live, "got": leaf.grad, "wanted": wide.grad.float()}
-
-
-# %% test="lean_function" points=2
-def lean(reports):
-    for r in reports:
-        one, saved_bytes, live = r.args[0] * 4, r.value["saved"], r.value["live"]
-        if saved_bytes > one:
-            return f"it saved {saved_bytes:,} bytes for backward; wanted at most {one:,}: one tensor like x."
-        if live > 2 * one:
-            return (
-                f"after forward {live:,} bytes are alive; wanted {2 * one:,}: the result, and one tensor like "
-                "x. What a ctx attribute or a closure holds counts, too."
-            )
-        got, wanted = r.value["got"], r.value["wanted"]
-        if got is not None and not torch.allclose(got, wanted, atol=1e-5):
-            none = "" if saved_bytes else "it saved 0 bytes for backward, and yet a gradient came out; and "
-            return (
-                f"{none}when x was changed in place before backward, the gradient came out wrong with no error. "
-                "What sits on an attribute of ctx or in a closure has no version check; what save_for_backward "
-                "keeps has one."
-            )
-    return None
-
+from helpers.exercises.operators_and_autograd import check_tanhexp
 
 g = torch.Generator().manual_seed(0)
-check.function(
-    "tanhexp",
-    [
-        check.case(torch.randn(40, 50, generator=g).requires_grad_()),
-        check.case(torch.linspace(-5, 5, 99, dtype=torch.float64).requires_grad_()),
-    ],
-    expect=safe,
-    grads=True,
-    look="6 · What is kept for backward",
-)
-check.function(
-    "tanhexp",
-    [check.case(torch.tensor([-1e30, 100.0, 1e30]).requires_grad_())],
-    expect=safe,
-    grads=True,
-    look="6 · What is kept for backward",
-    note="These x are huge. Which step makes an inf, and what does inf · 0 give?",
-)
-check.function(
-    "tanhexp",
-    [check.case(1000)],
-    drive=changed_before_backward,
-    budget={"syncs": 0},
-    verify=lean,
-    look="5 · In place, and what it breaks",
-)
+check_tanhexp(torch.randn(40, 50, generator=g), torch.linspace(-5, 5, 99, dtype=torch.float64))
+check_tanhexp(torch.tensor([-1e30, 100.0, 1e30]))
+check_tanhexp(kept_of=[50_000])
 
 # %% hidden="lean_function" points=2
 ### BEGIN HIDDEN TESTS
+import torch
+
+from helpers.exercises.operators_and_autograd import check_tanhexp
+
 g = torch.Generator().manual_seed(1)
-double = torch.randn(3, 5, 7, generator=g, dtype=torch.float64).mul(3).requires_grad_()
-check.function(
-    "tanhexp",
-    [
-        check.case(double),
-        check.case(torch.tensor([-100.0, -30, -2, 0, 0.5, 2.5, 19, 60, 88, 100, 3e4]).requires_grad_()),
-        check.case(torch.tensor([-3e38, -1e31, 2e29, 3e38]).requires_grad_()),
-        check.case(torch.tensor([-800.0, 709, 711, 1e6, 1e300], dtype=torch.float64).requires_grad_()),
-        check.case(torch.randn(6, 9, generator=g).t().requires_grad_()),
-    ],
-    expect=safe,
-    grads=True,
-    atol=1e-6,
-    rtol=1e-5,
-    look="6 · What is kept for backward",
-    note="The gradient must be right where exp(x) or x · exp(x) overflows, too.",
+double = torch.randn(3, 5, 7, generator=g, dtype=torch.float64).mul(3)
+check_tanhexp(
+    double,
+    torch.tensor([-100.0, -30, -2, 0, 0.5, 2.5, 19, 60, 88, 100, 3e4]),
+    torch.tensor([-3e38, -1e31, 2e29, 3e38]),
+    torch.tensor([-800.0, 709, 711, 1e6, 1e300], dtype=torch.float64),
+    torch.randn(6, 9, generator=g).t(),
 )
-check.function(
-    "tanhexp",
-    [check.case(double)],
-    expect=safe,
-    grads=True,
-    rtol=1e-12,
-    atol=1e-12,
-    look="6 · What is kept for backward",
-    note="float64 in, float64 throughout.",
-)
+check_tanhexp(double, tolerance=1e-12)  # float64 in, float64 throughout
 ### END HIDDEN TESTS
 
-
 # %% hidden="lean_function" points=2
 ### BEGIN HIDDEN TESTS
-def held_by_python(tanhexp, n, count):
-    """Bytes alive after forward: of tensors, and of whatever else Python has allocated."""
-    import tracemalloc
+import torch
 
-    import torch
-
-    x = torch.linspace(-3, 3, n, requires_grad=True)
-    tanhexp(x)  # what a first call imports and keeps for ever is not meant
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        with count() as c:
-            y = tanhexp(x)
-        held = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    del y
-    return [c.live_bytes, held]
-
-
-def in_all(reports):
-    one = reports[0].args[0] * 4
-    live, held = reports[0].value
-    if live + held > 2 * one + one // 2:  # Python's own small objects are far from a half
-        return (
-            f"after forward {live:,} bytes of tensors and {held:,} bytes elsewhere in Python are alive; wanted "
-            f"{2 * one:,} in all."
-        )
-    return None
-
-
-def lean(reports):
-    for r in reports:
-        one, saved_bytes, live = r.args[0] * 4, r.value["saved"], r.value["live"]
-        if saved_bytes > one:
-            return f"it saved {saved_bytes:,} bytes for backward; wanted at most {one:,}."
-        if live > 2 * one:
-            return f"after forward {live:,} bytes are alive; wanted {2 * one:,}."
-        got, wanted = r.value["got"], r.value["wanted"]
-        if got is not None and not torch.allclose(got, wanted, atol=1e-5):
-            return "x was changed in place before backward, and the gradient came out wrong with no error."
-    return None
-
+from helpers.exercises.operators_and_autograd import check_tanhexp
 
 g = torch.Generator().manual_seed(2)
-check.function(
-    "tanhexp",
-    [check.case(torch.randn(30, 20, generator=g).requires_grad_())],
-    expect=safe,
-    grads=True,
-    look="6 · What is kept for backward",
-)
-check.function(
-    "tanhexp",
-    [check.case(1500), check.case(5000)],
-    drive=changed_before_backward,
-    budget={"syncs": 0},
-    verify=lean,
-    look="5 · In place, and what it breaks",
-)
-check.function(
-    "tanhexp",
-    [check.case(100_000)],
-    drive=held_by_python,
-    budget={"syncs": 0},
-    verify=in_all,
-    look="6 · What is kept for backward",
-)
+check_tanhexp(torch.randn(30, 20, generator=g), kept_of=[30_000, 75_000])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1285,143 +1076,27 @@ def train(
     ### END SOLUTION
 
 
-# %% shared="graph_keeper"
-import torch
-
-from helpers import check
-
-
-def with_graphs_told(train, *args, **kwargs):
-    result = train(*args, **kwargs)
-    if not isinstance(result, dict):
-        return result
-    graphs = [name for name, v in result.items() if getattr(v, "requires_grad", False)]
-    return result | {"tensors with a graph": ", ".join(graphs) or "none"}
-
-
-def problem(steps, batch, k, width, out):
-    g = torch.Generator().manual_seed(steps)
-    shapes = ((k, width), (width, out), (steps, batch, k), (steps, batch, out))
-    return [torch.randn(s, generator=g) / 8 for s in shapes]
-
-
-def growth(reports):
-    for few, many in zip(reports[::2], reports[1::2], strict=True):
-        steps = many.args[2].shape[0] - few.args[2].shape[0]
-        matrix, width = 4 * many.args[2].shape[1] * many.args[0].shape[1], many.args[0].shape[1]
-        grew = (many.counts["peak_live_bytes"] - few.counts["peak_live_bytes"]) / steps
-        if grew > 16 * (width + 2):
-            return (
-                f"values are right, but the peak grew by {grew:,.0f} bytes per step; wanted at most "
-                f"{16 * (width + 2):,}. That is {grew / matrix:.1f} × one (batch, width) matrix: something of each "
-                "step stays alive, a graph, or a storage that a view holds."
-            )
-        n, batch, _ = many.args[2].shape
-        weights = sum(w.numel() for w in many.args[:2])
-        most = 4 * (6 * batch * width + 4 * weights + 4 * (n * (width + 2) + 1 + weights))
-        if (peak := many.counts["peak_live_bytes"]) > most:
-            return (
-                f"values are right, but the peak is {peak:,} bytes; wanted at most {most:,}: 6 matrices of (batch, "
-                "width), 4 copies of the weights and 4 × the result. What is held from the start counts, too."
-            )
-    return None
-
-
 # %% test="graph_keeper" points=1
-def reference(w1, w2, inputs, targets, lr=0.1):
-    w1, w2, out, smooth = w1.clone().requires_grad_(), w2.clone().requires_grad_(), [], None
-    for x, y in zip(inputs, targets, strict=True):
-        hidden = torch.tanh(x @ w1)
-        loss = (hidden @ w2 - y).pow(2).mean()
-        g1, g2 = torch.autograd.grad(loss, (w1, w2))
-        activity = hidden.detach().pow(2).mean()
-        smooth = activity if smooth is None else 0.9 * smooth + 0.1 * activity
-        out.append((loss.detach(), torch.sqrt(g1.pow(2).sum() + g2.pow(2).sum()), hidden[0].detach()))
-        with torch.no_grad():
-            w1 -= lr * g1
-            w2 -= lr * g2
-    loss, norm, row = (torch.stack(v) for v in zip(*out, strict=True))
-    result = {"loss": loss, "norm": norm, "row": row, "smooth": smooth, "w1": w1.detach(), "w2": w2.detach()}
-    return result | {"tensors with a graph": "none"}
+from helpers.exercises.operators_and_autograd import Training, check_train
 
-
-check.function(
-    "train",
-    [check.case(*problem(n, 48, 16, 64, 2)) for n in (3, 15)],
-    expect=reference,
-    drive=with_graphs_told,
-    rtol=1e-4,
-    atol=1e-6,
-    budget={"syncs": 0},
-    verify=growth,
-    look="8 · What keeps a graph alive",
-)
-
+check_train(*[Training(steps, batch=48, k=16, width=64, out=2) for steps in (3, 15)])
 
 # %% hidden="graph_keeper" points=2
 ### BEGIN HIDDEN TESTS
-def reference(w1, w2, inputs, targets, lr=0.1):
-    w1, w2, out, smooth = w1.clone().requires_grad_(), w2.clone().requires_grad_(), [], None
-    for x, y in zip(inputs, targets, strict=True):
-        hidden = torch.tanh(x @ w1)
-        loss = (hidden @ w2 - y).pow(2).mean()
-        g1, g2 = torch.autograd.grad(loss, (w1, w2))
-        activity = hidden.detach().pow(2).mean()
-        smooth = activity if smooth is None else 0.9 * smooth + 0.1 * activity
-        out.append((loss.detach(), torch.sqrt(g1.pow(2).sum() + g2.pow(2).sum()), hidden[0].detach()))
-        with torch.no_grad():
-            w1 -= lr * g1
-            w2 -= lr * g2
-    loss, norm, row = (torch.stack(v) for v in zip(*out, strict=True))
-    return {"loss": loss, "norm": norm, "row": row, "smooth": smooth, "w1": w1.detach(), "w2": w2.detach()}
+from helpers.exercises.operators_and_autograd import Training, check_train
 
-
-sizes = [(2, 64, 8, 128, 2), (22, 64, 8, 128, 2), (4, 100, 20, 40, 1), (30, 100, 20, 40, 1)]
-check.function(
-    "train",
-    [check.case(*problem(*s), lr=0.3) for s in sizes],
-    expect=reference,
-    rtol=1e-4,
-    atol=1e-6,
-    budget={"syncs": 0},
-    verify=growth,
-    look="8 · What keeps a graph alive",
-    note="Keep the numbers as tensors, without a graph; read them when the training is over.",
+check_train(
+    *[Training(steps, batch=64, k=8, width=128, out=2, lr=0.3) for steps in (2, 22)],
+    *[Training(steps, batch=100, k=20, width=40, out=1, lr=0.3) for steps in (4, 30)],
+    graphs=False,
 )
 ### END HIDDEN TESTS
 
-
 # %% hidden="graph_keeper" points=1
 ### BEGIN HIDDEN TESTS
-def reference(w1, w2, inputs, targets, lr=0.1):
-    w1, w2, out, smooth = w1.clone().requires_grad_(), w2.clone().requires_grad_(), [], None
-    for x, y in zip(inputs, targets, strict=True):
-        hidden = torch.tanh(x @ w1)
-        loss = (hidden @ w2 - y).pow(2).mean()
-        g1, g2 = torch.autograd.grad(loss, (w1, w2))
-        activity = hidden.detach().pow(2).mean()
-        smooth = activity if smooth is None else 0.9 * smooth + 0.1 * activity
-        out.append((loss.detach(), torch.sqrt(g1.pow(2).sum() + g2.pow(2).sum()), hidden[0].detach()))
-        with torch.no_grad():
-            w1 -= lr * g1
-            w2 -= lr * g2
-    loss, norm, row = (torch.stack(v) for v in zip(*out, strict=True))
-    result = {"loss": loss, "norm": norm, "row": row, "smooth": smooth, "w1": w1.detach(), "w2": w2.detach()}
-    return result | {"tensors with a graph": "none"}
+from helpers.exercises.operators_and_autograd import Training, check_train
 
-
-g = torch.Generator().manual_seed(9)
-weights = [torch.randn(s, generator=g) / 8 for s in ((8, 64), (64, 2), (12, 32, 8), (12, 32, 2))]
-check.function(
-    "train",
-    [check.case(*weights, lr=0.2)],
-    expect=reference,
-    drive=with_graphs_told,
-    rtol=1e-4,
-    atol=1e-6,
-    look="8 · What keeps a graph alive",
-    note="The right numbers, and none of them with a graph.",
-)
+check_train(Training(12, batch=32, k=8, width=64, out=2, lr=0.2), costs=False)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1485,129 +1160,30 @@ def grad_norms(
     ### END SOLUTION
 
 
-# %% shared="per_sample"
-import torch
-
-from helpers import check
-
-
-def with_graph_told(grad_norms, *args):
-    result = grad_norms(*args)
-    return {"norms": result, "has a graph": getattr(result, "requires_grad", False)}
-
-
-def limits(x, y, w1, b1, w2, b2):
-    (batch, k), (classes, width) = x.shape, w2.shape
-    arrays, numbers = batch * (k + width + classes), (k + 1) * width + (width + 1) * classes
-    return {"operators": 128, "peak_live_bytes": 4 * (8 * arrays + 2 * numbers)}
-
-
 # %% test="per_sample" points=2
-def one_by_one(x, y, w1, b1, w2, b2):
-    four, norms = [t.detach().requires_grad_() for t in (w1, b1, w2, b2)], []
-    for sample, label in zip(x, y, strict=True):
-        out = four[2] @ torch.tanh(four[0] @ sample + four[1]) + four[3]
-        grads = torch.autograd.grad(torch.nn.functional.cross_entropy(out, label), four)
-        norms.append(torch.sqrt(sum(g.pow(2).sum() for g in grads)))
-    return {"norms": torch.stack(norms), "has a graph": False}
+from helpers.exercises.operators_and_autograd import Net, check_grad_norms
 
-
-def net(batch, k, width, classes):
-    g = torch.Generator().manual_seed(batch)
-    four = [torch.randn(s, generator=g) / 4 for s in ((width, k), width, (classes, width), classes)]
-    return [torch.randn(batch, k, generator=g), torch.randint(classes, (batch,), generator=g), *four]
-
-
-check.function(
-    "grad_norms",
-    [check.case(*net(1, 5, 4, 3)), check.case(*net(10, 6, 4, 3))],
-    expect=one_by_one,
-    drive=with_graph_told,
-    rtol=1e-4,
-    atol=1e-6,
-    look="9 · From a loop over samples to one batch",
-    note="Each too small by the batch? cross_entropy takes a mean unless told. A little too small? Biases, too.",
-)
-check.function(
-    "grad_norms",
-    [check.case(*net(64, 40, 32, 6))],
-    expect=one_by_one,
-    drive=with_graph_told,
-    rtol=1e-4,
-    atol=1e-6,
-    budget=limits,
-    look="9 · From a loop over samples to one batch",
-    note="A gradient of every sample is batch × width × k numbers. Its length needs far fewer.",
-)
-
+check_grad_norms(Net(1, k=5, width=4, classes=3), Net(2, k=6, width=4, classes=3))
+check_grad_norms(Net(64, k=40, width=32, classes=6), memory=True)
 
 # %% hidden="per_sample" points=1
 ### BEGIN HIDDEN TESTS
-def one_by_one(x, y, w1, b1, w2, b2):
-    four, norms = [t.detach().requires_grad_() for t in (w1, b1, w2, b2)], []
-    for sample, label in zip(x, y, strict=True):
-        out = four[2] @ torch.tanh(four[0] @ sample + four[1]) + four[3]
-        grads = torch.autograd.grad(torch.nn.functional.cross_entropy(out, label), four)
-        norms.append(torch.sqrt(sum(g.pow(2).sum() for g in grads)))
-    return torch.stack(norms)
+import torch
 
+from helpers.exercises.operators_and_autograd import Net, check_grad_norms
 
-def net(batch, k, width, classes, dtype=torch.float32):
-    g = torch.Generator().manual_seed(batch)
-    shapes = ((width, k), width, (classes, width), classes)
-    four = [(torch.randn(s, generator=g) / 4).to(dtype) for s in shapes]
-    x = torch.randn(batch, k, generator=g).to(dtype)
-    return [x, torch.randint(classes, (batch,), generator=g), *four]
-
-
-def constant(reports):
-    numbers = [r.counts["operators"] for r in reports[:3]]
-    if len(set(numbers)) > 1:
-        return f"batches of 4, 20 and 96 took {numbers} operators; wanted the same number for each"
-    return None
-
-
-check.function(
-    "grad_norms",
-    [check.case(*net(n, 7, 9, 4)) for n in (4, 20, 96)] + [check.case(*net(10, 6, 5, 3, torch.float64))],
-    expect=one_by_one,
-    rtol=1e-4,
-    atol=1e-6,
-    budget={"operators": 128},
-    verify=constant,
-    look="9 · From a loop over samples to one batch",
+check_grad_norms(
+    *[Net(batch, k=7, width=9, classes=4) for batch in (4, 20, 96)],
+    Net(10, k=6, width=5, classes=3, dtype=torch.float64),
+    graphs=False,
 )
 ### END HIDDEN TESTS
 
-
 # %% hidden="per_sample" points=2
 ### BEGIN HIDDEN TESTS
-def one_by_one(x, y, w1, b1, w2, b2):
-    four, norms = [t.detach().requires_grad_() for t in (w1, b1, w2, b2)], []
-    for sample, label in zip(x, y, strict=True):
-        out = four[2] @ torch.tanh(four[0] @ sample + four[1]) + four[3]
-        grads = torch.autograd.grad(torch.nn.functional.cross_entropy(out, label), four)
-        norms.append(torch.sqrt(sum(g.pow(2).sum() for g in grads)))
-    return {"norms": torch.stack(norms), "has a graph": False}
+import torch
 
-
-def net(batch, k, width, classes, shrink=4):
-    g = torch.Generator().manual_seed(batch)
-    four = [torch.randn(s, generator=g) / shrink for s in ((width, k), width, (classes, width), classes)]
-    return [torch.randn(batch, k, generator=g), torch.randint(classes, (batch,), generator=g), *four]
-
-
-check.function(
-    "grad_norms",
-    [check.case(*net(48, 96, 64, 10)), check.case(*net(128, 64, 80, 12))],
-    expect=one_by_one,
-    drive=with_graph_told,
-    rtol=1e-4,
-    atol=1e-6,
-    budget=limits,
-    look="9 · From a loop over samples to one batch",
-    note="A gradient of every sample is batch × width × k numbers. Its length needs far fewer.",
-)
+from helpers.exercises.operators_and_autograd import Net, check_grad_norms
 
 
 def by_formula(x, y, w1, b1, w2, b2):  # at this size the loop would take seconds
@@ -1618,17 +1194,9 @@ def by_formula(x, y, w1, b1, w2, b2):  # at this size the loop would take second
     return torch.sqrt(squares[0] * (squares[1] + 1) + squares[2] * (squares[3] + 1))
 
 
+check_grad_norms(Net(48, k=96, width=64, classes=10), Net(128, k=64, width=80, classes=12), memory=True)
 # 128 operators make at most 50 pieces of two operators each; a 50th of this batch, sample by sample, is over budget
-check.function(
-    "grad_norms",
-    [check.case(*net(512, 1024, 1024, 8, shrink=32))],
-    expect=by_formula,
-    rtol=1e-3,
-    atol=1e-5,
-    budget=limits,
-    look="9 · From a loop over samples to one batch",
-    note="Pieces of the batch that are as many for every batch grow with the batch.",
-)
+check_grad_norms(Net(512, k=1024, width=1024, classes=8, shrink=32), memory=True, expect=by_formula)
 ### END HIDDEN TESTS
 
 # %% [markdown]
