@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-__all__ = ["LIVE_CPU", "Speedup", "Timing", "format_seconds"]
+__all__ = ["LIVE_CPU", "Speedup", "Timing", "approx", "format_seconds"]
 
 LIVE_CPU = "live (CPU)"
 
@@ -29,7 +29,8 @@ def format_seconds(seconds: float) -> str:
     raise AssertionError("unreachable: the last unit always returns")
 
 
-def _about(evidence: str) -> str:
+def approx(evidence: str) -> str:
+    """What stands before a number: "≈ " where a clock of this machine read it, "" where every run gives it."""
     return "≈ " if evidence.startswith("live") else ""
 
 
@@ -49,12 +50,12 @@ class Timing:
     @property
     def cell(self) -> str:
         """The median as a table cell: "≈ 12.3 µs"; without "≈ " where the clock was simulated."""
-        return _about(self.evidence) + format_seconds(self.median_s)
+        return approx(self.evidence) + format_seconds(self.median_s)
 
     def __str__(self) -> str:
         # The number of samples depends on the machine's speed; it stays out of the text, which nbval
         # compares.
-        iqr = _about(self.evidence) + format_seconds(self.iqr_s)
+        iqr = approx(self.evidence) + format_seconds(self.iqr_s)
         return f"median {self.cell}, interquartile range {iqr} · {self.evidence}"
 
     __repr__ = __str__
@@ -81,13 +82,13 @@ class Speedup:
     @property
     def cell(self) -> str:
         """The ratio as a table cell: "≈ 1.42×"."""
-        return f"{_about(self.evidence)}{self.ratio:.2f}×"
+        return f"{approx(self.evidence)}{self.ratio:.2f}×"
 
     def __str__(self) -> str:
-        about = _about(self.evidence)
+        sign = approx(self.evidence)
         return (
-            f"{self.verdict}: {self.cell} ({self.confidence:.0%} interval {about}{self.low:.2f}× to "
-            f"{about}{self.high:.2f}×, {self.pairs} pairs) · {self.evidence}"
+            f"{self.verdict}: {self.cell} ({self.confidence:.0%} interval {sign}{self.low:.2f}× to "
+            f"{sign}{self.high:.2f}×, {self.pairs} pairs) · {self.evidence}"
         )
 
     __repr__ = __str__

@@ -17,7 +17,6 @@ from helpers import count, plots, widgets
 from helpers.plots import (
     backward,
     drift,
-    grid,
     lanes,
     layered,
     legend,
@@ -61,7 +60,6 @@ def pictures() -> dict[str, object]:
             {"in turn": {"a": [1e-3, 2e-3], "b": [2e-3, 3e-3]}, "alone": {"a": [1e-3]}},
             evidence="simulated (noisy machine)",
         ),
-        "tensor_grid": lambda: plots.tensor_grid(X[::2].t()),
         "samples": lambda: plots.samples({"a": [1e-5, 2e-5, 3e-5], "b": [2e-4] * 9}, evidence="live (CPU)"),
         "speedup": lambda: plots.speedup({"a": (1.4, 1.2, 1.7), "b": (1.0, 0.9, 1.1)}, evidence="live (GPU)"),
         "crossover": lambda: plots.crossover(
@@ -251,23 +249,6 @@ def test_arcs_join_what_is_visited_in_turn_each_once() -> None:
     assert len(arcs) == len({(a, b) for a, b, _ in arcs})
     assert {b - a: rank for a, b, rank in arcs} == {1: 0, -1: 1}
     assert strip.arc_height(9, 9) > strip.arc_height(-2, 9) > strip.arc_height(1, 9) > 0
-
-
-def test_grid_panels_hold_the_cells_in_index_order() -> None:
-    tensor = VIEWS["three"]
-    found = grid.panels(walk.walk_of(tensor))
-    assert [name for name, _ in found] == ["[0]", "[1]", "[2]", "[3]"]
-    assert [[list(row) for row in rows] for _, rows in found] == tensor.long().tolist()
-    assert grid.panels(walk.walk_of(torch.zeros(40)))[0][1][1][0] == 32  # a long vector is folded
-    assert grid.panels(walk.walk_of(torch.empty(0, 3))) == []
-    with pytest.raises(ValueError, match="at most 32 columns"):
-        plots.tensor_grid(torch.zeros(1, 40))
-
-
-def test_one_storage_cell_has_one_colour() -> None:
-    frame = strip.frame_of(walk.walk_of(X))
-    assert len({grid.colour_of(cell, frame) for cell in range(24)}) == 24
-    assert grid.colour_of(7, frame) == grid.colour_of(7, strip.frame_of(walk.walk_of(X.t())))
 
 
 # ---- times --------------------------------------------------------------------------------------
@@ -507,7 +488,6 @@ def test_every_text_lies_inside_the_picture(name: str) -> None:
 @pytest.mark.parametrize("name", VIEWS)
 def test_hard_tensors_draw(name: str) -> None:
     assert plots.storage_path(VIEWS[name], title="A long title " * 12).png().startswith(PNG)
-    assert plots.tensor_grid(VIEWS[name]).png().startswith(PNG)
 
 
 def test_the_learners_own_settings_change_nothing() -> None:

@@ -16,6 +16,7 @@ import torch
 
 from helpers import simulate, trace
 from helpers.trace import names, spans, verdict
+from helpers.waiting import call_waits
 from tests.tracing import COPY, GEMM, NCCL, RELU, Maker, noise
 
 US = 1e-6
@@ -579,7 +580,7 @@ def test_short_names(name: str, said: str) -> None:
     ],
 )  # fmt: skip
 def test_what_calls_do(name: str, what: str) -> None:
-    found = {"waits": names.waits, "launches": names.launches}
+    found = {"waits": call_waits, "launches": names.launches}
     assert [key for key, test in found.items() if test(name)] == [what] * (what in found)
     assert names.copies(name) == name.startswith("cudaMemcpy")
 

@@ -2,12 +2,14 @@
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils.flop_counter import flop_registry
+
+from helpers.waiting import operator_waits
 
 try:
     from torch.optim.optimizer import _get_value as _optimizer_reads
@@ -90,17 +92,6 @@ _CPU_ATTENTION: dict[str, Callable[..., int]] = {
 }
 
 
-def tensors(tree: Any) -> Iterator[torch.Tensor]:
-    """The tensors in nested tuples, lists and dicts."""
-    if isinstance(tree, torch.Tensor):
-        yield tree
-    elif isinstance(tree, (tuple, list)):
-        for item in tree:
-            yield from tensors(item)
-    elif isinstance(tree, dict):
-        yield from tensors(tuple(tree.values()))
-
-
 def filled(op: Operator, args: tuple[Any, ...]) -> torch.Tensor | None:
     """What ``x[i] = value`` writes into x."""
     return {"aten.copy_": args[1:2], "aten.index_put_": args[2:3]}.get(op.name, (None,))[0]
@@ -108,30 +99,9 @@ def filled(op: Operator, args: tuple[Any, ...]) -> torch.Tensor | None:
 
 def waits(op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Must the CPU know what this operator computes (a value, or its result's size) before it goes on?"""
-    match op.name:
-        case "aten.index" | "aten._unsafe_index":
-            return _masks(args[1]) > 0
-        case "aten.index_put" | "aten.index_put_" | "aten._index_put_impl_":
-            fills = _masks(args[1]) == 1 and args[2].numel() == 1 and not any(args[3:4])
-            return _masks(args[1]) > 0 and not fills  # one number under one mask: masked_fill, no size needed
-        case "aten.repeat_interleave":
-            return kwargs.get("output_size") is None
-        case "aten._to_copy":
-            target = torch.device(kwargs.get("device") or args[0].device)
-            return _leaves_gpu(args[0].device, target, kwargs.get("non_blocking"))
-        case "aten.copy_":
-            return _leaves_gpu(args[1].device, args[0].device, any(args[2:3]))
-        case "aten._local_scalar_dense":
-            return not _running(getattr(_optimizer_reads, "__code__", None))
-    return op.data_dependent
-
-
-def _masks(indices: Any) -> int:
-    return sum(index.dtype in (torch.bool, torch.uint8) for index in tensors(indices))
-
-
-def _leaves_gpu(source: torch.device, target: torch.device, non_blocking: Any) -> bool:
-    return source.type not in ("cpu", "meta") and target.type == "cpu" and not non_blocking
+    if op.name == "aten._local_scalar_dense" and _running(getattr(_optimizer_reads, "__code__", None)):
+        return False
+    return operator_waits(op.name, op.data_dependent, args, kwargs)
 
 
 def _running(code: CodeType | None) -> bool:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers.counters.ledger import Ledger
-from helpers.counters.operators import Operator, filled, operator, tensors, waits
+from helpers.counters.operators import Operator, filled, operator, waits
+from helpers.dispatch_mode import Mode
+from helpers.tensors import tensors
 
 Storages = dict[int, tuple[torch.UntypedStorage, int]]  # identity → storage, bytes
 
@@ -19,11 +20,9 @@ class _Threads(threading.local):
         self.watches: list[Watch] = []
 
 
-class Watch(TorchDispatchMode):
+class Watch(Mode):
     """Writes into ``ledger`` while it is entered. Its own errors go to ``failure``: raised in a dispatch mode, an
     exception can abort the whole process."""
-
-    _hidden = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,17 +37,6 @@ class Watch(TorchDispatchMode):
         self._alive: dict[int, tuple[weakref.ref[Any], int]] = {}  # storages made here: → bytes
         self._saved: dict[int, tuple[weakref.ref[Any], int]] = {}  # storages saved for backward: → bytes
         self._parameters: dict[int, weakref.ref[Any]] = {}  # storages of nn.Parameters
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # True would make the first operator import the whole of torch._dynamo: three seconds
-
-    @classmethod
-    def hide_from_dynamo(cls) -> None:
-        """Where torch._dynamo is loaded anyway: it shall not try to compile this class."""
-        if not cls._hidden:
-            cls.__torch_dispatch__ = torch._disable_dynamo(cls.__torch_dispatch__)  # type: ignore[method-assign]
-            cls._hidden = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

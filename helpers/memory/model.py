@@ -21,10 +21,11 @@ import torch
 from torch import nn
 
 from helpers.tables import Table, table
+from helpers.tensors import tensors
 
 from .meter import KINDS, Meter, storages
 from .places import place
-from .program import Program, tensors
+from .program import Program
 from .sizes import size_text
 from .twins import Twins, checkpointed, optimizer_of
 
@@ -173,7 +174,7 @@ def estimate(
         held = {
             "parameters": storages(model.parameters(), known, here.kind),
             "buffers": storages(model.buffers(), known, here.kind),
-            "inputs": storages(tensors((args, targets)), known, here.kind),
+            "inputs": storages(list(tensors((args, targets))), known, here.kind),
         }
         if isinstance(score, nn.Module):
             held["buffers"] += storages([*score.parameters(), *score.buffers()], known, here.kind)

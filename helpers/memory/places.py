@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
+
+from helpers.dispatch_mode import Mode
 
 __all__ = ["Place", "place"]
 
@@ -74,14 +76,10 @@ def _quiet() -> Iterator[None]:
         log.disabled = before
 
 
-class _Workspaces(TorchDispatchMode):
+class _Workspaces(Mode):
     """Fills in what PyTorch's rules for shapes leave out: oneDNN's workspace of an LSTM, which backward needs."""
 
     _sizes: dict[Any, int] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # or the first operator would import the compiler
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))

@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
+
+from helpers.tensors import tensors
 
 from .meter import Meter
 from .places import Place
 
-__all__ = ["Program", "tensors"]
+__all__ = ["Program"]
 
 
 class Program:
@@ -65,7 +66,7 @@ class Program:
             if micro_batches > 1:
                 value = value / micro_batches
             # What backward keeps is an activation; the rest is there because variables hold it.
-            self.meter.call("output", tensors((output, value)), only="temporary")
+            self.meter.call("output", list(tensors((output, value))), only="temporary")
             self.meter.begin(f"{prefix}backward")
             value.backward()
         return output, value
@@ -108,11 +109,6 @@ class Program:
     def _classify(self) -> None:
         self.gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         self.meter.call("gradients", self.gradients)
-
-
-def tensors(tree: Any) -> list[torch.Tensor]:
-    """The tensors in nested containers, those of dataclass-like outputs of Hugging Face's models among them."""
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 @contextmanager

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from .float_format import float_bits as float_bits
     from .float_format import float_ranges as float_ranges
     from .graph import autograd_graph as autograd_graph
-    from .grid import tensor_grid as tensor_grid
     from .hiding import compared as compared
     from .hiding import overlapped as overlapped
     from .lanes import timeline as timeline
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from .zooming import zoom as zoom
 
 _HOME = {
-    "storage_path": "storage", "tensor_grid": "grid", "autograd_graph": "graph", "timeline": "lanes",
+    "storage_path": "storage", "autograd_graph": "graph", "timeline": "lanes",
     "samples": "timing", "speedup": "timing", "crossover": "overhead", "series": "drift",
     "compared": "hiding", "overlapped": "hiding", "schedule": "scheduling", "Picture": "picture", "queue": "queueing",
     "zoom": "zooming",

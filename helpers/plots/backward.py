@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
+
+from helpers.tensors import tensors
 
 MAX_NODES = 40
 
@@ -39,14 +40,6 @@ class Node:
     layer: int = 0
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [t for t in value if isinstance(t, torch.Tensor)] if isinstance(value, (tuple, list)) else []
-
-
 def _saved(function: Any) -> tuple[list[tuple[str, torch.Tensor]], str]:
     """What a node saved, by name; and "" or why it cannot be read: "freed" or "changed in place"."""
     found: list[tuple[str, torch.Tensor]] = []
@@ -57,7 +50,7 @@ def _saved(function: Any) -> tuple[list[tuple[str, torch.Tensor]], str]:
         except RuntimeError as error:
             return found, "changed in place" if "inplace" in str(error) else "freed"
         short = "saved" if name == "saved_tensors" else name.removeprefix("_saved_")
-        found += [(short, t) for t in _tensors(value)]
+        found += [(short, t) for t in tensors(value)]
     return found, ""
 
 
@@ -66,8 +59,6 @@ def nodes_of(tensor: torch.Tensor, names: Mapping[str, torch.Tensor] | None = No
 
     `names` gives leaves their names. ValueError if the tensor has no graph, or one of more than 40 nodes.
     """
-    import torch
-
     if tensor.grad_fn is None:
         why = "it is a leaf" if tensor.requires_grad else "nothing behind it asked for a gradient"
         raise ValueError(f"this tensor has no grad_fn: {why}, so backward has nothing to walk")
@@ -114,8 +105,6 @@ def _is_number(tensor: torch.Tensor) -> bool:
     wrapped number gives way to a smaller type of its category, which a true tensor without dimensions does
     not.
     """
-    import torch
-
     smaller = {
         torch.int64: torch.int32, torch.float64: torch.float32, torch.complex128: torch.complex64
     }.get(tensor.dtype)  # fmt: skip

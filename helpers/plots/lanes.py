@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.timing import format_seconds
+from helpers.seconds import approx, format_seconds
 
 from . import style
 from .picture import Picture, drawn
@@ -179,7 +179,7 @@ def _marks(ax: Axes, fig: Figure, marks: dict[str, float], bottom: float, inch: 
 def _spans(ax: Axes, fig: Figure, spans: Any, at: Any, top: float, inch: float, evidence: str) -> None:
     right = ax.get_xlim()[1]
     for i, (label, (start, end)) in enumerate(spans.items()):
-        a, b, text = at(start), at(end), f"{label}: {style.approx(evidence)}{format_seconds(end - start)}"
+        a, b, text = at(start), at(end), f"{label}: {approx(evidence)}{format_seconds(end - start)}"
         y = top + _SPAN * (i + 0.5)
         for x in (a, b):
             ax.plot([x, x], [y - 0.08, y + 0.08], color=style.INK, linewidth=1.4, zorder=5)

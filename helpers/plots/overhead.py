@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from helpers.timing import format_seconds
+from helpers.seconds import approx, format_seconds
 
 from . import style
 from .picture import Picture, drawn
@@ -96,7 +96,7 @@ def crossover(
     low, high = min(d.min() for d in data.values()), max(d.max() for d in data.values())
     fig, _ = style.figure(3.7, evidence=evidence, title=title, note=_LAWS[law])
     ax = fig.add_subplot()
-    sign = style.approx(evidence)
+    sign = approx(evidence)
     fine = np.geomspace(n.min(), n.max(), 100)
     for i, (name, seconds) in enumerate(data.items()):
         floor, each = fit_overhead(n, seconds, law)

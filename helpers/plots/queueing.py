@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from helpers.seconds import format_seconds
+from helpers.seconds import approx, format_seconds
 from helpers.trace import CAUSES, Idle, QueueDepth, Trace, idle, queue_depth, read, spans
 from helpers.trace import names as words
 from helpers.trace.columns import Work
@@ -76,7 +76,7 @@ def queue(
     called = {s: coverage.stream_name(t, s) for s in streams}
     lanes = [*(["host"] if host else []), *called.values(), "idle because"]
 
-    about = style.approx(t.evidence)
+    about = approx(t.evidence)
     note = f"GPU computes {about}{1 - gaps.total / gaps.span:.0%} of {about}{format_seconds(gaps.span)} · height: share of the time"
     if len(depth.times_s) > _BINS // 2:
         note += " · queue: mean, and lowest to highest pale"

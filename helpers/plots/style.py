@@ -163,11 +163,6 @@ def time_unit(seconds: float) -> tuple[float, str]:
     )
 
 
-def approx(evidence: str) -> str:
-    """What stands before a time: "≈ " where a clock of this machine read it, "" where every run gives it."""
-    return "≈ " if evidence.startswith("live") else ""
-
-
 def inches_axes(fig: Figure) -> Axes:
     """Bare axes over the whole figure in inches, y down, for pictures that place everything themselves."""
     width, height = fig.get_size_inches()

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from helpers.timing import format_seconds
+from helpers.seconds import approx, format_seconds
 
 from . import style
 from .picture import Picture, drawn
@@ -86,7 +86,7 @@ def samples(times: Mapping[str, Any], *, evidence: str, title: str = "How the sa
             [(q1, q3 - q1)], (row - 0.24, 0.48), facecolor=colour, alpha=0.22, edgecolor=colour, zorder=1
         )
         ax.plot([middle, middle], [row - 0.30, row + 0.30], color=style.INK, linewidth=2.2, zorder=4)
-        text = f"{style.approx(evidence)}{format_seconds(middle)}"
+        text = f"{approx(evidence)}{format_seconds(middle)}"
         ax.text(
             middle,
             row - 0.33,
@@ -164,7 +164,7 @@ def speedup(ratios: Any, *, evidence: str | None = None, title: str = "Time befo
     ax.set_ylim(len(rows) - 0.5, -0.62)
     ax.set_xlabel("← slower        1× = no change        faster →")
     right = ax.twinx()
-    sign = style.approx(evidence)
+    sign = approx(evidence)
     said = [
         f"{sign}{_short(r)}×  [{_short(a)}, {_short(b)}]  {verdict}" for r, a, b, verdict in rows.values()
     ]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from helpers.trace import Trace
 from helpers.trace import names as words
-from helpers.trace.host import nest
+from helpers.trace.columns import nest
 
 from . import coverage
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.seconds import format_seconds
+from helpers.seconds import approx, format_seconds
 from helpers.trace import CAUSES, Idle, Trace, idle, read, spans
 from helpers.trace import names as words
 
@@ -46,7 +46,7 @@ def zoom(
     streams = stream_lanes(t, begin, end) if t.has_gpu else []
     gaps = idle(t, begin / 1e9, end / 1e9) if t.has_gpu else None
 
-    about = style.approx(t.evidence)
+    about = approx(t.evidence)
     note = f"{about}{format_seconds((end - begin) / 1e9)} of {about}{format_seconds(t.span_s)}"
     if gaps is not None:
         note += f" · GPU computes {about}{1 - gaps.total / gaps.span:.0%} of it"

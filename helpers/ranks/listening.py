@@ -25,6 +25,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 
+from helpers.tensors import tensors
+
 from . import collectives
 
 #: of ReduceOp's numbers, torch/csrc/distributed/c10d/Types.hpp
@@ -185,19 +187,12 @@ def _ranks(group: Any) -> tuple[int, ...]:
         return tuple(range(group.size()))
 
 
-def tensors(value: Any) -> list[torch.Tensor]:
-    """The tensors of nested lists and tuples, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [t for v in value for t in tensors(v)] if isinstance(value, list | tuple) else []
-
-
 def _size(value: Any) -> int:
     return sum(t.numel() * t.element_size() for t in tensors(value))
 
 
 def _described(kind: str, given: dict[str, Any]) -> tuple[tuple[tuple[int, ...], ...], str]:
-    all_of_them = [] if kind == "barrier" else tensors(collectives.sides(given)[0])
+    all_of_them = [] if kind == "barrier" else list(tensors(collectives.sides(given)[0]))
     dtypes = list(dict.fromkeys(str(t.dtype).removeprefix("torch.") for t in all_of_them))
     return tuple(tuple(t.shape) for t in all_of_them), ", ".join(dtypes)
 

@@ -9,10 +9,9 @@ A trace is what torch.profiler writes. Where it came from, a live run, a recordi
 matter to anything here; it is told by `t.evidence`.
 """
 
+from .activity import Overlap, QueueDepth, overlap, queue_depth
 from .columns import Trace, Work
-from .depth import QueueDepth, queue_depth
 from .gaps import CAUSES, Idle, idle
-from .overlapping import Overlap, overlap
 from .ranking import Step, Top, steps, top
 from .reading import TraceError, read
 from .unwaited import Unwaited, unwaited

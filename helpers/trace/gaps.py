@@ -23,11 +23,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.seconds import format_seconds
+from helpers.seconds import approx, format_seconds
 
 from . import spans
+from .activity import covered, window_of
 from .columns import Trace, Work
-from .overlapping import covered, window_of
 
 # After a sync the host has to fill the queue again, and it is at most this much of the emptiness that is the
 # sync's doing; what is longer is other work of the host (data, Python), which would show without it too.
@@ -87,7 +87,7 @@ class Idle:
         ]
 
     def __repr__(self) -> str:
-        about = "≈ " if self.evidence.startswith("live") else ""
+        about = approx(self.evidence)
         where = "the GPU" if self.stream is None else f"stream {self.stream}"
         head = f"{where} computes nothing for {about}{format_seconds(self.total)} of {about}{format_seconds(self.span)} [{self.evidence}]"
         rows = [

@@ -17,11 +17,6 @@ WORK_KINDS = ("kernel", "copy", "memset")
 FAMILIES = ("compute", "memory", "copy", "communication")
 """What device work is: kernels; copies inside the device and fills; copies between memories; collectives."""
 
-# CUDA runtime API: these return when the device has caught up ("CUDA Runtime API", sections Stream, Event and
-# Device Management). cudaMemcpy is the blocking copy. hip…: the same on AMD, cu…: the driver's own names.
-_WAITS = re.compile(
-    r"(cuda|hip|cu)(Stream|Device|Event|Ctx)Synchronize\b|(cuda|hip)Memcpy(2D|3D)?$|hipMemcpyWithStream$"
-)
 _LAUNCHES = re.compile(
     r"(cuda|hip|cu)(Launch|ExtLaunch|ExtModuleLaunch|ModuleLaunch|GraphLaunch)|cudaLaunchCooperativeKernel"
 )
@@ -30,11 +25,6 @@ _COPIES = re.compile(r"(cuda|hip|cu)Memcpy")
 _COMMUNICATES = re.compile(r"nccl|rccl", re.IGNORECASE)
 # Kineto writes "Memcpy HtoD (Pinned -> Device)": libkineto/src/CuptiActivity.cpp, memcpyName.
 _ACROSS = re.compile(r"Memcpy (HtoD|DtoH|PtoP|HtoH|HtoA|AtoH)|\b(Host|Pinned|Pageable)\b", re.IGNORECASE)
-
-
-def waits(name: str) -> bool:
-    """Whether this runtime call makes the host wait for the device."""
-    return bool(_WAITS.match(name))
 
 
 def launches(name: str) -> bool:

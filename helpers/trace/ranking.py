@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.seconds import format_seconds
+from helpers.seconds import approx, format_seconds
 from helpers.tables import Table, table
+from helpers.waiting import call_waits
 
 from . import names as words
 from . import spans
-from .columns import Trace
-from .host import nest
-from .overlapping import covered
+from .activity import covered
+from .columns import Trace, nest
 
 R = TypeVar("R")
 
@@ -29,7 +29,7 @@ class Listing(list[R]):
 
     @property
     def table(self) -> Table:
-        about = "≈ " if self.evidence.startswith("live") else ""
+        about = approx(self.evidence)
         kind: Any = type(self[0]) if self else Top
         columns = [field.name for field in fields(kind)]
 
@@ -159,7 +159,7 @@ def steps(t: Trace) -> Listing[Step]:
     calls = t.of("call")
     kinds = {
         "launches": calls & t.named(words.launches), "copies": calls & t.named(words.copies),
-        "syncs": calls & t.named(words.waits),
+        "syncs": calls & t.named(call_waits),
     }  # fmt: skip
     starts = {key: t.start_ns[mask] for key, mask in kinds.items()}
     waits = spans.union(t.start_ns[t.waiting], t.end_ns[t.waiting])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,3 +62,12 @@ def inside(spans: Spans, times: Ints) -> NDArray[np.bool_]:
     if not len(spans[0]):
         return np.zeros(len(times), bool)
     return (place >= 0) & (times < spans[1][np.maximum(place, 0)])
+
+
+def before(spans: Spans, times: NDArray[Any]) -> NDArray[np.float64]:
+    """How much of the spans lies before each moment: flat outside them, steep inside."""
+    if not len(spans[0]):
+        return np.zeros(len(times))
+    done = np.cumsum(spans[1] - spans[0])
+    edges = np.stack(spans, 1).ravel()
+    return np.interp(times, edges, np.stack((done - (spans[1] - spans[0]), done), 1).ravel())

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from . import names as words
+from helpers.waiting import call_waits
+
 from . import spans
 from .columns import Trace
 
@@ -44,7 +45,7 @@ def unwaited(t: Trace, start_s: float | None = None, end_s: float | None = None)
     begin = int(work.launch_ns.min()) if start_s is None else round(start_s * 1e9)
     last = max(int(work.end_ns.max()), int(t.end_ns[mine].max(initial=0)))
     end = last if end_s is None else round(end_s * 1e9)
-    calls = mine & t.of("call") & t.named(words.waits)
+    calls = mine & t.of("call") & t.named(call_waits)
     cut = spans.clip(spans.union(t.start_ns[calls], t.end_ns[calls]), begin, end)
     total = spans.length(cut)
     ended, pushed = _replayed(t, cut, begin, end)
@@ -84,12 +85,7 @@ def _replayed(t: Trace, cut: spans.Spans, begin: int, end: int) -> tuple[int, in
 
 def _before(cut: spans.Spans, times: Ints) -> Ints:
     """How much of the cut lies before each moment."""
-    if not len(cut[0]):
-        return np.zeros(len(times), np.int64)
-    edges = np.stack(cut, 1).ravel()
-    done = np.cumsum(cut[1] - cut[0])
-    before = np.stack((done - (cut[1] - cut[0]), done), 1).ravel()
-    return np.rint(np.interp(times, edges, before)).astype(np.int64)
+    return np.rint(spans.before(cut, times)).astype(np.int64)
 
 
 def _feeding(stream: Ints, launch: Ints, start: Ints, stop: Ints) -> list[int]:

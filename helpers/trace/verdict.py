@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from helpers.seconds import format_seconds
+from helpers.seconds import approx, format_seconds
+from helpers.waiting import call_waits
 
 from . import names as words
 from . import spans
-from .columns import Trace
-from .depth import queue_depth
+from .activity import queue_depth
+from .columns import Trace, nest
 from .gaps import CAUSES, Idle, idle
-from .host import nest
 from .ranking import top
 from .unwaited import Unwaited, unwaited
 
@@ -87,7 +87,7 @@ def classify(t: Trace, start_s: float | None = None, end_s: float | None = None)
             )
         return Verdict("CPU only", "", [said], _ADVICE["CPU only"], t.evidence)
     gaps = idle(t, start_s, end_s)
-    about = "≈ " if t.evidence.startswith("live") else ""
+    about = approx(t.evidence)
     computing = 1 - gaps.total / gaps.span
     density = "dense" if computing >= DENSE else "dense with gaps" if computing >= SPARSE else "sparse"
     depth = queue_depth(t, *gaps.window_s)
@@ -150,7 +150,7 @@ def _of_cause(t: Trace, gaps: Idle, cause: str, about: str) -> str:
 def _askers(t: Trace, gaps: Idle, copies: bool = True) -> str:
     """Who waited for the GPU in the window: " (24 × in aten::item, …)". copies: also those of pageable memory."""
     begin, end = (round(s * 1e9) for s in gaps.window_s)
-    waiting = t.waiting if copies else t.of("call") & t.named(words.waits)
+    waiting = t.waiting if copies else t.of("call") & t.named(call_waits)
     calls = waiting & (t.end_ns > begin) & (t.start_ns < end)
     pieces = nest(t, kinds=("operator", "call"))
     found: Counter[str] = Counter()
@@ -184,10 +184,7 @@ def _during(t: Trace, gaps: Idle, cause: str, about: str) -> list[str]:
     pieces = nest(t, np.unique(t.thread[launched]), ("operator", "annotation", "call", "python"))
     chosen = gaps.cause == CAUSES.index(cause)
     begin, end = gaps.start_ns[chosen], gaps.end_ns[chosen]
-    # how much of that idle time lies before a moment: flat outside its pieces, steep inside
-    edges = np.stack((begin, end), 1).ravel()
-    before = np.stack((np.cumsum(end - begin) - (end - begin), np.cumsum(end - begin)), 1).ravel()
-    part = np.interp(pieces.end_ns, edges, before) - np.interp(pieces.start_ns, edges, before)
+    part = spans.before((begin, end), pieces.end_ns) - spans.before((begin, end), pieces.start_ns)
     by_name = np.bincount(t.name[pieces.row], weights=part, minlength=len(t.names))
     steps = np.array([n.startswith("ProfilerStep") for n in t.names])
     by_name[steps] = 0  # a step is around everything: to be in nothing else is to be in Python

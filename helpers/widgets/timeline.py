@@ -10,7 +10,7 @@ import numpy as np
 
 from helpers.plots.picture import Picture
 from helpers.plots.style import WIDTH
-from helpers.seconds import format_seconds
+from helpers.seconds import approx, format_seconds
 from helpers.trace import Trace, idle, read
 
 from .movable import Movable
@@ -51,7 +51,7 @@ class TimelineZoom(Movable):
         from helpers.plots.coverage import moment
 
         begin, end = self.window_s
-        about = "≈ " if self.trace.evidence.startswith("live") else ""
+        about = approx(self.trace.evidence)
         said = f"{about}{format_seconds(end - begin)}"
         if self._begin:
             said += f" from {about}{moment(self._begin, self._end - self._begin)}"

@@ -1,0 +1,25 @@
+"""A dispatch mode that the compiler leaves alone: what every mode of the course's own is built on."""
+
+from __future__ import annotations
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["Mode"]
+
+
+class Mode(TorchDispatchMode):
+    """A TorchDispatchMode that neither imports torch._dynamo nor is compiled by it."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True would make the first operator import the whole of torch._dynamo: three seconds
+
+    @classmethod
+    def hide_from_dynamo(cls) -> None:
+        """Where torch._dynamo is loaded anyway: it shall not try to compile this class."""
+        if "_hidden" not in vars(cls):
+            cls.__torch_dispatch__ = torch._disable_dynamo(cls.__torch_dispatch__)  # type: ignore[method-assign]
+            cls._hidden = True
+
+    _hidden: bool
