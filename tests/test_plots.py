@@ -19,7 +19,6 @@ from helpers.plots import (
     drift,
     lanes,
     layered,
-    legend,
     overhead,
     storage,
     strip,
@@ -197,14 +196,14 @@ def test_labels_and_colours_say_what_is_wrong(options: dict, said: str) -> None:
 
 def test_the_key_explains_what_is_there_and_nothing_else() -> None:
     def words(*args: object, **options: object) -> list[str]:
-        return [text for _, text in legend.entries_of(walk.walks(*args, **options))]  # type: ignore[arg-type]
+        return [text for _, text in storage.entries_of(walk.walks(*args, **options))]  # type: ignore[arg-type]
 
     assert words(X) == ["darker: visited later"]
     assert words(X[0].expand(2, 6)) == ["darker: visited later", "not visited", "×n: visited n times"]
     assert "the same, in the copy's own storage" in words(["x.clone()"], X, own=True)
     assert words(torch.empty(0)) == [] and words(torch.tensor(1.0)) == []
     coloured = walk.walks(X, mark=lambda w, t: storage.marked(w, t, "values", 0))
-    assert [text for _, text in legend.entries_of(coloured)] == [
+    assert [text for _, text in storage.entries_of(coloured)] == [
         "index in dimension 0: 0, 1, 2, 3",
         "small figure: number of the cell",
     ]

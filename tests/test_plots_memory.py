@@ -12,7 +12,7 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from helpers import memory, plots, widgets
-from helpers.plots import blocks
+from helpers.plots import allocator, staircase
 from helpers.plots import memory as drawing
 from helpers.simulator.allocator import CachingAllocator
 
@@ -55,7 +55,7 @@ def bars(picture: plots.Picture, colour: str) -> list[Rectangle]:
     from matplotlib.colors import to_rgba
 
     patches = [p for ax in picture.figure.axes for p in ax.patches if isinstance(p, Rectangle)]
-    return [p for p in patches if p.get_facecolor() == to_rgba(colour) and p.get_height() == blocks.BAR]
+    return [p for p in patches if p.get_facecolor() == to_rgba(colour) and p.get_height() == allocator.BAR]
 
 
 def test_every_picture_is_one_and_repeats() -> None:
@@ -164,10 +164,10 @@ def test_long_histories_keep_their_peak() -> None:
     rng = np.random.default_rng(0)
     allocated = rng.integers(0, 100, 50_000).cumsum() % 10_007
     reserved = allocated + 5
-    kept = drawing._thin(allocated, reserved)
+    kept = staircase.thin(allocated, reserved)
     assert len(kept) < 2500 and kept[0] == 0 and kept[-1] == len(allocated) - 1
     assert int(allocated.argmax()) in kept and allocated[kept].min() == allocated.min()
-    assert drawing._thin(allocated[:100], reserved[:100]).tolist() == list(range(100))
+    assert staircase.thin(allocated[:100], reserved[:100]).tolist() == list(range(100))
 
 
 def test_segments_are_to_scale_and_every_block_is_drawn() -> None:
@@ -175,8 +175,8 @@ def test_segments_are_to_scale_and_every_block_is_drawn() -> None:
     picture = plots.segments(snapshot)
     used = [b for b in snapshot.blocks if b.state == "allocated"]
     free = [b for b in snapshot.blocks if b.state == "free"]
-    drawn = bars(picture, blocks.FILLS["allocated"])
-    assert len(drawn) == len(used) and len(bars(picture, blocks.FILLS["free"])) == len(free)
+    drawn = bars(picture, allocator.FILLS["allocated"])
+    assert len(drawn) == len(used) and len(bars(picture, allocator.FILLS["free"])) == len(free)
     scale = {round(bar.get_width() / block.size * 1e9, 3) for bar, block in zip(drawn, used, strict=True)}
     assert len(scale) == 1  # one scale for all
     said = " ".join(words(picture))
@@ -189,7 +189,7 @@ def test_segments_too_many_to_draw_are_counted() -> None:
     for i in range(20):
         model.malloc((12 + 2 * i) * MIB)
     picture = plots.segments(model, most=5)
-    assert len(bars(picture, blocks.FILLS["allocated"])) == 5
+    assert len(bars(picture, allocator.FILLS["allocated"])) == 5
     rest = sum(sorted((12 + 2 * i) for i in range(20))[:15])
     assert f"not drawn: 15 smaller segments, {rest} MiB, 0 B of it free" in " ".join(words(picture))
 
@@ -198,10 +198,10 @@ def test_steps_keep_their_place() -> None:
     steps = memory.steps_of(PROGRAM)
     pictures = [plots.allocator_step(steps, k) for k in range(len(steps) + 1)]
     assert len({picture.figure.get_size_inches()[0] for picture in pictures}) == 1
-    first = [bars(picture, blocks.FILLS["allocated"]) for picture in pictures]
+    first = [bars(picture, allocator.FILLS["allocated"]) for picture in pictures]
     assert [len(found) for found in first] == [0, 1, 2, 3, 3, 2, 1, 1]
     assert first[1][0].get_xy() == first[4][0].get_xy()
-    assert len(bars(pictures[5], blocks.FILLS["pending free"])) == 1
+    assert len(bars(pictures[5], allocator.FILLS["pending free"])) == 1
     assert "freed, but another stream may still use it" in words(pictures[5])
     assert "Step 2 of 7: b = 10 MiB" in words(pictures[2])
     assert "a free block of 18 MiB fits" in " ".join(words(pictures[2]))

@@ -14,8 +14,9 @@ import torch
 from matplotlib.text import Text
 
 from helpers import plots, simulate, trace, widgets
-from helpers.plots import coverage, style, tracelanes
+from helpers.plots import gantt, style, trace_lanes
 from helpers.plots.picture import Picture
+from tests.drawing import boxes_of, overlaps, texts_of
 from tests.tracing import COPY, GEMM, NCCL, Maker, noise
 
 US = 1e-6
@@ -73,15 +74,7 @@ def picture_of(name: str) -> Picture:
 
 
 def texts(picture: Picture) -> list[Text]:
-    """What can be read in it. (An axis also keeps labels of ticks beyond its limits, which it does not draw.)"""
-    with style.look():
-        picture.figure.draw_without_rendering()
-    beyond = set()
-    for axis in (axis for ax in picture.figure.axes for axis in (ax.xaxis, ax.yaxis)):
-        low, high = sorted(axis.get_view_interval())
-        beyond |= {tick.label1 for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high}
-    found = picture.figure.findobj(Text)
-    return [t for t in found if t.get_visible() and t.get_text().strip() and t not in beyond]
+    return texts_of(picture.figure)
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -96,31 +89,23 @@ def test_pictures_are_stamped_and_the_same_twice(name: str) -> None:
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_no_text_leaves_the_picture_or_lies_over_another(name: str) -> None:
-    picture = picture_of(name)
-    found = texts(picture)
-    whole = picture.figure.bbox
-    boxes = [(t.get_text(), t.get_window_extent()) for t in found]
-    for text, box in boxes:
+    found, whole = boxes_of(picture_of(name).figure), picture_of(name).figure.bbox
+    for text, box in found:
         assert box.x0 >= whole.x0 - 1 and box.x1 <= whole.x1 + 1 and box.y0 >= whole.y0 - 1, text
-    for (one, a), (two, b) in itertools.combinations(boxes, 2):
-        if one == two == "■" or {one, two} & {"■"}:
-            continue
-        wide = min(a.x1, b.x1) - max(a.x0, b.x0)
-        high = min(a.y1, b.y1) - max(a.y0, b.y0)
-        assert not (wide > 1 and high > 2), f"{one!r} lies over {two!r} by {wide:.0f} × {high:.0f} pixels"
+    assert not overlaps(found)
 
 
 def test_shares_are_parts_of_each_bin() -> None:
     starts, ends = np.array([0, 15, 40]), np.array([10, 20, 80])
     edges = np.array([0, 10, 20, 30, 60, 100])
-    assert coverage.shares(starts, ends, edges).round(6).tolist() == [1, 0.5, 0, round(20 / 30, 6), 0.5]
-    assert coverage.shares(starts[:0], ends[:0], edges).tolist() == [0] * 5
+    assert gantt.shares(starts, ends, edges).round(6).tolist() == [1, 0.5, 0, round(20 / 30, 6), 0.5]
+    assert gantt.shares(starts[:0], ends[:0], edges).tolist() == [0] * 5
 
 
 def test_moments_have_the_digits_that_a_window_can_show() -> None:
-    assert coverage.moment(1_234_567_890, 1000) == "1.23456789 s"
-    assert coverage.moment(1_234_567_890, 1_000_000_000) == "1.23 s"
-    assert coverage.moment(100_000, 30_000) == "100 µs"
+    assert gantt.moment(1.23456789, 1e-6) == "1.23456789 s"
+    assert gantt.moment(1.23456789, 1.0) == "1.23 s"
+    assert gantt.moment(1e-4, 3e-5) == "100 µs"
 
 
 def test_the_key_of_queue_adds_up() -> None:
@@ -169,7 +154,7 @@ def test_levels_are_depths() -> None:
     rows = np.flatnonzero(
         t.of("operator") & (t.thread == t.thread[t.named(lambda n: n == "AddmmBackward0")][0])
     )
-    levels = tracelanes._levels(t, rows)
+    levels = trace_lanes.levels(t, rows)
     assert [[t.names[t.name[i]].split(":")[-1].strip() for i in level] for level in levels] == [
         ["AddmmBackward0"], ["AddmmBackward0"], ["mm"],
     ]  # fmt: skip
@@ -189,12 +174,12 @@ def with_python() -> dict[str, Any]:
 
 def test_what_python_did_is_a_band_of_its_own() -> None:
     t = trace.read(with_python())
-    (lane,), _ = tracelanes.host_lanes(t, 0, 10**9)
+    (lane,), _ = trace_lanes.host_lanes(t, 0, 10**9)
     band = lane.rows[0]
-    assert band.start is not None and band.stop is not None and set(band.colours) == {coverage.HOST["python"]}
+    assert set(band.colours) == {trace_lanes.HOST["python"]}
     assert [
-        (t.names[t.name[row]], start // 1000, stop // 1000)
-        for row, start, stop in zip(band.rows.tolist(), band.start.tolist(), band.stop.tolist(), strict=True)
+        (t.names[t.name[row]], round(start * 1e6), round(end * 1e6))
+        for row, start, end in zip(band.ids.tolist(), band.start.tolist(), band.end.tolist(), strict=True)
     ] == [
         ("data.py(7): next_batch", 0, 300), ("train.py(1): step", 300, 400), ("host work", 400, 900),
         ("train.py(1): step", 900, 1000),
@@ -229,9 +214,9 @@ def lab_of(colour: str, see: Any = None) -> np.ndarray[Any, Any]:
 
 
 def test_no_colour_stands_for_two_things() -> None:
-    every = {f"{kind}: {name}": colour for kind, table in (("host", coverage.HOST), ("stream", coverage.FAMILY),
-             ("idle", coverage.CAUSE)) for name, colour in table.items()}  # fmt: skip
-    assert set(coverage.HOST) == set(coverage.HOST_SAID) and set(coverage.CAUSE) == set(trace.CAUSES)
+    every = {f"{kind}: {name}": colour for kind, table in (("host", trace_lanes.HOST), ("stream", trace_lanes.FAMILY),
+             ("idle", trace_lanes.CAUSE)) for name, colour in table.items()}  # fmt: skip
+    assert set(trace_lanes.HOST) == set(trace_lanes.HOST_SAID) and set(trace_lanes.CAUSE) == set(trace.CAUSES)
     for (one, a), (two, b) in itertools.combinations(every.items(), 2):
         apart = float(np.linalg.norm(lab_of(a) - lab_of(b)))
         assert apart > 12, f"{one} and {two} look the same: {apart:.0f}"
@@ -246,7 +231,9 @@ def test_no_colour_stands_for_two_things() -> None:
         [0.114503, 0.786281, 0.099216],
         [-0.003882, -0.048116, 1.051998],
     ]
-    for table, see in itertools.product((coverage.HOST, coverage.FAMILY, coverage.CAUSE), (deutan, protan)):
+    for table, see in itertools.product(
+        (trace_lanes.HOST, trace_lanes.FAMILY, trace_lanes.CAUSE), (deutan, protan)
+    ):
         for a, b in itertools.combinations(table.items(), 2):
             apart = float(np.linalg.norm(lab_of(a[1], see) - lab_of(b[1], see)))
             assert apart > 10, f"{a[0]} and {b[0]} look the same without red or green: {apart:.0f}"
@@ -255,9 +242,8 @@ def test_no_colour_stands_for_two_things() -> None:
 def test_the_key_says_which_lane_it_is_about() -> None:
     for name, heads in (("zoom", ["host", "streams", "idle"]), ("zoom, CPU", ["host"])):
         found = texts(picture_of(name))
-        low = [t for t in found if t.get_text() == "■"]
         beside = [t.get_text() for t in found if t.get_fontsize() == style.SMALL and t.get_ha() == "right"]
-        assert low and [text for text in beside if text in ("host", "streams", "idle")] == heads
+        assert [text for text in beside if text in ("host", "streams", "idle")] == heads
 
 
 def test_a_thread_that_only_asks_is_left_out() -> None:
@@ -266,7 +252,7 @@ def test_a_thread_that_only_asks_is_left_out() -> None:
     made.call("cudaEventQuery", 12, 14, tid=5)
     made.call("cudaStreamSynchronize", 12, 24, tid=6)
     t = trace.read(made.done())
-    lanes, left_out = tracelanes.host_lanes(t, 0, 10**9)
+    lanes, left_out = trace_lanes.host_lanes(t, 0, 10**9)
     assert [lane.label for lane in lanes] == ["host 1", "host 2"] and left_out == 0
 
 
@@ -274,8 +260,8 @@ def test_a_pageable_copy_is_drawn_as_a_wait() -> None:
     made = Maker()
     made.work(10, 60, 5, name="Memcpy HtoD (Pageable -> Device)", takes=60)
     t = trace.read(made.done())
-    lanes, _ = tracelanes.host_lanes(t, 0, 10**9)
-    assert lanes[0].rows[-1].colours == [coverage.HOST["wait"]]
+    lanes, _ = trace_lanes.host_lanes(t, 0, 10**9)
+    assert lanes[0].rows[-1].colours == [trace_lanes.HOST["wait"]]
 
 
 def test_what_cannot_be_drawn_is_said() -> None:

@@ -9,33 +9,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .blocks import segments as segments
+    from .allocator import allocator_step as allocator_step
+    from .allocator import segments as segments
+    from .communication import compared as compared
+    from .communication import overlapped as overlapped
     from .drift import series as series
     from .float_format import float_bits as float_bits
     from .float_format import float_ranges as float_ranges
     from .graph import autograd_graph as autograd_graph
-    from .hiding import compared as compared
-    from .hiding import overlapped as overlapped
     from .lanes import timeline as timeline
     from .memory import memory_timeline as memory_timeline
     from .overhead import crossover as crossover
     from .picture import Picture as Picture
-    from .queueing import queue as queue
-    from .scheduling import schedule as schedule
+    from .pipelines import schedule as schedule
     from .stepmemory import memory_model as memory_model
-    from .stepping import allocator_step as allocator_step
     from .storage import storage_path as storage_path
     from .timing import samples as samples
     from .timing import speedup as speedup
-    from .zooming import zoom as zoom
+    from .trace_queue import queue as queue
+    from .trace_zoom import zoom as zoom
 
 _HOME = {
     "storage_path": "storage", "autograd_graph": "graph", "timeline": "lanes",
     "samples": "timing", "speedup": "timing", "crossover": "overhead", "series": "drift",
-    "compared": "hiding", "overlapped": "hiding", "schedule": "scheduling", "Picture": "picture", "queue": "queueing",
-    "zoom": "zooming",
+    "compared": "communication", "overlapped": "communication", "schedule": "pipelines", "Picture": "picture",
+    "queue": "trace_queue", "zoom": "trace_zoom",
     "float_bits": "float_format", "float_ranges": "float_format",
-    "memory_timeline": "memory", "memory_model": "stepmemory", "segments": "blocks", "allocator_step": "stepping",
+    "memory_timeline": "memory", "memory_model": "stepmemory", "segments": "allocator", "allocator_step": "allocator",
 }  # fmt: skip
 __all__ = sorted(_HOME)
 

@@ -73,11 +73,10 @@ def autograd_graph(
     note = f"{len(nodes)} nodes · kept alive until backward: {saved_bytes(nodes):,} bytes"
     if any(node.trouble for node in nodes):
         note = f"{len(nodes)} nodes · what some of them saved can no longer be read"
-    scratch, _ = style.figure(1.0, evidence=evidence)
     widths = []
     for node, small in zip(nodes, lines, strict=True):
-        bold = style.text_width(scratch, node.label, style.SMALL, "bold")
-        widths.append(max([bold, *(style.text_width(scratch, line, 8.5) for line in small)]) + 0.24)
+        bold = style.text_width(node.label, style.SMALL, "bold")
+        widths.append(max([bold, *(style.text_width(line, 8.5) for line in small)]) + 0.24)
     plan = arrange(widths, nodes, style.WIDTH - 2 * _LEFT)
     row, centre = plan.row, plan.centre
     tall = [0.14 + _HIGH * (1 + len(small)) for small in lines]

@@ -90,6 +90,6 @@ def message(text: str, *, evidence: str, title: str = "") -> Picture:
     """A picture that only says something: used where nothing can be drawn."""
     with style.look():
         fig, header = style.figure(0.9, evidence=evidence, title=title)
-        lines = style.wrap(fig, text, style.TEXT, style.WIDTH - 1.2)
+        lines = style.wrap(text, style.TEXT, style.WIDTH - 1.2)
         fig.text(0.5, 0.45 / (0.9 + header), "\n".join(lines), ha="center", va="center", fontsize=style.TEXT)
         return Picture(fig, evidence, f"{title}: {text}" if title else text)

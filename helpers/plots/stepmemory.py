@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,11 +12,11 @@ from helpers.memory.meter import KINDS
 from helpers.memory.model import WORDS, Estimate, StepTimeline
 from helpers.memory.sizes import size_text
 
-from . import style
-from .memory import _thin, _unit
+from . import key as keys
+from . import staircase, style
 from .picture import Picture, drawn
 
-_PLOT, _LINE, _BAR = 2.9, 0.23, 0.46
+_PLOT, _BAR = 2.9, 0.46
 _LEFT = 0.85
 # Static memory in blues and greys, what comes and goes in warm colours; gradients between them in green.
 _COLOURS = {
@@ -53,28 +52,23 @@ def _over_time(found: Estimate, budget: int | None, title: str) -> Picture:
     note = f"peak {size_text(found.peak_bytes)} in {found.peak_phase}" + (
         f", when {found.peak_operator} asked for more" if found.peak_operator else ""
     )
-    body = _PLOT + 0.62 + _LINE * (len(shown) + 1)
+    body = _PLOT + 0.62 + staircase.LINE * (len(shown) + 1)
     fig, header = style.figure(body, evidence=found.evidence, title=title, note=note)
     fig.set_layout_engine("none")
     tall, low = body + header, body - _PLOT - 0.1
     ax = fig.add_axes((_LEFT / style.WIDTH, low / tall, 1 - (_LEFT + 0.25) / style.WIDTH, _PLOT / tall))
     top = max(found.peak_bytes, budget or 0, 1)
-    factor, unit = _unit(top)
+    factor, unit = staircase.byte_unit(top)
     x, edges = _places(line)
     total = line.total
-    keep = _thin(total, total)
-    bottom = np.zeros(len(keep))
-    for i, kind in enumerate(KINDS):
-        if kind in shown:
-            level = bottom + line.bytes[keep, i] / factor
-            ax.fill_between(x[keep], bottom, level, step="post", linewidth=0, color=_COLOURS[kind])
-            bottom = level
-    ax.plot(x[keep], bottom, drawstyle="steps-post", color=style.INK, linewidth=1.0)
+    keep = staircase.thin(total)
+    layers = [(line.bytes[keep, i] / factor, _COLOURS[kind]) for i, kind in enumerate(KINDS) if kind in shown]
+    staircase.stack(ax, x[keep], layers)
     ax.set_xlim(0, edges[-1])
     ax.set_ylim(0, 1.2 * top / factor)
     _phases(ax, line, edges, 1.2 * top / factor)
     row = int(total.argmax())
-    _marked(ax, float(x[row]), found.peak_bytes / factor, f"peak {size_text(found.peak_bytes)}", edges[-1])
+    staircase.peak(ax, float(x[row]), found.peak_bytes / factor, size_text(found.peak_bytes))
     if budget is not None:
         ax.axhline(budget / factor, color=style.VERMILLION, linestyle=(0, (4, 2)), linewidth=1.4)
         ax.text(
@@ -82,7 +76,7 @@ def _over_time(found: Estimate, budget: int | None, title: str) -> Picture:
             fontsize=style.SMALL, color=style.VERMILLION, fontweight="bold",
         )  # fmt: skip
     ax.set_ylabel(unit)
-    _key(fig, found, shown, tall, low - 0.42)
+    _key(fig, found, shown, header + _PLOT + 0.52)
     most = ", ".join(f"{phase} up to {size_text(size)}" for phase, size in found.peaks.items())
     return Picture(fig, found.evidence, f"{title}: {note}; {most}; at the peak {_words(found)}")
 
@@ -111,33 +105,17 @@ def _phases(ax: Axes, line: StepTimeline, edges: list[float], top: float) -> Non
         )  # fmt: skip
 
 
-def _marked(ax: Axes, x: float, y: float, text: str, right: float) -> None:
-    ax.plot([x], [y], "o", color=style.INK, markersize=6, zorder=6, clip_on=False)
-    box = {"boxstyle": "round,pad=0.25", "facecolor": style.PAPER, "edgecolor": style.INK, "linewidth": 0.8}
-    side = "right" if x > 0.7 * right else "left"
-    ax.annotate(
-        text, (x, y), xytext=(-9 if side == "right" else 9, 6), textcoords="offset points", ha=side, va="bottom",
-        fontsize=style.SMALL, fontweight="bold", bbox=box, zorder=7,
-    )  # fmt: skip
-
-
-def _key(fig: Figure, found: Estimate, shown: list[str], tall: float, top: float) -> None:
+def _key(fig: Figure, found: Estimate, shown: list[str], top: float) -> None:
     """The key, in the order of the stack, with what each kind holds at the peak."""
-
-    def put(x: float, row: int, text: str, **look: Any) -> None:
-        fig.text(
-            x / style.WIDTH, (top - _LINE * (row + 0.5)) / tall, text, va="center",
-            **{"fontsize": style.SMALL} | look,
-        )  # fmt: skip
-
-    put(_LEFT, 0, "held at the peak", color=style.MUTED)
-    for row, kind in enumerate(reversed(shown), 1):
+    rows = []
+    for kind in reversed(shown):
         size = found.at_peak.get(kind, 0)
-        put(_LEFT, row, "■", color=_COLOURS[kind], fontsize=style.TEXT + 1)
-        put(_LEFT + 0.23, row, WORDS[kind])
-        put(_LEFT + 3.0, row, size_text(size) if size else "nothing", ha="right")
-        put(_LEFT + 3.7, row, f"{size / max(found.peak_bytes, 1):.1%}", ha="right", color=style.MUTED)
-        put(_LEFT + 3.95, row, _ABOUT[kind], color=style.MUTED)
+        share = f"{size / max(found.peak_bytes, 1):.1%}"
+        rows.append(
+            (_COLOURS[kind], (WORDS[kind], size_text(size) if size else "nothing", share, _ABOUT[kind]))
+        )
+    places = ((0.23, "left"), (3.0, "right"), (3.7, "muted right"), (3.95, "muted"))
+    staircase.table(fig, top, "held at the peak", rows, [(_LEFT + x, side) for x, side in places])
 
 
 _ABOUT = {
@@ -150,21 +128,21 @@ _ABOUT = {
 
 def _bars(estimates: dict[str, Estimate], budget: int | None, title: str) -> Picture:
     top = max(max(one.peak_bytes for one in estimates.values()), budget or 0, 1)
-    factor, unit = _unit(top)
+    factor, unit = staircase.byte_unit(top)
     evidence = next(iter(estimates.values())).evidence
     # a kind too thin to be seen in any bar has no place in the key
     shown = [k for k in KINDS if any(one.at_peak.get(k, 0) > 0.002 * top for one in estimates.values())]
     tall_plot = _BAR * len(estimates) + 0.2
-    legend = [("■", WORDS[kind], _COLOURS[kind]) for kind in shown]
+    entries: list[keys.Entry] = [((_COLOURS[kind],), WORDS[kind]) for kind in shown]
     if budget is not None:
-        legend.append(("– –", f"budget {size_text(budget)}", style.VERMILLION))
-    rows = -(-len(legend) // 4)
-    body = tall_plot + 0.55 + _LINE * rows
+        entries.append(((style.VERMILLION,), f"dashed: budget {size_text(budget)}"))
+    key = keys.lines(entries, 0.3)
+    body = tall_plot + 0.55 + keys.height(key)
     fig, header = style.figure(body, evidence=evidence, title=title)
     fig.set_layout_engine("none")
     tall, low = body + header, body - tall_plot
-    names = {name: style.wrap(fig, name, style.SMALL, 2.0)[:2] for name in estimates}
-    left = 0.3 + max(style.text_width(fig, line, style.SMALL) for lines in names.values() for line in lines)
+    names = {name: style.wrap(name, style.SMALL, 2.0)[:2] for name in estimates}
+    left = 0.3 + max(style.text_width(line, style.SMALL) for lines in names.values() for line in lines)
     ax = fig.add_axes((left / style.WIDTH, low / tall, 1 - (left + 0.3) / style.WIDTH, tall_plot / tall))
     for row, one in enumerate(estimates.values()):
         start = 0.0
@@ -173,9 +151,7 @@ def _bars(estimates: dict[str, Estimate], budget: int | None, title: str) -> Pic
             ax.barh(row, wide, left=start, height=0.62, color=_COLOURS[kind], linewidth=0)
             start += wide
         text, line = f"{size_text(one.peak_bytes)}, in {one.peak_phase}", (budget or 0) / factor
-        wide = (
-            1.2 * style.text_width(fig, text, style.SMALL) / (style.WIDTH - left - 0.3) * 1.28 * top / factor
-        )
+        wide = 1.2 * style.text_width(text, style.SMALL) / (style.WIDTH - left - 0.3) * 1.28 * top / factor
         ax.text(  # behind the line of the budget where that would run through it
             (line if start < line < start + wide else start) + 0.008 * top / factor, row, text,
             va="center", fontsize=style.SMALL, fontweight="bold",
@@ -188,11 +164,7 @@ def _bars(estimates: dict[str, Estimate], budget: int | None, title: str) -> Pic
     ax.set_xlabel(unit)
     if budget is not None:
         ax.axvline(budget / factor, color=style.VERMILLION, linestyle=(0, (4, 2)), linewidth=1.4)
-    for place, (mark, text, colour) in enumerate(legend):
-        x, y = 0.3 + 2.2 * (place % 4), low - 0.58 - _LINE * (place // 4)
-        look: dict[str, Any] = {"va": "center", "fontsize": style.SMALL}
-        fig.text(x / style.WIDTH, y / tall, mark, color=colour, **look | {"fontsize": style.TEXT + 1})
-        fig.text((x + 0.25) / style.WIDTH, y / tall, text, **look)
+    keys.draw(fig, key, tall - keys.height(key) - 0.06)
     said = "; ".join(f"{name} {size_text(one.peak_bytes)}" for name, one in estimates.items())
     return Picture(fig, evidence, f"{title}: {said}")
 

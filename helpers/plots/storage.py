@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
-
-from . import legend, style
+from . import key as keys
+from . import style
 from .marks import Labels, marked
 from .picture import Picture, drawn
-from .strip import LEFT, STEP_COLOURS, Line, Strip, frame_of
+from .strip import LEFT, STEP_COLOURS, UNVISITED, Line, Strip, fill_of, frame_of
 from .walk import Walk, walks
 
 if TYPE_CHECKING:
@@ -55,19 +54,17 @@ def storage_path(
 
 def paths(found: Sequence[Walk], *, evidence: str, title: str) -> Picture:
     """The picture of walks that are computed already: one strip each, from the top down."""
-    scratch, _ = style.figure(1.0, evidence=evidence, title=title)
     after = [*found[1:], None]
-    strips = [
-        Strip(walk, _flow(scratch, _caption(walk, then))) for walk, then in zip(found, after, strict=True)
-    ]
-    key = legend.flow(scratch, legend.entries_of(found))
+    strips = [Strip(walk, _flow(_caption(walk, then))) for walk, then in zip(found, after, strict=True)]
+    key = keys.lines(entries_of(found), LEFT)
+    under = keys.height(key) + (0.06 if key else 0.0)
     apart = [0.0 if i == 0 else 0.06 if walk.repeats else 0.2 for i, walk in enumerate(found)]
-    body = legend.height(key) + sum(strip.height for strip in strips) + sum(apart) + 0.08
+    body = under + sum(strip.height for strip in strips) + sum(apart) + 0.08
     fig, header = style.figure(body, evidence=evidence, title=title)
     fig.set_layout_engine("none")
     ax = style.inches_axes(fig)
-    legend.draw(ax, header - 0.04, key)
-    top = header + legend.height(key)
+    keys.draw(fig, key, header - 0.04)
+    top = header + under
     for gap, strip in zip(apart, strips, strict=True):
         if gap > 0.1:
             ax.plot([LEFT, style.WIDTH - LEFT], [top + 0.08] * 2, color=style.FAINT, linewidth=0.8)
@@ -75,6 +72,29 @@ def paths(found: Sequence[Walk], *, evidence: str, title: str) -> Picture:
         strip.draw(ax, top)
         top += strip.height
     return Picture(fig, evidence, f"{title}. {'; '.join(walk.describe() for walk in found)}")
+
+
+def entries_of(found: Sequence[Walk]) -> list[keys.Entry]:
+    """What the picture of these walks has to explain, and nothing that it does not show."""
+    drawn = [walk for walk in found if walk.cells]
+    entries: list[keys.Entry] = []
+    plain = [walk for walk in drawn if not walk.groups]
+    for owns, words in ((False, "darker: visited later"), (True, "the same, in the copy's own storage")):
+        of_kind = [walk for walk in plain if walk.owns == owns]
+        if any(len(walk.counts) > 1 for walk in of_kind):
+            entries.append(([fill_of(of_kind[0], part=k / 4) for k in range(5)], words))
+    groups = {g: fill_of(walk, group=g) for walk in drawn for g in sorted(set(walk.groups.values()))}
+    if groups:
+        dims = sorted({walk.dimension for walk in drawn if walk.dimension is not None})
+        words = f"index in dimension {' or '.join(map(str, dims))}: {', '.join(map(str, sorted(groups)))}"
+        entries.append(([groups[g] for g in sorted(groups)], words))
+    if any(len(walk.counts) < walk.size for walk in drawn):
+        entries.append(([UNVISITED], "not visited"))
+    if any(max(walk.counts.values()) > 1 for walk in drawn):
+        entries.append(([], "×n: visited n times"))
+    if any(walk.labels for walk in drawn):
+        entries.append(([], "small figure: number of the cell"))
+    return entries
 
 
 def signed(step: int) -> str:
@@ -126,7 +146,7 @@ def _caption(walk: Walk, then: Walk | None = None) -> list[tuple[str, dict[str, 
     return pieces
 
 
-def _flow(figure: Figure, pieces: list[tuple[str, dict[str, Any]]]) -> list[Line]:
+def _flow(pieces: list[tuple[str, dict[str, Any]]]) -> list[Line]:
     """Pieces laid on lines no wider than the picture: for each line its (x in inches, text, look)."""
     lines: list[Line] = [[]]
     x = LEFT
@@ -134,7 +154,7 @@ def _flow(figure: Figure, pieces: list[tuple[str, dict[str, Any]]]) -> list[Line
         family, weight = look.get("family", "DejaVu Sans"), look.get("fontweight", "normal")
 
         def wide(text: str) -> float:
-            return style.text_width(figure, text, look["fontsize"], weight, family)  # noqa: B023
+            return style.text_width(text, look["fontsize"], weight, family)  # noqa: B023
 
         while wide(text) > style.WIDTH - 2 * LEFT:
             text = text[: int(len(text) * 0.95) - 1] + "…"

@@ -7,6 +7,7 @@ inside `look()`, matplotlib's defaults plus the settings below, so a learner's o
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 
@@ -89,25 +91,27 @@ def check_evidence(label: str) -> str:
     return label
 
 
-def text_width(
-    figure: Figure, text: str, size: float, weight: str = "normal", family: str = "DejaVu Sans"
-) -> float:
+@functools.cache
+def _canvas() -> FigureCanvasAgg:
+    return FigureCanvasAgg(Figure(dpi=DPI))
+
+
+@functools.lru_cache(maxsize=4096)
+def text_width(text: str, size: float, weight: str = "normal", family: str = "DejaVu Sans") -> float:
     """Width of one line of `text` in inches, as it will be drawn."""
-    canvas = figure.canvas
-    assert isinstance(canvas, FigureCanvasAgg)
     font = FontProperties(family=family, size=size, weight=weight)
-    width, _, _ = canvas.get_renderer().get_text_width_height_descent(text, font, False)
-    return float(width) / figure.dpi
+    width, _, _ = _canvas().get_renderer().get_text_width_height_descent(text, font, False)
+    return float(width) / DPI
 
 
-def wrap(figure: Figure, text: str, size: float, width: float, weight: str = "normal") -> list[str]:
+def wrap(text: str, size: float, width: float, weight: str = "normal") -> list[str]:
     """`text` in lines no wider than `width` inches; a single word that is wider is cut, with an ellipsis."""
     lines: list[str] = []
     for word in text.split():
-        while len(word) > 1 and text_width(figure, word, size, weight) > width:
+        while len(word) > 1 and text_width(word, size, weight) > width:
             word = word[:-2] + "…"
         joined = f"{lines[-1]} {word}" if lines else word
-        if lines and text_width(figure, joined, size, weight) <= width:
+        if lines and text_width(joined, size, weight) <= width:
             lines[-1] = joined
         else:
             lines.append(word)
@@ -126,10 +130,10 @@ def figure(
     check_evidence(evidence)
     fig = Figure(figsize=(width, 1.0), dpi=DPI)
     FigureCanvasAgg(fig)
-    badge = text_width(fig, evidence, SMALL, "bold") + 0.2
+    badge = text_width(evidence, SMALL, "bold") + 0.2
     room = width - 2 * _MARGIN
-    titles = wrap(fig, title, TITLE, room - badge - 0.25, "bold")
-    notes = wrap(fig, note, SMALL, room if titles else room - badge - 0.25)
+    titles = wrap(title, TITLE, room - badge - 0.25, "bold")
+    notes = wrap(note, SMALL, room if titles else room - badge - 0.25)
     header = _MARGIN + max(0.26, 0.24 * len(titles)) + (0.04 + 0.18 * len(notes) if notes else 0) + 0.10
     total = header + height
     fig.set_size_inches(width, total)
@@ -173,8 +177,15 @@ def inches_axes(fig: Figure) -> Axes:
     return ax
 
 
+def ink(colour: str | tuple[float, float, float]) -> str:
+    """What can be read on a bar of this colour: white where its contrast is 3.5 to 1 at least (WCAG 2), else black."""
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return PAPER if 1.05 / (float(linear @ (0.2126, 0.7152, 0.0722)) + 0.05) >= 3.5 else INK
+
+
 def blend(low: str, high: str, part: float) -> tuple[float, float, float]:
     """The colour `part` (0…1) of the way from one hex colour to another."""
-    a, b = (np.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) / 255 for c in (low, high))
+    a, b = np.array(to_rgb(low)), np.array(to_rgb(high))
     mixed = a + (b - a) * part
     return float(mixed[0]), float(mixed[1]), float(mixed[2])

@@ -1,4 +1,4 @@
-"""Sets of time as sorted, disjoint spans: two arrays of whole nanoseconds, starts and ends. Plain NumPy."""
+"""Sets of time as sorted, disjoint spans: two arrays, starts and ends. Plain NumPy."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Spans = tuple[Ints, Ints]
+Times = NDArray[Any]
+"""Whole nanoseconds, or seconds."""
+Spans = tuple[Times, Times]
 """Starts and ends, sorted; no two touch."""
 
 NOTHING: Spans = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def union(starts: Ints, ends: Ints) -> Spans:
+def union(starts: Times, ends: Times) -> Spans:
     """The time covered by any of these intervals, as spans. Intervals of no length cover nothing."""
     keep = ends > starts
     starts, ends = starts[keep], ends[keep]
@@ -56,7 +57,7 @@ def length(spans: Spans) -> int:
     return int((spans[1] - spans[0]).sum())
 
 
-def inside(spans: Spans, times: Ints) -> NDArray[np.bool_]:
+def inside(spans: Spans, times: Times) -> NDArray[np.bool_]:
     """For each moment, whether it lies in a span (its start included, its end not)."""
     place = np.searchsorted(spans[0], times, side="right") - 1
     if not len(spans[0]):

@@ -7,7 +7,7 @@ from typing import Any
 
 from helpers.memory.steps import CAPACITY, Steps, steps_of
 from helpers.plots.picture import Picture
-from helpers.plots.stepping import allocator_step
+from helpers.plots.allocator import allocator_step
 from helpers.plots.style import WIDTH
 
 from .movable import Movable

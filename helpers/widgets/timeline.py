@@ -48,13 +48,13 @@ class TimelineZoom(Movable):
     @property
     def facts(self) -> str:
         """What the window shows, in one line."""
-        from helpers.plots.coverage import moment
+        from helpers.plots.gantt import moment
 
         begin, end = self.window_s
         about = approx(self.trace.evidence)
         said = f"{about}{format_seconds(end - begin)}"
         if self._begin:
-            said += f" from {about}{moment(self._begin, self._end - self._begin)}"
+            said += f" from {about}{moment(self._begin / 1e9, (self._end - self._begin) / 1e9)}"
         if not self.trace.has_gpu:
             return f"{said} · no GPU work"
         gaps = idle(self.trace, begin, end)

@@ -1,0 +1,288 @@
+"""The caching allocator's segments as rows to scale, with the blocks inside them: all at once, or call by call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
+
+from helpers.memory.analysis import fragmentation
+from helpers.memory.sizes import size_text
+from helpers.memory.snapshot import ALLOCATED, FREE, PENDING, Block, Segment, Snapshot
+from helpers.memory.source import read
+from helpers.memory.steps import Steps, steps_of
+
+from . import key as keys
+from . import style
+from .picture import Picture, drawn, message
+from .strip import LEFT
+
+ROW, BAR = 0.44, 0.3
+TEXT = 8.5
+FILLS = {ALLOCATED: style.BLUE, PENDING: style.ORANGE, FREE: "#eef0f2"}
+_STRIP = 0.95  # inches: the small curve under the rows
+_MOST_ROWS = 12
+_INKS = {ALLOCATED: style.PAPER, PENDING: style.INK, FREE: style.MUTED}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where rows stand: address ranges from the top down, and what an inch means. All x in inches."""
+
+    ranges: tuple[tuple[int, int], ...]
+    left: float
+    scale: float  # inches a byte
+
+    def y(self, row: int) -> float:
+        return ROW * (row + 0.5)
+
+    def row(self, address: int) -> int | None:
+        return next((i for i, (a, b) in enumerate(self.ranges) if a <= address < b), None)
+
+    def x(self, row: int, address: int) -> float:
+        return self.left + (address - self.ranges[row][0]) * self.scale
+
+
+@drawn
+def segments(source: Any, *, most: int = 16, title: str = "Segments and the blocks inside them") -> Picture:
+    """The memory held from CUDA: a row a segment, all to one scale, blocks coloured by their state.
+
+    source: a Snapshot, or anything that `memory.read` reads. Of more than `most` segments the largest are drawn and
+    the others counted.
+    """
+    snapshot = read(source)
+    if not snapshot.segments:
+        return message(
+            "no memory is held from CUDA: there is no segment", evidence=snapshot.evidence, title=title
+        )
+    chosen = sorted(snapshot.segments, key=lambda s: -s.size)[:most]
+    shown = sorted(chosen, key=lambda s: (s.pool != "large", s.stream, s.address))
+    drawn_at = {s.address for s in chosen}
+    rest = [s for s in snapshot.segments if s.address not in drawn_at]
+    labels = [_name_of(s, snapshot) for s in shown]
+    left = LEFT + max(style.text_width(words, TEXT) for pair in labels for words in pair) + 0.15
+    scale = (style.WIDTH - left - 0.2) / max(s.size for s in shown)
+    rows = Rows(tuple((s.address, s.address + s.size) for s in shown), left, scale)
+    key = keys.lines(_key({b.state for s in shown for b in s.blocks}), LEFT)
+    scattered = fragmentation(snapshot)
+    note = (
+        f"allocated {size_text(snapshot.allocated)} · reserved {size_text(snapshot.reserved)} · free inside "
+        f"{size_text(snapshot.inactive)}, the largest piece {size_text(scattered.largest)}"
+    )
+    if rest:
+        free = sum(s.bytes(FREE) for s in rest)
+        total = sum(s.size for s in rest)
+        note += (
+            f" · not drawn: {len(rest)} smaller segments, {size_text(total)}, {size_text(free)} of it free"
+        )
+    body = 0.06 + ROW * len(shown) + 0.1 + keys.height(key)
+    fig, header = style.figure(body, evidence=snapshot.evidence, title=title, note=note)
+    fig.set_layout_engine("none")
+    ax = _body_axes(fig, header)
+    for i, (segment, label) in enumerate(zip(shown, labels, strict=True)):
+        _labels(ax, label, rows, i)
+        _blocks(ax, fig, segment, rows, i)
+    keys.draw(fig, key, header + ROW * len(shown) + 0.1)
+    return Picture(fig, snapshot.evidence, f"{title}: {len(shown)} segments; {note}")
+
+
+def _body_axes(fig: Figure, header: float) -> Axes:
+    ax = style.inches_axes(fig)
+    height = fig.get_size_inches()[1]
+    ax.set_ylim(height - header, -header)  # 0 is where the body begins
+    return ax
+
+
+def _name_of(segment: Segment, snapshot: Snapshot) -> tuple[str, str]:
+    kind = "expandable" if segment.expandable else segment.pool
+    return f"{kind}, {size_text(segment.size)}", snapshot.stream_name(segment.stream)
+
+
+def _labels(ax: Axes, words: tuple[str, str], rows: Rows, row: int) -> None:
+    for text, shift, look in ((words[0], -0.075, style.INK), (words[1], 0.075, style.MUTED)):
+        ax.text(LEFT, rows.y(row) + shift, text, fontsize=TEXT, color=look, va="center")
+
+
+def _outline(ax: Axes, rows: Rows, row: int, start: int, end: int) -> None:
+    """A dashed frame: there is a segment here at some step, not now."""
+    place, wide = (rows.x(row, start), rows.y(row) - BAR / 2), max((end - start) * rows.scale, 0.03)
+    look: dict[str, Any] = {"facecolor": "none", "edgecolor": style.FAINT, "linestyle": (0, (3, 2))}
+    ax.add_patch(Rectangle(place, wide, BAR, linewidth=0.9, **look))
+
+
+def _blocks(ax: Axes, fig: Figure, segment: Segment, rows: Rows, row: int) -> None:
+    y = rows.y(row)
+    ax.add_patch(
+        Rectangle(
+            (rows.x(row, segment.address), y - BAR / 2), max(segment.size * rows.scale, 0.03), BAR,
+            facecolor=style.PAPER, edgecolor="none", zorder=1.5,
+        )
+    )  # fmt: skip
+    for block in segment.blocks:
+        x, wide = rows.x(row, block.address), block.size * rows.scale
+        look: dict[str, Any] = {"facecolor": FILLS[block.state], "edgecolor": style.PAPER, "zorder": 2}
+        # A white edge parts neighbours; on a block of a pixel it would be all there is.
+        look |= {
+            "linewidth": 0.8 if wide > 0.05 else 0.0,
+            "hatch": "////" if block.state == PENDING else None,
+        }
+        ax.add_patch(Rectangle((x, y - BAR / 2), max(wide, 0.012), BAR, **look))
+        words = _fitting(fig, block, wide - 0.06)
+        if words:
+            ax.text(x + wide / 2, y, words, fontsize=TEXT, color=_INKS[block.state], ha="center", va="center", zorder=4,
+                    bbox=_plate(block))  # fmt: skip
+    x, wide = rows.x(row, segment.address), max(segment.size * rows.scale, 0.03)
+    edge: dict[str, Any] = {"facecolor": "none", "edgecolor": style.MUTED, "linewidth": 0.9, "zorder": 3}
+    ax.add_patch(Rectangle((x, y - BAR / 2), wide, BAR, **edge))
+
+
+def _plate(block: Block) -> dict[str, Any] | None:
+    """Ground for words on hatching."""
+    if block.state != PENDING:
+        return None
+    return {"boxstyle": "square,pad=0.12", "facecolor": FILLS[PENDING], "edgecolor": "none"}
+
+
+def _fitting(fig: Figure, block: Block, width: float) -> str:
+    """The longest of a few ways to name a block that fits."""
+    size, site = size_text(block.size), block.site
+    ways = [f"{site} · {size}", f"{site.split(' ')[0]} · {size}", size] if site else [size]
+    if block.state == FREE:
+        ways = [f"free {size}", size]
+    elif site:
+        ways += [site.split(" ")[0]]
+    return next((words for words in ways if style.text_width(words, TEXT) <= width), "")
+
+
+def _key(states: Collection[str]) -> list[keys.Entry]:
+    words = {
+        ALLOCATED: "allocated: in use by a tensor", PENDING: "freed, but another stream may still use it",
+        FREE: "free: reserved from CUDA, in no use",
+    }  # fmt: skip
+    return [((FILLS[state],), text) for state, text in words.items() if state in states]
+
+
+@drawn
+def allocator_step(source: Any, step: int, *, conf: str = "", title: str = "") -> Picture:
+    """The allocator after `step` calls: rows, what the last call touched in a frame, what it did in words.
+
+    source: Steps, a program of mallocs and frees, or a snapshot (see `memory.steps_of`). Rows keep their place and
+    scale from step to step. IndexError for a step that is not there.
+    """
+    steps = source if isinstance(source, Steps) else steps_of(source, conf)
+    move = steps.move(step)
+    state = steps.found.segments(move.end)
+    line = steps.lines[step - 1] if step else ""
+    head = title or (f"Step {step} of {len(steps)}" + (f": {line}" if line else ""))
+    expandable = any(span.expandable for k in _ends(steps) for span in steps.found.heap(k).spans.values())
+    widest = "expandable, 1000 MiB" if expandable else "default stream"
+    left = LEFT + style.text_width(widest, TEXT) + 0.2
+    ranges = _ranges(steps, move.end)
+    width = style.WIDTH - left - 0.2
+    scale = width / max((b - a for a, b in ranges), default=1)
+    rows = Rows(ranges, left, scale)
+    states = {b.state for s in state for b in s.blocks} | {ALLOCATED, FREE}
+    key = keys.lines(_key(states), LEFT)
+    tall = ROW * max(1, len(ranges))
+    body = 0.06 + tall + 0.1 + keys.height(key) + _STRIP + 0.35
+    fig, header = style.figure(body, evidence=steps.evidence, title=head, note=move.text)
+    fig.set_layout_engine("none")
+    ax = _body_axes(fig, header)
+    snapshot = steps.found.snapshot
+    for i, (start, end) in enumerate(ranges):
+        held = [s for s in state if start <= s.address < end]
+        _labels(ax, _name_of(held[0], snapshot) if held else ("", ""), rows, i)
+        _outline(ax, rows, i, start, end)
+        for segment in held:
+            _blocks(ax, fig, segment, rows, i)
+    if not ranges:
+        ax.text(style.WIDTH / 2, tall / 2, "no segment yet", ha="center", va="center", color=style.MUTED)
+    if move.touched:
+        _frame(ax, rows, *move.touched)
+    keys.draw(fig, key, header + tall + 0.1)
+    _curve(fig, steps, step, left, width)
+    free = max((b.size for s in state for b in s.blocks if b.state == FREE), default=0)
+    alt = (
+        f"{head}. {move.text}. allocated {size_text(int(steps.found.allocated[move.end]))}, reserved "
+        f"{size_text(int(steps.found.reserved[move.end]))}, largest free block {size_text(free)}"
+    )
+    return Picture(fig, steps.evidence, alt)
+
+
+def _ranges(steps: Steps, now: int) -> tuple[tuple[int, int], ...]:
+    """Address ranges that hold segments at any step, by address; those of now only, where they are many."""
+    found = steps.found
+    spans = {(s.address, s.address + s.size) for k in _ends(steps) for s in found.heap(k).spans.values()}
+    ranges = _joined(spans)
+    if len(ranges) > _MOST_ROWS:
+        ranges = _joined({(s.address, s.address + s.size) for s in steps.found.segments(now)})[:_MOST_ROWS]
+    return tuple(ranges)
+
+
+def _ends(steps: Steps) -> list[int]:
+    """How many events lie behind step 0, 1, …"""
+    return [steps.bounds[0][0] if steps.bounds else 0, *(end for _, end in steps.bounds)]
+
+
+def _joined(spans: set[tuple[int, int]]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start < found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def _frame(ax: Axes, rows: Rows, address: int, size: int) -> None:
+    row = rows.row(address)
+    if row is not None:
+        x, y, wide = rows.x(row, address), rows.y(row) - BAR / 2 - 0.03, max(size * rows.scale, 0.03)
+        look: dict[str, Any] = {
+            "facecolor": "none",
+            "edgecolor": style.VERMILLION,
+            "linewidth": 2.0,
+            "zorder": 5,
+        }
+        ax.add_patch(Rectangle((x - 0.02, y), wide + 0.04, BAR + 0.06, **look))
+
+
+def _curve(fig: Figure, steps: Steps, step: int, left: float, width: float) -> None:
+    """Allocated and reserved over the steps, and where we are."""
+    total = fig.get_size_inches()[1]
+    ax = fig.add_axes((left / style.WIDTH, 0.36 / total, width / style.WIDTH, (_STRIP - 0.1) / total))
+    ends = _ends(steps)
+    most = max(1, max(int(steps.found.reserved[end]) for end in ends))
+    for values, colour, style_ in (
+        (steps.found.reserved, style.MUTED, (0, (4, 2))),
+        (steps.found.allocated, style.BLUE, "-"),
+    ):
+        heights = [int(values[end]) / most for end in [*ends, ends[-1]]]
+        ax.plot(range(len(heights)), heights, drawstyle="steps-post", color=colour, linestyle=style_)
+    ax.axvline(step, color=style.VERMILLION, linewidth=1.2)
+    here = ends[step]
+    for name, values, colour, y in (
+        ("reserved", steps.found.reserved, style.MUTED, 0.62),
+        ("allocated", steps.found.allocated, style.BLUE, 0.22),
+    ):
+        text = f"{name}\n{size_text(int(values[here]))}"
+        fig.text(
+            LEFT / style.WIDTH,
+            (0.36 + (_STRIP - 0.1) * y) / total,
+            text,
+            fontsize=TEXT,
+            color=colour,
+            va="center",
+        )
+    ax.set_xlim(0, len(ends) - 0.6)
+    ax.set_ylim(0, 1.08)
+    ax.set_yticks([])
+    ax.spines["left"].set_visible(False)
+    ax.grid(False)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("step", labelpad=1)
