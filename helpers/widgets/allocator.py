@@ -6,8 +6,8 @@ from html import escape
 from typing import Any
 
 from helpers.memory.steps import CAPACITY, Steps, steps_of
-from helpers.plots.picture import Picture
 from helpers.plots.allocator import allocator_step
+from helpers.plots.picture import Picture
 from helpers.plots.style import WIDTH
 
 from .movable import Movable
