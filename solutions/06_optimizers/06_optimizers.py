@@ -252,151 +252,32 @@ def adamw_loop(
     ### END SOLUTION
 
 
-# %% shared="adamw_loop"
-import torch
-
-from helpers import check
-
-
-def step_told(adamw_loop, params, grads, means, squares, *args, **options):
-    adamw_loop(params, grads, means, squares, *args, **options)
-    return {"grads": grads, "means": means, "squares": squares, "params": params}
-
-
-def by_torch(params, grads, means, squares, step, **options):
-    parameters = [torch.nn.Parameter(p) for p in params]
-    optimizer = torch.optim.AdamW(parameters, foreach=False, **options)
-    for p, g, m, v in zip(parameters, grads, means, squares, strict=True):
-        p.grad = g
-        optimizer.state[p] = {"step": torch.tensor(step - 1.0), "exp_avg": m, "exp_avg_sq": v}
-    optimizer.step()
-    return {"grads": grads, "means": means, "squares": squares, "params": [p.detach() for p in parameters]}
-
-
-def limits(params, *rest, **options):
-    largest = max(p.numel() * p.element_size() for p in params)
-    return {"operators": 8 * len(params), "peak_live_bytes": 2 * largest, "syncs": 0}
-
-
-def written_out(reports):
-    for report in reports:
-        used = list(report.counts["by_operator"])
-        if ready := [k for k in used if "fused" in k]:
-            return f"{ready[0]} is torch's own AdamW: write it out this time"
-        if not any("sqrt" in k or "pow" in k for k in used):
-            return "no operator that takes a root was seen: the step must be made of torch's operators, which are counted"
-    return None
-
-
 # %% test="adamw_loop" points=1
-def step_watched(adamw_loop, params, grads, means, squares, *args, **options):
-    import torch
+from helpers.exercises.optimizers import adamw_step, check_adamw_loop
 
-    lists = {"params": params, "means": means, "squares": squares}
-    before = {name: [t.clone() for t in tensors] for name, tensors in lists.items()}
-    adamw_loop(params, grads, means, squares, *args, **options)
-    for name, tensors in lists.items():
-        if all(map(torch.equal, tensors, before[name])):
-            raise AssertionError(
-                f"{name} hold what they held before. `p = p * 0.9` makes a new tensor and only moves the name p; "
-                "`p.mul_(0.9)` changes the tensor that the caller has"
-            )
-    return {"grads": grads, "means": means, "squares": squares, "params": params}
-
-
-def four_lists(shapes, dtype=torch.float64, fresh=False):
-    g = torch.Generator().manual_seed(len(shapes))
-    lists = [[torch.randn(s, generator=g, dtype=dtype) for s in shapes] for _ in range(4)]
-    lists[2:] = [[m * (not fresh) for m in lists[2]], [v.square() * (not fresh) for v in lists[3]]]
-    return lists
-
-
-for sizes, t, only, told in (
-    (
-        [(3, 4)],
-        1,
-        {},
-        "Fresh state, no decay, no eps. Means and squares right, params not: the two corrections.",
-    ),
-    (
-        [(3, 4)],
-        1,
-        {"weight_decay": 0.5},
-        "Only the decay is new: of the weight, not of g, and before the step?",
-    ),
-    ([(3, 4)], 1, {"eps": 0.5}, "Only eps is new: is it added outside of the root, to √v̂ and not to √v?"),
-    (
-        [(2, 3), 4],
-        9,
-        {"betas": (0.8, 0.95)},
-        "Now m and v hold something, and t is 9: is every β the right one?",
-    ),
+bare = {"lr": 0.1, "weight_decay": 0.0, "eps": 0.0}
+for fresh, t, new, note in (
+    (True, 1, {}, "Means and squares right, params not: the two corrections."),
+    (True, 1, {"weight_decay": 0.5}, "Only the decay is new: of the weight, not of g, and before the step?"),
+    (True, 1, {"eps": 0.5}, "Only eps is new: is it added outside of the root, to √v̂ and not to √v?"),
+    (False, 9, {"betas": (0.8, 0.95)}, "Now m and v hold something, and t is 9: is every β the right one?"),
 ):
-    check.function(
-        "adamw_loop",
-        [
-            check.case(
-                *four_lists(sizes, fresh=t == 1), t, lr=0.1, **{"weight_decay": 0.0, "eps": 0.0, **only}
-            )
-        ],
-        expect=by_torch,
-        drive=step_watched,
-        rtol=1e-9,
-        atol=1e-10,
-        look="the four lines of the formula, above the exercise",
-        note=told,
-    )
-check.function(
-    "adamw_loop",
-    [check.case(*four_lists([(64, 32), 32, (32, 64), 64], torch.float32), 5, eps=0.1)],
-    expect=by_torch,
-    drive=step_told,
-    rtol=1e-4,
-    atol=1e-5,
-    budget=limits,
-    verify=written_out,
-    look="1 · Three ways to the same numbers",
-    note="8 for each parameter: operators that end in an underscore, and one that makes the root of v. Too many "
-    "bytes: a list of roots keeps all of them alive, and so does a second name.",
-)
-
+    check_adamw_loop(adamw_step([(2, 3), 4], t, fresh=fresh, **bare | new), note=note)
+check_adamw_loop(adamw_step([(64, 32), 32, (32, 64), 64], 5, single=True, eps=0.1), costs=True)
 
 # %% hidden="adamw_loop" points=3
 ### BEGIN HIDDEN TESTS
-def four_lists(shapes, seed, dtype=torch.float64):
-    g = torch.Generator().manual_seed(seed)
-    lists = [[torch.randn(s, generator=g, dtype=dtype) for s in shapes] for _ in range(4)]
-    return [*lists[:3], [v.square() for v in lists[3]]]
+from helpers.exercises.optimizers import adamw_step, check_adamw_loop
 
-
-check.function(
-    "adamw_loop",
-    [
-        check.case(*four_lists([(5, 7), 7, (2, 3, 4)], 1), 1, lr=0.3, weight_decay=0.5),
-        check.case(*four_lists([6, (4, 4)], 2), 40, lr=0.2, betas=(0.5, 0.9), eps=0.3, weight_decay=0.0),
-        check.case(*four_lists([()], 3), 1000, lr=0.5, eps=0.01),
-    ],
-    expect=by_torch,
-    drive=step_told,
-    rtol=1e-9,
-    atol=1e-10,
-    budget={"syncs": 0},
-    verify=written_out,
-    look="the four lines of the formula, above the exercise",
+check_adamw_loop(
+    adamw_step([(5, 7), 7, (2, 3, 4)], 1, lr=0.3, weight_decay=0.5),
+    adamw_step([6, (4, 4)], 40, lr=0.2, betas=(0.5, 0.9), eps=0.3, weight_decay=0.0),
+    adamw_step([()], 1000, lr=0.5, eps=0.01),
 )
-check.function(
-    "adamw_loop",
-    [
-        check.case(*four_lists([(40, 30)] * 7 + [50], 4, torch.float32), 2, eps=0.1),
-        check.case(*four_lists([(200, 100), 3, (10, 90), 70], 5), 6, lr=0.1, eps=0.1, weight_decay=0.5),
-    ],
-    expect=by_torch,
-    drive=step_told,
-    rtol=1e-4,
-    atol=1e-5,
-    budget=limits,
-    verify=written_out,
-    look="1 · Three ways to the same numbers",
+check_adamw_loop(
+    adamw_step([(40, 30)] * 7 + [50], 2, single=True, eps=0.1),
+    adamw_step([(200, 100), 3, (10, 90), 70], 6, lr=0.1, eps=0.1, weight_decay=0.5),
+    costs=True,
 )
 ### END HIDDEN TESTS
 
@@ -466,120 +347,31 @@ def adamw_foreach(
     ### END SOLUTION
 
 
-# %% shared="adamw_foreach"
-import torch
-
-from helpers import check
-
-
-def step_told(adamw_foreach, params, grads, means, squares, *args, **options):
-    adamw_foreach(params, grads, means, squares, *args, **options)
-    return {"grads": grads, "means": means, "squares": squares, "params": params}
-
-
-def by_torch(params, grads, means, squares, step, temp_bytes=None, **options):
-    parameters = [torch.nn.Parameter(p) for p in params]
-    optimizer = torch.optim.AdamW(parameters, foreach=False, **options)
-    for p, g, m, v in zip(parameters, grads, means, squares, strict=True):
-        p.grad = g
-        optimizer.state[p] = {"step": torch.tensor(step - 1.0), "exp_avg": m, "exp_avg_sq": v}
-    optimizer.step()
-    return {"grads": grads, "means": means, "squares": squares, "params": [p.detach() for p in parameters]}
-
-
-def limits(params, *rest, temp_bytes=None, **options):
-    sizes = [p.numel() * p.element_size() for p in params]
-    groups = 1 if temp_bytes is None else 1 + 2 * sum(sizes) // temp_bytes
-    most = sum(sizes) if temp_bytes is None else max(temp_bytes, *sizes)
-    return {"operators": 8 * groups, "peak_live_bytes": most + 1024, "syncs": 0}
-
-
-def written_out(reports):
-    for report in reports:
-        used = list(report.counts["by_operator"])
-        if ready := [k for k in used if "fused" in k]:
-            return f"{ready[0]} is torch's own AdamW: write it out this time"
-        if not any("sqrt" in k or "pow" in k for k in used):
-            return "no operator that takes a root was seen: the step must be made of torch's operators, which are counted"
-    return None
-
-
 # %% test="adamw_foreach" points=2
-def four_lists(shapes, dtype=torch.float32):
-    g = torch.Generator().manual_seed(len(shapes))
-    lists = [[torch.randn(s, generator=g, dtype=dtype) for s in shapes] for _ in range(4)]
-    return [*lists[:3], [v.square() for v in lists[3]]]
+from helpers.exercises.optimizers import adamw_step, check_adamw_foreach
 
-
-check.function(
-    "adamw_foreach",
-    [
-        check.case(*four_lists([(40, 30), 30] * 10), 4, lr=0.1, eps=0.1),
-        check.case(*four_lists([(40, 30), 30] * 10), 4, lr=0.1, eps=0.1, temp_bytes=20_000),
-        check.case(
-            *four_lists([(42, 50), (30, 50), (50, 30), 10, (30, 50), (35, 40), 5, 400]),
-            4,
-            eps=0.1,
-            temp_bytes=8_000,
-        ),  # the first alone is larger than the limit
-    ],
-    expect=by_torch,
-    drive=step_told,
-    rtol=1e-4,
-    atol=1e-5,
-    budget=limits,
-    verify=written_out,
-    look="1 · Three ways to the same numbers",
-    note="Only the last lists' values off: is the last, unfinished group handed over? Too many operators: one for "
-    "the whole group. Too many bytes: are sizes in bytes (p.nbytes), groups cut by what they hold and not by "
-    "how many, every operator but the root in place, and the last group's roots without a name?",
+uneven = [(42, 50), (30, 50), (50, 30), 10, (30, 50), (35, 40), 5, 400]  # the first alone is over the limit
+check_adamw_foreach(
+    adamw_step([(40, 30), 30] * 10, 4, single=True, lr=0.1, eps=0.1),
+    adamw_step([(40, 30), 30] * 10, 4, single=True, lr=0.1, eps=0.1, temp_bytes=20_000),
+    adamw_step(uneven, 4, single=True, eps=0.1, temp_bytes=8_000),
 )
-
 
 # %% hidden="adamw_foreach" points=3
 ### BEGIN HIDDEN TESTS
-def four_lists(shapes, seed, dtype=torch.float32):
-    g = torch.Generator().manual_seed(seed)
-    lists = [[torch.randn(s, generator=g, dtype=dtype) for s in shapes] for _ in range(4)]
-    return [*lists[:3], [v.square() for v in lists[3]]]
-
+from helpers.exercises.optimizers import adamw_step, check_adamw_foreach
 
 uneven = [(60, 50), 50, 10, (100, 90), 90, (20, 20), (70, 7), 7, 3, (30, 50)]
-exact = [
-    check.case(*four_lists([(3, 5), 5, 2], 1, torch.float64), 1, lr=0.3, weight_decay=0.5),
-    check.case(
-        *four_lists([(5, 4), 4, 7], 2, torch.float64), 8, lr=0.2, betas=(0.5, 0.9), eps=0.3, temp_bytes=100
-    ),
-    check.case(*four_lists([4, (5, 8), 9, 1, 3], 3, torch.float64), 30, lr=0.2, temp_bytes=80),
-    check.case(*four_lists([(4, 4)], 4, torch.float64), 2, lr=0.2, temp_bytes=1),
-]
-check.function(
-    "adamw_foreach",
-    exact,
-    expect=by_torch,
-    drive=step_told,
-    rtol=1e-9,
-    atol=1e-10,
-    budget=limits,
-    verify=written_out,
-    look="the four lines of the formula, above exercise 6.1",
-)
-check.function(
-    "adamw_foreach",
-    [
-        check.case(*four_lists([(30, 20)] * 50, 5), 3, lr=0.1, eps=0.1),
-        check.case(*four_lists(uneven, 6), 3, lr=0.1, eps=0.1, temp_bytes=15_000),
-        check.case(*four_lists(uneven[::-1], 7, torch.float64), 3, temp_bytes=30_000),
-        check.case(*four_lists([(30, 20)] * 30, 8), 3, temp_bytes=2_400),
-        check.case(*four_lists([10] * 30 + [(50, 40)] * 4, 9), 3, lr=0.1, eps=0.1, temp_bytes=8_200),
-    ],
-    expect=by_torch,
-    drive=step_told,
-    rtol=1e-4,
-    atol=1e-5,
-    budget=limits,
-    verify=written_out,
-    look="1 · Three ways to the same numbers",
+check_adamw_foreach(
+    adamw_step([(3, 5), 5, 2], 1, lr=0.3, weight_decay=0.5),
+    adamw_step([(5, 4), 4, 7], 8, lr=0.2, betas=(0.5, 0.9), eps=0.3, temp_bytes=100),
+    adamw_step([4, (5, 8), 9, 1, 3], 30, lr=0.2, temp_bytes=80),
+    adamw_step([(4, 4)], 2, lr=0.2, temp_bytes=1),
+    adamw_step([(30, 20)] * 50, 3, True, lr=0.1, eps=0.1),
+    adamw_step(uneven, 3, True, lr=0.1, eps=0.1, temp_bytes=15_000),
+    adamw_step(uneven[::-1], 3, temp_bytes=30_000),
+    adamw_step([(30, 20)] * 30, 3, True, temp_bytes=2_400),
+    adamw_step([10] * 30 + [(50, 40)] * 4, 3, True, lr=0.1, eps=0.1, temp_bytes=8_200),
 )
 ### END HIDDEN TESTS
 
@@ -756,161 +548,27 @@ def step_in_backward(
 
 
 # %% test="step_in_backward" points=2
-import torch
+from helpers.exercises.optimizers import check_step_in_backward, net
 
-from helpers import check
-
-
-def train(step_in_backward, weights, x, plan, **options):
-    import torch
-
-    params = [torch.nn.Parameter(w) for w in weights]
-    step_in_backward(params, **options)
-    for used in plan:  # which weights this forward uses, in order
-        h = x
-        for i in used:
-            h = torch.tanh(h @ params[i])
-        h.square().mean().backward()
-        del h
-    return {
-        "gradients left": sum(p.grad is not None for p in params),
-        "weights": [p.detach() for p in params],
-    }
-
-
-def by_torch(weights, x, plan, **options):
-    params = [torch.nn.Parameter(w) for w in weights]
-    optimizer = torch.optim.AdamW(params, foreach=False, **options)
-    for used in plan:
-        h = x
-        for i in used:
-            h = torch.tanh(h @ params[i])
-        h.square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return {"gradients left": 0, "weights": [p.detach() for p in params]}
-
-
-def net(layers, width, batch, dtype=torch.float32):
-    g = torch.Generator().manual_seed(layers)
-    weights = [torch.randn(width, width, generator=g).to(dtype) / width**0.5 for _ in range(layers)]
-    return weights, torch.randn(batch, width, generator=g).to(dtype)
-
-
-def limits(weights, x, plan, **options):
-    largest = max(w.numel() * w.element_size() for w in weights)
-    activations = 4 * len(weights) * x.numel() * x.element_size()
-    return {"peak_live_bytes": 2 * len(weights) * largest + 3 * largest + activations, "syncs": 0}
-
-
-check.function(
-    "step_in_backward",
-    [
-        check.case(*net(3, 5, 4, torch.float64), [[0, 1, 2]] * 4, lr=0.05, weight_decay=0.1),
-        check.case(*net(3, 5, 4, torch.float64), [[0, 1, 2], [0, 2], [0, 1, 2]], lr=0.05),
-    ],
-    expect=by_torch,
-    drive=train,
-    rtol=1e-8,
-    atol=1e-9,
-    look="2 · When does a gradient die?",
-    note="None left, and the weights are off? m, v and a step number per parameter live on from backward to "
-    "backward; in the second case, weight 1 sits one backward out. An error about None? A hook that is defined in "
-    "a loop sees the loop's last p: use the one that it is called with.",
+check_step_in_backward(
+    net([5] * 4, 4, [[0, 1, 2]] * 4, lr=0.05, weight_decay=0.1),
+    net([5] * 4, 4, [[0, 1, 2], [0, 2], [0, 1, 2]], lr=0.05),  # the second leaves weight 1 out
 )
-check.function(
-    "step_in_backward",
-    [check.case(*net(12, 64, 2), [list(range(12))] * 3)],
-    expect=by_torch,
-    drive=train,
-    rtol=1e-3,
-    atol=1e-4,
-    budget=limits,
-    look="2 · When does a gradient die?",
-    note="12 weights of 16,384 bytes, m and v: 24 arrays live on. All gradients at once would be 12 more; wanted "
-    "at most 3, and a little for activations.",
-)
+check_step_in_backward(net([64] * 13, 2, [list(range(12))] * 3, single=True), costs=True)
 
 # %% hidden="step_in_backward" points=3
 ### BEGIN HIDDEN TESTS
-import torch
+from helpers.exercises.optimizers import check_step_in_backward, net
 
-from helpers import check
-
-
-def train(step_in_backward, weights, x, plan, **options):
-    import torch
-
-    params = [torch.nn.Parameter(w) for w in weights]
-    handles = step_in_backward(params, **options)
-    for used in plan:  # which weights this forward uses, in order; one may come twice or not at all
-        h = x
-        for i in used:
-            h = torch.tanh(h @ params[i])
-        h.square().mean().backward()
-        del h
-    left = sum(p.grad is not None for p in params)
-    for handle in handles:
-        handle.remove()
-    kept = 0
-    for p in params:  # one after the other: what lives at once is counted
-        p.sum().backward()
-        kept += p.grad is not None
-        p.grad = None
-    return {"left": left, "weights": [p.detach() for p in params], "gradients kept after remove": kept}
-
-
-def by_torch(weights, x, plan, **options):
-    params = [torch.nn.Parameter(w) for w in weights]
-    optimizer = torch.optim.AdamW(params, foreach=False, **options)
-    for used in plan:
-        h = x
-        for i in used:
-            h = torch.tanh(h @ params[i])
-        h.square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return {"left": 0, "weights": [p.detach() for p in params], "gradients kept after remove": len(params)}
-
-
-def net(widths, batch, dtype=torch.float64):
-    g = torch.Generator().manual_seed(len(widths))
-    weights = [torch.randn(a, b, generator=g).to(dtype) / a**0.5 for a, b in zip(widths, widths[1:])]
-    return weights, torch.randn(batch, widths[0], generator=g).to(dtype)
-
-
-def limits(weights, x, plan, **options):
-    sizes = [w.numel() * w.element_size() for w in weights]
-    activations = 4 * sum((w.shape[0] + w.shape[1]) * x.shape[0] * w.element_size() for w in weights)
-    return {"peak_live_bytes": 2 * sum(sizes) + 3 * max(sizes) + activations, "syncs": 0}
-
-
-check.function(
-    "step_in_backward",
-    [
-        check.case(*net([6] * 4, 5), [[0, 1, 2]] * 5, lr=0.1, betas=(0.7, 0.9), eps=0.01),
-        check.case(*net([6] * 4, 5), [[0, 1, 0, 2]] * 3, lr=0.1, weight_decay=0.3),
-        check.case(*net([6] * 5, 5), [[0, 1, 2, 3], [0, 2], [0, 3, 1], [2, 2, 0]], lr=0.1),
-    ],
-    expect=by_torch,
-    drive=train,
-    rtol=1e-8,
-    atol=1e-9,
-    look="2 · When does a gradient die?",
-    note="Some weights are used twice in a forward, some not at all: a step number per parameter.",
+check_step_in_backward(
+    net([6] * 4, 5, [[0, 1, 2]] * 5, ends=True, lr=0.1, betas=(0.7, 0.9), eps=0.01),
+    net([6] * 4, 5, [[0, 1, 0, 2]] * 3, ends=True, lr=0.1, weight_decay=0.3),
+    net([6] * 5, 5, [[0, 1, 2, 3], [0, 2], [0, 3, 1], [2, 2, 0]], ends=True, lr=0.1),
 )
-check.function(
-    "step_in_backward",
-    [
-        check.case(*net([96] * 17, 1, torch.float32), [list(range(16))] * 2),
-        check.case(*net([50, 80, 60, 80, 70, 80, 40, 90, 60, 80], 2), [list(range(9))] * 3, lr=0.01),
-    ],
-    expect=by_torch,
-    drive=train,
-    rtol=1e-3,
-    atol=1e-4,
-    budget=limits,
-    look="2 · When does a gradient die?",
+check_step_in_backward(
+    net([96] * 17, 1, [list(range(16))] * 2, True, ends=True),
+    net([50, 80, 60, 80, 70, 80, 40, 90, 60, 80], 2, [list(range(9))] * 3, ends=True, lr=0.01),
+    costs=True,
 )
 ### END HIDDEN TESTS
 
@@ -1094,135 +752,33 @@ def step_time(
     ### END SOLUTION
 
 
-# %% shared="step_time"
-from helpers import check
-
-
-def drive(step_time, *args):
-    from unittest import mock
-
-    from helpers.simulator.timeline import Timeline
-
-    def closed(*_, **__):
-        raise RuntimeError("the simulated GPU is closed here: the answer follows from the arguments")
-
-    with mock.patch.multiple(Timeline, spend=closed, enqueue=closed, __init__=closed):
-        return step_time(*args)
-
-
 # %% test="step_time" points=1
-def judge(reports):
-    import torch
+from helpers import check
+from helpers.exercises.optimizers import check_step_time
 
-    from helpers import simulate
-
-    for report in reports[:-1]:
-        if report.counts["operators"]:
-            return "runs operators of PyTorch; wanted is a prediction from the numbers alone, before there is a GPU to ask"
-        if not isinstance(report.value, int | float):
-            return f"returned a {type(report.value).__name__}, wanted seconds, a number"
-        sizes, way, launch_s, latency_s, floor_s, bytes_per_s = report.args
-        gpu = simulate(
-            "H100", operator_s=launch_s, launch_latency_s=latency_s, kernel_floor_s=floor_s,
-            bandwidth_share=bytes_per_s / 3.35e12,
-        )  # fmt: skip
-        with gpu:
-            params = [torch.nn.Parameter(torch.empty(n, device=gpu.device)) for n in sizes]
-            for p in params:
-                p.grad = torch.empty_like(p)
-            options = {
-                "for-loop": {"foreach": False},
-                "foreach": {"foreach": True},
-                "fused": {"fused": True},
-            }[way]
-            optimizer = torch.optim.AdamW(params, **options)
-            for _ in range(2):
-                optimizer.step()
-            gpu.synchronize()
-            began, before = gpu.clock_ns(), len(gpu.kernels)
-            optimizer.step()
-        mine = gpu.kernels[before:]
-        truth, got = (mine[-1].end_ns - began) / 1e9, float(report.value)
-        if not abs(got / truth - 1) <= 0.03:
-            busy = sum(k.duration_s for k in mine)
-            return (
-                f"{way}, {len(sizes)} parameters, the first of {sizes[0]:,} weights and the last of {sizes[-1]:,}: "
-                f"you say {got * 1e6:,.1f} µs, the simulated GPU took {truth * 1e6:,.1f} µs (3 % allowed). It was "
-                f"{len(mine)} kernels: {len(mine) * launch_s * 1e6:,.1f} µs of launching, {busy * 1e6:,.1f} µs of "
-                "work, partly at the same time"
-            )
-    return None
-
-
-check.function(
-    "step_time",
-    [
-        check.case([4096] * 20, "for-loop", 6e-6, 2e-6, 2e-6, 2.5e12),
-        check.case([4096] * 20, "foreach", 5e-6, 3e-6, 2e-6, 2e12),
-        check.case([4_000_000] * 3, "for-loop", 6e-6, 2e-6, 2e-6, 2.5e12),
-        check.case([300_000] * 6, "for-loop", 2e-6, 1e-6, 3e-6, 1e12),
-        check.case([1_000_000] * 2, "fused", 9e-6, 4e-6, 2e-6, 3e12),
-        check.case([8_000_000] + [1000] * 12, "for-loop", 4e-6, 2e-6, 1e-6, 1.5e12),
-        check.case([100], "compiled", 6e-6, 2e-6, 2e-6, 2.5e12, raises=ValueError),
-    ],
-    drive=drive,
-    verify=judge,
-    look="3 · Launches or bytes?",
-    note="latency_s only delays a kernel for which the GPU is waiting.",
+check_step_time(
+    check.case([4096] * 20, "for-loop", 6e-6, 2e-6, 2e-6, 2.5e12),
+    check.case([4096] * 20, "foreach", 5e-6, 3e-6, 2e-6, 2e12),
+    check.case([4_000_000] * 3, "for-loop", 6e-6, 2e-6, 2e-6, 2.5e12),
+    check.case([300_000] * 6, "for-loop", 2e-6, 1e-6, 3e-6, 1e12),
+    check.case([1_000_000] * 2, "fused", 9e-6, 4e-6, 2e-6, 3e12),
+    check.case([8_000_000] + [1000] * 12, "for-loop", 4e-6, 2e-6, 1e-6, 1.5e12),
+    check.case([100], "compiled", 6e-6, 2e-6, 2e-6, 2.5e12, raises=ValueError),
 )
-
 
 # %% hidden="step_time" points=4
 ### BEGIN HIDDEN TESTS
-def judge(reports):
-    import torch
+from helpers import check
+from helpers.exercises.optimizers import check_step_time
 
-    from helpers import simulate
-
-    for report in reports[:-1]:
-        if report.counts["operators"]:
-            return "runs operators of PyTorch; wanted is a prediction from the numbers alone, before there is a GPU to ask"
-        if not isinstance(report.value, int | float):
-            return f"returned a {type(report.value).__name__}, wanted seconds, a number"
-        sizes, way, launch_s, latency_s, floor_s, bytes_per_s = report.args
-        gpu = simulate(
-            "A100", operator_s=launch_s, launch_latency_s=latency_s, kernel_floor_s=floor_s,
-            bandwidth_share=bytes_per_s / 2.039e12,
-        )  # fmt: skip
-        with gpu:
-            params = [torch.nn.Parameter(torch.empty(n, device=gpu.device)) for n in sizes]
-            for p in params:
-                p.grad = torch.empty_like(p)
-            options = {
-                "for-loop": {"foreach": False},
-                "foreach": {"foreach": True},
-                "fused": {"fused": True},
-            }[way]
-            optimizer = torch.optim.AdamW(params, **options)
-            for _ in range(2):
-                optimizer.step()
-            gpu.synchronize()
-            began, before = gpu.clock_ns(), len(gpu.kernels)
-            optimizer.step()
-        mine = gpu.kernels[before:]
-        truth, got = (mine[-1].end_ns - began) / 1e9, float(report.value)
-        if not abs(got / truth - 1) <= 0.03:
-            return f"{way}, sizes {sizes[:3]} …: {got * 1e6:,.1f} µs, wanted {truth * 1e6:,.1f} µs within 3 %"
-    return None
-
-
-cases = [
-    check.case(sizes, way, launch_s, 3e-6, floor_s, bytes_per_s)
-    for sizes in ([7_000_000] + [500] * 25, [500] * 25 + [7_000_000], [400_000] * 10, [9_999])
-    for way in ("for-loop", "foreach", "fused")
-    for launch_s, floor_s, bytes_per_s in ((2e-6, 4e-6, 1e12), (9e-6, 1.5e-6, 0.9e12))
-]
-check.function(
-    "step_time",
-    [*cases, check.case([5], "Fused", 6e-6, 2e-6, 2e-6, 1e12, raises=ValueError)],
-    drive=drive,
-    verify=judge,
-    look="3 · Launches or bytes?",
+check_step_time(
+    *(
+        check.case(sizes, way, launch_s, 3e-6, floor_s, bytes_per_s)
+        for sizes in ([7_000_000] + [500] * 25, [500] * 25 + [7_000_000], [400_000] * 10, [9_999])
+        for way in ("for-loop", "foreach", "fused")
+        for launch_s, floor_s, bytes_per_s in ((2e-6, 4e-6, 1e12), (9e-6, 1.5e-6, 0.9e12))
+    ),
+    check.case([5], "Fused", 6e-6, 2e-6, 2e-6, 1e12, raises=ValueError),
 )
 ### END HIDDEN TESTS
 
