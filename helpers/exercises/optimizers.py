@@ -101,7 +101,8 @@ def _stepped(reports: list[check.Report]) -> str | None:
         match = _exactness(report.case)
         want = _by_torch(*copy.deepcopy(report.args), **report.kwargs)
         if odd := difference(report.value, want, match.rtol, match.atol):
-            return odd
+            given = "".join(f", {name}={value}" for name, value in report.kwargs.items())
+            return f"step={report.args[4]}{given}: {odd}"
     return _written_out(reports)
 
 

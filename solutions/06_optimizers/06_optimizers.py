@@ -257,7 +257,7 @@ from helpers.exercises.optimizers import adamw_step, check_adamw_loop
 
 bare = {"lr": 0.1, "weight_decay": 0.0, "eps": 0.0}
 for fresh, t, new, note in (
-    (True, 1, {}, "Means and squares right, params not: the two corrections."),
+    (True, 1, {}, "Fresh state, no decay, no eps. Means and squares right, params not: the two corrections."),
     (True, 1, {"weight_decay": 0.5}, "Only the decay is new: of the weight, not of g, and before the step?"),
     (True, 1, {"eps": 0.5}, "Only eps is new: is it added outside of the root, to √v̂ and not to √v?"),
     (False, 9, {"betas": (0.8, 0.95)}, "Now m and v hold something, and t is 9: is every β the right one?"),
