@@ -271,7 +271,7 @@ class Gantt:
         ways = [(text, row.size, row.pad) for text in texts if text]
         if row.cut and texts:
             cuts = [texts[-1][:n] + "…" for n in range(len(texts[-1]) - 1, row.cut - 1, -1)]
-            ways += [(texts[-1], row.size - 1, row.pad / 2), *((text, row.size, row.pad) for text in cuts)]
+            ways += [(texts[-1], row.size - 1.5, row.pad / 2), *((text, row.size, row.pad) for text in cuts)]
         chosen = next((way for way in ways if self.fits(way[0], end - start, way[1], weight, way[2])), None)
         look: dict[str, Any] = {"va": "center", "fontweight": weight, "zorder": 4}
         y, inch = row.y + self.bar / 2, self.inch * self.factor

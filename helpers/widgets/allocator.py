@@ -8,7 +8,6 @@ from typing import Any
 from helpers.memory.steps import CAPACITY, Steps, steps_of
 from helpers.plots.allocator import allocator_step
 from helpers.plots.picture import Picture
-from helpers.plots.style import WIDTH
 
 from .movable import Movable
 
@@ -27,12 +26,10 @@ class AllocatorStepper(Movable):
     def __init__(self, steps: Steps, step: int, conf: str, capacity: int) -> None:
         self.steps, self.conf, self.capacity = steps, conf, capacity
         self.step = min(max(step, 0), len(steps))
-        self.image: Any = None
         self.slider: Any = None
         self.buttons: dict[str, Any] = {}
         self.program: Any = None
         self.conf_text: Any = None
-        self._text: Any = None
 
     def static(self) -> Picture:
         """The picture of the present step: what to show next to the widget, or in its place."""
@@ -69,16 +66,8 @@ class AllocatorStepper(Movable):
             layout=ipywidgets.Layout(width="22em"),
         )
         self.slider.observe(self._moved, names="value")
-        self.image = ipywidgets.Image(
-            format="png", layout=ipywidgets.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px")
-        )
-        self._text = ipywidgets.HTML()
-        wrap = ipywidgets.Layout(flex_flow="row wrap")
-        rows = [ipywidgets.HBox([*self.buttons.values(), self.slider], layout=wrap), self._text, self.image]
-        if any(self.steps.lines):
-            rows.append(self._editor(ipywidgets))
-        self._widget = ipywidgets.VBox(rows)
-        self._draw()
+        last = [self._editor(ipywidgets)] if any(self.steps.lines) else []
+        self._stack(ipywidgets, [[*self.buttons.values(), self.slider]], last)
 
     def _editor(self, ipywidgets: Any) -> Any:
         """The program, to be changed and run again."""
@@ -100,10 +89,6 @@ class AllocatorStepper(Movable):
     def _moved(self, change: Any) -> None:
         self.step = change["new"]
         self._draw()
-
-    def _draw(self) -> None:
-        self.image.value = self.static().png()
-        self._text.value = f"<code>{escape(self.facts())}</code>"
 
     def facts(self) -> str:
         """One line: which step, the program's line, and what the allocator did."""

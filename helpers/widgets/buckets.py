@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 from helpers.plots.picture import Picture
-from helpers.plots.style import WIDTH
 from helpers.ranks.links import LINKS
 from helpers.seconds import format_seconds
 from helpers.simulator.buckets import Backward, Plan, overlap
 from helpers.simulator.network import World, world
 
-from .movable import Movable
+from .movable import Explorer
 
 __all__ = ["BucketExplorer", "bucket_explorer"]
 
@@ -21,7 +19,7 @@ CAPS_MB = (0.5, 1, 2, 5, 10, 25, 50, 100, 200, 1000)
 PER_NODE = 8
 
 
-class BucketExplorer(Movable):
+class BucketExplorer(Explorer):
     """Controls for DDP's buckets; a widget if live, else a picture.
 
     `settings`: cap_mb, ranks, link (inside a node of 8), between (nodes); `set` changes them; `plan` what they make;
@@ -30,20 +28,14 @@ class BucketExplorer(Movable):
 
     kind = "bucket explorer"
 
+    plan: Plan
+    world: World
+
     def __init__(self, run: Backward, **settings: Any) -> None:
         self.backward = run
-        self.settings: dict[str, Any] = {}
-        self.controls: dict[str, Any] = {}
-        self.image: Any = None
-        self._text: Any = None
-        self._busy = False
-        self.plan: Plan
-        self.world: World
-        self.set(**settings)
+        super().__init__(**settings)
 
-    def set(self, **settings: Any) -> None:
-        """Show these settings: controls, picture and text follow."""
-        self.settings |= settings
+    def _compute(self) -> None:
         s = self.settings
         nodes = max(1, s["ranks"] // PER_NODE)
         self.world = world(
@@ -67,14 +59,6 @@ class BucketExplorer(Movable):
             s["cap_mb"],
             first,
         )
-        if self._widget is not None:
-            self._busy = True
-            try:
-                for name, control in self.controls.items():
-                    control.value = s[name]
-            finally:
-                self._busy = False
-            self._draw()
 
     @property
     def facts(self) -> str:
@@ -96,41 +80,19 @@ class BucketExplorer(Movable):
         )  # fmt: skip
 
     def _build(self, ipywidgets: Any) -> None:
-        wide, box = {"description_width": "11em"}, ipywidgets.Layout(width="28em")
-        s = self.settings
-        caps = sorted({*CAPS_MB, s["cap_mb"]})
-        for name, label, options in (
-            ("cap_mb", "bucket, MiB", [(f"{c:g}", c) for c in caps]), ("ranks", "ranks", [(f"{n:,}", n) for n in RANKS]),
-        ):  # fmt: skip
-            self.controls[name] = ipywidgets.SelectionSlider(
-                options=options,
-                value=s[name],
-                description=label,
-                style=wide,
-                layout=box,
-                continuous_update=False,
-            )
-        for name, label in (("link", f"inside a node of {PER_NODE}"), ("between", "between nodes")):
-            self.controls[name] = ipywidgets.Dropdown(
-                options=list(LINKS), value=s[name], description=label, style=wide, layout=box
-            )
-        for control in self.controls.values():
-            control.observe(self._moved, names="value")
-        fit = ipywidgets.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px")
-        self.image = ipywidgets.Image(format="png", layout=fit)
-        self._text = ipywidgets.HTML()
-        row = ipywidgets.HBox(list(self.controls.values()), layout=ipywidgets.Layout(flex_flow="row wrap"))
-        self._widget = ipywidgets.VBox([row, self.image, self._text])
-        self._draw()
-
-    def _moved(self, change: Any) -> None:
-        if not self._busy:
-            self.set(**{name: control.value for name, control in self.controls.items()})
+        caps = [(f"{c:g}", c) for c in sorted({*CAPS_MB, self.settings["cap_mb"]})]
+        slider, menu = ipywidgets.SelectionSlider, ipywidgets.Dropdown
+        self._control(slider, ipywidgets, "cap_mb", "bucket, MiB", options=caps, continuous_update=False)
+        ranks = [(f"{n:,}", n) for n in RANKS]
+        self._control(slider, ipywidgets, "ranks", "ranks", options=ranks, continuous_update=False)
+        self._control(menu, ipywidgets, "link", f"inside a node of {PER_NODE}", options=list(LINKS))
+        self._control(menu, ipywidgets, "between", "between nodes", options=list(LINKS))
+        self._stack(ipywidgets, [list(self.controls.values())])
 
     def _draw(self) -> None:
-        self.controls["between"].disabled = self.world.nodes == 1
-        self.image.value = self.static().png()
-        self._text.value = f"<code>{escape(self.facts)}</code>"
+        super()._draw()
+        if self._widget is not None:
+            self.controls["between"].disabled = self.world.nodes == 1
 
     def _told(self) -> tuple[str, str]:
         return self.backward.evidence, self.facts

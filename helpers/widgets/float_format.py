@@ -8,7 +8,6 @@ from typing import Any
 
 from helpers.plots.float_format import FORMATS, Format, float_bits, shown
 from helpers.plots.picture import Picture
-from helpers.plots.style import WIDTH
 
 from .movable import Movable
 
@@ -28,13 +27,10 @@ class FloatFormatExplorer(Movable):
     def __init__(self, value: float, name: str) -> None:
         self.value, self.format = value, FORMATS[name]
         self.bits = self.format.encode(value)
-        self.image: Any = None
         self.entry: Any = None
         self.choice: Any = None
         self.flips: list[Any] = []
         self.buttons: dict[str, Any] = {}
-        self._text: Any = None
-        self._busy = False
 
     def static(self) -> Picture:
         """The bits of the present value in every format: what to show next to the widget, or in its place."""
@@ -108,20 +104,7 @@ class FloatFormatExplorer(Movable):
             button = ipywidgets.Button(description=name, layout=ipywidgets.Layout(width="auto"))
             button.on_click(lambda _, act=action: act())
             self.buttons[name] = button
-        fit = ipywidgets.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px")
-        self.image = ipywidgets.Image(format="png", layout=fit)
-        self._text = ipywidgets.HTML()
-        wrap = ipywidgets.Layout(flex_flow="row wrap")
-        self._widget = ipywidgets.VBox(
-            [
-                ipywidgets.HBox([self.entry, self.choice], layout=wrap),
-                ipywidgets.HBox(self.flips, layout=wrap),
-                ipywidgets.HBox(list(self.buttons.values()), layout=wrap),
-                self.image,
-                self._text,
-            ]
-        )
-        self._draw()
+        self._stack(ipywidgets, [[self.entry, self.choice], self.flips, list(self.buttons.values())])
 
     def _flipper(self, place: int) -> Callable[[Any], None]:
         return lambda _: self.flip(place)
@@ -143,11 +126,8 @@ class FloatFormatExplorer(Movable):
     def _draw(self) -> None:
         if self._widget is None:
             return
-        self._busy = True  # the controls follow the value, and must not set it
-        try:
+        with self._following():
             self.entry.value, self.choice.value = repr(self.value), self.format.name
-        finally:
-            self._busy = False
         f = self.format
         digits = f"{self.bits:0{f.bits}b}"
         colours = ["#F1DDE8"] + ["#FBE3D3"] * f.exponent + ["#D6E8F5"] * f.mantissa
@@ -156,8 +136,7 @@ class FloatFormatExplorer(Movable):
             flip.layout.display = None if used else "none"
             if used:
                 flip.description, flip.style.button_color = digits[place], colours[place]
-        self.image.value = self.static().png()
-        self._text.value = f"<code>{escape(self.facts())}</code>"
+        super()._draw()
 
     def _told(self) -> tuple[str, str]:
         return "arithmetic", self.facts()

@@ -1,17 +1,21 @@
-"""What the widgets have in common: in a notebook they show themselves, as a widget where they can and else a picture."""
+"""What the widgets have in common: a picture under controls, which shows itself as a widget where it can."""
 
 from __future__ import annotations
 
 import base64
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html import escape
 from typing import Any
 
 from helpers.plots.picture import Picture
+from helpers.plots.style import WIDTH
 
 from . import STATIC
 
-__all__ = ["Movable"]
+__all__ = ["Explorer", "Movable"]
 
 
 class Movable(ABC):
@@ -19,7 +23,11 @@ class Movable(ABC):
 
     kind: str
     how = "run this cell to move it"
+    image: Any = None
+    """The widget that holds the picture: an Image and not an Output, so that nothing flickers."""
+    _text: Any = None
     _widget: Any = None
+    _busy = False
 
     @abstractmethod
     def static(self) -> Picture:
@@ -32,6 +40,35 @@ class Movable(ABC):
     @abstractmethod
     def _told(self) -> tuple[str, str]:
         """The kind of evidence, and what the picture shows, in one line."""
+
+    def _stack(self, ipywidgets: Any, rows: Sequence[Sequence[Any]], last: Sequence[Any] = ()) -> None:
+        """Make `_widget`: rows of controls, the picture, the line of facts, and what comes last; and draw."""
+        wrap = ipywidgets.Layout(flex_flow="row wrap")
+        self.image = ipywidgets.Image(format="png", layout=self._fit(ipywidgets))
+        self._text = ipywidgets.HTML()
+        above = [ipywidgets.HBox(list(row), layout=wrap) if len(row) > 1 else row[0] for row in rows]
+        self._widget = ipywidgets.VBox([*above, self.image, self._text, *last])
+        self._draw()
+
+    @staticmethod
+    def _fit(ipywidgets: Any) -> Any:
+        """As wide as the picture, where there is room for it."""
+        return ipywidgets.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px")
+
+    def _draw(self) -> None:
+        """Show the present picture and its facts; nothing before there is a widget."""
+        if self._widget is not None:
+            self.image.value = self.static().png()
+            self._text.value = f"<code>{escape(self._told()[1])}</code>"
+
+    @contextmanager
+    def _following(self) -> Iterator[None]:
+        """Controls follow what is set, and must not set it: several move, one picture is drawn."""
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
 
     @property
     def widget(self) -> Any:
@@ -62,3 +99,36 @@ class Movable(ABC):
             how = self.how
         evidence, facts = self._told()
         return f"[{self.kind}, {evidence}] {facts} ({how})"
+
+
+class Explorer(Movable):
+    """A Movable whose controls are settings: `settings` by name, `controls` by the same names, `set` changes them."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings: dict[str, Any] = {}
+        self.controls: dict[str, Any] = {}
+        self.set(**settings)
+
+    @abstractmethod
+    def _compute(self) -> None:
+        """What the settings make, before it is drawn."""
+
+    def set(self, **settings: Any) -> None:
+        """Show these settings: controls, picture and text follow."""
+        self.settings |= settings
+        self._compute()
+        if self._widget is not None:
+            with self._following():
+                for name, control in self.controls.items():
+                    control.value = self.settings[name]
+            self._draw()
+
+    def _control(self, make: Any, ipywidgets: Any, name: str, label: str, **options: Any) -> None:
+        """A control of class `make` for the setting of that name."""
+        look = {"style": {"description_width": "11em"}, "layout": ipywidgets.Layout(width="28em")}
+        self.controls[name] = make(value=self.settings[name], description=label, **look, **options)
+        self.controls[name].observe(self._moved, names="value")
+
+    def _moved(self, change: Mapping[str, Any]) -> None:
+        if not self._busy:
+            self.set(**{name: control.value for name, control in self.controls.items()})

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 from helpers.plots.picture import Picture, message
-from helpers.plots.style import WIDTH
 from helpers.simulator.pipeline import SCHEDULES, Pipeline, order, pipeline
 
-from .movable import Movable
+from .movable import Explorer
 
 __all__ = ["PipelineExplorer", "pipeline_explorer"]
 
@@ -17,7 +15,7 @@ EVIDENCE = "arithmetic"
 MOST_RANKS, MOST_MICROBATCHES, MOST_CHUNKS = 16, 32, 4
 
 
-class PipelineExplorer(Movable):
+class PipelineExplorer(Explorer):
     """Controls for a pipeline's schedule; a widget if live, else a picture.
 
     `settings`: schedule, ranks, microbatches, chunks (stages a rank; only interleaving has more than one), send
@@ -27,19 +25,10 @@ class PipelineExplorer(Movable):
 
     kind = "pipeline explorer"
 
-    def __init__(self, schedule: str, ranks: int, microbatches: int, chunks: int, send: float) -> None:
-        self.settings: dict[str, Any] = {}
-        self.run: Pipeline | None = None
-        self.controls: dict[str, Any] = {}
-        self.image: Any = None
-        self._trouble = ""
-        self._text: Any = None
-        self._busy = False
-        self.set(schedule=schedule, ranks=ranks, microbatches=microbatches, chunks=chunks, send=send)
+    run: Pipeline | None = None
+    _trouble = ""
 
-    def set(self, **settings: Any) -> None:
-        """Show these settings: controls, picture and text follow. What does not go together says so."""
-        self.settings |= settings
+    def _compute(self) -> None:
         s = self.settings
         chunks = s["chunks"] if s["schedule"] == SCHEDULES[2] else 1
         try:
@@ -47,14 +36,6 @@ class PipelineExplorer(Movable):
             self.run, self._trouble = pipeline(table, {"F": 1.0 / chunks}, send_s=s["send"]), ""
         except ValueError as error:
             self.run, self._trouble = None, str(error)
-        if self._widget is not None:
-            self._busy = True
-            try:
-                for name, control in self.controls.items():
-                    control.value = s[name]
-            finally:
-                self._busy = False
-            self._draw()
 
     @property
     def facts(self) -> str:
@@ -79,49 +60,21 @@ class PipelineExplorer(Movable):
         return schedule(self.run, evidence=EVIDENCE, title=title, unit="forwards of a rank")
 
     def _build(self, ipywidgets: Any) -> None:
-        wide = {"description_width": "11em"}
-        box = ipywidgets.Layout(width="28em")
-        s = self.settings
-        make = {
-            "schedule": ipywidgets.Dropdown(
-                options=SCHEDULES, value=s["schedule"], description="schedule", style=wide, layout=box
-            ),
-        }
-        for name, label, low, high in (
-            ("ranks", "ranks", 1, MOST_RANKS), ("microbatches", "micro-batches", 1, MOST_MICROBATCHES),
-            ("chunks", "stages a rank", 1, MOST_CHUNKS),
+        self._control(ipywidgets.Dropdown, ipywidgets, "schedule", "schedule", options=SCHEDULES)
+        still = {"continuous_update": False}
+        for name, label, most in (
+            ("ranks", "ranks", MOST_RANKS), ("microbatches", "micro-batches", MOST_MICROBATCHES),
+            ("chunks", "stages a rank", MOST_CHUNKS),
         ):  # fmt: skip
-            make[name] = ipywidgets.IntSlider(
-                value=s[name],
-                min=low,
-                max=high,
-                description=label,
-                style=wide,
-                layout=box,
-                continuous_update=False,
-            )
-        make["send"] = ipywidgets.FloatSlider(
-            value=s["send"], min=0.0, max=1.0, step=0.05, description="message, in forwards", style=wide, layout=box,
-            continuous_update=False,
-        )  # fmt: skip
-        self.controls = make
-        for control in make.values():
-            control.observe(self._moved, names="value")
-        fit = ipywidgets.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px")
-        self.image = ipywidgets.Image(format="png", layout=fit)
-        self._text = ipywidgets.HTML()
-        row = ipywidgets.HBox(list(make.values()), layout=ipywidgets.Layout(flex_flow="row wrap"))
-        self._widget = ipywidgets.VBox([row, self.image, self._text])
-        self._draw()
-
-    def _moved(self, change: Any) -> None:
-        if not self._busy:
-            self.set(**{name: control.value for name, control in self.controls.items()})
+            self._control(ipywidgets.IntSlider, ipywidgets, name, label, min=1, max=most, **still)
+        send = {"min": 0.0, "max": 1.0, "step": 0.05}
+        self._control(ipywidgets.FloatSlider, ipywidgets, "send", "message, in forwards", **send, **still)
+        self._stack(ipywidgets, [list(self.controls.values())])
 
     def _draw(self) -> None:
-        self.controls["chunks"].disabled = self.settings["schedule"] != SCHEDULES[2]
-        self.image.value = self.static().png()
-        self._text.value = f"<code>{escape(self.facts)}</code>"
+        super()._draw()
+        if self._widget is not None:
+            self.controls["chunks"].disabled = self.settings["schedule"] != SCHEDULES[2]
 
     def _told(self) -> tuple[str, str]:
         return EVIDENCE, self.facts
@@ -145,4 +98,6 @@ def pipeline_explorer(
             raise ValueError(f"{name}={value}: the explorer shows 1 to {most}")
     if schedule not in SCHEDULES or not 0 <= send <= 1:
         raise ValueError(f"schedule is one of {', '.join(SCHEDULES)}; send, a share of a forward, 0 to 1")
-    return PipelineExplorer(schedule, ranks, microbatches, chunks, send)
+    return PipelineExplorer(
+        schedule=schedule, ranks=ranks, microbatches=microbatches, chunks=chunks, send=send
+    )

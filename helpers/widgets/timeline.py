@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from helpers.plots.picture import Picture
-from helpers.plots.style import WIDTH
 from helpers.seconds import approx, format_seconds
 from helpers.trace import Trace, idle, read
 
@@ -34,11 +32,8 @@ class TimelineZoom(Movable):
         self.trace = trace
         self._whole = int(trace.end_ns.max())
         self._begin, self._end = 0, self._whole
-        self.image: Any = None
         self.slider: Any = None
         self.buttons: dict[str, Any] = {}
-        self._text: Any = None
-        self._busy = False
         self.set(start_s, end_s)
 
     @property
@@ -75,11 +70,8 @@ class TimelineZoom(Movable):
         self._begin = int(np.clip(round(start_s * 1e9), 0, self._whole - length))
         self._end = self._begin + length
         if self._widget is not None:
-            self._busy = True
-            try:
+            with self._following():
                 self.slider.value = self._shown()
-            finally:
-                self._busy = False
             self._draw()
 
     def scale(self, factor: float) -> None:
@@ -127,15 +119,10 @@ class TimelineZoom(Movable):
         self.slider = ipywidgets.FloatRangeSlider(
             value=self._shown(), min=0.0, max=self._whole / 1e6, step=max(self._whole / 1e6 / 2000, 1e-3),
             description="window, ms", readout_format=".3f", continuous_update=False,
-            layout=ipywidgets.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px"),
+            layout=self._fit(ipywidgets),
         )  # fmt: skip
         self.slider.observe(self._moved, names="value")
-        fit = ipywidgets.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px")
-        self.image = ipywidgets.Image(format="png", layout=fit)
-        self._text = ipywidgets.HTML()
-        row = ipywidgets.HBox(list(self.buttons.values()), layout=ipywidgets.Layout(flex_flow="row wrap"))
-        self._widget = ipywidgets.VBox([row, self.slider, self.image, self._text])
-        self._draw()
+        self._stack(ipywidgets, [list(self.buttons.values()), [self.slider]])
 
     def _shown(self) -> tuple[float, float]:
         return self._begin / 1e6, self._end / 1e6
@@ -144,10 +131,6 @@ class TimelineZoom(Movable):
         if not self._busy:
             begin, end = self.slider.value
             self.set(begin / 1e3, end / 1e3)
-
-    def _draw(self) -> None:
-        self.image.value = self.static().png()
-        self._text.value = f"<code>{escape(self.facts)}</code>"
 
     def _told(self) -> tuple[str, str]:
         return self.trace.evidence, self.facts
