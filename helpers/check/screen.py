@@ -1,0 +1,465 @@
+"""What an answer may use, read off its syntax tree before it runs.
+
+    screen("import subprocess")
+    # 'Line 1 imports `subprocess`: an answer may import torch, numpy and plain parts of Python (math, …), …'
+
+An answer runs in the process that counts what it does, so it must not reach the counters, the simulator's record
+or the grader. A list of what exercises need is short, and whatever is not on it is refused: in the visible test,
+and in the same words when graded, where a refused cell is not run. Values and counts are compared in another process;
+this list has to keep an answer to its own work, and need not keep it from harm: that is the sandbox's part.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+
+__all__ = ["screen"]
+
+#: what may be imported: a module → its names that may be used, or None for all public ones
+_OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
+    """__future__ abc array bisect cmath collections contextlib copy dataclasses datetime decimal enum fractions
+    functools glob hashlib heapq itertools json math matplotlib numbers numpy operator pprint psutil queue random re
+    statistics string struct textwrap time torch typing typing_extensions warnings weakref""".split()
+) | {
+    "gc": frozenset({"collect"}),
+    "io": frozenset({"BytesIO", "StringIO"}),
+    "os": frozenset(
+        """cpu_count environ getenv getpid listdir path process_cpu_count sched_getaffinity sched_setaffinity sep
+        urandom""".split()
+    ),
+    "sys": frozenset({"byteorder", "float_info", "getsizeof", "maxsize", "version_info"}),
+    "timeit": frozenset({"default_timer"}),
+    "threading": frozenset({"active_count", "current_thread", "enumerate", "get_native_id", "main_thread"}),
+    "types": frozenset({"MappingProxyType", "SimpleNamespace"}),
+    "helpers": frozenset(
+        """Counts bench compare compiling count lesson memory plots ranks recordings samples seconds simulate tables timing
+        trace widgets""".split()
+    ),
+}
+#: names that lead to a process, its threads, frames, objects or other modules, whatever they are taken from
+_LEADS_OUT = frozenset(
+    """os sys ctypes ctypeslib gc inspect threading multiprocessing subprocess importlib builtins pickle marshal socket
+    mmap tempfile tracemalloc Popen f_back f_globals f_locals f_builtins f_code tb_frame gi_frame cr_frame ag_frame
+    cell_contents get_type_hints singledispatch redispatch DataLoader get_ipython""".split()
+)
+#: public, and it hides work, replaces operators, runs text, or reads and writes files
+_HIDES = frozenset(
+    """torch.compile torch.jit torch.library torch.package torch.hub torch.overrides torch.classes torch.load torch.save
+    torch.multiprocessing torch.ops.load_library torch.utils.benchmark torch.utils.cpp_extension
+    torch.fx.experimental torch.nn.DataParallel torch.nn.parallel.parallel_apply torch.nn.parallel.DataParallel
+    torch.distributed.rpc torch.distributed.Store torch.distributed.TCPStore torch.distributed.FileStore
+    torch.distributed.HashStore torch.distributed.PrefixStore
+    numpy.load numpy.save numpy.savez numpy.savetxt numpy.loadtxt numpy.fromfile numpy.memmap numpy.lib.format
+    numpy.f2py numpy.testing""".split()
+)
+#: … but for these, and what exercises of a lesson are about
+_SHOWN = frozenset({"torch.multiprocessing.reductions"})
+_IN_LESSON = {"11": "torch.compile"}
+#: private names that exercises are about
+_KNOWN = re.compile(
+    "_(parameters|buffers|modules|forward_hooks|forward_pre_hooks|backward_hooks|base|cdata|version|is_view|saved_\\w+"
+    "|replace|asdict|fields)"
+)
+_OPERATORS = re.compile(
+    r"torch\._(foreach_\w+|fused_\w+|int_mm|scaled_mm|scaled_grouped_mm)|torch\.ops\.aten\._\w+"
+)
+#: special methods that may be asked for by name
+_SPECIAL = frozenset(
+    f"__{name}__"
+    for name in """init call getitem getitems setitem delitem len iter next enter exit name qualname doc class contains eq
+    ne lt le gt ge hash repr str bool int float index add radd sub rsub mul rmul truediv rtruediv matmul neg abs pow mod
+    floordiv and or xor version module setstate post_init""".split()
+)
+_OF_SUPER = _SPECIAL | frozenset(
+    f"__{name}__"
+    for name in "setattr getattr delattr getstate init_subclass new torch_function torch_dispatch".split()
+)
+#: private names of the course's and torch's own objects, which stay closed also where an answer has one of that name
+_ROADS = frozenset({"_C", "_gpu", "_lane", "_mark"})
+#: what counting and reading results go through
+_READ_BY_COUNTERS = frozenset({"as_dict", "data_ptr", "tolist", "untyped_storage"})
+_BUILTINS = {
+    "exec": "write the statements themselves",
+    "compile": "write the statements themselves",
+    "globals": "pass what a function needs as its arguments",
+    "locals": "pass what a function needs as its arguments",
+    "vars": "ask for attributes by their names",
+    "open": "work on what the exercise hands you",
+    "input": "work on what the exercise hands you",
+    "breakpoint": "take it out before the test",
+    "delattr": "write `del` and the name with a dot",
+    "memoryview": "use a tensor or an array",
+}  # fmt: skip
+#: what a notebook's first cell calls modules
+_USUAL = {
+    **{
+        name: name
+        for name in ("torch", "math", "os", "sys", "gc", "itertools", "operator", "warnings", "weakref")
+    },
+    **{"np": "numpy", "nn": "torch.nn", "F": "torch.nn.functional", "dist": "torch.distributed"},
+}
+
+
+def screen(source: str, lesson: str | None = None) -> str | None:
+    """``None``, or one sentence: which construct, on which line of ``source``, an answer may not use, and what to do.
+
+    lesson: the lesson's folder, e.g. ``"11_torch_compile"``, since a few names belong to the exercises of one lesson;
+    ``None``: unknown, and these names are open.
+    """
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as odd:
+        line = odd.lineno or 1
+        text = (source.splitlines() or [""])[line - 1 : line]
+        if text and text[0].lstrip()[:1] in ("%", "!"):
+            return f"Line {line} is a command to IPython: a graded cell holds Python only, so move it to a cell of its own."
+        return f"Line {line} is not Python ({odd.msg}): correct it and run the cell again."
+    except (ValueError, RecursionError, MemoryError):
+        return "Line 1 begins a cell that Python cannot read: write it with shorter expressions."
+    closed = _HIDES - ({_IN_LESSON.get(lesson[:2], "")} if lesson else set(_IN_LESSON.values()))
+    found = sorted(_Reader(tree, closed).refused(), key=lambda at: at[0])
+    return f"Line {found[0][0]} {found[0][1]}." if found else None
+
+
+class _Reader:
+    """One cell's tree, and what its names stand for."""
+
+    def __init__(self, tree: ast.Module, closed: frozenset[str]) -> None:
+        self.tree, self.closed = tree, closed
+        self.above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        self.nodes = [*ast.walk(tree)]
+        self.binding: dict[str, list[ast.AST]] = {}
+        for node in self.nodes:
+            for name in _binds(node):
+                self.binding.setdefault(name, []).append(node)
+        self.bound = self.binding.keys()
+        self.paths = {name: path for name, path in _USUAL.items() if name not in self.bound}
+        for node in self.nodes:
+            self.paths.update(_imported(node))
+        for node in self.nodes:  # T = torch.Tensor, K = type(x)
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                path = "type(…)" if _calls(node.value, "type") else self._path(node.value)
+                if path:
+                    self.paths.setdefault(node.targets[0].id, path)
+        self.own = {
+            name for node in self.nodes if isinstance(node, ast.ClassDef) for name in _private_of(node)
+        }
+
+    def refused(self) -> Iterator[tuple[int, str]]:
+        """Each construct that is not open: its line, and the rest of the sentence."""
+        for node in self.nodes:
+            what: str | None = None
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                what = self._imports(node)
+            elif isinstance(node, ast.Attribute):
+                what = self._attribute(node)
+            elif isinstance(node, ast.Name):
+                what = self._name(node)
+            elif isinstance(node, ast.Call):
+                what = self._call(node)
+            elif isinstance(node, ast.MatchClass):
+                private = [name for name in node.kwd_attrs if name[0] == "_" or name in _LEADS_OUT]
+                what = _private(private[0]) if private else None
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                if node.value in _ROADS:
+                    what = _private(node.value)
+                elif re.search(r"\{[^{}]*\._", node.value):
+                    what = "has a text that reads a private name when it is formatted: format values, and public names"
+            elif isinstance(node, ast.keyword | ast.arg) and node.arg in _ROADS:
+                what = _private(str(node.arg))
+            if what:
+                yield getattr(node, "lineno", 1), what
+
+    def _imports(self, node: ast.Import | ast.ImportFrom) -> str | None:
+        if isinstance(node, ast.Import):
+            wanted = [(alias.name, "") for alias in node.names]
+        else:
+            wanted = [("." * node.level + (node.module or ""), alias.name) for alias in node.names]
+        for module, name in wanted:
+            top, *below = module.split(".")
+            path = f"{module}.{name}" if name else module
+            names = [*below, name] if name else below
+            if top not in _OPEN:
+                return (
+                    f"imports `{module}`: an answer may import torch, numpy and plain parts of Python "
+                    "(math, itertools, functools, collections, …), and needs no more"
+                )
+            allowed, first = _OPEN[top], names[0] if names else ""
+            if top == "helpers" and (first not in (allowed or ()) or len(names) > 2):
+                return f"imports `{path}`: the course's insides are not part of an answer, so compute it yourself"
+            if allowed is not None and first and first not in allowed:
+                return f"imports `{path}`: of `{top}` an answer may use {_listed(allowed)}"
+            if private := [n for n in names if n[0] == "_" and not _OPERATORS.fullmatch(path)]:
+                return _private(private[0]) if top != "__future__" else None
+            if what := self._hidden(path):
+                return what
+            if not path.startswith(tuple(_SHOWN)) and (leads := [n for n in names if n in _LEADS_OUT]):
+                return _leads(leads[0])
+        return None
+
+    def _attribute(self, node: ast.Attribute) -> str | None:
+        path, name = self._path(node), node.attr
+        if not isinstance(node.ctx, ast.Load) and (what := self._assigned(node)):
+            return what
+        if path and (what := self._hidden(path) or self._beyond(path)):
+            return what
+        if name in _LEADS_OUT:
+            return _leads(name)
+        if path in sys.modules and self._handed_on(node):
+            return f"hands the module `{path}` on: use it with a dot, as `{path}.name`"
+        if name[0] != "_" or _KNOWN.fullmatch(name) or path and _OPERATORS.fullmatch(path):
+            return None
+        if _calls(node.value, "super"):
+            return None if name in _OF_SUPER or name[:2] != "__" else _private(name)
+        if name in _SPECIAL or name == "__dict__" and self._is_self(node.value):
+            return None
+        if name[-2:] != "__" and name not in _ROADS and not path:
+            if self._is_self(node.value) or name in self.own:
+                return None
+        return _private(name)
+
+    def _name(self, node: ast.Name) -> str | None:
+        name = node.id
+        if name in _ROADS:
+            return _private(name)
+        if name in _BUILTINS and name not in self.bound:
+            return f"uses `{name}`: {_BUILTINS[name]}"
+        if (
+            name in _LEADS_OUT
+            and name not in self.paths
+            and (name == "get_ipython" or name not in self.bound)
+        ):
+            return _leads(name)
+        if (
+            name == "__match_args__"
+            or name[:2] == "__"
+            and name not in ("__name__", "__class__", "__slots__", "__import__")
+        ):
+            if name[-2:] == "__" and isinstance(node.ctx, ast.Load) or name == "__match_args__":
+                return _private(name)
+        above = self.above.get(node)
+        called = isinstance(above, ast.Call) and above.func is node
+        if (
+            name in ("getattr", "setattr", "__import__", "attrgetter", "methodcaller")
+            and not called
+            and name not in self.bound
+        ):
+            return f"hands `{name}` on: write it as a call, with the name as a text"
+        if isinstance(node.ctx, ast.Load) and self.paths.get(name) in sys.modules and self._handed_on(node):
+            return f"hands the module `{name}` on: use it with a dot, as `{name}.name`"
+        if (
+            not isinstance(node.ctx, ast.Load)
+            and name in ("torch", "os", "np")
+            and not _imported(self.above[node])
+        ):
+            return f"gives `{name}` another meaning: call yours otherwise"
+        return None
+
+    def _call(self, node: ast.Call) -> str | None:
+        func = node.func
+        name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+        given = [arg.id for arg in node.args if isinstance(arg, ast.Name)]
+        if name == "eval" or "eval" in given and "eval" not in self.bound:
+            places = (
+                [0]
+                if name == "eval"
+                else [i + 1 for i, a in enumerate(node.args) if getattr(a, "id", "") == "eval"]
+            )
+            return next((what for i in places if (what := self._evaluated(node.args[i : i + 1]))), None)
+        if name == "__import__":
+            texts = self._texts(node.args[0]) if node.args else None
+            made = [ast.Import([ast.alias(text)]) for text in texts or ()]
+            refused = next((what for one in made if (what := self._imports(one))), None)
+            return (
+                refused
+                if texts
+                else "imports what only its run will tell: write `import` and the module's name"
+            )
+        if name in self.bound and isinstance(func, ast.Name):
+            return None
+        if name in ("getattr", "hasattr", "setattr") and isinstance(func, ast.Name):
+            return self._by_text(node, name)
+        if name in ("attrgetter", "methodcaller"):
+            for arg in node.args if name == "attrgetter" else node.args[:1]:
+                texts = self._texts(arg)
+                if texts is None or any(
+                    part[:1] == "_" or part in _LEADS_OUT for t in texts for part in t.split(".")
+                ):
+                    return f"asks `{name}` for names that are not written out or private: use a lambda"
+        return None
+
+    def _by_text(self, node: ast.Call, name: str) -> str | None:
+        """getattr, hasattr and setattr: as the attribute with a dot, if the text is known."""
+        if len(node.args) < 2:
+            return f"calls `{name}` without a name: write the name with a dot"
+        texts = self._texts(node.args[1])
+        if texts is None:
+            of_graph = (
+                isinstance(node.args[1], ast.Attribute) and node.args[1].attr == "target"
+            )  # a torch.fx.Node's
+            if name == "getattr" and of_graph and "torch.compile" not in self.closed:
+                return None
+            if name == "setattr" and self._is_self(node.args[0]):
+                return None
+            return (
+                f"calls `{name}` with a name that only its run will tell: write the name out, or keep a dict"
+            )
+        for text in texts:
+            dotted = ast.Attribute(node.args[0], text, ast.Store() if name == "setattr" else ast.Load())
+            self.above[dotted] = node
+            if not text.isidentifier() or (what := self._attribute(ast.copy_location(dotted, node))):
+                return what if text.isidentifier() else _private(text)
+        return None
+
+    def _evaluated(self, args: list[ast.expr]) -> str | None:
+        texts = self._texts(args[0]) if args else None
+        if texts is None:
+            return "uses `eval` on a text that only its run will tell: write the expression itself"
+        for text in texts:
+            if inner := screen(text):
+                return "uses `eval` on a text that " + inner.split(" ", 2)[2].rstrip(".")
+        return None
+
+    def _texts(self, node: ast.expr) -> list[str] | None:
+        """The texts that an expression can stand for, if they can be told: a literal, or what a loop goes over."""
+        if isinstance(node, ast.Constant):
+            return [node.value] if isinstance(node.value, str) else None
+        if not isinstance(node, ast.Name):
+            return None
+        texts: list[str] = []
+        for place in self.binding.get(node.id, ()):
+            loop = self.above.get(place)
+            if not isinstance(loop, ast.For | ast.comprehension) or loop.target is not place:
+                return None
+            over = loop.iter
+            if isinstance(over, ast.Name):
+                made = self.binding.get(over.id, [])
+                value = self.above[made[0]] if len(made) == 1 else None
+                over = value.value if isinstance(value, ast.Assign) else over
+            of = (
+                over.keys
+                if isinstance(over, ast.Dict)
+                else over.elts
+                if isinstance(over, ast.List | ast.Tuple | ast.Set)
+                else []
+            )
+            if not of or not all(isinstance(e, ast.Constant) and isinstance(e.value, str) for e in of):
+                return None
+            texts += [str(e.value) for e in of if isinstance(e, ast.Constant)]
+        return texts or None
+
+    def _assigned(self, node: ast.Attribute) -> str | None:
+        root: ast.expr = node
+        while isinstance(root, ast.Attribute | ast.Subscript):
+            root = root.value
+            if isinstance(root, ast.Attribute) and root.attr == "__class__":
+                break
+        text = ast.unparse(node)
+        special = node.attr[:2] == "__" and node.attr[-2:] == "__" or node.attr in _READ_BY_COUNTERS
+        foreign = isinstance(root, ast.Attribute) or _calls(root, "type")
+        if path := self._path(node.value):
+            foreign = not path.startswith("torch.backends.")  # settings, which belong to nobody
+        elif isinstance(root, ast.Name) and root.id not in self.bound and root.id not in self.paths:
+            foreign = True
+        if special or foreign:
+            return f"changes `{text}`, which others use too: keep the value in a variable, or on an object of your own"
+        return None
+
+    def _hidden(self, path: str) -> str | None:
+        if any(path == shown or path.startswith(shown + ".") for shown in _SHOWN):
+            return None
+        if path in self.closed and not any(shown.startswith(path + ".") for shown in _SHOWN):
+            return f"uses `{path}`, whose work cannot be counted or stays behind: write it with PyTorch's operators"
+        if path in self.closed:  # a package of which one part is open
+            return None
+        return self._hidden(path.rpartition(".")[0]) if "." in path else None
+
+    def _beyond(self, path: str) -> str | None:
+        top, *below = path.split(".")
+        allowed = _OPEN.get(top)
+        if allowed is not None and below and below[0] not in allowed:
+            return f"uses `{top}.{below[0]}`: of `{top}` an answer may use {_listed(allowed)}"
+        return None
+
+    def _handed_on(self, node: ast.expr) -> bool:
+        """Whether a module goes elsewhere than before a dot, behind ``F =``, or into getattr."""
+        above = self.above.get(node)
+        if isinstance(above, ast.Call) and above.args[:1] == [node]:
+            return not (
+                isinstance(above.func, ast.Name) and above.func.id in ("getattr", "hasattr", "setattr")
+            )
+        return not isinstance(above, ast.Attribute | ast.Assign)
+
+    def _is_self(self, node: ast.expr) -> bool:
+        """Whether this is the first argument of a method that the cell defines, inside of it, or ``ctx``."""
+        if not isinstance(node, ast.Name):
+            return False
+        above: ast.AST | None = node
+        while above := self.above.get(above):  # type: ignore[arg-type]
+            if isinstance(above, ast.FunctionDef) and isinstance(self.above.get(above), ast.ClassDef):
+                first = [*above.args.posonlyargs, *above.args.args][:1]
+                static = any(getattr(d, "id", "") == "staticmethod" for d in above.decorator_list)
+                if first and first[0].arg == node.id and (not static or node.id == "ctx"):
+                    return True
+        return False
+
+    def _path(self, node: ast.expr) -> str:
+        """``torch.nn.functional`` for ``F``, also behind other names; "" for what does not begin with a module."""
+        if isinstance(node, ast.Attribute):
+            before = self._path(node.value)
+            return f"{before}.{node.attr}" if before else ""
+        return self.paths.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+
+def _binds(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        return [node.id]
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        return [node.name]
+    return [node.rest] if isinstance(node, ast.MatchMapping) and node.rest else []
+
+
+def _imported(node: ast.AST) -> dict[str, str]:
+    """The names that an import binds, and what they stand for."""
+    if isinstance(node, ast.Import):
+        return {
+            a.asname or a.name.partition(".")[0]: a.name if a.asname else a.name.partition(".")[0]
+            for a in node.names
+        }
+    if isinstance(node, ast.ImportFrom):
+        return {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+    return {}
+
+
+def _private_of(made: ast.ClassDef) -> Iterator[str]:
+    """Private names that a class makes: its methods, its variables, and what methods put on ``self``."""
+    for node in ast.walk(made):
+        if isinstance(node, ast.FunctionDef) and node in made.body:
+            yield node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            yield node.value  # in __slots__
+
+
+def _calls(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
+def _private(name: str) -> str:
+    return f"uses `{name}`, a private name of somebody else's: use public names, and private ones on your own `self`"
+
+
+def _leads(name: str) -> str:
+    return f"uses `{name}`, which leads out of the exercise: work on what your function is given"
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))
