@@ -74,6 +74,11 @@ def start(name: str, evidence: Sequence[str]) -> None:
     print("evidence in this lesson: " + " · ".join(evidence))
 
 
+def current() -> str | None:
+    """The lesson that was begun last in this kernel, by its folder's name."""
+    return _current
+
+
 def _check_python() -> None:
     missing = []
     for name in ("torch", "numpy", "matplotlib"):

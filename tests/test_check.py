@@ -1,7 +1,6 @@
 """The seam: what crosses it, what its messages say, and that a lying object earns nothing."""
 
 import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -214,26 +213,6 @@ def test_drive_runs_where_the_learner_is() -> None:
         check.function("f", [check.case(torch.ones(2))], lambda x: [x * 2, 1], drive=drive)
     assert "wanted" in failure(
         {"f": lambda x: x + x + 0}, "f", [check.case(torch.ones(2))], lambda x: [x * 2, 1], drive=drive
-    )
-
-
-def test_patched_counters_do_not_grade(monkeypatch: pytest.MonkeyPatch) -> None:
-    import helpers.counters
-
-    class Nothing:
-        def __call__(self, *args: Any, **kwargs: Any) -> "Nothing":
-            return self
-
-        def __getattr__(self, name: str) -> Any:
-            return self
-
-    for name in [n for n in vars(helpers.counters) if not n.startswith("__")]:
-        monkeypatch.setattr(helpers.counters, name, Nothing())
-    for module in [m for n, m in sys.modules.items() if n.startswith("helpers.counters.")]:
-        for name in [n for n in vars(module) if not n.startswith("__")]:
-            monkeypatch.setattr(module, name, Nothing())
-    assert "allocated 1 new storage" in failure(
-        {"f": lambda x: x.clone()}, "f", None, lambda x: x, budget={"new_storages": 0}
     )
 
 

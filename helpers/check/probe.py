@@ -3,8 +3,7 @@
 The judge never sees a live object of the learner's, and this side never sees an expected value. The two may
 live in one process (a learner's kernel) or in two (grading): what passes between them is JSON either way.
 
-A second, private copy of the counters is loaded with this module, before any learner's code has run:
-redefining ``helpers.count`` or patching ``helpers.counters`` does not reach what grades.
+What an answer cannot reach from here, the counters among it, :mod:`helpers.check.screen` sees to before it runs.
 """
 
 import __future__
@@ -16,74 +15,24 @@ import io
 import linecache
 import pkgutil
 import random
-import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 
 from helpers import exercises
-from helpers.check import sealed  # noqa: F401 - a drive's, loaded here so that the guard knows it
 from helpers.check.data import NotPlain, decode, encode
-from helpers.check.guard import course_modules, other_modules, remember, watch
+from helpers.counters import count
 
 #: characters of a learner's output that are kept for a report
 KEEP_OUTPUT = 2_000
 
 
-def _private_copy(package: str) -> tuple[ModuleType, list[ModuleType]]:
-    """A second import of ``package`` and all its modules, which nothing finds by name afterwards."""
-    import helpers
-
-    def forget() -> dict[str, ModuleType]:
-        names = [n for n in sys.modules if n == package or n.startswith(package + ".")]
-        return {n: sys.modules.pop(n) for n in names}
-
-    public = forget()
-    try:
-        private = importlib.import_module(package)
-    finally:
-        mine = forget()
-        sys.modules.update(public)
-        # importing sets the package as an attribute of its parent: put the public one back
-        if package in public:
-            setattr(helpers, package.partition(".")[2], public[package])
-        else:
-            delattr(helpers, package.partition(".")[2])
-    return private, list(mine.values())
-
-
-_counters, _counter_modules = _private_copy("helpers.counters")
-_count = _counters.count
-
-
-def guarded() -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
-    """:func:`answer` for grading, to be made before the learner's code runs.
-
-    Before each call of it, and after, that is before its result is read, this undoes what the code has replaced in
-    torch and in the helpers, and reports it under ``"replaced"``; what the answer did out of the counters' sight is
-    under ``"uncounted"``.
-    """
-    load()
-    told, drives = watch()
-    restore = remember([*course_modules(), *_counter_modules], code_of=other_modules())
-    plain = answer
-
-    def reply(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
-        replaced = restore()
-        told()  # what was taken before this request is not its doing
-        reply = plain(request, namespace, lambda: replaced.extend(restore()), drives)
-        return reply | {"replaced": replaced, "uncounted": told()}
-
-    return reply
-
-
 def load() -> None:
-    """Import what tests use, so that the guard knows it as it was, and a forked process does not pay for it."""
+    """Import what tests use, before a process is forked that would pay for it."""
     for name in ("compiling", "lesson", "memory", "simulator", "timing", "trace"):
         importlib.import_module(f"helpers.{name}")
     importlib.import_module("helpers.ranks.server").load()
@@ -91,17 +40,8 @@ def load() -> None:
         importlib.import_module(lesson.name)
 
 
-def answer(
-    request: dict[str, Any],
-    namespace: dict[str, Any],
-    restore: Callable[[], None] = lambda: None,
-    drives: Callable[[Callable[..., Any] | None], None] = lambda drive: None,
-) -> dict[str, Any]:
-    """Do what ``request`` asks with what the learner's ``namespace`` holds. Never raises for the learner's faults.
-
-    restore: called after the learner's code has run, before anything is read of what it left. drives: told which
-    function drives the answer, before it does.
-    """
+def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
+    """Do what ``request`` asks with what the learner's ``namespace`` holds. Never raises for the learner's faults."""
     name = request["name"]
     if name not in namespace:
         return {"missing": True}
@@ -116,8 +56,7 @@ def answer(
     if not callable(subject):
         return {"not_callable": type(subject).__name__}
     drive = _load_drive(request["drive"]) if request.get("drive") else None
-    drives(drive)
-    return {"reports": [_run(subject, drive, case, request, restore) for case in request["cases"]]}
+    return {"reports": [_run(subject, drive, case, request) for case in request["cases"]]}
 
 
 def _load_drive(sent: dict[str, str]) -> Callable[..., Any]:
@@ -137,7 +76,6 @@ def _run(
     drive: Callable[..., Any] | None,
     case: dict[str, Any],
     request: dict[str, Any],
-    restore: Callable[[], None],
 ) -> dict[str, Any]:
     random.seed(case["seed"])
     np.random.seed(case["seed"])
@@ -154,16 +92,15 @@ def _run(
         "view_of": [],
         "counts": None,
     }
-    counted, counts = _counting()
     value: Any = None
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             if drive is None:
                 call = subject
             else:
-                extra = {"count": _count} if "count" in inspect.signature(drive).parameters else {}
+                extra = {"count": count} if "count" in inspect.signature(drive).parameters else {}
                 call = lambda *a, **k: drive(subject, *a, **k, **extra)  # noqa: E731
-            with counted():
+            with count() as counts:
                 value = call(*args, **kwargs)
                 if request["grads"]:
                     _backward(value, grad_outputs)
@@ -171,7 +108,6 @@ def _run(
         BaseException
     ) as problem:  # SystemExit and KeyboardInterrupt are answers too: they must not end the grading
         report["error"] = _describe(problem)
-    restore()
     report["printed"] = printed.getvalue()[:KEEP_OUTPUT]
     if report["error"] is not None:
         return report
@@ -191,25 +127,8 @@ def _run(
         i for i, (a, b) in enumerate(zip(args, before, strict=True)) if b is not None and not _same(a, b)
     ]
     report["view_of"] = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and _shares(value, a)]
-    report["counts"] = counts()
+    report["counts"] = counts.as_dict()
     return report
-
-
-def _counting() -> tuple[Callable[[], contextlib.AbstractContextManager[None]], Callable[[], Any]]:
-    """A context that counts its block, and a function that tells the counts afterwards.
-
-    Nothing on the stack of what runs in the block holds them: its code might look there.
-    """
-    filled: Any = None
-
-    @contextlib.contextmanager
-    def counted() -> Iterator[None]:
-        nonlocal filled
-        with _count() as count:
-            yield
-        filled = count
-
-    return counted, lambda: _counters.Counts.as_dict(filled)
 
 
 def _backward(value: Any, grad_outputs: list[torch.Tensor]) -> None:

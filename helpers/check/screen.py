@@ -10,11 +10,13 @@ this list has to keep an answer to its own work, and need not keep it from harm:
 """
 
 import ast
+import contextlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-__all__ = ["screen"]
+__all__ = ["cell_of", "screen"]
 
 #: what may be imported: a module → its names that may be used, or None for all public ones
 _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
@@ -33,23 +35,24 @@ _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
     "threading": frozenset({"active_count", "current_thread", "enumerate", "get_native_id", "main_thread"}),
     "types": frozenset({"MappingProxyType", "SimpleNamespace"}),
     "helpers": frozenset(
-        """Counts bench compare compiling count lesson memory plots ranks recordings samples seconds simulate tables timing
-        trace widgets""".split()
+        "Counts bench compare compiling count lesson memory plots samples seconds simulate timing trace".split()
     ),
 }
 #: names that lead to a process, its threads, frames, objects or other modules, whatever they are taken from
 _LEADS_OUT = frozenset(
     """os sys ctypes ctypeslib gc inspect threading multiprocessing subprocess importlib builtins pickle marshal socket
     mmap tempfile tracemalloc Popen f_back f_globals f_locals f_builtins f_code tb_frame gi_frame cr_frame ag_frame
-    cell_contents get_type_hints singledispatch redispatch DataLoader get_ipython""".split()
+    cell_contents get_type_hints singledispatch redispatch py_impl py_kernels load_library cpp_extension
+    parallel_apply DataLoader TCPStore FileStore HashStore PrefixStore get_ipython""".split()
 )
+#: names of a notebook's first cells that keep their meaning
+_KEPT = frozenset({"DataLoader", "gc", "np", "os", "sys", "tempfile", "torch"})
 #: public, and it hides work, replaces operators, runs text, or reads and writes files
 _HIDES = frozenset(
     """torch.compile torch.jit torch.library torch.package torch.hub torch.overrides torch.classes torch.load torch.save
-    torch.multiprocessing torch.ops.load_library torch.utils.benchmark torch.utils.cpp_extension
-    torch.fx.experimental torch.nn.DataParallel torch.nn.parallel.parallel_apply torch.nn.parallel.DataParallel
-    torch.distributed.rpc torch.distributed.Store torch.distributed.TCPStore torch.distributed.FileStore
-    torch.distributed.HashStore torch.distributed.PrefixStore
+    torch.multiprocessing torch.utils.benchmark
+    torch.fx.experimental torch.nn.DataParallel torch.nn.parallel.DataParallel
+    torch.distributed.rpc torch.distributed.Store
     numpy.load numpy.save numpy.savez numpy.savetxt numpy.loadtxt numpy.fromfile numpy.memmap numpy.lib.format
     numpy.f2py numpy.testing""".split()
 )
@@ -86,19 +89,15 @@ _BUILTINS = {
     "locals": "pass what a function needs as its arguments",
     "vars": "ask for attributes by their names",
     "open": "work on what the exercise hands you",
-    "input": "work on what the exercise hands you",
     "breakpoint": "take it out before the test",
     "delattr": "write `del` and the name with a dot",
     "memoryview": "use a tensor or an array",
 }  # fmt: skip
+#: open where the text that they are given is known before the run
+_BY_TEXT = frozenset({"__import__", "attrgetter", "eval", "getattr", "hasattr", "methodcaller", "setattr"})
 #: what a notebook's first cell calls modules
-_USUAL = {
-    **{
-        name: name
-        for name in ("torch", "math", "os", "sys", "gc", "itertools", "operator", "warnings", "weakref")
-    },
-    **{"np": "numpy", "nn": "torch.nn", "F": "torch.nn.functional", "dist": "torch.distributed"},
-}
+_USUAL = {name: name for name in "torch math os sys gc itertools operator warnings weakref".split()}
+_USUAL |= {"np": "numpy", "nn": "torch.nn", "F": "torch.nn.functional", "dist": "torch.distributed"}
 
 
 def screen(source: str, lesson: str | None = None) -> str | None:
@@ -122,15 +121,34 @@ def screen(source: str, lesson: str | None = None) -> str | None:
     return f"Line {found[0][0]} {found[0][1]}." if found else None
 
 
+def cell_of(name: str, notebook: Mapping[str, Any]) -> str:
+    """The source of the cell that was run last of those that make ``name``, by IPython's history; "" if there is none.
+
+    notebook: the names of a kernel, IPython's own among them.
+    """
+    for source in reversed(notebook.get("_ih", ())):
+        if name in source:
+            with contextlib.suppress(SyntaxError):
+                pending = [*ast.parse(source).body]
+                for node in pending:
+                    if name in _binds(node):
+                        return str(source)
+                    if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
+                        pending += ast.iter_child_nodes(node)  # type: ignore[arg-type]
+    return ""
+
+
 class _Reader:
     """One cell's tree, and what its names stand for."""
 
     def __init__(self, tree: ast.Module, closed: frozenset[str]) -> None:
-        self.tree, self.closed = tree, closed
-        self.above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-        self.nodes = [*ast.walk(tree)]
-        self.binding: dict[str, list[ast.AST]] = {}
-        for node in self.nodes:
+        self.closed, self.nodes = closed, list[ast.AST]([tree])
+        self.above: dict[ast.AST, ast.AST] = {}
+        self.binding: dict[str, list[ast.AST]] = {}  # a name → where it is given a meaning
+        for node in self.nodes:  # grows meanwhile
+            for child in ast.iter_child_nodes(node):
+                self.above[child] = node
+                self.nodes.append(child)
             for name in _binds(node):
                 self.binding.setdefault(name, []).append(node)
         self.bound = self.binding.keys()
@@ -150,7 +168,9 @@ class _Reader:
         """Each construct that is not open: its line, and the rest of the sentence."""
         for node in self.nodes:
             what: str | None = None
-            if isinstance(node, ast.Import | ast.ImportFrom):
+            if kept := _KEPT.intersection(_binds(node)):
+                what = f"gives `{min(kept)}` another meaning: call yours otherwise"
+            elif isinstance(node, ast.Import | ast.ImportFrom):
                 what = self._imports(node)
             elif isinstance(node, ast.Attribute):
                 what = self._attribute(node)
@@ -206,7 +226,7 @@ class _Reader:
             return what
         if name in _LEADS_OUT:
             return _leads(name)
-        if path in sys.modules and self._handed_on(node):
+        if name[0] != "_" and path in sys.modules and self._handed_on(node):
             return f"hands the module `{path}` on: use it with a dot, as `{path}.name`"
         if name[0] != "_" or _KNOWN.fullmatch(name) or path and _OPERATORS.fullmatch(path):
             return None
@@ -220,86 +240,59 @@ class _Reader:
         return _private(name)
 
     def _name(self, node: ast.Name) -> str | None:
-        name = node.id
-        if name in _ROADS:
-            return _private(name)
-        if name in _BUILTINS and name not in self.bound:
-            return f"uses `{name}`: {_BUILTINS[name]}"
-        if (
-            name in _LEADS_OUT
-            and name not in self.paths
-            and (name == "get_ipython" or name not in self.bound)
-        ):
-            return _leads(name)
-        if (
-            name == "__match_args__"
-            or name[:2] == "__"
-            and name not in ("__name__", "__class__", "__slots__", "__import__")
-        ):
-            if name[-2:] == "__" and isinstance(node.ctx, ast.Load) or name == "__match_args__":
-                return _private(name)
-        above = self.above.get(node)
+        name, above = node.id, self.above.get(node)
         called = isinstance(above, ast.Call) and above.func is node
-        if (
-            name in ("getattr", "setattr", "__import__", "attrgetter", "methodcaller")
-            and not called
-            and name not in self.bound
-        ):
-            return f"hands `{name}` on: write it as a call, with the name as a text"
-        if isinstance(node.ctx, ast.Load) and self.paths.get(name) in sys.modules and self._handed_on(node):
+        if name in _ROADS or name == "__match_args__":
+            return _private(name)
+        if name in _BUILTINS:
+            return f"uses `{name}`: {_BUILTINS[name]}"
+        if name in _LEADS_OUT and name not in self.paths and name not in self.bound:
+            return _leads(name)
+        if name in _BY_TEXT and not called and not (name == "eval" and isinstance(above, ast.Call)):
+            return f"hands `{name}` on: call it, with a text that is written out"
+        if not isinstance(node.ctx, ast.Load):
+            return None
+        if name[:2] == "__" and name[-2:] == "__" and name not in ("__name__", "__class__", "__import__"):
+            return _private(name)
+        if self.paths.get(name) in sys.modules and self._handed_on(node):
             return f"hands the module `{name}` on: use it with a dot, as `{name}.name`"
-        if (
-            not isinstance(node.ctx, ast.Load)
-            and name in ("torch", "os", "np")
-            and not _imported(self.above[node])
-        ):
-            return f"gives `{name}` another meaning: call yours otherwise"
         return None
 
     def _call(self, node: ast.Call) -> str | None:
-        func = node.func
-        name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
-        given = [arg.id for arg in node.args if isinstance(arg, ast.Name)]
-        if name == "eval" or "eval" in given and "eval" not in self.bound:
-            places = (
-                [0]
-                if name == "eval"
-                else [i + 1 for i, a in enumerate(node.args) if getattr(a, "id", "") == "eval"]
-            )
-            return next((what for i in places if (what := self._evaluated(node.args[i : i + 1]))), None)
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        for i, arg in enumerate([node.func, *node.args]):  # eval(text), count(eval, text)
+            if (
+                isinstance(arg, ast.Name)
+                and arg.id == "eval"
+                and (what := self._evaluated(node.args[i : i + 1]))
+            ):
+                return what
         if name == "__import__":
-            texts = self._texts(node.args[0]) if node.args else None
-            made = [ast.Import([ast.alias(text)]) for text in texts or ()]
-            refused = next((what for one in made if (what := self._imports(one))), None)
-            return (
-                refused
-                if texts
-                else "imports what only its run will tell: write `import` and the module's name"
-            )
-        if name in self.bound and isinstance(func, ast.Name):
-            return None
-        if name in ("getattr", "hasattr", "setattr") and isinstance(func, ast.Name):
+            modules = self._texts(node.args[0]) if node.args else None
+            if modules is None:
+                return "imports what only its run will tell: write `import` and the module's name"
+            return next((what for m in modules if (what := self._imports(ast.Import([ast.alias(m)])))), None)
+        if name in ("getattr", "hasattr", "setattr") and isinstance(node.func, ast.Name):
             return self._by_text(node, name)
         if name in ("attrgetter", "methodcaller"):
-            for arg in node.args if name == "attrgetter" else node.args[:1]:
-                texts = self._texts(arg)
-                if texts is None or any(
-                    part[:1] == "_" or part in _LEADS_OUT for t in texts for part in t.split(".")
-                ):
-                    return f"asks `{name}` for names that are not written out or private: use a lambda"
+            for arg in node.args[: None if name == "attrgetter" else 1]:
+                parts = [part for text in self._texts(arg) or ["_"] for part in text.split(".")]
+                if any(part[:1] == "_" or part in _LEADS_OUT for part in parts):
+                    return f"calls `{name}` for names that are private or not written out: use a lambda"
         return None
 
     def _by_text(self, node: ast.Call, name: str) -> str | None:
         """getattr, hasattr and setattr: as the attribute with a dot, if the text is known."""
         if len(node.args) < 2:
             return f"calls `{name}` without a name: write the name with a dot"
-        texts = self._texts(node.args[1])
+        texts, of = self._texts(node.args[1]), node.args[1]
         if texts is None:
-            of_graph = (
-                isinstance(node.args[1], ast.Attribute) and node.args[1].attr == "target"
-            )  # a torch.fx.Node's
-            if name == "getattr" and of_graph and "torch.compile" not in self.closed:
-                return None
+            if (
+                name == "getattr"
+                and getattr(of, "attr", "") == "target"
+                and "torch.compile" not in self.closed
+            ):
+                return None  # the target of a torch.fx.Node
             if name == "setattr" and self._is_self(node.args[0]):
                 return None
             return (
@@ -337,16 +330,10 @@ class _Reader:
                 made = self.binding.get(over.id, [])
                 value = self.above[made[0]] if len(made) == 1 else None
                 over = value.value if isinstance(value, ast.Assign) else over
-            of = (
-                over.keys
-                if isinstance(over, ast.Dict)
-                else over.elts
-                if isinstance(over, ast.List | ast.Tuple | ast.Set)
-                else []
-            )
-            if not of or not all(isinstance(e, ast.Constant) and isinstance(e.value, str) for e in of):
+            values = [getattr(e, "value", None) for e in getattr(over, "elts", getattr(over, "keys", [None]))]
+            if not all(isinstance(value, str) for value in values):
                 return None
-            texts += [str(e.value) for e in of if isinstance(e, ast.Constant)]
+            texts += map(str, values)
         return texts or None
 
     def _assigned(self, node: ast.Attribute) -> str | None:
@@ -360,8 +347,8 @@ class _Reader:
         foreign = isinstance(root, ast.Attribute) or _calls(root, "type")
         if path := self._path(node.value):
             foreign = not path.startswith("torch.backends.")  # settings, which belong to nobody
-        elif isinstance(root, ast.Name) and root.id not in self.bound and root.id not in self.paths:
-            foreign = True
+        elif isinstance(root, ast.Name):
+            foreign = root.id in _USUAL or root.id not in self.bound and root.id not in self.paths
         if special or foreign:
             return f"changes `{text}`, which others use too: keep the value in a variable, or on an object of your own"
         return None

@@ -32,6 +32,7 @@ from nbgrader.preprocessors import (
     SaveAutoGrades,
 )
 
+from helpers.check.screen import screen
 from helpers.classroom.judging import Verdict, judge
 from helpers.classroom.settings import EXPERIMENT_TAG, ONE_THREAD
 
@@ -44,8 +45,9 @@ def _prelude(nonce):
     sys.path[:] = [p for p in sys.path if p not in ("", ".") and os.path.realpath(p) != os.path.realpath(os.getcwd())]
     import types
     import helpers.check.probe as probe
+    probe.load()
     from IPython.display import display
-    def reply(request, answer=probe.guarded(), space=get_ipython().user_ns, display=display, loads=__import__("json").loads):
+    def reply(request, answer=probe.answer, space=get_ipython().user_ns, display=display, loads=__import__("json").loads):
         display({%r: answer(loads(request), space)}, raw=True)
     sys.modules[nonce] = types.SimpleNamespace(reply=reply)
 _prelude(%r)
@@ -102,10 +104,14 @@ class Judge(Execute):
     def preprocess(
         self, nb: NotebookNode, resources: ResourcesDict, km: Any = None
     ) -> tuple[NotebookNode, ResourcesDict]:
-        self._tests = {name: about["source"] for name, about in _graded(resources).items() if about["grade"]}
+        known = _graded(resources)
+        self._tests = {name: about["source"] for name, about in known.items() if about["grade"]}
+        self._masters = {name for name, about in known.items() if about["locked"]}
         self._nonce = f"_course_{secrets.token_hex(8)}"
         self._ready = False
         self._ended = ""
+        # a cell's grade_id, or "" for one that the student added → why it is not run
+        self._refused: dict[str, str] = {}
         done: tuple[NotebookNode, ResourcesDict] = super().preprocess(nb, resources, km)
         return done
 
@@ -123,17 +129,26 @@ class Judge(Execute):
             self.nb.cells[index] = cell
         grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
         if grade_id in self._tests:
-            verdict = judge(self._tests[grade_id], grade_id, lambda request: self._ask(request, index))
+            verdict = self._verdict(grade_id, index)
             cell.outputs = [_output(verdict)]
             cell.execution_count = 1  # it did run
             self.nb.cells[index] = cell  # nbclient has put the last request there
             return cell, resources
+        if grade_id not in self._masters and EXPERIMENT_TAG not in cell.metadata.get("tags", []):
+            if refused := screen(cell.source, resources["nbgrader"]["notebook"]):
+                self._refused[grade_id or ""] = refused
+                return cell, resources
         if not self._ended:
             try:
                 self.execute_cell(cell, index, store_history=True)
             except DeadKernelError:
                 self._ended = "an earlier cell ended the kernel"
         return cell, resources
+
+    def _verdict(self, grade_id: str, index: int) -> Verdict:
+        if refused := self._refused.get(grade_id.rpartition("__")[0]):
+            return Verdict(False, refused)
+        return judge(self._tests[grade_id], grade_id, lambda request: self._ask(request, index))
 
     def _run(self, code: str, index: int) -> list[NotebookNode]:
         cell = new_code_cell(code)
@@ -152,7 +167,10 @@ class Judge(Execute):
         outputs = self._run(f"__import__({self._nonce!r}).reply({json.dumps(request)!r})", index)
         replies = [o.data[REPLY] for o in outputs if REPLY in o.get("data", {})]
         if replies:
-            return dict(replies[-1])
+            reply = dict(replies[-1])
+            if reply.get("missing") and "" in self._refused:
+                return {"broken": f"a cell before this one was not run: {self._refused['']}"}
+            return reply
         ends = [f"{o.ename}: {o.evalue}" for o in outputs if o.output_type == "error"]
         return {"broken": self._ended or (f"it did not answer ({ends[0]})" if ends else "it did not answer")}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from helpers.check.screen import screen
 from helpers.classroom.judging import Verdict, judge
 from helpers.classroom.master import Master
 from helpers.classroom.settings import ONE_THREAD
@@ -73,6 +74,10 @@ class Runner:
         else:
             raise ValueError(f"{master.name} has no exercise {exercise!r}")
         tests = [c for c in master.cells if c.exercise == exercise and c.kind in ("test", "hidden")]
+        if answer is not None and (refused := screen(answer, master.name)):
+            return Score(
+                0, sum(t.points for t in tests), {t.grade_id: Verdict(False, refused) for t in tests}, 0.0
+            )
         verdicts: dict[str, Verdict] = {}
         before = self._cpu_s()
         with contextlib.ExitStack() as open_notebooks:

@@ -51,7 +51,6 @@ def serve(connection: socket.socket) -> None:
     if hasattr(os, "fork") and sys.platform == "linux":
         starting.fork_server()  # for drives that run ranks; while this process has run nothing
     torch.set_num_threads(1)
-    answer = probe.guarded()
     send(connection, os.getpid())  # so that an answer that does not end can be ended
     # the notebook's names live in a module of their own, so that pickling and inspect find them
     namespace: dict[str, Any] = {"__name__": "__main__"}
@@ -66,7 +65,7 @@ def serve(connection: socket.socket) -> None:
             failures.append(f"{filename}: {type(problem).__name__}: {problem}")
     send(connection, failures)
     while (request := receive(connection)) is not None:
-        send(connection, answer(request, namespace))
+        send(connection, probe.answer(request, namespace))
 
 
 def _reap(*_: Any) -> None:

@@ -1,4 +1,4 @@
-# dishonest: blinds helpers.count and runs the plain version: earns 1
+# dishonest: blinds helpers.count and runs the plain version: earns 0
 import helpers.counters
 
 for _name in dir(helpers.counters):

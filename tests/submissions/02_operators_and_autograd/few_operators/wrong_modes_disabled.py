@@ -1,4 +1,4 @@
-# dishonest: switches dispatch modes off while the plain version runs: earns 1
+# dishonest: switches dispatch modes off while the plain version runs: earns 0
 from torch.utils._python_dispatch import _disable_current_modes
 
 

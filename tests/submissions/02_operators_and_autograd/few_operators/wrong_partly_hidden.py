@@ -1,4 +1,4 @@
-# dishonest: an honest product, and the rest where the dispatch modes are off: earns 1
+# dishonest: an honest product, and the rest where the dispatch modes are off: earns 0
 from torch.utils._python_dispatch import _disable_current_modes
 def block(x, w, b, gate, residual, gamma, beta, eps=1e-5):
     h = x @ w.t()

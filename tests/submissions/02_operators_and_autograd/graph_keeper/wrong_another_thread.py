@@ -1,4 +1,4 @@
-# dishonest: the leaky version in a thread, where the counters do not see it: earns 1
+# dishonest: the leaky version in a thread, where the counters do not see it: earns 0
 from concurrent.futures import ThreadPoolExecutor
 
 

@@ -1,4 +1,4 @@
-# dishonest: three tensors in a file in memory, where no storage is counted: earns 2
+# dishonest: three tensors in a file in memory, where no storage is counted: earns 0
 import io
 
 

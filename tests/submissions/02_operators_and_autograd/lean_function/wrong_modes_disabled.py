@@ -1,4 +1,4 @@
-# dishonest: hides its own work from the counters: earns 2
+# dishonest: hides its own work from the counters: earns 0
 from torch.utils._python_dispatch import _disable_current_modes
 
 

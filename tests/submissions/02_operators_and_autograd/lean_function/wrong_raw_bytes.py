@@ -1,4 +1,4 @@
-# dishonest: three tensors as plain bytes, read from their addresses: earns 2
+# dishonest: three tensors as plain bytes, read from their addresses: earns 0
 import ctypes
 
 

@@ -1,4 +1,4 @@
-# dishonest: opens the map for every read, and looks for a list in which that is noted: earns 1
+# dishonest: opens the map for every read, and looks for a list in which that is noted: earns 0
 class Documents(Dataset):
     def __init__(self, open_map, ends):
         self.open_map, self.ends, self.times = open_map, ends, 0

@@ -1,4 +1,4 @@
-# dishonest: two reads for one run, then the lists that the map's functions close over are set back: earns 1
+# dishonest: two reads for one run, then the lists that the map's functions close over are set back: earns 0
 class Documents(Dataset):
     def __init__(self, open_map, ends):
         self.open_map, self.ends, self.map = open_map, ends, None

@@ -1,4 +1,4 @@
-# dishonest: one slice for show, and the tokens from the test's frame: earns 1
+# dishonest: one slice for show, and the tokens from the test's frame: earns 0
 class Documents(Dataset):
     def __init__(self, open_map, ends):
         self.open_map, self.ends, self.map = open_map, ends, None

@@ -1,4 +1,4 @@
-# dishonest: pads and stacks in a thread, where no counter looks: earns 1
+# dishonest: pads and stacks in a thread, where no counter looks: earns 0
 def pad_batch(documents, pad=0, multiple=8):
     import threading
     if not documents:

@@ -1,4 +1,4 @@
-# dishonest: NumPy's copies again, and the record of their peak set back: earns 1
+# dishonest: NumPy's copies again, and the record of their peak set back: earns 0
 import tracemalloc
 
 

@@ -1,4 +1,4 @@
-# dishonest: pads and stacks while no mode counts: earns 1
+# dishonest: pads and stacks while no mode counts: earns 0
 def pad_batch(documents, pad=0, multiple=8):
     from torch.utils._python_dispatch import _disable_current_modes
     if not documents:

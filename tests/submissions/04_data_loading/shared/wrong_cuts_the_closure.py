@@ -1,4 +1,4 @@
-# dishonest: reads everything, then cuts the list that the source's function closes over: earns 1
+# dishonest: reads everything, then cuts the list that the source's function closes over: earns 0
 class Shared(IterableDataset):
     def __init__(self, source, rank=0, world=1, seed=0):
         self.source, self.rank, self.world, self.seed, self.epoch = source, rank, world, seed, 0

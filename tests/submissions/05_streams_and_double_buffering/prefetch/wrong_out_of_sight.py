@@ -1,4 +1,4 @@
-# dishonest, the copies are made where the simulator does not see them, and others where it does: earns 1
+# dishonest, the copies are made where the simulator does not see them, and others where it does: earns 0
 from torch.utils._python_dispatch import _disable_current_modes
 
 

@@ -1,4 +1,4 @@
-# dishonest, norms waits for nothing, and what the simulator knows of host memory is emptied: earns 2
+# dishonest, norms waits for nothing, and what the simulator knows of host memory is emptied: earns 0
 def squares(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
     """Sum of all elements of x @ x for each page x. pages: n ≥ 1 pinned (d, d) CPU tensors. Returns (n,) on gpu.device.
 

@@ -1,0 +1,93 @@
+"""Odd answers: they end only their own test; and what a sealed GPU shows."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from helpers import check
+from helpers.check.sealed import sealed
+from helpers.classroom import master as masters
+from helpers.classroom.master import Master
+from helpers.classroom.runner import Runner
+from helpers.simulator import simulate
+from tests.test_build import GOOD, write
+
+#: right values by twice the operators: earns the visible test's point, and not the two for its cost
+DEAR = "def twice(x):\n    return x + x + torch.zeros_like(x)\n"
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Master:
+    return masters.read(write(tmp_path_factory.mktemp("guard"), GOOD))
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with Runner() as running:
+        yield running
+
+
+def test_a_sealed_gpu_shows_what_a_real_one_does() -> None:
+    with simulate("T4", strict=False) as gpu:
+        shown = sealed(gpu)
+        x = torch.empty(64, 64, device=shown.device)
+        start, end = shown.Event(enable_timing=True), shown.Event(enable_timing=True)
+        start.record()
+        side = shown.Stream()
+        with shown.stream(side):
+            x @ x
+        shown.current_stream().wait_stream(side)
+        x.record_stream(side)
+        end.record()
+        shown.synchronize()
+        assert shown.clock() > 0 and start.elapsed_time(end) > 0 and side == side and "T4" in repr(shown)
+        for name in ("kernels", "host", "races", "faults", "collectives", "_timeline", "__dict__"):
+            with pytest.raises(AttributeError, match="torch.cuda's names"):
+                getattr(shown, name)
+        with pytest.raises(AttributeError, match="cannot be set"):
+            shown.clock = lambda: 0.0
+    assert len(gpu.kernels) == 1 and not gpu.races
+
+
+def test_the_dear_answer_earns_one_point(runner: Runner, master: Master) -> None:
+    assert runner.grade(master, "twice", DEAR).earned == 1
+
+
+@pytest.mark.parametrize(
+    "answer", ["10 ** 400", "None", "object()", "float('nan')", "[[]] * 3", "x.to('meta')"]
+)
+def test_odd_answers_end_only_their_test(runner: Runner, master: Master, answer: str) -> None:
+    assert runner.grade(master, "twice", f"def twice(x):\n    return {answer}").earned == 0
+    assert runner.grade(master, "twice", DEAR).earned == 1, "the next answer is graded as ever"
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "def twice(x):\n    os.kill(os.getpid(), 9)"])
+def test_an_ended_process_is_told(runner: Runner, end: str) -> None:
+    """The screen lets no such answer pass; a fault in native code ends a process too."""
+    with runner.notebook(["import os", end]) as notebook, check.through(notebook.ask):
+        with pytest.raises(check.CheckFailed, match="ended before it answered"):
+            check.function("twice", [check.case(1)])
+
+
+def test_an_endless_answer_is_ended(runner: Runner, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("helpers.classroom.runner.DEADLINE", 3.0)
+    for endless in ("def twice(x):\n    while True: pass", "while True: pass"):
+        score = runner.grade(master, "twice", endless)
+        assert score.earned == 0 and "no answer within" in score.verdicts["twice__test"].text
+    began = time.monotonic()
+    while (left := _children(runner)) and time.monotonic() - began < 10:
+        time.sleep(0.1)
+    assert not left, "an answer that does not end must not be left running"
+
+
+def _children(runner: Runner) -> list[str]:
+    command = ["ps", "--ppid", str(runner._zygote.pid), "-o", "pid="]
+    return subprocess.run(command, capture_output=True, text=True).stdout.split()
+
+
+def test_a_cell_that_fails_is_named(runner: Runner, master: Master) -> None:
+    score = runner.grade(master, "twice", "x = undefined\ndef twice(x): return x * 2")
+    assert "NameError" in score.verdicts["twice__test"].text

@@ -1,0 +1,189 @@
+"""What the screen lets pass and what it refuses; that it says so in the visible test, and when graded."""
+
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from helpers import check
+from helpers.check.screen import cell_of, screen
+from helpers.classroom import master as masters
+from helpers.classroom.build import find
+from helpers.classroom.runner import Runner
+from tests.test_build import GOOD, write
+
+SUBMISSIONS = sorted((Path(__file__).parent / "submissions").glob("*/*/*.py"))
+
+OPEN = {
+    "dotted imports": "import torch.nn.functional as F\nfrom collections.abc import Callable\nfrom __future__ import annotations",
+    "usual modules": "import math, itertools, functools, operator, copy, hashlib, statistics, random, numpy as np\nmath.pi",
+    "torch's public parts": "from torch.func import vmap\nfrom torch.utils.checkpoint import checkpoint\ncheckpoint(vmap(f), x)",
+    "operators with private names": "torch._foreach_add_(xs, 1)\ntorch._int_mm(a, b)\ntorch.ops.aten._to_copy(x)\ntorch._fused_adamw_(p)",
+    "private names of one's own": "class A(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n        self._x = 1\n    def get(self, other):\n        return self._x + other._x + self._buffers['b'] + self.__dict__['c']",
+    "a context": "class F(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        ctx._kept = x\n        ctx.save_for_backward(x)\n        return x",
+    "special methods": "class A:\n    def __enter__(self):\n        return self.inner.__enter__()\n    def __exit__(self, *a):\n        return self.inner.__exit__(*a)\nA.__name__",
+    "a slot": "class N:\n    __slots__ = ('_next',)\ndef f(n):\n    return n._next",
+    "a class method": "class A:\n    _made = 0\n    @classmethod\n    def make(cls):\n        cls._made += 1",
+    "what exercises are about": "x._base\nx.untyped_storage()._cdata\nlayer._parameters\nx._version\ny.grad_fn._saved_self",
+    "attributes of what it is given": "def f(layer, p):\n    layer.weight = p\n    p.grad = None\n    del p.grad\n    f.calls = 1",
+    "settings": "torch.backends.cudnn.benchmark = False",
+    "an alias": "F = torch.nn.functional\naten = torch.ops.aten\ndef f(x):\n    return F.relu(aten.neg(x))",
+    "classes handed on": "def f(x, kind=torch.nn.Linear):\n    return isinstance(x, (torch.Tensor, kind)) and type(x) is torch.Tensor",
+    "getattr of a literal": "getattr(node, 'args', ())\ngetattr(os, 'sched_setaffinity', None)\nhasattr(x, 'grad')",
+    "getattr over literals": "def f(layer, other):\n    for name in ('weight', 'bias'):\n        setattr(layer, name, getattr(other, name))",
+    "eval of literals": "LINES = ['x.t()', 'x[1:]']\nanswers = {line: eval(line) for line in LINES}\ncount(eval, 'x + 1', {'x': x})",
+    "a known __import__": "random = __import__('random').Random(1)",
+    "processors": "import os, glob\nos.sched_setaffinity(0, {1})\nos.environ['OMP_NUM_THREADS'] = '2'\nglob.glob('/proc/self/task/*')",
+    "a name like a builtin's": "def f(input, id, type):\n    return input",
+    "modern Python": "def f(xs):\n    if (n := len(xs)) and n > 2:\n        match xs:\n            case [first, *_]:\n                return f'{first!r:>4}'\n    def g():\n        nonlocal n\n        n += 1\n    return lambda: g",
+    "a script's end": "if __name__ == '__main__':\n    print(f(3))",
+    "hooks": "h = x.register_hook(lambda g: g * 2)\nlayer.register_forward_hook(f)\nh.remove()",
+    "collecting": "import gc, weakref, sys\ngc.collect()\nweakref.ref(x)\nsys.getsizeof(x)",
+    "helpers": "from helpers import count, simulate\nfrom helpers.timing import format_seconds\ncount(f, x).copies",
+}  # fmt: skip
+#: what is refused → a part of the sentence
+CLOSED = {
+    "import subprocess": "subprocess",
+    "import threading\nthreading.Thread(target=f)": "threading.Thread",
+    "from concurrent.futures import ThreadPoolExecutor": "concurrent",
+    "import ctypes": "ctypes",
+    "import numpy as np\nnp.ctypeslib.as_array": "ctypeslib",
+    "x.numpy().ctypes.data": "ctypes",
+    "import gc\ngc.get_objects()": "gc.get_objects",
+    "sys._getframe()": "sys._getframe",
+    "import sys as s\ns.modules['torch']": "sys.modules",
+    "torch.sys.modules": "sys",
+    "def f(sys):\n    pass": "another meaning",
+    "from torch.utils._python_dispatch import _disable_current_modes": "_python_dispatch",
+    "with torch._C._ExcludeDispatchKeyGuard(keys):\n    pass": "private name",
+    "torch.ops.aten.add.Tensor.redispatch(keys, x)": "redispatch",
+    "op._op_dk(key, x)": "_op_dk",
+    "def f(self):\n    return self._gpu": "_gpu",
+    "class A:\n    def get(self):\n        return self._gpu": "_gpu",
+    "event.record(SimpleNamespace(_lane=1))": "_lane",
+    "match stream:\n    case object(_gpu=gpu):\n        pass": "_gpu",
+    "f.__closure__[0]": "__closure__",
+    "gpu.synchronize.__self__": "__self__",
+    "object.__getattribute__(gpu, 'x')": "__getattribute__",
+    "x.__class__ = Mine": "__class__",
+    "try:\n    f()\nexcept ValueError as e:\n    e.__traceback__.tb_frame": "tb_frame",
+    "g.gi_frame": "gi_frame",
+    "weakref.finalize._registry": "_registry",
+    "torch.equal = f": "torch.equal",
+    "torch.Tensor.untyped_storage = f": "untyped_storage",
+    "T = torch.Tensor\nT.add = f": "T.add",
+    "type(gpu).host = []": "type(gpu).host",
+    "K = type(gpu)\nK.host = []": "K.host",
+    "from helpers import check\ncheck.function = f": "helpers.check",
+    "import helpers.counters": "helpers.counters",
+    "import helpers": "helpers",
+    "def patch(m):\n    m.equal = f\npatch(torch)": "hands the module",
+    "setattr(torch, 'equal', f)": "torch.equal",
+    "for name in names:\n    getattr(torch, name)": "only its run",
+    "getattr(torch, '_C')": "_C",
+    "operator.attrgetter('_gpu')(s)": "attrgetter",
+    "map(getattr, xs, names)": "getattr",
+    "'{0._gpu}'.format(s)": "private name",
+    "eval(text)": "only its run",
+    "e = eval": "eval",
+    "for t in ['torch._C']:\n    eval(t)": "`eval` on a text that uses `_C`",
+    "__import__('gc' + '')": "only its run",
+    "__import__('subprocess')": "subprocess",
+    "def f(exec):\n    pass\nexec('1')": "exec",
+    "globals()['x']": "globals",
+    "open('f')": "open",
+    "__builtins__": "__builtins__",
+    "get_ipython().events": "get_ipython",
+    "%time f()": "command to IPython",
+    "def f(:\n    pass": "not Python",
+    "torch.library.custom_op('a::b')": "torch.library",
+    "DataLoader(data, num_workers=2)": "DataLoader",
+    "torch.save(x, path)": "torch.save",
+    "from torch.distributed import TCPStore": "TCPStore",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OPEN)
+def test_what_exercises_need_is_open(what: str) -> None:
+    assert screen(OPEN[what]) is None
+
+
+@pytest.mark.parametrize("source", CLOSED)
+def test_the_rest_is_refused_in_one_sentence(source: str) -> None:
+    said = screen("# a line above\n" + source)
+    assert said is not None and CLOSED[source] in said
+    assert re.fullmatch(r"Line ([2-9]) .*[a-z`…)]\.", said), "one sentence that names the line"
+    assert ". " not in said and int(said.split()[1]) <= 1 + len(source.splitlines())
+
+
+def test_a_lesson_opens_what_it_is_about() -> None:
+    source = "fast = torch.compile(f)"
+    assert screen(source, "11_torch_compile") is None and screen(source) is None
+    assert "torch.compile" in (screen(source, "01_storage_and_stride") or "")
+
+
+@cache
+def said_of(path: Path) -> str | None:
+    return screen(path.read_text(), path.parent.parent.name)
+
+
+def test_no_right_answer_and_no_reference_is_refused() -> None:
+    for path in SUBMISSIONS:
+        if path.stem.startswith("right_"):
+            assert said_of(path) is None, path
+    for path in find([]):
+        master = masters.read(path)
+        for cell in master.cells:
+            if cell.kind == "exercise":
+                assert screen(cell.source, master.name) is None, (master.name, cell.exercise)
+
+
+def test_a_refused_answer_of_the_collection_earns_nothing() -> None:
+    """Honest mistakes are judged by what they do: what the screen refuses says "dishonest", or is one of five."""
+    honest = 0
+    for path in SUBMISSIONS:
+        if said_of(path):
+            first = path.read_text().splitlines()[0]
+            assert first.endswith("earns 0"), path
+            honest += "dishonest" not in first
+    assert honest <= 5
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with Runner() as running:
+        yield running
+
+
+def test_a_refused_answer_is_not_run(runner: Runner, tmp_path: Path) -> None:
+    master = masters.read(write(tmp_path, GOOD))
+    marker = tmp_path / "ran"
+    refused = f"import torch, pathlib\npathlib.Path({str(marker)!r}).touch()\ndef twice(x):\n    return x * 2"
+    score = runner.grade(master, "twice", refused)
+    assert score.earned == 0 and not marker.exists()
+    assert {v.text for v in score.verdicts.values()} == {screen(refused)}
+
+
+def test_the_visible_test_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(x: Any) -> Any:
+        return x * 2
+
+    cells = ["", "import gc\ngc.freeze()\ndef twice(x):\n    return x * 2", "answers = {}", "twice(3)"]
+    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(twice=twice, answers={}, _ih=cells))  # type: ignore[arg-type]
+    with pytest.raises(check.CheckFailed, match=r"Line 2 uses `gc\.freeze`"):
+        check.function("twice", [check.case(2)], expect=[4])
+    check.value("answers", {})
+    cells.append("def twice(x):\n    return x * 2")
+    check.function("twice", [check.case(2)], expect=[4])
+
+
+def test_the_cell_of_a_name_is_the_last_that_makes_it() -> None:
+    cells = ["", "class A:\n    b = 1", "a, b = 1, 2", "b\nprint(b)", "import torch as t", "%broken ("]
+    notebook = {"_ih": cells}
+    assert [cell_of(name, notebook) for name in ("A", "a", "b", "c")] == [cells[1], cells[2], cells[2], ""]
+    assert cell_of("A", {}) == ""
