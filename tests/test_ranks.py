@@ -676,48 +676,7 @@ def test_recording_keeps_nothing_alive_and_puts_everything_back() -> None:
     assert run_ranks(job, 2) == [(False, True, 1)] * 2
 
 
-def test_a_replaced_recorder_does_not_count() -> None:
-    def job() -> None:
-        from helpers.ranks import listening
-
-        listening._heard = lambda heard: []
-
-    with pytest.raises(RankError, match=r"helpers.ranks.listening._heard was replaced"):
-        run_ranks(job, 1)
-
-
-class Runs:
-    """Runs code when it is unpickled."""
-
-    def __init__(self, code: str) -> None:
-        self.code = code
-
-    def __reduce__(self) -> Any:
-        return exec, (self.code,)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "from helpers import ranks; ranks.sent = None",
-        "from helpers import counters; counters.count = None",
-        "import gc; gc.get_objects = lambda *a: []",
-        "import tracemalloc; tracemalloc.get_traced_memory = lambda: (0, 0)",
-    ],
-)
-def test_nothing_that_measures_is_replaced_in_a_rank(code: str) -> None:
-    def job(code: str) -> None:
-        exec(code)
-
-    def innocent(given: Any) -> None:
-        return None
-
-    for fn, arg in ((job, code), (innocent, Runs(code))):
-        with pytest.raises(RankError, match=r"\w was replaced while the function ran"):
-            run_ranks(fn, 1, arg)
-
-
-def test_counting_in_a_rank_is_no_replacement() -> None:
+def test_a_rank_counts_too() -> None:
     def job() -> int:
         import torch._dynamo
 
@@ -915,23 +874,6 @@ def average(x):
     x /= dist.get_world_size()
 def wrong(x):
     raise ValueError("mine")
-def looks(x):
-    import sys
-    sys._getframe(1).f_locals
-    average(x)
-def writes(x):
-    from pathlib import Path
-    Path("/dev/null").read_text()
-    average(x)
-def by_the_store(x):
-    import torch.distributed as dist
-    dist.distributed_c10d._get_default_store().set("there", "mine")
-    average(x)
-def apart(x):
-    from threading import Thread
-    thread = Thread(target=average, args=(x,))
-    thread.start()
-    thread.join()
 """
 
 
@@ -948,20 +890,6 @@ def test_a_graded_drive_can_run_ranks(capsys: pytest.CaptureFixture[str]) -> Non
                 return f"it sent {record['counts']}"
         return None
 
-    forged = """
-        from helpers import ranks
-        from helpers.ranks import running
-
-        record = {"counts": {"all_reduce": 1}, "bytes": {"all_reduce": 24}}
-        ranks.run_ranks = running.run_ranks = lambda *args, **kwargs: [(torch.full((6,), 0.5), record)] * 2
-    """
-    with Runner() as runner:
-        cells = [textwrap.dedent(CELLS), textwrap.dedent(forged)]
-        with runner.notebook(cells) as notebook, check.through(notebook.ask):
-            with pytest.raises(check.CheckFailed, match="rank 0 of 2 raised ValueError: mine"):
-                check.function("wrong", [check.case(6)], drive=drive, verify=verify)
-    capsys.readouterr()
-
     with (
         Runner() as runner,
         runner.notebook([textwrap.dedent(CELLS)]) as notebook,
@@ -969,10 +897,5 @@ def test_a_graded_drive_can_run_ranks(capsys: pytest.CaptureFixture[str]) -> Non
     ):
         check.function("average", [check.case(6)], drive=drive, verify=verify)
         assert "as wanted" in capsys.readouterr().out
-        for name, way in {
-            "looks": "sys._getframe", "writes": "open", "by_the_store": "Store.set", "apart": "Thread.start",
-        }.items():  # fmt: skip
-            with pytest.raises(check.CheckFailed, match=f"{way}: used in a rank"):
-                check.function(name, [check.case(6)], drive=drive, verify=verify)
         with pytest.raises(check.CheckFailed, match="rank 0 of 2 raised ValueError: mine"):
             check.function("wrong", [check.case(6)], drive=drive, verify=verify)

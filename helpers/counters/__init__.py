@@ -80,8 +80,6 @@ class _Counting(AbstractContextManager[Counts]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stack.close()
-        if type(self.counts) is not Counts:  # assigned to by the code that was counted
-            raise RuntimeError("the counts have been replaced while they were taken")
         self.watch.ledger.write(self.counts)
         if self.watch.unknown_flops:
             names = ", ".join(sorted(self.watch.unknown_flops))

@@ -54,9 +54,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
-        # kept, so that whoever watches this module sees it replaced
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
-        return value
+        return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it offers {', '.join(__all__)}")
 
 

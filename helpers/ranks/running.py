@@ -65,17 +65,11 @@ def run_ranks(
         folder = Path(tempfile.mkdtemp(prefix="ranks-"))
         try:
             (folder / "job.pickle").write_bytes(data)
-            job = _job(n, timeout, backend, threads) | {"graded": _graded(fn)}
+            job = _job(n, timeout, backend, threads)
             (folder / "job.json").write_text(json.dumps(job))
             return _run(folder, n, timeout)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _graded(fn: Any) -> bool:
-    """Whether it is a test's drive that runs ranks: see helpers.check.probe."""
-    code = getattr(fn, "__code__", None)
-    return code is not None and code.co_filename == "<test>"
 
 
 def prepare() -> None:

@@ -37,11 +37,10 @@ def load() -> None:
 
     from . import rank, stacks, values  # noqa: F401
 
-    for name in ranks.__all__:  # bound to the package, so that replacing one is seen
+    for name in ranks.__all__:
         getattr(ranks, name)
     # torch._dynamo: optimizers and DistributedDataParallel import it when they are made, in each rank anew
-    # helpers.counters: what has measured before the job is read cannot be another afterwards
-    for name in ("numpy", "cloudpickle", "torch._dynamo", "helpers.counters", "helpers.check.guard"):
+    for name in ("numpy", "cloudpickle", "torch._dynamo", "helpers.counters"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
