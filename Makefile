@@ -42,7 +42,7 @@ lint: ## ruff and mypy only
 
 build: setup ## masters in, notebooks out: rebuild the lessons that changed (LESSON=01: only that one)
 	$(PY) -m helpers.classroom.build $(LESSON) $(ARGS)
-	$(PY) -m helpers.simulator.calibration
+	$(PY) -m helpers.simulator.cost.calibration
 
 check: setup ## say whether a notebook is not as its master says
 	$(PY) -m helpers.classroom.build --check $(LESSON)

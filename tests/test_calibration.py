@@ -1,4 +1,4 @@
-"""helpers.simulator.calibration: the fit finds what was put in, and its errors are those of rows it never saw."""
+"""helpers.simulator.cost.calibration: the fit finds what was put in, and its errors are those of rows it never saw."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.simulator import DEVICES, Device, calibration, cost, efficiency, measured, simulate, steps
-from helpers.simulator.measured import Measurement, parse, work_of
+from helpers.simulator import DEVICES, Device, devices, simulate
+from helpers.simulator.cost import calibration, measured, roofline
+from helpers.simulator.cost.measured import Measurement, parse, work_of
 
 
 def made_up(
@@ -32,7 +33,7 @@ def made_up(
             todo.flops / (share * device.peak_flops["fp32"]) if op == "mm" else 0.0,
             todo.bytes / ((0.9 if op == "mm" else share) * device.memory_bytes_per_s),
         )
-        seconds = efficiency.with_ramp(busy, ramp_us / 1e6, 2e-6)
+        seconds = roofline.with_ramp(busy, ramp_us / 1e6, 2e-6)
         rows.append(replace(one, seconds=seconds * (odd if i == 0 else 1.0)))
     return rows
 
@@ -75,12 +76,12 @@ def test_the_error_is_that_of_the_held_out_rows_and_they_do_not_move_the_fit() -
 
 def test_errors_in_the_table_are_what_the_simulator_itself_gives() -> None:
     """Not what the fit's own arithmetic says: the kernels of a simulated card, one by one."""
-    table = efficiency.table()
+    table = devices.efficiencies()
     row = next(
         r for r in table["shares"] if (r["card"], r["family"], r["kind"]) == ("H100", "matmul", "fp16")
     )
     wrong = [
-        cost.seconds(work_of(m), m.device) / m.seconds - 1
+        roofline.seconds(work_of(m), m.device) / m.seconds - 1
         for m in measured.public()
         if m.held_out and m.card == "H100" and m.op == "mm" and m.dtype == "float16"
     ]
@@ -93,7 +94,7 @@ def test_too_few_rows_fit_nothing_and_the_family_that_stands_in_is_taken() -> No
     assert {(f.card, f.family) for f in calibration.fit(rows) if f.basis == "fitted"} == {
         ("A100", "elementwise")
     }
-    assert efficiency.STANDS_IN["copy"] == "elementwise"
+    assert devices.STANDS_IN["copy"] == "elementwise"
     with pytest.raises(ValueError, match="nothing to fit"):
         calibration.fit([replace(r, held_out=True) for r in rows])
 
@@ -134,9 +135,9 @@ def test_a_bad_row_is_refused_with_its_place(change: dict[str, str], words: str)
 
 def test_the_kept_table_was_fitted_on_the_kept_measurements() -> None:
     rows = calibration.collect()
-    table = efficiency.table()
+    table = devices.efficiencies()
     assert table["measurements"] == calibration.digest(rows), (
-        "run `python -m helpers.simulator.calibration --fit`"
+        "run `python -m helpers.simulator.cost.calibration --fit`"
     )
     kept = {(r["card"], r["family"], r["kind"]): r for r in table["shares"]}
     for one in calibration.fit(rows):
@@ -152,7 +153,7 @@ def test_held_out_rows_are_not_among_those_of_the_fit() -> None:
 
 def test_calibrated_is_better_than_uncalibrated_on_what_was_held_out() -> None:
     pairs = [
-        (r["error_median"], r["error_before"]) for r in efficiency.table()["shares"] if r["held_out"] > 5
+        (r["error_median"], r["error_before"]) for r in devices.efficiencies()["shares"] if r["held_out"] > 5
     ]
     assert len(pairs) >= 12
     assert np.mean([a for a, _ in pairs]) < 0.75 * np.mean([b for _, b in pairs])
@@ -160,7 +161,7 @@ def test_calibrated_is_better_than_uncalibrated_on_what_was_held_out() -> None:
 
 def test_whole_steps_that_the_fit_never_saw() -> None:
     """The bar of this course is 12 % a step; single steps are further off, and the table says which."""
-    errors = [abs(s["error"]) for s in efficiency.table()["steps"]]
+    errors = [abs(s["error"]) for s in devices.efficiencies()["steps"]]
     assert len(errors) >= 16
     assert np.median(errors) < 0.08
     assert np.mean(errors) < 0.12
@@ -168,9 +169,9 @@ def test_whole_steps_that_the_fit_never_saw() -> None:
 
 @pytest.mark.slow
 def test_the_kept_steps_are_what_the_simulator_gives_now() -> None:
-    kept = {(s["card"], s["what"]): s for s in efficiency.table()["steps"]}
+    kept = {(s["card"], s["what"]): s for s in devices.efficiencies()["steps"]}
     one = kept["H100", "bert-large, inference, fp32, 16 × 512"]
-    now = steps.simulate_step("H100", "bert-large", "inference", 16, 512, "fp32")
+    now = measured.simulate_step("H100", "bert-large", "inference", 16, 512, "fp32")
     assert 1e3 * now == pytest.approx(one["simulated_ms"], rel=0.03), "run calibration --fit"
 
 
@@ -193,13 +194,13 @@ def test_the_printed_table_says_what_it_rests_on() -> None:
     ],
 )  # fmt: skip
 def test_families(operator: str, family: str) -> None:
-    assert efficiency.family(operator) == family
+    assert roofline.family(operator) == family
 
 
 def test_a_kernel_at_the_floor_stays_there_whatever_the_ramp() -> None:
-    assert efficiency.with_ramp(1e-9, 20e-6, 2e-6) == 2e-6
-    assert efficiency.with_ramp(1e-3, 20e-6, 2e-6) == pytest.approx(1.02e-3, rel=1e-3)
-    times = [efficiency.with_ramp(busy, 5e-6, 2e-6) for busy in np.geomspace(1e-9, 1e-2, 200)]
+    assert roofline.with_ramp(1e-9, 20e-6, 2e-6) == 2e-6
+    assert roofline.with_ramp(1e-3, 20e-6, 2e-6) == pytest.approx(1.02e-3, rel=1e-3)
+    times = [roofline.with_ramp(busy, 5e-6, 2e-6) for busy in np.geomspace(1e-9, 1e-2, 200)]
     assert times == sorted(times)
 
 
@@ -228,4 +229,4 @@ def test_every_card_has_sources_and_dense_rates(name: str) -> None:
 
 def test_the_table_is_small_and_plain() -> None:
     assert measured.PUBLIC.stat().st_size < 200_000
-    assert json.loads(efficiency.TABLE.read_text())["format"] == 1
+    assert json.loads(devices.EFFICIENCIES.read_text())["format"] == 1

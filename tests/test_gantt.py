@@ -17,8 +17,8 @@ from helpers import plots
 from helpers.plots import key, style
 from helpers.plots.gantt import NARROW, Gantt, Lane, Row
 from helpers.plots.picture import Picture
-from helpers.simulator.buckets import Backward, Gradient, overlap
-from helpers.simulator.pipeline import order, pipeline
+from helpers.simulator.world.buckets import Backward, Gradient, overlap
+from helpers.simulator.world.pipeline import order, pipeline
 from tests.drawing import boxes_of, overlaps
 
 MS = 1e-3

@@ -240,7 +240,7 @@ def test_mistakes_in_calling_are_torch_cudas_errors(gpu: SimGPU) -> None:
         capture(gpu, optimizer.step)
     with pytest.raises(ZeroDivisionError):
         capture(gpu, lambda: (x.add_(1), 1 / 0))
-    assert not gpu.is_current_stream_capturing() and gpu._timeline.capture is None
+    assert not gpu.is_current_stream_capturing() and gpu._machine.line.capture is None
 
 
 def test_a_graph_that_outlives_its_input_is_told(gpu: SimGPU) -> None:

@@ -563,7 +563,7 @@ def test_an_ordinary_training_step_has_no_race_and_costs_little() -> None:
             model(x).sum().backward()
             optimizer.step()
         took = time.perf_counter() - start
-    assert not gpu.races and len(gpu._races._cells) < 2000 and took < 20
+    assert not gpu.races and len(gpu._machine.races._cells) < 2000 and took < 20
 
 
 def test_memory_dropped_before_the_second_stream_was_made() -> None:

@@ -243,14 +243,14 @@ with simulate() as gpu:
     loss.backward()
 assert "torch._dynamo" not in sys.modules, "the compiler was imported"
 import torch._dynamo  # from here on PyTorch's own mark holds again
-from helpers.simulator.uncompiled import _marked
+from helpers.simulator.operators.shapes import _marked
 before = torch.compile(lambda x: torch.stack([x, x + 1]), backend="eager")(torch.ones(2))
 with simulate() as gpu:
     for n in (5, 6):  # shapes that are not remembered
         y = torch.ones(n, device=gpu.device)
         torch.stack([y, y]) + 1.0
 kept = [getattr(fn, "__dynamo_disable", None) for fn in _marked()]
-own = [fn for fn in kept if fn is not None and fn.__module__ != "helpers.simulator.uncompiled"]
+own = [fn for fn in kept if fn is not None and fn.__module__ != "helpers.simulator.operators.shapes"]
 assert own, "PyTorch's mark is not back"
 """
 
@@ -299,7 +299,9 @@ def test_a_card_has_the_kernels_of_its_generation(card: str, half: str, bfloat: 
 
 
 @pytest.mark.parametrize("values", [False, True])
-@pytest.mark.parametrize("part", ["cost.work", "cost.launches_kernel", "memory.Memory.produced"])
+@pytest.mark.parametrize(
+    "part", ["cost.roofline.work", "cost.roofline.launches_kernel", "memory.Memory.produced"]
+)
 def test_a_failure_of_the_simulator_is_a_fault_and_never_raised_inside_an_operator(
     part: str, values: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,9 +20,9 @@ from helpers.check.sealed import sealed
 from helpers.ranks.costs import seconds as cost_of
 from helpers.ranks.links import LINKS, Link
 from helpers.simulator import SimGPU, SimulationError, simulate
-from helpers.simulator.buckets import Backward, Gradient, assign, gradients, overlap
-from helpers.simulator.network import World, world
-from helpers.simulator.pipeline import SCHEDULES, order, pipeline
+from helpers.simulator.world.buckets import Backward, Gradient, assign, gradients, overlap
+from helpers.simulator.world.network import World, world
+from helpers.simulator.world.pipeline import SCHEDULES, order, pipeline
 
 WIDE, DEEP = 4096, 3
 SLOW = Link("slow", 5e9, 10e-6, "made up")

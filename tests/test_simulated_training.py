@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from helpers import count, trace
 from helpers.recordings.models import GPT2, Bert
-from helpers.simulator import SimGPU, SimulationError, autocast, fused, simulate
+from helpers.simulator import SimGPU, SimulationError, simulate
+from helpers.simulator.operators import autocast, cuda_kernels
 
 
 @pytest.fixture
@@ -243,7 +244,9 @@ def test_the_limits_are_those_of_the_installed_pytorch() -> None:
     if not header.exists():
         pytest.skip("no header installed")
     text = "".join(header.read_text().split())
-    for limits in (fused.LARGE, fused.SMALL)[torch.__version__ < "2.12" :]:  # 2.11 has the small ones only
+    for limits in (cuda_kernels.LARGE, cuda_kernels.SMALL)[
+        torch.__version__ < "2.12" :
+    ]:  # 2.11 has the small ones only
         assert f"depth_to_max_tensors[5]={{{','.join(map(str, limits.tensors))}}}" in text
         assert f"depth_to_max_blocks[5]={{{limits.blocks}" in text
         assert f"depth_to_max_tensors_scalarlist[5]={{{','.join(map(str, limits.with_scalars))}}}" in text

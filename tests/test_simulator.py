@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from helpers import count, simulator
 from helpers.simulator import DEVICES, Device, RealGPU, SimGPU, SimulationError, active, any_gpu, simulate
+from helpers.simulator.operators import cuda_kernels
 from helpers.simulator.timeline import Engine, Timeline
 
 
@@ -279,9 +280,9 @@ def simulate_slow_device(gpu: SimGPU):  # type: ignore[no-untyped-def]
     def change() -> Iterator[None]:
         card = gpu.card
         slow = replace(card, assumptions=replace(card.assumptions, kernel_floor_s=1e-3))
-        gpu.card = gpu._timeline.card = slow
+        gpu._machine.line.card = slow
         yield
-        gpu.card = gpu._timeline.card = card
+        gpu._machine.line.card = card
 
     return change()
 
@@ -370,9 +371,9 @@ def test_copies_back_are_asynchronous_only_into_pinned_memory(gpu: SimGPU) -> No
 def test_pinned_memory_is_known_through_views_and_forgotten_with_the_storage(gpu: SimGPU) -> None:
     page, ordinary = torch.randn(64, 64).pin_memory(), torch.randn(64, 64)
     assert page[3].is_pinned() and page.pin_memory() is page and not ordinary.is_pinned()
-    assert len(gpu._pinned._held) == 1
+    assert len(gpu._machine.pinned._held) == 1
     del page
-    assert not gpu._pinned._held
+    assert not gpu._machine.pinned._held
 
 
 def test_a_tensor_made_from_python_data_on_the_device_is_one_copy(gpu: SimGPU) -> None:
@@ -582,7 +583,7 @@ def test_everything_is_put_back_afterwards() -> None:
     with simulate():
         pass
     assert "meta" not in _foreach_utils._get_foreach_kernels_supported_devices()
-    assert F.scaled_dot_product_attention.__module__ != "helpers.simulator.modes"
+    assert F.scaled_dot_product_attention is cuda_kernels.plain_attention
     with pytest.raises(RuntimeError):
         torch.zeros(1, device="meta").item()
 

@@ -138,7 +138,7 @@ def overlapped(
 ) -> Picture:  # fmt: skip
     """Lanes of kernels and of collectives over time, and in red where only collectives run: the exposed time.
 
-    source: a simulated GPU with a world, or what `helpers.simulator.buckets.overlap` returns. since_s, until_s: the
+    source: a simulated GPU with a world, or what `helpers.simulator.world.buckets.overlap` returns. since_s, until_s: the
     window, seconds on its clock. marks: label → seconds, a dashed line through all lanes. Collectives carry their
     number and size where they have room; pale: this rank waits for slower ones. ValueError if nothing was communicated.
     """

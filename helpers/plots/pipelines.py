@@ -26,7 +26,7 @@ def schedule(
     run: Any, *, evidence: str = "arithmetic", title: str = "A pipeline's schedule", messages: bool = True,
     unit: str | None = None,
 ) -> Picture:  # fmt: skip
-    """What `helpers.simulator.pipeline.pipeline` returns: who works on which micro-batch when, and who waits.
+    """What `helpers.simulator.world.pipeline.pipeline` returns: who works on which micro-batch when, and who waits.
 
     Numbers are micro-batches; odd ones are paler; a rank's second stage (and third, …) is drawn lower in its lane. At
     the right the most activations that each rank held at once. messages: lines from the end of a send to its

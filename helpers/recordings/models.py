@@ -1,7 +1,7 @@
 """Three models of the usual kinds, in plain PyTorch, with random weights: a GPT-2, a BERT and a ResNet.
 
 They are measured and simulated, never trained to an end. eager=True writes attention out operator by operator,
-and gelu_parts=True gelu, as the models did that others measured (`simulator.steps`); otherwise they are one
+and gelu_parts=True gelu, as the models did that others measured (`simulator.cost.measured`); otherwise they are one
 operator each.
 """
 

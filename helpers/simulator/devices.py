@@ -1,14 +1,41 @@
-"""The table of GPUs: what their makers publish, and what this course assumes about the host beside them."""
+"""The table of GPUs: what their makers publish, what share of it kernels reach, and what is assumed about the host.
+
+The shares, efficiencies.json, are fitted by `python -m helpers.simulator.cost.calibration --fit` on measurements
+of real cards, and say which. A card that is not in them, or a kind of arithmetic that was not measured on it,
+takes the family's median over the measured cards; a family that was never measured takes the two round
+shares of `Assumptions`.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from helpers.simulator.efficiency import Efficiency
+__all__ = ["DEVICES", "Assumptions", "Device", "Efficiency", "device", "efficiencies"]
 
-__all__ = ["DEVICES", "Assumptions", "Device", "device"]
+EFFICIENCIES = Path(__file__).with_name("efficiencies.json")
+
+#: a family of operators without measurements takes the shares of this one
+STANDS_IN = {
+    "optimizer": "elementwise",
+    "copy": "elementwise",
+    "gather": "elementwise",
+    "reduction": "normalisation",
+}
+#: a card that was not measured, but is made of the same chip as one that was
+_SAME_CHIP = {"H200": "H100"}
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Shares of the published FLOP/s and bytes/s that large kernels reach; ramp_s: seconds lost beside that."""
+
+    flop_share: float
+    bandwidth_share: float
+    ramp_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -16,7 +43,7 @@ class Assumptions:
     """What no data sheet says. Round numbers of the right order, until recordings of this course replace them.
 
     Shares are of the published peak; times are seconds of host (Python and driver) or of device. The two
-    shares stand in where `efficiency` has no measurement of a kernel's family; set either, and they hold for
+    shares stand in where nobody has measured a kernel's family; set either, and they hold for
     every kernel.
     """
 
@@ -67,10 +94,53 @@ class Device:
     capability: tuple[int, int] = (8, 0)
 
     def reached(self, family: str = "elementwise", kind: str = "fp32") -> Efficiency:
-        """The shares of the published peaks that one family's kernels reach (see `efficiency`)."""
-        from helpers.simulator import efficiency
+        """The shares of the published peaks that one family's kernels reach (families: `cost.roofline`).
 
-        return efficiency.of(self, family, kind)
+        Shares that the card's own assumptions state come first.
+        """
+        a, standard = self.assumptions, Assumptions
+        stated = (a.flop_share, a.bandwidth_share) != (standard.flop_share, standard.bandwidth_share)
+        if stated or not self.calibrated:
+            return Efficiency(a.flop_share, a.bandwidth_share)
+        return _look_up(self.name, family, kind)
+
+
+@lru_cache(maxsize=1024)
+def _look_up(card: str, family: str, kind: str) -> Efficiency:
+    known = _shares()
+    kinds = [kind, "fp16", "any"] if kind in ("bf16", "int8", "fp8") else [kind, "any"]
+    for kin in (family, STANDS_IN.get(family, family)):
+        for name in (card, _SAME_CHIP.get(card, card), "any"):
+            for k in kinds:
+                if (name, kin, k) in known:
+                    return known[name, kin, k]
+    return Efficiency(Assumptions.flop_share, Assumptions.bandwidth_share)
+
+
+@lru_cache(maxsize=1)
+def _shares() -> dict[tuple[str, str, str], Efficiency]:
+    return {
+        (row["card"], row["family"], row["kind"]): Efficiency(
+            row["flop_share"], row["bandwidth_share"], row["ramp_us"] / 1e6
+        )
+        for row in efficiencies()["shares"]
+    }
+
+
+@lru_cache(maxsize=1)
+def efficiencies() -> dict[str, Any]:
+    """The table of shares as it is kept: {"basis": where it comes from, "shares": [...], "steps": [...]}; without
+    shares where there is no table."""
+    if not EFFICIENCIES.exists():
+        return {"basis": "no table: round numbers", "shares": []}
+    found: dict[str, Any] = json.loads(EFFICIENCIES.read_text(encoding="utf-8"))
+    return found
+
+
+def forget_efficiencies() -> None:
+    """Read the table anew at its next use."""
+    for cached in (efficiencies, _shares, _look_up):
+        cached.cache_clear()
 
 
 # Dense Tensor Core rates: where a data sheet prints them "with sparsity", half of the printed figure. The data

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-import torch
+from torch.profiler import ProfilerAction
 
-from helpers.simulator import cost, devices, modes, streams
-from helpers.simulator.backward import Backward
-from helpers.simulator.collectives import WorldNames
-from helpers.simulator.dispatch import Calls, Dispatch
-from helpers.simulator.graphs import GraphNames, graph_defaults
-from helpers.simulator.memory import Memory
-from helpers.simulator.memory_names import MemoryNames
-from helpers.simulator.profile import ProfileNames
-from helpers.simulator.races import Race
-from helpers.simulator.sync_debug import SyncDebugNames
-from helpers.simulator.timeline import Host, Kernel, Timeline
-from helpers.simulator.uncompiled import without_compiler
-from helpers.simulator.values import ValueCalls, Values
+from helpers.ranks.links import Link
+from helpers.simulator import devices, streams
+from helpers.simulator.accesses import Race
+from helpers.simulator.graphs import Graphs
+from helpers.simulator.machine import Machine
+from helpers.simulator.memory import Memory, MemoryNames
+from helpers.simulator.operators.backward import Backward
+from helpers.simulator.operators.calls import Calls, stand_ins
+from helpers.simulator.operators.dispatch import Dispatch
+from helpers.simulator.operators.shapes import without_compiler
+from helpers.simulator.operators.values import ValueCalls, ValueDispatch, Values
+from helpers.simulator.timeline import Host, Kernel
+from helpers.simulator.world import network
+from helpers.simulator.world.collectives import Collective
+from helpers.simulator.world.torch_distributed import joined
+from helpers.simulator.world.traffic import Traffic
+from helpers.simulator.written.profile import Notes, SimProfile
 
 __all__ = ["SimGPU", "SimulationError", "active", "simulate"]
+
+_SYNC_DEBUG = ("default", "warn", "error")
 
 _here = threading.local()  # .gpu: the simulated GPU whose `with` block this thread is in
 
@@ -61,35 +67,50 @@ def active() -> SimGPU | None:
     return getattr(_here, "gpu", None)
 
 
-class SimGPU(ProfileNames, MemoryNames, GraphNames, SyncDebugNames, WorldNames):
+class SimGPU:
     """A simulated GPU. Inside `with gpu:` every operator on `gpu.device` is launched on it.
 
     clock() is the host's clock, simulated. kernels: what ran on the device; host: what the host did; both in
     order of launch, kept after the block. faults: what went wrong, races among it. card: the Device with its
-    assumptions.
+    assumptions. All other names are torch.cuda's; device arguments are accepted: there is one.
     """
 
     def __init__(
         self, card: devices.Device, noise: float = 0.0, seed: int = 0,
         alloc_conf: str = "", memory_bytes: int | None = None, strict: bool = True, values: bool = False,
     ) -> None:  # fmt: skip
-        self.card, self.name, self.strict = card, card.name, strict
-        self.device = torch.device("cpu" if values else "meta")
-        self._timeline = Timeline(card, noise, seed)
-        self.faults: list[str] = self._timeline.faults
-        self._pinned = modes.Pinned()
-        self._default = self._current = streams.Stream(self, self._timeline.lanes[0])
+        self.name, self.strict = card.name, strict
+        self._machine = machine = Machine(card, noise, seed, values)
+        self._memory = Memory(machine, memory_bytes, alloc_conf)
+        self._backward, self._notes = Backward(machine), Notes(machine)
+        self._values = Values(machine) if values else None
+        self._traffic: Traffic | None = None
+        self.device, self.faults = machine.device, machine.faults
         self._stack: ExitStack | None = None
-        self._thread: int | None = None
         self._seen_faults = 0
-        self._puts_number = False  # whether an assignment of a Python number is running
-        self._init_profile()
-        self._memory = Memory(self, memory_bytes, alloc_conf)
-        self._races = self._timeline.races
-        self._races.held, self._races.pinned = self._memory._held, self._pinned
-        self._backward, self._values = Backward(self), Values(self) if values else None
-        self._init_graphs()
-        self._init_world()
+
+        self.memory = memory = MemoryNames(self._memory)
+        self.memory_stats = memory.memory_stats
+        self.memory_allocated, self.max_memory_allocated = (
+            memory.memory_allocated,
+            memory.max_memory_allocated,
+        )
+        self.memory_reserved, self.max_memory_reserved = memory.memory_reserved, memory.max_memory_reserved
+        self.reset_peak_memory_stats = memory.reset_peak_memory_stats
+        self.reset_accumulated_memory_stats = memory.reset_accumulated_memory_stats
+        self.empty_cache, self.mem_get_info = memory.empty_cache, memory.mem_get_info
+        self.set_per_process_memory_fraction = memory.set_per_process_memory_fraction
+        self.memory_snapshot = memory.memory_snapshot
+
+        graphs = Graphs(machine, self._memory)
+        self.CUDAGraph, self.graph, self.graph_pool_handle = graphs.new, graphs.capture, graphs.pool_handle
+        self.is_current_stream_capturing = graphs.capturing
+        self.make_graphed_callables = graphs.make_graphed_callables
+
+    @property
+    def card(self) -> devices.Device:
+        """The data sheet, and what is assumed beside it."""
+        return self._machine.card
 
     @property
     def evidence(self) -> str:
@@ -99,22 +120,22 @@ class SimGPU(ProfileNames, MemoryNames, GraphNames, SyncDebugNames, WorldNames):
     @property
     def kernels(self) -> list[Kernel]:
         """Every kernel and copy that ran on the device, in order of launch."""
-        return self._timeline.kernels
+        return self._machine.line.kernels
 
     @property
     def host(self) -> list[Host]:
         """What the host did: operators, work, warm-ups, waits."""
-        return self._timeline.host
+        return self._machine.line.host
 
     @property
     def races(self) -> list[Race]:
         """Pairs of operations on the same memory that nothing orders, whenever they happened to run."""
-        return self._races.found
+        return self._machine.races.found
 
     @property
     def launches(self) -> int:
         """How often the host put work into a queue: kernels, copies, and one for each replay of a graph."""
-        return self._timeline.launches
+        return self._machine.line.launches
 
     @property
     def syncs(self) -> int:
@@ -131,21 +152,30 @@ class SimGPU(ProfileNames, MemoryNames, GraphNames, SyncDebugNames, WorldNames):
                 f"{which} is in use already: `with gpu:` blocks cannot be nested or shared by threads"
             )
         without_compiler()
+        machine = self._machine
         with ExitStack() as stack:
-            stack.enter_context(self._joined())
-            stack.enter_context(modes.cuda_defaults(self))
-            stack.enter_context(graph_defaults(self))
+            if self._traffic is not None:
+                stack.enter_context(joined(self._traffic, active))
+            stack.enter_context(stand_ins(machine))
             stack.enter_context(self._backward.engine())
-            stack.enter_context(ValueCalls(self) if self._values is not None else Calls(self))
-            self._mode = stack.enter_context(Dispatch(self))
+            if self._values is not None:
+                with_values = ValueDispatch(self._values, machine, self._notes, self._traffic)
+                stack.enter_context(ValueCalls(with_values))
+                stack.enter_context(with_values)
+            else:
+                operators = Dispatch(machine, self._notes, self._traffic)
+                stack.enter_context(Calls(operators))
+                stack.enter_context(operators)
             self._stack = stack.pop_all()
-        self._thread, self._seen_faults = threading.get_ident(), len(self.faults)
+        machine.inside, machine.thread = True, threading.get_ident()
+        self._seen_faults = len(self.faults)
         _here.gpu = self
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         assert self._stack is not None
         stack, self._stack, _here.gpu = self._stack, None, None
+        self._machine.inside = False
         stack.close()
         fresh = self.faults[self._seen_faults :]
         if error is None and fresh and self.strict:
@@ -160,113 +190,119 @@ class SimGPU(ProfileNames, MemoryNames, GraphNames, SyncDebugNames, WorldNames):
 
     def clock_ns(self) -> int:
         """The same in whole nanoseconds, as time.perf_counter_ns()."""
-        if self._thread is None:
-            self._need("gpu.clock()")
-        return self._timeline.host_ns
+        if self._machine.thread is None:
+            self._machine.need("gpu.clock()")
+        return self._machine.line.host_ns
 
     def synchronize(self, device: Any = None) -> None:
         """The host waits until every stream is done."""
-        self._need("gpu.synchronize()").drain("synchronize")
+        self._machine.need("gpu.synchronize()").drain("synchronize")
 
     def host_work(self, seconds: float) -> None:
         """The host is busy for so long: Python, decoding, anything that is not an operator on this GPU."""
         if not (seconds >= 0 and math.isfinite(seconds)):
             raise ValueError(f"host_work takes a number of seconds that is not negative, not {seconds}")
-        self._need("gpu.host_work()").spend("host work", "work", seconds)
+        self._machine.need("gpu.host_work()").spend("host work", "work", seconds)
 
     def Stream(self, device: Any = None, priority: int = 0) -> streams.Stream:
         """A new stream. priority: -1 is high, 0 low; simulated in a world of several ranks only."""
-        lane = self._timeline.new_lane()
-        lane.priority = min(0, max(-1, priority))
-        return streams.Stream(self, lane)
+        return streams.new_stream(self._machine, device, priority)
 
     def Event(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
     ) -> streams.Event:
         """A new event, not yet recorded."""
-        return streams.Event(self, enable_timing)
+        return streams.Event(self._machine, enable_timing)
 
     def current_stream(self, device: Any = None) -> streams.Stream:
         """The stream that operators are launched into now."""
-        return self._current
+        return streams.Stream(self._machine, self._machine.current)
 
     def default_stream(self, device: Any = None) -> streams.Stream:
         """The stream that is current where no other was chosen. Like any other: nothing waits for it by itself."""
-        return self._default
+        return streams.Stream(self._machine, self._machine.default)
 
-    @contextmanager
-    def stream(self, stream: streams.Stream | None) -> Iterator[None]:
+    def stream(self, stream: streams.Stream | None) -> AbstractContextManager[None]:
         """Inside, operators are launched into that stream. None changes nothing."""
-        if stream is not None and stream._gpu is not self:
-            raise ValueError("that stream belongs to another simulated GPU")
-        before, self._current = self._current, stream or self._current
-        moved = self._current is not before
-        if moved:
-            self._backward.switched()
-            self._backward.depth += 1
-        try:
-            yield
-        finally:
-            self._current = before
-            if moved:
-                self._backward.depth -= 1
-                self._backward.switched()
+        return streams.current(self._machine, stream)
 
-    def _need(self, what: str) -> Timeline:
-        if self._stack is None:
+    def set_sync_debug_mode(self, debug_mode: int | str) -> None:
+        """0 or "default": nothing; 1 or "warn": a UserWarning for each operation that waits; 2 or "error": a fault.
+
+        As in PyTorch these are the waits of copies, of operators that need an answer (.item(), nonzero(), masks)
+        and stream.synchronize(); gpu.synchronize() and events may wait (c10/cuda/CUDAFunctions.h). On a GPU
+        "error" raises at that operation; here it becomes a fault, which is raised when the `with gpu:` block ends.
+        RuntimeError for any other mode.
+        """
+        if debug_mode in _SYNC_DEBUG:
+            self._machine.sync_debug = _SYNC_DEBUG.index(str(debug_mode))
+        elif isinstance(debug_mode, int) and debug_mode in (0, 1, 2):
+            self._machine.sync_debug = int(debug_mode)
+        else:
             raise RuntimeError(
-                f"{what} outside `with gpu:`: the simulated {self.name} sees only what runs inside that block"
+                f"invalid value of debug_mode, expected one of `default`, `warn`, `error` (or 0, 1, 2), not {debug_mode!r}"
             )
-        if threading.get_ident() != self._thread:
-            raise RuntimeError(f"{what} from another thread: the simulated {self.name} has one host thread")
-        return self._timeline
 
-    def _launch(
-        self, func: Any, todo: cost.Work, dtype: torch.dtype | None, shares: list[float] | None = None
-    ) -> None:
-        """One operator on the host, one kernel on the device; for lists of tensors a kernel for each share."""
-        line, a, name = self._timeline, self.card.assumptions, str(func._overloadpacket)
-        library = cost.library(func)
-        line.warm_up("context", "CUDA context", a.context_s)
-        if library:
-            line.warm_up(library, library, a.library_s)
-        line.warm_up((name, dtype), f"load {name}", a.kernel_load_s)
-        line.spend(name, "operator", a.operator_s)
-        for place, share in enumerate([1.0] if shares is None else shares):
-            if place:
-                line.spend(name, "launch", a.launch_s)
-            part = todo if share == 1 else todo.part(share)
-            line.enqueue(
-                name, self._current._lane, cost.seconds(part, self.card), "kernel", part.flops, part.bytes,
-                beside=self._beside(part),
-            )  # fmt: skip
+    def get_sync_debug_mode(self) -> int:
+        """0, 1 or 2."""
+        return self._machine.sync_debug
 
-    def _copy(self, name: str, kind: str, tensor: torch.Tensor, pinned: bool, non_blocking: bool) -> None:
-        """A copy over PCIe. Pageable memory makes the host wait whatever it asked for, unless it is tiny."""
-        line, a, lane = self._timeline, self.card.assumptions, self._current._lane
-        line.warm_up("context", "CUDA context", a.context_s)
-        line.spend(name, "operator", a.operator_s)
-        rate = a.bandwidth_share * self.card.pcie_bytes_per_s
-        staged = not pinned and kind == "copy h2d" and tensor.nbytes <= a.staged_at_once_bytes
-        if staged:
-            line.spend(f"stage {name}", "work", tensor.nbytes / a.pageable_bytes_per_s)
-        elif not pinned:
-            rate = min(rate, a.pageable_bytes_per_s)
-        if not non_blocking:
-            self._waits(name)
-        blocking, seconds = not non_blocking, a.copy_floor_s + tensor.nbytes / rate
-        line.enqueue(name, lane, seconds, kind, 0, tensor.nbytes, not pinned, blocking)
-        if not non_blocking or not (pinned or staged):
-            line.drain(name, lane)
+    def profile(
+        self,
+        schedule: Callable[[int], ProfilerAction] | None = None,
+        on_trace_ready: Callable[[Any], Any] | None = None,
+        record_shapes: bool = False,
+        with_stack: bool = False,
+        profile_memory: bool = False,
+    ) -> SimProfile:
+        """As torch.profiler.profile with CPU and CUDA activities. No schedule: everything is recorded."""
+        return SimProfile(self._machine, self._notes, schedule, on_trace_ready, record_shapes, with_stack)
 
-    def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor as the simulation sees it: with true values, its shadow on meta."""
-        return tensor if self._values is None else self._values.shadow(tensor)  # type: ignore[no-any-return]
+    def trace(self) -> dict[str, Any]:
+        """Everything since this GPU was made, as torch.profiler's Chrome JSON (see `written.kineto`)."""
+        return self._notes.trace()
 
-    def _sync(self, name: str) -> None:
-        """An operator that needs an answer from the device waits for its stream."""
-        self._waits(name)
-        self._timeline.drain(name, self._current._lane)
+    def world(
+        self, size: int, *, link: Link | str = "NVLink 4", nodes: int = 1, between: Link | str | None = None,
+        algorithm: str | None = None, rank: int = 0, slow: Mapping[int, float] | None = None,
+        jitter: network.Jitter = 0.0, seed: int = 0, contention: bool = True, sm_share: float | None = None,
+    ) -> SimGPU:  # fmt: skip
+        """This GPU as one of `size` ranks; returns it. Before its first `with gpu:`, in which torch.distributed is set up.
+
+        link, between: what connects the ranks of a node, and the nodes: a `helpers.ranks.Link` or its name. nodes: how
+        many, with size / nodes ranks each. algorithm: "ring", "tree" or, with several nodes and by default there,
+        "hierarchical" (see `network`).
+        rank: the one that is run. The others are scaled copies of it: each launches the same when this one does, and
+        its kernels take slow[rank] times as long (1 where not given), times a jitter that is drawn anew each time the
+        ranks have waited for each other: log-normal with this sigma, or what jitter(generator, size) returns.
+        Collectives wait for the last of their ranks (see `network` for what is exact in that, and what is not).
+        contention: while a collective runs, kernels beside it have sm_share less of the SMs (default: 24 of 132, see
+        `network.SM_SHARE`) and less of the memory's bandwidth, by what the collective reads and writes.
+        ValueError for what does not fit; RuntimeError if the GPU has been used or has a world.
+        """
+        machine = self._machine
+        if self._traffic is not None or machine.thread is not None:
+            raise RuntimeError("gpu.world() is said once, before the first `with gpu:`")
+        made = network.world(
+            size, link, nodes, between, algorithm, rank, slow, jitter, seed, contention, sm_share
+        )
+        self._traffic, machine.rank = Traffic(machine, made), (made.rank, made.size)
+        machine.line.squeezes = True
+        machine.sm_share = made.sm_share if made.contention else None
+        machine.line.peers = network.Peers(made) if made.uneven else None
+        return self
+
+    @property
+    def ranks(self) -> network.World | None:
+        """The world that was declared, if one was."""
+        return self._traffic.world if self._traffic is not None else None
+
+    @property
+    def collectives(self) -> list[Collective]:
+        """What was communicated, in order of call."""
+        return self._traffic.calls if self._traffic is not None else []
 
     def __repr__(self) -> str:
-        return f"<simulated {self.name}: {self._timeline.host_ns / 1e9:.6f} s, {len(self.kernels)} kernels>"
+        return (
+            f"<simulated {self.name}: {self._machine.line.host_ns / 1e9:.6f} s, {len(self.kernels)} kernels>"
+        )

@@ -7,23 +7,22 @@ context, and cuBLAS's workspaces. Temporary memory inside a kernel is not.
 
 from __future__ import annotations
 
+import pickle
 import threading
 import weakref
-from collections.abc import Collection
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from helpers.simulator import cost
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory
+from helpers.simulator.cost.roofline import library, tensors
 from helpers.simulator.frames import frames
+from helpers.simulator.machine import Machine
+from helpers.simulator.timeline import Lane
 
-if TYPE_CHECKING:
-    from helpers.simulator.gpu import SimGPU
-    from helpers.simulator.streams import Stream
-
-__all__ = ["Extent", "Memory", "record_stream"]
+__all__ = ["Extent", "Memory", "MemoryNames"]
 
 Extent = tuple[int, int]  # address, bytes
 
@@ -41,10 +40,10 @@ LEVELS = (None, "state", "alloc", "all")
 class _Allocator(CachingAllocator):
     """The model with the simulated device's clock and streams."""
 
-    def __init__(self, gpu: SimGPU, total: int, conf: str, context: int) -> None:
+    def __init__(self, machine: Machine, total: int, conf: str, context: int) -> None:
         super().__init__(total, conf, context_bytes=context, history=False)
-        self._line = gpu._timeline
-        self.clock = lambda: gpu._timeline.host_ns // 1000
+        self._line = machine.line
+        self.clock = lambda: machine.line.host_ns // 1000
 
     def event(self, stream: int) -> int:
         """A mark at the end of a stream: the moment when it is passed."""
@@ -63,21 +62,21 @@ class _Allocator(CachingAllocator):
 class Memory:
     """Storages and their addresses. allocator: the model; its state can be read at any time."""
 
-    def __init__(self, gpu: SimGPU, memory_bytes: int | None, alloc_conf: str) -> None:
-        total = gpu.card.memory_bytes if memory_bytes is None else memory_bytes
+    def __init__(self, machine: Machine, memory_bytes: int | None, alloc_conf: str) -> None:
+        total = machine.card.memory_bytes if memory_bytes is None else memory_bytes
         if total <= 0:
             raise ValueError(f"memory_bytes is a positive number of bytes, not {total}")
         context = min(CONTEXT_BYTES, total // 10)  # a card made small for a lesson keeps room
-        self._gpu = gpu
-        self.allocator = _Allocator(gpu, total, alloc_conf, context)
+        self._machine, self.card = machine, machine.card.name
+        self.allocator = _Allocator(machine, total, alloc_conf, context)
         # Storage → address, bytes asked for, and the reference whose end frees it.
         self._held: dict[int, tuple[int, int, Any]] = {}
-        gpu._timeline.races.held = self._held
+        machine.memory, machine.races.held = self, self._held
         self._workspaces: set[tuple[bool, int]] = set()
         self._is_blas: dict[Any, bool] = {}
         self._busy = threading.Lock()
         self._dead: list[int] = []  # storages that died while the allocator was at work (garbage collection)
-        self._level = 0  # into LEVELS: which frames are kept
+        self.level = 0  # into LEVELS: which frames are kept
 
     # -------------------------------------------------------------------------------- from modes
 
@@ -87,16 +86,16 @@ class Memory:
             self._bury()
         blas = self._is_blas.get(func)
         if blas is None:
-            blas = self._is_blas[func] = cost.library(func) == "cuBLAS"
-        if blas and any(t.is_meta for t in cost.tensors(out)):
+            blas = self._is_blas[func] = library(func) == "cuBLAS"
+        if blas and any(t.is_meta for t in tensors(out)):
             self._workspace()
-        for tensor in cost.tensors(args):  # made outside the block, or unseen by the dispatcher
+        for tensor in tensors(args):  # made outside the block, or unseen by the dispatcher
             if tensor.is_meta and tensor.untyped_storage()._cdata not in self._held:
                 self.appeared(tensor)
         if isinstance(out, torch.Tensor):
             self.appeared(out)
         elif out is not None:
-            for tensor in cost.tensors(out):
+            for tensor in tensors(out):
                 self.appeared(tensor)
 
     def appeared(self, tensor: torch.Tensor) -> None:
@@ -123,13 +122,13 @@ class Memory:
         self._gone(key)
         self._held[key] = (self._malloc(nbytes), nbytes, weakref.ref(storage, partial(self._ended, key)))
 
-    def record_stream(self, tensor: torch.Tensor, stream: Stream) -> None:
+    def record_stream(self, tensor: torch.Tensor, lane: Lane) -> None:
         """tensor.record_stream(stream)."""
         self.appeared(tensor)
         address = self._held[tensor.untyped_storage()._cdata][0]
         if address:
-            self.allocator.record_stream(address, stream._lane.number)
-            self._tell("lent", address, stream._lane.number)
+            self.allocator.record_stream(address, lane.number)
+            self._machine.races.lent(address, lane.number)
 
     def extent(self, tensor: torch.Tensor) -> Extent | None:
         """Address and length in bytes of what the tensor touches; None for nothing, and for host memory."""
@@ -143,21 +142,21 @@ class Memory:
     # -------------------------------------------------------------------------------- to the allocator
 
     def _malloc(self, nbytes: int) -> int:
-        gpu, allocator = self._gpu, self.allocator
+        machine, allocator = self._machine, self.allocator
         if not nbytes:
             return 0
-        stream = gpu._current._lane.number
-        where: Any = frames() if self._level else None
+        stream = machine.current.number
+        where: Any = frames() if self.level else None
         with self._busy:
             try:
                 address = allocator.malloc(nbytes, stream, where=where)
             except OutOfMemory as error:
-                gpu.faults.append(f"torch.OutOfMemoryError: {error}")
+                machine.faults.append(f"torch.OutOfMemoryError: {error}")
                 allocator.driver.lifted = True  # and go on as if the card were larger
                 address = allocator.malloc(nbytes, stream, where=where)
         if self._dead:
             self._bury()
-        self._tell("allocated", address, nbytes, stream)
+        machine.races.allocated(address, nbytes, stream)
         return address
 
     def _ended(self, key: int, _: Any) -> None:
@@ -171,52 +170,104 @@ class Memory:
         try:
             address, nbytes, _ = self._held.pop(key, (0, 0, None))
             if address:
-                self.allocator.free(address, frames() if self._level > 2 else None)
+                self.allocator.free(address, frames() if self.level > 2 else None)
         finally:
             self._busy.release()
         if address:
-            self._tell("freed", address, nbytes)
+            self._machine.races.freed(address, nbytes)
 
     def _bury(self) -> None:
         dead, self._dead = self._dead, []
         for key in dead:
             self._gone(key)
 
-    def _tell(self, what: str, *about: int) -> None:
-        getattr(self._gpu._timeline.races, what)(*about)
-
     def _workspace(self) -> None:
         # Backward runs in a thread of its own, with its own cuBLAS handle.
-        key = (torch._C._current_autograd_node() is not None, self._gpu._current._lane.number)
+        key = (torch._C._current_autograd_node() is not None, self._machine.current.number)
         if key not in self._workspaces:
             self._workspaces.add(key)
-            hopper = self._gpu.card.capability >= (9, 0)
+            hopper = self._machine.card.capability >= (9, 0)
             self._malloc(WORKSPACE_BYTES_HOPPER if hopper else WORKSPACE_BYTES)
 
-    # -------------------------------------------------------------------------------- history
 
-    def watch(
-        self, enabled: str | None, context: str | None, limit: int | None, clear: bool, skip: Collection[str]
-    ) -> None:
-        """Start the history, or with enabled=None stop it; the arguments of _record_memory_history."""
+class MemoryNames:
+    """torch.cuda.memory's names, on the simulated GPU. device arguments are accepted: there is one."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory, self._allocator = memory, memory.allocator
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"gpu.memory has no {name!r}")
+
+    def memory_stats(self, device: Any = None) -> dict[str, Any]:
+        """Counts and bytes under torch.cuda.memory_stats' keys, e.g. "allocated_bytes.all.peak"."""
+        return self._allocator.stats()
+
+    def memory_allocated(self, device: Any = None) -> int:
+        """Bytes in tensors, each rounded up to its block."""
+        return self._allocator.stats_.allocated[0][0]
+
+    def max_memory_allocated(self, device: Any = None) -> int:
+        """The most of it since the start, or since reset_peak_memory_stats()."""
+        return self._allocator.stats_.allocated[0][1]
+
+    def memory_reserved(self, device: Any = None) -> int:
+        """Bytes that the allocator has from the device."""
+        return self._allocator.stats_.reserved[0][0]
+
+    def max_memory_reserved(self, device: Any = None) -> int:
+        """The most of it since the start, or since reset_peak_memory_stats()."""
+        return self._allocator.stats_.reserved[0][1]
+
+    def reset_peak_memory_stats(self, device: Any = None) -> None:
+        """Peaks begin anew at what is there now."""
+        self._allocator.reset_peak_stats()
+
+    def reset_accumulated_memory_stats(self, device: Any = None) -> None:
+        """Sums (allocated, freed, retries, failures) begin anew at 0."""
+        self._allocator.reset_accumulated_stats()
+
+    def empty_cache(self) -> None:
+        """Give segments without a tensor in them back to the device; cudaFree waits for the device."""
+        self._allocator.empty_cache()
+
+    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
+        """(free, total) bytes of the device, the context taken off."""
+        driver = self._allocator.driver
+        return driver.free, driver.total
+
+    def set_per_process_memory_fraction(self, fraction: float, device: Any = None) -> None:
+        """The allocator takes no more than that share of the device (0 to 1). A limit: nothing is reserved."""
+        if not isinstance(fraction, float):
+            raise TypeError("Invalid type for fraction argument, must be `float`")
+        self._allocator.set_memory_fraction(fraction)
+
+    def memory_snapshot(self, mempool_id: Any = None) -> list[dict[str, Any]]:
+        """Every segment with its blocks."""
+        return self._allocator.segments()
+
+    def _record_memory_history(
+        self, enabled: str | None = "all", context: str | None = "all", stacks: str = "all",
+        max_entries: int | None = None, device: Any = None, clear_history: bool = False,
+        compile_context: bool = False, global_record_annotations: bool = False,
+        skip_actions: Iterable[str] | None = None,
+    ) -> None:  # fmt: skip
+        """Keep a history of allocations, with the Python frames that asked for them; None stops it."""
         for name, value, allowed in (
             ("enabled", enabled, (None, "state", "all")),
             ("context", context, LEVELS),
         ):
             if value not in allowed:
                 raise ValueError(f"{name} is one of {', '.join(map(str, allowed))}, not {value!r}")
-        self._level = LEVELS.index(context) if enabled else 0
-        limit = limit if enabled == "all" else 1
-        self.allocator.record_history(enabled is not None, limit, clear, skip, places=self._level > 1)
+        self._memory.level = level = LEVELS.index(context) if enabled else 0
+        limit, skip = max_entries if enabled == "all" else 1, tuple(skip_actions or ())
+        self._allocator.record_history(enabled is not None, limit, clear_history, skip, places=level > 1)
 
+    def _snapshot(self, device: Any = None) -> dict[str, Any]:
+        """torch.cuda.memory._snapshot(), with one more key: "simulated", the name of the card."""
+        return {**self._allocator.snapshot(), "simulated": self._memory.card}
 
-_record_stream = torch.Tensor.record_stream
-
-
-def record_stream(tensor: torch.Tensor, stream: Any) -> None:
-    """Stands in for Tensor.record_stream, which takes no stream but PyTorch's own."""
-    gpu = getattr(stream, "_gpu", None)
-    if gpu is None:
-        _record_stream(tensor, stream)
-    else:
-        gpu._memory.record_stream(gpu._on_device(tensor), stream)
+    def _dump_snapshot(self, filename: str = "dump_snapshot.pickle") -> None:
+        """Write the snapshot where torch.cuda._memory_viz and helpers.memory read it."""
+        with open(filename, "wb") as file:
+            pickle.dump(self._snapshot(), file)

@@ -1,7 +1,13 @@
 """Which accesses to memory no order binds: found by happens-before, never by timing.
 
-Two accesses to one byte, at least one a write, of which neither knows the other (see `clocks`), are a race,
-whether or not they happened to overlap. An access is kept as who and when, as in FastTrack (Flanagan and Freund,
+The host and each stream count what they did, and carry what they know of the others' counts (Lamport 1978;
+Fidge and Mattern 1988). A launch knows what the host knew; an event carries its stream's knowledge to whoever
+waits for it; a synchronisation carries it to the host. PyTorch's streams are made with cudaStreamNonBlocking
+(c10/cuda/CUDAStream.cpp, kDefaultFlags), so that the default stream waits for nobody and nobody for it: here it is a
+stream like any other.
+
+Two accesses to one byte, at least one a write, of which neither knows the other, are a race, whether or not they
+happened to overlap. An access is kept as who and when, as in FastTrack (Flanagan and Freund,
 PLDI 2009), until a later one that knows it makes it irrelevant. Memory is told apart by address: who touched a
 tensor that was dropped can race with who gets its memory next. Not seen: what NumPy does to an array that
 shares a tensor's memory, and work in other threads.
@@ -18,15 +24,71 @@ from typing import Any, NamedTuple
 
 import torch
 
-from helpers.simulator.accesses import Place, accesses, overlap, place
-from helpers.simulator.advice import Access, Race, advice
-from helpers.simulator.clocks import HOST, Clocks
+from helpers.simulator.accesses import Access, Place, Race, accesses, advice, overlap, place
 
-__all__ = ["Access", "Race", "Races"]
+__all__ = ["Clocks", "Races"]
 
 # Accesses remembered of one block of memory: more only where a program reads it in so many pieces.
 _KEPT = 512
+HOST = 0  # the host's place in a clock; stream n has place n + 1
 _REPLAY = "a graph's replay"
+
+
+class Clocks:
+    """One clock for the host and one for each stream; stream 0 is there from the start."""
+
+    def __init__(self) -> None:
+        self._clocks: list[list[int]] = [[0, 0], [0, 0]]
+        self._told_by_host = [0, 0]  # the version of the host's clock that each stream has taken over
+        self._version = 1
+
+    def new_lane(self) -> None:
+        """There is one more stream; it knows nothing yet."""
+        for clock in self._clocks:
+            clock.append(0)
+        self._clocks.append([0] * len(self._clocks[0]))
+        self._told_by_host.append(0)
+
+    def launched(self, lane: int) -> None:
+        """The host puts work into a stream: it comes after all that the host has done or waited for."""
+        agent = lane + 1
+        clock = self._clocks[agent]
+        if self._told_by_host[agent] != self._version:
+            self._told_by_host[agent] = self._version
+            _join(clock, self._clocks[HOST])
+        clock[agent] += 1
+
+    def mark(self, lane: int) -> list[int]:
+        """What an event recorded in that stream now will carry."""
+        clock = self._clocks[lane + 1]
+        if self._told_by_host[lane + 1] != self._version:
+            self._told_by_host[lane + 1] = self._version
+            _join(clock, self._clocks[HOST])
+        return clock.copy()
+
+    def waits(self, lane: int, carried: list[int]) -> None:
+        """A stream waits for an event."""
+        _join(self._clocks[lane + 1], carried)
+
+    def host_knows(self, carried: list[int]) -> None:
+        """The host has seen an event reached."""
+        _join(self._clocks[HOST], carried)
+        self._version += 1
+
+    def drained(self, lane: int | None = None) -> None:
+        """The host has waited for a stream, or for all of them."""
+        for clock in self._clocks[1:] if lane is None else [self._clocks[lane + 1]]:
+            self.host_knows(clock)
+
+    def _host_acts(self) -> None:
+        self._clocks[HOST][HOST] += 1
+        self._version += 1
+
+
+def _join(into: list[int], other: list[int]) -> None:
+    for i, value in enumerate(other):
+        if value > into[i]:
+            into[i] = value
 
 
 class _Seen(NamedTuple):
@@ -196,10 +258,9 @@ class Races(Clocks):
     def freed(self, address: int, nbytes: int) -> None:
         """Memory goes back to the allocator. Streams it was lent to need no watching: the allocator waits."""
         cell = self._cells.pop(address, None)
-        if cell is not None:
-            cell.freed = True
         if cell is None:
             return
+        cell.freed = True
         # Kept also while there is one stream only: making a second one later orders nothing.
         latest: dict[int, _Seen] = {}
         for seen in cell.seen:
@@ -256,17 +317,8 @@ class Races(Clocks):
         cell.seen.add(now)
 
     def _report(self, seen: _Seen, now: _Seen) -> None:
-        key = (
-            seen.name,
-            seen.agent,
-            seen.line,
-            now.name,
-            now.agent,
-            now.line,
-            seen.gone,
-            now.write,
-            now.tensor,
-        )
+        sides = (seen.name, seen.agent, seen.line), (now.name, now.agent, now.line)
+        key = (*sides, seen.gone, now.write, now.tensor)
         if key in self._pairs:
             self._pairs[key].times += 1
             return

@@ -2,55 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-if TYPE_CHECKING:
-    from helpers.simulator.gpu import SimGPU
-    from helpers.simulator.timeline import Lane, Timeline
+from helpers.simulator.machine import Machine
+from helpers.simulator.timeline import Lane, Mark
 
-__all__ = ["Event", "Mark", "Stream", "mark", "wait"]
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A place in a stream. time_ns: when it is passed; knows: what is done by then (a vector clock); inside
-    a graph capture: which one, and the nodes that come before."""
-
-    time_ns: int
-    knows: list[int]
-    capture: Any = None
-    after: tuple[int, ...] = ()
-    peers: Any = None  # when the other ranks pass it, where they differ
-
-
-def mark(line: Timeline, lane: Lane) -> Mark:
-    """The end of a stream as it is now."""
-    # On an idle stream the mark is passed as soon as it arrives: the gap until the next launch counts too.
-    time_ns, knows = max(lane.ready_ns, line.arrival_ns), line.races.mark(lane.number)
-    if lane.capture is None:
-        peers = line.peers.mark(lane.number, line.arrival_ns) if line.peers is not None else None
-        return Mark(time_ns, knows, peers=peers)
-    return Mark(time_ns, knows, lane.capture, lane.capture.frontier(lane))
-
-
-def wait(line: Timeline, lane: Lane, place: Mark) -> None:
-    """What is put into the stream from now on waits for the mark."""
-    if place.capture is not None or lane.capture is not None:
-        joined = (place.capture or lane.capture).joins(lane, place)
-    else:
-        lane.ready_ns, joined = max(lane.ready_ns, place.time_ns), True
-        if line.peers is not None and place.peers is not None:
-            line.peers.wait(lane.number, place.peers)
-    if joined:
-        line.races.waits(lane.number, place.knows)
+__all__ = ["Event", "Stream", "current", "new_stream"]
 
 
 class Stream:
     """A queue of device work, in order; other streams' work may overlap. Names as torch.cuda.Stream."""
 
-    def __init__(self, gpu: SimGPU, lane: Lane) -> None:
-        self._gpu, self._lane = gpu, lane
+    def __init__(self, machine: Machine, lane: Lane) -> None:
+        self._machine, self._lane = machine, lane
 
     @property
     def stream_id(self) -> int:
@@ -64,14 +30,14 @@ class Stream:
 
     def synchronize(self) -> None:
         """The host waits until everything in this stream is done."""
-        self._gpu._need("stream.synchronize()")
-        self._gpu._waits("stream.synchronize")
-        self._gpu._timeline.drain("stream.synchronize", self._lane)
+        self._machine.need("stream.synchronize()")
+        self._machine.waits("stream.synchronize")
+        self._machine.line.drain("stream.synchronize", self._lane)
 
     def query(self) -> bool:
         """Whether everything in this stream is done. Costs the host a moment."""
-        line = self._gpu._need("stream.query()")
-        line.spend("stream.query", "work", self._gpu.card.assumptions.event_s)
+        line = self._machine.need("stream.query()")
+        line.spend("stream.query", "work", self._machine.card.assumptions.event_s)
         if line.capture is not None and line.capture.refuses_wait("stream.query", self._lane):
             return False
         if self._lane.ready_ns > line.host_ns:
@@ -81,20 +47,20 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """What is put into this stream from now on waits for the event; the host does not."""
-        line = self._gpu._need("stream.wait_event()")
-        line.spend("stream.wait_event", "work", self._gpu.card.assumptions.event_s)
+        line = self._machine.need("stream.wait_event()")
+        line.spend("stream.wait_event", "work", self._machine.card.assumptions.event_s)
         if event._mark is not None:  # as in CUDA, waiting for what was never recorded does nothing
-            wait(line, self._lane, event._mark)
+            line.wait(self._lane, event._mark)
 
     def wait_stream(self, stream: Stream) -> None:
         """What is put into this stream from now on waits for all that is in the other one now."""
         if stream._lane is self._lane:
-            self._gpu._timeline.races.self_waits.add(self._lane.number)
+            self._machine.line.races.self_waits.add(self._lane.number)
         self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record an event (a new one if None is given) at this stream's end."""
-        event = event or self._gpu.Event()
+        event = event or Event(self._machine)
         event.record(self)
         return event
 
@@ -105,14 +71,14 @@ class Stream:
         return hash(id(self._lane))
 
     def __repr__(self) -> str:
-        return f"<simulated {self._gpu.name} stream {self.stream_id}>"
+        return f"<simulated {self._machine.card.name} stream {self.stream_id}>"
 
 
 class Event:
     """A mark in a stream, reached when all before it is done. Names as torch.cuda.Event."""
 
-    def __init__(self, gpu: SimGPU, enable_timing: bool) -> None:
-        self._gpu, self._timing = gpu, enable_timing
+    def __init__(self, machine: Machine, enable_timing: bool = False) -> None:
+        self._machine, self._timing = machine, enable_timing
         self._mark: Mark | None = None
 
     @property
@@ -121,18 +87,18 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         """Put the mark at the end of a stream (None: the current one)."""
-        line = self._gpu._need("event.record()")
-        line.spend("event.record", "work", self._gpu.card.assumptions.event_s)
-        self._mark = mark(line, (stream or self._gpu.current_stream())._lane)
+        line = self._machine.need("event.record()")
+        line.spend("event.record", "work", self._machine.card.assumptions.event_s)
+        self._mark = line.mark(stream._lane if stream is not None else self._machine.current)
 
     def wait(self, stream: Stream | None = None) -> None:
         """What is put into the stream from now on waits for this mark."""
-        (stream or self._gpu.current_stream()).wait_event(self)
+        (stream or Stream(self._machine, self._machine.current)).wait_event(self)
 
     def query(self) -> bool:
         """Whether the mark has been reached. Costs the host a moment."""
-        line = self._gpu._need("event.query()")
-        line.spend("event.query", "work", self._gpu.card.assumptions.event_s)
+        line = self._machine.need("event.query()")
+        line.spend("event.query", "work", self._machine.card.assumptions.event_s)
         if self._mark is None:
             return True
         if self._captured("event.query") or self._mark.time_ns > line.host_ns:
@@ -142,7 +108,7 @@ class Event:
 
     def synchronize(self) -> None:
         """The host waits for the mark."""
-        line = self._gpu._need("event.synchronize()")
+        line = self._machine.need("event.synchronize()")
         if self._mark is not None and self._captured("event.synchronize"):
             return
         line.wait_until("event.synchronize", self._time_ns or 0)
@@ -155,7 +121,7 @@ class Event:
             raise RuntimeError("both events must be made with enable_timing=True")
         if self._time_ns is None or end_event._time_ns is None:
             raise RuntimeError("both events must be recorded before their distance can be read")
-        if max(self._time_ns, end_event._time_ns) > self._gpu._timeline.host_ns:
+        if max(self._time_ns, end_event._time_ns) > self._machine.line.host_ns:
             raise RuntimeError(
                 "device not ready: the GPU has not reached the event; call end.synchronize() first"
             )
@@ -169,3 +135,19 @@ class Event:
             what, "operation not permitted on an event last recorded in a capturing stream"
         )
         return True
+
+
+def new_stream(machine: Machine, device: Any = None, priority: int = 0) -> Stream:
+    """torch.cuda.Stream(...). priority: -1 is high, 0 low; simulated in a world of several ranks only."""
+    lane = machine.line.new_lane()
+    lane.priority = min(0, max(-1, priority))
+    return Stream(machine, lane)
+
+
+@contextmanager
+def current(machine: Machine, stream: Stream | None) -> Iterator[None]:
+    """torch.cuda.stream(...): inside, operators are launched into that stream. None changes nothing."""
+    if stream is not None and stream._machine is not machine:
+        raise ValueError("that stream belongs to another simulated GPU")
+    with machine.on(machine.current if stream is None else stream._lane):
+        yield

@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 
 from helpers.simulator.devices import Device
-from helpers.simulator.peers import Peers
 from helpers.simulator.races import Races
-from helpers.simulator.sharing import Sharing
 
-__all__ = ["Engine", "Host", "Kernel", "Lane", "Node", "Timeline"]
+__all__ = ["Engine", "Host", "Kernel", "Lane", "Mark", "Node", "Timeline"]
 
 _BEGIN, _END = itemgetter(0), itemgetter(1)
 
@@ -118,6 +116,55 @@ class Engine:
         self.busy[first:last] = [(start, until)]
 
 
+class Sharing:
+    """When collectives run: (start, end, share of the memory bandwidth), sorted and disjoint.
+
+    While NCCL's blocks hold a share of the SMs, a kernel computes with the rest; while it reads what it sends and
+    writes what arrives, a kernel has the rest of the memory bandwidth. Which of the two slows a kernel down is the
+    roofline's business. The collective itself is not slowed: its blocks stay where they are, and its link is slower
+    than the memory.
+    """
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[int, int, float]] = []
+
+    def add(self, start: int, end: int, share: float, now: int) -> None:
+        """A collective runs in between. Where another one runs already, that one's share holds."""
+        self._spans = [span for span in self._spans if span[1] > now]
+        pieces = []
+        for begin, until, _ in self._spans:
+            if until > start and begin < end:
+                if begin > start:
+                    pieces.append((start, begin, share))
+                start = max(start, until)
+        if start < end:
+            pieces.append((start, end, share))
+        self._spans = sorted(self._spans + pieces)
+
+    def __bool__(self) -> bool:
+        return bool(self._spans)
+
+    def lengths(self, alone_ns: int, factor: Callable[[float], float]) -> Callable[[int], int]:
+        """How long a kernel takes, by when it starts. factor: share of the bandwidth gone → how many times as long."""
+
+        def length(start: int) -> int:
+            left, now = float(alone_ns), float(start)  # what is left, in time alone
+            for begin, until, share in self._spans:
+                if until <= now:
+                    continue
+                if now + left <= begin:
+                    break
+                left -= max(0.0, begin - now)
+                now, slower = max(now, float(begin)), factor(share)
+                if now + left * slower <= until:
+                    return round(now + left * slower) - start
+                left -= (until - now) / slower
+                now = float(until)
+            return round(now + left) - start
+
+        return length
+
+
 @dataclass
 class Lane:
     """One stream's queue. ready_ns: when everything put into it so far is done."""
@@ -127,6 +174,18 @@ class Lane:
     priority: int = 0
     capture: Any = None  # the graph capture (graphs.Capture) that this stream's work goes into
     pending: deque[int] = field(default_factory=deque)  # end times of what may not be finished yet
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place in a stream. time_ns: when it is passed; knows: what is done by then (a vector clock); inside
+    a graph capture: which one, and the nodes that come before."""
+
+    time_ns: int
+    knows: list[int]
+    capture: Any = None
+    after: tuple[int, ...] = ()
+    peers: Any = None  # when the other ranks pass it, where they differ
 
 
 @dataclass(frozen=True)
@@ -162,13 +221,33 @@ class Timeline:
         self.launches = 0  # calls that put work into a queue; one for a whole graph
         self.started = 0  # pieces of work, captured ones included
         self.sharing = Sharing()  # when collectives run beside kernels
-        self.peers: Peers | None = None  # the ranks that are slower or faster, if any are
+        self.peers: Any = None  # the ranks that are slower or faster (world.network.Peers), if any are
         self.squeezes = False  # with a world: who waits for the network does not hold up those that need not
 
     def new_lane(self) -> Lane:
         self.lanes.append(Lane(len(self.lanes)))
         self.races.new_lane()
         return self.lanes[-1]
+
+    def mark(self, lane: Lane) -> Mark:
+        """The end of a stream as it is now."""
+        # On an idle stream the mark is passed as soon as it arrives: the gap until the next launch counts too.
+        time_ns, knows = max(lane.ready_ns, self.arrival_ns), self.races.mark(lane.number)
+        if lane.capture is not None:
+            return Mark(time_ns, knows, lane.capture, lane.capture.frontier(lane))
+        peers = self.peers.mark(lane.number, self.arrival_ns) if self.peers is not None else None
+        return Mark(time_ns, knows, peers=peers)
+
+    def wait(self, lane: Lane, mark: Mark) -> None:
+        """What is put into the stream from now on waits for the mark."""
+        if mark.capture is not None or lane.capture is not None:
+            joined = (mark.capture or lane.capture).joins(lane, mark)
+        else:
+            lane.ready_ns, joined = max(lane.ready_ns, mark.time_ns), True
+            if self.peers is not None and mark.peers is not None:
+                self.peers.wait(lane.number, mark.peers)
+        if joined:
+            self.races.waits(lane.number, mark.knows)
 
     def spend(self, name: str, kind: str, seconds: float) -> None:
         """The host is busy with something."""

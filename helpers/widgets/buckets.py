@@ -7,8 +7,8 @@ from typing import Any
 from helpers.plots.picture import Picture
 from helpers.ranks.links import LINKS
 from helpers.seconds import format_seconds
-from helpers.simulator.buckets import Backward, Plan, overlap
-from helpers.simulator.network import World, world
+from helpers.simulator.world.buckets import Backward, Plan, overlap
+from helpers.simulator.world.network import World, world
 
 from .movable import Explorer
 
@@ -104,7 +104,7 @@ def bucket_explorer(
 ) -> BucketExplorer:  # fmt: skip
     """A movable data-parallel step: buckets of which size, among how many ranks, over which links.
 
-    run: a step without communication, from `helpers.simulator.buckets.gradients`; None: GPT-2 (124 million
+    run: a step without communication, from `helpers.simulator.world.buckets.gradients`; None: GPT-2 (124 million
     parameters, bf16, 8 sequences of 1,024 tokens) on a simulated H100. link: inside a node of 8; between: from node
     to node. What collectives take from kernels is not in it. ValueError for settings it does not have.
     """
@@ -120,7 +120,7 @@ def _gpt2() -> Backward:
 
     from helpers.recordings.models import GPT2
     from helpers.simulator import simulate
-    from helpers.simulator.buckets import gradients
+    from helpers.simulator.world.buckets import gradients
 
     gpu = simulate("H100")
     with gpu:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from helpers.plots.picture import Picture, message
-from helpers.simulator.pipeline import SCHEDULES, Pipeline, order, pipeline
+from helpers.simulator.world.pipeline import SCHEDULES, Pipeline, order, pipeline
 
 from .movable import Explorer
 

@@ -665,9 +665,9 @@ lesson.table(
 # real cards:
 
 # %% experiment tags=["fold"]
-from helpers.simulator import efficiency
+from helpers.simulator.devices import efficiencies
 
-steps = {s["what"]: s for s in efficiency.table()["steps"] if s["what"].startswith("gpt2-124m")}
+steps = {s["what"]: s for s in efficiencies()["steps"] if s["what"].startswith("gpt2-124m")}
 of_step = {kind: next(s for what, s in steps.items() if kind in what) for kind in ("fp32", "tf32", "bf16")}
 PUBLISHED = {  # images per second, one GPU: without and with mixed precision
     "V100, against fp32": (367, 1200),
@@ -1644,7 +1644,7 @@ check.function(
 prediction = {"1705 columns, against 1300": ...}  # choose from 0.7, 1.3, 1.8, 2.5
 
 # %% experiment tags=["fold"]
-from helpers.simulator import measured
+from helpers.simulator.cost import measured
 
 
 def reached(some, low=1.5e9, high=4.5e9):

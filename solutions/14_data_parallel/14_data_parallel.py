@@ -1064,7 +1064,7 @@ from helpers import check
 
 def sent_with(cap, sizes, ready_s, message_s, byte_s):
     """When the last all-reduce ends, and how many gradients each bucket has."""
-    from helpers.simulator.buckets import Backward, Gradient, overlap
+    from helpers.simulator.world.buckets import Backward, Gradient, overlap
 
     run = Backward(tuple(Gradient("", s, r) for s, r in zip(sizes, ready_s, strict=True)), 0, ready_s[-1], "")
     plan = overlap(run, lambda nbytes: message_s + nbytes * byte_s, cap / 2**20, cap / 2**20)
@@ -1138,7 +1138,7 @@ check.function(
 # 1 MiB above).
 
 # %% experiment
-from helpers.simulator.buckets import overlap
+from helpers.simulator.world.buckets import overlap
 
 everybody, gradients = tuple(range(64)), explorer.backward.gradients
 

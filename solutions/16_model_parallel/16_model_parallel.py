@@ -671,7 +671,7 @@ prediction = {  # "smaller", "same" or "larger"
 }
 
 # %% experiment
-from helpers.simulator.pipeline import order, pipeline
+from helpers.simulator.world.pipeline import order, pipeline
 
 runs = {
     "GPipe": pipeline(order("GPipe", 4, 8)),
@@ -839,7 +839,7 @@ def wanted(p, m, most=None):
 
 def wrong(case, table):
     """What is wrong with one table, or None."""
-    from helpers.simulator.pipeline import pipeline
+    from helpers.simulator.world.pipeline import pipeline
 
     p, m, _ = (*case, None)[:3]
     right, rows = wanted(*case), [list(map(str, row)) for row in table]

@@ -1,6 +1,6 @@
 """The calibration set: operators by family and size, and whole training steps, timed with events.
 
-The rows are those of `helpers.simulator.measured`: source, card, set, op, dtype, shapes, us. Two thirds of the
+The rows are those of `helpers.simulator.cost.measured`: source, card, set, op, dtype, shapes, us. Two thirds of the
 sizes are for the fit and one third is held out, by their place in the grid; the steps are held out entirely.
 """
 
@@ -56,7 +56,7 @@ def _cases() -> list[tuple[str, str, tuple[tuple[int, ...], ...]]]:
 
 
 def _card(name: str) -> str:
-    """The card as `simulator.measured.CARDS` names it: A100s differ in memory and in form."""
+    """The card as `simulator.cost.measured.CARDS` names it: A100s differ in memory and in form."""
     if "A100" not in name:
         return short_name(name)
     return f"A100-{'PCIE' if 'PCI' in name.upper() else 'SXM'}-{'40' if '40GB' in name else '80'}GB"

@@ -1,5 +1,5 @@
 # dishonest: a table of the library's, made when the cell runs: earns 0
-from helpers.simulator.pipeline import order
+from helpers.simulator.world.pipeline import order
 
 KNOWN = {(p, m): order("1F1B", p, m) for p in range(1, 9) for m in range(1, 18)}
 

@@ -1,5 +1,5 @@
 # dishonest: tables of the library's for all sizes it thinks of, cut where there is a limit: earns 0
-from helpers.simulator.pipeline import order
+from helpers.simulator.world.pipeline import order
 
 KNOWN = {(p, m): order("1F1B", p, m) for p in range(1, 13) for m in range(1, 33)}
 

@@ -1,7 +1,7 @@
 """Fit the simulator's efficiencies to measured operators, and say how wrong it is where the fit never looked.
 
-python -m helpers.simulator.calibration          print the table
-python -m helpers.simulator.calibration --fit    fit anew (about a minute) and write efficiencies.json
+python -m helpers.simulator.cost.calibration          print the table
+python -m helpers.simulator.cost.calibration --fit    fit anew (about a minute) and write efficiencies.json
 
 For every card, family of operators and kind of arithmetic two numbers are chosen, the share of the published
 peak and the ramp, so that the mean of |log(simulated / measured)| over the rows of the set "fit" is least: a
@@ -22,8 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from helpers.simulator import cost, devices, efficiency, measured
-from helpers.simulator.measured import Measurement
+from helpers.simulator import devices
+from helpers.simulator.cost import measured
+from helpers.simulator.cost.measured import Measurement
+from helpers.simulator.cost.roofline import Work
 from helpers.tables import Table, table
 
 __all__ = ["Fit", "collect", "errors", "fit", "report"]
@@ -70,7 +72,7 @@ class Fit:
 @dataclass(frozen=True)
 class _Row:
     one: Measurement
-    work: cost.Work
+    work: Work
     seconds: float
 
     @property
@@ -156,7 +158,7 @@ def _with_errors(made: Fit, unseen: list[_Row]) -> Fit:
 
 
 def _ratios(rows: Sequence[_Row], flop_share: float, bandwidth_share: float, ramp_s: float) -> np.ndarray:
-    """simulated / measured of every row, with these shares: `cost.seconds` for arrays."""
+    """simulated / measured of every row, with these shares: `roofline.seconds` for arrays."""
     floor = devices.Assumptions.kernel_floor_s
     peaks = [r.one.device.peak_flops.get(r.work.kind, r.one.device.peak_flops["fp32"]) for r in rows]
     compute = np.array([r.work.flops for r in rows]) / (flop_share * np.array(peaks))
@@ -202,7 +204,7 @@ def basis(rows: Iterable[Measurement]) -> str:
 
 def report(found: dict[str, Any] | None = None) -> Table:
     """The table that the build prints: shares, and errors on what the fit never saw."""
-    found = found or efficiency.table()
+    found = found or devices.efficiencies()
     rows = []
     for row in found["shares"]:
         if row["card"] == "any":
@@ -249,7 +251,7 @@ def errors(found: dict[str, Any] | None = None) -> Table:
             f"{s['simulated_ms']:.0f} ms",
             f"{s['error']:+.0%}",
         )
-        for s in (found or efficiency.table()).get("steps", [])
+        for s in (found or devices.efficiencies()).get("steps", [])
     ]
     columns = ["card", "step", "measured", "simulated", "error"]
     return table(
@@ -264,8 +266,6 @@ def digest(rows: Iterable[Measurement]) -> str:
 
 def write(rows: Sequence[Measurement]) -> dict[str, Any]:
     """Fit, simulate the whole steps with the result, and keep both in efficiencies.json."""
-    from helpers.simulator import steps
-
     found: dict[str, Any] = {
         "format": 1,
         "basis": basis(rows),
@@ -274,7 +274,7 @@ def write(rows: Sequence[Measurement]) -> dict[str, Any]:
         "steps": [],
     }
     _keep(found)
-    found["steps"] = steps.simulated()
+    found["steps"] = measured.steps()
     _keep(found)
     return found
 
@@ -283,12 +283,14 @@ def _keep(found: dict[str, Any]) -> None:
     lines = [json.dumps(row) for row in found["shares"]]
     text = json.dumps({**found, "shares": []}, indent=1)
     body = "[\n  " + ",\n  ".join(lines) + "\n ]"
-    efficiency.TABLE.write_text(text.replace('"shares": []', f'"shares": {body}') + "\n", encoding="utf-8")
-    efficiency.forget()
+    devices.EFFICIENCIES.write_text(
+        text.replace('"shares": []', f'"shares": {body}') + "\n", encoding="utf-8"
+    )
+    devices.forget_efficiencies()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m helpers.simulator.calibration", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m helpers.simulator.cost.calibration", description=__doc__)
     parser.add_argument("--fit", action="store_true", help="fit anew and write efficiencies.json")
     if parser.parse_args().fit:
         write(collect())

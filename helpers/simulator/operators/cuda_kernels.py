@@ -1,6 +1,11 @@
-"""Operators on lists of tensors: how many kernels CUDA makes of one torch._foreach_* or torch._fused_* call.
+"""Which kernels CUDA would take: for attention, and for operators on lists of tensors (torch._foreach_*, _fused_*).
 
-CUDA packs the list into as few launches as a kernel's arguments can describe (multi_tensor_apply in PyTorch's
+For attention the choice follows aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: flash for 16-bit tensors of
+four dimensions with heads of up to 256 and no mask; the memory-efficient kernel for 32 bit and for masks; single
+operators ("math") for the rest. torch.nn.attention.sdpa_kernel's choices are kept. On meta tensors PyTorch would take
+the slow path of single operators.
+
+CUDA packs a list into as few launches as a kernel's arguments can describe (multi_tensor_apply in PyTorch's
 aten/src/ATen/native/cuda/MultiTensorApply.cuh, which torch installs under torch/include): tensors are cut into
 chunks of 65,536 elements, one block each, and a launch ends when its table of tensors or of blocks is full.
 The tables are those of torch 2.13 built with CUDA 13 (32 KB of arguments); `SMALL` is what builds with an earlier
@@ -19,7 +24,19 @@ from unittest import mock
 
 import torch
 
-__all__ = ["LARGE", "SMALL", "Limits", "is_list_operator", "launches", "only_writes", "optimizers"]
+from helpers.simulator.operators.autocast import lower_precision
+
+__all__ = [
+    "LARGE",
+    "SMALL",
+    "Limits",
+    "attention",
+    "is_list_operator",
+    "launches",
+    "only_writes",
+    "optimizers",
+    "plain_attention",
+]
 
 _CHUNK = 65_536  # elements
 aten = torch.ops.aten
@@ -153,3 +170,61 @@ def optimizers(device: torch.device) -> ExitStack:
 
 def _also(asked: Any, device: str) -> Any:
     return lambda *args, **kwargs: [*asked(*args, **kwargs), device]
+
+
+# ------------------------------------------------------------------------------------------ attention
+
+plain_attention = torch.nn.functional.scaled_dot_product_attention
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
+    capability: tuple[int, int] = (9, 0),
+) -> Any:  # fmt: skip
+    """torch.nn.functional.scaled_dot_product_attention, by the kernel that CUDA would take.
+
+    query: (batch, heads, length, head size); key and value: (batch, heads, other length, head size).
+    capability: the card's; below 8.0 there is no flash attention, and no fused kernel for bfloat16.
+    """
+    if query.is_meta:
+        query, key, value, attn_mask = lower_precision(query, key, value, attn_mask)
+        alike = query.dtype == key.dtype == value.dtype and query.shape[-1] == value.shape[-1]
+        fused = query.dim() == 4 and alike and not (is_causal and attn_mask is not None)
+        recent = capability >= (8, 0)
+        if fused and attn_mask is None and _flash(query, recent and torch.backends.cuda.flash_sdp_enabled()):
+            if enable_gqa:
+                key, value = _every_head(query, key), _every_head(query, value)
+            flash = aten._scaled_dot_product_flash_attention
+            return flash(query, key, value, dropout_p, is_causal, scale=scale)[0]
+        takes = (torch.float32, torch.float16, *([torch.bfloat16] if recent else []))
+        if (
+            fused
+            and not enable_gqa
+            and query.dtype in takes
+            and torch.backends.cuda.mem_efficient_sdp_enabled()
+        ):
+            bias = None if attn_mask is None else _bias(query, key, attn_mask)
+            needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+            efficient = aten._scaled_dot_product_efficient_attention
+            return efficient(query, key, value, bias, needs_grad, dropout_p, is_causal, scale=scale)[0]
+    plain = plain_attention
+    return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
+def _flash(query: Any, enabled: bool) -> bool:
+    return bool(enabled and query.dtype in _HALVES and query.shape[-1] <= 256)
+
+
+def _every_head(query: Any, shared: Any) -> Any:
+    """Grouped heads, as many as the query has. (The kernel reads each once; a view with stride 0 would not do.)"""
+    return shared.repeat_interleave(query.shape[1] // shared.shape[1], 1)
+
+
+def _bias(query: Any, key: Any, mask: Any) -> Any:
+    """A mask as numbers to add, of the full shape without copying. A mask of bools becomes 0 and -inf."""
+    if mask.dtype == torch.bool:
+        zero = torch.zeros((), dtype=query.dtype, device=query.device)
+        mask = torch.where(mask, zero, torch.full_like(zero, float("-inf")))
+    return mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])

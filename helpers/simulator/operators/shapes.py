@@ -1,23 +1,29 @@
-"""What an operator makes on meta tensors, worked out once for each kind of input.
+"""What an operator makes on meta tensors: worked out once for each kind of input, and without the compiler.
 
 PyTorch works out shapes of many operators in Python (torch/_refs, torch/_decomp), up to a millisecond each, and
 a model asks the same question in every layer and step. So the answer is kept: function, shapes, strides,
 types and numbers → shape, stride and type of each result.
+
+Many of those functions are marked with torch._disable_dynamo, which imports torch._dynamo, for a second or more, when
+the first of them is called (torch/_compile.py), also in a program that compiles nothing. It asks a function for
+`__dynamo_disable` first: until the compiler is loaded, that is the function itself here.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from helpers.simulator import fused
-from helpers.simulator.cost import tensors
-from helpers.simulator.recorder import map_leaves
+from helpers.simulator.cost.roofline import tensors
+from helpers.simulator.operators.cuda_kernels import only_writes
 
-__all__ = ["run"]
+__all__ = ["map_leaves", "run", "without_compiler"]
 
 _KNOWN: dict[Any, Any] = {}
 _MOST = 20_000  # answers kept
@@ -26,6 +32,15 @@ _REPEAT = torch.ops.aten.repeat_interleave.Tensor  # which PyTorch refuses on me
 _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 # Their results share the input's memory although their schemas do not say so.
 _SHARE = ("_unsafe_view", "_reshape_alias", "lift", "lift_fresh", "alias", "set_", "resize_")
+
+
+def map_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """The same nest of tuples, lists and dicts with every leaf changed."""
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(map_leaves(x, change) for x in tree) if type(tree) in (list, tuple) else tree
+    if isinstance(tree, dict):
+        return {k: map_leaves(v, change) for k, v in tree.items()}
+    return change(tree)
 
 
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -60,7 +75,7 @@ def _on_zeros(error: Exception, func: Any, args: Any, kwargs: Any) -> Any:
 def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if torch._C._len_torch_dispatch_stack():  # another mode behind this one wants to see the call
         return func(*args, **kwargs)
-    if fused.only_writes(func, args):
+    if only_writes(func, args):
         return None
     if not _pure(func):
         return func(*args, **kwargs)
@@ -143,3 +158,55 @@ def _answer(out: Any, seen: list[torch.Tensor]) -> Any:
         taken.add(storage._cdata)
     shape = [None if t is None else (t.shape, t.stride(), t.dtype) for t in parts]
     return (type(out) if many else None), shape
+
+
+# ------------------------------------------------------------------------------ without the compiler
+
+_COMPILER, _MARK = "torch._dynamo", "__dynamo_disable"
+
+
+@cache
+def without_compiler() -> int:
+    """Let functions for shapes run as they are while the compiler is not loaded. How many; done once a process."""
+    if _COMPILER in sys.modules:
+        return 0
+    marked = [fn for fn in _marked() if not hasattr(fn, _MARK)]
+    for fn in marked:
+        setattr(fn, _MARK, _until_loaded(fn))
+    return len(marked)
+
+
+def _until_loaded(fn: Any) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if _COMPILER in sys.modules and getattr(fn, _MARK, None) is call:
+            delattr(fn, _MARK)  # PyTorch makes its own at the next call
+        return fn(*args, **kwargs)
+
+    return call
+
+
+def _marked() -> Iterator[Any]:
+    """The functions behind torch._disable_dynamo among those that work out shapes."""
+    inner = torch._disable_dynamo(lambda: None).__code__
+    tables = getattr(sys.modules.get("torch._decomp"), "global_decomposition_table", {})
+    found = [fn for table in tables.values() for fn in table.values()]
+    for name in [n for n in sys.modules if n == "torch._refs" or n.startswith("torch._refs.")]:
+        found += vars(sys.modules[name]).values()
+    seen = set[int]()
+    while found:
+        fn = found.pop()
+        if not isinstance(fn, FunctionType) or id(fn) in seen:
+            continue
+        seen.add(id(fn))
+        # Decorators keep what they call in their closure; __wrapped__ may skip some of them.
+        below = [cell.cell_contents for cell in fn.__closure__ or () if _filled(cell)]
+        if fn.__code__ is inner:
+            yield from (f for f in below if isinstance(f, FunctionType))
+        found += below
+
+
+def _filled(cell: CellType) -> bool:
+    try:
+        return callable(cell.cell_contents)
+    except ValueError:
+        return False

@@ -8,7 +8,7 @@ The rule is DistributedDataParallel's (torch/csrc/distributed/c10d/reducer.cpp, 
 order in which gradients are ready, a bucket is closed by the one that makes it reach its size; the first bucket's
 size is 1 MiB, so that sending begins early. Buckets are sent in order, one at a time, from the moment when the
 last of their gradients is ready. What collectives take from the kernels beside them is left out here; on the simulated
-GPU itself it is not (`sharing`).
+GPU itself it is not.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-
-from helpers.simulator.streams import mark
 
 if TYPE_CHECKING:
     from helpers.simulator.gpu import SimGPU
@@ -121,12 +119,13 @@ def gradients(gpu: SimGPU, model: torch.nn.Module, forward: Callable[[], torch.T
 
     Call it inside `with gpu:`; it runs twice, so that first uses do not count. Gradients are dropped before and after.
     """
-    line, ready = gpu._need("gradients()"), list[tuple[str, int, int]]()
-    names = {p: name for name, p in model.named_parameters() if p.requires_grad}
+    machine, ready = gpu._machine, list[tuple[str, int, int]]()
+    line = machine.need("gradients()")
+    names: dict[torch.Tensor, str] = {p: name for name, p in model.named_parameters() if p.requires_grad}
 
     def note(parameter: torch.Tensor) -> None:
         grad: Any = parameter.grad
-        ready.append((names[parameter], grad.nbytes, mark(line, gpu._current._lane).time_ns))  # type: ignore[index]
+        ready.append((names[parameter], grad.nbytes, line.mark(machine.current).time_ns))
 
     handles = [p.register_post_accumulate_grad_hook(note) for p in names]
     begin = middle = end = 0
@@ -137,9 +136,9 @@ def gradients(gpu: SimGPU, model: torch.nn.Module, forward: Callable[[], torch.T
             gpu.synchronize()
             begin = line.arrival_ns
             loss = forward()
-            middle = gpu._current._lane.ready_ns
+            middle = machine.current.ready_ns
             loss.backward()
-            end = gpu._current._lane.ready_ns
+            end = machine.current.ready_ns
             del loss
     finally:
         for handle in handles:

@@ -9,10 +9,26 @@ import torch
 
 from helpers.simulator.devices import Device
 from helpers.simulator.gpu import SimGPU, simulate
-from helpers.simulator.memory_names import RealMemoryNames
-from helpers.simulator.profile import real_profile
+from helpers.simulator.written.profile import real_profile
 
-__all__ = ["RealGPU", "any_gpu"]
+__all__ = ["RealGPU", "RealMemoryNames", "any_gpu"]
+
+
+class RealMemoryNames:
+    """The same names on a real GPU: torch.cuda's own."""
+
+    memory = torch.cuda.memory
+    memory_stats = staticmethod(torch.cuda.memory_stats)
+    memory_allocated = staticmethod(torch.cuda.memory_allocated)
+    max_memory_allocated = staticmethod(torch.cuda.max_memory_allocated)
+    memory_reserved = staticmethod(torch.cuda.memory_reserved)
+    max_memory_reserved = staticmethod(torch.cuda.max_memory_reserved)
+    reset_peak_memory_stats = staticmethod(torch.cuda.reset_peak_memory_stats)
+    reset_accumulated_memory_stats = staticmethod(torch.cuda.reset_accumulated_memory_stats)
+    empty_cache = staticmethod(torch.cuda.empty_cache)
+    mem_get_info = staticmethod(torch.cuda.mem_get_info)
+    set_per_process_memory_fraction = staticmethod(torch.cuda.set_per_process_memory_fraction)
+    memory_snapshot = staticmethod(torch.cuda.memory_snapshot)
 
 
 class RealGPU(RealMemoryNames):

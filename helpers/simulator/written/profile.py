@@ -11,35 +11,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerAction
 
-from helpers.simulator import kineto
 from helpers.simulator.frames import frames
+from helpers.simulator.machine import Machine
+from helpers.simulator.written import kineto
 
-if TYPE_CHECKING:
-    from helpers.simulator.gpu import SimGPU
-
-__all__ = ["ProfileNames", "SimProfile", "real_profile"]
+__all__ = ["Notes", "SimProfile", "real_profile"]
 
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
-class ProfileNames:
-    """What profiling adds to SimGPU."""
+class Notes:
+    """What is kept for a trace beside the timeline. annotations: named spans on the host; arguments: place in
+    gpu.host → more arguments of that operator; wanted: (shapes, stacks), None where nobody asked."""
 
-    _annotations: list[kineto.Annotation]
-    _notes: dict[int, dict[str, Any]]
-    _noting: tuple[bool, bool] | None  # shapes, stacks; None: nobody asked
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.annotations: list[kineto.Annotation] = []
+        self.arguments: dict[int, dict[str, Any]] = {}
+        self.wanted: tuple[bool, bool] | None = None
+        self._open: list[kineto.Annotation] = []
 
-    def _init_profile(self) -> None:
-        self._annotations, self._notes, self._noting = [], {}, None
+    def add(self, name: str) -> kineto.Annotation:
+        """A span that begins now."""
+        self.annotations.append(kineto.Annotation(name, self._machine.line.host_ns))
+        return self.annotations[-1]
 
-    def _note(self, args: Any, kwargs: Any) -> None:
+    def enter(self, name: str) -> None:
+        """A span of the program's begins; spans nest."""
+        self._open.append(self.add(name))
+
+    def leave(self) -> None:
+        """The innermost one ends."""
+        if self._open:
+            self._open.pop().end_ns = self._machine.line.host_ns
+
+    def note(self, args: Any, kwargs: Any) -> None:
         """What a profiler asked to keep of the operator that comes next."""
-        shapes, stacks = self._noting or (False, False)
+        shapes, stacks = self.wanted or (False, False)
         kept: dict[str, Any] = {}
         if shapes:
             values = [*args, *kwargs.values()]
@@ -47,22 +60,11 @@ class ProfileNames:
             kept["Input type"] = [str(v.dtype)[6:] if isinstance(v, torch.Tensor) else "" for v in values]
         if stacks:
             kept["Call stack"] = ";".join(f"{f['filename']}({f['line']}): {f['name']}" for f in frames())
-        self._notes[len(self.host)] = kept  # type: ignore[attr-defined]
+        self.arguments[len(self._machine.line.host)] = kept
 
-    def profile(
-        self,
-        schedule: Callable[[int], ProfilerAction] | None = None,
-        on_trace_ready: Callable[[Any], Any] | None = None,
-        record_shapes: bool = False,
-        with_stack: bool = False,
-        profile_memory: bool = False,
-    ) -> SimProfile:
-        """As torch.profiler.profile with CPU and CUDA activities. No schedule: everything is recorded."""
-        return SimProfile(self, schedule, on_trace_ready, record_shapes, with_stack)  # type: ignore[arg-type]
-
-    def trace(self) -> dict[str, Any]:
-        """Everything since this GPU was made, as torch.profiler's Chrome JSON (see kineto)."""
-        return kineto.trace(self, 0, None, self._annotations, self._notes)  # type: ignore[arg-type]
+    def trace(self, first: int = 0, first_annotation: int = 0) -> dict[str, Any]:
+        """What happened from these places on, as torch.profiler's Chrome JSON (see kineto)."""
+        return kineto.trace(self._machine, first, None, self.annotations[first_annotation:], self.arguments)
 
 
 class SimProfile:
@@ -73,18 +75,11 @@ class SimProfile:
     """
 
     def __init__(
-        self,
-        gpu: SimGPU,
-        schedule: Callable[[int], ProfilerAction] | None,
-        on_trace_ready: Callable[[Any], Any] | None,
-        record_shapes: bool,
-        with_stack: bool,
-    ) -> None:
-        self._gpu, self._schedule, self._ready = (
-            gpu,
-            schedule or (lambda step: ProfilerAction.RECORD),
-            on_trace_ready,
-        )
+        self, machine: Machine, notes: Notes, schedule: Callable[[int], ProfilerAction] | None,
+        on_trace_ready: Callable[[Any], Any] | None, record_shapes: bool, with_stack: bool,
+    ) -> None:  # fmt: skip
+        self._machine, self._notes, self._ready = machine, notes, on_trace_ready
+        self._schedule = schedule or (lambda step: ProfilerAction.RECORD)
         self._shapes, self._stacks = record_shapes, with_stack
         self._action = ProfilerAction.NONE
         self._first = self._marks = 0
@@ -94,7 +89,7 @@ class SimProfile:
 
     @property
     def evidence(self) -> str:
-        return self._gpu.evidence
+        return f"simulated ({self._machine.card.name})"
 
     def __enter__(self) -> SimProfile:
         self.start()
@@ -105,7 +100,7 @@ class SimProfile:
 
     def start(self) -> None:
         """As entering the `with` block."""
-        self._gpu._need("profile")
+        self._machine.need("profile")
         self._turn(self._schedule(self.step_num))
         self._open()
 
@@ -135,34 +130,32 @@ class SimProfile:
 
     def _turn(self, action: ProfilerAction | None) -> None:
         """From one step's action to the next: a recording ends after RECORD_AND_SAVE, and where it breaks off."""
-        gpu, before = self._gpu, self._action
+        machine, notes, before = self._machine, self._notes, self._action
         self._action = action or ProfilerAction.NONE
         was, will = before in _RECORDING, self._action in _RECORDING
         ended = was and (not will or before is ProfilerAction.RECORD_AND_SAVE)
         if ended:
-            if gpu._stack is not None:
-                gpu._timeline.drain("synchronize")
-            gpu._noting = None
-            marks = gpu._annotations[self._marks :]
-            self._trace = kineto.trace(gpu, self._first, None, marks, gpu._notes)
+            if machine.inside:
+                machine.line.drain("synchronize")
+            notes.wanted = None
+            self._trace = notes.trace(self._first, self._marks)
             # As torch.profiler: called after RECORD_AND_SAVE, and when the block ends while recording.
             if self._ready and (before is ProfilerAction.RECORD_AND_SAVE or action is None):
                 self._ready(self)
         if will and (ended or not was):
-            self._first, self._marks = len(gpu.host), len(gpu._annotations)
-            gpu._noting = (self._shapes, self._stacks) if self._shapes or self._stacks else None
+            self._first, self._marks = len(machine.line.host), len(notes.annotations)
+            notes.wanted = (self._shapes, self._stacks) if self._shapes or self._stacks else None
 
     def _open(self) -> None:
-        self._step = kineto.Annotation(f"ProfilerStep#{self.step_num}", self._gpu._timeline.host_ns)
-        self._gpu._annotations.append(self._step)
+        self._step = self._notes.add(f"ProfilerStep#{self.step_num}")
 
     def _close(self) -> None:
         if self._step is not None:
-            self._step.end_ns = self._gpu._timeline.host_ns
+            self._step.end_ns = self._machine.line.host_ns
             if (
                 self._step.end_ns == self._step.start_ns
             ):  # nothing happened in it: the one after the last step
-                self._gpu._annotations.remove(self._step)
+                self._notes.annotations.remove(self._step)
             self._step = None
 
 

@@ -10,19 +10,31 @@ no cache between kernels.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from helpers.simulator import efficiency
 from helpers.simulator.devices import Device
+from helpers.simulator.machine import Load, Machine
 
-__all__ = ["Work", "launches_kernel", "library", "seconds", "tensors", "work"]
+__all__ = ["FAMILIES", "Work", "family", "launch", "launches_kernel", "library", "seconds", "tensors", "work"]
 
+#: family → a pattern of aten operator names, without leading and trailing underscores; the first that matches
+FAMILIES: dict[str, str] = {
+    "attention": r"scaled_dot_product|flash_attention|efficient_attention",
+    "optimizer": r"^(foreach|fused)_",
+    "convolution": r"convolution|^conv\dd",
+    "matmul": r"mm$|^linear|^addmv|^mv$|^dot$",
+    "normalisation": r"norm|softmax",
+    "gather": r"embedding|^index|^gather|^scatter|^take|masked_select|nonzero",
+    "reduction": r"^(sum|mean|a?max|a?min|argmax|argmin|var|std|nll_loss|logsumexp|cumsum|prod|any|all)",
+    "copy": r"copy|clone|^cat$|^stack|^fill|^zero",
+}
 # Operators that only make or re-label memory.
 _NO_KERNEL = {
     *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"),
@@ -46,7 +58,7 @@ _KINDS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.int8: "int8", tor
 @dataclass(frozen=True)
 class Work:
     """What one kernel has to do. flops: operations; bytes: read plus written; kind: which peak applies;
-    family: which share of that peak such kernels reach (see `efficiency`)."""
+    family: which share of that peak such kernels reach."""
 
     flops: int
     bytes: int
@@ -113,16 +125,51 @@ def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> 
     else:
         flops = max(sum(t.numel() for t in results), sum(t.numel() for t in inputs[:1]))
         kind = "fp64" if any(t.dtype == torch.float64 for t in results) else "fp32"
-    return Work(flops, read + written, kind, efficiency.family(name))
+    return Work(flops, read + written, kind, family(name))
 
 
 def seconds(todo: Work, card: Device, sms: float = 1.0, bandwidth: float = 1.0) -> float:
     """Roofline time of the kernel on that card, in seconds. sms, bandwidth: the shares that others leave to it."""
-    reached = efficiency.of(card, todo.family, todo.kind)
+    reached = card.reached(todo.family, todo.kind)
     peak = card.peak_flops.get(todo.kind, card.peak_flops["fp32"])
     compute = todo.flops / (reached.flop_share * peak * sms)
     memory = todo.bytes / (reached.bandwidth_share * card.memory_bytes_per_s * bandwidth)
-    return efficiency.with_ramp(max(compute, memory), reached.ramp_s, card.assumptions.kernel_floor_s)
+    return with_ramp(max(compute, memory), reached.ramp_s, card.assumptions.kernel_floor_s)
+
+
+@lru_cache(maxsize=4096)
+def family(operator: str) -> str:
+    """The family of an aten operator's name, e.g. "addmm" → "matmul"; "elementwise" for all the rest."""
+    name = operator.strip("_")
+    if name in ("index_add", "max_pool2d_with_indices", "threshold_backward"):
+        return "elementwise"
+    return next((f for f, pattern in FAMILIES.items() if re.search(pattern, name)), "elementwise")
+
+
+def with_ramp(busy_s: float, ramp_s: float, floor_s: float) -> float:
+    """Busy time and what a kernel loses at its start and end, at least the floor.
+
+    The loss grows with the kernel up to ramp_s, so that a kernel at the floor stays at the floor: there the
+    device is mostly free, and other streams' kernels run beside it.
+    """
+    return max(busy_s + ramp_s * busy_s / (busy_s + floor_s), floor_s)
+
+
+def launch(
+    machine: Machine, func: Any, todo: Work, dtype: torch.dtype | None, shares: list[float] | None = None
+) -> None:
+    """One operator on the host, one kernel on the device; for lists of tensors a kernel for each share."""
+    parts = [todo if share == 1 else todo.part(share) for share in ([1.0] if shares is None else shares)]
+    loads = [_load(machine, part) for part in parts]
+    machine.launch(str(func._overloadpacket), loads, library(func), dtype)
+
+
+def _load(machine: Machine, todo: Work) -> Load:
+    card, taken = machine.card, machine.sm_share
+    beside = None
+    if taken is not None:  # next to a collective, which takes its share of the SMs, and one of the bandwidth
+        beside = lambda share: seconds(todo, card, 1 - taken, 1 - share)  # noqa: E731
+    return Load(seconds(todo, card), todo.flops, todo.bytes, beside)
 
 
 @cache

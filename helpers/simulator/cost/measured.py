@@ -1,8 +1,15 @@
-"""Measured times of single operators: how they are kept, and what work each one was.
+"""Times that were measured on real cards, of single operators and of whole steps, and what they are here.
 
-A row: source, card, set ("fit" or "held-out"), operator, arithmetic, shapes, microseconds. measured.csv holds
+Single operators are what the shares are fitted to. A row: source, card, set ("fit" or "held-out"), operator, arithmetic, shapes, microseconds. measured.csv holds
 public measurements of others (docs/recording.md says which, and under which licence); recordings of this
 course bring tables of the same form.
+
+Whole steps (measured_steps.csv) enter no fit. NeuSight's are the mean of the five fastest of 25 runs, forward (and
+backward, for training) of Hugging Face's GPT-2 large and BERT large in fp32 with attention written out
+(neusight/Tracing/trace.py: inference of BERT is a classifier's, without the language-model head). Its runs empty
+PyTorch's cache before each measurement, so that small batches measure cudaMalloc: the largest batch of each is
+taken. The lecture's are the milliseconds a step, optimizer included, of "Let's reproduce GPT-2 (124M)" by
+A. Karpathy (the chapters' titles).
 """
 
 from __future__ import annotations
@@ -10,6 +17,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +26,15 @@ import torch
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from helpers.simulator import cost
+from helpers.simulator.cost import roofline
+from helpers.simulator.cost.roofline import Work
 from helpers.simulator.devices import DEVICES, Device
+from helpers.simulator.gpu import SimGPU
 
-__all__ = ["CARDS", "COLUMNS", "Measurement", "public", "read", "work_of"]
+__all__ = ["CARDS", "COLUMNS", "Measurement", "public", "read", "simulate_step", "steps", "work_of"]
 
 PUBLIC = Path(__file__).with_name("measured.csv")
+STEPS = Path(__file__).with_name("measured_steps.csv")
 COLUMNS = ("source", "card", "set", "op", "dtype", "shapes", "us")
 
 _A100 = DEVICES["A100"]
@@ -120,17 +131,17 @@ def public() -> list[Measurement]:
 class _Works(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[cost.Work] = []
+        self.found: list[Work] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
-        if func.namespace == "aten" and cost.launches_kernel(func, out):
-            self.found.append(cost.work(func, args, kwargs, out))
+        if func.namespace == "aten" and roofline.launches_kernel(func, out):
+            self.found.append(roofline.work(func, args, kwargs, out))
         return out
 
 
-def work_of(one: Measurement) -> cost.Work:
+def work_of(one: Measurement) -> Work:
     """What that operator had to do, as the simulator's cost model counts it (kernels summed)."""
     dtype = torch.float32 if one.dtype == "tf32" else getattr(torch, one.dtype)
     inputs = [torch.empty(shape, dtype=dtype, device="meta") for shape in one.shapes]
@@ -143,7 +154,7 @@ def work_of(one: Measurement) -> cost.Work:
     return _joined(works.found, _KINDS.get(one.dtype))
 
 
-def _joined(works: Iterable[cost.Work], kind: str | None) -> cost.Work:
+def _joined(works: Iterable[Work], kind: str | None) -> Work:
     works = list(works)
     main = max(works, key=lambda w: w.flops)
     # Which of fp32 and TF32 a product took depends on settings of the process that measured it.
@@ -154,3 +165,74 @@ def _joined(works: Iterable[cost.Work], kind: str | None) -> cost.Work:
         bytes=sum(w.bytes for w in works),
         kind=kind if kind and library else main.kind,
     )
+
+
+def steps() -> list[dict[str, Any]]:
+    """Every measured step beside its simulation: card, what, measured_ms, simulated_ms, error."""
+    rows = []
+    with STEPS.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            ms = 1e3 * simulate_step(
+                row["card"],
+                row["model"],
+                row["mode"],
+                int(row["batch"]),
+                int(row["length"]),
+                row["precision"],
+            )
+            measured = float(row["ms"])
+            what = f"{row['model']}, {row['mode']}, {row['precision']}, {row['batch']} × {row['length']}"
+            found = {"source": row["source"], "card": row["card"], "what": what, "measured_ms": measured}
+            rows.append(found | {"simulated_ms": round(ms, 1), "error": round(ms / measured - 1, 4)})
+    return rows
+
+
+def simulate_step(card: str, model: str, mode: str, batch: int, length: int, precision: str) -> float:
+    """Seconds on the simulated card, warmed up, with everything done at the end.
+
+    mode: "inference" is a forward pass, "training" forward and backward, "step" with loss and AdamW as well.
+    """
+    from helpers.recordings.models import GPT2, Bert
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    gpu = SimGPU(CARDS[card])
+    try:
+        with gpu, torch.device("meta"):
+            dropout = 0.0 if model == "gpt2-124m" else 0.1
+            if model == "bert-large":
+                headless = mode == "inference"
+                net: torch.nn.Module = Bert(Bert.LARGE, True, dropout, headless)
+            elif model == "gpt2-large":
+                net = GPT2(GPT2.LARGE, eager=True, dropout=dropout, gelu_parts=True)
+            else:
+                net = GPT2(eager=True)
+            net.train(mode != "inference")
+            optimizer = torch.optim.AdamW(net.parameters()) if mode == "step" else None
+            tokens = torch.zeros(batch, length, dtype=torch.int64)
+            times = []
+            for _ in range(2):
+                gpu.synchronize()
+                start = gpu.clock()
+                _once(net, tokens, mode, optimizer, precision == "bf16")
+                gpu.synchronize()
+                times.append(gpu.clock() - start)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    return times[-1]
+
+
+def _once(
+    net: torch.nn.Module, tokens: torch.Tensor, mode: str, optimizer: torch.optim.Optimizer | None, bf16: bool
+) -> None:
+    if mode == "inference":
+        with torch.no_grad():
+            net(tokens)
+        return
+    with torch.autocast("cuda", torch.bfloat16) if bf16 else nullcontext():
+        logits = net(tokens)
+        loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), tokens.view(-1))
+    loss.backward()
+    if optimizer is not None:
+        optimizer.step()
+        optimizer.zero_grad()

@@ -14,16 +14,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import torch
 
 from helpers.simulator.accesses import accesses
-from helpers.simulator.streams import Mark, Stream, mark, wait
-
-if TYPE_CHECKING:
-    from helpers.simulator.gpu import SimGPU
+from helpers.simulator.machine import Machine
+from helpers.simulator.timeline import Lane, Mark
 
 __all__ = ["Backward"]
 
@@ -33,65 +31,65 @@ _LEAF = 2**64 - 1  # AccumulateGrad's sequence number: it comes before everythin
 class Backward:
     """The streams of the forward pass, and who waits for whom on the way back."""
 
-    def __init__(self, gpu: SimGPU) -> None:
-        self._gpu = gpu
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        machine.backward = self
         self.several = False  # more than one stream was ever current: otherwise there is nothing to do
-        self._numbers, self._streams = [0], [gpu._default]  # from which node on which stream was current
-        self.depth = 0  # `with gpu.stream(...)` blocks that are open
+        self._numbers, self._lanes = [0], [machine.default]  # from which node on which stream was current
+        self._depth = 0  # `with gpu.stream(...)` blocks that are open
         self._runs: list[_Run] = []
 
-    def switched(self) -> None:
-        """Another stream is current from now on."""
-        self.several = True
+    def switched(self, opened: int) -> None:
+        """Another stream is current from now on. opened: 1 where a block for it begins, -1 where it ends."""
+        self.several, self._depth = True, self._depth + opened
         number = torch._C._autograd._get_sequence_nr()
         if self._numbers[-1] == number:
-            self._streams[-1] = self._gpu._current
+            self._lanes[-1] = self._machine.current
         else:
             self._numbers.append(number)
-            self._streams.append(self._gpu._current)
+            self._lanes.append(self._machine.current)
 
-    def stream(self) -> Stream:
+    def lane(self) -> Lane:
         """The stream that a launch goes to now: a backward node's, else the current one."""
-        gpu, node = self._gpu, torch._C._current_autograd_node()
-        if node is None or not self._runs or self.depth > self._runs[-1].depth:
-            return gpu._current
+        node = torch._C._current_autograd_node()
+        if node is None or not self._runs or self._depth > self._runs[-1].depth:
+            return self._machine.current
         number = node._sequence_nr()
         if number >= _LEAF:
             return self._runs[-1].last
-        return self._streams[max(0, bisect_right(self._numbers, number) - 1)]
+        return self._lanes[max(0, bisect_right(self._numbers, number) - 1)]
 
-    def enter(self, func: Any, args: Any, kwargs: Any) -> Stream | None:
+    def enter(self, func: Any, args: Any, kwargs: Any) -> Lane | None:
         """An operator is about to run. In a backward pass: go to its stream, and wait for what it reads there.
         Returns the stream to come back to, None outside a backward pass."""
-        gpu, run = self._gpu, self._runs[-1] if self._runs else None
+        machine, run = self._machine, self._runs[-1] if self._runs else None
         if run is None or torch._C._current_autograd_node() is None:
             return None
-        before, gpu._current = gpu._current, self.stream()
-        run.last, lane = gpu._current, gpu._current._lane
+        before, lane = machine.current, self.lane()
+        machine.current = run.last = lane
         for tensor, _ in accesses(func, args, kwargs, None):
             made = run.made.get(_key(tensor))
             if made is not None and made[0] != lane.number:
-                wait(gpu._timeline, lane, made[1])
+                machine.line.wait(lane, made[1])
                 # As the engine does (torch/csrc/autograd/input_buffer.cpp, record_stream_any_impl).
-                gpu._memory.record_stream(gpu._on_device(tensor), gpu._current)
+                machine.memory.record_stream(machine.seen(tensor), lane)
         return before
 
-    def leave(self, func: Any, before: Stream, launched: bool, args: Any, kwargs: Any, out: Any) -> None:
+    def leave(self, func: Any, before: Lane, launched: bool, args: Any, kwargs: Any, out: Any) -> None:
         """It has run: remember what it wrote."""
-        gpu, run = self._gpu, self._runs[-1]
+        machine, run = self._machine, self._runs[-1]
         if launched:
-            lane = gpu._current._lane
-            made = run.used[lane.number] = mark(gpu._timeline, lane)
+            lane = machine.current
+            made = run.used[lane.number] = machine.line.mark(lane)
             for tensor, write in accesses(func, args, kwargs, out):
                 if write:
                     run.made[_key(tensor)] = lane.number, made
-        gpu._current = before
+        machine.current = before
 
-    def ran(self, stream: Stream) -> None:
+    def ran(self, lane: Lane) -> None:
         """Work was put into a stream unseen by the dispatcher: a graph's replay."""
         if self._runs:
-            lane = stream._lane
-            self._runs[-1].used[lane.number] = mark(self._gpu._timeline, lane)
+            self._runs[-1].used[lane.number] = self._machine.line.mark(lane)
 
     @contextmanager
     def engine(self) -> Iterator[None]:
@@ -99,12 +97,11 @@ class Backward:
         plain = torch.autograd.graph._engine_run_backward
 
         def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            gpu = self._gpu
             if not self.several:
                 return plain(outputs, *args, **kwargs)
-            line, lane = gpu._timeline, gpu._current._lane
-            run = _Run(self.depth, gpu._current)
-            begin = lane.number, mark(line, lane)
+            line, lane = self._machine.line, self._machine.current
+            run = _Run(self._depth, lane)
+            begin = lane.number, line.mark(lane)
             for gradient in args[0] if args and isinstance(args[0], (list, tuple)) else ():
                 if isinstance(gradient, torch.Tensor):
                     run.made[_key(gradient)] = begin
@@ -115,7 +112,7 @@ class Backward:
                 self._runs.pop()
                 for number, last in run.used.items():
                     if number != lane.number:
-                        wait(line, lane, last)
+                        line.wait(lane, last)
 
         with (
             mock.patch.object(torch.autograd.graph, "_engine_run_backward", run_backward),
@@ -127,7 +124,7 @@ class Backward:
 class _Run:
     """One backward pass. made: storage → the stream that wrote it, and when; used: stream → its last mark."""
 
-    def __init__(self, depth: int, ambient: Stream) -> None:
+    def __init__(self, depth: int, ambient: Lane) -> None:
         self.depth, self.last = depth, ambient
         self.made: dict[int, tuple[int, Mark]] = {}
         self.used: dict[int, Mark] = {}

@@ -1,0 +1,306 @@
+"""Operators become launches, copies and waits on the machine: a dispatch mode sees every aten operator on its tensors.
+
+Nothing in dispatch raises of its own accord: an exception there can end the process while autograd builds its
+graph. What goes wrong is recorded in gpu.faults, and raised when the `with gpu:` block ends. PyTorch's own errors
+(a shape that does not fit) pass through as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from helpers.simulator.cost import roofline
+from helpers.simulator.cost.roofline import tensors
+from helpers.simulator.machine import Machine
+from helpers.simulator.operators import cuda_kernels, shapes
+
+if TYPE_CHECKING:
+    from helpers.simulator.operators.backward import Backward
+    from helpers.simulator.world.traffic import Traffic
+    from helpers.simulator.written.profile import Notes
+
+__all__ = ["Dispatch"]
+
+aten = torch.ops.aten
+_TWO_DEVICES = (
+    "CUDA raises 'Expected all tensors to be on the same device'. Move it first: t.to(gpu.device), and a model "
+    "with model.to(gpu.device)"
+)
+_PUTS = (aten.index_put_, aten.index_put, aten._index_put_impl_)
+_MASKS = (torch.bool, torch.uint8)
+_FILLS = {f.Tensor: f.Scalar for f in (aten.masked_fill, aten.masked_fill_)}
+# Whose lengths stay in host memory on CUDA too.
+_HOST_LENGTHS = {f"aten._{name}" for name in (
+    "pack_padded_sequence", "pack_padded_sequence_backward", "ctc_loss", "ctc_loss_backward",
+)}  # fmt: skip
+_COPY = aten.copy_.default
+
+
+class Dispatch(TorchDispatchMode):
+    """Below autograd: every aten operator, forward, backward and optimizer. traffic: torch.distributed's calls, in a
+    world of several ranks; notes: what a profiler asked for."""
+
+    _hidden: bool
+
+    def __init__(self, machine: Machine, notes: Notes, traffic: Traffic | None = None) -> None:
+        super().__init__()
+        if "torch._dynamo" in sys.modules:
+            self.hide_from_dynamo()
+        self.machine, self._notes, self._traffic = machine, notes, traffic
+        self._backward: Backward = machine.backward
+        self._zeros: dict[torch.dtype, torch.Tensor] = {}
+        self.puts_number = False  # whether an assignment of a Python number is running (see `calls`)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise PyTorch imports its compiler, for a second or two, at the first operator
+
+    @staticmethod
+    def hide_from_dynamo() -> None:
+        """Where the compiler is loaded anyway: it shall not try to compile this class."""
+        if not hasattr(Dispatch, "_hidden"):
+            hidden = torch._disable_dynamo(Dispatch.__torch_dispatch__)
+            Dispatch.__torch_dispatch__ = hidden  # type: ignore[method-assign]
+            Dispatch._hidden = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, traffic = kwargs or {}, self._traffic
+        if types and any(kind.__name__ == "FakeTensor" for kind in types):
+            return func(*args, **kwargs)  # somebody works out shapes, as DTensor does
+        if types and any(_unwraps(kind) for kind in types):
+            return NotImplemented  # nested tensors and the like: what is inside comes back here
+        if traffic is not None:
+            if func.namespace in ("c10d", "_c10d_functional"):
+                return traffic.call(self.guard, func, args, kwargs)
+            if func.namespace == "fsdp":
+                with self:
+                    out = traffic.copies(func, args, kwargs)
+                if out is not NotImplemented:
+                    return out
+        if func.namespace != "aten":
+            out = func(*args, **kwargs)
+            if func.namespace == "profiler":
+                self.guard(self._annotate, func, args)
+            return out
+        if traffic is not None:
+            if traffic.reducing:
+                traffic.reduced()
+            if func is _COPY and (same := traffic.comes_back(args)) is not None:
+                out = self._in_its_stream(func, args, kwargs)
+                with _disable_current_modes():
+                    args[0].copy_(same)
+                return out
+        return self._in_its_stream(func, args, kwargs)
+
+    def _in_its_stream(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """One aten operator: in a backward pass, in the stream of its forward pass."""
+        if _composite(func):  # these arrive whole only in inference mode: take them apart, as elsewhere
+            with self:
+                out = func.decompose(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
+        machine, backward, started = self.machine, self._backward, self.machine.line.started
+        before = self.guard(backward.enter, func, args, kwargs) if backward.several else None
+        if before is None:
+            return self._watched(func, args, kwargs)
+        out = None
+        try:
+            out = self._watched(func, args, kwargs)
+        finally:
+            launched = machine.line.started != started
+            self.guard(backward.leave, func, before, launched, args, kwargs, out)
+            machine.current = before
+        return out
+
+    def _watched(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """One operator, and who touched which memory."""
+        line = self.machine.line
+        started = line.started
+        out, seen = self.run(func, args, kwargs)
+        if line.started != started:
+            self.guard(self._touched, func, *seen)
+        else:
+            self.guard(line.races.on_host, func, *seen)
+        return out
+
+    def _touched(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        self.machine.races.operator(self.machine.current.number, func, args, kwargs, out)
+
+    def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, Any, Any]]:
+        """One operator on tensors without values: (result, what the machine saw of arguments and result)."""
+        before = self.guard(self.answer, func, args, kwargs)
+        if before is not None:
+            return before[0], (args, kwargs, before[0])
+        given = args
+        if func in _FILLS and args[2].device.type == "cpu" and not args[2].dim():
+            # allowed on CUDA, and refused by the rule for meta: the number is an argument of the kernel
+            func, args = _FILLS[func], (*args[:2], args[2].item())
+        try:
+            out = shapes.run(func, args, kwargs)
+        except RuntimeError as error:
+            if "is not on the expected device" in str(error):
+                error.add_note(_TWO_DEVICES)
+            raise
+        if func._overloadpacket in (aten.all, aten._is_all_true):
+            out._holds = True  # what a program checks is so
+        self.guard(self.machine.memory.produced, func, args, kwargs, out)
+        self.guard(self.account, func, args, kwargs, out)
+        return out, (given, kwargs, out)
+
+    def _annotate(self, func: Any, args: Any) -> None:
+        """record_function enters with its name and leaves with a handle."""
+        if "enter" in func._schema.name:
+            self._notes.enter(str(args[0]))
+        elif "exit" in func._schema.name:
+            self._notes.leave()
+
+    def guard(self, step: Callable[..., Any], func: Any, *rest: Any) -> Any:
+        try:
+            return step(func, *rest)
+        except Exception as error:  # see the module's first lines
+            told = f"{func._overloadpacket}: {type(error).__name__}: {error}"
+            odd = [t for t in tensors(rest) if t.layout is not torch.strided]
+            if odd:
+                told = (
+                    "sparse tensors are not simulated: their time and memory are missing from this run. Use dense "
+                    "ones on the simulated GPU (nn.Embedding and nn.EmbeddingBag: sparse=False)"
+                )
+            if not odd or (any(t.is_meta for t in odd) and told not in self.machine.faults):
+                self.machine.faults.append(told)
+            return None
+
+    def answer(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:
+        """Operators whose result the host needs: wait, and make one up (zeros, "equal", "all selected")."""
+        machine, packet = self.machine, func._overloadpacket
+        if self._notes.wanted:
+            self._notes.note(args, kwargs)
+        source = args[1] if packet is aten.copy_ else args[0] if args else None
+        if not isinstance(source, torch.Tensor) or not source.is_meta:
+            return None
+        if packet is aten._local_scalar_dense:
+            machine.copy(str(packet), "copy d2h", source, pinned=True, non_blocking=False)
+            number = self._zero(source.dtype)
+            return (func(number if not hasattr(source, "_holds") else number == number),)
+        if packet in (aten.equal, aten.allclose):
+            roofline.launch(
+                machine, func, roofline.Work(source.numel(), 2 * source.nbytes, "fp32"), source.dtype
+            )
+            machine.sync(str(packet))
+            zero = self._zero(source.dtype)
+            return (func(zero, zero),)
+        if packet is aten._to_copy and torch.device(kwargs.get("device") or "meta").type == "cpu":
+            non_blocking = bool(kwargs.get("non_blocking"))
+            with _disable_current_modes():
+                zeros = self._zero(source.dtype).expand(source.shape)
+            out = func(zeros, **kwargs)
+            # With non_blocking PyTorch takes a pinned target, and hands it out before the bytes have arrived.
+            machine.copy(str(packet), "copy d2h", source, pinned=non_blocking, non_blocking=non_blocking)
+            return (machine.pinned.add(out) if non_blocking else out,)
+        if packet is aten.copy_ and args[0].device.type == "cpu":
+            non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking"))
+            machine.copy(str(packet), "copy d2h", source, args[0] in machine.pinned, non_blocking)
+            return (func(args[0], self._zero(args[0].dtype)),)
+        if packet is aten._unique2:  # all of them differ
+            n, wanted = source.numel(), [*args[2:], False, False]
+            with _disable_current_modes():
+                sizes = [n, n * bool(wanted[0]), n * bool(wanted[1])]
+                made = [torch.empty(k, dtype=torch.int64, device="meta") for k in sizes[1:]]
+                out = (torch.empty(n, dtype=source.dtype, device="meta"), *made)
+            machine.memory.produced(func, args, kwargs, out)
+            self.account(func, args, kwargs, out)
+            return (out,)
+        if packet is aten.masked_select:
+            with _disable_current_modes():
+                out = torch.empty(source.numel(), dtype=source.dtype, device="meta")
+            machine.memory.produced(func, args, kwargs, out)
+            self.account(func, args, kwargs, out)
+            return (out,)
+        return None
+
+    def account(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        machine, packet = self.machine, func._overloadpacket
+        inputs = list(tensors([args, kwargs]))
+        if not any(t.is_meta for t in inputs) and not any(t.is_meta for t in tensors(out)):
+            return  # the host's own business
+        if not roofline.launches_kernel(func, out):
+            machine.line.spend(str(packet), "operator", machine.card.assumptions.view_s)
+            return
+        on_host = [t for t in inputs if t.device.type == "cpu"]
+        if packet in (aten._to_copy, aten.copy_) and on_host:
+            non_blocking = kwargs.get("non_blocking") or (packet is aten.copy_ and len(args) > 2 and args[2])
+            machine.copy(
+                str(packet), "copy h2d", on_host[0], on_host[0] in machine.pinned, bool(non_blocking)
+            )
+            return
+        fills = packet in _PUTS and self._fills(args)
+        for tensor in on_host:
+            if fills:
+                continue  # one number on its way into a mask: an argument of masked_fill_'s kernel
+            if packet in (aten.index, aten.index_put_, aten.index_put, aten._index_put_impl_):
+                machine.copy(str(packet), "copy h2d", tensor, pinned=False, non_blocking=False)
+            elif tensor.dim() and str(packet) not in _HOST_LENGTHS:
+                # (A number in a CPU tensor travels as a kernel's argument.)
+                machine.faults.append(
+                    f"{packet}: a CPU tensor of shape {tuple(tensor.shape)} among GPU tensors; {_TWO_DEVICES}"
+                )
+        result = next((t for t in tensors(out) if t.is_meta), inputs[0] if inputs else None)
+        shares = (
+            cuda_kernels.launches(func, args, kwargs, out) if cuda_kernels.is_list_operator(func) else None
+        )
+        dtype = result.dtype if result is not None else None
+        if packet in (aten.masked_fill, aten.masked_fill_):
+            for value in tensors([args[2:3], kwargs.get("value")]):
+                if value.is_meta:  # ATen/native/cuda/Indexing.cu: masked_fill_(mask, value.item())
+                    machine.copy(
+                        "aten._local_scalar_dense", "copy d2h", value, pinned=True, non_blocking=False
+                    )
+        roofline.launch(machine, func, roofline.work(func, args, kwargs, out), dtype, shares)
+        if self._must_count(func, args):
+            machine.sync(str(packet))  # the host must learn how many, to allocate the result
+
+    def _must_count(self, func: Any, args: Any) -> bool:
+        """Whether the size of what is selected depends on values."""
+        packet = func._overloadpacket
+        if packet is aten.index or packet in _PUTS:
+            masked = any(t.dtype in _MASKS for t in tensors(args[1:2]))
+            return masked and (packet is aten.index or not self._fills(args))
+        return torch.Tag.dynamic_output_shape in func.tags
+
+    def _fills(self, args: Any) -> bool:
+        """Whether what is put into a mask is one number in host memory: then it becomes masked_fill_.
+
+        That need not count the mask's elements. A number on the device does not: its mask becomes indices, by
+        nonzero(), which waits (ATen/native/TensorAdvancedIndexingUtils.h, canDispatchToMaskedFill; a Python
+        number is a CPU tensor there: python_variable_indexing.cpp, THPVariable_setitem).
+        """
+        indices, value = list(tensors(args[1:2])), args[2]
+        on_host = value.device.type == "cpu" or self.puts_number
+        accumulates = len(args) > 3 and args[3]
+        one_mask = len(indices) == 1 and indices[0].dtype in _MASKS and indices[0].is_meta
+        return bool(value.numel() == 1 and on_host and one_mask and not accumulates)
+
+    def _zero(self, dtype: torch.dtype) -> torch.Tensor:
+        """A CPU zero, made unseen by any other mode that is counting."""
+        if dtype not in self._zeros:
+            with _disable_current_modes():
+                self._zeros[dtype] = torch.zeros((), dtype=dtype)
+        return self._zeros[dtype]
+
+
+@cache
+def _composite(func: Any) -> bool:
+    """Whether it is made of other operators only."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "Meta")
+
+
+def _unwraps(kind: type) -> bool:
+    """A tensor subclass that does its own dispatch on the tensors it holds."""
+    plain = torch._C._disabled_torch_dispatch_impl
+    return kind is not torch.Tensor and getattr(kind, "__torch_dispatch__", plain) is not plain

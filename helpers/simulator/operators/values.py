@@ -1,0 +1,312 @@
+"""simulate(..., values=True): operators run on CPU tensors for real and are timed as if on the GPU.
+
+`gpu.device` is the CPU. Each storage has a shadow on `meta`, and everything that the simulator does (time,
+copies, memory, races) it does with the shadows. Every tensor counts as on the GPU, except pinned memory, what
+`.cpu()` returns, and numbers made without a device (`torch.tensor(2.0)`): those are the host's, like the
+results of operators on nothing but them.
+
+Autocast is the CPU's in this mode: use it on meta.
+
+While a graph is captured operators run, for their shapes, and are undone at its end: memory that was there
+before gets its old bytes back, new memory holds NaN (integers: -1) until the first replay, and the random
+numbers are put back. A replay runs the recorded operators again on the same storages, with the numbers that
+Python had at capture. Storages of a graph stay alive as long as it does, also those that on a real GPU would
+share their memory.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+from helpers.simulator.cost.roofline import tensors
+from helpers.simulator.machine import Machine
+from helpers.simulator.operators.calls import puts_number
+from helpers.simulator.operators.dispatch import Dispatch
+from helpers.simulator.operators.shapes import map_leaves
+
+if TYPE_CHECKING:
+    from helpers.simulator.world.traffic import Traffic
+    from helpers.simulator.written.profile import Notes
+
+__all__ = ["Recorder", "ValueCalls", "ValueDispatch", "Values"]
+
+aten = torch.ops.aten
+
+
+class Values:
+    """Shadows of storages, and which tensors are the host's."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._pinned = machine.pinned
+        self._shadows: dict[int, torch.UntypedStorage] = {}
+        self.host: set[int] = set()  # storages of ordinary host memory
+        machine.seen, machine.on_host, machine.recorder = self.shadow, self.on_host, self.recorder
+
+    def on_host(self, tensor: torch.Tensor) -> bool:
+        try:
+            return tensor.untyped_storage()._cdata in self.host or tensor in self._pinned
+        except NotImplementedError:  # vmap's and grad's wrappers have no memory of their own; sparse tensors
+            return tensor.layout is not torch.strided
+
+    def keep_on_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self.host:
+            self.host.add(storage._cdata)
+            weakref.finalize(storage, self.host.discard, storage._cdata).atexit = False
+        return tensor
+
+    def shadow(self, tree: Any) -> Any:
+        """The same arguments as the GPU would see them: meta tensors for those on it."""
+        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+            return map_leaves(tree, self._one)
+
+    def _one(self, leaf: Any) -> Any:
+        if isinstance(leaf, torch.device) and leaf.type == "cpu":
+            return torch.device("meta")
+        if not isinstance(leaf, torch.Tensor) or leaf.device.type != "cpu" or self.on_host(leaf):
+            return leaf
+        storage = leaf.untyped_storage()
+        known = self._shadows.get(storage._cdata)
+        if known is None or known.nbytes() != storage.nbytes():
+            fresh = known is None
+            known = torch.empty(storage.nbytes(), dtype=torch.uint8, device="meta").untyped_storage()
+            self._shadows[storage._cdata] = known
+            if fresh:
+                weakref.finalize(storage, self._shadows.pop, storage._cdata, None).atexit = False
+        flat = torch.empty(0, dtype=leaf.dtype, device="meta")
+        return flat.set_(known, leaf.storage_offset(), leaf.shape, leaf.stride())  # type: ignore[call-overload]
+
+    def recorder(self) -> Recorder:
+        """For a capture that begins."""
+        return Recorder(self)
+
+
+class ValueDispatch(Dispatch):
+    """Every operator for real, and its shadow on the simulated GPU."""
+
+    def __init__(
+        self, values: Values, machine: Machine, notes: Notes, traffic: Traffic | None = None
+    ) -> None:
+        super().__init__(machine, notes, traffic)
+        self.values = values
+
+    def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, Any, Any]]:
+        """One operator: (result, what the shadow saw)."""
+        machine, values, inputs = self.machine, self.values, list(tensors([args, kwargs]))
+        if inputs and all(values.on_host(t) for t in inputs):
+            out = func(*args, **kwargs)
+            for tensor in tensors(out):
+                if not values.on_host(tensor):
+                    values.keep_on_host(tensor)
+            return out, (args, kwargs, out)
+        capture = machine.current.capture
+        note = self.guard(capture.values.before, func, args, kwargs) if capture is not None else None
+        like = self.guard(self._shadowed, func, (args, kwargs))
+        if like is None:
+            out = func(*args, **kwargs)
+            return out, (args, kwargs, out)
+        started = machine.line.started
+        answered = None
+        if func._overloadpacket is not aten.masked_select:
+            with _disable_current_modes():  # the shadow's answer is thrown away: nobody else is to count it
+                answered = self.guard(self.answer, func, *like)
+        out = func(*args, **kwargs)
+        if answered is not None:
+            return out, (*like, None)
+        result = self.guard(self._shadowed, func, out)
+        self.guard(machine.memory.produced, func, *like, result)
+        self.guard(self.account, func, *like, result)
+        if note is not None:
+            capture.values.after(note, out, machine.line.started != started)
+        return out, (*like, result)
+
+    def _shadowed(self, func: Any, tree: Any) -> Any:
+        return self.values.shadow(tree)
+
+
+class ValueCalls(TorchFunctionMode):
+    """Calls that go between host and GPU, which on CPU tensors never reach the dispatcher."""
+
+    def __init__(self, mode: ValueDispatch) -> None:
+        super().__init__()
+        self._mode, self._machine, self._values = mode, mode.machine, mode.values
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, machine, values, T = dict(kwargs or {}), self._machine, self._values, torch.Tensor
+        first = args[0] if args and isinstance(args[0], T) and args[0].device.type == "cpu" else None
+        if first is None:
+            device, pin = kwargs.get("device"), kwargs.pop("pin_memory", None)
+            out = func(*args, **kwargs)
+            if isinstance(out, T):
+                if pin:
+                    machine.pinned.add(out)
+                elif func in (torch.tensor, torch.as_tensor, torch.asarray):
+                    if device is not None and device != "cpu":  # the text "cpu" means the host
+                        machine.copy(f"torch.{func.__name__}", "copy h2d", values.shadow(out), False, False)
+                    elif not out.dim():
+                        values.keep_on_host(out)
+            return out
+        on_host = values.on_host(first)
+        if func == T.is_cpu.__get__:  # type: ignore[attr-defined]
+            return on_host
+        if func is T.is_pinned:
+            return first in machine.pinned
+        if func is T.pin_memory:
+            return machine.pin(first)
+        if func not in (T.to, T.cuda) and not {"device", "pin_memory"}.isdisjoint(kwargs):  # empty_like, …
+            device, pin = kwargs.get("device"), kwargs.pop("pin_memory", None)
+            out = func(*args, **kwargs)
+            if isinstance(out, T) and (pin or device == "cpu"):
+                return machine.pinned.add(out) if pin else values.keep_on_host(out)
+            if isinstance(out, T) and device is not None:
+                values.host.discard(out.untyped_storage()._cdata)
+            return out
+        if func is T.to and _names_host(args, kwargs):
+            return self._to_host(first, on_host, args, kwargs)
+        if func in (T.to, T.cuda) and on_host:
+            parsed: Any = torch._C._nn._parse_to(*args[1:], **_without(kwargs, "copy"))
+            device, dtype, non_blocking, _ = parsed
+            if device is not None or func is T.cuda:
+                target = torch.empty(first.shape, dtype=dtype or first.dtype, device=machine.device)
+                return target.copy_(first, non_blocking=non_blocking)
+        if func in (T.cpu, T.tolist, T.numpy) and not on_host:
+            machine.copy(f"Tensor.{func.__name__}", "copy d2h", values.shadow(first), False, False)
+            if func is T.cpu:
+                with _disable_current_modes():
+                    return values.keep_on_host(first.clone())
+        elif func in (T.tolist, T.numpy, T.__repr__):
+            machine.races.host_touch(f"Tensor.{func.__name__}", first, False)
+        if func is T.__repr__ and not on_host:
+            machine.sync("print")
+        self._mode.puts_number = puts_number(func, args)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self._mode.puts_number = False
+
+    def _to_host(self, tensor: torch.Tensor, on_host: bool, args: Any, kwargs: dict[str, Any]) -> Any:
+        """tensor.to("cpu", …): as `.cpu()`; with a dtype, converted where it is and then copied."""
+        machine, values = self._machine, self._values
+        parsed: Any = torch._C._nn._parse_to(*args[1:], **_without(kwargs, "copy"))
+        _, dtype, non_blocking, _ = parsed
+        found = tensor if dtype is None or dtype == tensor.dtype else tensor.to(dtype)
+        if on_host:
+            return found.clone() if found is tensor and kwargs.get("copy") else found
+        # With non_blocking PyTorch takes a pinned target, and hands it out before the bytes have arrived.
+        shadow = values.shadow(found)
+        machine.copy("aten._to_copy", "copy d2h", shadow, bool(non_blocking), bool(non_blocking))
+        with _disable_current_modes():
+            out = found.clone()
+        if not non_blocking:
+            return values.keep_on_host(out)
+        machine.pinned.add(out)
+        machine.races.operator(machine.current.number, torch.ops.aten._to_copy.default, (shadow,), {}, out)
+        return out
+
+
+def _names_host(args: Any, kwargs: Any) -> bool:
+    """Whether .to() is asked for "cpu": that text means the host, while gpu.device is torch.device("cpu")."""
+    asked = kwargs.get("device", args[1] if len(args) > 1 else None)
+    return isinstance(asked, str) and asked.partition(":")[0] == "cpu"
+
+
+def _without(kwargs: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {k: v for k, v in kwargs.items() if k not in names}
+
+
+class Recorder:
+    """The operators of one graph. Made at its capture's beginning."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._known: set[int] = set()
+        self._before: list[tuple[torch.UntypedStorage, torch.UntypedStorage]] = []  # (memory, its old bytes)
+        self._fresh: list[tuple[torch.UntypedStorage, bool]] = []  # (memory, whether it holds bools)
+        self._steps: list[tuple[Any, Any, Any, list[tuple[Any, torch.Tensor]]]] = []
+        self._generators = {id(torch.default_generator): torch.default_generator}
+        self._states = {id(torch.default_generator): torch.default_generator.get_state()}
+
+    def before(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """An operator is about to run: keep the old bytes of what it may change, and its arguments."""
+        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+            for tensor in tensors([args, kwargs]):
+                storage = tensor.untyped_storage()
+                if storage._cdata not in self._known and not self._values.on_host(tensor):
+                    self._known.add(storage._cdata)
+                    self._before.append((storage, storage.clone()))
+            for value in kwargs.values():
+                if isinstance(value, torch.Generator) and id(value) not in self._states:
+                    self._generators[id(value)], self._states[id(value)] = value, value.get_state()
+            return func, map_leaves(args, self._argument), map_leaves(kwargs, self._argument)
+
+    def _argument(self, leaf: Any) -> Any:
+        """What the graph keeps of an argument: a tensor's address, a number's value."""
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        storage = leaf.untyped_storage()
+        if storage._cdata in self._values.host:
+            return leaf.detach().clone()  # travels as a kernel's argument: its value now
+        return leaf.data
+
+    def after(self, note: Any, out: Any, launched: bool) -> None:
+        """It ran. Only what launched a kernel is part of the graph."""
+        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+            results = [out] if isinstance(out, torch.Tensor) else list(out or ()) if launched else []
+            new: list[tuple[Any, torch.Tensor]] = []
+            for tensor in tensors(out):
+                storage = tensor.untyped_storage()
+                if storage._cdata not in self._known:
+                    self._known.add(storage._cdata)
+                    self._fresh.append((storage, tensor.dtype == torch.bool))
+            arguments = {t.untyped_storage()._cdata for t in tensors([note[1], note[2]])}
+            for path, tensor in _leaves(results):
+                if tensor.untyped_storage()._cdata not in arguments:
+                    new.append((path, tensor.data))
+            if launched:
+                self._steps.append((*note, new))
+
+    def end(self) -> None:
+        """Nothing has happened: old memory as it was, new memory unwritten."""
+        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+            for storage, saved in self._before:
+                storage.copy_(saved)
+            for storage, holds_bools in self._fresh:
+                # Bytes of ones: NaN in every float format, -1 in signed integers.
+                _bytes(storage).fill_(0 if holds_bools else 255)
+            for key, generator in self._generators.items():
+                generator.set_state(self._states[key])
+        self._before, self._fresh = [], []
+
+    def replay(self) -> None:
+        """Run the recorded operators again."""
+        guards = (torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableAutocast())
+        with _disable_current_modes(), guards[0], guards[1], guards[2]:
+            for func, args, kwargs, new in self._steps:
+                out = func(*args, **kwargs)
+                results = [out] if isinstance(out, torch.Tensor) else out
+                for path, target in new:
+                    target.copy_(_at(results, path))
+
+
+def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))  # type: ignore[call-overload]
+
+
+def _leaves(results: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], torch.Tensor]]:
+    for i, item in enumerate(results):
+        if isinstance(item, torch.Tensor):
+            yield (*path, i), item
+        elif isinstance(item, (list, tuple)):
+            yield from _leaves(item, (*path, i))
+
+
+def _at(results: Any, path: tuple[int, ...]) -> torch.Tensor:
+    for i in path:
+        results = results[i]
+    return results  # type: ignore[no-any-return]

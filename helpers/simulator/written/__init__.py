@@ -1,0 +1,1 @@
+"""The run as torch.profiler would have written it, and torch.profiler's names for that."""
