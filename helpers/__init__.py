@@ -8,6 +8,7 @@
 Names load on first use, so ``import helpers`` costs almost nothing.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,14 @@ EXPORTS = {
 
 __all__ = sorted(EXPORTS)
 __version__ = "0.1.0"
+
+
+def _is_news(line: logging.LogRecord) -> bool:
+    """False for what a torch built for CUDA logs, on a machine without a GPU, whenever something loads its C++ tools."""
+    return not line.getMessage().startswith("No CUDA runtime is found")
+
+
+logging.getLogger("torch.utils.cpp_extension").addFilter(_is_news)
 
 
 def __getattr__(name: str) -> Any:

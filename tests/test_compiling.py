@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import logging
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ from helpers.compiling.listening import TRACE
 from helpers.compiling.readable import readable
 from helpers.compiling.reading import broke, operators
 from helpers.compiling.timing import timed
+from helpers.compiling.torches import explained
 
 
 @pytest.fixture(autouse=True)
@@ -532,7 +535,9 @@ def test_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert repr(found).count("≈") == 4 and dict(os.environ) == before
     slower = compiling.Seconds(cold=3.0, warm=1.0, compiled=0.5, eager=0.4)
     assert slower.calls_to_pay() == float("inf")
-    assert compiling.Seconds(3.0, 1.0, 0.5, 2.0).calls_to_pay() == pytest.approx(2.0)
+    assert "never pays" in slower.payback() and "inf" not in slower.payback()
+    faster = compiling.Seconds(3.0, 1.0, 0.5, 2.0)
+    assert faster.calls_to_pay() == pytest.approx(2.0) and faster.payback().endswith("after ≈ 2 calls")
 
 
 def test_no_compiler_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -545,6 +550,33 @@ def test_no_compiler_says_what_to_install(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("torch._inductor.cpp_builder.cpp_compiler_search", search)
     with pytest.raises(compiling.CannotCompile, match="apt install g"), compiling.watch():
         torch.compile(lambda x: x * 5 - 1)(torch.rand(3, 5))
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
+@pytest.mark.parametrize("name", ["a course", "it's", 'two"quotes'])
+def test_a_path_that_the_compiler_cannot_take_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
+    with pytest.raises(compiling.CannotCompile, match=f"{re.escape(str(tmp_path / name))} holds a space"):
+        compiling.seconds(straight, torch.rand(3))
+
+
+def test_other_faults_of_the_machine_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(text: str) -> None:
+        with explained():
+            raise RuntimeError(text)
+
+    failed = "CppCompileError: C++ compile error\n\nCommand:\ng++ x.cpp\n\nOutput:\n"
+    with pytest.raises(compiling.CannotCompile, match="temporary files.* is full"):
+        fail(failed + "x.cpp:1: fatal error: when writing output to x.i: No space left on device")
+    monkeypatch.setattr("torch.__file__", "/opt/my courses/torch/__init__.py")
+    with pytest.raises(compiling.CannotCompile, match="/opt/my courses/torch holds a space.*VENV="):
+        fail(failed + "ld: cannot find -ltorch")
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match="expected ';'"):
+        fail(failed + "x.cpp:1: error: expected ';'")  # no fault of the machine: shown as it is
 
 
 def test_an_unknown_trace_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

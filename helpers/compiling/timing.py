@@ -31,6 +31,13 @@ class Seconds:
         gain = self.eager - self.compiled
         return self.cold / gain if gain > 0 else float("inf")
 
+    def payback(self) -> str:
+        """:meth:`calls_to_pay` in words."""
+        calls = self.calls_to_pay()
+        if calls == float("inf"):
+            return "the cold compilation never pays here: a compiled call takes no less than an eager one"
+        return f"the cold compilation has paid after ≈ {calls:,.0f} calls"
+
     def table(self) -> Table:
         rows = [
             ["first call, caches empty", clock(self.cold)],

@@ -2,7 +2,10 @@
 
 import contextlib
 import importlib
+import os
+import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -139,14 +142,34 @@ def _kept_settings() -> Iterator[None]:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn the compiler's errors that have a remedy into :class:`CannotCompile`."""
+    """Turn the errors of a compilation that have a remedy into :class:`CannotCompile`."""
     try:
         yield
     except Exception as problem:
-        text = f"{type(problem).__name__}: {problem}"
-        if "No working C++ compiler" in text or "InvalidCxxCompiler" in text:
-            raise CannotCompile(COMPILER) from problem
+        if remedy := _remedy(f"{type(problem).__name__}: {problem}"):
+            raise CannotCompile(remedy) from problem
         raise
+
+
+def _remedy(error: str) -> str | None:
+    """What about this machine kept Inductor's C++ from being built, if that is known."""
+    if "No working C++ compiler" in error or "InvalidCxxCompiler" in error:
+        return COMPILER
+    if "No space left on device" in error or "Disk quota exceeded" in error:
+        return (
+            f"The folder for temporary files, {tempfile.gettempdir()}, is full: Inductor builds its C++ there. Make "
+            "room, or set TMPDIR to a folder that has some and restart the kernel."
+        )
+    if "CppCompileError" in error:
+        cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")
+        for path in (os.path.dirname(torch.__file__), tempfile.gettempdir(), cache):
+            if re.search(r"[\s'\"\\]", path):
+                return (
+                    f"The path {path} holds a space, a quote or a backslash, and Inductor gives its paths to the C++ "
+                    "compiler without quotes. Make the environment at a path without any (make lab VENV=/such/a/path); "
+                    "for temporary files set TMPDIR to one."
+                )
+    return None
 
 
 def original(fn: Any) -> Any:

@@ -1447,7 +1447,7 @@ check.function(
 try:
     cost = compiling.seconds(lambda x: torch.relu(x.sin() * x.cos() + x.exp().sqrt()), torch.rand(2**20))
     print(cost)
-    print(f"the cold compilation has paid after ≈ {cost.calls_to_pay():,.0f} calls")
+    print(cost.payback())
 except compiling.CannotCompile as problem:
     print(problem)
 
