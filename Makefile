@@ -16,6 +16,8 @@ ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 export JUPYTER_CONFIG_PATH = $(CURDIR)/etc/jupyter
 export JUPYTER_PREFER_ENV_PATH = 1
+# what other packages and a learner's own cells read and write is UTF-8 too, whatever this machine's language
+export PYTHONUTF8 = 1
 
 .DEFAULT_GOAL := help
 .PHONY: help lab setup test lint build check grade record reset clean clean-all

@@ -8,7 +8,9 @@
 Names load on first use, so ``import helpers`` costs almost nothing.
 """
 
+import io
 import logging
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +40,12 @@ def _is_news(line: logging.LogRecord) -> bool:
 
 
 logging.getLogger("torch.utils.cpp_extension").addFilter(_is_news)
+
+# Results and messages hold signs (≈, ·, ✓) that a terminal set to GBK, latin-1 or ASCII has not: there they show as
+# "?", and no result is lost to a UnicodeEncodeError. A notebook's output is no such stream, and stays as it is.
+for _stream in (sys.stdout, sys.stderr):  # either may be None
+    if isinstance(_stream, io.TextIOWrapper) and "utf" not in _stream.encoding.lower():
+        _stream.reconfigure(errors="replace")
 
 
 def __getattr__(name: str) -> Any:

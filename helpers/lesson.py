@@ -220,7 +220,7 @@ def _read_progress() -> dict[str, dict[str, bool]]:
         return {}
     path = _progress_file()
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
         return found if isinstance(found, dict) else {}
     except FileNotFoundError:
         return {}
@@ -245,7 +245,7 @@ def record(name: str, passed: bool) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}.tmp")
-        fresh.write_text(json.dumps(state, indent=1))
+        fresh.write_text(json.dumps(state, indent=1), encoding="utf-8")
         fresh.replace(path)
     except OSError as problem:
         print(f"progress: could not write {path} ({problem}); the test's result above stands.")
@@ -253,7 +253,7 @@ def record(name: str, passed: bool) -> None:
 
 def index() -> dict[str, Any]:
     """The lessons as built: name → title, question, minutes, exercises with the names that their tests check."""
-    found: dict[str, Any] = json.loads(_INDEX.read_text())
+    found: dict[str, Any] = json.loads(_INDEX.read_text(encoding="utf-8"))
     return found
 
 

@@ -128,7 +128,7 @@ def _loaded(client: NotebookClient, nb: NotebookNode) -> list[str]:
 
 
 def _meaning(path: Path) -> str:
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if (
@@ -272,7 +272,7 @@ def is_current(master: Master) -> bool:
     path = reference_path(master)
     if not path.exists() or not release_path(master.name).exists():
         return False
-    course = json.loads(path.read_text())["metadata"].get("course", {})
+    course = json.loads(path.read_text(encoding="utf-8"))["metadata"].get("course", {})
     return bool(course.get("built_from") == fingerprint(master, course.get("helpers", ())))
 
 
@@ -283,11 +283,11 @@ def build_one(path: Path, force: bool) -> str:
         return f"{master.name}: up to date"
     nb = notebook(master)
     seconds = execute(nb, master)
-    reference_path(master).write_text(text_of(nb))
+    reference_path(master).write_text(text_of(nb), encoding="utf-8")
     target = release_path(master.name)
     kept = keep_answers(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(release(reference_path(master)))
+    target.write_text(release(reference_path(master)), encoding="utf-8")
     return f"{master.name}: built, ran in {seconds:.0f} s" + (
         f"; your answers are kept in {kept.name}" if kept else ""
     )
@@ -295,9 +295,9 @@ def build_one(path: Path, force: bool) -> str:
 
 def write_index(paths: list[Path]) -> None:
     index = {p.stem: index_entry(masters.read(p)) for p in paths}
-    INDEX.write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n")
+    INDEX.write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     NOTEBOOKS.mkdir(exist_ok=True)
-    START.write_text(text_of(start_page(index)))
+    START.write_text(text_of(start_page(index)), encoding="utf-8")
 
 
 def drift(path: Path) -> list[str]:
@@ -316,7 +316,7 @@ def drift(path: Path) -> list[str]:
         problems.append(
             f"{master.name}: the reference has {len(found.cells)} cells, its master {len(fresh.cells)}"
         )
-    if release(reference_path(master)) != release_path(master.name).read_text():
+    if release(reference_path(master)) != release_path(master.name).read_text(encoding="utf-8"):
         problems.append(f"{master.name}: the learner's notebook is not what nbgrader makes of the reference")
     return problems
 
@@ -340,8 +340,8 @@ def main(argv: list[str] | None = None) -> int:
             index = {p.stem: index_entry(masters.read(p)) for p in everything}
             if (
                 not INDEX.exists()
-                or json.loads(INDEX.read_text()) != index
-                or START.read_text() != text_of(start_page(index))
+                or json.loads(INDEX.read_text(encoding="utf-8")) != index
+                or START.read_text(encoding="utf-8") != text_of(start_page(index))
             ):
                 problems.append("the lesson index or the start page is out of date")
             print(

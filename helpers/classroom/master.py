@@ -78,7 +78,7 @@ class Master:
 
 def read(path: Path) -> Master:
     """The checked master at ``path``. Raises :class:`BadMaster`."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     lines = [i for i, line in enumerate(text.splitlines(), 1) if re.match(r"# %%", line)]
     notebook = jupytext.reads(text, fmt="py:percent")
     if not lines or len(lines) != len(notebook.cells):

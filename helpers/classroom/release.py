@@ -41,7 +41,7 @@ def release(reference: Path) -> str:
         converter = GenerateAssignment(coursedir=CourseDirectory(config=config), config=config)
         converter.log.setLevel(logging.ERROR)
         converter.start()
-        return (course / "notebooks" / name / f"{name}.ipynb").read_text()
+        return (course / "notebooks" / name / f"{name}.ipynb").read_text(encoding="utf-8")
 
 
 def keep_answers(path: Path) -> Path | None:
@@ -49,7 +49,7 @@ def keep_answers(path: Path) -> Path | None:
     if not path.exists():
         return None
     try:
-        cells = json.loads(path.read_text())["cells"]
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         answered = any(
             c["metadata"].get("nbgrader", {}).get("solution")
             and "NotImplementedError" not in "".join(c["source"])
@@ -93,7 +93,7 @@ def reset(lesson: str) -> int:
     target = NOTEBOOKS / found[0].stem / found[0].name
     target.parent.mkdir(parents=True, exist_ok=True)
     kept = _copy_beside(target) if target.exists() else None
-    target.write_text(release(found[0]))
+    target.write_text(release(found[0]), encoding="utf-8")
     print(
         f"{target.stem}: fresh."
         + (f" What you had is kept in notebooks/{target.stem}/{kept.name}" if kept else "")

@@ -43,7 +43,7 @@ class Runner:
         self._zygote = subprocess.Popen(
             [sys.executable, "-m", "helpers.classroom.zygote", self._path],
             stdout=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
             env=os.environ | ONE_THREAD,
             start_new_session=True,
         )
@@ -114,7 +114,7 @@ class Runner:
         times: dict[int, tuple[int, int]] = {}
         for path in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):  # it has ended meanwhile
-                fields = path.read_text().rpartition(")")[2].split()
+                fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
                 # proc(5), counted from the state: the parent, then user and system time, own and of children waited for
                 times[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
         ours = {self._zygote.pid}

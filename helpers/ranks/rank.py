@@ -63,7 +63,7 @@ def main(folder: str, rank: int) -> None:
     place = Path(folder)
     loaded = set(sys.modules)
     try:
-        job = json.loads((place / "job.json").read_text())
+        job = json.loads((place / "job.json").read_text(encoding="utf-8"))
         _settle(place, rank, job)
         result = _work(place, rank, job)
         _leave(place, rank, result)
@@ -83,7 +83,7 @@ def _settle(place: Path, rank: int, job: dict[str, Any]) -> None:
         os.close(opened)
     out = open(place / f"rank{rank}.out", "wb", buffering=0)  # noqa: SIM115 - it stays open until the end
     sys.stdout = sys.stderr = io.TextIOWrapper(out, encoding="utf-8", errors="replace", write_through=True)
-    stack = open(place / f"rank{rank}.stack", "w")  # noqa: SIM115
+    stack = open(place / f"rank{rank}.stack", "w", encoding="utf-8")  # noqa: SIM115
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, file=stack, all_threads=True)
     faulthandler.dump_traceback_later(job["timeout"] + _FORGOTTEN, exit=True, file=stack)
@@ -159,7 +159,7 @@ def _leave(place: Path, rank: int, result: Any) -> None:
 def _tell(place: Path, rank: int, problem: BaseException) -> None:
     from .stacks import described
 
-    with open(place / f"rank{rank}.err", "a") as file:
+    with open(place / f"rank{rank}.err", "a", encoding="utf-8") as file:
         traceback.print_exception(problem, file=file)
     _write(place / f"rank{rank}.error", json.dumps(described(problem)))
 
@@ -167,5 +167,5 @@ def _tell(place: Path, rank: int, problem: BaseException) -> None:
 def _write(path: Path, text: str) -> None:
     """At once and whole: the notebook may look at any moment."""
     half = path.with_suffix(".half")
-    half.write_text(text)
+    half.write_text(text, encoding="utf-8")
     half.rename(path)

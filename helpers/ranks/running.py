@@ -66,7 +66,7 @@ def run_ranks(
         try:
             (folder / "job.pickle").write_bytes(data)
             job = _job(n, timeout, backend, threads)
-            (folder / "job.json").write_text(json.dumps(job))
+            (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
             return _run(folder, n, timeout)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -111,7 +111,7 @@ def _run(folder: Path, n: int, timeout: float) -> list[Any]:
         raise problem
     from .values import load
 
-    starting.want(json.loads((folder / "rank0.done").read_text()))
+    starting.want(json.loads((folder / "rank0.done").read_text(encoding="utf-8")))
     return [load(folder / f"rank{i}.result") for i in range(n)]
 
 
@@ -147,7 +147,7 @@ def _wait(folder: Path, n: int, timeout: float, ranks: Any) -> RankError | None:
 def _raised(folder: Path, n: int) -> RankError | None:
     """The lowest rank that raised, if one did."""
     told = {
-        i: json.loads((folder / f"rank{i}.error").read_text())
+        i: json.loads((folder / f"rank{i}.error").read_text(encoding="utf-8"))
         for i in range(n)
         if (folder / f"rank{i}.error").exists()
     }
@@ -172,7 +172,7 @@ def _died(folder: Path, n: int, ended: dict[int, int]) -> RankError:
         why = {"SIGKILL": " (out of memory?)", "SIGSEGV": " (a fault in native code)"}.get(name, "")
         how = f"was killed by {name}{why}"
     said = (
-        (folder / f"rank{rank}.err").read_text(errors="replace").strip()
+        (folder / f"rank{rank}.err").read_text(encoding="utf-8", errors="replace").strip()
         if (folder / f"rank{rank}.err").exists()
         else ""
     )
@@ -205,14 +205,14 @@ def _late(folder: Path, n: int, limit: float, ranks: Any) -> RankError:
 def _dump(folder: Path, rank: int) -> str:
     """What a rank wrote when it was asked where it is; "" until it is whole."""
     file = folder / f"rank{rank}.stack"
-    text = file.read_text() if file.exists() else ""
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
     return text if "most recent call first" in text else ""
 
 
 def _show(folder: Path, n: int) -> None:
     for i in range(n):
         file = folder / f"rank{i}.out"
-        text = file.read_text(errors="replace") if file.exists() else ""
+        text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
         rest = len(text) - SHOWN
         if rest > 0:
             text = text[:SHOWN].rpartition("\n")[0] + f"\n… and {rest:,} characters more"

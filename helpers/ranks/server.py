@@ -23,7 +23,7 @@ def main() -> None:
     """Serve until the input ends."""
     load()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    out = os.fdopen(os.dup(1), "w")
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever prints goes elsewhere
     serve(0, out)
     os._exit(0)  # taking torch down in good order would take a second
@@ -156,7 +156,7 @@ def _children() -> list[int]:
         if entry.name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 # the command, in brackets, may hold anything
-                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == mine:
+                if int((entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]) == mine:
                     found.append(int(entry.name))
     return found
 

@@ -151,12 +151,14 @@ def fork_server() -> None:
             _close_all_but(0, 1, 2, to_server[0], from_server[1])
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            module.serve(to_server[0], os.fdopen(from_server[1], "w"))
+            module.serve(to_server[0], os.fdopen(from_server[1], "w", encoding="utf-8"))
         finally:
             os._exit(0)
     os.close(to_server[0])
     os.close(from_server[1])
-    _server = Server(os.fdopen(to_server[1], "w"), os.fdopen(from_server[0]), pid)
+    _server = Server(
+        os.fdopen(to_server[1], "w", encoding="utf-8"), os.fdopen(from_server[0], encoding="utf-8"), pid
+    )
     atexit.register(_server.close)
 
 

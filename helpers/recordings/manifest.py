@@ -58,7 +58,9 @@ def begin(command: list[str], code: str, simulated: str | None, device: dict[str
 def _driver() -> str:
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        out = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+        out = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=True
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return out.split("\n")[0].strip() or "unknown"

@@ -126,7 +126,13 @@ def _describe(simulated: str | None) -> dict[str, Any]:
     if simulated:
         return running.describe(simulated)
     code = "import json; from helpers.recordings import running; print(json.dumps(running.describe(None)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=running.ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        cwd=running.ROOT,
+    )
     if done.returncode:
         raise RuntimeError(
             done.stderr.strip().splitlines()[-1].partition(": ")[2] or "the GPU cannot be asked"

@@ -78,7 +78,13 @@ def run_apart(one: Experiment, folder: Path, simulated: str | None, timeout: flo
         env["PYTORCH_ALLOC_CONF"] = env["PYTORCH_CUDA_ALLOC_CONF"] = one.alloc_conf
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, env=env, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout,
+            env=env,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
         return f"took more than {timeout:.0f} s, and was ended"

@@ -1,0 +1,99 @@
+"""Machines that newcomers have: another language, a full or a read-only disk. What is said there, and that it is said."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted([*(ROOT / "helpers").rglob("*.py"), *(ROOT / "etc").rglob("*.py")])
+
+#: calls that read or write text, unless told that it is bytes
+READERS = {"read_text", "write_text", "open", "fdopen", "TemporaryFile", "NamedTemporaryFile"}
+#: and those that read what a program says, if told that it is text
+PROGRAMS = {"run", "Popen", "check_output"}
+
+
+def without_encoding(source: str) -> Iterator[str]:
+    """The calls that read or write text in whatever encoding the machine's language has."""
+    for call in ast.walk(ast.parse(source)):
+        if not isinstance(call, ast.Call):
+            continue
+        owner, _, name = ast.unparse(call.func).rpartition(".")
+        options = {keyword.arg for keyword in call.keywords}
+        by_default_bytes = (
+            "Temporary" in name or owner in ("gzip", "os", "Image", "zipfile") and name == "open"
+        )
+        modes = [*call.args[:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
+        spelled = [m.value for m in modes if isinstance(m, ast.Constant) and isinstance(m.value, str)]
+        mode = next((m for m in spelled if m and set(m) <= set("rwaxbt+")), "rb" if by_default_bytes else "r")
+        a_file = name in READERS and "b" not in mode
+        a_program = name in PROGRAMS and "text" in options
+        if (a_file or a_program) and "encoding" not in options:
+            yield f"{call.lineno}: {ast.unparse(call)}"
+
+
+def test_every_text_file_is_utf_8() -> None:
+    """Chinese Windows reads GBK otherwise, and many a cluster ASCII."""
+    found = [
+        f"{p.relative_to(ROOT)}:{line}" for p in SOURCES for line in without_encoding(p.read_text("utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source, caught",
+    [
+        ("path.read_text()", True),
+        ("path.read_text(encoding='utf-8')", False),
+        ("open(path)", True),
+        ("open(path, 'rb')", False),
+        ("path.open('w')", True),
+        ("os.fdopen(handle, 'wb')", False),
+        ("os.fdopen(handle)", True),
+        ("os.open(path, os.O_RDONLY)", False),
+        ("tempfile.TemporaryFile()", False),
+        ("tempfile.NamedTemporaryFile('w')", True),
+        ("subprocess.run(command, text=True)", True),
+        ("subprocess.run(command, capture_output=True)", False),
+    ],
+)
+def test_the_search_finds_them(source: str, caught: bool) -> None:
+    assert bool(list(without_encoding(source))) is caught
+
+
+#: nothing is UTF-8 unless told so, as on many a cluster
+ASCII = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+
+
+def run(code: str, **environment: str) -> bytes:
+    """What Python prints for ``code``."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env={**ASCII, **environment}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    return done.stdout
+
+
+def test_masters_and_results_need_no_utf_8_locale() -> None:
+    said = run(
+        "import locale, torch, helpers.classroom.master as m; from helpers import count, lesson; from pathlib import Path;"
+        "print(locale.getpreferredencoding(False));"
+        "m.read(next(Path('solutions').glob('01_*/01_*.py'))); lesson.start('01_storage_and_stride', ['live (CPU)']);"
+        "lesson.progress('all').show(); print(count(lambda x: x * 2, torch.ones(3)))"
+    ).decode("ascii")
+    assert "torch " in said and "operators" in said
+    assert sys.platform != "linux" or "UTF" not in said.partition("\n")[0], "or this test proves nothing"
+
+
+@pytest.mark.parametrize(
+    "encoding, shown",
+    [("ascii", "? ?"), ("latin-1", "? \u00b2"), ("gbk", "\u2248 ?"), ("utf-8", "\u2248 \u00b2")],
+)
+def test_what_a_terminal_cannot_show_is_a_question_mark(encoding: str, shown: str) -> None:
+    said = run("import helpers; print('\\u2248 \\u00b2')", PYTHONIOENCODING=encoding)
+    assert said.decode(encoding).strip() == shown
