@@ -11,8 +11,9 @@ Names load on first use, so ``import helpers`` costs almost nothing.
 import io
 import logging
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from helpers import lazy
 
 if TYPE_CHECKING:
     from helpers.counters import Counts as Counts
@@ -21,16 +22,6 @@ if TYPE_CHECKING:
     from helpers.timing import bench as bench
     from helpers.timing import compare as compare
 
-#: public name -> the module that holds it
-EXPORTS = {
-    "count": "helpers.counters",
-    "Counts": "helpers.counters",
-    "bench": "helpers.timing",
-    "compare": "helpers.timing",
-    "simulate": "helpers.simulator",
-}
-
-__all__ = sorted(EXPORTS)
 __version__ = "0.1.0"
 
 
@@ -47,12 +38,4 @@ for _stream in (sys.stdout, sys.stderr):  # either may be None
     if isinstance(_stream, io.TextIOWrapper) and "utf" not in _stream.encoding.lower():
         _stream.reconfigure(errors="replace")
 
-
-def __getattr__(name: str) -> Any:
-    if name in EXPORTS:
-        return getattr(import_module(EXPORTS[name]), name)
-    raise AttributeError(f"module 'helpers' has no attribute {name!r}; it offers {', '.join(__all__)}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *EXPORTS})
+__getattr__, __dir__, __all__ = lazy.attach(__name__)

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from helpers.simulator import RealGPU, SimGPU, SimulationError, simulate
-from helpers.simulator.allocator import CachingAllocator, OutOfMemory, format_size, parse
+from helpers.simulator.allocator import CachingAllocator, OutOfMemory, parse
 from helpers.simulator.memory import MemoryNames
 from helpers.simulator.real_gpu import RealMemoryNames
+from helpers.sizes import size_as_torch
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -257,7 +258,7 @@ def test_out_of_memory_says_what_pytorch_says() -> None:
     ],
 )  # fmt: skip
 def test_sizes_are_written_as_pytorch_writes_them(size: int, text: str) -> None:
-    assert format_size(size) == text
+    assert size_as_torch(size) == text
 
 
 def test_a_memory_fraction_limits_before_the_device_does_and_is_no_reservation() -> None:

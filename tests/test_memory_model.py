@@ -517,7 +517,7 @@ def test_a_wrong_count_shows(monkeypatch: pytest.MonkeyPatch) -> None:
         return sum(t.untyped_storage().nbytes() for t in tensors)
 
     with monkeypatch.context() as patched:
-        patched.setattr("helpers.memory.model.storages", each)
+        patched.setattr("helpers.memory.estimating.storages", each)
         patched.setattr(
             nn.Module,
             "parameters",

@@ -1,4 +1,4 @@
-"""Over time: allocated and reserved, the peak and who held it."""
+"""What is asked of a snapshot: memory over time, the peak and who held it, what stays, how scattered the free part is."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .rebuild import History, history
-from .sites import Frame, site_of
-from .sizes import conf_of, size_text
-from .snapshot import ALLOCATED, FREE, Snapshot
+from helpers.sizes import size_text
 
-__all__ = ["Holder", "Peak", "Timeline", "holders", "peak", "timeline"]
+from .heap import conf_of
+from .rebuild import History, history
+from .snapshot import ALLOCATED, FREE, Frame, Snapshot, site_of
+
+__all__ = [
+    "Fragmentation", "Holder", "Leak", "Peak", "Timeline", "by_site", "fragmentation", "holders", "leaks", "peak", "peak_of",
+    "timeline", "timeline_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,13 +102,13 @@ def timeline_of(found: History) -> Timeline:
 def holders(snapshot: Snapshot, after: int | None = None) -> tuple[Holder, ...]:
     """Who holds allocated memory, by site, largest first: now, or after so many events."""
     if after is None:
-        return grouped((b.frames, b.size) for b in snapshot.blocks if b.state == ALLOCATED)
+        return _grouped((b.frames, b.size) for b in snapshot.blocks if b.state == ALLOCATED)
     return _holders(history(snapshot), after)
 
 
 def _holders(found: History, after: int) -> tuple[Holder, ...]:
     live = found.heap(after).live.values()
-    return grouped((block.frames, block.size) for block in live if block.state == ALLOCATED)
+    return _grouped((block.frames, block.size) for block in live if block.state == ALLOCATED)
 
 
 def peak(snapshot: Snapshot) -> Peak:
@@ -127,31 +131,99 @@ def by_site(found: History, sites: Sequence[str]) -> np.ndarray:
     heap = found.heap(0).copy()
     for block in heap.live.values():
         if block.state == ALLOCATED:
-            held[rows.get(label(block.frames, block.size), -1), 0] += block.size
+            held[rows.get(_label(block.frames, block.size), -1), 0] += block.size
     conf = conf_of(found.snapshot.settings)
     for event in found.snapshot.events:
         before = heap.live.get(event.address) if event.action == "free_requested" else None
         heap.apply(event, conf, found.sizes.get(event.index))
         changed, sign = (before, -1) if before else (heap.live.get(event.address), 1)
         if changed is not None and event.action in ("alloc", "free_requested"):
-            held[rows.get(label(changed.frames, changed.size), -1), event.index + 1] = sign * changed.size
+            held[rows.get(_label(changed.frames, changed.size), -1), event.index + 1] = sign * changed.size
     return np.cumsum(held, axis=1)
 
 
-def label(frames: tuple[Frame, ...], size: int) -> str:
+def _label(frames: tuple[Frame, ...], size: int) -> str:
     """The site of a stack; the size where there is no stack."""
     return site_of(frames) or f"blocks of {size_text(size)} (no frames)"
 
 
-def grouped(blocks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[Holder, ...]:
+def _grouped(blocks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[Holder, ...]:
     """Blocks (frames, bytes) added up by site: largest first, then by name."""
     sums: dict[str, list[int]] = {}
     for frames, size in blocks:
-        entry = sums.setdefault(label(frames, size), [0, 0])
+        entry = sums.setdefault(_label(frames, size), [0, 0])
         entry[0] += size
         entry[1] += 1
     found = (Holder(site, nbytes, count) for site, (nbytes, count) in sums.items())
     return tuple(sorted(found, key=lambda holder: (-holder.bytes, holder.site)))
+
+
+@dataclass(frozen=True, repr=False)
+class Leak:
+    """A line of code whose memory stays. per_step: bytes of each step's allocations that are still in use.
+
+    grows: it left something behind in every step after the first, which weights and caches do not.
+    """
+
+    site: str
+    bytes: int
+    blocks: int
+    per_step: tuple[int, ...]
+
+    @property
+    def grows(self) -> bool:
+        return len(self.per_step) > 1 and all(self.per_step[1:])
+
+    def __str__(self) -> str:
+        how = (
+            "in every step"
+            if self.grows
+            else f"in {sum(map(bool, self.per_step))} of {len(self.per_step)} steps"
+        )
+        return f"{self.site}: {size_text(self.bytes)} in {self.blocks} blocks stay, {how}"
+
+    __repr__ = __str__
+
+
+def leaks(snapshot: Snapshot, steps: int | Sequence[int] = 4) -> tuple[Leak, ...]:
+    """What was allocated in each step and is still in use at the end, by site: growing ones first, then by bytes.
+
+    steps: event numbers where steps begin and the last one ends (`len(snapshot.events)` noted between steps), or
+    how many equal parts to cut the recorded events into. What lived before the first event is left out. ValueError
+    for steps out of order or out of range.
+    """
+    bounds = _bounds(len(snapshot.events), steps)
+    rows: dict[str, list[tuple[int, int]]] = {}
+    for born, frames, size in _alive(snapshot):
+        step = next((i for i in range(len(bounds) - 1) if bounds[i] <= born < bounds[i + 1]), None)
+        if step is not None:
+            rows.setdefault(_label(frames, size), []).append((step, size))
+    found = []
+    for site, parts in rows.items():
+        each = tuple(sum(size for step, size in parts if step == i) for i in range(len(bounds) - 1))
+        found.append(Leak(site, sum(each), len(parts), each))
+    return tuple(sorted(found, key=lambda leak: (not leak.grows, -leak.bytes, leak.site)))
+
+
+def _alive(snapshot: Snapshot) -> list[tuple[int, tuple[Frame, ...], int]]:
+    """(event that allocated it, frames, bytes) of every block in use at the end; event -1: before the first."""
+    found = history(snapshot)
+    heap = found.heap(len(found))
+    return [(b.born, b.frames, b.size) for _, b in sorted(heap.live.items()) if b.state == ALLOCATED]
+
+
+def _bounds(count: int, steps: int | Sequence[int]) -> list[int]:
+    if isinstance(steps, int):
+        if steps < 1:
+            raise ValueError(f"steps={steps}: cut the events into 1 or more parts, or give where steps begin")
+        return [round(i * count / steps) for i in range(steps + 1)]
+    bounds = [int(step) for step in steps]
+    if len(bounds) < 2 or bounds != sorted(bounds) or bounds[0] < 0 or bounds[-1] > count:
+        raise ValueError(
+            f"steps={bounds}: give at least two event numbers from 0 to {count}, in order: where each step begins, "
+            "and where the last one ends"
+        )
+    return bounds
 
 
 @dataclass(frozen=True, repr=False)

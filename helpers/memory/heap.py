@@ -1,15 +1,53 @@
-"""Segments and blocks that change event by event: what history is rebuilt on."""
+"""Segments and blocks that change event by event, by the allocator's own rules: what history is rebuilt on."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from .sites import Frame
-from .sizes import Conf, block_size, pool_of
-from .snapshot import ALLOCATED, FREE, PENDING, Block, Event, Segment, Snapshot
+from helpers.simulator.allocator.conf import MIN_BLOCK, SMALL, SMALL_SEGMENT, Conf, parse
 
-__all__ = ["Heap", "Live", "Span"]
+from .snapshot import ALLOCATED, FREE, PENDING, Block, Event, Frame, Segment, Snapshot
+
+__all__ = ["Heap", "Live", "Span", "conf_of", "pool_of"]
+
+
+def conf_of(settings: Mapping[str, Any]) -> Conf:
+    """The options that a snapshot says were set; the defaults where it says nothing that can be read."""
+    text = settings.get("PYTORCH_ALLOC_CONF") or settings.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    try:
+        return parse(text) if isinstance(text, str) else Conf()
+    except ValueError:  # options of another version of PyTorch
+        return Conf()
+
+
+def _block_size(conf: Conf, nbytes: int, room: int | None, expandable: bool = False) -> int:
+    """Size of the block that a request of `nbytes` gets at the start of a free block of `room` bytes.
+
+    What remains is split off where the allocator would (`should_split` in CUDACachingAllocator.cpp): from 512 bytes on
+    in the small pool and in expandable segments, above 1 MiB in the large pool, and never for requests of
+    max_split_size or more. Without `room`, or with too little: the rounded request.
+    """
+    size = conf.round_size(nbytes)
+    remains = (room or 0) - size
+    if remains < 0:
+        return size
+    if size <= SMALL or expandable:
+        split = remains >= MIN_BLOCK
+    else:
+        split = remains > SMALL and size < conf.max_split_size
+    return size if split else size + remains
+
+
+def pool_of(size: int) -> str:
+    """The pool of a segment of that size, for events, which do not name it.
+
+    The small pool asks CUDA for 2 MiB, and nothing else asks for so little (`get_allocation_size`); pages of a small
+    expandable segment are as large.
+    """
+    return "small" if size <= SMALL_SEGMENT else "large"
 
 
 @dataclass(slots=True)
@@ -151,7 +189,7 @@ class Heap:
                 if size is None:
                     span = self.span_of(event.address)
                     room = self.room(event.address)
-                    size = block_size(conf, event.size, room, span is not None and span.expandable)
+                    size = _block_size(conf, event.size, room, span is not None and span.expandable)
                 self.put(event.address, Live(size, event.size, event.frames, event.index))
             case "free_requested":
                 self.mark(event.address, PENDING)

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .heap import Heap, Live, Span
-from .sites import Frame
-from .sizes import conf_of, pool_of
-from .snapshot import ALLOCATED, PENDING, Segment, Snapshot
+from .heap import Heap, Live, Span, conf_of, pool_of
+from .snapshot import ALLOCATED, PENDING, Frame, Segment, Snapshot
 
 __all__ = ["History", "history"]
 

@@ -1,23 +1,72 @@
-"""What a memory snapshot says, as plain dataclasses: segments, their blocks, and the events that led there.
+"""What a memory snapshot says, as plain dataclasses: segments, their blocks, the events that led there, and whose they are.
 
 Names and meaning: torch/cuda/memory.py `_snapshot`, torch/csrc/cuda/memory_snapshot.cpp. Sizes are bytes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from .sites import Frame, site_of
-from .sizes import pages, size_text
+from helpers.simulator.allocator.conf import LARGE_SEGMENT, SMALL_SEGMENT
+from helpers.sizes import size_text
 
-__all__ = ["ALLOCATED", "FREE", "PENDING", "Block", "Event", "Segment", "Snapshot"]
+__all__ = [
+    "ALLOCATED",
+    "FREE",
+    "PENDING",
+    "Block",
+    "Event",
+    "Frame",
+    "Segment",
+    "Snapshot",
+    "frame_of",
+    "site_of",
+]
 
 ALLOCATED, PENDING, FREE = "allocated", "pending free", "free"
 _POINTER = 1 << 16
 """Stream numbers from here on are a cudaStream_t; below, a simulated stream's own."""
+
+
+#: frames of libraries, of Python itself, and of this course's own tools: not where a user would look
+_LIBRARY = re.compile(
+    r"/(site|dist)-packages/|/torch/|/lib/python3[.\d]*/|/helpers/(simulator|memory|recordings|widgets|lesson)\b"
+    r"|^<frozen |^<__array_function__|^torch/|\.(cpp|cc|cu|h|hpp|c|so)(\.\d+)*$|^\?\?$|^$"
+)
+#: file names that IPython gives to a notebook's cells: a folder of the process, and a hash of the cell
+_CELL = re.compile(r"ipykernel_\d+/\d+\.py$|^<ipython-input-|^<stdin>$|^<string>$")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a stack: the file's name without its folder ("cell" for a notebook's), line, function."""
+
+    file: str
+    line: int
+    function: str
+    user: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} {self.function}" if self.file else self.function
+
+
+def frame_of(filename: str, line: int, function: str) -> Frame:
+    """A frame as it is shown. The folder stays out: it says where someone lives and nothing about memory."""
+    path = filename.replace("\\", "/")
+    user = "::" not in function and (
+        not _LIBRARY.search(path) or not (path or line)
+    )  # a name alone: a model's
+    return Frame("cell" if _CELL.search(path) else path.rsplit("/", 1)[-1], line, function, user)
+
+
+def site_of(frames: tuple[Frame, ...]) -> str:
+    """The innermost frame of user code, "train.py:12 step"; the innermost of all where none is the user's."""
+    found = next((one for one in frames if one.user), frames[0] if frames else None)
+    return str(found) if found else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +110,13 @@ class Segment:
         if not self.expandable:
             return self.size if all(block.state == FREE for block in self.blocks) else 0
         free = (block for block in self.blocks if block.state == FREE)
-        return sum(pages(block.address - self.address, block.size, self.pool) for block in free)
+        return sum(_pages(block.address - self.address, block.size, self.pool) for block in free)
+
+
+def _pages(offset: int, size: int, pool: str) -> int:
+    """Bytes of whole pages (2 MiB small, 20 MiB large) in `size` bytes at `offset` of an expandable segment."""
+    page = SMALL_SEGMENT if pool == "small" else LARGE_SEGMENT
+    return max(0, (offset + size) // page - -(-offset // page)) * page
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,9 @@
 Nothing here is imported before it is used: `import helpers.plots` costs no matplotlib.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from helpers import lazy
 
 if TYPE_CHECKING:
     from .allocator import allocator_step as allocator_step
@@ -29,22 +28,4 @@ if TYPE_CHECKING:
     from .trace_queue import queue as queue
     from .trace_zoom import zoom as zoom
 
-_HOME = {
-    "storage_path": "storage", "autograd_graph": "graph", "timeline": "lanes",
-    "samples": "timing", "speedup": "timing", "crossover": "overhead", "series": "drift",
-    "compared": "communication", "overlapped": "communication", "schedule": "pipelines", "Picture": "picture",
-    "queue": "trace_queue", "zoom": "trace_zoom",
-    "float_bits": "float_format", "float_ranges": "float_format",
-    "memory_timeline": "memory", "memory_model": "stepmemory", "segments": "allocator", "allocator_step": "allocator",
-}  # fmt: skip
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"helpers.plots has no {name!r}; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy.attach(__name__)

@@ -12,10 +12,10 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from helpers.memory.analysis import fragmentation
-from helpers.memory.sizes import size_text
+from helpers.memory.calls import Steps, steps_of
+from helpers.memory.reading import read
 from helpers.memory.snapshot import ALLOCATED, FREE, PENDING, Block, Segment, Snapshot
-from helpers.memory.source import read
-from helpers.memory.steps import Steps, steps_of
+from helpers.sizes import size_text
 
 from . import key as keys
 from . import style

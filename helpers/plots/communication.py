@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from helpers.seconds import format_seconds
+from helpers.sizes import size_text
 from helpers.trace import spans
 
 from . import key as keys
@@ -209,13 +210,10 @@ def _collectives(calls: list[_Call]) -> Row:
         if i >= len(calls):
             return ()
         kind, number = _SHORT.get(calls[i].kind, calls[i].kind), i + 1
-        return f"{kind} {number} · {_size(calls[i].nbytes)}".strip(), f"{kind} {number}".strip(), str(number)
+        return (
+            f"{kind} {number} · {size_text(calls[i].nbytes, decimal=True)}".strip(),
+            f"{kind} {number}".strip(),
+            str(number),
+        )
 
     return Row(start / 1e9, end / 1e9, colours, texts=texts)
-
-
-def _size(nbytes: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= size:
-            return f"{nbytes / size:.3g} {unit}"
-    return f"{nbytes} B"

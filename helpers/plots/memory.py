@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from helpers.memory.analysis import Holder, by_site, peak_of, timeline_of
+from helpers.memory.reading import read
 from helpers.memory.rebuild import History, history
-from helpers.memory.sizes import size_text
-from helpers.memory.source import read
+from helpers.sizes import size_text, size_unit
 
 from . import staircase, style
 from .picture import Picture, drawn, message
@@ -65,7 +65,7 @@ def memory_timeline(
     tall = body + header
     low = body - _PLOT
     ax = fig.add_axes((0.85 / style.WIDTH, low / tall, 1 - 1.1 / style.WIDTH, _PLOT / tall))
-    factor, unit = staircase.byte_unit(int(line.reserved.max()))
+    factor, unit = size_unit(int(line.reserved.max()))
     x = np.arange(len(line) + 1) if over == "events" else line.time_s
     assert x is not None
     scale, word = style.time_unit(float(x[-1])) if over == "time" else (1.0, "")

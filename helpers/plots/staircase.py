@@ -36,12 +36,6 @@ def thin(*curves: Curve) -> NDArray[np.int64]:
     return np.array(sorted(kept))
 
 
-def byte_unit(nbytes: int) -> tuple[float, str]:
-    """Bytes in the unit in which `nbytes` reads best, and its name."""
-    power = next((p for p in (30, 20, 10) if nbytes >= 1 << p), 0)
-    return float(1 << power), {30: "GiB", 20: "MiB", 10: "KiB", 0: "bytes"}[power]
-
-
 def stack(ax: Axes, x: Curve, layers: Sequence[tuple[Curve, str]]) -> Curve:
     """Layers with their colours on one another, the first lowest, and a line on top. Returns their sum."""
     level = np.zeros(len(x))

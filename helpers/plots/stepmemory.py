@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from helpers.memory.estimating import WORDS, Estimate, StepTimeline
 from helpers.memory.meter import KINDS
-from helpers.memory.model import WORDS, Estimate, StepTimeline
-from helpers.memory.sizes import size_text
+from helpers.sizes import size_text, size_unit
 
 from . import key as keys
 from . import staircase, style
@@ -58,7 +58,7 @@ def _over_time(found: Estimate, budget: int | None, title: str) -> Picture:
     tall, low = body + header, body - _PLOT - 0.1
     ax = fig.add_axes((_LEFT / style.WIDTH, low / tall, 1 - (_LEFT + 0.25) / style.WIDTH, _PLOT / tall))
     top = max(found.peak_bytes, budget or 0, 1)
-    factor, unit = staircase.byte_unit(top)
+    factor, unit = size_unit(top)
     x, edges = _places(line)
     total = line.total
     keep = staircase.thin(total)
@@ -128,7 +128,7 @@ _ABOUT = {
 
 def _bars(estimates: dict[str, Estimate], budget: int | None, title: str) -> Picture:
     top = max(max(one.peak_bytes for one in estimates.values()), budget or 0, 1)
-    factor, unit = staircase.byte_unit(top)
+    factor, unit = size_unit(top)
     evidence = next(iter(estimates.values())).evidence
     # a kind too thin to be seen in any bar has no place in the key
     shown = [k for k in KINDS if any(one.at_peak.get(k, 0) > 0.002 * top for one in estimates.values())]

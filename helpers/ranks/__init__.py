@@ -20,8 +20,9 @@
 Names load on first use: the process from which ranks are forked must have run nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from helpers import lazy
 
 if TYPE_CHECKING:
     from .costs import ALGORITHMS as ALGORITHMS
@@ -39,24 +40,4 @@ if TYPE_CHECKING:
     from .running import run_ranks as run_ranks
     from .sending import sent as sent
 
-_EXPORTS = {
-    "run_ranks": "running", "prepare": "running", "RankError": "errors", "CannotCarry": "errors",
-    "sent": "sending", "Record": "records", "Call": "records", "fake": "faking",
-    "wire_bytes": "costs", "seconds": "costs", "bus_factor": "costs", "ALGORITHMS": "costs",
-    "LINKS": "links", "Link": "links",
-}  # fmt: skip
-
-__all__ = [
-    "ALGORITHMS", "CannotCarry", "Call", "LINKS", "Link", "RankError", "Record", "bus_factor", "fake", "prepare",
-    "run_ranks", "seconds", "sent", "wire_bytes",
-]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it offers {', '.join(__all__)}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS})
+__getattr__, __dir__, __all__ = lazy.attach(__name__)

@@ -97,7 +97,7 @@ def _load(path: Path) -> Any:
     if path.is_dir():
         inside = sorted(p.name for p in path.iterdir() if p.name.endswith((".json", ".json.gz")))
         raise TraceError(
-            f"{path.name} is a folder; give one of its files" + (f", e.g. {inside[0]}" if inside else "")
+            f"{path} is a folder; give one of its files" + (f", e.g. {inside[0]}" if inside else "")
         )
     if not path.exists():
         raise FileNotFoundError(f"no trace at {path}: run the cell that records it, or check the path")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from helpers.memory.steps import CAPACITY, Steps, steps_of
+from helpers.memory.calls import CAPACITY, Steps, steps_of
 from helpers.plots.allocator import allocator_step
 from helpers.plots.picture import Picture
 

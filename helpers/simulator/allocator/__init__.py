@@ -8,6 +8,6 @@ driver and back to it · caching: malloc and free · reports: torch.cuda.memory'
 
 from helpers.simulator.allocator.caching import CachingAllocator
 from helpers.simulator.allocator.conf import Conf, parse
-from helpers.simulator.allocator.reports import OutOfMemory, format_size
+from helpers.simulator.allocator.reports import OutOfMemory
 
-__all__ = ["CachingAllocator", "Conf", "OutOfMemory", "format_size", "parse"]
+__all__ = ["CachingAllocator", "Conf", "OutOfMemory", "parse"]

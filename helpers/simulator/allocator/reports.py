@@ -11,8 +11,9 @@ from typing import Any
 
 from helpers.simulator.allocator.blocks import DEFAULT_POOL, Block, PoolId
 from helpers.simulator.allocator.conf import UNLIMITED, Conf
+from helpers.sizes import size_as_torch
 
-__all__ = ["History", "OutOfMemory", "Stats", "format_size", "out_of_memory", "segments", "settings"]
+__all__ = ["History", "OutOfMemory", "Stats", "out_of_memory", "segments", "settings"]
 
 # ------------------------------------------------------------------------------------ statistics
 
@@ -227,16 +228,6 @@ class OutOfMemory(RuntimeError):
         self.allocated, self.reserved = allocated, reserved
 
 
-def format_size(size: int) -> str:
-    """As format_size in c10/core/Allocator.h: 512 bytes, 2.00 KiB, 20.00 MiB, 1.50 GiB."""
-    for unit, power in (("KiB", 10), ("MiB", 20)):
-        if size <= 1024:
-            return f"{size} bytes"
-        if size <= 1 << (power + 10):
-            return f"{size / (1 << power):.2f} {unit}"
-    return f"{size / (1 << 30):.2f} GiB"
-
-
 def out_of_memory(
     tried: int, total: int, free: int, in_use: int, allowed: int | None, allocated: int, private: int,
     reserved: int,
@@ -245,15 +236,14 @@ def out_of_memory(
 
     private: cached in private pools. allowed: None without a memory fraction.
     """
-    size = format_size
     parts = [
-        f"CUDA out of memory. Tried to allocate {size(tried)}. GPU 0 has a total capacity of {size(total)} "
-        f"of which {size(free)} is free. "
-        f"Including non-PyTorch memory, this process has {size(in_use)} memory in use. ",
-        f"{size(allowed)} allowed; " if allowed is not None else "",
-        f"Of the allocated memory {size(allocated + private)} is allocated by PyTorch, ",
-        f"with {size(private)} allocated in private pools (e.g., CUDA Graphs), " if private else "",
-        f"and {size(reserved - allocated - private)} is reserved by PyTorch but unallocated. "
+        f"CUDA out of memory. Tried to allocate {size_as_torch(tried)}. GPU 0 has a total capacity of {size_as_torch(total)} "
+        f"of which {size_as_torch(free)} is free. "
+        f"Including non-PyTorch memory, this process has {size_as_torch(in_use)} memory in use. ",
+        f"{size_as_torch(allowed)} allowed; " if allowed is not None else "",
+        f"Of the allocated memory {size_as_torch(allocated + private)} is allocated by PyTorch, ",
+        f"with {size_as_torch(private)} allocated in private pools (e.g., CUDA Graphs), " if private else "",
+        f"and {size_as_torch(reserved - allocated - private)} is reserved by PyTorch but unallocated. "
         "If reserved but unallocated memory is large try setting "
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  "
         "See documentation for Memory Management  "

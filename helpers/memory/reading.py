@@ -1,21 +1,25 @@
-"""From a file, a dict or a device to a Snapshot: one reader for live, recorded and simulated memory."""
+"""From a file, a dict or a device to a Snapshot: one reader for live, recorded and simulated memory.
+
+A pickle is a program: loading one from somewhere else with `pickle.load` runs whatever its author liked. A snapshot
+needs none of that power, so the loader here finds no class and no function, and calls nothing.
+"""
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
+import pickle
 import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .sites import Frame, frame
-from .snapshot import ALLOCATED, FREE, PENDING, Block, Event, Segment, Snapshot
-from .unpickle import SnapshotError, plain
+from .snapshot import ALLOCATED, FREE, PENDING, Block, Event, Frame, Segment, Snapshot, frame_of
 
-__all__ = ["read"]
+__all__ = ["SnapshotError", "read"]
 
 MAX_BYTES = 256 << 20
 """Largest file, unpacked: some 600,000 events. A snapshot of more says less."""
@@ -32,6 +36,10 @@ _STATES = {
 }  # fmt: skip
 
 
+class SnapshotError(ValueError):
+    """This is no memory snapshot that can be read; the message says why."""
+
+
 def read(
     source: Any, *, evidence: str | None = None, device: int | None = None, max_bytes: int = MAX_BYTES
 ) -> Snapshot:
@@ -41,11 +49,21 @@ def read(
     `_snapshot()`, or something that has one: a simulated GPU, a real one, torch.cuda, an allocator model.
     evidence: the label; by default "simulated (…)" where the snapshot says so, "live (GPU)" for torch.cuda, and for
     a file with no word of its origin an error, because nobody can tell from the numbers. device: which one, where
-    the snapshot holds several. SnapshotError for what is broken, too large, or no snapshot.
+    the snapshot holds several. SnapshotError, with the file's path, for what is broken, too large, or no snapshot;
+    FileNotFoundError where there is no file.
     """
     if isinstance(source, Snapshot):
         return source
-    raw, found = _raw(source, max_bytes)
+    if not isinstance(source, (str, os.PathLike)):
+        return _snapshot(*_raw(source, max_bytes), evidence, device)
+    try:
+        return _snapshot(_plain(_content(Path(source), max_bytes), max_bytes), None, evidence, device)
+    except SnapshotError as error:
+        raise SnapshotError(f"{os.fspath(source)}: {error}") from None
+
+
+def _snapshot(raw: Any, found: str | None, evidence: str | None, device: int | None) -> Snapshot:
+    """Plain data, checked. found: the evidence label that its origin gives it."""
     if not isinstance(raw, Mapping) or not isinstance(raw.get("segments"), list):
         raise SnapshotError(
             "this is no memory snapshot: it has no list 'segments'. torch.cuda.memory._snapshot() makes one"
@@ -73,13 +91,8 @@ def _checked(label: str) -> str:
 
 def _raw(source: Any, max_bytes: int) -> tuple[Any, str | None]:
     """The snapshot as plain data, and the evidence label that its origin gives it."""
-    if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        with path.open("rb") as file:
-            data = file.read(max_bytes + 1)
-        return _unpack(data, max_bytes, path.name), None
     if isinstance(source, (bytes, bytearray)):
-        return _unpack(bytes(source), max_bytes, "these bytes"), None
+        return _plain(bytes(source), max_bytes), None
     if isinstance(source, Mapping):
         return source, _here()
     if isinstance(source, list):  # torch.cuda.memory_snapshot() gives the segments alone
@@ -101,27 +114,63 @@ def _here() -> str:
     return "live (GPU)" if torch.cuda.is_available() and torch.cuda.is_initialized() else "arithmetic"
 
 
-def _unpack(data: bytes, max_bytes: int, name: str) -> Any:
-    if data[:2] == b"\x1f\x8b":
-        import io
+def _content(path: Path, max_bytes: int) -> bytes:
+    if path.is_dir():
+        raise SnapshotError("this is a folder: give a file of torch.cuda.memory._dump_snapshot(path)")
+    if not path.exists():
+        raise FileNotFoundError(f"no snapshot at {path}: run the cell that dumps it, or check the path")
+    with path.open("rb") as file:
+        return file.read(max_bytes + 1)
 
+
+def _plain(data: bytes, max_bytes: int) -> Any:
+    """The plain objects in a pickle or in JSON, packed or not."""
+    if data[:2] == b"\x1f\x8b":
         try:
             with gzip.open(io.BytesIO(data)) as file:
                 data = file.read(max_bytes + 1)
         except (OSError, EOFError, zlib.error):
-            raise SnapshotError(f"{name} is a broken or cut gzip file: copy it again") from None
+            raise SnapshotError("the gzip data is broken or cut off: copy the file again") from None
     if len(data) > max_bytes:
         raise SnapshotError(
-            f"{name} has more than {max_bytes:,} bytes unpacked: record with a smaller max_entries, or raise max_bytes"
+            f"more than {max_bytes:,} bytes unpacked: record with a smaller max_entries, or raise max_bytes"
         )
     if not data:
-        raise SnapshotError(f"{name} is empty: was _dump_snapshot interrupted?")
+        raise SnapshotError("empty: was _dump_snapshot interrupted?")
     if data[:1] in b"{[":
         try:
             return json.loads(data)
         except (ValueError, RecursionError):
-            raise SnapshotError(f"{name} begins like JSON and is not: it may be cut") from None
-    return plain(data)
+            raise SnapshotError("it begins like JSON and is not: it may be cut off") from None
+    if data[:1] != pickle.PROTO:  # with which every pickle of protocol 2 and later begins
+        raise SnapshotError(
+            "this is no pickle of a memory snapshot: take one with torch.cuda.memory._dump_snapshot(path)"
+        )
+    try:
+        return _PlainData(io.BytesIO(data)).load()
+    except SnapshotError:
+        raise
+    except (
+        Exception
+    ) as error:  # damage can look like anything: a wrong key, a text that is no text, no memory
+        raise SnapshotError(
+            f"the pickle is cut off or damaged ({type(error).__name__} {error}): copy the file again, or take the "
+            "snapshot anew"
+        ) from None
+
+
+class _PlainData(pickle._Unpickler):
+    """dict, list, tuple, set, text, bytes, numbers, None: whatever else a pickle asks for, it must find by name.
+
+    Python's own unpickler, not C's (pickle.Unpickler): that one keeps what it has seen in an array as long as the
+    largest number in the file says, so five damaged bytes would take 32 GiB.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise SnapshotError(
+            f"refused: this pickle asks for {f'{module}.{name}'[:160]}. A memory snapshot holds numbers, text, lists "
+            "and dicts only; whatever asks for more could run its author's code on your machine. Nothing of it was run"
+        )
 
 
 class _Reader:
@@ -231,7 +280,7 @@ class _Reader:
             raise SnapshotError("a frame is no dict")
         key = (str(entry.get("filename", ""))[:500], _int(entry, "line", 0), str(entry.get("name", ""))[:200])
         if key not in self.seen:
-            self.seen[key] = frame(*key)
+            self.seen[key] = frame_of(*key)
         return self.seen[key]
 
 

@@ -11,8 +11,8 @@ from torch import nn
 
 from helpers.tensors import tensors
 
+from .memoryless import Place
 from .meter import Meter
-from .places import Place
 
 __all__ = ["Program"]
 

@@ -20,14 +20,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from helpers.sizes import size_text
 from helpers.tables import Table, table
 from helpers.tensors import tensors
 
+from .memoryless import Twins, checkpointed, optimizer_of, place
 from .meter import KINDS, Meter, storages
-from .places import place
-from .program import Program
-from .sizes import size_text
-from .twins import Twins, checkpointed, optimizer_of
+from .training_step import Program
 
 __all__ = ["Estimate", "estimate"]
 
