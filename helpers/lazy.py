@@ -33,9 +33,7 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
 
     def load(name: str) -> Any:
         if name not in home:
-            raise AttributeError(
-                f"module {package!r} has no attribute {name!r}; it offers {', '.join(names)}"
-            )
+            raise AttributeError(f"{package} has no {name!r}; it has {', '.join(names)}")
         value = getattr(importlib.import_module(home[name]), name)
         setattr(module, name, value)
         return value
