@@ -146,7 +146,7 @@ def test_reset_names_what_it_wants(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_names_load_on_first_use() -> None:
     assert set(helpers.__all__) <= set(dir(helpers))
-    with pytest.raises(AttributeError, match="it offers"):
+    with pytest.raises(AttributeError, match="it has"):
         helpers.nothing  # noqa: B018
 
 
