@@ -22,10 +22,7 @@ __all__ = ["attach"]
 
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """__getattr__, __dir__ and __all__ for the names that its file imports `as` themselves under `if TYPE_CHECKING`.
-
-    A name is kept in the package once it has loaded, so that whoever replaces it there sees it replaced.
-    """
+    """__getattr__, __dir__ and __all__ for the names that its file imports `as` themselves under `if TYPE_CHECKING`."""
     module = sys.modules[package]
     assert module.__file__ is not None
     home = _listed(Path(module.__file__).read_text(encoding="utf-8"), package)
@@ -34,9 +31,7 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     def load(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"{package} has no {name!r}; it has {', '.join(names)}")
-        value = getattr(importlib.import_module(home[name]), name)
-        setattr(module, name, value)
-        return value
+        return getattr(importlib.import_module(home[name]), name)
 
     return load, lambda: names, names
 

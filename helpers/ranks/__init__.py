@@ -26,7 +26,6 @@ from helpers import lazy
 
 if TYPE_CHECKING:
     from .costs import ALGORITHMS as ALGORITHMS
-    from .costs import bus_factor as bus_factor
     from .costs import seconds as seconds
     from .costs import wire_bytes as wire_bytes
     from .errors import CannotCarry as CannotCarry

@@ -110,17 +110,6 @@ def seconds(kind: str, payload: int, n: int, link: Link | str, algorithm: str = 
     )
 
 
-def bus_factor(kind: str, n: int) -> float:
-    """nccl-tests' bus bandwidth / algorithm bandwidth: payload / seconds · this compares with a link's bytes/s."""
-    if kind == "all_reduce":
-        return 2 * (n - 1) / n
-    if kind in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"):
-        return (n - 1) / n
-    if kind in ("broadcast", "reduce", "send", "recv"):
-        return 1.0
-    raise ValueError(f"nccl-tests gives no factor for {kind!r}")
-
-
 def _cost(kind: str, algorithm: str, n: int) -> _Cost:
     if n < 1:
         raise ValueError(f"a group has at least one rank, got {n}")
