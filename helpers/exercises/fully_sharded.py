@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from helpers import check, count, ranks
+from helpers.exercises._ranks import on_ranks
 
 _MARGIN = 2048
 _KINDS = ("SGD", "Adam")
@@ -47,7 +48,7 @@ def _part(shapes: Shapes, n: int) -> int:
 
 
 def _optimize(Sharded: Any, shapes: Shapes, seed: int, n: int, steps: int) -> list[Any]:
-    return ranks.run_ranks(_optimize_here, n, Sharded, shapes, seed, n, steps, backend="gloo", timeout=10)
+    return on_ranks(_optimize_here, n, Sharded, shapes, seed, n, steps, timeout=10)
 
 
 def _optimize_here(Sharded: Any, shapes: Shapes, seed: int, n: int, steps: int) -> list[dict[str, Any]]:
@@ -185,7 +186,7 @@ def _input(seed: int, rank: int, rows: int, width: int) -> torch.Tensor:
 
 
 def _run_chain(linear: Any, seed: int, n: int, sizes: list[int], rows: int) -> list[Any]:
-    return ranks.run_ranks(_run_chain_here, n, linear, seed, n, sizes, rows, backend="gloo", timeout=10)
+    return on_ranks(_run_chain_here, n, linear, seed, n, sizes, rows, timeout=10)
 
 
 def _run_chain_here(linear: Any, seed: int, n: int, sizes: list[int], rows: int) -> dict[str, Any]:

@@ -373,107 +373,20 @@ def ring_all_reduce(x: torch.Tensor) -> None:
     ### END SOLUTION
 
 
-# %% shared="ring_all_reduce"
-from helpers import check
-
-
-def on_ranks(ring_all_reduce, n, inputs):
-    from helpers import ranks
-
-    def job(all_reduce, inputs):
-        import math
-        import os
-
-        import torch
-
-        told = []
-        for shape, dtype in inputs:
-            own = os.urandom(
-                4 * math.prod(shape)
-            ).hex()  # no other rank can know these numbers but by messages
-            x = torch.frombuffer(bytearray.fromhex(own), dtype=torch.int32) >> 10
-            x = x.to(getattr(torch, dtype)).view(shape)
-            with ranks.sent() as record:
-                all_reduce(x)
-            told.append((own, x, [(c.kind, c.bytes, c.peer) for c in record.calls]))
-        return told
-
-    try:
-        return ranks.run_ranks(job, n, ring_all_reduce, inputs, backend="gloo", timeout=5)
-    except ranks.RankError as odd:
-        if odd.kind == "NotImplementedError":
-            raise NotImplementedError from None
-        raise
-
-
-def as_a_ring(reports):
-    import torch
-
-    def made(own):
-        return torch.frombuffer(bytearray.fromhex(own), dtype=torch.int32) >> 10
-
-    for report in reports:
-        n, inputs = report.args
-        for i, (_, dtype) in enumerate(inputs):
-            told = [rank[i] for rank in report.value]
-            mine = torch.stack([made(own) for own, _, _ in told])
-            want, width = mine.sum(0), getattr(torch, dtype).itemsize
-            numel = len(want)
-            where = f"{n} ranks, {numel} numbers of {dtype}"
-            if len({own for own, _, _ in told}) < n:
-                return f"{where}: two ranks began with the same numbers"
-            for r, (_, x, _) in enumerate(told):
-                right = x.flatten() == want
-                if not right.all():
-                    at = int((~right).nonzero()[0])
-                    done = [str(k) for k, piece in enumerate(right.tensor_split(n)) if piece.all()]
-                    return (
-                        f"{where}: rank {r}'s x[{at}] is {x.flatten()[at]:.0f}, wanted {want[at]} = "
-                        f"{' + '.join(f'({v})' for v in mine[:, at].tolist())}. Of the pieces 0 … {n - 1} "
-                        f"{', '.join(done) or 'none'} arrived there summed up"
-                    )
-            most, total = 2 * (n - 1) * -(-numel // n) * width, 0
-            for r, (_, _, calls) in enumerate(told):
-                if others := {kind for kind, _, _ in calls} - {"send", "recv"}:
-                    return f"{where}: rank {r} called {', '.join(sorted(others))}; wanted sends and receives only"
-                sends = [(b, peer) for kind, b, peer in calls if kind == "send" and b]
-                if wrong := {peer for _, peer in sends} - {(r + 1) % n}:
-                    return f"{where}: rank {r} sent to {sorted(wrong)}; its right neighbour is {(r + 1) % n}"
-                sent = sum(b for b, _ in sends)
-                if sent > most:
-                    return (
-                        f"{where}: the sums are right, but rank {r} sent {sent:,} bytes; a ring of pieces sends at most "
-                        f"{most:,}, that is 2 · {n - 1} pieces of {most // (2 * n - 2 or 1):,}"
-                    )
-                if len(sends) > 2 * (n - 1):
-                    return f"{where}: the sums are right, but rank {r} sent {len(sends)} messages; wanted {2 * (n - 1)}"
-                total += sent
-            if total != (whole := 2 * (n - 1) * numel * width):
-                return f"{where}: all together sent {total:,} bytes, wanted {whole:,}: each number 2 · {n - 1} times"
-    return None
-
-
 # %% test="ring_all_reduce" points=1
-check.function(
-    "ring_all_reduce",
-    [check.case(3, [((6,), "float32"), ((2, 2), "float32")])],
-    drive=on_ranks,
-    verify=as_a_ring,
-    look="2 · What it takes: α and β",
-    note="Three ranks; 6 numbers, then 2 × 2, which do not fill three pieces alike. Each rank makes its own.",
-)
+from helpers import check
+from helpers.exercises.data_parallel import check_ring_all_reduce
+
+check_ring_all_reduce(check.case(3, [((6,), "float32"), ((2, 2), "float32")]))
 
 # %% hidden="ring_all_reduce" points=3
 ### BEGIN HIDDEN TESTS
-check.function(
-    "ring_all_reduce",
-    [
-        check.case(4, [((23,), "float32"), ((5, 7), "float64"), ((5,), "float32")]),
-        check.case(1, [((9,), "float32")]),
-    ],
-    drive=on_ranks,
-    verify=as_a_ring,
-    look="2 · What it takes: α and β",
+from helpers import check
+from helpers.exercises.data_parallel import check_ring_all_reduce
+
+check_ring_all_reduce(
+    check.case(4, [((23,), "float32"), ((5, 7), "float64"), ((5,), "float32")]),
+    check.case(1, [((9,), "float32")]),
 )
 ### END HIDDEN TESTS
 
@@ -782,207 +695,24 @@ class BucketedDDP(nn.Module):
         ### END SOLUTION
 
 
-# %% shared="bucketed_ddp"
-from helpers import check
-
-
-def on_ranks(BucketedDDP, n, runs):
-    from helpers import ranks
-
-    def job(kind, runs):
-        import os
-
-        import torch
-        import torch.distributed as dist
-        from torch import nn
-
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.first, self.middle = nn.Linear(6, 16), nn.Linear(16, 16)
-                self.rare, self.last = nn.Linear(16, 16), nn.Linear(16, 3)
-                self.first.weight.requires_grad_(False)
-                self.register_buffer("shift", torch.randn(16))
-
-            def forward(self, x, branch=False):
-                h = self.middle((self.first(x) + self.shift).tanh())
-                return self.last(h + self.rare(h) if branch else h)
-
-        def refuse(*args, **kwargs):
-            raise RuntimeError("torch's own DistributedDataParallel is not at hand here: write it")
-
-        for kind_of in (nn.parallel.DistributedDataParallel, torch._C._distributed_c10d.Reducer):
-            kind_of.__init__ = kind_of.prepare_for_backward = refuse
-        told = []
-        for bucket_bytes, shape, branch, _ in runs:
-            start = int.from_bytes(os.urandom(6), "big")  # each rank has its own weights and samples: nobody
-            torch.manual_seed(start)  # can know another's but by what is sent
-            net = Net()
-            with ranks.sent() as begun:
-                ddp = kind(net, bucket_bytes=bucket_bytes)
-            state = {k: v.clone() for k, v in net.state_dict().items()}
-            seed = int.from_bytes(os.urandom(6), "big")
-            samples, steps = torch.randn(shape, generator=torch.Generator().manual_seed(seed)), []
-            branch = branch[dist.get_rank()]
-            for parts in samples:  # of each step all parts but the last go under no_sync
-                net.zero_grad()
-                with ranks.sent(net) as quiet:
-                    for part in parts[:-1]:
-                        with ddp.no_sync():
-                            ddp(part, branch=branch).square().mean().backward()
-                with ranks.sent(net) as record:
-                    ddp(parts[-1], branch=branch).square().mean().backward()
-                    ddp.finish()
-                grads = {k: None if p.grad is None else p.grad.clone() for k, p in net.named_parameters()}
-                calls = [
-                    (c.kind, c.bytes, c.asynchronous, c.phase, c.reached, c.waited) for c in record.calls
-                ]
-                steps.append([len(quiet.calls), calls, record.gradients, grads])
-            told.append([start, seed, begun.bytes(), state, steps])
-        return told
-
-    try:
-        return ranks.run_ranks(job, n, BucketedDDP, runs, backend="gloo", timeout=5)
-    except ranks.RankError as odd:
-        if odd.kind == "NotImplementedError":
-            raise NotImplementedError from None
-        raise
-
-
-def as_one_batch(reports):
-    import torch
-    from torch import nn
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.middle = nn.Linear(6, 16), nn.Linear(16, 16)
-            self.rare, self.last = nn.Linear(16, 16), nn.Linear(16, 3)
-            self.first.weight.requires_grad_(False)
-            self.register_buffer("shift", torch.randn(16))
-
-        def forward(self, x, branch=False):
-            h = self.middle((self.first(x) + self.shift).tanh())
-            return self.last(h + self.rare(h) if branch else h)
-
-    def on_link(where, bucket_bytes, wanted, size, calls, order, unused):
-        if others := {c[0] for c in calls} - {"all_reduce"}:
-            return f"{where}: {', '.join(sorted(others))} was called; wanted all_reduce only"
-        sizes = [sum(size[k] for k in names) for names in wanted]
-        if [c[1] for c in calls] != sizes:
-            return (
-                f"{where}: gradients are right, but the all-reduces were of {[c[1] for c in calls]} bytes; wanted "
-                f"{sizes}: buckets of at least {bucket_bytes:,}, in reverse order of the parameters, always in turn"
-            )
-        full = 0
-        for number, (names, (_, _, asynchronous, phase, reached, waited)) in enumerate(
-            zip(wanted, calls, strict=True)
-        ):
-            if strange := [k for k in names if k not in order and k not in unused]:
-                return f"{where}: the model's own {strange[0]} got no gradient in backward"
-            if any(k not in order for k in names):
-                return None  # a parameter was not used: this bucket and the later ones may wait for finish()
-            full = max(full, *(order.index(k) + 1 for k in names))
-            if phase != "backward" or reached > full:
-                return (
-                    f"{where}: gradients are right, but bucket {number} was sent when {reached} of {len(order)} "
-                    f"gradients had come ({'inside' if phase == 'backward' else 'after'} backward); it was full at {full}"
-                )
-            if not asynchronous or (waited is not None and waited < len(order)):
-                return (
-                    f"{where}: gradients are right, but backward waited for bucket {number}: all_reduce(…, async_op=True), "
-                    "and wait in finish()"
-                )
-        return None
-
-    for report in reports:
-        n, runs = report.args
-        for i, (bucket_bytes, shape, branch, wanted) in enumerate(runs):
-            told = [rank[i] for rank in report.value]
-            if len({(start, seed) for start, seed, *_ in told}) < n or len({t[0] for t in told}) < n:
-                return "two ranks began with the same weights or samples"
-            torch.manual_seed(told[0][0])
-            net = Net()
-            size = {k: p.nbytes for k, p in net.named_parameters()}
-            whole = sum(v.nbytes for v in net.state_dict().values())
-            for r, (_, _, begun, state, _) in enumerate(told):
-                for k, v in net.state_dict().items():
-                    if not torch.equal(state[k], v):
-                        return f"rank {r} began with another {k} than rank 0: parameters and buffers are broadcast from it"
-                if begun > 3 * whole + 8192:
-                    return f"rank {r}: the constructor sent {begun:,} bytes; the parameters and buffers have {whole:,}"
-            samples = [
-                torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for _, seed, *_ in told
-            ]
-            for step in range(shape[0]):
-                net.zero_grad()
-                for r in range(n):
-                    for part in samples[r][step]:
-                        (net(part, branch[r]).square().mean() / n).backward()
-                for r in range(n):
-                    where = f"rank {r} of {n}, step {step + 1}"
-                    quiet, calls, order, grads = told[r][4][step]
-                    if quiet:
-                        return f"{where}: {quiet} calls were made within no_sync; wanted none"
-                    for k, p in net.named_parameters():
-                        got, want = grads[k], torch.zeros_like(p) if p.grad is None else p.grad
-                        if not p.requires_grad:
-                            if got is not None:
-                                return f"{where}: {k} is frozen, and has a gradient"
-                        elif got is None:
-                            return f"{where}: {k} has no gradient; wanted the mean over the ranks"
-                        elif not torch.allclose(got, want, rtol=1e-4, atol=1e-6):
-                            part = float((got * want).sum() / want.square().sum().clamp(min=1e-12))
-                            return f"{where}: {k}'s gradient is not that of the whole batch (about {part:.2f} times it)"
-                    unused = () if branch[r] else ("rare.weight", "rare.bias")
-                    if text := on_link(where, bucket_bytes, wanted, size, calls, order, unused):
-                        return text
-    return None
-
-
-def in_buckets(*sizes):
-    names = [
-        "last.bias",
-        "last.weight",
-        "rare.bias",
-        "rare.weight",
-        "middle.bias",
-        "middle.weight",
-        "first.bias",
-    ]
-    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
-    return [names[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-
-
 # %% test="bucketed_ddp" points=2
-runs = [
-    # bytes of a bucket; (steps, parts, samples, 6); which ranks use `rare`; how many parameters in each bucket
-    (1100, (2, 1, 4, 6), [True, True], in_buckets(4, 3)),
-    (200, (1, 2, 4, 6), [True, False], in_buckets(2, 2, 2, 1)),
-]
-check.function(
-    "BucketedDDP",
-    [check.case(2, runs)],
-    drive=on_ranks,
-    verify=as_one_batch,
-    look="3 · Hide it: buckets and overlap",
-    note="Net: first (its weight is frozen), middle, rare, last; each a linear layer. Two ranks. First two steps; then one of two "
-    "parts, in which rank 1 does not use rare. A rank that waits for ever, or dies of sizes, met another bucket there.",
+from helpers.exercises.data_parallel import check_BucketedDDP, run
+
+check_BucketedDDP(
+    2,  # ranks; then of each run: bytes of a bucket, (steps, parts, samples, 6), which ranks use `rare`,
+    run(1100, (2, 1, 4, 6), [True, True], buckets=[4, 3]),  # and how many parameters are in each bucket
+    run(200, (1, 2, 4, 6), [True, False], buckets=[2, 2, 2, 1]),
 )
 
 # %% hidden="bucketed_ddp" points=4
 ### BEGIN HIDDEN TESTS
-runs = [
-    (1, (1, 2, 4, 6), [True, True, True], in_buckets(1, 1, 1, 1, 1, 1, 1)),
-    (1000, (2, 2, 2, 6), [False, False, True], in_buckets(4, 2, 1)),
-    (10**6, (1, 1, 4, 6), [True, True, True], in_buckets(7)),
-]
-check.function(
-    "BucketedDDP",
-    [check.case(3, runs)],
-    drive=on_ranks,
-    verify=as_one_batch,
-    look="3 · Hide it: buckets and overlap",
+from helpers.exercises.data_parallel import check_BucketedDDP, run
+
+check_BucketedDDP(
+    3,
+    run(1, (1, 2, 4, 6), [True, True, True], buckets=[1, 1, 1, 1, 1, 1, 1]),
+    run(1000, (2, 2, 2, 6), [False, False, True], buckets=[4, 2, 1]),
+    run(10**6, (1, 1, 4, 6), [True, True, True], buckets=[7]),
 )
 ### END HIDDEN TESTS
 
@@ -1058,58 +788,23 @@ def choose_cap(sizes: list[int], ready_s: list[float], message_s: float, byte_s:
     ### END SOLUTION
 
 
-# %% shared="choose_cap"
-from helpers import check
-
-
-def sent_with(cap, sizes, ready_s, message_s, byte_s):
-    """When the last all-reduce ends, and how many gradients each bucket has."""
-    from helpers.simulator.world.buckets import Backward, Gradient, overlap
-
-    run = Backward(tuple(Gradient("", s, r) for s, r in zip(sizes, ready_s, strict=True)), 0, ready_s[-1], "")
-    plan = overlap(run, lambda nbytes: message_s + nbytes * byte_s, cap / 2**20, cap / 2**20)
-    return plan.buckets[-1].end_s, [len(bucket.names) for bucket in plan.buckets]
-
-
-def as_early_as(best):
-    def verify(reports):
-        for report, good in zip(reports, best, strict=True):
-            cap = report.value
-            if not isinstance(cap, int | float) or not cap > 0:
-                return f"returned {cap!r}, wanted a number of bytes above 0"
-            (end, cut), (soonest, other) = sent_with(cap, *report.args), sent_with(good, *report.args)
-            if end > soonest * (1 + 1e-9):
-                sizes, ready_s, message_s, _ = report.args
-                return (
-                    f"{len(sizes)} gradients, {sum(sizes):,} bytes, ready from {ready_s[0] * 1e3:.2f} to {ready_s[-1] * 1e3:.2f} ms, "
-                    f"{message_s * 1e6:.0f} µs a message: with {cap:,.0f} bytes the last all-reduce ends at {end * 1e3:.3f} ms, some "
-                    f"size ends at {soonest * 1e3:.3f} ms\n  gradients in each bucket, yours: {cut}\n  the better one's: {other}"
-                )
-        return None
-
-    return verify
-
-
 # %% test="choose_cap" points=1
+from helpers.exercises.data_parallel import check_choose_cap
+
 equal = [4_000_000] * 12
 uneven = [900_000, 700_000, 5_000_000, 200_000, 2_300_000, 2_300_000, 100_000, 4_000_000, 600_000, 3_000_000]
 ready_at = [0.001 * (i + 1) for i in range(12)]
-check.function(
-    "choose_cap",
-    [
-        check.case(equal, ready_at, 1e-6, 1e-10),
-        check.case(equal, ready_at, 5e-3, 1e-11),
-        check.case(uneven, ready_at[:10], 1.2e-3, 4e-10),
-    ],
-    verify=as_early_as([4_000_000, 24_000_000, 4_800_000]),
-    look="3 · Hide it: buckets and overlap",
-    note="Messages that cost nothing, very dear ones, and gradients of many sizes.",
+check_choose_cap(
+    [(equal, ready_at, 1e-6, 1e-10), (equal, ready_at, 5e-3, 1e-11), (uneven, ready_at[:10], 1.2e-3, 4e-10)],
+    best=[4_000_000, 24_000_000, 4_800_000],
 )
 
 # %% hidden="choose_cap" points=2
 ### BEGIN HIDDEN TESTS
 import random
 from itertools import accumulate
+
+from helpers.exercises.data_parallel import check_choose_cap, sent_with
 
 
 def step_of(seed, n, message_s, byte_s):
@@ -1125,12 +820,7 @@ def best_of(sizes, *rest):
 
 links = ((1, 1, 1e-4, 1e-10), (2, 40, 3e-4, 5e-11), (31, 40, 3e-4, 5e-11), (56, 40, 8e-4, 1e-10))
 steps = [step_of(*given) for given in links]
-check.function(
-    "choose_cap",
-    [check.case(*step) for step in steps],
-    verify=as_early_as([best_of(*step) for step in steps]),
-    look="3 · Hide it: buckets and overlap",
-)
+check_choose_cap(steps, best=[best_of(*step) for step in steps])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1326,140 +1016,17 @@ def int8_hook(state: dict, bucket: dist.GradBucket) -> torch.futures.Future[torc
     ### END SOLUTION
 
 
-# %% shared="int8_hook"
-from helpers import check
-
-
-def on_ranks(int8_hook, n, runs):
-    from helpers import ranks
-
-    def job(hook, runs):
-        import os
-
-        import torch
-        import torch.distributed as dist
-        from torch import nn
-
-        class Net(nn.Module):  # made in another order than used
-            def __init__(self, weights):
-                super().__init__()
-                self.b, self.c, self.a = (nn.Parameter(w.clone()) for w in weights)
-
-            def forward(self, x):
-                return ((x @ self.a).tanh() @ self.b).tanh() @ self.c
-
-        told, rank = [], dist.get_rank()
-        for weights, common, factors, cap_mb in runs:
-            net, state, steps = Net(weights), {}, []
-            ddp = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=cap_mb)
-            ddp.register_comm_hook(state, hook)
-            secret = int.from_bytes(os.urandom(6), "big")  # a part of the samples that no other rank can know
-            own = torch.randn(common.shape, generator=torch.Generator().manual_seed(secret))
-            x = (common + 0.3 * own) * (1 + rank / 2)
-            for factor in factors:
-                net.zero_grad()
-                with ranks.sent(net) as record:
-                    (ddp(x).square().mean() * factor).backward()
-                steps.append(
-                    [[(c.kind, c.bytes) for c in record.calls], [p.grad.clone() for p in net.parameters()]]
-                )
-            told.append([secret, steps])
-        return told
-
-    try:
-        return ranks.run_ranks(job, n, int8_hook, runs, backend="gloo", timeout=5)
-    except ranks.RankError as odd:
-        if odd.kind == "NotImplementedError":
-            raise NotImplementedError from None
-        raise
-
-
-def nothing_lost(reports):
-    import torch
-
-    def exact(weights, x):
-        b, c, a = ws = [w.clone().requires_grad_() for w in weights]
-        return torch.autograd.grad((((x @ a).tanh() @ b).tanh() @ c).square().mean(), ws)
-
-    for report in reports:
-        n, runs = report.args
-        for i, (weights, common, factors, cap_mb) in enumerate(runs):
-            told, numbers = [rank[i] for rank in report.value], sum(w.numel() for w in weights)
-            owns = [torch.randn(common.shape, generator=torch.Generator().manual_seed(t[0])) for t in told]
-            each = [exact(weights, (common + 0.3 * own) * (1 + r / 2)) for r, own in enumerate(owns)]
-            if len({t[0] for t in told}) < n:
-                return "two ranks had the same samples"
-            mean = [sum(g) / n for g in zip(*each, strict=True)]
-            grid = max(float(g.abs().max()) for gs in each for g in gs) * max(factors) / (127 // n)
-            most = numbers + 16 * (1 if cap_mb > 1 else len(weights))
-            for r in range(n):
-                total = [torch.zeros_like(g) for g in mean]
-                for k, factor in enumerate(factors):
-                    where = f"{n} ranks, rank {r}, step {k + 1}"
-                    (calls, grads), fed = told[r][1][k], any(factors[:k])
-                    for got, other in zip(grads, told[0][1][k][1], strict=True):
-                        if not torch.allclose(got, other, rtol=1e-6, atol=0):
-                            return f"{where}: has other means than rank 0"
-                    off = (
-                        max(float((got - m * factor).abs().max()) for got, m in zip(grads, mean, strict=True))
-                        / grid
-                    )
-                    if not off <= (1.1 if fed else 0.55):
-                        why = "rounded to nearest, in steps that are the same on all ranks?"
-                        if not off < 10:
-                            why = (
-                                "did a sum not fit into int8, is it a sum and not a mean, or a rest no copy?"
-                            )
-                        if off != off:
-                            why = "a bucket was all zeros"
-                        return f"{where}: a mean is off by {off:.2f} steps of the grid, wanted {'1' if fed else '0.5'} at most: {why}"
-                    total = [t + got for t, got in zip(total, grads, strict=True)]
-                    pairs = zip(total, mean, strict=True)
-                    off = max(float((t - m * sum(factors[: k + 1])).abs().max()) for t, m in pairs) / grid
-                    if not off <= (
-                        0.55 if factor or not fed else 0.05
-                    ):  # a step without gradients: the grid is that of the rests
-                        return (
-                            f"{where}: the sum of the means so far is off by {off:.2f} steps of the largest grid: what is "
-                            "rounded off must be added, to the same parameter, in the next step"
-                        )
-                    sent = sum(b for kind, b in calls if kind not in ("broadcast", "recv"))
-                    own = sum(b for kind, b in calls if kind == "broadcast")
-                    if any(kind == "barrier" for kind, _ in calls):
-                        return f"{where}: a barrier was called: all ranks wait, and nothing is sent"
-                    if sent < numbers:
-                        return f"{where}: {sent:,} bytes were seen for {numbers:,} numbers: what is shared goes by torch.distributed"
-                    if sent > most or own > 256:  # DDP's own broadcast: which gradient goes into which bucket
-                        return f"{where}: means are right, but {sent + own:,} bytes were sent; wanted at most {most:,}"
-    return None
-
-
-def run_of(seed, width, factors, cap_mb):
-    import torch
-
-    made = torch.Generator().manual_seed(seed)
-    weights = [torch.randn(width, width, generator=made) / 3 for _ in range(3)]
-    return weights, torch.randn(8, width, generator=made), factors, cap_mb
-
-
 # %% test="int8_hook" points=1
-check.function(
-    "int8_hook",
-    [check.case(2, [run_of(4, 12, [1.0] * 5 + [0.0], 25.0), run_of(7, 12, [0.0, 1.0, 1.0], 25.0)])],
-    drive=on_ranks,
-    verify=nothing_lost,
-    look="4 · Send less often, and less",
-    note="Two ranks. The same gradients in every step, so the sum of k means should be k times the exact one. Then a first step of zeros.",
-)
+from helpers.exercises.data_parallel import check_int8_hook, hooked
+
+check_int8_hook(2, hooked(4, 12, [1.0] * 5 + [0.0], cap_mb=25.0), hooked(7, 12, [0.0, 1.0, 1.0], cap_mb=25.0))
 
 # %% hidden="int8_hook" points=3
 ### BEGIN HIDDEN TESTS
-check.function(
-    "int8_hook",
-    [check.case(3, [run_of(5, 10, [1.0, 0.0, 0.5, 1.0], 25.0), run_of(6, 10, [1.0] * 6 + [0.0], 0.0003)])],
-    drive=on_ranks,
-    verify=nothing_lost,
-    look="4 · Send less often, and less",
+from helpers.exercises.data_parallel import check_int8_hook, hooked
+
+check_int8_hook(
+    3, hooked(5, 10, [1.0, 0.0, 0.5, 1.0], cap_mb=25.0), hooked(6, 10, [1.0] * 6 + [0.0], cap_mb=0.0003)
 )
 ### END HIDDEN TESTS
 

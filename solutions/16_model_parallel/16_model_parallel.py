@@ -289,197 +289,26 @@ class ParallelMLP(nn.Module):
         ### END SOLUTION
 
 
-# %% shared="parallel_mlp"
-import torch
-
-from helpers import check
-
-
-def drive(cls, n, cases):
-    from helpers import ranks
-
-    def job(cls, cases):
-        import gc
-        import os
-
-        import torch
-        from torch import nn
-
-        from helpers import ranks
-
-        def one(shape, hidden, biases, seed):
-            dice, width = torch.Generator().manual_seed(seed), shape[-1]
-            x, grad = torch.randn(*shape, generator=dice), torch.randn(*shape, generator=dice)
-            gc.freeze()  # only what is made from now on is looked at
-            first = nn.Linear(width, hidden, bias=biases[0])
-            second = nn.Linear(hidden, width, bias=biases[1])
-            with torch.no_grad():
-                for p in (*first.parameters(), *second.parameters()):
-                    p.copy_(torch.randn(p.shape, generator=dice) / p.shape[-1] ** 0.5)
-            params = [*first.parameters(), *second.parameters()]
-            before = [p.detach().clone() for p in params]
-            with ranks.sent() as making:
-                try:
-                    mlp = cls(first, second)
-                except ValueError:
-                    return "ValueError"
-            read_only = all(
-                p.shape == q.shape and torch.equal(p, q) for p, q in zip(params, before, strict=True)
-            )
-            del first, second, p, params, before
-            gc.collect()
-            held = {}
-            for t in gc.get_objects():
-                if isinstance(t, torch.Tensor):
-                    try:
-                        at, size = t.untyped_storage().data_ptr(), t.untyped_storage().nbytes()
-                    except (
-                        RuntimeError
-                    ):  # sparse ones; wrappers have none either, and what they wrap is listed too
-                        plain = type(t) in (torch.Tensor, nn.Parameter)
-                        at, size = id(t), t.numel() * t.element_size() if plain else 0
-                    held[at] = max(held.get(at, 0), size)
-            told = {"held": sum(held.values()), "steps": []}
-            told["read_only"], told["making"] = read_only, making.as_dict()["counts"]
-            told["rate"] = 0.1
-            for _ in range(2):
-                x = x.detach().clone().requires_grad_()
-                with ranks.sent() as forward:
-                    y = mlp(x)
-                with ranks.sent() as backward:
-                    y.backward(grad)
-                if (
-                    not biases[1] and not told["steps"]
-                ):  # a rate that no other rank knows: what a rank computes must come from what it holds
-                    told["rate"] = 0.05 + int.from_bytes(os.urandom(2)) / 2**19
-                for p in mlp.parameters():
-                    if p.grad is not None:
-                        p.data -= told["rate"] * p.grad
-                        p.grad = None
-                step = {"kind": type(y).__name__, "y": (y + 0).detach(), "grad": x.grad}
-                for way, record in (("forward", forward), ("backward", backward)):
-                    step[way] = [(c.kind, c.bytes, c.reduction, c.operator) for c in record.calls]
-                told["steps"].append(step if step["kind"] == "Tensor" else {**step, "y": None, "grad": None})
-            return told
-
-        return [one(*case) for case in cases]
-
-    return ranks.run_ranks(job, n, cls, cases, backend="gloo", timeout=5)
-
-
-def steps_of(rates, shape, hidden, biases, seed):
-    """The unsplit MLP, its hidden units trained with their rank's rate: (y, x's gradient) of each step."""
-    dice, width = torch.Generator().manual_seed(seed), shape[-1]
-    x, grad = torch.randn(*shape, generator=dice), torch.randn(*shape, generator=dice)
-    first = torch.nn.Linear(width, hidden, bias=biases[0])
-    second = torch.nn.Linear(hidden, width, bias=biases[1])
-    rates = torch.tensor(rates).repeat_interleave(hidden // len(rates))
-    found, params = [], [*first.parameters(), *second.parameters()]
-    with torch.no_grad():
-        for p in params:
-            p.copy_(torch.randn(p.shape, generator=dice) / p.shape[-1] ** 0.5)
-    for _ in range(2):
-        x = x.detach().clone().requires_grad_()
-        y = second(torch.nn.functional.gelu(first(x)))
-        gradients = torch.autograd.grad(y, [x, *params], grad)
-        found.append((y.detach(), gradients[0]))
-        with torch.no_grad():
-            for p, g in zip(params, gradients[1:], strict=True):
-                rate = 0.1 if biases[1] else rates[:, None] if p is first.weight else rates
-                p -= rate * g
-    return found
-
-
-def wrong(n, case, rank, got, rates):
-    """What is wrong with a rank's result of a case, or None."""
-    shape, hidden, biases, _ = case
-    if hidden % n or got == "ValueError":
-        fine = hidden % n and got == "ValueError"
-        return None if fine else "raised ValueError" if got == "ValueError" else "wanted ValueError"
-    for step in got["steps"]:
-        if step["kind"] != "Tensor" or any("functional" in c[3] for c in step["forward"] + step["backward"]):
-            return f"y's type is {step['kind']}: by torch.distributed.tensor or a functional collective; write it with dist.all_reduce"
-    size = 4 * torch.Size(shape).numel()
-    most = 4 * ((2 * shape[-1] + biases[0]) * hidden // n + biases[1] * shape[-1]) + 256
-    if got["held"] > most:
-        return f"rank {rank} holds {got['held']:,} bytes of tensors; wanted at most {most:,} (a view keeps the whole matrix)"
-    if not got["read_only"]:
-        return "first and second have changed; they are only to be read"
-    if got["making"]:
-        return f"__init__ sent {got['making']}, wanted nothing"
-    for i, (step, right) in enumerate(zip(got["steps"], steps_of(rates, *case), strict=True)):
-        after = " after a step of SGD" + (", a rate for each rank," * (not biases[1])) if i else ""
-        calls = [tuple(c)[:3] for c in step["forward"] + step["backward"]]
-        said = [
-            ", ".join(f"{k} of {b:,} bytes" for k, b, *_ in step[w]) or "nothing"
-            for w in ("forward", "backward")
-        ]
-        sent = f"sent forward: {said[0]}, backward: {said[1]}; wanted each way one all_reduce (sum) of {size:,} bytes"
-        for name, mine, want in zip(("y", "x's gradient"), (step["y"], step["grad"]), right, strict=True):
-            if mine is None or mine.shape != want.shape:
-                return f"rank {rank} has {name} {mine if mine is None else tuple(mine.shape)}, wanted {tuple(shape)}"
-            most_of, off = float(want.abs().max()), mine - want
-            if not (odd := float(off.abs().max())) < 1e-3 + 1e-4 * most_of:
-                flat = (
-                    not i
-                    and name == "y"
-                    and biases[1]
-                    and float((off - off.flatten(0, -2)[0]).abs().max()) < 1e-4
-                )
-                bias = "; by the same in every row: how often is the second bias in it?" if flat else ""
-                return f"{name}{after} is off by up to {odd:.2g} on rank {rank}, of values up to {most_of:.2g}{bias}; {sent}"
-        if calls != [("all_reduce", size, "sum")] * 2 or len(step["forward"]) != 1:
-            return f"values are right, but {sent}"
-    return None
-
-
-def judge(reports):
-    n, cases = reports[0].args
-    for place, case in enumerate(cases):
-        every = [results[place] for results in reports[0].value]
-        rates = [0.1 if got == "ValueError" else got["rate"] for got in every]
-        for rank, results in enumerate(reports[0].value):
-            if text := wrong(n, case, rank, results[place], rates):
-                return f"{n} ranks, x of {tuple(case[0])}, {case[1]} hidden units: {text}"
-    return None
-
-
 # %% test="parallel_mlp" points=2
-check.function(
-    "ParallelMLP",
-    [
-        check.case(
-            2,
-            [
-                [[3, 16], 64, [True, True], 1],
-                [[2, 128], 256, [True, False], 2],
-                [[2, 8], 7, [False, True], 3],
-            ],
-        )
-    ],
-    drive=drive,
-    verify=judge,
-    look="1 · Split a matrix product",
+from helpers.exercises.model_parallel import check_ParallelMLP, mlp
+
+check_ParallelMLP(
+    2,
+    mlp([3, 16], 64, biases=[True, True], seed=1),
+    mlp([2, 128], 256, biases=[True, False], seed=2),
+    mlp([2, 8], 7, biases=[False, True], seed=3),
 )
 
 # %% hidden="parallel_mlp" points=4
 ### BEGIN HIDDEN TESTS
-check.function(
-    "ParallelMLP",
-    [
-        check.case(
-            3,
-            [
-                [[2, 5, 7], 21, [True, False], 11],
-                [[9, 32], 48, [False, True], 12],
-                [[4, 128], 192, [False, False], 13],
-                [[4, 4], 7, [True, True], 14],  # does not split: ValueError
-            ],
-        )
-    ],
-    drive=drive,
-    verify=judge,
-    look="1 · Split a matrix product",
+from helpers.exercises.model_parallel import check_ParallelMLP, mlp
+
+check_ParallelMLP(
+    3,
+    mlp([2, 5, 7], 21, biases=[True, False], seed=11),
+    mlp([9, 32], 48, biases=[False, True], seed=12),
+    mlp([4, 128], 192, biases=[False, False], seed=13),
+    mlp([4, 4], 7, biases=[True, True], seed=14),  # does not split: ValueError
 )
 ### END HIDDEN TESTS
 
@@ -800,119 +629,19 @@ def one_f_one_b(stages: int, microbatches: int, most: int | None = None) -> list
     ### END SOLUTION
 
 
-# %% shared="one_f_one_b"
-from helpers import check
-
-
-def drive(one_f_one_b, cases):
-    import sys
-    import threading
-
-    seen = set()
-
-    def note(frame, event, arg):
-        code, path = frame.f_code, frame.f_code.co_filename.replace("\\", "/")
-        theirs = "distributed/pipelining/" in path
-        if event == "call" and (theirs or code.co_name == "order" and "helpers/simulator/" in path):
-            seen.add("torch's" if theirs else "the course's")
-
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        found = [one_f_one_b(*case) for case in cases]
-        if sys.getprofile() is not note:
-            seen.add("out of sight")
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-    return {"tables": found, "library": sorted(seen)}
-
-
-def wanted(p, m, most=None):
-    rows = []
-    for r in range(p):
-        ahead = min(p - r, m, m if most is None else most)
-        pairs = [[f"{r}B{i}", *([f"{r}F{ahead + i}"] if ahead + i < m else [])] for i in range(m)]
-        rows.append([f"{r}F{i}" for i in range(ahead)] + sum(pairs, []))
-    return rows
-
-
-def wrong(case, table):
-    """What is wrong with one table, or None."""
-    from helpers.simulator.world.pipeline import pipeline
-
-    p, m, _ = (*case, None)[:3]
-    right, rows = wanted(*case), [list(map(str, row)) for row in table]
-    if len(rows) != p or sorted(sum(rows, [])) != sorted(sum(right, [])):
-        return f"wanted {p} rows that hold each of {2 * p * m} actions once; there are {len(rows)} rows, {len(sum(rows, []))} actions"
-    try:
-        ran, best = pipeline(rows), pipeline(right)
-    except ValueError as stop:
-        return str(stop)
-    if any(a > b for a, b in zip(ran.peak, best.peak, strict=True)):
-        return f"the ranks hold {list(ran.peak)} micro-batches at their peaks, wanted {list(best.peak)}"
-    if ran.seconds > best.seconds:
-        return f"it takes {ran.seconds:g} forwards, bubble {ran.bubble:.1%}; wanted {best.seconds:g}, bubble {best.bubble:.1%}"
-    odd = next((r for r in range(p) if rows[r] != right[r]), None)
-    if odd is not None:
-        return (
-            f"bubble and peaks are right, but rank {odd}'s order is not 1F1B's: {' '.join(rows[odd][:9])} …"
-        )
-    return None
-
-
-def judge(reports):
-    for report in reports:
-        if report.error is not None:
-            continue
-        if report.value["library"]:
-            return f"calls a schedule that is there already ({', '.join(report.value['library'])}); write it yourself"
-        for case, table in zip(report.args[0], report.value["tables"], strict=True):
-            if text := wrong(case, table):
-                most = f", most={case[2]}" if len(case) > 2 else ""
-                return f"{case[0]} stage{'s' * (case[0] > 1)}, {case[1]} micro-batches{most}: {text}"
-    return None
-
-
 # %% test="one_f_one_b" points=1
-check.function(
-    "one_f_one_b",
-    [check.case([[4, 8], [2, 2], [4, 2], [1, 3], [3, 5, 2]]), check.case([[2, 0]], raises=ValueError)],
-    drive=drive,
-    verify=judge,
-    look="3 · Split between the layers",
-)
+from helpers.exercises.model_parallel import check_one_f_one_b
 
+check_one_f_one_b([4, 8], [2, 2], [4, 2], [1, 3], [3, 5, 2], refused=[[2, 0]])
 
 # %% hidden="one_f_one_b" points=3
 ### BEGIN HIDDEN TESTS
-def as_torchs(reports):
-    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+from helpers.exercises.model_parallel import check_one_f_one_b
 
-    if text := judge(reports):
-        return text
-    tables = dict(zip(map(tuple, reports[0].args[0]), reports[0].value["tables"], strict=True))
-    for p, m in ((3, 7), (5, 9)):
-        theirs = get_schedule_ops("1F1B", p, m)
-        for r in range(p - 1):  # torch 2.13 numbers the last rank's forwards from 1, in this table only
-            row = [str(a) for a in theirs[r] if a is not None and str(a)[-1].isdigit()]
-            if row != [str(a) for a in tables[p, m][r]]:
-                return f"{p} stages, {m} micro-batches: rank {r} is not as torch has it"
-    return None
-
-
-check.function(
-    "one_f_one_b",
-    [
-        check.case([[3, 7], [5, 9], [6, 17], [8, 3], [1, 1], [7, 1], [37, 71]]),
-        check.case([[6, 17, 1], [5, 9, 3], [4, 12, 4], [4, 12, 9], [8, 3, 2], [2, 6, 1], [9, 80, 6]]),
-        check.case([[0, 4]], raises=ValueError),
-        check.case([[4, 0]], raises=ValueError),
-        check.case([[4, 4, 0]], raises=ValueError),
-    ],
-    drive=drive,
-    verify=lambda reports: as_torchs(reports[:1]) or judge(reports[1:]),
-    look="3 · Split between the layers",
+check_one_f_one_b(
+    *([3, 7], [5, 9], [6, 17], [8, 3], [1, 1], [7, 1], [37, 71]),
+    *([6, 17, 1], [5, 9, 3], [4, 12, 4], [4, 12, 9], [8, 3, 2], [2, 6, 1], [9, 80, 6]),
+    refused=[[0, 4], [4, 0], [4, 4, 0]],
 )
 ### END HIDDEN TESTS
 
@@ -1061,96 +790,29 @@ def balance(
     ### END SOLUTION
 
 
-# %% shared="balance"
-import random
-
-from helpers import check
-
-
-def least(seconds, weights, activations, stages, microbatches, memory):
-    """The slowest stage of the best cut, by going through all that can be."""
-    layers = len(seconds)
-    known = {}
-
-    def rest(begin, stage):
-        if stage == stages:
-            return 0.0 if begin == layers else float("inf")
-        if (begin, stage) not in known:
-            alive, found = min(stages - stage, microbatches), float("inf")
-            for end in range(begin + 1, layers + 1):
-                if sum(weights[begin:end]) + alive * sum(activations[begin:end]) <= memory:
-                    found = min(found, max(sum(seconds[begin:end]), rest(end, stage + 1)))
-            known[begin, stage] = found
-        return known[begin, stage]
-
-    return rest(0, 0)
-
-
-def judge(reports):
-    for report in reports:
-        if report.error is not None:
-            continue
-        seconds, weights, activations, stages, microbatches, memory = report.args
-        got, told = list(report.value), f"{len(seconds)} layers on {stages} stages: "
-        if len(got) != stages or min(got) < 1 or sum(got) != len(seconds):
-            return f"{told}returned {got}; wanted {stages} numbers of layers, each at least 1, {len(seconds)} together"
-        times, begin = [], 0
-        for stage, n in enumerate(got):
-            part = slice(begin, begin + n)
-            held = sum(weights[part]) + min(stages - stage, microbatches) * sum(activations[part])
-            if held > memory:
-                return f"{told}{got}: stage {stage} holds {held:,} bytes, and there are {memory:,}"
-            times.append(sum(seconds[part]))
-            begin += n
-        best = least(*report.args)
-        if max(times) > best * (1 + 1e-9):
-            return (
-                f"{told}{got} fits, but its slowest stage takes {max(times):g} s, and {best:g} s can be had"
-            )
-    return None
-
-
-def net(seed, layers, stages, microbatches, tight):
-    dice = random.Random(seed)
-    seconds = [dice.randint(1, 40) / 8 for _ in range(layers)]
-    weights = [dice.randint(1, 50) for _ in range(layers)]
-    activations = [dice.randint(1, 20) for _ in range(layers)]
-    memory = 1
-    while least(seconds, weights, activations, stages, microbatches, memory) == float("inf"):
-        memory = memory * 5 // 4 + 1
-    return seconds, weights, activations, stages, microbatches, int(memory * tight)
-
-
 # %% test="balance" points=1
-check.function(
-    "balance",
-    [
-        check.case([1.0, 1.0, 1.0, 3.0], [1] * 4, [1] * 4, 2, 4, 1000),
-        check.case([2.0] * 8 + [6.0], [10] * 9, [10] * 9, 3, 8, 150),
-        check.case([3.0, 1.0, 4.0, 1.0, 2.0, 4.0], [10] * 6, [20, 20, 30, 10, 20, 10], 3, 4, 120),
-        check.case([2.0, 2.0, 1.0, 3.0, 2.0, 2.0, 3.0], [10] * 7, [20, 30, 10, 10, 30, 30, 10], 3, 2, 120),
-        check.case([1.0] * 4, [10] * 4, [10] * 4, 2, 8, 25, raises=ValueError),
-    ],
-    verify=judge,
-    look="3 · Split between the layers",
+from helpers import check
+from helpers.exercises.model_parallel import check_balance
+
+check_balance(
+    check.case([1.0, 1.0, 1.0, 3.0], [1] * 4, [1] * 4, 2, 4, 1000),
+    check.case([2.0] * 8 + [6.0], [10] * 9, [10] * 9, 3, 8, 150),
+    check.case([3.0, 1.0, 4.0, 1.0, 2.0, 4.0], [10] * 6, [20, 20, 30, 10, 20, 10], 3, 4, 120),
+    check.case([2.0, 2.0, 1.0, 3.0, 2.0, 2.0, 3.0], [10] * 7, [20, 30, 10, 10, 30, 30, 10], 3, 2, 120),
+    check.case([1.0] * 4, [10] * 4, [10] * 4, 2, 8, 25, raises=ValueError),
 )
 
 # %% hidden="balance" points=2
 ### BEGIN HIDDEN TESTS
-check.function(
-    "balance",
-    [
-        *(
-            check.case(*net(s, 6 + 2 * s, 2 + s % 6, 1 + 3 * s, (1.0, 1.1, 1.4, 9.0)[s % 4]))
-            for s in range(9)
-        ),
-        check.case(*net(20, 24, 8, 32, 1.05)),
-        check.case(*net(127, 17, 6, 8, 9.0)),
-        check.case(*net(100, 20, 3, 5, 1.0)[:5], 293),  # the best cut fills the memory to the last byte
-        check.case([1.0, 2.0], [1, 1], [1, 1], 3, 4, 1000, raises=ValueError),
-    ],
-    verify=judge,
-    look="3 · Split between the layers",
+from helpers import check
+from helpers.exercises.model_parallel import check_balance, layers
+
+check_balance(
+    *(layers(s, 6 + 2 * s, 2 + s % 6, 1 + 3 * s, (1.0, 1.1, 1.4, 9.0)[s % 4]) for s in range(9)),
+    layers(20, 24, 8, 32, 1.05),
+    layers(127, 17, 6, 8, 9.0),
+    check.case(*layers(100, 20, 3, 5, 1.0).args[:5], 293),  # the best cut fills the memory to the last byte
+    check.case([1.0, 2.0], [1, 1], [1, 1], 3, 4, 1000, raises=ValueError),
 )
 ### END HIDDEN TESTS
 
@@ -1337,112 +999,36 @@ def layout(model: dict[str, int], network: dict, gpus: int = 64) -> dict:
     ### END SOLUTION
 
 
-# %% shared="layout"
-import itertools
-
-from helpers import check
-
-NVLINK, INFINIBAND, ETHERNET, PCIE = [3.4e-6, 450e9], [9.6e-6, 50e9], [9.6e-6, 12.5e9], [5.7e-6, 63e9]
-
-
-def seconds_of(model, network, sizes, order):
-    """A layout's step, or None where it is not allowed or does not fit."""
-    L, h, s, B = model["layers"], model["width"], model["tokens"], model["sequences"]
-    tp, pp, dp = sizes["tp"], sizes["pp"], sizes["dp"]
-    if h % tp or L % pp or B % dp:
-        return None
-    P, a, m = 12 * L * h**2, 2 * s * h, B // dp
-    if 16 * P / (tp * pp) + min(pp, m) * 34 * s * h * L / (pp * tp) > network["memory"]:
-        return None
-    stride, link = 1, {}
-    for axis in reversed(order):
-        stride *= sizes[axis]
-        link[axis] = network["inside"] if stride <= network["per_node"] else network["between"]
-
-    def ring(n, size, axis):
-        return 2 * (n - 1) * (link[axis][0] + size / (n * link[axis][1]))
-
-    slot = 6 * s * P / (pp * tp) / network["flops"] + 4 * L / pp * ring(tp, a, "tp")
-    slot += 2 * (link["pp"][0] + a / link["pp"][1]) if pp > 1 else 0
-    return (m + pp - 1) * slot + ring(dp, 2 * P / (tp * pp), "dp")
-
-
-def shortest(model, network, gpus):
-    found = []
-    for tp, pp in itertools.product([d for d in range(1, gpus + 1) if gpus % d == 0], repeat=2):
-        if gpus % (tp * pp) == 0:
-            sizes = {"tp": tp, "pp": pp, "dp": gpus // (tp * pp)}
-            found += [seconds_of(model, network, sizes, o) for o in itertools.permutations(sizes)]
-    return min((t for t in found if t is not None), default=None)
-
-
-def judge(reports):
-    for report in reports:
-        if report.error is not None:
-            continue
-        model, network, gpus = (*report.args, 64)[:3]
-        got, told = report.value, f"{model} on {gpus} GPUs, {network}:\n  "
-        sizes = {axis: got[axis] for axis in ("tp", "pp", "dp")}
-        said = " · ".join(f"{axis} {sizes[axis]}" for axis in got["order"])
-        whole = all(type(size) is int and size > 0 for size in sizes.values())
-        if (
-            not whole
-            or sorted(got["order"]) != ["dp", "pp", "tp"]
-            or sizes["tp"] * sizes["pp"] * sizes["dp"] != gpus
-        ):
-            return f"{told}{said} are not three axes of {gpus} ranks"
-        mine, best = seconds_of(model, network, sizes, got["order"]), shortest(model, network, gpus)
-        if mine is None:
-            return f"{told}{said} is not allowed or does not fit"
-        if not abs(got["step_s"] - mine) <= 1e-6 * mine:
-            return f"{told}{said} takes {mine:.6g} s by step_seconds, you say {got['step_s']:.6g} s"
-        if mine > best * (1 + 1e-9):
-            return f"{told}{said} takes {mine:.4g} s, and {best:.4g} s can be had"
-    return None
-
-
-def case(layers, width, tokens, sequences, inside, between, per_node=8, memory=80e9, gpus=64, **more):
-    model = {"layers": layers, "width": width, "tokens": tokens, "sequences": sequences}
-    network = {"per_node": per_node, "memory": memory, "flops": 5e14, "inside": inside, "between": between}
-    return check.case(model, network, gpus, **more)
-
-
 # %% test="layout" points=1
-check.function(
-    "layout",
-    [
-        case(24, 2048, 2048, 512, NVLINK, INFINIBAND),
-        case(30, 3000, 2048, 12, NVLINK, INFINIBAND),
-        case(96, 12288, 2048, 1024, NVLINK, INFINIBAND, memory=192e9),
-        case(96, 12288, 2048, 1024, NVLINK, INFINIBAND, memory=20e9, raises=ValueError),
-    ],
-    verify=judge,
-    look="4 · Lay it over the machine",
+from helpers.exercises.model_parallel import INFINIBAND, NVLINK, check_layout, net
+
+check_layout(
+    net(24, 2048, 2048, 512, NVLINK, INFINIBAND),
+    net(30, 3000, 2048, 12, NVLINK, INFINIBAND),
+    net(96, 12288, 2048, 1024, NVLINK, INFINIBAND, memory=192e9),
+    net(96, 12288, 2048, 1024, NVLINK, INFINIBAND, memory=20e9, raises=ValueError),
 )
 
 # %% hidden="layout" points=2
 ### BEGIN HIDDEN TESTS
-check.function(
-    "layout",
-    [
-        case(32, 4096, 4096, 256, NVLINK, ETHERNET),
-        case(48, 8192, 4096, 64, NVLINK, INFINIBAND),
-        case(48, 8192, 4096, 512, PCIE, ETHERNET, per_node=4),
-        case(80, 8192, 8192, 128, NVLINK, INFINIBAND, gpus=128),
-        case(36, 1280, 1024, 64, PCIE, INFINIBAND, memory=16e9),
-        case(30, 6144, 2048, 48, NVLINK, ETHERNET, gpus=48, per_node=6),
-        case(64, 16384, 2048, 32, NVLINK, NVLINK, per_node=64, memory=180e9),
-        case(40, 5120, 2048, 8, NVLINK, INFINIBAND, per_node=2),
-        case(8, 1024, 512, 2048, NVLINK, ETHERNET),
-        case(8, 16384, 512, 4, NVLINK, ETHERNET, gpus=128, memory=16e9),
-        case(96, 6144, 2048, 64, PCIE, ETHERNET, memory=40e9),
-        case(32, 8192, 8192, 2, PCIE, ETHERNET, per_node=64, memory=40e9),
-        case(13, 5120, 512, 2048, PCIE, PCIE, per_node=64, gpus=128),
-        case(36, 4096, 2048, 4, NVLINK, ETHERNET, per_node=12, gpus=48),
-        case(61, 4096, 2048, 61, NVLINK, INFINIBAND, memory=1e9, raises=ValueError),
-    ],
-    verify=judge,
-    look="4 · Lay it over the machine",
+from helpers.exercises.model_parallel import ETHERNET, INFINIBAND, NVLINK, PCIE, check_layout, net
+
+check_layout(
+    net(32, 4096, 4096, 256, NVLINK, ETHERNET),
+    net(48, 8192, 4096, 64, NVLINK, INFINIBAND),
+    net(48, 8192, 4096, 512, PCIE, ETHERNET, per_node=4),
+    net(80, 8192, 8192, 128, NVLINK, INFINIBAND, gpus=128),
+    net(36, 1280, 1024, 64, PCIE, INFINIBAND, memory=16e9),
+    net(30, 6144, 2048, 48, NVLINK, ETHERNET, gpus=48, per_node=6),
+    net(64, 16384, 2048, 32, NVLINK, NVLINK, per_node=64, memory=180e9),
+    net(40, 5120, 2048, 8, NVLINK, INFINIBAND, per_node=2),
+    net(8, 1024, 512, 2048, NVLINK, ETHERNET),
+    net(8, 16384, 512, 4, NVLINK, ETHERNET, gpus=128, memory=16e9),
+    net(96, 6144, 2048, 64, PCIE, ETHERNET, memory=40e9),
+    net(32, 8192, 8192, 2, PCIE, ETHERNET, per_node=64, memory=40e9),
+    net(13, 5120, 512, 2048, PCIE, PCIE, per_node=64, gpus=128),
+    net(36, 4096, 2048, 4, NVLINK, ETHERNET, per_node=12, gpus=48),
+    net(61, 4096, 2048, 61, NVLINK, INFINIBAND, memory=1e9, raises=ValueError),
 )
 ### END HIDDEN TESTS
 
