@@ -12,6 +12,7 @@ __all__ = ["caller", "frames"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARIES = ("site-packages", "dist-packages")
+_NOT_THE_PROGRAM = ("torch", "helpers.simulator", "contextlib", "helpers.counters", "unittest")
 # What stands between an operator and the simulator, and would not be there on a real GPU.
 _BETWEEN = ("torch/_compile.py", "torch/_dynamo/eval_frame.py", "torch/utils/_python_dispatch.py")
 
@@ -34,14 +35,11 @@ def frames() -> list[dict[str, Any]]:
 
 
 def caller() -> FrameType | None:
-    """The innermost frame that is neither the simulator's nor PyTorch's: the line of the program."""
+    """The line of the program that is running: the innermost frame outside PyTorch, the simulator and what counts."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        name = _short(frame.f_code.co_filename)
-        if name and not name.startswith("torch/"):
-            return frame
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_NOT_THE_PROGRAM):
         frame = frame.f_back
-    return None
+    return frame
 
 
 @lru_cache(4096)

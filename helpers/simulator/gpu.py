@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import Any
-
-from torch.profiler import ProfilerAction
 
 from helpers.ranks.links import Link
 from helpers.simulator import devices, streams
@@ -106,6 +105,7 @@ class SimGPU:
         self.CUDAGraph, self.graph, self.graph_pool_handle = graphs.new, graphs.capture, graphs.pool_handle
         self.is_current_stream_capturing = graphs.capturing
         self.make_graphed_callables = graphs.make_graphed_callables
+        self.profile = partial(SimProfile, self._notes)
 
     @property
     def card(self) -> devices.Device:
@@ -246,17 +246,6 @@ class SimGPU:
     def get_sync_debug_mode(self) -> int:
         """0, 1 or 2."""
         return self._machine.sync_debug
-
-    def profile(
-        self,
-        schedule: Callable[[int], ProfilerAction] | None = None,
-        on_trace_ready: Callable[[Any], Any] | None = None,
-        record_shapes: bool = False,
-        with_stack: bool = False,
-        profile_memory: bool = False,
-    ) -> SimProfile:
-        """As torch.profiler.profile with CPU and CUDA activities. No schedule: everything is recorded."""
-        return SimProfile(self._machine, self._notes, schedule, on_trace_ready, record_shapes, with_stack)
 
     def trace(self) -> dict[str, Any]:
         """Everything since this GPU was made, as torch.profiler's Chrome JSON (see `written.kineto`)."""

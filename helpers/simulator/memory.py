@@ -17,10 +17,11 @@ from typing import Any
 import torch
 
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory
-from helpers.simulator.cost.roofline import library, tensors
+from helpers.simulator.cost.roofline import library
 from helpers.simulator.frames import frames
 from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Lane
+from helpers.tensors import tensors
 
 __all__ = ["Extent", "Memory", "MemoryNames"]
 

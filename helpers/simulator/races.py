@@ -15,7 +15,6 @@ shares a tensor's memory, and work in other threads.
 
 from __future__ import annotations
 
-import sys
 import weakref
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from helpers.simulator.accesses import Access, Place, Race, accesses, advice, overlap, place
+from helpers.simulator.frames import caller
 
 __all__ = ["Clocks", "Races"]
 
@@ -341,16 +341,10 @@ def _access(seen: _Seen) -> Access:
     return Access(seen.name, None if seen.agent == HOST else seen.agent - 1, text, seen.write, seen.line)
 
 
-_LIBRARIES = ("torch", "helpers.simulator", "contextlib", "helpers.counters", "unittest")
-
-
 def _line() -> str:
-    """The program's own line that is running: the first one outside torch and the simulator."""
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if not module.startswith(_LIBRARIES):
-            code = frame.f_code.co_name
-            return f"line {frame.f_lineno}" + (f" of {code}" if code != "<module>" else "")
-        frame = frame.f_back
-    return ""
+    """The program's own line that is running."""
+    frame = caller()
+    if frame is None:
+        return ""
+    name = frame.f_code.co_name
+    return f"line {frame.f_lineno}" + (f" of {name}" if name != "<module>" else "")

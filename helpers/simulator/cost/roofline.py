@@ -11,7 +11,6 @@ no cache between kernels.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
@@ -21,8 +20,9 @@ from torch.utils.flop_counter import flop_registry
 
 from helpers.simulator.devices import Device
 from helpers.simulator.machine import Load, Machine
+from helpers.tensors import tensors
 
-__all__ = ["FAMILIES", "Work", "family", "launch", "launches_kernel", "library", "seconds", "tensors", "work"]
+__all__ = ["FAMILIES", "Work", "family", "launch", "launches_kernel", "library", "seconds", "work"]
 
 #: family → a pattern of aten operator names, without leading and trailing underscores; the first that matches
 FAMILIES: dict[str, str] = {
@@ -68,17 +68,6 @@ class Work:
     def part(self, share: float) -> Work:
         """That share of it."""
         return replace(self, flops=round(self.flops * share), bytes=round(self.bytes * share))
-
-
-def tensors(tree: Any) -> Iterator[torch.Tensor]:
-    """Every tensor in nested tuples, lists and dicts, in order."""
-    if isinstance(tree, torch.Tensor):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from tensors(item)
-    elif isinstance(tree, dict):
-        yield from tensors(list(tree.values()))
 
 
 def launches_kernel(func: Any, out: Any) -> bool:

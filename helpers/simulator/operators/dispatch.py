@@ -13,12 +13,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 
+from helpers.dispatch_mode import Mode
 from helpers.simulator.cost import roofline
-from helpers.simulator.cost.roofline import tensors
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators import cuda_kernels, shapes
+from helpers.tensors import tensors
+from helpers.waiting import SELECTS, WRITES, counts_a_mask
 
 if TYPE_CHECKING:
     from helpers.simulator.operators.backward import Backward
@@ -32,8 +34,6 @@ _TWO_DEVICES = (
     "CUDA raises 'Expected all tensors to be on the same device'. Move it first: t.to(gpu.device), and a model "
     "with model.to(gpu.device)"
 )
-_PUTS = (aten.index_put_, aten.index_put, aten._index_put_impl_)
-_MASKS = (torch.bool, torch.uint8)
 _FILLS = {f.Tensor: f.Scalar for f in (aten.masked_fill, aten.masked_fill_)}
 # Whose lengths stay in host memory on CUDA too.
 _HOST_LENGTHS = {f"aten._{name}" for name in (
@@ -42,11 +42,9 @@ _HOST_LENGTHS = {f"aten._{name}" for name in (
 _COPY = aten.copy_.default
 
 
-class Dispatch(TorchDispatchMode):
+class Dispatch(Mode):
     """Below autograd: every aten operator, forward, backward and optimizer. traffic: torch.distributed's calls, in a
     world of several ranks; notes: what a profiler asked for."""
-
-    _hidden: bool
 
     def __init__(self, machine: Machine, notes: Notes, traffic: Traffic | None = None) -> None:
         super().__init__()
@@ -56,18 +54,6 @@ class Dispatch(TorchDispatchMode):
         self._backward: Backward = machine.backward
         self._zeros: dict[torch.dtype, torch.Tensor] = {}
         self.puts_number = False  # whether an assignment of a Python number is running (see `calls`)
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # otherwise PyTorch imports its compiler, for a second or two, at the first operator
-
-    @staticmethod
-    def hide_from_dynamo() -> None:
-        """Where the compiler is loaded anyway: it shall not try to compile this class."""
-        if not hasattr(Dispatch, "_hidden"):
-            hidden = torch._disable_dynamo(Dispatch.__torch_dispatch__)
-            Dispatch.__torch_dispatch__ = hidden  # type: ignore[method-assign]
-            Dispatch._hidden = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, traffic = kwargs or {}, self._traffic
@@ -238,11 +224,11 @@ class Dispatch(TorchDispatchMode):
                 str(packet), "copy h2d", on_host[0], on_host[0] in machine.pinned, bool(non_blocking)
             )
             return
-        fills = packet in _PUTS and self._fills(args)
+        fills = str(packet) in WRITES and self._fills(func, args)
         for tensor in on_host:
             if fills:
                 continue  # one number on its way into a mask: an argument of masked_fill_'s kernel
-            if packet in (aten.index, aten.index_put_, aten.index_put, aten._index_put_impl_):
+            if str(packet) in SELECTS | WRITES:
                 machine.copy(str(packet), "copy h2d", tensor, pinned=False, non_blocking=False)
             elif tensor.dim() and str(packet) not in _HOST_LENGTHS:
                 # (A number in a CPU tensor travels as a kernel's argument.)
@@ -266,24 +252,18 @@ class Dispatch(TorchDispatchMode):
 
     def _must_count(self, func: Any, args: Any) -> bool:
         """Whether the size of what is selected depends on values."""
-        packet = func._overloadpacket
-        if packet is aten.index or packet in _PUTS:
-            masked = any(t.dtype in _MASKS for t in tensors(args[1:2]))
-            return masked and (packet is aten.index or not self._fills(args))
-        return torch.Tag.dynamic_output_shape in func.tags
+        name = str(func._overloadpacket)
+        if name not in SELECTS | WRITES:
+            return torch.Tag.dynamic_output_shape in func.tags
+        # A number is in host memory where the program wrote it, and its mask on the device.
+        alike = name in WRITES and any(index.is_meta for index in tensors(args[1]))
+        number = alike and (args[2].device.type == "cpu" or self.puts_number)
+        return counts_a_mask(name, args, number_on_device=not number)
 
-    def _fills(self, args: Any) -> bool:
-        """Whether what is put into a mask is one number in host memory: then it becomes masked_fill_.
-
-        That need not count the mask's elements. A number on the device does not: its mask becomes indices, by
-        nonzero(), which waits (ATen/native/TensorAdvancedIndexingUtils.h, canDispatchToMaskedFill; a Python
-        number is a CPU tensor there: python_variable_indexing.cpp, THPVariable_setitem).
-        """
-        indices, value = list(tensors(args[1:2])), args[2]
-        on_host = value.device.type == "cpu" or self.puts_number
-        accumulates = len(args) > 3 and args[3]
-        one_mask = len(indices) == 1 and indices[0].dtype in _MASKS and indices[0].is_meta
-        return bool(value.numel() == 1 and on_host and one_mask and not accumulates)
+    def _fills(self, func: Any, args: Any) -> bool:
+        """Whether one number is put into a mask, which makes it masked_fill_: the number is its kernel's argument."""
+        masks = any(str(index.dtype) in ("torch.bool", "torch.uint8") for index in tensors(args[1]))
+        return masks and not self._must_count(func, args)
 
     def _zero(self, dtype: torch.dtype) -> torch.Tensor:
         """A CPU zero, made unseen by any other mode that is counting."""

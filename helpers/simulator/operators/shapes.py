@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from helpers.simulator.cost.roofline import tensors
 from helpers.simulator.operators.cuda_kernels import only_writes
+from helpers.tensors import tensors
 
 __all__ = ["map_leaves", "run", "without_compiler"]
 

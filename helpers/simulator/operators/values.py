@@ -24,11 +24,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from helpers.simulator.cost.roofline import tensors
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators.calls import puts_number
 from helpers.simulator.operators.dispatch import Dispatch
 from helpers.simulator.operators.shapes import map_leaves
+from helpers.tensors import tensors
 
 if TYPE_CHECKING:
     from helpers.simulator.world.traffic import Traffic

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import _disable_current_modes
 
 from helpers.ranks import collectives
-from helpers.simulator.cost.roofline import tensors
+from helpers.tensors import tensors
 
 __all__ = ["Collective", "copies", "fill", "sides"]
 

@@ -13,11 +13,12 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from helpers.ranks.collectives import kind_of, payload
-from helpers.simulator.cost.roofline import Work, launch, tensors
+from helpers.simulator.cost.roofline import Work, launch
 from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Lane, Mark
 from helpers.simulator.world.collectives import Collective, copies, fill, sides
 from helpers.simulator.world.network import World
+from helpers.tensors import tensors
 
 __all__ = ["Sent", "SentFuture", "Traffic"]
 

@@ -18,18 +18,15 @@ from typing import Any
 
 from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Host, Kernel
+from helpers.waiting import OPERATORS_WAIT_IN, WAITS_IN
 
 __all__ = ["Annotation", "trace", "write"]
 
-_CALLS = {  # what the host waits in or calls outside operators → CUDA's name for it
-    "synchronize": "cudaDeviceSynchronize",
-    "stream.synchronize": "cudaStreamSynchronize",
-    "event.synchronize": "cudaEventSynchronize",
+_CALLS = WAITS_IN | {  # what the host waits in or calls outside operators → CUDA's name for it
     "stream.query": "cudaStreamQuery",
     "event.query": "cudaEventQuery",
     "event.record": "cudaEventRecord",
     "stream.wait_event": "cudaStreamWaitEvent",
-    "print": "cudaStreamSynchronize",
     "work.wait": "cudaStreamWaitEvent",
 }
 _FIRST_USE = {"CUDA context": "cuCtxCreate", "cuBLAS": "cublasCreate", "cuDNN": "cudnnCreate"}
@@ -155,14 +152,14 @@ def _emit(
         elif record.kind == "sync" and i != main:
             wait = _staged_until(record, launched.get(group[place - 1], []))
             if wait is not None:
-                writer.call("cudaStreamSynchronize", wait, record.end_ns)
+                writer.call(OPERATORS_WAIT_IN, wait, record.end_ns)
         elif record.name in _CALLS:
             writer.call(_CALLS[record.name], record.start_ns, record.end_ns, kernels)
         elif record.name == "pin_memory":
             writer.host("cpu_op", "aten::pin_memory", start, end, {"External id": writer.external})
             writer.call("cudaHostAlloc", record.start_ns, record.end_ns)
         elif record.kind == "sync":
-            writer.call("cudaStreamSynchronize", record.start_ns, record.end_ns)
+            writer.call(OPERATORS_WAIT_IN, record.start_ns, record.end_ns)
         else:
             writer.host("python_function", record.name, record.start_ns, record.end_ns, {})
 

@@ -30,7 +30,7 @@ class Notes:
     gpu.host → more arguments of that operator; wanted: (shapes, stacks), None where nobody asked."""
 
     def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+        self.machine = machine
         self.annotations: list[kineto.Annotation] = []
         self.arguments: dict[int, dict[str, Any]] = {}
         self.wanted: tuple[bool, bool] | None = None
@@ -38,7 +38,7 @@ class Notes:
 
     def add(self, name: str) -> kineto.Annotation:
         """A span that begins now."""
-        self.annotations.append(kineto.Annotation(name, self._machine.line.host_ns))
+        self.annotations.append(kineto.Annotation(name, self.machine.line.host_ns))
         return self.annotations[-1]
 
     def enter(self, name: str) -> None:
@@ -48,7 +48,7 @@ class Notes:
     def leave(self) -> None:
         """The innermost one ends."""
         if self._open:
-            self._open.pop().end_ns = self._machine.line.host_ns
+            self._open.pop().end_ns = self.machine.line.host_ns
 
     def note(self, args: Any, kwargs: Any) -> None:
         """What a profiler asked to keep of the operator that comes next."""
@@ -60,25 +60,31 @@ class Notes:
             kept["Input type"] = [str(v.dtype)[6:] if isinstance(v, torch.Tensor) else "" for v in values]
         if stacks:
             kept["Call stack"] = ";".join(f"{f['filename']}({f['line']}): {f['name']}" for f in frames())
-        self.arguments[len(self._machine.line.host)] = kept
+        self.arguments[len(self.machine.line.host)] = kept
 
     def trace(self, first: int = 0, first_annotation: int = 0) -> dict[str, Any]:
         """What happened from these places on, as torch.profiler's Chrome JSON (see kineto)."""
-        return kineto.trace(self._machine, first, None, self.annotations[first_annotation:], self.arguments)
+        return kineto.trace(self.machine, first, None, self.annotations[first_annotation:], self.arguments)
 
 
 class SimProfile:
-    """A profiler of the simulated GPU. Recording costs no simulated time.
+    """A profiler of the simulated GPU, as torch.profiler.profile with CPU and CUDA activities. No schedule: everything
+    is recorded. Recording costs no simulated time.
 
     As torch.profiler's: every step is annotated ProfilerStep#n, and the end of a recording waits for the
     device (torch/autograd/profiler.py, profile.__exit__).
     """
 
     def __init__(
-        self, machine: Machine, notes: Notes, schedule: Callable[[int], ProfilerAction] | None,
-        on_trace_ready: Callable[[Any], Any] | None, record_shapes: bool, with_stack: bool,
-    ) -> None:  # fmt: skip
-        self._machine, self._notes, self._ready = machine, notes, on_trace_ready
+        self,
+        notes: Notes,
+        schedule: Callable[[int], ProfilerAction] | None = None,
+        on_trace_ready: Callable[[Any], Any] | None = None,
+        record_shapes: bool = False,
+        with_stack: bool = False,
+        profile_memory: bool = False,
+    ) -> None:
+        self._machine, self._notes, self._ready = notes.machine, notes, on_trace_ready
         self._schedule = schedule or (lambda step: ProfilerAction.RECORD)
         self._shapes, self._stacks = record_shapes, with_stack
         self._action = ProfilerAction.NONE
