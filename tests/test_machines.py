@@ -1,13 +1,20 @@
 """Machines that newcomers have: another language, a full or a read-only disk. What is said there, and that it is said."""
 
 import ast
+import errno
+import multiprocessing.synchronize
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from helpers import check
+from helpers.classroom.judging import judge
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted([*(ROOT / "helpers").rglob("*.py"), *(ROOT / "etc").rglob("*.py")])
@@ -97,3 +104,57 @@ def test_masters_and_results_need_no_utf_8_locale() -> None:
 def test_what_a_terminal_cannot_show_is_a_question_mark(encoding: str, shown: str) -> None:
     said = run("import helpers; print('\\u2248 \\u00b2')", PYTHONIOENCODING=encoding)
     assert said.decode(encoding).strip() == shown
+
+
+def lock() -> int:
+    """What a DataLoader with workers needs first."""
+    multiprocessing.get_context("spawn").Lock()
+    return 1
+
+
+def full() -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def crowded() -> int:
+    raise RuntimeError("can't start new thread")
+
+
+def mistaken() -> int:
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "tokens.bin")
+
+
+@pytest.mark.parametrize("remedy, answer", [("/dev/shm", lock), ("TMPDIR", full), ("processes", crowded)])
+def test_a_fault_of_the_machine_is_not_the_answers(
+    remedy: str, answer: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def SemLock(*_: Any) -> None:  # as a read-only /dev/shm does
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    told: list[tuple[str, bool]] = []
+    monkeypatch.setattr("helpers.check.judge.record", lambda name, passed: told.append((name, passed)))
+    monkeypatch.setattr("multiprocessing.synchronize._multiprocessing", SimpleNamespace(SemLock=SemLock))
+    monkeypatch.setattr("__main__.answer", answer, raising=False)
+    for wanted in (check.case(), check.case(raises=ValueError)):
+        with pytest.raises(
+            check.CheckFailed, match=f"this machine, not your answer: .*\n.*{remedy}"
+        ) as failed:
+            check.function("answer", [wanted], lambda: 1, look="the lesson")
+        assert "look again" not in str(failed.value)
+    assert told == [], "it was not tested, so it has not failed"
+    monkeypatch.setattr("__main__.answer", mistaken)
+    with pytest.raises(check.CheckFailed, match="raised FileNotFoundError: .*tokens.bin"):
+        check.function("answer", [check.case()], lambda: 1)
+    assert told == [("answer", False)]
+
+
+def test_nor_is_one_on_the_tests_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    def verify(_: list[check.Report]) -> str | None:
+        full()
+        return None
+
+    monkeypatch.setattr("__main__.answer", lambda: 1, raising=False)
+    with pytest.raises(check.CheckFailed, match="this machine, not your answer: .*TMPDIR"):
+        check.function("answer", [check.case()], verify=verify)
+    verdict = judge("raise OSError(28, 'No space left on device')", "f__test", lambda request: {})
+    assert not verdict.passed and verdict.text.startswith("this machine, not your answer")

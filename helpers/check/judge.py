@@ -14,6 +14,7 @@ import torch
 
 from helpers.check.compare import brief, difference
 from helpers.check.data import Build, decode, encode
+from helpers.check.machine import NOT_YOURS, machine_fault, machine_fault_of
 from helpers.check.screen import cell_of, screen
 from helpers.lesson import current, record, spelled
 
@@ -131,6 +132,8 @@ def _ask(request: dict[str, Any], look: str) -> dict[str, Any]:
 
 
 def _failed(name: str, text: str, look: str, note: str = "") -> CheckFailed:
+    if NOT_YOURS in text:  # nothing is known about the answer, and nothing is to be read again
+        return CheckFailed(_short(text))
     if _transport.get() is None:
         record(name, passed=False)
     lines = [text]
@@ -293,6 +296,8 @@ def _verified(verify: Callable[[list[Report]], str | None], reports: list[Report
     try:
         return verify(reports)
     except Exception as odd:  # what came back is of a kind that the test did not foresee
+        if text := machine_fault_of(odd):
+            return text
         got = brief(reports[0].value)
         return f"returned {got}, which has not the form that the docstring asks for ({type(odd).__name__}: {odd})"
 
@@ -327,6 +332,8 @@ def _fault(
     report: Report, one: Case, want: Any, want_grads: list[Any] | None, compare: bool, match: Match
 ) -> str | None:
     error = report.error
+    if error is not None and (text := machine_fault(error)):
+        return text
     if one.raises is not None:
         if error is None:
             return f"returned {brief(report.value)}, wanted {one.raises.__name__}"

@@ -9,6 +9,7 @@ import torch
 
 from helpers import check
 from helpers.check.judge import Transport
+from helpers.check.machine import machine_fault_of
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ def judge(source: str, label: str, transport: Transport) -> Verdict:
     ) as odd:  # an answer may be of a form that its test did not foresee: it fails, the grading goes on
         return Verdict(
             False,
-            f"the answer has a form that this test does not understand ({type(odd).__name__}: {str(odd)[:300]})",
+            machine_fault_of(odd)
+            or f"the answer has a form that this test does not understand ({type(odd).__name__}: {str(odd)[:300]})",
         )
     finally:
         torch.set_num_threads(threads)
