@@ -154,7 +154,7 @@ def test_nor_is_one_on_the_tests_side(monkeypatch: pytest.MonkeyPatch) -> None:
         return None
 
     monkeypatch.setattr("__main__.answer", lambda: 1, raising=False)
-    with pytest.raises(check.CheckFailed, match="this machine, not your answer: .*TMPDIR"):
+    with pytest.raises(check.CheckFailed, match=r"this machine, not your answer: .*\n.*TMPDIR"):
         check.function("answer", [check.case()], verify=verify)
     verdict = judge("raise OSError(28, 'No space left on device')", "f__test", lambda request: {})
     assert not verdict.passed and verdict.text.startswith("this machine, not your answer")
