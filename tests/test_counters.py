@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from helpers.counters import COPIES, Counts, count
 from helpers.counters import watch as watch_module
+from helpers.tensors import tensors
 
 Program = Callable[[], Any]
 
@@ -474,6 +476,8 @@ READ = {"aten._local_scalar_dense": 1}
         ("x[index]", {}),
         ("x[mask] = 0.0", {}),  # becomes masked_fill
         ("x[mask] = x[mask]", {"aten.index": 1, "aten.index_put_": 1}),
+        # an index beside the mask: no masked_fill, its True are counted
+        ("torch.ones(2, 2)[torch.tensor([True, False]), torch.tensor([0])] = 0.0", {"aten.index_put_": 1}),
         ("x[index] = x[index]", {}),
         ("x.masked_fill(mask, 0)", {}),
         ("x.masked_select(mask)", {"aten.masked_select": 1}),
@@ -904,3 +908,20 @@ def test_writing_into_an_array_is_a_sync() -> None:
     assert count(lambda: torch.add(x, x, out=torch.from_numpy(array))).syncs == 1
     assert count(lambda: x.copy_(torch.from_numpy(array))).syncs == 0
     assert count(lambda: torch.from_numpy(array).zero_()).syncs == 0
+
+
+def test_tensors_are_found_wherever_they_are_kept() -> None:
+    one, two, three = torch.ones(1), torch.ones(2), torch.ones(3)
+
+    @dataclass
+    class Output:
+        loss: Tensor
+        more: dict[str, Any]
+
+    assert list(tensors([one, (Output(two, {"a": [three], "b": 1}), None), "text", one])) == [
+        one,
+        two,
+        three,
+        one,
+    ]
+    assert list(tensors(Output)) == [] == list(tensors(3))

@@ -16,7 +16,7 @@ import torch
 
 from helpers import simulate, trace
 from helpers.trace import names, spans, verdict
-from helpers.waiting import call_waits
+from helpers.waiting import OPERATORS_WAIT_IN, WAITS_IN, call_waits
 from tests.tracing import COPY, GEMM, NCCL, RELU, Maker, noise
 
 US = 1e-6
@@ -583,6 +583,10 @@ def test_what_calls_do(name: str, what: str) -> None:
     found = {"waits": call_waits, "launches": names.launches}
     assert [key for key, test in found.items() if test(name)] == [what] * (what in found)
     assert names.copies(name) == name.startswith("cudaMemcpy")
+
+
+def test_what_the_simulator_says_it_waits_in_is_read_as_waiting() -> None:
+    assert all(map(call_waits, (*WAITS_IN.values(), OPERATORS_WAIT_IN)))
 
 
 # ---- the verdict --------------------------------------------------------------------------------------
