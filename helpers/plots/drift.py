@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from . import style
 from .picture import Picture, drawn
-from .timing import _seconds, _time_axis
+from .timing import seconds_of, time_axis
 
 Runs = dict[str, tuple[np.ndarray, np.ndarray]]
 """Name → numbers of its runs, their seconds."""
@@ -20,7 +20,7 @@ def runs_of(times: Mapping[str, Any], order: Mapping[str, Sequence[int]] | None 
     """Run numbers and seconds of each name. ValueError where `order` does not fit `times`."""
     found: Runs = {}
     for name, value in times.items():
-        seconds = _seconds(name, value)
+        seconds = seconds_of(name, value)
         places = np.arange(len(seconds)) if order is None else np.asarray(order.get(name, ()), dtype=float)
         if places.shape != seconds.shape:
             raise ValueError(
@@ -68,7 +68,7 @@ def series(
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     log = high > 6 * low
     pad = (high / low) ** 0.06 if log else 0.08 * (high - low) or 0.1 * high
-    _time_axis(axes[0], low / pad if log else low - pad, high * pad if log else high + pad, log=log, axis="y")
+    time_axis(axes[0], low / pad if log else low - pad, high * pad if log else high + pad, log=log, axis="y")
     if log:
         axes[0].set_ylabel("time (logarithmic)")
     handles = {

@@ -12,7 +12,7 @@ from helpers.seconds import approx, format_seconds
 
 from . import style
 from .picture import Picture, drawn
-from .timing import _seconds, _time_axis
+from .timing import seconds_of, time_axis
 
 
 def fit_overhead(
@@ -87,7 +87,7 @@ def crossover(
     """
     if not times:
         raise ValueError("crossover: no times; give a dict of name → seconds, one for each size")
-    data = {name: _seconds(name, value) for name, value in times.items()}
+    data = {name: seconds_of(name, value) for name, value in times.items()}
     n = np.asarray(sizes, dtype=float)
     if (n <= 0).any():
         raise ValueError("crossover: sizes must be positive: the axis is logarithmic")
@@ -124,7 +124,7 @@ def crossover(
     ax.xaxis.set_major_locator(LogLocator(10, numticks=12))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _round(x)))
-    _time_axis(ax, low / 2, high * 1.6, log=True, axis="y")
+    time_axis(ax, low / 2, high * 1.6, log=True, axis="y")
     ax.set_xlabel(xlabel)
     ax.set_ylabel("time per call")
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelspacing=1.1, handlelength=1.6)

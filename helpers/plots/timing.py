@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
+from helpers.intervals import verdict as verdict_of
 from helpers.seconds import approx, format_seconds
 
 from . import style
@@ -21,7 +22,7 @@ def quartiles(seconds: Sequence[float] | np.ndarray) -> tuple[float, float, floa
     return float(low), float(middle), float(high)
 
 
-def _seconds(name: str, value: Any) -> np.ndarray:
+def seconds_of(name: str, value: Any) -> np.ndarray:
     """Samples of a list of seconds or of a helpers.timing.Timing, as an array. ValueError if none."""
     array = np.asarray(getattr(value, "samples_s", value), dtype=float).reshape(-1)
     if array.size == 0 or not np.isfinite(array).all() or (array <= 0).any():
@@ -31,7 +32,7 @@ def _seconds(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _time_axis(ax: Axes, low: float, high: float, *, log: bool, axis: str = "x") -> None:
+def time_axis(ax: Axes, low: float, high: float, *, log: bool, axis: str = "x") -> None:
     """Ticks that read "10 µs", on one scale from end to end."""
     which = ax.xaxis if axis == "x" else ax.yaxis
     limits, scale = (ax.set_xlim, ax.set_xscale) if axis == "x" else (ax.set_ylim, ax.set_yscale)
@@ -66,7 +67,7 @@ def samples(times: Mapping[str, Any], *, evidence: str, title: str = "How the sa
     """
     if not times:
         raise ValueError("samples: no times; give a dict of name → seconds")
-    data = {name: _seconds(name, value) for name, value in times.items()}
+    data = {name: seconds_of(name, value) for name, value in times.items()}
     low, high = min(d.min() for d in data.values()), max(d.max() for d in data.values())
     note = "dot: one sample · bar: the middle half (interquartile range) · line: median"
     fig, _ = style.figure(0.65 + 0.62 * len(data), evidence=evidence, title=title, note=note)
@@ -102,16 +103,11 @@ def samples(times: Mapping[str, Any], *, evidence: str, title: str = "How the sa
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
     pad = (high / low) ** 0.06 if log else 0.06 * (high - low) or 0.1 * high
-    _time_axis(ax, low / pad if log else max(low - pad, 0), high * pad if log else high + pad, log=log)
+    time_axis(ax, low / pad if log else max(low - pad, 0), high * pad if log else high + pad, log=log)
     if log:
         ax.set_xlabel("time (logarithmic)")
     # How many samples a live run takes depends on the machine: not in the text, which nbval compares.
     return Picture(fig, evidence, f"{title}: {', '.join(data)}")
-
-
-def verdict_of(low: float, high: float) -> str:
-    """Verdict of an interval of before/after: over 1 "faster", under it "slower", else "cannot tell"."""
-    return "faster" if low > 1 else "slower" if high < 1 else "cannot tell"
 
 
 _VERDICTS = {

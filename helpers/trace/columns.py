@@ -194,12 +194,6 @@ class Nest:
             at = int(self.parent[at])
         return found
 
-    def nearest(self, row: int, t: Trace, kind: str) -> int:
-        """The nearest row of that kind around `row` (itself included); -1 for none."""
-        while row >= 0 and words.KINDS[t.kind[row]] != kind:
-            row = int(self.parent[row])
-        return row
-
 
 def nest(t: Trace, threads: Ints | None = None, kinds: tuple[str, ...] = ("operator",)) -> Nest:
     """The nesting of events of these kinds on these threads (None: all). Pieces of several threads overlap."""
