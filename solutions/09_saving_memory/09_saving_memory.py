@@ -205,86 +205,18 @@ def training_memory(rows: int, width: int, depth: int) -> dict[str, float]:
     ### END SOLUTION
 
 
-# %% shared="training_memory"
-import torch
-
-from helpers import check, count
-
-
-class Layer(torch.nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norm, self.act = torch.nn.LayerNorm(width), torch.nn.GELU()
-        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        return x + self.down(self.act(self.up(self.norm(x))))
-
-
-def tracked(rows, width, depth):
-    model = torch.nn.Sequential(*[Layer(width) for _ in range(depth)])
-    optimizer, x = torch.optim.AdamW(model.parameters(), foreach=False), torch.randn(rows, width)
-
-    def step(whole=True):
-        optimizer.zero_grad()
-        loss = model(x).square().mean()
-        loss.backward()
-        if whole:
-            optimizer.step()
-
-    step()
-    optimizer.zero_grad()
-    most = count(step).peak_live_bytes
-    optimizer.zero_grad()
-    phase = "backward" if count(step, False).peak_live_bytes == most else "the optimizer's step"
-    saved = count(lambda: model(x).square().mean()).saved_bytes
-    static = 12 * sum(p.numel() for p in model.parameters())
-    return {"static": static, "saved": saved, "peak": static + x.nbytes + most}, phase
-
-
-def within(reports):
-    for report in reports:
-        want, phase = tracked(*report.args)
-        told = {
-            "static": ". Static is each weight and its two means",
-            "saved": "",
-            "peak": f". This peak comes in {phase}",
-        }
-        for key, value in want.items():
-            got = float(report.value[key])
-            if not 0.95 * value <= got <= 1.05 * value:
-                asked = "rows={}, width={}, depth={}".format(*report.args)
-                return f"{asked}: {key!r} is {got:,.0f}, tracked are {value:,}: {got / value - 1:+.1%}, wanted within 5 %{told[key]}"
-    return None
-
-
 # %% test="training_memory" points=1
-check.function(
-    "training_memory",
-    [check.case(2048, 64, 4), check.case(32, 128, 6), check.case(73, 64, 1), check.case(8, 64, 1)],
-    verify=within,
-    budget={"operators": 0, "new_storages": 0},
-    look="1 · What is there, and when is it the most?",
-)
+from helpers.exercises.saving_memory import check_training_memory
 
+check_training_memory((2048, 64, 4), (32, 128, 6), (73, 64, 1), (8, 64, 1))
 
 # %% hidden="training_memory" points=2
 ### BEGIN HIDDEN TESTS
-check.function(
-    "training_memory",
-    [
-        check.case(1500, 96, 3),
-        check.case(4096, 16, 12),
-        check.case(3000, 32, 1),
-        check.case(300, 128, 1),
-        check.case(64, 64, 2),
-        check.case(16, 160, 3),
-        check.case(48, 96, 9),
-        check.case(12, 48, 1),
-    ],
-    verify=within,
-    budget={"operators": 0, "new_storages": 0},
-    look="1 · What is there, and when is it the most?",
+from helpers.exercises.saving_memory import check_training_memory
+
+check_training_memory(
+    *((1500, 96, 3), (4096, 16, 12), (3000, 32, 1), (300, 128, 1)),
+    *((64, 64, 2), (16, 160, 3), (48, 96, 9), (12, 48, 1)),
 )
 ### END HIDDEN TESTS
 
@@ -443,123 +375,36 @@ def accumulated_backward(
     ### END SOLUTION
 
 
-# %% shared="accumulated_backward"
-import torch
-
-from helpers import check, count
-
-
-def train(accumulated_backward, words, width, dtype, steps, data, rows):
-    import torch
-
-    torch.manual_seed(words)
-    nn = torch.nn
-    parts = [nn.Embedding(words, width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, words)]
-    model = nn.Sequential(*parts).to(getattr(torch, dtype))
-    told = []
-    for _ in range(steps):  # gradients are never cleared: each step adds
-        loss = accumulated_backward(model, data[0], data[1], rows)
-        told.append(loss.detach() + 0 if loss.requires_grad is False else "a loss with a graph")
-        with torch.no_grad():
-            for p in model.parameters():
-                p.sub_(p.grad, alpha=0.5)
-    return {"losses": told, "gradients": [p.grad for p in model.parameters()]}
-
-
-def at_once(model, inputs, targets, rows):
-    loss = torch.nn.functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
-    loss.backward()
-    return loss.detach()
-
-
-def wanted(*args):
-    return train(at_once, *args)
-
-
-def limits(words, width, dtype, steps, data, rows):
-    piece = [t[:rows].clamp(min=0) for t in data]
-    plain = count(train, at_once, words, width, dtype, 1, piece, rows)
-    weights = words * width + 8 * width**2 // 2 + 4 * width + 4 * width * words + words
-    return {
-        "peak_live_bytes": int(1.1 * (plain.peak_live_bytes + weights * (8 if dtype == "float64" else 4))),
-        "operators": int(1.5 * plain.operators * steps * -(-len(data[0]) // rows)),
-    }
-
-
-def token_batch(n, length, words, padded, seed):
-    g = torch.Generator().manual_seed(seed)
-    inputs, targets = torch.randint(words, (2, n, length), generator=g)
-    for i, places in enumerate(padded):
-        targets[i, :places] = -100
-    return [inputs, targets]
-
-
-look = "2 · The batch in pieces"
-
 # %% test="accumulated_backward" points=1
+from helpers import check
+from helpers.exercises.saving_memory import check_accumulated_backward, token_batch
+
 for missing, size, told in (
     ([], 2, "Six rows in three equal pieces, all targets count."),
     ([], 4, "Six rows, the last piece is smaller."),
-    (
-        [5, 0, 5, 5, 1, 3],
-        2,
-        "Some targets are -100: pieces count unlike, and one piece has none at all (a mean over none is nan).",
-    ),
+    ([5, 0, 5, 5, 1, 3], 2, "Some targets are -100: one piece has none at all (a mean over none is nan)."),
 ):
-    check.function(
-        "accumulated_backward",
-        [check.case(7, 3, "float64", 2, token_batch(6, 5, 7, missing, 1), size)],
-        expect=wanted,
-        drive=train,
-        rtol=1e-8,
-        atol=1e-9,
-        look=look,
-        note=told,
-    )
-check.function(
-    "accumulated_backward",
-    [check.case(100, 8, "float32", 1, token_batch(48, 60, 100, [3, 9], 2), 4)],
-    expect=wanted,
-    drive=train,
-    rtol=1e-3,
-    atol=1e-4,
-    budget=limits,
-    look=look,
-    note="48 rows, 4 at a time. Too many bytes? Then something of the piece before is alive while the next one runs: its "
-    "graph, or a tensor such as logits. Too many operators? Then pieces are smaller than asked, or something runs twice.",
-)
+    batch = token_batch(6, 5, 7, padded=missing, seed=1)
+    check_accumulated_backward(check.case(7, 3, "float64", 2, batch, size), note=told)
+batch = token_batch(48, 60, 100, padded=[3, 9], seed=2)
+check_accumulated_backward(check.case(100, 8, "float32", 1, batch, 4), budget=True)
 
 # %% hidden="accumulated_backward" points=3
 ### BEGIN HIDDEN TESTS
-check.function(
-    "accumulated_backward",
-    [
-        check.case(9, 4, "float64", 3, token_batch(7, 4, 9, [1, 4, 4, 2], 3), 3),
-        check.case(5, 4, "float64", 2, token_batch(11, 3, 5, [3] * 10, 4), 4),
-        check.case(6, 2, "float64", 2, token_batch(5, 6, 6, [0, 6, 1], 5), 1),
-        check.case(6, 2, "float64", 1, token_batch(5, 6, 6, [2, 5], 6), 5),
-    ],
-    expect=wanted,
-    drive=train,
-    rtol=1e-8,
-    atol=1e-9,
-    look=look,
-    note="The last piece is smaller, targets of -100 are spread unevenly, and .grad already holds something.",
+from helpers import check
+from helpers.exercises.saving_memory import check_accumulated_backward, token_batch
+
+check_accumulated_backward(
+    check.case(9, 4, "float64", 3, token_batch(7, 4, 9, [1, 4, 4, 2], 3), 3),
+    check.case(5, 4, "float64", 2, token_batch(11, 3, 5, [3] * 10, 4), 4),
+    check.case(6, 2, "float64", 2, token_batch(5, 6, 6, [0, 6, 1], 5), 1),
+    check.case(6, 2, "float64", 1, token_batch(5, 6, 6, [2, 5], 6), 5),
 )
-check.function(
-    "accumulated_backward",
-    [
-        check.case(50, 12, "float32", 2, token_batch(50, 16, 50, [4, 0, 16], 7), 8),
-        check.case(30, 16, "float32", 1, token_batch(90, 12, 30, [7] * 50, 8), 1),
-        check.case(64, 8, "float64", 2, token_batch(33, 30, 64, [], 9), 16),
-    ],
-    expect=wanted,
-    drive=train,
-    rtol=1e-3,
-    atol=1e-4,
-    budget=limits,
-    look=look,
-    note="Equal, and in the memory of one piece.",
+check_accumulated_backward(
+    check.case(50, 12, "float32", 2, token_batch(50, 16, 50, [4, 0, 16], 7), 8),
+    check.case(30, 16, "float32", 1, token_batch(90, 12, 30, [7] * 50, 8), 1),
+    check.case(64, 8, "float64", 2, token_batch(33, 30, 64, [], 9), 16),
+    budget=True,
 )
 ### END HIDDEN TESTS
 
@@ -762,153 +607,24 @@ def checkpointed(fn, *inputs: torch.Tensor) -> torch.Tensor:
     ### END SOLUTION
 
 
-# %% shared="checkpointed"
-import torch
-
-from helpers import check, count
-
-
-def chain(checkpointed, rows, width, depth, p, two=False, steps=1):
-    from pathlib import Path
-
-    import torch
-
-    def parts_of(code):
-        return [code, *(c for k in code.co_consts if hasattr(k, "co_code") for c in parts_of(k))]
-
-    theirs = str(Path(torch.Tensor.backward.__code__.co_filename).parent / "utils" / "checkpoint.py")
-    whole = compile(Path(theirs).read_text(encoding="utf-8"), theirs, "exec")
-    known = {c.co_code for c in parts_of(whole) if len(c.co_code) > 150}  # long: nobody writes that by chance
-
-    nn = torch.nn
-    by_torch = []
-
-    class Part(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm, self.drop, self.gain = nn.LayerNorm(width), nn.Dropout(p), torch.ones(width)
-            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x, other=None):
-            try:
-                raise LookupError
-            except LookupError as problem:
-                frame = problem.__traceback__.tb_frame
-            while frame is not None and not by_torch:
-                if frame.f_code.co_filename == theirs or frame.f_code.co_code in known:
-                    by_torch.append(True)
-                frame = frame.f_back
-            frame = None  # a frame that holds itself would keep its tensors alive
-            h = self.norm(x if other is None else x * other) * self.gain
-            return x + self.down(self.drop(nn.functional.gelu(self.up(h))))
-
-    net, told = nn.ModuleList([Part() for _ in range(depth)]), []
-    for _ in range(steps):
-        x, other = torch.randn(rows, width, requires_grad=True), torch.rand(rows, width)
-        h = x
-        for part in net:
-            h = checkpointed(part, h, other) if two else checkpointed(part, h)
-        loss = h.square().mean()
-        del h
-        drawn = torch.rand(steps - 1)  # between forward and backward: the generator is elsewhere now
-        if width > 8 or steps > 1:  # what backward uses must be what the second run makes
-            for part in net:
-                part.gain = torch.linspace(0.5, 1.5, width)
-        loss.backward()
-        told.append(
-            {
-                "loss": loss.detach(),
-                "gradient of the input": x.grad,
-                "random numbers after forward, after backward": [drawn, torch.rand(3)],
-            }
-        )
-    grads = [w.grad for w in net.parameters()]
-    return {
-        "torch.utils.checkpoint called": bool(by_torch),
-        "step": told,
-        "gradients of the weights": "none: were only the inputs asked for theirs?"
-        if all(g is None for g in grads)
-        else grads,
-    }
-
-
-def by_torch(*args):
-    from torch.utils.checkpoint import checkpoint
-
-    return chain(lambda fn, *inputs: checkpoint(fn, *inputs, use_reentrant=False), *args)
-
-
-def wanted(*args):
-    return by_torch(*args) | {"torch.utils.checkpoint called": False}
-
-
-def limits(rows, width, depth, p, two=False, steps=1):
-    torch.manual_seed(0)
-    theirs = count(by_torch, rows, width, depth, p, two, steps).peak_live_bytes
-    return {
-        "peak_live_bytes": int(1.1 * theirs) + 8192 * depth,
-        "flops": 4 * steps * depth * 16 * rows * width**2,
-    }
-
-
 # %% test="checkpointed" points=1
-for p, two, told in (
-    (0.0, False, "No random numbers yet."),
-    (0.5, False, "Dropout must drop the same places again; and torch.rand afterwards must not notice."),
-    (0.5, True, "Two inputs, of which the second needs no gradient."),
-):
-    check.function(
-        "checkpointed",
-        [check.case(6, 8, 3, p, two)],
-        expect=wanted,
-        drive=chain,
-        rtol=1e-4,
-        atol=1e-6,
-        look="3 · Compute it again",
-        note=told,
-    )
-check.function(
-    "checkpointed",
-    [check.case(256, 32, 24, 0.1)],
-    expect=wanted,
-    drive=chain,
-    rtol=1e-3,
-    atol=1e-5,
-    budget=limits,
-    look="3 · Compute it again",
-    note="24 parts; each part's `gain` changes before backward. Other gradients: backward uses what the first run made. "
-    "Too many bytes: does anything but the inputs live from forward to backward? And do inputs stay when their part is "
-    "through, as what hangs on ctx does? (What save_for_backward keeps goes.)",
-)
+from helpers.exercises.saving_memory import check_checkpointed
 
+# rows, width, depth, p of dropout, whether there are two inputs
+check_checkpointed((6, 8, 3, 0.0), note="No random numbers yet.")
+told = "Dropout must drop the same places again; and torch.rand afterwards must not notice."
+check_checkpointed((6, 8, 3, 0.5), note=told)
+check_checkpointed((6, 8, 3, 0.5, True), note="Two inputs, of which the second needs no gradient.")
+check_checkpointed((256, 32, 24, 0.1), budget=True)
 
 # %% hidden="checkpointed" points=4
 ### BEGIN HIDDEN TESTS
-check.function(
-    "checkpointed",
-    [
-        check.case(5, 6, 2, 0.0, False, 2),
-        check.case(7, 5, 4, 0.3, False, 2),
-        check.case(4, 9, 3, 0.6, True, 2),
-        check.case(4, 4, 1, 0.5, False, 2),
-    ],
-    expect=wanted,
-    drive=chain,
-    rtol=1e-4,
-    atol=1e-6,
-    look="3 · Compute it again",
-    note="Two steps one after the other; between forward and backward random numbers are drawn, and `gain` changes.",
+from helpers.exercises.saving_memory import check_checkpointed
+
+check_checkpointed(
+    *((5, 6, 2, 0.0, False, 2), (7, 5, 4, 0.3, False, 2), (4, 9, 3, 0.6, True, 2), (4, 4, 1, 0.5, False, 2))
 )
-check.function(
-    "checkpointed",
-    [check.case(240, 30, 20, 0.2), check.case(100, 24, 10, 0.0, True, 2)],
-    expect=wanted,
-    drive=chain,
-    rtol=1e-3,
-    atol=1e-5,
-    budget=limits,
-    look="3 · Compute it again",
-)
+check_checkpointed((240, 30, 20, 0.2), (100, 24, 10, 0.0, True, 2), budget=True)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -960,89 +676,31 @@ def choose_checkpoints(kept: list[int], inputs: list[int], flops: list[int], bud
     ### END SOLUTION
 
 
-# %% shared="choose_checkpoints"
-from helpers import check
-
-
-def fewest(reports):
-    for report in reports:
-        if report.error is not None:
-            continue
-        kept, inputs, flops, budget = report.args
-        n, best = len(kept), None
-        for mask in range(2**n):
-            held = peak = price = 0
-            for i in range(n):
-                if mask >> i & 1:
-                    peak, price = max(peak, held + kept[i]), price + flops[i]
-                held += inputs[i] if mask >> i & 1 else kept[i]
-            if max(peak, held) <= budget and (best is None or price < best):
-                best = price
-        chosen = report.value
-        if not isinstance(chosen, list | tuple):
-            return f"{chosen!r}: wanted a list, got {type(chosen).__name__.removeprefix('frozen')}"
-        if any(type(i) is not int for i in chosen) or sorted(set(chosen)) != list(chosen):
-            return f"returned {chosen!r}; wanted block numbers, ascending, each once"
-        if chosen and not 0 <= chosen[0] <= chosen[-1] < n:
-            return f"{chosen}: there are blocks 0 to {n - 1}"
-        held = peak = 0
-        for i in range(n):
-            peak = max(peak, held + kept[i]) if i in chosen else peak
-            held += inputs[i] if i in chosen else kept[i]
-        if held > budget:
-            return f"{chosen}: {held:,} bytes at the end of forward, the budget is {budget:,}"
-        if peak > budget:
-            return f"{chosen}: {peak:,} bytes while a block is computed again, the budget is {budget:,}"
-        price = sum(flops[i] for i in chosen)
-        if price != best:
-            asked = f"kept={kept}, inputs={inputs}, flops={flops}, budget={budget:,}"
-            return f"{chosen}: {price:,} FLOPs again; {best:,} are enough for {asked}"
-    return None
-
-
 # %% test="choose_checkpoints" points=1
-check.function(
-    "choose_checkpoints",
-    [
-        check.case([10, 10, 10], [1, 1, 1], [5, 5, 5], 30),
-        check.case([10, 10, 10], [1, 1, 1], [5, 5, 5], 21),
-        check.case([40, 10, 10, 10], [2, 2, 2, 2], [99, 5, 6, 7], 60),
-        check.case([10, 20, 90], [10, 5, 1], [3, 3, 3], 105),
-        check.case([30, 80, 90, 70], [2, 4, 2, 1], [7, 11, 10, 6], 250),
-    ],
-    verify=fewest,
-    look="3 · Compute it again",
-    note="In the third, the block that saves most is the dearest. In the fourth, checkpointing the last block lowers "
-    "nothing by itself: it is computed again while the others are still there. In the fifth, who takes one block after "
-    "the other, the best per byte first, pays too much.",
-)
-check.function(
-    "choose_checkpoints",
-    [check.case([10, 10, 50], [1, 1, 1], [1, 1, 1], 40, raises=ValueError)],
-    look="3 · Compute it again",
-    note="No choice fits here.",
+from helpers import check
+from helpers.exercises.saving_memory import check_choose_checkpoints
+
+check_choose_checkpoints(
+    check.case([10, 10, 10], [1, 1, 1], [5, 5, 5], 30),
+    check.case([10, 10, 10], [1, 1, 1], [5, 5, 5], 21),
+    check.case([40, 10, 10, 10], [2, 2, 2, 2], [99, 5, 6, 7], 60),  # what saves most is the dearest
+    check.case([10, 20, 90], [10, 5, 1], [3, 3, 3], 105),  # the last one by itself lowers nothing
+    check.case([30, 80, 90, 70], [2, 4, 2, 1], [7, 11, 10, 6], 250),  # the best per byte first pays too much
+    check.case([10, 10, 50], [1, 1, 1], [1, 1, 1], 40, raises=ValueError),
+    note="What the third, fourth and fifth case are about is said beside them.",
 )
 
 # %% hidden="choose_checkpoints" points=3
 ### BEGIN HIDDEN TESTS
-import random
+from helpers import check
+from helpers.exercises.saving_memory import check_choose_checkpoints, random_blocks
 
-draw, cases = random.Random(9), []
-for blocks in (1, 2, 4, 6, 8, 9, 10, 11):
-    bytes_kept = [draw.randint(20, 100) for _ in range(blocks)]
-    bytes_in = [draw.randint(1, k // 2) for k in bytes_kept]
-    work = [draw.randint(1, 60) for _ in range(blocks)]
-    least = max(sum(bytes_in[:i]) + bytes_kept[i] for i in range(blocks))  # all of them checkpointed
-    for share in (0.1, 0.35, 0.6):
-        cases.append(
-            check.case(bytes_kept, bytes_in, work, int(least + share * (max(sum(bytes_kept), least) - least)))
-        )
-cases += [
+check_choose_checkpoints(
+    *random_blocks(9, lengths=[1, 2, 4, 6, 8, 9, 10, 11], shares=[0.1, 0.35, 0.6]),
     check.case([9, 9], [9, 9], [1, 1], 17, raises=ValueError),
     check.case([5, 80], [5, 2], [1, 1], 84, raises=ValueError),
     check.case([7], [3], [4], 7),
-]
-check.function("choose_checkpoints", cases, verify=fewest, look="3 · Compute it again")
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1198,135 +856,24 @@ def offloaded(parameters: list[nn.Parameter], put, get, min_bytes: int):
     ### END SOLUTION
 
 
-# %% shared="offloaded"
-import torch
-
-from helpers import check, count
-
-
-def train(offloaded, rows, width, depth, min_bytes, share=1.0, steps=1):
-    import torch
-
-    nn = torch.nn
-    host = {}
-
-    def put(tensor):
-        handle = len(host)
-        host[handle] = tensor.detach().clone().numpy().tobytes(), tensor.shape
-        return handle
-
-    def get(handle):
-        numbers, shape = host[handle]
-        host[handle] = None  # once
-        return torch.frombuffer(bytearray(numbers), dtype=torch.float32).reshape(shape).clone().mul_(share)
-
-    class Part(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm = nn.LayerNorm(width)
-            self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-
-        def forward(self, x):
-            return x + self.down(torch.tanh(self.up(self.norm(x))))
-
-    net = nn.Sequential(*[Part() for _ in range(depth)])
-    x, told = torch.randn(rows, width), []
-    for _ in range(steps):
-        with offloaded(list(net.parameters()), put, get, min_bytes):
-            loss = net(x).square().mean()
-        told.append(len(host) > 0)
-        loss.backward()
-    return {
-        "tensors in the host's memory": told,
-        "loss": loss.detach(),
-        "gradients": [p.grad for p in net.parameters()],
-    }
-
-
-class Rule:
-    """By this rule, in the judge: which saved bytes move, each time that they are saved."""
-
-    def __init__(self, moves=False):
-        self.moves, self.bytes, self.distinct = moves, 0, 0
-
-    def __call__(self, parameters, put, get, min_bytes):
-        stay, seen = {p.untyped_storage().data_ptr() for p in parameters}, set()
-
-        def pack(t):
-            where = t.untyped_storage().data_ptr()
-            if t.nbytes >= min_bytes and where not in stay:
-                self.bytes += t.nbytes
-                self.distinct += 0 if where in seen else t.nbytes
-                seen.add(where)
-                return t, put(t) if self.moves else None
-            return t, None
-
-        return torch.autograd.graph.saved_tensors_hooks(pack, lambda p: p[0] if p[1] is None else get(p[1]))
-
-
-def wanted(*args):
-    return train(Rule(moves=True), *args)
-
-
-def bytes_moved(reports):
-    for report in reports:
-        rule = Rule()
-        train(rule, *report.args)
-        clones = sum(size for name, size in report.counts["allocations"] if name == "aten.clone")
-        if not 0.95 * 2 * rule.distinct <= clones <= 2 * rule.bytes:
-            return f"{clones:,} bytes were put and got; the rule names {rule.bytes:,}, so {2 * rule.bytes:,} there and back"
-    return None
-
-
-def limits(rows, width, depth, min_bytes, share=1.0, steps=1):
-    rule = Rule()
-    plain = count(train, rule, rows, width, depth, min_bytes, share, steps).peak_live_bytes
-    return {"peak_live_bytes": plain - rule.bytes // (2 * steps)}
-
-
 # %% test="offloaded" points=1
-check.function(
-    "offloaded",
-    [check.case(256, 24, 8, 1), check.case(300, 32, 6, 30_000)],
-    expect=wanted,
-    drive=train,
-    rtol=1e-5,
-    atol=1e-6,
-    budget=limits,
-    verify=bytes_moved,
-    look="4 · Put it elsewhere",
-    note="Too many bytes moved? Each linear layer also saves its weight, as a view, and a layer norm two numbers per row. "
-    "Too few, or none in the host's memory? min_bytes are bytes. Too many alive? Then the hooks still hold the tensor.",
-)
-check.function(
-    "offloaded",
-    [check.case(64, 16, 3, 1, 0.5)],
-    expect=wanted,
-    drive=train,
-    rtol=1e-5,
-    atol=1e-6,
-    look="4 · Put it elsewhere",
-    note="Here the host halves the numbers: backward must use what get() gives, and nothing that was kept.",
-)
+from helpers.exercises.saving_memory import check_offloaded
 
+# rows, width, depth, min_bytes, the share of each number that the host gives back
+check_offloaded((256, 24, 8, 1), (300, 32, 6, 30_000))
+check_offloaded((64, 16, 3, 1, 0.5), budget=False)
 
 # %% hidden="offloaded" points=3
 ### BEGIN HIDDEN TESTS
-check.function(
-    "offloaded",
-    [
-        check.case(100, 24, 6, 1, 1.0, 2),
-        check.case(60, 20, 4, 500, 0.5, 2),
-        check.case(128, 32, 8, 2000, 1.0, 2),
-        check.case(40, 16, 12, 2560, 1.0, 2),
-    ],
-    expect=wanted,
-    drive=train,
-    rtol=1e-5,
-    atol=1e-6,
-    budget=limits,
-    verify=bytes_moved,
-    look="4 · Put it elsewhere",
+from helpers.exercises.saving_memory import check_offloaded
+
+check_offloaded(
+    *(
+        (100, 24, 6, 1, 1.0, 2),
+        (60, 20, 4, 500, 0.5, 2),
+        (128, 32, 8, 2000, 1.0, 2),
+        (40, 16, 12, 2560, 1.0, 2),
+    )
 )
 ### END HIDDEN TESTS
 

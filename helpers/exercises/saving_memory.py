@@ -1,0 +1,461 @@
+"""Tests of lesson 09: a step's bytes by arithmetic, a batch in pieces, checkpoints written and chosen, tensors put elsewhere."""
+
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from helpers import check, count
+
+Gradients = list[torch.Tensor | None]
+
+
+# --- 9.1 training_memory ------------------------------------------------------------------------------------------
+
+
+class _Layer(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.act = nn.LayerNorm(width), nn.GELU()
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return x + self.down(self.act(self.up(self.norm(x))))
+
+
+@cache
+def _tracked(rows: int, width: int, depth: int) -> tuple[dict[str, int], str]:
+    """The bytes that storages of tensors take, and in which part of the step the peak comes."""
+    model = nn.Sequential(*[_Layer(width) for _ in range(depth)])
+    optimizer, x = torch.optim.AdamW(model.parameters(), foreach=False), torch.randn(rows, width)
+
+    def step(whole: bool = True) -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        if whole:
+            optimizer.step()
+
+    step()
+    optimizer.zero_grad()
+    most = count(step).peak_live_bytes
+    optimizer.zero_grad()
+    phase = "backward" if count(step, False).peak_live_bytes == most else "the optimizer's step"
+    saved = count(lambda: model(x).square().mean()).saved_bytes
+    static = 12 * sum(p.numel() for p in model.parameters())
+    return {"static": static, "saved": saved, "peak": static + x.nbytes + most}, phase
+
+
+def _within(reports: list[check.Report]) -> str | None:
+    for report in reports:
+        want, phase = _tracked(*report.args)
+        why = {
+            "static": ". Static is each weight and its two means",
+            "saved": "",
+            "peak": f". This peak comes in {phase}",
+        }
+        for key, value in want.items():
+            got = float(report.value[key])
+            if not 0.95 * value <= got <= 1.05 * value:
+                asked = "rows={}, width={}, depth={}".format(*report.args)
+                return f"{asked}: {key!r} is {got:,.0f}, tracked are {value:,}: {got / value - 1:+.1%}, wanted within 5 %{why[key]}"
+    return None
+
+
+def check_training_memory(*cases: tuple[int, int, int]) -> None:
+    """cases: (rows, width, depth)."""
+    check.function(
+        "training_memory",
+        [check.case(*one) for one in cases],
+        verify=_within,
+        budget={"operators": 0, "new_storages": 0},
+        look="1 · What is there, and when is it the most?",
+    )
+
+
+# --- 9.2 accumulated_backward -------------------------------------------------------------------------------------
+
+
+def token_batch(n: int, length: int, words: int, padded: Sequence[int], seed: int) -> list[torch.Tensor]:
+    """Inputs and targets (n, length); the first padded[i] targets of row i do not count."""
+    inputs, targets = torch.randint(words, (2, n, length), generator=torch.Generator().manual_seed(seed))
+    for i, places in enumerate(padded):
+        targets[i, :places] = -100
+    return [inputs, targets]
+
+
+def _accumulate(
+    accumulated_backward: Callable[..., torch.Tensor],
+    words: int,
+    width: int,
+    dtype: str,
+    steps: int,
+    data: list[torch.Tensor],
+    rows: int,
+) -> dict[str, Any]:
+    """Losses and gradients of some steps of SGD; gradients are never cleared, so each step adds."""
+    torch.manual_seed(words)
+    parts = [nn.Embedding(words, width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, words)]
+    model = nn.Sequential(*parts).to(getattr(torch, dtype))
+    told: list[Any] = []
+    for _ in range(steps):
+        loss = accumulated_backward(model, data[0], data[1], rows)
+        told.append(loss.detach() + 0 if loss.requires_grad is False else "a loss with a graph")
+        with torch.no_grad():
+            for p in model.parameters():
+                if p.grad is not None:
+                    p.sub_(p.grad, alpha=0.5)
+    return {"losses": told, "gradients": [p.grad for p in model.parameters()]}
+
+
+def _at_once(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, rows: int) -> torch.Tensor:
+    loss = nn.functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
+    loss.backward()
+    return loss.detach()
+
+
+def _whole_batch(*args: Any) -> dict[str, Any]:
+    return _accumulate(_at_once, *args)
+
+
+def _one_piece(
+    words: int, width: int, dtype: str, steps: int, data: list[torch.Tensor], rows: int
+) -> dict[str, int]:
+    piece = [t[:rows].clamp(min=0) for t in data]
+    plain = count(_accumulate, _at_once, words, width, dtype, 1, piece, rows)
+    weights = words * width + 8 * width**2 // 2 + 4 * width + 4 * width * words + words
+    return {
+        "peak_live_bytes": int(1.1 * (plain.peak_live_bytes + weights * (8 if dtype == "float64" else 4))),
+        "operators": int(1.5 * plain.operators * steps * -(-len(data[0]) // rows)),
+    }
+
+
+def check_accumulated_backward(*cases: check.Case, budget: bool = False, note: str = "") -> None:
+    """cases: words, width, dtype, steps, a token batch, rows. budget: bytes and operators count as well."""
+    if budget:
+        note = (
+            "Many rows, a few at a time. Too many bytes? Then something of the piece before is alive while the next one runs: its "
+            "graph, or a tensor such as logits. Too many operators? Then pieces are smaller than asked, or something runs twice."
+        )
+    check.function(
+        "accumulated_backward",
+        cases,
+        _whole_batch,
+        match=check.Match(rtol=1e-3, atol=1e-4) if budget else check.Match(rtol=1e-8, atol=1e-9),
+        drive=_accumulate,
+        budget=_one_piece if budget else None,
+        look="2 · The batch in pieces",
+        note=note
+        or "A last piece may be smaller, targets of -100 are spread unevenly, and .grad may hold something.",
+    )
+
+
+# --- 9.3 checkpointed ---------------------------------------------------------------------------------------------
+
+
+class _Watch:
+    """Whether PyTorch's own checkpoint runs, under whatever name: told by its file, or by its code."""
+
+    def __init__(self) -> None:
+        self.file = str(Path(torch.utils.__file__).parent / "checkpoint.py")
+        whole = compile(Path(self.file).read_text(encoding="utf-8"), self.file, "exec")
+        # long ones: nobody writes these by chance
+        self.known = {c.co_code for c in _codes(whole) if len(c.co_code) > 150}
+        self.seen = False
+
+    def look(self) -> None:
+        frame: Any = sys._getframe(1)
+        while frame is not None and not self.seen:
+            self.seen = frame.f_code.co_filename == self.file or frame.f_code.co_code in self.known
+            frame = frame.f_back
+
+
+def _codes(code: Any) -> Iterator[Any]:
+    yield code
+    for inner in code.co_consts:
+        if hasattr(inner, "co_code"):
+            yield from _codes(inner)
+
+
+class _Part(nn.Module):
+    """A block with dropout and a `gain` that the test changes between its two runs."""
+
+    def __init__(self, width: int, p: float, watch: _Watch) -> None:
+        super().__init__()
+        self.norm, self.drop, self.gain = nn.LayerNorm(width), nn.Dropout(p), torch.ones(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.watch = watch
+
+    def forward(self, x: torch.Tensor, other: torch.Tensor | None = None) -> Any:
+        self.watch.look()
+        h = self.norm(x if other is None else x * other) * self.gain
+        return x + self.down(self.drop(nn.functional.gelu(self.up(h))))
+
+
+def _chain(
+    checkpointed: Callable[..., torch.Tensor],
+    rows: int,
+    width: int,
+    depth: int,
+    p: float,
+    two: bool = False,
+    steps: int = 1,
+) -> dict[str, Any]:
+    """Steps of a chain of checkpointed parts: losses, gradients, and random numbers drawn beside them."""
+    watch = _Watch()
+    net, told = nn.ModuleList([_Part(width, p, watch) for _ in range(depth)]), []
+    for _ in range(steps):
+        x, other = torch.randn(rows, width, requires_grad=True), torch.rand(rows, width)
+        h = x
+        for part in net:
+            h = checkpointed(part, h, other) if two else checkpointed(part, h)
+        loss = h.square().mean()
+        del h
+        drawn = torch.rand(steps - 1)  # between forward and backward: the generator is elsewhere now
+        if width > 8 or steps > 1:  # what backward uses must be what the second run makes
+            for part in net:
+                part.gain = torch.linspace(0.5, 1.5, width)
+        loss.backward()
+        told.append(
+            {
+                "loss": loss.detach(),
+                "gradient of the input": x.grad,
+                "random numbers after forward, after backward": [drawn, torch.rand(3)],
+            }
+        )
+    grads: Gradients = [w.grad for w in net.parameters()]
+    none = "none: were only the inputs asked for theirs?"
+    return {
+        "torch.utils.checkpoint called": watch.seen,
+        "step": told,
+        "gradients of the weights": none if all(g is None for g in grads) else grads,
+    }
+
+
+def _by_torch(*args: Any) -> dict[str, Any]:
+    from torch.utils.checkpoint import checkpoint
+
+    return _chain(lambda fn, *inputs: checkpoint(fn, *inputs, use_reentrant=False), *args)
+
+
+@cache
+def _as_torchs(*args: Any) -> dict[str, Any]:
+    return _by_torch(*args) | {"torch.utils.checkpoint called": False}
+
+
+@cache
+def _torchs_cost(
+    rows: int, width: int, depth: int, p: float, two: bool = False, steps: int = 1
+) -> dict[str, int]:
+    torch.manual_seed(0)
+    theirs = count(_by_torch, rows, width, depth, p, two, steps).peak_live_bytes
+    return {
+        "peak_live_bytes": int(1.1 * theirs) + 8192 * depth,
+        "flops": 4 * steps * depth * 16 * rows * width**2,
+    }
+
+
+def check_checkpointed(*cases: tuple[Any, ...], budget: bool = False, note: str = "") -> None:
+    """cases: rows, width, depth, p of dropout, whether there are two inputs, steps. budget: bytes and FLOPs count."""
+    if budget:
+        note = (
+            "Many parts; each part's `gain` changes before backward. Other gradients: backward uses what the first run made. "
+            "Too many bytes: does anything but the inputs live from forward to backward? And do inputs stay when their part is "
+            "through, as what hangs on ctx does? (What save_for_backward keeps goes.)"
+        )
+    check.function(
+        "checkpointed",
+        [check.case(*one) for one in cases],
+        _as_torchs,
+        match=check.Match(rtol=1e-3, atol=1e-5) if budget else check.Match(rtol=1e-4, atol=1e-6),
+        drive=_chain,
+        budget=_torchs_cost if budget else None,
+        look="3 · Compute it again",
+        note=note
+        or "Two steps one after the other; between forward and backward random numbers are drawn, and `gain` changes.",
+    )
+
+
+# --- 9.4 choose_checkpoints ---------------------------------------------------------------------------------------
+
+
+def random_blocks(seed: int, lengths: Sequence[int], shares: Sequence[float]) -> Iterator[check.Case]:
+    """Random blocks, with budgets from the least that any choice needs towards that of none checkpointed."""
+    draw = random.Random(seed)
+    for blocks in lengths:
+        kept = [draw.randint(20, 100) for _ in range(blocks)]
+        inputs = [draw.randint(1, k // 2) for k in kept]
+        flops = [draw.randint(1, 60) for _ in range(blocks)]
+        least = max(sum(inputs[:i]) + kept[i] for i in range(blocks))  # all of them checkpointed
+        for share in shares:
+            yield check.case(kept, inputs, flops, int(least + share * (max(sum(kept), least) - least)))
+
+
+def _held_and_peak(kept: Sequence[int], inputs: Sequence[int], chosen: Sequence[int]) -> tuple[int, int]:
+    """Bytes at the end of forward, and the most while a block is computed again."""
+    held = peak = 0
+    for i, whole in enumerate(kept):
+        peak = max(peak, held + whole) if i in chosen else peak
+        held += inputs[i] if i in chosen else whole
+    return held, peak
+
+
+@cache
+def _fewest_flops(kept: tuple[int, ...], inputs: tuple[int, ...], flops: tuple[int, ...], budget: int) -> int:
+    n = len(kept)
+    choices = [[i for i in range(n) if mask >> i & 1] for mask in range(2**n)]
+    return min(sum(flops[i] for i in c) for c in choices if max(_held_and_peak(kept, inputs, c)) <= budget)
+
+
+def _fewest(reports: list[check.Report]) -> str | None:
+    for report in reports:
+        kept, inputs, flops, budget = report.args
+        n, chosen = len(kept), report.value
+        if not isinstance(chosen, list | tuple):
+            return f"{chosen!r}: wanted a list, got {type(chosen).__name__.removeprefix('frozen')}"
+        if any(type(i) is not int for i in chosen) or sorted(set(chosen)) != list(chosen):
+            return f"returned {chosen!r}; wanted block numbers, ascending, each once"
+        if chosen and not 0 <= chosen[0] <= chosen[-1] < n:
+            return f"{chosen}: there are blocks 0 to {n - 1}"
+        held, peak = _held_and_peak(kept, inputs, chosen)
+        if held > budget:
+            return f"{chosen}: {held:,} bytes at the end of forward, the budget is {budget:,}"
+        if peak > budget:
+            return f"{chosen}: {peak:,} bytes while a block is computed again, the budget is {budget:,}"
+        price, best = sum(flops[i] for i in chosen), _fewest_flops(*map(tuple, (kept, inputs, flops)), budget)
+        if price != best:
+            asked = f"kept={kept}, inputs={inputs}, flops={flops}, budget={budget:,}"
+            return f"{chosen}: {price:,} FLOPs again; {best:,} are enough for {asked}"
+    return None
+
+
+def check_choose_checkpoints(*cases: check.Case, note: str = "") -> None:
+    look = "3 · Compute it again"
+    if fit := [one for one in cases if one.raises is None]:
+        check.function("choose_checkpoints", fit, verify=_fewest, look=look, note=note)
+    if refused := [one for one in cases if one.raises is not None]:
+        check.function("choose_checkpoints", refused, look=look, note="No choice fits here.")
+
+
+# --- 9.5 offloaded ------------------------------------------------------------------------------------------------
+
+
+class _Residual(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return x + self.down(torch.tanh(self.up(self.norm(x))))
+
+
+def _offload(
+    offloaded: Callable[..., Any],
+    rows: int,
+    width: int,
+    depth: int,
+    min_bytes: int,
+    share: float = 1.0,
+    steps: int = 1,
+) -> dict[str, Any]:
+    """Forward with the hooks on, then backward; the host's memory is bytes, and gives `share` of each number back."""
+    host: dict[int, Any] = {}
+
+    def put(tensor: torch.Tensor) -> int:
+        handle = len(host)
+        host[handle] = tensor.detach().clone().numpy().tobytes(), tensor.shape
+        return handle
+
+    def get(handle: int) -> torch.Tensor:
+        numbers, shape = host[handle]
+        host[handle] = None  # once
+        return torch.frombuffer(bytearray(numbers), dtype=torch.float32).reshape(shape).clone().mul_(share)
+
+    net = nn.Sequential(*[_Residual(width) for _ in range(depth)])
+    x, told = torch.randn(rows, width), []
+    for _ in range(steps):
+        with offloaded(list(net.parameters()), put, get, min_bytes):
+            loss = net(x).square().mean()
+        told.append(len(host) > 0)
+        loss.backward()
+    return {
+        "tensors in the host's memory": told,
+        "loss": loss.detach(),
+        "gradients": [p.grad for p in net.parameters()],
+    }
+
+
+class _Rule:
+    """Which saved bytes the docstring names, each time that they are saved; it moves nothing."""
+
+    def __init__(self, share: float = 1.0) -> None:
+        self.share, self.bytes, self.distinct = share, 0, 0
+
+    def __call__(self, parameters: list[nn.Parameter], put: Any, get: Any, min_bytes: int) -> Any:
+        stay, seen = {p.untyped_storage().data_ptr() for p in parameters}, set()
+
+        def pack(t: torch.Tensor) -> tuple[torch.Tensor, bool]:
+            where = t.untyped_storage().data_ptr()
+            if named := t.nbytes >= min_bytes and where not in stay:
+                self.bytes += t.nbytes
+                self.distinct += 0 if where in seen else t.nbytes
+                seen.add(where)
+            return t, named
+
+        def unpack(kept: tuple[torch.Tensor, bool]) -> torch.Tensor:
+            return kept[0] * self.share if kept[1] and self.share != 1 else kept[0]
+
+        return torch.autograd.graph.saved_tensors_hooks(pack, unpack)
+
+
+@cache
+def _plain_step(
+    rows: int, width: int, depth: int, min_bytes: int, share: float = 1.0, steps: int = 1
+) -> dict[str, Any]:
+    plain = _offload(_Rule(share), rows, width, depth, min_bytes, share, steps)
+    return plain | {"tensors in the host's memory": [True] * steps}
+
+
+def _bytes_moved(reports: list[check.Report]) -> str | None:
+    for report in reports:
+        _offload(rule := _Rule(), *report.args)
+        clones = sum(size for name, size in report.counts["allocations"] if name == "aten.clone")
+        if not 0.95 * 2 * rule.distinct <= clones <= 2 * rule.bytes:
+            return f"{clones:,} bytes were put and got; the rule names {rule.bytes:,}, so {2 * rule.bytes:,} there and back"
+    return None
+
+
+@cache
+def _half_is_gone(
+    rows: int, width: int, depth: int, min_bytes: int, share: float = 1.0, steps: int = 1
+) -> dict[str, int]:
+    rule = _Rule()
+    plain = count(_offload, rule, rows, width, depth, min_bytes, share, steps).peak_live_bytes
+    return {"peak_live_bytes": plain - rule.bytes // (2 * steps)}
+
+
+def check_offloaded(*cases: tuple[Any, ...], budget: bool = True) -> None:
+    """cases: rows, width, depth, min_bytes, the share that the host gives back, steps. budget: what is moved and held."""
+    moved = (
+        "Too many bytes moved? Each linear layer also saves its weight, as a view, and a layer norm two numbers per row. "
+        "Too few, or none in the host's memory? min_bytes are bytes. Too many alive? Then the hooks still hold the tensor."
+    )
+    halved = (
+        "Here the host halves the numbers: backward must use what get() gives, and nothing that was kept."
+    )
+    check.function(
+        "offloaded",
+        [check.case(*one) for one in cases],
+        _plain_step,
+        match=check.Match(rtol=1e-5, atol=1e-6),
+        drive=_offload,
+        budget=_half_is_gone if budget else None,
+        verify=_bytes_moved if budget else None,
+        look="4 · Put it elsewhere",
+        note=moved if budget else halved,
+    )
