@@ -51,6 +51,9 @@ check: setup ## say whether a notebook is not as its master says
 
 grade: setup ## for instructors: grade submitted/*/LESSON, write feedback/ and grades.csv (LESSON=01)
 	test -n "$(LESSON)" -a -n "$(GRADED)" || { echo 'make grade: which lesson? For example: make grade LESSON=01' >&2; exit 2; }
+	$(PY) -m nbgrader db assignment list | grep -q '^$(GRADED) ' || { printf '%s\n' >&2 \
+	    'make grade: the gradebook does not know $(GRADED) yet. Once a lesson, before its first grading:' \
+	    '  $(VENV)/bin/nbgrader generate_assignment $(GRADED) --force'; exit 2; }
 	$(PY) -m nbgrader autograde $(GRADED)
 	$(PY) -m nbgrader generate_feedback $(GRADED)
 	$(PY) -m nbgrader export

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -39,6 +40,20 @@ def lacking() -> list[str]:
     ]
 
 
+def unwritable() -> str:
+    """Why Jupyter cannot keep its files, or "". They lie in one's home, unless JUPYTER_… variables say otherwise."""
+    from jupyter_core import paths
+
+    for place in (paths.jupyter_runtime_dir(), paths.jupyter_data_dir(), paths.jupyter_config_dir()):
+        try:
+            Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=place):
+                pass
+        except OSError as problem:
+            return f"{place}: {problem.strerror}"
+    return ""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make lab", description=__doc__)
     parser.add_argument(
@@ -49,6 +64,13 @@ def main() -> int:
         print(
             f"make lab: this environment ({sys.prefix}) lacks {', '.join(missing)}. "
             "Run `make clean-all`, then `make lab`: it is made anew; your notebooks stay.",
+            file=sys.stderr,
+        )
+        return 2
+    if why := unwritable():
+        print(
+            f"make lab: Jupyter cannot keep its files in your home folder ({why}). "
+            "Name another for it: make lab HOME=/a/folder/of/yours",
             file=sys.stderr,
         )
         return 2

@@ -15,6 +15,7 @@ import pytest
 
 from helpers import check
 from helpers.classroom.judging import judge
+from helpers.classroom.release import reset
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted([*(ROOT / "helpers").rglob("*.py"), *(ROOT / "etc").rglob("*.py")])
@@ -158,3 +159,42 @@ def test_nor_is_one_on_the_tests_side(monkeypatch: pytest.MonkeyPatch) -> None:
         check.function("answer", [check.case()], verify=verify)
     verdict = judge("raise OSError(28, 'No space left on device')", "f__test", lambda request: {})
     assert not verdict.passed and verdict.text.startswith("this machine, not your answer")
+
+
+def test_reset_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A read-only folder, and a disk that is full half-way: one message, and the notebook is what it was."""
+    (name,) = (p.stem for p in (ROOT / "solutions").glob("00_*"))
+    notebook = tmp_path / name / f"{name}.ipynb"
+    monkeypatch.setattr("helpers.classroom.release.NOTEBOOKS", tmp_path)
+    monkeypatch.setattr("helpers.classroom.release.release", lambda reference: "fresh")
+    (tmp_path / name).write_text("a file, where the folder should be")
+    assert reset("00") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("reset: ") and str(tmp_path) in said and said.count("\n") == 1
+    (tmp_path / name).unlink()
+    notebook.parent.mkdir()
+    notebook.write_text("my answers")
+
+    def write_half(path: Path, text: str, **_: Any) -> None:
+        path.write_bytes(text[:2].encode())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(Path, "write_text", write_half)
+        assert reset("00") == 2
+    said = capsys.readouterr().err
+    (copy,) = notebook.parent.glob("*.answers-*")
+    assert "No space left" in said and "Your notebook is as it was" in said and copy.name in said
+    assert notebook.read_text() == copy.read_text() == "my answers"
+    assert reset("00") == 0 and notebook.read_text() == "fresh"
+
+
+@pytest.mark.parametrize("module", ["release", "zygote", "build"])
+def test_every_command_says_what_it_takes(module: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", f"helpers.classroom.{module}", "--help"]
+    here = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.startswith("usage: ")
+    assert list(tmp_path.iterdir()) == []

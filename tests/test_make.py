@@ -91,9 +91,32 @@ def test_a_taken_port_is_named() -> None:
     assert done.returncode == 2 and "not a port" in done.stderr
 
 
+def test_a_home_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+    home = {k: v for k, v in ENVIRONMENT.items() if not k.startswith(("JUPYTER", "XDG"))}
+    home["HOME"] = str(tmp_path / "home" / "ann")
+    done = subprocess.run([sys.executable, "etc/lab.py"], cwd=ROOT, env=home, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert f"({tmp_path}" in done.stderr and "make lab HOME=" in done.stderr
+
+
 def test_which_lesson(course: Path) -> None:
     done = make(course, "grade", "SETUP=true")
     assert done.returncode and "LESSON=01" in done.stderr
+
+
+def test_grading_a_lesson_that_the_gradebook_lacks(course: Path) -> None:
+    (course / "solutions" / "01_tiny").mkdir(parents=True)
+    (course / ".venv" / "bin").mkdir(parents=True)
+    nbgrader = 'case "$*" in *"assignment list") cat known;; *) echo "$@";; esac'
+    pretend_python(course / ".venv" / "bin", nbgrader)
+    (course / "known").write_text("There are 1 assignments in the database:\n01_tiny_too (due: None)\n")
+    done = make(course, "grade", "SETUP=true", "LESSON=01")
+    assert done.returncode and "nbgrader generate_assignment 01_tiny --force" in done.stderr
+    assert done.stdout == "", "nothing was graded"
+    (course / "known").write_text("01_tiny (due: None)\n")
+    done = make(course, "grade", "SETUP=true", "LESSON=01")
+    assert done.returncode == 0 and "-m nbgrader autograde 01_tiny\n" in done.stdout
 
 
 # --- which build of PyTorch: indexes of stand-ins on disk, so that nothing is fetched -------------------------------

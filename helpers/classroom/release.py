@@ -3,6 +3,7 @@
 python -m helpers.classroom.release 01        reset lesson 01 (what `make reset LESSON=01` runs)
 """
 
+import argparse
 import json
 import logging
 import shutil
@@ -91,9 +92,21 @@ def reset(lesson: str) -> int:
         )
         return 2
     target = NOTEBOOKS / found[0].stem / found[0].name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    kept = _copy_beside(target) if target.exists() else None
-    target.write_text(release(found[0]), encoding="utf-8")
+    kept = None
+    try:
+        fresh = release(found[0])
+        target.parent.mkdir(parents=True, exist_ok=True)
+        kept = _copy_beside(target) if target.exists() else None
+        half = target.with_name(f".{target.name}.fresh")
+        half.write_text(fresh, encoding="utf-8")
+        half.replace(target)  # at once and whole, or not at all
+    except OSError as problem:
+        print(
+            f"reset: {problem.strerror or problem}: {problem.filename or target}. Your notebook is as it was"
+            + (f", and a copy of it is in {kept.name} beside it." if kept else "."),
+            file=sys.stderr,
+        )
+        return 2
     print(
         f"{target.stem}: fresh."
         + (f" What you had is kept in notebooks/{target.stem}/{kept.name}" if kept else "")
@@ -101,5 +114,14 @@ def reset(lesson: str) -> int:
     return 0
 
 
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m helpers.classroom.release",
+        description="A fresh copy of a lesson's notebook; the one that is there is kept beside it.",
+    )
+    parser.add_argument("lesson", help="e.g. 01")
+    return reset(parser.parse_args(argv).lesson)
+
+
 if __name__ == "__main__":
-    sys.exit(reset(sys.argv[1] if len(sys.argv) > 1 else ""))
+    sys.exit(main())

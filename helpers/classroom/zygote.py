@@ -6,6 +6,7 @@ Each connection gets a child of its own, which runs the notebook cells that it i
 requests. Messages are JSON with a length before them.
 """
 
+import argparse
 import contextlib
 import io
 import json
@@ -105,4 +106,6 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(prog="python -m helpers.classroom.zygote", description=__doc__)
+    parser.add_argument("socket", help="where to listen: a path that is not there yet")
+    main(parser.parse_args().socket)
