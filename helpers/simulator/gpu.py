@@ -12,7 +12,7 @@ from typing import Any
 from helpers.ranks.links import Link
 from helpers.simulator import devices, streams
 from helpers.simulator.accesses import Race
-from helpers.simulator.graphs import Graphs
+from helpers.simulator.graphs import CUDAGraph, Graphs
 from helpers.simulator.machine import Machine
 from helpers.simulator.memory import Memory, MemoryNames
 from helpers.simulator.operators.backward import Backward
@@ -102,7 +102,8 @@ class SimGPU:
         self.memory_snapshot = memory.memory_snapshot
 
         graphs = Graphs(machine, self._memory)
-        self.CUDAGraph, self.graph, self.graph_pool_handle = graphs.new, graphs.capture, graphs.pool_handle
+        self.CUDAGraph = partial(CUDAGraph, graphs)
+        self.graph, self.graph_pool_handle = graphs.capture, graphs.pool_handle
         self.is_current_stream_capturing = graphs.capturing
         self.make_graphed_callables = graphs.make_graphed_callables
         self.profile = partial(SimProfile, self._notes)

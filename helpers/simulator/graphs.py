@@ -278,10 +278,6 @@ class Graphs:
         self.replays = self._pools = 0
         self._side: Stream | None = None  # which captures take that name none
 
-    def new(self, keep_graph: bool = False) -> CUDAGraph:
-        """gpu.CUDAGraph(): an empty graph, for gpu.graph()."""
-        return CUDAGraph(self, keep_graph)
-
     def pool_handle(self) -> PoolHandle:
         """A memory pool that several graphs may share."""
         self._pools += 1
@@ -318,7 +314,7 @@ class Graphs:
         graphs = torch.cuda.graphs
         with ExitStack() as stack:
             for owner, name, ours in [
-                (torch.cuda, "CUDAGraph", self.new),
+                (torch.cuda, "CUDAGraph", partial(CUDAGraph, self)),
                 (torch.cuda, "Stream", partial(new_stream, self.machine)),
                 (torch.cuda, "stream", partial(current, self.machine)),
                 (torch.cuda, "graph", self.capture),

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from helpers.simulator.accesses import place
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory
 from helpers.simulator.cost.roofline import library
 from helpers.simulator.frames import frames
@@ -23,9 +24,7 @@ from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Lane
 from helpers.tensors import tensors
 
-__all__ = ["Extent", "Memory", "MemoryNames"]
-
-Extent = tuple[int, int]  # address, bytes
+__all__ = ["Memory", "MemoryNames"]
 
 # An assumption, like those in devices.Assumptions: what a context with PyTorch's kernels takes on a current
 # data-centre card, as nvidia-smi shows it after the first kernel (it varies with card, driver and libraries).
@@ -131,14 +130,13 @@ class Memory:
             self.allocator.record_stream(address, lane.number)
             self._machine.races.lent(address, lane.number)
 
-    def extent(self, tensor: torch.Tensor) -> Extent | None:
+    def extent(self, tensor: torch.Tensor) -> tuple[int, int] | None:
         """Address and length in bytes of what the tensor touches; None for nothing, and for host memory."""
         held = self._held.get(tensor.untyped_storage()._cdata)
         if held is None or not held[0] or not tensor.numel():
             return None
-        last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-        size = tensor.element_size()
-        return held[0] + int(tensor.storage_offset()) * size, (last + 1) * size
+        low, high, _ = place(tensor)
+        return held[0] + low, high - low
 
     # -------------------------------------------------------------------------------- to the allocator
 

@@ -225,17 +225,7 @@ def report(found: dict[str, Any] | None = None) -> Table:
                 f"{row['error_before']:.0%}" if held else "—",
             )
         )
-    columns = [
-        "card",
-        "kernels",
-        "reach",
-        "fitted on",
-        "held out",
-        "error",
-        "90 % below",
-        "bias",
-        "uncalibrated",
-    ]
+    columns = "card, kernels, reach, fitted on, held out, error, 90 % below, bias, uncalibrated".split(", ")
     return table(
         rows, columns, evidence="arithmetic", caption=f"{found['basis']}; errors in rows the fit never saw"
     )
@@ -243,16 +233,11 @@ def report(found: dict[str, Any] | None = None) -> Table:
 
 def errors(found: dict[str, Any] | None = None) -> Table:
     """Whole steps, none of which the fit saw: measured by others, simulated here."""
-    rows = [
-        (
-            s["card"],
-            s["what"],
-            f"{s['measured_ms']:.0f} ms",
-            f"{s['simulated_ms']:.0f} ms",
-            f"{s['error']:+.0%}",
-        )
-        for s in (found or devices.efficiencies()).get("steps", [])
+    steps = (found or devices.efficiencies()).get("steps", [])
+    times = [
+        (f"{s['measured_ms']:.0f} ms", f"{s['simulated_ms']:.0f} ms", f"{s['error']:+.0%}") for s in steps
     ]
+    rows = [(s["card"], s["what"], *said) for s, said in zip(steps, times, strict=True)]
     columns = ["card", "step", "measured", "simulated", "error"]
     return table(
         rows, columns, evidence="arithmetic", caption="whole steps, held out; sources in docs/recording.md"

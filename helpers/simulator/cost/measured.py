@@ -172,14 +172,8 @@ def steps() -> list[dict[str, Any]]:
     rows = []
     with STEPS.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            ms = 1e3 * simulate_step(
-                row["card"],
-                row["model"],
-                row["mode"],
-                int(row["batch"]),
-                int(row["length"]),
-                row["precision"],
-            )
+            size = int(row["batch"]), int(row["length"])
+            ms = 1e3 * simulate_step(row["card"], row["model"], row["mode"], *size, row["precision"])
             measured = float(row["ms"])
             what = f"{row['model']}, {row['mode']}, {row['precision']}, {row['batch']} × {row['length']}"
             found = {"source": row["source"], "card": row["card"], "what": what, "measured_ms": measured}

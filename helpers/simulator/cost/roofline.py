@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import flop_registry
 
+from helpers.simulator.accesses import place
 from helpers.simulator.devices import Device
 from helpers.simulator.machine import Load, Machine
 from helpers.tensors import tensors
@@ -187,21 +188,13 @@ def _read(inputs: list[torch.Tensor]) -> int:
     if len(inputs) < 2:
         return sum(sizes)
     shared: dict[int, list[int]] = {}
-    for place, tensor in enumerate(inputs):
-        shared.setdefault(tensor.untyped_storage()._cdata, []).append(place)
+    for i, tensor in enumerate(inputs):
+        shared.setdefault(tensor.untyped_storage()._cdata, []).append(i)
     total = 0
     for places in shared.values():
         mine = sum(sizes[i] for i in places)
-        total += min(mine, _union([_extent(inputs[i]) for i in places])) if len(places) > 1 else mine
+        total += min(mine, _union([place(inputs[i])[:2] for i in places])) if len(places) > 1 else mine
     return total
-
-
-def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """First byte of the storage that a tensor touches, and the one behind its last."""
-    first = tensor.storage_offset()
-    last = first + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    end = last + 1 if tensor.numel() else first
-    return int(first) * tensor.element_size(), int(end) * tensor.element_size()
 
 
 def _union(spans: list[tuple[int, int]]) -> int:

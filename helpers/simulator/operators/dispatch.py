@@ -192,21 +192,15 @@ class Dispatch(Mode):
             non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking"))
             machine.copy(str(packet), "copy d2h", source, args[0] in machine.pinned, non_blocking)
             return (func(args[0], self._zero(args[0].dtype)),)
-        if packet is aten._unique2:  # all of them differ
-            n, wanted = source.numel(), [*args[2:], False, False]
+        if packet in (aten._unique2, aten.masked_select):  # all of them differ, or are selected
+            sizes = [source.numel() * bool(wanted) for wanted in [*args[2:], False, False][:2]]
             with _disable_current_modes():
-                sizes = [n, n * bool(wanted[0]), n * bool(wanted[1])]
-                made = [torch.empty(k, dtype=torch.int64, device="meta") for k in sizes[1:]]
-                out = (torch.empty(n, dtype=source.dtype, device="meta"), *made)
-            machine.memory.produced(func, args, kwargs, out)
-            self.account(func, args, kwargs, out)
-            return (out,)
-        if packet is aten.masked_select:
-            with _disable_current_modes():
-                out = torch.empty(source.numel(), dtype=source.dtype, device="meta")
-            machine.memory.produced(func, args, kwargs, out)
-            self.account(func, args, kwargs, out)
-            return (out,)
+                made: Any = torch.empty(source.numel(), dtype=source.dtype, device="meta")
+                if packet is aten._unique2:
+                    made = (made, *(torch.empty(n, dtype=torch.int64, device="meta") for n in sizes))
+            machine.memory.produced(func, args, kwargs, made)
+            self.account(func, args, kwargs, made)
+            return (made,)
         return None
 
     def account(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
