@@ -284,251 +284,40 @@ class Allocator:
         ### END SOLUTION
 
 
-# %% shared="allocator"
-def on_a_device(Allocator, program, capacity):
-    import sys
-
-    segments, live, rows, made, problems, place = {}, {}, [], [], [], [1 << 32]
-
-    def cuda_malloc(nbytes):
-        if sum(segments.values()) + nbytes > capacity:
-            return None
-        address = place[0]
-        place[0] += -(-nbytes // 2**21) * 2**21
-        segments[address] = nbytes
-        made.append(nbytes)
-        return address
-
-    def cuda_free(address):
-        size = segments.pop(address, None)
-        if size is None:
-            problems.append(f"cuda_free({address}), which is not the address of a segment")
-        elif any(address <= start < address + size for start, _ in live.values()):
-            problems.append("cuda_free of a segment in which a block is still in use")
-
-    def refuse(frame, event, arg):
-        file = frame.f_code.co_filename.replace("\\", "/")
-        if event == "call" and "helpers/simulator/" in file and not problems:
-            problems.append("this is the course's own model; the exercise is to write yours")
-
-    kept = sys.getprofile()
-    sys.setprofile(refuse)
-    try:
-        allocator = Allocator(cuda_malloc, cuda_free)
-        for what, *rest in program:
-            told = "ok"
-            if what == "malloc":
-                name, nbytes = rest
-                try:
-                    start = allocator.malloc(nbytes)
-                except MemoryError:
-                    told = "MemoryError"
-                else:
-                    if not isinstance(start, int):
-                        problems.append(f"malloc returned {start!r}; wanted an address, or MemoryError")
-                        start = 0
-                    end = start + nbytes
-                    if not any(a <= start and end <= a + size for a, size in segments.items()):
-                        problems.append(f"malloc({nbytes}) returned bytes that lie in no segment")
-                    if any(start < b + n and b < end for b, n in live.values()):
-                        problems.append(f"malloc({nbytes}) returned bytes that another block is using")
-                    live[name] = (start, nbytes)
-            elif what == "free":
-                if rest[0] in live:
-                    allocator.free(live.pop(rest[0])[0])
-            else:
-                allocator.empty_cache()
-            rows.append([sum(segments.values()), len(made), told])
-            if problems:
-                break
-    finally:
-        sys.setprofile(kept)
-    return {"rows": rows, "problems": problems}
-
-
-def by_the_model(program, capacity):
-    from helpers.simulator.allocator import CachingAllocator, OutOfMemory
-
-    model, live, rows = CachingAllocator(capacity, history=False), {}, []
-    for what, *rest in program:
-        told = "ok"
-        if what == "malloc":
-            try:
-                live[rest[0]] = model.malloc(rest[1])
-            except OutOfMemory:
-                told = "MemoryError"
-        elif what == "free":
-            if rest[0] in live:
-                model.free(live.pop(rest[0]))
-        else:
-            model.empty_cache()
-        stats = model.stats()
-        rows.append([stats["reserved_bytes.all.current"], stats["num_device_alloc"], told])
-    return rows
-
-
-def judged(reports):
-    for report in reports:
-        program, capacity = report.args
-        wanted = by_the_model(program, capacity)
-        for number, (got, want) in enumerate(zip(report.value["rows"], wanted), 1):
-            calls = program[max(0, number - 15) : number]
-            at = f"on {capacity / 2**20:,.0f} MiB, at the end of: {'; '.join(map(in_words, calls))}\n "
-            if report.value["problems"] and number == len(report.value["rows"]):
-                return f"{at} {report.value['problems'][0]}"
-            if list(got) != want:
-                said = [f"{r / 2**20:g} MiB reserved, cudaMalloc ×{n} so far, {t}" for r, n, t in (got, want)]
-                return f"{at} measured {said[0]}\n  wanted   {said[1]}"
-    return None
-
-
-def in_words(call):
-    """A call as the stepper takes it."""
-    if call[0] != "malloc":
-        return " ".join(call)
-    whole = next(((u, n) for u, n in (("MiB", 2**20), ("KiB", 2**10)) if call[2] % n == 0), ("B", 1))
-    return f"{call[1]} = {call[2] // whole[1]} {whole[0]}"
-
-
-M = 2**20
-
 # %% test="allocator" points=2
-from helpers import check
+from helpers.exercises.memory_pools import Program, check_Allocator
 
-
-def written(text):
-    calls = []
-    for line in text.split(";"):
-        name, _, size = line.strip().partition("=")
-        if size:
-            calls.append(["malloc", name.strip(), int(size)])
-        else:
-            calls.append(["free", name.split()[1]] if name.startswith("free") else [name])
-    return calls
-
-
-one_each = [[["malloc", "x", n]] for n in (1, 512, 2**20, 2**20 + 1, 9 * 2**20, 10 * 2**20, 21 * 2**20)]
-check.function(
-    "Allocator",
-    [check.case(program, 2**30) for program in one_each],
-    drive=on_a_device,
-    verify=judged,
-    look="1 · What does one tensor take?",
-    note="One request on an empty device: only rounding, the pool, and the size of the segment matter.",
-)
-small_programs = {
-    "reuse": f"a={6 * M}; b={8 * M}; c={3 * M}; free b; d={5 * M}; e={300 * 1024}; free a; free d; free c; f={12 * M}",
-    "best fit": f"a={9 * M}; b={2 * M}; c={3 * M}; d={2 * M}; free a; free c; e={3 * M - 600}; f={9 * M}",
-    "what is left over": f"a={6 * M}; b={8 * M}; c={6 * M}; free a; d={5 * M}; free b; e={8 * M + 512}",
-    "a whole segment": f"a={30 * M}; free a; b={29 * M}; free b; c={30 * M}; free c; empty_cache; d={4 * M}",
-    "512 bytes": f"a={9 * M + 1}; b={9 * M}; c={2 * M - 511}",
-    "ties": f"a={6 * M}; b={2 * M}; c={6 * M}; d={6 * M}; free a; free c; g={6 * M}; free b; free d; h={9 * M}",
-}
-full = written(f"a={30 * M}; b={20 * M}; free a; c={40 * M}; d={4 * M}; free b; e={5 * M}")
-check.function(
-    "Allocator",
-    [*(check.case(written(text), 2**30) for text in small_programs.values()), check.case(full, 60 * M)],
-    drive=on_a_device,
-    verify=judged,
-    look="2 · Reuse, split, merge: run the program in the stepper",
-    note="The first difference is shown; the fault may lie some calls earlier. Does free merge on both sides? Of two "
-    "blocks of one size, is the lower address taken? What remains lies behind? Is a full device tried twice?",
+requests = "1 B", "512 B", "1 MiB", "1048577 B", "9 MiB", "10 MiB", "21 MiB"
+check_Allocator(
+    *(f"x = {size}" for size in requests),
+    "a = 6 MiB; b = 8 MiB; c = 3 MiB; free b; d = 5 MiB; e = 9 KiB; free a; free d; free c; f = 12 MiB",
+    "a = 9 MiB; b = 2 MiB; c = 3 MiB; d = 2 MiB; free a; free c; e = 3145128 B; f = 9 MiB",
+    "a = 6 MiB; b = 8 MiB; c = 6 MiB; free a; d = 5 MiB; free b; e = 8389120 B",
+    "a = 30 MiB; free a; b = 29 MiB; free b; c = 30 MiB; free c; empty_cache; d = 4 MiB",
+    "a = 9437185 B; b = 9 MiB; c = 2096641 B",
+    "a = 6 MiB; b = 2 MiB; c = 6 MiB; d = 6 MiB; free a; free c; g = 6 MiB; free b; free d; h = 9 MiB",
+    Program("a = 30 MiB; b = 20 MiB; free a; c = 40 MiB; d = 4 MiB; free b; e = 5 MiB", mib=60),
 )
 
 # %% hidden="allocator" points=4
 ### BEGIN HIDDEN TESTS
-import random
+from helpers.exercises.memory_pools import Program, check_Allocator, random_program, training_program
 
-import torch
-
-from helpers import check, simulate
-
-
-def at_random(seed, length, largest, least=1, empty=0.01):
-    draw, program, live, sizes = random.Random(seed), [], [], []
-    for number in range(length):
-        if live and draw.random() < 0.47:
-            program.append(["free", live.pop(draw.randrange(len(live)))])
-        elif draw.random() < empty:
-            program.append(["empty_cache"])
-        else:
-            nbytes = (
-                draw.choice(sizes)
-                if sizes and draw.random() < 0.33
-                else int(least * (largest / least) ** draw.random())
-            )
-            sizes.append(nbytes)
-            program.append(["malloc", f"t{number}", nbytes])
-            live.append(f"t{number}")
-    return program
-
-
-def training_steps(count, width):
-    """What a small net asks for in its first steps, as a program."""
-    gpu = simulate("H100")
-    gpu.memory._record_memory_history(context=None)
-    with gpu:
-        net = torch.nn.Sequential(
-            torch.nn.Linear(width, 4 * width, device=gpu.device),
-            torch.nn.GELU(),
-            torch.nn.LayerNorm(4 * width, device=gpu.device),
-            torch.nn.Linear(4 * width, width, device=gpu.device),
-        )
-        optimizer = torch.optim.AdamW(net.parameters())
-        for step in range(count):
-            x = torch.randn(500 + 300 * step, width, device=gpu.device)
-            (net(x) - x).square().mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-    events, program = gpu.memory._snapshot()["device_traces"][0], []
-    for event in events:
-        if event["action"] == "alloc":
-            program.append(["malloc", str(event["addr"]), event["size"]])
-        elif event["action"] == "free_completed":
-            program.append(["free", str(event["addr"])])
-    return program
-
-
-left_over = [["malloc", "a", 7 * M], ["malloc", "b", 6 * M], ["malloc", "c", 7 * M], ["free", "a"]]
-left_over += [["malloc", "d", 6 * M], ["free", "b"], ["malloc", "e", 6 * M + 1000]]
-ties = [["malloc", "a", 5 * M], ["malloc", "b", 3 * M], ["malloc", "c", 5 * M], ["malloc", "d", 7 * M]]
-ties += [
-    ["free", "a"],
-    ["free", "c"],
-    ["malloc", "g", 5 * M],
-    ["free", "b"],
-    ["free", "d"],
-    ["malloc", "h", 9 * M],
-]
-full = [["malloc", "a", 24 * M], ["malloc", "b", 16 * M], ["free", "a"], ["malloc", "c", 38 * M]]
-full += [
-    ["malloc", "d", 12 * M],
-    ["malloc", "e", 5],
-    ["free", "b"],
-    ["malloc", "f", 3 * M],
-    ["malloc", "g", 5000],
-]
-edges = [
-    [["malloc", "x", n]] for n in (513, 10 * M - 1, 10 * M + 1, 19 * M, 19 * M + 1, 64 * M - 1, 2**20 - 511)
-]
-check.function(
-    "Allocator",
-    [
-        *(check.case(program, 2**30) for program in [*edges, left_over, ties]),
-        *(
-            check.case(program, 56 * M)
-            for program in (full, at_random(21, 150, 20 * M), at_random(22, 150, 9 * M))
-        ),
-        *(check.case(at_random(seed, 200, 60 * M), 2**40) for seed in (1, 2, 3)),
-        *(check.case(at_random(seed, 200, 2**18), 2**40) for seed in (4, 5)),
-        *(check.case(at_random(seed, 300, 12 * M, M), 2**40) for seed in (6, 7, 8)),
-        check.case(training_steps(3, 512), 2**40),
-        check.case(training_steps(2, 1024), 300 * M),
-        *(check.case(at_random(seed, 250, 80 * M), 260 * M) for seed in (11, 12, 13)),
-    ],
-    drive=on_a_device,
-    verify=judged,
-    look="2 · Reuse, split, merge",
+requests = "513 B", "10485759 B", "10485761 B", "19 MiB", "19922945 B", "67108863 B", "1048065 B"
+check_Allocator(
+    *(f"x = {size}" for size in requests),
+    "a = 7 MiB; b = 6 MiB; c = 7 MiB; free a; d = 6 MiB; free b; e = 6292456 B",
+    "a = 5 MiB; b = 3 MiB; c = 5 MiB; d = 7 MiB; free a; free c; g = 5 MiB; free b; free d; h = 9 MiB",
+    Program(
+        "a = 24 MiB; b = 16 MiB; free a; c = 38 MiB; d = 12 MiB; e = 5 B; free b; f = 3 MiB; g = 5000 B", 56
+    ),
+    random_program(21, 150, 20 * 2**20, mib=56),
+    random_program(1, 150, 60 * 2**20),
+    random_program(4, 150, 2**18),
+    random_program(6, 200, 12 * 2**20, least=2**20),
+    training_program(3, 512),
+    training_program(2, 1024, mib=300),
+    random_program(11, 200, 80 * 2**20, mib=260),
 )
 ### END HIDDEN TESTS
 
@@ -701,167 +490,27 @@ def encode(batches: list[torch.Tensor], up: torch.Tensor, down: torch.Tensor) ->
     ### END SOLUTION
 
 
-# %% shared="encode"
-import torch
-
-from helpers import check
-
-
-def with_inputs_told(encode, batches, up, down):
-    return {"results": encode(batches, up, down), "batches": batches}
-
-
-def one_by_one(batches, up, down):
-    return {"results": [torch.clamp(x @ up, min=0) @ down for x in batches], "batches": batches}
-
-
 # %% test="encode" points=1
-def on_a_card(encode, rows, width, hidden, out):
-    import torch
+from helpers.exercises.memory_pools import Documents, check_encode
 
-    from helpers import simulate
-
-    gpu = simulate("H100", strict=False)
-    with gpu:
-        up = torch.empty(width, hidden, device=gpu.device)
-        down = torch.empty(hidden, out, device=gpu.device)
-        batches = [torch.empty(n, width, device=gpu.device) for n in rows]
-        had, waits, before = gpu.memory_reserved(), gpu.syncs, len(gpu.kernels)
-        peak = gpu.max_memory_reserved  # as it is before the answer runs
-        results = encode(batches, up, down)
-        sizes = sorted((s["total_size"] for s in gpu.memory_snapshot()), reverse=True)
-        return {
-            "shapes": [list(r.shape) for r in results],
-            "elsewhere": sum(r.device != x.device for r, x in zip(results, batches)),
-            "flops": sum(k.flops for k in gpu.kernels[before:]),
-            "reserved": peak() - had,
-            "waits": gpu.syncs - waits,
-            "segments": sizes[:6],
-        }
-
-
-def within(reports):
-    for report in reports:
-        (rows, width, hidden, out), told = report.args, report.value
-        if told["shapes"] != [[n, out] for n in rows]:
-            return f"on a GPU, for batches of {rows}: results of shapes {told['shapes']}"
-        if told["elsewhere"]:
-            return (
-                f"on a GPU, {told['elsewhere']} of {len(rows)} results lie on another device than the batches"
-            )
-        if told["flops"] < 2 * sum(rows) * hidden * (width + out):
-            return "on a GPU, the two products of every batch were not computed"
-        most = 4 * (sum(rows) * out + max(rows) * hidden) + (64 + 2 * len(rows)) * 2**20
-        if told["waits"]:
-            return f"the host waited {told['waits']} time(s) for the GPU; wanted 0 (emptying the cache waits, .cpu() too)"
-        if told["reserved"] > most:
-            largest = ", ".join(f"{size >> 20:,}" for size in told["segments"])
-            return (
-                f"{len(rows)} batches of {min(rows):,} to {max(rows):,} rows reserved {told['reserved'] >> 20:,} MiB; "
-                f"wanted at most {most >> 20:,} (results {sum(rows) * out * 4 >> 20:,}, one wide array "
-                f"{max(rows) * hidden * 4 >> 20:,}, and {64 + 2 * len(rows)})\n  the largest segments, MiB: {largest}"
-            )
-    return None
-
-
-g = torch.Generator().manual_seed(0)
-weights = [torch.randn(s, generator=g) for s in ((4, 10), (10, 3))]
-check.function(
-    "encode",
-    [
-        check.case([torch.randn(n, 4, generator=g) for n in sizes], *weights)
-        for sizes in ((1, 3, 5), (4, 2, 6))
-    ],
-    expect=one_by_one,
-    drive=with_inputs_told,
-    budget={},
-    rtol=1e-4,
-    atol=1e-5,
-    look="the function above the exercise",
+check_encode(
+    Documents([1, 3, 5], 4, 10, 3),
+    Documents([4, 2, 6], 4, 10, 3),
+    Documents([*range(40_000, 104_000, 4_000)], 256, 4096, 256, card="H100"),
 )
-check.function(
-    "encode",
-    [check.case([*range(40_000, 104_000, 4_000)], 256, 4096, 256)],
-    drive=on_a_card,
-    budget={},
-    verify=within,
-    look="3 · Free, and out of memory: documents",
-    note="One wide array more than allowed: which name still holds one? Several: which blocks can be used again?",
-)
-
 
 # %% hidden="encode" points=3
 ### BEGIN HIDDEN TESTS
-def on_a_card(encode, rows, width, hidden, out):
-    import torch
+from helpers.exercises.memory_pools import Documents, check_encode
 
-    from helpers import simulate
-
-    gpu = simulate("A100", strict=False)
-    with gpu:
-        up = torch.empty(width, hidden, device=gpu.device)
-        down = torch.empty(hidden, out, device=gpu.device)
-        batches = [torch.empty(n, width, device=gpu.device) for n in rows]
-        had, waits, before = gpu.memory_reserved(), gpu.syncs, len(gpu.kernels)
-        peak = gpu.max_memory_reserved  # as it is before the answer runs
-        results = encode(batches, up, down)
-        sizes = sorted((s["total_size"] for s in gpu.memory_snapshot()), reverse=True)
-        return {
-            "shapes": [list(r.shape) for r in results],
-            "elsewhere": sum(r.device != x.device for r, x in zip(results, batches)),
-            "flops": sum(k.flops for k in gpu.kernels[before:]),
-            "reserved": peak() - had,
-            "waits": gpu.syncs - waits,
-            "segments": sizes[:6],
-        }
-
-
-def within(reports):
-    for report in reports:
-        (rows, width, hidden, out), told = report.args, report.value
-        if told["shapes"] != [[n, out] for n in rows]:
-            return f"on a GPU, for batches of {rows}: results of shapes {told['shapes']}"
-        if told["elsewhere"]:
-            return (
-                f"on a GPU, {told['elsewhere']} of {len(rows)} results lie on another device than the batches"
-            )
-        if told["flops"] < 2 * sum(rows) * hidden * (width + out):
-            return "on a GPU, the two products of every batch were not computed"
-        most = 4 * (sum(rows) * out + max(rows) * hidden) + (64 + 2 * len(rows)) * 2**20
-        if told["waits"]:
-            return f"the host waited {told['waits']} time(s) for the GPU; wanted 0 (emptying the cache waits, .cpu() too)"
-        if told["reserved"] > most:
-            return f"batches of {rows} reserved {told['reserved'] >> 20:,} MiB; wanted at most {most >> 20:,}"
-    return None
-
-
-g = torch.Generator().manual_seed(1)
-weights = [torch.randn(s, generator=g) for s in ((3, 8), (8, 5))]
-check.function(
-    "encode",
-    [
-        check.case([torch.randn(n, 3, generator=g) for n in sizes], *weights)
-        for sizes in ((2, 2, 9, 4, 1), (7,), (1, 6, 6, 6))
-    ],
-    expect=one_by_one,
-    drive=with_inputs_told,
-    budget={},
-    rtol=1e-4,
-    atol=1e-5,
-    look="the function above the exercise",
-)
-check.function(
-    "encode",
-    [
-        check.case([*range(10_000, 60_000, 2_500)], 512, 8192, 3000),
-        check.case([30_000, 5_000, 52_000, 31_000, 48_000, 7_000, 55_000], 128, 6000, 2500),
-        check.case([60_000] * 6, 256, 4096, 1024),
-        check.case([50_000, 40_000, 30_000, 20_000], 256, 4096, 2048),
-    ],
-    drive=on_a_card,
-    budget={},
-    verify=within,
-    look="3 · Free, and out of memory: documents",
+check_encode(
+    Documents([2, 2, 9, 4, 1], 3, 8, 5),
+    Documents([7], 3, 8, 5),
+    Documents([1, 6, 6, 6], 3, 8, 5),
+    Documents([*range(10_000, 60_000, 2_500)], 512, 8192, 3000, card="A100"),
+    Documents([30_000, 5_000, 52_000, 31_000, 48_000, 7_000, 55_000], 128, 6000, 2500, card="A100"),
+    Documents([60_000] * 6, 256, 4096, 1024, card="A100"),
+    Documents([50_000, 40_000, 30_000, 20_000], 256, 4096, 2048, card="A100"),
 )
 ### END HIDDEN TESTS
 
@@ -1058,104 +707,18 @@ def _by_the_user(path: str) -> bool:
 
 
 # %% test="find_leak" points=1
-from helpers import check
-from helpers.simulator.allocator import CachingAllocator
+from helpers.exercises.memory_pools import Story, check_find_leak
 
-
-def stack(
-    line, name="step", file="/project/train.py", torchs="site-packages/torch/nn/modules/linear.py", depth=1
-):
-    """Frames as they are recorded: C++ first, then torch's own, then the user's, innermost first."""
-    return [
-        {"filename": "??", "line": 0, "name": "at::native::empty_cuda"},
-        *({"filename": torchs, "line": 125 + i, "name": "forward"} for i in range(depth)),
-        {"filename": file, "line": line, "name": name},
-        {"filename": "/project/main.py", "line": 4, "name": "main"},
-    ]
-
-
-def story(steps, leak=3_000_000, every=1):
-    """Weights; optimizer state from the first step on; a cache that fills up; batches that come and go; a leak."""
-    model, snapshots = CachingAllocator(2**34), []
-    for size in (40_000_000, 40_000_000, 4_000):
-        model.malloc(size, where=stack(7, "build", "/project/model.py"))
-    for step in range(steps):
-        if step == 1:
-            model.malloc(160_000_000, where=stack(31))
-        if step < 3:
-            model.malloc(50_000_000, where=stack(12, "lookup", "/project/cache.py"))
-        batch = model.malloc(20_000_000 + 1_000_000 * (step % 3), where=stack(20))
-        waiting = model.malloc(50_000_000, where=stack(28, "prefetch"))
-        model.record_stream(waiting, 1)
-        model.free(waiting)  # from here on "active_pending_free"
-        if leak and step % every == 0:
-            model.malloc(leak, where=stack(24, torchs="torch/utils/data.py", depth=step % 3))
-        snapshots.append(model.snapshot() | {"device_traces": [[]]})
-        model.free(batch)
-    return snapshots
-
-
-check.function(
-    "find_leak",
-    [check.case(story(5)), check.case(story(5, leak=0)), check.case(story(6, leak=100, every=2))],
-    expect=[("train.py:24 step", 12_001_280), None, None],
-    look="5 · A snapshot names the line",
-    note="In this story lines 7 (weights), 31 (optimizer), 12 (a cache that fills up), 20 (batches) and "
-    "28 (freed, and waiting for a stream) are no leaks.",
+check_find_leak(
+    Story(5, leaks=[("train.py:24 step", 3_000_000, 3_000_000)]),
+    Story(5),
+    Story(6, late=2),
+    expect=[("train.py:24 step", 28_386_304), None, None],
 )
 
 # %% hidden="find_leak" points=3
 ### BEGIN HIDDEN TESTS
-import random
-
-from helpers import check
-from helpers.simulator.allocator import CachingAllocator
-
-
-def stack(line, name, file, depth):
-    python = "/opt/src/torch/"
-    return [
-        {"filename": "/pytorch/aten/src/ATen/cuda/EmptyTensor.cpp", "line": 9, "name": "empty"},
-        *(
-            {"filename": f"{python}nn/modules/module.py", "line": 1700 + i, "name": "_call"}
-            for i in range(depth)
-        ),
-        {"filename": "<frozen runpy>", "line": 3, "name": "_run_code"},
-        {"filename": file if file == "notebook" else f"/srv/pytorch/{file}", "line": line, "name": name},
-        {"filename": "/srv/pytorch/train.py", "line": 90, "name": "main"},
-    ]
-
-
-def story(seed, steps, leaks, late=0):
-    """leaks: (line, file, least bytes, most bytes) that each step leaves behind, in as many pieces as fall."""
-    draw, model, snapshots, passing = random.Random(seed), CachingAllocator(2**36), [], []
-    for i in range(6):
-        model.malloc(draw.randrange(1_000, 9_000_000), where=stack(10 + i % 2, "__init__", "model.py", 3))
-    for step in range(steps):
-        for address in passing:
-            model.free(address)
-        if step == 1:
-            for _ in range(6):
-                model.malloc(30_000_000, where=stack(200, "step", "optimizer.py", 1))
-        if step < steps - 2:
-            model.malloc(25_000_000, where=stack(44, "remember", "data.py", 0))
-        passing = [
-            model.malloc(draw.randrange(600, 40_000_000), where=stack(60 + i, "forward", "model.py", 2))
-            for i in range(4)
-        ]
-        waiting = model.malloc(5_000_000, where=stack(71, "prefetch", "data.py", 0))
-        model.record_stream(waiting, 1)
-        model.free(waiting)
-        model.malloc(2_000, where="")
-        for line, file, least, most in leaks:
-            for _ in range(draw.choice((1, 2, 3))):
-                model.malloc(
-                    draw.randrange(least, most), draw.choice((0, 2)), where=stack(line, "log", file, 4)
-                )
-        if late and step >= late:
-            model.malloc(90_000_000, where=stack(99, "late", "train.py", 0))
-        snapshots.append(model.snapshot() | {"device_traces": [[]]})
-    return snapshots
+from helpers.exercises.memory_pools import Story, check_find_leak
 
 
 def by_hand(snapshots):
@@ -1181,20 +744,16 @@ def by_hand(snapshots):
     return max(grows)[::-1] if grows else None
 
 
-check.function(
-    "find_leak",
-    [
-        check.case(story(1, 6, [(33, "eval/report.py", 300, 90_000)])),
-        check.case(story(2, 7, [(33, "report.py", 300, 900), (34, "report.py", 2_000_000, 3_000_000)])),
-        check.case(
-            story(3, 5, [(90, "train.py", 700, 5_000), (33, "loss.py", 20_000_000, 50_000_000)], late=2)
-        ),
-        check.case(story(4, 6, [], late=3)),
-        check.case(story(5, 2, [(5, "a.py", 90_000_000, 99_000_000)])),
-        check.case(story(6, 5, [(8, "notebook", 2_000_000, 9_000_000)])),
-    ],
+two = [("report.py:33 log", 300, 900), ("report.py:34 log", 2_000_000, 3_000_000)]
+later = [("train.py:90 log", 700, 5_000), ("loss.py:33 log", 20_000_000, 50_000_000)]
+check_find_leak(
+    Story(6, [("eval/report.py:33 log", 300, 90_000)], from_source=True, seed=1),
+    Story(7, two, from_source=True, seed=2),
+    Story(5, later, late=2, from_source=True, seed=3),
+    Story(6, late=3, from_source=True, seed=4),
+    Story(2, [("a.py:5 log", 90_000_000, 99_000_000)], from_source=True, seed=5),
+    Story(5, [("notebook:8 log", 2_000_000, 9_000_000)], from_source=True, seed=6),
     expect=by_hand,
-    look="5 · A snapshot names the line",
 )
 ### END HIDDEN TESTS
 
@@ -1357,204 +916,18 @@ def _remove(handles):
 
 
 # %% test="activation_log" points=1
-from helpers import check
+from helpers.exercises.memory_pools import Net, check_ActivationLog
 
-
-def a_life(ActivationLog, widths, batch, count):
-    """Live bytes at the ends of several short lives, with the cycle collector off (and its runs counted)."""
-    import gc
-
-    import torch
-
-    def net():
-        layers = [torch.nn.Linear(a, b) for a, b in zip(widths, widths[1:])]
-        return torch.nn.Sequential(*layers)
-
-    def hooks(model):
-        return sum(len(layer._forward_hooks) for layer in model)
-
-    told, runs = {}, []
-    gc.collect()
-    gc.disable()
-    note = lambda phase, info: runs.append(phase)  # noqa: E731
-    gc.callbacks.append(note)
-    try:
-        model = net()
-        with count() as end:
-            log = ActivationLog(model)
-            model(torch.ones(batch, widths[0]))
-            model(torch.zeros(batch, widths[0]))
-            h, right = torch.zeros(batch, widths[0]), []
-            for layer, said in zip(list(model), list(log.outputs.values())):
-                h = torch.nn.functional.linear(h, layer.weight, layer.bias).detach()
-                right.append(h.shape == said.shape and torch.allclose(h, said, atol=1e-6))
-            told["names"], told["right"] = list(log.outputs), all(right)
-            told["graph"] = any(v.requires_grad for v in log.outputs.values())
-            h = layer = said = log = None
-        told["after del log"], told["hooks left"] = end.live_bytes, hooks(model)
-        one, two = ActivationLog(model), ActivationLog(model)
-        del one
-        model(torch.ones(batch, widths[0]))
-        told["of two"], told["hooks of one"] = list(two.outputs), hooks(model)
-        del two
-        with count() as end:
-            model = net()
-            log = ActivationLog(model)
-            model(torch.ones(batch, widths[0]))
-            del model
-        told["log alone"] = end.live_bytes
-        del log
-        with count() as end:
-            model = net()
-            log = ActivationLog(model)
-            for _ in range(3):
-                model(torch.ones(batch, widths[0]))
-            del log, model
-        told["both gone"], told["collector"] = end.live_bytes, len(runs)
-    finally:
-        gc.callbacks.remove(note)
-        gc.enable()
-    return told
-
-
-def lived(reports):
-    for report in reports:
-        widths, batch = report.args
-        told, names = report.value, [str(i) for i in range(len(report.args[0]) - 1)]
-        if told["names"] != names:
-            return f"outputs has the names {told['names']}, wanted {names}"
-        if not told["right"]:
-            return "outputs are not those of the latest forward pass"
-        if told["graph"]:
-            return "outputs carry their graph (requires_grad), and with it all that backward would need"
-        if told["collector"]:
-            return "the cycle collector was run; without it the memory has to go, too"
-        if told["hooks left"]:
-            return f"after `del log` there are {told['hooks left']} hooks on the model; wanted 0"
-        if told["of two"] != names or told["hooks of one"] != len(names):
-            return (
-                f"two logs on one model, the first deleted: the second has {told['of two']}, and {len(names)} layers "
-                f"have {told['hooks of one']} hooks; wanted {names}, and as many hooks"
-            )
-        for when, most in (
-            ("after del log", 0),
-            ("log alone", 4 * batch * sum(widths[1:])),
-            ("both gone", 0),
-        ):
-            if told[when] > most:
-                hint = {
-                    "after del log": "the log deleted, the model alive: something in the model still holds the log",
-                    "log alone": "the model deleted, the log alive: something in the log still holds the model",
-                    "both gone": "log and model deleted: they hold each other",
-                }[when]
-                return f"{hint}\n  {told[when]:,} bytes live; wanted at most {most:,}"
-    return None
-
-
-check.function(
-    "ActivationLog",
-    [check.case([4, 8, 3], 5)],
-    drive=a_life,
-    verify=lived,
-    look="6 · What keeps a tensor",
-    note="Draw the arrows: model → layer → hook → … → log? log → handle, → model?",
-)
+check_ActivationLog(Net([4, 8, 3], batch=5))
 
 # %% hidden="activation_log" points=3
 ### BEGIN HIDDEN TESTS
-from helpers import check
+from helpers.exercises.memory_pools import Net, check_ActivationLog
 
-
-def a_life(ActivationLog, widths, batch, frozen, count):
-    import gc
-
-    import torch
-
-    def net():
-        model = torch.nn.Sequential()
-        for i, (a, b) in enumerate(zip(widths, widths[1:])):
-            layer = torch.nn.Linear(a, b)  # every second one inside a block, which is the child
-            model.add_module(f"part{i}", torch.nn.Sequential(layer) if i % 2 else layer)
-        return model.requires_grad_(not frozen)
-
-    def hooks(model):
-        return sum(len(layer._forward_hooks) + len(layer._forward_pre_hooks) for layer in model.modules())
-
-    told, runs = {}, []
-    gc.collect()
-    gc.disable()
-    note = lambda phase, info: runs.append(phase)  # noqa: E731
-    gc.callbacks.append(note)
-    try:
-        model = net()
-        with count() as end:
-            first, second = ActivationLog(model), ActivationLog(model)
-            model(torch.ones(batch, widths[0]))
-            del first
-            model(torch.zeros(batch, widths[0]))
-            h, right = torch.zeros(batch, widths[0]), []
-            inner = [part[0] if isinstance(part, torch.nn.Sequential) else part for part in model]
-            for layer, said in zip(inner, list(second.outputs.values())):
-                h = torch.nn.functional.linear(h, layer.weight, layer.bias).detach()
-                plain = h.shape == said.shape and not said.requires_grad
-                right.append(plain and torch.allclose(h, said, atol=1e-6))
-            told["names"], told["right"] = list(second.outputs), all(right)
-            told["hooks of one"] = hooks(model)
-            h = layer = inner = said = second = None
-        told["after del log"], told["hooks left"] = end.live_bytes, hooks(model)
-        with count() as end:
-            model(torch.ones(batch, widths[0]))
-        told["nobody listens"] = end.live_bytes
-        with count() as end:
-            model = net()
-            log = ActivationLog(model)
-            for _ in range(2):
-                model(torch.ones(batch, widths[0]))
-            del model
-        told["log alone"] = end.live_bytes
-        del log
-        with count() as end:
-            model = net()
-            log = ActivationLog(model)
-            loss = model(torch.ones(batch, widths[0])).sum()
-            if not frozen:
-                loss.backward()
-            del loss, model, log
-        told["both gone"], told["collector"] = end.live_bytes, len(runs)
-    finally:
-        gc.callbacks.remove(note)
-        gc.enable()
-    return told
-
-
-def lived(reports):
-    for report in reports:
-        widths, batch, _ = report.args
-        told, layers = report.value, len(report.args[0]) - 1
-        if told["names"] != [f"part{i}" for i in range(layers)] or not told["right"]:
-            return "with two logs on one model, one of them gone: the other's outputs are wrong"
-        if told["collector"]:
-            return "the cycle collector was run; without it the memory has to go, too"
-        if told["hooks of one"] != layers or told["hooks left"]:
-            return f"hooks on {layers} layers: {told['hooks of one']} with one log, {told['hooks left']} with none"
-        most = {
-            "after del log": 0,
-            "nobody listens": 0,
-            "log alone": 4 * batch * sum(widths[1:]),
-            "both gone": 0,
-        }
-        for when, limit in most.items():
-            if told[when] > limit:
-                return f"{when}: {told[when]:,} bytes live; wanted at most {limit:,}"
-    return None
-
-
-check.function(
-    "ActivationLog",
-    [check.case([6, 5], 3, False), check.case([16, 32, 8, 8], 20, False), check.case([9, 7, 7], 4, True)],
-    drive=a_life,
-    verify=lived,
-    look="6 · What keeps a tensor",
+check_ActivationLog(
+    Net([6, 5], 3, blocks=True),
+    Net([16, 32, 8, 8], 20, blocks=True),
+    Net([9, 7, 7], 4, blocks=True, frozen=True),
 )
 ### END HIDDEN TESTS
 
