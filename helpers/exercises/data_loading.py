@@ -210,8 +210,8 @@ def check_Documents(
     """cases: each call is counted. files: (lengths, workers), real ones. outside: (lengths, i that is no document)."""
     look = "What does a memory map read?"
     note = "Each call is counted alone: as made, after it was pickled, and what came out of the pickle."
-    if cases:  # the budget: nothing where the counters do not look
-        check.function("Documents", cases, drive=_use, verify=_counted, budget={}, look=look, note=note)
+    if cases:
+        check.function("Documents", cases, drive=_use, verify=_counted, look=look, note=note)
     if files:
         note = "a real file and, where they can be forked, real workers"
         real = [check.case(*one) for one in files]
@@ -254,32 +254,19 @@ def _one_batch(pad_batch: Callable[..., Any], documents: list[torch.Tensor], **o
 def _two_batches(
     pad_batch: Callable[..., Any], documents: list[torch.Tensor], count: Any, **options: int
 ) -> Any:
-    """Two batches, the documents afterwards, and what each allocated."""
-    batches, torchs, maps, peaks, mapped, hearing = [], [], [], [], 0, True
-
-    def hear(event: str, args: Any) -> None:
-        nonlocal mapped
-        if hearing and event == "mmap.__new__":
-            mapped += args[1]
-
-    sys.addaudithook(hear)
-    tracemalloc.start()
-    try:
-        # the second time with a peak before it, which must still be there behind it
-        for ballast, given in ((0, documents), (2**24, documents[::-1])):
-            bytearray(ballast)
-            before = mapped
+    """Two batches, the documents afterwards, and what the larger of them took: torch's bytes, Python's and NumPy's."""
+    batches, torchs, pythons = [], [], []
+    for given in (documents, documents[::-1]):
+        tracemalloc.start()
+        try:
             with count() as run:
                 batches.append(pad_batch(given, **options))
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            torchs.append(run.bytes_allocated)
-            maps.append(mapped - before)
-    finally:
-        tracemalloc.stop()
-        hearing = False
-    told = {"python": peaks[0] if peaks[1] >= 2**24 else None, "torch": torchs, "mapped": maps}
-    told["contiguous"] = all(tokens.is_contiguous() for tokens, _ in batches)
-    return batches, documents, told
+            pythons.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        torchs.append(run.bytes_allocated)
+    contiguous = all(tokens.is_contiguous() for tokens, _ in batches)
+    return batches, documents, {"torch": max(torchs), "python": max(pythons), "contiguous": contiguous}
 
 
 def _thrifty(reports: list[check.Report]) -> str | None:
@@ -302,12 +289,9 @@ def _thrifty(reports: list[check.Report]) -> str | None:
         if not told["contiguous"]:
             return "the tokens are not contiguous"
         limit = 8 * want[0][0].numel() + 8 * len(documents)
-        torchs = max(t + m for t, m in zip(told["torch"], told["mapped"], strict=True))
-        if told["python"] is None:
-            return "tracemalloc, which counts NumPy's bytes, was switched off or set back"
-        if torchs + told["python"] > limit + 65_536:
+        if told["torch"] + told["python"] > limit + 65_536:
             return (
-                f"values are right, but it allocated {torchs:,} bytes in torch and memory maps, and held {told['python']:,} in NumPy and "
+                f"values are right, but it allocated {told['torch']:,} bytes in torch, and held {told['python']:,} in NumPy and "
                 f"Python; wanted at most {limit:,} (and 64 KiB): the batch and its lengths, once. d.long(), pad and stack each make a tensor"
             )
     return None
@@ -316,8 +300,8 @@ def _thrifty(reports: list[check.Report]) -> str | None:
 def check_pad_batch(*cases: check.Case, costs: bool = True) -> None:
     """costs: each case is two batches, and what they allocate counts; else one batch, and only values count."""
     look = "The batch itself"
-    if costs:  # the budget: nothing where the counters do not look
-        check.function("pad_batch", cases, drive=_two_batches, verify=_thrifty, budget={}, look=look)
+    if costs:
+        check.function("pad_batch", cases, drive=_two_batches, verify=_thrifty, look=look)
     else:
         check.function("pad_batch", cases, _padded_and_given, drive=_one_batch, look=look)
 
@@ -487,7 +471,6 @@ def check_Shared(*cases: Epochs, shuffled: bool = True) -> None:
         cases,
         drive=_share_out,
         verify=functools.partial(_shared_out, shuffled=shuffled),
-        budget={} if shuffled else None,  # nothing where the counters do not look
         look="3 · What does a worker get?",
         note="cases that are real run real worker processes, the others stand-ins with a global seed of their own",
     )

@@ -306,167 +306,71 @@ def read_queue(kernels: Times, copies: Times, waits: Times) -> dict[str, int | d
 
 
 # %% test="read_queue" points=1
-from helpers import check
+from helpers.exercises.gpu_queue import Queue, check_read_queue
 
-
-def answer(deepest, waiting, empty, copy, in_flight, sync, host):
-    idle = {"copy": copy, "in flight": in_flight, "sync": sync, "host": host}
-    return {"deepest": deepest, "waiting": waiting, "empty": empty, "idle": idle}
-
-
-four = [(0, 10, 30), (5, 30, 60), (8, 60, 70), (100, 112, 120)]
-check.function(
-    "read_queue",
-    [
-        check.case([(0, 10, 30)], [], []),
-        check.case(four, [], []),  # a gap from 70 to 112: launched at 100
-        check.case(four, [], [(40, 75)]),  # … of which the host waits until 75
-        check.case(four, [(70, 80)], [(40, 82)]),  # … after a copy until 80
-        check.case(four, [], [(101, 125)]),  # … of which the host waits from 101 on
-        check.case(
-            [(0, 10, 20), (10, 25, 30)], [], []
-        ),  # a launch at the moment of a start: never two waiting
-        check.case([(0, 10, 20), (28, 40, 50), (22, 40, 45)], [], []),  # two start together: launched at 22
-        check.case([(50, 60, 70), (0, 5, 20), (12, 30, 40), (0, 10, 35)], [(32, 58)], []),  # out of order
-        check.case([], [], [], raises=ValueError),
-    ],
-    expect=[
-        answer(1, 10, 0, 0, 0, 0, 0),
-        answer(3, 99, 40, 0, 12, 0, 30),
-        answer(3, 99, 40, 0, 12, 5, 25),
-        answer(3, 99, 40, 10, 12, 2, 18),
-        answer(3, 99, 40, 0, 12, 0, 30),
-        answer(1, 25, 0, 0, 5, 0, 0),
-        answer(2, 40, 12, 0, 18, 0, 2),
-        answer(2, 43, 22, 18, 2, 0, 0),
-        None,
-    ],
-    look="1 · Sparse or dense: the depth is the curve at the bottom; for the idle time, the docstring's order of causes",
+four = [(0, 10, 30), (5, 30, 60), (8, 60, 70), (100, 112, 120)]  # a gap from 70 to 112, launched at 100
+check_read_queue(
+    Queue([(0, 10, 30)], deepest=1, waiting=10, empty=0),
+    Queue(four, deepest=3, waiting=99, empty=40, in_flight=12, host=30),
+    Queue(four, [], [(40, 75)], deepest=3, waiting=99, empty=40, in_flight=12, sync=5, host=25),
+    Queue(four, [(70, 80)], [(40, 82)], 3, 99, 40, copy=10, in_flight=12, sync=2, host=18),
+    Queue(four, [], [(101, 125)], deepest=3, waiting=99, empty=40, in_flight=12, host=30),
+    Queue([(0, 10, 20), (10, 25, 30)], deepest=1, waiting=25, empty=0, in_flight=5),
+    Queue([(0, 10, 20), (28, 40, 50), (22, 40, 45)], [], [], 2, 40, 12, in_flight=18, host=2),
+    Queue([(50, 60, 70), (0, 5, 20), (12, 30, 40), (0, 10, 35)], [(32, 58)], [], 2, 43, 22, 18, 2),
+    Queue([]),
 )
 
 # %% hidden="read_queue" points=2
 ### BEGIN HIDDEN TESTS
-import random
-
-from helpers import check
+from helpers.exercises.gpu_queue import Queue, check_read_queue, random_queue
 
 
-def made(seed, n=60):
-    """Random work on two streams of a GPU, with copies and waits."""
-    draw = random.Random(seed)
-    host, free, kernels, copies, waits = 0, [0, 0], [], [], []
-    for _ in range(n):
-        host += draw.choice([3, 5, 8, 8, 40])
-        lane = draw.randrange(2)
-        start = max(host + 2, free[lane])
-        free[lane] = start + draw.choice([1, 4, 9, 30])
-        if draw.random() < 0.2:
-            copies.append((start, free[lane]))
-        else:
-            kernels.append((host, start, free[lane]))
-        if draw.random() < 0.15:
-            until = max(host, *free) + 2
-            waits.append((host, until))
-            host = until
-    draw.shuffle(kernels)
-    return kernels, copies, waits
+def depths(kernels, copies, waits):
+    first, last = min(k[0] for k in kernels), max(k[1] for k in kernels)
+    edges = sorted({t for k in kernels for t in k[:2]})
+    found = [
+        (sum(k[0] <= a and b <= k[1] for k in kernels), b - a)
+        for a, b in zip(edges, edges[1:])
+        if first <= a and b <= last
+    ]
+    empty = sum(length for d, length in found if d == 0)
+    return {
+        "deepest": max(d for d, _ in found),
+        "waiting": sum(k[1] - k[0] for k in kernels),
+        "empty": empty,
+    }
 
 
-def verify(reports):
-    for report in reports:
-        kernels, _, _ = report.args
-        first, last = min(k[0] for k in kernels), max(k[1] for k in kernels)
-        edges = sorted({t for k in kernels for t in k[:2]})
-        depths = [
-            (sum(k[0] <= a and b <= k[1] for k in kernels), b - a)
-            for a, b in zip(edges, edges[1:])
-            if first <= a and b <= last
-        ]
-        wanted = {
-            "deepest": max(d for d, _ in depths),
-            "waiting": sum(k[1] - k[0] for k in kernels),
-            "empty": sum(length for d, length in depths if d == 0),
-        }
-        for key, value in wanted.items():
-            if report.value[key] != value:
-                return f"{len(kernels)} kernels: {key!r} is {report.value[key]}, wanted {value}"
-
-
-check.function(
-    "read_queue",
-    [check.case(*made(seed, n)) for seed, n in ((1, 20), (2, 60), (3, 90), (4, 90))]
-    + [check.case([(0, 2, 5), (2, 4, 9), (4, 6, 8)], [], []), check.case([(7, 7, 9), (3, 7, 8)], [], [])],
-    verify=verify,
-    look="the depth: +1 at a launch, −1 at a start, and equal moments together",
+check_read_queue(
+    *(random_queue(seed, n) for seed, n in ((1, 20), (2, 60), (3, 90), (4, 90))),
+    Queue([(0, 2, 5), (2, 4, 9), (4, 6, 8)]),
+    Queue([(7, 7, 9), (3, 7, 8)]),
+    expect=depths,
 )
 ### END HIDDEN TESTS
 
 # %% hidden="read_queue" points=2
 ### BEGIN HIDDEN TESTS
-from helpers import check
+from helpers.exercises.gpu_queue import check_read_queue, random_queue
 
 
-def ran(card, width, batch, read, prepare_s, load):
-    """The bare times of a real program on a simulated card."""
-    import torch
-
-    from helpers import simulate
-
-    gpu = simulate(card, noise=0.1, seed=width)
-    with gpu:
-        layers = [torch.nn.Linear(width, width, device=gpu.device) for _ in range(2)]
-        x = torch.empty(batch, width) if load else torch.empty(batch, width, device=gpu.device)
-        for i in range(5):
-            if i == 2:
-                gpu.synchronize()
-                first, host = len(gpu.kernels), len(gpu.host)
-            y = x.to(gpu.device)
-            for layer in layers:
-                y = torch.relu(layer(y))
-            if read:
-                y.sum().item()
-            gpu.host_work(prepare_s)
-        gpu.synchronize()
-    work = gpu.kernels[first:]
-    kernels = [(k.launch_ns, k.start_ns, k.end_ns) for k in work if k.kind == "kernel"]
-    copies = [(k.start_ns, k.end_ns) for k in work if k.kind != "kernel"]
-    return kernels, copies, [(h.start_ns, h.end_ns) for h in gpu.host[host:] if h.kind == "sync"]
+def causes(kernels, copies, waits):
+    edges = sorted({t for times in (kernels, copies, waits) for one in times for t in one})
+    begin, end = min(k[1] for k in kernels), max(k[2] for k in kernels)
+    idle = {"copy": 0, "in flight": 0, "sync": 0, "host": 0}
+    for a, b in zip(edges, edges[1:]):
+        if a < begin or b > end or any(k[1] <= a and b <= k[2] for k in kernels):
+            continue
+        start = min(k[1] for k in kernels if k[1] >= b)
+        launched = min(k[0] for k in kernels if k[1] == start) <= a
+        copy = any(c[0] <= a and b <= c[1] for c in copies)
+        wait = any(w[0] <= a and b <= w[1] for w in waits)
+        idle["copy" if copy else "in flight" if launched else "sync" if wait else "host"] += b - a
+    return {"idle": idle}
 
 
-def verify(reports):
-    for report in reports:
-        kernels, copies, waits = report.args
-        edges = sorted({t for times in report.args for one in times for t in one})
-        begin, end = min(k[1] for k in kernels), max(k[2] for k in kernels)
-        idle = {"copy": 0, "in flight": 0, "sync": 0, "host": 0}
-        for a, b in zip(edges, edges[1:]):
-            if a < begin or b > end or any(k[1] <= a and b <= k[2] for k in kernels):
-                continue
-            start = min(k[1] for k in kernels if k[1] >= b)
-            launched = min(k[0] for k in kernels if k[1] == start) <= a
-            copy = any(c[0] <= a and b <= c[1] for c in copies)
-            wait = any(w[0] <= a and b <= w[1] for w in waits)
-            idle["copy" if copy else "in flight" if launched else "sync" if wait else "host"] += b - a
-        got = report.value["idle"]
-        if list(got) != list(idle):
-            return f"'idle' has the keys {list(got)}, wanted {list(idle)}, in this order"
-        for cause, value in idle.items():
-            if got[cause] != value:
-                what = f"{len(kernels)} kernels, {len(copies)} copies, {len(waits)} waits"
-                return f"{what}: idle because of {cause!r} {got[cause]} ns, wanted {value} ns"
-
-
-check.function(
-    "read_queue",
-    [
-        check.case(*ran("H100", 256, 64, False, 0, False)),
-        check.case(*ran("H100", 2048, 512, True, 3e-4, False)),
-        check.case(*ran("A100", 1024, 2048, False, 1e-4, True)),
-        check.case(*ran("T4", 512, 512, True, 2e-4, True)),
-    ],
-    verify=verify,
-    look="the four causes in the docstring: the first that is true counts",
-)
+check_read_queue(*(random_queue(seed, 50) for seed in (5, 6, 7)), expect=causes)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -641,253 +545,45 @@ def bottleneck(t: trace.Trace) -> str:
     ### END SOLUTION
 
 
-# %% shared="bottleneck"
-from helpers import check
-
-
-def drive(bottleneck, recorded):
-    from helpers import trace
-
-    def closed(t, start_s=None, end_s=None):
-        raise RuntimeError("trace.classify has a verdict of its own; the exercise is to find yours")
-
-    kept, trace.classify.__code__ = trace.classify.__code__, closed.__code__
-    try:
-        return bottleneck(trace.read(recorded))
-    finally:
-        trace.classify.__code__ = kept
-
-
 # %% test="bottleneck" points=2
-def program(width, batch, read, prepare_s, load):
-    """The trace of four steps of a program on a simulated H100, as a trace's file holds it."""
-    import torch
+from helpers.exercises.gpu_queue import Loop, check_bottleneck
 
-    from helpers import simulate
-
-    gpu = simulate("H100")
-    with gpu:
-        layers = [torch.nn.Linear(width, width, device=gpu.device) for _ in range(4)]
-        x = torch.empty(batch, width) if load else torch.empty(batch, width, device=gpu.device)
-        for i in range(6):
-            if i == 2:
-                gpu.synchronize()
-                prof = gpu.profile().__enter__()
-            y = x.to(gpu.device)
-            for layer in layers:
-                y = torch.relu(layer(y))
-            y = y.square().mean()
-            y.backward()
-            if read:
-                y.item()
-            gpu.host_work(prepare_s)
-            if i >= 2:
-                prof.step()
-        prof.__exit__(None, None, None)
-    return prof.trace()
-
-
-def without_a_gpu():
-    """The same of a real program that uses none."""
-    import json
-    import tempfile
-    from pathlib import Path
-
-    import torch
-
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
-        torch.ones(64, 64).matmul(torch.ones(64, 64)).sum().item()
-    with tempfile.TemporaryDirectory() as folder:
-        prof.export_chrome_trace(str(Path(folder) / "trace.json"))
-        return json.loads((Path(folder) / "trace.json").read_text())
-
-
-def judge(reports):
-    from helpers import trace
-
-    for report, (settings, want) in zip(reports, programs, strict=True):
-        if report.value != want:
-            what, seen = "a trace from a machine without a GPU", ""
-            if settings:
-                width, batch, read, prepare_s, load = settings
-                what = f"layers of {width}, batch {batch}" + (", .item() in each step" if read else "")
-                what += f", {prepare_s:g} s of Python" if prepare_s else ""
-                what += ", the batch copied" if load else ""
-                steps = trace.steps(trace.read(report.args[0]))
-                whole = sum(s.seconds_s for s in steps)
-                computes, waits = (
-                    sum(s.compute_s for s in steps) / whole,
-                    sum(s.wait_s for s in steps) / whole,
-                )
-                seen = f"; the GPU computes {computes:.0%}, the CPU waits {waits:.0%}"
-            return f"{what}: said {report.value!r}, wanted {want!r}{seen}"
-
-
-programs = [  # (width, batch, .item() in each step, seconds of Python, is the batch copied), what it should say
-    ((256, 64, False, 0, False), "CPU"),
-    ((4096, 1024, False, 0, False), "GPU"),
-    ((2048, 2048, True, 0, False), "GPU"),
-    ((2048, 1024, True, 2e-3, False), "syncs"),
-    ((2048, 1024, False, 5e-3, False), "CPU"),
-    ((512, 16384, False, 0, True), "copies"),
-    ((256, 64, False, 2e-4, True), "CPU"),
-    ((2048, 256, True, 1e-3, True), "syncs"),
-    ((), "no GPU"),
-]
-check.function(
-    "bottleneck",
-    [check.case(program(*settings) if settings else without_a_gpu()) for settings, _ in programs],
-    drive=drive,
-    verify=judge,
-    look="2 · A map",
-)
-
+wanted = {
+    Loop("H100", 256, 64): "CPU",
+    Loop("H100", 4096, 1024): "GPU",
+    Loop("H100", 2048, 2048, read=True): "GPU",
+    Loop("H100", 2048, 1024, read=True, prepare_s=2e-3): "syncs",
+    Loop("H100", 2048, 1024, prepare_s=5e-3): "CPU",
+    Loop("H100", 512, 16384, load=True): "copies",
+    Loop("H100", 256, 64, load=True, prepare_s=2e-4): "CPU",
+    Loop("H100", 2048, 256, load=True, read=True, prepare_s=1e-3): "syncs",
+    "no GPU": "no GPU",
+}
+check_bottleneck(wanted)
 
 # %% hidden="bottleneck" points=2
 ### BEGIN HIDDEN TESTS
-def program(card, width, batch, options):
-    """The trace of a program on a simulated card, as a trace's file holds it: all that the answer gets to see."""
-    import torch
+from helpers.exercises.gpu_queue import Loop, check_bottleneck
 
-    from helpers import simulate
-
-    gpu = simulate(card, noise=options.get("noise", 0.0), seed=width)
-    with gpu:
-        layers = [torch.nn.Linear(width, width, device=gpu.device) for _ in range(3)]
-        x = torch.empty(batch, width, device=gpu.device)
-        host = [torch.empty(batch, width) for _ in range(2)]
-        if options.get("pinned"):
-            host = [h.pin_memory() for h in host]
-        beside = gpu.Stream() if options.get("beside") else None
-        for i in range(6):
-            if i == 2:
-                gpu.synchronize()
-                prof = gpu.profile().__enter__()
-            if beside is not None:  # the next batch on a stream of its own
-                with gpu.stream(beside):
-                    ready = host[i % 2].to(gpu.device, non_blocking=True)
-                y = x
-            else:
-                y = host[0].to(gpu.device, non_blocking=True) if options.get("load") else x
-            for layer in layers:
-                y = torch.relu(layer(y))
-                if options.get("mask"):
-                    y[y[:, 0] > 0]
-            y = y.square().mean()
-            y.backward()
-            if options.get("read"):
-                y.item()
-            if beside is not None:
-                gpu.current_stream().wait_stream(beside)
-                ready.record_stream(gpu.current_stream())
-                x = ready
-            gpu.host_work(options.get("prepare_s", 0.0))
-            if i >= 2 and not options.get("no_steps"):
-                prof.step()
-        prof.__exit__(None, None, None)
-    return prof.trace()
-
-
-def judge(reports):
-    for report, (key, want) in zip(reports, cases.items(), strict=True):
-        if report.value != want:
-            card, width, batch, *options = key
-            with_ = ", ".join(f"{name} {value}" for name, value in options)
-            return (
-                f"{card}, layers of {width}, batch {batch}, {with_}: said {report.value!r}, wanted {want!r}"
-            )
-
-
-cases = {  # (card, width, batch, options): what helps most; found by doubling each part of the machine
-    ("A100", 192, 128, ("noise", 0.1), ("read", True)): "CPU",
-    ("H100", 256, 32768, ("noise", 0.1), ("beside", True), ("pinned", True)): "GPU",
-    ("A100", 2048, 2048, ("read", True), ("noise", 0.1)): "GPU",
-    ("T4", 1024, 1024, ("read", True), ("prepare_s", 8e-3), ("noise", 0.05)): "syncs",
-    ("H100", 2048, 2048, ("mask", True), ("read", True), ("prepare_s", 3.5e-3)): "syncs",
-    ("A100", 64, 131072, ("load", True), ("pinned", True), ("noise", 0.1)): "copies",
-    ("H100", 256, 32768, ("load", True), ("noise", 0.1)): "copies",
-    ("L4", 1024, 512, ("prepare_s", 9e-3), ("no_steps", True)): "CPU",
+wanted = {  # what helps most: found by doubling each part of the machine
+    Loop("A100", 192, 128, read=True, noise=0.1): "CPU",
+    Loop("H100", 256, 32768, beside=True, pinned=True, noise=0.1): "GPU",
+    Loop("A100", 2048, 2048, read=True, noise=0.1): "GPU",
+    Loop("T4", 1024, 1024, read=True, prepare_s=8e-3, noise=0.05): "syncs",
+    Loop("H100", 2048, 2048, mask=True, read=True, prepare_s=3.5e-3): "syncs",
+    Loop("A100", 64, 131072, load=True, pinned=True, noise=0.1): "copies",
+    Loop("H100", 256, 32768, load=True, noise=0.1): "copies",
+    Loop("L4", 1024, 512, prepare_s=9e-3, steps=False): "CPU",
 }
-check.function(
-    "bottleneck",
-    [check.case(program(*key[:3], dict(key[3:]))) for key in cases],
-    drive=drive,
-    verify=judge,
-    look="2 · A map",
-)
+check_bottleneck(wanted)
 ### END HIDDEN TESTS
 
-
 # %% hidden="bottleneck" points=2
 ### BEGIN HIDDEN TESTS
-def program(kind, seed):
-    """Traces laid out as Kineto writes them on a real card: no simulator's marks, odd offsets, names of kernels."""
-    import random
+from helpers.exercises.gpu_queue import check_bottleneck
 
-    draw, events, number = random.Random(seed), [], 100
-    gemm = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_32x3_nn_align4>(Params)"
-
-    def event(cat, name, start, end, tid, **args):
-        where = {"pid": 0 if "stream" in args else 4242, "tid": tid}
-        spot = {"ph": "X", "cat": cat, "name": name, "ts": 4203669603454.5 + start, "dur": end - start}
-        events.append(spot | where | {"args": args})
-
-    host = device = copied = 0.0
-    for _ in range(12):
-        if kind in ("copies", "hidden copies"):
-            number += 1
-            start = max(host + 3, device if kind == "copies" else copied)
-            copied = start + 900
-            until = copied + 4 if kind == "copies" else host + 6
-            event("cuda_runtime", "cudaMemcpyAsync", host, until, 4242, correlation=number)
-            stream, memory = (7, "Pageable") if kind == "copies" else (20, "Pinned")
-            more = {"stream": stream, "device": 0, "correlation": number, "bytes": 2**24}
-            event("gpu_memcpy", f"Memcpy HtoD ({memory} -> Device)", start, copied, stream, **more)
-            host, device = until, max(device, copied) if kind == "copies" else device
-        takes = {"GPU": 150, "hidden copies": 120, "small": 2.5}.get(kind, 60)
-        for _ in range(12):
-            number += 1
-            length = 10 + draw.random() * 4
-            event("cpu_op", "aten::addmm", host, host + length, 4242)
-            event(
-                "cuda_runtime", "cudaLaunchKernel", host + length - 3, host + length, 4242, correlation=number
-            )
-            start = max(host + length + 1.5, device + 0.8)
-            device = start + takes * (0.9 + draw.random() / 5)
-            event("kernel", gemm, start, device, 7, stream=7, device=0, correlation=number)
-            host += length + 1
-        if kind in ("GPU", "syncs"):
-            number += 1
-            event(
-                "cuda_runtime", "cudaStreamSynchronize", host, max(host, device) + 5, 4242, correlation=number
-            )
-            host = max(host, device) + 5
-        if kind in ("syncs", "late"):
-            host += 500 if kind == "syncs" else 1400  # Python, which a trace without stacks does not show
-    event("cuda_runtime", "cudaDeviceSynchronize", host, max(host, device) + 5, 4242, correlation=1)
-    return {
-        "schemaVersion": 1,
-        "deviceProperties": [{"id": 0, "name": "NVIDIA A100"}],
-        "traceEvents": events,
-    }
-
-
-def judge(reports):
-    for report, (kind, want) in zip(reports, kinds.items(), strict=True):
-        if report.value != want:
-            return f"the trace {kind!r}: said {report.value!r}, wanted {want!r}"
-
-
-kinds = {"GPU": "GPU", "small": "CPU", "late": "CPU", "syncs": "syncs", "copies": "copies"}
-kinds |= {"hidden copies": "GPU"}
-check.function(
-    "bottleneck",
-    [check.case(program(kind, i)) for i, kind in enumerate(kinds)],
-    drive=drive,
-    verify=judge,
-    look="2 · A map",
-    note="A trace laid out as torch.profiler writes it on a real card.",
-)
+wanted = {"GPU": "GPU", "small": "CPU", "late": "CPU", "syncs": "syncs", "copies": "copies"}
+check_bottleneck(wanted | {"hidden copies": "GPU"})
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1048,158 +744,16 @@ def train(
     ### END SOLUTION
 
 
-# %% shared="train"
-from helpers import check
-
-
-def made(seed, steps, bad):
-    """(x, y) of every step; some rows without a label; some bad batches: an infinite input, no label at all."""
-    import torch
-
-    g, batches = torch.Generator().manual_seed(seed), []
-    for i in range(steps):
-        x, y = torch.randn(24, 12, generator=g), torch.randint(0, 5, (24,), generator=g)
-        y[torch.rand(24, generator=g) < 0.25] = -1
-        if bad and i % 13 == 4:
-            x[0], y[0] = float("inf"), 1
-        if bad and i % 11 == 7:
-            y[:] = -1
-        batches.append((x, y))
-    return batches
-
-
-def drive(train, seed, log_every, batches):
-    """The same steps on two simulated GPUs: one whose tensors have values, and one that only counts, and that is as
-    strict as a real one."""
-    import torch
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    found = []
-    for values in (True, False):
-        torch.manual_seed(seed)
-        model = torch.nn.Sequential(torch.nn.Linear(12, 20), torch.nn.ReLU(), torch.nn.Linear(20, 5))
-        gpu = simulate("H100", values=values, strict=False)
-        if not values:
-            model, batches = model.to("meta"), [(x.to("meta"), y.to("meta")) for x, y in batches]
-        with gpu:
-            log = train(sealed(gpu), model, batches, [1.0, 2.0, 1.0, 0.5, 1.0], 0.2, 0.3, log_every)
-            waits = [record.name for record in gpu.host if record.kind == "sync"]
-            arrived = sum(k.bytes for k in gpu.kernels if k.kind == "copy d2h")
-        by = {name: waits.count(name) for name in sorted(set(waits))}
-        last = [p.detach().clone() for p in model.parameters()] if values else []
-        found.append([by, gpu.launches, gpu.faults, log, last, batches if values else [], arrived])
-    return found
-
-
-def wanted(seed, log_every, batches):
-    """The plain loop, on the CPU."""
-    import torch
-
-    torch.manual_seed(seed)
-    model = torch.nn.Sequential(torch.nn.Linear(12, 20), torch.nn.ReLU(), torch.nn.Linear(20, 5))
-    parameters, weight = list(model.parameters()), torch.tensor([1.0, 2.0, 1.0, 0.5, 1.0])
-    log, total, taken, right, seen = [], 0.0, 0, 0, 0
-    for i, (x, y) in enumerate(batches, start=1):
-        rows = y >= 0
-        logits = model(x[rows])
-        loss = torch.nn.functional.cross_entropy(logits, y[rows], weight=weight)
-        if torch.isfinite(loss):
-            grads = torch.autograd.grad(loss, parameters)
-            norm = float(torch.stack([grad.norm() for grad in grads]).norm())
-            with torch.no_grad():
-                for p, grad in zip(parameters, grads):
-                    p -= 0.2 * min(1.0, 0.3 / norm) * grad
-            total, taken = total + loss.item(), taken + 1
-            right, seen = right + int((logits.argmax(1) == y[rows]).sum()), seen + int(rows.sum())
-        if i % log_every == 0:
-            log.append([i, total / max(taken, 1), right / max(seen, 1), log_every - taken])
-            total, taken, right, seen = 0.0, 0, 0, 0
-    return log, [p.detach() for p in parameters]
-
-
-def judge(reports):
-    import torch
-
-    for report in reports:
-        seed, log_every, batches = report.args
-        (by, launches, faults, log, last, after, arrived), blind = report.value
-        by_blind, launches_blind, faults_blind, log_blind, _, _, arrived_blind = blind
-        lines, what = len(batches) // log_every, f"{len(batches)} steps, log_every={log_every}"
-        if faults or faults_blind:
-            return f"{what}: a GPU refuses this. {(faults + faults_blind)[0]}"
-        if len(log) != lines or len(log_blind) != lines:
-            return f"{what}: {len(log)} lines in the log, wanted {lines}"
-        want_log, want_last = wanted(seed, log_every, batches)
-        for got, want in zip(log, want_log):
-            names = ("step", "mean loss", "accuracy", "skipped")
-            for name, a, b in reversed(list(zip(names, got, want, strict=True))):
-                if not abs(float(a) - b) <= 1e-4 * max(1, abs(b)):
-                    spoilt = any(not torch.isfinite(p).all() for p in last)
-                    return (
-                        f"{what}: {name} at step {want[0]} is {float(a):.6g}, wanted {b:.6g}; the whole line: {want}"
-                        + ("; the model's parameters have become NaN" if spoilt else "")
-                    )
-        for i, (got, want) in enumerate(zip(last, want_last, strict=True)):
-            if got.shape != want.shape or not torch.allclose(got, want, rtol=1e-3, atol=1e-4):
-                return f"{what}: the log is right, but parameter {i} of the trained model is not what it should be"
-        given = [t for batch in batches for t in batch]
-        if len(after) != len(batches) or not all(
-            map(torch.equal, [t for batch in after for t in batch], given)
-        ):
-            return f"{what}: the results are right, but batches were changed, and they are the caller's"
-        for waits in (by, by_blind):
-            if (n := sum(waits.values())) > lines + 2:
-                named = ", ".join(f"{name} ×{k}" for name, k in waits.items())
-                return (
-                    f"{what}: the results are right, but the CPU waits {n} times, {n / len(batches):.1f} a step; "
-                    f"wanted at most {lines + 2}.\n  by: {named}"
-                )
-        if abs(launches - launches_blind) > 4 * lines + 8:
-            return (
-                f"{what}: {launches:,} launches with these values, {launches_blind:,} with others: what the CPU does "
-                "still depends on values that it should not have read"
-            )
-        if min(arrived, arrived_blind) < 4 * lines:
-            return (
-                f"{what}: {lines} lines of the log, and {min(arrived, arrived_blind)} bytes came from the GPU: on a "
-                "real one their numbers would not be here"
-            )
-        # the same from the counters, which see reads of the values that the simulated GPU does not (two runs)
-        if (n := report.counts["syncs"]) > 8 * lines + 8:
-            named = ", ".join(f"{name} ×{k}" for name, k in report.counts["sync_by"].items())
-            return f"{what}: values are read {n} times in two runs.\n  by: {named}"
-
-
 # %% test="train" points=2
-check.function(
-    "train",
-    [
-        check.case(1, 6, made(1, 12, bad=False)),
-        check.case(2, 7, made(2, 15, bad=True)),
-    ],
-    drive=drive,
-    budget={},  # nothing may happen out of the counters' sight
-    verify=judge,
-    look="3 · Which lines wait?",
-    note="The case says: seed, log_every, batches. lr is 0.2, max_norm 0.3.",
-)
+from helpers.exercises.gpu_queue import Steps, check_train
+
+check_train(Steps("......", log_every=3), Steps(".i..u.i", log_every=3))
 
 # %% hidden="train" points=5
 ### BEGIN HIDDEN TESTS
-check.function(
-    "train",
-    [
-        check.case(4, 9, made(4, 20, bad=True)),
-        check.case(5, 1, made(5, 9, bad=True)),
-    ],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="3 · Which lines wait?",
-    note="The case says: seed, log_every, batches. lr is 0.2, max_norm 0.3.",
-)
+from helpers.exercises.gpu_queue import Steps, check_train
+
+check_train(Steps("..iu....", log_every=4, seed=4), Steps("i.u", log_every=1, seed=5))
 ### END HIDDEN TESTS
 
 # %% [markdown]
