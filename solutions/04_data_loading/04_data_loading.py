@@ -531,7 +531,7 @@ def pad_batch(
     tokens: (B, L) int64, contiguous, each row a document and then `pad`. lengths: (B,) int64.
     ValueError for an empty list.
 
-    Budget: 8 · B · L + 8 · B bytes, of torch, NumPy and memory maps together (64 KiB are left over for
+    Budget: 8 · B · L + 8 · B bytes, of torch and NumPy together (64 KiB are left over for
     Python's own objects).
     """
     ### BEGIN SOLUTION
