@@ -21,7 +21,7 @@ __all__ = ["cell_of", "screen"]
 #: what may be imported: a module → its names that may be used, or None for all public ones
 _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
     """__future__ abc array bisect cmath collections contextlib copy dataclasses datetime decimal enum fractions
-    functools glob hashlib heapq itertools json math matplotlib numbers numpy operator pprint psutil queue random re
+    functools glob graphlib hashlib heapq itertools json math matplotlib numbers numpy operator pprint psutil queue random re
     statistics string struct textwrap time torch typing typing_extensions warnings weakref""".split()
 ) | {
     "gc": frozenset({"collect"}),
@@ -35,7 +35,8 @@ _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
     "threading": frozenset({"active_count", "current_thread", "enumerate", "get_native_id", "main_thread"}),
     "types": frozenset({"MappingProxyType", "SimpleNamespace"}),
     "helpers": frozenset(
-        "Counts bench compare compiling count lesson memory plots samples seconds simulate timing trace".split()
+        """Counts bench compare compiling count lesson memory plots recordings samples seconds simulate timing trace
+        widgets""".split()
     ),
 }
 #: names that lead to a process, its threads, frames, objects or other modules, whatever they are taken from
@@ -357,7 +358,7 @@ class _Reader:
         if any(path == shown or path.startswith(shown + ".") for shown in _SHOWN):
             return None
         if path in self.closed and not any(shown.startswith(path + ".") for shown in _SHOWN):
-            return f"uses `{path}`, whose work cannot be counted or stays behind: write it with PyTorch's operators"
+            return f"uses `{path}`, which hides work from the counters or leaves something behind: use PyTorch's operators"
         if path in self.closed:  # a package of which one part is open
             return None
         return self._hidden(path.rpartition(".")[0]) if "." in path else None
