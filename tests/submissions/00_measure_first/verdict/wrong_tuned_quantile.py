@@ -1,4 +1,4 @@
-# one quantile of the pairs, tuned to 10 and 30 of them; 200 pairs tell it no more: earns 1
+# one quantile of the pairs, tuned to 10 and 30 of them; 100 pairs tell it no more: earns 1
 def verdict(before, after):
     if len(before) != len(after):
         raise ValueError("pairs")
