@@ -532,17 +532,17 @@ def _predicted(reports: list[check.Report]) -> str | None:
             f"{full * 1e3:.1f} ms ({got / full - 1:+.1%}; wanted within 3 %).\n  "
         )
         yours = (got - setup) / asked.steps  # what it would charge a step, if its set-up is right
-        if got > full + setup / 2:
-            return f"{what}The set-up, {setup * 1e3:.0f} ms, comes once; yours seems to count it more often."
-        if got < full - setup / 2:
-            return f"{what}About the set-up of {setup * 1e3:.0f} ms is missing: the first step pays it."
-        if got < full:
-            return f"{what}Too little: was the clock read while the GPU still worked?"
-        if yours > 0.97 * (asked.cpu_s + work):
+        if 0.97 < yours / (asked.cpu_s + work) < 1.1:
             return (
                 f"{what}That is ≈ {yours * 1e6:.0f} µs a step: CPU + GPU, one after the other. They overlap in the "
                 "run; a wait after every step takes that away."
             )
+        if got > full + setup / 2:
+            return f"{what}The set-up, {setup * 1e3:.0f} ms, comes once; yours seems to count it more often."
+        if 0.9 < (full - got) / setup < 1.1:
+            return f"{what}About the set-up of {setup * 1e3:.0f} ms is missing: the first step pays it."
+        if got < full:
+            return f"{what}Too little: was the clock read while the GPU still worked?"
         each = (full - setup) / asked.steps
         return (
             f"{what}That is ≈ {yours * 1e6:.0f} µs a step; in the run it is {each * 1e6:.0f} µs. The overlap is lost "

@@ -1177,7 +1177,7 @@ def predict_run(gpu: Any, step: Callable[[], object], steps: int) -> float:
 from helpers.exercises.measure_first import Run, check_predict_run
 
 check_predict_run(
-    Run(size=2048, cpu_s=300e-6, steps=500),
+    Run(size=3072, cpu_s=1e-3, steps=500),
     Run(size=1024, cpu_s=400e-6, steps=400),
     Run(size=1024, cpu_s=300e-6, steps=400, log=True),
 )
@@ -1187,7 +1187,7 @@ check_predict_run(
 from helpers.exercises.measure_first import Run, check_predict_run
 
 check_predict_run(
-    Run(2048, cpu_s=800e-6, steps=400, card="A100"),
+    Run(2560, cpu_s=1.6e-3, steps=400, card="A100"),
     Run(1024, cpu_s=700e-6, steps=600, card="A100"),
     Run(2048, cpu_s=300e-6, steps=400, log=True, card="A100"),
 )
