@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from helpers.earlier import watch_names
 from helpers.tables import Table, table
 
 __all__ = [
@@ -66,6 +67,7 @@ def start(name: str, evidence: Sequence[str]) -> None:
     import torch
 
     _current = name
+    watch_names(name)
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none (and none needed)"
     python = ".".join(platform.python_version_tuple()[:2])
     print(

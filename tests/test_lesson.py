@@ -1,8 +1,10 @@
 """Tables, predictions, verdicts, progress: what a learner sees, and what happens when it cannot be kept."""
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 
@@ -163,3 +165,50 @@ def test_a_word_that_was_offered_but_never_measured_is_an_answer() -> None:
         )
     )
     assert "sum ✗" in table and "0 of 1" in table
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
+    """Runs a cell in a notebook's kernel of its own, in the folder of a lesson of four cells; what it showed."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    cells = [
+        nbformat.v4.new_markdown_cell("# 90 · Tiny\n\n## 1 · The clock"),
+        nbformat.v4.new_code_cell("# what a call takes\ncost, unit = 3, 's'"),
+        nbformat.v4.new_code_cell("%%time\nhidden = 1"),
+        nbformat.v4.new_code_cell("cost = 5"),
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "90_tiny.ipynb")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    shell = InteractiveShell.instance(colors="nocolor")
+
+    def run(source: str) -> str:
+        with capture_output() as said:
+            shell.run_cell(source)
+        return str(said.stdout)
+
+    yield run
+    InteractiveShell.clear_instance()
+
+
+def test_a_name_of_a_cell_that_was_passed_over_is_told(kernel: Callable[[str], str]) -> None:
+    assert "NameError: name 'cost' is not defined\n" in kernel("print(cost)"), "before any lesson"
+    kernel("from helpers import lesson; lesson.start('90_tiny', ['live (CPU)'])")
+    for source in ("print(cost * 2)", "def f():\n    return cost\nf()"):
+        said = kernel(source)
+        assert (
+            "is not defined. The cell under “1 · The clock” that begins with `# what a call takes` makes"
+            in said
+        )
+        assert "Run All Above Selected Cell" in said and "---->" in said, "the traceback is there as ever"
+    for source in ("print(hiden)", "exec('cost', {})", "1 / 0"):
+        assert "makes it" not in kernel(source)
+    assert "5" in kernel("cost = 5; print(cost)") and "Error" not in kernel("print(cost)")
+
+
+def test_another_handler_of_errors_stays(kernel: Callable[[str], str]) -> None:
+    kernel("get_ipython().set_custom_exc((NameError, KeyError), lambda *a, **k: print('mine'))")
+    kernel("from helpers import lesson; lesson.start('90_tiny', ['live (CPU)'])")
+    assert kernel("cost") == "mine\n"
