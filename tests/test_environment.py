@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import tomllib
@@ -83,6 +84,18 @@ def test_pins_admit_the_oldest_python_we_name() -> None:
         if f"{oldest[0]}.0" not in SpecifierSet(asked):
             refused[name] = asked
     assert refused == {}
+
+
+def test_pip_alone_names_a_python_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pip says by itself is that constraints.txt asks for a NumPy that does not exist."""
+    asked = SpecifierSet(PROJECT["requires-python"])
+    for old in ((3, 9, 2), (3, 10, 13)):
+        assert ".".join(map(str, old)) not in asked
+        monkeypatch.setattr("sys.version_info", old)
+        with pytest.raises(
+            SystemExit, match=f"needs Python 3.11 or newer; this is {'.'.join(map(str, old))}"
+        ):
+            runpy.run_path(str(ROOT / "setup.py"))
 
 
 def test_an_install_that_fails_says_so(tmp_path: Path) -> None:
