@@ -6,7 +6,7 @@
 # The versions are those of constraints.txt. What was installed is remembered in VENV/.installed*, by content:
 # a newer requirement installs again, a newer file date does not. An install that was cut short goes on.
 #
-# Linux without an NVIDIA GPU takes PyTorch's build for the CPU, which is a seventh of the size. PYTORCH=cpu or
+# Linux without an NVIDIA GPU takes PyTorch's build for the CPU, which is a sixth of the size. PYTORCH=cpu or
 # PYTORCH=cuda says which, where none is installed yet; a PyTorch of the right version is kept.
 set -euo pipefail
 venv=${1:?"which folder?"} extra=${2:-}
