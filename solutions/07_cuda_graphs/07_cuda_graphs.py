@@ -479,214 +479,23 @@ class GraphedStep:
         ### END SOLUTION
 
 
-# %% shared="graphed_step"
-import torch
-
-from helpers import check
-
-
-def drive(GraphedStep, kind, batches, warm_up):
-    import torch
-    from torch import nn
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    gpu = simulate("H100", values=True, strict=False)
-
-    def made():
-        torch.manual_seed(1)
-        norm = nn.BatchNorm1d(24) if kind == "SGD" else nn.LayerNorm(24)
-        layers = nn.Linear(batches[0][0].shape[-1], 24, bias=False), norm, nn.GELU(), nn.Linear(24, 4)
-        model = nn.Sequential(*layers).to(gpu.device)
-        if kind == "SGD":
-            return model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-        return model, torch.optim.AdamW(model.parameters(), lr=0.01, capturable=True)
-
-    def mse(out, y):  # nn.MSELoss warns when y is one row for all
-        return (out - y).square().mean()
-
-    rows, losses, given = [], [], []
-    with gpu:
-        twin, plain = made()
-        for _ in range(3):  # how many kernels an ordinary step has
-            before = len(gpu.kernels)
-            plain.zero_grad()
-            mse(twin(batches[0][0].clone()), batches[0][1].clone()).backward()
-            plain.step()
-        usual = len(gpu.kernels) - before
-        model, optimizer = made()
-        step = GraphedStep(sealed(gpu), model, optimizer, mse, warm_up)
-        for i, batch in enumerate(batches):
-            x, y = (t.clone() for t in batch)
-            gpu.synchronize()
-            before = gpu.launches, len(gpu.kernels), gpu.syncs, len(gpu.host)
-            try:
-                losses.append(step(x, y))
-            except Exception as error:
-                now, first = ([tuple(t.shape) for t in pair] for pair in (batch, batches[0]))
-                if now == first:
-                    raise
-                return {"odd": f"call {i + 1} has other shapes, x, y {now} and not {first}: {error}"}
-            graphed = sum(k.graph > 0 for k in gpu.kernels[before[1] :])
-            captures = sum(h.name == "cudaGraphInstantiate" for h in gpu.host[before[3] :])
-            rows.append([gpu.launches - before[0], graphed, gpu.syncs - before[2], captures])
-            gpu.synchronize()
-            given += [
-                x.fill_(float("nan")),
-                y.fill_(float("nan")),
-            ]  # the caller's own, to do with as he likes
-        gpu.synchronize()
-        return {
-            "losses": [float(loss) for loss in losses],
-            "attached": any(loss.requires_grad for loss in losses),
-            "state": [v.detach().double().flatten().tolist() for v in model.state_dict().values()],
-            "rows": rows,
-            "usual": usual,
-            "untouched": all(t.isnan().all().item() for t in given),
-            "faults": list(gpu.faults),
-        }
-
-
-def ordinary(kind, batches):
-    from torch import nn
-
-    torch.manual_seed(1)
-    norm = nn.BatchNorm1d(24) if kind == "SGD" else nn.LayerNorm(24)
-    layers = nn.Linear(batches[0][0].shape[-1], 24, bias=False), norm, nn.GELU(), nn.Linear(24, 4)
-    model, losses, (x, y) = nn.Sequential(*layers), [], batches[0]
-    optimizer = (
-        torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-        if kind == "SGD"
-        else torch.optim.AdamW(model.parameters(), lr=0.01)
-    )
-    for x, y in batches:
-        optimizer.zero_grad()
-        loss = (model(x) - y).square().mean()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses, [v.detach().double().flatten() for v in model.state_dict().values()]
-
-
-def wrong_values(report):
-    (kind, batches, warm_up), got = report.args, report.value
-    if "odd" in got:
-        return f"{kind}: {got['odd']}"
-    losses, state = ordinary(kind, batches)
-    early = (
-        ". The first call captured: the optimizer's state must exist before, by ordinary steps"
-        if got["rows"][0][3]
-        else ""
-    )
-    if got["faults"]:
-        return f"the simulated GPU complains: {got['faults'][0]}{early}"
-    for i, (mine, true) in enumerate(zip(got["losses"], losses, strict=True)):
-        if not abs(mine - true) <= 2e-3 * abs(true):
-            late = got["losses"].count(mine) > 1 or mine != mine
-            if got["rows"][i][3] and not got["rows"][i][1]:
-                return f"{kind}: the step of call {i + 1} was recorded but never run: replay in the same call"
-            return (
-                f"{kind}, warm_up={warm_up}: call {i + 1} of {len(losses)}, a batch of {len(batches[i][0])}: the "
-                f"loss, read after the last call, is {mine:.5f}; an ordinary loop has {true:.5f}"
-                + (f" (the {i} before it are right)" if i else "")
-                + (
-                    ". Does the tensor you returned survive the next replay, and the batch's end?"
-                    if late
-                    else early
-                )
-            )
-    if not all(
-        torch.allclose(torch.tensor(a).double(), b, rtol=5e-3, atol=1e-4) for a, b in zip(got["state"], state)
-    ):
-        return f"{kind}: all losses are right, but the weights or the running means at the end are not"
-    if got["attached"]:
-        return "a returned loss still requires grad: detach it"
-    if not got["untouched"]:
-        return "a later call wrote into a batch that belongs to the caller: keep static tensors of your own"
-    return None
-
-
-def wrong_cost(report):
-    (kind, batches, warm_up), got = report.args, report.value
-    first = [t.shape for t in batches[0]]
-    full = [i for i, batch in enumerate(batches) if [t.shape for t in batch] == first]
-    begun = next((i for i in full if got["rows"][i][1]), full[-1])
-    if sum(got["rows"][i][0] for i in full if i <= begun) < 0.9 * warm_up * got["usual"]:
-        return (
-            f"{kind}: call {begun + 1} replays a graph before there were {warm_up} ordinary steps of its shapes; "
-            "calls of other shapes are no warm-up for it"
-        )
-    if not got["rows"][full[warm_up]][1]:
-        return f"{kind}: call {full[warm_up] + 1}, the first after the warm-up, replays nothing: capture and replay"
-    for i in full[warm_up + 1 :]:
-        launches, graphed, syncs, captures = got["rows"][i]
-        if captures:
-            return (
-                f"{kind}: call {i + 1} captured again, which costs more than an ordinary step: capture once"
-            )
-        if launches > 4:
-            return f"{kind}: call {i + 1} made {launches} launches, wanted at most 4: x in, y in, replay, loss out"
-        if graphed < 0.8 * got["usual"]:
-            return (
-                f"{kind}: call {i + 1} replayed {graphed} kernels of a graph; an ordinary step has "
-                f"{got['usual']}: forward, backward and optimizer belong into the graph"
-            )
-        if syncs:
-            return f"{kind}: call {i + 1} made the CPU wait {syncs} time(s)"
-    captures = sum(row[3] for row in got["rows"])
-    if captures > 1:
-        return f"{kind}: {captures} captures in all, wanted one: one graph serves all calls of its shapes, and no others"
-    return None
-
-
 # %% test="graphed_step" points=1
-def batches_of(*sizes, wide=10):
-    g = torch.Generator().manual_seed(len(sizes))
-    shapes = [size if isinstance(size, tuple) else (size,) for size in sizes]
-    return [(torch.randn(*n, wide, generator=g), torch.randn(*n, 4, generator=g)) for n in shapes]
+from helpers.exercises.cuda_graphs import Epoch, check_GraphedStep
 
-
-check.function(
-    "GraphedStep",
-    [
-        check.case("SGD", batches_of(16, 16, 16, 16, 16, 16, 7), 3),
-        check.case("AdamW", batches_of(16, 5, 16, 16, 16, (16, 3), 16, 16), 2),
-    ],
-    drive=drive,
-    budget={},
-    verify=lambda reports: next(
-        (text for check_one in (wrong_values, wrong_cost) for r in reports if (text := check_one(r))), None
-    ),
-    look="2 · A recording holds addresses and numbers",
+check_GraphedStep(
+    Epoch("SGD", (16, 16, 16, 16, 16, 16, 7), warm_up=3),
+    Epoch("AdamW", (16, 5, 16, 16, 16, (16, 3), 16, 16), warm_up=2),
 )
-
 
 # %% hidden="graphed_step" points=5
 ### BEGIN HIDDEN TESTS
-def batches_of(*sizes, wide=8):
-    g = torch.Generator().manual_seed(len(sizes) + wide)
-    shapes = [size if isinstance(size, tuple) else (size,) for size in sizes]
-    return [(torch.randn(*n, wide, generator=g), torch.randn(*n, 4, generator=g)) for n in shapes]
+from helpers.exercises.cuda_graphs import Epoch, check_GraphedStep
 
-
-one_row = [(x, y[:1]) for x, y in batches_of(7, 7, 7, 7, 7, wide=5)]  # of y, for all of x
-one_row[3:3] = batches_of(7, wide=5)  # as many rows of x, another y
-
-check.function(
-    "GraphedStep",
-    [
-        check.case("SGD", one_row, 2),
-        check.case("AdamW", batches_of(8, 8, 8, 8, 8, 8, 8, 3), 1),
-        check.case("SGD", batches_of(12, 5, 12, 12, 5, 12, 12, 12, 20, 12, wide=6), 3),
-        check.case("AdamW", batches_of(9, 9, 4, 9, (9, 2), 9, 9, 4, 9, wide=3), 4),
-    ],
-    drive=drive,
-    budget={},
-    verify=lambda reports: next(
-        (text for check_one in (wrong_values, wrong_cost) for r in reports if (text := check_one(r))), None
-    ),
-    look="1 · One launch for a whole step",
+check_GraphedStep(
+    Epoch("SGD", (7,) * 6, warm_up=2, wide=5, one_target=(0, 1, 2, 4, 5)),  # call 4: as many rows, another y
+    Epoch("AdamW", (8, 8, 8, 8, 3), warm_up=1, wide=8),
+    Epoch("SGD", (12, 5, 12, 12, 5, 12, 20, 12), warm_up=3, wide=6),
+    Epoch("AdamW", (9, 9, 4, 9, (9, 2), 9, 9, 4, 9), warm_up=4, wide=3),
 )
 ### END HIDDEN TESTS
 
@@ -853,586 +662,44 @@ def updater(gpu, weight: torch.Tensor, lr: float = 0.1):
     ### END SOLUTION
 
 
-# %% shared="repair"
-import torch
+# %% test="repair" points=1
+from helpers.exercises.cuda_graphs import calls, check_scorer
 
-from helpers import check
-
-
-def made(*shape, seed):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
+check_scorer(calls((3, 2), (4, 3), 4))
 
 # %% test="repair" points=1
-def drive(scorer, first, calls, numbers):
-    import torch
+from helpers.exercises.cuda_graphs import calls, check_smoother
 
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    gpu = simulate("H100", values=True, strict=False)
-    with gpu:
-        start, given = first.clone(), calls[0].clone()
-        run, kept, cost = scorer(sealed(gpu), start, given), [], []
-        for one in calls:
-            one = one.clone()
-            gpu.synchronize()
-            launches, kernels, host = gpu.launches, len(gpu.kernels), len(gpu.host)
-            out = run(one)
-            ran, did = gpu.kernels[kernels:], [h.name for h in gpu.host[host:]]
-            captures, waits = (
-                did.count("cudaGraphInstantiate"),
-                sum(h.kind == "sync" for h in gpu.host[host:]),
-            )
-            copies = sum(k.kind != "kernel" for k in ran)
-            moves = ("copy", "clone", "fill", "full", "zero")
-            outside = [k.name for k in ran if not k.graph and k.flops > 1 and k.kind == "kernel"]
-            outside = [name for name in outside if not any(word in name for word in moves)]
-            replays = len({k.graph for k in ran} - {0})
-            cost.append([gpu.launches - launches, replays, captures, copies, waits, outside])
-            gpu.synchronize()
-            kept.append(out)
-            one.fill_(float("nan"))
-        gpu.synchronize()
-        same = torch.equal(given, calls[0]) and torch.equal(start, first)
-        return {
-            "values": [k.tolist() for k in kept],
-            "cost": cost,
-            "captures": sum(h.name == "cudaGraphInstantiate" for h in gpu.host),
-            "same": same,
-            "faults": list(gpu.faults),
-        }
-
-
-def by_hand(first, calls, numbers):
-    return [torch.tanh(one @ first).square().sum(dim=1) for one in calls]
-
-
-def judge(reports):
-    for report in reports:
-        calls, got = report.args[1], report.value
-        if got["faults"]:
-            return f"the simulated GPU complains: {got['faults'][0]}"
-        values, wanted = [torch.tensor(v) for v in got["values"]], by_hand(*report.args)
-        for i, (mine, true) in enumerate(zip(values, wanted, strict=True)):
-            if not torch.allclose(mine, true, rtol=1e-3, atol=1e-5):
-                hint = (
-                    "that is the answer of call 1: what does the graph read?"
-                    if i and torch.equal(mine, values[0]) and torch.allclose(mine, wanted[0], rtol=1e-3)
-                    else "all calls returned the same tensor: the next replay overwrites it"
-                    if all(torch.equal(v, values[0]) for v in values)
-                    else "which tensor does the graph read?"
-                )
-                return (
-                    f"call {i + 1} of {len(calls)}, read after the last: {mine.flatten()[:3].tolist()}, wanted "
-                    f"{true.flatten()[:3].tolist()} (at most three numbers shown). {hint}"
-                )
-        for i, (launches, replays, captures, copies, waits, outside) in enumerate(got["cost"]):
-            if captures and i:
-                return f"call {i + 1} replayed another graph than call {i}: capture once"
-            if replays != 1 or launches > 3:
-                return f"call {i + 1}: values are right, with {launches} launches and {replays} replay(s); wanted one replay and at most 3 launches in all"
-            if copies or (waits and not captures):
-                return f"call {i + 1}: {copies} copies between CPU and GPU, the CPU waited {waits} time(s); wanted none"
-            if outside:
-                return f"call {i + 1}: values are right, but {outside[0]} runs outside the graph, launched by itself"
-        if got["captures"] > 1:
-            return f"{got['captures']} captures for {len(calls)} calls: one graph is captured once and serves them all"
-        if not got["same"]:
-            return "a tensor of the caller's was changed: work on a clone"
-    return None
-
-
-check.function(
-    "scorer",
-    [
-        check.case(made(3, 2, seed=0), [made(4, 3, seed=i) for i in range(1, 5)], []),
-    ],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="2 · A recording holds addresses and numbers",
-)
-
+check_smoother(calls((5,), (5,), 4))
 
 # %% test="repair" points=1
-def drive(smoother, first, calls, numbers):
-    import torch
+from helpers.exercises.cuda_graphs import calls, check_updater
 
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    gpu = simulate("H100", values=True, strict=False)
-    with gpu:
-        start, given = first.clone(), calls[0].clone()
-        run, kept, cost = smoother(sealed(gpu), start, *numbers), [], []
-        for one in calls:
-            one = one.clone()
-            gpu.synchronize()
-            launches, kernels, host = gpu.launches, len(gpu.kernels), len(gpu.host)
-            out = run(one)
-            ran, did = gpu.kernels[kernels:], [h.name for h in gpu.host[host:]]
-            captures, waits = (
-                did.count("cudaGraphInstantiate"),
-                sum(h.kind == "sync" for h in gpu.host[host:]),
-            )
-            copies = sum(k.kind != "kernel" for k in ran)
-            moves = ("copy", "clone", "fill", "full", "zero")
-            outside = [k.name for k in ran if not k.graph and k.flops > 1 and k.kind == "kernel"]
-            outside = [name for name in outside if not any(word in name for word in moves)]
-            replays = len({k.graph for k in ran} - {0})
-            cost.append([gpu.launches - launches, replays, captures, copies, waits, outside])
-            gpu.synchronize()
-            kept.append(out)
-            one.fill_(float("nan"))
-        gpu.synchronize()
-        same = torch.equal(given, calls[0]) and torch.equal(start, first)
-        return {
-            "values": [k.tolist() for k in kept],
-            "cost": cost,
-            "captures": sum(h.name == "cudaGraphInstantiate" for h in gpu.host),
-            "same": same,
-            "faults": list(gpu.faults),
-        }
-
-
-def by_hand(first, calls, numbers):
-    out, rate = [first], numbers[0] if numbers else 0.25
-    for one in calls:
-        out.append(out[-1] + rate * (one - out[-1]))
-    return out[1:]
-
-
-def judge(reports):
-    for report in reports:
-        calls, got = report.args[1], report.value
-        if got["faults"]:
-            return f"the simulated GPU complains: {got['faults'][0]}"
-        values, wanted = [torch.tensor(v) for v in got["values"]], by_hand(*report.args)
-        for i, (mine, true) in enumerate(zip(values, wanted, strict=True)):
-            if not torch.allclose(mine, true, rtol=1e-3, atol=1e-5):
-                hint = (
-                    "all calls returned the same tensor: the next replay overwrites it"
-                    if all(torch.equal(v, values[0]) for v in values)
-                    else "where is the new state written, and where does the next replay read it?"
-                )
-                return (
-                    f"call {i + 1} of {len(calls)}, read after the last: {mine.flatten()[:3].tolist()}, wanted "
-                    f"{true.flatten()[:3].tolist()} (at most three numbers shown). {hint}"
-                )
-        for i, (launches, replays, captures, copies, waits, outside) in enumerate(got["cost"]):
-            if captures and i:
-                return f"call {i + 1} replayed another graph than call {i}: capture once"
-            if replays != 1 or launches > 3:
-                return f"call {i + 1}: values are right, with {launches} launches and {replays} replay(s); wanted one replay and at most 3 launches in all"
-            if copies or (waits and not captures):
-                return f"call {i + 1}: {copies} copies between CPU and GPU, the CPU waited {waits} time(s); wanted none"
-            if outside:
-                return f"call {i + 1}: values are right, but {outside[0]} runs outside the graph, launched by itself"
-        if got["captures"] > 1:
-            return f"{got['captures']} captures for {len(calls)} calls: one graph is captured once and serves them all"
-        if not got["same"]:
-            return "a tensor of the caller's was changed: work on a clone"
-    return None
-
-
-check.function(
-    "smoother",
-    [
-        check.case(made(5, seed=0), [made(5, seed=i) for i in range(1, 5)], []),
-    ],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="2 · A recording holds addresses and numbers",
-)
-
-
-# %% test="repair" points=1
-def drive(updater, first, calls, numbers):
-    import torch
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    gpu = simulate("H100", values=True, strict=False)
-    with gpu:
-        start, given = first.clone(), calls[0].clone()
-        run, kept, cost = updater(sealed(gpu), start), [], []
-        for one, number in zip(calls, numbers, strict=True):
-            one = one.clone()
-            gpu.synchronize()
-            launches, kernels, host = gpu.launches, len(gpu.kernels), len(gpu.host)
-            run(one, number)
-            ran, did = gpu.kernels[kernels:], [h.name for h in gpu.host[host:]]
-            captures, waits = (
-                did.count("cudaGraphInstantiate"),
-                sum(h.kind == "sync" for h in gpu.host[host:]),
-            )
-            copies = sum(k.kind != "kernel" for k in ran)
-            moves = ("copy", "clone", "fill", "full", "zero")
-            outside = [k.name for k in ran if not k.graph and k.flops > 1 and k.kind == "kernel"]
-            outside = [name for name in outside if not any(word in name for word in moves)]
-            replays = len({k.graph for k in ran} - {0})
-            cost.append([gpu.launches - launches, replays, captures, copies, waits, outside])
-            gpu.synchronize()
-            kept.append(start.clone())
-            one.fill_(float("nan"))
-        gpu.synchronize()
-        same = torch.equal(given, calls[0])
-        return {
-            "values": [k.tolist() for k in kept],
-            "cost": cost,
-            "captures": sum(h.name == "cudaGraphInstantiate" for h in gpu.host),
-            "same": same,
-            "faults": list(gpu.faults),
-        }
-
-
-def by_hand(first, calls, numbers):
-    out, weight, mean = [], first, torch.zeros_like(first)
-    for i, one in enumerate(calls):
-        mean = 0.9 * mean + 0.1 * one
-        weight = weight - numbers[i] * mean / (1 - 0.9 ** (i + 1))
-        out.append(weight)
-    return out
-
-
-def judge(reports):
-    for report in reports:
-        first, calls, got = *report.args[:2], report.value
-        if got["faults"]:
-            return f"the simulated GPU complains: {got['faults'][0]}"
-        values, wanted = [torch.tensor(v) for v in got["values"]], by_hand(*report.args)
-        for i, (mine, true) in enumerate(zip(values, wanted, strict=True)):
-            if not torch.allclose(mine, true, rtol=1e-3, atol=1e-5):
-                hint = (
-                    "`weight` itself was never written"
-                    if all(torch.equal(v, first) for v in values)
-                    else "two numbers change from call to call"
-                )
-                return (
-                    f"call {i + 1} of {len(calls)}, read after the last: {mine.flatten()[:3].tolist()}, wanted "
-                    f"{true.flatten()[:3].tolist()} (at most three numbers shown). {hint}"
-                )
-        for i, (launches, replays, captures, copies, waits, outside) in enumerate(got["cost"]):
-            if captures and i:
-                return f"call {i + 1} replayed another graph than call {i}: capture once"
-            if replays != 1 or launches > 4:
-                return f"call {i + 1}: values are right, with {launches} launches and {replays} replay(s); wanted one replay and at most 4 launches in all"
-            if copies or (waits and not captures):
-                return f"call {i + 1}: {copies} copies between CPU and GPU, the CPU waited {waits} time(s); wanted none"
-            if outside:
-                return f"call {i + 1}: values are right, but {outside[0]} runs outside the graph, launched by itself"
-        if got["captures"] > 1:
-            return f"{got['captures']} captures for {len(calls)} calls: one graph is captured once and serves them all"
-        if not got["same"]:
-            return "a tensor of the caller's was changed: work on a clone"
-    return None
-
-
-check.function(
-    "updater",
-    [
-        check.case(made(5, seed=0), [made(5, seed=i) for i in range(1, 5)], [0.1, 0.3, 0.2, 0.05]),
-    ],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="2 · A recording holds addresses and numbers",
-)
-
+check_updater(calls((5,), (5,), 4, 0.1, 0.3, 0.2, 0.05))
 
 # %% hidden="repair" points=1
 ### BEGIN HIDDEN TESTS
-def drive(scorer, first, calls, numbers):
-    import torch
+from helpers.exercises.cuda_graphs import calls, check_scorer
 
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    gpu = simulate("H100", values=True, strict=False)
-    with gpu:
-        start, given = first.clone(), calls[0].clone()
-        run, kept, cost = scorer(sealed(gpu), start, given), [], []
-        for one in calls:
-            one = one.clone()
-            gpu.synchronize()
-            launches, kernels, host = gpu.launches, len(gpu.kernels), len(gpu.host)
-            out = run(one)
-            ran, did = gpu.kernels[kernels:], [h.name for h in gpu.host[host:]]
-            captures, waits = (
-                did.count("cudaGraphInstantiate"),
-                sum(h.kind == "sync" for h in gpu.host[host:]),
-            )
-            copies = sum(k.kind != "kernel" for k in ran)
-            moves = ("copy", "clone", "fill", "full", "zero")
-            outside = [k.name for k in ran if not k.graph and k.flops > 1 and k.kind == "kernel"]
-            outside = [name for name in outside if not any(word in name for word in moves)]
-            replays = len({k.graph for k in ran} - {0})
-            cost.append([gpu.launches - launches, replays, captures, copies, waits, outside])
-            gpu.synchronize()
-            kept.append(out)
-            one.fill_(float("nan"))
-        gpu.synchronize()
-        same = torch.equal(given, calls[0]) and torch.equal(start, first)
-        return {
-            "values": [k.tolist() for k in kept],
-            "cost": cost,
-            "captures": sum(h.name == "cudaGraphInstantiate" for h in gpu.host),
-            "same": same,
-            "faults": list(gpu.faults),
-        }
-
-
-def by_hand(first, calls, numbers):
-    return [torch.tanh(one @ first).square().sum(dim=1) for one in calls]
-
-
-def judge(reports):
-    for report in reports:
-        calls, got = report.args[1], report.value
-        if got["faults"]:
-            return f"the simulated GPU complains: {got['faults'][0]}"
-        values, wanted = [torch.tensor(v) for v in got["values"]], by_hand(*report.args)
-        for i, (mine, true) in enumerate(zip(values, wanted, strict=True)):
-            if not torch.allclose(mine, true, rtol=1e-3, atol=1e-5):
-                hint = (
-                    "that is the answer of call 1: what does the graph read?"
-                    if i and torch.equal(mine, values[0]) and torch.allclose(mine, wanted[0], rtol=1e-3)
-                    else "all calls returned the same tensor: the next replay overwrites it"
-                    if all(torch.equal(v, values[0]) for v in values)
-                    else "which tensor does the graph read?"
-                )
-                return (
-                    f"call {i + 1} of {len(calls)}, read after the last: {mine.flatten()[:3].tolist()}, wanted "
-                    f"{true.flatten()[:3].tolist()} (at most three numbers shown). {hint}"
-                )
-        for i, (launches, replays, captures, copies, waits, outside) in enumerate(got["cost"]):
-            if captures and i:
-                return f"call {i + 1} replayed another graph than call {i}: capture once"
-            if replays != 1 or launches > 3:
-                return f"call {i + 1}: values are right, with {launches} launches and {replays} replay(s); wanted one replay and at most 3 launches in all"
-            if copies or (waits and not captures):
-                return f"call {i + 1}: {copies} copies between CPU and GPU, the CPU waited {waits} time(s); wanted none"
-            if outside:
-                return f"call {i + 1}: values are right, but {outside[0]} runs outside the graph, launched by itself"
-        if got["captures"] > 1:
-            return f"{got['captures']} captures for {len(calls)} calls: one graph is captured once and serves them all"
-        if not got["same"]:
-            return "a tensor of the caller's was changed: work on a clone"
-    return None
-
-
-check.function(
-    "scorer",
-    [
-        check.case(made(6, 5, seed=9), [made(2, 6, seed=i) for i in range(6)], []),
-        check.case(made(1, 1, seed=9), [made(30, 1, seed=i) for i in range(3)], []),
-    ],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="2 · A recording holds addresses and numbers",
-)
+check_scorer(calls((6, 5), (2, 6), 6), calls((1, 1), (30, 1), 3))
 ### END HIDDEN TESTS
 
-
 # %% hidden="repair" points=1
 ### BEGIN HIDDEN TESTS
-def drive(smoother, first, calls, numbers):
-    import torch
+from helpers.exercises.cuda_graphs import calls, check_smoother
 
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    gpu = simulate("H100", values=True, strict=False)
-    with gpu:
-        start, given = first.clone(), calls[0].clone()
-        run, kept, cost = smoother(sealed(gpu), start, *numbers), [], []
-        for one in calls:
-            one = one.clone()
-            gpu.synchronize()
-            launches, kernels, host = gpu.launches, len(gpu.kernels), len(gpu.host)
-            out = run(one)
-            ran, did = gpu.kernels[kernels:], [h.name for h in gpu.host[host:]]
-            captures, waits = (
-                did.count("cudaGraphInstantiate"),
-                sum(h.kind == "sync" for h in gpu.host[host:]),
-            )
-            copies = sum(k.kind != "kernel" for k in ran)
-            moves = ("copy", "clone", "fill", "full", "zero")
-            outside = [k.name for k in ran if not k.graph and k.flops > 1 and k.kind == "kernel"]
-            outside = [name for name in outside if not any(word in name for word in moves)]
-            replays = len({k.graph for k in ran} - {0})
-            cost.append([gpu.launches - launches, replays, captures, copies, waits, outside])
-            gpu.synchronize()
-            kept.append(out)
-            one.fill_(float("nan"))
-        gpu.synchronize()
-        same = torch.equal(given, calls[0]) and torch.equal(start, first)
-        return {
-            "values": [k.tolist() for k in kept],
-            "cost": cost,
-            "captures": sum(h.name == "cudaGraphInstantiate" for h in gpu.host),
-            "same": same,
-            "faults": list(gpu.faults),
-        }
-
-
-def by_hand(first, calls, numbers):
-    out, rate = [first], numbers[0] if numbers else 0.25
-    for one in calls:
-        out.append(out[-1] + rate * (one - out[-1]))
-    return out[1:]
-
-
-def judge(reports):
-    for report in reports:
-        calls, got = report.args[1], report.value
-        if got["faults"]:
-            return f"the simulated GPU complains: {got['faults'][0]}"
-        values, wanted = [torch.tensor(v) for v in got["values"]], by_hand(*report.args)
-        for i, (mine, true) in enumerate(zip(values, wanted, strict=True)):
-            if not torch.allclose(mine, true, rtol=1e-3, atol=1e-5):
-                hint = (
-                    "all calls returned the same tensor: the next replay overwrites it"
-                    if all(torch.equal(v, values[0]) for v in values)
-                    else "where is the new state written, and where does the next replay read it?"
-                )
-                return (
-                    f"call {i + 1} of {len(calls)}, read after the last: {mine.flatten()[:3].tolist()}, wanted "
-                    f"{true.flatten()[:3].tolist()} (at most three numbers shown). {hint}"
-                )
-        for i, (launches, replays, captures, copies, waits, outside) in enumerate(got["cost"]):
-            if captures and i:
-                return f"call {i + 1} replayed another graph than call {i}: capture once"
-            if replays != 1 or launches > 3:
-                return f"call {i + 1}: values are right, with {launches} launches and {replays} replay(s); wanted one replay and at most 3 launches in all"
-            if copies or (waits and not captures):
-                return f"call {i + 1}: {copies} copies between CPU and GPU, the CPU waited {waits} time(s); wanted none"
-            if outside:
-                return f"call {i + 1}: values are right, but {outside[0]} runs outside the graph, launched by itself"
-        if got["captures"] > 1:
-            return f"{got['captures']} captures for {len(calls)} calls: one graph is captured once and serves them all"
-        if not got["same"]:
-            return "a tensor of the caller's was changed: work on a clone"
-    return None
-
-
-check.function(
-    "smoother",
-    [
-        check.case(made(2, 3, seed=9), [made(2, 3, seed=i) for i in range(6)], [0.7]),
-        check.case(made(1, seed=8), [made(1, seed=i) for i in range(3)], []),
-    ],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="2 · A recording holds addresses and numbers",
-)
+check_smoother(calls((2, 3), (2, 3), 6, 0.7), calls((1,), (1,), 3))
 ### END HIDDEN TESTS
 
-
 # %% hidden="repair" points=1
 ### BEGIN HIDDEN TESTS
-def drive(updater, first, calls, numbers):
-    import torch
+from helpers.exercises.cuda_graphs import calls, check_updater
 
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    gpu = simulate("H100", values=True, strict=False)
-    with gpu:
-        start, given = first.clone(), calls[0].clone()
-        run, kept, cost = updater(sealed(gpu), start), [], []
-        for one, number in zip(calls, numbers, strict=True):
-            one = one.clone()
-            gpu.synchronize()
-            launches, kernels, host = gpu.launches, len(gpu.kernels), len(gpu.host)
-            run(one, number)
-            ran, did = gpu.kernels[kernels:], [h.name for h in gpu.host[host:]]
-            captures, waits = (
-                did.count("cudaGraphInstantiate"),
-                sum(h.kind == "sync" for h in gpu.host[host:]),
-            )
-            copies = sum(k.kind != "kernel" for k in ran)
-            moves = ("copy", "clone", "fill", "full", "zero")
-            outside = [k.name for k in ran if not k.graph and k.flops > 1 and k.kind == "kernel"]
-            outside = [name for name in outside if not any(word in name for word in moves)]
-            replays = len({k.graph for k in ran} - {0})
-            cost.append([gpu.launches - launches, replays, captures, copies, waits, outside])
-            gpu.synchronize()
-            kept.append(start.clone())
-            one.fill_(float("nan"))
-        gpu.synchronize()
-        same = torch.equal(given, calls[0])
-        return {
-            "values": [k.tolist() for k in kept],
-            "cost": cost,
-            "captures": sum(h.name == "cudaGraphInstantiate" for h in gpu.host),
-            "same": same,
-            "faults": list(gpu.faults),
-        }
-
-
-def by_hand(first, calls, numbers):
-    out, weight, mean = [], first, torch.zeros_like(first)
-    for i, one in enumerate(calls):
-        mean = 0.9 * mean + 0.1 * one
-        weight = weight - numbers[i] * mean / (1 - 0.9 ** (i + 1))
-        out.append(weight)
-    return out
-
-
-def judge(reports):
-    for report in reports:
-        first, calls, got = *report.args[:2], report.value
-        if got["faults"]:
-            return f"the simulated GPU complains: {got['faults'][0]}"
-        values, wanted = [torch.tensor(v) for v in got["values"]], by_hand(*report.args)
-        for i, (mine, true) in enumerate(zip(values, wanted, strict=True)):
-            if not torch.allclose(mine, true, rtol=1e-3, atol=1e-5):
-                hint = (
-                    "`weight` itself was never written"
-                    if all(torch.equal(v, first) for v in values)
-                    else "two numbers change from call to call"
-                )
-                return (
-                    f"call {i + 1} of {len(calls)}, read after the last: {mine.flatten()[:3].tolist()}, wanted "
-                    f"{true.flatten()[:3].tolist()} (at most three numbers shown). {hint}"
-                )
-        for i, (launches, replays, captures, copies, waits, outside) in enumerate(got["cost"]):
-            if captures and i:
-                return f"call {i + 1} replayed another graph than call {i}: capture once"
-            if replays != 1 or launches > 4:
-                return f"call {i + 1}: values are right, with {launches} launches and {replays} replay(s); wanted one replay and at most 4 launches in all"
-            if copies or (waits and not captures):
-                return f"call {i + 1}: {copies} copies between CPU and GPU, the CPU waited {waits} time(s); wanted none"
-            if outside:
-                return f"call {i + 1}: values are right, but {outside[0]} runs outside the graph, launched by itself"
-        if got["captures"] > 1:
-            return f"{got['captures']} captures for {len(calls)} calls: one graph is captured once and serves them all"
-        if not got["same"]:
-            return "a tensor of the caller's was changed: work on a clone"
-    return None
-
-
-check.function(
-    "updater",
-    [
-        check.case(
-            made(3, 3, seed=9), [made(3, 3, seed=i) for i in range(8)], [0.5 / (i + 1) for i in range(8)]
-        ),
-        check.case(made(4, seed=7), [made(4, seed=i) for i in range(3)], [0.0, 0.2, 0.1]),
-        check.case(  # longer than a list of corrections or of graphs that somebody made beforehand
-            made(2, seed=6), [made(2, seed=i) for i in range(64)], [0.02 * (i % 7) for i in range(64)]
-        ),
-    ],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="2 · A recording holds addresses and numbers",
+check_updater(
+    calls((3, 3), (3, 3), 8, *(0.5 / (i + 1) for i in range(8))),
+    calls((4,), (4,), 3, 0.0, 0.2, 0.1),
+    # longer than a list of corrections or of graphs that somebody made beforehand
+    calls((2,), (2,), 40, *(0.02 * (i % 7) for i in range(40))),
 )
 ### END HIDDEN TESTS
 
@@ -1557,144 +824,24 @@ def robust_step(
     ### END SOLUTION
 
 
-# %% shared="robust_step"
-import torch
-
-from helpers import check
-
-
-def drive(robust_step, weight, data, lr, max_norm):
-    import torch
-
-    from helpers import simulate
-
-    gpu = simulate("H100", values=True, strict=False)
-    with gpu:
-        w, (x, y, keep) = weight.clone(), (t.clone() for t in data[0])
-        robust_step(w, x, y, keep, lr, max_norm)  # what comes only with the first call
-        w.copy_(weight)
-        graph, before = gpu.CUDAGraph(), len(gpu.kernels)
-        with gpu.graph(graph):
-            robust_step(w, x, y, keep, lr, max_norm)
-        outside, weights, replayed, given = len(gpu.kernels) - before, [], 0, True
-        for new in [] if gpu.faults else data:
-            for static, t in zip((x, y, keep), new):
-                static.copy_(t)
-            before = len(gpu.kernels)
-            graph.replay()
-            replayed = len(gpu.kernels) - before
-            weights.append(w.clone())
-            given &= all(torch.allclose(a, b, 0, 0, equal_nan=True) for a, b in zip((x, y, keep), new))
-        gpu.synchronize()
-        copies = sum(k.kind != "kernel" for k in gpu.kernels)
-        return {
-            "weights": [v.tolist() for v in weights],
-            "faults": list(gpu.faults),
-            "outside": outside,
-            "replayed": replayed,
-            "copies": copies,
-            "given": given,
-        }
-
-
-def by_hand(weight, data, lr, max_norm):
-    weight, out = weight.clone(), []
-    for x, y, keep in data:
-        rows, target = x[keep], y[keep]
-        if len(rows):
-            grad = 2 * rows.T @ (rows @ weight - target) / len(rows)
-            norm = grad.norm()
-            if norm > max_norm:
-                grad = grad * (max_norm / norm)
-            if torch.isfinite(norm):
-                weight = weight - lr * grad
-        out.append(weight)
-    return out
-
-
-def judge(reports):
-    for report in reports:
-        (_, data, _, _), got = report.args, report.value
-        if got["faults"]:
-            kinds = {fault.split(": ")[1]: fault for fault in got["faults"]}
-            return f"the capture was refused {len(got['faults'])} time(s), because of {', '.join(kinds)}.\n  {got['faults'][0]}"
-        if not got["replayed"]:
-            return "the capture holds no kernel"
-        for i, (mine, true) in enumerate(zip(got["weights"], by_hand(*report.args), strict=True)):
-            if not torch.allclose(torch.tensor(mine), true, rtol=1e-3, atol=1e-5):
-                if all(torch.equal(torch.tensor(w), report.args[0]) for w in got["weights"]):
-                    return "`weight` itself was never written: the name was bound to a new tensor, or nothing was done"
-                x, y, keep = data[i]
-                odd = not (x.isfinite().all() and y.isfinite().all())
-                marked = not (x[keep].isfinite().all() and y[keep].isfinite().all())
-                place = (
-                    ", with nan or inf in a marked row"
-                    if marked
-                    else ", with nan or inf in rows that are not marked"
-                    if odd
-                    else ", with a number so large that the norm is not finite"
-                    if (x[keep].abs() > 1e20).any()
-                    else ""
-                )
-                return (
-                    f"replay {i + 1}: {int(keep.sum())} of {len(keep)} rows marked{place}: weight {mine[:3]} …, "
-                    f"wanted {true[:3].tolist()} …"
-                )
-        if got["copies"] or got["outside"]:
-            return f"{got['copies']} copies between CPU and GPU, {got['outside']} kernels outside the graph; wanted none"
-        if not got["given"]:
-            return "x, y or keep was changed: they are the caller's"
-    return None
-
-
-def samples(rows, n, seed, *kinds):
-    """kinds: "some", "all", "none" of the rows marked; "dirty": nan and inf where not marked; "bad": in a marked row;
-    "huge": in a marked row a finite number, whose square is not."""
-    g, out = torch.Generator().manual_seed(seed), []
-    for kind in kinds:
-        x, y = torch.randn(rows, n, generator=g), torch.randn(rows, generator=g)
-        keep = torch.rand(rows, generator=g) < {"all": 2.0, "none": -1.0}.get(kind, 0.6)
-        if kind == "dirty":
-            keep[0] = keep[1] = False
-            x[0], y[1] = float("nan"), float("inf")
-        if kind == "bad":
-            keep[2], x[2, 0] = True, float("inf")
-        if kind == "huge":
-            keep[2], x[2, 0] = True, 1e30
-        out.append((x, y, keep))
-    return out
-
-
 # %% test="robust_step" points=1
-check.function(
-    "robust_step",
-    [
-        check.case(torch.ones(4), samples(8, 4, 0, "some", "all", "some"), 0.1, 100.0),
-        check.case(torch.ones(4), samples(8, 4, 1, "some", "some", "none", "some"), 0.1, 0.5),
-        check.case(torch.ones(4), samples(8, 4, 2, "some", "dirty", "bad", "some"), 0.1, 0.5),
-    ],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="3 · What cannot be recorded",
-    note="no answer from the GPU, no size that depends on values, and weight changed at its address",
+from helpers.exercises.cuda_graphs import Marked, check_robust_step
+
+check_robust_step(
+    Marked((1.0,) * 4, 8, ("some", "all", "some"), lr=0.1, max_norm=100.0),
+    Marked((1.0,) * 4, 8, ("some", "some", "none", "some"), lr=0.1, max_norm=0.5),
+    Marked((1.0,) * 4, 8, ("some", "dirty", "bad", "some"), lr=0.1, max_norm=0.5),
 )
 
 # %% hidden="robust_step" points=3
 ### BEGIN HIDDEN TESTS
-check.function(
-    "robust_step",
-    [
-        check.case(
-            torch.randn(6), samples(20, 6, 5, "all", "some", "none", "dirty", "huge", "bad", "some"), 0.3, 1.5
-        ),
-        check.case(torch.zeros(3), samples(5, 3, 6, "none", "bad", "dirty", "all"), 0.2, 1000.0),
-        check.case(torch.ones(1), samples(9, 1, 7, "dirty", "dirty", "some"), 0.05, 0.01),
-    ],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="3 · What cannot be recorded",
+from helpers.exercises.cuda_graphs import Marked, check_robust_step
+
+kinds = ("all", "some", "none", "dirty", "huge", "bad", "some")
+check_robust_step(
+    Marked((0.3, -1.2, 0.8, 0.1, -0.4, 1.7), 20, kinds, lr=0.3, max_norm=1.5),
+    Marked((0.0,) * 3, 5, ("none", "bad", "dirty", "all"), lr=0.2, max_norm=1000.0),
+    Marked((1.0,), 9, ("dirty", "dirty", "some"), lr=0.05, max_norm=0.01),
 )
 ### END HIDDEN TESTS
 
@@ -1960,115 +1107,30 @@ def does_it_pay(
     ### END SOLUTION
 
 
-# %% shared="does_it_pay"
-import math
-
-import torch
-
-from helpers import check, simulate
-
-
-def measured_loop(sizes, inputs, waits, capture_s, **costs):
-    """What the simulated GPU takes, and the arguments that describe the same loop."""
-    names = ("launch_s", "operator_s"), ("latency_s", "launch_latency_s"), ("wait_s", "sync_s")
-    assumed = {theirs: costs[mine] for mine, theirs in names if mine in costs}
-    assumed |= {k: costs[k] for k in ("graph_launch_s",) if k in costs}
-    gpu = simulate("H100", **assumed)
-    with gpu:
-        work = [torch.empty(n, device=gpu.device) for n in sizes]
-        pairs = [(torch.empty(n, device=gpu.device), torch.empty(n, device=gpu.device)) for n in inputs]
-
-        def step():
-            for t in work:
-                t.mul_(2)
-
-        def loop(graph, steps=20):
-            ends = []
-            for _ in range(steps):
-                for static, fresh in pairs if graph else ():
-                    static.copy_(fresh)
-                graph.replay() if graph else step()
-                if waits:
-                    gpu.synchronize()
-                ends.append(gpu.clock() if waits else gpu.kernels[-1].end_ns / 1e9)
-            gpu.synchronize()
-            return (ends[-1] - ends[steps // 2]) / (steps - 1 - steps // 2)
-
-        for static, fresh in pairs:
-            static.copy_(fresh)
-        step()
-        gpu.synchronize()
-        eager, graph = loop(None), gpu.CUDAGraph()
-        with gpu.graph(graph):
-            step()
-        graphed, first = loop(graph), len(gpu.kernels) - len(sizes) - len(inputs)
-    times = [k.duration_s for k in gpu.kernels[first:]]
-    case = check.case(times[len(inputs) :], times[: len(inputs)], waits, capture_s, **costs)
-    return case, eager, graphed, capture_s / (eager - graphed) if graphed < eager * 0.9999 else math.inf
-
-
-def drive(does_it_pay, *args, **costs):
-    from unittest import mock
-
-    from helpers.simulator.timeline import Timeline
-
-    def closed(*_, **__):
-        raise RuntimeError("the simulated GPU is closed here: the answer follows from the arguments")
-
-    with mock.patch.multiple(Timeline, spend=closed, enqueue=closed, __init__=closed):
-        return does_it_pay(*args, **costs)
-
-
-def judge(reports, truths):
-    for report, (_, *truth) in zip(reports, truths, strict=True):
-        kernels, copies, waits, capture_s = report.args
-        what = f"{len(kernels)} kernels of {sum(kernels) * 1e6:.1f} µs in all, {len(copies)} copies, waits={waits}"
-        hint = (
-            "each step begins with an idle GPU; a kernel starts when its launch arrived and the one before is done"
-            if waits
-            else "CPU and GPU work at the same time, on different steps"
-        )
-        got = [float(v) for v in report.value]
-        for name, mine, true in zip(("an eager step", "a graphed step"), got[:2], truth[:2]):
-            if not abs(mine / true - 1) <= 0.03:
-                return f"{what}: {name} takes {true * 1e6:.1f} µs on the simulated GPU, you say {mine * 1e6:.1f} µs (3 % allowed): {hint}"
-        if not (got[2] == truth[2] or abs(got[2] / truth[2] - 1) <= 0.05):
-            return f"{what}, capture {capture_s * 1e6:.0f} µs: paid back after {truth[2]:.2f} steps, you say {got[2]:.2f}"
-    return None
-
-
 # %% test="does_it_pay" points=1
-loops_seen = [
-    measured_loop([1000] * 30, [1000] * 2, False, 1e-3),
-    measured_loop([30_000_000] * 10, [1000], False, 1e-3),
-    measured_loop([1000] * 30, [1000] * 2, True, 1e-3),
-    measured_loop([1000] * 10 + [60_000_000] + [1000] * 12, [1000], True, 1e-3),
-]
-check.function(
-    "does_it_pay",
-    [truth[0] for truth in loops_seen],
-    drive=drive,
-    verify=lambda reports: judge(reports, loops_seen),
-    look="5 · When does it help?",
+from helpers.exercises.cuda_graphs import Loop, check_does_it_pay
+
+small, large = 1000, 60_000_000  # weights: a kernel at its floor, and a long one
+check_does_it_pay(
+    Loop((small,) * 30, (small,) * 2, waits=False),
+    Loop((30_000_000,) * 10, (small,), waits=False),
+    Loop((small,) * 30, (small,) * 2, waits=True),
+    Loop((small,) * 10 + (large,) + (small,) * 12, (small,), waits=True),
 )
 
 # %% hidden="does_it_pay" points=3
 ### BEGIN HIDDEN TESTS
-loops_unseen = [
-    measured_loop([1000] * 40, [1000] * 3, False, 2e-3, launch_s=3e-6, graph_launch_s=20e-6),
-    measured_loop([20_000_000] + [1000] * 40, [], False, 3e-3),
-    measured_loop([1000] * 40 + [20_000_000], [1000], True, 3e-3, latency_s=5e-6, wait_s=10e-6),
-    measured_loop([1000] * 15 + [40_000_000] * 3 + [1000] * 20, [5_000_000], True, 1e-3),
-    measured_loop([3_000_000] * 8, [10_000_000], False, 1e-3),
-    measured_loop([1000], [1000], False, 1e-3, launch_s=9e-6),
-    measured_loop([1000] * 6, [1000] * 9, True, 1e-3),
-]
-check.function(
-    "does_it_pay",
-    [truth[0] for truth in loops_unseen],
-    drive=drive,
-    verify=lambda reports: judge(reports, loops_unseen),
-    look="5 · When does it help?",
+from helpers.exercises.cuda_graphs import Loop, check_does_it_pay
+
+one, M = (1000,), 10**6
+check_does_it_pay(
+    Loop(one * 40, one * 3, waits=False, capture_s=2e-3, launch_s=3e-6, graph_launch_s=20e-6),
+    Loop((20 * M, *one * 40), (), waits=False, capture_s=3e-3),
+    Loop((*one * 40, 20 * M), one, waits=True, capture_s=3e-3, latency_s=5e-6, wait_s=10e-6),
+    Loop((*one * 15, *(40 * M,) * 3, *one * 20), (5 * M,), waits=True),
+    Loop((3 * M,) * 8, (10 * M,), waits=False),
+    Loop(one, one, waits=False, launch_s=9e-6),
+    Loop(one * 6, one * 9, waits=True),
 )
 ### END HIDDEN TESTS
 
