@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from helpers import private_torch
 
 __all__ = ["Mode"]
 
 
-class Mode(TorchDispatchMode):
+class Mode(private_torch.TorchDispatchMode):
     """A TorchDispatchMode that neither imports torch._dynamo nor is compiled by it."""
 
     @classmethod
@@ -19,7 +18,7 @@ class Mode(TorchDispatchMode):
     def hide_from_dynamo(cls) -> None:
         """Where torch._dynamo is loaded anyway: it shall not try to compile this class."""
         if "_hidden" not in vars(cls):
-            cls.__torch_dispatch__ = torch._disable_dynamo(cls.__torch_dispatch__)  # type: ignore[method-assign]
+            cls.__torch_dispatch__ = private_torch.hidden_from_dynamo(cls.__torch_dispatch__)  # type: ignore[method-assign]
             cls._hidden = True
 
     _hidden: bool

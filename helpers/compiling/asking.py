@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from helpers import private_torch
+
 from .generated import Kernels
 from .listening import listen
 from .reading import read
@@ -159,14 +161,19 @@ def _with(backend: Backend, given: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _backward(result: Any, inputs: list[Any], module: Any, required: bool) -> None:
-    from torch.utils._pytree import tree_leaves
 
-    outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    outputs = [
+        t for t in private_torch.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad
+    ]
     if not outputs:
         if required:
             raise ValueError("backward=True, and no result requires grad: set requires_grad on an input")
         return
-    leaves = [t for t in tree_leaves(inputs) if isinstance(t, torch.Tensor) and t.requires_grad and t.is_leaf]
+    leaves = [
+        t
+        for t in private_torch.tree_leaves(inputs)
+        if isinstance(t, torch.Tensor) and t.requires_grad and t.is_leaf
+    ]
     leaves += list(module.parameters()) if isinstance(module, torch.nn.Module) else []
     kept = [(leaf, leaf.grad) for leaf in leaves]
     try:

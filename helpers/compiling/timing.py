@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from helpers import private_torch
 from helpers.tables import Table, table
 
 from .records import clock
@@ -58,15 +59,15 @@ class Seconds:
 def empty_caches() -> Iterator[Callable[[], None]]:
     """Inductor's caches in an empty folder of their own; gives a function that forgets what is in memory."""
     try:
-        from torch._inductor.utils import clear_caches
-    except ImportError as problem:
-        raise CannotCompile(f"torch {torch.__version__} keeps Inductor's caches elsewhere") from problem
+        clear = private_torch.clear_caches
+    except AttributeError as problem:
+        raise CannotCompile(str(problem)) from problem
     names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
     before = {name: os.environ.get(name) for name in names}
 
     def forget() -> None:
         dynamo().reset()
-        clear_caches()
+        clear()
 
     with tempfile.TemporaryDirectory(prefix="compiling-", ignore_cleanup_errors=True) as folder:
         os.environ.update(dict(zip(names, (folder, os.path.join(folder, "triton")), strict=True)))

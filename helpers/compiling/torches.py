@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from helpers import private_torch
+
 #: how to get a C++ compiler, which Inductor needs for CPU code
 COMPILER = (
     "Inductor builds C++ for the CPU and found no C++ compiler that works. Install one: `apt install g++` (Debian, "
@@ -79,7 +81,7 @@ def alone(reset: bool = True) -> Iterator[None]:
     compiler = dynamo()
     with ExitStack() as stack:
         stack.enter_context(_kept_settings())
-        stack.enter_context(torch.utils._python_dispatch._disable_current_modes())
+        stack.enter_context(private_torch.disable_current_modes())
         stack.enter_context(_no_saved_tensor_hooks())
         stack.enter_context(_no_stand_ins())
         if reset:
@@ -90,7 +92,7 @@ def alone(reset: bool = True) -> Iterator[None]:
 
 @contextmanager
 def _no_saved_tensor_hooks() -> Iterator[None]:
-    autograd: Any = torch._C._autograd
+    autograd: Any = private_torch.saved_tensors_hooks
     stood: list[Any] = []
     while (hooks := autograd._top_saved_tensors_default_hooks(True)) is not None:
         stood.append(hooks)

@@ -14,6 +14,8 @@ from unittest import mock
 
 import torch
 
+from helpers import private_torch
+
 from .torches import CannotCompile
 
 
@@ -55,18 +57,11 @@ def write(
     building a little program. Otherwise for one thread of a CPU without any.
     """
     try:
-        from torch._functorch import config as functorch
-        from torch._functorch.aot_autograd import make_boxed_func
-        from torch._inductor import config, cpp_builder, cpu_vec_isa, list_mode_options
-        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-        from torch._inductor.graph import GraphLowering
-        from torch._inductor.lowering import lowerings
-
-        generate = GraphLowering.codegen
-    except (ImportError, AttributeError) as problem:
-        raise CannotCompile(
-            f"torch {torch.__version__} keeps Inductor's parts elsewhere ({problem})"
-        ) from problem
+        lowering, generate = private_torch.GraphLowering, private_torch.GraphLowering.codegen
+        config, lowerings = private_torch.inductor_config, private_torch.lowerings
+        cpp_builder, cpu_vec_isa = private_torch.cpp_builder, private_torch.cpu_vec_isa
+    except AttributeError as problem:
+        raise CannotCompile(str(problem)) from problem
 
     def written(self: Any) -> Any:
         wrapper, kernels = self.codegen_with_cpp_wrapper() if self.cpp_wrapper else generate(self)
@@ -81,12 +76,12 @@ def write(
         shared |= {id(held): held for held in part.buffers()}
         runs = copy.deepcopy(part, shared)
         with ExitStack() as stack:  # the backward pass comes here too, later
-            stack.enter_context(mock.patch.object(GraphLowering, "compile_to_module", written))
+            stack.enter_context(mock.patch.object(lowering, "compile_to_module", written))
             for module, name, instead in [] if vectors else no_machine:
                 if hasattr(module, name):
                     stack.enter_context(mock.patch.object(module, name, instead))
-            compile_fx_inner(part, part_inputs, **how)
-        return make_boxed_func(runs.forward)
+            private_torch.compile_fx_inner(part, part_inputs, **how)
+        return private_torch.make_boxed_func(runs.forward)
 
     # the questions about this machine for which Inductor runs its C++ compiler while it writes
     no_machine: list[tuple[Any, str, Any]] = [(cpu_vec_isa, "valid_vec_isa_list", list)]
@@ -101,15 +96,21 @@ def write(
             f"Inductor writes {foreign[0]} by code that is not PyTorch's; this helper reads its own"
         )
     plain = {} if vectors else {name: value for name, value in _PLAIN.items() if name in known}
-    patches = {**own, **(list_mode_options(mode) if mode else {}), **(options or {}), **plain, **_NO_CACHE}
-    with config.patch(patches), functorch.patch(enable_autograd_cache=False):
-        compiled: Any = compile_fx(graph, inputs, inner_compile=inner, config_patches=patches)
+    patches = {
+        **own,
+        **(private_torch.list_mode_options(mode) if mode else {}),
+        **(options or {}),
+        **plain,
+        **_NO_CACHE,
+    }
+    with config.patch(patches), private_torch.functorch_config.patch(enable_autograd_cache=False):
+        compiled: Any = private_torch.compile_fx(graph, inputs, inner_compile=inner, config_patches=patches)
     run: Callable[..., Any] = compiled
     return run
 
 
 def tell(text: str) -> None:
     """Put generated code into the structured trace, where Inductor itself puts it once it is built."""
-    torch._logging.trace_structured(
+    private_torch.trace_structured(
         "inductor_output_code", lambda: {"filename": ""}, payload_fn=lambda: text, expect_trace_id=False
     )

@@ -9,12 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.flop_counter import flop_registry
 
+from helpers import private_torch
 from helpers.waiting import operator_waits
-
-try:
-    from torch.optim.optimizer import _get_value as _optimizer_reads
-except ImportError:  # a private name: without it torch.optim's own step counters would count as syncs
-    _optimizer_reads = None  # type: ignore[assignment]
 
 COPIES: frozenset[str] = frozenset(
     """
@@ -59,8 +55,8 @@ class Operator(NamedTuple):
 def operator(func: Any) -> Operator:
     """The facts about an OpOverload."""
     name = str(func._overloadpacket)
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    runs_on = torch._C._dispatch_has_computed_kernel_for_dispatch_key
+    has_kernel = private_torch.has_kernel
+    runs_on = private_torch.runs_on
     return Operator(
         name=name,
         counts=func.namespace == "aten" and name not in BOOKKEEPING,
@@ -99,7 +95,7 @@ def filled(op: Operator, args: tuple[Any, ...]) -> torch.Tensor | None:
 
 def waits(op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Must the CPU know what this operator computes (a value, or its result's size) before it goes on?"""
-    if op.name == "aten._local_scalar_dense" and _running(getattr(_optimizer_reads, "__code__", None)):
+    if op.name == "aten._local_scalar_dense" and _running(private_torch.optimizer_reads.__code__):
         return False
     return operator_waits(op.name, op.data_dependent, args, kwargs)
 

@@ -17,6 +17,7 @@ import torch.autograd.graph
 import torch.utils.dlpack
 from torch.autograd.graph import saved_tensors_hooks
 
+from helpers import private_torch
 from helpers.counters.watch import running
 
 _lock = threading.Lock()
@@ -61,11 +62,11 @@ def _stand_ins() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for name in ("tolist", "numpy", "__array__", "__dlpack__", "__repr__", "__format__"):
         yield tensor, name, _told(getattr(tensor, name), "silent", _always(f"Tensor.{name}"))
     # so do those below it, and whoever writes a tensor's bytes to a file
-    for owner in (torch, torch._C, torch.utils.dlpack):
+    for owner in (torch, private_torch.C, torch.utils.dlpack):
         for name in ("to_dlpack", "_to_dlpack", "_to_dlpack_versioned"):
             if hasattr(owner, name):
                 yield owner, name, _told(getattr(owner, name), "silent", _always("to_dlpack"))
-    write = torch.UntypedStorage._write_file
+    write = private_torch.write_file
     yield torch.UntypedStorage, "_write_file", _told(write, "no_sync", _always("UntypedStorage._write_file"))
     yield tensor, "__reduce_ex__", _told(tensor.__reduce_ex__, "no_sync", _always("Tensor.__reduce_ex__"))
     yield tensor, "cpu", _told(tensor.cpu, "no_sync", _always("Tensor.cpu"))
@@ -142,7 +143,7 @@ def saved_tensors() -> AbstractContextManager[None]:
 
 
 def _pack(tensor: torch.Tensor) -> _Saved:
-    with torch._C.DisableTorchFunction():
+    with private_torch.DisableTorchFunction():
         for watch in running.watches:
             watch.save(tensor)
         made_by = (
@@ -169,7 +170,7 @@ def _unpack(saved: _Saved) -> torch.Tensor:
 @contextmanager
 def _hooks_stand_aside(message: str) -> Iterator[None]:
     """torch.func's transforms refuse to start where hooks are installed: ours are not called meanwhile."""
-    autograd = torch._C._autograd
+    autograd = private_torch.saved_tensors_hooks
     before = autograd._saved_tensors_hooks_get_disabled_error_message()
     tracing = autograd._saved_tensors_hooks_set_tracing(True)
     autograd._saved_tensors_hooks_disable(message, False)

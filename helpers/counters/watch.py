@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from helpers import private_torch
 from helpers.counters.ledger import Ledger
 from helpers.counters.operators import Operator, filled, operator, waits
 from helpers.dispatch_mode import Mode
@@ -52,7 +53,9 @@ class Watch(Mode):
                 return result
         if op.custom and all(tensor.device.type == "cpu" for tensor in tensors((args, kwargs))):
             with self:  # run its kernel under our eyes
-                return func.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), *args, **kwargs)
+                return func.redispatch(
+                    private_torch.DispatchKeySet(private_torch.DispatchKey.CPU), *args, **kwargs
+                )
         before: Storages = self._safely(self._look, args, kwargs) or {}
         result = func(*args, **kwargs)
         self._safely(self._record, op, before, args, kwargs, result)
@@ -60,7 +63,7 @@ class Watch(Mode):
 
     def _safely(self, step: Callable[..., Any], *args: Any) -> Any:
         try:
-            with torch._C.DisableTorchFunction():
+            with private_torch.DisableTorchFunction():
                 return step(*args)
         except Exception as error:
             self.failure = self.failure or error
@@ -174,6 +177,6 @@ def _leaves_torch(op: Operator, before: Storages, args: Any, kwargs: Any) -> boo
 
 def _wraps_others(kind: type) -> bool:
     """A tensor subclass that does its own dispatch, fake tensors apart: those behave like any meta tensor."""
-    plain = torch._C._disabled_torch_dispatch_impl
+    plain = private_torch.disabled_dispatch
     own = kind is not torch.Tensor and getattr(kind, "__torch_dispatch__", plain) is not plain
     return own and not kind.__module__.startswith("torch._subclasses")

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
-from torch.utils.data._utils import worker as this_worker
 
-from helpers import check
+from helpers import check, private_torch
 
 #: real workers, which are forked: only then do they know a notebook's class
 _WORKERS: dict[str, Any] = {"timeout": 60, "multiprocessing_context": "fork"}
@@ -381,13 +380,13 @@ def _share_out(
                     seeded(100 * rank + w + len(told))
                 if workers:
                     info = SimpleNamespace(id=w, num_workers=workers, seed=w, dataset=mine)
-                    this_worker._worker_info = info  # type: ignore[assignment]
+                    private_torch.worker._worker_info = info  # type: ignore[assignment]
                 before, had = _random_states(), source._taken
                 try:
                     got, reads = list(mine), source._taken - had
                     again = list(mine) == got
                 finally:
-                    this_worker._worker_info = None
+                    private_torch.worker._worker_info = None
                 same = _random_states() == before
                 got = [int(v) for v in got]
                 told.append({"epoch": epoch, "got": got, "reads": reads, "again": again, "same": same})

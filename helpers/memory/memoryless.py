@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_map_only
 
+from helpers import private_torch
 from helpers.dispatch_mode import Mode
 
 __all__ = ["Place", "Twins", "checkpointed", "optimizer_of", "place"]
@@ -47,9 +46,7 @@ class Place:
 def place(device: Any) -> Iterator[Place]:
     """The CPU ("cpu"), or the simulated GPU of that name. ValueError for others."""
     if str(device) == "cpu":
-        from torch._subclasses.fake_tensor import FakeTensorMode
-
-        fake = FakeTensorMode(allow_non_fake_inputs=True)
+        fake = private_torch.FakeTensorMode(allow_non_fake_inputs=True)
 
         @contextmanager
         def inside() -> Iterator[None]:
@@ -57,7 +54,7 @@ def place(device: Any) -> Iterator[Place]:
                 yield
 
         # Unseen by counts around it, which would take fake tensors for real ones.
-        with _disable_current_modes(), torch.random.fork_rng(devices=[]), _quiet():
+        with private_torch.disable_current_modes(), torch.random.fork_rng(devices=[]), _quiet():
             yield Place("cpu", "cpu", "arithmetic", inside)
         return
     if str(device).startswith("cuda"):
@@ -99,7 +96,7 @@ class _Workspaces(Mode):
             if sum(sizes) > _MOST:
                 warnings.warn("an LSTM's workspace is left out: its layer is too large to try", stacklevel=2)
                 return 0
-            with _disable_current_modes():
+            with private_torch.disable_current_modes():
                 real = [
                     torch.zeros(a.shape, dtype=a.dtype) if isinstance(a, torch.Tensor) else a for a in args
                 ]
@@ -164,7 +161,7 @@ class Twins:
 
     def tree(self, tree: Any) -> Any:
         """Nested tuples, lists and dicts with twins in place of their tensors."""
-        return tree_map_only(torch.Tensor, self.of, tree)
+        return private_torch.tree_map_only(torch.Tensor, self.of, tree)
 
 
 def checkpointed(module: nn.Module, which: Any) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from helpers import private_torch
 from helpers.counters.operators import Operator
 from helpers.counters.standins import saved_tensors, stand_ins
 from helpers.counters.watch import Storages, Watch, running
@@ -95,7 +96,7 @@ class Meter(Watch):
             again = (
                 self.phases[-1].endswith("backward")
                 and torch.is_grad_enabled()
-                and torch._C._current_autograd_node() is not None
+                and private_torch.current_autograd_node() is not None
             )
             self.sizes.append(nbytes)
             self.kinds.append("recomputed" if again else "temporary")

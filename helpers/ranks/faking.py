@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from helpers import private_torch
+
 from . import listening
 
 
@@ -38,7 +40,6 @@ def fake(
             f"torch.distributed is initialised already ({dist.get_backend()}, {dist.get_world_size()} ranks): a fake "
             "group needs a process of its own. Leave the other group first: dist.destroy_process_group()"
         )
-    from torch.testing._internal.distributed.fake_pg import FakeStore
 
     shape = dict(mesh or {"ranks": world_size})
     size = 1
@@ -47,7 +48,7 @@ def fake(
     if size != world_size:
         raise ValueError(f"a mesh of {shape} has {size} ranks, the group {world_size}")
     hook = sys.excepthook
-    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
+    dist.init_process_group("fake", store=private_torch.FakeStore(), rank=rank, world_size=world_size)
     done = _Done()
     try:
         with ExitStack() as stack:
@@ -56,9 +57,7 @@ def fake(
             stack.callback(listening.finished.remove, done)
             made = dist.init_device_mesh("cpu", tuple(shape.values()), mesh_dim_names=tuple(shape))
             if shapes_only:
-                from torch._subclasses.fake_tensor import FakeTensorMode
-
-                stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+                stack.enter_context(private_torch.FakeTensorMode(allow_non_fake_inputs=True))
             yield made
     finally:
         dist.destroy_process_group()

@@ -23,11 +23,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 
+from helpers import private_torch
 from helpers.tensors import tensors
 
 from . import collectives
+
+Backend, ProcessGroup, Work = private_torch.Backend, private_torch.ProcessGroup, private_torch.Work
 
 #: of ReduceOp's numbers, torch/csrc/distributed/c10d/Types.hpp
 _REDUCTIONS = {
@@ -35,8 +37,8 @@ _REDUCTIONS = {
 }
 _KEYS = ("CPU", "CUDA", "Meta")
 #: every thread has this key, in inference_mode too, and none of these operators uses it
-_FRONT = torch._C.DispatchKey.BackendSelect
-_BEHIND = torch._C._dispatch_keyset_full_after(_FRONT)
+_FRONT = private_torch.DispatchKey.BackendSelect
+_BEHIND = private_torch.keys_behind(_FRONT)
 
 
 @dataclass
@@ -109,11 +111,11 @@ def _replace() -> None:
     _replaced.append(library._destroy)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a kernel is replaced, which is what is wanted
-        for full in torch._C._dispatch_get_all_op_names():
+        for full in private_torch.operator_names():
             name = full.removeprefix("c10d::")
             if name == full or "." in name or collectives.kind_of(name) is None:
                 continue
-            if any(torch._C._dispatch_has_kernel_for_dispatch_key(full, key) for key in _KEYS):
+            if any(private_torch.has_kernel(full, key) for key in _KEYS):
                 _replace_one(library, full, name)
     for name in [n for n in collectives.NAMES if hasattr(Backend, n)]:
         _patch(Backend, name, functools.partial(_direct, name))
@@ -122,15 +124,16 @@ def _replace() -> None:
         _patch(kind, "wait", _waits)
     _patch(Work, "is_completed", _polls)
     _patch(Work, "get_future", _gives_future)
-    _patch(torch._C.Future, "wait", _waits)
-    _patch(torch._C.Future, "then", _followed)
-    real = torch._C._collect_all
-    torch._C._collect_all = functools.partial(_collected, real)  # torch.futures.wait_all too
-    _replaced.append(functools.partial(setattr, torch._C, "_collect_all", real))
+    _patch(private_torch.Future, "wait", _waits)
+    _patch(private_torch.Future, "then", _followed)
+    owner, name = private_torch.place("collect_all")  # torch.futures.wait_all too
+    real = getattr(owner, name)
+    setattr(owner, name, functools.partial(_collected, real))
+    _replaced.append(functools.partial(setattr, owner, name, real))
 
 
 def _replace_one(library: Any, full: str, name: str) -> None:
-    schema = torch._C._get_schema(full, "")
+    schema = private_torch.schema(full, "")
     names = [a.name for a in schema.arguments]
 
     def tell(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -14,6 +14,8 @@ import torch.distributed as dist
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules import module as hooks
 
+from helpers import private_torch
+
 from .listening import Heard, Listener, listening, release
 from .records import Call, Record
 
@@ -82,7 +84,7 @@ class _Taker(Listener):
     def _gradient(self, name: str, gradients: Any) -> None:
         release()
         self.gradients.append(name)
-        graph = torch._C._current_graph_task_id()
+        graph = private_torch.current_graph_task()
         self._pass(graph)
         self.passes[-1] = len(self.gradients)
         self._last = (graph, name)
@@ -95,7 +97,7 @@ class _Taker(Listener):
     def call(self, heard: Heard) -> int:
         number, reached = len(self.calls), len(self.gradients)
         phase, at = "forward", self._running[-1] if self._running else ""
-        if (graph := torch._C._current_graph_task_id()) != -1:
+        if (graph := private_torch.current_graph_task()) != -1:
             phase, at = "backward", self._at()
             self._pass(graph)
             # a hook on the tensor itself runs before those on its node, of which _gradient is one
@@ -109,7 +111,7 @@ class _Taker(Listener):
         return number
 
     def _at(self) -> str:
-        node: Any = torch._C._current_autograd_node()
+        node: Any = private_torch.current_autograd_node()
         if node is None:
             return ""
         variable = getattr(node, "variable", None)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from helpers import private_torch
 from helpers.simulator.accesses import place
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory
 from helpers.simulator.cost.roofline import library
@@ -182,7 +183,7 @@ class Memory:
 
     def _workspace(self) -> None:
         # Backward runs in a thread of its own, with its own cuBLAS handle.
-        key = (torch._C._current_autograd_node() is not None, self._machine.current.number)
+        key = (private_torch.current_autograd_node() is not None, self._machine.current.number)
         if key not in self._workspaces:
             self._workspaces.add(key)
             hopper = self._machine.card.capability >= (9, 0)

@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from helpers import private_torch
 from helpers.simulator.cost import roofline
 from helpers.simulator.cost.roofline import Work
 from helpers.simulator.devices import DEVICES, Device
@@ -128,7 +128,7 @@ def public() -> list[Measurement]:
     return read(PUBLIC)
 
 
-class _Works(TorchDispatchMode):
+class _Works(private_torch.TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[Work] = []

@@ -20,6 +20,8 @@ from unittest import mock
 import torch
 from torch.utils import checkpoint
 
+from helpers import private_torch
+
 __all__ = ["cuda_autocast", "lower_precision"]
 
 LOWER = """
@@ -69,7 +71,7 @@ def cuda_autocast(device: torch.device) -> ExitStack:
     _register()
     stack = ExitStack()
     enter, leave, clear = torch.autocast.__enter__, torch.autocast.__exit__, torch.clear_autocast_cache
-    begin, infer = torch.autocast.__init__, checkpoint._infer_device_type
+    begin, infer = torch.autocast.__init__, private_torch.infer_device_type
 
     def made(self: torch.autocast, device_type: str, *args: Any, **kwargs: Any) -> None:
         begin(self, "cuda" if device_type == "meta" else device_type, *args, **kwargs)  # gpu.device.type
@@ -109,8 +111,8 @@ def cuda_autocast(device: torch.device) -> ExitStack:
 def _switch() -> None:
     """The key is seen by every operator while autocast is on. (Autocast keys are excluded until they are asked for.)"""
     on = torch.is_autocast_enabled("cuda")
-    torch._C._dispatch_tls_set_dispatch_key_excluded(_KEY, not on)
-    torch._C._dispatch_tls_set_dispatch_key_included(_KEY, on)
+    private_torch.exclude_key(_KEY, not on)
+    private_torch.include_key(_KEY, on)
 
 
 def _eligible(value: Any) -> bool:
@@ -157,10 +159,10 @@ def _flat(tree: Any) -> Iterator[Any]:
 
 def _kernel(policy: str, op: Any, target: Any) -> Callable[..., Any]:
     """What one listed operator does under autocast: cast, then itself with autocast off."""
-    off = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
+    off = private_torch.DispatchKeySet(getattr(private_torch.DispatchKey, _KEY))
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(off):
+        with private_torch.ExcludeDispatchKeyGuard(off):
             if policy == "float32 result":
                 if args and _eligible(args[0]) and kwargs.get("dtype") is None:
                     places = [a.name for a in op._schema.arguments]

@@ -19,6 +19,7 @@ from unittest import mock
 
 import torch
 
+from helpers import private_torch
 from helpers.simulator.accesses import accesses
 from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Lane, Mark
@@ -42,7 +43,7 @@ class Backward:
     def switched(self, opened: int) -> None:
         """Another stream is current from now on. opened: 1 where a block for it begins, -1 where it ends."""
         self.several, self._depth = True, self._depth + opened
-        number = torch._C._autograd._get_sequence_nr()
+        number = private_torch.sequence_number()
         if self._numbers[-1] == number:
             self._lanes[-1] = self._machine.current
         else:
@@ -51,7 +52,7 @@ class Backward:
 
     def lane(self) -> Lane:
         """The stream that a launch goes to now: a backward node's, else the current one."""
-        node = torch._C._current_autograd_node()
+        node = private_torch.current_autograd_node()
         if node is None or not self._runs or self._depth > self._runs[-1].depth:
             return self._machine.current
         number = node._sequence_nr()
@@ -63,7 +64,7 @@ class Backward:
         """An operator is about to run. In a backward pass: go to its stream, and wait for what it reads there.
         Returns the stream to come back to, None outside a backward pass."""
         machine, run = self._machine, self._runs[-1] if self._runs else None
-        if run is None or torch._C._current_autograd_node() is None:
+        if run is None or private_torch.current_autograd_node() is None:
             return None
         before, lane = machine.current, self.lane()
         machine.current = run.last = lane
@@ -94,7 +95,7 @@ class Backward:
     @contextmanager
     def engine(self) -> Iterator[None]:
         """While active, the engine's own beginning and end are seen."""
-        plain = torch.autograd.graph._engine_run_backward
+        plain = private_torch.run_backward
 
         def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
             if not self.several:
@@ -115,7 +116,7 @@ class Backward:
                         line.wait(lane, last)
 
         with (
-            mock.patch.object(torch.autograd.graph, "_engine_run_backward", run_backward),
+            mock.patch.object(*private_torch.place("run_backward"), run_backward),
             mock.patch.object(torch.autograd, "_engine_run_backward", run_backward),
         ):
             yield

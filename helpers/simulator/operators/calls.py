@@ -18,8 +18,8 @@ from unittest import mock
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils.data import _utils, dataloader
 
+from helpers import private_torch
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators.autocast import cuda_autocast
 from helpers.simulator.operators.cuda_kernels import attention, optimizers, plain_attention
@@ -132,7 +132,7 @@ def _tensors(machine: Machine, stack: ExitStack) -> None:
     _put(stack, torch.Tensor, "data_ptr", data_ptr)
     _put(stack, torch.Tensor, "record_stream", record_stream)
     # nonzero() of unknown data: as many as there are elements.
-    import torch.fx.experimental._config as config
+    config = private_torch.fx_config
 
     if hasattr(config, "meta_nonzero_assume_all_nonzero"):
         _put(stack, config, "meta_nonzero_assume_all_nonzero", True)
@@ -195,9 +195,12 @@ def _eager(card: str, call: Any) -> Any:
     return warned
 
 
+_OWN = torch.Generator  # torch.Generator is another one while a GPU is in use
+
+
 class _Any(type(torch.Generator)):  # type: ignore[misc]
     def __instancecheck__(cls, thing: object) -> bool:
-        return isinstance(thing, torch._C.Generator)
+        return isinstance(thing, _OWN)
 
 
 class _Generator(torch.Generator, metaclass=_Any):
@@ -205,7 +208,7 @@ class _Generator(torch.Generator, metaclass=_Any):
 
     def __new__(cls, device: Any = "cpu") -> Any:
         kind = torch.device(device).type
-        return torch._C.Generator.__new__(cls, "cpu" if kind == "meta" else device)  # type: ignore[call-arg]
+        return _OWN.__new__(cls, "cpu" if kind == "meta" else device)  # type: ignore[call-arg]
 
 
 def _loaders(machine: Machine, stack: ExitStack) -> None:
@@ -214,7 +217,7 @@ def _loaders(machine: Machine, stack: ExitStack) -> None:
     In the process itself, where there are no workers, at the host's cost; else at no cost for this thread, as
     PyTorch's pinning thread does it.
     """
-    base = dataloader._BaseDataLoaderIter
+    base = private_torch.DataLoaderIterator
     begin, proceed = base.__init__, base.__next__
 
     def init(self: Any, loader: Any) -> None:
@@ -232,7 +235,7 @@ def _loaders(machine: Machine, stack: ExitStack) -> None:
         if self._num_workers:
             _mark(machine, data)
             return data
-        return _utils.pin_memory.pin_memory(data)
+        return private_torch.data_utils.pin_memory.pin_memory(data)
 
     _put(stack, base, "__init__", init)
     _put(stack, base, "__next__", following)

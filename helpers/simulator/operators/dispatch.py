@@ -13,8 +13,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
+from helpers import private_torch
 from helpers.dispatch_mode import Mode
 from helpers.simulator.cost import roofline
 from helpers.simulator.machine import Machine
@@ -79,7 +79,7 @@ class Dispatch(Mode):
                 traffic.reduced()
             if func is _COPY and (same := traffic.comes_back(args)) is not None:
                 out = self._in_its_stream(func, args, kwargs)
-                with _disable_current_modes():
+                with private_torch.disable_current_modes():
                     args[0].copy_(same)
                 return out
         return self._in_its_stream(func, args, kwargs)
@@ -182,7 +182,7 @@ class Dispatch(Mode):
             return (func(zero, zero),)
         if packet is aten._to_copy and torch.device(kwargs.get("device") or "meta").type == "cpu":
             non_blocking = bool(kwargs.get("non_blocking"))
-            with _disable_current_modes():
+            with private_torch.disable_current_modes():
                 zeros = self._zero(source.dtype).expand(source.shape)
             out = func(zeros, **kwargs)
             # With non_blocking PyTorch takes a pinned target, and hands it out before the bytes have arrived.
@@ -194,7 +194,7 @@ class Dispatch(Mode):
             return (func(args[0], self._zero(args[0].dtype)),)
         if packet in (aten._unique2, aten.masked_select):  # all of them differ, or are selected
             sizes = [source.numel() * bool(wanted) for wanted in [*args[2:], False, False][:2]]
-            with _disable_current_modes():
+            with private_torch.disable_current_modes():
                 made: Any = torch.empty(source.numel(), dtype=source.dtype, device="meta")
                 if packet is aten._unique2:
                     made = (made, *(torch.empty(n, dtype=torch.int64, device="meta") for n in sizes))
@@ -262,7 +262,7 @@ class Dispatch(Mode):
     def _zero(self, dtype: torch.dtype) -> torch.Tensor:
         """A CPU zero, made unseen by any other mode that is counting."""
         if dtype not in self._zeros:
-            with _disable_current_modes():
+            with private_torch.disable_current_modes():
                 self._zeros[dtype] = torch.zeros((), dtype=dtype)
         return self._zeros[dtype]
 
@@ -270,11 +270,11 @@ class Dispatch(Mode):
 @cache
 def _composite(func: Any) -> bool:
     """Whether it is made of other operators only."""
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    has_kernel = private_torch.has_kernel
     return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "Meta")
 
 
 def _unwraps(kind: type) -> bool:
     """A tensor subclass that does its own dispatch on the tensors it holds."""
-    plain = torch._C._disabled_torch_dispatch_impl
+    plain = private_torch.disabled_dispatch
     return kind is not torch.Tensor and getattr(kind, "__torch_dispatch__", plain) is not plain

@@ -18,8 +18,8 @@ from types import CellType, FunctionType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
+from helpers import private_torch
 from helpers.simulator.operators.cuda_kernels import only_writes
 from helpers.tensors import tensors
 
@@ -67,13 +67,13 @@ def _on_zeros(error: Exception, func: Any, args: Any, kwargs: Any) -> Any:
             return fill(leaf.shape, dtype=leaf.dtype)
         return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
 
-    with _disable_current_modes():
+    with private_torch.disable_current_modes():
         out = func(*map_leaves(args, host), **map_leaves(kwargs, host))
         return map_leaves(out, lambda leaf: leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf)
 
 
 def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if torch._C._len_torch_dispatch_stack():  # another mode behind this one wants to see the call
+    if private_torch.modes_on():  # another mode behind this one wants to see the call
         return func(*args, **kwargs)
     if only_writes(func, args):
         return None
@@ -96,7 +96,7 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return out
     if known is False:
         return func(*args, **kwargs)
-    with _disable_current_modes():
+    with private_torch.disable_current_modes():
         made = [_make(one) for one in known[1]]
     return made[0] if known[0] is None else known[0](made)
 
@@ -187,7 +187,7 @@ def _until_loaded(fn: Any) -> Callable[..., Any]:
 
 def _marked() -> Iterator[Any]:
     """The functions behind torch._disable_dynamo among those that work out shapes."""
-    inner = torch._disable_dynamo(lambda: None).__code__
+    inner = private_torch.hidden_from_dynamo(lambda: None).__code__
     tables = getattr(sys.modules.get("torch._decomp"), "global_decomposition_table", {})
     found = [fn for table in tables.values() for fn in table.values()]
     for name in [n for n in sys.modules if n == "torch._refs" or n.startswith("torch._refs.")]:

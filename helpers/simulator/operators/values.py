@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import _disable_current_modes
 
+from helpers import private_torch
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators.calls import puts_number
 from helpers.simulator.operators.dispatch import Dispatch
@@ -63,7 +63,7 @@ class Values:
 
     def shadow(self, tree: Any) -> Any:
         """The same arguments as the GPU would see them: meta tensors for those on it."""
-        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        with private_torch.disable_current_modes(), private_torch.DisableTorchFunction(), torch.no_grad():
             return map_leaves(tree, self._one)
 
     def _one(self, leaf: Any) -> Any:
@@ -114,7 +114,9 @@ class ValueDispatch(Dispatch):
         started = machine.line.started
         answered = None
         if func._overloadpacket is not aten.masked_select:
-            with _disable_current_modes():  # the shadow's answer is thrown away: nobody else is to count it
+            with (
+                private_torch.disable_current_modes()
+            ):  # the shadow's answer is thrown away: nobody else is to count it
                 answered = self.guard(self.answer, func, *like)
         out = func(*args, **kwargs)
         if answered is not None:
@@ -170,7 +172,7 @@ class ValueCalls(TorchFunctionMode):
         if func is T.to and _names_host(args, kwargs):
             return self._to_host(first, on_host, args, kwargs)
         if func in (T.to, T.cuda) and on_host:
-            parsed: Any = torch._C._nn._parse_to(*args[1:], **_without(kwargs, "copy"))
+            parsed: Any = private_torch.parse_to(*args[1:], **_without(kwargs, "copy"))
             device, dtype, non_blocking, _ = parsed
             if device is not None or func is T.cuda:
                 target = torch.empty(first.shape, dtype=dtype or first.dtype, device=machine.device)
@@ -178,7 +180,7 @@ class ValueCalls(TorchFunctionMode):
         if func in (T.cpu, T.tolist, T.numpy) and not on_host:
             machine.copy(f"Tensor.{func.__name__}", "copy d2h", values.shadow(first), False, False)
             if func is T.cpu:
-                with _disable_current_modes():
+                with private_torch.disable_current_modes():
                     return values.keep_on_host(first.clone())
         elif func in (T.tolist, T.numpy, T.__repr__):
             machine.races.host_touch(f"Tensor.{func.__name__}", first, False)
@@ -193,7 +195,7 @@ class ValueCalls(TorchFunctionMode):
     def _to_host(self, tensor: torch.Tensor, on_host: bool, args: Any, kwargs: dict[str, Any]) -> Any:
         """tensor.to("cpu", …): as `.cpu()`; with a dtype, converted where it is and then copied."""
         machine, values = self._machine, self._values
-        parsed: Any = torch._C._nn._parse_to(*args[1:], **_without(kwargs, "copy"))
+        parsed: Any = private_torch.parse_to(*args[1:], **_without(kwargs, "copy"))
         _, dtype, non_blocking, _ = parsed
         found = tensor if dtype is None or dtype == tensor.dtype else tensor.to(dtype)
         if on_host:
@@ -201,7 +203,7 @@ class ValueCalls(TorchFunctionMode):
         # With non_blocking PyTorch takes a pinned target, and hands it out before the bytes have arrived.
         shadow = values.shadow(found)
         machine.copy("aten._to_copy", "copy d2h", shadow, bool(non_blocking), bool(non_blocking))
-        with _disable_current_modes():
+        with private_torch.disable_current_modes():
             out = found.clone()
         if not non_blocking:
             return values.keep_on_host(out)
@@ -234,7 +236,7 @@ class Recorder:
 
     def before(self, func: Any, args: Any, kwargs: Any) -> Any:
         """An operator is about to run: keep the old bytes of what it may change, and its arguments."""
-        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        with private_torch.disable_current_modes(), private_torch.DisableTorchFunction(), torch.no_grad():
             for tensor in tensors([args, kwargs]):
                 storage = tensor.untyped_storage()
                 if storage._cdata not in self._known and not self._values.on_host(tensor):
@@ -256,7 +258,7 @@ class Recorder:
 
     def after(self, note: Any, out: Any, launched: bool) -> None:
         """It ran. Only what launched a kernel is part of the graph."""
-        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        with private_torch.disable_current_modes(), private_torch.DisableTorchFunction(), torch.no_grad():
             results = [out] if isinstance(out, torch.Tensor) else list(out or ()) if launched else []
             new: list[tuple[Any, torch.Tensor]] = []
             for tensor in tensors(out):
@@ -273,7 +275,7 @@ class Recorder:
 
     def end(self) -> None:
         """Nothing has happened: old memory as it was, new memory unwritten."""
-        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        with private_torch.disable_current_modes(), private_torch.DisableTorchFunction(), torch.no_grad():
             for storage, saved in self._before:
                 storage.copy_(saved)
             for storage, holds_bools in self._fresh:
@@ -285,8 +287,8 @@ class Recorder:
 
     def replay(self) -> None:
         """Run the recorded operators again."""
-        guards = (torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableAutocast())
-        with _disable_current_modes(), guards[0], guards[1], guards[2]:
+        guards = (torch.no_grad(), private_torch.DisableTorchFunction(), private_torch.DisableAutocast())
+        with private_torch.disable_current_modes(), guards[0], guards[1], guards[2]:
             for func, args, kwargs, new in self._steps:
                 out = func(*args, **kwargs)
                 results = [out] if isinstance(out, torch.Tensor) else out

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils._python_dispatch import _disable_current_modes
 
+from helpers import private_torch
 from helpers.ranks import collectives
 from helpers.tensors import tensors
 
@@ -69,7 +69,7 @@ def fill(kind: str, given: dict[str, Any], ins: Tensors, outs: Tensors, n: int, 
     if kind in ("send", "recv", "broadcast", "barrier") or not outs:
         return
     reduction = _reduction(given.get("reduce_op"))
-    with _disable_current_modes(), torch.no_grad():
+    with private_torch.disable_current_modes(), torch.no_grad():
         if kind in ("all_reduce", "reduce"):
             for one, out in zip(ins, outs, strict=True):
                 out.copy_(_reduced(one, reduction, n))

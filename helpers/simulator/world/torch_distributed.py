@@ -34,6 +34,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
+from helpers import private_torch
 from helpers.simulator.machine import Machine
 from helpers.simulator.world.network import World
 from helpers.simulator.world.traffic import SentFuture, Traffic
@@ -60,11 +61,9 @@ def _group(world: World) -> Iterator[None]:
     """A process group with nobody else in it."""
     made = not dist.is_initialized()
     if made:
-        from torch.testing._internal.distributed.fake_pg import FakeStore
-
         hook = sys.excepthook
         dist.init_process_group(
-            "cpu:fake,meta:fake", store=FakeStore(), rank=world.rank, world_size=world.size
+            "cpu:fake,meta:fake", store=private_torch.FakeStore(), rank=world.rank, world_size=world.size
         )
     elif "fake" not in dist.get_backend() or (dist.get_world_size(), dist.get_rank()) != (
         world.size,
@@ -100,14 +99,14 @@ def _ddp(traffic: Traffic) -> ExitStack:
 
         return plain(module, state, told)
 
-    for owner, name, new in [
-        (distributed.DistributedDataParallel, "register_comm_hook", register_comm_hook),
+    for at, new in [
+        ((distributed.DistributedDataParallel, "register_comm_hook"), register_comm_hook),
         # compares shapes with the other ranks', of which there are none
-        (distributed, "_verify_param_shape_across_processes", lambda *args: None),
+        (private_torch.place("verify_shapes"), lambda *args: None),
         # warns of a group whose backends are told by device, as this one's are
-        (dist.ProcessGroup, "_has_hooks", lambda group: False),
+        (private_torch.place("has_hooks"), lambda group: False),
     ]:
-        stack.enter_context(mock.patch.object(owner, name, new))
+        stack.enter_context(mock.patch.object(*at, new))
     return stack
 
 

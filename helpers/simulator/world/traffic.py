@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed._functional_collectives import AsyncCollectiveTensor
-from torch.utils._python_dispatch import _disable_current_modes
 
+from helpers import private_torch
 from helpers.ranks.collectives import kind_of, payload
 from helpers.simulator.cost.roofline import Work, launch
 from helpers.simulator.machine import Machine
@@ -61,11 +60,11 @@ class Traffic:
         if name == "_wrap_tensor_autograd":
             # Torch 2.13: what a functional collective returns waits for itself at its first use. The operator's kernel
             # for meta tensors leaves that out.
-            return AsyncCollectiveTensor(args[0])
+            return private_torch.AsyncCollectiveTensor(args[0])
         kind = kind_of(name)
         given = dict(zip([a.name for a in func._schema.arguments], args, strict=False)) | kwargs
         group: Any = given.get("process_group", given.get("group_name"))
-        resolve: Any = dist.distributed_c10d._resolve_process_group
+        resolve: Any = private_torch.resolve_group
         group = resolve(group) if isinstance(group, str) else _unboxed(group)
         reads, writes = sides(kind, given, group)
         if kind is None or (kind != "barrier" and not any(map(self._ours, [*reads, *writes]))):
@@ -150,7 +149,7 @@ class Traffic:
 
     def reduced(self) -> None:
         """An operator runs: if backward is over, DDP's reducer has waited for its buckets."""
-        if torch._C._current_autograd_node() is None:
+        if private_torch.current_autograd_node() is None:
             marks, self.reducing = self.reducing, []
             for done in marks:
                 self.waits(done)
@@ -165,7 +164,7 @@ class Traffic:
         elif source.is_meta and target.dtype is torch.int32 and target.device.type == "cpu":
             came = getattr(source, "_came_from", None)
             if came is not None and came.untyped_storage()._cdata == target.untyped_storage()._cdata:
-                with _disable_current_modes():
+                with private_torch.disable_current_modes():
                     return target.clone()
         return None
 
@@ -305,7 +304,7 @@ class SentFuture(torch.futures.Future):  # type: ignore[type-arg]
 
 def _unboxed(thing: Any) -> Any:
     """The Python object of a process group or a Work that travelled through the dispatcher."""
-    if not isinstance(thing, torch._C.ScriptObject):
+    if not isinstance(thing, private_torch.ScriptObject):
         return thing
     kind: Any = dist.Work if "Work" in str(thing._type()) else dist.ProcessGroup
     return kind.unbox(thing)
