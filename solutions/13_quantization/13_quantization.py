@@ -270,211 +270,58 @@ def dequantize(q: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor | None =
     ### END SOLUTION
 
 
-# %% shared="quantize"
+# %% test="quantize" points=1
 import torch
 
 from helpers import check
+from helpers.exercises.quantization import check_dequantize, check_quantize
 
-
-def kept(quantize, x, **options):
-    q, scale, zero = quantize(x, **options)
-    stored = sum(t.untyped_storage().nbytes() for t in (q, scale, zero) if t is not None)
-    return {"q": q, "scale": scale, "zero": zero, "stored": stored}
-
-
-def groups_of(x, dim):
-    return 1 if dim is None else x.shape[dim]
-
-
-# %% test="quantize" points=1
-def judge(reports):
-    for report in reports:
-        if unseen := [n for n in report.counts["sync_by"] if n.startswith("Tensor.")]:
-            return f"{unseen[0]}: what is computed there is not counted; stay in torch"
-        x, options, got = report.args[0].double(), report.kwargs, report.value
-        bits, dim, symmetric = (
-            options.get(k, d) for k, d in (("bits", 8), ("dim", None), ("symmetric", True))
-        )
-        q, scale, zero = got["q"], got["scale"], got["zero"]
-        told = ", ".join([f"x of {tuple(x.shape)}", *(f"{k}={v}" for k, v in options.items())]) + ": "
-        others = [d for d in range(x.dim()) if dim is None or d != dim % x.dim()]
-        shape = [] if dim is None else [1 if d in others else n for d, n in enumerate(x.shape)]
-        if q.dtype != torch.int8 or q.shape != x.shape:
-            return f"{told}q is {q.dtype} of {tuple(q.shape)}, wanted int8 of {tuple(x.shape)}"
-        if scale.dtype != torch.float32 or list(scale.shape) != shape:
-            return f"{told}scale is {scale.dtype} of {tuple(scale.shape)}, wanted float32 of {tuple(shape)}"
-        if (
-            symmetric != (zero is None)
-            or not symmetric
-            and (zero.dtype, list(zero.shape))
-            != (
-                torch.int8,
-                shape,
-            )
-        ):
-            return f"{told}zero: None if symmetric, else int8 of scale's shape"
-        if not bool((scale > 0).all() and scale.isfinite().all()):
-            return f"{told}a scale is {abs(float(scale.min())):g}; wanted above 0, also for a group of zeros"
-        top = 2 ** (bits - 1) - 1
-        bottom = -top if symmetric else -top - 1
-        if int(q.min()) < bottom or int(q.max()) > top:
-            return f"{told}q goes from {int(q.min())} to {int(q.max())}, wanted within {bottom} to {top}"
-        high = (x.amax(others, keepdim=True) if others else x).clamp(min=0).reshape(shape)
-        low = (x.amin(others, keepdim=True) if others else x).clamp(max=0).reshape(shape)
-        wanted = torch.maximum(high, -low) / top if symmetric else (high - low) / (2**bits - 1)
-        if bool(((scale > wanted * 1.0001) & (wanted > 0)).any()):
-            i = int((scale / wanted).where(wanted > 0, 0.0).argmax())
-            return f"{told}scale {float(scale.flatten()[i]):.6g}, wanted {float(wanted.flatten()[i]):.6g}: part of the grid lies where no value is"
-        back = (q.double() - (0 if zero is None else zero.double())) * scale.double()
-        error = (back - x).abs() / scale
-        if not bool(error.max() <= 0.5001):
-            i = int(error.argmax())
-            return f"{told}{float(x.flatten()[i]):.5g} comes back as {float(back.flatten()[i]):.5g}, {float(error.max()):.2f} scales off; wanted at most half a scale"
-        if bool((back[x == 0] != 0).any()):
-            return f"{told}0 comes back as {float(back[x == 0].abs().max()):g}, wanted exactly 0"
-        limit = q.numel() + scale.numel() * (4 if symmetric else 5)
-        if got["stored"] > limit:
-            return f"{told}the values are right, but it keeps {got['stored']:,} bytes; wanted {limit:,}: is an int8 a view of something larger?"
-    return None
-
-
-g = torch.Generator().manual_seed(1)
-rows = torch.randn(40, 60, generator=g) * torch.logspace(-3, 2, 40)[:, None]
+rows = torch.randn(40, 60, generator=torch.Generator().manual_seed(1)) * torch.logspace(-3, 2, 40)[:, None]
 rows[7] = 0.0
-for options, told in (
-    ({}, "One symmetric scale for all."),
-    ({"dim": 0}, "A scale for each row: one of them holds nothing but zeros."),
-    (
-        {"dim": -1, "bits": 4, "symmetric": False},
-        "Affine, for each column (dim=-1: the last), 4 bits. In the second case all x are far above 0, which belongs to the range all the same.",
-    ),
-):
-    check.function(
-        "quantize",
-        [check.case(rows, **options), check.case(rows.abs() + 3e3, **options)],
-        drive=kept,
-        verify=judge,
-        budget=lambda x, **options: {
-            "peak_live_bytes": 13 * x.numel() + 64 * groups_of(x, options.get("dim")) + 1024
-        },
-        look="1 · One byte and a scale",
-        note=told,
-    )
-check.function(
-    "quantize",
-    [check.case(rows[12].clone(), dim=0)],
-    drive=kept,
-    verify=judge,
-    budget=lambda x, **options: {"peak_live_bytes": 13 * x.numel() + 64 * x.numel() + 1024},
-    look="1 · One byte and a scale",
-    note="x of one dimension, a scale for each number: no other dimension is left, and amax((), …) reduces all.",
-)
-check.function("quantize", [check.case(rows, bits=9, raises=ValueError)], look="the docstring")
+far = rows.abs() + 3e3  # above 0, which belongs to the range all the same
+for options in ({}, {"dim": 0}, {"dim": -1, "bits": 4, "symmetric": False}):
+    check_quantize(check.case(rows, **options), check.case(far, **options))
+check_quantize(check.case(rows[12].clone(), dim=0), note="One dimension: amax((), …) reduces all.")
+check_quantize(check.case(rows, bits=9, raises=ValueError))
 q = torch.tensor([[-128, -1, 127], [127, 0, -128]], dtype=torch.int8)
-check.function(
-    "dequantize",
-    [
-        check.case(q, torch.tensor([[0.5], [2.0]]), torch.tensor([[100], [-128]], dtype=torch.int8)),
-        check.case(q, torch.tensor(0.1)),
-    ],
-    expect=lambda q, scale, zero=None: ((q.double() - (0 if zero is None else zero)) * scale).float(),
-    look="1 · One byte and a scale",
-    note="127 − (−128) does not fit into int8: convert before you subtract.",
-)
+zero = torch.tensor([[100], [-128]], dtype=torch.int8)
+check_dequantize(check.case(q, torch.tensor([[0.5], [2.0]]), zero), check.case(q, torch.tensor(0.1)))
 
 
 # %% hidden="quantize" points=3
 ### BEGIN HIDDEN TESTS
-def judge(reports):
-    for report in reports:
-        if unseen := [n for n in report.counts["sync_by"] if n.startswith("Tensor.")]:
-            return f"{unseen[0]}: what is computed there is not counted; stay in torch"
-        x, options, got = report.args[0].double(), report.kwargs, report.value
-        bits, dim, symmetric = (
-            options.get(k, d) for k, d in (("bits", 8), ("dim", None), ("symmetric", True))
-        )
-        q, scale, zero = got["q"], got["scale"], got["zero"]
-        told = f"x of {tuple(x.shape)}, {options}: "
-        others = [d for d in range(x.dim()) if dim is None or d != dim % x.dim()]
-        shape = [] if dim is None else [1 if d in others else n for d, n in enumerate(x.shape)]
-        if q.dtype != torch.int8 or q.shape != x.shape:
-            return f"{told}q is {q.dtype} of {tuple(q.shape)}"
-        if scale.dtype != torch.float32 or list(scale.shape) != shape:
-            return f"{told}scale is {scale.dtype} of {tuple(scale.shape)}, wanted {tuple(shape)}"
-        if (
-            symmetric != (zero is None)
-            or not symmetric
-            and (zero.dtype, list(zero.shape))
-            != (
-                torch.int8,
-                shape,
-            )
-        ):
-            return f"{told}zero: None if symmetric, else int8 of scale's shape"
-        if not bool((scale > 0).all() and scale.isfinite().all()):
-            return f"{told}a scale is not above 0"
-        top = 2 ** (bits - 1) - 1
-        bottom = -top if symmetric else -top - 1
-        if int(q.min()) < bottom or int(q.max()) > top:
-            return f"{told}q beyond what {bits} bits hold"
-        high = (x.amax(others, keepdim=True) if others else x).clamp(min=0).reshape(shape)
-        low = (x.amin(others, keepdim=True) if others else x).clamp(max=0).reshape(shape)
-        wanted = torch.maximum(high, -low) / top if symmetric else (high - low) / (2**bits - 1)
-        if bool(((scale > wanted * 1.0001) & (wanted > 0)).any()):
-            return f"{told}a scale is larger than it must be"
-        back = (q.double() - (0 if zero is None else zero.double())) * scale.double()
-        if not bool(((back - x).abs() / scale).max() <= 0.5001):
-            return f"{told}an element is off by more than half a scale"
-        if bool((back[x == 0] != 0).any()):
-            return f"{told}0 does not come back as 0"
-        if got["stored"] > q.numel() + scale.numel() * (4 if symmetric else 5):
-            return f"{told}keeps {got['stored']:,} bytes"
-    return None
+import torch
 
+from helpers import check
+from helpers.exercises.quantization import check_dequantize, check_quantize
 
 g = torch.Generator().manual_seed(2)
 cube = torch.randn(6, 50, 30, generator=g) * torch.rand(1, 50, 1, generator=g)
 below, mixed = -cube.abs() - 1.0, cube * 100
 mixed[:, 3] = 0.0
 flat = torch.randn(5000, generator=g).relu()
-cases = [
-    check.case(x, bits=bits, dim=dim, symmetric=symmetric)
-    for x, dims in ((below, (None, 1)), (mixed, (-2, 2)), (flat, (None, 0)))
-    for dim in dims
-    for bits, symmetric in ((8, True), (8, False), (5, False), (2, True))
-]
-check.function(
-    "quantize",
-    [
-        *cases,
-        check.case(torch.zeros(3, 4), symmetric=False),
-        check.case(torch.tensor(-2.5), bits=3),
-        check.case(mixed.transpose(0, 2), dim=0, bits=4),  # not contiguous
-        check.case(torch.tensor([[0.7]]), dim=1, symmetric=False),
-    ],
-    drive=kept,
-    verify=judge,
-    budget=lambda x, **options: {
-        "peak_live_bytes": 13 * x.numel() + 64 * groups_of(x, options.get("dim")) + 1024
-    },
-    look="1 · One byte and a scale",
-)
-check.function(
-    "quantize", [check.case(flat, bits=b, raises=ValueError) for b in (1, 16)], look="the docstring"
+check_quantize(
+    *(
+        check.case(x, bits=bits, dim=dim, symmetric=symmetric)
+        for x, dims in ((below, (None, 1)), (mixed, (-2, 2)), (flat, (None, 0)))
+        for dim in dims
+        for bits, symmetric in ((8, True), (8, False), (5, False), (2, True))
+    ),
+    check.case(torch.zeros(3, 4), symmetric=False),
+    check.case(torch.tensor(-2.5), bits=3),
+    check.case(mixed.transpose(0, 2), dim=0, bits=4),  # not contiguous
+    check.case(torch.tensor([[0.7]]), dim=1, symmetric=False),
+    *(check.case(flat, bits=b, raises=ValueError) for b in (1, 16)),
 )
 q = torch.randint(-128, 128, (4, 7, 5), generator=g).to(torch.int8)
 zero = torch.randint(-128, 128, (1, 7, 1), generator=g).to(torch.int8)
-check.function(
-    "dequantize",
-    [
-        check.case(q, torch.rand(1, 7, 1, generator=g), zero),
-        check.case(q[0], torch.rand(7, 1, generator=g)),
-        check.case(q, torch.tensor(2.0), torch.tensor(-128, dtype=torch.int8)),
-    ],
-    expect=lambda q, scale, zero=None: ((q.double() - (0 if zero is None else zero)) * scale).float(),
-    look="1 · One byte and a scale",
+check_dequantize(
+    check.case(q, torch.rand(1, 7, 1, generator=g), zero),
+    check.case(q[0], torch.rand(7, 1, generator=g)),
+    check.case(q, torch.tensor(2.0), torch.tensor(-128, dtype=torch.int8)),
 )
 ### END HIDDEN TESTS
+
 
 # %% [markdown]
 # ## 2 · Multiply the integers
@@ -599,226 +446,27 @@ class Int8Linear(torch.nn.Module):
         ### END SOLUTION
 
 
-# %% shared="int8_linear"
-import torch
-
-from helpers import check
-
-
-def use(Int8Linear, weight, bias, inputs, count):
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    shapes, finite = [], []
-
-    class Shapes(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            if "int_mm" in str(func):
-                shapes.append([*args[0].shape, args[1].shape[1]])
-            if str(func).startswith(("aten._to_copy", "aten.copy_")):
-                inside = "copy_" in str(func)  # q.copy_(x), or x.to(torch.int8)
-                into, what = (args[0].dtype, args[1]) if inside else ((kwargs or {}).get("dtype"), args[0])
-                if into == torch.int8:
-                    finite.append(what.isfinite().all())
-            return func(*args, **(kwargs or {}))
-
-    def linear(fill=None):
-        made = torch.nn.Linear(weight.shape[1], weight.shape[0], bias is not None)
-        with torch.no_grad():
-            made.weight.copy_(weight) if fill is None else made.weight.fill_(fill)
-            if bias is not None:
-                made.bias.copy_(bias) if fill is None else made.bias.fill_(fill)
-        return made
-
-    given = linear()
-    with Shapes(), count() as making:
-        layer = Int8Linear(given)
-    with torch.no_grad():  # whoever still needs it shows
-        given.weight.fill_(float("nan"))
-        weight.fill_(float("nan"))
-    state = layer.state_dict()
-    twin = Int8Linear(linear(fill=1.0))
-    twin.load_state_dict(state)
-    seen = []
-    for x in inputs:
-        shapes.clear()
-        with torch.no_grad(), Shapes(), count() as run:
-            y = layer(x)
-        did = run.as_dict()
-        with torch.no_grad():
-            seen.append(
-                {
-                    "y": y,
-                    "again": twin(x),
-                    "shapes": list(shapes),
-                    "peak": did["peak_live_bytes"],
-                    "did": did["by_operator"],
-                }
-            )
-    sizes = [t.untyped_storage().nbytes() for t in state.values()]
-    return {"kept": making.live_bytes, "state": sum(sizes), "seen": seen, "finite": finite}
-
-
 # %% test="int8_linear" points=2
-def judge(reports):
-    products = (
-        "mm",
-        "matmul",
-        "linear",
-        "mv",
-        "dot",
-        "einsum",
-        "inner",
-        "tensordot",
-        "convolution",
-        "conv1d",
-    )
-    for report in reports:
-        if unseen := [n for n in report.counts["sync_by"] if n.startswith("Tensor.")]:
-            return f"{unseen[0]}: what is computed there is not counted; stay in torch"
-        weight, bias, inputs = report.args
-        (n, k), w = weight.shape, weight.double()
-        told = f"Linear({k}, {n}): "
-        limit = n * k + 4 * n + (4 * n if bias is not None else 0)
-        for what, got in (("keeps", report.value["kept"]), ("has a state_dict of", report.value["state"])):
-            if got > limit:
-                return f"{told}{what} {got:,} bytes; wanted {limit:,}: an int8 per weight, a float32 per row, the bias"
-        if report.value["state"] < n * k:
-            return f"{told}its state_dict holds {report.value['state']:,} bytes: register what it keeps as buffers"
-        t = w.abs().amax(1) / 127
-        for x, seen in zip(inputs, report.value["seen"], strict=True):
-            rows = x.reshape(-1, k).double()
-            true = rows @ w.T + (0 if bias is None else bias.double())
-            call = f"{told}x of {tuple(x.shape)}: "
-            if list(seen["y"].shape) != [*x.shape[:-1], n] or seen["y"].dtype != torch.float32:
-                return f"{call}y is {seen['y'].dtype} of {tuple(seen['y'].shape)}"
-            s = rows.abs().amax(1, keepdim=True) / 127
-            about = (s**2 * w.square().sum(1) + t**2 * rows.square().sum(1, keepdim=True)).div(12).sqrt()
-            error = (seen["y"].reshape(true.shape).double() - true).abs()
-            zeros = about == 0
-            if not bool(error.isfinite().all()):
-                return f"{call}y holds nan or inf. Does it still read the weight of the linear, or divide by a scale of 0?"
-            if bool((error[zeros] > 1e-4).any()):
-                return f"{call}rows of zeros must give the bias, off by {float(error[zeros].max()):.3g}"
-            ratio = float((error / about)[~zeros].square().mean().sqrt())
-            if ratio < 0.85:
-                return f"{call}off by {ratio:.2f} times what rounding x and W costs, which is less than rounding both allows: where do these numbers come from?"
-            if not ratio <= 1.3:
-                return f"{call}off by {ratio:.2f} times what rounding costs; wanted at most 1.3. A scale for each row of x and of W? Rounded before .to(torch.int8), which cuts off?"
-            if not torch.equal(seen["y"], seen["again"]):
-                return f"{call}another Int8Linear that loads this state_dict gives other numbers: something is kept outside of it"
-            others = [op for op in seen["did"] if op.endswith(products) and op != "aten._int_mm"]
-            if others or seen["did"].get("aten._int_mm", 0) != 1:
-                return f"{call}values right, but its matrix products are {others + ['aten._int_mm'] * seen['did'].get('aten._int_mm', 0)}; wanted one torch._int_mm"
-            if any(m <= 16 or m > max(32, len(rows)) or a % 8 or b % 8 for m, a, b in seen["shapes"]):
-                return f"{call}_int_mm of {' × '.join(map(str, seen['shapes'][0]))}: CUDA takes more than 16 rows; and pad to 32 at the most"
-            r = max(len(rows), 32)
-            most = 13 * r * k + 12 * r * n + 4096
-            if seen["peak"] > most:
-                return f"{call}values right, but {seen['peak']:,} bytes alive at once in forward; wanted at most {most:,}. The weight as float32 would be {4 * n * k:,}"
-        if not all(map(bool, report.value["finite"])):
-            return f"{told}values right here, but nan or inf is converted to int8, which is undefined: this CPU makes it 0. A row of zeros has scale 0; guard it before dividing"
-    return None
+from helpers.exercises.quantization import Layer, check_Int8Linear
 
-
-g = torch.Generator().manual_seed(3)
-weight = torch.randn(264, 512, generator=g) * torch.logspace(-2, 1, 264)[:, None]
-x = torch.randn(40, 512, generator=g) * torch.logspace(-3, 3, 40)[:, None]
-x[5] = weight[9] = 0.0
-bias = torch.randn(264, generator=g)
-check.function(
-    "Int8Linear",
-    [
-        check.case(weight, bias, [x, x[:1], x[:24].reshape(2, 3, 4, 512)]),
-        check.case(weight[:64].clone(), None, [x[:20]]),
-    ],
-    drive=use,
-    verify=judge,
-    unchanged=False,  # the weight becomes nan on purpose, once the layer is made
-    budget={},
-    look="2 · Multiply the integers",
+check_Int8Linear(
+    Layer(3, 512, 264, batches=((40,), (1,), (2, 3, 4))),
+    Layer(4, 512, 64, batches=((20,),), bias=False),
     note="Two layers, the second without a bias. A row of x and a row of W are zeros.",
 )
 
 
 # %% hidden="int8_linear" points=4
 ### BEGIN HIDDEN TESTS
-def judge(reports):
-    products = (
-        "mm",
-        "matmul",
-        "linear",
-        "mv",
-        "dot",
-        "einsum",
-        "inner",
-        "tensordot",
-        "convolution",
-        "conv1d",
-    )
-    for report in reports:
-        if unseen := [n for n in report.counts["sync_by"] if n.startswith("Tensor.")]:
-            return f"{unseen[0]}: what is computed there is not counted; stay in torch"
-        weight, bias, inputs = report.args
-        (n, k), w = weight.shape, weight.double()
-        told = f"Linear({k}, {n}, bias={bias is not None}): "
-        limit = n * k + 4 * n + (4 * n if bias is not None else 0)
-        if report.value["kept"] > limit or not n * k <= report.value["state"] <= limit:
-            return f"{told}keeps {report.value['kept']:,} bytes, {report.value['state']:,} of them in its state_dict; wanted {limit:,}"
-        t = w.abs().amax(1) / 127
-        for x, seen in zip(inputs, report.value["seen"], strict=True):
-            rows = x.reshape(-1, k).double()
-            true = rows @ w.T + (0 if bias is None else bias.double())
-            call = f"{told}x of {tuple(x.shape)}: "
-            if list(seen["y"].shape) != [*x.shape[:-1], n] or seen["y"].dtype != torch.float32:
-                return f"{call}y is {seen['y'].dtype} of {tuple(seen['y'].shape)}"
-            s = rows.abs().amax(1, keepdim=True) / 127
-            about = (s**2 * w.square().sum(1) + t**2 * rows.square().sum(1, keepdim=True)).div(12).sqrt()
-            error = (seen["y"].reshape(true.shape).double() - true).abs()
-            zeros = about == 0
-            if not bool(error.isfinite().all()) or bool((error[zeros] > 1e-4).any()):
-                return f"{call}nan, or rows of zeros that do not give the bias"
-            if not 0.85 <= (ratio := float((error / about)[~zeros].square().mean().sqrt())) <= 1.3:
-                return f"{call}off by {ratio:.2f} times what rounding x and W costs; wanted at most 1.3, and less than 0.85 is not of integers"
-            if not torch.equal(seen["y"], seen["again"]):
-                return f"{call}something is kept outside of the state_dict"
-            others = [op for op in seen["did"] if op.endswith(products) and op != "aten._int_mm"]
-            if others or seen["did"].get("aten._int_mm", 0) != 1:
-                return f"{call}wanted one torch._int_mm and no other product; {others}"
-            if any(m <= 16 or m > max(32, len(rows)) or a % 8 or b % 8 for m, a, b in seen["shapes"]):
-                return f"{call}_int_mm of {seen['shapes']}: not a shape that was asked for"
-            r = max(len(rows), 32)
-            if seen["peak"] > 13 * r * k + 12 * r * n + 4096:
-                return f"{call}{seen['peak']:,} bytes alive at once in forward"
-        if not all(map(bool, report.value["finite"])):
-            return f"{told}nan is converted to int8: a row of zeros has scale 0"
-    return None
+from helpers.exercises.quantization import Layer, check_Int8Linear
 
-
-def made(seed, n, k, rows, bias=True):
-    g = torch.Generator().manual_seed(seed)
-    weight = torch.randn(n, k, generator=g) * torch.randn(n, 1, generator=g).exp()
-    weight[3] = 0.0
-    inputs = [torch.randn(*r, k, generator=g) * torch.randn(*r, 1, generator=g).exp() for r in rows]
-    inputs[0][..., 0, :] = 0.0
-    inputs[-1] = inputs[-1].transpose(0, -2).contiguous().transpose(0, -2)  # not contiguous
-    return check.case(weight, torch.randn(n, generator=g) if bias else None, inputs)
-
-
-check.function(
-    "Int8Linear",
-    [
-        made(4, 512, 264, [(17,), (16,), (2, 1), (3, 2, 5)]),
-        made(5, 1024, 512, [(2,), (33,), (), (4, 8)], bias=False),
-        made(6, 8, 4096, [(100,), (5, 60)]),
-    ],
-    drive=use,
-    verify=judge,
-    unchanged=False,  # the weight becomes nan on purpose, once the layer is made
-    budget={},
-    look="2 · Multiply the integers",
+check_Int8Linear(
+    Layer(5, 264, 512, batches=((17,), (16,), (2, 1), (3, 2, 5)), strided=True),
+    Layer(6, 256, 512, batches=((2,), (33,), (), (4, 8)), bias=False, strided=True),
+    Layer(7, 1024, 8, batches=((70,), (5, 12)), strided=True),
 )
 ### END HIDDEN TESTS
+
 
 # %% [markdown]
 # ### What do the bytes buy?
@@ -1086,202 +734,28 @@ def smooth(
     ### END SOLUTION
 
 
-# %% shared="smooth"
-import torch
-
-from helpers import check
-
-
-def use(smooth, gain, shift, weights, biases, amax, count, x=None, **options):
-    import torch
-
-    norm = torch.nn.LayerNorm(len(gain))
-    linears = [torch.nn.Linear(w.shape[1], w.shape[0]) for w in weights]
-    with torch.no_grad():
-        for p, value in zip(
-            [norm.weight, norm.bias, *[m.weight for m in linears], *[m.bias for m in linears]],
-            [gain, shift, *weights, *biases],
-            strict=True,
-        ):
-            p.copy_(value)
-    owned = [(m, name, p) for m in (norm, *linears) for name, p in m.named_parameters()]
-
-    def forward():
-        h = norm(x)
-        return [m(h) for m in linears]
-
-    with torch.no_grad(), count() as before:
-        forward()
-    with count() as run:
-        smooth(norm, linears, amax, **options)
-    with torch.no_grad(), count() as after:
-        y = forward()
-    return {
-        "norm.weight": norm.weight.detach(),
-        "norm.bias": norm.bias.detach(),
-        "weights": [m.weight.detach() for m in linears],
-        "biases": [m.bias.detach() for m in linears],
-        "outputs": y,
-        "still the same Parameters": all(getattr(m, name) is p for m, name, p in owned),
-        "operators more in forward": after.operators - before.operators,
-        "bytes that live on": run.live_bytes,
-        "peak": run.peak_live_bytes,
-    }
-
-
 # %% test="smooth" points=1
-def judge(reports):
-    for report in reports:
-        if unseen := [n for n in report.counts["sync_by"] if n.startswith("Tensor.")]:
-            return f"{unseen[0]}: what is computed there is not counted; stay in torch"
-        gain, shift, weights, biases, amax = report.args
-        got, x = report.value, report.kwargs["x"]
-        alpha = report.kwargs.get("alpha", 0.5)
-        wmax = torch.stack([w.abs().amax(0) for w in weights]).amax(0)
-        s = amax**alpha / wmax ** (1 - alpha)
-        s[(amax == 0) | (wmax == 0)] = 1
+from helpers.exercises.quantization import Block, check_smooth
 
-        def same(a, b):
-            return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-6 * float(b.abs().max()))
-
-        for name, value in (("norm.weight", got["norm.weight"]), *(("a weight", w) for w in got["weights"])):
-            odd = ~value.reshape(-1, len(gain)).isfinite().all(0)
-            if bool(odd.any()):
-                k = int(odd.float().argmax())
-                return f"{name}, channel {k}, holds nan or inf: s is {'0' if amax[k] == 0 else 'inf'} there (amax {float(amax[k]):.3g}, wmax {float(wmax[k]):.3g}); wanted s = 1"
-        h = torch.nn.functional.layer_norm(x, gain.shape, gain, shift)
-        for i, (w, b, y) in enumerate(zip(weights, biases, got["outputs"], strict=True)):
-            true = h @ w.T + b
-            if not float((y - true).norm() / true.norm()) < 1e-4:
-                return f"linear {i} of the norm's output is not what it was: {float((y - true).norm() / true.norm()):.2g} off. What is divided in norm (weight and bias) must be multiplied into every linear, the same s for all"
-        wanted = {"norm.weight": gain / s, "norm.bias": shift / s}
-        for name, value in wanted.items():
-            if not same(got[name], value):
-                k = int(((got[name] - value).abs() / value.abs().clamp(min=1e-9)).argmax())
-                return f"alpha {alpha}: the outputs are right, but {name}[{k}] is {float(got[name][k]):.5g}, wanted {float(value[k]):.5g} (amax {float(amax[k]):.3g}, wmax {float(wmax[k]):.3g})"
-        if not all(same(a, w * s) for a, w in zip(got["weights"], weights, strict=True)):
-            return "the outputs are right, but the weights are not weight · s"
-        if not all(map(torch.equal, got["biases"], biases)):
-            return "a linear's bias changed"
-        if not got["still the same Parameters"]:
-            return "values right, but a Parameter was replaced; an optimizer or another holder would not see it. Change it in place"
-        if got["operators more in forward"] > 0:
-            return f"values right, but the forward takes {got['operators more in forward']} operators more: fold s into the numbers"
-        if got["bytes that live on"] > 0:
-            return f"values right, but {got['bytes that live on']:,} bytes live on; wanted 0: div_ and mul_ write where the numbers are"
-        most = max(w.numel() * 4 for w in weights) + 64 * len(gain) + 1024
-        if got["peak"] > most:
-            return f"values right, but {got['peak']:,} bytes alive at once, wanted at most {most:,}: one weight's |w| at a time"
-    return None
-
-
-def block(seed, k, sizes, loud, **options):
-    g = torch.Generator().manual_seed(seed)
-    gain = torch.rand(k, generator=g) + 0.5
-    for channel, factor in loud.items():
-        gain[channel] *= factor
-    weights = [torch.randn(n, k, generator=g) * 3.0**i / k**0.5 for i, n in enumerate(sizes)]
-    biases = [torch.randn(n, generator=g) for n in sizes]
-    shift, x = torch.randn(k, generator=g), torch.randn(30, k, generator=g)
-    amax = torch.nn.functional.layer_norm(x, (k,), gain, shift).abs().amax(0)
-    return check.case(gain, shift, weights, biases, amax, x=x, **options)
-
-
-check.function(
-    "smooth",
-    [block(7, 96, [64], {5: 100.0}), block(7, 96, [64], {5: 100.0}, alpha=0.8)],
-    drive=use,
-    verify=judge,
-    budget={},
-    look="3 · One loud channel",
-    note="One linear, 96 channels, one of them loud; alpha one half, then 0.8.",
-)
-dead = block(8, 96, [96, 64, 32], {5: 100.0, 50: 0.0})
-dead.args[1][50] = 0.0  # gain and shift are 0: the channel is silent
-dead.args[4][50] = 0.0
-for w in dead.args[2]:
-    w[:, 11] = 0.0
-check.function(
-    "smooth",
-    [dead],
-    drive=use,
-    verify=judge,
-    budget={},
-    look="3 · One loud channel",
-    note="Three linears that read one norm. Channel 50 is silent, and nobody reads channel 11: s = 1 there.",
-)
+one = "One linear, 96 channels, one of them loud; alpha one half, then 0.8."
+check_smooth(Block(7, 96, (64,), {5: 100.0}), Block(7, 96, (64,), {5: 100.0}, alpha=0.8), note=one)
+three = "Three linears that read one norm. Channel 50 is silent, and nobody reads channel 11: s = 1 there."
+check_smooth(Block(8, 96, (96, 64, 32), {5: 100.0}, silent=(50,), unread=(11,)), note=three)
 
 
 # %% hidden="smooth" points=3
 ### BEGIN HIDDEN TESTS
-def judge(reports):
-    for report in reports:
-        if unseen := [n for n in report.counts["sync_by"] if n.startswith("Tensor.")]:
-            return f"{unseen[0]}: what is computed there is not counted; stay in torch"
-        gain, shift, weights, biases, amax = report.args
-        got, x = report.value, report.kwargs["x"]
-        alpha = report.kwargs.get("alpha", 0.5)
-        wmax = torch.stack([w.abs().amax(0) for w in weights]).amax(0)
-        s = amax**alpha / wmax ** (1 - alpha)
-        s[(amax == 0) | (wmax == 0)] = 1
+from helpers.exercises.quantization import Block, check_smooth
 
-        def same(a, b):
-            return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-6 * float(b.abs().max()))
-
-        told = f"alpha {alpha}, {len(weights)} linears: "
-        h = torch.nn.functional.layer_norm(x, gain.shape, gain, shift)
-        for w, b, y in zip(weights, biases, got["outputs"], strict=True):
-            true = h @ w.T + b
-            if not float((y - true).norm() / true.norm()) < 1e-4:
-                return f"{told}an output is not what it was"
-        if not same(got["norm.weight"], gain / s) or not same(got["norm.bias"], shift / s):
-            return f"{told}the norm is not divided by the s of the formula"
-        if not all(same(a, w * s) for a, w in zip(got["weights"], weights, strict=True)):
-            return f"{told}a weight is not weight · s"
-        if not all(map(torch.equal, got["biases"], biases)):
-            return f"{told}a linear's bias changed"
-        if not got["still the same Parameters"] or got["operators more in forward"] > 0:
-            return f"{told}a Parameter was replaced, or the forward takes more operators"
-        if got["bytes that live on"] > 0:
-            return f"{told}{got['bytes that live on']:,} bytes live on"
-        if got["peak"] > max(w.numel() * 4 for w in weights) + 64 * len(gain) + 1024:
-            return f"{told}{got['peak']:,} bytes alive at once"
-    return None
-
-
-def block(seed, k, sizes, loud, silent=(), unread=(), **options):
-    g = torch.Generator().manual_seed(seed)
-    gain, shift = torch.randn(k, generator=g), torch.randn(k, generator=g)
-    for channel, factor in loud.items():
-        gain[channel] *= factor
-    weights = [torch.randn(n, k, generator=g) * 2.0**i / k**0.5 for i, n in enumerate(sizes)]
-    biases = [torch.randn(n, generator=g) for n in sizes]
-    x = torch.randn(30, k, generator=g)
-    for channel in silent:
-        gain[channel] = shift[channel] = 0.0
-    for channel in unread:
-        for w in weights:
-            w[:, channel] = 0.0
-    weights[0][:, 2] = 0.0  # unread by the first alone
-    amax = torch.nn.functional.layer_norm(x, (k,), gain, shift).abs().amax(0)
-    return check.case(gain, shift, weights, biases, amax, x=x, **options)
-
-
-check.function(
-    "smooth",
-    [
-        block(9, 64, [64, 128], {0: 60.0, 63: 200.0}),
-        block(10, 128, [48, 16, 96, 8], {77: 100.0}, silent=(4,), unread=(5, 6)),
-        block(11, 80, [40, 40], {10: 50.0}, silent=(0,), unread=(1,), alpha=0.8),
-        block(12, 80, [40, 24], {10: 50.0}, silent=(7,), unread=(8,), alpha=0.0),
-        block(13, 80, [40, 56], {10: 50.0}, silent=(7,), unread=(8,), alpha=1.0),
-    ],
-    drive=use,
-    verify=judge,
-    budget={},
-    look="3 · One loud channel",
+check_smooth(
+    Block(9, 64, (64, 128), {0: 60.0, 63: 200.0}),
+    Block(10, 128, (48, 16, 96, 8), {77: 100.0}, silent=(4,), unread=(5, 6)),
+    Block(11, 80, (40, 40), {10: 50.0}, silent=(0,), unread=(1,), alpha=0.8),
+    Block(12, 80, (40, 24), {10: 50.0}, silent=(7,), unread=(8,), alpha=0.0),
+    Block(13, 80, (40, 56), {10: 50.0}, silent=(7,), unread=(8,), alpha=1.0),
 )
 ### END HIDDEN TESTS
+
 
 # %% [markdown]
 # Your `smooth` on the layer of this section, behind a LayerNorm whose weight is what makes the channel loud:
@@ -1473,40 +947,11 @@ def train_quantized(
     ### END SOLUTION
 
 
-# %% shared="fake_quantize"
+# %% test="fake_quantize" points=1
 import torch
 
 from helpers import check
-
-
-def forward(fake_quantize, w, scale, bits, count):
-    with count() as run:
-        out = fake_quantize(w, scale, bits)
-    return {"alive": run.live_bytes, "needs gradient": out.requires_grad}
-
-
-def only_a_mask(reports):
-    for report in reports:
-        w, scale, _ = report.args
-        limit = 5 * w.numel() + 16 * scale.numel()
-        if report.value["alive"] > limit:
-            return f"values right, but {report.value['alive']:,} bytes live on after the forward; wanted {limit:,}: a float32 result and a byte per element"
-    return None
-
-
-def written_out(reports):
-    used = [name for report in reports for name in report.counts["by_operator"]]
-    return next(
-        (f"{name} is PyTorch's own: write it out this time" for name in used if "fake_quant" in name), None
-    )
-
-
-# %% test="fake_quantize" points=1
-def by_hand(w, scale, bits=8):
-    most = 2 ** (bits - 1) - 1
-    value = (w.detach() / scale).round().clamp(-most, most) * scale
-    return torch.where(w.detach().abs() <= (most + 0.5) * scale, w - w.detach(), 0.0) + value
-
+from helpers.exercises.quantization import check_fake_quantize
 
 g = torch.Generator().manual_seed(14)
 for scale, bits, told in (
@@ -1514,233 +959,61 @@ for scale, bits, told in (
     (torch.tensor(0.3), 3, "The grid ends at 0.9: beyond 1.05 the gradient is 0."),
     (torch.rand(30, 1, generator=g) + 0.2, 2, "A scale per row."),
 ):
-    one = check.case(torch.nn.Parameter(torch.randn(30, 50, generator=g) / 2), scale, bits)
-    check.function(
-        "fake_quantize",
-        [one],
-        expect=by_hand,
-        grads=True,
-        rtol=1e-5,
-        atol=1e-6,
-        budget={"syncs": 0},
-        verify=written_out,
-        look="4 · Train for the rounding",
-        note=told,
-    )
-    check.function(
-        "fake_quantize",
-        [one],
-        drive=forward,
-        budget={"syncs": 0},
-        verify=only_a_mask,
-        look="4 · Train for the rounding",
-        note="What is computed with gradients on is kept for backward.",
-    )
+    w = torch.nn.Parameter(torch.randn(30, 50, generator=g) / 2)
+    check_fake_quantize(check.case(w, scale, bits), note=told)
 
 
 # %% test="fake_quantize" points=1
-def train(train_quantized, sizes, numbers, x, y, *plan):
-    import torch
+from helpers.exercises.quantization import Training, check_train_quantized
 
-    parts = [
-        p for k, n in zip(sizes, sizes[1:]) for p in (torch.nn.Linear(k, n, dtype=x.dtype), torch.nn.Tanh())
-    ]
-    net = torch.nn.Sequential(*parts[:-1])
-    with torch.no_grad():
-        for p, value in zip(net.parameters(), numbers, strict=True):
-            p.copy_(value)
-    before = [(name, id(p)) for name, p in net.named_parameters()]
-    train_quantized(net, x, y, *plan)
-    same = before == [(name, id(p)) for name, p in net.named_parameters()] and len(net) == len(parts) - 1
-    return {"the same Parameters, by the same names": same, "weights": [p.detach() for p in net.parameters()]}
-
-
-def by_hand(sizes, numbers, x, y, bits, steps, lr):
-    ps, most = [p.clone().requires_grad_() for p in numbers], 2 ** (bits - 1) - 1
-    for _ in range(steps):
-        h = x
-        for i, (w, b) in enumerate(zip(ps[::2], ps[1::2], strict=True)):
-            scale = (w.detach().abs().amax(1, keepdim=True) / most).clamp(min=1e-12)
-            stored = w + ((w / scale).round().clamp(-most, most) * scale - w).detach()
-            h = torch.nn.functional.linear(h.tanh() if i else h, stored, b)
-        grads = torch.autograd.grad(torch.nn.functional.mse_loss(h, y), ps)
-        ps = [(p.detach() - lr * grad).requires_grad_() for p, grad in zip(ps, grads, strict=True)]
-    return {"the same Parameters, by the same names": True, "weights": [p.detach() for p in ps]}
-
-
-def task(seed, *sizes, dead=False):
-    g = torch.Generator().manual_seed(seed)
-    numbers = [
-        t / sizes[i] ** 0.5
-        for i in range(len(sizes) - 1)
-        for t in (
-            torch.randn(sizes[i + 1], sizes[i], generator=g, dtype=torch.float64),
-            torch.randn(sizes[i + 1], generator=g, dtype=torch.float64),
-        )
-    ]
-    x = torch.randn(20, sizes[0], generator=g, dtype=torch.float64)
-    if dead:
-        numbers[0][1] = 0.0
-        x.zero_()  # and no gradient to its weights: the row stays zeros
-    return list(sizes), numbers, x, torch.randn(20, sizes[-1], generator=g, dtype=torch.float64)
-
-
-for plan, dead, told in (
-    ((8, 1, 0.1), False, "One step."),
-    (
-        (3, 12, 0.2),
-        False,
-        "12 steps with 3 bits: the scale of each step's own weights, the exact weights kept, and the gradient of each "
-        "step alone (backward() adds to .grad: zero_grad)?",
-    ),
-    ((3, 2, 0.1), True, "A row of zeros has scale 0, and 0 ÷ 0 is nan: guard it before dividing."),
-):
-    check.function(
-        "train_quantized",
-        [check.case(*task(15, 3, 8, 2, dead=dead), *plan)],
-        expect=by_hand,
-        drive=train,
-        rtol=1e-6,
-        atol=1e-8,
-        budget={"syncs": 0},
-        verify=written_out,
-        look="4 · Train for the rounding",
-        note=told,
-    )
+check_train_quantized(Training(15, (3, 8, 2), bits=8, steps=1, lr=0.1), note="One step.")
+told = (
+    "12 steps: the scale of each step's own weights, the exact weights kept, the gradient of each step alone?"
+)
+check_train_quantized(Training(15, (3, 8, 2), bits=3, steps=12, lr=0.2), note=told)
+told = "A row of zeros has scale 0, and 0 ÷ 0 is nan: guard it before dividing."
+check_train_quantized(Training(15, (3, 8, 2), bits=3, steps=2, lr=0.1, dead=True), note=told)
 
 
 # %% hidden="fake_quantize" points=2
 ### BEGIN HIDDEN TESTS
-def by_hand(w, scale, bits=8):
-    most = 2 ** (bits - 1) - 1
-    value = (w.detach() / scale).round().clamp(-most, most) * scale
-    return torch.where(w.detach().abs() <= (most + 0.5) * scale, w - w.detach(), 0.0) + value
+import torch
 
+from helpers import check
+from helpers.exercises.quantization import check_fake_quantize
 
 g = torch.Generator().manual_seed(16)
-cases = [
-    check.case(torch.nn.Parameter(torch.randn(*shape, generator=g)), scale, bits)
-    for shape, scale, bits in (
-        ((64,), torch.tensor(0.5), 2),
-        ((12, 40), torch.rand(12, 1, generator=g) * 0.5 + 0.1, 3),
-        ((12, 40), torch.rand(1, 40, generator=g) * 0.1 + 0.01, 5),
-        ((4, 5, 6), torch.tensor(0.004), 8),
-        ((4, 5, 6), torch.tensor(0.1), 8),
+check_fake_quantize(
+    *(
+        check.case(torch.nn.Parameter(torch.randn(*shape, generator=g)), scale, bits)
+        for shape, scale, bits in (
+            ((64,), torch.tensor(0.5), 2),
+            ((12, 40), torch.rand(12, 1, generator=g) * 0.5 + 0.1, 3),
+            ((12, 40), torch.rand(1, 40, generator=g) * 0.1 + 0.01, 5),
+            ((4, 5, 6), torch.tensor(0.004), 8),
+            ((4, 5, 6), torch.tensor(0.1), 8),
+        )
     )
-]
-check.function(
-    "fake_quantize",
-    cases,
-    expect=by_hand,
-    grads=True,
-    rtol=1e-5,
-    atol=1e-6,
-    budget={"syncs": 0},
-    verify=written_out,
-    look="4 · Train for the rounding",
 )
-check.function(
-    "fake_quantize",
-    cases,
-    drive=forward,
-    budget={"syncs": 0},
-    verify=only_a_mask,
-    look="4 · Train for the rounding",
-)
-check.function(
-    "fake_quantize",
-    [
-        check.case(torch.randn(6, 9, generator=g).t(), torch.rand(9, 1, generator=g) + 0.1, bits)
-        for bits in (2, 8)
-    ],
-    expect=by_hand,
-    rtol=1e-5,
-    atol=1e-6,
-    budget={"syncs": 0},
-    look="the docstring: any tensor",
+turned = torch.randn(6, 9, generator=g).t()  # any tensor: no Parameter, and not contiguous
+check_fake_quantize(
+    *(check.case(turned, torch.rand(9, 1, generator=g) + 0.1, bits) for bits in (2, 8)), grads=False
 )
 ### END HIDDEN TESTS
 
 
 # %% hidden="fake_quantize" points=2
 ### BEGIN HIDDEN TESTS
-def train(train_quantized, sizes, numbers, x, y, *plan):
-    import torch
+from helpers.exercises.quantization import Training, check_train_quantized
 
-    parts = []
-    for i, (k, n) in enumerate(zip(sizes, sizes[1:])):
-        parts += [
-            torch.nn.Linear(k, n, i > 0, dtype=x.dtype),
-            torch.nn.Tanh(),
-            torch.nn.LayerNorm(n, dtype=x.dtype),
-        ]
-    net = torch.nn.Sequential(*parts[:-2])
-    with torch.no_grad():
-        for p, value in zip(net.parameters(), numbers, strict=True):
-            p.copy_(value)
-    before = [(name, id(p)) for name, p in net.named_parameters()]
-    train_quantized(net, x, y, *plan)
-    same = before == [(name, id(p)) for name, p in net.named_parameters()] and len(net) == len(parts) - 2
-    weights = [p.detach() for p in net.parameters()]
-    return {
-        "the same Parameters, by the same names": same,
-        "weights": weights,
-        "net(x) afterwards": net(x).detach(),
-    }
-
-
-def by_hand(sizes, numbers, x, y, bits, steps, lr):
-    def forward(ps, most):
-        h, left = x, list(ps)
-        for i in range(len(sizes) - 1):
-            w = left.pop(0)
-            if most:
-                scale = (w.detach().abs().amax(1, keepdim=True) / most).clamp(min=1e-12)
-                w = w + ((w / scale).round().clamp(-most, most) * scale - w).detach()
-            h = torch.nn.functional.linear(h, w, left.pop(0) if i else None)
-            if left:
-                h = torch.nn.functional.layer_norm(h.tanh(), h.shape[1:], left.pop(0), left.pop(0))
-        return h
-
-    ps = [p.clone().requires_grad_() for p in numbers]
-    for _ in range(steps):
-        loss = torch.nn.functional.mse_loss(forward(ps, 2 ** (bits - 1) - 1), y)
-        grads = torch.autograd.grad(loss, ps)
-        ps = [(p.detach() - lr * grad).requires_grad_() for p, grad in zip(ps, grads, strict=True)]
-    weights, after = [p.detach() for p in ps], forward(ps, 0).detach()
-    return {"the same Parameters, by the same names": True, "weights": weights, "net(x) afterwards": after}
-
-
-def task(seed, *sizes, dead=False):
-    g = torch.Generator().manual_seed(seed)
-    shapes = []  # of each layer's weight, bias (not the first's), and of the LayerNorm behind it (not the last's)
-    for i, (k, n) in enumerate(zip(sizes, sizes[1:])):
-        shapes += [(n, k)] + [(n,)] * (i > 0) + [(n,)] * 2 * (i < len(sizes) - 2)
-    numbers = [torch.randn(*shape, generator=g, dtype=torch.float64) / sizes[0] ** 0.5 for shape in shapes]
-    x = torch.randn(20, sizes[0], generator=g, dtype=torch.float64)
-    if dead:
-        numbers[0][1] = 0.0
-        x.zero_()  # and no gradient to its weights: the row stays zeros
-    return list(sizes), numbers, x, torch.randn(20, sizes[-1], generator=g, dtype=torch.float64)
-
-
-check.function(
-    "train_quantized",
-    [
-        check.case(*task(17, 4, 10, 10, 3), 4, 15, 0.1),
-        check.case(*task(18, 6, 2), 2, 20, 0.05),
-        check.case(*task(19, 3, 6, 2, dead=True), 3, 3, 0.1),
-        check.case(*task(20, 5, 7, 3), 3, 0, 0.1),
-    ],
-    expect=by_hand,
-    drive=train,
-    rtol=1e-6,
-    atol=1e-8,
-    budget={"syncs": 0},
-    verify=written_out,
-    look="4 · Train for the rounding",
+check_train_quantized(
+    Training(17, (4, 10, 10, 3), bits=4, steps=15, lr=0.1, mixed=True),
+    Training(18, (6, 2), bits=2, steps=20, lr=0.05, mixed=True),
+    Training(19, (3, 6, 2), bits=3, steps=3, lr=0.1, dead=True, mixed=True),
+    Training(20, (5, 7, 3), bits=3, steps=0, lr=0.1, mixed=True),
 )
 ### END HIDDEN TESTS
+
 
 # %% [markdown]
 # Your loop on the first of the three nets. What the exact net says of the training points is the goal:
