@@ -247,235 +247,33 @@ def encode(x: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
     ### END SOLUTION
 
 
-# %% shared="float_bits"
+# %% test="float_bits" points=1
 import torch
 
-from helpers import check
+from helpers.exercises.mixed_precision import check_decode, check_encode
 
-few = {"operators": 60, "syncs": 0}
-
-# %% test="float_bits" points=1
-half, brain, fp8 = (5, 10), (8, 7), (5, 2)
-
-
-def by_torch(x, exponent, mantissa):
-    dtype = {(5, 10): torch.float16, (8, 7): torch.bfloat16, (5, 2): torch.float8_e5m2}[exponent, mantissa]
-    cast = x.to(dtype)
-    bits = cast.view(torch.uint8).long() if mantissa == 2 else cast.view(torch.int16).long() & 0xFFFF
-    nan = ((2**exponent - 1) << mantissa) + 2 ** (mantissa - 1)
-    return torch.where(x.isnan(), nan, bits)
-
-
-def values_by_torch(bits, exponent, mantissa):
-    if mantissa == 2:
-        return bits.to(torch.uint8).view(torch.float8_e5m2).double()
-    return bits.to(torch.int16).view(torch.float16 if mantissa == 10 else torch.bfloat16).double()
-
-
-def spell(bits, exponent, mantissa):
-    """0x7C01 = 0 11111 0000000001"""
-    digits = f"{bits:0{1 + exponent + mantissa}b}"
-    return (
-        f"0x{bits:0{-(-len(digits) // 4)}X} = {digits[0]} {digits[1 : 1 + exponent]} {digits[1 + exponent :]}"
-    )
-
-
-def wrong_value(reports):
-    import torch
-
-    for report in reports:
-        bits, exponent, mantissa = report.args
-        got, want = report.value, values_by_torch(bits, exponent, mantissa)
-        if not torch.is_tensor(got) or got.dtype != torch.float64 or got.shape != bits.shape:
-            kind = f"{got.dtype}, {tuple(got.shape)}" if torch.is_tensor(got) else type(got).__name__
-            return f"got {kind}, wanted a tensor of torch.float64, {tuple(bits.shape)}"
-        same = (got == want) | (got.isnan() & want.isnan())
-        if not same.all():
-            at = int((~same).reshape(-1).nonzero()[0])
-            b, g, w = (t.reshape(-1)[at].item() for t in (bits, got, want))
-            return f"{spell(b, exponent, mantissa)} is {w!r}, got {g!r} ({int((~same).sum())} of {same.numel()} differ)"
-    return None
-
-
-def wrong_bits(reports):
-    import torch
-
-    for report in reports:
-        x, exponent, mantissa = report.args
-        made_up = [1, 5, 12, 26, 28]  # what the format of 3 and 2 bits has for the five numbers below
-        want = torch.tensor(made_up) if (exponent, mantissa) == (3, 2) else by_torch(x, exponent, mantissa)
-        got = report.value
-        if not torch.is_tensor(got) or got.dtype != torch.int64 or got.shape != x.shape:
-            kind = f"{got.dtype}, {tuple(got.shape)}" if torch.is_tensor(got) else type(got).__name__
-            return f"got {kind}, wanted a tensor of torch.int64, {tuple(x.shape)}"
-        if not (same := got == want).all():
-            at = int((~same).reshape(-1).nonzero()[0])
-            v, g, w = (t.reshape(-1)[at].item() for t in (x, got, want))
-            size = 2 ** (1 + exponent + mantissa)
-            told = (
-                spell(g, exponent, mantissa) if 0 <= g < size else f"{g}, which is not from 0 to {size - 1}"
-            )
-            return f"{v!r} is {spell(w, exponent, mantissa)}, got {told} ({int((~same).sum())} of {same.numel()} differ)"
-    return None
-
-
-for patterns, told in (
-    (
-        [0x3C00, 0x3C01, 0x4248, 0xC248, 0x7BFF],
-        "Normal numbers of fp16: 1, the next, 3.14, −3.14, the largest.",
-    ),
-    (
-        [0x0000, 0x0001, 0x03FF, 0x0400, 0x8001],
-        "Around fp16's smallest normal: below it there is no leading 1.",
-    ),
-    ([0x7C00, 0xFC00, 0x7C01, 0x7E00], "Infinity, minus infinity, and two that are not a number."),
-):
-    check.function(
-        "decode", [check.case(torch.tensor(patterns), *half)], budget=few, verify=wrong_value,
-        look="the table above the exercise", note=told,
-    )  # fmt: skip
-check.function(
-    "decode", [check.case(torch.arange(256), *fp8), check.case(torch.arange(2**16).reshape(256, 256), *brain)],
-    budget=few, verify=wrong_value, look="the table above the exercise", note="All patterns of e5m2, and all of bf16.",
-)  # fmt: skip
-for numbers, told in (
-    ([1.0, -2.5, 3.1415927, 0.1, 65504.0], "Normal numbers: the nearest one."),
-    (
-        [2049.0, 2051.0, 2053.0, 1.00048828125, -2049.0],
-        "Exactly between two neighbours: to the even one, not always up.",
-    ),
-    (
-        [1e-5, 6e-8, 3e-8, 2.9e-8, 6.1e-5, -1e-30],
-        "Subnormal numbers: their neighbours lie 2^−24 apart, whatever their size.",
-    ),
-    (
-        [65519.0, 65520.0, 1e30, -7e4],
-        "Beyond the largest: from the middle between it and the next power of two on, infinity.",
-    ),
-    ([0.0, -0.0, float("inf"), -float("inf"), float("nan")], "Zeros with their signs, infinities, NaN."),
-):
-    check.function(
-        "encode", [check.case(torch.tensor(numbers), *half)], budget=few, verify=wrong_bits, look="1 · Range and precision", note=told
-    )  # fmt: skip
-check.function(
-    "encode", [check.case(torch.tensor([0.05, 0.3, 1.1, 13.0, 15.0]), 3, 2)],
-    budget=few, verify=wrong_bits, look="1 · Range and precision",
-    note="A format of 3 and 2 bits, which torch does not have: from 1/16 to 14, then infinity (28).",
-)  # fmt: skip
-check.function(
-    "encode", [check.case(torch.randn(8, 500, generator=torch.Generator().manual_seed(1)).exp(), *f) for f in (half, brain, fp8)],
-    budget=few, verify=wrong_bits, look="1 · Range and precision",
-    note="Values right and too many operators or syncs? The whole tensor at once: no loop, no .item(), no .tolist().",
-)  # fmt: skip
-
+half, brain, fp8 = (5, 10), (8, 7), (5, 2)  # bits of the exponent, of the mantissa
+some = [0x3C00, 0x3C01, 0x4248, 0xC248, 0x7BFF, 0, 1, 0x03FF, 0x0400, 0x8001, 0x7C00, 0xFC00, 0x7C01, 0x7E00]
+check_decode({half: some, fp8: range(256), brain: torch.arange(2**16).reshape(256, 256)})
+check_encode({half: [1.0, -2.5, 3.1415927, 0.1, 65504.0, 2049.0, 2051.0, 2053.0, 1.00048828125, -2049.0]})
+check_encode({half: [1e-5, 6e-8, 3e-8, 2.9e-8, 6.1e-5, -1e-30, 65519.0, 65520.0, 1e30, -7e4]})
+check_encode({half: [0.0, -0.0, float("inf"), -float("inf"), float("nan")], (3, 2): [0.05, 0.3, 1.1, 13, 15]})
+many = torch.randn(8, 500, generator=torch.Generator().manual_seed(1)).exp()
+check_encode(dict.fromkeys((half, brain, fp8), many))
 
 # %% hidden="float_bits" points=3
 ### BEGIN HIDDEN TESTS
-def values_one_by_one(bits, exponent, mantissa):
-    import math
+import torch
 
-    bias, top = 2 ** (exponent - 1) - 1, 2**exponent - 1
-
-    def one(b):
-        s, e, m = b >> (exponent + mantissa), (b >> mantissa) & top, b & (2**mantissa - 1)
-        if e == top:
-            size = math.nan if m else math.inf
-        else:
-            size = math.ldexp(m + (e > 0) * 2**mantissa, max(e, 1) - bias - mantissa)
-        return -size if s else size
-
-    return torch.tensor([one(b) for b in bits.reshape(-1).tolist()], dtype=torch.float64).reshape(bits.shape)
-
-
-def bits_one_by_one(x, exponent, mantissa):
-    from fractions import Fraction
-
-    bias, top = 2 ** (exponent - 1) - 1, (2**exponent - 1) << mantissa
-
-    def one(v):
-        if v != v:
-            return top + 2 ** (mantissa - 1)
-        sign = int(str(v)[0] == "-") << (exponent + mantissa)
-        if abs(v) == float("inf"):
-            return sign + top
-        size, q = Fraction(abs(v)), 1 - bias
-        while size >= Fraction(2) ** (q + 1):
-            q += 1
-        steps = round(size / Fraction(2) ** (q - mantissa))  # a Fraction's round takes the even one too
-        return sign + min(top, steps + ((q + bias - 1) << mantissa))
-
-    return torch.tensor([one(v) for v in x.reshape(-1).tolist()], dtype=torch.int64).reshape(x.shape)
-
-
-def mixture(seed, *shape):
-    g = torch.Generator().manual_seed(seed)
-    spread = torch.exp2(torch.randint(-30, 24, shape, generator=g).float())
-    x = torch.randn(shape, generator=g) * spread
-    ties = (torch.randint(0, 4096, shape, generator=g).float() + 0.5) * torch.exp2(
-        torch.randint(-20, 6, shape, generator=g).float()
-    )
-    x = torch.where(torch.rand(shape, generator=g) < 0.4, ties * x.sign(), x)
-    flat = x.reshape(-1)
-    flat[:6] = torch.tensor([0.0, -0.0, float("inf"), float("nan"), -float("inf"), 1e-45])
-    flat[6:8] = torch.tensor([-1, 0x7F800001], dtype=torch.int32).view(
-        torch.float32
-    )  # NaN: negative, signalling
-    return x
-
-
-def extremes(seed, n):
-    """Numbers of float32's whole range, its subnormal numbers and its largest among them."""
-    g = torch.Generator().manual_seed(seed)
-    patterns = torch.randint(0, 2**31, (n,), generator=g)
-    patterns[: n // 4] %= 2**24
-    patterns[n // 4 : n // 2] = 0x7F7FFFFF - patterns[n // 4 : n // 2] % 2**20
-    return patterns.to(torch.int32).view(torch.float32) * (torch.rand(n, generator=g) - 0.5).sign()
-
+from helpers.exercises.mixed_precision import check_decode, check_encode, hard_numbers, random_patterns
 
 formats = [(5, 10), (8, 10), (8, 7), (4, 3), (3, 2), (2, 1), (6, 9), (7, 4), (5, 1), (8, 1), (2, 12)]
-check.function(
-    "decode",
-    [
-        check.case(
-            torch.randint(0, 2 ** (1 + e + m), (40, 5), generator=torch.Generator().manual_seed(e * m)), e, m
-        )
-        for e, m in [*formats, (8, 23)]
-    ],
-    expect=values_one_by_one,
-    budget=few,
-    rtol=1e-12,
-    atol=0,
-    look="the table above the exercise",
-)
-check.function(
-    "encode",
-    [check.case(mixture(e + m, 9, 40), e, m) for e, m in formats]
-    + [check.case(mixture(5, 300), 8, 23)]
-    + [check.case(extremes(m, 400), e, m) for e, m in ((8, 23), (8, 7), (8, 1), (7, 4), (5, 10))],
-    expect=bits_one_by_one,
-    budget=few,
-    look="1 · Range and precision",
-)
-check.function(
-    "encode",
-    [
-        check.case(torch.tensor(3.3), 4, 3),
-        check.case(mixture(3, 1000).reshape(10, 100).t(), 5, 6),
-        check.case(torch.zeros(0, 3), 4, 3),
-    ],
-    expect=bits_one_by_one,
-    budget=few,
-    look="1 · Range and precision",
-)
-check.function(
-    "decode",
-    [check.case(b, 4, 3) for b in (torch.tensor(77), torch.arange(256).reshape(8, 32).t(), torch.arange(0))],
-    expect=values_one_by_one,
-    budget={"operators": 60},  # a mask of a single number is read
-    rtol=1e-12,
-    atol=0,
-    look="the docstring: any shape",
-)
+check_decode({one: random_patterns(sum(one), one, 40, 5) for one in [*formats, (8, 23)]})
+check_encode({one: hard_numbers(sum(one), 9, 40) for one in [*formats, (8, 23)]})
+check_encode({(5, 6): hard_numbers(3, 1000).reshape(10, 100).t()})
+for shaped in (torch.tensor(77), torch.arange(256).reshape(8, 32).t(), torch.arange(0)):
+    check_decode({(4, 3): shaped})
+check_encode({(4, 3): torch.tensor(3.3), (5, 6): torch.zeros(0, 3)})
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -812,246 +610,21 @@ def mixed_loss(
     ### END SOLUTION
 
 
-# %% shared="mixed_loss"
-import torch
-
-from helpers import check
-
-
-def step(mixed_loss, x, target, *rest):
-    import torch
-    import torch._dynamo  # an optimizer loads it at first use: not while torch is closed
-    from torch.overrides import TorchFunctionMode
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    unseen = []
-
-    class Listen(TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            if torch.is_autocast_enabled("cpu"):
-                unseen.append("autocast, by another road,")
-            return func(*args, **(kwargs or {}))
-
-    class Look(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            out, name = func(*args, **(kwargs or {})), str(func)
-            if torch.is_tensor(out) and out.dtype == torch.float16 and not name.startswith("aten._to_copy"):
-                given = [a for a in args if torch.is_tensor(a) and a.dtype == torch.float32]
-                if any(a.numel() == out.numel() for a in given):
-                    unseen.append(name)
-            return out
-
-    def closed(*args, **kwargs):
-        raise RuntimeError("autocast is closed here: place the casts by hand")
-
-    ways = [(torch.autocast, "__enter__")]
-    ways += [
-        (m, k) for m in (torch, torch._C) for k in dir(m) if "set_autocast" in k and k.endswith("enabled")
-    ]
-    held = [(m, k, getattr(m, k)) for m, k in ways]
-    weights = [w.detach().clone().requires_grad_() for w in rest[:4]]
-    try:
-        for m, k in ways:
-            setattr(m, k, closed)
-        with Listen(), Look():
-            loss = mixed_loss(x, target, *weights, rest[4])
-            loss.backward()
-    finally:
-        for m, k, way in held:
-            setattr(m, k, way)
-    return {"loss": loss.detach(), "gradients": [w.grad for w in weights], "unseen": unseen[:1]}
-
-
-def stream_net(n, d, u, o, depth, seed, large=300.0, small=0.3, away=0.5):
-    g = torch.Generator().manual_seed(seed)
-    x, w_in, w_up, w_down, w_out = (
-        torch.randn(a, b, generator=g) / a**0.5 for a, b in ((n, d), (d, d), (d, u), (u, d), (d, o))
-    )
-    x, w_in, w_down = x * n**0.5, large * w_in, small * w_down
-    target = x @ w_in @ w_out + away * torch.randn(n, o, generator=g)
-    return check.case(x, target, *(w.requires_grad_() for w in (w_in, w_up, w_down, w_out)), depth)
-
-
 # %% test="mixed_loss" points=2
-def judge(reports):
-    import torch
-    import torch.nn.functional as F
+from helpers.exercises.mixed_precision import check_mixed_loss, stream_net
 
-    from helpers import count
-
-    def plain(x, target, w_in, w_up, w_down, w_out, depth):
-        h = x @ w_in
-        for _ in range(depth):
-            size = ((h * h).mean(-1, keepdim=True) + 1e-8).sqrt()
-            h = h + F.gelu((h / size) @ w_up) @ w_down
-        loss = (h @ w_out - target).square().mean()
-        loss.backward()
-        return loss
-
-    for report in reports:
-        *tensors, depth = report.args
-        n, (d, u), o = len(tensors[0]), tensors[3].shape, tensors[5].shape[1]
-        where = f"n={n}, d={d}, u={u}, o={o}, depth={depth}"
-        wide = [t.detach().double().requires_grad_(i > 1) for i, t in enumerate(tensors)]
-        want = plain(*wide, depth).item()
-        got = report.value
-        if got["loss"].dtype != torch.float32 or got["loss"].shape != ():
-            return f"{where}: the loss is {got['loss'].dtype} of shape {tuple(got['loss'].shape)}, wanted a float32 scalar"
-        loss = got["loss"].item()
-        off = abs(loss / want - 1)
-        if not off <= 0.03:
-            bare = plain(
-                *(t.detach().double().requires_grad_(i > 1) for i, t in enumerate(tensors)), 0
-            ).item()
-            if not abs(loss) < float("inf"):
-                why = ". A square above 65,504 is infinite in fp16, that of an error of 256 too"
-            elif off > 0.5 and 0.5 < loss / bare < 2:
-                why = (
-                    f"; with no block at all it would be {bare:.4g}. h * h is infinite in fp16, a number divided by infinity "
-                    "is 0, and so each block adds 0, without a NaN"
-                )
-            elif off < 0.5:
-                why = (
-                    f": off by {off:.0%}, so nothing is infinite, but something is too coarse. Is the stream h kept in 16 bits? "
-                    "It swallows its updates"
-                )
-            else:
-                why = ""
-            return f"{where}: the loss is {loss:.4g}, float64's is {want:.4g}{why}"
-        for name, g, w in zip(("w_in", "w_up", "w_down", "w_out"), got["gradients"], wide[2:], strict=True):
-            if g is None or g.dtype != torch.float32:
-                return f"{where}: {name} has no float32 gradient: the graph back to it was cut"
-            off = ((g.double() - w.grad).norm() / w.grad.norm()).item()
-            if not off <= 0.08:
-                return f"{where}: the loss is right, but the gradient of {name} is off by {off:.0%}"
-            if off < 1e-4:
-                return (
-                    f"{where}: the gradient of {name} is off by {off:.1e} only, and of inputs rounded to fp16 it is 1e-3 or "
-                    "more: its matmuls were made of fp32 inputs, wherever that was"
-                )
-        same = [t.detach().clone().requires_grad_(i > 1) for i, t in enumerate(tensors)]
-        base, used = count(plain, *same, depth), report.counts
-        if not 0.99 * base.flops <= used["flops"] <= 1.01 * base.flops:
-            return f"{where}: {used['flops']:,} FLOPs in matmuls, plain_loss has {base.flops:,}"
-        made = [(op, b) for op, b in used["allocations"]]
-        kinds = ("mm", "conv", "attention", "dot", "mv")
-        matmul, most = sum(b for op, b in made if any(k in op for k in kinds)), 0
-        most = sum(b for op, b in base.allocations if any(k in op for k in kinds)) // 2
-        if matmul > most:
-            return (
-                f"{where}: values right, but matmuls made {matmul:,} bytes of results; in fp16, which is what their "
-                f"inputs should be, it is {most:,}. Backward counts too: an fp32 input makes an fp32 gradient"
-            )
-        if matmul < most:
-            return f"{where}: matmuls made {matmul:,} bytes of results, wanted {most:,}: into what do the others write?"
-        odd = got["unseen"] + [op for op in used["by_operator"] if "copy_" in op and op != "aten._to_copy"]
-        if odd:
-            return f"{where}: {odd[0]} casts unseen; use .to(), .half() or .float(), whose bytes are counted"
-        casts = sum(b for op, b in made if op == "aten._to_copy")
-        weights = sum(t.numel() for t in tensors[2:])
-        limit = 2 * n * d + 6 * (weights + 2 * n * d + n * o + depth * 2 * (n * d + n * u))
-        if casts > limit:
-            return f"{where}: values right, but casts made {casts:,} bytes, wanted at most {limit:,}. Is a weight cast in each turn?"
-        if used["operators"] > 1.5 * base.operators:
-            return f"{where}: {used['operators']:,} operators, plain_loss {base.operators:,}"
-        if used["bytes_allocated"] > 1.1 * base.bytes_allocated:
-            return (
-                f"{where}: {used['bytes_allocated']:,} bytes allocated, plain_loss {base.bytes_allocated:,}"
-            )
-    return None
-
-
-for case, told in (
-    (stream_net(16, 32, 64, 8, 48, 0), "The net from above."),
-    (stream_net(16, 32, 64, 8, 6, 1, away=150.0), "Results that lie hundreds away from their targets."),
-):
-    check.function(
-        "mixed_loss", [case], drive=step, budget={"syncs": 0}, verify=judge, look="2 · What autocast casts", note=told
-    )  # fmt: skip
-
+check_mixed_loss(stream_net(16, 32, 64, 8, depth=48))  # the net from above
+check_mixed_loss(stream_net(16, 32, 64, 8, depth=6, away=150.0))
 
 # %% hidden="mixed_loss" points=3
 ### BEGIN HIDDEN TESTS
-def judge(reports):
-    import torch
-    import torch.nn.functional as F
+from helpers.exercises.mixed_precision import check_mixed_loss, stream_net
 
-    from helpers import count
-
-    def plain(x, target, w_in, w_up, w_down, w_out, depth):
-        h = x @ w_in
-        for _ in range(depth):
-            size = ((h * h).mean(-1, keepdim=True) + 1e-8).sqrt()
-            h = h + F.gelu((h / size) @ w_up) @ w_down
-        loss = (h @ w_out - target).square().mean()
-        loss.backward()
-        return loss
-
-    for report in reports:
-        *tensors, depth = report.args
-        n, (d, u), o = len(tensors[0]), tensors[3].shape, tensors[5].shape[1]
-        where = f"n={n}, d={d}, u={u}, o={o}, depth={depth}"
-        wide = [t.detach().double().requires_grad_(i > 1) for i, t in enumerate(tensors)]
-        want = plain(*wide, depth).item()
-        got = report.value
-        if got["loss"].dtype != torch.float32 or got["loss"].shape != ():
-            return f"{where}: the loss is {got['loss'].dtype} of shape {tuple(got['loss'].shape)}, wanted a float32 scalar"
-        if not abs(got["loss"].item() / want - 1) <= 0.03:
-            return f"{where}: the loss is {got['loss'].item():.4g}, float64's is {want:.4g}"
-        for name, g, w in zip(("w_in", "w_up", "w_down", "w_out"), got["gradients"], wide[2:], strict=True):
-            if g is None or g.dtype != torch.float32:
-                return f"{where}: {name} has no float32 gradient: the graph back to it was cut"
-            off = ((g.double() - w.grad).norm() / w.grad.norm()).item()
-            if not off <= 0.08:
-                return f"{where}: the loss is right, but the gradient of {name} is off by {off:.0%}"
-            if off < 1e-4:
-                return (
-                    f"{where}: the gradient of {name} is off by {off:.1e} only, and of inputs rounded to fp16 it is 1e-3 or "
-                    "more: its matmuls were made of fp32 inputs, wherever that was"
-                )
-        same = [t.detach().clone().requires_grad_(i > 1) for i, t in enumerate(tensors)]
-        base, used = count(plain, *same, depth), report.counts
-        if not 0.99 * base.flops <= used["flops"] <= 1.01 * base.flops:
-            return f"{where}: {used['flops']:,} FLOPs in matmuls, plain_loss has {base.flops:,}"
-        made = [(op, b) for op, b in used["allocations"]]
-        kinds = ("mm", "conv", "attention", "dot", "mv")
-        matmul = sum(b for op, b in made if any(k in op for k in kinds))
-        most = sum(b for op, b in base.allocations if any(k in op for k in kinds)) // 2
-        if matmul > most:
-            return (
-                f"{where}: values right, but matmuls made {matmul:,} bytes of results; in fp16 it is {most:,}"
-            )
-        if matmul < most:
-            return f"{where}: matmuls made {matmul:,} bytes of results, wanted {most:,}: into what do the others write?"
-        odd = got["unseen"] + [op for op in used["by_operator"] if "copy_" in op and op != "aten._to_copy"]
-        if odd:
-            return f"{where}: {odd[0]} casts unseen; use .to(), .half() or .float(), whose bytes are counted"
-        casts = sum(b for op, b in made if op == "aten._to_copy")
-        weights = sum(t.numel() for t in tensors[2:])
-        limit = 2 * n * d + 6 * (weights + 2 * n * d + n * o + depth * 2 * (n * d + n * u))
-        if casts > limit:
-            return f"{where}: values right, but casts made {casts:,} bytes, wanted at most {limit:,}"
-        if used["operators"] > 1.5 * base.operators:
-            return f"{where}: {used['operators']:,} operators, plain_loss {base.operators:,}"
-        if used["bytes_allocated"] > 1.1 * base.bytes_allocated:
-            return (
-                f"{where}: {used['bytes_allocated']:,} bytes allocated, plain_loss {base.bytes_allocated:,}"
-            )
-    return None
-
-
-check.function(
-    "mixed_loss",
-    [
-        stream_net(12, 48, 40, 6, 30, 3, small=0.5),
-        stream_net(8, 24, 100, 12, 60, 4, large=350.0),
-        stream_net(5, 40, 56, 3, 20, 5, small=0.8),
-        stream_net(9, 32, 40, 10, 10, 6, away=120.0),
-    ],
-    drive=step,
-    budget={"syncs": 0},
-    verify=judge,
-    look="2 · What autocast casts",
+check_mixed_loss(
+    stream_net(12, 48, 40, 6, depth=20, small=0.5),
+    stream_net(8, 24, 100, 12, depth=24, large=350.0),
+    stream_net(5, 40, 56, 3, depth=20, small=0.8),
+    stream_net(9, 32, 40, 10, depth=10, away=120.0),
 )
 ### END HIDDEN TESTS
 
@@ -1470,164 +1043,35 @@ class Scaler:
         ### END SOLUTION
 
 
-# %% shared="grad_scaler"
-import torch
-
-from helpers import check
-
-
-def own_work(reports):
-    for report in reports:
-        if ready := [k for k in report.counts["by_operator"] if "_amp_" in k]:
-            return f"{ready[0]} is torch's own: write it out this time"
-    return None
-
-
 # %% test="grad_scaler" points=2
-def train(Scaler, weights, slopes, options, clip, unused=False, again=False):
-    import torch
-
-    params = [torch.nn.Parameter(w.clone()) for w in weights]
-    optimizer = torch.optim.SGD(params, lr=0.1, momentum=0.9)
-    scaler, one, told = Scaler(**options), torch.ones(()), []
-    for of_step in slopes:
-        parts = [(p.half() * s).float().mean() for p, s in zip(params, of_step, strict=True)]
-        scaler.scale(sum(parts[:-1] if unused else parts)).backward()
-        held = [p.grad for p in params]
-        if clip:
-            scaler.unscale_(optimizer)
-            if again:
-                try:
-                    scaler.unscale_(optimizer)
-                except RuntimeError:
-                    pass
-                else:
-                    raise AssertionError(
-                        "a second unscale_ before update() went through, without a RuntimeError"
-                    )
-            torch.nn.utils.clip_grad_norm_(params, clip)
-        scaler.step(optimizer)
-        scaler.update()
-        if any(p.grad is not g for p, g in zip(params, held, strict=True)):
-            raise AssertionError("p.grad is another tensor than before: divide in place")
-        optimizer.zero_grad()
-        told.append(torch.stack([scaler.scale(one).detach(), *(p.detach().double().sum() for p in params)]))
-    momenta = [optimizer.state[p]["momentum_buffer"] for p in params if optimizer.state[p]]
-    return {
-        "scale and sum of the weights, by step": told,
-        "weights": [p.detach() for p in params],
-        "momenta": momenta,
-    }
-
-
-def by_torch(weights, slopes, options, clip, unused=False, again=False):
-    def scaler(**options):
-        return torch.amp.GradScaler("cpu", **options)
-
-    return train(scaler, weights, slopes, options, clip, unused, again)
-
-
-def plan(steps, sizes, seed, odd=None):
-    g = torch.Generator().manual_seed(seed)
-    weights = [torch.randn(n, generator=g) for n in sizes]
-    slopes = [[torch.randn(n, generator=g).half() for n in sizes] for _ in range(steps)]
-    for step, which, value in odd or []:
-        slopes[step][which][0] = value
-    return weights, slopes
-
+from helpers.exercises.mixed_precision import Training, check_Scaler
 
 inf, nan = float("inf"), float("nan")
-for case, told in (
-    (check.case(*plan(3, [6, 5], 1), {"init_scale": 64.0}, None), "Three steps without an accident: scale, unscale, step."),
-    (check.case(*plan(4, [6, 5], 2, [(1, 1, inf)]), {"init_scale": 64.0}, None), "Infinity in step 2. A skipped step leaves weights *and momenta* as they are, and halves the scale."),
-    (check.case(*plan(4, [6, 5, 4], 3, [(0, 2, nan), (2, 0, nan)]), {"init_scale": 64.0, "backoff_factor": 0.25}, None), "NaN, once in the last parameter and once in the first."),
-    (check.case(*plan(9, [4], 4, [(4, 0, inf)]), {"init_scale": 8.0, "growth_interval": 3, "growth_factor": 4.0}, None), "Growth after 3 good steps in a row; an accident begins the row anew, and so does growth."),
-    (check.case(*plan(3, [6, 5], 5), {"init_scale": 4096.0}, 0.05), "Clipped: unscale_ divides once, and step does not divide again."),
-    (check.case(*plan(2, [6, 5], 7), {"init_scale": 64.0}, 0.05, False, True), "A second unscale_ before update() raises RuntimeError, and changes nothing."),
-    (check.case(*plan(3, [6, 5, 4], 8), {"init_scale": 64.0}, None, True), "The last parameter takes no part and has no gradient: p.grad is None."),
-    (check.case(*plan(3, [4] * 9, 9), {"init_scale": 64.0}, None), "Nine parameters, and the CPU still waits once a step: one .item() for all gradients together."),
-    (check.case(*plan(12, [8, 7, 6, 5], 6), {"init_scale": 2.0**20, "growth_interval": 4}, None), "A first scale that is too large backs off until the gradients fit into fp16."),
-):  # fmt: skip
-    check.function(
-        "Scaler",
-        [case],
-        expect=by_torch,
-        drive=train,
-        budget=lambda weights, slopes, *rest: {"syncs": len(slopes)},
-        verify=own_work,
-        rtol=1e-5,
-        atol=1e-6,
-        look="3 · Gradients that vanish",
-        note=told,
-    )
-
+check_Scaler(
+    Training(3, (6, 5), 1),
+    Training(4, (6, 5), 2, odd=((1, 1, inf),)),
+    Training(4, (6, 5, 4), 3, odd=((0, 2, nan), (2, 0, nan)), backoff_factor=0.25),
+    Training(9, (4, 3), 4, odd=((4, 0, inf),), init_scale=8.0, growth_interval=3, growth_factor=4.0),
+    Training(4, (6, 5), 5, clip=0.05, init_scale=4096.0),
+    Training(3, (6, 5, 4), 8, unused=(0, 1, 2)),
+    Training(3, (4,) * 9, 9),
+    Training(12, (8, 7, 6, 5), 6, init_scale=2.0**20, growth_interval=4),
+)
 
 # %% hidden="grad_scaler" points=3
 ### BEGIN HIDDEN TESTS
-def train(Scaler, weights, slopes, options, clip, unused):
-    import torch
-
-    params = [torch.nn.Parameter(w.clone()) for w in weights]
-    groups = [{"params": params[:1], "lr": 0.05}, {"params": params[1:]}]
-    optimizer = torch.optim.SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.1)
-    scaler, one, told = Scaler(**options), torch.ones(()), []
-    for i, of_step in enumerate(slopes):
-        parts = [(p.half() * s).float().mean() for p, s in zip(params, of_step, strict=True)]
-        loss = sum(parts[:-1] if unused and i % 2 else parts)
-        scaler.scale(loss).backward()
-        held = [p.grad for p in params]
-        if clip and i % 3 != 2:
-            scaler.unscale_(optimizer)
-            try:
-                scaler.unscale_(optimizer)
-            except RuntimeError:
-                told.append(-one)
-            torch.nn.utils.clip_grad_norm_(params, clip)
-        scaler.step(optimizer)
-        scaler.update()
-        if any(p.grad is not g for p, g in zip(params, held, strict=True)):
-            raise AssertionError("p.grad is another tensor than before: divide in place")
-        optimizer.zero_grad()
-        told.append(torch.stack([scaler.scale(one).detach(), *(p.detach().double().sum() for p in params)]))
-    momenta = [optimizer.state[p]["momentum_buffer"] for p in params if optimizer.state[p]]
-    return {"told": told, "weights": [p.detach() for p in params], "momenta": momenta}
-
-
-def by_torch(weights, slopes, options, clip, unused):
-    def scaler(**options):
-        return torch.amp.GradScaler("cpu", **options)
-
-    return train(scaler, weights, slopes, options, clip, unused)
-
-
-def plan(steps, sizes, seed, odd=()):
-    g = torch.Generator().manual_seed(seed)
-    weights = [torch.randn(n, generator=g) for n in sizes]
-    slopes = [[torch.randn(n, generator=g).half() for n in sizes] for _ in range(steps)]
-    for step, which, value in odd:
-        slopes[step][which][-1] = value
-    return weights, slopes
-
+from helpers.exercises.mixed_precision import Training, check_Scaler
 
 inf, nan = float("inf"), float("nan")
-check.function(
-    "Scaler",
-    [
-        check.case(*plan(14, [5, 9, 3], 11, [(2, 0, -inf), (3, 2, nan), (9, 1, inf)]), {"init_scale": 128.0, "growth_interval": 2}, None, False),
-        check.case(*plan(10, [7, 6], 12, [(4, 1, inf)]), {"init_scale": 2.0**10, "growth_interval": 3, "growth_factor": 1.5}, 0.02, False),
-        check.case(*plan(9, [4, 4, 4], 13, [(3, 0, nan), (4, 0, nan)]), {"init_scale": 32.0, "backoff_factor": 0.125, "growth_interval": 2}, None, True),
-        check.case(*plan(20, [50, 60, 70], 14), {"init_scale": 2.0**24, "growth_interval": 5}, 0.3, True),
-        check.case(*plan(8, [12] * 20, 15, [(6, 19, -inf)]), {"growth_interval": 3}, None, False),
-        check.case(*plan(6, [5, 4], 16, [(3, 1, nan)]), {"init_scale": 4.0, "growth_interval": 1}, 0.1, False),
-    ],
-    expect=by_torch,
-    drive=train,
-    budget=lambda weights, slopes, options, clip, unused: {"syncs": len(slopes)},
-    verify=own_work,
-    rtol=1e-5,
-    atol=1e-6,
-    look="3 · Gradients that vanish",
-)  # fmt: skip
+accidents, last = ((2, 0, -inf), (3, 2, nan), (9, 1, inf)), ((6, 19, -inf),)
+check_Scaler(
+    Training(14, (5, 9, 3), 11, accidents, init_scale=128.0, growth_interval=2),
+    Training(10, (7, 6), 12, ((4, 1, inf),), 0.02, init_scale=2.0**10, growth_interval=3, growth_factor=1.5),
+    Training(9, (4, 4, 4), 13, ((3, 0, nan), (4, 0, nan)), None, (1, 3, 5, 7), 32.0, None, 0.125, 2),
+    Training(20, (50, 60, 70), 14, clip=0.3, unused=(1, 3, 5, 7), init_scale=2.0**24, growth_interval=5),
+    Training(8, (12,) * 20, 15, last, init_scale=None, growth_interval=3),
+    Training(6, (5, 4), 16, ((3, 1, nan),), 0.1, init_scale=4.0, growth_interval=1),
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1795,165 +1239,27 @@ def aligned(weights: list[torch.Tensor], biases: list[torch.Tensor], multiple: i
     ### END SOLUTION
 
 
-# %% shared="aligned"
-import torch
-
-from helpers import check
-
-
-def run_batches(aligned, weights, biases, multiple, batches):
-    forward = aligned(weights, biases, multiple)
-    return [forward(x) for x in batches], weights, biases, batches
-
-
-def plain(weights, biases, multiple, batches):
-    results = []
-    for y in batches:
-        for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
-            y = (y.sigmoid() if i else y) @ w.T + b
-        results.append(y)
-    return results, weights, biases, batches
-
-
-def padded(n, multiple):
-    return -(-n // multiple) * multiple
-
-
 # %% test="aligned" points=1
-def net(sizes, multiple, rows):
-    g = torch.Generator().manual_seed(sum(sizes))
-    weights = [torch.randn(o, i, generator=g) / i**0.5 for i, o in zip(sizes, sizes[1:])]
-    biases = [torch.randn(o, generator=g) for o in sizes[1:]]
-    return check.case(weights, biases, multiple, [torch.randn(r, sizes[0], generator=g) for r in rows])
+from helpers.exercises.mixed_precision import check_aligned, net
 
-
-def bytes_of(weights, biases, multiple, batches):
-    outs = [padded(len(b), multiple) for b in biases]
-    ins = [padded(w.shape[1], multiple) for w in weights]
-    made = 2 * 4 * sum(o * i + o for o, i in zip(outs, ins, strict=True))
-    for x in batches:
-        made += 4 * padded(len(x), multiple) * (ins[0] + 3 * sum(outs))
-    return made
-
-
-def flops_of(weights, multiple, batches, left=()):
-    """FLOPs when all sizes are padded but those in `left`."""
-
-    def size(name, n):
-        return n if name in left else padded(n, multiple)
-
-    return sum(
-        2
-        * size("rows (M)", len(x))
-        * size("features out (N)", w.shape[0])
-        * size("features in (K)", w.shape[1])
-        for x in batches
-        for w in weights
-    )
-
-
-def fits(reports):
-    for report in reports:
-        weights, biases, multiple, batches = report.args
-        want, got = flops_of(weights, multiple, batches), report.counts["flops"]
-        made = sorted(b for op, b in report.counts["allocations"] if "mm" in op)
-        wide = sorted(
-            4 * padded(len(x), multiple) * padded(len(b), multiple) for x in batches for b in biases
-        )
-        if got != want:
-            names = ("rows (M)", "features in (K)", "features out (N)")
-            subsets = [[n for i, n in enumerate(names) if k >> i & 1] for k in range(1, 8)]
-            subsets.sort(key=len)
-            left = next((s for s in subsets if flops_of(weights, multiple, batches, s) == got), None)
-            if got > want:
-                way = "a size was padded too far (one that fits stays as it is), or a matmul done twice"
-            elif left:
-                way = f"as many as with the {' and the '.join(left)} left as they were"
-            else:
-                way = "some size was left as it was"
-            return f"multiple={multiple}: values right, but {got:,} FLOPs, wanted exactly {want:,}: {way}"
-        if made != wide:
-            return f"multiple={multiple}: results of matmuls take {made[:6]} … bytes, wanted {wide[:6]} …, padded"
-        allocated, limit = report.counts["bytes_allocated"], bytes_of(weights, biases, multiple, batches)
-        if allocated > limit:
-            return (
-                f"multiple={multiple}: values and FLOPs right, but {allocated:,} bytes allocated (limit {limit:,}). Are weights "
-                "padded in each forward?"
-            )
-    return None
-
-
-for case, told in (
-    (net([7, 5], 8, [3]), "One layer: rows, features in and features out, all to 8."),
-    (
-        net([6, 10, 3], 4, [5]),
-        "Two layers: what the first sigmoid made of the added zeros must not get through.",
-    ),
-    (net([8, 16, 8], 8, [16]), "Everything fits already: nothing to add."),
-    (net([30, 50, 20], 8, [9, 16, 1, 12, 3, 11]), "Six batches: padded weights are made once."),
-):
-    check.function(
-        "aligned", [case], expect=plain, drive=run_batches, budget={"syncs": 0}, verify=fits, rtol=1e-4, atol=1e-5,
-        look="4 · Shapes that fit", note=told,
-    )  # fmt: skip
-
+check_aligned(net((7, 5), 8, rows=(3,)), note="One layer: rows, features in and features out, all to 8.")
+zeros = "Two layers: what the first sigmoid made of the added zeros must not get through."
+check_aligned(net((6, 10, 3), 4, rows=(5,)), note=zeros)
+check_aligned(net((8, 16, 8), 8, rows=(16,)), note="Everything fits already: nothing to add.")
+batches = net((30, 50, 20), 8, rows=(9, 16, 1, 12, 3, 11))
+check_aligned(batches, note="Six batches: padded weights are made once.")
 
 # %% hidden="aligned" points=3
 ### BEGIN HIDDEN TESTS
-def net(sizes, multiple, rows, seed):
-    g = torch.Generator().manual_seed(seed)
-    weights = [torch.randn(o, i, generator=g) / i**0.5 for i, o in zip(sizes, sizes[1:])]
-    biases = [torch.randn(o, generator=g) for o in sizes[1:]]
-    batches = [torch.randn(sizes[0], r, generator=g).t() for r in rows]  # not contiguous
-    return check.case(weights, biases, multiple, batches)
+from helpers.exercises.mixed_precision import check_aligned, net
 
-
-def bytes_of(weights, biases, multiple, batches):
-    outs = [padded(len(b), multiple) for b in biases]
-    ins = [padded(w.shape[1], multiple) for w in weights]
-    made = 2 * 4 * sum(o * i + o for o, i in zip(outs, ins, strict=True))
-    for x in batches:
-        made += 4 * padded(len(x), multiple) * (ins[0] + 3 * sum(outs))
-    return {"bytes_allocated": made, "syncs": 0}
-
-
-def fits(reports):
-    for report in reports:
-        weights, biases, multiple, batches = report.args
-        want = sum(
-            2 * padded(len(x), multiple) * padded(w.shape[0], multiple) * padded(w.shape[1], multiple)
-            for x in batches
-            for w in weights
-        )
-        made = sorted(b for op, b in report.counts["allocations"] if "mm" in op)
-        wide = sorted(
-            4 * padded(len(x), multiple) * padded(len(b), multiple) for x in batches for b in biases
-        )
-        got = report.counts["flops"]
-        if got == want and made != wide:
-            return f"multiple={multiple}: results of matmuls take {made[:6]} … bytes, wanted {wide[:6]} …, padded"
-        if got != want:
-            return f"multiple={multiple}: values right, but {got:,} FLOPs, wanted exactly {want:,}"
-    return None
-
-
-check.function(
-    "aligned",
-    [
-        net([13, 27, 9, 10], 8, [11, 8, 1, 40], 21),
-        net([33, 64, 31, 17, 2], 16, [5, 16, 31], 22),
-        net([20, 12, 4], 4, [4, 6, 0], 23),
-        net([100, 130, 70], 64, [10, 65], 24),
-        net([5, 3], 1, [7, 2], 25),
-        net([40, 60, 30], 8, [3] * 12, 26),
-    ],
-    expect=plain,
-    drive=run_batches,
-    budget=bytes_of,
-    verify=fits,
-    rtol=1e-4,
-    atol=1e-5,
-    look="4 · Shapes that fit",
+check_aligned(
+    net((13, 27, 9, 10), 8, rows=(11, 8, 1, 40)),
+    net((33, 64, 31, 17, 2), 16, rows=(5, 16, 31)),
+    net((20, 12, 4), 4, rows=(4, 6, 0)),
+    net((100, 130, 70), 64, rows=(10, 65)),
+    net((5, 3), 1, rows=(7, 2)),
+    net((40, 60, 30), 8, rows=(3,) * 12),
 )
 ### END HIDDEN TESTS
 
