@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.func import functional_call
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import check, count
+from helpers.dispatch_mode import Mode
 
 _AT_TRAINING = "4 · Train for the rounding"
 
@@ -147,7 +147,7 @@ class Layer:
         return weight, torch.randn(self.n, generator=g) if self.bias else None, inputs
 
 
-class _Integers(TorchDispatchMode):
+class _Integers(Mode):
     """Sees the shapes that _int_mm gets, and whether all that is converted to int8 is finite."""
 
     def __init__(self) -> None:
