@@ -53,7 +53,7 @@ _HIDES = frozenset(
     """torch.compile torch.jit torch.library torch.package torch.hub torch.overrides torch.classes torch.load torch.save
     torch.multiprocessing torch.utils.benchmark
     torch.fx.experimental torch.nn.DataParallel torch.nn.parallel.DataParallel
-    torch.distributed.rpc torch.distributed.Store
+    torch.distributed.rpc torch.distributed.Store torch.distributed.pipelining
     numpy.load numpy.save numpy.savez numpy.savetxt numpy.loadtxt numpy.fromfile numpy.memmap numpy.lib.format
     numpy.f2py numpy.testing""".split()
 )

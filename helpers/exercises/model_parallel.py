@@ -4,8 +4,6 @@ import gc
 import itertools
 import os
 import random
-import sys
-import threading
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -195,26 +193,8 @@ def check_ParallelMLP(n: int, *cases: list[Any]) -> None:
 # --- 16.2 one_f_one_b ---------------------------------------------------------------------------------------------
 
 
-def _tables(one_f_one_b: Any, cases: list[list[int]]) -> dict[str, Any]:
-    """The table of each case, and whose schedule was asked for it."""
-    seen = set()
-
-    def note(frame: Any, event: str, arg: Any) -> None:
-        code, path = frame.f_code, frame.f_code.co_filename.replace("\\", "/")
-        theirs = "distributed/pipelining/" in path
-        if event == "call" and (theirs or code.co_name == "order" and "helpers/simulator/" in path):
-            seen.add("torch's" if theirs else "the course's")
-
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        found = [one_f_one_b(*case) for case in cases]
-        if sys.getprofile() is not note:
-            seen.add("out of sight")
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
-    return {"tables": found, "library": sorted(seen)}
+def _tables(one_f_one_b: Any, cases: list[list[int]]) -> list[Any]:
+    return [one_f_one_b(*case) for case in cases]
 
 
 def _one_f_one_b(p: int, m: int, most: int | None = None) -> list[list[str]]:
@@ -251,9 +231,7 @@ def _tables_right(reports: list[check.Report]) -> str | None:
     for report in reports:
         if report.error is not None:
             continue
-        if report.value["library"]:
-            return f"calls a schedule that is there already ({', '.join(report.value['library'])}); write it yourself"
-        for case, table in zip(report.args[0], report.value["tables"], strict=True):
+        for case, table in zip(report.args[0], report.value, strict=True):
             if text := _table_wrong(case, table):
                 most = f", most={case[2]}" if len(case) > 2 else ""
                 return f"{case[0]} stage{'s' * (case[0] > 1)}, {case[1]} micro-batches{most}: {text}"
@@ -274,16 +252,13 @@ def check_one_f_one_b(*cases: list[int], refused: Sequence[list[int]]) -> None:
 # --- 16.3 balance -------------------------------------------------------------------------------------------------
 
 
+Layers = tuple[tuple[float, ...], tuple[int, ...], tuple[int, ...]]  # seconds, weights, activations
+
+
 @cache
-def _least(
-    seconds: tuple[float, ...],
-    weights: tuple[int, ...],
-    activations: tuple[int, ...],
-    stages: int,
-    microbatches: int,
-    memory: int,
-) -> float:
+def _least(of: Layers, stages: int, microbatches: int, memory: int) -> float:
     """The slowest stage of the best cut, by going through all that can be."""
+    seconds, weights, activations = of
     layers = len(seconds)
 
     @cache
@@ -315,7 +290,7 @@ def _balanced(reports: list[check.Report]) -> str | None:
                 return f"{told}{got}: stage {stage} holds {held:,} bytes, and there are {memory:,}"
             times.append(sum(seconds[part]))
             begin += n
-        best = _least(*map(tuple, report.args[:3]), *report.args[3:])
+        best = _least((tuple(seconds), tuple(weights), tuple(activations)), *report.args[3:])
         if max(times) > best * (1 + 1e-9):
             return (
                 f"{told}{got} fits, but its slowest stage takes {max(times):g} s, and {best:g} s can be had"
@@ -330,7 +305,7 @@ def layers(seed: int, many: int, stages: int, microbatches: int, tight: float) -
     weights = [dice.randint(1, 50) for _ in range(many)]
     activations = [dice.randint(1, 20) for _ in range(many)]
     memory, parts = 1, (tuple(seconds), tuple(weights), tuple(activations))
-    while _least(*parts, stages, microbatches, memory) == float("inf"):
+    while _least(parts, stages, microbatches, memory) == float("inf"):
         memory = memory * 5 // 4 + 1
     return check.case(seconds, weights, activations, stages, microbatches, int(memory * tight))
 
@@ -410,22 +385,15 @@ def _laid_out(reports: list[check.Report]) -> str | None:
 
 
 def net(
-    layers: int,
-    width: int,
-    tokens: int,
-    sequences: int,
-    inside: list[float],
-    between: list[float],
-    per_node: int = 8,
-    memory: float = 80e9,
-    gpus: int = 64,
-    **more: Any,
-) -> check.Case:
-    """A network of `layers` layers on `gpus` GPUs; links as [α, β], inside a node and between nodes."""
-    model = {"layers": layers, "width": width, "tokens": tokens, "sequences": sequences}
-    network = {"per_node": per_node, "memory": memory, "flops": 5e14, "inside": inside, "between": between}
-    return check.case(model, network, gpus, **more)
+    *shape: int, links: list[list[float]], per_node: int = 8, memory: float = 80e9, gpus: int = 64
+) -> list[Any]:
+    """(layers, width, tokens, sequences) on `gpus` GPUs; links as [α, β], inside a node and between nodes."""
+    model = dict(zip(("layers", "width", "tokens", "sequences"), shape, strict=True))
+    network = {"per_node": per_node, "memory": memory, "flops": 5e14, "inside": links[0], "between": links[1]}
+    return [model, network, gpus]
 
 
-def check_layout(*cases: check.Case) -> None:
+def check_layout(*nets: list[Any], refused: Sequence[list[Any]] = ()) -> None:
+    """refused: those that fit nowhere, for which it raises ValueError."""
+    cases = [check.case(*one) for one in nets] + [check.case(*one, raises=ValueError) for one in refused]
     check.function("layout", cases, verify=_laid_out, look="4 · Lay it over the machine")

@@ -3,6 +3,7 @@
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -88,23 +89,16 @@ def token_batch(n: int, length: int, words: int, padded: Sequence[int], seed: in
     return [inputs, targets]
 
 
-def _accumulate(
-    accumulated_backward: Callable[..., torch.Tensor],
-    words: int,
-    width: int,
-    dtype: str,
-    steps: int,
-    data: list[torch.Tensor],
-    rows: int,
-) -> dict[str, Any]:
+def _accumulate(accumulated_backward: Callable[..., Any], *of: Any) -> dict[str, Any]:
     """Losses and gradients of some steps of SGD; gradients are never cleared, so each step adds."""
+    words, width, dtype, steps, (inputs, targets), rows = of
     torch.manual_seed(words)
     parts = [nn.Embedding(words, width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, words)]
     model = nn.Sequential(*parts).to(getattr(torch, dtype))
     told: list[Any] = []
     for _ in range(steps):
-        loss = accumulated_backward(model, data[0], data[1], rows)
-        told.append(loss.detach() + 0 if loss.requires_grad is False else "a loss with a graph")
+        loss = accumulated_backward(model, inputs, targets, rows)
+        told.append("a loss with a graph" if loss.requires_grad else loss.detach() + 0)
         with torch.no_grad():
             for p in model.parameters():
                 if p.grad is not None:
@@ -118,16 +112,15 @@ def _at_once(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, rows
     return loss.detach()
 
 
-def _whole_batch(*args: Any) -> dict[str, Any]:
-    return _accumulate(_at_once, *args)
+def _whole_batch(*of: Any) -> dict[str, Any]:
+    return _accumulate(_at_once, *of)
 
 
-def _one_piece(
-    words: int, width: int, dtype: str, steps: int, data: list[torch.Tensor], rows: int
-) -> dict[str, int]:
+def _one_piece(*of: Any) -> dict[str, int]:
+    words, width, dtype, steps, data, rows = of
     piece = [t[:rows].clamp(min=0) for t in data]
     plain = count(_accumulate, _at_once, words, width, dtype, 1, piece, rows)
-    weights = words * width + 8 * width**2 // 2 + 4 * width + 4 * width * words + words
+    weights = words * width + 4 * width**2 + 4 * width + 4 * width * words + words
     return {
         "peak_live_bytes": int(1.1 * (plain.peak_live_bytes + weights * (8 if dtype == "float64" else 4))),
         "operators": int(1.5 * plain.operators * steps * -(-len(data[0]) // rows)),
@@ -181,6 +174,18 @@ def _codes(code: Any) -> Iterator[Any]:
             yield from _codes(inner)
 
 
+@dataclass(frozen=True)
+class Chain:
+    """Checkpointed parts on an input of (rows, width), with dropout p, with two inputs or one; some steps."""
+
+    rows: int
+    width: int
+    depth: int
+    p: float
+    two: bool = False
+    steps: int = 1
+
+
 class _Part(nn.Module):
     """A block with dropout and a `gain` that the test changes between its two runs."""
 
@@ -196,29 +201,21 @@ class _Part(nn.Module):
         return x + self.down(self.drop(nn.functional.gelu(self.up(h))))
 
 
-def _chain(
-    checkpointed: Callable[..., torch.Tensor],
-    rows: int,
-    width: int,
-    depth: int,
-    p: float,
-    two: bool = False,
-    steps: int = 1,
-) -> dict[str, Any]:
+def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """Steps of a chain of checkpointed parts: losses, gradients, and random numbers drawn beside them."""
-    watch = _Watch()
-    net, told = nn.ModuleList([_Part(width, p, watch) for _ in range(depth)]), []
-    for _ in range(steps):
-        x, other = torch.randn(rows, width, requires_grad=True), torch.rand(rows, width)
+    watch, of = _Watch(), Chain(**fields)
+    net, told = nn.ModuleList([_Part(of.width, of.p, watch) for _ in range(of.depth)]), []
+    for _ in range(of.steps):
+        x, other = torch.randn(of.rows, of.width, requires_grad=True), torch.rand(of.rows, of.width)
         h = x
         for part in net:
-            h = checkpointed(part, h, other) if two else checkpointed(part, h)
+            h = checkpointed(part, h, other) if of.two else checkpointed(part, h)
         loss = h.square().mean()
         del h
-        drawn = torch.rand(steps - 1)  # between forward and backward: the generator is elsewhere now
-        if width > 8 or steps > 1:  # what backward uses must be what the second run makes
+        drawn = torch.rand(of.steps - 1)  # between forward and backward: the generator is elsewhere now
+        if of.width > 8 or of.steps > 1:  # what backward uses must be what the second run makes
             for part in net:
-                part.gain = torch.linspace(0.5, 1.5, width)
+                part.gain = torch.linspace(0.5, 1.5, of.width)
         loss.backward()
         told.append(
             {
@@ -236,31 +233,27 @@ def _chain(
     }
 
 
-def _by_torch(*args: Any) -> dict[str, Any]:
+def _by_torch(**fields: Any) -> dict[str, Any]:
     from torch.utils.checkpoint import checkpoint
 
-    return _chain(lambda fn, *inputs: checkpoint(fn, *inputs, use_reentrant=False), *args)
+    return _chain(lambda fn, *inputs: checkpoint(fn, *inputs, use_reentrant=False), **fields)
 
 
 @cache
-def _as_torchs(*args: Any) -> dict[str, Any]:
-    return _by_torch(*args) | {"torch.utils.checkpoint called": False}
+def _as_torchs(**fields: Any) -> dict[str, Any]:
+    return _by_torch(**fields) | {"torch.utils.checkpoint called": False}
 
 
 @cache
-def _torchs_cost(
-    rows: int, width: int, depth: int, p: float, two: bool = False, steps: int = 1
-) -> dict[str, int]:
+def _torchs_cost(**fields: Any) -> dict[str, int]:
     torch.manual_seed(0)
-    theirs = count(_by_torch, rows, width, depth, p, two, steps).peak_live_bytes
-    return {
-        "peak_live_bytes": int(1.1 * theirs) + 8192 * depth,
-        "flops": 4 * steps * depth * 16 * rows * width**2,
-    }
+    theirs, of = count(_by_torch, **fields).peak_live_bytes, Chain(**fields)
+    flops = 4 * of.steps * of.depth * 16 * of.rows * of.width**2
+    return {"peak_live_bytes": int(1.1 * theirs) + 8192 * of.depth, "flops": flops}
 
 
-def check_checkpointed(*cases: tuple[Any, ...], budget: bool = False, note: str = "") -> None:
-    """cases: rows, width, depth, p of dropout, whether there are two inputs, steps. budget: bytes and FLOPs count."""
+def check_checkpointed(*cases: Chain, budget: bool = False, note: str = "") -> None:
+    """budget: bytes and FLOPs count."""
     if budget:
         note = (
             "Many parts; each part's `gain` changes before backward. Other gradients: backward uses what the first run made. "
@@ -269,7 +262,7 @@ def check_checkpointed(*cases: tuple[Any, ...], budget: bool = False, note: str 
         )
     check.function(
         "checkpointed",
-        [check.case(*one) for one in cases],
+        cases,
         _as_torchs,
         match=check.Match(rtol=1e-3, atol=1e-5) if budget else check.Match(rtol=1e-4, atol=1e-6),
         drive=_chain,
@@ -344,6 +337,18 @@ def check_choose_checkpoints(*cases: check.Case, note: str = "") -> None:
 # --- 9.5 offloaded ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Offloads:
+    """A step on (rows, width) through `depth` parts; the host gives `share` of each number back."""
+
+    rows: int
+    width: int
+    depth: int
+    min_bytes: int
+    share: float = 1.0
+    steps: int = 1
+
+
 class _Residual(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -354,17 +359,10 @@ class _Residual(nn.Module):
         return x + self.down(torch.tanh(self.up(self.norm(x))))
 
 
-def _offload(
-    offloaded: Callable[..., Any],
-    rows: int,
-    width: int,
-    depth: int,
-    min_bytes: int,
-    share: float = 1.0,
-    steps: int = 1,
-) -> dict[str, Any]:
+def _offload(offloaded: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """Forward with the hooks on, then backward; the host's memory is bytes, and gives `share` of each number back."""
     host: dict[int, Any] = {}
+    of = Offloads(**fields)
 
     def put(tensor: torch.Tensor) -> int:
         handle = len(host)
@@ -374,12 +372,12 @@ def _offload(
     def get(handle: int) -> torch.Tensor:
         numbers, shape = host[handle]
         host[handle] = None  # once
-        return torch.frombuffer(bytearray(numbers), dtype=torch.float32).reshape(shape).clone().mul_(share)
+        return torch.frombuffer(bytearray(numbers), dtype=torch.float32).reshape(shape).clone().mul_(of.share)
 
-    net = nn.Sequential(*[_Residual(width) for _ in range(depth)])
-    x, told = torch.randn(rows, width), []
-    for _ in range(steps):
-        with offloaded(list(net.parameters()), put, get, min_bytes):
+    net = nn.Sequential(*[_Residual(of.width) for _ in range(of.depth)])
+    x, told = torch.randn(of.rows, of.width), []
+    for _ in range(of.steps):
+        with offloaded(list(net.parameters()), put, get, of.min_bytes):
             loss = net(x).square().mean()
         told.append(len(host) > 0)
         loss.backward()
@@ -414,16 +412,14 @@ class _Rule:
 
 
 @cache
-def _plain_step(
-    rows: int, width: int, depth: int, min_bytes: int, share: float = 1.0, steps: int = 1
-) -> dict[str, Any]:
-    plain = _offload(_Rule(share), rows, width, depth, min_bytes, share, steps)
-    return plain | {"tensors in the host's memory": [True] * steps}
+def _plain_step(**fields: Any) -> dict[str, Any]:
+    of = Offloads(**fields)
+    return _offload(_Rule(of.share), **fields) | {"tensors in the host's memory": [True] * of.steps}
 
 
 def _bytes_moved(reports: list[check.Report]) -> str | None:
     for report in reports:
-        _offload(rule := _Rule(), *report.args)
+        _offload(rule := _Rule(), **report.kwargs)
         clones = sum(size for name, size in report.counts["allocations"] if name == "aten.clone")
         if not 0.95 * 2 * rule.distinct <= clones <= 2 * rule.bytes:
             return f"{clones:,} bytes were put and got; the rule names {rule.bytes:,}, so {2 * rule.bytes:,} there and back"
@@ -431,16 +427,14 @@ def _bytes_moved(reports: list[check.Report]) -> str | None:
 
 
 @cache
-def _half_is_gone(
-    rows: int, width: int, depth: int, min_bytes: int, share: float = 1.0, steps: int = 1
-) -> dict[str, int]:
+def _half_is_gone(**fields: Any) -> dict[str, int]:
     rule = _Rule()
-    plain = count(_offload, rule, rows, width, depth, min_bytes, share, steps).peak_live_bytes
-    return {"peak_live_bytes": plain - rule.bytes // (2 * steps)}
+    plain = count(_offload, rule, **fields).peak_live_bytes
+    return {"peak_live_bytes": plain - rule.bytes // (2 * fields["steps"])}
 
 
-def check_offloaded(*cases: tuple[Any, ...], budget: bool = True) -> None:
-    """cases: rows, width, depth, min_bytes, the share that the host gives back, steps. budget: what is moved and held."""
+def check_offloaded(*cases: Offloads, budget: bool = True) -> None:
+    """budget: what is moved, and what is held."""
     moved = (
         "Too many bytes moved? Each linear layer also saves its weight, as a view, and a layer norm two numbers per row. "
         "Too few, or none in the host's memory? min_bytes are bytes. Too many alive? Then the hooks still hold the tensor."
@@ -450,7 +444,7 @@ def check_offloaded(*cases: tuple[Any, ...], budget: bool = True) -> None:
     )
     check.function(
         "offloaded",
-        [check.case(*one) for one in cases],
+        cases,
         _plain_step,
         match=check.Match(rtol=1e-5, atol=1e-6),
         drive=_offload,

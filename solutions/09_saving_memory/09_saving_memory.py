@@ -608,23 +608,25 @@ def checkpointed(fn, *inputs: torch.Tensor) -> torch.Tensor:
 
 
 # %% test="checkpointed" points=1
-from helpers.exercises.saving_memory import check_checkpointed
+from helpers.exercises.saving_memory import Chain, check_checkpointed
 
-# rows, width, depth, p of dropout, whether there are two inputs
-check_checkpointed((6, 8, 3, 0.0), note="No random numbers yet.")
+check_checkpointed(Chain(6, 8, 3, p=0.0), note="No random numbers yet.")
 told = "Dropout must drop the same places again; and torch.rand afterwards must not notice."
-check_checkpointed((6, 8, 3, 0.5), note=told)
-check_checkpointed((6, 8, 3, 0.5, True), note="Two inputs, of which the second needs no gradient.")
-check_checkpointed((256, 32, 24, 0.1), budget=True)
+check_checkpointed(Chain(6, 8, 3, p=0.5), note=told)
+check_checkpointed(Chain(6, 8, 3, p=0.5, two=True), note="Two inputs, of which the second needs no gradient.")
+check_checkpointed(Chain(256, 32, 24, p=0.1), budget=True)
 
 # %% hidden="checkpointed" points=4
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.saving_memory import check_checkpointed
+from helpers.exercises.saving_memory import Chain, check_checkpointed
 
 check_checkpointed(
-    *((5, 6, 2, 0.0, False, 2), (7, 5, 4, 0.3, False, 2), (4, 9, 3, 0.6, True, 2), (4, 4, 1, 0.5, False, 2))
+    Chain(5, 6, 2, p=0.0, steps=2),
+    Chain(7, 5, 4, p=0.3, steps=2),
+    Chain(4, 9, 3, p=0.6, two=True, steps=2),
+    Chain(4, 4, 1, p=0.5, steps=2),
 )
-check_checkpointed((240, 30, 20, 0.2), (100, 24, 10, 0.0, True, 2), budget=True)
+check_checkpointed(Chain(240, 30, 20, p=0.2), Chain(100, 24, 10, p=0.0, two=True, steps=2), budget=True)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -857,23 +859,21 @@ def offloaded(parameters: list[nn.Parameter], put, get, min_bytes: int):
 
 
 # %% test="offloaded" points=1
-from helpers.exercises.saving_memory import check_offloaded
+from helpers.exercises.saving_memory import Offloads, check_offloaded
 
-# rows, width, depth, min_bytes, the share of each number that the host gives back
-check_offloaded((256, 24, 8, 1), (300, 32, 6, 30_000))
-check_offloaded((64, 16, 3, 1, 0.5), budget=False)
+check_offloaded(Offloads(256, 24, 8, min_bytes=1), Offloads(300, 32, 6, min_bytes=30_000))
+check_offloaded(Offloads(64, 16, 3, min_bytes=1, share=0.5), budget=False)
+
 
 # %% hidden="offloaded" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.saving_memory import check_offloaded
+from helpers.exercises.saving_memory import Offloads, check_offloaded
 
 check_offloaded(
-    *(
-        (100, 24, 6, 1, 1.0, 2),
-        (60, 20, 4, 500, 0.5, 2),
-        (128, 32, 8, 2000, 1.0, 2),
-        (40, 16, 12, 2560, 1.0, 2),
-    )
+    Offloads(100, 24, 6, min_bytes=1, steps=2),
+    Offloads(60, 20, 4, min_bytes=500, share=0.5, steps=2),
+    Offloads(128, 32, 8, min_bytes=2000, steps=2),
+    Offloads(40, 16, 12, min_bytes=2560, steps=2),
 )
 ### END HIDDEN TESTS
 

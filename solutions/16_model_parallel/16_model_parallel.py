@@ -1003,10 +1003,10 @@ def layout(model: dict[str, int], network: dict, gpus: int = 64) -> dict:
 from helpers.exercises.model_parallel import INFINIBAND, NVLINK, check_layout, net
 
 check_layout(
-    net(24, 2048, 2048, 512, NVLINK, INFINIBAND),
-    net(30, 3000, 2048, 12, NVLINK, INFINIBAND),
-    net(96, 12288, 2048, 1024, NVLINK, INFINIBAND, memory=192e9),
-    net(96, 12288, 2048, 1024, NVLINK, INFINIBAND, memory=20e9, raises=ValueError),
+    net(24, 2048, 2048, 512, links=[NVLINK, INFINIBAND]),
+    net(30, 3000, 2048, 12, links=[NVLINK, INFINIBAND]),
+    net(96, 12288, 2048, 1024, links=[NVLINK, INFINIBAND], memory=192e9),
+    refused=[net(96, 12288, 2048, 1024, links=[NVLINK, INFINIBAND], memory=20e9)],
 )
 
 # %% hidden="layout" points=2
@@ -1014,21 +1014,21 @@ check_layout(
 from helpers.exercises.model_parallel import ETHERNET, INFINIBAND, NVLINK, PCIE, check_layout, net
 
 check_layout(
-    net(32, 4096, 4096, 256, NVLINK, ETHERNET),
-    net(48, 8192, 4096, 64, NVLINK, INFINIBAND),
-    net(48, 8192, 4096, 512, PCIE, ETHERNET, per_node=4),
-    net(80, 8192, 8192, 128, NVLINK, INFINIBAND, gpus=128),
-    net(36, 1280, 1024, 64, PCIE, INFINIBAND, memory=16e9),
-    net(30, 6144, 2048, 48, NVLINK, ETHERNET, gpus=48, per_node=6),
-    net(64, 16384, 2048, 32, NVLINK, NVLINK, per_node=64, memory=180e9),
-    net(40, 5120, 2048, 8, NVLINK, INFINIBAND, per_node=2),
-    net(8, 1024, 512, 2048, NVLINK, ETHERNET),
-    net(8, 16384, 512, 4, NVLINK, ETHERNET, gpus=128, memory=16e9),
-    net(96, 6144, 2048, 64, PCIE, ETHERNET, memory=40e9),
-    net(32, 8192, 8192, 2, PCIE, ETHERNET, per_node=64, memory=40e9),
-    net(13, 5120, 512, 2048, PCIE, PCIE, per_node=64, gpus=128),
-    net(36, 4096, 2048, 4, NVLINK, ETHERNET, per_node=12, gpus=48),
-    net(61, 4096, 2048, 61, NVLINK, INFINIBAND, memory=1e9, raises=ValueError),
+    net(32, 4096, 4096, 256, links=[NVLINK, ETHERNET]),
+    net(48, 8192, 4096, 64, links=[NVLINK, INFINIBAND]),
+    net(48, 8192, 4096, 512, links=[PCIE, ETHERNET], per_node=4),
+    net(80, 8192, 8192, 128, links=[NVLINK, INFINIBAND], gpus=128),
+    net(36, 1280, 1024, 64, links=[PCIE, INFINIBAND], memory=16e9),
+    net(30, 6144, 2048, 48, links=[NVLINK, ETHERNET], gpus=48, per_node=6),
+    net(64, 16384, 2048, 32, links=[NVLINK, NVLINK], per_node=64, memory=180e9),
+    net(40, 5120, 2048, 8, links=[NVLINK, INFINIBAND], per_node=2),
+    net(8, 1024, 512, 2048, links=[NVLINK, ETHERNET]),
+    net(8, 16384, 512, 4, links=[NVLINK, ETHERNET], gpus=128, memory=16e9),
+    net(96, 6144, 2048, 64, links=[PCIE, ETHERNET], memory=40e9),
+    net(32, 8192, 8192, 2, links=[PCIE, ETHERNET], per_node=64, memory=40e9),
+    net(13, 5120, 512, 2048, links=[PCIE, PCIE], per_node=64, gpus=128),
+    net(36, 4096, 2048, 4, links=[NVLINK, ETHERNET], per_node=12, gpus=48),
+    refused=[net(61, 4096, 2048, 61, links=[NVLINK, INFINIBAND], memory=1e9)],
 )
 ### END HIDDEN TESTS
 
