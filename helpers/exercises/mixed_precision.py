@@ -92,37 +92,24 @@ def _kind(x: float, exponent: int, mantissa: int) -> str:
     return "Normal numbers: the nearest one."
 
 
-def _first_wrong(
-    reports: list[check.Report], dtype: torch.dtype, wanted: Callable[..., float], told: Callable[..., Any]
-) -> str | None:
-    """Which number is the first that is not as wanted. told: what to say of it, and the value it is about."""
+def _first_wrong(wanted: Callable[..., float], reports: list[check.Report]) -> str | None:
+    """Which number is the first that is not what `wanted` makes of it: a value of a pattern, or a pattern of a value."""
     for report in reports:
-        given, *form = report.args
-        want = torch.tensor([wanted(one, *form) for one in given.flatten().tolist()], dtype=dtype)
-        want, got = want.reshape(given.shape), report.value
-        if not torch.is_tensor(got) or got.dtype != want.dtype or got.shape != want.shape:
+        (given, *form), got = report.args, report.value
+        dtype = torch.int64 if given.is_floating_point() else torch.float64
+        if not torch.is_tensor(got) or got.dtype != dtype or got.shape != given.shape:
             kind = f"{got.dtype}, {tuple(got.shape)}" if torch.is_tensor(got) else type(got).__name__
-            return f"got {kind}, wanted a tensor of {want.dtype}, {tuple(want.shape)}"
-        off = ~torch.isclose(got, want, rtol=1e-12, atol=0, equal_nan=True).flatten()
+            return f"got {kind}, wanted a tensor of {dtype}, {tuple(given.shape)}"
+        numbers = given.flatten().tolist()
+        want = torch.tensor([wanted(one, *form) for one in numbers], dtype=dtype)
+        off = ~torch.isclose(got.flatten(), want, rtol=1e-12, atol=0, equal_nan=True)
         if off.any():
             at = int(off.nonzero()[0])
-            text, value = told(*(t.flatten()[at].item() for t in (given, want, got)), *form)
-            return f"{text} ({int(off.sum())} of {off.numel()} differ)\n  A format of {form[0]} and {form[1]} bits. {_kind(value, *form)}"
+            three = numbers[at], want[at].item(), got.flatten()[at].item()
+            x, y, z = (_spelled(v, *form) if isinstance(v, int) else repr(v) for v in three)
+            about = _kind(next(v for v in three if isinstance(v, float)), *form)
+            return f"{x} is {y}, got {z} ({int(off.sum())} of {off.numel()} differ)\n  A format of {form[0]} and {form[1]} bits. {about}"
     return None
-
-
-def _decoded(reports: list[check.Report]) -> str | None:
-    def told(bits: int, want: float, got: float, *form: int) -> tuple[str, float]:
-        return f"{_spelled(bits, *form)} is {want!r}, got {got!r}", want
-
-    return _first_wrong(reports, torch.float64, _value, told)
-
-
-def _encoded(reports: list[check.Report]) -> str | None:
-    def told(x: float, want: int, got: int, *form: int) -> tuple[str, float]:
-        return f"{x!r} is {_spelled(want, *form)}, got {_spelled(got, *form)}", x
-
-    return _first_wrong(reports, torch.int64, _nearest, told)
 
 
 def random_patterns(seed: int, form: Format, *shape: int) -> torch.Tensor:
@@ -147,22 +134,22 @@ def hard_numbers(seed: int, *shape: int) -> torch.Tensor:
     return x
 
 
-def _check_numbers(name: str, numbers: Mapping[Format, Any], verify: Any, look: str) -> None:
+def _check_numbers(name: str, numbers: Mapping[Format, Any], wanted: Callable[..., float], look: str) -> None:
     def budget(some: torch.Tensor, *_: int) -> dict[str, int]:
         return {"operators": 60} | ({"syncs": 0} if some.dim() else {})  # a mask of a single number is read
 
     cases = [check.case(torch.as_tensor(some), *form) for form, some in numbers.items()]
-    check.function(name, cases, budget=budget, verify=verify, look=look)
+    check.function(name, cases, budget=budget, verify=partial(_first_wrong, wanted), look=look)
 
 
 def check_decode(patterns: Mapping[Format, Any]) -> None:
     """patterns: format → a tensor, or a list, of int64."""
-    _check_numbers("decode", patterns, _decoded, "the table above the exercise")
+    _check_numbers("decode", patterns, _value, "the table above the exercise")
 
 
 def check_encode(numbers: Mapping[Format, Any]) -> None:
     """numbers: format → a tensor, or a list, of float32."""
-    _check_numbers("encode", numbers, _encoded, "1 · Range and precision")
+    _check_numbers("encode", numbers, _nearest, "1 · Range and precision")
 
 
 # --- 10.2 mixed_loss ----------------------------------------------------------------------------------------------

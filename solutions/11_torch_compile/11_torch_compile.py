@@ -245,95 +245,27 @@ def centre(x: torch.Tensor, limit: float) -> tuple[torch.Tensor, torch.Tensor, t
     ### END SOLUTION
 
 
-# %% shared="centre"
+# %% test="centre" points=1
 import torch
 
 from helpers import check
+from helpers.exercises.torch_compile import check_centre
 
-
-def drive(centre, *calls):
-    import torch
-
-    from helpers import compiling
-
-    with compiling.watch("inductor") as w:
-        fast = torch.compile(centre)
-        values = [fast(*call) for call in calls]
-    where = [f"{b.where.partition(' in ')[2]}: `{b.line}`: {b.reason}" for b in w.breaks]
-    return {"values": values, "counts": w.counts(), "breaks": where}
-
-
-def judge(reports):
-    for report in reports:
-        got = report.value
-        for (x, limit), value in zip(report.args, got["values"], strict=True):
-            if not isinstance(value, tuple | list) or len(value) != 3:
-                return f"returned {value!r}, wanted (result, norm, number kept)"
-            norm = x.norm()
-            y = x * min(1.0, limit / norm.item())
-            kept = y[y.abs() > 0.5 * limit / len(x)]
-            want = [y - kept.mean(), norm, torch.tensor(len(kept))]
-            at = (
-                f"x {[round(v, 4) for v in x.tolist()]}"
-                if len(x) <= 4
-                else f"x of {len(x)} numbers, norm {norm:.5g}"
-            )
-            for name, a, b in zip(("result", "norm", "number kept"), value, want, strict=True):
-                if not isinstance(a, torch.Tensor):
-                    return (
-                        f"{name} is {a!r}, a Python number: wanted a 0-d tensor, which needs nothing read out"
-                    )
-                if name == "number kept" and a.dtype != torch.int64:
-                    return f"{name} is {a.dtype}, wanted int64"
-                if a.shape != b.shape:
-                    return f"{name} has shape {tuple(a.shape)}, wanted {tuple(b.shape)}"
-                off = ~torch.isclose(a.double(), b.double(), rtol=1e-4, atol=1e-5).flatten()
-                if off.any():
-                    i = int(off.nonzero()[0])
-                    said, wanted = (f"{t.flatten()[i].item():.5g}" for t in (a, b))
-                    return f"{name}{f'[{i}]' if a.dim() else ''} is {said}, wanted {wanted} ({at}, limit {limit})"
-        counts = got["counts"]
-        if got["breaks"]:
-            return f"{len(got['breaks'])} graph breaks, wanted 0; the first in {got['breaks'][0]}"
-        if counts["graphs"] != 1 or counts["runs"] != len(report.args):
-            return f"{counts['graphs']} graphs ran {counts['runs']} times in {len(report.args)} calls: wanted 1 graph, run at each call"
-        if counts["extern"]:
-            return f"{counts['extern']} operators for which Inductor can write no kernel, wanted 0"
-    return None
-
-
-# %% test="centre" points=1
-check.function(
-    "centre",
-    [
-        check.case((torch.tensor([3.0, 0.0, 4.0, 0.1]), 1.0), (torch.tensor([0.3, 0.0, 0.4, 0.1]), 1.0)),
-        check.case((torch.tensor([-6.0, 8.0]), 5.0), (torch.tensor([-2.0, 1.0]), 5.0)),
-    ],
-    drive=drive,
-    budget={},  # nothing beside torch: what works out of its sight fails
-    verify=judge,
-    look="1 · What is captured",
-    note="the first call of each case is clipped, the second is not: one graph has to serve both.",
-)
-
+clipped, small = torch.tensor([3.0, 0.0, -4.0, 0.1]), torch.tensor([0.3, 0.0, -0.4, 0.1])
+serves_both = "the first call is clipped, the second is not: one graph has to serve both."
+check_centre(check.case((clipped, 1.0), (small, 1.0)), note=serves_both)
 
 # %% hidden="centre" points=3
 ### BEGIN HIDDEN TESTS
+import torch
+
+from helpers import check
+from helpers.exercises.torch_compile import check_centre
+
 g = torch.Generator().manual_seed(11)
-vectors = [
-    [(torch.randn(n, generator=g) * size, limit) for size in (0.05, 3.0, 1.0)] + [(torch.ones(n), limit)]
-    for n, limit in ((33, 2.5), (7, 0.5))
-]
-for some in vectors:
-    some[0][0][0] += some[0][1] * 0.9  # not clipped, and one is kept
-check.function(
-    "centre",
-    [check.case(*c) for c in vectors],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="1 · What is captured",
-)
+xs = [torch.randn(33, generator=g) * size for size in (0.05, 3.0, 1.0)] + [torch.ones(33)]
+xs[0][0] += 2.2  # not clipped, and one is kept
+check_centre(check.case(*[(x, 2.5) for x in xs]))
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -539,101 +471,33 @@ def cache(sizes: list[int], dynamic: bool | None = None, limit: int = 8) -> list
     ### END SOLUTION
 
 
-# %% shared="cache"
-from helpers import check
-
-
-def drive(cache, *args):
-    from helpers import compiling
-
-    with compiling.watch() as w:
-        said = cache(*args)
-    return {"said": said, "asked": len(w.compilations)}
-
-
-def judge(reports):
-    import torch
-
-    from helpers import compiling
-
-    for report in reports:
-        sizes, dynamic, limit = report.args
-        if report.value["asked"]:
-            return "the compiler was asked; the answer follows from the sizes"
-        made, ran, words = [], [], []
-
-        def backend(graph, inputs, made=made, ran=ran):
-            made.append(graph)
-
-            def run(*args):
-                ran.append(graph)
-                return graph.forward(*args)
-
-            return run
-
-        with compiling.watch(backend):
-            torch._dynamo.config.recompile_limit = limit
-            fast = torch.compile(lambda x: x * 2, dynamic=dynamic)
-            for n in sizes:
-                before = len(made), len(ran)
-                fast(torch.ones(n, 4))
-                words.append(
-                    "compile" if len(made) > before[0] else "reuse" if len(ran) > before[1] else "python"
-                )
-        got = report.value["said"]
-        if not isinstance(got, list) or len(got) != len(sizes):
-            return f"wanted a list of {len(sizes)} words, got {got!r}"
-        codes, doing = [], {"compile": "compiles", "reuse": "reuses code", "python": "runs plain Python"}
-        for i, (n, word, said) in enumerate(zip(sizes, words, got, strict=True)):
-            want = word
-            if word == "compile":
-                exact = n == 1 or dynamic is False or (dynamic is None and not codes)
-                want = f"n == {n}" if exact else "2 <= n"
-            if said != want:
-                return (
-                    f"sizes {sizes[: i + 1]}, dynamic={dynamic}, limit {limit}: at the last of these the real compiler "
-                    f"{doing[word]}, wanted {want!r} (codes before it: {', '.join(codes) or 'none'}); you say {said!r}"
-                )
-            codes += [want] if word == "compile" else []
-    return None
-
-
 # %% test="cache" points=1
-check.function(
-    "cache",
-    [
-        check.case([7, 7, 9, 4, 7], None, 8),
-        check.case([3, 7, 1, 12, 1], None, 8),
-        check.case([1, 7, 1, 5], None, 8),
-        check.case([5, 1, 6], True, 8),
-        check.case([3, 7, 1], None, 2),
-        check.case([2, 3, 4, 5, 3, 5], False, 3),
-    ],
-    drive=drive,
-    budget={},  # nothing beside torch: what works out of its sight fails
-    verify=judge,
-    look="2 · What is assumed",
-)
+from helpers import check
+from helpers.exercises.torch_compile import check_cache
 
+check_cache(
+    check.case([7, 7, 9, 4, 7], None, 8),  # sizes, dynamic, limit
+    check.case([3, 7, 1, 12, 1], None, 8),
+    check.case([1, 7, 1, 5], None, 8),
+    check.case([5, 1, 6], True, 8),
+    check.case([3, 7, 1], None, 2),
+    check.case([2, 3, 4, 5, 3, 5], False, 3),
+)
 
 # %% hidden="cache" points=3
 ### BEGIN HIDDEN TESTS
-check.function(
-    "cache",
-    [
-        check.case([7, 1, 2, 3, 7], None, 8),
-        check.case([1, 2, 3, 4, 1], None, 8),
-        check.case([1, 1, 5, 6], None, 4),
-        check.case([9, 8, 1, 1], True, 8),
-        check.case([1, 9, 8, 1], True, 8),
-        check.case([4, 1, 6, 9, 1, 6, 8], False, 4),
-        check.case([2, 3, 4, 2, 4, 5], False, 2),
-        check.case([8, 5, 1, 6, 1], None, 2),
-    ],
-    drive=drive,
-    budget={},  # nothing beside torch: what works out of its sight fails
-    verify=judge,
-    look="2 · What is assumed",
+from helpers import check
+from helpers.exercises.torch_compile import check_cache
+
+check_cache(
+    check.case([7, 1, 2, 3, 7], None, 8),
+    check.case([1, 2, 3, 4, 1], None, 8),
+    check.case([1, 1, 5, 6], None, 4),
+    check.case([9, 8, 1, 1], True, 8),
+    check.case([1, 9, 8, 1], True, 8),
+    check.case([4, 1, 6, 9, 1, 6, 8], False, 4),
+    check.case([2, 3, 4, 2, 4, 5], False, 2),
+    check.case([8, 5, 1, 6, 1], None, 2),
 )
 ### END HIDDEN TESTS
 
@@ -680,165 +544,19 @@ def serve(
 
 
 # %% test="serve" points=1
-from helpers import check
-
-
-def drive(serve, shapes):
-    import torch
-
-    from helpers import compiling
-
-    weight, rows, compiling_now = torch.randn(6, 5), [], torch.compiler.is_compiling
-    held = weight.clone()
-
-    def model(x):
-        if not compiling_now():
-            raise RuntimeError(f"the model ran uncompiled, on x of {tuple(x.shape)}; wanted: never")
-        h = torch.tanh(x @ weight)
-        return h / (1 + h.square().sum(-1, keepdim=True))
-
-    def backend(graph, inputs):
-        def run(*args):
-            found = [a for a in args if isinstance(a, torch.Tensor) and a.dim() > 1 and a.shape[-1] == 6]
-            rows.append(sum(a.numel() // 6 for a in found))
-            weight.copy_(held)  # the model works in its compiled runs only
-            out = graph.forward(*args)
-            weight.zero_()
-            return out
-
-        return run
-
-    weight.zero_()
-    xs = [torch.randn(n, l, 6) for n, l in shapes]
-    kept = [x.clone() for x in xs]
-    with compiling.watch(backend) as w:
-        answer = serve(model)
-        values = [answer(x).clone() for x in xs]
-    same = all(torch.equal(a, b) for a, b in zip(xs, kept, strict=True))
-    told = {"compilations": w.counts()["compilations"], "rows": sum(rows), "runs": len(rows)}
-    return {
-        "xs": kept,
-        "weight": held,
-        "values": values,
-        "why": [r.reason for r in w.recompiles],
-        "same": same,
-    } | told
-
-
-def judge(reports):
-    import torch
-
-    for report in reports:
-        got, (shapes,) = report.value, report.args
-        for x, y in zip(got["xs"], got["values"], strict=True):
-            h = torch.tanh(x @ got["weight"])
-            want = h / (1 + h.square().sum(-1, keepdim=True))
-            if y.shape != want.shape or not torch.allclose(y, want, rtol=1e-4, atol=1e-5):
-                return f"answer of shape {tuple(y.shape)} to x {tuple(x.shape)} is not model(x) {tuple(want.shape)}"
-        came = sum(n * l for n, l in shapes)
-        if not got["same"]:
-            return "x was changed"
-        if got["compilations"] > 2:
-            return (
-                f"{got['compilations']} compilations for {len(shapes)} shapes, wanted 2 at most. Compiled again since these "
-                f"failed: {'; '.join(got['why'][:4])}"
-            )
-        if not got["compilations"]:
-            return "nothing was compiled"
-        if not came <= got["rows"] <= 1.5 * came:
-            return f"the compiled graphs took in {got['rows']} rows where {came} came; wanted {came} to {int(1.5 * came)}"
-    return None
-
+from helpers.exercises.torch_compile import check_serve
 
 shapes = [(4, 3), (2, 5), (1, 7), (3, 1), (1, 1), (5, 4), (2, 9), (6, 2), (3, 8), (1, 5)]
 shapes += [(7, 3), (2, 2), (8, 1), (4, 6), (5, 7), (9, 2), (3, 3), (2, 6), (10, 4), (6, 5)]
-check.function(
-    "serve", [check.case(shapes)], drive=drive, budget={}, verify=judge, look="2 · What is assumed"
-)
+check_serve(shapes)
 
 # %% hidden="serve" points=3
 ### BEGIN HIDDEN TESTS
-from helpers import check
-
-
-def drive(serve, shapes):
-    import torch
-
-    from helpers import compiling
-
-    weight, rows, compiling_now = torch.randn(6, 5), [], torch.compiler.is_compiling
-    held = weight.clone()
-
-    def model(x):
-        if not compiling_now():
-            raise RuntimeError(f"the model ran uncompiled, on x of {tuple(x.shape)}; wanted: never")
-        h = torch.sigmoid(x @ weight)
-        return h / h.sum(-1, keepdim=True)
-
-    def backend(graph, inputs):
-        def run(*args):
-            found = [a for a in args if isinstance(a, torch.Tensor) and a.dim() > 1 and a.shape[-1] == 6]
-            rows.append(sum(a.numel() // 6 for a in found))
-            weight.copy_(held)  # the model works in its compiled runs only
-            out = graph.forward(*args)
-            weight.zero_()
-            return out
-
-        return run
-
-    weight.zero_()
-    xs = [torch.randn(n, l, 6) for n, l in shapes]
-    kept = [x.clone() for x in xs]
-    with compiling.watch(backend) as w:
-        answer = serve(model)
-        values = [answer(x).clone() for x in xs]
-    same = all(torch.equal(a, b) for a, b in zip(xs, kept, strict=True))
-    told = {"compilations": w.counts()["compilations"], "rows": sum(rows), "runs": len(rows)}
-    return {
-        "xs": kept,
-        "weight": held,
-        "values": values,
-        "why": [r.reason for r in w.recompiles],
-        "same": same,
-    } | told
-
-
-def judge(reports):
-    import torch
-
-    for report in reports:
-        got, (shapes,) = report.value, report.args
-        for x, y in zip(got["xs"], got["values"], strict=True):
-            h = torch.sigmoid(x @ got["weight"])
-            want = h / h.sum(-1, keepdim=True)
-            if y.shape != want.shape or not torch.allclose(y, want, rtol=1e-4, atol=1e-5):
-                return f"answer of shape {tuple(y.shape)} to x {tuple(x.shape)} is not model(x)"
-        came = sum(n * l for n, l in shapes)
-        if not got["same"]:
-            return "x was changed"
-        if got["compilations"] > 2:
-            return (
-                f"{got['compilations']} compilations for {len(shapes)} shapes, wanted 2 at most. Compiled again since these "
-                f"failed: {'; '.join(got['why'][:4])}"
-            )
-        if not got["compilations"]:
-            return "nothing was compiled"
-        if not came <= got["rows"] <= 1.5 * came:
-            return f"the compiled graphs took in {got['rows']} rows where {came} came"
-    return None
-
+from helpers.exercises.torch_compile import check_serve
 
 one = [(1, 1), (1, 6), (11, 1), (2, 2), (13, 4), (1, 2), (5, 5), (3, 17), (2, 1), (7, 7)]
 one += [(n, 23 - n) for n in range(2, 12)]
-two = [(1 + (7 * i) % 13, 1 + (5 * i) % 11) for i in range(1, 21)]
-check.function(
-    "serve",
-    [check.case(one), check.case(two)],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="2 · What is assumed",
-)
+check_serve(one, [(1 + (7 * i) % 13, 1 + (5 * i) % 11) for i in range(1, 21)])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -974,202 +692,30 @@ def addcmul_backend(graph: torch.fx.GraphModule, example_inputs: list[torch.Tens
 
 
 # %% test="addcmul_backend" points=1
-from helpers import check
+from helpers.exercises.torch_compile import check_addcmul_backend
 
-
-def drive(addcmul_backend, which, count):
-    import torch
-
-    from helpers import compiling
-
-    a, b, c, d, e = (torch.randn(4, 3) for _ in range(5))
-
-    def both(a, b, c):
-        y = a * b
-        return y + c, y
-
-    def itself(a, b):
-        y = a * b
-        return y + y
-
-    programs = {
-        "a * b + c": (lambda a, b, c: a * b + c, (a, b, c)),
-        "c + a * b": (lambda a, b, c: c + a * b, (a, b, c)),
-        "torch.add(torch.mul(a, b), c)": (lambda a, b, c: torch.add(torch.mul(a, b), c), (a, b, c)),
-        "a.mul(b).add(c)": (lambda a, b, c: a.mul(b).add(c), (a, b, c)),
-        "a * b + c * d": (lambda a, b, c, d: a * b + c * d, (a, b, c, d)),
-        "(a * b + c) * d + e": (lambda a, b, c, d, e: (a * b + c) * d + e, (a, b, c, d, e)),
-        "y = a * b; y + c, y": (both, (a, b, c)),
-        "y = a * b; y + y": (itself, (a, b)),
-        "a * 2 + b": (lambda a, b: a * 2 + b, (a, b)),
-        "a * b + 2": (lambda a, b: a * b + 2, (a, b)),
-        "torch.add(c, a * b, alpha=3)": (lambda a, b, c: torch.add(c, a * b, alpha=3), (a, b, c)),
-    }
-    program, inputs = programs[which]
-    kept = []
-
-    def keep(graph, example_inputs):
-        kept.extend((graph, example_inputs))
-
-        def run(*args):
-            kept.append(args)  # Dynamo's own order
-            return torch.fx.Interpreter(graph).run(*args)
-
-        return run
-
-    with compiling.watch(keep):
-        torch.compile(program)(*inputs)
-    graph, example_inputs, args = kept
-    run = addcmul_backend(graph, example_inputs)
-    counted = count(lambda: run(*args))
-    out = counted.result
-    if not isinstance(out, tuple | list):
-        raise AssertionError(
-            f"the callable returned a {type(out).__name__}; a compiled graph returns a tuple"
-        )
-    want = program(*inputs)
-    return {
-        "out": list(out),
-        "want": list(want) if isinstance(want, tuple) else [want],
-        "operators": counted.operators,
-        "by": dict(counted.by_operator),
-    }
-
-
-def judge(reports):
-    import torch
-
-    budgets = {
-        "a * b + c * d": (2, 1),
-        "(a * b + c) * d + e": (2, 2),
-        "y = a * b; y + c, y": (2, 0),
-        "y = a * b; y + y": (2, 0),
-    }
-    budgets |= {"a * 2 + b": (2, 0), "a * b + 2": (2, 0), "torch.add(c, a * b, alpha=3)": (2, 0)}
-    for report in reports:
-        (which,), got = report.args, report.value
-        most, fused = budgets.get(which, (1, 1))
-        if len(got["out"]) != len(got["want"]) or not all(
-            torch.allclose(x, y, rtol=1e-4, atol=1e-5) for x, y in zip(got["out"], got["want"], strict=True)
-        ):
-            return f"{which}: the numbers changed (operators run: {got['by']})"
-        if got["operators"] > most or got["by"].get("aten.addcmul", 0) != fused:
-            return f"{which}: it ran {got['by']}; wanted {fused} addcmul, {most} operators in all"
-    return None
-
-
-names = ["a * b + c", "c + a * b", "torch.add(torch.mul(a, b), c)", "a.mul(b).add(c)", "a * b + c * d"]
-names += [
-    "(a * b + c) * d + e",
-    "y = a * b; y + c, y",
-    "y = a * b; y + y",
-    "a * 2 + b",
-    "a * b + 2",
-    "torch.add(c, a * b, alpha=3)",
-]
-check.function(
-    "addcmul_backend",
-    [check.case(name) for name in names],
-    drive=drive,
-    budget={},  # nothing beside torch: what works out of its sight fails
-    verify=judge,
-    look="3 · What is made of it",
-    note="torch.compile(f, backend=addcmul_backend) tries it on your own f.",
-)
+once, never = (1, 1), (2, 0)  # operators, of which addcmul
+check_addcmul_backend({"a * b + c": once, "c + a * b": once, "torch.add(torch.mul(a, b), c)": once})
+check_addcmul_backend({"a.mul(b).add(c)": once, "a * b + c * d": (2, 1), "(a * b + c) * d + e": (2, 2)})
+check_addcmul_backend({"(lambda y: (y + c, y))(a * b)": never, "(lambda y: y + y)(a * b)": never})
+check_addcmul_backend({"a * 2 + b": never, "a * b + 2": never, "torch.add(c, a * b, alpha=3)": never})
 
 # %% hidden="addcmul_backend" points=3
 ### BEGIN HIDDEN TESTS
-from helpers import check
+from helpers.exercises.torch_compile import check_addcmul_backend
 
-
-def drive(addcmul_backend, which, count):
-    import torch
-
-    from helpers import compiling
-
-    a, b, c, d, e = (torch.randn(5, 2) for _ in range(5))
-    row, column = torch.randn(1, 2), torch.randn(5, 1)
-
-    def kept_twice(a, b, c):
-        y = a * b
-        return y.relu() + (y + c)
-
-    def three(a, b, c, d, e):
-        for _ in range(3):
-            a = a * b + c
-        return d + a.mul(e)
-
-    programs = {
-        "broadcast": (lambda r, k, c: r * k + c, (row, column, c)),
-        "sum broadcasts": (lambda a, b, r: r + a * b, (a, b, row)),
-        "product used twice": (kept_twice, (a, b, c)),
-        "product plus itself": (lambda a, b: (lambda y: y + y)(a * b), (a, b)),
-        "loop": (three, (a, b, c, d, e)),
-        "sub": (lambda a, b, c: a * b - c, (a, b, c)),
-        "number": (lambda a, b: a * b + 1, (a, b)),
-        "deep": (
-            lambda a, b, c, d, e: torch.add(c, torch.mul(a, b).sigmoid() * d).add(e * e),
-            (a, b, c, d, e),
-        ),
-        "alpha": (lambda a, b, c: (a * b).add(c, alpha=0.5), (a, b, c)),
+check_addcmul_backend(
+    {
+        "row * column + c": (1, 1),
+        "row + a * b": (1, 1),
+        "(lambda y: y.relu() + (y + c))(a * b)": (4, 0),
+        "(lambda y: y + y)(a * b)": (2, 0),
+        "d + (((a * b + c) * b + c) * b + c).mul(e)": (4, 4),
+        "a * b - c": (2, 0),
+        "a * b + 1": (2, 0),
+        "torch.add(c, torch.mul(a, b).sigmoid() * d).add(e * e)": (4, 2),
+        "(a * b).add(c, alpha=0.5)": (2, 0),
     }
-    program, inputs = programs[which]
-    kept = []
-
-    def keep(graph, example_inputs):
-        kept.extend((graph, example_inputs))
-
-        def run(*args):
-            kept.append(args)  # Dynamo's own order
-            return torch.fx.Interpreter(graph).run(*args)
-
-        return run
-
-    with compiling.watch(keep):
-        torch.compile(program)(*inputs)
-    graph, example_inputs, args = kept
-    run = addcmul_backend(graph, example_inputs)
-    counted = count(lambda: run(*args))
-    again = run(*args)
-    out = counted.result
-    return {
-        "out": [out[0], again[0]],
-        "want": program(*inputs).detach(),
-        "operators": counted.operators,
-        "by": dict(counted.by_operator),
-    }
-
-
-def judge(reports):
-    import torch
-
-    budgets = {"product used twice": (4, 0), "product plus itself": (2, 0), "sub": (2, 0), "number": (2, 0)}
-    budgets |= {"broadcast": (1, 1), "sum broadcasts": (1, 1), "loop": (4, 4)}
-    budgets |= {"deep": (4, 2), "alpha": (2, 0)}
-    for report in reports:
-        (which,), got = report.args, report.value
-        most, fused = budgets[which]
-        if not all(
-            x.shape == got["want"].shape and torch.allclose(x, got["want"], rtol=1e-4, atol=1e-5)
-            for x in got["out"]
-        ):
-            return f"{which}: the numbers changed (operators run: {got['by']})"
-        if got["operators"] > most or got["by"].get("aten.addcmul", 0) != fused:
-            return f"{which}: it ran {got['by']}; wanted {fused} addcmul, {most} operators in all"
-        if got["operators"] < 1:
-            return f"{which}: no operator of torch ran"
-    return None
-
-
-names = ["broadcast", "sum broadcasts", "product used twice", "product plus itself"]
-names += ["loop", "sub", "number", "deep", "alpha"]
-check.function(
-    "addcmul_backend",
-    [check.case(name) for name in names],
-    drive=drive,
-    budget={},  # nothing beside torch: what works out of its sight fails
-    verify=judge,
-    look="3 · What is made of it",
 )
 ### END HIDDEN TESTS
 
@@ -1364,76 +910,21 @@ def prepare(x: torch.Tensor) -> torch.Tensor:
     ### END SOLUTION
 
 
-# %% shared="prepare"
+# %% test="prepare" points=1
 import torch
 
-from helpers import check
+from helpers.exercises.torch_compile import check_prepare
 
-
-def drive(prepare, x):
-    import torch
-
-    from helpers import compiling
-
-    before = x.clone()
-    with compiling.watch("inductor") as w:
-        value = torch.compile(prepare)(x).clone()
-    if not torch.equal(before, x):
-        raise AssertionError("x was changed")
-    return {"value": value, "counts": w.counts()}
-
-
-def judge(reports):
-    import torch
-    import torch.nn.functional as F
-
-    for report in reports:
-        (x,), got = report.args, report.value
-        y = x - x.min()
-        y = F.silu(y / y.max()) * 2
-        want = y + torch.cat([y[:, 1:], y[:, :1]], 1)
-        if got["value"].shape != want.shape:
-            return f"the result has shape {tuple(got['value'].shape)}, wanted {tuple(want.shape)}"
-        off = ~torch.isclose(got["value"], want, rtol=1e-4, atol=1e-5)
-        if off.any():
-            i, j = off.nonzero()[0].tolist()
-            return (
-                f"result[{i}, {j}] is {got['value'][i, j]:.6g}, wanted {want[i, j]:.6g} ({int(off.sum())} of {want.numel()} "
-                f"numbers differ; x of {tuple(x.shape)} from {x.min():.3g} to {x.max():.3g})"
-            )
-        counts = got["counts"]
-        if counts["graph_breaks"] or counts["graphs"] != 1 or counts["runs"] != 1:
-            return f"{counts['graphs']} graphs, {counts['graph_breaks']} breaks, {counts['runs']} runs; wanted 1, 0, 1"
-        if counts["extern"] or counts["loops"] > 3:
-            return f"{counts['loops']} loop nests and {counts['extern']} library calls; wanted 3 and 0"
-    return None
-
-
-# %% test="prepare" points=1
-g = torch.Generator().manual_seed(0)
-check.function(
-    "prepare",
-    [
-        check.case(torch.randn(64, 32, generator=g) * 3 + 4),
-        check.case(torch.randn(6, 5, generator=g) - 20),
-    ],
-    drive=drive,
-    budget={},  # nothing beside torch: what works out of its sight fails
-    verify=judge,
-    look="4 · The kernel, read",
-    note="print(compiling.kernels(prepare, x).readable) shows the nests.",
-)
+check_prepare(torch.randn(64, 32, generator=torch.Generator().manual_seed(0)) * 3 + 4)
 
 # %% hidden="prepare" points=3
 ### BEGIN HIDDEN TESTS
+import torch
+
+from helpers.exercises.torch_compile import check_prepare
+
 g = torch.Generator().manual_seed(5)
-xs = [
-    torch.randn(30, 48, generator=g) * 7 - 20,
-    torch.randn(128, 2, generator=g) + 5,
-]
-check.function(
-    "prepare", [check.case(x) for x in xs], drive=drive, budget={}, verify=judge, look="4 · The kernel, read"
-)
+check_prepare(torch.randn(30, 5, generator=g) * 7 - 20, torch.randn(128, 2, generator=g) + 5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
