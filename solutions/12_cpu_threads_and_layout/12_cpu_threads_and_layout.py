@@ -483,105 +483,39 @@ def thread_plan(cpus: list[tuple[int, int, int]], allowed: list[int], workers: i
     ### END SOLUTION
 
 
-# %% shared="thread_plan"
-from helpers import check
-
-
-def machine(*sizes, siblings=1):
-    """Cores on each node; CPU numbers as Linux gives them: first one of each core, then the siblings."""
-    homes = [node for node, cores in enumerate(sizes) for _ in range(cores)]
-    return [(s * len(homes) + core, core, node) for s in range(siblings) for core, node in enumerate(homes)]
-
-
-def fits(reports):
-    for report in reports:
-        cpus, allowed, workers = report.args
-        plan, of = report.value, {cpu: (core, node) for cpu, core, node in cpus if cpu in allowed}
-        sizes = {}
-        for _, node in set(of.values()):
-            sizes[node] = sizes.get(node, 0) + 1
-        where = f"nodes of {sorted(sizes.values())} usable cores, {len(of)} usable CPUs, {workers} worker(s)"
-        if len(plan) != workers or not all(plan):
-            return f"{where}: {len(plan)} in the plan, {sum(not p for p in plan)} of them without a CPU"
-        if any(p != sorted(set(p)) for p in plan):
-            return f"{where}: a worker's CPUs are not ascending, or one comes twice"
-        if odd := [c for p in plan for c in p if c not in of]:
-            return f"{where}: CPU {odd[0]} is in the plan, and is offline or not allowed"
-        used = [of[c][0] for p in plan for c in p]
-        if len(set(used)) < len(used):
-            return f"{where}: a core comes twice (two CPUs may be siblings)"
-        nodes = [{of[c][1] for c in p} for p in plan]
-        if any(len(n) > 1 for n in nodes):
-            return f"{where}: a worker's CPUs lie in two nodes"
-        least = max(s for s in range(1, len(of) + 1) if sum(c // s for c in sizes.values()) >= workers)
-        if min(map(len, plan)) < least:
-            return f"{where}: the smallest worker has {min(map(len, plan))} core(s), and every one could have {least}"
-        most = sum(sorted((c for c in sizes.values() if c >= least), reverse=True)[:workers])
-        if len(used) < most:
-            return f"{where}: {len(used)} cores at work, and it could be {most} with no worker smaller than {least}"
-        for node in sizes:
-            shares = [len(p) for p, n in zip(plan, nodes, strict=True) if n == {node}]
-            if shares and max(shares) - min(shares) > 1:
-                return f"{where}: on one node, workers of {min(shares)} to {max(shares)} cores"
-    return None
-
-
 # %% test="thread_plan" points=1
-two, smt = machine(4, 4), machine(2, 2, siblings=2)
+from helpers import check
+from helpers.exercises.cpu_threads_and_layout import check_thread_plan, machine
+
+two, smt, eight, seven = machine(4, 4), machine(2, 2, siblings=2), list(range(8)), list(range(7))
+check_thread_plan(*(check.case(two, eight, n) for n in (2, 3)), note="Two nodes; three workers: two share.")
+check_thread_plan(check.case(smt, eight, 2), note="SMT: the machine of the table above.")
 beside = [(6, 3, 1), (0, 0, 0), (3, 1, 0), (5, 2, 1), (1, 0, 0), (4, 2, 1), (7, 3, 1), (2, 1, 0)]
-for case, hint in (
-    (check.case(two, list(range(8)), 2), "Two nodes, two workers."),
-    (check.case(two, list(range(8)), 3), "Three workers: one node has two of them."),
-    (check.case(smt, list(range(8)), 2), "SMT: the machine of the table above."),
-    (
-        check.case(beside, list(range(8)), 3),
-        "Siblings have neighbouring numbers, and the CPUs come in any order.",
-    ),
-    (check.case(smt, [4, 1, 5, 3, 99], 2), "A container allows some CPUs; 99 is offline."),
-    (check.case(machine(5, 2), list(range(7)), 2), "A large and a small node: both can be at work."),
-    (
-        check.case(machine(6, 1), list(range(7)), 2),
-        "Here the small node would make the smallest worker smaller.",
-    ),
-    (check.case(two, [8, 9], 2, raises=ValueError), "Nothing usable."),
-    (check.case(smt, list(range(8)), 5, raises=ValueError), "More workers than cores."),
-):
-    check.function(
-        "thread_plan", [case], verify=None if case.raises else fits, look="2 · Too many threads", note=hint
-    )
+check_thread_plan(check.case(beside, eight, 3), note="Siblings are neighbours, CPUs come in any order.")
+check_thread_plan(check.case(smt, [4, 1, 5, 3, 99], 2), note="A container allows some; 99 is offline.")
+check_thread_plan(check.case(machine(5, 2), seven, 2), note="A small node: both can be at work.")
+check_thread_plan(check.case(machine(6, 1), seven, 2), note="The small node would make a worker smaller.")
+check_thread_plan(check.case(two, [8, 9], 2, raises=ValueError), note="Nothing usable.")
+check_thread_plan(check.case(smt, eight, 5, raises=ValueError), note="More workers than cores.")
+
 
 # %% hidden="thread_plan" points=3
 ### BEGIN HIDDEN TESTS
-import random
+from helpers import check
+from helpers.exercises.cpu_threads_and_layout import check_thread_plan, machine, random_machines
 
-chance = random.Random(12)
-cases = []
-for _ in range(120):
-    homes = [
-        (core, node)
-        for node in range(chance.choice((1, 2, 2, 3, 4)))
-        for core in range(chance.choice((1, 2, 3, 5, 8, 12)))
-    ]
-    numbers = list(range(3 * len(homes) + 4))
-    chance.shuffle(numbers)
-    cpus = [
-        (numbers.pop(), 7 * i + 3, 2 * node)
-        for i, (_, node) in enumerate(homes)
-        for _ in range(chance.choice((1, 2, 2)))
-    ]
-    chance.shuffle(cpus)
-    allowed = [c for c, *_ in cpus if chance.random() < chance.choice((0.5, 0.9, 1.0))] + numbers[:2]
-    usable = len({core for c, core, _ in cpus if c in allowed})
-    if usable:
-        cases.append(check.case(cpus, allowed, min(usable, chance.choice((1, 2, 3, 4, 5, 7, 9, 16)))))
-for *cores, workers in ((9, 2, 2, 4), (5, 2, 2), (12, 4, 4, 1), (7, 3, 3), (8, 8, 4)):
-    cases.append(check.case(machine(*cores), list(range(sum(cores))), workers))
-check.function("thread_plan", cases, verify=fits, look="2 · Too many threads")
-wrong = [([(0, 0, 0)], [0], 0), ([], [0], 1), ([(0, 0, 0), (1, 0, 0)], [0, 1], 2)]
-check.function(
-    "thread_plan", [check.case(*args, raises=ValueError) for args in wrong], look="2 · Too many threads"
+check_thread_plan(
+    *random_machines(120),
+    *(
+        check.case(machine(*cores), list(range(sum(cores))), workers)
+        for *cores, workers in ((9, 2, 2, 4), (5, 2, 2), (12, 4, 4, 1), (7, 3, 3), (8, 8, 4))
+    ),
+    check.case([(0, 0, 0)], [0], 0, raises=ValueError),
+    check.case([], [0], 1, raises=ValueError),
+    check.case([(0, 0, 0), (1, 0, 0)], [0, 1], 2, raises=ValueError),
 )
 ### END HIDDEN TESTS
+
 
 # %% [markdown]
 # **Exercise 12.2 — bind each worker** (★★, 18 min)
@@ -635,161 +569,32 @@ def bound(plan: list[list[int]]) -> Callable[[int], None]:
     ### END SOLUTION
 
 
-# %% shared="bound"
-from helpers import check
-
-
-def told_by_workers(bound, plan, workers, kind, allowed):
-    """What real workers say of themselves, on this machine's CPUs, or where os plays another, or none to bind to."""
-    import _thread
-    import os
-    import subprocess
-    import sys
-    import threading
-    import time
-
-    import torch
-    from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-
-    linux = sys.platform == "linux"
-    kind = kind if linux else "none"
-    if kind == "real":  # from 900 on: a CPU that nobody has
-        allowed = sorted(os.sched_getaffinity(0))
-        plan = [sorted({allowed[c % len(allowed)] if c < 900 else c for c in entry}) for entry in plan]
-    table = {}  # thread → its set, on the machine that is played
-
-    def get(thread):
-        return set(table.get(thread or threading.get_native_id(), allowed))
-
-    def put(thread, cpus):
-        if not set(cpus) & set(allowed):
-            raise OSError(22, "Invalid argument")
-        table[thread or threading.get_native_id()] = set(cpus) & set(allowed)
-
-    def now(thread):
-        if kind == "played":
-            return sorted(get(int(thread)))
-        with open(f"/proc/self/task/{thread}/status") as lines:
-            text = next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
-        parts = [list(map(int, part.split("-"))) for part in text.split(",")]
-        return [c for part in parts for c in range(part[0], part[-1] + 1)]
-
-    def facts(worker):
-        ask = "import os; print(*os.sched_getaffinity(0)); print(os.environ.get('OMP_NUM_THREADS'))"
-        told = {"worker": worker, "torch": torch.get_num_threads(), "omp": os.environ.get("OMP_NUM_THREADS")}
-        if kind != "none":
-            told["there"] = [now(t) for t in sorted(os.listdir("/proc/self/task"))]
-        if kind == "real":
-            later = []
-            thread = threading.Thread(target=lambda: later.append(now(threading.get_native_id())))
-            thread.start()
-            thread.join()
-            done = subprocess.run(
-                [sys.executable, "-S", "-c", ask], capture_output=True, text=True, timeout=60
-            )
-            cpus, told["program omp"] = done.stdout.splitlines()
-            told |= {"later": later[0], "program": sorted(map(int, cpus.split()))}
-        return told
-
-    class Told(IterableDataset):
-        def __iter__(self):
-            yield facts(get_worker_info().id)
-
-    def begin(worker):
-        for _ in range(2):  # threads that are there already, and that `threading` does not know
-            _thread.start_new_thread(time.sleep, (30,))
-        init(worker)
-
-    def state():
-        return [torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS"), now(os.getpid()) if linux else []]
-
-    kept = {n: getattr(os, n) for n in ("sched_getaffinity", "sched_setaffinity") if hasattr(os, n)}
-    before = state()
-    try:
-        if kind == "played":
-            os.sched_getaffinity, os.sched_setaffinity = get, put
-        for name in kept if kind == "none" else ():
-            delattr(os, name)
-        init = bound(plan)
-        if linux:
-            options = {"num_workers": workers, "timeout": 60, "multiprocessing_context": "fork"}
-            told, after = list(DataLoader(Told(), batch_size=None, worker_init_fn=begin, **options)), state()
-        else:  # no fork: one after the other, in this process
-            told, after = [init(worker) or facts(worker) for worker in range(workers)], before
-    finally:
-        for name, real in kept.items():
-            setattr(os, name, real)
-        if not linux:
-            torch.set_num_threads(before[0])
-            os.environ.pop("OMP_NUM_THREADS", None)
-            os.environ.update({"OMP_NUM_THREADS": before[1]} if before[1] else {})
-    return {"plan": plan, "allowed": allowed, "kind": kind, "told": told, "touched": after != before}
-
-
-def bound_right(reports):
-    for report in reports:
-        value, workers = report.value, report.args[1]
-        if sorted(t["worker"] for t in value["told"]) != list(range(workers)):
-            return f"{workers} workers were started, {len(value['told'])} answered"
-        for told in value["told"]:
-            want = value["plan"][told["worker"] % len(value["plan"])]
-            if value["kind"] != "none":
-                want = [c for c in want if c in value["allowed"]] or value["allowed"]
-            here = f"allowed {value['allowed']}" if value["kind"] != "none" else "no os.sched_setaffinity"
-            where = f"worker {told['worker']} of {workers}, plan {value['plan']}, {here}"
-            if loose := [cpus for cpus in told.get("there", []) if cpus != want]:
-                return f"{where}: {len(loose)} of its {len(told['there'])} threads may run on {loose[0]}; wanted {want}"
-            for name, what in (
-                ("later", "a thread started afterwards"),
-                ("program", "a program that it starts"),
-            ):
-                if told.get(name, want) != want:
-                    return f"{where}: {what} may run on {told[name]}; wanted {want}"
-            if told["torch"] != len(want):
-                return f"{where}: torch uses {told['torch']} thread(s); wanted {len(want)}"
-            for name in ("omp", "program omp"):
-                if told.get(name, str(len(want))) != str(len(want)):
-                    return f"{where}: OMP_NUM_THREADS is {told[name]} there; wanted {len(want)}"
-        if value["touched"]:
-            return "the process that called bound(plan) has changed: its CPUs, threads or OMP_NUM_THREADS"
-    return None
-
-
 # %% test="bound" points=1
-for case, hint in (
-    (check.case([[0], [1], [0, 1]], 4, "real", []), "This machine's CPUs; one worker more than entries."),
-    (check.case([[1, 999], [998]], 2, "real", []), "The machine has no CPU 998 and 999."),
-    (check.case([[0, 1], [9]], 2, "played", [1, 2, 3]), "os plays a container that allows CPUs 1, 2 and 3."),
-    (check.case([[0, 1], [2]], 2, "none", []), "A system that cannot bind."),
+from helpers.exercises.cpu_threads_and_layout import Workers, check_bound
+
+for workers, hint in (
+    (Workers([[0], [1], [0, 1]], 4, "here"), "This machine's CPUs; one worker more than entries."),
+    (Workers([[1, 999], [998]], 2, "here"), "The machine has no CPU 998 and 999."),
+    (Workers([[0, 1], [9]], 2, [1, 2, 3]), "os plays a container that allows CPUs 1, 2 and 3."),
+    (Workers([[0, 1], [2]], 2, None), "A system that cannot bind."),
 ):
-    check.function(
-        "bound",
-        [case],
-        drive=told_by_workers,
-        budget={},
-        verify=bound_right,
-        look="2 · Too many threads",
-        note=hint,
-    )
+    check_bound(workers, note=hint)
+
 
 # %% hidden="bound" points=4
 ### BEGIN HIDDEN TESTS
-check.function(
-    "bound",
-    [
-        check.case([list(range(24)), list(range(24, 72)), [95]], 4, "played", list(range(96))),
-        check.case([[3, 70], [1], [9, 2]], 3, "played", [2, 3, 70]),
-        check.case([[0], [1], [2, 3]], 5, "played", list(range(4))),
-        check.case([[6, 7], [0]], 2, "played", [7]),
-        check.case([[1], [0, 998]], 3, "real", []),
-        check.case([[4, 5, 6], [0]], 3, "none", []),
-    ],
-    drive=told_by_workers,
-    budget={},
-    verify=bound_right,
-    look="2 · Too many threads",
+from helpers.exercises.cpu_threads_and_layout import Workers, check_bound
+
+check_bound(
+    Workers([list(range(24)), list(range(24, 72)), [95]], 4, list(range(96))),
+    Workers([[3, 70], [1], [9, 2]], 3, [2, 3, 70]),
+    Workers([[0], [1], [2, 3]], 5, list(range(4))),
+    Workers([[6, 7], [0]], 2, [7]),
+    Workers([[1], [0, 998]], 3, "here"),
+    Workers([[4, 5, 6], [0]], 3, None),
 )
 ### END HIDDEN TESTS
+
 
 # %% [markdown]
 # ## 3 · Layout
@@ -1043,160 +848,28 @@ def channels_last_net(weights: dict) -> Callable[[torch.Tensor], torch.Tensor]:
     ### END SOLUTION
 
 
-# %% shared="channels_last_net"
-import torch
-from torch.utils._pytree import tree_leaves
-
-from helpers import check
-
-
-def by_contiguous(weights, x):
-    import torch.nn.functional as F
-
-    x = F.conv2d(x, weights["stem"], stride=2, padding=1).relu()
-    for block in weights["blocks"]:
-        y = F.conv2d(x, block["mix"], padding=1)[:, block["order"]]
-        y = F.layer_norm(y.permute(0, 2, 3, 1), y.shape[1:2]).permute(0, 3, 1, 2)
-        y = torch.einsum("oc,nchw->nohw", block["point"], y)
-        x = y.mean((2, 3)).sigmoid()[:, :, None, None] * y + x
-    return F.linear(torch.cat([F.avg_pool2d(x, 2), F.max_pool2d(x, 2)], 1).flatten(1), weights["head"])
-
-
-def watched(channels_last_net, weights, batches, layouts, count):
-    """Each batch through one net: its result, its copies, and what happened to the layout."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
-
-    last = torch.channels_last
-
-    def order(t):
-        """Dimensions of more than 1, from the largest stride to the smallest."""
-        return tuple(sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=lambda d: -t.stride(d)))
-
-    class Layouts(TorchDispatchMode):
-        def __init__(self):
-            super().__init__()
-            self.turned, self.convolutions = [], []
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            result = func(*args, **(kwargs or {}))
-            name = str(func._overloadpacket)
-            given = [t for t in tree_leaves([args, kwargs]) if isinstance(t, torch.Tensor)]
-            if "convolution" in name:
-                self.convolutions.append(tuple(t.is_contiguous(memory_format=last) for t in given[:2]))
-            for made in tree_leaves(result):
-                if not isinstance(made, torch.Tensor) or func.is_view:
-                    continue
-                same = [t for t in given if t.shape == made.shape and t.dim() > 2 and t is not made]
-                if any(order(t) != order(made) for t in same):
-                    self.turned.append((name, tuple(made.shape)))
-            return result
-
-    batches = [x.contiguous(memory_format=last) if at else x for x, at in zip(batches, layouts, strict=True)]
-    told = []
-    with torch.no_grad():
-        forward = channels_last_net(weights)
-        for x in batches:
-            with count() as counts, Layouts() as seen:
-                y = forward(x)
-            moved = [k for k in counts.by_operator if k.split(".")[1] in ("clone", "_to_copy", "copy_")]
-            told.append([y.clone(), counts.copies, moved, seen.turned, seen.convolutions])
-    return {"told": told, "weights": weights, "strides": [list(t.stride()) for t in tree_leaves(weights)]}
-
-
-def as_it_was(was, now):
-    if isinstance(was, torch.Tensor):
-        return was.shape == now.shape and torch.equal(was, now)
-    keys = was if isinstance(was, dict) else range(len(was))
-    return len(was) == len(now) and all(as_it_was(was[k], now[k]) for k in keys)
-
-
-def no_conversion(reports):
-    known = {
-        "aten.bmm": " (einsum and matmul become bmm)",
-        "aten.clone": " (flatten, reshape or contiguous)",
-        "aten.add": ", whose first operand that has a layout decides",
-    }
-    for report in reports:
-        weights, batches, layouts = report.args
-        strides = [list(t.stride()) for t in tree_leaves(weights)]
-        if not as_it_was(weights, report.value["weights"]) or strides != report.value["strides"]:
-            return "the weights given were changed (a number, a layout, or what a dictionary holds)"
-        convolutions = 1 + len(weights["blocks"])
-        for i, (y, copies, moved, turned, layouts_seen) in enumerate(report.value["told"]):
-            layout = "channels_last" if layouts[i] else "contiguous"
-            where = f"batch {i} of {tuple(batches[i].shape)}, {layout}"
-            want = by_contiguous(weights, batches[i])
-            if y.shape != want.shape:
-                return f"{where}: the result is of shape {tuple(y.shape)}"
-            if not torch.allclose(y, want, rtol=1e-4, atol=1e-4):
-                return f"{where}: the result is off by up to {(y - want).abs().max():.2g}"
-            entry = [] if layouts[i] else [tuple(batches[i].shape)]
-            inside = [t for t in turned if t[1] not in entry]
-            if inside or len(turned) > len(entry):
-                name, shape = (inside or turned)[0]
-                return f"{where}: values right, but {len(turned)} operator(s) changed a layout, wanted {len(entry)}: {name} of {shape}{known.get(name, '')}"
-            if len(layouts_seen) < convolutions:
-                return f"{where}: values right, but {len(layouts_seen)} convolutions ran; wanted {convolutions} or more"
-            for which, (of_x, of_weights) in enumerate(layouts_seen):
-                if not (of_x and of_weights):
-                    return f"{where}: values right, but convolution {which} had {'weights' if of_x else 'an input'} not in channels_last"
-            if copies > 1 + len(entry):
-                by = ", ".join(k + known.get(k, "") for k in moved) or "index, gather or the like"
-                return f"{where}: values right, but {copies} copies, wanted at most {1 + len(entry)} (cat{', and x' if entry else ''}); also by {by}"
-    return None
-
-
-def net(channels, blocks, side, rows, layouts, seed=0):
-    g = torch.Generator().manual_seed(seed)
-    mixes = [
-        {
-            "mix": torch.randn(channels, channels, 3, 3, generator=g) / (3 * channels**0.5),
-            "order": torch.randperm(channels, generator=g),
-            "point": torch.randn(channels, channels, generator=g) / channels**0.5,
-        }
-        for _ in range(blocks)
-    ]
-    stem = torch.randn(channels, 3, 3, 3, generator=g) / 5
-    head = torch.randn(5, 2 * channels * (side // 4) ** 2, generator=g) / side
-    batches = [torch.randn(n, 3, side, side, generator=g) for n in rows]
-    return check.case({"stem": stem, "blocks": mixes, "head": head}, batches, layouts)
-
-
 # %% test="channels_last_net" points=1
-for case, hint in (
-    (net(8, 0, 24, [2], [True]), "No block: stem, pooling and head."),
-    (net(8, 1, 16, [2], [True]), "One block."),
-    (net(8, 2, 24, [3, 1], [False, True]), "Two blocks; a contiguous batch, then one in channels_last."),
-):
-    check.function(
-        "channels_last_net",
-        [case],
-        drive=watched,
-        budget={"syncs": 0},
-        verify=no_conversion,
-        look="3 · Layout",
-        note=hint,
-    )
+from helpers.exercises.cpu_threads_and_layout import Net, check_channels_last_net
+
+# channels, blocks, side; rows of each batch, and whether it comes in channels_last
+check_channels_last_net(Net(8, 0, 24, (2,), (True,)), note="No block: stem, pooling and head.")
+check_channels_last_net(Net(8, 1, 16, (2,), (True,)), note="One block.")
+hint = "Two blocks; a contiguous batch, then one in channels_last."
+check_channels_last_net(Net(8, 2, 24, (3, 1), (False, True)), note=hint)
 
 
 # %% hidden="channels_last_net" points=4
 ### BEGIN HIDDEN TESTS
-check.function(
-    "channels_last_net",
-    [
-        net(16, 2, 20, [1, 5, 1], [True, False, True], 1),
-        net(12, 3, 24, [2, 4], [True, True], 2),
-        net(4, 1, 16, [2, 2, 3], [False, True, False], 3),
-        net(24, 0, 12, [2], [False], 4),
-    ],
-    drive=watched,
-    budget={"syncs": 0},
-    verify=no_conversion,
-    look="3 · Layout",
+from helpers.exercises.cpu_threads_and_layout import Net, check_channels_last_net
+
+check_channels_last_net(
+    Net(16, 2, 20, (1, 5, 1), (True, False, True), 1),
+    Net(12, 3, 24, (2, 4), (True, True), 2),
+    Net(4, 1, 16, (2, 2, 3), (False, True, False), 3),
+    Net(24, 0, 12, (2,), (False,), 4),
 )
 ### END HIDDEN TESTS
+
 
 # %% [markdown]
 # ## 4 · Numbers side by side
@@ -1414,47 +1087,27 @@ def best_threads(
 
 # %% test="best_threads" points=1
 from helpers import check
+from helpers.exercises.cpu_threads_and_layout import answer, check_best_threads
 
-for case, want, hint in (
-    (
-        check.case([(20_000, 20_000.0, True)] * 5, 8, 16, 2_000.0, 500.0),
-        {"threads": 1, "speedup": 1.0, "bound": 1.0, "processes": 8, "each": 1},
-        "Nothing is large enough to be split.",
-    ),
-    (
-        check.case([(40_000, 400_000.0, True), (9, 100_000.0, False)], 8, 3, 2_000.0, 500.0),
-        {"threads": 2, "speedup": 500 / 303, "bound": 500 / 300, "processes": 3, "each": 2},
-        "Two chunks, a serial fifth, and memory for three processes.",
-    ),
-    (
-        check.case([(6 * 32_768, 600_000.0, True)], 4, 2, 10_000.0, 60_000.0),
-        {"threads": 3, "speedup": 600 / 390, "bound": 6.0, "processes": 2, "each": 2},
-        "Regions are dear: the fourth thread costs more than it takes over.",
-    ),
-    (
-        check.case(
-            [(100_001, 100_001.0, True), (1_000_000, 1e6, True), (9, 50_000.0, False)], 8, 3, 2e3, 500.0
-        ),
-        {
-            "threads": 8,
-            "speedup": 1_150_001 / (25_001 + 125_000 + 50_000 + 12_000),
-            "bound": 1_150_001 / (25_001 + 32_259 + 50_000),
-            "processes": 2,
-            "each": 4,
-        },
-        "Chunks are whole elements, and all 8 threads of the team are woken, also for 4 chunks.",
-    ),
-):
-    check.function(
-        "best_threads", [case], expect=[want], rtol=1e-9, look="5 · What can more threads bring?", note=hint
-    )
+case = check.case([(20_000, 20_000.0, True)] * 5, 8, 16, 2_000.0, 500.0)
+check_best_threads(case, expect=[answer(1, 1.0, 1.0, 8, 1)], note="Nothing is large enough to be split.")
+case = check.case([(40_000, 400_000.0, True), (9, 100_000.0, False)], 8, 3, 2_000.0, 500.0)
+hint = "Two chunks, a serial fifth, and memory for three processes."
+check_best_threads(case, expect=[answer(2, 500 / 303, 500 / 300, 3, 2)], note=hint)
+case = check.case([(6 * 32_768, 600_000.0, True)], 4, 2, 10_000.0, 60_000.0)
+hint = "Regions are dear: the fourth thread costs more than it takes over."
+check_best_threads(case, expect=[answer(3, 600 / 390, 6.0, 2, 2)], note=hint)
+case = check.case([(100_001, 100_001.0, True), (10**6, 1e6, True), (9, 50_000.0, False)], 8, 3, 2e3, 500.0)
+want = answer(8, 1_150_001 / (25_001 + 125_000 + 62_000), 1_150_001 / (25_001 + 82_259), 2, 4)
+hint = "Chunks are whole elements, and all 8 threads of the team are woken, also for 4 chunks."
+check_best_threads(case, expect=[want], note=hint)
+
 
 # %% hidden="best_threads" points=3
 ### BEGIN HIDDEN TESTS
-import random
 from fractions import Fraction
 
-from helpers import check
+from helpers.exercises.cpu_threads_and_layout import answer, check_best_threads, random_steps
 
 
 def exact(parts, cores, copies, wake_ns, each_ns):
@@ -1472,38 +1125,13 @@ def exact(parts, cores, copies, wake_ns, each_ns):
     times = {n: total(n, wake_ns, each_ns) for n in range(1, cores + 1)}
     best = min(times, key=lambda n: times[n])
     split = max(times, key=lambda n: min(copies, cores // n) / times[n])
-    return {
-        "threads": best,
-        "speedup": float(times[1] / times[best]),
-        "bound": float(times[1] / total(None, 0, 0)),
-        "processes": min(copies, cores // split),
-        "each": split,
-    }
+    speedups = [float(times[1] / least) for least in (times[best], total(None, 0, 0))]
+    return answer(best, *speedups, min(copies, cores // split), split)
 
 
-chance = random.Random(5)
-cases = []
-for _ in range(60):
-    parts = [
-        (
-            chance.choice((1, 30_000, 32_768, 32_769, 70_000, 300_001, 2_000_003, 50_000_000)),
-            float(chance.randint(1_000, 900_000)),
-            chance.random() < 0.8,
-        )
-        for _ in range(chance.randint(1, 7))
-    ]
-    cores = chance.choice((1, 2, 3, 6, 8, 13, 24, 64))
-    cases.append(
-        check.case(
-            parts,
-            cores,
-            chance.choice((1, 1, 2, 3, 5, 64)),
-            float(chance.choice((500, 3_001, 20_003))),
-            float(chance.choice((37, 501, 2_003))),
-        )
-    )
-check.function("best_threads", cases, expect=exact, rtol=1e-9, look="5 · What can more threads bring?")
+check_best_threads(*random_steps(60), expect=exact)
 ### END HIDDEN TESTS
+
 
 # %% [markdown]
 # ## On the real GPU
