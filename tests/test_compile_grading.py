@@ -13,14 +13,11 @@ ANSWERS = Path(__file__).parent / "submissions" / LESSON / EXERCISE
 #: after an answer: what a learner does who tries it with torch.compile itself, which reads and fills the caches
 TRIED = """
 
-import torch._inductor.config as _config
-import torch._dynamo as _dynamo
-_config.compile_threads = 1
 try:
     torch.compile(prepare)(torch.rand(8, 6))
 except Exception:  # there is no C++ compiler here: then no cache fills either
     pass
-_dynamo.reset()
+torch.compiler.reset()
 """
 
 
@@ -32,6 +29,7 @@ def test_same_grade_whatever_is_in_the_cache(tmp_path: Path, monkeypatch: pytest
     """Scores and messages, right and wrong answer: cache empty, cache full of these very answers."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
     master = masters.read(next(p for p in find([]) if p.stem == LESSON))
     answers = {name: (ANSWERS / name).read_text() for name in ("right_index.py", "wrong_second_waits.py")}
 
