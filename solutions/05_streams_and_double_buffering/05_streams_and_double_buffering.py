@@ -359,37 +359,13 @@ check_prefetch(
 
 # %% hidden="prefetch" points=1
 ### BEGIN HIDDEN TESTS
-from helpers import check
+from helpers.exercises.streams_and_double_buffering import Batches, check_prefetch
 
-
-def drive(prefetch, sizes, pinned):
-    import torch
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    gpu = simulate("H100", strict=False, values=pinned)
-    with gpu:
-        host = [torch.full((n, 3), float(i + 1), pin_memory=pinned) for i, n in enumerate(sizes)]
-        seen = []
-        for x in prefetch(sealed(gpu), iter(host)):
-            seen.append((x * 2).sum() if pinned else torch.tensor(float(x.numel())))
-        gpu.synchronize()
-        values = [float(v) for v in seen]
-    return values if not gpu.faults else gpu.faults[0]
-
-
-check.function(
-    "prefetch",
-    [
-        check.case([4, 7, 1, 7, 2], True),
-        check.case([], True),
-        check.case([70000, 3, 70000], False),
-        check.case([], False),
-    ],
-    expect=lambda sizes, pinned: [float(6 * n * (i + 1) if pinned else 3 * n) for i, n in enumerate(sizes)],
-    drive=drive,
-    look="the numbers of every batch, in order; empty and pageable iterables too",
+check_prefetch(  # right is worth a point, however slow
+    Batches("values", (4, 7, 1, 7, 2), 3, quick=False),
+    Batches("values", (), 3, quick=False),
+    Batches("H100", (70_000, 3, 70_000), 3, pinned=False, quick=False),
+    Batches("H100", (), 3, pinned=False, quick=False),
 )
 ### END HIDDEN TESTS
 
@@ -703,267 +679,34 @@ def norms(gpu: Any, chunks: list[torch.Tensor]) -> list[float]:
     ### END SOLUTION
 
 
-# %% shared="repair"
-from helpers import check
+# %% test="repair" points=1
+from helpers.exercises.streams_and_double_buffering import Squares, check_squares
 
-
-def drive(answer, card, d, n):
-    import torch
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    # values: a slow card and small tensors, on true numbers; the rest: large tensors without numbers
-    values = card == "values"
-    slow = {"flop_share": 2.5e-6, "bandwidth_share": 1e-4} if values else {}
-    card = "H100" if values else card
-    free = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}  # no set-up costs: a warm GPU
-    gpu = simulate(card, strict=False, values=values, **free, **slow)
-    with gpu:
-        sent = [torch.empty(d, d, pin_memory=True) for i in range(n)]
-        if values:
-            sent = [page.fill_(i + 1.0) for i, page in enumerate(sent)]
-        (torch.ones(8, 8, device=gpu.device) @ torch.ones(8, 8, device=gpu.device)).sum()
-        gpu.synchronize()
-        gone = [torch.zeros(d, d, device=gpu.device) for _ in range(2)]
-        held, first, start = gpu.memory_reserved(), len(gpu.kernels), gpu.clock_ns()
-        del gone  # dropped while the GPU still writes it
-        out = answer(sealed(gpu), sent)
-        gpu.synchronize()
-        ran = gpu.kernels[first:]
-        work = [sum(k.bytes for k in ran if k.kind == "copy h2d"), sum(k.name == "aten.mm" for k in ran)]
-        faults, found, end = list(gpu.faults), len(gpu.races), max([k.end_ns for k in ran], default=start)
-        grown = gpu.max_memory_reserved() - held
-        numbers = [out.device == gpu.device, *(out.tolist() if values else out.shape)]
-        side, x = gpu.Stream(), torch.ones(8, device=gpu.device)
-        with gpu.stream(side):
-            x.mul_(2.0)  # a race of our own: is it still found?
-        awake = len(gpu.races) > found
-    return {
-        "seconds": (end - start) / 1e9,
-        "faults": faults,
-        "grown": grown,
-        "work": work,
-        "numbers": numbers,
-        "awake": awake,
-    }
-
-
-def drive_norms(norms, card, d, n):
-    import torch
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    gpu = simulate("H100" if card == "values" else card, strict=False, values=card == "values")
-    with gpu:
-        chunks = [torch.full((d, d), i + 1.0, device=gpu.device) for i in range(n)]
-        gpu.synchronize()
-        waits = gpu.syncs
-        out = [float(v) for v in norms(sealed(gpu), chunks)]
-        waits = gpu.syncs - waits
-        products = sum(k.name == "aten.mm" for k in gpu.kernels)
-        copies = [k for k in gpu.kernels if k.kind == "copy d2h"]
-        sent = sum(k.bytes for k in copies if k.end_ns <= gpu.clock_ns())  # what has arrived by now
-        faults, found = list(gpu.faults), len(gpu.races)
-        kept = card != "values" or all(bool((x == i + 1.0).all()) for i, x in enumerate(chunks))
-        side = gpu.Stream()
-        with gpu.stream(side):
-            chunks[0].mul_(2.0)
-        chunks[0].mul_(2.0)  # a race of our own: is it still found?
-        awake = len(gpu.races) > found
-    return {
-        "faults": faults,
-        "numbers": out,
-        "waits": waits,
-        "products": products,
-        "sent": sent,
-        "kept": kept,
-        "awake": awake,
-    }
-
-
-def judge_norms(reports):
-    for report in reports:
-        (card, d, n), got = report.args, report.value
-        what, want = f"{n} chunks of {d} × {d}: ", [float(d**3 * (i + 1) ** 2) for i in range(n)]
-        if got["faults"]:
-            return f"{what}{got['faults'][0]}"
-        if not got["awake"]:
-            return f"{what}a race of the test's own was not found afterwards: the search for races was switched off"
-        if not got["kept"]:
-            return (
-                f"{what}a chunk has other numbers than before: chunks are the caller's, and stay as they are"
-            )
-        if len(got["numbers"]) != n or card == "values" and got["numbers"] != want:
-            return f"{what}wanted {want if card == 'values' else n}, got {got['numbers']}"
-        if got["waits"] > 2:
-            return f"{what}the host waited for the GPU {got['waits']} times; wanted at most 2"
-        if [got["products"], got["sent"]] != [n, 4 * n]:
-            return f"{what}{got['products']} products, {got['sent']} bytes at the host when it returned; wanted {n} and {4 * n}"
-
+check_squares(Squares("values", 48, n=8), Squares("H100", 4096, n=8))
 
 # %% test="repair" points=1
-def judge(reports):
-    import torch
+from helpers.exercises.streams_and_double_buffering import Squares, check_ring
 
-    from helpers import simulate
-
-    for report in reports:
-        (card, d, n), got = report.args, report.value
-        what = f"{n} pages of {d} × {d}: "
-        if got["faults"]:
-            return f"{what}{got['faults'][0]}"
-        want = [True, *(float(d**3 * (i + 1) ** 2) for i in range(n))] if card == "values" else [True, n]
-        if got["numbers"] != want:
-            return f"{what}wanted the sum of x @ x for each, in order, on gpu.device; got {got['numbers']}"
-        if not got["awake"]:
-            return f"{what}a race of the test's own was not found afterwards: the search for races was switched off"
-        if got["work"] != [4 * d * d * n, n]:
-            return f"{what}{got['work'][0]:,} bytes copied to the device and {got['work'][1]} products; wanted each page and each product once"
-        slow = {"flop_share": 2.5e-6, "bandwidth_share": 1e-4} if card == "values" else {}
-        free = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}
-        gpu = simulate("H100" if card == "values" else card, **free, **slow)
-        with gpu:
-            x = torch.empty(d, d, pin_memory=True).to(gpu.device)
-            (x @ x).sum()
-        copy, *work = (k.duration_s for k in gpu.kernels)
-        limit = copy + n * (max(copy, sum(work)) + 60e-6)
-        if got["seconds"] > limit:
-            serial = got["seconds"] > 0.95 * n * (copy + sum(work))
-            return (
-                f"{what}no race, and {got['seconds'] * 1e3:.2f} ms; wanted at most {limit * 1e3:.2f} ms (C {copy * 1e3:.2f} ms, "
-                f"K {sum(work) * 1e3:.2f} ms a page). "
-                + (
-                    "That is the sum: nothing overlaps."
-                    if serial
-                    else "Something waits for more than it needs."
-                )
-            )
-
-
-check.function(
-    "squares",
-    [check.case("values", 48, 8), check.case("H100", 4096, 8)],
-    drive=drive,
-    budget={},  # nothing out of the simulator's sight
-    verify=judge,
-    look="every use of x, and who gets its memory next",
-)
-
+check_ring(Squares("values", 48, n=8), Squares("H100", 4096, n=8))
 
 # %% test="repair" points=1
-def judge(reports):
-    import torch
+from helpers.exercises.streams_and_double_buffering import Squares, check_norms
 
-    from helpers import simulate
-
-    for report in reports:
-        (card, d, n), got = report.args, report.value
-        what = f"{n} pages of {d} × {d}: "
-        if got["faults"]:
-            return f"{what}{got['faults'][0]}"
-        want = [True, *(float(d**3 * (i + 1) ** 2) for i in range(n))] if card == "values" else [True, n]
-        if got["numbers"] != want:
-            return f"{what}wanted the sum of x @ x for each, in order, on gpu.device; got {got['numbers']}"
-        if not got["awake"]:
-            return f"{what}a race of the test's own was not found afterwards: the search for races was switched off"
-        if got["work"] != [4 * d * d * n, n]:
-            return f"{what}{got['work'][0]:,} bytes copied to the device and {got['work'][1]} products; wanted each page and each product once"
-        if card != "values" and got["grown"] > 5 * 4 * d * d + 2**22:
-            return f"{what}reserved memory grew by {got['grown'] / 4 / d / d:.1f} pages; wanted at most 5"
-        slow = {"flop_share": 2.5e-6, "bandwidth_share": 1e-4} if card == "values" else {}
-        free = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}
-        gpu = simulate("H100" if card == "values" else card, **free, **slow)
-        with gpu:
-            x = torch.empty(d, d, pin_memory=True).to(gpu.device)
-            (x @ x).sum()
-        copy, *work = (k.duration_s for k in gpu.kernels)
-        limit = copy + n * (max(copy, sum(work)) + 60e-6)
-        if got["seconds"] > limit:
-            serial = got["seconds"] > 0.95 * n * (copy + sum(work))
-            return (
-                f"{what}no race, and {got['seconds'] * 1e3:.2f} ms; wanted at most {limit * 1e3:.2f} ms (C {copy * 1e3:.2f} ms, "
-                f"K {sum(work) * 1e3:.2f} ms a page). "
-                + (
-                    "That is the sum: nothing overlaps."
-                    if serial
-                    else "Something waits for more than it needs."
-                )
-            )
-
-
-check.function(
-    "ring",
-    [check.case("values", 48, 8), check.case("H100", 4096, 8)],
-    drive=drive,
-    budget={},  # nothing out of the simulator's sight
-    verify=judge,
-    look="what has to come before the copy into a buffer that was used",
-)
-
-# %% test="repair" points=1
-check.function(
-    "norms",
-    [check.case("values", 3, 4), check.case("H100", 1024, 8)],
-    drive=drive_norms,
-    budget={},
-    verify=judge_norms,
-    look="the host is in no queue",
-)
-
+check_norms(Squares("values", 3, n=4), Squares("H100", 1024, n=8))
 
 # %% hidden="repair" points=3
 ### BEGIN HIDDEN TESTS
-def judge(reports, most_pages=1e9):
-    import torch
+from helpers.exercises.streams_and_double_buffering import Squares, check_norms, check_ring, check_squares
 
-    from helpers import simulate
-
-    for report in reports:
-        (card, d, n), got = report.args, report.value
-        what = f"{n} pages of {d} × {d}: "
-        want = [True, *(float(d**3 * (i + 1) ** 2) for i in range(n))] if card == "values" else [True, n]
-        if got["faults"] or got["numbers"] != want or got["work"] != [4 * d * d * n, n] or not got["awake"]:
-            return f"{what}{got['faults'][:1]}, {got['numbers']}, bytes copied and products: {got['work']}"
-        slow = {"flop_share": 2.5e-6, "bandwidth_share": 1e-4} if card == "values" else {}
-        free = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}
-        gpu = simulate("H100" if card == "values" else card, **free, **slow)
-        with gpu:
-            x = torch.empty(d, d, pin_memory=True).to(gpu.device)
-            (x @ x).sum()
-        copy, *work = (k.duration_s for k in gpu.kernels)
-        limit = copy + n * (max(copy, sum(work)) + 60e-6)
-        if got["seconds"] > limit or card != "values" and got["grown"] > most_pages * 4 * d * d + 2**22:
-            pages = got["grown"] / 4 / d / d
-            return f"{what}{got['seconds'] * 1e3:.2f} ms, wanted at most {limit * 1e3:.2f} ms; memory grew by {pages:.1f} pages"
-
-
-judged_pages = [("values", 40, 9), ("A100", 2048, 10), ("H100", 6000, 4), ("H100", 1500, 1)]
-check.function(
-    "squares",
-    [check.case(*case) for case in judged_pages],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="every use of x, and who gets its memory next",
+squared = (
+    Squares("values", 40, 9),
+    Squares("A100", 2048, 10),
+    Squares("H100", 6000, 4),
+    Squares("H100", 1500, 1),
 )
-check.function(
-    "ring",
-    [check.case(*case) for case in judged_pages],
-    drive=drive,
-    budget={},
-    verify=lambda reports: judge(reports, most_pages=5),
-    look="the last use of the same buffer",
-)
-check.function(
-    "norms",
-    [check.case("values", 4, 6), check.case("A100", 1024, 12), check.case("H100", 512, 1)],
-    drive=drive_norms,
-    budget={},
-    verify=judge_norms,
-    look="the host is in no queue",
-)
+check_squares(*squared)
+check_ring(*squared)
+check_norms(Squares("values", 4, 6), Squares("A100", 1024, 12), Squares("H100", 512, 1))
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1154,204 +897,28 @@ def pipeline(
     ### END SOLUTION
 
 
-# %% shared="pipeline"
-from helpers import check
-
-
-def drive(pipeline, card, page, result, products, decode_s, save_s, n):
-    import torch
-
-    from helpers import simulate
-    from helpers.check.sealed import sealed
-
-    # values: a slow card and small tensors, on true numbers; the rest: large tensors without numbers
-    values = card == "values"
-    slow = {"flop_share": 2.5e-6, "bandwidth_share": 1e-4} if values else {}
-    card = "H100" if values else card
-    free = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}  # no set-up costs: a warm GPU
-    gpu = simulate(card, strict=False, values=values, **free, **slow)
-    decoded, saved, numbers, early = [], [], [], []
-    with gpu:
-        pages = [torch.zeros(page, pin_memory=True) for _ in range(2)]
-        results = [torch.zeros(result, pin_memory=True) for _ in range(2)]
-        first = torch.ones(page[1], result[1], device=gpu.device)
-        more = torch.ones(result[1], result[1], device=gpu.device)
-        outside = gpu.current_stream()
-        computed = []
-
-        def copied(kind):
-            """Bytes that have arrived by now, on the host's clock."""
-            return sum(k.bytes for k in gpu.kernels if k.kind == kind and k.end_ns <= gpu.clock_ns())
-
-        def decode(i, where):
-            if copied("copy h2d") < (i - 1) * pages[0].nbytes:
-                early.append(f"decode({i})")
-            if not any(where is p for p in pages):
-                raise ValueError("decode was given something else than one of the two pages")
-            decoded.append(i)
-            gpu.host_work(decode_s)
-            (where if values else where[-1]).fill_(i + 1.0)
-
-        def compute(x):
-            computed.append([*x.shape, x.device == gpu.device, gpu.current_stream() == outside])
-            x = x @ first
-            for _ in range(products - 1):
-                x = x @ more
-            return x
-
-        def save(i, where):
-            if copied("copy d2h") < (i + 1) * results[0].nbytes:
-                early.append(f"save({i})")
-            if not any(where is p for p in results):
-                raise ValueError("save was given something else than one of the two results")
-            saved.append(i)
-            numbers.append([float(where.min()), float(where.max())] if values else float(where[-1].sum()))
-            gpu.host_work(save_s)
-
-        gpu.synchronize()
-        gone = [torch.zeros(shape, device=gpu.device) for shape in (page, page, result, result)]
-        start = gpu.clock_ns()
-        del gone  # dropped while the GPU still writes it
-        pipeline(sealed(gpu), pages, results, decode, compute, save, n)
-        seconds = (gpu.clock_ns() - start) / 1e9
-        late = n - len(saved)
-        copies = [sum(k.bytes for k in gpu.kernels if k.kind == kind) for kind in ("copy h2d", "copy d2h")]
-        seconds = max([seconds, *((k.end_ns - start) / 1e9 for k in gpu.kernels)])
-        faults, found = list(gpu.faults), len(gpu.races)
-        side = gpu.Stream()
-        with gpu.stream(side):
-            more.mul_(2.0)
-        more.mul_(2.0)  # a race of our own: is it still found?
-        awake = len(gpu.races) > found
-    return {
-        "seconds": seconds,
-        "faults": faults,
-        "decoded": decoded,
-        "saved": saved,
-        "late": late,
-        "copies": copies,
-        "computed": computed,
-        "early": early,
-        "numbers": numbers if values else None,
-        "awake": awake,
-    }
-
-
 # %% test="pipeline" points=2
-def judge(reports):
-    import torch
+from helpers.exercises.streams_and_double_buffering import Stages, check_pipeline
 
-    from helpers import simulate
-
-    for report in reports:
-        (card, page, result, products, decode_s, save_s, n), got = report.args, report.value
-        what = f"{n} batches, page {list(page)}, result {list(result)}: "
-        if got["faults"]:
-            return f"{what}{got['faults'][0]}"
-        if got["early"]:
-            return f"{what}at {got['early'][0]} the copies to or from its page were not over"
-        for name in ("decoded", "saved"):
-            if got[name] != list(range(n)):
-                return f"{what}{name} {got[name]}; wanted 0 to {n - 1}, each once, in order"
-        if got["computed"] != [[*page, True, True]] * n:
-            return f"{what}compute was called with (shape, on the device, in the caller's stream) {got['computed'][:3]}"
-        if card == "values":
-            each = page[1] * result[1] ** (products - 1)
-            if got["numbers"] != [[float((i + 1) * each)] * 2 for i in range(n)]:
-                return f"{what}save found {got['numbers']} (least, largest) in its pages: not each batch's own result"
-        whole = [4 * n * shape[0] * shape[1] for shape in (page, result)]
-        if got["copies"] != whole:
-            return f"{what}{got['copies'][0]:,} bytes copied in and {got['copies'][1]:,} out; wanted {whole[0]:,} and {whole[1]:,}: each page and each result, once"
-        if not got["awake"]:
-            return f"{what}a race of the test's own was not found afterwards: the search for races was switched off"
-        slow = {"flop_share": 2.5e-6, "bandwidth_share": 1e-4} if card == "values" else {}
-        free = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}
-        gpu = simulate("H100" if card == "values" else card, **free, **slow)
-        with gpu:
-            x = torch.empty(page, pin_memory=True).to(gpu.device)
-            x = x @ torch.empty(page[1], result[1], device=gpu.device)
-            for _ in range(products - 1):
-                x = x @ torch.empty(result[1], result[1], device=gpu.device)
-            torch.empty(result, pin_memory=True).copy_(x, non_blocking=True)
-        spent = [k.duration_s for k in gpu.kernels]
-        parts = {"D + S": decode_s + save_s, "C": spent[0], "K": sum(spent[1:-1]), "B": spent[-1]}
-        limit = n * (max(parts.values()) + 100e-6) + 2 * sum(parts.values())
-        if got["seconds"] > limit:
-            known = ", ".join(f"{name} {s * 1e3:.2f}" for name, s in parts.items())
-            serial = (
-                " That is the sum: nothing overlaps."
-                if got["seconds"] > 0.9 * n * sum(parts.values())
-                else " Which stages never run beside each other? Who waits for whom?"
-            )
-            return f"{what}took {got['seconds'] * 1e3:.2f} ms, wanted at most {limit * 1e3:.2f} ms (in ms: {known}).{serial}"
-
-
-check.function(
-    "pipeline",
-    [
-        check.case("values", (96, 48), (96, 8), 1, 1e-4, 1e-4, 8),
-        check.case("H100", (16384, 1024), (16384, 512), 1, 0.05e-3, 0.05e-3, 24),  # the copies
-        check.case("H100", (2048, 2048), (2048, 256), 1, 2e-3, 1e-3, 12),  # the host
-    ],
-    drive=drive,
-    budget={},  # nothing out of the simulator's sight
-    verify=judge,
-    look="before the host touches a page, which event must have passed?",
+check_pipeline(
+    Stages("values", (96, 48), (96, 8), 1, decode_s=1e-4, save_s=1e-4, n=8),
+    Stages("H100", (8192, 1024), (8192, 512), 1, decode_s=0.05e-3, save_s=0.05e-3, n=20),  # the copies
+    Stages("H100", (2048, 2048), (2048, 256), 1, decode_s=2e-3, save_s=1e-3, n=12),  # the host
 )
-
 
 # %% hidden="pipeline" points=4
 ### BEGIN HIDDEN TESTS
-def judge(reports):
-    import torch
+from helpers.exercises.streams_and_double_buffering import Stages, check_pipeline
 
-    from helpers import simulate
-
-    for report in reports:
-        (card, page, result, products, decode_s, save_s, n), got = report.args, report.value
-        what = f"{n} batches, page {list(page)}, result {list(result)}: "
-        wrong = [*got["faults"], *got["early"]]
-        if wrong or got["decoded"] != list(range(n)) or got["saved"] != list(range(n)):
-            return f"{what}{wrong[:1]}, decoded {got['decoded']}, saved {got['saved']}"
-        if card == "values":
-            each = page[1] * result[1] ** (products - 1)
-            if got["numbers"] != [[float((i + 1) * each)] * 2 for i in range(n)]:
-                return f"{what}save found {got['numbers']}"
-        whole = [4 * n * shape[0] * shape[1] for shape in (page, result)]
-        if got["computed"] != [[*page, True, True]] * n or got["copies"] != whole or not got["awake"]:
-            return f"{what}not each batch copied in, computed in the caller's stream and copied out once"
-        slow = {"flop_share": 2.5e-6, "bandwidth_share": 1e-4} if card == "values" else {}
-        free = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}
-        gpu = simulate("H100" if card == "values" else card, **free, **slow)
-        with gpu:
-            x = torch.empty(page, pin_memory=True).to(gpu.device)
-            x = x @ torch.empty(page[1], result[1], device=gpu.device)
-            for _ in range(products - 1):
-                x = x @ torch.empty(result[1], result[1], device=gpu.device)
-            torch.empty(result, pin_memory=True).copy_(x, non_blocking=True)
-        spent = [k.duration_s for k in gpu.kernels]
-        parts = [decode_s + save_s, spent[0], sum(spent[1:-1]), spent[-1]]
-        limit = n * (max(parts) + 100e-6) + 2 * sum(parts)
-        if got["seconds"] > limit:
-            return f"{what}took {got['seconds'] * 1e3:.2f} ms, wanted at most {limit * 1e3:.2f} ms"
-
-
-check.function(
-    "pipeline",
-    [
-        check.case("values", (96, 8), (96, 48), 1, 1e-4, 3e-4, 9),
-        check.case("values", (8, 12), (8, 12), 2, 1e-3, 2e-3, 7),
-        check.case("H100", (16384, 1024), (16384, 512), 1, 0.1e-3, 0.1e-3, 20),
-        check.case("H100", (16384, 512), (16384, 1024), 1, 0.1e-3, 0.05e-3, 20),
-        check.case("A100", (2048, 1024), (2048, 1024), 12, 0.3e-3, 0.9e-3, 14),
-        check.case("A100", (1024, 1024), (1024, 1024), 1, 0.2e-3, 1.5e-3, 11),
-        check.case("H100", (512, 512), (512, 512), 1, 1e-3, 1e-3, 1),
-        check.case("values", (2, 2), (2, 2), 1, 0.0, 0.0, 0),
-    ],
-    drive=drive,
-    budget={},
-    verify=judge,
-    look="an event for each page; and never wait for the batch that was launched last",
+check_pipeline(
+    Stages("values", (96, 8), (96, 48), 1, 1e-4, 3e-4, 9),
+    Stages("values", (8, 12), (8, 12), 2, 1e-3, 2e-3, 7),
+    Stages("H100", (8192, 1024), (8192, 512), 1, 0.03e-3, 0.05e-3, 16),
+    Stages("H100", (8192, 512), (8192, 1024), 1, 0.05e-3, 0.03e-3, 16),
+    Stages("A100", (2048, 1024), (2048, 1024), 12, 0.3e-3, 0.9e-3, 14),
+    Stages("A100", (1024, 1024), (1024, 1024), 1, 0.2e-3, 1.5e-3, 11),
+    Stages("H100", (512, 512), (512, 512), 1, 1e-3, 1e-3, 1),
+    Stages("values", (2, 2), (2, 2), 1, 0.0, 0.0, 0),
 )
 ### END HIDDEN TESTS
 
