@@ -217,7 +217,12 @@ def _tell(
                 _Asked(facts), None, num_workers=workers, timeout=60, multiprocessing_context="fork"
             )
             loader.worker_init_fn = begin
-            told, after = list(loader), state()
+            try:
+                told, after = list(loader), state()
+            except (
+                Exception
+            ) as odd:  # without its frames, which would keep the other workers until some later fork
+                raise odd.with_traceback(None) from None
         else:  # no fork: one after the other, in this process
             told, after = [init(worker) or facts(worker) for worker in range(workers)], before
             torch.set_num_threads(before[0]["torch"])
