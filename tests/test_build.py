@@ -1,7 +1,6 @@
 """The pipeline on masters that are wrong: each is refused with a message that says where."""
 
 import json
-import re
 from pathlib import Path
 
 import nbformat
@@ -81,43 +80,6 @@ def test_a_good_master_is_read(tmp_path: Path) -> None:
     assert build.text_of(build.notebook(master)) == build.text_of(build.notebook(masters.read(master.path)))
 
 
-SHARED = GOOD.replace(
-    '# %% test="twice"',
-    """# %% shared="twice"
-import torch
-
-
-def doubled(x):
-    return x + x
-
-
-# %% test="twice\"""",
-).replace("expect=lambda x: x * 2", "expect=doubled").replace("expect=lambda x: x + x", "expect=doubled")  # fmt: skip
-
-
-def test_a_shared_cell_stands_at_the_head_of_each_test(tmp_path: Path) -> None:
-    master = masters.read(write(tmp_path, SHARED))
-    assert [c.kind for c in master.cells][-2:] == ["test", "hidden"]  # it is no cell of its own
-    visible, hidden = (cell.source for cell in master.cells[-2:])
-    assert visible.startswith("import torch\n\n\ndef doubled(x):") and "expect=doubled" in visible
-    assert hidden.startswith("### BEGIN HIDDEN TESTS\nimport torch\n\n\ndef doubled(x):")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("    return x + x", "    return x +", "invalid syntax"),
-        ("def doubled", "print(3)\ndef doubled", "calls belong in the tests"),
-        ('shared="twice"', 'shared="thrice"', "stands above the two or more tests that share it"),
-        ("### BEGIN HIDDEN TESTS\n", "### BEGIN HIDDEN TESTS\ndoubled = None\n", "defines ['doubled'] again"),
-        ("def doubled(x):\n", "def doubled(x):\n    x = twice(x)\n", "must stand alone, but uses ['twice']"),
-    ],
-)
-def test_a_bad_shared_cell_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
-    with pytest.raises(BadMaster, match=re.escape(message)):
-        masters.read(write(tmp_path, SHARED.replace(old, new)))
-
-
 BAD = {
     "duplicate id": ("# %% test=", '# %% exercise="twice"\n### BEGIN SOLUTION\n### END SOLUTION\n# %% test=', "duplicate grade_id 'twice'", 25),
     "points missing": ('# %% test="twice" points=1', '# %% test="twice"', "needs points=N", 25),
@@ -132,6 +94,7 @@ BAD = {
     "test before its exercise": ("# %% experiment", '# %% test="twice" points=1\n# %% experiment', "before any exercise", 10),
     "live name in a test": ('check.function("twice", [check.case(torch.arange(3.0))]', "check.function(twice.__name__, [check.case(torch.arange(3.0))]", "must stand alone, but uses ['twice']", 25),
     "test without check": ('check.function("twice", [check.case(torch.arange(3.0))], expect=lambda x: x * 2)', "assert True", "reaches the learner", 25),
+    "test too long": ('check.function("twice", [check.case(torch.arange(3.0))]', "x = [\n" + "    1,\n" * 12 + ']\ncheck.function("twice", [check.case(torch.arange(3.0))]', "a visible test of 17 lines", 25),
     "test overwrites a name": ('check.function("twice", [check.case(torch.arange(3.0))]', 'twice = 3\ncheck.function("twice", [check.case(torch.arange(3.0))]', "would overwrite ['twice']", 25),
     "clock in a test": ("import torch\n\nfrom helpers import check\n\ncheck.function(\"twice\", [check.case(torch.arange(3.0))]", "import time, torch\n\nfrom helpers import check\n\ntime.perf_counter()\ncheck.function(\"twice\", [check.case(torch.arange(3.0))]", "reads a clock", 25),
     "exercise needs an experiment": ("print(torch.arange(3))", "two = 2", "uses ['two']", 17),

@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
 from nbgrader.api import Gradebook
 
 from helpers.classroom import build
@@ -179,6 +180,11 @@ def in_first_exercise(code: str) -> Callable[[NotebookNode], None]:
     return change
 
 
+def adds_a_refused_cell(nb: NotebookNode) -> None:
+    """What no answer needs costs nothing."""
+    nb.cells.insert(1, new_code_cell("import subprocess"))
+
+
 def always_equal(nb: NotebookNode) -> None:
     for cell in nb.cells:
         meta = cell.metadata.get("nbgrader", {})
@@ -197,7 +203,8 @@ TRICKS: dict[str, tuple[Callable[[NotebookNode], None], str | None, str]] = {
     "transforms": (in_first_exercise(TRANSFORMS), None, "nothing"),
     "blinds": (in_first_exercise(BLINDS), "wrong", "no more"),
     "equal": (always_equal, None, "nothing"),
-    "exits": (in_first_exercise("import os; os._exit(0)"), "right", "nothing"),
+    "exits": (in_first_exercise("import os; os._exit(0)"), "right", "but the first"),
+    "added": (adds_a_refused_cell, "right", "full"),
     "stderr": (
         in_first_exercise("import sys, warnings; print('noise', file=sys.stderr); warnings.warn('noise')"),
         "right",
@@ -288,7 +295,9 @@ def test_both_graders_give_the_same_score(press: Callable[..., None], tmp_path: 
 def test_no_unearned_points(course: Path, name: str) -> None:
     earned, possible = scores(course, CHEATED)[name]
     honest = scores(course, CHEATED)["wrong"][0]
-    assert earned == {"full": possible, "nothing": 0, "no more": honest}[TRICKS[name][2]]
+    first = next(m for m in LESSONS if m.name == CHEATED).exercises[0].points
+    wanted = {"full": possible, "nothing": 0, "no more": honest, "but the first": possible - first}
+    assert earned == wanted[TRICKS[name][2]]
 
 
 def test_feedback_is_made(course: Path) -> None:

@@ -5,7 +5,6 @@ Every code cell is of one kind, written on its ``# %%`` line:
     # %% setup                          imports and data that exercises need; runs when grading
     # %% experiment                     for the reader; skipped when grading
     # %% exercise="windows"             the learner's answer, between ### BEGIN SOLUTION and ### END SOLUTION
-    # %% shared="windows"               what its tests have in common: put at the head of each, no cell of its own
     # %% test="windows" points=1        visible test
     # %% hidden="windows" points=2      hidden test, between ### BEGIN HIDDEN TESTS and ### END HIDDEN TESTS
 """
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import jupytext
 
-KINDS = ("setup", "experiment", "exercise", "shared", "test", "hidden")
+KINDS = ("setup", "experiment", "exercise", "test", "hidden")
 MARKERS = {
     "exercise": ("### BEGIN SOLUTION", "### END SOLUTION"),
     "hidden": ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"),
@@ -30,6 +29,8 @@ EXERCISE_HEADING = re.compile(
 )
 #: names that IPython puts into every notebook's namespace
 NOTEBOOK_NAMES = {"display", "get_ipython", "__name__", "__file__"}
+#: lines of a visible test, blank ones not counted
+LONGEST_TEST = 14
 CLOCKS = re.compile(r"perf_counter|time\.time\(|process_time|monotonic|timeit")
 
 
@@ -89,7 +90,6 @@ def read(path: Path) -> Master:
     master = Master(path.stem, path, cells, *_title(path, cells), [])
     _name_tests(master)
     _check_markers(master)
-    _share(master)
     _check_names(master)
     master.exercises = _exercises(master)
     return master
@@ -114,9 +114,7 @@ def _cell(path: Path, raw: dict, line: int) -> Cell:
         exercise=str(meta.get(kind, "")),
         tags=list(meta.get("tags", [])),
     )
-    if kind in ("exercise", "shared", "test", "hidden") and not re.fullmatch(
-        r"[a-z][a-z0-9_]*", cell.exercise
-    ):
+    if kind in ("exercise", "test", "hidden") and not re.fullmatch(r"[a-z][a-z0-9_]*", cell.exercise):
         raise BadMaster(
             f'{where}: write {kind}="exercise_id" with lower-case letters, digits and underscores, got {cell.exercise!r}'
         )
@@ -185,34 +183,6 @@ def _check_markers(master: Master) -> None:
                 raise BadMaster(f"{master.where(cell)}: '{begin}' is not closed by '{end}'")
 
 
-def _share(master: Master) -> None:
-    """Put each shared cell at the head of its exercise's tests, which stay self-contained in the notebook."""
-    for cell in [c for c in master.cells if c.kind == "shared"]:
-        master.cells.remove(cell)
-        where, begin = master.where(cell), MARKERS["hidden"][0]
-        tests = [c for c in master.cells if c.exercise == cell.exercise and c.kind in ("test", "hidden")]
-        if len(tests) < 2 or min(c.line for c in tests) < cell.line:
-            raise BadMaster(
-                f'{where}: shared="{cell.exercise}" stands above the two or more tests that share it'
-            )
-        try:
-            statements = ast.parse(cell.source).body
-        except SyntaxError as problem:
-            raise BadMaster(
-                f"{master.path.name}:{cell.line + (problem.lineno or 0)}: {problem.msg}"
-            ) from None
-        if any(isinstance(s, ast.Expr) for s in statements):
-            raise BadMaster(f"{where}: a shared cell defines what tests use; calls belong in the tests")
-        made = names(cell.source)[1] - imports(cell.source)
-        for test in tests:
-            if again := made & names(test.source)[1]:
-                raise BadMaster(
-                    f"{master.where(test)}: defines {sorted(again)} again, which is shared on line {cell.line}"
-                )
-            head, marker, rest = test.source.rpartition(begin + "\n")
-            test.source = f"{head}{marker}{cell.source}\n\n\n{rest}"
-
-
 def _check_names(master: Master) -> None:
     """Graded cells parse, read no clock, and use only names of the graded path; tests use none but their own."""
     known = set(dir(builtins)) | NOTEBOOK_NAMES
@@ -237,6 +207,11 @@ def _check_names(master: Master) -> None:
             if taken := (bound - imports(cell.source)) & elsewhere:
                 raise BadMaster(
                     f"{where}: a test shares the notebook's names and would overwrite {sorted(taken)}: name its own otherwise"
+                )
+            lines = sum(bool(line.strip()) for line in cell.source.splitlines())
+            if cell.kind == "test" and lines > LONGEST_TEST:
+                raise BadMaster(
+                    f"{where}: a visible test of {lines} lines; a learner reads at most {LONGEST_TEST}: the rest belongs in helpers/exercises"
                 )
             if not _checked(cell.source):
                 raise BadMaster(
