@@ -10,7 +10,6 @@ plain data only. In a learner's notebook both live in the kernel; when grading, 
 the hidden tests stay in the grader's process.
 """
 
-from helpers.check.data import Build
-from helpers.check.judge import Case, CheckFailed, Match, Report, build, case, function, through, value
+from helpers.check.judge import Case, CheckFailed, Match, Report, case, function, through, value
 
-__all__ = ["Build", "Case", "CheckFailed", "Match", "Report", "build", "case", "function", "through", "value"]
+__all__ = ["Case", "CheckFailed", "Match", "Report", "case", "function", "through", "value"]

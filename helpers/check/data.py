@@ -6,8 +6,6 @@ JSON-able values and back. Objects of any other class do not cross, so nothing t
 """
 
 import base64
-from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,23 +17,6 @@ KIND = "kind"
 
 class NotPlain(TypeError):
     """The value holds an object that may not cross; the message says which."""
-
-
-@dataclass(frozen=True)
-class Build:
-    """An input made where the learner's code runs: ``path`` is ``"package.module:name"``."""
-
-    path: str
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-
-    def make(self) -> Any:
-        module, _, name = self.path.partition(":")
-        return getattr(import_module(module), name)(*self.args, **self.kwargs)
-
-    def __repr__(self) -> str:
-        shown = [repr(a) for a in self.args] + [f"{k}={v!r}" for k, v in self.kwargs.items()]
-        return f"{self.path.partition(':')[2]}({', '.join(shown)})"
 
 
 def _tensor_bytes(tensor: torch.Tensor) -> bytes:
@@ -122,13 +103,6 @@ def encode(value: Any, with_storage: bool = False) -> Any:
         return {KIND: "set", "value": [down(v) for v in value]}
     if isinstance(value, dict):
         return {KIND: "dict", "value": [[down(k), down(v)] for k, v in dict.items(value)]}
-    if isinstance(value, Build) and with_storage:  # an input; what a learner returns is never made here
-        return {
-            KIND: "build",
-            "path": value.path,
-            "args": [down(a) for a in value.args],
-            "kwargs": down(value.kwargs),
-        }
     if isinstance(value, slice):
         return {KIND: "slice", "value": [value.start, value.stop, value.step]}
     if isinstance(value, torch.dtype):
@@ -140,27 +114,24 @@ def encode(value: Any, with_storage: bool = False) -> Any:
     raise NotPlain(f"a {type(value).__name__} (wanted: numbers, strings, lists, tuples, dicts or tensors)")
 
 
-def decode(item: Any, build: bool = True) -> Any:
-    """The value that :func:`encode` was given. ``build``: make :class:`Build` inputs (else leave them as they are)."""
+def decode(item: Any) -> Any:
+    """The value that :func:`encode` was given."""
     if isinstance(item, list):
-        return [decode(v, build) for v in item]
+        return [decode(v) for v in item]
     if not isinstance(item, dict):
         return item
     kind = item[KIND]
     if kind == "tensor":
         return _decode_tensor(item)
-    if kind == "build":
-        made = Build(item["path"], tuple(decode(item["args"], build)), decode(item["kwargs"], build))
-        return made.make() if build else made
     value = item["value"]
     if kind == "array":
         return _decode_tensor(value).numpy()
     if kind == "tuple":
-        return tuple(decode(v, build) for v in value)
+        return tuple(decode(v) for v in value)
     if kind == "set":
-        return frozenset(decode(v, build) for v in value)
+        return frozenset(decode(v) for v in value)
     if kind == "dict":
-        return {decode(k, build): decode(v, build) for k, v in value}
+        return {decode(k): decode(v) for k, v in value}
     if kind == "slice":
         return slice(*value)
     if kind == "dtype":

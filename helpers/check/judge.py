@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from helpers.check.compare import brief, difference
-from helpers.check.data import Build, decode, encode
+from helpers.check.data import decode, encode
 from helpers.check.machine import NOT_YOURS, machine_fault, machine_fault_of
 from helpers.check.screen import cell_of, screen
 from helpers.lesson import current, record, spelled
@@ -76,15 +76,8 @@ class Report:
 
 
 def case(*args: Any, raises: type[BaseException] | None = None, seed: int = 0, **kwargs: Any) -> Case:
-    """Inputs for one call. ``seed``: what Python, NumPy and torch are seeded with before inputs are built."""
+    """Inputs for one call. ``seed``: what Python, NumPy and torch are seeded with before the call."""
     return Case(args, kwargs, raises, seed)
-
-
-def build(path: str, *args: Any, **kwargs: Any) -> Build:
-    """An input made where the learner's code runs, e.g. ``build("torch.nn:Linear", 4, 4)``."""
-    if path.count(":") != 1:
-        raise ValueError(f"build() wants 'package.module:name', got {path!r}")
-    return Build(path, args, kwargs)
 
 
 @contextmanager
@@ -169,7 +162,7 @@ def value(
     Raises :class:`CheckFailed`.
     """
     want = expect() if callable(expect) else expect
-    got = decode(_ask({"what": "value", "name": name}, look)["value"], build=False)
+    got = decode(_ask({"what": "value", "name": name}, look)["value"])
     if isinstance(want, dict) and isinstance(got, dict):
         missing = [k for k in want if k not in got or got[k] is None]
         wrong = [
@@ -204,7 +197,6 @@ def function(
     verify: Callable[[list[Report]], str | None] | None = None,
     look: str = "",
     note: str = "",
-    **options: Any,
 ) -> None:
     """Call the learner's function ``name`` on every case, under the counters, and compare.
 
@@ -221,8 +213,6 @@ def function(
 
     Raises :class:`CheckFailed` with what was measured, what was wanted and what to look at.
     """
-    if options:  # TODO remove when all lessons say match=
-        match = dataclasses.replace(match, **options)
     if not cases:
         raise ValueError(f"check.function({name!r}): no cases")
     given, cases = cases, [_as_case(one) for one in cases]
@@ -252,10 +242,10 @@ def function(
             asked,
             one.args,
             one.kwargs,
-            decode(raw["value"], build=False),
+            decode(raw["value"]),
             raw.get("counts") or {},
             raw["error"],
-            decode(raw["grads"], build=False),
+            decode(raw["grads"]),
             raw,
         )
         reports.append(report)

@@ -264,7 +264,7 @@ def _not_bound(told: dict[str, Any], plan: list[list[int]], allowed: list[int] |
 
 
 def check_bound(*cases: Workers, note: str = "") -> None:
-    check.function("bound", cases, drive=_tell, budget={}, verify=_bound_right, look=_AT_THREADS, note=note)
+    check.function("bound", cases, drive=_tell, verify=_bound_right, look=_AT_THREADS, note=note)
 
 
 # --- 12.3 channels_last_net ---------------------------------------------------------------------------------------

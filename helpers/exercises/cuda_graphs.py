@@ -211,7 +211,6 @@ def check_GraphedStep(*cases: Epoch) -> None:
         "GraphedStep",
         cases,
         drive=_run_epoch,
-        budget={},  # nothing out of the simulator's sight
         verify=_trains,
         look=f"1 · One launch for a whole step; {_HOLDS}",
     )
@@ -376,7 +375,7 @@ def _check_replays(
     def verify(reports: list[check.Report]) -> str | None:
         return next((text for r in reports if (text := _wrong_replay(r, by_hand, hint, most))), None)
 
-    check.function(name, cases, drive=drive, budget={}, verify=verify, look=_HOLDS)
+    check.function(name, cases, drive=drive, verify=verify, look=_HOLDS)
 
 
 def check_scorer(*cases: check.Case) -> None:
@@ -511,7 +510,6 @@ def check_robust_step(*cases: Marked) -> None:
         "robust_step",
         cases,
         drive=_capture,
-        budget={},
         verify=_holds_in_a_graph,
         look="3 · What cannot be recorded",
         note="no answer from the GPU, no size that depends on values, and weight changed at its address",

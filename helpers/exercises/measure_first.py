@@ -112,7 +112,7 @@ def _misread(asked: Calls, got: float) -> str | None:
 
 def check_time_on_gpu(*cases: Calls) -> None:
     look = '"What does a clock around a GPU call read?" and "Wait once, not every time", above'
-    check.function("time_on_gpu", cases, drive=_time, budget={}, verify=_timed, look=look)
+    check.function("time_on_gpu", cases, drive=_time, verify=_timed, look=look)
     none = check.case(size=1024, products=1, repeats=0, raises=ValueError)
     check.function("time_on_gpu", [none], drive=_time, look="the docstring: repeats")
 
@@ -553,4 +553,4 @@ def _predicted(reports: list[check.Report]) -> str | None:
 
 def check_predict_run(*cases: Run) -> None:
     look = '"Start small", above: the start apart from the steps'
-    check.function("predict_run", cases, drive=_predict, budget={}, verify=_predicted, look=look)
+    check.function("predict_run", cases, drive=_predict, verify=_predicted, look=look)

@@ -276,7 +276,6 @@ def check_Int8Linear(*cases: Layer, note: str = "") -> None:
         cases,
         drive=_use,
         verify=_each(_wrong_layer),
-        budget={},
         look="2 · Multiply the integers",
         note=note,
     )
@@ -400,7 +399,6 @@ def check_smooth(*cases: Block, note: str = "") -> None:
         cases,
         drive=_smooth,
         verify=_each(_not_smooth),
-        budget={},
         look="3 · One loud channel",
         note=note,
     )

@@ -189,7 +189,6 @@ def check_prefetch(*cases: Batches) -> None:
         "prefetch",
         cases,
         drive=_consume,
-        budget={},  # nothing out of the simulator's sight
         verify=_prefetched,
         look='too slow: the fifth loop of "Two queues"; a race: section 3',
     )
@@ -259,7 +258,6 @@ def _check_sums(name: str, cases: tuple[Squares, ...], look: str, most_pages: fl
         name,
         cases,
         drive=_sum_pages,
-        budget={},
         verify=lambda reports: _first_wrong(reports, partial(_wrong_sums, most_pages=most_pages)),
         look=look,
     )
@@ -313,7 +311,6 @@ def check_norms(*cases: Squares) -> None:
         "norms",
         cases,
         drive=_sum_chunks,
-        budget={},
         verify=lambda reports: _first_wrong(reports, _wrong_norms),
         look="the host is in no queue",
     )
@@ -432,7 +429,6 @@ def check_pipeline(*cases: Stages) -> None:
         "pipeline",
         cases,
         drive=_run_stages,
-        budget={},
         verify=lambda reports: _first_wrong(reports, _wrong_stages),
         look="before the host touches a page, which event must have passed? An event for each page; and never wait for "
         "the batch that was launched last",
