@@ -21,7 +21,7 @@ from helpers.ranks.costs import seconds as cost_of
 from helpers.ranks.links import LINKS, Link
 from helpers.simulator import SimGPU, SimulationError, simulate
 from helpers.simulator.world.buckets import Backward, Gradient, assign, gradients, overlap
-from helpers.simulator.world.network import World, world
+from helpers.simulator.world.network import World
 from helpers.simulator.world.pipeline import SCHEDULES, order, pipeline
 
 WIDE, DEEP = 4096, 3
@@ -270,9 +270,7 @@ def test_the_last_of_many_is_later_than_of_few() -> None:
             for _ in range(4):
                 x @ y
             dist.all_reduce(x)
-        factors = world(size, "NVLink 4", 1, None, None, 0, None, 0.05, seed, True, None).factors(
-            np.random.Generator(np.random.PCG64(seed))
-        )
+        factors = World(size, jitter=0.05, seed=seed).factors(np.random.Generator(np.random.PCG64(seed)))
         call = gpu.collectives[0]
         work = sum(k.end_ns - k.start_ns for k in gpu.kernels if k.kind == "kernel")
         begin = next(k for k in gpu.kernels if k.kind == "kernel").start_ns

@@ -1,4 +1,4 @@
-"""The table of GPUs: what their makers publish, what share of it kernels reach, and what is assumed about the host.
+"""The table of GPUs: what their makers publish (cards.csv), what share of it kernels reach, and what is assumed about the host.
 
 The shares, efficiencies.json, are fitted by `python -m helpers.simulator.cost.calibration --fit` on measurements
 of real cards, and say which. A card that is not in them, or a kind of arithmetic that was not measured on it,
@@ -8,7 +8,9 @@ shares of `Assumptions`.
 
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,11 +22,8 @@ EFFICIENCIES = Path(__file__).with_name("efficiencies.json")
 
 #: a family of operators without measurements takes the shares of this one
 STANDS_IN = {
-    "optimizer": "elementwise",
-    "copy": "elementwise",
-    "gather": "elementwise",
-    "reduction": "normalisation",
-}
+    "optimizer": "elementwise", "copy": "elementwise", "gather": "elementwise", "reduction": "normalisation",
+}  # fmt: skip
 #: a card that was not measured, but is made of the same chip as one that was
 _SAME_CHIP = {"H200": "H100"}
 
@@ -90,8 +89,7 @@ class Device:
     source: str
     assumptions: Assumptions = field(default_factory=Assumptions)
     calibrated: bool = True  # False: the assumptions' two shares hold for every kernel
-    # Compute capability: flash attention and bf16 need 8.0 (sdp_utils.cpp, torch.cuda.is_bf16_supported).
-    capability: tuple[int, int] = (8, 0)
+    capability: tuple[int, int] = (8, 0)  # compute capability, which attention kernels and bf16 depend on
 
     def reached(self, family: str = "elementwise", kind: str = "fp32") -> Efficiency:
         """The shares of the published peaks that one family's kernels reach (families: `cost.roofline`).
@@ -119,20 +117,16 @@ def _look_up(card: str, family: str, kind: str) -> Efficiency:
 
 @lru_cache(maxsize=1)
 def _shares() -> dict[tuple[str, str, str], Efficiency]:
-    return {
-        (row["card"], row["family"], row["kind"]): Efficiency(
-            row["flop_share"], row["bandwidth_share"], row["ramp_us"] / 1e6
-        )
-        for row in efficiencies()["shares"]
-    }
+    found = {}
+    for row in efficiencies()["shares"]:
+        shares = row["flop_share"], row["bandwidth_share"], row["ramp_us"] / 1e6
+        found[row["card"], row["family"], row["kind"]] = Efficiency(*shares)
+    return found
 
 
 @lru_cache(maxsize=1)
 def efficiencies() -> dict[str, Any]:
-    """The table of shares as it is kept: {"basis": where it comes from, "shares": [...], "steps": [...]}; without
-    shares where there is no table."""
-    if not EFFICIENCIES.exists():
-        return {"basis": "no table: round numbers", "shares": []}
+    """The table of shares as it is kept: {"basis": where it comes from, "shares": [...], "steps": [...]}."""
     found: dict[str, Any] = json.loads(EFFICIENCIES.read_text(encoding="utf-8"))
     return found
 
@@ -143,111 +137,34 @@ def forget_efficiencies() -> None:
         cached.cache_clear()
 
 
-# Dense Tensor Core rates: where a data sheet prints them "with sparsity", half of the printed figure. The data
-# sheets' figures were compared with copies of them (docs/recording.md, "The cards").
-# memory_bytes of the data centre cards is what nvidia-smi reports, in MiB (github.com/modal-labs/modal-client/pull/2797):
-# it is not the data sheet's round number. What PyTorch can use is less still by the context.
-_H100 = Device(
-    name="H100",
-    peak_flops={
-        "fp64": 34e12,
-        "fp64_tensor": 67e12,
-        "fp32": 67e12,
-        "tf32": 494.7e12,
-        "fp16": 989.4e12,
-        "bf16": 989.4e12,
-        "fp8": 1978.9e12,
-        "int8": 1978.9e12,
-    },
-    memory_bytes_per_s=3.35e12,
-    memory_bytes=81559 * 2**20,
-    pcie_bytes_per_s=64e9,
-    source="NVIDIA, H100 Tensor Core GPU data sheet (SXM5, 80 GB, PCIe Gen5 x16), and NVIDIA H100 "
-    "Tensor Core GPU Architecture white paper",
-    capability=(9, 0),
-)
-_A100 = Device(
-    name="A100",
-    peak_flops={
-        "fp64": 9.7e12,
-        "fp64_tensor": 19.5e12,
-        "fp32": 19.5e12,
-        "tf32": 156e12,
-        "fp16": 312e12,
-        "bf16": 312e12,
-        "int8": 624e12,
-    },
-    memory_bytes_per_s=2.039e12,
-    memory_bytes=81920 * 2**20,
-    pcie_bytes_per_s=32e9,
-    source="NVIDIA, A100 Tensor Core GPU data sheet (SXM, 80 GB, PCIe Gen4 x16)",
-)
-# A real T4 (70 W) throttles below these clocks under sustained load; that is not simulated.
-_T4 = Device(
-    name="T4",
-    peak_flops={"fp64": 0.254e12, "fp32": 8.1e12, "fp16": 65e12, "int8": 130e12},
-    memory_bytes_per_s=320e9,
-    memory_bytes=15360 * 2**20,
-    pcie_bytes_per_s=16e9,
-    source="NVIDIA, T4 Tensor Core GPU data sheet (16 GB, PCIe Gen3 x16); fp64, 1/32 of fp32, from the "
-    "NVIDIA Turing GPU Architecture white paper",
-    capability=(7, 5),
-)
+def rows(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a CSV file, by column; lines that begin with # are its comments."""
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(line for line in file if not line.startswith("#"))
 
-_H200 = replace(
-    _H100,
-    name="H200",
-    memory_bytes_per_s=4.8e12,
-    memory_bytes=141 * 10**9,
-    source="NVIDIA, H200 Tensor Core GPU data sheet (SXM, 141 GB HBM3e, 4.8 TB/s; arithmetic as the H100's)",
-)
-# PyTorch's own table (torch/_inductor/analysis/device_info.py, 2.13) gives the L4 3,350 GB/s, the H100's figure.
-_L4 = Device(
-    name="L4",
-    peak_flops={
-        "fp64": 0.473e12,
-        "fp32": 30.3e12,
-        "tf32": 60e12,
-        "fp16": 121e12,
-        "bf16": 121e12,
-        "fp8": 242.5e12,
-        "int8": 242.5e12,
-    },
-    memory_bytes_per_s=300e9,
-    memory_bytes=23034 * 2**20,
-    pcie_bytes_per_s=32e9,
-    source="NVIDIA, L4 Tensor Core GPU data sheet (24 GB, 300 GB/s, PCIe Gen4 x16; 120, 242 and 485 with "
-    "sparsity); fp64, 1/64 of fp32, from the NVIDIA Ada GPU Architecture white paper",
-    capability=(8, 9),
-)
-_RTX_4090 = Device(
-    name="RTX 4090",
-    peak_flops={
-        "fp64": 1.29e12,
-        "fp32": 82.6e12,
-        "tf32": 82.6e12,
-        "fp16": 165.2e12,  # with sums in fp32, as PyTorch's matmuls keep them
-        "bf16": 165.2e12,
-        "fp8": 330.3e12,
-        "int8": 660.6e12,
-    },
-    memory_bytes_per_s=1.008e12,
-    memory_bytes=24 * 10**9,
-    pcie_bytes_per_s=32e9,
-    source="NVIDIA Ada GPU Architecture white paper, appendix A (GeForce RTX 4090, 24 GB, PCIe Gen4 x16)",
-    capability=(8, 9),
-)
 
-DEVICES: dict[str, Device] = {d.name: d for d in (_H100, _A100, _T4, _H200, _L4, _RTX_4090)}
+def _device(row: dict[str, str]) -> Device:
+    """One line of cards.csv."""
+    kinds = "fp64 fp64_tensor fp32 tf32 fp16 bf16 fp8 int8".split()
+    major, minor = map(int, row["capability"].split("."))
+    return Device(
+        row["name"], {kind: float(row[kind]) for kind in kinds if row[kind]}, float(row["memory_bytes_per_s"]),
+        int(row["memory_bytes"]), float(row["pcie_bytes_per_s"]), row["source"], capability=(major, minor),
+    )  # fmt: skip
+
+
+#: the cards of cards.csv, where the sources stand too
+DEVICES: dict[str, Device] = {
+    row["name"]: _device(row) for row in rows(Path(__file__).with_name("cards.csv"))
+}
 
 
 def device(name: str | Device, **assumptions: Any) -> Device:
     """The table's entry (or your own), with some assumptions replaced. ValueError for an unknown name."""
     if isinstance(name, str):
         if name not in DEVICES:
-            raise ValueError(
-                f"no GPU named {name!r}: there are {', '.join(DEVICES)}, or pass a Device of your own"
-            )
+            known = ", ".join(DEVICES)
+            raise ValueError(f"no GPU named {name!r}: there are {known}, or pass a Device of your own")
         name = DEVICES[name]
     unknown = set(assumptions) - {f.name for f in fields(Assumptions)}
     if unknown:

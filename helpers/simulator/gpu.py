@@ -14,7 +14,7 @@ from helpers.simulator import devices, streams
 from helpers.simulator.accesses import Race
 from helpers.simulator.graphs import CUDAGraph, Graphs
 from helpers.simulator.machine import Machine
-from helpers.simulator.memory import Memory, MemoryNames
+from helpers.simulator.memory import Memory, MemoryModule, MemoryNames
 from helpers.simulator.operators.backward import Backward
 from helpers.simulator.operators.calls import Calls, stand_ins
 from helpers.simulator.operators.dispatch import Dispatch
@@ -66,7 +66,7 @@ def active() -> SimGPU | None:
     return getattr(_here, "gpu", None)
 
 
-class SimGPU:
+class SimGPU(MemoryNames):
     """A simulated GPU. Inside `with gpu:` every operator on `gpu.device` is launched on it.
 
     clock() is the host's clock, simulated. kernels: what ran on the device; host: what the host did; both in
@@ -80,7 +80,7 @@ class SimGPU:
     ) -> None:  # fmt: skip
         self.name, self.strict = card.name, strict
         self._machine = machine = Machine(card, noise, seed, values)
-        self._memory = Memory(machine, memory_bytes, alloc_conf)
+        super().__init__(Memory(machine, memory_bytes, alloc_conf))
         self._backward, self._notes = Backward(machine), Notes(machine)
         self._values = Values(machine) if values else None
         self._traffic: Traffic | None = None
@@ -88,18 +88,7 @@ class SimGPU:
         self._stack: ExitStack | None = None
         self._seen_faults = 0
 
-        self.memory = memory = MemoryNames(self._memory)
-        self.memory_stats = memory.memory_stats
-        self.memory_allocated, self.max_memory_allocated = (
-            memory.memory_allocated,
-            memory.max_memory_allocated,
-        )
-        self.memory_reserved, self.max_memory_reserved = memory.memory_reserved, memory.max_memory_reserved
-        self.reset_peak_memory_stats = memory.reset_peak_memory_stats
-        self.reset_accumulated_memory_stats = memory.reset_accumulated_memory_stats
-        self.empty_cache, self.mem_get_info = memory.empty_cache, memory.mem_get_info
-        self.set_per_process_memory_fraction = memory.set_per_process_memory_fraction
-        self.memory_snapshot = memory.memory_snapshot
+        self.memory = MemoryModule(self._memory)
 
         graphs = Graphs(machine, self._memory)
         self.CUDAGraph = partial(CUDAGraph, graphs)
@@ -146,11 +135,10 @@ class SimGPU:
     def __enter__(self) -> SimGPU:
         other = active()
         if other is not None or self._stack is not None:
-            which = (
-                "this simulated GPU" if other is self else f"another simulated GPU ({(other or self).name})"
-            )
+            which = "this" if other is self else "another"
+            named = "" if other is self else f" ({(other or self).name})"
             raise RuntimeError(
-                f"{which} is in use already: `with gpu:` blocks cannot be nested or shared by threads"
+                f"{which} simulated GPU{named} is in use already: `with gpu:` blocks cannot be nested or shared by threads"
             )
         without_compiler()
         machine = self._machine
@@ -159,14 +147,14 @@ class SimGPU:
                 stack.enter_context(joined(self._traffic, active))
             stack.enter_context(stand_ins(machine))
             stack.enter_context(self._backward.engine())
+            operators: Dispatch
             if self._values is not None:
-                with_values = ValueDispatch(self._values, machine, self._notes, self._traffic)
-                stack.enter_context(ValueCalls(with_values))
-                stack.enter_context(with_values)
+                operators = ValueDispatch(self._values, machine, self._notes, self._traffic)
+                stack.enter_context(ValueCalls(operators))
             else:
                 operators = Dispatch(machine, self._notes, self._traffic)
                 stack.enter_context(Calls(operators))
-                stack.enter_context(operators)
+            stack.enter_context(operators)
             self._stack = stack.pop_all()
         machine.inside, machine.thread = True, threading.get_ident()
         self._seen_faults = len(self.faults)
@@ -235,14 +223,12 @@ class SimGPU:
         "error" raises at that operation; here it becomes a fault, which is raised when the `with gpu:` block ends.
         RuntimeError for any other mode.
         """
-        if debug_mode in _SYNC_DEBUG:
-            self._machine.sync_debug = _SYNC_DEBUG.index(str(debug_mode))
-        elif isinstance(debug_mode, int) and debug_mode in (0, 1, 2):
-            self._machine.sync_debug = int(debug_mode)
-        else:
+        known = dict(zip((*_SYNC_DEBUG, 0, 1, 2), (0, 1, 2) * 2, strict=True))
+        if debug_mode not in known:
             raise RuntimeError(
                 f"invalid value of debug_mode, expected one of `default`, `warn`, `error` (or 0, 1, 2), not {debug_mode!r}"
             )
+        self._machine.sync_debug = known[debug_mode]
 
     def get_sync_debug_mode(self) -> int:
         """0, 1 or 2."""
@@ -273,9 +259,8 @@ class SimGPU:
         machine = self._machine
         if self._traffic is not None or machine.thread is not None:
             raise RuntimeError("gpu.world() is said once, before the first `with gpu:`")
-        made = network.world(
-            size, link, nodes, between, algorithm, rank, slow, jitter, seed, contention, sm_share
-        )
+        how = algorithm, rank, slow, jitter, seed, contention, sm_share
+        made = network.World(size, link, nodes, between, *how)
         self._traffic, machine.rank = Traffic(machine, made), (made.rank, made.size)
         machine.line.squeezes = True
         machine.sm_share = made.sm_share if made.contention else None
@@ -293,6 +278,5 @@ class SimGPU:
         return self._traffic.calls if self._traffic is not None else []
 
     def __repr__(self) -> str:
-        return (
-            f"<simulated {self.name}: {self._machine.line.host_ns / 1e9:.6f} s, {len(self.kernels)} kernels>"
-        )
+        seconds = self._machine.line.host_ns / 1e9
+        return f"<simulated {self.name}: {seconds:.6f} s, {len(self.kernels)} kernels>"

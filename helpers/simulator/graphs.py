@@ -20,6 +20,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -57,30 +58,26 @@ class Capture:
         self.open = True
         origin.capture = self
 
-    def takes(
-        self, lane: Lane, name: str, kind: str, seconds: float, flops: int, nbytes: int, pageable: bool,
-        blocking: bool,
-    ) -> bool:  # fmt: skip
+    def takes(self, lane: Lane, work: Node) -> bool:
         """Work for a stream: a node of the graph, if that stream is captured."""
         if lane.capture is not self:
             if lane.number not in self._strangers:
                 self._strangers.add(lane.number)
                 self._fault(
-                    f"{name} was put into stream {lane.number} during a capture that this stream takes no part "
+                    f"{work.name} was put into stream {lane.number} during a capture that this stream takes no part "
                     "in: it runs now, once, and no replay repeats it (PyTorch: 'No non-captured CUDA work may "
                     "run in this process while capture is underway'). Fork it first: "
                     "side.wait_stream(gpu.current_stream()), and join it before the capture ends"
                 )
             return False
         stream = None if lane is self.origin else lane.number
-        after = self._front[lane.number]
-        self.nodes.append(Node(name, kind, seconds, stream, after, flops, nbytes, pageable, blocking))
+        self.nodes.append(replace(work, stream=stream, after=self._front[lane.number]))
         self._front[lane.number] = (len(self.nodes) - 1,)
         self._refused = ""
-        if pageable and kind.startswith("copy"):
-            self._refused = name
+        if work.pageable and work.kind.startswith("copy"):
+            self._refused = work.name
             self._fault(
-                f"{name}: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU "
+                f"{work.name}: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU "
                 "tensor is pinned. Please use tensor.pin_memory() or allocate the tensor with pin_memory=True. "
                 "(What every replay copies is what lies at that address then.)"
             )

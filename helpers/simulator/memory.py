@@ -25,7 +25,7 @@ from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Lane
 from helpers.tensors import tensors
 
-__all__ = ["Memory", "MemoryNames"]
+__all__ = ["Memory", "MemoryModule", "MemoryNames"]
 
 # An assumption, like those in devices.Assumptions: what a context with PyTorch's kernels takes on a current
 # data-centre card, as nvidia-smi shows it after the first kernel (it varies with card, driver and libraries).
@@ -191,13 +191,10 @@ class Memory:
 
 
 class MemoryNames:
-    """torch.cuda.memory's names, on the simulated GPU. device arguments are accepted: there is one."""
+    """torch.cuda's names for memory, on the simulated GPU. device arguments are accepted: there is one."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory, self._allocator = memory, memory.allocator
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"gpu.memory has no {name!r}")
 
     def memory_stats(self, device: Any = None) -> dict[str, Any]:
         """Counts and bytes under torch.cuda.memory_stats' keys, e.g. "allocated_bytes.all.peak"."""
@@ -246,6 +243,13 @@ class MemoryNames:
         """Every segment with its blocks."""
         return self._allocator.segments()
 
+
+class MemoryModule(MemoryNames):
+    """The same names as `gpu.memory`, and those that only torch.cuda.memory has."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"gpu.memory has no {name!r}")
+
     def _record_memory_history(
         self, enabled: str | None = "all", context: str | None = "all", stacks: str = "all",
         max_entries: int | None = None, device: Any = None, clear_history: bool = False,
@@ -253,10 +257,10 @@ class MemoryNames:
         skip_actions: Iterable[str] | None = None,
     ) -> None:  # fmt: skip
         """Keep a history of allocations, with the Python frames that asked for them; None stops it."""
-        for name, value, allowed in (
+        for name, value, allowed in [
             ("enabled", enabled, (None, "state", "all")),
             ("context", context, LEVELS),
-        ):
+        ]:
             if value not in allowed:
                 raise ValueError(f"{name} is one of {', '.join(map(str, allowed))}, not {value!r}")
         self._memory.level = level = LEVELS.index(context) if enabled else 0

@@ -260,29 +260,18 @@ class Timeline:
             self.spend(name, "warm-up", seconds)
 
     def enqueue(
-        self,
-        name: str,
-        lane: Lane,
-        seconds: float,
-        kind: str = "kernel",
-        flops: int = 0,
-        nbytes: int = 0,
-        pageable: bool = False,
-        blocking: bool = True,
-        beside: Callable[[float], float] | None = None,
-    ) -> Kernel:
+        self, name: str, lane: Lane, seconds: float, kind: str = "kernel", flops: int = 0, nbytes: int = 0,
+        pageable: bool = False, blocking: bool = True, beside: Callable[[float], float] | None = None,
+    ) -> None:  # fmt: skip
         """Launch work that takes `seconds` on the device; returns at once unless the queue is full.
 
         beside: what it takes next to a collective that has this share of the memory bandwidth (None: the same).
         """
         self.started += 1
         self.races.launched(lane.number)
-        if self.capture is not None and self.capture.takes(
-            lane, name, kind, seconds, flops, nbytes, pageable, blocking
-        ):
-            now, call = self.host_ns, len(self.host) - 1
-            return Kernel(name, kind, lane.number, now, now, now, flops, nbytes, call, pageable, blocking)
-        assumptions = self.card.assumptions
+        work = Node(name, kind, seconds, None, (), flops, nbytes, pageable, blocking)
+        if self.capture is not None and self.capture.takes(lane, work):
+            return
         self._room(name, lane)
         duration = self._ns(seconds)
         earliest = max(self.arrival_ns, lane.ready_ns)
@@ -294,7 +283,7 @@ class Timeline:
             lasts = self.sharing.lengths(duration, lambda share: beside(share) / seconds)
         # A kernel at the floor leaves most of the device free: such kernels run beside each other. One that
         # computes or streams for longer has the device to itself, and a second stream cannot speed it up.
-        alone = kind != "kernel" or seconds > assumptions.kernel_floor_s
+        alone = kind != "kernel" or seconds > self.card.assumptions.kernel_floor_s
         if alone and kind == "kernel" and self.squeezes and lane.priority < 0:
             start, end = self.engines[kind].cut_in(earliest, lasts, self.host_ns)
         elif alone and kind == "kernel" and self.squeezes:
@@ -304,12 +293,16 @@ class Timeline:
             end = start + duration
         else:
             start, end = earliest, earliest + lasts(earliest)
-        call = len(self.host) - 1
+        self._ran(work, lane.number, start, end)
+        lane.ready_ns = end
+        lane.pending.append(end)
+
+    def _ran(self, work: Node, stream: int, start: int, end: int, graph: int = 0) -> Kernel:
+        """Keep what a call of the host, the last one, put into a stream now."""
+        call, how = len(self.host) - 1, (work.pageable, work.blocking, graph)
         done = Kernel(
-            name, kind, lane.number, self.host_ns, start, end, flops, nbytes, call, pageable, blocking
+            work.name, work.kind, stream, self.host_ns, start, end, work.flops, work.bytes, call, *how
         )
-        lane.ready_ns = done.end_ns
-        lane.pending.append(done.end_ns)
         self.kernels.append(done)
         return done
 
@@ -325,14 +318,13 @@ class Timeline:
         start = arrival
         if self.peers is not None:
             start = self.peers.meet(lane.number, ranks, arrival, length)
-        end, call = start + length, len(self.host) - 1
+        end = start + length
         if memory_share is not None:  # NCCL's blocks sit on their SMs from the start, and wait there
             self.sharing.add(arrival, end, memory_share, self.host_ns)
-        done = Kernel(name, "collective", lane.number, self.host_ns, arrival, end, 0, nbytes, call)
         lane.ready_ns = end
         lane.pending.append(end)
-        self.kernels.append(done)
-        return done, start
+        work = Node(name, "collective", seconds, None, (), 0, nbytes)
+        return self._ran(work, lane.number, arrival, end), start
 
     def _room(self, name: str, lane: Lane) -> None:
         """One more launch: wait if the stream's queue is full."""
@@ -347,8 +339,8 @@ class Timeline:
         self.started += 1
         self.races.launched(lane.number)
         self._room(name, lane)
-        floor, call = self.card.assumptions.kernel_floor_s, len(self.host) - 1
-        begin, launched, ends = max(self.arrival_ns, lane.ready_ns), self.host_ns, list[int]()
+        floor = self.card.assumptions.kernel_floor_s
+        begin, ends = max(self.arrival_ns, lane.ready_ns), list[int]()
         for node in nodes:
             earliest = max((ends[i] for i in node.after), default=begin)
             duration = self._ns(node.seconds)
@@ -356,12 +348,7 @@ class Timeline:
             start = self.engines[node.kind].book(earliest, duration, self.host_ns) if alone else earliest
             ends.append(start + duration)
             on = lane.number if node.stream is None else node.stream
-            self.kernels.append(
-                Kernel(
-                    node.name, node.kind, on, launched, start, ends[-1], node.flops, node.bytes, call,
-                    node.pageable, node.blocking, number,
-                )
-            )  # fmt: skip
+            self._ran(node, on, start, ends[-1], number)
         lane.ready_ns = max([begin, *ends])
         lane.pending.append(lane.ready_ns)
 

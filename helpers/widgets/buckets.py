@@ -8,7 +8,7 @@ from helpers.plots.picture import Picture
 from helpers.ranks.links import LINKS
 from helpers.seconds import format_seconds
 from helpers.simulator.world.buckets import Backward, Plan, overlap
-from helpers.simulator.world.network import World, world
+from helpers.simulator.world.network import World
 
 from .movable import Explorer
 
@@ -38,27 +38,13 @@ class BucketExplorer(Explorer):
     def _compute(self) -> None:
         s = self.settings
         nodes = max(1, s["ranks"] // PER_NODE)
-        self.world = world(
-            s["ranks"],
-            s["link"],
-            nodes,
-            s["between"] if nodes > 1 else None,
-            None,
-            0,
-            None,
-            0.0,
-            0,
-            True,
-            None,
-        )
-        everybody = tuple(range(s["ranks"]))
-        first = min(1.0, s["cap_mb"])
-        self.plan = overlap(
-            self.backward,
-            lambda nbytes: self.world.seconds("all_reduce", nbytes, everybody),
-            s["cap_mb"],
-            first,
-        )
+        self.world = World(s["ranks"], s["link"], nodes, s["between"] if nodes > 1 else None)
+        everybody, cap_mb = tuple(range(s["ranks"])), s["cap_mb"]
+
+        def seconds(nbytes: int) -> float:
+            return self.world.seconds("all_reduce", nbytes, everybody)
+
+        self.plan = overlap(self.backward, seconds, cap_mb, min(1.0, cap_mb))
 
     @property
     def facts(self) -> str:
@@ -128,8 +114,5 @@ def _gpt2() -> Backward:
             model = GPT2().to(torch.bfloat16)
             tokens = torch.zeros(8, 1024, dtype=torch.int64)
             targets = torch.zeros(8 * 1024, dtype=torch.int64)
-        return gradients(
-            gpu,
-            model,
-            lambda: torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1).float(), targets),
-        )
+        loss = torch.nn.functional.cross_entropy
+        return gradients(gpu, model, lambda: loss(model(tokens).flatten(0, 1).float(), targets))

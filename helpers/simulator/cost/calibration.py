@@ -40,14 +40,8 @@ AROUND_S = {"NeuSight": 7e-6, "NeuSight models": 7e-6}
 #: from papers, where nothing was measured: shares of peak that PyTorch's flash kernel (version 2) reaches
 LITERATURE = [
     ("A100", "attention", "fp16", 0.62, "FlashAttention-2, arXiv 2307.08691: 50 to 73 % of an A100's peak"),
-    (
-        "H100",
-        "attention",
-        "fp16",
-        0.35,
-        "FlashAttention-3, arXiv 2407.08608: version 2 reaches 35 % of an H100",
-    ),
-]
+    ("H100", "attention", "fp16", 0.35, "FlashAttention-3, arXiv 2407.08608: version 2 reaches 35 % of an H100"),
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -202,46 +196,39 @@ def basis(rows: Iterable[Measurement]) -> str:
     return "calibrated on public measurements (NeuSight, Vidur, HTA); no recordings of this course yet"
 
 
-def report(found: dict[str, Any] | None = None) -> Table:
+def report() -> Table:
     """The table that the build prints: shares, and errors on what the fit never saw."""
-    found = found or devices.efficiencies()
+    found = devices.efficiencies()
     rows = []
     for row in found["shares"]:
         if row["card"] == "any":
             continue
-        share = row["flop_share"] if row["family"] in ARITHMETIC else row["bandwidth_share"]
-        of = "FLOP/s" if row["family"] in ARITHMETIC else "bytes/s"
-        held = row["held_out"]
-        rows.append(
-            (
-                row["card"],
-                row["family"] + ("" if row["kind"] == "any" else f" {row['kind']}"),
-                f"{share:.0%} of {of}",
-                row["fitted"] or "—",
-                held or "—",
-                f"{row['error_median']:.0%}" if held else "—",
-                f"{row['error_p90']:.0%}" if held else "—",
-                f"{row['bias']:+.0%}" if held else row["basis"].partition(":")[0],
-                f"{row['error_before']:.0%}" if held else "—",
-            )
+        share, of = (
+            ("flop_share", "FLOP/s") if row["family"] in ARITHMETIC else ("bandwidth_share", "bytes/s")
         )
+        kernels = row["family"] + ("" if row["kind"] == "any" else f" {row['kind']}")
+        said = ["—", "—", row["basis"].partition(":")[0], "—"]
+        if row["held_out"]:
+            each = [f"{row[name]:.0%}" for name in ("error_median", "error_p90", "error_before")]
+            said = [*each[:2], f"{row['bias']:+.0%}", each[2]]
+        counts = row["fitted"] or "—", row["held_out"] or "—"
+        rows.append((row["card"], kernels, f"{row[share]:.0%} of {of}", *counts, *said))
     columns = "card, kernels, reach, fitted on, held out, error, 90 % below, bias, uncalibrated".split(", ")
-    return table(
-        rows, columns, evidence="arithmetic", caption=f"{found['basis']}; errors in rows the fit never saw"
-    )
+    caption = f"{found['basis']}; errors in rows the fit never saw"
+    return table(rows, columns, evidence="arithmetic", caption=caption)
 
 
-def errors(found: dict[str, Any] | None = None) -> Table:
+def errors() -> Table:
     """Whole steps, none of which the fit saw: measured by others, simulated here."""
-    steps = (found or devices.efficiencies()).get("steps", [])
-    times = [
-        (f"{s['measured_ms']:.0f} ms", f"{s['simulated_ms']:.0f} ms", f"{s['error']:+.0%}") for s in steps
-    ]
-    rows = [(s["card"], s["what"], *said) for s, said in zip(steps, times, strict=True)]
-    columns = ["card", "step", "measured", "simulated", "error"]
-    return table(
-        rows, columns, evidence="arithmetic", caption="whole steps, held out; sources in docs/recording.md"
+    rows = []
+    for s in devices.efficiencies().get("steps", []):
+        times = f"{s['measured_ms']:.0f} ms", f"{s['simulated_ms']:.0f} ms"
+        rows.append((s["card"], s["what"], *times, f"{s['error']:+.0%}"))
+    columns, caption = (
+        "card step measured simulated error".split(),
+        "whole steps, held out; sources in docs/recording.md",
     )
+    return table(rows, columns, evidence="arithmetic", caption=caption)
 
 
 def digest(rows: Iterable[Measurement]) -> str:
@@ -265,12 +252,10 @@ def write(rows: Sequence[Measurement]) -> dict[str, Any]:
 
 
 def _keep(found: dict[str, Any]) -> None:
-    lines = [json.dumps(row) for row in found["shares"]]
     text = json.dumps({**found, "shares": []}, indent=1)
-    body = "[\n  " + ",\n  ".join(lines) + "\n ]"
-    devices.EFFICIENCIES.write_text(
-        text.replace('"shares": []', f'"shares": {body}') + "\n", encoding="utf-8"
-    )
+    body = "[\n  " + ",\n  ".join(map(json.dumps, found["shares"])) + "\n ]"
+    text = text.replace('"shares": []', f'"shares": {body}')
+    devices.EFFICIENCIES.write_text(text + "\n", encoding="utf-8")
     devices.forget_efficiencies()
 
 

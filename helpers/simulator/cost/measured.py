@@ -14,7 +14,6 @@ A. Karpathy (the chapters' titles).
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
@@ -28,7 +27,7 @@ from torch.nn import functional as F
 from helpers import private_torch
 from helpers.simulator.cost import roofline
 from helpers.simulator.cost.roofline import Work
-from helpers.simulator.devices import DEVICES, Device
+from helpers.simulator.devices import DEVICES, Device, rows
 from helpers.simulator.gpu import SimGPU
 
 __all__ = ["CARDS", "COLUMNS", "Measurement", "public", "read", "simulate_step", "steps", "work_of"]
@@ -39,7 +38,7 @@ COLUMNS = ("source", "card", "set", "op", "dtype", "shapes", "us")
 
 _A100 = DEVICES["A100"]
 #: the cards that were measured: the table's own and their variants, which differ in memory (data sheets)
-CARDS: dict[str, Device] = {name: card for name, card in DEVICES.items()} | {
+CARDS: dict[str, Device] = DEVICES | {
     "A100-SXM-80GB": _A100,
     "A100-SXM-40GB": replace(_A100, memory_bytes_per_s=1.555e12, memory_bytes=40 * 10**9),
     "A100-PCIE-40GB": replace(_A100, memory_bytes_per_s=1.555e12, memory_bytes=40 * 10**9),
@@ -50,8 +49,7 @@ T = torch.Tensor
 _OPS: dict[str, Callable[..., Any]] = {
     **{n: getattr(torch, n) for n in ("mm", "bmm", "addmm", "add", "sub", "mul", "div", "pow")},
     **{n: getattr(torch, n) for n in ("tanh", "sigmoid", "neg", "log2", "relu", "sum", "mean", "clone")},
-    "linear": F.linear,
-    "gelu": F.gelu,
+    **{n: getattr(F, n) for n in ("linear", "gelu")},
     "softmax": lambda x: torch.softmax(x, -1),
     "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
     "add_number": lambda x: x + 0.5,
@@ -60,8 +58,7 @@ _OPS: dict[str, Callable[..., Any]] = {
     "pow_number": lambda x: x**0.5,
     "copy_": lambda x, y: x.copy_(y),
     "fill_": lambda x: x.fill_(1),
-    "tanh_backward": torch.ops.aten.tanh_backward,
-    "sigmoid_backward": torch.ops.aten.sigmoid_backward,
+    **{n: getattr(torch.ops.aten, n) for n in ("tanh_backward", "sigmoid_backward")},
     "native_layer_norm_backward": lambda g, x, m, r, w, b: torch.ops.aten.native_layer_norm_backward(
         g, x, w.shape, m, r, w, b, [True, True, True]
     ),
@@ -108,19 +105,15 @@ def parse(row: Mapping[str, Any], where: str = "") -> Measurement:
     except ValueError as problem:
         raise ValueError(f"{where}: {problem}") from None
     if not (seconds > 0 and math.isfinite(seconds)) or any(n < 1 for shape in shapes for n in shape):
-        raise ValueError(
-            f"{where}: times and sizes are positive numbers, not {row['us']} and {row['shapes']}"
-        )
-    return Measurement(
-        row["source"], row["card"], row["set"] == "held-out", op, row["dtype"], shapes, seconds
-    )
+        given = f"{row['us']} and {row['shapes']}"
+        raise ValueError(f"{where}: times and sizes are positive numbers, not {given}")
+    held_out = row["set"] == "held-out"
+    return Measurement(row["source"], row["card"], held_out, op, row["dtype"], shapes, seconds)
 
 
 def read(path: Path) -> list[Measurement]:
     """Every row of a CSV file with the columns `COLUMNS`. ValueError with the line for a bad one."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(line for line in file if not line.startswith("#"))
-        return [parse(row, f"{path.name}, row {i}") for i, row in enumerate(rows, 1)]
+    return [parse(row, f"{path.name}, row {i}") for i, row in enumerate(rows(path), 1)]
 
 
 def public() -> list[Measurement]:
@@ -159,26 +152,21 @@ def _joined(works: Iterable[Work], kind: str | None) -> Work:
     main = max(works, key=lambda w: w.flops)
     # Which of fp32 and TF32 a product took depends on settings of the process that measured it.
     library = main.family in ("matmul", "convolution", "attention")
-    return replace(
-        main,
-        flops=sum(w.flops for w in works),
-        bytes=sum(w.bytes for w in works),
-        kind=kind if kind and library else main.kind,
-    )
+    flops, nbytes = sum(w.flops for w in works), sum(w.bytes for w in works)
+    return replace(main, flops=flops, bytes=nbytes, kind=kind if kind and library else main.kind)
 
 
 def steps() -> list[dict[str, Any]]:
     """Every measured step beside its simulation: card, what, measured_ms, simulated_ms, error."""
-    rows = []
-    with STEPS.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            size = int(row["batch"]), int(row["length"])
-            ms = 1e3 * simulate_step(row["card"], row["model"], row["mode"], *size, row["precision"])
-            measured = float(row["ms"])
-            what = f"{row['model']}, {row['mode']}, {row['precision']}, {row['batch']} × {row['length']}"
-            found = {"source": row["source"], "card": row["card"], "what": what, "measured_ms": measured}
-            rows.append(found | {"simulated_ms": round(ms, 1), "error": round(ms / measured - 1, 4)})
-    return rows
+    found = []
+    for row in rows(STEPS):
+        size = int(row["batch"]), int(row["length"])
+        ms = 1e3 * simulate_step(row["card"], row["model"], row["mode"], *size, row["precision"])
+        measured = float(row["ms"])
+        what = f"{row['model']}, {row['mode']}, {row['precision']}, {row['batch']} × {row['length']}"
+        step = {"source": row["source"], "card": row["card"], "what": what, "measured_ms": measured}
+        found.append(step | {"simulated_ms": round(ms, 1), "error": round(ms / measured - 1, 4)})
+    return found
 
 
 def simulate_step(card: str, model: str, mode: str, batch: int, length: int, precision: str) -> float:

@@ -18,8 +18,8 @@ shared by several compute streams are not worked out for each.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from helpers.ranks.costs import ALGORITHMS, seconds, wire_bytes
 from helpers.ranks.links import LINKS, Link
 
-__all__ = ["Jitter", "Peers", "World", "world"]
+__all__ = ["Jitter", "Peers", "World"]
 
 Times = NDArray[np.float64]
 
@@ -41,21 +41,37 @@ SM_SHARE = 24 / 132
 _HIERARCHICAL = "hierarchical"
 
 
-@dataclass(frozen=True)
 class World:
-    """size ranks on `nodes` nodes, in order: node 0 has the first size / nodes. Made by `world`."""
+    """size ranks on `nodes` nodes, in order: node 0 has the first size / nodes. The rest: see `SimGPU.world`."""
 
-    size: int
-    link: Link
-    nodes: int = 1
-    between: Link | None = None
-    algorithm: str = "ring"
-    rank: int = 0
-    slow: Mapping[int, float] = field(default_factory=dict)
-    jitter: Jitter = 0.0
-    seed: int = 0
-    sm_share: float = 0.0  # of the SMs, for as long as a collective runs
-    contention: bool = True
+    def __init__(
+        self, size: int, link: Link | str = "NVLink 4", nodes: int = 1, between: Link | str | None = None,
+        algorithm: str | None = None, rank: int = 0, slow: Mapping[int, float] | None = None, jitter: Jitter = 0.0,
+        seed: int = 0, contention: bool = True, sm_share: float | None = None,
+    ) -> None:  # fmt: skip
+        if size < 1 or nodes < 1 or size % nodes:
+            raise ValueError(f"{size} ranks on {nodes} nodes: each node has the same number, at least one")
+        if not 0 <= rank < size:
+            raise ValueError(f"rank {rank} of {size}: ranks are numbered from 0")
+        if nodes > 1 and between is None:
+            raise ValueError(f"{nodes} nodes: say what connects them, e.g. between='InfiniBand NDR'")
+        algorithm = algorithm or (_HIERARCHICAL if nodes > 1 else "ring")
+        known = ("ring", "tree", _HIERARCHICAL)
+        if algorithm not in known:
+            raise ValueError(f"no algorithm {algorithm!r}; there are {', '.join(known)}")
+        for who, factor in (slow or {}).items():
+            if not 0 <= who < size or not (factor > 0 and math.isfinite(factor)):
+                given = f"slow={{{who}: {factor}}}"
+                raise ValueError(f"{given}: a rank below {size}, and how many times as long it takes")
+        if not callable(jitter) and not 0 <= jitter < 2:
+            raise ValueError(f"jitter is the sigma of a log-normal factor, from 0 up to 2, not {jitter}")
+        share = SM_SHARE if sm_share is None else sm_share
+        if not 0 <= share < 1:
+            raise ValueError(f"sm_share is a share, from 0 up to 1, not {share}")
+        self.size, self.nodes, self.rank, self.algorithm = size, nodes, rank, algorithm
+        self.link, self.between = _link(link), None if between is None else _link(between)
+        self.slow, self.jitter, self.seed = dict(slow or {}), jitter, seed
+        self.contention, self.sm_share = contention, share  # of the SMs, for as long as a collective runs
 
     @property
     def per_node(self) -> int:
@@ -66,10 +82,7 @@ class World:
         n = len(ranks)
         if n < 2:
             return 0.0
-        on = {
-            node: sum(r // self.per_node == node for r in ranks)
-            for node in {r // self.per_node for r in ranks}
-        }
+        on = Counter(r // self.per_node for r in ranks)
         m = len(on)
         if m == 1 or self.between is None:
             return seconds(kind, payload, n, self.link, self._algorithm(kind, "ring"))
@@ -126,51 +139,17 @@ class World:
 
     def __str__(self) -> str:
         inside = f"{self.size} ranks, {self.link.name}"
-        return (
-            inside
-            if self.nodes == 1 or self.between is None
-            else f"{inside} inside {self.nodes} nodes, {self.between.name} between"
-        )
-
-
-def world(
-    size: int, link: Link | str, nodes: int, between: Link | str | None, algorithm: str | None, rank: int,
-    slow: Mapping[int, float] | None, jitter: Jitter, seed: int, contention: bool, sm_share: float | None,
-) -> World:  # fmt: skip
-    """A checked World; see `SimGPU.world`."""
-    if size < 1 or nodes < 1 or size % nodes:
-        raise ValueError(f"{size} ranks on {nodes} nodes: each node has the same number, at least one")
-    if not 0 <= rank < size:
-        raise ValueError(f"rank {rank} of {size}: ranks are numbered from 0")
-    if nodes > 1 and between is None:
-        raise ValueError(f"{nodes} nodes: say what connects them, e.g. between='InfiniBand NDR'")
-    algorithm = algorithm or (_HIERARCHICAL if nodes > 1 else "ring")
-    known = ("ring", "tree", _HIERARCHICAL)
-    if algorithm not in known:
-        raise ValueError(f"no algorithm {algorithm!r}; there are {', '.join(known)}")
-    for who, factor in (slow or {}).items():
-        if not 0 <= who < size or not (factor > 0 and math.isfinite(factor)):
-            raise ValueError(
-                f"slow={{{who}: {factor}}}: a rank below {size}, and how many times as long it takes"
-            )
-    if not callable(jitter) and not 0 <= jitter < 2:
-        raise ValueError(f"jitter is the sigma of a log-normal factor, from 0 up to 2, not {jitter}")
-    share = SM_SHARE if sm_share is None else sm_share
-    if not 0 <= share < 1:
-        raise ValueError(f"sm_share is a share, from 0 up to 1, not {share}")
-    return World(
-        size, _link(link), nodes, None if between is None else _link(between), algorithm, rank, dict(slow or {}),
-        jitter, seed, share, contention,
-    )  # fmt: skip
+        if self.nodes == 1 or self.between is None:
+            return inside
+        return f"{inside} inside {self.nodes} nodes, {self.between.name} between"
 
 
 def _link(link: Link | str) -> Link:
     if isinstance(link, Link):
         return link
     if link not in LINKS:
-        raise ValueError(
-            f"no link {link!r}; there are {', '.join(LINKS)}, or a helpers.ranks.Link of your own"
-        )
+        known = ", ".join(LINKS)
+        raise ValueError(f"no link {link!r}; there are {known}, or a helpers.ranks.Link of your own")
     return LINKS[link]
 
 

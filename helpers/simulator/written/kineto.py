@@ -43,13 +43,9 @@ class Annotation:
 
 
 def trace(
-    machine: Machine,
-    first: int = 0,
-    last: int | None = None,
-    annotations: Sequence[Annotation] = (),
-    notes: dict[int, dict[str, Any]] | None = None,
+    machine: Machine, first: int, annotations: Sequence[Annotation], notes: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """The trace of gpu.host[first:last] and of all that these calls launched.
+    """The trace of gpu.host[first:] and of all that these calls launched.
 
     notes: place in gpu.host → more arguments for that operator ("Input Dims", "Call stack").
     """
@@ -57,10 +53,9 @@ def trace(
     launched: dict[int, list[Kernel]] = defaultdict(list)
     for kernel in line.kernels:
         launched[kernel.call].append(kernel)
-    last = len(line.host) if last is None else last
-    writer = Writer()
-    for group in _groups(line.host, first, last):
-        _emit(writer, line.host, group, launched, notes or {})
+    last, writer = len(line.host), Writer()
+    for group in _groups(line.host, first):
+        _emit(writer, line.host, group, launched, notes)
     kernels = [k for i in range(first, last) for k in launched.get(i, ())]
     begin = line.host[first].start_ns if first < last else line.host_ns
     end = line.host[last - 1].end_ns if first < last else begin
@@ -91,15 +86,13 @@ def write(data: dict[str, Any], path: str | Path) -> None:
     Path(path).write_bytes(gzip.compress(text, mtime=0) if str(path).endswith(".gz") else text)
 
 
-def _groups(host: Sequence[Host], first: int, last: int) -> list[list[int]]:
+def _groups(host: Sequence[Host], first: int) -> list[list[int]]:
     """Places of the records that belong to one operator (or to one call outside any)."""
     groups: list[list[int]] = []
     open_name, waiting = "", list[int]()
-    for i in range(first, last):
+    for i in range(first, len(host)):
         record = host[i]
-        if record.kind == "warm-up" and not record.name.startswith(
-            "cuda"
-        ):  # before the operator that needs it
+        if record.kind == "warm-up" and not record.name.startswith("cuda"):  # before what needs it
             waiting.append(i)
             continue
         mine = record.name in (open_name, f"stage {open_name}")
@@ -113,12 +106,9 @@ def _groups(host: Sequence[Host], first: int, last: int) -> list[list[int]]:
 
 
 def _emit(
-    writer: Writer,
-    host: Sequence[Host],
-    group: list[int],
-    launched: dict[int, list[Kernel]],
+    writer: Writer, host: Sequence[Host], group: list[int], launched: dict[int, list[Kernel]],
     notes: dict[int, dict[str, Any]],
-) -> None:
+) -> None:  # fmt: skip
     """One operator with the calls inside it; or a bare call."""
     writer.external += 1
     main = next((i for i in group if host[i].kind != "warm-up"), group[-1])
@@ -209,17 +199,9 @@ class Writer:
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def span(self, cat: str, name: str, pid: int, tid: int, start_ns: int, end_ns: int, args: Any) -> None:
+        when = {"ts": start_ns / 1e3, "dur": (end_ns - start_ns) / 1e3}
         self.events.append(
-            {
-                "ph": "X",
-                "cat": cat,
-                "name": name,
-                "pid": pid,
-                "tid": tid,
-                "ts": start_ns / 1e3,
-                "dur": (end_ns - start_ns) / 1e3,
-                "args": args,
-            }
+            {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, **when, "args": args}
         )
 
     def host(self, cat: str, name: str, start_ns: int, end_ns: int, args: Any) -> None:
@@ -245,10 +227,9 @@ class Writer:
             self.span(cat, shown, 0, stream, kernel.start_ns, kernel.end_ns, args)
             if not place:  # the arrow from the call to its first piece of work
                 arrow = {"cat": "ac2g", "name": "ac2g", "id": number}
-                self.events.append({"ph": "s", **arrow, "pid": _HOST, "tid": _HOST, "ts": start_ns / 1e3})
-                self.events.append(
-                    {"ph": "f", **arrow, "pid": 0, "tid": stream, "ts": kernel.start_ns / 1e3, "bp": "e"}
-                )
+                begin, end = start_ns / 1e3, kernel.start_ns / 1e3
+                self.events.append({"ph": "s", **arrow, "pid": _HOST, "tid": _HOST, "ts": begin})
+                self.events.append({"ph": "f", **arrow, "pid": 0, "tid": stream, "ts": end, "bp": "e"})
 
 
 def _device_name(kernel: Kernel) -> tuple[str, str]:
@@ -267,20 +248,16 @@ def stream_shown(lane: int) -> int:
 
 def lane_names(card: str, streams: list[int], ts: float) -> list[dict[str, Any]]:
     """Names and order of the lanes. The word SIMULATED is in what Perfetto shows at the left edge."""
+    lanes = [
+        ("process", _HOST, 0, "python: SIMULATED host", "CPU", _HOST),
+        ("thread", _HOST, _HOST, f"thread {_HOST} (python)", "", _HOST),
+        ("process", 0, 0, f"SIMULATED {card}", "GPU 0", 5_000_000),
+        *(("thread", 0, stream, f"stream {stream}", "", stream) for stream in streams),
+    ]
     events: list[dict[str, Any]] = []
-
-    def meta(kind: str, pid: int, tid: int, **args: Any) -> None:
-        events.append({"ph": "M", "name": kind, "ts": ts, "pid": pid, "tid": tid, "args": args})
-
-    meta("process_name", _HOST, 0, name="python: SIMULATED host")
-    meta("process_labels", _HOST, 0, labels="CPU")
-    meta("process_sort_index", _HOST, 0, sort_index=_HOST)
-    meta("thread_name", _HOST, _HOST, name=f"thread {_HOST} (python)")
-    meta("thread_sort_index", _HOST, _HOST, sort_index=_HOST)
-    meta("process_name", 0, 0, name=f"SIMULATED {card}")
-    meta("process_labels", 0, 0, labels="GPU 0")
-    meta("process_sort_index", 0, 0, sort_index=5_000_000)
-    for stream in streams:
-        meta("thread_name", 0, stream, name=f"stream {stream}")
-        meta("thread_sort_index", 0, stream, sort_index=stream)
+    for what, pid, tid, name, labels, order in lanes:
+        for key, value in (("name", name), ("labels", labels), ("sort_index", order)):
+            if value != "":
+                at = {"ph": "M", "name": f"{what}_{key}", "ts": ts, "pid": pid, "tid": tid}
+                events.append({**at, "args": {key: value}})
     return events

@@ -64,7 +64,7 @@ class Notes:
 
     def trace(self, first: int = 0, first_annotation: int = 0) -> dict[str, Any]:
         """What happened from these places on, as torch.profiler's Chrome JSON (see kineto)."""
-        return kineto.trace(self.machine, first, None, self.annotations[first_annotation:], self.arguments)
+        return kineto.trace(self.machine, first, self.annotations[first_annotation:], self.arguments)
 
 
 class SimProfile:
@@ -76,16 +76,12 @@ class SimProfile:
     """
 
     def __init__(
-        self,
-        notes: Notes,
-        schedule: Callable[[int], ProfilerAction] | None = None,
-        on_trace_ready: Callable[[Any], Any] | None = None,
-        record_shapes: bool = False,
-        with_stack: bool = False,
-        profile_memory: bool = False,
-    ) -> None:
+        self, notes: Notes, schedule: Callable[[int], ProfilerAction] | None = None,
+        on_trace_ready: Callable[[Any], Any] | None = None, record_shapes: bool = False,
+        with_stack: bool = False, profile_memory: bool = False,
+    ) -> None:  # fmt: skip
         self._machine, self._notes, self._ready = notes.machine, notes, on_trace_ready
-        self._schedule = schedule or (lambda step: ProfilerAction.RECORD)
+        self._schedule = schedule or _always
         self._shapes, self._stacks = record_shapes, with_stack
         self._action = ProfilerAction.NONE
         self._first = self._marks = 0
@@ -158,27 +154,18 @@ class SimProfile:
     def _close(self) -> None:
         if self._step is not None:
             self._step.end_ns = self._machine.line.host_ns
-            if (
-                self._step.end_ns == self._step.start_ns
-            ):  # nothing happened in it: the one after the last step
+            if self._step.end_ns == self._step.start_ns:  # nothing in it: the one after the last step
                 self._notes.annotations.remove(self._step)
             self._step = None
 
 
 def real_profile(
-    schedule: Callable[[int], ProfilerAction] | None = None,
-    on_trace_ready: Callable[[Any], Any] | None = None,
-    record_shapes: bool = False,
-    with_stack: bool = False,
-    profile_memory: bool = False,
+    schedule: Callable[[int], ProfilerAction] | None = None, **how: Any
 ) -> torch.profiler.profile:
-    """torch.profiler on a real GPU, with steps annotated also where there is no schedule."""
+    """torch.profiler on a real GPU, with steps annotated also where there is no schedule. how: its other options."""
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    return torch.profiler.profile(
-        activities=activities,
-        schedule=schedule or (lambda step: ProfilerAction.RECORD),
-        on_trace_ready=on_trace_ready,
-        record_shapes=record_shapes,
-        with_stack=with_stack,
-        profile_memory=profile_memory,
-    )
+    return torch.profiler.profile(activities=activities, schedule=schedule or _always, **how)
+
+
+def _always(step: int) -> ProfilerAction:
+    return ProfilerAction.RECORD
