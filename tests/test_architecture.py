@@ -12,8 +12,7 @@ HELPERS = Path(__file__).parents[1] / "helpers"
 CIRCLES_LEFT = {
     f"helpers.{name}"
     for name in """classroom.grading classroom.settings compiling.torches compiling.writing ranks ranks.running
-    ranks.server ranks.starting widgets widgets.allocator widgets.buckets widgets.float_format widgets.movable
-    widgets.pipeline widgets.stride widgets.timeline""".split()
+    ranks.server ranks.starting""".split()
 }
 
 

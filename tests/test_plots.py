@@ -539,11 +539,11 @@ def test_explorer_moves() -> None:
     assert explorer.widget is explorer.widget
     before = bytes(explorer.image.value)
     assert before.startswith(PNG)
-    explorer.sliders["stride0"].value = 1
+    explorer.controls["stride0"].value = 1
     assert explorer.image.value != before
     assert explorer.settings.stride0 == 1
     explorer.buttons["transpose"].click()
-    assert [explorer.sliders[n].value for n in ("rows", "columns", "stride0", "stride1")] == [6, 4, 1, 6]
+    assert [explorer.controls[n].value for n in ("rows", "columns", "stride0", "stride1")] == [6, 4, 1, 6]
     assert explorer.image.value == explorer.static().png()
 
 
@@ -554,7 +554,7 @@ def test_explorer_says_what_does_not_fit(name: str, value: int, said: str) -> No
     pytest.importorskip("ipywidgets")
     explorer = widgets.stride_explorer()
     explorer.widget  # noqa: B018
-    explorer.sliders[name].value = value
+    explorer.controls[name].value = value
     assert said in explorer.settings.facts(24) and said in repr(explorer)
     assert said in explorer.static().alt and explorer.image.value == explorer.static().png()
 
@@ -573,9 +573,9 @@ def test_explorer_shows_a_diagonal_in_one_dimension() -> None:
     explorer = widgets.stride_explorer()
     explorer.widget  # noqa: B018
     explorer.buttons["diagonal"].click()
-    assert "shape (4,) · stride (7,)" in repr(explorer) and explorer.sliders["rows"].disabled
-    explorer.sliders["dims"].value = 2
-    assert explorer.settings.shape == (1, 4) and not explorer.sliders["rows"].disabled
+    assert "shape (4,) · stride (7,)" in repr(explorer) and explorer.controls["rows"].disabled
+    explorer.controls["dims"].value = 2
+    assert explorer.settings.shape == (1, 4) and not explorer.controls["rows"].disabled
 
 
 @pytest.mark.parametrize(

@@ -239,16 +239,16 @@ def test_stepper_runs_another_program() -> None:
     assert stepper.step == len(PROGRAM)
     stepper.widget  # noqa: B018
     stepper.program.value, stepper.conf_text.value = "a = 30 MiB", "expandable_segments:True"
-    stepper.buttons["run"].click()
+    stepper.buttons["run this program"].click()
     assert (stepper.step, stepper.slider.max, len(stepper.steps)) == (0, 1, 1)
     stepper.buttons["step ▶"].click()
     assert "mapped" in stepper.facts()
     stepper.program.value = "a = <b>30</b> potatoes"
-    stepper.buttons["run"].click()
+    stepper.buttons["run this program"].click()
     assert "a line is one of" in stepper._text.value and "<b>30" not in stepper._text.value
     assert len(stepper.steps) == 1
     stepper.conf_text.value, stepper.program.value = "max_slit:3", "a = 1 MiB"
-    stepper.buttons["run"].click()
+    stepper.buttons["run this program"].click()
     assert "max_split_size_mb" in stepper._text.value
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .buckets import bucket_explorer as bucket_explorer
     from .float_format import FloatFormatExplorer as FloatFormatExplorer
     from .float_format import float_format_explorer as float_format_explorer
+    from .movable import STATIC as STATIC
     from .pipeline import PipelineExplorer as PipelineExplorer
     from .pipeline import pipeline_explorer as pipeline_explorer
     from .stride import Settings as Settings
@@ -24,5 +25,4 @@ if TYPE_CHECKING:
     from .timeline import TimelineZoom as TimelineZoom
     from .timeline import timeline_zoom as timeline_zoom
 
-STATIC = "HELPERS_STATIC_WIDGETS"
 __getattr__, __dir__, __all__ = lazy.attach(__name__)

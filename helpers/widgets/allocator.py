@@ -24,10 +24,10 @@ class AllocatorStepper(Movable):
     kind = "allocator stepper"
 
     def __init__(self, steps: Steps, step: int, conf: str, capacity: int) -> None:
+        super().__init__()
         self.steps, self.conf, self.capacity = steps, conf, capacity
         self.step = min(max(step, 0), len(steps))
         self.slider: Any = None
-        self.buttons: dict[str, Any] = {}
         self.program: Any = None
         self.conf_text: Any = None
 
@@ -54,20 +54,15 @@ class AllocatorStepper(Movable):
 
     def _build(self, ipywidgets: Any) -> None:
         moves = {"|◀ start": -1_000_000, "◀ back": -1, "step ▶": 1, "end ▶|": 1_000_000}
-        for name, by in moves.items():
-            button = ipywidgets.Button(description=name, layout=ipywidgets.Layout(width="7em"))
-            button.on_click(lambda _, by=by: self.set(self.step + by))
-            self.buttons[name] = button
-        self.slider = ipywidgets.IntSlider(
-            value=self.step,
-            min=0,
-            max=len(self.steps),
-            description="step",
-            layout=ipywidgets.Layout(width="22em"),
-        )
+        buttons = [
+            self._button(ipywidgets, name, lambda by=by: self.set(self.step + by), width="7em")
+            for name, by in moves.items()
+        ]
+        wide, most = ipywidgets.Layout(width="22em"), len(self.steps)
+        self.slider = ipywidgets.IntSlider(value=self.step, min=0, max=most, description="step", layout=wide)
         self.slider.observe(self._moved, names="value")
         last = [self._editor(ipywidgets)] if any(self.steps.lines) else []
-        self._stack(ipywidgets, [[*self.buttons.values(), self.slider]], last)
+        self._stack(ipywidgets, [[*buttons, self.slider]], last)
 
     def _editor(self, ipywidgets: Any) -> Any:
         """The program, to be changed and run again."""
@@ -75,9 +70,7 @@ class AllocatorStepper(Movable):
         self.program = ipywidgets.Textarea(value="\n".join(self.steps.lines), layout=wide)
         self.conf_text = ipywidgets.Text(value=self.conf, placeholder="PYTORCH_ALLOC_CONF, e.g. max_split_size_mb:32",
                                          layout=ipywidgets.Layout(width="26em"))  # fmt: skip
-        again = ipywidgets.Button(description="run this program", layout=ipywidgets.Layout(width="12em"))
-        again.on_click(lambda _: self._again())
-        self.buttons["run"] = again
+        again = self._button(ipywidgets, "run this program", self._again, width="12em")
         return ipywidgets.HBox([self.program, ipywidgets.VBox([self.conf_text, again])])
 
     def _again(self) -> None:

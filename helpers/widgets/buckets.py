@@ -67,12 +67,13 @@ class BucketExplorer(Explorer):
 
     def _build(self, ipywidgets: Any) -> None:
         caps = [(f"{c:g}", c) for c in sorted({*CAPS_MB, self.settings["cap_mb"]})]
-        slider, menu = ipywidgets.SelectionSlider, ipywidgets.Dropdown
-        self._control(slider, ipywidgets, "cap_mb", "bucket, MiB", options=caps, continuous_update=False)
         ranks = [(f"{n:,}", n) for n in RANKS]
-        self._control(slider, ipywidgets, "ranks", "ranks", options=ranks, continuous_update=False)
-        self._control(menu, ipywidgets, "link", f"inside a node of {PER_NODE}", options=list(LINKS))
-        self._control(menu, ipywidgets, "between", "between nodes", options=list(LINKS))
+        slider, menu, still = ipywidgets.SelectionSlider, ipywidgets.Dropdown, {"continuous_update": False}
+        for name, label, make, options, more in (
+            ("cap_mb", "bucket, MiB", slider, caps, still), ("ranks", "ranks", slider, ranks, still),
+            ("link", f"inside a node of {PER_NODE}", menu, list(LINKS), {}), ("between", "between nodes", menu, list(LINKS), {}),
+        ):  # fmt: skip
+            self._control(make, ipywidgets, name, label, self.settings[name], options=options, **more)
         self._stack(ipywidgets, [list(self.controls.values())])
 
     def _draw(self) -> None:

@@ -25,12 +25,12 @@ class FloatFormatExplorer(Movable):
     how = "run this cell to flip its bits"
 
     def __init__(self, value: float, name: str) -> None:
+        super().__init__()
         self.value, self.format = value, FORMATS[name]
         self.bits = self.format.encode(value)
         self.entry: Any = None
         self.choice: Any = None
         self.flips: list[Any] = []
-        self.buttons: dict[str, Any] = {}
 
     def static(self) -> Picture:
         """The bits of the present value in every format: what to show next to the widget, or in its place."""
@@ -84,13 +84,13 @@ class FloatFormatExplorer(Movable):
             value=repr(self.value), description="value", continuous_update=False, style=narrow,
             layout=ipywidgets.Layout(width="20em"),
         )  # fmt: skip
-        self.entry.observe(self._typed, names="value")
+        self.entry.observe(self._moved, names="value")
         self.choice = ipywidgets.ToggleButtons(options=list(FORMATS), value=self.format.name, style=narrow)
         self.choice.style.button_width = "4em"
         self.choice.observe(self._chose, names="value")
         for place in range(max(f.bits for f in FORMATS.values())):
             flip = ipywidgets.Button(layout=ipywidgets.Layout(width="1.6em", padding="0", margin="0 1px"))
-            flip.on_click(self._flipper(place))
+            flip.on_click(lambda _, place=place: self.flip(place))
             self.flips.append(flip)
         actions: dict[str, Callable[[], None]] = {
             "one value down": lambda: self.step(-1),
@@ -100,24 +100,17 @@ class FloatFormatExplorer(Movable):
             "smallest": lambda: self.set(self.format.smallest),
             "next after 1": lambda: self.set(1 + self.format.eps),
         }
-        for name, action in actions.items():
-            button = ipywidgets.Button(description=name, layout=ipywidgets.Layout(width="auto"))
-            button.on_click(lambda _, act=action: act())
-            self.buttons[name] = button
-        self._stack(ipywidgets, [[self.entry, self.choice], self.flips, list(self.buttons.values())])
+        buttons = [self._button(ipywidgets, name, action) for name, action in actions.items()]
+        self._stack(ipywidgets, [[self.entry, self.choice], self.flips, buttons])
 
-    def _flipper(self, place: int) -> Callable[[Any], None]:
-        return lambda _: self.flip(place)
-
-    def _typed(self, change: Any) -> None:
+    def _moved(self, change: Any) -> None:
         if self._busy:
             return
         try:
             self.set(float(change["new"]))
         except ValueError:
-            self._text.value = (
-                f"<code>{escape(change['new'])} is not a number; 0.1, 1e-8, inf and nan are</code>"
-            )
+            typed = escape(change["new"])
+            self._text.value = f"<code>{typed} is not a number; 0.1, 1e-8, inf and nan are</code>"
 
     def _chose(self, change: Any) -> None:
         if not self._busy:

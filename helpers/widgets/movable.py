@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from typing import Any
@@ -13,9 +13,10 @@ from typing import Any
 from helpers.plots.picture import Picture
 from helpers.plots.style import WIDTH
 
-from . import STATIC
+__all__ = ["STATIC", "Explorer", "Movable"]
 
-__all__ = ["Explorer", "Movable"]
+STATIC = "HELPERS_STATIC_WIDGETS"
+"""Environment variable: with 1, pictures only."""
 
 
 class Movable(ABC):
@@ -28,6 +29,10 @@ class Movable(ABC):
     _text: Any = None
     _widget: Any = None
     _busy = False
+
+    def __init__(self) -> None:
+        self.controls: dict[str, Any] = {}
+        self.buttons: dict[str, Any] = {}
 
     @abstractmethod
     def static(self) -> Picture:
@@ -49,6 +54,32 @@ class Movable(ABC):
         above = [ipywidgets.HBox(list(row), layout=wrap) if len(row) > 1 else row[0] for row in rows]
         self._widget = ipywidgets.VBox([*above, self.image, self._text, *last])
         self._draw()
+
+    def _button(
+        self,
+        ipywidgets: Any,
+        name: str,
+        action: Callable[[], Any],
+        tip: str | None = None,
+        width: str = "auto",
+    ) -> Any:
+        """A button that does this when it is clicked."""
+        self.buttons[name] = button = ipywidgets.Button(
+            description=name, tooltip=tip, layout=ipywidgets.Layout(width=width)
+        )
+        button.on_click(lambda _: action())
+        return button
+
+    def _control(self, make: Any, ipywidgets: Any, name: str, label: str, value: Any, **options: Any) -> Any:
+        """A control of class `make`, which is called `label`; `_moved` hears of its changes."""
+        look = {"style": {"description_width": "11em"}, "layout": ipywidgets.Layout(width="28em")}
+        self.controls[name] = control = make(value=value, description=label, **look, **options)
+        control.observe(self._moved, names="value")
+        return control
+
+    @abstractmethod
+    def _moved(self, change: Any) -> None:
+        """A control has another value."""
 
     @staticmethod
     def _fit(ipywidgets: Any) -> Any:
@@ -105,8 +136,8 @@ class Explorer(Movable):
     """A Movable whose controls are settings: `settings` by name, `controls` by the same names, `set` changes them."""
 
     def __init__(self, **settings: Any) -> None:
+        super().__init__()
         self.settings: dict[str, Any] = {}
-        self.controls: dict[str, Any] = {}
         self.set(**settings)
 
     @abstractmethod
@@ -123,12 +154,6 @@ class Explorer(Movable):
                     control.value = self.settings[name]
             self._draw()
 
-    def _control(self, make: Any, ipywidgets: Any, name: str, label: str, **options: Any) -> None:
-        """A control of class `make` for the setting of that name."""
-        look = {"style": {"description_width": "11em"}, "layout": ipywidgets.Layout(width="28em")}
-        self.controls[name] = make(value=self.settings[name], description=label, **look, **options)
-        self.controls[name].observe(self._moved, names="value")
-
-    def _moved(self, change: Mapping[str, Any]) -> None:
+    def _moved(self, change: Any) -> None:
         if not self._busy:
             self.set(**{name: control.value for name, control in self.controls.items()})

@@ -12,7 +12,7 @@ from .movable import Explorer
 __all__ = ["PipelineExplorer", "pipeline_explorer"]
 
 EVIDENCE = "arithmetic"
-MOST_RANKS, MOST_MICROBATCHES, MOST_CHUNKS = 16, 32, 4
+MOST = {"ranks": 16, "microbatches": 32, "chunks": 4}
 
 
 class PipelineExplorer(Explorer):
@@ -60,15 +60,15 @@ class PipelineExplorer(Explorer):
         return schedule(self.run, evidence=EVIDENCE, title=title, unit="forwards of a rank")
 
     def _build(self, ipywidgets: Any) -> None:
-        self._control(ipywidgets.Dropdown, ipywidgets, "schedule", "schedule", options=SCHEDULES)
+        s, menu, slider = self.settings, ipywidgets.Dropdown, ipywidgets.IntSlider
+        self._control(menu, ipywidgets, "schedule", "schedule", s["schedule"], options=SCHEDULES)
         still = {"continuous_update": False}
-        for name, label, most in (
-            ("ranks", "ranks", MOST_RANKS), ("microbatches", "micro-batches", MOST_MICROBATCHES),
-            ("chunks", "stages a rank", MOST_CHUNKS),
-        ):  # fmt: skip
-            self._control(ipywidgets.IntSlider, ipywidgets, name, label, min=1, max=most, **still)
-        send = {"min": 0.0, "max": 1.0, "step": 0.05}
-        self._control(ipywidgets.FloatSlider, ipywidgets, "send", "message, in forwards", **send, **still)
+        for (name, most), label in zip(
+            MOST.items(), ("ranks", "micro-batches", "stages a rank"), strict=True
+        ):
+            self._control(slider, ipywidgets, name, label, s[name], min=1, max=most, **still)
+        send = {"min": 0.0, "max": 1.0, "step": 0.05, **still}
+        self._control(ipywidgets.FloatSlider, ipywidgets, "send", "message, in forwards", s["send"], **send)
         self._stack(ipywidgets, [list(self.controls.values())])
 
     def _draw(self) -> None:
@@ -88,16 +88,10 @@ def pipeline_explorer(
     Times are in forwards of a rank's whole part of the model; a backward takes two. chunks: stages a rank has when
     interleaved. send: a message's time. ValueError for settings out of range.
     """
-    limits = (
-        ("ranks", ranks, MOST_RANKS),
-        ("microbatches", microbatches, MOST_MICROBATCHES),
-        ("chunks", chunks, MOST_CHUNKS),
-    )
-    for name, value, most in limits:
-        if not 1 <= value <= most:
-            raise ValueError(f"{name}={value}: the explorer shows 1 to {most}")
+    given = {"ranks": ranks, "microbatches": microbatches, "chunks": chunks}
+    for name, value in given.items():
+        if not 1 <= value <= MOST[name]:
+            raise ValueError(f"{name}={value}: the explorer shows 1 to {MOST[name]}")
     if schedule not in SCHEDULES or not 0 <= send <= 1:
         raise ValueError(f"schedule is one of {', '.join(SCHEDULES)}; send, a share of a forward, 0 to 1")
-    return PipelineExplorer(
-        schedule=schedule, ranks=ranks, microbatches=microbatches, chunks=chunks, send=send
-    )
+    return PipelineExplorer(schedule=schedule, send=send, **given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +82,7 @@ class Settings:
         tensor = self.tensor(size)
         return (
             f"shape {tuple(tensor.shape)} · stride {tensor.stride()} · offset {tensor.storage_offset()} · "
-            f"is_contiguous() {tensor.is_contiguous()} · "
-            f"{visits(self.cells())} · {self.call}"
+            f"is_contiguous() {tensor.is_contiguous()} · {visits(self.cells())} · {self.call}"
         )
 
     def picture(self, size: int) -> Picture:
@@ -135,9 +134,8 @@ class StrideExplorer(Movable):
     kind = "stride explorer"
 
     def __init__(self, size: int, settings: Settings, named: dict[str, Settings]) -> None:
+        super().__init__()
         self.size, self.settings, self.named = size, settings, named
-        self.sliders: dict[str, Any] = {}
-        self.buttons: dict[str, Any] = {}
 
     def static(self) -> Picture:
         """The picture of the present settings: what to show next to the widget, or in its place."""
@@ -147,55 +145,37 @@ class StrideExplorer(Movable):
         """Show these settings: sliders, picture and text follow. What does not fit says so."""
         self.settings = settings
         with self._following():
-            for name, slider in self.sliders.items():
-                slider.value = getattr(settings, name)
+            for name, control in self.controls.items():
+                control.value = getattr(settings, name)
         self._draw()
 
     def _build(self, ipywidgets: Any) -> None:
-        limits = {
-            "rows": ("rows", 1, LONGEST),
-            "columns": ("columns", 1, LONGEST),
-            "stride0": ("stride 0 (rows)", -1, LONGEST),
-            "stride1": ("stride 1 (columns)", -1, LONGEST),
-            "offset": ("offset", 0, self.size - 1),
-        }
-        wide = {"description_width": "11em"}
-        dims = ipywidgets.ToggleButtons(
-            options=[("1", 1), ("2", 2)], value=self.settings.dims, description="dimensions", style=wide,
-            tooltips=["columns only", "rows and columns"], layout=ipywidgets.Layout(width="28em"),
+        dims = self._control(
+            ipywidgets.ToggleButtons, ipywidgets, "dims", "dimensions", self.settings.dims,
+            options=[("1", 1), ("2", 2)], tooltips=["columns only", "rows and columns"],
         )  # fmt: skip
         dims.style.button_width = "4em"
-        dims.observe(self._moved, names="value")
-        self.sliders["dims"] = dims
-        for name, (label, low, high) in limits.items():
+        for name, label, low, high in (
+            ("rows", "rows", 1, LONGEST), ("columns", "columns", 1, LONGEST), ("stride0", "stride 0 (rows)", -1, LONGEST),
+            ("stride1", "stride 1 (columns)", -1, LONGEST), ("offset", "offset", 0, self.size - 1),
+        ):  # fmt: skip
             value = getattr(self.settings, name)
-            slider = ipywidgets.IntSlider(
-                value=value, min=min(low, value), max=max(high, value), description=label, style=wide,
-                layout=ipywidgets.Layout(width="28em"),
-            )  # fmt: skip
-            slider.observe(self._moved, names="value")
-            self.sliders[name] = slider
+            ends = {"min": min(low, value), "max": max(high, value)}
+            self._control(ipywidgets.IntSlider, ipywidgets, name, label, value, **ends)
         for name, settings in self.named.items():
-            button = ipywidgets.Button(
-                description=name, tooltip=settings.call, layout=ipywidgets.Layout(width="auto")
-            )
-            button.on_click(self._chooser(settings))
-            self.buttons[name] = button
-        self._stack(ipywidgets, [list(self.buttons.values()), list(self.sliders.values())])
-
-    def _chooser(self, settings: Settings) -> Callable[[Any], None]:
-        return lambda _: self.set(settings)
+            self._button(ipywidgets, name, lambda to=settings: self.set(to), settings.call)
+        self._stack(ipywidgets, [list(self.buttons.values()), list(self.controls.values())])
 
     def _moved(self, change: Any) -> None:
         if not self._busy:
-            self.settings = Settings(**{name: slider.value for name, slider in self.sliders.items()})
+            self.settings = Settings(**{name: control.value for name, control in self.controls.items()})
             self._draw()
 
     def _draw(self) -> None:
         super()._draw()
         for name in ("rows", "stride0"):
-            if name in self.sliders:
-                self.sliders[name].disabled = self.settings.dims == 1
+            if name in self.controls:
+                self.controls[name].disabled = self.settings.dims == 1
 
     def _told(self) -> tuple[str, str]:
         return EVIDENCE, self.settings.facts(self.size)
@@ -213,15 +193,12 @@ def stride_explorer(
     if not 1 <= size <= MAX_SIZE:
         raise ValueError(f"size={size}: the storage has 1 to {MAX_SIZE} cells, so that each can be read")
     if len(shape) != 2 or (stride is not None and len(stride) != 2):
-        raise ValueError(
-            f"shape={tuple(shape)}, stride={stride}: the explorer shows two dimensions, rows and columns"
-        )
+        given = f"shape={tuple(shape)}, stride={stride}"
+        raise ValueError(f"{given}: the explorer shows two dimensions, rows and columns")
     rows, columns = (int(n) for n in shape)
     down, right = (columns, 1) if stride is None else (int(n) for n in stride)
     if not (0 < rows <= size and 0 < columns <= size and 0 <= offset < size):
-        raise ValueError(
-            f"shape={tuple(shape)}, offset={offset}: rows and columns are 1 to size, offset 0 to size - 1"
-        )
-    return StrideExplorer(
-        size, Settings(rows, columns, down, right, int(offset)), presets(size, rows, columns)
-    )
+        given = f"shape={tuple(shape)}, offset={offset}"
+        raise ValueError(f"{given}: rows and columns are 1 to size, offset 0 to size - 1")
+    start = Settings(rows, columns, down, right, int(offset))
+    return StrideExplorer(size, start, presets(size, rows, columns))

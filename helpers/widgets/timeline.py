@@ -29,11 +29,11 @@ class TimelineZoom(Movable):
     kind = "timeline zoom"
 
     def __init__(self, trace: Trace, start_s: float, end_s: float) -> None:
+        super().__init__()
         self.trace = trace
         self._whole = int(trace.end_ns.max())
         self._begin, self._end = 0, self._whole
         self.slider: Any = None
-        self.buttons: dict[str, Any] = {}
         self.set(start_s, end_s)
 
     @property
@@ -54,9 +54,8 @@ class TimelineZoom(Movable):
             return f"{said} · no GPU work"
         gaps = idle(self.trace, begin, end)
         causes = ", ".join(f"{cause} {about}{s / gaps.span:.0%}" for cause, s in gaps.seconds.items())
-        return f"{said} · GPU computes {about}{1 - gaps.total / gaps.span:.0%}" + (
-            f" · idle: {causes}" if causes else ""
-        )
+        said += f" · GPU computes {about}{1 - gaps.total / gaps.span:.0%}"
+        return said + (f" · idle: {causes}" if causes else "")
 
     def static(self) -> Picture:
         """The picture of the present window."""
@@ -112,10 +111,8 @@ class TimelineZoom(Movable):
             "whole trace": ("from the first event to the last", lambda: self.set(0.0, whole)),
         }
         for name, (tip, action) in actions.items():
-            button = ipywidgets.Button(description=name, tooltip=tip, layout=ipywidgets.Layout(width="auto"))
-            button.on_click(lambda _, action=action: action())
-            button.disabled = name == "next gap" and not self.trace.has_gpu
-            self.buttons[name] = button
+            self._button(ipywidgets, name, action, tip)
+        self.buttons["next gap"].disabled = not self.trace.has_gpu
         self.slider = ipywidgets.FloatRangeSlider(
             value=self._shown(), min=0.0, max=self._whole / 1e6, step=max(self._whole / 1e6 / 2000, 1e-3),
             description="window, ms", readout_format=".3f", continuous_update=False,
