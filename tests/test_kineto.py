@@ -151,9 +151,7 @@ def test_a_list_operator_is_one_operator_with_several_launches() -> None:
         xs = [torch.zeros(4, device=gpu.device) for _ in range(800)]
         before = len(gpu.host)
         torch._foreach_add_(xs, 1.0)
-    from helpers.simulator.written import kineto
-
-    data = kineto.trace(gpu._machine, before)
+    data = gpu._notes.trace(before)
     assert [e["name"] for e in events(data, "cpu_op")] == ["aten::_foreach_add_"]
     assert [e["name"] for e in events(data, "cuda_runtime")] == ["cudaLaunchKernel"] * 2
     assert len(events(data, "kernel")) == 2
@@ -171,9 +169,7 @@ def test_a_graph_is_one_call_and_all_its_kernels() -> None:
         first = len(gpu.host)
         graph.replay()
         gpu.synchronize()
-    from helpers.simulator.written import kineto
-
-    data = kineto.trace(gpu._machine, first)
+    data = gpu._notes.trace(first)
     assert [e["name"] for e in events(data, "cuda_runtime")] == ["cudaGraphLaunch", "cudaDeviceSynchronize"]
     launch = events(data, "cuda_runtime")[0]["args"]["correlation"]
     kernels = events(data, "kernel")

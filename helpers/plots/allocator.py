@@ -57,9 +57,8 @@ def segments(source: Any, *, most: int = 16, title: str = "Segments and the bloc
     """
     snapshot = read(source)
     if not snapshot.segments:
-        return message(
-            "no memory is held from CUDA: there is no segment", evidence=snapshot.evidence, title=title
-        )
+        nothing = "no memory is held from CUDA: there is no segment"
+        return message(nothing, evidence=snapshot.evidence, title=title)
     chosen = sorted(snapshot.segments, key=lambda s: -s.size)[:most]
     shown = sorted(chosen, key=lambda s: (s.pool != "large", s.stream, s.address))
     drawn_at = {s.address for s in chosen}
@@ -75,14 +74,10 @@ def segments(source: Any, *, most: int = 16, title: str = "Segments and the bloc
         f"{size_text(snapshot.inactive)}, the largest piece {size_text(scattered.largest)}"
     )
     if rest:
-        free = sum(s.bytes(FREE) for s in rest)
-        total = sum(s.size for s in rest)
-        note += (
-            f" · not drawn: {len(rest)} smaller segments, {size_text(total)}, {size_text(free)} of it free"
-        )
+        free, total = size_text(sum(s.bytes(FREE) for s in rest)), size_text(sum(s.size for s in rest))
+        note += f" · not drawn: {len(rest)} smaller segments, {total}, {free} of it free"
     body = 0.06 + ROW * len(shown) + 0.1 + keys.height(key)
-    fig, header = style.figure(body, evidence=snapshot.evidence, title=title, note=note)
-    fig.set_layout_engine("none")
+    fig, header = style.figure(body, evidence=snapshot.evidence, title=title, note=note, placed=True)
     ax = _body_axes(fig, header)
     for i, (segment, label) in enumerate(zip(shown, labels, strict=True)):
         _labels(ax, label, rows, i)
@@ -116,29 +111,25 @@ def _outline(ax: Axes, rows: Rows, row: int, start: int, end: int) -> None:
 
 
 def _blocks(ax: Axes, fig: Figure, segment: Segment, rows: Rows, row: int) -> None:
-    y = rows.y(row)
-    ax.add_patch(
-        Rectangle(
-            (rows.x(row, segment.address), y - BAR / 2), max(segment.size * rows.scale, 0.03), BAR,
-            facecolor=style.PAPER, edgecolor="none", zorder=1.5,
-        )
-    )  # fmt: skip
+    y, start = rows.y(row), rows.x(row, segment.address)
+    whole = (start, y - BAR / 2), max(segment.size * rows.scale, 0.03), BAR
+    ax.add_patch(Rectangle(*whole, facecolor=style.PAPER, edgecolor="none", zorder=1.5))
     for block in segment.blocks:
         x, wide = rows.x(row, block.address), block.size * rows.scale
-        look: dict[str, Any] = {"facecolor": FILLS[block.state], "edgecolor": style.PAPER, "zorder": 2}
         # A white edge parts neighbours; on a block of a pixel it would be all there is.
-        look |= {
+        look: dict[str, Any] = {
+            "edgecolor": style.PAPER,
             "linewidth": 0.8 if wide > 0.05 else 0.0,
-            "hatch": "////" if block.state == PENDING else None,
+            "zorder": 2,
         }
-        ax.add_patch(Rectangle((x, y - BAR / 2), max(wide, 0.012), BAR, **look))
+        hatch = "////" if block.state == PENDING else None
+        fill = FILLS[block.state]
+        ax.add_patch(Rectangle((x, y - BAR / 2), max(wide, 0.012), BAR, facecolor=fill, hatch=hatch, **look))
         words = _fitting(fig, block, wide - 0.06)
         if words:
             ax.text(x + wide / 2, y, words, fontsize=TEXT, color=_INKS[block.state], ha="center", va="center", zorder=4,
                     bbox=_plate(block))  # fmt: skip
-    x, wide = rows.x(row, segment.address), max(segment.size * rows.scale, 0.03)
-    edge: dict[str, Any] = {"facecolor": "none", "edgecolor": style.MUTED, "linewidth": 0.9, "zorder": 3}
-    ax.add_patch(Rectangle((x, y - BAR / 2), wide, BAR, **edge))
+    ax.add_patch(Rectangle(*whole, facecolor="none", edgecolor=style.MUTED, linewidth=0.9, zorder=3))
 
 
 def _plate(block: Block) -> dict[str, Any] | None:
@@ -168,17 +159,17 @@ def _key(states: Collection[str]) -> list[keys.Entry]:
 
 
 @drawn
-def allocator_step(source: Any, step: int, *, conf: str = "", title: str = "") -> Picture:
+def allocator_step(source: Any, step: int) -> Picture:
     """The allocator after `step` calls: rows, what the last call touched in a frame, what it did in words.
 
     source: Steps, a program of mallocs and frees, or a snapshot (see `memory.steps_of`). Rows keep their place and
     scale from step to step. IndexError for a step that is not there.
     """
-    steps = source if isinstance(source, Steps) else steps_of(source, conf)
+    steps = source if isinstance(source, Steps) else steps_of(source)
     move = steps.move(step)
     state = steps.found.segments(move.end)
     line = steps.lines[step - 1] if step else ""
-    head = title or (f"Step {step} of {len(steps)}" + (f": {line}" if line else ""))
+    head = f"Step {step} of {len(steps)}" + (f": {line}" if line else "")
     expandable = any(span.expandable for k in _ends(steps) for span in steps.found.heap(k).spans.values())
     widest = "expandable, 1000 MiB" if expandable else "default stream"
     left = LEFT + style.text_width(widest, TEXT) + 0.2
@@ -190,8 +181,7 @@ def allocator_step(source: Any, step: int, *, conf: str = "", title: str = "") -
     key = keys.lines(_key(states), LEFT)
     tall = ROW * max(1, len(ranges))
     body = 0.06 + tall + 0.1 + keys.height(key) + _STRIP + 0.35
-    fig, header = style.figure(body, evidence=steps.evidence, title=head, note=move.text)
-    fig.set_layout_engine("none")
+    fig, header = style.figure(body, evidence=steps.evidence, title=head, note=move.text, placed=True)
     ax = _body_axes(fig, header)
     snapshot = steps.found.snapshot
     for i, (start, end) in enumerate(ranges):
@@ -216,9 +206,8 @@ def allocator_step(source: Any, step: int, *, conf: str = "", title: str = "") -
 
 def _ranges(steps: Steps, now: int) -> tuple[tuple[int, int], ...]:
     """Address ranges that hold segments at any step, by address; those of now only, where they are many."""
-    found = steps.found
-    spans = {(s.address, s.address + s.size) for k in _ends(steps) for s in found.heap(k).spans.values()}
-    ranges = _joined(spans)
+    spans = (s for k in _ends(steps) for s in steps.found.heap(k).spans.values())
+    ranges = _joined({(s.address, s.address + s.size) for s in spans})
     if len(ranges) > _MOST_ROWS:
         ranges = _joined({(s.address, s.address + s.size) for s in steps.found.segments(now)})[:_MOST_ROWS]
     return tuple(ranges)
@@ -243,13 +232,9 @@ def _frame(ax: Axes, rows: Rows, address: int, size: int) -> None:
     row = rows.row(address)
     if row is not None:
         x, y, wide = rows.x(row, address), rows.y(row) - BAR / 2 - 0.03, max(size * rows.scale, 0.03)
-        look: dict[str, Any] = {
-            "facecolor": "none",
-            "edgecolor": style.VERMILLION,
-            "linewidth": 2.0,
-            "zorder": 5,
-        }
-        ax.add_patch(Rectangle((x - 0.02, y), wide + 0.04, BAR + 0.06, **look))
+        box = Rectangle((x - 0.02, y), wide + 0.04, BAR + 0.06, facecolor="none", edgecolor=style.VERMILLION)
+        box.set(linewidth=2.0, zorder=5)
+        ax.add_patch(box)
 
 
 def _curve(fig: Figure, steps: Steps, step: int, left: float, width: float) -> None:
@@ -258,27 +243,15 @@ def _curve(fig: Figure, steps: Steps, step: int, left: float, width: float) -> N
     ax = fig.add_axes((left / style.WIDTH, 0.36 / total, width / style.WIDTH, (_STRIP - 0.1) / total))
     ends = _ends(steps)
     most = max(1, max(int(steps.found.reserved[end]) for end in ends))
-    for values, colour, style_ in (
-        (steps.found.reserved, style.MUTED, (0, (4, 2))),
-        (steps.found.allocated, style.BLUE, "-"),
+    for name, values, colour, line, place in (
+        ("reserved", steps.found.reserved, style.MUTED, (0, (4, 2)), 0.62),
+        ("allocated", steps.found.allocated, style.BLUE, "-", 0.22),
     ):
         heights = [int(values[end]) / most for end in [*ends, ends[-1]]]
-        ax.plot(range(len(heights)), heights, drawstyle="steps-post", color=colour, linestyle=style_)
+        ax.plot(range(len(heights)), heights, drawstyle="steps-post", color=colour, linestyle=line)
+        y, text = (0.36 + (_STRIP - 0.1) * place) / total, f"{name}\n{size_text(int(values[ends[step]]))}"
+        fig.text(LEFT / style.WIDTH, y, text, fontsize=TEXT, color=colour, va="center")
     ax.axvline(step, color=style.VERMILLION, linewidth=1.2)
-    here = ends[step]
-    for name, values, colour, y in (
-        ("reserved", steps.found.reserved, style.MUTED, 0.62),
-        ("allocated", steps.found.allocated, style.BLUE, 0.22),
-    ):
-        text = f"{name}\n{size_text(int(values[here]))}"
-        fig.text(
-            LEFT / style.WIDTH,
-            (0.36 + (_STRIP - 0.1) * y) / total,
-            text,
-            fontsize=TEXT,
-            color=colour,
-            va="center",
-        )
     ax.set_xlim(0, len(ends) - 0.6)
     ax.set_ylim(0, 1.08)
     ax.set_yticks([])

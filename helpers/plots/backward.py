@@ -11,6 +11,7 @@ import torch
 from helpers.tensors import tensors
 
 MAX_NODES = 40
+_SMALLER = {torch.int64: torch.int32, torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,7 @@ def _is_number(tensor: torch.Tensor) -> bool:
     wrapped number gives way to a smaller type of its category, which a true tensor without dimensions does
     not.
     """
-    smaller = {
-        torch.int64: torch.int32, torch.float64: torch.float32, torch.complex128: torch.complex64
-    }.get(tensor.dtype)  # fmt: skip
+    smaller = _SMALLER.get(tensor.dtype)
     if tensor.dim() or smaller is None:
         return False
     return torch.result_type(torch.empty((), dtype=smaller), tensor) == smaller

@@ -24,7 +24,6 @@ _SHORT = {
 _COMPUTE, _COMMUNICATION, _EXPOSED = style.BLUE, style.PURPLE, style.VERMILLION
 # what hands data round has one colour, what adds up another, single messages a third
 _HANDS = {"all_gather", "broadcast", "gather", "scatter", "all_to_all"}
-_HIDDEN_KINDS = ("barrier",)
 
 
 def _colour(kind: str) -> str:
@@ -65,11 +64,9 @@ class _Run:
         self.begin = round(since_s * 1e9)
         self.end = round(until_s * 1e9) if until_s is not None else max(last, default=0)
         self.work = {label: spans.clip(s, self.begin, self.end) for label, s in self.work.items()}
-        kept = {
-            label: [c for c in calls if c.arrival < self.end and c.end > self.begin]
-            for label, calls in self.calls.items()
-        }
-        self.calls = {label: calls for label, calls in kept.items() if calls}
+        for label, calls in list(self.calls.items()):
+            self.calls[label] = [c for c in calls if c.arrival < self.end and c.end > self.begin]
+        self.calls = {label: calls for label, calls in self.calls.items() if calls}
         if not self.calls:
             raise ValueError(f"{what} no collective in this window")
 
@@ -112,7 +109,7 @@ def _of_gpu(gpu: Any) -> _Run:
         mine = [(k.start_ns, k.end_ns) for k in gpu.kernels if k.stream == stream and k.kind == "kernel"]
         label = "compute" if len(streams) == 1 or not stream else f"stream {stream}"
         run.work[label] = spans.union(*_ends(mine))
-    sent = [c for c in gpu.collectives if c.kind not in _HIDDEN_KINDS]
+    sent = [c for c in gpu.collectives if c.kind != "barrier"]
     for number, lane in enumerate(sorted({c.stream for c in sent})):
         run.calls["communication" if not number else f"communication {number + 1}"] = [
             _Call(c.kind, c.bytes, c.arrival_ns, c.start_ns, c.end_ns) for c in sent if c.stream == lane
@@ -126,9 +123,9 @@ def _of_plan(plan: Any) -> _Run:
 
     run = _Run(evidence=plan.backward.evidence)
     run.work["compute"] = _ends([(0, ns(plan.backward.seconds))])
-    run.calls["communication"] = [
-        _Call("", b.bytes, ns(b.start_s), ns(b.start_s), ns(b.end_s)) for b in plan.buckets
-    ]
+    starts = [ns(b.start_s) for b in plan.buckets]
+    sent = [_Call("", b.bytes, at, at, ns(b.end_s)) for b, at in zip(plan.buckets, starts, strict=True)]
+    run.calls["communication"] = sent
     return run
 
 
@@ -177,23 +174,17 @@ def compared(runs: Mapping[str, tuple[Any, float]], *, title: str) -> Picture:
         run.window(since_s, None, f"compared: {name} has")
         every.calls |= {f"{name}, {lane}": calls for lane, calls in run.calls.items()}
         every.end = max(every.end, run.end - run.begin)
-        rows = [
-            _plain(
-                _ends([(int(a), int(b)) for s in run.work.values() for a, b in zip(*s, strict=True)]),
-                _COMPUTE,
-            )
-        ]
-        rows += [_collectives(calls) for calls in list(run.calls.values())[:2]]
-        rows.append(_plain(run.exposed, _EXPOSED))
+        work = _ends([(int(a), int(b)) for s in run.work.values() for a, b in zip(*s, strict=True)])
+        sent = [_collectives(calls) for calls in list(run.calls.values())[:2]]
+        rows = [_plain(work, _COMPUTE), *sent, _plain(run.exposed, _EXPOSED)]
         for row in rows:
             row.start, row.end, row.edge = row.start - run.begin / 1e9, row.end - run.begin / 1e9, 0.15
             row.texts = None
         lanes.append(Lane(name, rows, ground=None, after=format_seconds((run.end - run.begin) / 1e9)))
     gantt = Gantt(lanes, 0.0, every.end / 1e9, bar=0.117, pitch=0.13, space=0.2)
     gantt.draw(every.evidence, title, key=gantt.key(every.key))
-    return gantt.picture(
-        every.evidence, f"{title}: {'; '.join(f'{lane.label} {lane.after}' for lane in lanes)}"
-    )
+    said = "; ".join(f"{lane.label} {lane.after}" for lane in lanes)
+    return gantt.picture(every.evidence, f"{title}: {said}")
 
 
 def _plain(done: spans.Spans, colour: str) -> Row:
@@ -209,11 +200,7 @@ def _collectives(calls: list[_Call]) -> Row:
     def texts(i: int) -> tuple[str, ...]:
         if i >= len(calls):
             return ()
-        kind, number = _SHORT.get(calls[i].kind, calls[i].kind), i + 1
-        return (
-            f"{kind} {number} · {size_text(calls[i].nbytes, decimal=True)}".strip(),
-            f"{kind} {number}".strip(),
-            str(number),
-        )
+        named = f"{_SHORT.get(calls[i].kind, calls[i].kind)} {i + 1}".strip()
+        return f"{named} · {size_text(calls[i].nbytes, decimal=True)}", named, str(i + 1)
 
     return Row(start / 1e9, end / 1e9, colours, texts=texts)

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from . import style
 from .picture import Picture, drawn
-from .timing import seconds_of, time_axis
+from .timing import samples_axis, seconds_of
 
 Runs = dict[str, tuple[np.ndarray, np.ndarray]]
 """Name → numbers of its runs, their seconds."""
@@ -66,11 +66,7 @@ def series(
             ax.axhline(middle, color=colour, linewidth=1.3, linestyle=(0, (5, 2.5)), zorder=1)
         ax.set(title=panel, xlabel="run")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    log = high > 6 * low
-    pad = (high / low) ** 0.06 if log else 0.08 * (high - low) or 0.1 * high
-    time_axis(axes[0], low / pad if log else low - pad, high * pad if log else high + pad, log=log, axis="y")
-    if log:
-        axes[0].set_ylabel("time (logarithmic)")
+    samples_axis(axes[0], low, high, "y", pad=0.08)
     handles = {
         label: handle
         for ax in axes

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -73,19 +74,14 @@ class Format:
 
     def fields(self, bits: int) -> tuple[int, int, int]:
         """(sign, exponent as it is stored, mantissa)."""
-        where = self.exponent + self.mantissa
-        return (
-            bits >> where & 1,
-            bits >> self.mantissa & (1 << self.exponent) - 1,
-            bits & (1 << self.mantissa) - 1,
-        )
+        above, mantissa = divmod(bits, 1 << self.mantissa)
+        return above >> self.exponent & 1, above & (1 << self.exponent) - 1, mantissa
 
     def decode(self, bits: int) -> float:
         """The value of these bits. ValueError if they are not 0 … 2^bits − 1."""
         if not 0 <= bits < 1 << self.bits:
-            raise ValueError(
-                f"{self.name} has {self.bits} bits: {bits} is not from 0 to {(1 << self.bits) - 1}"
-            )
+            most = (1 << self.bits) - 1
+            raise ValueError(f"{self.name} has {self.bits} bits: {bits} is not from 0 to {most}")
         s, e, m = self.fields(bits)
         top, ones = (1 << self.exponent) - 1, (1 << self.mantissa) - 1
         if e == top and (self.infinities or m == ones):
@@ -160,9 +156,8 @@ def float_bits(
     height = 0.34 + pitch * len(rows)
     fig, header = style.figure(
         height, evidence="arithmetic", title=title or f"{shown(value)} in {len(rows)} formats",
-        note="each rounds to its nearest value, and of two equally near to the one that ends in 0",
+        note="each rounds to its nearest value, and of two equally near to the one that ends in 0", placed=True,
     )  # fmt: skip
-    fig.set_layout_engine("none")
     total = height + header
     ax = fig.add_axes((0, 0, 1, height / total))
     ax.set(xlim=(0, style.WIDTH), ylim=(height, 0))
@@ -184,12 +179,8 @@ def float_bits(
             colour = SIGN if k == 0 else EXPONENT if k <= f.exponent else MANTISSA
             column = 0 if k == 0 else k + 8 - f.exponent  # exponents end, and mantissas begin, at one column
             x = left + column * cell
-            look: dict[str, Any] = {
-                "facecolor": _FILLS[colour],
-                "edgecolor": colour,
-                "lw": 1.5 if f.name == chosen else 0.7,
-            }
-            ax.add_patch(Rectangle((x, top), cell, tall, **look))
+            fill, wide = _FILLS[colour], 1.5 if f.name == chosen else 0.7
+            ax.add_patch(Rectangle((x, top), cell, tall, facecolor=fill, edgecolor=colour, lw=wide))
             ax.text(x + cell / 2, mid, digit, ha="center", **put)
         text = shown(got) + _error(value, got)
         ax.text(text_at, mid, text, fontweight=weight, **put)
@@ -208,21 +199,14 @@ def _error(value: float, got: float) -> str:
     if not math.isfinite(got):
         return ", beyond its range"
     off = got / value - 1
-    return (
-        (f", {off:+.1e}" if abs(off) < 1e-5 else f", {off * 100:+.2g} %")
-        .replace("+-", "−")
-        .replace(" -", " −")
-    )
+    return (f", {off:+.1e}" if abs(off) < 1e-5 else f", {off * 100:+.2g} %").replace(" -", " −")
 
 
 @drawn
 def float_ranges(
-    values: Mapping[str, Sequence[float]] | None = None,
-    formats: Sequence[str] | None = None,
-    *,
-    evidence: str = "arithmetic",
-    title: str = "What each format can hold",
-) -> Picture:
+    values: Mapping[str, Sequence[float]] | None = None, formats: Sequence[str] | None = None, *,
+    evidence: str = "arithmetic", title: str = "What each format can hold",
+) -> Picture:  # fmt: skip
     """A number line of powers of two: the normal and the subnormal range of each format.
 
     values: name → numbers, drawn above as histograms of their magnitudes (zeros are left out); `evidence` says
@@ -256,26 +240,19 @@ def float_ranges(
     ax = axes[-1]
     for y, f in enumerate(rows):
         ends = [math.log2(v) for v in (f.smallest, f.smallest_normal, f.largest)]
-        for a, b, look in (
-            (
-                ends[0],
-                ends[1],
-                {"facecolor": _FILLS[EXPONENT], "edgecolor": EXPONENT, "hatch": "////", "lw": 0.6},
-            ),
-            (ends[1], ends[2], {"facecolor": MANTISSA, "edgecolor": MANTISSA, "lw": 0.6}),
-        ):
-            ax.add_patch(Rectangle((a, y - 0.28), b - a, 0.56, **look))  # type: ignore[arg-type]
-        inside: dict[str, Any] = {"va": "center", "color": style.PAPER, "fontsize": style.SMALL}
+        subnormal: dict[str, Any] = {"facecolor": _FILLS[EXPONENT], "edgecolor": EXPONENT, "hatch": "////"}
+        normal: dict[str, Any] = {"facecolor": MANTISSA, "edgecolor": MANTISSA}
+        for (a, b), look in zip(pairwise(ends), (subnormal, normal), strict=True):
+            ax.add_patch(Rectangle((a, y - 0.28), b - a, 0.56, lw=0.6, **look))
+        gap = (high - low) * 0.006
+        put: dict[str, Any] = {"va": "center", "fontsize": style.SMALL}
         if ends[0] < low:  # cut: say where it goes on to
-            ax.text(low + (high - low) * 0.006, y, f"◀ {shown(f.smallest)}", ha="left", **inside)
+            ax.text(low + gap, y, f"◀ {shown(f.smallest)}", ha="left", color=style.PAPER, **put)
         if ends[2] > high:
-            ax.text(high - (high - low) * 0.006, y, f"{shown(f.largest)} ▶", ha="right", **inside)
-        for x, text, side in ((ends[0], shown(f.smallest), "right"), (ends[2], shown(f.largest), "left")):
+            ax.text(high - gap, y, f"{shown(f.largest)} ▶", ha="right", color=style.PAPER, **put)
+        for x, text, side, by in ((ends[0], f.smallest, "right", -gap), (ends[2], f.largest, "left", gap)):
             if low < x < high:
-                gap = (high - low) * 0.006
-                ax.text(
-                    x + (gap if side == "left" else -gap), y, text, ha=side, va="center", fontsize=style.SMALL
-                )
+                ax.text(x + by, y, shown(text), ha=side, **put)
     right = ax.secondary_yaxis("right")
     right.set_yticks(range(len(rows)), [_power(-f.mantissa) for f in rows])
     right.spines["right"].set_visible(False)
@@ -293,6 +270,4 @@ def float_ranges(
 
 def _log2(values: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
     found = np.abs(np.asarray(values, dtype=np.float64)).reshape(-1)
-    found = found[(found > 0) & np.isfinite(found)]
-    out: np.ndarray[Any, np.dtype[np.float64]] = np.log2(found)
-    return out
+    return np.asarray(np.log2(found[(found > 0) & np.isfinite(found)]))

@@ -95,10 +95,8 @@ class Gantt:
         labels = [line for lane in self.lanes for line in lane.label.splitlines()]
         self.left = max((style.text_width(label, style.TEXT, "bold") for label in labels), default=0.5) + 0.3
         self.heading = heading
-        ends = max(
-            style.text_width(said, style.TEXT)
-            for said in (heading, *(lane.right or lane.after for lane in self.lanes))
-        )
+        said = [heading, *(lane.right or lane.after for lane in self.lanes)]
+        ends = max(style.text_width(words, style.TEXT) for words in said)
         self.right = max(_RIGHT, ends + 0.2 if ends else 0.0)
         self.inch = ((end - begin) or 1.0) / (style.WIDTH - self.left - self.right)
         """Seconds in an inch."""
@@ -121,18 +119,11 @@ class Gantt:
     @property
     def has_columns(self) -> bool:
         """Whether any bar is shown as its share of the time only."""
-        return any(
-            bool(
-                (
-                    (row.end - row.start < NARROW * self.inch)
-                    & (row.end > self.begin)
-                    & (row.start < self.end)
-                ).any()
-            )
-            for lane in self.lanes
-            for row in lane.rows
-            if row.dense
-        )
+        for row in (row for lane in self.lanes for row in lane.rows if row.dense):
+            here = (row.end > self.begin) & (row.start < self.end)
+            if (here & (row.end - row.start < NARROW * self.inch)).any():
+                return True
+        return False
 
     def fits(
         self, text: str, seconds: float, size: float = TEXT, weight: str = "bold", pad: float = 0.08
@@ -161,8 +152,9 @@ class Gantt:
         plot = top + self.height + _BRACKET * len(brackets)
         gap = 0.16 if under else 0.0
         low = _AXIS + keys.height(key) + (0.06 if key else 0.0)
-        fig, header = style.figure(plot + gap + under + low, evidence=evidence, title=title, note=note)
-        fig.set_layout_engine("none")
+        fig, header = style.figure(
+            plot + gap + under + low, evidence=evidence, title=title, note=note, placed=True
+        )
         tall = header + plot + gap + under + low
         wide = 1 - (self.left + self.right) / style.WIDTH
         across = (self.left / style.WIDTH, wide)
@@ -174,10 +166,9 @@ class Gantt:
             lanes.append(self.under)
             self.ax.tick_params(axis="x", labelbottom=False, length=0)
         lanes[-1].set_xlabel(f"time, {self.unit}{self.since}")
+        first = self.at(self.begin)
         for ax in lanes:
-            ax.set_xlim(
-                self.at(self.begin), self.at(self.begin) + self.inch * self.factor * wide * style.WIDTH
-            )
+            ax.set_xlim(first, first + self.inch * self.factor * wide * style.WIDTH)
         self.ax.set_ylim(self.height + _BRACKET * len(brackets), -top)
         self.ax.set_yticks([])
         self.ax.spines["left"].set_visible(False)
@@ -244,9 +235,8 @@ class Gantt:
             # A white edge parts neighbours; on a bar of a few pixels it would be all there is.
             for plain in (True, False):
                 some = np.flatnonzero(mine & ~thin & ((wide < 0.05) == plain))
-                bars = np.stack(
-                    (self.at(start[some]), np.maximum(wide[some], _SEEN) * self.inch * self.factor), 1
-                )
+                lengths = np.maximum(wide[some], _SEEN) * self.inch * self.factor
+                bars = np.stack((self.at(start[some]), lengths), 1)
                 look: dict[str, Any] = {"edgecolor": style.PAPER, "linewidth": 0.0 if plain else row.edge}
                 if len(bars):
                     self.ax.broken_barh(bars.tolist(), (row.y, self.bar), facecolor=colour, zorder=3, **look)
@@ -256,9 +246,8 @@ class Gantt:
 
     def _columns(self, start: Floats, end: Floats, base: Any, colour: Any) -> Any:
         """Columns from `base` up, as high as a bar where the share of the time is 1. Returns their tops."""
-        edges = np.linspace(
-            self.begin, self.end, 1 + max(1, round((self.end - self.begin) / self.inch / NARROW * 2))
-        )
+        count = max(1, round((self.end - self.begin) / self.inch / NARROW * 2))
+        edges = np.linspace(self.begin, self.end, 1 + count)
         top = base - self.bar * shares(*spans.union(start, end), edges)
         level = np.repeat(np.broadcast_to(base, top.shape), 2)
         x = self.at(np.repeat(edges, 2)[1:-1])
@@ -276,17 +265,15 @@ class Gantt:
         look: dict[str, Any] = {"va": "center", "fontweight": weight, "zorder": 4}
         y, inch = row.y + self.bar / 2, self.inch * self.factor
         if chosen:
-            middle = self.at((start + end) / 2)
-            self.ax.text(
-                middle, y, chosen[0], ha="center", fontsize=chosen[1], color=style.ink(colour), **look
-            )
+            look |= {"fontsize": chosen[1], "color": style.ink(colour)}
+            self.ax.text(self.at((start + end) / 2), y, chosen[0], ha="center", **look)
         elif row.beside:
             need = (style.text_width(texts[0], row.size, weight) + 0.1) * inch
             right = self.at(end) + need < self.ax.get_xlim()[1]
-            x = self.at(end) + 0.06 * inch if right else self.at(start) - 0.06 * inch
-            self.ax.text(
-                x, y, texts[0], ha="left" if right else "right", fontsize=row.size, color=colour, **look
+            x, side = (
+                (self.at(end) + 0.06 * inch, "left") if right else (self.at(start) - 0.06 * inch, "right")
             )
+            self.ax.text(x, y, texts[0], ha=side, fontsize=row.size, color=colour, **look)
 
     def _levels(self, marks: Mapping[str, float]) -> dict[str, int]:
         """On which line above the lanes each mark's label stands, so that none lies over another: 0 is the uppermost."""
@@ -316,12 +303,8 @@ class Gantt:
         self.ax.text(middle, y, label, ha="center", va="center", fontsize=style.SMALL, bbox=box, zorder=6)
 
     def _bracket(self, text: str, start: float, end: float, place: int) -> None:
-        a, b, y, inch = (
-            self.at(start),
-            self.at(end),
-            self.height + _BRACKET * (place + 0.5),
-            self.inch * self.factor,
-        )
+        a, b, y = self.at(start), self.at(end), self.height + _BRACKET * (place + 0.5)
+        inch = self.inch * self.factor
         look: dict[str, Any] = {"color": style.INK, "linewidth": 1.4, "zorder": 5, "clip_on": False}
         for x in (a, b):
             self.ax.plot([x, x], [y - 0.08, y + 0.08], **look)

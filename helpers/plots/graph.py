@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 _LEFT, _HIGH, _DOWN = 0.2, 0.19, 0.36
+_TROUBLE = {"freed": "freed: backward has run", "changed in place": "changed in place: backward raises"}
 
 
 def _lines(nodes: list[Node]) -> list[list[str]]:
@@ -41,26 +42,17 @@ def _lines(nodes: list[Node]) -> list[list[str]]:
                 lines.append(f"{saved.name}: {name}{saved.nbytes:,} B")
             seen[saved.key] = node.label
         lines = [*lines[:3], f"and {len(lines) - 3} more"] if len(lines) > 4 else lines
-        trouble = {
-            "freed": "freed: backward has run",
-            "changed in place": "changed in place: backward raises",
-        }
-        out.append(
-            ["accumulates .grad"]
-            if node.leaf
-            else [*lines, *([trouble[node.trouble]] if node.trouble else [])]
-        )
+        if node.trouble:
+            lines.append(_TROUBLE[node.trouble])
+        out.append(["accumulates .grad"] if node.leaf else lines)
     return out
 
 
 @drawn
 def autograd_graph(
-    tensor: torch.Tensor,
-    evidence: str = "live (CPU)",
-    *,
-    names: Mapping[str, torch.Tensor] | None = None,
+    tensor: torch.Tensor, evidence: str = "live (CPU)", *, names: Mapping[str, torch.Tensor] | None = None,
     title: str = "What backward will walk",
-) -> Picture:
+) -> Picture:  # fmt: skip
     """The graph behind `tensor`, from its own grad_fn down to the leaves, with the bytes saved on the way.
 
     `names`: name → leaf tensor, for readable leaves. Bytes are of whole storages, each counted once and
@@ -82,35 +74,28 @@ def autograd_graph(
     tall = [0.14 + _HIGH * (1 + len(small)) for small in lines]
     deep = [max(tall[i] for i in range(len(nodes)) if row[i] == r) for r in range(max(row) + 1)]
     body, width = sum(deep) + _DOWN * (len(deep) - 1) + 0.2, plan.width + 2 * _LEFT
-    fig, header = style.figure(body, evidence=evidence, title=title, note=note, width=width)
-    fig.set_layout_engine("none")
+    fig, header = style.figure(body, evidence=evidence, title=title, note=note, width=width, placed=True)
     ax = style.inches_axes(fig)
     top = [header + 0.04 + sum(deep[:r]) + _DOWN * r for r in range(len(deep))]
     for i, node in enumerate(nodes):
         apart = min(0.16, 0.8 * widths[i] / max(len(node.following) - 1, 1))
         # Arrows leave in the order in which they arrive, so that they do not cross under the box.
         for k, j in enumerate(sorted(node.following, key=lambda j: (plan.across[i, j] or [centre[j]])[0])):  # noqa: B023
-            x = _LEFT + centre[i] + apart * (k - (len(node.following) - 1) / 2)
+            aside = k - (len(node.following) - 1) / 2
+            x = _LEFT + centre[i] + apart * aside
             points = [(x, top[row[i]] + tall[i])]
             for r, middle in enumerate(plan.across[i, j], row[i] + 1):
                 points += [(_LEFT + middle, top[r] - 0.04), (_LEFT + middle, top[r] + deep[r] + 0.04)]
-            _edge(
-                ax, [*points, (_LEFT + centre[j] + 0.05 * (k - (len(node.following) - 1) / 2), top[row[j]])]
-            )
+            _edge(ax, [*points, (_LEFT + centre[j] + 0.05 * aside, top[row[j]])])
     for i, node in enumerate(nodes):
         _draw(ax, _LEFT + centre[i], top[row[i]], widths[i], tall[i], node, lines[i])
     return Picture(fig, evidence, f"{title}: {', '.join(node.label for node in nodes)}. {note}")
 
 
 def _edge(ax: Axes, points: list[tuple[float, float]]) -> None:
-    look: dict[str, Any] = {
-        "arrowstyle": "-|>",
-        "mutation_scale": 9,
-        "edgecolor": style.MUTED,
-        "linewidth": 1.1,
-    }
-    arrow = FancyArrowPatch(path=Path(points), zorder=1, shrinkA=0, shrinkB=0, joinstyle="round", **look)
-    arrow.set_facecolor("none" if len(points) > 2 else style.MUTED)
+    look: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 9, "shrinkA": 0, "shrinkB": 0}
+    arrow = FancyArrowPatch(path=Path(points), joinstyle="round", edgecolor=style.MUTED, **look)
+    arrow.set(facecolor="none" if len(points) > 2 else style.MUTED, linewidth=1.1, zorder=1)
     ax.add_patch(arrow)
 
 
@@ -119,10 +104,8 @@ def _draw(ax: Axes, x: float, y: float, wide: float, tall: float, node: Node, li
     colour = style.GREEN if node.leaf else style.BLUE if keeps else style.MUTED
     fill = "#e6f5f0" if node.leaf else "#e8f2f9" if keeps else "#f4f5f6"
     shape = f"round,pad=0,rounding_size={0.14 if node.leaf else 0.04}"
-    box = FancyBboxPatch(
-        (x - wide / 2, y), wide, tall, boxstyle=shape, facecolor=fill, edgecolor=colour, linewidth=1.3
-    )
-    box.set_zorder(2)
+    box = FancyBboxPatch((x - wide / 2, y), wide, tall, boxstyle=shape, facecolor=fill, edgecolor=colour)
+    box.set(linewidth=1.3, zorder=2)
     ax.add_patch(box)
     for i, line in enumerate([node.label, *lines]):
         size, weight = (style.SMALL, "bold") if i == 0 else (8.5, "normal")

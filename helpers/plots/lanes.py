@@ -51,15 +51,9 @@ def rows_of(gpu: Any, since_s: float = 0.0) -> list[Work]:
 
 @drawn
 def timeline(
-    rows: Any,
-    *,
-    since_s: float = 0.0,
-    evidence: str,
-    spans: Mapping[str, tuple[float, float]] | None = None,
-    marks: Mapping[str, float] | None = None,
-    links: bool = True,
-    title: str = "Who works when",
-) -> Picture:
+    rows: Any, *, since_s: float = 0.0, evidence: str, spans: Mapping[str, tuple[float, float]] | None = None,
+    marks: Mapping[str, float] | None = None, links: bool = True, title: str = "Who works when",
+) -> Picture:  # fmt: skip
     """Bars on lanes over time. `rows`: (name, lane, start_s, end_s); lanes come in order of first appearance.
 
     Or a simulated GPU (`rows_of` makes the rows). What began before `since_s` is left out.
@@ -79,14 +73,9 @@ def timeline(
     spans, marks = dict(spans or {}), dict(marks or {})
     names = list(dict.fromkeys(name for name, _, _, _ in rows))
     colours = {name: _COLOURS[min(i, len(_COLOURS) - 1)] for i, name in enumerate(names)}
-    lanes = {
-        label: _lane(label, [row for row in rows if row[1] == label], colours) for label in lanes_of(rows)
-    }
-    times = [
-        *(t for row in rows for t in row[2:]),
-        *(t for span in spans.values() for t in span),
-        *marks.values(),
-    ]
+    of_lane = {label: [row for row in rows if row[1] == label] for label in lanes_of(rows)}
+    lanes = {label: _lane(label, mine, colours) for label, mine in of_lane.items()}
+    times = [t for span in (*(row[2:] for row in rows), *spans.values(), marks.values()) for t in span]
     gantt = Gantt([*lanes.values()], min(times), max(times), bar=_BAR, space=_SPACE)
     told = {name for name, _, start, end in rows if gantt.fits(name, end - start)}
     key = [((colours[name],), name) for name in names[: len(_COLOURS) - 1] if name not in told]

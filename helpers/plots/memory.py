@@ -45,23 +45,17 @@ def memory_timeline(
     if over == "time" and line.time_s is None:
         raise ValueError("over='time': these events carry no time; draw them over='events'")
     named = top.holders[:most]
-    others = Holder(
-        "all others", top.bytes - sum(h.bytes for h in named), sum(h.blocks for h in top.holders[most:])
-    )
+    blocks = sum(h.blocks for h in top.holders[most:])
+    others = Holder("all others", top.bytes - sum(h.bytes for h in named), blocks)
     keep = staircase.thin(line.allocated, line.reserved)
     stack = by_site(found, [holder.site for holder in named])[:, keep]
-    note = (
-        f"peak {size_text(top.bytes)} after event {top.after}, while {size_text(top.reserved)} were reserved"
-    )
+    peak, before = size_text(top.bytes), size_text(int(line.allocated[0]))
+    note = f"peak {peak} after event {top.after}, while {size_text(top.reserved)} were reserved"
     if not found.complete:
-        note += (
-            f" · the recording begins with {size_text(int(line.allocated[0]))} already allocated: what was before it, "
-            "and any earlier peak, is not known"
-        )
+        note += f" · the recording begins with {before} already allocated: what was before it, and any earlier peak, is not known"
     rows = [*named, *([others] if stack[-1].any() else [])]
     body = _PLOT + 0.52 + staircase.LINE * (len(rows) + 1) + 0.12
-    fig, header = style.figure(body, evidence=evidence, title=title, note=note)
-    fig.set_layout_engine("none")
+    fig, header = style.figure(body, evidence=evidence, title=title, note=note, placed=True)
     tall = body + header
     low = body - _PLOT
     ax = fig.add_axes((0.85 / style.WIDTH, low / tall, 1 - 1.1 / style.WIDTH, _PLOT / tall))

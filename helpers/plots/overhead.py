@@ -29,9 +29,8 @@ def fit_overhead(
         raise ValueError(f"law={law!r}: give one of {', '.join(map(repr, _LAWS))}")
     n, t = np.asarray(sizes, dtype=float), np.asarray(seconds, dtype=float)
     if n.shape != t.shape or n.ndim != 1 or len(n) < 2:
-        raise ValueError(
-            f"wants one time for each of at least two sizes; got {n.size} sizes and {t.size} times"
-        )
+        got = f"{n.size} sizes and {t.size} times"
+        raise ValueError(f"wants one time for each of at least two sizes; got {got}")
     design = np.column_stack([1 / t, n / t])
     if law == "max":
         return _fit_larger(n, t, design)
@@ -70,14 +69,9 @@ _LAWS = {
 
 @drawn
 def crossover(
-    sizes: Sequence[int],
-    times: Mapping[str, Sequence[float]],
-    *,
-    evidence: str,
-    title: str = "Overhead against size",
-    xlabel: str = "elements",
+    sizes: Sequence[int], times: Mapping[str, Sequence[float]], *, evidence: str, title: str = "Overhead against size",
     law: str = "sum",
-) -> Picture:
+) -> Picture:  # fmt: skip
     """Log-log curves of time against size; for each the overhead floor, the slope, and where they are equal.
 
     `times`: name → seconds, one for each of `sizes`. Floor a and slope b are fitted (`fit_overhead`) to
@@ -91,44 +85,37 @@ def crossover(
     n = np.asarray(sizes, dtype=float)
     if (n <= 0).any():
         raise ValueError("crossover: sizes must be positive: the axis is logarithmic")
-    if law not in _LAWS:
-        raise ValueError(f"law={law!r}: give one of {', '.join(map(repr, _LAWS))}")
+    fits = {name: fit_overhead(n, seconds, law) for name, seconds in data.items()}
     low, high = min(d.min() for d in data.values()), max(d.max() for d in data.values())
     fig, _ = style.figure(3.7, evidence=evidence, title=title, note=_LAWS[law])
     ax = fig.add_subplot()
     sign = approx(evidence)
     fine = np.geomspace(n.min(), n.max(), 100)
     for i, (name, seconds) in enumerate(data.items()):
-        floor, each = fit_overhead(n, seconds, law)
+        floor, each = fits[name]
         colour, marker = style.SERIES[i % len(style.SERIES)], style.MARKERS[i % len(style.MARKERS)]
         per = f"slope {sign}{format_seconds(each)} per element" if each else "no slope in these sizes"
-        half = f"{floor / each:,.0f}" if each and n.min() < floor / each < n.max() else ""
-        label = f"{name}\n  floor {sign}{format_seconds(floor)}\n  {per}" + (
-            f"\n  equal at {sign}{_round(floor / each)}" if half else ""
-        )
+        half = bool(each) and n.min() < floor / each < n.max()
+        label = f"{name}\n  floor {sign}{format_seconds(floor)}\n  {per}"
+        label += f"\n  equal at {sign}{_round(floor / each)}" if half else ""
         ax.plot(n, seconds, marker=marker, markersize=5.5, color=colour, label=label, zorder=4)
         if floor:
             ax.plot(n, np.full_like(n, floor), color=colour, linestyle=(0, (1, 1.6)), linewidth=1.5, zorder=2)
         if each:
             ax.plot(fine, each * fine, color=colour, linestyle=(0, (5, 2.5)), linewidth=1.1, zorder=2)
         if half:
-            ring: dict[str, Any] = {
-                "markerfacecolor": style.PAPER,
-                "markeredgecolor": colour,
-                "markeredgewidth": 1.8,
-                "zorder": 5,
-            }
-            ax.plot([floor / each], [floor], "o", markersize=9, **ring)
+            ring: dict[str, Any] = {"markeredgecolor": colour, "markeredgewidth": 1.8, "zorder": 5}
+            ax.plot([floor / each], [floor], "o", markersize=9, markerfacecolor=style.PAPER, **ring)
     ax.set_xscale("log")
     ax.set_xlim(n.min() / 1.4, n.max() * 1.4)
     ax.xaxis.set_major_locator(LogLocator(10, numticks=12))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _round(x)))
     time_axis(ax, low / 2, high * 1.6, log=True, axis="y")
-    ax.set_xlabel(xlabel)
+    ax.set_xlabel("elements")
     ax.set_ylabel("time per call")
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelspacing=1.1, handlelength=1.6)
-    return Picture(fig, evidence, f"{title}: time against {xlabel} for {', '.join(data)}")
+    return Picture(fig, evidence, f"{title}: time against elements for {', '.join(data)}")
 
 
 def _round(number: float) -> str:
@@ -136,9 +123,6 @@ def _round(number: float) -> str:
     for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")):
         if number >= 0.995 * size:
             value = number / size
-            return (
-                f"{value:.1f}".removesuffix(".0") + letter
-                if value < 9.95
-                else f"{float(f'{value:.2g}'):.0f}" + letter
-            )
+            few = f"{value:.1f}".removesuffix(".0") if value < 9.95 else f"{float(f'{value:.2g}'):.0f}"
+            return few + letter
     return f"{number:g}"

@@ -23,14 +23,13 @@ _SMALLEST = 6.0
 
 @drawn
 def schedule(
-    run: Any, *, evidence: str = "arithmetic", title: str = "A pipeline's schedule", messages: bool = True,
-    unit: str | None = None,
-) -> Picture:  # fmt: skip
+    run: Any, *, evidence: str = "arithmetic", title: str = "A pipeline's schedule", unit: str | None = None
+) -> Picture:
     """What `helpers.simulator.world.pipeline.pipeline` returns: who works on which micro-batch when, and who waits.
 
     Numbers are micro-batches; odd ones are paler; a rank's second stage (and third, …) is drawn lower in its lane. At
-    the right the most activations that each rank held at once. messages: lines from the end of a send to its
-    arrival, where it takes time. unit: what the run's times are in, if not seconds.
+    the right the most activations that each rank held at once. Lines: messages that take time. unit: what the run's
+    times are in, if not seconds.
     """
     if not run.steps:
         raise ValueError("schedule: nothing ran")
@@ -38,32 +37,24 @@ def schedule(
     deep = max(map(len, stages))
     pitch = max(0.22, min(0.46, 4.6 / run.ranks)) if deep == 1 else max(0.3, min(0.62, 5.2 / run.ranks))
     bar = pitch * 0.84 / deep
-    lanes = [
-        Lane(
-            f"rank {rank}",
-            [_boxes([s for s in run.steps if (s.rank, s.stage) == (rank, stage)], bar) for stage in held]
-            + [_boxes([], bar)] * (deep - len(held)),
-            ground=_BUBBLE,
-            right=f"{run.peak[rank]}",
-        )
-        for rank, held in enumerate(stages)
-    ]
+    lanes = []
+    for rank, held in enumerate(stages):
+        rows = [[s for s in run.steps if (s.rank, s.stage) == (rank, stage)] for stage in held]
+        rows += [[]] * (deep - len(held))
+        boxes = [_boxes(steps, bar) for steps in rows]
+        lanes.append(Lane(f"rank {rank}", boxes, ground=_BUBBLE, right=f"{run.peak[rank]}"))
     gantt = Gantt(lanes, 0.0, run.seconds, bar=bar, space=pitch * 0.16, unit=unit or "", heading="peak")
     _numbers_to_fit(gantt, run)
     long = f"{run.seconds:.4g} {unit}" if unit else format_seconds(run.seconds)
     peak = f"{min(run.peak)}" if min(run.peak) == max(run.peak) else f"{min(run.peak)} to {max(run.peak)}"
     said = f"{long} · bubble {run.bubble:.1%} of the ranks' time · activations held at once: {peak}"
     kinds = [k for k in "FBIW" if any(s.kind == k for s in run.steps)]
-    key = [((_COLOURS[k], _odd(_COLOURS[k])), _SAID[k]) for k in kinds] + [
-        ((_BUBBLE,), "bubble: nothing to do")
-    ]
+    key: list[Any] = [((_COLOURS[k], _odd(_COLOURS[k])), _SAID[k]) for k in kinds]
+    key.append(((_BUBBLE,), "bubble: nothing to do"))
     gantt.draw(evidence, title, said, key=gantt.key(key), grid=False)
-    sent = [m for m in run.messages if m.end_s > m.start_s] if messages else []
+    sent = [_message(m, lanes[m.source], lanes[m.target]) for m in run.messages if m.end_s > m.start_s]
     if len(sent) <= _MESSAGES:
-        gantt.links(
-            [_message(m, lanes[m.source], lanes[m.target]) for m in sent],
-            color=style.INK, linewidth=0.7, alpha=0.75, zorder=5,
-        )  # fmt: skip
+        gantt.links(sent, color=style.INK, linewidth=0.7, alpha=0.75, zorder=5)
     return gantt.picture(evidence, f"{title}: {run.ranks} ranks, {run.microbatches} micro-batches; {said}")
 
 
@@ -74,11 +65,8 @@ def _odd(colour: str) -> Any:
 def _boxes(steps: list[Any], bar: float) -> Row:
     colours = [_odd(_COLOURS[s.kind]) if s.microbatch % 2 else _COLOURS[s.kind] for s in steps]
     start, end = np.array([s.start_s for s in steps]), np.array([s.end_s for s in steps])
-    row = Row(
-        start, end, colours, texts=lambda i: (str(steps[i].microbatch),), bold=False, edge=0.5, pad=0.02
-    )
-    row.size = min(8.5, 72 * bar * 0.72)
-    return row
+    look: dict[str, Any] = {"bold": False, "edge": 0.5, "pad": 0.02, "size": min(8.5, 72 * bar * 0.72)}
+    return Row(start, end, colours, texts=lambda i: (str(steps[i].microbatch),), **look)
 
 
 def _numbers_to_fit(gantt: Gantt, run: Any) -> None:

@@ -27,12 +27,8 @@ def thin(*curves: Curve) -> NDArray[np.int64]:
     edges = np.linspace(0, count, COLUMNS // 4 + 1).astype(int)
     kept = {0, count - 1, int(curves[0].argmax())}
     for a, b in zip(edges[:-1], edges[1:], strict=True):
-        kept |= {
-            a,
-            b - 1,
-            a + int(curves[0][a:b].argmin()),
-            *(a + int(curve[a:b].argmax()) for curve in curves),
-        }
+        kept |= {a, b - 1, a + int(curves[0][a:b].argmin())}
+        kept |= {a + int(curve[a:b].argmax()) for curve in curves}
     return np.array(sorted(kept))
 
 
@@ -52,15 +48,9 @@ def peak(ax: Axes, x: float, y: float, said: str) -> None:
     left, right = ax.get_xlim()
     side = "right" if x > left + 0.7 * (right - left) else "left"
     box = {"boxstyle": "round,pad=0.25", "facecolor": style.PAPER, "edgecolor": style.INK, "linewidth": 0.8}
-    look: dict[str, Any] = {
-        "ha": side,
-        "va": "bottom",
-        "fontsize": style.SMALL,
-        "fontweight": "bold",
-        "zorder": 7,
-    }
-    shift = (-9 if side == "right" else 9, 9)
-    ax.annotate(f"peak {said}", (x, y), xytext=shift, textcoords="offset points", bbox=box, **look)
+    look: dict[str, Any] = {"va": "bottom", "fontsize": style.SMALL, "fontweight": "bold", "zorder": 7}
+    shift: dict[str, Any] = {"xytext": (-9 if side == "right" else 9, 9), "textcoords": "offset points"}
+    ax.annotate(f"peak {said}", (x, y), ha=side, bbox=box, **shift, **look)
 
 
 def table(

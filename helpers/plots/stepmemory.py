@@ -49,12 +49,10 @@ def memory_model(
 def _over_time(found: Estimate, budget: int | None, title: str) -> Picture:
     line = found.timeline
     shown = [kind for i, kind in enumerate(KINDS) if line.bytes[:, i].any()]
-    note = f"peak {size_text(found.peak_bytes)} in {found.peak_phase}" + (
-        f", when {found.peak_operator} asked for more" if found.peak_operator else ""
-    )
+    note = f"peak {size_text(found.peak_bytes)} in {found.peak_phase}"
+    note += f", when {found.peak_operator} asked for more" if found.peak_operator else ""
     body = _PLOT + 0.62 + staircase.LINE * (len(shown) + 1)
-    fig, header = style.figure(body, evidence=found.evidence, title=title, note=note)
-    fig.set_layout_engine("none")
+    fig, header = style.figure(body, evidence=found.evidence, title=title, note=note, placed=True)
     tall, low = body + header, body - _PLOT - 0.1
     ax = fig.add_axes((_LEFT / style.WIDTH, low / tall, 1 - (_LEFT + 0.25) / style.WIDTH, _PLOT / tall))
     top = max(found.peak_bytes, budget or 0, 1)
@@ -110,10 +108,8 @@ def _key(fig: Figure, found: Estimate, shown: list[str], top: float) -> None:
     rows = []
     for kind in reversed(shown):
         size = found.at_peak.get(kind, 0)
-        share = f"{size / max(found.peak_bytes, 1):.1%}"
-        rows.append(
-            (_COLOURS[kind], (WORDS[kind], size_text(size) if size else "nothing", share, _ABOUT[kind]))
-        )
+        said, share = size_text(size) if size else "nothing", f"{size / max(found.peak_bytes, 1):.1%}"
+        rows.append((_COLOURS[kind], (WORDS[kind], said, share, _ABOUT[kind])))
     places = ((0.23, "left"), (3.0, "right"), (3.7, "muted right"), (3.95, "muted"))
     staircase.table(fig, top, "held at the peak", rows, [(_LEFT + x, side) for x, side in places])
 
@@ -138,8 +134,7 @@ def _bars(estimates: dict[str, Estimate], budget: int | None, title: str) -> Pic
         entries.append(((style.VERMILLION,), f"dashed: budget {size_text(budget)}"))
     key = keys.lines(entries, 0.3)
     body = tall_plot + 0.55 + keys.height(key)
-    fig, header = style.figure(body, evidence=evidence, title=title)
-    fig.set_layout_engine("none")
+    fig, header = style.figure(body, evidence=evidence, title=title, placed=True)
     tall, low = body + header, body - tall_plot
     names = {name: style.wrap(name, style.SMALL, 2.0)[:2] for name in estimates}
     left = 0.3 + max(style.text_width(line, style.SMALL) for lines in names.values() for line in lines)

@@ -21,14 +21,9 @@ _GAP = 0.16  # inches between the pieces of a caption
 @drawn
 def storage_path(
     views: torch.Tensor | Mapping[str, torch.Tensor | Callable[[torch.Tensor], torch.Tensor]] | Sequence[str],
-    base: torch.Tensor | None = None,
-    evidence: str = "live (CPU)",
-    title: str = "",
-    *,
-    own: bool = False,
-    labels: Labels | None = None,
-    colour_by: int | None = None,
-) -> Picture:
+    base: torch.Tensor | None = None, evidence: str = "live (CPU)", title: str = "", *,
+    own: bool = False, labels: Labels | None = None, colour_by: int | None = None,
+) -> Picture:  # fmt: skip
     """The storage as a row of numbered cells; each of `views` as the path in which its elements are visited.
 
     `views` is a tensor; or a dict of name → tensor, or name → function of `base`; or a list of expressions
@@ -60,8 +55,7 @@ def paths(found: Sequence[Walk], *, evidence: str, title: str) -> Picture:
     under = keys.height(key) + (0.06 if key else 0.0)
     apart = [0.0 if i == 0 else 0.06 if walk.repeats else 0.2 for i, walk in enumerate(found)]
     body = under + sum(strip.height for strip in strips) + sum(apart) + 0.08
-    fig, header = style.figure(body, evidence=evidence, title=title)
-    fig.set_layout_engine("none")
+    fig, header = style.figure(body, evidence=evidence, title=title, placed=True)
     ax = style.inches_axes(fig)
     keys.draw(fig, key, header - 0.04)
     top = header + under
@@ -108,13 +102,13 @@ def _caption(walk: Walk, then: Walk | None = None) -> list[tuple[str, dict[str, 
     `then` is the strip below: where it shows the result, this one need not describe it.
     """
     small: dict[str, Any] = {"fontsize": style.SMALL, "color": style.MUTED}
-    copied: dict[str, Any] = {"fontsize": style.SMALL, "fontweight": "bold", "color": style.VERMILLION}
+    bold: dict[str, Any] = {"fontsize": style.SMALL, "fontweight": "bold"}
+    copied = bold | {"color": style.VERMILLION}
     layout = f"shape {walk.shape}   stride {walk.stride}"
     pieces: list[tuple[str, dict[str, Any]]] = []
     if walk.name and not walk.repeats:
-        pieces.append(
-            (walk.name, {"fontsize": style.TEXT, "fontweight": "bold", "family": "DejaVu Sans Mono"})
-        )
+        code = {"fontsize": style.TEXT, "fontweight": "bold", "family": "DejaVu Sans Mono"}
+        pieces.append((walk.name, code))
     if walk.kind and not walk.repeats:
         pieces.append((walk.kind, copied | ({"color": style.GREEN} if walk.kind == "view" else {})))
     if walk.owns:
@@ -131,9 +125,7 @@ def _caption(walk: Walk, then: Walk | None = None) -> list[tuple[str, dict[str, 
     ranks = {step: i for i, step in enumerate(step for step, _ in steps if step)}
     for step, n in steps[:4]:
         colour = style.INK if step == 0 else (*STEP_COLOURS, style.MUTED)[min(ranks[step], 3)]
-        pieces.append(
-            (f"{signed(step)} ×{n}", {"fontsize": style.SMALL, "fontweight": "bold", "color": colour})
-        )
+        pieces.append((f"{signed(step)} ×{n}", bold | {"color": colour}))
     if len(steps) > 4:
         pieces.append((f"others ×{sum(n for _, n in steps[4:])}", small))
     if steps:

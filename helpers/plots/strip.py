@@ -16,12 +16,7 @@ from . import style
 from .walk import Walk
 
 MAX_CELLS = 64
-_PER_ROW = {
-    1: 32,
-    2: 32,
-    3: 26,
-    4: 20,
-}  # by digits of the largest cell number, so that the numbers stay readable
+_PER_ROW = {1: 32, 2: 32, 3: 26, 4: 20}  # by digits of the largest cell number, so that they stay readable
 LEFT, LINE = 0.2, 0.24
 _FILL = ("#e3f1fa", "#7fbfe6")  # first visit … last visit: light enough for black figures on top
 _OWN_FILL = ("#fdeee2", "#f0b184")  # the same in the storage of a copy: another storage, another colour
@@ -132,31 +127,22 @@ class Strip:
             fill = UNVISITED
             if seen:
                 fill = fill_of(walk, part=when[cell] / last_visit, group=walk.groups.get(cell))
-            edge: dict[str, Any] = {
-                "edgecolor": style.MUTED if seen else "#c4c9cf",
-                "linewidth": 0.8,
-                "zorder": 2.5 if seen else 2,
-            }
-            ax.add_patch(Rectangle((x - frame.cell / 2, top), frame.cell, self.tall, facecolor=fill, **edge))
-            look: dict[str, Any] = {
-                "fontsize": style.SMALL,
-                "color": style.INK if seen else "#737b84",
-                "zorder": 5,
-            }
+            edge, ink, above = (style.MUTED, style.INK, 2.5) if seen else ("#c4c9cf", "#737b84", 2)
+            box = Rectangle((x - frame.cell / 2, top), frame.cell, self.tall, facecolor=fill, edgecolor=edge)
+            box.set(linewidth=0.8, zorder=above)
+            ax.add_patch(box)
+            put: dict[str, Any] = {"ha": "center", "va": "center", "zorder": 5}
             if walk.labels:
-                bold = look | {"fontsize": 8.5, "fontweight": "bold"}
-                ax.text(x, top + 0.27, walk.labels.get(cell, ""), ha="center", va="center", **bold)
-                look |= {"fontsize": 7.0, "color": style.MUTED}
-            number = top + (0.10 if walk.labels else 0.17)
-            ax.text(x, number, str(cell), ha="center", va="center", **look)
+                label = walk.labels.get(cell, "")
+                ax.text(x, top + 0.27, label, fontsize=8.5, fontweight="bold", color=ink, **put)
+                ax.text(x, top + 0.10, str(cell), fontsize=7.0, color=style.MUTED, **put)
+            else:
+                ax.text(x, top + 0.17, str(cell), fontsize=style.SMALL, color=ink, **put)
             if counts.get(cell, 0) > 1:
-                many: dict[str, Any] = {
-                    "fontsize": 8.0,
-                    "fontweight": "bold",
-                    "color": style.INK,
-                    "zorder": 5,
-                }
-                ax.text(x, top + self.tall - 0.11, f"×{counts[cell]}", ha="center", va="center", **many)
+                many = f"×{counts[cell]}"
+                ax.text(
+                    x, top + self.tall - 0.11, many, fontsize=8.0, fontweight="bold", color=style.INK, **put
+                )
         ends = dict.fromkeys(walk.cells[:1] + walk.cells[-1:])
         for i, cell in enumerate(ends):
             if begin <= cell < begin + frame.columns:
@@ -165,11 +151,9 @@ class Strip:
     def _end(self, ax: Axes, cell: int, x: float, top: float, *, first: bool, both: bool) -> None:
         half = self.frame.cell / 2
         if first:
-            ax.add_patch(
-                Rectangle(
-                    (x - half, top), 2 * half, self.tall, fill=False, edgecolor=style.INK, lw=2, zorder=6
-                )
-            )
+            box = Rectangle((x - half, top), 2 * half, self.tall, fill=False, edgecolor=style.INK)
+            box.set(linewidth=2, zorder=6)
+            ax.add_patch(box)
         # Labels of neighbouring first and last cells are pushed apart.
         near = not both and abs(self.walk.cells[0] - self.walk.cells[-1]) * self.frame.cell < 0.36
         shift = 0.0
@@ -177,10 +161,10 @@ class Strip:
             shift = -0.12 if first == (self.walk.cells[0] < self.walk.cells[-1]) else 0.12
         text = "first and last" if both and len(self.walk.cells) > 1 else "first" if first else "last"
         x = max(x + shift, LEFT + (0.32 if both and len(text) > 5 else 0.1))
-        box: dict[str, Any] = {"boxstyle": "square,pad=0.08", "facecolor": style.PAPER, "edgecolor": "none"}
-        weight = "bold" if first else "normal"
+        ground = {"boxstyle": "square,pad=0.08", "facecolor": style.PAPER, "edgecolor": "none"}
+        put: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5, "bbox": ground, "zorder": 7}
         y = top - 0.11 if cell in self.over else top + self.tall + 0.11
-        ax.text(x, y, text, ha="center", va="center", fontsize=8.5, fontweight=weight, bbox=box, zorder=7)
+        ax.text(x, y, text, fontweight="bold" if first else "normal", **put)
 
     def _arcs(self, ax: Axes, top: float, row: int) -> None:
         frame = self.frame
@@ -198,12 +182,10 @@ class Strip:
             height = arc_height(b - a, self.largest)
             x = (x0 + x1) / 2 + (x1 - x0) / 2 * np.cos(angle)
             rank = min(rank, len(STEP_COLOURS))
-            curves.setdefault(rank, []).append(
-                np.column_stack([x, np.linspace(edge0, edge1, len(x)) + up * height * np.sin(angle)])
-            )
-            heads.setdefault(rank, []).append(
-                [(x1 - 0.035, edge1 + up * 0.075), (x1 + 0.035, edge1 + up * 0.075), (x1, edge1)]
-            )
+            y = np.linspace(edge0, edge1, len(x)) + up * height * np.sin(angle)
+            curves.setdefault(rank, []).append(np.column_stack([x, y]))
+            behind = edge1 + up * 0.075
+            heads.setdefault(rank, []).append([(x1 - 0.035, behind), (x1 + 0.035, behind), (x1, edge1)])
         window = Bbox([[left - 0.08, 0], [right + 0.08, ax.get_ylim()[0]]])
         for rank in sorted(curves, reverse=True):
             colour = (*STEP_COLOURS, style.MUTED)[rank]

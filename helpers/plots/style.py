@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,27 +38,14 @@ DPI, CSS_DPI = 144, 96
 _MARGIN = 0.12
 
 _KIND_COLOURS = {
-    "live": GREEN,
-    "recorded": BLUE,
-    "simulated": "#A04300",
-    "arithmetic": MUTED,
-    "published": "#7A3B69",
-}
+    "live": GREEN, "recorded": BLUE, "simulated": "#A04300", "arithmetic": MUTED, "published": "#7A3B69",
+}  # fmt: skip
 _EVIDENCE = re.compile(
     r"live \((CPU|GPU)\)|recorded \([^()]+, \d{4}-\d\d[^()]*\)|simulated \([^()]+\)|arithmetic|published"
 )
-_MACHINE_KEYS = (
-    "backend",
-    "interactive",
-    "toolbar",
-    "timezone",
-    "tk.",
-    "webagg.",
-    "docstring.",
-    "date.epoch",
-    "savefig.directory",
-    "figure.max_open_warning",
-    "figure.hooks",
+_MACHINE_KEYS = tuple(
+    "backend interactive toolbar timezone tk. webagg. docstring. date.epoch savefig.directory figure.max_open_warning "
+    "figure.hooks".split()
 )
 
 
@@ -119,13 +106,19 @@ def wrap(text: str, size: float, width: float, weight: str = "normal") -> list[s
 
 
 def figure(
-    height: float, *, evidence: str, title: str = "", note: str = "", width: float = WIDTH
+    height: float,
+    *,
+    evidence: str,
+    title: str = "",
+    note: str = "",
+    width: float = WIDTH,
+    placed: bool = False,
 ) -> tuple[Figure, float]:
     """A figure with a header: title and note at the left, the evidence badge at the right.
 
     `height` is the body's, inches; the header's is added. Returns the figure and the header's height. The
-    layout engine is constrained and keeps axes out of the header; pictures that place everything themselves
-    switch it off.
+    layout engine is constrained and keeps axes out of the header; there is none for pictures that place everything
+    themselves (`placed`).
     """
     check_evidence(evidence)
     fig = Figure(figsize=(width, 1.0), dpi=DPI)
@@ -153,8 +146,17 @@ def figure(
         bbox={"boxstyle": "round,pad=0.32", "facecolor": PAPER, "edgecolor": colour, "linewidth": 1.1},
         gid="evidence",
     )  # fmt: skip
-    fig.set_layout_engine("constrained", rect=(0, 0, 1, 1 - header / total), w_pad=0.12, h_pad=0.06)
+    if not placed:
+        fig.set_layout_engine("constrained", rect=(0, 0, 1, 1 - header / total), w_pad=0.12, h_pad=0.06)
     return fig, header
+
+
+def row_names(ax: Axes, names: Iterable[str]) -> None:
+    """A row for each name, from 0 on, without ticks and lines."""
+    found = list(names)
+    ax.set_yticks(range(len(found)), found)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
 
 
 _UNITS = ((1.0, "s"), (1e3, "ms"), (1e6, "µs"), (1e9, "ns"))
@@ -162,9 +164,8 @@ _UNITS = ((1.0, "s"), (1e3, "ms"), (1e6, "µs"), (1e9, "ns"))
 
 def time_unit(seconds: float) -> tuple[float, str]:
     """Factor and name of the unit in which `seconds` reads best: (1e6, "µs") for 12e-6."""
-    return next(
-        ((f, u) for f, u in _UNITS if abs(seconds) * f >= 0.9995), _UNITS[-1] if seconds else _UNITS[0]
-    )
+    smallest = _UNITS[-1] if seconds else _UNITS[0]
+    return next(((f, u) for f, u in _UNITS if abs(seconds) * f >= 0.9995), smallest)
 
 
 def inches_axes(fig: Figure) -> Axes:

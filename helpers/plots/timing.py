@@ -32,6 +32,20 @@ def seconds_of(name: str, value: Any) -> np.ndarray:
     return array
 
 
+def samples_axis(ax: Axes, low: float, high: float, axis: str, pad: float, floor: float = -np.inf) -> None:
+    """A time axis for samples from low to high: logarithmic where the largest is more than six times the smallest.
+
+    pad: what is left free at the ends, as a share; floor: the axis begins no lower.
+    """
+    if high > 6 * low:
+        free = (high / low) ** 0.06
+        time_axis(ax, low / free, high * free, log=True, axis=axis)
+        ax.set(**{f"{axis}label": "time (logarithmic)"})
+    else:
+        free = pad * (high - low) or 0.1 * high
+        time_axis(ax, max(low - free, floor), high + free, log=False, axis=axis)
+
+
 def time_axis(ax: Axes, low: float, high: float, *, log: bool, axis: str = "x") -> None:
     """Ticks that read "10 µs", on one scale from end to end."""
     which = ax.xaxis if axis == "x" else ax.yaxis
@@ -39,10 +53,8 @@ def time_axis(ax: Axes, low: float, high: float, *, log: bool, axis: str = "x") 
     if log:
         scale("log")
         decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-        many = len(decades) > 4
-        which.set_major_locator(
-            FixedLocator([d * 10.0**e for e in decades for d in ((1,) if many else (1, 2, 5))])
-        )
+        digits = (1,) if len(decades) > 4 else (1, 2, 5)
+        which.set_major_locator(FixedLocator([d * 10.0**e for e in decades for d in digits]))
         which.set_minor_locator(NullLocator())
         which.set_minor_formatter(NullFormatter())
         which.set_major_formatter(FuncFormatter(lambda t, _: _tick(t)))
@@ -72,40 +84,23 @@ def samples(times: Mapping[str, Any], *, evidence: str, title: str = "How the sa
     note = "dot: one sample · bar: the middle half (interquartile range) · line: median"
     fig, _ = style.figure(0.65 + 0.62 * len(data), evidence=evidence, title=title, note=note)
     ax = fig.add_subplot()
-    log = bool(high > 6 * low)
     for row, seconds in enumerate(data.values()):
         q1, middle, q3 = quartiles(seconds)
         colour = style.SERIES[row % len(style.SERIES)]
         # The jitter is a fixed low-discrepancy sequence, so that the picture is the same every time.
         up = (np.arange(len(seconds)) * 0.6180339887) % 1 - 0.5
         few = len(seconds) < 8  # then the median must not hide them
-        dots: dict[str, Any] = (
-            {"s": 26, "alpha": 0.9, "zorder": 5} if few else {"s": 13, "alpha": 0.45, "zorder": 2}
-        )
-        ax.scatter(seconds, row + 0.40 * up, color=colour, linewidths=0, **dots)
-        ax.broken_barh(
-            [(q1, q3 - q1)], (row - 0.24, 0.48), facecolor=colour, alpha=0.22, edgecolor=colour, zorder=1
-        )
+        size, alpha, above = (26, 0.9, 5) if few else (13, 0.45, 2)
+        ax.scatter(seconds, row + 0.40 * up, size, colour, alpha=alpha, linewidths=0, zorder=above)
+        box: dict[str, Any] = {"facecolor": colour, "edgecolor": colour, "alpha": 0.22, "zorder": 1}
+        ax.broken_barh([(q1, q3 - q1)], (row - 0.24, 0.48), **box)
         ax.plot([middle, middle], [row - 0.30, row + 0.30], color=style.INK, linewidth=2.2, zorder=4)
         text = f"{approx(evidence)}{format_seconds(middle)}"
-        ax.text(
-            middle,
-            row - 0.33,
-            text,
-            ha="center",
-            va="bottom",
-            fontsize=style.SMALL,
-            fontweight="bold",
-            zorder=5,
-        )
-    ax.set_yticks(range(len(data)), [f"{name}  (n = {len(d)})" for name, d in data.items()])
+        look: dict[str, Any] = {"va": "bottom", "fontsize": style.SMALL, "fontweight": "bold", "zorder": 5}
+        ax.text(middle, row - 0.33, text, ha="center", **look)
+    style.row_names(ax, [f"{name}  (n = {len(d)})" for name, d in data.items()])
     ax.set_ylim(len(data) - 0.45, -0.62)
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="y", visible=False)
-    pad = (high / low) ** 0.06 if log else 0.06 * (high - low) or 0.1 * high
-    time_axis(ax, low / pad if log else max(low - pad, 0), high * pad if log else high + pad, log=log)
-    if log:
-        ax.set_xlabel("time (logarithmic)")
+    samples_axis(ax, low, high, "x", pad=0.06, floor=0.0)
     # How many samples a live run takes depends on the machine: not in the text, which nbval compares.
     return Picture(fig, evidence, f"{title}: {', '.join(data)}")
 
@@ -128,16 +123,14 @@ def speedup(ratios: Any, *, evidence: str | None = None, title: str = "Time befo
     given: Mapping[str, Any] = ratios if isinstance(ratios, Mapping) else {"": ratios}
     if not given:
         raise ValueError("speedup: nothing to draw; give a Speedup or a dict of name → (ratio, low, high)")
-    evidence = evidence or next(
-        (found for r in given.values() if (found := getattr(r, "evidence", None))), ""
-    )
+    labels = (getattr(r, "evidence", None) for r in given.values())
+    evidence = evidence or next(filter(None, labels), "")
     rows: dict[str, tuple[float, float, float, str]] = {}
     for name, r in given.items():
         ratio, low, high = (r.ratio, r.low, r.high) if hasattr(r, "ratio") else r
         if not 0 < low <= ratio <= high:
-            raise ValueError(
-                f"{name or 'speedup'}: wants 0 < low ≤ ratio ≤ high, got {ratio}, [{low}, {high}]"
-            )
+            got = f"{ratio}, [{low}, {high}]"
+            raise ValueError(f"{name or 'speedup'}: wants 0 < low ≤ ratio ≤ high, got {got}")
         rows[name] = (ratio, low, high, getattr(r, "verdict", None) or verdict_of(low, high))
     fig, _ = style.figure(0.75 + 0.5 * len(rows), evidence=evidence, title=title)
     ax = fig.add_subplot()
@@ -154,20 +147,14 @@ def speedup(ratios: Any, *, evidence: str | None = None, title: str = "Time befo
     ticks = _round_ratios(reach)
     ax.set_xticks(ticks, [f"{round(t, 2) if t > 0.1 else float(f'{t:.1g}'):g}×" for t in ticks])
     ax.minorticks_off()
-    ax.set_yticks(range(len(rows)), list(rows))
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="y", visible=False)
+    style.row_names(ax, rows)
     ax.set_ylim(len(rows) - 0.5, -0.62)
     ax.set_xlabel("← slower        1× = no change        faster →")
     right = ax.twinx()
     sign = approx(evidence)
-    said = [
-        f"{sign}{_short(r)}×  [{_short(a)}, {_short(b)}]  {verdict}" for r, a, b, verdict in rows.values()
-    ]
-    right.set_yticks(range(len(rows)), said)
+    said = [f"{sign}{_short(r)}×  [{_short(a)}, {_short(b)}]  {word}" for r, a, b, word in rows.values()]
+    style.row_names(right, said)
     right.set_ylim(ax.get_ylim())
-    right.tick_params(axis="y", length=0)
-    right.grid(visible=False)
     for label, (_, _, _, verdict) in zip(right.get_yticklabels(), rows.values(), strict=True):
         label.set_color(_VERDICTS[verdict][0])
     return Picture(fig, evidence, f"{title}, with intervals" + (f": {', '.join(rows)}" if any(rows) else ""))
@@ -179,20 +166,13 @@ def _short(ratio: float) -> str:
 
 def _round_ratios(reach: float) -> list[float]:
     """Round ratios on both sides of 1 to label an axis from 1/reach to reach."""
-    steps = (
-        (1.02, 1.05)
-        if reach < 1.12
-        else (1.1, 1.25)
-        if reach < 1.4
-        else (1.25, 1.5, 2)
-        if reach < 2.6
-        else (2, 3, 5)
-    )
-    over = (
-        list(steps)
-        if reach < 7
-        else [10.0**e * d for e in range(int(np.log10(reach)) + 1) for d in (1, 3)][1:]
-    )
-    over = [t for t in over if t < reach]
+    steps: dict[float, tuple[float, ...]] = {
+        1.12: (1.02, 1.05),
+        1.4: (1.1, 1.25),
+        2.6: (1.25, 1.5, 2),
+        7: (2, 3, 5),
+    }
+    wide = [10.0**e * d for e in range(int(np.log10(reach)) + 1) for d in (1, 3)][1:]
+    over = [t for t in next((found for most, found in steps.items() if reach < most), wide) if t < reach]
     under = [2 - t for t in over] if reach < 1.12 else [1 / t for t in over]
     return sorted({*under, 1.0, *over})

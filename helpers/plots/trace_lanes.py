@@ -46,11 +46,10 @@ Ints = NDArray[np.int64]
 
 def key_of(gantt: Gantt, groups: Mapping[str, Sequence[tuple[str, str]]]) -> list[keys.Line]:
     """The key, lane by lane: what it is about → (colour, words)."""
-    return [
-        line
-        for about, entries in groups.items()
-        for line in gantt.key([((colour,), said) for colour, said in entries], about)
-    ]
+    found: list[keys.Line] = []
+    for about, entries in groups.items():
+        found += gantt.key([((colour,), said) for colour, said in entries], about)
+    return found
 
 
 def bars(t: Trace, rows: Ints, colours: list[str], start: Ints | None = None, end: Ints | None = None) -> Row:
@@ -75,23 +74,21 @@ def idle_lane(gaps: Idle, named: bool = False) -> Lane:
 
 def idle_said(gaps: Idle, about: str, shares: bool = False) -> list[tuple[str, str]]:
     """The causes for the key, with their seconds; with their shares of the time, those that round to something."""
-    return [
-        (
-            CAUSE[cause],
-            f"{cause} {about}{format_seconds(s)}" + (f" ({about}{s / gaps.span:.1%})" if shares else ""),
-        )
-        for cause, s in gaps.seconds.items()
-        if not shares or s / gaps.span >= 0.0005
-    ]
+    found = []
+    for cause, s in gaps.seconds.items():
+        share = s / gaps.span
+        if not shares or share >= 0.0005:
+            said = f"{cause} {about}{format_seconds(s)}" + (f" ({about}{share:.1%})" if shares else "")
+            found.append((CAUSE[cause], said))
+    return found
 
 
 def levels(t: Trace, rows: Ints) -> list[Ints]:
     """Events of one thread by how deep they lie in one another; `rows` in order of start, the longer first."""
     found: list[list[int]] = []
     ends: list[int] = []
-    for row, start, end in zip(
-        rows.tolist(), t.start_ns[rows].tolist(), t.end_ns[rows].tolist(), strict=True
-    ):
+    for row in rows.tolist():
+        start, end = t.start_ns[row], t.end_ns[row]
         while ends and ends[-1] <= start:
             ends.pop()
         if len(ends) == len(found):
@@ -137,10 +134,7 @@ def host_lanes(t: Trace, begin: int, end: int) -> tuple[list[Lane], int]:
                 lane.rows.append(python)  # who calls stands above whom it calls
         calls = np.flatnonzero(mine & t.of("call"))
         if len(calls):
-            kinds = [
-                "wait" if w else _call_kind(t.names[i])
-                for i, w in zip(t.name[calls].tolist(), t.waiting[calls].tolist(), strict=True)
-            ]
+            kinds = ["wait" if t.waiting[i] else _call_kind(t.names[t.name[i]]) for i in calls.tolist()]
             lane.rows.append(bars(t, calls, [HOST[kind] for kind in kinds]))
         lanes.append(lane)
     return lanes, max(0, len(order) - _THREADS)
@@ -151,14 +145,13 @@ def stream_lanes(t: Trace, begin: int, end: int) -> list[Lane]:
     here = (work.start_ns < end) & (work.end_ns > begin)
     colours = [FAMILY[f] for f in words.FAMILIES]
     counts = {s: int((here & (work.stream == s)).sum()) for s in work.streams}
-    chosen = sorted(sorted(counts, key=lambda s: -counts[s])[:STREAMS])
-    return [
-        Lane(
-            stream_name(t, s), [bars(t, work.row[mine], [colours[f] for f in work.family[mine]])], ground=None
-        )
-        for s in chosen
-        if (mine := here & (work.stream == s)).any()
-    ]
+    lanes = []
+    for s in sorted(sorted(counts, key=lambda s: -counts[s])[:STREAMS]):
+        if counts[s]:
+            mine = here & (work.stream == s)
+            row = bars(t, work.row[mine], [colours[f] for f in work.family[mine]])
+            lanes.append(Lane(stream_name(t, s), [row], ground=None))
+    return lanes
 
 
 def stream_name(t: Trace, stream: int) -> str:

@@ -36,11 +36,8 @@ def _host(t: Trace, begin: int, end: int) -> Parts:
     other = mine & t.of("python")
     python = spans.intersection(spans.union(t.start_ns[other], t.end_ns[other]), rest)
     python = spans.intersection(python, spans.complement(working, begin, end))
-    found = {
-        "python": python,
-        "operator": spans.intersection(working, rest),
-        "wait": spans.clip(waiting, begin, end),
-    }
+    working = spans.intersection(working, rest)
+    found = {"python": python, "operator": working, "wait": spans.clip(waiting, begin, end)}
     return {kind: when for kind, when in found.items() if len(when[0])}
 
 
@@ -114,9 +111,8 @@ def queue(
     gantt.fig.text(x, y, "launches\nwaiting", ha="right", va="center", fontweight="bold")
     said = ", ".join(f"{cause} {s / gaps.span:.0%}" for cause, s in gaps.seconds.items())
     alt = f"{title}: lanes {', '.join(lane.label for lane in lanes)}, and the depth of the queue below"
-    return gantt.picture(
-        t.evidence, alt if about else f"{alt}; idle: {said or 'never'}; mean depth {depth.mean:.1f}"
-    )
+    told = f"{alt}; idle: {said or 'never'}; mean depth {depth.mean:.1f}"
+    return gantt.picture(t.evidence, alt if about else told)
 
 
 def _depth(ax: Axes, depth: QueueDepth, gantt: Gantt) -> None:

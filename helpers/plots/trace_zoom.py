@@ -8,19 +8,9 @@ from typing import Any
 from helpers.seconds import approx, format_seconds
 from helpers.trace import Trace, idle, read
 
+from . import trace_lanes as parts
 from .gantt import Gantt, Lane
 from .picture import Picture, drawn
-from .trace_lanes import (
-    FAMILY,
-    FAMILY_SAID,
-    HOST,
-    HOST_SAID,
-    host_lanes,
-    idle_lane,
-    idle_said,
-    key_of,
-    stream_lanes,
-)
 
 _BAR, _PITCH, _SPACE = 0.23, 0.27, 0.14
 _LINKS = 40
@@ -42,10 +32,10 @@ def zoom(
     end = int(t.end_ns.max()) if end_s is None else round(end_s * 1e9)
     if not begin < end:
         raise ValueError(f"zoom: the window from {begin / 1e9} s to {end / 1e9} s is empty")
-    hosts, left_out = host_lanes(t, begin, end)
-    streams = stream_lanes(t, begin, end) if t.has_gpu else []
+    hosts, left_out = parts.host_lanes(t, begin, end)
+    streams = parts.stream_lanes(t, begin, end) if t.has_gpu else []
     gaps = idle(t, begin / 1e9, end / 1e9) if t.has_gpu else None
-    lanes = [*hosts, *streams, *([idle_lane(gaps, named=True)] if gaps else [])]
+    lanes = [*hosts, *streams, *([parts.idle_lane(gaps, named=True)] if gaps else [])]
     gantt = Gantt(lanes, begin / 1e9, end / 1e9, bar=_BAR, pitch=_PITCH, space=_SPACE, clock=True)
 
     about = approx(t.evidence)
@@ -57,10 +47,10 @@ def zoom(
     if gantt.has_columns:
         note += " · where bars are too short to see: height is their share of the time"
     used = {colour for lane in (*hosts, *streams) for row in lane.rows for colour in row.colours}
-    key = key_of(gantt, {
-        "host": [(c, HOST_SAID[kind]) for kind, c in HOST.items() if c in used],
-        "streams": [(c, FAMILY_SAID[family]) for family, c in FAMILY.items() if c in used],
-        "idle": idle_said(gaps, about) if gaps else [],
+    key = parts.key_of(gantt, {
+        "host": [(c, parts.HOST_SAID[kind]) for kind, c in parts.HOST.items() if c in used],
+        "streams": [(c, parts.FAMILY_SAID[family]) for family, c in parts.FAMILY.items() if c in used],
+        "idle": parts.idle_said(gaps, about) if gaps else [],
     })  # fmt: skip
     gantt.draw(t.evidence, title, note, key=key, rules=True)
     gantt.links(_launches(t, hosts, streams, begin, end), linewidth=0.8, alpha=0.8)
@@ -75,12 +65,9 @@ def _launches(
     high, low = (
         {int(i): row.y for lane in side for row in lane.rows for i in row.ids} for side in (hosts, streams)
     )
-    pairs = [
-        (call, row)
-        for call, row in zip(t.work.launch_row.tolist(), t.work.row.tolist(), strict=True)
-        if call in high and row in low
-    ]
-    return [
-        (max(t.start_ns[call], begin) / 1e9, high[call] + _BAR, min(t.start_ns[row], end) / 1e9, low[row])
-        for call, row in pairs
-    ] if len(pairs) <= _LINKS else []  # fmt: skip
+    found = []
+    for call, row in zip(t.work.launch_row.tolist(), t.work.row.tolist(), strict=True):
+        if call in high and row in low:
+            launched, started = max(t.start_ns[call], begin) / 1e9, min(t.start_ns[row], end) / 1e9
+            found.append((launched, high[call] + _BAR, started, low[row]))
+    return found if len(found) <= _LINKS else []

@@ -26,9 +26,8 @@ def visited(shape: Sequence[int], stride: Sequence[int], offset: int = 0) -> tup
     ValueError if the lengths differ.
     """
     if len(shape) != len(stride):
-        raise ValueError(
-            f"shape {tuple(shape)} has {len(shape)} dimensions and stride {tuple(stride)} has {len(stride)}"
-        )
+        given = f"shape {tuple(shape)} has {len(shape)} dimensions"
+        raise ValueError(f"{given} and stride {tuple(stride)} has {len(stride)}")
     cells = [offset]
     for length, step in zip(shape, stride, strict=True):
         cells = [cell + i * step for cell in cells for i in range(length)]
@@ -105,14 +104,13 @@ def _strided(tensor: torch.Tensor, name: str) -> None:
 
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name or 'this'} is {type(tensor).__name__}, not a tensor")
+    which = name or "this tensor"
     if tensor.layout != torch.strided:
-        raise ValueError(
-            f"{name or 'this tensor'} has layout {tensor.layout}: only a strided tensor walks one storage"
-        )
+        raise ValueError(f"{which} has layout {tensor.layout}: only a strided tensor walks one storage")
     if tensor.numel() > MAX_VISITS:
         raise ValueError(
-            f"{name or 'this tensor'} has {tensor.numel():,} elements; a walk is drawn for at most "
-            f"{MAX_VISITS:,}: start small, the pattern is the same"
+            f"{which} has {tensor.numel():,} elements; a walk is drawn for at most {MAX_VISITS:,}: start small, the "
+            "pattern is the same"
         )
 
 
@@ -145,11 +143,8 @@ def walk_of_expression(
     # Called again on shifted numbers: what only moves elements gives the same numbers, shifted.
     again = function(probe + _SHIFT)
     moved = result.dtype == torch.int64 and torch.equal(again, result + _SHIFT)
-    chosen = (
-        result.dtype == torch.int64
-        and again.shape != result.shape
-        and torch.equal(base.to(torch.int64), probe)
-    )
+    other = result.dtype == torch.int64 and again.shape != result.shape
+    chosen = other and torch.equal(base.to(torch.int64), probe)
     if not (moved or chosen):
         raise ValueError(
             f"{name}: it computes new numbers, or chooses by value where x does not hold its own cell "
