@@ -223,7 +223,7 @@ def test_damage_never_gives_another_error() -> None:
         except memory.SnapshotError:
             continue
         memory.peak(found)
-        memory.moves(memory.history(found))
+        memory.history(found).segments(0)
 
 
 def test_a_few_bytes_do_not_cost_gigabytes() -> None:
@@ -330,11 +330,11 @@ def test_objects_that_have_a_snapshot() -> None:
     assert memory.read(raw()["segments"], evidence=RECORDED).events == ()
 
 
-def test_old_format_with_history_in_the_blocks() -> None:
+def test_the_state_that_the_docs_name() -> None:
     old = {
         "segments": [
             {"device": 0, "address": 0, "total_size": 1024, "stream": 0, "segment_type": "small", "blocks": [
-                {"size": 512, "state": "active_allocated", "history": [{"addr": 0, "real_size": 9, "frames": frames(3)}]},
+                {"size": 512, "state": "active_allocated", "frames": frames(3)},
                 {"size": 512, "state": "active_awaiting_free"},
             ]}
         ]
@@ -373,12 +373,11 @@ def test_peak_and_who_held_it() -> None:
     ]  # fmt: skip
     assert [h.site for h in memory.holders(found)] == ["train.py:10 forward", "train.py:30 log"]
     assert [h.bytes for h in memory.holders(found, after=3)] == [4 * MIB, 2 * MIB]
-    line = memory.timeline(found)
+    line = memory.history(found)
     assert line.allocated.tolist()[:4] == [0, 0, 2 * MIB, 6 * MIB]
     assert line.pending.tolist()[-1] == 4 * MIB
-    assert line.time_s is not None and line.time_s[-1] == pytest.approx(700e-6)
     with pytest.raises(IndexError, match="0 to 11"):
-        memory.history(found).segments(12)
+        line.segments(12)
 
 
 def test_without_frames_sizes_stand_for_sites() -> None:
@@ -587,18 +586,6 @@ def test_words_without_a_split_and_with_pages() -> None:
     )
     both = memory.steps_of(["a = 2 MiB", "b = 2 MiB", "c = 2 MiB", "d = 2 MiB", "free a", "free c", "free b"])
     assert "free blocks on both sides, 6 MiB free in one piece" in both.move(7).text
-
-
-def test_a_snapshots_calls_are_the_programs() -> None:
-    steps = memory.steps_of(PROGRAM)
-    again = memory.steps_of(steps.found.snapshot)
-    assert len(again) == 10  # record_stream and synchronize leave no event
-    assert [again.move(i).text for i in (1, 2, 3, 4)] == [steps.move(i).text for i in (1, 2, 3, 4)]
-    model = CachingAllocator(512 * MIB)
-    model.free(model.malloc(3 * MIB))
-    from_events = memory.steps_of(model.events)
-    assert len(from_events) == 2 and from_events.found.complete
-    assert from_events.found.reserved.tolist()[-1] == 20 * MIB
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import itertools
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,13 +49,12 @@ def pictures() -> dict[str, object]:
     a = torch.ones(3, requires_grad=True)
     return {
         "storage_path": lambda: plots.storage_path(["x.reshape(24)", "x.t().reshape(24)"], base=X),
-        "storage_path, own": lambda: plots.storage_path(
+        "storage_path, labels": lambda: plots.storage_path(
             {"rows": lambda x: x[[0, 2, 0]], "part": lambda x: x[1:, :3]},
             base=X,
-            own=True,
             labels=lambda i, j: f"r{i} c{j}",
         ),
-        "storage_path, colours": lambda: plots.storage_path(X.t(), labels="values", colour_by=1),
+        "storage_path, colours": lambda: plots.storage_path(X.t(), colour_by=1),
         "series": lambda: plots.series(
             {"in turn": {"a": [1e-3, 2e-3], "b": [2e-3, 3e-3]}, "alone": {"a": [1e-3]}},
             evidence="simulated (noisy machine)",
@@ -138,53 +138,26 @@ def test_a_copy_is_drawn_over_its_source_and_says_so() -> None:
     assert "its own storage" in said and "reads x in steps" not in said
 
 
-def test_own_shows_the_copy_in_its_own_storage_below_what_it_read() -> None:
-    row = torch.arange(6.0)
-    views = {"expand": lambda row: row.expand(3, 6), "repeat": lambda row: row.repeat(3, 1)}
-    found = walk.walks(views, row, own=True)
-    assert [(w.name, w.kind, w.owns, w.size) for w in found] == [
-        ("expand", "view", False, 6),
-        ("repeat", "copy", False, 6),
-        ("repeat", "copy", True, 18),
-    ]
-    assert set(found[1].counts.values()) == {3} and found[2].cells == tuple(range(18))
-    said = captions(plots.storage_path(views, base=row, own=True))
-    assert said.count("repeat") == 1 and "result, in its own storage" in said
-    assert not any(text.startswith("result: own storage") for text in said)
-
-
 def test_labels_stand_in_the_cells_of_their_elements() -> None:
     images = torch.arange(12.0).reshape(1, 3, 2, 2)
     last = images.to(memory_format=torch.channels_last)
 
-    def labels(given: object, view: object = last, base: object = None, own: bool = False) -> list[list[str]]:
-        mark = lambda w, t: storage.marked(w, t, given, None)  # type: ignore[arg-type]  # noqa: E731
-        return [
-            list(dict(sorted(w.labels.items())).values()) for w in walk.walks(view, base, own=own, mark=mark)
-        ]  # type: ignore[arg-type]
+    def labels(given: Callable[..., object], view: torch.Tensor) -> list[str]:
+        (walked,) = walk.walks(view, mark=lambda w, _: storage.marked(w, given, None))
+        return list(dict(sorted(walked.labels.items())).values())
 
-    assert labels(lambda n, c, h, w: f"c{c}p{2 * h + w}")[0][:4] == ["c0p0", "c1p0", "c2p0", "c0p1"]
-    assert labels("values")[0][:4] == ["0", "4", "8", "1"]
-    assert labels(range(100, 112))[0][-1] == "111"
-    swapped = {"t": lambda x: x.t().reshape(6)}
-    base = torch.arange(6.0).reshape(2, 3) / 2
-    assert labels("values", swapped, base, own=True) == [
-        ["0", "0.5", "1", "1.5", "2", "2.5"],
-        ["0", "1.5", "0.5", "2", "1", "2.5"],
-    ]
-    assert labels(lambda i, j: f"{i}{j}", X[1:3, ::3]) == [["00", "01", "10", "11"]]
-    (coloured,) = walk.walks(last, mark=lambda w, t: storage.marked(w, t, None, -3))
+    assert labels(lambda n, c, h, w: f"c{c}p{2 * h + w}", last)[:4] == ["c0p0", "c1p0", "c2p0", "c0p1"]
+    assert labels(lambda i, j: f"{i}{j}", X[1:3, ::3]) == ["00", "01", "10", "11"]
+    (coloured,) = walk.walks(last, mark=lambda w, _: storage.marked(w, None, -3))
     assert [coloured.groups[cell] for cell in range(6)] == [0, 1, 2, 0, 1, 2] and coloured.dimension == 1
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"labels": "value"}, "labels='value'"),
-        ({"labels": ["a"]}, "1 labels for the 24 cells"),
         ({"labels": lambda i, j: "a long label"}, "longer than the 10 characters"),
         ({"colour_by": 2}, "has 2 dimensions"),
-        ({"labels": "values", "colour_by": -3}, "has 2 dimensions"),
+        ({"colour_by": -3}, "has 2 dimensions"),
     ],
 )
 def test_labels_and_colours_say_what_is_wrong(options: dict, said: str) -> None:
@@ -200,9 +173,9 @@ def test_the_key_explains_what_is_there_and_nothing_else() -> None:
 
     assert words(X) == ["darker: visited later"]
     assert words(X[0].expand(2, 6)) == ["darker: visited later", "not visited", "×n: visited n times"]
-    assert "the same, in the copy's own storage" in words(["x.clone()"], X, own=True)
+    assert "the same, in the copy's own storage" in words({"c": X.clone()}, X)
     assert words(torch.empty(0)) == [] and words(torch.tensor(1.0)) == []
-    coloured = walk.walks(X, mark=lambda w, t: storage.marked(w, t, "values", 0))
+    coloured = walk.walks(X, mark=lambda w, _: storage.marked(w, lambda i, j: i, 0))
     assert [text for _, text in storage.entries_of(coloured)] == [
         "index in dimension 0: 0, 1, 2, 3",
         "small figure: number of the cell",

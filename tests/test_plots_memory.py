@@ -116,7 +116,6 @@ def test_timeline_names_the_peak_and_its_holders() -> None:
     snapshot = run()
     picture = plots.memory_timeline(snapshot)
     said = " ".join(words(picture))
-    assert "time, " in plots.memory_timeline(snapshot, over="time").figure.axes[0].get_xlabel()
     top = memory.peak(snapshot)
     assert f"peak {memory.size_text(top.bytes)}" in said
     for holder in top.holders:
@@ -124,7 +123,7 @@ def test_timeline_names_the_peak_and_its_holders() -> None:
     assert "train.py:31 log_loss" in picture.alt
     # The areas, added up, are what was allocated, at every event.
     held = drawing.by_site(memory.history(snapshot), [holder.site for holder in top.holders[:2]])
-    assert (held.sum(axis=0) == memory.timeline(snapshot).allocated).all() and (held >= 0).all()
+    assert (held.sum(axis=0) == memory.history(snapshot).allocated).all() and (held >= 0).all()
 
 
 def test_few_colours_leave_the_rest_together() -> None:
@@ -142,16 +141,8 @@ def test_timeline_says_what_it_does_not_know() -> None:
         re.search(r"begins with 4[05] MiB already allocated", text)
         for text in words(plots.memory_timeline(model))
     )
-    short = memory.read(model)
-    for kwargs, told in (({"over": "hours"}, "'events' or 'time'"), ({"most": 9}, "1 to 5")):
-        with pytest.raises(ValueError, match=told):
-            plots.memory_timeline(short, **kwargs)
-    timeless = {
-        "segments": model.segments(),
-        "device_traces": [[e | {"time_us": None} for e in model.events]],
-    }
-    with pytest.raises(ValueError, match="no time"):
-        plots.memory_timeline(memory.read(timeless, evidence="arithmetic"), over="time")
+    with pytest.raises(ValueError, match="1 to 5"):
+        plots.memory_timeline(memory.read(model), most=9)
 
 
 def test_an_out_of_memory_error_is_marked() -> None:

@@ -23,15 +23,12 @@ if TYPE_CHECKING:
     from .analysis import Holder as Holder
     from .analysis import Leak as Leak
     from .analysis import Peak as Peak
-    from .analysis import Timeline as Timeline
     from .analysis import fragmentation as fragmentation
     from .analysis import holders as holders
     from .analysis import leaks as leaks
     from .analysis import peak as peak
-    from .analysis import timeline as timeline
     from .calls import Move as Move
     from .calls import Steps as Steps
-    from .calls import moves as moves
     from .calls import steps_of as steps_of
     from .estimating import Estimate as Estimate
     from .estimating import StepTimeline as StepTimeline

@@ -1,4 +1,4 @@
-"""What is asked of a snapshot: memory over time, the peak and who held it, what stays, how scattered the free part is."""
+"""What is asked of a snapshot: the peak and who held it, what stays, how scattered the free part is."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from .rebuild import History, history
 from .snapshot import ALLOCATED, FREE, Frame, Snapshot, site_of
 
 __all__ = [
-    "Fragmentation", "Holder", "Leak", "Peak", "Timeline", "by_site", "fragmentation", "holders", "leaks", "peak", "peak_of",
-    "timeline", "timeline_of",
+    "Fragmentation", "Holder", "Leak", "Peak", "by_site", "fragmentation", "holders", "leaks", "peak", "peak_of",
 ]  # fmt: skip
 
 
@@ -34,31 +33,6 @@ class Holder:
 
 
 @dataclass(frozen=True, repr=False)
-class Timeline:
-    """allocated, reserved, pending: bytes before the first event and after each (n + 1 numbers).
-
-    time_s: seconds since the first event, of the same length; None where the events carry no time. complete: False
-    where the history was cut, and so begins with memory already in use.
-    """
-
-    allocated: np.ndarray
-    reserved: np.ndarray
-    pending: np.ndarray
-    time_s: np.ndarray | None
-    complete: bool
-    evidence: str
-
-    def __len__(self) -> int:
-        return len(self.allocated) - 1
-
-    def __repr__(self) -> str:
-        return (
-            f"{len(self)} events: allocated up to {size_text(int(self.allocated.max()))}, reserved up to "
-            f"{size_text(int(self.reserved.max()))} · {self.evidence}"
-        )
-
-
-@dataclass(frozen=True, repr=False)
 class Peak:
     """The most that was allocated, bytes; `after` how many events; and who held it, largest first."""
 
@@ -70,33 +44,15 @@ class Peak:
     evidence: str
 
     def __str__(self) -> str:
+        reserved = size_text(self.reserved)
         lines = [
-            f"peak {size_text(self.bytes)} after event {self.after} (reserved {size_text(self.reserved)}) "
-            f"· {self.evidence}"
+            f"peak {size_text(self.bytes)} after event {self.after} (reserved {reserved}) · {self.evidence}"
         ]
         if not self.complete:
             lines.append("  the history was cut: an earlier peak would not be seen")
         return "\n".join([*lines, *(f"  {holder}" for holder in self.holders[:10])])
 
     __repr__ = __str__
-
-
-def timeline(snapshot: Snapshot) -> Timeline:
-    """Allocated, reserved and pending bytes over the recorded events."""
-    found = history(snapshot)
-    return timeline_of(found)
-
-
-def timeline_of(found: History) -> Timeline:
-    events = found.snapshot.events
-    times = [event.time_us for event in events]
-    seconds = None
-    if times and all(time is not None for time in times):
-        clock = np.array([times[0], *times], dtype=float)
-        seconds = (clock - clock[0]) / 1e6
-    return Timeline(
-        found.allocated, found.reserved, found.pending, seconds, found.complete, found.snapshot.evidence
-    )
 
 
 def holders(snapshot: Snapshot, after: int | None = None) -> tuple[Holder, ...]:
@@ -125,7 +81,7 @@ def peak_of(found: History) -> Peak:
 
 
 def by_site(found: History, sites: Sequence[str]) -> np.ndarray:
-    """Allocated bytes of each of these sites and of all others: (len(sites) + 1) × (n + 1) numbers, as in Timeline."""
+    """Allocated bytes of each of these sites and of all others: (len(sites) + 1) × (n + 1) numbers, as in History."""
     rows = {site: i for i, site in enumerate(sites)}
     held = np.zeros((len(sites) + 1, len(found) + 1), dtype=np.int64)
     heap = found.heap(0).copy()
@@ -175,11 +131,8 @@ class Leak:
         return len(self.per_step) > 1 and all(self.per_step[1:])
 
     def __str__(self) -> str:
-        how = (
-            "in every step"
-            if self.grows
-            else f"in {sum(map(bool, self.per_step))} of {len(self.per_step)} steps"
-        )
+        some = f"in {sum(map(bool, self.per_step))} of {len(self.per_step)} steps"
+        how = "in every step" if self.grows else some
         return f"{self.site}: {size_text(self.bytes)} in {self.blocks} blocks stay, {how}"
 
     __repr__ = __str__

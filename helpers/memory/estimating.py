@@ -82,20 +82,16 @@ class Estimate:
             size = size_text(whole[kind]) if kind in whole else "–"
             if here or whole.get(kind):
                 rows.append([WORDS[kind], size, size_text(here), f"{here / max(self.peak_bytes, 1):.1%}"])
-        rows.append(["static", size_text(self.static_bytes), size_text(self.static_bytes),
-                     f"{self.static_bytes / max(self.peak_bytes, 1):.1%}"])  # fmt: skip
+        static = size_text(self.static_bytes)
+        rows.append(["static", static, static, f"{self.static_bytes / max(self.peak_bytes, 1):.1%}"])
         rows.append(["peak", "–", size_text(self.peak_bytes), "100.0%"])
-        caption = f"peak in {self.peak_phase}, at {self.peak_operator or 'its start'}; " + ", ".join(
-            f"{phase} up to {size_text(most)}" for phase, most in self.peaks.items()
-        )
+        phases = ", ".join(f"{phase} up to {size_text(most)}" for phase, most in self.peaks.items())
+        caption = f"peak in {self.peak_phase}, at {self.peak_operator or 'its start'}; {phases}"
         return table(rows, ["part", "size", "at the peak", "share"], evidence=self.evidence, caption=caption)
 
     def __repr__(self) -> str:
-        return (
-            f"peak {size_text(self.peak_bytes)} in {self.peak_phase}: "
-            + ", ".join(f"{WORDS[kind]} {size_text(n)}" for kind, n in self.at_peak.items() if n)
-            + f" · {self.evidence}"
-        )
+        parts = ", ".join(f"{WORDS[kind]} {size_text(n)}" for kind, n in self.at_peak.items() if n)
+        return f"peak {size_text(self.peak_bytes)} in {self.peak_phase}: {parts} · {self.evidence}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -179,9 +175,8 @@ def estimate(
             held["buffers"] += storages([*score.parameters(), *score.buffers()], known, here.kind)
         meter = Meter(here.kind)
         program = Program(here, meter, model, args, score, targets, made)
-        program.run(
-            torch.bfloat16 if autocast is True else autocast or None, micro_batches, set_to_none, keep_output
-        )
+        lower = torch.bfloat16 if autocast is True else autocast or None
+        program.run(lower, micro_batches, set_to_none, keep_output)
         grads = storages(program.gradients, known, here.kind)
         held["optimizer"] = storages(program.states, known, here.kind)
         return _summed(meter, held, grads, here.evidence)

@@ -73,6 +73,10 @@ class Span:
     pool_id: tuple[int, int] = (0, 0)
 
 
+def _grows(span: Span, event: Event) -> bool:
+    return span.expandable and span.stream == event.stream
+
+
 @dataclass
 class Heap:
     """Spans and blocks in use by address, and their sums: allocated, pending and reserved bytes."""
@@ -87,15 +91,7 @@ class Heap:
 
     def copy(self) -> Heap:
         live = {address: replace(block) for address, block in self.live.items()}
-        return Heap(
-            dict(self.spans),
-            live,
-            self.allocated,
-            self.pending,
-            self.reserved,
-            [*self._starts],
-            [*self._used],
-        )
+        return replace(self, spans=dict(self.spans), live=live, _starts=[*self._starts], _used=[*self._used])
 
     def add_span(self, span: Span) -> None:
         old = self.spans.get(span.address)
@@ -116,16 +112,11 @@ class Heap:
         start, end = event.address, event.address + event.size
         at = bisect_left(self._starts, start)
         before = self.spans[self._starts[at - 1]] if at else None
-        if (
-            before
-            and before.expandable
-            and before.stream == event.stream
-            and before.address + before.size == start
-        ):
+        if before and before.address + before.size == start and _grows(before, event):
             self.remove_span(before.address)
             start, pool = before.address, before.pool
         after = self.spans.get(end)
-        if after and after.expandable and after.stream == event.stream:
+        if after and _grows(after, event):
             self.remove_span(end)
             end += after.size
         self.add_span(Span(start, end - start, event.stream, pool, True))
@@ -220,11 +211,8 @@ class Heap:
                     at = address + size
             if at < end:
                 blocks.append(Block(at, end - at, 0, FREE))
-            found.append(
-                Segment(
-                    start, span.size, span.stream, span.pool, tuple(blocks), span.expandable, span.pool_id
-                )
-            )
+            kind = span.expandable, span.pool_id
+            found.append(Segment(start, span.size, span.stream, span.pool, tuple(blocks), *kind))
         return tuple(found)
 
     @classmethod
@@ -232,9 +220,8 @@ class Heap:
         """The heap of a snapshot's final state."""
         heap = cls()
         for part in snapshot.segments:
-            heap.add_span(
-                Span(part.address, part.size, part.stream, part.pool, part.expandable, part.pool_id)
-            )
+            kind = part.expandable, part.pool_id
+            heap.add_span(Span(part.address, part.size, part.stream, part.pool, *kind))
             for block in part.blocks:
                 if block.state != FREE:
                     heap.put(block.address, Live(block.size, block.requested, block.frames, -1, block.state))

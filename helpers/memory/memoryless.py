@@ -113,9 +113,8 @@ class Twins:
     def __init__(self, device: str) -> None:
         self.device = device
         self._storages: dict[int, torch.Tensor] = {}
-        self._tensors: dict[
-            int, tuple[torch.Tensor, torch.Tensor]
-        ] = {}  # the originals are kept: ids stay theirs
+        # The originals are kept: ids stay theirs.
+        self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """The twin of one tensor; always the same one. NotImplementedError for tensors without a plain storage."""
@@ -137,9 +136,8 @@ class Twins:
     def _view(self, tensor: torch.Tensor) -> torch.Tensor:
         storage, size = tensor.untyped_storage(), tensor.element_size()
         if storage._cdata not in self._storages:
-            self._storages[storage._cdata] = torch.empty(
-                storage.nbytes() // size, dtype=tensor.dtype, device=self.device
-            )
+            count = storage.nbytes() // size
+            self._storages[storage._cdata] = torch.empty(count, dtype=tensor.dtype, device=self.device)
         whole = self._storages[storage._cdata]
         if whole.dtype is not tensor.dtype:
             whole = whole.view(torch.uint8).view(tensor.dtype)
@@ -207,12 +205,7 @@ def optimizer_of(
     extra = {} if foreach is None else {"foreach": foreach}
     if isinstance(spec, torch.optim.Optimizer):
         # Its twins exist: the module's copy was made before. A parameter of no module gets one here.
-        groups = [
-            {k: v for k, v in group.items() if k != "params"}
-            | {"params": [twins.of(p) for p in group["params"]]}
-            | extra
-            for group in spec.param_groups
-        ]
+        groups = [g | extra | {"params": [twins.of(p) for p in g["params"]]} for g in spec.param_groups]
         known = inspect.signature(type(spec)).parameters
         made = type(spec)(groups, **{k: v for k, v in groups[0].items() if k in known and k != "params"})
     else:
@@ -229,12 +222,9 @@ def optimizer_of(
 
 
 def _optimizer_class(name: str) -> Any:
-    kinds = {
-        kind.lower(): found
-        for kind, found in vars(torch.optim).items()
-        if isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
-    }
-    kinds.pop("optimizer", None)
+    known = {kind.lower(): found for kind, found in vars(torch.optim).items() if isinstance(found, type)}
+    base = torch.optim.Optimizer
+    kinds = {kind: found for kind, found in known.items() if issubclass(found, base) and found is not base}
     if name.lower() not in kinds:
         raise ValueError(f"optimizer={name!r}: torch.optim has {', '.join(sorted(kinds))}")
     return kinds[name.lower()]

@@ -52,9 +52,7 @@ class Meter(Watch):
         self.events: list[Event] = []
         self.sizes: list[int] = []  # by serial number
         self.kinds: list[str] = []
-        self.saved_bytes = (
-            0  # distinct storages kept for backward in the first forward, those made before included
-        )
+        self.saved_bytes = 0  # distinct storages kept for backward in the first forward, older ones included
         self._serials: dict[int, int] = {}
         self._swaps: dict[int, int] = {}  # serial of a sum → serial of the term whose place it takes
         self._name = ""

@@ -153,10 +153,8 @@ def _plain(data: bytes, max_bytes: int) -> Any:
     except (
         Exception
     ) as error:  # damage can look like anything: a wrong key, a text that is no text, no memory
-        raise SnapshotError(
-            f"the pickle is cut off or damaged ({type(error).__name__} {error}): copy the file again, or take the "
-            "snapshot anew"
-        ) from None
+        what = f"cut off or damaged ({type(error).__name__} {error})"
+        raise SnapshotError(f"the pickle is {what}: copy the file again, or take the snapshot anew") from None
 
 
 class _PlainData(pickle._Unpickler):
@@ -200,9 +198,8 @@ class _Reader:
         events = tuple(self.event(i, entry) for i, entry in enumerate(trace))
         settings = self.raw.get("allocator_settings")
         ordered = sorted(segments.get(device, []), key=lambda segment: segment.address)
-        return Snapshot(
-            tuple(ordered), events, evidence, device, dict(settings) if isinstance(settings, Mapping) else {}
-        )
+        kept = dict(settings) if isinstance(settings, Mapping) else {}
+        return Snapshot(tuple(ordered), events, evidence, device, kept)
 
     def count(self) -> None:
         self.parts += 1
@@ -228,15 +225,8 @@ class _Reader:
         ids = entry.get("segment_pool_id")
         pool_id = tuple(ids) if isinstance(ids, (list, tuple)) and len(ids) == 2 else (0, 0)
         pool = "small" if entry.get("segment_type") == "small" else "large"
-        return Segment(
-            start,
-            size,
-            _int(entry, "stream", 0),
-            pool,
-            tuple(blocks),
-            bool(entry.get("is_expandable")),
-            pool_id,
-        )
+        stream, expandable = _int(entry, "stream", 0), bool(entry.get("is_expandable"))
+        return Segment(start, size, stream, pool, tuple(blocks), expandable, pool_id)
 
     def block(self, entry: Any, at: int) -> Block:
         self.count()
@@ -253,20 +243,15 @@ class _Reader:
         action = entry.get("action") if isinstance(entry, dict) else None
         if not isinstance(action, str):
             raise SnapshotError(f"event {index} has no 'action'")
-        oom = action == "oom"
-        time = entry.get("time_us")
+        oom, time = action == "oom", entry.get("time_us")
+        size = _int(entry, "size", 0, _LARGEST if oom else MAX_SIZE)
         return Event(
-            index, action, 0 if oom else _int(entry, "addr", 0), _int(entry, "size", 0, _LARGEST if oom else MAX_SIZE), _int(entry, "stream", 0),
-            time if isinstance(time, (int, float)) else None, self.frames(entry),
-            _int(entry, "device_free", 0) if oom else None,
+            index, action, 0 if oom else _int(entry, "addr", 0), size, _int(entry, "stream", 0),
+            time if isinstance(time, (int, float)) else None, self.frames(entry), _int(entry, "device_free", 0) if oom else None,
         )  # fmt: skip
 
     def frames(self, entry: dict[str, Any]) -> tuple[Frame, ...]:
         found = entry.get("frames")
-        if not found and entry.get("history"):  # torch 1.x and 2.0: frames lay in a history of the block
-            history = entry["history"]
-            first = history[0] if isinstance(history, list) else None
-            found = first.get("frames") if isinstance(first, Mapping) else None
         if not found:
             return ()
         if not isinstance(found, list):

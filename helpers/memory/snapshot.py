@@ -136,10 +136,6 @@ class Event:
     frames: tuple[Frame, ...] = ()
     device_free: int | None = None
 
-    @property
-    def site(self) -> str:
-        return site_of(self.frames)
-
 
 @dataclass(frozen=True)
 class Snapshot:

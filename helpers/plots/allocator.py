@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from helpers.memory.analysis import fragmentation
-from helpers.memory.calls import Steps, steps_of
+from helpers.memory.calls import Steps
 from helpers.memory.reading import read
 from helpers.memory.snapshot import ALLOCATED, FREE, PENDING, Block, Segment, Snapshot
 from helpers.sizes import size_text
@@ -159,13 +159,12 @@ def _key(states: Collection[str]) -> list[keys.Entry]:
 
 
 @drawn
-def allocator_step(source: Any, step: int) -> Picture:
+def allocator_step(steps: Steps, step: int) -> Picture:
     """The allocator after `step` calls: rows, what the last call touched in a frame, what it did in words.
 
-    source: Steps, a program of mallocs and frees, or a snapshot (see `memory.steps_of`). Rows keep their place and
+    steps: a program's, from `memory.steps_of`. Rows keep their place and
     scale from step to step. IndexError for a step that is not there.
     """
-    steps = source if isinstance(source, Steps) else steps_of(source)
     move = steps.move(step)
     state = steps.found.segments(move.end)
     line = steps.lines[step - 1] if step else ""
@@ -215,7 +214,7 @@ def _ranges(steps: Steps, now: int) -> tuple[tuple[int, int], ...]:
 
 def _ends(steps: Steps) -> list[int]:
     """How many events lie behind step 0, 1, …"""
-    return [steps.bounds[0][0] if steps.bounds else 0, *(end for _, end in steps.bounds)]
+    return [0, *(end for _, end in steps.bounds)]
 
 
 def _joined(spans: set[tuple[int, int]]) -> list[tuple[int, int]]:

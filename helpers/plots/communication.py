@@ -57,12 +57,12 @@ class _Run:
     begin: int = 0
     end: int = 0
 
-    def window(self, since_s: float, until_s: float | None, what: str) -> None:
-        """Keep what lies in the window (None: to the last end). ValueError if nothing was communicated in it."""
+    def window(self, since_s: float, what: str) -> None:
+        """Keep what lies behind `since_s`. ValueError if nothing was communicated in it."""
         last = [int(s[1].max()) for s in self.work.values() if len(s[1])]
         last += [c.end for calls in self.calls.values() for c in calls]
         self.begin = round(since_s * 1e9)
-        self.end = round(until_s * 1e9) if until_s is not None else max(last, default=0)
+        self.end = max(last, default=0)
         self.work = {label: spans.clip(s, self.begin, self.end) for label, s in self.work.items()}
         for label, calls in list(self.calls.items()):
             self.calls[label] = [c for c in calls if c.arrival < self.end and c.end > self.begin]
@@ -131,17 +131,17 @@ def _of_plan(plan: Any) -> _Run:
 
 @drawn
 def overlapped(
-    source: Any, *, since_s: float = 0.0, until_s: float | None = None, marks: Mapping[str, float] | None = None,
+    source: Any, *, since_s: float = 0.0, marks: Mapping[str, float] | None = None,
     title: str = "What hides the communication", note: str | None = None,
 ) -> Picture:  # fmt: skip
     """Lanes of kernels and of collectives over time, and in red where only collectives run: the exposed time.
 
-    source: a simulated GPU with a world, or what `helpers.simulator.world.buckets.overlap` returns. since_s, until_s: the
-    window, seconds on its clock. marks: label → seconds, a dashed line through all lanes. Collectives carry their
+    source: a simulated GPU with a world, or what `helpers.simulator.world.buckets.overlap` returns. since_s: what
+    began before is left out, seconds on its clock. marks: label → seconds, a dashed line through all lanes. Collectives carry their
     number and size where they have room; pale: this rank waits for slower ones. ValueError if nothing was communicated.
     """
     run = _of_plan(source) if hasattr(source, "buckets") else _of_gpu(source)
-    run.window(since_s, until_s, "overlapped:")
+    run.window(since_s, "overlapped:")
     first = [int(s[0][0]) for s in run.work.values() if len(s[0])] + [c.arrival for c in run.every]
     run.begin = max(run.begin, min(first))
     exposed = run.exposed
@@ -171,7 +171,7 @@ def compared(runs: Mapping[str, tuple[Any, float]], *, title: str) -> Picture:
     every = _Run(evidence=next(iter(found.values()))[0].evidence)
     lanes = []
     for name, (run, since_s) in found.items():
-        run.window(since_s, None, f"compared: {name} has")
+        run.window(since_s, f"compared: {name} has")
         every.calls |= {f"{name}, {lane}": calls for lane, calls in run.calls.items()}
         every.end = max(every.end, run.end - run.begin)
         work = _ends([(int(a), int(b)) for s in run.work.values() for a, b in zip(*s, strict=True)])

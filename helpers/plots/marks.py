@@ -2,55 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import style
 from .walk import Walk
 
-if TYPE_CHECKING:
-    import torch
-
-Labels = str | Callable[..., object] | Sequence[object]
+Labels = Callable[..., object]
 MAX_LABEL = 10
 """Longest label, characters."""
 
 
-def marked(walk: Walk, tensor: torch.Tensor, labels: Labels | None, colour_by: int | None) -> Walk:
-    """`walk` with labels in its cells and colours; `tensor` is any tensor of the storage that is drawn.
+def marked(walk: Walk, labels: Labels | None, colour_by: int | None) -> Walk:
+    """`walk` with labels in its cells and colours.
 
-    `labels`: "values"; a function of an element's index; or one thing for each cell of the storage. A cell
-    of several elements is marked for the first of them. `colour_by`: the dimension whose index chooses the
-    colour. ValueError for labels that are too long or do not fit the storage, a dimension that is not
-    there, or more indices than there are colours.
+    `labels`: a function of an element's index. A cell of several elements is marked for the first of them.
+    `colour_by`: the dimension whose index chooses the colour. ValueError for labels that are too long, a
+    dimension that is not there, or more indices than there are colours.
     """
-    return replace(walk, labels=_labels(walk, tensor, labels), **_groups(walk, colour_by))
+    return replace(walk, labels=_labels(walk, labels), **_groups(walk, colour_by))
 
 
-def _labels(walk: Walk, tensor: torch.Tensor, labels: Labels | None) -> Mapping[int, str]:
-    if labels is None:
-        return {}
+def _labels(walk: Walk, labels: Labels | None) -> Mapping[int, str]:
     found: dict[int, str] = {}
-    if callable(labels):
-        indices = product(*map(range, walk.shape))
-        for cell, index in zip(walk.cells, indices, strict=True):
+    if labels is not None:
+        for cell, index in zip(walk.cells, product(*map(range, walk.shape)), strict=True):
             found.setdefault(cell, str(labels(*index)))
-    elif isinstance(labels, str):
-        if labels != "values":
-            raise ValueError(
-                f'labels={labels!r}: give "values", a function of the index, or one label for each cell'
-            )
-        values = tensor.detach().as_strided((walk.size,), (1,), 0).tolist()
-        found = {cell: f"{v:.4g}" if isinstance(v, float) else str(v) for cell, v in enumerate(values)}
-    else:
-        if len(labels) != walk.size:
-            raise ValueError(
-                f"{len(labels)} labels for the {walk.size} cells of {walk.name or 'this storage'}: give one for "
-                "each, or a function of the index, which fits every storage"
-            )
-        found = {cell: str(label) for cell, label in enumerate(labels)}
     long = next((label for label in found.values() if len(label) > MAX_LABEL), None)
     if long:
         raise ValueError(f"label {long!r} is longer than the {MAX_LABEL} characters that a cell has room for")

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from helpers.memory.analysis import Holder, by_site, peak_of, timeline_of
+from helpers.memory.analysis import Holder, by_site, peak_of
 from helpers.memory.reading import read
 from helpers.memory.rebuild import History, history
 from helpers.sizes import size_text, size_unit
@@ -23,33 +23,27 @@ _OTHERS = "#b9c0c8"
 
 
 @drawn
-def memory_timeline(
-    source: Any, *, over: str = "events", most: int = 5, title: str = "Memory over time: who holds it"
-) -> Picture:
+def memory_timeline(source: Any, *, most: int = 5, title: str = "Memory over time: who holds it") -> Picture:
     """Allocated memory stacked by the lines of code that hold most of it at the peak; reserved as a line above it.
 
-    source: a Snapshot, a History, or anything that `memory.read` reads. over: "events" or "time" (seconds; ValueError
-    where the events carry none). most: how many lines of code get a colour, 1 to 5.
+    source: a Snapshot, a History, or anything that `memory.read` reads. most: how many lines of code get a colour, 1
+    to 5.
     """
     found = source if isinstance(source, History) else history(read(source))
-    if over not in ("events", "time"):
-        raise ValueError(f"over={over!r}: 'events' or 'time'")
     if not 1 <= most <= len(_COLOURS):
         raise ValueError(f"most={most}: 1 to {len(_COLOURS)} colours can be told apart")
-    evidence, line, top = found.snapshot.evidence, timeline_of(found), peak_of(found)
-    if not len(line):
+    evidence, top = found.snapshot.evidence, peak_of(found)
+    if not len(found):
         return message(
             "no events: record them with torch.cuda.memory._record_memory_history() before the program runs",
             evidence=evidence, title=title,
         )  # fmt: skip
-    if over == "time" and line.time_s is None:
-        raise ValueError("over='time': these events carry no time; draw them over='events'")
     named = top.holders[:most]
     blocks = sum(h.blocks for h in top.holders[most:])
     others = Holder("all others", top.bytes - sum(h.bytes for h in named), blocks)
-    keep = staircase.thin(line.allocated, line.reserved)
+    keep = staircase.thin(found.allocated, found.reserved)
     stack = by_site(found, [holder.site for holder in named])[:, keep]
-    peak, before = size_text(top.bytes), size_text(int(line.allocated[0]))
+    peak, before = size_text(top.bytes), size_text(int(found.allocated[0]))
     note = f"peak {peak} after event {top.after}, while {size_text(top.reserved)} were reserved"
     if not found.complete:
         note += f" · the recording begins with {before} already allocated: what was before it, and any earlier peak, is not known"
@@ -59,17 +53,13 @@ def memory_timeline(
     tall = body + header
     low = body - _PLOT
     ax = fig.add_axes((0.85 / style.WIDTH, low / tall, 1 - 1.1 / style.WIDTH, _PLOT / tall))
-    factor, unit = size_unit(int(line.reserved.max()))
-    x = np.arange(len(line) + 1) if over == "events" else line.time_s
-    assert x is not None
-    scale, word = style.time_unit(float(x[-1])) if over == "time" else (1.0, "")
-    _areas(ax, x[keep] * scale, stack / factor, line.reserved[keep] / factor, len(named))
-    staircase.peak(ax, float(x[top.after]) * scale, top.bytes / factor, size_text(top.bytes))
-    _failures(ax, found, x * scale, float(line.reserved.max()) / factor)
-    ax.set_xlabel("events of the allocator" if over == "events" else f"time, {word}")
-    ax.set_ylabel(unit)
-    if over == "events":
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    factor, unit = size_unit(int(found.reserved.max()))
+    x = np.arange(len(found) + 1)
+    _areas(ax, x[keep], stack / factor, found.reserved[keep] / factor, len(named))
+    staircase.peak(ax, float(x[top.after]), top.bytes / factor, size_text(top.bytes))
+    _failures(ax, found, x, float(found.reserved.max()) / factor)
+    ax.set(xlabel="events of the allocator", ylabel=unit)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     _table(fig, rows, len(named), header + _PLOT + 0.52)
     names = ", ".join(str(holder) for holder in rows)
     return Picture(fig, evidence, f"{title}: {note}; held then by {names}")

@@ -22,25 +22,24 @@ _GAP = 0.16  # inches between the pieces of a caption
 def storage_path(
     views: torch.Tensor | Mapping[str, torch.Tensor | Callable[[torch.Tensor], torch.Tensor]] | Sequence[str],
     base: torch.Tensor | None = None, evidence: str = "live (CPU)", title: str = "", *,
-    own: bool = False, labels: Labels | None = None, colour_by: int | None = None,
+    labels: Labels | None = None, colour_by: int | None = None,
 ) -> Picture:  # fmt: skip
     """The storage as a row of numbered cells; each of `views` as the path in which its elements are visited.
 
     `views` is a tensor; or a dict of name → tensor, or name → function of `base`; or a list of expressions
     in `x`, where x is `base`. With `base` each strip says "view" or "copy". An expression (or function)
     that copies is drawn over the cells of base's storage that it reads, in the order of the copy: "reads x
-    in steps …", and of the result only shape and stride are said. With `own` a second strip shows the
-    result in its own storage. A *tensor* that is a copy can only be drawn there.
+    in steps …", and of the result only shape and stride are said. A *tensor* that is a copy can only be drawn in its
+    own storage.
 
-    `labels` stand in the cells: "values", or a function of an element's index (`lambda n, c, h, w: …`, as
-    many arguments as the result has dimensions), or one label for each cell of the storage. `colour_by` is
-    the dimension whose index colours the cells, in place of the shade.
+    `labels` stand in the cells: a function of an element's index (`lambda n, c, h, w: …`, as many arguments as
+    the result has dimensions). `colour_by` is the dimension whose index colours the cells, in place of the shade.
 
     Forward steps arch above the cells, backward steps below, one colour for each step length; the first
     cell is framed, fill darkens from first to last visit, grey cells are not visited, ×n counts repeated
     visits. At most 64 cells (of a larger storage, the part that is visited): else ValueError.
     """
-    found = walks(views, base, own=own, mark=lambda walk, tensor: marked(walk, tensor, labels, colour_by))
+    found = walks(views, base, mark=lambda walk, _: marked(walk, labels, colour_by))
     if not title and len(found) > 1:
         one = base is not None and not any(walk.owns for walk in found)
         title = "Different walks through the same storage" if one else "Walks through their storage"
@@ -49,20 +48,18 @@ def storage_path(
 
 def paths(found: Sequence[Walk], *, evidence: str, title: str) -> Picture:
     """The picture of walks that are computed already: one strip each, from the top down."""
-    after = [*found[1:], None]
-    strips = [Strip(walk, _flow(_caption(walk, then))) for walk, then in zip(found, after, strict=True)]
+    strips = [Strip(walk, _flow(_caption(walk))) for walk in found]
     key = keys.lines(entries_of(found), LEFT)
     under = keys.height(key) + (0.06 if key else 0.0)
-    apart = [0.0 if i == 0 else 0.06 if walk.repeats else 0.2 for i, walk in enumerate(found)]
-    body = under + sum(strip.height for strip in strips) + sum(apart) + 0.08
+    body = under + sum(strip.height for strip in strips) + 0.2 * (len(strips) - 1) + 0.08
     fig, header = style.figure(body, evidence=evidence, title=title, placed=True)
     ax = style.inches_axes(fig)
     keys.draw(fig, key, header - 0.04)
     top = header + under
-    for gap, strip in zip(apart, strips, strict=True):
-        if gap > 0.1:
+    for i, strip in enumerate(strips):
+        if i:
             ax.plot([LEFT, style.WIDTH - LEFT], [top + 0.08] * 2, color=style.FAINT, linewidth=0.8)
-        top += gap
+            top += 0.2
         strip.draw(ax, top)
         top += strip.height
     return Picture(fig, evidence, f"{title}. {'; '.join(walk.describe() for walk in found)}")
@@ -96,23 +93,20 @@ def signed(step: int) -> str:
     return f"{'+' if step > 0 else '−' if step else ''}{abs(step)}"
 
 
-def _caption(walk: Walk, then: Walk | None = None) -> list[tuple[str, dict[str, Any]]]:
-    """Caption of a strip as pieces (text, look) that are kept whole when the line is broken.
-
-    `then` is the strip below: where it shows the result, this one need not describe it.
-    """
+def _caption(walk: Walk) -> list[tuple[str, dict[str, Any]]]:
+    """Caption of a strip as pieces (text, look) that are kept whole when the line is broken."""
     small: dict[str, Any] = {"fontsize": style.SMALL, "color": style.MUTED}
     bold: dict[str, Any] = {"fontsize": style.SMALL, "fontweight": "bold"}
     copied = bold | {"color": style.VERMILLION}
     layout = f"shape {walk.shape}   stride {walk.stride}"
     pieces: list[tuple[str, dict[str, Any]]] = []
-    if walk.name and not walk.repeats:
+    if walk.name:
         code = {"fontsize": style.TEXT, "fontweight": "bold", "family": "DejaVu Sans Mono"}
         pieces.append((walk.name, code))
-    if walk.kind and not walk.repeats:
+    if walk.kind:
         pieces.append((walk.kind, copied | ({"color": style.GREEN} if walk.kind == "view" else {})))
     if walk.owns:
-        pieces.append(("result, in its own storage" if walk.repeats else "its own storage", copied))
+        pieces.append(("its own storage", copied))
     if not (walk.reads and walk.cells):
         pieces.append((f"{layout}   offset {walk.offset}", small))
     if not walk.cells:
@@ -133,7 +127,7 @@ def _caption(walk: Walk, then: Walk | None = None) -> list[tuple[str, dict[str, 
     frame = frame_of(walk)
     if frame.last - frame.first < walk.size:
         pieces.append((f"cells {frame.first}–{frame.last - 1} of {walk.size:,}", small))
-    if walk.reads and not (then and then.repeats):
+    if walk.reads:
         pieces.append((f"result: own storage, shape {walk.shape}, stride {walk.stride}", small))
     return pieces
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -54,8 +54,6 @@ class Walk:
     """"view", "copy", or "" where there is no base to compare with."""
     reads: str = ""
     """Name of the source, where a copy is drawn over the cells that it read: not its own storage."""
-    repeats: bool = False
-    """The same result as the walk before it, now in its own storage."""
     labels: Mapping[int, str] = field(default_factory=dict)
     """Cell → what stands in it."""
     groups: Mapping[int, int] = field(default_factory=dict)
@@ -162,25 +160,13 @@ def _source(function: Callable[..., object]) -> str:
     return code.co_varnames[0] if code and code.co_argcount else "its source"
 
 
-def own_walk(walk: Walk, result: torch.Tensor) -> Walk:
-    """The walk of a copy through its own storage, to follow `walk`, which shows what it read; marks come along."""
-    own = replace(walk_of(result, walk.name), kind="copy", repeats=True)
-    read = dict(zip(own.cells, walk.cells, strict=True))
-    labels = {at: walk.labels[cell] for at, cell in read.items() if cell in walk.labels}
-    groups = {at: walk.groups[cell] for at, cell in read.items() if cell in walk.groups}
-    return replace(own, labels=labels, groups=groups, dimension=walk.dimension)
-
-
 Mark = Callable[[Walk, "torch.Tensor"], Walk]
 """Puts labels and colours on a walk, given the tensor whose storage is drawn."""
 
 
-def walks(
-    views: object, base: torch.Tensor | None = None, *, own: bool = False, mark: Mark | None = None
-) -> list[Walk]:
+def walks(views: object, base: torch.Tensor | None = None, *, mark: Mark | None = None) -> list[Walk]:
     """A Walk for each of `views`: a tensor, {name: tensor or function of base}, or expressions in x.
 
-    With `own`, an expression that copies gives two: over the cells it reads, then over its own storage.
     ValueError if a function or an expression comes without `base`, or if there is nothing to draw.
     """
     import torch
@@ -207,6 +193,4 @@ def walks(
             )
         else:
             found.append(mark(walk_of_expression(view, name, base), base))
-            if own and found[-1].reads:
-                found.append(own_walk(found[-1], view(base)))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -46,7 +47,7 @@ class AllocatorStepper(Movable):
 
     def run(self, program: str, conf: str = "") -> None:
         """Step through another program from its start. ValueError for one that cannot be read; nothing changes then."""
-        self.steps, self.conf = steps_of([*program.splitlines(), ""], conf, self.capacity), conf
+        self.steps, self.conf = steps_of(program, conf, self.capacity), conf
         self.step = 0
         if self._widget is not None:
             self.slider.max = len(self.steps)
@@ -61,8 +62,7 @@ class AllocatorStepper(Movable):
         wide, most = ipywidgets.Layout(width="22em"), len(self.steps)
         self.slider = ipywidgets.IntSlider(value=self.step, min=0, max=most, description="step", layout=wide)
         self.slider.observe(self._moved, names="value")
-        last = [self._editor(ipywidgets)] if any(self.steps.lines) else []
-        self._stack(ipywidgets, [[*buttons, self.slider]], last)
+        self._stack(ipywidgets, [[*buttons, self.slider]], [self._editor(ipywidgets)])
 
     def _editor(self, ipywidgets: Any) -> Any:
         """The program, to be changed and run again."""
@@ -94,13 +94,12 @@ class AllocatorStepper(Movable):
 
 
 def allocator_stepper(
-    source: Any, conf: str = "", *, capacity: int = CAPACITY, step: int | None = None
+    program: str | Iterable[str], conf: str = "", *, capacity: int = CAPACITY, step: int | None = None
 ) -> AllocatorStepper:
     """Step through mallocs and frees: what is split, merged, kept, and given back.
 
-    source: a program ("a = 2 MiB", "free a", "empty_cache" …, see `memory.steps_of`), a list of a snapshot's events,
-    or anything that `memory.read` reads. conf: PYTORCH_ALLOC_CONF for a program; capacity: its card's bytes. step:
-    where to begin (None: at the end). ValueError for a program that cannot be read.
+    program: "a = 2 MiB", "free a", "empty_cache" …, see `memory.steps_of`. conf: PYTORCH_ALLOC_CONF; capacity: its
+    card's bytes. step: where to begin (None: at the end). ValueError for a program that cannot be read.
     """
-    steps = steps_of(source, conf, capacity)
+    steps = steps_of(program, conf, capacity)
     return AllocatorStepper(steps, len(steps) if step is None else step, conf, capacity)
