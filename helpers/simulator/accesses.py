@@ -86,9 +86,7 @@ def place(tensor: torch.Tensor) -> Place:
         return 0, 0, None
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
     last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    whole = (
-        last + 1 == tensor.numel() and 0 not in strides
-    )  # a transposed or permuted block has no holes either
+    whole = last + 1 == tensor.numel() and 0 not in strides  # a permuted block has no holes either
     return start, start + (last + 1) * size, None if whole else (shape, strides, size)
 
 
@@ -170,12 +168,8 @@ class Race:
         return self.what
 
 
-def advice(first: Access, second: Access, kind: str, home: int | None = None, note: str = "") -> str:
+def advice(first: Access, second: Access, kind: str, home: int | None = None) -> str:
     """One race in words, with what would order it. home: the stream that reused memory belongs to."""
-    return _advice(first, second, kind, home) + note
-
-
-def _advice(first: Access, second: Access, kind: str, home: int | None) -> str:
     if kind == "memory reused":
         return _reused(first, second, home)
     verb = "writes" if second.write else "reads"
@@ -184,9 +178,7 @@ def _advice(first: Access, second: Access, kind: str, home: int | None) -> str:
     if second.stream is None:
         wait = "record an event in that stream after the copy and call event.synchronize()"
         if first.write:
-            return text + (
-                f"The copy to the host is asynchronous: {wait} (or stream.synchronize()) before you read it."
-            )
+            return f"{text}The copy to the host is asynchronous: {wait} (or stream.synchronize()) before you read it."
         return text + (
             f"The copy engine reads the pinned buffer later than the call: {wait} before you write it "
             "again, or take turns with a second buffer."
@@ -211,10 +203,8 @@ def _reused(first: Access, second: Access, home: int | None) -> str:
     )
     wait = f"let {second.lane} wait for {first.lane} first (wait_stream)"
     if first.stream == home:  # in its own stream the allocator hands memory on at once: order keeps that safe
-        return (
-            text
-            + f"New memory of {first.lane} is only safe in {first.lane}, after what is queued there: {wait}."
-        )
+        where = first.lane
+        return f"{text}New memory of {where} is only safe in {where}, after what is queued there: {wait}."
     return text + (
         f"The tensor was dropped while {first.lane} still worked on it. Call tensor.record_stream(stream) with "
         f"{first.lane} before you drop it, or {wait}."

@@ -90,12 +90,8 @@ class Capture:
     def joins(self, lane: Lane, mark: Mark) -> bool:
         """A stream waits for a mark, and at least one of the two is captured. Whether CUDA lets it."""
         if mark.capture is None:
-            self.refuse(
-                f"stream {lane.number}.wait_event",
-                _ISOLATION,
-                "The event was recorded outside the graph. Record it in a captured stream, or wait for it "
-                "before the capture begins",
-            )
+            outside = "The event was recorded outside the graph. Record it in a captured stream, or wait for it before "
+            self.refuse(f"stream {lane.number}.wait_event", _ISOLATION, f"{outside}the capture begins")
         elif not mark.capture.open:
             self.refuse(f"stream {lane.number}.wait_event", _EVENT)
         elif lane.number == 0:
@@ -141,12 +137,10 @@ class Capture:
         lost = [i for i in range(len(self.nodes)) if i not in inside]
         for stream in sorted({self.nodes[i].stream or 0 for i in lost}):
             last = [self.nodes[i].name for i in lost if (self.nodes[i].stream or 0) == stream][-1]
-            self.refuse(
-                "capture_end",
-                _UNJOINED,
-                f"{last} in stream {stream} is the last of it: let the capturing stream wait before the end, "
-                "gpu.current_stream().wait_stream(side)",
+            lost_in = (
+                f"{last} in stream {stream} is the last of it: let the capturing stream wait before the end"
             )
+            self.refuse("capture_end", _UNJOINED, f"{lost_in}, gpu.current_stream().wait_stream(side)")
 
     def _fault(self, text: str) -> None:
         self.faults.append(text)

@@ -74,9 +74,8 @@ class Machine:
         self.recorder: Callable[[], Any] = lambda: (
             None
         )  # the true values of a graph, for a capture that begins
-        self.sm_share: float | None = (
-            None  # what a collective takes from kernels beside it, in a world that counts it
-        )
+        # What a collective takes from kernels beside it, in a world that counts it.
+        self.sm_share: float | None = None
         self.rank: tuple[int, int] | None = None  # this rank and how many there are, in a world
 
     @property
@@ -121,9 +120,8 @@ class Machine:
         for place, load in enumerate(loads):
             if place:
                 line.spend(name, "launch", a.launch_s)
-            line.enqueue(
-                name, self.current, load.seconds, "kernel", load.flops, load.bytes, beside=load.beside
-            )
+            cost = load.seconds, "kernel", load.flops, load.bytes
+            line.enqueue(name, self.current, *cost, beside=load.beside)
 
     def copy(self, name: str, kind: str, tensor: torch.Tensor, pinned: bool, non_blocking: bool) -> None:
         """A copy over PCIe. Pageable memory makes the host wait whatever it asked for, unless it is tiny."""

@@ -51,20 +51,19 @@ class Clocks:
 
     def launched(self, lane: int) -> None:
         """The host puts work into a stream: it comes after all that the host has done or waited for."""
-        agent = lane + 1
+        self._told(lane + 1)[lane + 1] += 1
+
+    def mark(self, lane: int) -> list[int]:
+        """What an event recorded in that stream now will carry."""
+        return self._told(lane + 1).copy()
+
+    def _told(self, agent: int) -> list[int]:
+        """The clock of a stream that has taken over the host's."""
         clock = self._clocks[agent]
         if self._told_by_host[agent] != self._version:
             self._told_by_host[agent] = self._version
             _join(clock, self._clocks[HOST])
-        clock[agent] += 1
-
-    def mark(self, lane: int) -> list[int]:
-        """What an event recorded in that stream now will carry."""
-        clock = self._clocks[lane + 1]
-        if self._told_by_host[lane + 1] != self._version:
-            self._told_by_host[lane + 1] = self._version
-            _join(clock, self._clocks[HOST])
-        return clock.copy()
+        return clock
 
     def waits(self, lane: int, carried: list[int]) -> None:
         """A stream waits for an event."""
@@ -165,9 +164,8 @@ class Races(Clocks):
         self._tell = tell
         self._cells: dict[int, _Cell] = {}
         self._host_cells: dict[int, _Cell] = {}
-        self._dead: list[
-            tuple[int, int, list[_Seen]]
-        ] = []  # memory given back: (start, end, accesses), sorted
+        # Memory given back: (start, end, accesses), sorted.
+        self._dead: list[tuple[int, int, list[_Seen]]] = []
         self._pairs: dict[Any, Race] = {}
         self._pools: dict[Any, _Cell] = {}  # a graph's own memory, taken as one
         self._recording: list[tuple[_Cell, _Seen]] | None = None
@@ -327,9 +325,10 @@ class Races(Clocks):
             kind = "memory reused"
         else:
             kind = f"{'write' if now.write else 'read'} after {'write' if seen.write else 'read'}"
-        note = " (A stream was told to wait for itself: in `with stream(s)`, current_stream() is s.)"
-        told = second.stream in self.self_waits
-        race = Race(first, second, kind, advice(first, second, kind, seen.home, note if told else ""))
+        what = advice(first, second, kind, seen.home)
+        if second.stream in self.self_waits:
+            what += " (A stream was told to wait for itself: in `with stream(s)`, current_stream() is s.)"
+        race = Race(first, second, kind, what)
         self._pairs[key] = race
         self.found.append(race)
         self._tell(race)

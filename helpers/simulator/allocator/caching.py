@@ -131,14 +131,9 @@ class CachingAllocator:
             block.frames = where
             self.history.add("alloc", block.address, nbytes, block.stream, free.owner, where)
         self.active[block.address] = block
-        stats.change(
-            free.small,
-            (stats.allocation, 1),
-            (stats.active, 1),
-            (stats.allocated, block.size),
-            (stats.active_bytes, block.size),
-            (stats.requested, nbytes),
-        )
+        counts, sizes = (stats.allocation, stats.active), (stats.allocated, stats.active_bytes)
+        stats.change(free.small, *((count, 1) for count in counts), *((size, block.size) for size in sizes))
+        stats.change(free.small, (stats.requested, nbytes))
         stats.change_oversize("oversize_allocations", block.size, 1)
         return block
 
@@ -146,15 +141,9 @@ class CachingAllocator:
         driver, stats = self.driver, self.stats_
         self.history.add("oom", driver.free, size, stream, pool, where)
         stats.counts["num_ooms"] += 1
+        private = sum(block.size for free in self.reserved.lists()[2:] for block in free)
         return reports.out_of_memory(
-            tried=self.conf.segment_size(size),
-            total=driver.total,
-            free=driver.free,
-            in_use=driver.context + driver.used,
-            allowed=self.reserved.allowed,
-            allocated=stats.allocated[0][0],
-            private=sum(block.size for free in self.reserved.lists()[2:] for block in free),
-            reserved=stats.reserved[0][0],
+            self.conf.segment_size(size), driver, stats, self.reserved.allowed, private
         )
 
     # ------------------------------------------------------------------------------------ free
@@ -201,24 +190,19 @@ class CachingAllocator:
         if block.split:
             splits += 1
             merged += block.size
-        stats.change(
-            free.small, (stats.active, -1), (stats.active_bytes, -size), (stats.requested, -block.requested)
-        )
+        stats.change(free.small, (stats.active, -1), (stats.active_bytes, -size))
+        stats.change(free.small, (stats.requested, -block.requested))
         if block.expandable is None:
             stats.change(free.small, (stats.inactive, splits), (stats.inactive_bytes, merged))
 
-    def empty_cache(self, pool: PoolId = DEFAULT_POOL) -> None:
+    def empty_cache(self) -> None:
         """Give every segment without a block in use back to the device (release_cached_blocks)."""
         reserved = self.reserved
-        if pool == DEFAULT_POOL and not self.captures:
+        if not self.captures:
             self._synchronize_events()
             reserved.release(reserved.large)
             reserved.release(reserved.small)
         for owner in list(self._freeable):
-            if pool not in (DEFAULT_POOL, owner):
-                continue
-            if pool != DEFAULT_POOL:
-                self._synchronize_events(owner)
             private = reserved.private[owner]
             reserved.release(private.small)
             reserved.release(private.large)
@@ -284,22 +268,14 @@ class CachingAllocator:
         if not block.events:
             self._give_back(block)
 
-    def _synchronize_events(self, pool: PoolId | None = None) -> None:
-        """The host waits until all freed blocks (of that pool) have come back (synchronize_and_free_events)."""
+    def _synchronize_events(self) -> None:
+        """The host waits until all freed blocks have come back (synchronize_and_free_events)."""
         self.stats_.counts["num_sync_all_streams"] += 1
         self._insert_deferred()
-        for stream, row in list(self._waiting.items()):
-            kept: deque[tuple[Any, Block]] = deque()
-            for event, block in row:
-                if pool is not None and block.pool.owner != pool:
-                    kept.append((event, block))
-                    continue
-                self.wait(event)
-                self._passed(block)
-            if kept:
-                self._waiting[stream] = kept
-            else:
-                del self._waiting[stream]
+        waiting, self._waiting = self._waiting, {}
+        for event, block in (entry for row in waiting.values() for entry in row):
+            self.wait(event)
+            self._passed(block)
 
     # ------------------------------------------------------------------------------------ private pools
 

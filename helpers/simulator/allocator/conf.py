@@ -23,29 +23,15 @@ MIN_LARGE = 10 * MIB  # kMinLargeAlloc: from here on a request gets a segment of
 ROUND_LARGE = 2 * MIB  # kRoundLarge: … rounded up to this
 
 # Options that PyTorch knows and that change nothing here (host memory, locks, handle types, other pools).
-WITHOUT_EFFECT = (
-    "backend",
-    "expandable_segments_handle_type",
-    "graph_capture_record_stream_reuse",
-    "pinned_free_catch_all",
-    "pinned_max_cached_size_mb",
-    "pinned_max_round_threshold_mb",
-    "pinned_num_register_threads",
-    "pinned_reserve_segment_size_mb",
-    "pinned_use_background_threads",
-    "pinned_use_cuda_host_register",
-    "release_lock_on_cudamalloc",
-    "throw_on_cudamalloc_oom",
-)
-KNOWN = (
-    "expandable_segments",
-    "garbage_collection_threshold",
-    "large_segment_size_mb",
-    "max_non_split_rounding_mb",
-    "max_split_size_mb",
-    "per_process_memory_fraction",
-    "roundup_power2_divisions",
-)
+WITHOUT_EFFECT = """
+    backend expandable_segments_handle_type graph_capture_record_stream_reuse pinned_free_catch_all
+    pinned_max_cached_size_mb pinned_max_round_threshold_mb pinned_num_register_threads pinned_reserve_segment_size_mb
+    pinned_use_background_threads pinned_use_cuda_host_register release_lock_on_cudamalloc throw_on_cudamalloc_oom
+""".split()
+KNOWN = """
+    expandable_segments garbage_collection_threshold large_segment_size_mb max_non_split_rounding_mb
+    max_split_size_mb per_process_memory_fraction roundup_power2_divisions
+""".split()
 _INTERVALS = 16  # kRoundUpPowerOfTwoIntervals: 1 MiB, 2 MiB, … 64 GiB
 
 
@@ -115,12 +101,8 @@ def _read(key: str, value: str) -> dict[str, Any]:
         megabytes = int(value)
         if megabytes < 20:
             raise ValueError("too small, must be >= 20")
-        field_of = {
-            "max_split_size_mb": "max_split_size",
-            "max_non_split_rounding_mb": "max_non_split_rounding",
-            "large_segment_size_mb": "large_segment",
-        }
-        return {field_of[key]: megabytes * MIB}
+        field_of = {"large_segment_size_mb": "large_segment"}
+        return {field_of.get(key, key.removesuffix("_mb")): megabytes * MIB}
     except ValueError as error:
         raise ValueError(f"alloc_conf: {key}:{value}: {error}") from None
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from helpers.simulator.allocator.blocks import DEFAULT_POOL, Block, PoolId
+from helpers.simulator.allocator.blocks import DEFAULT_POOL, Block, Driver, PoolId
 from helpers.simulator.allocator.conf import UNLIMITED, Conf
 from helpers.sizes import size_as_torch
 
@@ -228,14 +228,13 @@ class OutOfMemory(RuntimeError):
         self.allocated, self.reserved = allocated, reserved
 
 
-def out_of_memory(
-    tried: int, total: int, free: int, in_use: int, allowed: int | None, allocated: int, private: int,
-    reserved: int,
-) -> OutOfMemory:  # fmt: skip
+def out_of_memory(tried: int, driver: Driver, stats: Stats, allowed: int | None, private: int) -> OutOfMemory:
     """The error in PyTorch's words (2.11 to 2.14). All in bytes.
 
     private: cached in private pools. allowed: None without a memory fraction.
     """
+    total, free, in_use = driver.total, driver.free, driver.context + driver.used
+    allocated, reserved = stats.allocated[0][0], stats.reserved[0][0]
     parts = [
         f"CUDA out of memory. Tried to allocate {size_as_torch(tried)}. GPU 0 has a total capacity of {size_as_torch(total)} "
         f"of which {size_as_torch(free)} is free. "

@@ -46,10 +46,8 @@ FLOAT32_RESULT = """
     linalg_matrix_norm.str_ord sum sum.dim_IntList
 """
 WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"
-_APPEND = {  # without a result type → with one
-    "norm.Scalar": "norm.ScalarOpt_dtype",
-    "norm.ScalarOpt_dim": "norm.ScalarOpt_dim_dtype",
-}
+# Without a result type → with one.
+_APPEND = {"norm.Scalar": "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim": "norm.ScalarOpt_dim_dtype"}
 _KEY = "AutocastIPU"
 
 _libraries: list[torch.library.Library] = []  # registrations last as long as these live
@@ -116,12 +114,9 @@ def _switch() -> None:
 
 
 def _eligible(value: Any) -> bool:
-    return (
-        isinstance(value, torch.Tensor)
-        and value.device.type == _device
-        and value.is_floating_point()
-        and value.dtype is not torch.float64
-    )
+    if not isinstance(value, torch.Tensor) or value.device.type != _device:
+        return False
+    return value.is_floating_point() and value.dtype is not torch.float64
 
 
 def _cast(dtype: torch.dtype, value: Any) -> Any:
@@ -130,14 +125,9 @@ def _cast(dtype: torch.dtype, value: Any) -> Any:
         return type(value)(_cast(dtype, item) for item in value)
     if not _eligible(value) or value.dtype is dtype:
         return value
-    if not (
-        value.dtype is torch.float32
-        and dtype is torch.get_autocast_dtype("cuda")
-        and value.requires_grad
-        and value.is_leaf
-        and not value._is_view()
-        and torch.is_autocast_cache_enabled()
-    ):
+    lowered = value.dtype is torch.float32 and dtype is torch.get_autocast_dtype("cuda")
+    weight = value.requires_grad and value.is_leaf and not value._is_view()
+    if not (lowered and weight and torch.is_autocast_cache_enabled()):
         return value.to(dtype)
     if id(value) not in _casts:
         _casts[id(value)] = (value, value.to(dtype))

@@ -138,9 +138,8 @@ def _tensors(machine: Machine, stack: ExitStack) -> None:
         _put(stack, config, "meta_nonzero_assume_all_nonzero", True)
     if machine.device.type == "meta":  # and what shares parameters: tied weights, an optimizer made before
         future = torch.__future__
-        stack.callback(
-            future.set_swap_module_params_on_conversion, future.get_swap_module_params_on_conversion()
-        )
+        before = future.get_swap_module_params_on_conversion()
+        stack.callback(future.set_swap_module_params_on_conversion, before)
         future.set_swap_module_params_on_conversion(True)
 
 
@@ -162,9 +161,8 @@ def _names(machine: Machine, stack: ExitStack) -> None:
     # Emulated on cards before Ampere: slow, and not refused.
     native = card.capability >= (8, 0)
     _put(
-        stack, torch.cuda, "is_bf16_supported",
-        lambda including_emulation=True: including_emulation or native,
-    )  # fmt: skip
+        stack, torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation or native
+    )
     _put(stack, torch, "Generator", _Generator)
     # Dynamo leaves code alone while a dispatch mode is on.
     _put(stack, torch, "compile", _eager(card.name, torch.compile))

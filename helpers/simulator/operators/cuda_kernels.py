@@ -27,15 +27,8 @@ import torch
 from helpers.simulator.operators.autocast import lower_precision
 
 __all__ = [
-    "LARGE",
-    "SMALL",
-    "Limits",
-    "attention",
-    "is_list_operator",
-    "launches",
-    "only_writes",
-    "optimizers",
-    "plain_attention",
+    *("LARGE", "SMALL", "Limits", "attention", "is_list_operator"),
+    *("launches", "only_writes", "optimizers", "plain_attention"),
 ]
 
 _CHUNK = 65_536  # elements
@@ -198,13 +191,8 @@ def attention(
                 key, value = _every_head(query, key), _every_head(query, value)
             flash = aten._scaled_dot_product_flash_attention
             return flash(query, key, value, dropout_p, is_causal, scale=scale)[0]
-        takes = (torch.float32, torch.float16, *([torch.bfloat16] if recent else []))
-        if (
-            fused
-            and not enable_gqa
-            and query.dtype in takes
-            and torch.backends.cuda.mem_efficient_sdp_enabled()
-        ):
+        takes = query.dtype in (torch.float32, torch.float16) or (recent and query.dtype == torch.bfloat16)
+        if fused and takes and not enable_gqa and torch.backends.cuda.mem_efficient_sdp_enabled():
             bias = None if attn_mask is None else _bias(query, key, attn_mask)
             needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
             efficient = aten._scaled_dot_product_efficient_attention

@@ -174,9 +174,8 @@ class Dispatch(Mode):
             number = self._zero(source.dtype)
             return (func(number if not hasattr(source, "_holds") else number == number),)
         if packet in (aten.equal, aten.allclose):
-            roofline.launch(
-                machine, func, roofline.Work(source.numel(), 2 * source.nbytes, "fp32"), source.dtype
-            )
+            todo = roofline.Work(source.numel(), 2 * source.nbytes, "fp32")
+            roofline.launch(machine, func, todo, source.dtype)
             machine.sync(str(packet))
             zero = self._zero(source.dtype)
             return (func(zero, zero),)
@@ -214,9 +213,8 @@ class Dispatch(Mode):
         on_host = [t for t in inputs if t.device.type == "cpu"]
         if packet in (aten._to_copy, aten.copy_) and on_host:
             non_blocking = kwargs.get("non_blocking") or (packet is aten.copy_ and len(args) > 2 and args[2])
-            machine.copy(
-                str(packet), "copy h2d", on_host[0], on_host[0] in machine.pinned, bool(non_blocking)
-            )
+            pinned = on_host[0] in machine.pinned
+            machine.copy(str(packet), "copy h2d", on_host[0], pinned, bool(non_blocking))
             return
         fills = str(packet) in WRITES and self._fills(func, args)
         for tensor in on_host:
@@ -230,16 +228,13 @@ class Dispatch(Mode):
                     f"{packet}: a CPU tensor of shape {tuple(tensor.shape)} among GPU tensors; {_TWO_DEVICES}"
                 )
         result = next((t for t in tensors(out) if t.is_meta), inputs[0] if inputs else None)
-        shares = (
-            cuda_kernels.launches(func, args, kwargs, out) if cuda_kernels.is_list_operator(func) else None
-        )
+        lists = cuda_kernels.is_list_operator(func)
+        shares = cuda_kernels.launches(func, args, kwargs, out) if lists else None
         dtype = result.dtype if result is not None else None
         if packet in (aten.masked_fill, aten.masked_fill_):
             for value in tensors([args[2:3], kwargs.get("value")]):
                 if value.is_meta:  # ATen/native/cuda/Indexing.cu: masked_fill_(mask, value.item())
-                    machine.copy(
-                        "aten._local_scalar_dense", "copy d2h", value, pinned=True, non_blocking=False
-                    )
+                    machine.copy("aten._local_scalar_dense", "copy d2h", value, True, non_blocking=False)
         roofline.launch(machine, func, roofline.work(func, args, kwargs, out), dtype, shares)
         if self._must_count(func, args):
             machine.sync(str(packet))  # the host must learn how many, to allocate the result

@@ -144,12 +144,9 @@ def _answer(out: Any, seen: list[torch.Tensor]) -> Any:
     for t in parts:
         if t is None:
             continue
-        if (
-            not isinstance(t, torch.Tensor)
-            or not t.is_meta
-            or t.layout is not torch.strided
-            or t.storage_offset()
-        ):
+        if not isinstance(t, torch.Tensor) or not t.is_meta:
+            return False
+        if t.layout is not torch.strided or t.storage_offset():
             return False
         storage = t.untyped_storage()
         needs = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) if t.numel() else 0

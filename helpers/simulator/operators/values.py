@@ -90,9 +90,7 @@ class Values:
 class ValueDispatch(Dispatch):
     """Every operator for real, and its shadow on the simulated GPU."""
 
-    def __init__(
-        self, values: Values, machine: Machine, notes: Notes, traffic: Traffic | None = None
-    ) -> None:
+    def __init__(self, values: Values, machine: Machine, notes: Notes, traffic: Traffic | None) -> None:
         super().__init__(machine, notes, traffic)
         self.values = values
 

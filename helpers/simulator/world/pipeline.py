@@ -154,9 +154,8 @@ def pipeline(
             look(other)
     stuck = [(rank, row[places[rank]]) for rank, row in enumerate(rows) if places[rank] < len(row)]
     if stuck:
-        raise ValueError(
-            "the schedule comes to a stop: " + "; ".join(_stuck(*one, stages, where, done) for one in stuck)
-        )
+        said = "; ".join(_stuck(*one, stages, where, done) for one in stuck)
+        raise ValueError(f"the schedule comes to a stop: {said}")
     return Pipeline(
         len(rows), stages, 1 + max((m for _, _, m in where), default=-1),
         tuple(sorted(steps, key=lambda s: (s.start_s, s.rank))), tuple(messages.values()),
@@ -196,12 +195,10 @@ def _needs(action: Action, stages: int, where: Mapping[Action, int]) -> list[Act
 
 
 def _stuck(rank: int, action: Action, stages: int, where: Any, done: Any) -> str:
-    missing = [a for a in _needs(action, stages, where) if a not in done]
-    said = [
-        f"{_name(a)}, which is "
-        + (f"behind it or waits too on rank {where[a]}" if a in where else "nowhere in the table")
-        for a in missing
-    ]
+    said = []
+    for a in (a for a in _needs(action, stages, where) if a not in done):
+        found = f"behind it or waits too on rank {where[a]}" if a in where else "nowhere in the table"
+        said.append(f"{_name(a)}, which is {found}")
     return f"rank {rank} waits in {_name(action)} for {' and '.join(said)}"
 
 
@@ -217,9 +214,8 @@ def _lasts(times: Mapping[str, float | Sequence[float]], stages: int) -> dict[st
 
     unknown = set(times) - set("FBIW")
     if unknown or "F" not in times:
-        raise ValueError(
-            f"times has F and, if wanted, B, I, W: not {', '.join(sorted(unknown)) or 'without F'}"
-        )
+        wrong = ", ".join(sorted(unknown)) or "without F"
+        raise ValueError(f"times has F and, if wanted, B, I, W: not {wrong}")
     made = {"F": each("F")}
     made["B"] = each("B") if "B" in times else [2 * t for t in made["F"]]
     made["I"] = each("I") if "I" in times else [t / 2 for t in made["B"]]
@@ -289,14 +285,7 @@ def _alternate(rank: int, ranks: int, microbatches: int, chunks: int, group: int
         return f"{name}{count[name] - 1}"
 
     row = [nth("F", i) for i in range(ahead)]
-    if chunks == 1:  # then always one backward, one forward
-        for i in range(total):
-            row.append(nth("B", i))
-            if ahead + i < total:
-                row.append(nth("F", ahead + i))
-        return row
-    for i in range(total):  # one forward, one backward
-        if ahead + i < total:
-            row.append(nth("F", ahead + i))
-        row.append(nth("B", i))
+    for i in range(total):  # then always one backward, one forward; several stages: one forward, one backward
+        pair = [("B", i)] if ahead + i >= total else [("B", i), ("F", ahead + i)]
+        row += [nth(*one) for one in (pair if chunks == 1 else reversed(pair))]
     return row

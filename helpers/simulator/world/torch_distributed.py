@@ -65,15 +65,13 @@ def _group(world: World) -> Iterator[None]:
         dist.init_process_group(
             "cpu:fake,meta:fake", store=private_torch.FakeStore(), rank=world.rank, world_size=world.size
         )
-    elif "fake" not in dist.get_backend() or (dist.get_world_size(), dist.get_rank()) != (
-        world.size,
-        world.rank,
-    ):
-        raise RuntimeError(
-            f"torch.distributed is initialised already ({dist.get_backend()}, rank {dist.get_rank()} of "
-            f"{dist.get_world_size()}), and this simulated GPU is rank {world.rank} of {world.size}: leave the "
-            "other group first, dist.destroy_process_group()"
-        )
+    else:
+        kind, rank, size = dist.get_backend(), dist.get_rank(), dist.get_world_size()
+        if "fake" not in kind or (size, rank) != (world.size, world.rank):
+            raise RuntimeError(
+                f"torch.distributed is initialised already ({kind}, rank {rank} of {size}), and this simulated GPU is "
+                f"rank {world.rank} of {world.size}: leave the other group first, dist.destroy_process_group()"
+            )
     try:
         yield
     finally:

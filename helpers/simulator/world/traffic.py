@@ -122,18 +122,13 @@ class Traffic:
         seconds = world.seconds(kind, nbytes, ranks)
         share = None
         if world.contention:
-            share = min(
-                0.9, world.memory_rate(kind, nbytes, ranks, seconds) / machine.card.memory_bytes_per_s
-            )
+            rate = world.memory_rate(kind, nbytes, ranks, seconds)
+            share = min(0.9, rate / machine.card.memory_bytes_per_s)
         kernel, start = line.communicate(f"nccl:{kind}", lane, seconds, nbytes, ranks, share)
-        line.races.touches(
-            lane.number, f"dist.{kind}", [(t, True) for t in writes] + [(t, False) for t in reads]
-        )
-        self.calls.append(
-            Collective(
-                kind, nbytes, ranks, lane.number, kernel.launch_ns, kernel.start_ns, start, kernel.end_ns
-            )
-        )
+        touched = [(t, True) for t in writes] + [(t, False) for t in reads]
+        line.races.touches(lane.number, f"dist.{kind}", touched)
+        times = kernel.launch_ns, kernel.start_ns, start, kernel.end_ns
+        self.calls.append(Collective(kind, nbytes, ranks, lane.number, *times))
         done = line.mark(lane)
         for call in self._open.values():  # as NCCL's watchdog does
             if call.done.time_ns <= line.host_ns:
