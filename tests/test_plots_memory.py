@@ -243,13 +243,6 @@ def test_stepper_runs_another_program() -> None:
     assert "max_split_size_mb" in stepper._text.value
 
 
-def test_stepper_of_a_snapshot_has_no_program() -> None:
-    pytest.importorskip("ipywidgets")
-    stepper = widgets.allocator_stepper(run())
-    stepper.widget  # noqa: B018
-    assert stepper.program is None and "step" in stepper.facts()
-
-
 def test_stepper_is_a_picture_where_nothing_can_move(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ipywidgets")
     live, _ = widgets.allocator_stepper(PROGRAM)._repr_mimebundle_()
