@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -45,6 +46,9 @@ class AllocatorStepper(Movable):
             else:
                 self._draw()
 
+    def _go(self, by: int) -> None:
+        self.set(self.step + by)
+
     def run(self, program: str, conf: str = "") -> None:
         """Step through another program from its start. ValueError for one that cannot be read; nothing changes then."""
         self.steps, self.conf = steps_of(program, conf, self.capacity), conf
@@ -56,8 +60,7 @@ class AllocatorStepper(Movable):
     def _build(self, ipywidgets: Any) -> None:
         moves = {"|◀ start": -1_000_000, "◀ back": -1, "step ▶": 1, "end ▶|": 1_000_000}
         buttons = [
-            self._button(ipywidgets, name, lambda by=by: self.set(self.step + by), width="7em")
-            for name, by in moves.items()
+            self._button(ipywidgets, name, partial(self._go, by), width="7em") for name, by in moves.items()
         ]
         wide, most = ipywidgets.Layout(width="22em"), len(self.steps)
         self.slider = ipywidgets.IntSlider(value=self.step, min=0, max=most, description="step", layout=wide)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from helpers.plots.picture import Picture, message
@@ -163,7 +164,7 @@ class StrideExplorer(Movable):
             ends = {"min": min(low, value), "max": max(high, value)}
             self._control(ipywidgets.IntSlider, ipywidgets, name, label, value, **ends)
         for name, settings in self.named.items():
-            self._button(ipywidgets, name, lambda to=settings: self.set(to), settings.call)
+            self._button(ipywidgets, name, partial(self.set, settings), settings.call)
         self._stack(ipywidgets, [list(self.buttons.values()), list(self.controls.values())])
 
     def _moved(self, change: Any) -> None:
