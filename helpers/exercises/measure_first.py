@@ -12,6 +12,7 @@ import torch
 
 from helpers import check, simulate
 from helpers.check.sealed import sealed
+from helpers.exercises._judge import each
 
 # --- 0.1 time_on_gpu ----------------------------------------------------------------------------------------------
 
@@ -29,11 +30,9 @@ class Calls:
     queued: int = 0
 
 
-def _time(
-    time_on_gpu: Callable[..., float], size: int, products: int, repeats: int, queued: int = 0
-) -> dict[str, Any]:
+def _time(time_on_gpu: Callable[..., float], **fields: Any) -> dict[str, Any]:
     """The seconds that the answer reads, how often it called work(), and how often it asked for a clock."""
-    gpu, reads = simulate("H100"), []
+    asked, gpu, reads = Calls(**fields), simulate("H100"), []
     shown = sealed(gpu)
 
     class Card:  # what a real GPU offers
@@ -43,17 +42,17 @@ def _time(
             return getattr(shown, name)
 
     with gpu:
-        x = torch.empty(size, size, device=gpu.device)
-        for _ in range(queued):
+        x = torch.empty(asked.size, asked.size, device=gpu.device)
+        for _ in range(asked.queued):
             x @ x
 
         def work() -> None:
             y = x
-            for _ in range(products):
+            for _ in range(asked.products):
                 y = y @ x
 
-        seconds = float(time_on_gpu(Card(), work, repeats))
-        calls = (len(gpu.kernels) - queued) // products  # by the device's own record
+        seconds = float(time_on_gpu(Card(), work, asked.repeats))
+        calls = (len(gpu.kernels) - asked.queued) // asked.products  # by the device's own record
     return {"seconds": seconds, "calls": calls, "reads": len(reads)}
 
 
@@ -65,19 +64,16 @@ def _product_s(size: int) -> float:
     return float(gpu.kernels[-1].duration_s)
 
 
-def _timed(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        asked, got = report.case, report.value
-        if not got["reads"]:
-            return "neither gpu.clock() nor an event was read: no other clock sees this GPU"
-        if text := _misread(asked, got["seconds"]):
-            return text
-        if not asked.repeats <= got["calls"] <= asked.repeats + _WARM_UP:
-            return (
-                f"work() ran {got['calls']} times for repeats={asked.repeats}; "
-                f"wanted {asked.repeats}, and up to {_WARM_UP} to warm up"
-            )
-    return None
+def _timed(report: check.Report) -> str | None:
+    asked, got = report.case, report.value
+    if not got["reads"]:
+        return "neither gpu.clock() nor an event was read: no other clock sees this GPU"
+    if text := _misread(asked, got["seconds"]):
+        return text
+    if asked.repeats <= got["calls"] <= asked.repeats + _WARM_UP:
+        return None
+    wanted = f"wanted {asked.repeats}, and up to {_WARM_UP} to warm up"
+    return f"work() ran {got['calls']} times for repeats={asked.repeats}; {wanted}"
 
 
 def _misread(asked: Calls, got: float) -> str | None:
@@ -112,8 +108,8 @@ def _misread(asked: Calls, got: float) -> str | None:
 
 def check_time_on_gpu(*cases: Calls) -> None:
     look = '"What does a clock around a GPU call read?" and "Wait once, not every time", above'
-    check.function("time_on_gpu", cases, drive=_time, verify=_timed, look=look)
-    none = check.case(size=1024, products=1, repeats=0, raises=ValueError)
+    check.function("time_on_gpu", cases, drive=_time, verify=each(_timed), look=look)
+    none = check.case(size=8, products=1, repeats=0, raises=ValueError)
     check.function("time_on_gpu", [none], drive=_time, look="the docstring: repeats")
 
 
@@ -162,15 +158,21 @@ def _series(machine: Machine) -> np.ndarray:
 
 def _refused(lengths: Sequence[tuple[int, int]]) -> list[check.Case]:
     """So many runs before and after, for which no ratio can be given."""
-    return [check.case([[np.ones(n), np.ones(m) * 2]], raises=ValueError) for n, m in lengths]
+    return [check.case(series=[[np.ones(n), np.ones(m) * 2]], raises=ValueError) for n, m in lengths]
 
 
-def _intervals(paired_speedup: Callable[..., Any], series: Sequence[Pair]) -> list[list[float]]:
-    return [[float(v) for v in paired_speedup(before.copy(), after.copy())] for before, after in series]
+def _said(answer: Callable[..., Any], series: Sequence[Pair] = (), **machine: Any) -> list[Any]:
+    """What the answer says of each pair of series: these, or a machine's."""
+    return [answer(before.copy(), after.copy()) for before, after in series or _series(Machine(**machine))]
 
 
-def _wrong_intervals(machine: Machine, found: np.ndarray) -> str | None:
+def _intervals(paired_speedup: Callable[..., Any], **given: Any) -> list[list[float]]:
+    return [[float(v) for v in three] for three in _said(paired_speedup, **given)]
+
+
+def _wrong_intervals(report: check.Report) -> str | None:
     """What is wrong with (ratio, low, high), one row a series."""
+    machine, found = report.case, np.array(report.value)
     ratio, (middle, low, high) = machine.ratio, found.T
     if (bad := found[~((low <= middle) & (middle <= high))]).size:
         return f"wanted low ≤ ratio ≤ high, got (ratio, low, high) = {tuple(bad[0].round(4).tolist())}"
@@ -178,9 +180,7 @@ def _wrong_intervals(machine: Machine, found: np.ndarray) -> str | None:
     if abs(typical - math.log(ratio)) < 0.02:
         return f"the typical ratio is {typical:.3f}, the logarithm of {ratio}: exp() takes it back to a ratio"
     if abs(typical - 1 / ratio) < 0.02:
-        return (
-            f"the typical ratio is {typical:.3f}, the true one {ratio}: after / before, that is upside down"
-        )
+        return f"the typical ratio is {typical:.3f}, the true {ratio}: after / before, that is upside down"
     if not (found > 0).all():
         return "a ratio of times is positive; some of yours are not"
     held = int(((low <= ratio) & (ratio <= high)).sum())
@@ -188,11 +188,11 @@ def _wrong_intervals(machine: Machine, found: np.ndarray) -> str | None:
         return text
     if held < 180:
         over, under = int((low > ratio).sum()), int((high < ratio).sum())
+        aside = max(over, under) > 5 * (min(over, under) + 1)
         return (
             f"the interval holds the true {ratio} in {held} of {_SERIES} series (wanted 180 to 199); it lies above in "
-            f"{over}, below in {under}: "
-            + ("off to one side" if max(over, under) > 5 * (min(over, under) + 1) else "too narrow for 95 %")
-            + ". Does its width follow the scatter, and shrink with more pairs?"
+            f"{over}, below in {under}: {'off to one side' if aside else 'too narrow for 95 %'}. Does its width follow "
+            "the scatter, and shrink with more pairs?"
         )
     if held > 199:
         return f"the interval holds the truth in {held} of {_SERIES} series: it is too wide for 95 %"
@@ -203,7 +203,6 @@ def _wrong_intervals(machine: Machine, found: np.ndarray) -> str | None:
 
 def _too_wide(machine: Machine, width: float, held: int) -> str | None:
     """Beside the mean and two standard errors of the logarithms (`paired`), and beside two mistakes."""
-
     before, after = np.log(_series(machine)).swapaxes(0, 1)  # (series, n)
     d, n = before - after, machine.n
     of_paired = 4 * np.median(np.sqrt(d.var(axis=1, ddof=1) / n))
@@ -227,20 +226,9 @@ def _too_wide(machine: Machine, width: float, held: int) -> str | None:
 
 def check_paired_speedup(*machines: Machine, refused: Sequence[tuple[int, int]] = ((5, 5),)) -> None:
     """refused: lengths of before and after that raise ValueError."""
-
-    def held(reports: list[check.Report]) -> str | None:
-        for machine, report in zip(machines, reports, strict=False):
-            if text := _wrong_intervals(machine, np.array(report.value)):
-                return f"{machine}: {text}"
-        return None
-
-    check.function(
-        "paired_speedup",
-        [check.case(_series(machine)) for machine in machines] + _refused(refused),
-        drive=_intervals,
-        verify=held,
-        look='"Noise" and "Drift, and runs in pairs", above',
-    )
+    cases, look = [*machines, *_refused(refused)], '"Noise" and "Drift, and runs in pairs", above'
+    judge = each(_wrong_intervals, told=True)
+    check.function("paired_speedup", cases, drive=_intervals, verify=judge, look=look)
 
 
 def _told() -> dict[str, Pair]:
@@ -269,10 +257,6 @@ def _told() -> dict[str, Pair]:
     }
 
 
-def _words(verdict: Callable[..., str], series: Sequence[Pair]) -> list[str]:
-    return [verdict(before.copy(), after.copy()) for before, after in series]
-
-
 def _wrong_words(machine: Machine, words: list[str]) -> str | None:
     if strange := {str(v) for v in words} - {"faster", "slower", "cannot tell"}:
         return f"wanted one of three words, got {sorted(strange)[0]!r}"
@@ -297,9 +281,7 @@ def check_verdict(told: Mapping[str, str] = {}, machines: Sequence[Machine] = ()
     """told: name of runs → the word for them. machines: judged by counting. Always: too few pairs, unequal lengths."""
     runs = _told()
     few = [[np.full(n, 2.0), 1 + 0.01 * np.arange(n)] for n in (1, 2, 5)]
-    cases = [check.case([runs[name]]) for name in told]
-    cases += [check.case(_series(machine)) for machine in machines]
-    cases += [check.case(few), *_refused([(9, 8)])]
+    cases = [*(check.case([runs[name]]) for name in told), *machines, check.case(few), *_refused([(9, 8)])]
 
     def said(reports: list[check.Report]) -> str | None:
         words = [report.value for report in reports]
@@ -317,10 +299,8 @@ def check_verdict(told: Mapping[str, str] = {}, machines: Sequence[Machine] = ()
             return "five pairs or fewer can tell nothing at 95 %"
         return None
 
-    look = (
-        '"Noise" and "Drift, and runs in pairs", above: what a disturbed run does to a mean, and to a median'
-    )
-    check.function("verdict", cases, drive=_words, verify=said, look=look)
+    look = '"Noise" and "Drift, and runs in pairs", above: what a disturbed run does to a mean and a median'
+    check.function("verdict", cases, drive=_said, verify=said, look=look)
 
 
 # --- 0.4 reproducible ---------------------------------------------------------------------------------------------
@@ -346,12 +326,7 @@ class Turns:
 
 
 def _draw() -> list[float]:
-    return [
-        random.random(),
-        random.gauss(0, 1),
-        float(np.random.standard_normal()),
-        float(torch.randn(1, dtype=torch.float64)),
-    ]
+    return [random.random(), random.gauss(0, 1), np.random.standard_normal(), torch.randn(1).item()]
 
 
 def _set_up(turn: int) -> list[Any]:
@@ -374,25 +349,24 @@ def _settings() -> list[Any]:
     ]
 
 
-def _repeat(
-    reproducible: Callable[..., Any], seeds: Sequence[int], fails: Sequence[str], nested: bool
-) -> dict[str, Any]:
+def _repeat(reproducible: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """What each call drew, what was set inside, and what the caller found changed afterwards."""
+    asked = Turns(**fields)
     found, inside = _settings(), []
     turns: list[dict[str, Any]] = []
 
     def train() -> list[Any]:
         inside.append(_settings())
         drawn = [_draw()]
-        if nested:
+        if asked.nested:
             drawn += [reproducible(_draw, 99), _draw()]
             torch.set_num_threads(3)
-        if failure := fails[len(turns)]:
+        if failure := asked.fails[len(turns)]:
             raise _FAILURES[failure]("train failed, as the test meant it to")
         return drawn
 
     try:
-        for turn, seed in enumerate(seeds):
+        for turn, seed in enumerate(asked.seeds):
             before = _set_up(turn)
             try:
                 result: Any = reproducible(train, seed)
@@ -410,19 +384,13 @@ def _expected(turn: int) -> list[float]:
     python, numpy, generator = random.Random(turn), np.random.RandomState(turn), torch.Generator()
     python.gauss(0, 1)
     numpy.standard_normal()
-    by_torch = torch.randn(1, dtype=torch.float64, generator=generator.manual_seed(turn))
-    return [python.random(), python.gauss(0, 1), float(numpy.standard_normal()), float(by_torch)]
+    by_torch = torch.randn(1, generator=generator.manual_seed(turn)).item()
+    return [python.random(), python.gauss(0, 1), numpy.standard_normal(), by_torch]
 
 
-def _repeatable(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        if text := _not_repeated(report.case, report.value) or _left_behind(report.case, report.value):
-            return text
-    return None
-
-
-def _not_repeated(asked: Turns, got: dict[str, Any]) -> str | None:
+def _not_repeated(report: check.Report) -> str | None:
     """What is wrong while train runs, and with what it returned."""
+    asked, got = report.case, report.value
     results = [turn["result"] for turn in got["turns"]]
     if len(got["inside"]) != len(asked.seeds):
         return f"train ran {len(got['inside'])} times in {len(asked.seeds)} calls; wanted once a call"
@@ -445,11 +413,10 @@ def _not_repeated(asked: Turns, got: dict[str, Any]) -> str | None:
     return None
 
 
-def _left_behind(asked: Turns, got: dict[str, Any]) -> str | None:
+def _left_behind(report: check.Report) -> str | None:
     """What the caller found changed, and whether only where train had raised."""
-    changed: list[str] = []
-    where: list[bool] = []
-    for i, turn in enumerate(got["turns"]):
+    asked, changed, where = report.case, list[str](), list[bool]()
+    for i, turn in enumerate(report.value["turns"]):
         found, wanted = turn["drew"] + turn["after"], _expected(i) + turn["before"]
         odd = [name for name, f, w in zip(_GENERATORS + _SETTINGS, found, wanted, strict=True) if f != w]
         changed += dict.fromkeys(odd)
@@ -462,13 +429,8 @@ def _left_behind(asked: Turns, got: dict[str, Any]) -> str | None:
 
 
 def check_reproducible(*cases: Turns) -> None:
-    check.function(
-        "reproducible",
-        cases,
-        drive=_repeat,
-        verify=_repeatable,
-        look='"The same seed, the same result", above: put back also when train raises',
-    )
+    look = '"The same seed, the same result", above: put back also when train raises'
+    check.function("reproducible", cases, drive=_repeat, verify=each(_not_repeated, _left_behind), look=look)
 
 
 # --- 0.5 predict_run ----------------------------------------------------------------------------------------------
@@ -488,20 +450,19 @@ class Run:
     card: str = "H100"
 
 
-def _one_step(gpu: Any, x: torch.Tensor, cpu_s: float, log: bool) -> None:
-    gpu.host_work(cpu_s)
+def _one_step(gpu: Any, asked: Run, x: torch.Tensor) -> None:
+    gpu.host_work(asked.cpu_s)
     y = x @ x
-    if log:
+    if asked.log:
         y[0, 0].item()
 
 
-def _predict(
-    predict_run: Callable[..., float], size: int, cpu_s: float, steps: int, log: bool, card: str
-) -> dict[str, Any]:
+def _predict(predict_run: Callable[..., float], **fields: Any) -> dict[str, Any]:
     """The seconds that the answer predicts, and how many steps it ran."""
-    with (gpu := simulate(card)):
-        x = torch.empty(size, size, device="meta")
-        seconds = float(predict_run(sealed(gpu), lambda: _one_step(gpu, x, cpu_s, log), steps))
+    asked = Run(**fields)
+    with (gpu := simulate(asked.card)):
+        x = torch.empty(asked.size, asked.size, device="meta")
+        seconds = float(predict_run(sealed(gpu), lambda: _one_step(gpu, asked, x), asked.steps))
     return {"seconds": seconds, "calls": sum(k.kind == "kernel" for k in gpu.kernels)}  # one product a step
 
 
@@ -510,47 +471,45 @@ def _full_run(asked: Run) -> tuple[float, float, float]:
     """Seconds: of the run, of its set-up, and of a product."""
     with (gpu := simulate(asked.card)):
         x = torch.empty(asked.size, asked.size, device="meta")
-        _one_step(gpu, x, asked.cpu_s, asked.log)
+        _one_step(gpu, asked, x)
         setup = gpu.clock() - asked.cpu_s
         for _ in range(asked.steps - 1):
-            _one_step(gpu, x, asked.cpu_s, asked.log)
+            _one_step(gpu, asked, x)
         gpu.synchronize()
         return gpu.clock(), setup, next(k.duration_s for k in gpu.kernels if k.kind == "kernel")
 
 
-def _predicted(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        asked, got, calls = report.case, report.value["seconds"], report.value["calls"]
-        if calls > asked.steps // 10:
-            return f"ran {calls} of {asked.steps} steps; wanted at most {asked.steps // 10}"
-        full, setup, work = _full_run(asked)
-        if abs(got / full - 1) <= 0.03:
-            continue
-        what = (
-            f"{asked.steps} steps, each {asked.cpu_s * 1e6:.0f} µs on the CPU and a product of {asked.size} × "
-            f"{asked.size}, which takes the GPU {work * 1e6:.0f} µs: you predict {got * 1e3:.1f} ms, the run takes "
-            f"{full * 1e3:.1f} ms ({got / full - 1:+.1%}; wanted within 3 %).\n  "
-        )
-        yours = (got - setup) / asked.steps  # what it would charge a step, if its set-up is right
-        if 0.97 < yours / (asked.cpu_s + work) < 1.1:
-            return (
-                f"{what}That is ≈ {yours * 1e6:.0f} µs a step: CPU + GPU, one after the other. They overlap in the "
-                "run; a wait after every step takes that away."
-            )
-        if got > full + setup / 2:
-            return f"{what}The set-up, {setup * 1e3:.0f} ms, comes once; yours seems to count it more often."
-        if 0.9 < (full - got) / setup < 1.1:
-            return f"{what}About the set-up of {setup * 1e3:.0f} ms is missing: the first step pays it."
-        if got < full:
-            return f"{what}Too little: was the clock read while the GPU still worked?"
-        each = (full - setup) / asked.steps
+def _predicted(report: check.Report) -> str | None:
+    asked, got, calls = report.case, report.value["seconds"], report.value["calls"]
+    if calls > asked.steps // 10:
+        return f"ran {calls} of {asked.steps} steps; wanted at most {asked.steps // 10}"
+    full, setup, work = _full_run(asked)
+    if abs(got / full - 1) <= 0.03:
+        return None
+    what = (
+        f"{asked.steps} steps, each {asked.cpu_s * 1e6:.0f} µs on the CPU and a product of {asked.size} × "
+        f"{asked.size}, which takes the GPU {work * 1e6:.0f} µs: you predict {got * 1e3:.1f} ms, the run takes "
+        f"{full * 1e3:.1f} ms ({got / full - 1:+.1%}; wanted within 3 %).\n  "
+    )
+    yours = (got - setup) / asked.steps  # what it would charge a step, if its set-up is right
+    if 0.97 < yours / (asked.cpu_s + work) < 1.1:
         return (
-            f"{what}That is ≈ {yours * 1e6:.0f} µs a step; in the run it is {each * 1e6:.0f} µs. The overlap is lost "
-            f"at every wait: measure more steps in one stretch (you used {calls} of {asked.steps // 10})."
+            f"{what}That is ≈ {yours * 1e6:.0f} µs a step: CPU + GPU, one after the other. They overlap in the run; a "
+            "wait after every step takes that away."
         )
-    return None
+    if got > full + setup / 2:
+        return f"{what}The set-up, {setup * 1e3:.0f} ms, comes once; yours seems to count it more often."
+    if 0.9 < (full - got) / setup < 1.1:
+        return f"{what}About the set-up of {setup * 1e3:.0f} ms is missing: the first step pays it."
+    if got < full:
+        return f"{what}Too little: was the clock read while the GPU still worked?"
+    each_step = (full - setup) / asked.steps
+    return (
+        f"{what}That is ≈ {yours * 1e6:.0f} µs a step; in the run it is {each_step * 1e6:.0f} µs. The overlap is lost "
+        f"at every wait: measure more steps in one stretch (you used {calls} of {asked.steps // 10})."
+    )
 
 
 def check_predict_run(*cases: Run) -> None:
     look = '"Start small", above: the start apart from the steps'
-    check.function("predict_run", cases, drive=_predict, verify=_predicted, look=look)
+    check.function("predict_run", cases, drive=_predict, verify=each(_predicted), look=look)

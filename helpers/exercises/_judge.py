@@ -1,0 +1,21 @@
+"""Judges that look at one call after the other."""
+
+from collections.abc import Callable
+
+from helpers.check import Report
+
+
+def each(*wrongs: Callable[[Report], str | None], told: bool = False) -> Callable[[list[Report]], str | None]:
+    """A judge: what the first of these functions finds wrong with a call, then what the next one finds.
+
+    told: the call's case is named before it. Calls that raised, as they should, have nothing to look at.
+    """
+
+    def judge(reports: list[Report]) -> str | None:
+        for wrong in wrongs:
+            for report in reports:
+                if report.error is None and (text := wrong(report)):
+                    return f"{report.case}: {text}" if told else text
+        return None
+
+    return judge
