@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from helpers import check, simulate
 from helpers.check.sealed import sealed
 from helpers.exercises import _gpu
+from helpers.exercises._judge import each
 
 _HOLDS = "2 · A recording holds addresses and numbers"
 
@@ -37,6 +38,9 @@ class Epoch:
     wide: int = 10
     one_target: tuple[int, ...] = ()
 
+    def __str__(self) -> str:
+        return f"{self.optimizer}, warm_up={self.warm_up}"
+
     def shapes(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         """Of x and of y in each call."""
         rows = [n if isinstance(n, tuple) else (n,) for n in self.batches]
@@ -51,13 +55,13 @@ class Epoch:
         return [(torch.randn(x, generator=g), torch.randn(y, generator=g)) for x, y in self.shapes()]
 
 
-def _model(
-    kind: str, wide: int, device: torch.device, **options: Any
-) -> tuple[nn.Module, torch.optim.Optimizer]:
+def _model(epoch: Epoch, device: Any, **options: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
     torch.manual_seed(1)
-    norm = nn.BatchNorm1d(24, affine=False) if kind == "SGD" else nn.LayerNorm(24, bias=False)
-    model = nn.Sequential(nn.Linear(wide, 24, bias=False), norm, nn.GELU(), nn.Linear(24, 4)).to(device)
-    if kind == "SGD":
+    sgd = epoch.optimizer == "SGD"
+    norm = nn.BatchNorm1d(24, affine=False) if sgd else nn.LayerNorm(24, bias=False)
+    first = nn.Linear(epoch.wide, 24, bias=False)
+    model = nn.Sequential(first, norm, nn.GELU(), nn.Linear(24, 4)).to(device)
+    if sgd:
         return model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     return model, torch.optim.AdamW(model.parameters(), lr=0.01, **options)
 
@@ -67,11 +71,11 @@ def _mse(out: Tensor, y: Tensor) -> Tensor:  # nn.MSELoss warns when y is one ro
 
 
 def _ordinary(
-    kind: str, wide: int, data: list[tuple[Tensor, Tensor]], device: torch.device, **options: Any
+    epoch: Epoch, device: Any, steps: int | None = None, **options: Any
 ) -> Iterator[tuple[nn.Module, float]]:
-    """The model after each step of an ordinary loop, and the step's loss."""
-    model, optimizer = _model(kind, wide, device, **options)
-    for x, y in data:
+    """The model after each step of an ordinary loop, and the step's loss. steps: so many with the first batch."""
+    model, optimizer = _model(epoch, device, **options)
+    for x, y in epoch.data()[:1] * steps if steps else epoch.data():
         optimizer.zero_grad()
         loss = _mse(model(x), y)
         loss.backward()
@@ -79,14 +83,14 @@ def _ordinary(
         yield model, float(loss.detach())
 
 
-def _state(model: nn.Module) -> list[list[float]]:
-    return [v.detach().double().flatten().tolist() for v in model.state_dict().values()]
+def _state(model: nn.Module) -> list[float]:
+    return [number for v in model.state_dict().values() for number in v.detach().flatten().tolist()]
 
 
 @cache
-def _by_hand(epoch: Epoch) -> tuple[list[float], list[list[float]]]:
+def _by_hand(epoch: Epoch) -> tuple[list[float], list[float]]:
     """Losses and the state at the end, of an ordinary loop."""
-    steps = list(_ordinary(epoch.optimizer, epoch.wide, epoch.data(), torch.device("cpu")))
+    steps = list(_ordinary(epoch, "cpu"))
     return [loss for _, loss in steps], _state(steps[-1][0])
 
 
@@ -101,9 +105,9 @@ def _run_epoch(GraphedStep: Callable[..., Any], **fields: Any) -> dict[str, Any]
     losses, given, usual = [], [], 0
     with gpu:
         before = 0
-        for _ in _ordinary(epoch.optimizer, epoch.wide, data[:1] * 2, gpu.device, capturable=True):
+        for _ in _ordinary(epoch, gpu.device, steps=2, capturable=True):
             before, usual = len(gpu.kernels), len(gpu.kernels) - before
-        model, optimizer = _model(epoch.optimizer, epoch.wide, gpu.device, capturable=True)
+        model, optimizer = _model(epoch, gpu.device, capturable=True)
         step = GraphedStep(sealed(gpu), model, optimizer, _mse, epoch.warm_up)
         for i, (x, y) in enumerate(data):
             x, y = x.clone(), y.clone()
@@ -131,42 +135,28 @@ def _run_epoch(GraphedStep: Callable[..., Any], **fields: Any) -> dict[str, Any]
         }
 
 
-def _trains(reports: list[check.Report]) -> str | None:
-    for wrong in (_wrong_values, _wrong_cost):
-        for report in reports:
-            if text := wrong(report.case, report.value):
-                return f"{report.case.optimizer}, warm_up={report.case.warm_up}: {text}"
-    return None
-
-
-def _wrong_values(epoch: Epoch, got: dict[str, Any]) -> str | None:
+def _wrong_values(report: check.Report) -> str | None:
+    epoch, got = report.case, report.value
     if "odd" in got:
         return str(got["odd"])
     losses, state = _by_hand(epoch)
-    early = ". The first call captured: the optimizer's state must exist before, by ordinary steps"
-    early = early if got["rows"][0][3] else ""
+    why = ""
+    if got["rows"][0][3]:
+        why = ". The first call captured: the optimizer's state must exist before, by ordinary steps"
     if got["faults"]:
-        return f"the simulated GPU complains: {got['faults'][0]}{early}"
+        return f"the simulated GPU complains: {got['faults'][0]}{why}"
     for i, (mine, true) in enumerate(zip(got["losses"], losses, strict=True)):
         if abs(mine - true) <= 2e-3 * abs(true):
             continue
         if got["rows"][i][3] and not got["rows"][i][1]:
             return f"the step of call {i + 1} was recorded but never run: replay in the same call"
-        late = got["losses"].count(mine) > 1 or mine != mine
+        if got["losses"].count(mine) > 1 or mine != mine:
+            why = ". Does the tensor you returned survive the next replay, and the batch's end?"
         return (
             f"call {i + 1} of {len(losses)}, x of {epoch.shapes()[i][0]}: the loss, read after the last call, is "
-            f"{mine:.5f}; an ordinary loop has {true:.5f}"
-            + (f" (the {i} before it are right)" if i else "")
-            + (
-                ". Does the tensor you returned survive the next replay, and the batch's end?"
-                if late
-                else early
-            )
+            f"{mine:.5f}; an ordinary loop has {true:.5f}{f' (the {i} before it are right)' if i else ''}{why}"
         )
-    if not all(
-        torch.allclose(torch.tensor(mine), torch.tensor(true), rtol=5e-3, atol=1e-4)
-        for mine, true in zip(got["state"], state, strict=True)
-    ):
+    if not torch.allclose(torch.tensor(got["state"]), torch.tensor(state), rtol=5e-3, atol=1e-4):
         return "all losses are right, but the weights or the running means at the end are not"
     if got["attached"]:
         return "a returned loss still requires grad: detach it"
@@ -175,7 +165,8 @@ def _wrong_values(epoch: Epoch, got: dict[str, Any]) -> str | None:
     return None
 
 
-def _wrong_cost(epoch: Epoch, got: dict[str, Any]) -> str | None:
+def _wrong_cost(report: check.Report) -> str | None:
+    epoch, got = report.case, report.value
     full, rows, usual = epoch.full(), got["rows"], got["usual"]
     begun = next((i for i in full if rows[i][1]), full[-1])
     if sum(rows[i][0] for i in full if i <= begun) < 0.9 * epoch.warm_up * usual:
@@ -199,21 +190,14 @@ def _wrong_cost(epoch: Epoch, got: dict[str, Any]) -> str | None:
             )
         if syncs:
             return f"call {i + 1} made the CPU wait {syncs} time(s)"
-    if (captures := sum(row[3] for row in rows)) > 1:
-        return (
-            f"{captures} captures in all, wanted one: one graph serves all calls of its shapes, and no others"
-        )
-    return None
+    captures = sum(row[3] for row in rows)
+    most = "wanted one: one graph serves all calls of its shapes, and no others"
+    return f"{captures} captures in all, {most}" if captures > 1 else None
 
 
 def check_GraphedStep(*cases: Epoch) -> None:
-    check.function(
-        "GraphedStep",
-        cases,
-        drive=_run_epoch,
-        verify=_trains,
-        look=f"1 · One launch for a whole step; {_HOLDS}",
-    )
+    judge, look = each(_wrong_values, _wrong_cost, told=True), f"1 · One launch for a whole step; {_HOLDS}"
+    check.function("GraphedStep", cases, drive=_run_epoch, verify=judge, look=look)
 
 
 # --- 7.2 scorer, smoother, updater --------------------------------------------------------------------------------
@@ -227,22 +211,20 @@ def calls(first: tuple[int, ...], each: tuple[int, ...], n: int, *numbers: float
 
 
 def _replay(
-    made: Callable[[Any, Tensor, Tensor], Callable[..., Any]],
-    first: Tensor,
-    given: list[Tensor],
-    numbers: list[float],
-    updates: bool = False,
+    made: Callable[..., Any], first: Tensor, given: list[Tensor], numbers: list[float], kind: str
 ) -> dict[str, Any]:
     """Make the program, call it on each tensor, spoil the tensor, and read all results at the end.
 
-    updates: a call changes the first tensor, and takes a number too. cost: for each call the launches, replayed
+    An updater's calls change the first tensor, and take a number too. cost: for each call the launches, replayed
     graphs, captures, copies from or to the CPU, waits, and what was computed outside the graph.
     """
     gpu, kept, cost = simulate("H100", values=True, strict=False), [], []
+    updates = kind == "updater"
     moves = ("copy", "clone", "fill", "full", "zero")
     with gpu:
         start, example = first.clone(), given[0].clone()
-        run = made(sealed(gpu), start, example)
+        more: dict[str, list[Any]] = {"scorer": [example], "smoother": numbers, "updater": []}
+        run = made(sealed(gpu), start, *more[kind])
         for i, one in enumerate(given):
             one = one.clone()
             gpu.synchronize()
@@ -273,24 +255,6 @@ def _replay(
         }
 
 
-def _score(
-    scorer: Callable[..., Any], first: Tensor, given: list[Tensor], numbers: list[float]
-) -> dict[str, Any]:
-    return _replay(scorer, first, given, numbers)
-
-
-def _smooth(
-    smoother: Callable[..., Any], first: Tensor, given: list[Tensor], rate: list[float]
-) -> dict[str, Any]:
-    return _replay(lambda gpu, start, _: smoother(gpu, start, *rate), first, given, rate)
-
-
-def _update(
-    updater: Callable[..., Any], first: Tensor, given: list[Tensor], rates: list[float]
-) -> dict[str, Any]:
-    return _replay(lambda gpu, start, _: updater(gpu, start), first, given, rates, updates=True)
-
-
 def _scores(first: Tensor, given: list[Tensor], numbers: list[float]) -> list[Tensor]:
     return [torch.tanh(one @ first).square().sum(dim=1) for one in given]
 
@@ -311,83 +275,71 @@ def _weights(first: Tensor, given: list[Tensor], numbers: list[float]) -> list[T
     return out
 
 
-_ALL_SAME = "all calls returned the same tensor: the next replay overwrites it"
+_BY_HAND = {"scorer": _scores, "smoother": _states, "updater": _weights}
 
 
-def _score_hint(i: int, values: list[Tensor], wanted: list[Tensor], first: Tensor) -> str:
-    if i and torch.equal(values[i], values[0]) and torch.allclose(values[i], wanted[0], rtol=1e-3):
-        return "that is the answer of call 1: what does the graph read?"
-    same = all(torch.equal(v, values[0]) for v in values)
-    return _ALL_SAME if same else "which tensor does the graph read?"
+def _hint(kind: str, i: int, values: list[Tensor], wanted: list[Tensor], first: Tensor) -> str:
+    """What may have gone wrong, if call i is the first whose value is not as wanted."""
+    if kind == "updater":
+        still = all(torch.equal(v, first) for v in values)
+        return "`weight` itself was never written" if still else "two numbers change from call to call"
+    if kind == "scorer" and i and torch.equal(values[i], values[0]):
+        if torch.allclose(values[i], wanted[0], rtol=1e-3):
+            return "that is the answer of call 1: what does the graph read?"
+    if all(torch.equal(v, values[0]) for v in values):
+        return "all calls returned the same tensor: the next replay overwrites it"
+    if kind == "scorer":
+        return "which tensor does the graph read?"
+    return "where is the new state written, and where does the next replay read it?"
 
 
-def _state_hint(i: int, values: list[Tensor], wanted: list[Tensor], first: Tensor) -> str:
-    same = all(torch.equal(v, values[0]) for v in values)
-    return _ALL_SAME if same else "where is the new state written, and where does the next replay read it?"
-
-
-def _weight_hint(i: int, values: list[Tensor], wanted: list[Tensor], first: Tensor) -> str:
-    still = all(torch.equal(v, first) for v in values)
-    return "`weight` itself was never written" if still else "two numbers change from call to call"
-
-
-def _wrong_replay(
-    report: check.Report, by_hand: Callable[..., list[Tensor]], hint: Callable[..., str], most: int
-) -> str | None:
-    got, wanted = report.value, by_hand(*report.args)
+def _wrong_replay(report: check.Report) -> str | None:
+    got, (first, given, numbers, kind) = report.value, report.args
+    wanted, most = _BY_HAND[kind](first, given, numbers), 4 if kind == "updater" else 3
     if got["faults"]:
         return f"the simulated GPU complains: {got['faults'][0]}"
     values = [torch.tensor(v) for v in got["values"]]
     for i, (mine, true) in enumerate(zip(values, wanted, strict=True)):
         if not torch.allclose(mine, true, rtol=1e-3, atol=1e-5):
+            shown = [t.flatten()[:3].tolist() for t in (mine, true)]
             return (
-                f"call {i + 1} of {len(values)}, read after the last: {mine.flatten()[:3].tolist()}, wanted "
-                f"{true.flatten()[:3].tolist()} (at most three numbers shown). "
-                f"{hint(i, values, wanted, report.args[0])}"
+                f"call {i + 1} of {len(values)}, read after the last: {shown[0]}, wanted {shown[1]} "
+                f"(at most three numbers shown). {_hint(kind, i, values, wanted, first)}"
             )
-    for i, (launches, replays, captures, copies, waits, outside) in enumerate(got["cost"]):
-        if captures and i:
-            return f"call {i + 1} replayed another graph than call {i}: capture once"
+    for i, (launches, replays, captures, copies, waits, outside) in enumerate(got["cost"], 1):
+        if captures and i > 1:
+            return f"call {i} replayed another graph than call {i - 1}: capture once"
         if replays != 1 or launches > most:
             return (
-                f"call {i + 1}: values are right, with {launches} launches and {replays} replay(s); wanted one replay "
+                f"call {i}: values are right, with {launches} launches and {replays} replay(s); wanted one replay "
                 f"and at most {most} launches in all"
             )
         if copies or (waits and not captures):
-            return f"call {i + 1}: {copies} copies between CPU and GPU, the CPU waited {waits} time(s); wanted none"
-        if outside:
             return (
-                f"call {i + 1}: values are right, but {outside[0]} runs outside the graph, launched by itself"
+                f"call {i}: {copies} copies between CPU and GPU, the CPU waited {waits} time(s); wanted none"
             )
+        if outside:
+            return f"call {i}: values are right, but {outside[0]} runs outside the graph, launched by itself"
     if got["captures"] > 1:
         return f"{got['captures']} captures for {len(values)} calls: one graph is captured once and serves them all"
     return None if got["same"] else "a tensor of the caller's was changed: work on a clone"
 
 
-def _check_replays(
-    name: str,
-    cases: tuple[check.Case, ...],
-    drive: Callable[..., Any],
-    by_hand: Callable[..., list[Tensor]],
-    hint: Callable[..., str],
-    most: int = 3,
-) -> None:
-    def verify(reports: list[check.Report]) -> str | None:
-        return next((text for r in reports if (text := _wrong_replay(r, by_hand, hint, most))), None)
-
-    check.function(name, cases, drive=drive, verify=verify, look=_HOLDS)
+def _check_replays(name: str, cases: tuple[check.Case, ...]) -> None:
+    named = [check.case(*one.args, name) for one in cases]
+    check.function(name, named, drive=_replay, verify=each(_wrong_replay), look=_HOLDS)
 
 
 def check_scorer(*cases: check.Case) -> None:
-    _check_replays("scorer", cases, _score, _scores, _score_hint)
+    _check_replays("scorer", cases)
 
 
 def check_smoother(*cases: check.Case) -> None:
-    _check_replays("smoother", cases, _smooth, _states, _state_hint)
+    _check_replays("smoother", cases)
 
 
 def check_updater(*cases: check.Case) -> None:
-    _check_replays("updater", cases, _update, _weights, _weight_hint, most=4)
+    _check_replays("updater", cases)
 
 
 # --- 7.3 robust_step ----------------------------------------------------------------------------------------------
@@ -446,14 +398,8 @@ def _capture(robust_step: Callable[..., None], **fields: Any) -> dict[str, Any]:
             given &= all(torch.allclose(a, b, 0, 0, equal_nan=True) for a, b in pairs)
         gpu.synchronize()
         copies = sum(k.kind != "kernel" for k in gpu.kernels)
-        return {
-            "weights": [v.tolist() for v in weights],
-            "faults": list(gpu.faults),
-            "outside": outside,
-            "replayed": replayed,
-            "copies": copies,
-            "given": given,
-        }
+        told = {"weights": [v.tolist() for v in weights], "faults": list(gpu.faults), "copies": copies}
+        return told | {"outside": outside, "replayed": replayed, "given": given}
 
 
 @cache
@@ -473,10 +419,6 @@ def _as_written(case: Marked) -> list[Tensor]:
     return out
 
 
-def _holds_in_a_graph(reports: list[check.Report]) -> str | None:
-    return next((text for r in reports if (text := _wrong_capture(r.case, r.value))), None)
-
-
 _WHERE = {
     "dirty": ", with nan or inf in rows that are not marked",
     "bad": ", with nan or inf in a marked row",
@@ -484,9 +426,10 @@ _WHERE = {
 }
 
 
-def _wrong_capture(case: Marked, got: dict[str, Any]) -> str | None:
+def _wrong_capture(report: check.Report) -> str | None:
+    case, got = report.case, report.value
     if got["faults"]:
-        kinds = {fault.split(": ")[1]: fault for fault in got["faults"]}
+        kinds = dict.fromkeys(fault.split(": ")[1] for fault in got["faults"])
         return f"the capture was refused {len(got['faults'])} time(s), because of {', '.join(kinds)}.\n  {got['faults'][0]}"
     if not got["replayed"]:
         return "the capture holds no kernel"
@@ -506,14 +449,9 @@ def _wrong_capture(case: Marked, got: dict[str, Any]) -> str | None:
 
 
 def check_robust_step(*cases: Marked) -> None:
-    check.function(
-        "robust_step",
-        cases,
-        drive=_capture,
-        verify=_holds_in_a_graph,
-        look="3 · What cannot be recorded",
-        note="no answer from the GPU, no size that depends on values, and weight changed at its address",
-    )
+    judge, look = each(_wrong_capture), "3 · What cannot be recorded"
+    note = "no answer from the GPU, no size that depends on values, and weight changed at its address"
+    check.function("robust_step", cases, drive=_capture, verify=judge, look=look, note=note)
 
 
 # --- 7.4 does_it_pay ----------------------------------------------------------------------------------------------
@@ -536,17 +474,10 @@ class Loop:
 @cache
 def _measured(loop: Loop) -> tuple[check.Case, float, float, float]:
     """The arguments that describe the loop, and what the simulated GPU takes."""
-    costs: dict[str, Any] = {
-        "launch_s": loop.launch_s,
-        "graph_launch_s": loop.graph_launch_s,
-        "latency_s": loop.latency_s,
-        "wait_s": loop.wait_s,
-    }
-    gpu = simulate(
-        "H100", operator_s=loop.launch_s, graph_launch_s=loop.graph_launch_s, launch_latency_s=loop.latency_s,
-        sync_s=loop.wait_s,
-    )  # fmt: skip
-    with gpu:
+    names = {"launch_s": "operator_s", "latency_s": "launch_latency_s", "wait_s": "sync_s"}
+    names["graph_launch_s"] = "graph_launch_s"  # an argument → the GPU's own name for it
+    costs = {name: getattr(loop, name) for name in names}
+    with (gpu := simulate("H100", **{names[name]: cost for name, cost in costs.items()})):
         work = [torch.empty(n, device=gpu.device) for n in loop.sizes]
         pairs = [[torch.empty(n, device=gpu.device) for _ in range(2)] for n in loop.inputs]
 
@@ -582,23 +513,21 @@ def _measured(loop: Loop) -> tuple[check.Case, float, float, float]:
     return case, eager, graphed, loop.capture_s / (eager - graphed) if pays else math.inf
 
 
-def _predict(does_it_pay: Callable[..., Any], *args: Any, **costs: float) -> Any:
+def _predict(does_it_pay: Callable[..., Any], **fields: Any) -> Any:
     """One call, while nothing can be simulated."""
+    asked = _measured(Loop(**fields))[0]
     with _gpu.closed():
-        return does_it_pay(*args, **costs)
+        return does_it_pay(*asked.args, **asked.kwargs)
 
 
-def _wrong_prediction(report: check.Report, loop: Loop) -> str | None:
-    kernels, copies, waits, capture_s = report.args
-    truth, got = _measured(loop)[1:], [float(v) for v in report.value]
-    what = (
-        f"{len(kernels)} kernels of {sum(kernels) * 1e6:.1f} µs in all, {len(copies)} copies, waits={waits}"
-    )
-    hint = (
-        "each step begins with an idle GPU; a kernel starts when its launch arrived and the one before is done"
-        if waits
-        else "CPU and GPU work at the same time, on different steps"
-    )
+def _wrong_prediction(report: check.Report) -> str | None:
+    (asked, *truth), got = _measured(report.case), [float(v) for v in report.value]
+    kernels, copies, waits, capture_s = asked.args
+    total = sum(kernels) * 1e6
+    what = f"{len(kernels)} kernels of {total:.1f} µs in all, {len(copies)} copies, waits={waits}"
+    hint = "CPU and GPU work at the same time, on different steps"
+    if waits:
+        hint = "each step begins with an idle GPU; a kernel starts when its launch arrived and the one before is done"
     for name, mine, true in zip(("an eager step", "a graphed step"), got, truth, strict=False):
         if not abs(mine / true - 1) <= 0.03:
             return (
@@ -611,14 +540,5 @@ def _wrong_prediction(report: check.Report, loop: Loop) -> str | None:
 
 
 def check_does_it_pay(*loops: Loop) -> None:
-    def verify(reports: list[check.Report]) -> str | None:
-        pairs = zip(reports, loops, strict=True)
-        return next((text for pair in pairs if (text := _wrong_prediction(*pair))), None)
-
-    check.function(
-        "does_it_pay",
-        [_measured(loop)[0] for loop in loops],
-        drive=_predict,
-        verify=verify,
-        look="5 · When does it help?",
-    )
+    look = "5 · When does it help?"
+    check.function("does_it_pay", loops, drive=_predict, verify=each(_wrong_prediction), look=look)
