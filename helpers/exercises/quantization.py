@@ -13,23 +13,16 @@ from torch.nn import functional as F
 
 from helpers import check, count
 from helpers.dispatch_mode import Mode
+from helpers.exercises._judge import each
 
-_AT_TRAINING = "4 · Train for the rounding"
+_AT_BYTE = "1 · One byte and a scale"
+_TRAINING: dict[str, Any] = {"budget": {"syncs": 0}, "look": "4 · Train for the rounding"}
 
 
-def _each(wrong: Callable[[check.Report], str | None]) -> Callable[[list[check.Report]], str | None]:
-    """A judge of each call by itself, which also wants it to stay in torch: no counter sees what is outside."""
-
-    def judge(reports: list[check.Report]) -> str | None:
-        for report in reports:
-            unseen = [name for name in report.counts.get("sync_by", []) if name.startswith("Tensor.")]
-            if unseen:
-                return f"{unseen[0]}: what is computed there is not counted; stay in torch"
-            if report.error is None and (text := wrong(report)):
-                return text
-        return None
-
-    return judge
+def _outside(report: check.Report) -> str | None:
+    """Whether it left torch: no counter sees what is computed elsewhere."""
+    unseen = [name for name in report.counts["sync_by"] if name.startswith("Tensor.")]
+    return f"{unseen[0]}: what is computed there is not counted; stay in torch" if unseen else None
 
 
 # --- 13.1 quantize, dequantize ------------------------------------------------------------------------------------
@@ -84,17 +77,13 @@ def _wrong_integers(report: check.Report) -> str | None:
 
 def check_quantize(*cases: check.Case, note: str = "") -> None:
     """cases: x, and whatever options."""
-    check.function(
-        "quantize",
-        cases,
-        drive=_keep,
-        verify=_each(_wrong_integers),
-        budget=lambda x, dim=None, **_: {
-            "peak_live_bytes": 13 * x.numel() + 64 * (1 if dim is None else x.shape[dim]) + 1024
-        },
-        look="1 · One byte and a scale",
-        note=note,
-    )
+
+    def budget(x: torch.Tensor, dim: int | None = None, **_: Any) -> dict[str, int]:
+        groups = 1 if dim is None else x.shape[dim]
+        return {"peak_live_bytes": 13 * x.numel() + 64 * groups + 1024}
+
+    judge = each(_outside, _wrong_integers)
+    check.function("quantize", cases, drive=_keep, verify=judge, budget=budget, look=_AT_BYTE, note=note)
 
 
 def _exactly(q: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor | None = None) -> torch.Tensor:
@@ -103,13 +92,8 @@ def _exactly(q: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor | None = N
 
 def check_dequantize(*cases: check.Case) -> None:
     """cases: q, scale, and zero if there is one."""
-    check.function(
-        "dequantize",
-        cases,
-        expect=_exactly,
-        look="1 · One byte and a scale",
-        note="127 − (−128) does not fit into int8: convert before you subtract.",
-    )
+    note = "127 − (−128) does not fit into int8: convert before you subtract."
+    check.function("dequantize", cases, _exactly, look=_AT_BYTE, note=note)
 
 
 # --- 13.2 Int8Linear ----------------------------------------------------------------------------------------------
@@ -190,9 +174,8 @@ def _use(Int8Linear: Any, **fields: Any) -> dict[str, Any]:
             y = layer(x)
         shapes = list(watch.shapes)
         with torch.no_grad():
-            again = twin(x)
-        did = {"peak": run.peak_live_bytes, "did": dict(run.by_operator)}
-        seen.append({"y": y, "again": again, "shapes": shapes, **did})
+            told = {"y": y, "again": twin(x), "shapes": shapes}
+        seen.append(told | {"peak": run.peak_live_bytes, "did": dict(run.by_operator)})
     sizes = [t.untyped_storage().nbytes() for t in state.values()]
     return {"kept": making.live_bytes, "state": sum(sizes), "seen": seen, "finite": watch.finite}
 
@@ -215,7 +198,7 @@ def _wrong_layer(report: check.Report) -> str | None:
     """Bytes kept, errors as rounding makes them, one product of a shape that CUDA takes, bytes alive."""
     asked, got = report.case, report.value
     if text := _wrong_bytes(asked, got):
-        return text
+        return f"{asked}: {text}"
     for lead, seen, (true, about) in zip(asked.batches, got["seen"], _true(asked), strict=True):
         if text := _wrong_numbers(seen, true, about, (*lead, asked.n)) or _wrong_product(asked, seen):
             return f"{asked}: x of {(*lead, asked.k)}: {text}"
@@ -228,9 +211,9 @@ def _wrong_bytes(asked: Layer, got: dict[str, Any]) -> str | None:
     limit = asked.n * asked.k + (8 if asked.bias else 4) * asked.n
     for what, size in (("keeps", got["kept"]), ("has a state_dict of", got["state"])):
         if size > limit:
-            return f"{asked}: {what} {size:,} bytes; wanted {limit:,}: an int8 per weight, a float32 per row, the bias"
+            return f"{what} {size:,} bytes; wanted {limit:,}: an int8 per weight, a float32 per row, the bias"
     if got["state"] < asked.n * asked.k:
-        return f"{asked}: its state_dict holds {got['state']:,} bytes: register what it keeps as buffers"
+        return f"its state_dict holds {got['state']:,} bytes: register what it keeps as buffers"
     return None
 
 
@@ -271,14 +254,8 @@ def _wrong_product(asked: Layer, seen: dict[str, Any]) -> str | None:
 
 
 def check_Int8Linear(*cases: Layer, note: str = "") -> None:
-    check.function(
-        "Int8Linear",
-        cases,
-        drive=_use,
-        verify=_each(_wrong_layer),
-        look="2 · Multiply the integers",
-        note=note,
-    )
+    judge, look = each(_outside, _wrong_layer), "2 · Multiply the integers"
+    check.function("Int8Linear", cases, drive=_use, verify=judge, look=look, note=note)
 
 
 # --- 13.3 smooth --------------------------------------------------------------------------------------------------
@@ -324,7 +301,8 @@ def _smooth(smooth: Callable[..., None], **fields: Any) -> dict[str, Any]:
     norm, amax = nn.LayerNorm(asked.k), made["amax"]
     norm.load_state_dict({"weight": made["gain"], "bias": made["shift"]})
     linears = [_linear(w, b) for w, b in zip(made["weights"], made["biases"], strict=True)]
-    owned = [(m, name, p) for m in (norm, *linears) for name, p in m.named_parameters()]
+    whole = nn.ModuleDict({"norm": norm, "linears": nn.ModuleList(linears)})
+    owned = list(whole.parameters())
 
     def forward() -> list[torch.Tensor]:
         h = norm(made["x"])
@@ -336,14 +314,10 @@ def _smooth(smooth: Callable[..., None], **fields: Any) -> dict[str, Any]:
         smooth(norm, linears, amax, **({} if asked.alpha is None else {"alpha": asked.alpha}))
     with torch.no_grad(), count() as after:
         y = forward()
-    return {
-        "norm.weight": norm.weight.detach(),
-        "norm.bias": norm.bias.detach(),
-        "weights": [m.weight.detach() for m in linears],
-        "biases": [m.bias.detach() for m in linears],
+    return whole.state_dict() | {
         "outputs": y,
         "amax": amax,
-        "still the same Parameters": all(getattr(m, name) is p for m, name, p in owned),
+        "still the same Parameters": [*map(id, whole.parameters())] == [*map(id, owned)],
         "operators more in forward": after.operators - before.operators,
         "bytes that live on": run.live_bytes,
         "peak": run.peak_live_bytes,
@@ -354,16 +328,17 @@ def _not_smooth(report: check.Report) -> str | None:
     """Outputs as they were, the s of the formula, in place and without a cost."""
     asked, got = report.case, report.value
     was, alpha = asked.numbers(), 0.5 if asked.alpha is None else asked.alpha
-    gain, weights, amax = was["gain"], was["weights"], was["amax"]
+    gain, weights, amax, n = was["gain"], was["weights"], was["amax"], len(asked.sizes)
+    of_weights, of_biases = ([got[f"linears.{i}.{name}"] for i in range(n)] for name in ("weight", "bias"))
     wmax = torch.stack([w.abs().amax(0) for w in weights]).amax(0)
     s = amax**alpha / wmax ** (1 - alpha)
     s[(amax == 0) | (wmax == 0)] = 1
-    told = f"alpha {alpha}, {len(weights)} linear(s): "
+    told = f"alpha {alpha}, {n} linear(s): "
 
     def same(a: torch.Tensor, b: torch.Tensor) -> bool:
         return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-6 * float(b.abs().max()))
 
-    for name, value in (("norm.weight", got["norm.weight"]), *(("a weight", w) for w in got["weights"])):
+    for name, value in (("norm.weight", got["norm.weight"]), *(("a weight", w) for w in of_weights)):
         odd = ~value.reshape(-1, asked.k).isfinite().all(0)
         if bool(odd.any()):
             i = int(odd.float().argmax())
@@ -377,9 +352,9 @@ def _not_smooth(report: check.Report) -> str | None:
         if not same(got[name], value):
             i = int(((got[name] - value).abs() / value.abs().clamp(min=1e-9)).argmax())
             return f"{told}the outputs are right, but {name}[{i}] is {float(got[name][i]):.5g}, wanted {float(value[i]):.5g} (amax {float(amax[i]):.3g}, wmax {float(wmax[i]):.3g})"
-    if not all(same(a, w * s) for a, w in zip(got["weights"], weights, strict=True)):
+    if not all(same(a, w * s) for a, w in zip(of_weights, weights, strict=True)):
         return f"{told}the outputs are right, but the weights are not weight · s"
-    if not all(map(torch.equal, (*got["biases"], got["amax"]), (*was["biases"], amax))):
+    if not all(map(torch.equal, (*of_biases, got["amax"]), (*was["biases"], amax))):
         return f"{told}a linear's bias changed, or amax, which the caller still needs"
     if not got["still the same Parameters"]:
         return f"{told}values right, but a Parameter was replaced; an optimizer or another holder would not see it. Change it in place"
@@ -394,14 +369,8 @@ def _not_smooth(report: check.Report) -> str | None:
 
 
 def check_smooth(*cases: Block, note: str = "") -> None:
-    check.function(
-        "smooth",
-        cases,
-        drive=_smooth,
-        verify=_each(_not_smooth),
-        look="3 · One loud channel",
-        note=note,
-    )
+    judge, look = each(_outside, _not_smooth), "3 · One loud channel"
+    check.function("smooth", cases, drive=_smooth, verify=judge, look=look, note=note)
 
 
 # --- 13.4 fake_quantize, train_quantized --------------------------------------------------------------------------
@@ -414,19 +383,17 @@ def _alive(fake_quantize: Callable[..., torch.Tensor], *given: Any) -> int:
     return run.live_bytes
 
 
-def _only_a_mask(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        w, scale, _ = report.args
-        limit = 5 * w.numel() + 16 * scale.numel()
-        if report.value > limit:
-            return f"values right, but {report.value:,} bytes live on after the forward; wanted {limit:,}: a float32 result and a byte per element"
+def _only_a_mask(report: check.Report) -> str | None:
+    w, scale, _ = report.args
+    limit = 5 * w.numel() + 16 * scale.numel()
+    if report.value > limit:
+        return f"values right, but {report.value:,} bytes live on after the forward; wanted {limit:,}: a float32 result and a byte per element"
     return None
 
 
-def _written_out(reports: list[check.Report]) -> str | None:
-    used = [name for report in reports for name in report.counts["by_operator"]]
-    text = "{} is PyTorch's own: write it out this time"
-    return next((text.format(name) for name in used if "fake_quant" in name), None)
+def _written_out(report: check.Report) -> str | None:
+    ready = [name for name in report.counts["by_operator"] if "fake_quant" in name]
+    return f"{ready[0]} is PyTorch's own: write it out this time" if ready else None
 
 
 def _by_hand(w: torch.Tensor, scale: torch.Tensor, bits: int = 8) -> torch.Tensor:
@@ -437,25 +404,10 @@ def _by_hand(w: torch.Tensor, scale: torch.Tensor, bits: int = 8) -> torch.Tenso
 
 def check_fake_quantize(*cases: check.Case, grads: bool = True, note: str = "") -> None:
     """cases: w, scale, bits. grads: w needs them; then what is kept for them counts as well."""
-    check.function(
-        "fake_quantize",
-        cases,
-        expect=_by_hand,
-        match=check.Match(grads=grads, rtol=1e-5, atol=1e-6),
-        budget={"syncs": 0},
-        verify=_written_out,
-        look=_AT_TRAINING,
-        note=note,
-    )
-    check.function(
-        "fake_quantize",
-        cases,
-        drive=_alive,
-        budget={"syncs": 0},
-        verify=_only_a_mask,
-        look=_AT_TRAINING,
-        note="What is computed with gradients on is kept for backward.",
-    )
+    match, judge = check.Match(grads=grads, rtol=1e-5, atol=1e-6), each(_written_out)
+    check.function("fake_quantize", cases, _by_hand, match=match, verify=judge, note=note, **_TRAINING)
+    note = "What is computed with gradients on is kept for backward."
+    check.function("fake_quantize", cases, drive=_alive, verify=each(_only_a_mask), note=note, **_TRAINING)
 
 
 @dataclass(frozen=True)
@@ -529,14 +481,6 @@ def _trained(asked: Training) -> dict[str, Any]:
 
 
 def check_train_quantized(*cases: Training, note: str = "") -> None:
-    check.function(
-        "train_quantized",
-        cases,
-        expect=[_trained(one) for one in cases],
-        match=check.Match(rtol=1e-6, atol=1e-8),
-        drive=_train,
-        budget={"syncs": 0},
-        verify=_written_out,
-        look=_AT_TRAINING,
-        note=note,
-    )
+    want, judge = [_trained(one) for one in cases], each(_written_out)
+    known = _TRAINING | {"match": check.Match(rtol=1e-6, atol=1e-8), "note": note}
+    check.function("train_quantized", cases, want, drive=_train, verify=judge, **known)
