@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import check, count
+from helpers.exercises._judge import each
 
 Tensors = list[torch.Tensor]
 #: bits of the exponent, bits of the mantissa
@@ -92,24 +93,23 @@ def _kind(x: float, exponent: int, mantissa: int) -> str:
     return "Normal numbers: the nearest one."
 
 
-def _first_wrong(wanted: Callable[..., float], reports: list[check.Report]) -> str | None:
+def _first_wrong(report: check.Report, wanted: Callable[..., float]) -> str | None:
     """Which number is the first that is not what `wanted` makes of it: a value of a pattern, or a pattern of a value."""
-    for report in reports:
-        (given, *form), got = report.args, report.value
-        dtype = torch.int64 if given.is_floating_point() else torch.float64
-        if not torch.is_tensor(got) or got.dtype != dtype or got.shape != given.shape:
-            kind = f"{got.dtype}, {tuple(got.shape)}" if torch.is_tensor(got) else type(got).__name__
-            return f"got {kind}, wanted a tensor of {dtype}, {tuple(given.shape)}"
-        numbers = given.flatten().tolist()
-        want = torch.tensor([wanted(one, *form) for one in numbers], dtype=dtype)
-        off = ~torch.isclose(got.flatten(), want, rtol=1e-12, atol=0, equal_nan=True)
-        if off.any():
-            at = int(off.nonzero()[0])
-            three = numbers[at], want[at].item(), got.flatten()[at].item()
-            x, y, z = (_spelled(v, *form) if isinstance(v, int) else repr(v) for v in three)
-            about = _kind(next(v for v in three if isinstance(v, float)), *form)
-            return f"{x} is {y}, got {z} ({int(off.sum())} of {off.numel()} differ)\n  A format of {form[0]} and {form[1]} bits. {about}"
-    return None
+    (given, *form), got = report.args, report.value
+    dtype = torch.int64 if given.is_floating_point() else torch.float64
+    if not torch.is_tensor(got) or got.dtype != dtype or got.shape != given.shape:
+        kind = f"{got.dtype}, {tuple(got.shape)}" if torch.is_tensor(got) else type(got).__name__
+        return f"got {kind}, wanted a tensor of {dtype}, {tuple(given.shape)}"
+    numbers = given.flatten().tolist()
+    want = torch.tensor([wanted(one, *form) for one in numbers], dtype=dtype)
+    off = ~torch.isclose(got.flatten(), want, rtol=1e-12, atol=0, equal_nan=True)
+    if not off.any():
+        return None
+    at = int(off.nonzero()[0])
+    three = numbers[at], want[at].item(), got.flatten()[at].item()
+    x, y, z = (_spelled(v, *form) if isinstance(v, int) else repr(v) for v in three)
+    about = _kind(next(v for v in three if isinstance(v, float)), *form)
+    return f"{x} is {y}, got {z} ({int(off.sum())} of {off.numel()} differ)\n  A format of {form[0]} and {form[1]} bits. {about}"
 
 
 def random_patterns(seed: int, form: Format, *shape: int) -> torch.Tensor:
@@ -139,7 +139,7 @@ def _check_numbers(name: str, numbers: Mapping[Format, Any], wanted: Callable[..
         return {"operators": 60} | ({"syncs": 0} if some.dim() else {})  # a mask of a single number is read
 
     cases = [check.case(torch.as_tensor(some), *form) for form, some in numbers.items()]
-    check.function(name, cases, budget=budget, verify=partial(_first_wrong, wanted), look=look)
+    check.function(name, cases, budget=budget, verify=each(partial(_first_wrong, wanted=wanted)), look=look)
 
 
 def check_decode(patterns: Mapping[Format, Any]) -> None:
@@ -247,13 +247,10 @@ def _bytes_of_products(allocations: Sequence[tuple[str, int]]) -> int:
     return sum(b for op, b in allocations if any(kind in op for kind in _PRODUCTS))
 
 
-def _right_and_cheap(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        net, got, used = report.case, report.value, report.counts
-        text = _wrong_loss(net, got["loss"]) or _wrong_gradients(net, got["gradients"])
-        if text := text or _wrong_products(net, used) or _wrong_casts(net, got["unseen"], used):
-            return f"{net}: {text}"
-    return None
+def _right_and_cheap(report: check.Report) -> str | None:
+    net, got, used = report.case, report.value, report.counts
+    text = _wrong_loss(net, got["loss"]) or _wrong_gradients(net, got["gradients"])
+    return text or _wrong_products(net, used) or _wrong_casts(net, got["unseen"], used)
 
 
 def _wrong_loss(net: StreamNet, got: torch.Tensor) -> str | None:
@@ -268,14 +265,12 @@ def _wrong_loss(net: StreamNet, got: torch.Tensor) -> str | None:
         why = ". A square above 65,504 is infinite in fp16, that of an error of 256 too"
     elif off > 0.5 and 0.5 < loss / bare < 2:
         why = (
-            f"; with no block at all it would be {bare:.4g}. h * h is infinite in fp16, a number divided by infinity "
-            "is 0, and so each block adds 0, without a NaN"
+            f"; with no block at all it would be {bare:.4g}. h * h is infinite in fp16, a number divided by "
         )
+        why += "infinity is 0, and so each block adds 0, without a NaN"
     elif off < 0.5:
-        why = (
-            f": off by {off:.0%}, so nothing is infinite, but something is too coarse. Is the stream h kept in 16 bits? "
-            "It swallows its updates"
-        )
+        why = f": off by {off:.0%}, so nothing is infinite, but something is too coarse. Is the stream h kept in "
+        why += "16 bits? It swallows its updates"
     return f"the loss is {loss:.4g}, float64's is {want:.4g}{why}"
 
 
@@ -327,14 +322,8 @@ def _wrong_casts(net: StreamNet, unseen: list[str], used: dict[str, Any]) -> str
 
 
 def check_mixed_loss(*cases: StreamNet) -> None:
-    check.function(
-        "mixed_loss",
-        cases,
-        drive=_forward_and_back,
-        budget={"syncs": 0},
-        verify=_right_and_cheap,
-        look="2 · What autocast casts",
-    )
+    judge, look = each(_right_and_cheap, told=True), "2 · What autocast casts"
+    check.function("mixed_loss", cases, drive=_forward_and_back, budget={"syncs": 0}, verify=judge, look=look)
 
 
 # --- 10.3 Scaler --------------------------------------------------------------------------------------------------
@@ -360,6 +349,7 @@ class Training:
     growth_interval: int | None = None
 
 
+_OPTIONS = "init_scale", "growth_factor", "backoff_factor", "growth_interval"
 #: what a case is about that has this
 _NOTES = {
     "odd": "A gradient is not finite: the step leaves weights *and momenta* as they are; the scale backs off.",
@@ -369,29 +359,28 @@ _NOTES = {
 }
 
 
-def _train(
-    Scaler: Any, steps: int, sizes: Any, seed: int, odd: Any, clip: float | None, unused: Any, **options: Any
-) -> dict[str, Any]:
+def _train(Scaler: Any, **fields: Any) -> dict[str, Any]:
     """Train with this scaler: its scale and the weights' sums step by step, and what is there at the end."""
-    g = _generator(seed)
-    params = [torch.nn.Parameter(torch.randn(n, generator=g)) for n in sizes]
-    slopes = [[torch.randn(n, generator=g).half() for n in sizes] for _ in range(steps)]
-    for step, which, value in odd:
+    asked = Training(**fields)
+    g = _generator(asked.seed)
+    params = [torch.nn.Parameter(torch.randn(n, generator=g)) for n in asked.sizes]
+    slopes = [[torch.randn(n, generator=g).half() for n in asked.sizes] for _ in range(asked.steps)]
+    for step, which, value in asked.odd:
         slopes[step][which][-1] = value
     groups: list[dict[str, Any]] = [{"params": params[:1], "lr": 0.05}, {"params": params[1:]}]
     optimizer = torch.optim.SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.1)
-    scaler = Scaler(**{name: value for name, value in options.items() if value is not None})
+    scaler = Scaler(**{name: fields[name] for name in _OPTIONS if fields[name] is not None})
     one, told = torch.ones(()), []
     for i, of_step in enumerate(slopes):
         parts = [(p.half() * s).float().mean() for p, s in zip(params, of_step, strict=True)]
-        scaler.scale(torch.stack(parts[:-1] if i in unused else parts).sum()).backward()
+        scaler.scale(torch.stack(parts[:-1] if i in asked.unused else parts).sum()).backward()
         held = [p.grad for p in params]
-        if clip and i % 3 != 2:
+        if asked.clip and i % 3 != 2:
             scaler.unscale_(optimizer)
             with suppress(RuntimeError):
                 scaler.unscale_(optimizer)
                 raise AssertionError("a second unscale_ before update() raised no RuntimeError")
-            torch.nn.utils.clip_grad_norm_(params, clip)
+            torch.nn.utils.clip_grad_norm_(params, asked.clip)
         scaler.step(optimizer)
         scaler.update()
         if any(p.grad is not g for p, g in zip(params, held, strict=True)):
@@ -410,24 +399,17 @@ def _with_torchs(case: Training) -> dict[str, Any]:
     return _train(partial(torch.amp.GradScaler, "cpu"), **vars(case))
 
 
-def _own_work(reports: list[check.Report]) -> str | None:
-    ready = [op for report in reports for op in report.counts["by_operator"] if "_amp_" in op]
+def _own_work(report: check.Report) -> str | None:
+    ready = [op for op in report.counts["by_operator"] if "_amp_" in op]
     return f"{ready[0]} is torch's own: write it out this time" if ready else None
 
 
 def check_Scaler(*cases: Training) -> None:
+    look, match = "3 · Gradients that vanish", check.Match(rtol=1e-5, atol=1e-6)
     for case in cases:
-        check.function(
-            "Scaler",
-            [case],
-            [_with_torchs(case)],
-            match=check.Match(rtol=1e-5, atol=1e-6),
-            drive=_train,
-            budget={"syncs": case.steps},
-            verify=_own_work,
-            look="3 · Gradients that vanish",
-            note=" ".join(note for name, note in _NOTES.items() if getattr(case, name)),
-        )
+        known: dict[str, Any] = {"drive": _train, "match": match, "verify": each(_own_work), "look": look}
+        known["note"] = " ".join(note for name, note in _NOTES.items() if getattr(case, name))
+        check.function("Scaler", [case], [_with_torchs(case)], budget={"syncs": case.steps}, **known)
 
 
 # --- 10.4 aligned -------------------------------------------------------------------------------------------------
@@ -486,41 +468,30 @@ def _flops_of(weights: Tensors, multiple: int, batches: Tensors, left: Sequence[
     )
 
 
-def _fits(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        (weights, biases, multiple, batches), counts = report.args, report.counts
-        told = f"multiple={multiple}: "
-        want, got = _flops_of(weights, multiple, batches), counts["flops"]
-        if got != want:
-            subsets = (s for many in (1, 2, 3) for s in itertools.combinations(_SIZES, many))
-            left = next((s for s in subsets if _flops_of(weights, multiple, batches, s) == got), ())
-            way = "some size was left as it was"
-            if got > want:
-                way = "a size was padded too far (one that fits stays as it is), or a matmul done twice"
-            elif left:
-                way = f"as many as with the {' and the '.join(left)} left as they were"
-            return f"{told}values right, but {got:,} FLOPs, wanted exactly {want:,}: {way}"
-        wide, limit = _bytes_of(weights, biases, multiple, batches)
-        made = sorted(b for op, b in counts["allocations"] if "mm" in op)
-        if made != wide:
-            return f"{told}results of matmuls take {made[:6]} … bytes, wanted {wide[:6]} …, padded"
-        if counts["bytes_allocated"] > limit:
-            return (
-                f"{told}values and FLOPs right, but {counts['bytes_allocated']:,} bytes allocated (limit {limit:,}). "
-                "Are weights padded in each forward?"
-            )
+def _fits(report: check.Report) -> str | None:
+    (weights, biases, multiple, batches), counts = report.args, report.counts
+    told = f"multiple={multiple}: "
+    want, got = _flops_of(weights, multiple, batches), counts["flops"]
+    if got != want:
+        subsets = (s for many in (1, 2, 3) for s in itertools.combinations(_SIZES, many))
+        left = next((s for s in subsets if _flops_of(weights, multiple, batches, s) == got), ())
+        way = "some size was left as it was"
+        if got > want:
+            way = "a size was padded too far (one that fits stays as it is), or a matmul done twice"
+        elif left:
+            way = f"as many as with the {' and the '.join(left)} left as they were"
+        return f"{told}values right, but {got:,} FLOPs, wanted exactly {want:,}: {way}"
+    wide, limit = _bytes_of(weights, biases, multiple, batches)
+    made = sorted(b for op, b in counts["allocations"] if "mm" in op)
+    if made != wide:
+        return f"{told}results of matmuls take {made[:6]} … bytes, wanted {wide[:6]} …, padded"
+    if counts["bytes_allocated"] > limit:
+        took = f"{counts['bytes_allocated']:,} bytes allocated (limit {limit:,})"
+        return f"{told}values and FLOPs right, but {took}. Are weights padded in each forward?"
     return None
 
 
 def check_aligned(*cases: check.Case, note: str = "") -> None:
-    check.function(
-        "aligned",
-        cases,
-        _unpadded,
-        match=check.Match(rtol=1e-4, atol=1e-5),
-        drive=_run_batches,
-        budget={"syncs": 0},
-        verify=_fits,
-        look="4 · Shapes that fit",
-        note=note,
-    )
+    known: dict[str, Any] = {"look": "4 · Shapes that fit", "match": check.Match(rtol=1e-4, atol=1e-5)}
+    known |= {"budget": {"syncs": 0}, "verify": each(_fits), "note": note}
+    check.function("aligned", cases, _unpadded, drive=_run_batches, **known)
