@@ -53,7 +53,7 @@ def made_by(lesson: str, name: str) -> str | None:
             source = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
                 heading = (re.findall(r"^#+ +(.+)$", source, flags=re.MULTILINE) or [heading])[-1]
-            elif cell["cell_type"] == "code" and name in _made(source):
+            elif cell["cell_type"] == "code" and name in made_in(source):
                 first = next(line.strip() for line in source.splitlines() if line.strip())
                 under = f" under “{heading}”" if heading else ""
                 return (
@@ -71,7 +71,8 @@ def _places(lesson: str) -> Iterator[Path]:
     yield NOTEBOOKS / lesson / f"{lesson}.ipynb"
 
 
-def _made(source: str) -> set[str]:
+def made_in(source: str) -> set[str]:
+    """The names to which a cell gives a meaning; none of a cell that is not Python."""
     try:
         symbols = symtable.symtable(source, "<cell>", "exec").get_symbols()
     except SyntaxError:  # a magic, or not finished

@@ -10,11 +10,12 @@ this list has to keep an answer to its own work, and need not keep it from harm:
 """
 
 import ast
-import contextlib
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from helpers.earlier import made_in
 
 __all__ = ["cell_of", "screen"]
 
@@ -44,7 +45,7 @@ _LEADS_OUT = frozenset(
     """os sys ctypes ctypeslib gc inspect threading multiprocessing subprocess importlib builtins pickle marshal socket
     mmap tempfile tracemalloc Popen f_back f_globals f_locals f_builtins f_code tb_frame gi_frame cr_frame ag_frame
     cell_contents get_type_hints singledispatch redispatch py_impl py_kernels load_library cpp_extension
-    parallel_apply DataLoader TCPStore FileStore HashStore PrefixStore get_ipython""".split()
+    parallel_apply attrgetter methodcaller DataLoader TCPStore FileStore HashStore PrefixStore get_ipython""".split()
 )
 #: names of a notebook's first cells that keep their meaning
 _KEPT = frozenset({"DataLoader", "gc", "np", "os", "sys", "tempfile", "torch"})
@@ -95,7 +96,7 @@ _BUILTINS = {
     "memoryview": "use a tensor or an array",
 }  # fmt: skip
 #: open where the text that they are given is known before the run
-_BY_TEXT = frozenset({"__import__", "attrgetter", "eval", "getattr", "hasattr", "methodcaller", "setattr"})
+_BY_TEXT = frozenset({"__import__", "eval", "getattr", "hasattr", "setattr"})
 #: what a notebook's first cell calls modules
 _USUAL = {name: name for name in "torch math os sys gc itertools operator warnings weakref".split()}
 _USUAL |= {"np": "numpy", "nn": "torch.nn", "F": "torch.nn.functional", "dist": "torch.distributed"}
@@ -127,16 +128,7 @@ def cell_of(name: str, notebook: Mapping[str, Any]) -> str:
 
     notebook: the names of a kernel, IPython's own among them.
     """
-    for source in reversed(notebook.get("_ih", ())):
-        if name in source:
-            with contextlib.suppress(SyntaxError):
-                pending = [*ast.parse(source).body]
-                for node in pending:
-                    if name in _binds(node):
-                        return str(source)
-                    if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
-                        pending += ast.iter_child_nodes(node)  # type: ignore[arg-type]
-    return ""
+    return next((str(source) for source in reversed(notebook.get("_ih", ())) if name in made_in(source)), "")
 
 
 class _Reader:
@@ -182,41 +174,33 @@ class _Reader:
             elif isinstance(node, ast.MatchClass):
                 private = [name for name in node.kwd_attrs if name[0] == "_" or name in _LEADS_OUT]
                 what = _private(private[0]) if private else None
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if node.value in _ROADS:
-                    what = _private(node.value)
-                elif re.search(r"\{[^{}]*\._", node.value):
+            elif isinstance(node, ast.Constant | ast.keyword | ast.arg):
+                text = node.value if isinstance(node, ast.Constant) else node.arg
+                if text in _ROADS:
+                    what = _private(str(text))
+                elif isinstance(text, str) and re.search(r"\{[^{}]*\._", text):
                     what = "has a text that reads a private name when it is formatted: format values, and public names"
-            elif isinstance(node, ast.keyword | ast.arg) and node.arg in _ROADS:
-                what = _private(str(node.arg))
             if what:
                 yield getattr(node, "lineno", 1), what
 
     def _imports(self, node: ast.Import | ast.ImportFrom) -> str | None:
-        if isinstance(node, ast.Import):
-            wanted = [(alias.name, "") for alias in node.names]
-        else:
-            wanted = [("." * node.level + (node.module or ""), alias.name) for alias in node.names]
-        for module, name in wanted:
-            top, *below = module.split(".")
-            path = f"{module}.{name}" if name else module
-            names = [*below, name] if name else below
+        module = "" if isinstance(node, ast.Import) else "." * node.level + (node.module or "") + "."
+        for path in (module + alias.name for alias in node.names):
+            top, *names = path.split(".")
             if top not in _OPEN:
                 return (
-                    f"imports `{module}`: an answer may import torch, numpy and plain parts of Python "
+                    f"imports `{path}`: an answer may import torch, numpy and plain parts of Python "
                     "(math, itertools, functools, collections, …), and needs no more"
                 )
-            allowed, first = _OPEN[top], names[0] if names else ""
-            if top == "helpers" and (first not in (allowed or ()) or len(names) > 2):
+            if top == "helpers" and (len(names) not in (1, 2) or names[0] not in (_OPEN[top] or ())):
                 return f"imports `{path}`: the course's insides are not part of an answer, so compute it yourself"
-            if allowed is not None and first and first not in allowed:
-                return f"imports `{path}`: of `{top}` an answer may use {_listed(allowed)}"
-            if private := [n for n in names if n[0] == "_" and not _OPERATORS.fullmatch(path)]:
-                return _private(private[0]) if top != "__future__" else None
-            if what := self._hidden(path):
+            if what := self._beyond(path) or self._hidden(path):
                 return what
-            if not path.startswith(tuple(_SHOWN)) and (leads := [n for n in names if n in _LEADS_OUT]):
-                return _leads(leads[0])
+            for name in names:
+                if name[0] == "_" and not _OPERATORS.fullmatch(path):
+                    return _private(name)
+                if name in _LEADS_OUT and not path.startswith(tuple(_SHOWN)):
+                    return _leads(name)
         return None
 
     def _attribute(self, node: ast.Attribute) -> str | None:
@@ -233,10 +217,10 @@ class _Reader:
             return None
         if _calls(node.value, "super"):
             return None if name in _OF_SUPER or name[:2] != "__" else _private(name)
-        if name in _SPECIAL or name == "__dict__" and self._is_self(node.value):
+        if name in _SPECIAL or name == "__dict__" and _is_own(node.value):
             return None
         if name[-2:] != "__" and name not in _ROADS and not path:
-            if self._is_self(node.value) or name in self.own:
+            if _is_own(node.value) or name in self.own:
                 return None
         return _private(name)
 
@@ -260,7 +244,7 @@ class _Reader:
         return None
 
     def _call(self, node: ast.Call) -> str | None:
-        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
         for i, arg in enumerate([node.func, *node.args]):  # eval(text), count(eval, text)
             if (
                 isinstance(arg, ast.Name)
@@ -273,14 +257,7 @@ class _Reader:
             if modules is None:
                 return "imports what only its run will tell: write `import` and the module's name"
             return next((what for m in modules if (what := self._imports(ast.Import([ast.alias(m)])))), None)
-        if name in ("getattr", "hasattr", "setattr") and isinstance(node.func, ast.Name):
-            return self._by_text(node, name)
-        if name in ("attrgetter", "methodcaller"):
-            for arg in node.args[: None if name == "attrgetter" else 1]:
-                parts = [part for text in self._texts(arg) or ["_"] for part in text.split(".")]
-                if any(part[:1] == "_" or part in _LEADS_OUT for part in parts):
-                    return f"calls `{name}` for names that are private or not written out: use a lambda"
-        return None
+        return self._by_text(node, name) if name in ("getattr", "hasattr", "setattr") else None
 
     def _by_text(self, node: ast.Call, name: str) -> str | None:
         """getattr, hasattr and setattr: as the attribute with a dot, if the text is known."""
@@ -294,7 +271,7 @@ class _Reader:
                 and "torch.compile" not in self.closed
             ):
                 return None  # the target of a torch.fx.Node
-            if name == "setattr" and self._is_self(node.args[0]):
+            if name == "setattr" and _is_own(node.args[0]):
                 return None
             return (
                 f"calls `{name}` with a name that only its run will tell: write the name out, or keep a dict"
@@ -379,19 +356,6 @@ class _Reader:
             )
         return not isinstance(above, ast.Attribute | ast.Assign)
 
-    def _is_self(self, node: ast.expr) -> bool:
-        """Whether this is the first argument of a method that the cell defines, inside of it, or ``ctx``."""
-        if not isinstance(node, ast.Name):
-            return False
-        above: ast.AST | None = node
-        while above := self.above.get(above):  # type: ignore[arg-type]
-            if isinstance(above, ast.FunctionDef) and isinstance(self.above.get(above), ast.ClassDef):
-                first = [*above.args.posonlyargs, *above.args.args][:1]
-                static = any(getattr(d, "id", "") == "staticmethod" for d in above.decorator_list)
-                if first and first[0].arg == node.id and (not static or node.id == "ctx"):
-                    return True
-        return False
-
     def _path(self, node: ast.expr) -> str:
         """``torch.nn.functional`` for ``F``, also behind other names; "" for what does not begin with a module."""
         if isinstance(node, ast.Attribute):
@@ -425,16 +389,18 @@ def _imported(node: ast.AST) -> dict[str, str]:
 
 
 def _private_of(made: ast.ClassDef) -> Iterator[str]:
-    """Private names that a class makes: its methods, its variables, and what methods put on ``self``."""
+    """Names that a class makes: its methods, its variables, what methods put on ``self``, and its ``__slots__``."""
     for node in ast.walk(made):
-        if isinstance(node, ast.FunctionDef) and node in made.body:
-            yield node.name
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield from _binds(node)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.attr
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
-            yield node.value  # in __slots__
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _is_own(node: ast.expr) -> bool:
+    """Whether this is what a method calls the object of its own class."""
+    return isinstance(node, ast.Name) and node.id in ("self", "cls", "ctx")
 
 
 def _calls(node: ast.AST, name: str) -> bool:
