@@ -50,6 +50,19 @@ class Table:
             display(self)
 
 
+class ShownAsTable:
+    """Shows as what its ``table()`` gives."""
+
+    def table(self) -> Table:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return repr(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
 def _cell_html(text: str) -> str:
     escaped = html.escape(text)
     parts = escaped.split("`")
