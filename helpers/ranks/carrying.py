@@ -89,11 +89,8 @@ def _importable(module: types.ModuleType) -> bool:
 
 def lines() -> dict[str, list[str]]:
     """Source that lies in no file (a notebook's cells): name → its lines, so that tracebacks show them elsewhere."""
-    return {
-        name: list(entry[2])
-        for name, entry in list(linecache.cache.items())
-        if len(entry) == 4 and not os.path.exists(name)
-    }
+    entries = [(name, entry) for name, entry in linecache.cache.items() if len(entry) == 4]
+    return {name: list(entry[2]) for name, entry in entries if not os.path.exists(name)}
 
 
 def named(fn: Any) -> dict[str, Any]:
@@ -102,12 +99,8 @@ def named(fn: Any) -> dict[str, Any]:
     code = getattr(fn, "__code__", None)
     if code is None:
         return {}
-    names = {
-        i.argval
-        for c in _nested(code)
-        for i in dis.get_instructions(c)
-        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
+    steps = [i for part in _nested(code) for i in dis.get_instructions(part)]
+    names = {i.argval for i in steps if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     found = {n: fn.__globals__[n] for n in sorted(names) if n in fn.__globals__}
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
         try:

@@ -85,14 +85,9 @@ class Record(ShownAsTable):
     def overlapped(self) -> list[Call]:
         """The calls that the rest of their backward pass could hide: made before its last gradient was come to, and
         not waited for before the next one was."""
-        return [
-            c
-            for c in self.of()
-            if c.phase != "forward"
-            and c.passes
-            and c.reached < self.passes[c.passes - 1]
-            and (c.waited is None or c.waited > c.reached)
-        ]
+        sent = [c for c in self.of() if c.phase != "forward" and c.passes]
+        early = [c for c in sent if c.reached < self.passes[c.passes - 1]]
+        return [c for c in early if c.waited is None or c.waited > c.reached]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data: ``calls`` as dicts, and the totals by kind."""

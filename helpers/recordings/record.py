@@ -130,22 +130,16 @@ def _worker(name: str, folder: Path, simulated: str | None) -> None:
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m helpers.recordings.record",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--out", type=Path, help="folder (default: the course's own, by the device's name)")
-    parser.add_argument(
-        "--only", nargs="+", default=[], metavar="NAME", help='lessons or experiments: 03, "07/x"'
-    )
-    parser.add_argument("--simulate", metavar="CARD", help="dry run on a simulated card; needs --out")
-    parser.add_argument("--again", action="store_true", help="record what is there anew")
-    parser.add_argument(
-        "--budget", type=float, default=BUDGET_S, help="seconds in all (default: %(default).0f)"
-    )
-    parser.add_argument("--list", action="store_true", help="name the experiments and end")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    layout, name = argparse.RawDescriptionHelpFormatter, "python -m helpers.recordings.record"
+    parser = argparse.ArgumentParser(prog=name, description=__doc__, formatter_class=layout)
+    option = parser.add_argument
+    option("--out", type=Path, help="folder (default: the course's own, by the device's name)")
+    option("--only", nargs="+", default=[], metavar="NAME", help='lessons or experiments: 03, "07/x"')
+    option("--simulate", metavar="CARD", help="dry run on a simulated card; needs --out")
+    option("--again", action="store_true", help="record what is there anew")
+    option("--budget", type=float, default=BUDGET_S, help="seconds in all (default: %(default).0f)")
+    option("--list", action="store_true", help="name the experiments and end")
+    option("--worker", help=argparse.SUPPRESS)
     chosen = parser.parse_args(argv)
     if chosen.simulate and not (chosen.out or chosen.list):
         parser.error("a dry run needs --out: it must not lie among the course's recordings")
@@ -164,9 +158,8 @@ def main(argv: list[str] | None = None) -> int:
             print("\n".join(f"{one.name:<34} up to {one.seconds:.0f} s" for one in experiments))
             return 0
         folder = chosen.out or manifest.DATA / _slug(_describe(None)["name"])
-        told = record(
-            experiments, folder, simulated=chosen.simulate, again=chosen.again, budget_s=chosen.budget
-        )
+        how = {"simulated": chosen.simulate, "again": chosen.again, "budget_s": chosen.budget}
+        told = record(experiments, folder, **how)
     except (ValueError, RuntimeError) as problem:
         print(f"record: {problem}", file=sys.stderr)
         return 2
