@@ -231,17 +231,11 @@ def _replay(
             launches, kernels, host = gpu.launches, len(gpu.kernels), len(gpu.host)
             out = run(one, numbers[i]) if updates else run(one)
             ran = gpu.kernels[kernels:]
+            replays, copies = len({k.graph for k in ran} - {0}), sum(k.kind != "kernel" for k in ran)
+            waits = sum(h.kind == "sync" for h in gpu.host[host:])
             outside = [k.name for k in ran if not k.graph and k.flops > 1 and k.kind == "kernel"]
-            cost.append(
-                [
-                    gpu.launches - launches,
-                    len({k.graph for k in ran} - {0}),
-                    _captures(gpu, host),
-                    sum(k.kind != "kernel" for k in ran),
-                    sum(h.kind == "sync" for h in gpu.host[host:]),
-                    [name for name in outside if not any(word in name for word in moves)],
-                ]
-            )
+            outside = [name for name in outside if not any(word in name for word in moves)]
+            cost.append([gpu.launches - launches, replays, _captures(gpu, host), copies, waits, outside])
             gpu.synchronize()
             kept.append(start.clone() if updates else out)
             one.fill_(math.nan)

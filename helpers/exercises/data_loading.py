@@ -20,7 +20,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from helpers import check, private_torch
+from helpers.exercises._judge import each
 
+Tensors = list[torch.Tensor]
 #: real workers, which are forked: only then do they know a notebook's class
 _WORKERS: dict[str, Any] = {"timeout": 60, "multiprocessing_context": "fork"}
 _CAN_FORK = sys.platform == "linux"
@@ -88,31 +90,30 @@ def _pickled(dataset: Any, **apart: Any) -> tuple[int, Callable[[], Any]]:
     return file.tell(), lambda: Unpickler(io.BytesIO(file.getvalue())).load()
 
 
-def _use(Documents: Any, lengths: Sequence[int], calls: Sequence[Any], seed: int) -> list[dict[str, Any]]:
+def _use(Documents: Any, **fields: Any) -> list[dict[str, Any]]:
     """What each call returns and reads: as made, after it was pickled, and what came out of the pickle."""
-    tokens, ends = _packed_file(lengths, seed)
+    asked = Packed(**fields)
+    tokens, ends = _packed_file(asked.lengths, asked.seed)
     file, told = _Map(tokens), []
     recipe = file._open
     dataset = Documents(recipe, ends)
     sent, load = _pickled(dataset, recipe=recipe, kind=Documents)  # also before its first use
     opened, reads = file._opened, 0
     for stage in range(3):
-        early, length = file._reads > reads, len(dataset)
-        for call in calls:
+        at_first = {"early": file._reads > reads, "len": len(dataset), "sent": sent}
+        for call in asked.calls:
             had = file._reads, file._bytes
             got = dataset.__getitems__(list(call)) if isinstance(call, list) else [dataset[call]]
-            now: dict[str, Any] = {
-                "len": length,
-                "early": early,
-                "sent": sent,
+            now = {
                 "opened": file._opened - opened,
+                "reads": file._reads - had[0],
+                "bytes": file._bytes - had[1],
             }
-            now |= {"reads": file._reads - had[0], "bytes": file._bytes - had[1]}
             file._forget()
-            now |= {"dtypes": [str(d.dtype) for d in got], "tokens": [d.tolist() for d in got]}
+            values = {"dtypes": [str(d.dtype) for d in got], "tokens": [d.tolist() for d in got]}
             alive = [weakref.ref(d.untyped_storage()) for d in got]
             del got
-            told.append(now | {"kept": any(storage() is not None for storage in alive)})
+            told.append(at_first | now | values | {"kept": any(one() is not None for one in alive)})
         reads = file._reads
         sent, load = _pickled(dataset, recipe=recipe, kind=Documents)
         if stage == 1:
@@ -120,24 +121,18 @@ def _use(Documents: Any, lengths: Sequence[int], calls: Sequence[Any], seed: int
     return told
 
 
-def _counted(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        asked = report.case
-        for call, got in zip([*asked.calls] * 3, report.value, strict=True):
-            if text := _wrong_read(asked, call, got):
-                return text
-    return None
+def _wrong_reads(report: check.Report) -> str | None:
+    told = zip([*report.case.calls] * 3, report.value, strict=True)
+    return next((text for one in told if (text := _wrong_read(report.case, *one))), None)
 
 
 def _wrong_read(asked: Packed, call: int | list[int], got: dict[str, Any]) -> str | None:
     tokens, ends = _packed_file(asked.lengths, asked.seed)
     which = call if isinstance(call, list) else [call]
     name = f"__getitems__({which})" if isinstance(call, list) else f"[{call}]"
-    if got["sent"] > ends.nbytes + 1000:
+    if got["sent"] > (most := ends.nbytes + 1000):
         what = "the map" if got["sent"] > ends.nbytes + tokens.nbytes else "a second array beside ends"
-        return (
-            f"pickled it has {got['sent']:,} bytes; wanted at most {ends.nbytes + 1000:,}: is {what} in it?"
-        )
+        return f"pickled it has {got['sent']:,} bytes; wanted at most {most:,}: is {what} in it?"
     if got["len"] != len(ends):
         return f"len() is {got['len']}, wanted {len(ends)}"
     if set(got["dtypes"]) != {"torch.uint16"}:
@@ -151,12 +146,10 @@ def _wrong_read(asked: Packed, call: int | list[int], got: dict[str, Any]) -> st
         return f"{name}: not the tokens of these documents (lengths {sizes[0]}, wanted {sizes[1]})"
     if got["early"]:
         return "it reads when it is made; wanted: nothing before the first sample"
-    size = 2 * sum(map(len, want))
-    if got["bytes"] != size:
-        why = "what else did you slice?" if got["bytes"] > size else "was something kept from before?"
-        return (
-            f"values are right, but {name} read {got['bytes']:,} bytes of the map to return {size:,}: {why}"
-        )
+    size, read = 2 * sum(map(len, want)), got["bytes"]
+    if read != size:
+        why = "what else did you slice?" if read > size else "was something kept from before?"
+        return f"values are right, but {name} read {read:,} bytes of the map to return {size:,}: {why}"
     runs = sum(k == 0 or i != which[k - 1] + 1 for k, i in enumerate(which))
     if got["reads"] > runs:
         return f"values are right, but {name} took {got['reads']} reads; wanted at most {runs}: one a run"
@@ -189,7 +182,7 @@ def _from_a_file(Documents: Any, lengths: Sequence[int], workers: int) -> tuple[
         return first, [document.clone() for document in single[::-1]]
 
 
-def _cut(lengths: Sequence[int], workers: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def _cut(lengths: Sequence[int], workers: int) -> tuple[Tensors, Tensors]:
     tokens, ends = _packed_file(lengths, 2)
     parts = [torch.from_numpy(part) for part in np.split(tokens, ends[:-1])]
     return parts, parts
@@ -210,7 +203,7 @@ def check_Documents(
     look = "What does a memory map read?"
     note = "Each call is counted alone: as made, after it was pickled, and what came out of the pickle."
     if cases:
-        check.function("Documents", cases, drive=_use, verify=_counted, look=look, note=note)
+        check.function("Documents", cases, drive=_use, verify=each(_wrong_reads), look=look, note=note)
     if files:
         note = "a real file and, where they can be forked, real workers"
         real = [check.case(*one) for one in files]
@@ -224,15 +217,13 @@ def check_Documents(
 # --- 4.2 pad_batch ------------------------------------------------------------------------------------------------
 
 
-def ragged(lengths: Sequence[int], seed: int = 0, dtype: torch.dtype = torch.uint16) -> list[torch.Tensor]:
+def ragged(lengths: Sequence[int], seed: int = 0, dtype: torch.dtype = torch.uint16) -> Tensors:
     """Documents of these lengths, of random tokens."""
     g, below = torch.Generator().manual_seed(seed), 60_000 if dtype == torch.uint16 else 100
     return [torch.randint(below, (n,), generator=g).to(dtype) for n in lengths]
 
 
-def _padded(
-    documents: list[torch.Tensor], pad: int = 0, multiple: int = 8
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _padded(documents: Tensors, pad: int = 0, multiple: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
     """The batch, by way of Python's lists."""
     longest = -(-max(len(d) for d in documents) // multiple) * multiple
     rows = [[*d.tolist(), *[pad] * (longest - len(d))] for d in documents]
@@ -240,21 +231,9 @@ def _padded(
     return tokens, torch.tensor([len(d) for d in documents])
 
 
-def _padded_and_given(documents: list[torch.Tensor], **options: int) -> Any:
-    return *_padded(documents, **options), [d.tolist() for d in documents]
-
-
-def _one_batch(pad_batch: Callable[..., Any], documents: list[torch.Tensor], **options: int) -> Any:
-    """A batch, and the documents afterwards."""
-    tokens, lengths = pad_batch(documents, **options)
-    return tokens, lengths, [d.tolist() for d in documents]
-
-
-def _two_batches(
-    pad_batch: Callable[..., Any], documents: list[torch.Tensor], count: Any, **options: int
-) -> Any:
+def _batches(pad_batch: Callable[..., Any], documents: Tensors, count: Any, **options: int) -> Any:
     """Two batches, the documents afterwards, and what the larger of them took: torch's bytes, Python's and NumPy's."""
-    batches, torchs, pythons = [], [], []
+    batches, at_once, torchs, pythons = [], [], [], []
     for given in (documents, documents[::-1]):
         tracemalloc.start()
         try:
@@ -264,45 +243,46 @@ def _two_batches(
         finally:
             tracemalloc.stop()
         torchs.append(run.bytes_allocated)
+        at_once.append([t.clone() for t in batches[-1]])
     contiguous = all(tokens.is_contiguous() for tokens, _ in batches)
-    return batches, documents, {"torch": max(torchs), "python": max(pythons), "contiguous": contiguous}
+    told = {"torch": max(torchs), "python": max(pythons), "contiguous": contiguous}
+    return told | {"batches": batches, "at once": at_once, "documents": documents}
 
 
-def _thrifty(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        given, (batches, documents, told) = report.args[0], report.value
-        want = [_padded(one, **report.kwargs) for one in (given, given[::-1])]
-        pairs = [
-            pair for got, right in zip(batches, want, strict=True) for pair in zip(got, right, strict=True)
-        ]
-        for what, (a, b) in zip(("tokens", "lengths") * 2, pairs, strict=True):
+def _wrong_batches(report: check.Report) -> str | None:
+    given, told = report.args[0], report.value
+    want = [_padded(one, **report.kwargs) for one in (given, given[::-1])]
+    for got, right in zip(told["at once"], want, strict=True):
+        for what, a, b in zip(("tokens", "lengths"), got, right, strict=True):
             if a.dtype != torch.int64 or a.shape != b.shape:
                 return f"{what} are {tuple(a.shape)} {a.dtype}, wanted {tuple(b.shape)} torch.int64"
             if not torch.equal(a, b):
-                return (
-                    f"{what} differ: got {a.flatten()[:12].tolist()} …, wanted {b.flatten()[:12].tolist()} … "
-                    "(two batches are made, looked at when both are there: each has its own memory)"
-                )
-        if [d.tolist() for d in documents] != [d.tolist() for d in given]:
-            return "it changed the documents that it was given"
-        if not told["contiguous"]:
-            return "the tokens are not contiguous"
-        limit = 8 * want[0][0].numel() + 8 * len(documents)
-        if told["torch"] + told["python"] > limit + 65_536:
-            return (
-                f"values are right, but it allocated {told['torch']:,} bytes in torch, and held {told['python']:,} in NumPy and "
-                f"Python; wanted at most {limit:,} (and 64 KiB): the batch and its lengths, once. d.long(), pad and stack each make a tensor"
-            )
+                begin = [t.flatten()[:12].tolist() for t in (a, b)]
+                return f"{what} differ: got {begin[0]} …, wanted {begin[1]} …"
+    same = [d.tolist() for d in told["documents"]] == [d.tolist() for d in given]
+    return None if same else "it changed the documents that it was given"
+
+
+def _wasteful(report: check.Report) -> str | None:
+    told = report.value
+    tokens, lengths = told["at once"][0]
+    limit = 8 * tokens.numel() + 8 * lengths.numel()
+    if not torch.equal(tokens, told["batches"][0][0]) or not torch.equal(lengths, told["batches"][0][1]):
+        return "the first of two batches changed when the second was made: each has its own memory"
+    if not told["contiguous"]:
+        return "the tokens are not contiguous"
+    if told["torch"] + told["python"] > limit + 65_536:
+        return (
+            f"values are right, but it allocated {told['torch']:,} bytes in torch, and held {told['python']:,} in NumPy and "
+            f"Python; wanted at most {limit:,} (and 64 KiB): the batch and its lengths, once. d.long(), pad and stack each make a tensor"
+        )
     return None
 
 
 def check_pad_batch(*cases: check.Case, costs: bool = True) -> None:
-    """costs: each case is two batches, and what they allocate counts; else one batch, and only values count."""
-    look = "The batch itself"
-    if costs:
-        check.function("pad_batch", cases, drive=_two_batches, verify=_thrifty, look=look)
-    else:
-        check.function("pad_batch", cases, _padded_and_given, drive=_one_batch, look=look)
+    """Each case is two batches, of the documents and of the same in reverse. costs: what they allocate counts, too."""
+    judge = each(_wrong_batches, _wasteful) if costs else each(_wrong_batches)
+    check.function("pad_batch", cases, drive=_batches, verify=judge, look="The batch itself")
 
 
 # --- 4.3 Shared ---------------------------------------------------------------------------------------------------
@@ -350,24 +330,16 @@ def _random_states() -> tuple[Any, ...]:
     return torch.get_rng_state().tolist(), random.getstate(), pickle.dumps(np.random.get_state())
 
 
-def _share_out(
-    Shared: Any,
-    samples: int,
-    world: int,
-    workers: int,
-    epochs: Sequence[int],
-    real: bool,
-    seed: int,
-    first: int,
-) -> list[dict[str, Any]]:
+def _share_out(Shared: Any, **fields: Any) -> list[dict[str, Any]]:
     """What each process yields and reads: with stand-ins for the workers, or with real ones in a DataLoader."""
-    source, told = _Source(samples, first), []
+    asked = Epochs(**fields)
+    source, told, workers = _Source(asked.samples, asked.first), [], asked.workers
     processes: dict[tuple[int, int], Any] = {}
-    for epoch in epochs:
-        for rank in range(world):
-            dataset = Shared(source, rank, world, seed=seed)
+    for epoch in asked.epochs:
+        for rank in range(asked.world):
+            dataset = Shared(source, rank, asked.world, seed=asked.seed)
             dataset.set_epoch(epoch)
-            if real and _CAN_FORK:
+            if asked.real and _CAN_FORK:
                 loader: Any = DataLoader(dataset, batch_size=4, num_workers=workers, **_WORKERS)
                 got = [int(v) for batch in loader for v in batch]
                 told.append({"epoch": epoch, "got": got, "reads": len(got), "again": True, "same": True})
@@ -465,14 +437,9 @@ def _wrong_share(samples: int, shares: list[dict[str, Any]]) -> str | None:
 
 def check_Shared(*cases: Epochs, shuffled: bool = True) -> None:
     """shuffled: the order, the reads and the generators count too, else only that each sample comes once."""
-    check.function(
-        "Shared",
-        cases,
-        drive=_share_out,
-        verify=functools.partial(_shared_out, shuffled=shuffled),
-        look="3 · What does a worker get?",
-        note="cases that are real run real worker processes, the others stand-ins with a global seed of their own",
-    )
+    judge, look = functools.partial(_shared_out, shuffled=shuffled), "3 · What does a worker get?"
+    note = "cases that are real run real worker processes, the others stand-ins with a seed of their own"
+    check.function("Shared", cases, drive=_share_out, verify=judge, look=look, note=note)
 
 
 # --- 4.4 choose_workers -------------------------------------------------------------------------------------------
@@ -518,9 +485,5 @@ def _explained(reports: list[check.Report], cases: Sequence[Stages]) -> str | No
 
 
 def check_choose_workers(*cases: Stages) -> None:
-    check.function(
-        "choose_workers",
-        [check.case(*one.inputs) for one in cases],
-        verify=functools.partial(_explained, cases=cases),
-        look="4 · How many workers?",
-    )
+    inputs, judge = [check.case(*one.inputs) for one in cases], functools.partial(_explained, cases=cases)
+    check.function("choose_workers", inputs, verify=judge, look="4 · How many workers?")

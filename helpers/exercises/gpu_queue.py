@@ -12,6 +12,7 @@ import torch
 
 from helpers import check, simulate, trace
 from helpers.check.sealed import sealed
+from helpers.exercises._judge import each
 
 Times = list[tuple[int, ...]]
 
@@ -83,17 +84,14 @@ def _read_right(reports: list[check.Report], wanted: list[tuple[Queue, dict[str,
 
 def check_read_queue(*cases: Queue, expect: Callable[..., dict[str, Any]] | None = None) -> None:
     """expect: works out from kernels, copies and waits what is wanted, or some of it. No kernels: ValueError."""
-    wanted = []
-    for one in cases:
-        if one.kernels:
-            wanted.append((one, expect(one.kernels, one.copies, one.waits) if expect else one.answer()))
+    full = [(one, (one.kernels, one.copies, one.waits)) for one in cases if one.kernels]
+    wanted = [(one, expect(*times) if expect else one.answer()) for one, times in full]
     look = "1 · Sparse or dense: the depth is the curve at the bottom, equal moments together; for the idle time, the docstring's order of causes"
-    given = [check.case(one.kernels, one.copies, one.waits) for one, _ in wanted]
-    check.function("read_queue", given, verify=partial(_read_right, wanted=wanted), look=look)
-    if len(wanted) < len(cases):
-        check.function(
-            "read_queue", [check.case([], [], [], raises=ValueError)], look="the docstring: ValueError"
-        )
+    given, judge = [check.case(*times) for _, times in full], partial(_read_right, wanted=wanted)
+    check.function("read_queue", given, verify=judge, look=look)
+    if len(full) < len(cases):
+        none = check.case([], [], [], raises=ValueError)
+        check.function("read_queue", [none], look="the docstring: ValueError")
 
 
 # --- 3.2 bottleneck -----------------------------------------------------------------------------------------------
@@ -235,30 +233,21 @@ def _without_classify(bottleneck: Callable[..., Any], recorded: str) -> Any:
 
 def _named(reports: list[check.Report], wanted: dict[Loop | str, str]) -> str | None:
     for report, (what, want) in zip(reports, wanted.items(), strict=True):
+        told = f"said {report.value!r}, wanted {want!r}"
+        if report.value != want and isinstance(what, str):
+            return f"a trace laid out as on a real machine, {what!r}: {told}"
         if report.value != want:
-            if isinstance(what, str):
-                return (
-                    f"a trace laid out as on a real machine, {what!r}: said {report.value!r}, wanted {want!r}"
-                )
             steps = trace.steps(trace.read(json.loads(_recorded(what))))
             whole = sum(s.seconds_s for s in steps)
             computes, waits = sum(s.compute_s for s in steps) / whole, sum(s.wait_s for s in steps) / whole
-            return (
-                f"{what}: said {report.value!r}, wanted {want!r}; the GPU computes {computes:.0%}, the CPU waits "
-                f"{waits:.0%}"
-            )
+            return f"{what}: {told}; the GPU computes {computes:.0%}, the CPU waits {waits:.0%}"
     return None
 
 
 def check_bottleneck(wanted: dict[Loop | str, str]) -> None:
     """wanted: what is to be said of the trace of a loop, or of a trace laid out as on a real machine: what :func:`_as_on_a_card` knows."""
-    check.function(
-        "bottleneck",
-        [check.case(_recorded(what)) for what in wanted],
-        drive=_without_classify,
-        verify=partial(_named, wanted=wanted),
-        look="2 · A map",
-    )
+    cases, judge = [check.case(_recorded(what)) for what in wanted], partial(_named, wanted=wanted)
+    check.function("bottleneck", cases, drive=_without_classify, verify=judge, look="2 · A map")
 
 
 # --- 3.3 train ----------------------------------------------------------------------------------------------------
@@ -280,9 +269,9 @@ _CLASSES, _LR, _MAX_NORM = [1.0, 2.0, 1.0, 0.5, 1.0], 0.2, 0.3
 
 
 @cache
-def _batches(steps: str, seed: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    g, batches = torch.Generator().manual_seed(seed), []
-    for kind in steps:
+def _batches(asked: Steps) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    g, batches = torch.Generator().manual_seed(asked.seed), []
+    for kind in asked.steps:
         x, y = torch.randn(24, 12, generator=g), torch.randint(0, 5, (24,), generator=g)
         y[torch.rand(24, generator=g) < 0.25] = -1
         if kind == "i":
@@ -298,16 +287,16 @@ def _model(seed: int) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(12, 20), torch.nn.ReLU(), torch.nn.Linear(20, 5))
 
 
-def _train_twice(train: Callable[..., Any], steps: str, log_every: int, seed: int) -> list[dict[str, Any]]:
+def _train_twice(train: Callable[..., Any], **fields: Any) -> list[dict[str, Any]]:
     """The same steps on two simulated GPUs: one whose tensors have values, and one that only counts, and that is as
     strict as a real one."""
-    found = []
+    asked, found = Steps(**fields), []
     for values in (True, False):
-        model, batches = _model(seed), [(x.clone(), y.clone()) for x, y in _batches(steps, seed)]
+        model, batches = _model(asked.seed), [(x.clone(), y.clone()) for x, y in _batches(asked)]
         if not values:
             model, batches = model.to("meta"), [(x.to("meta"), y.to("meta")) for x, y in batches]
         with (gpu := simulate("H100", values=values, strict=False)):
-            log = train(sealed(gpu), model, batches, _CLASSES, _LR, _MAX_NORM, log_every)
+            log = train(sealed(gpu), model, batches, _CLASSES, _LR, _MAX_NORM, asked.log_every)
             waits = [record.name for record in gpu.host if record.kind == "sync"]
         told = {"log": log, "waits": waits, "faults": list(gpu.faults)}
         if values:
@@ -322,7 +311,7 @@ def _plainly(asked: Steps) -> tuple[list[list[float]], list[torch.Tensor]]:
     model = _model(asked.seed)
     parameters, weight = list(model.parameters()), torch.tensor(_CLASSES)
     log, total, taken, right, seen = [], 0.0, 0, 0, 0
-    for i, (x, y) in enumerate(_batches(asked.steps, asked.seed), start=1):
+    for i, (x, y) in enumerate(_batches(asked), start=1):
         rows = y >= 0
         logits = model(x[rows])
         loss = torch.nn.functional.cross_entropy(logits, y[rows], weight=weight)
@@ -340,16 +329,8 @@ def _plainly(asked: Steps) -> tuple[list[list[float]], list[torch.Tensor]]:
     return log, [p.detach() for p in parameters]
 
 
-def _trained(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        asked, told = report.case, report.value
-        text = _wrong_results(asked, *told) or _waits_too_often(asked, told, report.counts)
-        if text:
-            return f"{asked}: {text}"
-    return None
-
-
-def _wrong_results(asked: Steps, seeing: dict[str, Any], blind: dict[str, Any]) -> str | None:
+def _wrong_results(report: check.Report) -> str | None:
+    asked, (seeing, blind) = report.case, report.value
     log, lines = seeing["log"], len(asked.steps) // asked.log_every
     if faults := seeing["faults"] + blind["faults"]:
         return f"a GPU refuses this. {faults[0]}"
@@ -367,15 +348,16 @@ def _wrong_results(asked: Steps, seeing: dict[str, Any], blind: dict[str, Any]) 
         if p.shape != right.shape or not torch.allclose(p, right, rtol=1e-3, atol=1e-4):
             return f"the log is right, but parameter {i} of the trained model is not what it should be"
     after = [t for batch in seeing["batches"] for t in batch]
-    given = [t for batch in _batches(asked.steps, asked.seed) for t in batch]
+    given = [t for batch in _batches(asked) for t in batch]
     if len(after) != len(given) or not all(map(torch.equal, after, given)):
         return "the results are right, but batches were changed, and they are the caller's"
     return None
 
 
-def _waits_too_often(asked: Steps, told: list[dict[str, Any]], counts: dict[str, Any]) -> str | None:
-    steps, lines = len(asked.steps), len(asked.steps) // asked.log_every
-    for one in told:
+def _waits_too_often(report: check.Report) -> str | None:
+    steps, counts = len(report.case.steps), report.counts
+    lines = steps // report.case.log_every
+    for one in report.value:
         if (n := len(one["waits"])) > lines + 2:
             return (
                 f"the results are right, but the CPU waits {n} times, {n / steps:.1f} a step; wanted at most "
@@ -392,11 +374,6 @@ def _named_counts(counts: dict[str, int]) -> str:
 
 
 def check_train(*cases: Steps) -> None:
-    check.function(
-        "train",
-        cases,
-        drive=_train_twice,
-        verify=_trained,
-        look="3 · Which lines wait?",
-        note='A case\'s steps: "." some rows have no label, "u" none has one, "i" an infinite input. lr is 0.2, max_norm 0.3.',
-    )
+    judge, look = each(_wrong_results, _waits_too_often, told=True), "3 · Which lines wait?"
+    note = 'A case\'s steps: "." some rows have no label, "u" none has one, "i" an infinite input. lr is 0.2, max_norm 0.3.'
+    check.function("train", cases, drive=_train_twice, verify=judge, look=look, note=note)

@@ -12,6 +12,7 @@ from unittest import mock
 import torch
 
 from helpers import check, simulate
+from helpers.exercises._judge import each
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory
 
 MIB = 2**20
@@ -150,34 +151,26 @@ def _by_the_model(program: Program) -> list[list[Any]]:
     return rows
 
 
-def _reserved(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        program, told = report.case, report.value
-        calls = program.calls.split("; ")
-        for number, (got, want) in enumerate(zip(told["rows"], _by_the_model(program), strict=False), 1):
-            at = f"on {program.mib:,} MiB, at the end of: {'; '.join(calls[max(0, number - 15) : number])}\n "
-            if told["problem"] and number == len(told["rows"]):
-                return f"{at} {told['problem']}"
-            if list(got) != want:
-                one = (
-                    "" if ";" in program.calls else "\n  One request: rounding, the pool, the segment's size."
-                )
-                said = [f"{r / MIB:g} MiB reserved, cudaMalloc ×{n} so far, {t}" for r, n, t in (got, want)]
-                return f"{at} measured {said[0]}\n  wanted   {said[1]}{one}"
+def _reserved(report: check.Report) -> str | None:
+    program, told, calls = report.case, report.value, report.case.calls.split("; ")
+    for number, (got, want) in enumerate(zip(told["rows"], _by_the_model(program), strict=False), 1):
+        at = f"on {program.mib:,} MiB, at the end of: {'; '.join(calls[max(0, number - 15) : number])}\n "
+        if told["problem"] and number == len(told["rows"]):
+            return f"{at} {told['problem']}"
+        if list(got) != want:
+            said = [f"{r / MIB:g} MiB reserved, cudaMalloc ×{n} so far, {t}" for r, n, t in (got, want)]
+            one = "" if calls[1:] else "\n  One request: rounding, the pool, the segment's size."
+            return f"{at} measured {said[0]}\n  wanted   {said[1]}{one}"
     return None
 
 
 def check_Allocator(*cases: Program | str) -> None:
     """A program that is text only runs on a device of 1 GiB."""
-    check.function(
-        "Allocator",
-        [Program(one) if isinstance(one, str) else one for one in cases],
-        drive=_on_a_device,
-        verify=_reserved,
-        look="1 · What does one tensor take? 2 · Reuse, split, merge: run the program in the stepper",
-        note="The first difference is shown; the fault may lie some calls earlier. Does free merge on both sides? Of two "
-        "blocks of one size, is the lower address taken? What remains lies behind? Is a full device tried twice?",
-    )
+    programs = [Program(one) if isinstance(one, str) else one for one in cases]
+    look = "1 · What does one tensor take? 2 · Reuse, split, merge: run the program in the stepper"
+    note = "The first difference is shown; the fault may lie some calls earlier. Does free merge on both sides? Of two "
+    note += "blocks of one size, is the lower address taken? What remains lies behind? Is a full device tried twice?"
+    check.function("Allocator", programs, drive=_on_a_device, verify=each(_reserved), look=look, note=note)
 
 
 # --- 8.2 encode ---------------------------------------------------------------------------------------------------
@@ -194,13 +187,12 @@ class Documents:
     card: str = ""
 
 
-def _of_numbers(
-    encode: Callable[..., Any], rows: Sequence[int], width: int, hidden: int, out: int, card: str
-) -> dict[str, Any]:
+def _of_numbers(encode: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """The results for random numbers, and the batches afterwards."""
-    g = torch.Generator().manual_seed(len(rows))
-    up, down = torch.randn(width, hidden, generator=g), torch.randn(hidden, out, generator=g)
-    batches = [torch.randn(n, width, generator=g) for n in rows]
+    asked, g = Documents(**fields), torch.Generator().manual_seed(len(fields["rows"]))
+    up = torch.randn(asked.width, asked.hidden, generator=g)
+    down = torch.randn(asked.hidden, asked.out, generator=g)
+    batches = [torch.randn(n, asked.width, generator=g) for n in asked.rows]
     return {"results": encode(batches, up, down), "batches": batches}
 
 
@@ -208,14 +200,13 @@ def _one_by_one(batches: list[torch.Tensor], up: torch.Tensor, down: torch.Tenso
     return [torch.clamp(x @ up, min=0) @ down for x in batches]
 
 
-def _on_a_card(
-    encode: Callable[..., Any], rows: Sequence[int], width: int, hidden: int, out: int, card: str
-) -> dict[str, Any]:
+def _on_a_card(encode: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """What was computed and reserved, and how often the host waited, on a card where tensors have no numbers."""
-    with (gpu := simulate(card, strict=False)):
-        up = torch.empty(width, hidden, device=gpu.device)
-        down = torch.empty(hidden, out, device=gpu.device)
-        batches = [torch.empty(n, width, device=gpu.device) for n in rows]
+    asked = Documents(**fields)
+    with (gpu := simulate(asked.card, strict=False)):
+        up = torch.empty(asked.width, asked.hidden, device=gpu.device)
+        down = torch.empty(asked.hidden, asked.out, device=gpu.device)
+        batches = [torch.empty(n, asked.width, device=gpu.device) for n in asked.rows]
         had, waits, before = gpu.memory_reserved(), gpu.syncs, len(gpu.kernels)
         results = encode(batches, up, down)
         sizes = sorted((s["total_size"] for s in gpu.memory_snapshot()), reverse=True)
@@ -229,49 +220,38 @@ def _on_a_card(
         }
 
 
-def _within(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        asked, told = report.case, report.value
-        rows, hidden, out = asked.rows, asked.hidden, asked.out
-        if told["shapes"] != [[n, out] for n in rows]:
-            return f"on a GPU, for batches of {rows}: results of shapes {told['shapes']}"
-        if told["elsewhere"]:
-            return (
-                f"on a GPU, {told['elsewhere']} of {len(rows)} results lie on another device than the batches"
-            )
-        if told["flops"] < 2 * sum(rows) * hidden * (asked.width + out):
-            return "on a GPU, the two products of every batch were not computed"
-        most = 4 * (sum(rows) * out + max(rows) * hidden) + (64 + 2 * len(rows)) * MIB
-        if told["waits"]:
-            return f"the host waited {told['waits']} time(s) for the GPU; wanted 0 (emptying the cache waits, .cpu() too)"
-        if told["reserved"] > most:
-            largest = ", ".join(f"{size >> 20:,}" for size in told["segments"])
-            return (
-                f"{len(rows)} batches of {min(rows):,} to {max(rows):,} rows reserved {told['reserved'] >> 20:,} MiB; "
-                f"wanted at most {most >> 20:,} (results {sum(rows) * out * 4 >> 20:,}, one wide array "
-                f"{max(rows) * hidden * 4 >> 20:,}, and {64 + 2 * len(rows)})\n  the largest segments, MiB: {largest}"
-            )
+def _within(report: check.Report) -> str | None:
+    asked, told = report.case, report.value
+    rows, hidden, out, number = asked.rows, asked.hidden, asked.out, len(asked.rows)
+    if told["shapes"] != [[n, out] for n in rows]:
+        return f"on a GPU, for batches of {rows}: results of shapes {told['shapes']}"
+    if told["elsewhere"]:
+        return f"on a GPU, {told['elsewhere']} of {number} results lie on another device than the batches"
+    if told["flops"] < 2 * sum(rows) * hidden * (asked.width + out):
+        return "on a GPU, the two products of every batch were not computed"
+    if told["waits"]:
+        return f"the host waited {told['waits']} time(s) for the GPU; wanted 0 (emptying the cache waits, .cpu() too)"
+    results, wide, spare = sum(rows) * out * 4, max(rows) * hidden * 4, (64 + 2 * number) * MIB
+    most = results + wide + spare
+    if told["reserved"] > most:
+        largest = ", ".join(f"{size >> 20:,}" for size in told["segments"])
+        return (
+            f"{number} batches of {min(rows):,} to {max(rows):,} rows reserved {told['reserved'] >> 20:,} MiB; wanted at "
+            f"most {most >> 20:,} (results {results >> 20:,}, one wide array {wide >> 20:,}, and {spare >> 20:,})\n  "
+            f"the largest segments, MiB: {largest}"
+        )
     return None
 
 
 def check_encode(*cases: Documents) -> None:
     """On no card values are compared, on a card what is reserved."""
-    check.function(
-        "encode",
-        [one for one in cases if not one.card],
-        partial(_of_numbers, _one_by_one),
-        drive=_of_numbers,
-        match=check.Match(rtol=1e-4, atol=1e-5),
-        look="the function above the exercise",
-    )
-    check.function(
-        "encode",
-        [one for one in cases if one.card],
-        drive=_on_a_card,
-        verify=_within,
-        look="3 · Free, and out of memory: documents",
-        note="One wide array more than allowed: which name still holds one? Several: which blocks can be used again?",
-    )
+    numbers, cards = [one for one in cases if not one.card], [one for one in cases if one.card]
+    expect, match = partial(_of_numbers, _one_by_one), check.Match(rtol=1e-4, atol=1e-5)
+    look = "the function above the exercise"
+    check.function("encode", numbers, expect, drive=_of_numbers, match=match, look=look)
+    look = "3 · Free, and out of memory: documents"
+    note = "One wide array more than allowed: which name still holds one? Several: which blocks can be used again?"
+    check.function("encode", cards, drive=_on_a_card, verify=each(_within), look=look, note=note)
 
 
 # --- 8.3 find_leak ------------------------------------------------------------------------------------------------
@@ -347,15 +327,11 @@ def _told(find_leak: Callable[..., Any], **story: Any) -> Any:
 
 def check_find_leak(*cases: Story, expect: Sequence[Any] | Callable[..., Any]) -> None:
     """expect: what is right for each of the cases, or a function of the snapshots."""
-    check.function(
-        "find_leak",
-        cases,
-        [expect(_snapshots(one)) for one in cases] if callable(expect) else expect,
-        drive=_told,
-        look="5 · A snapshot names the line",
-        note="In these stories lines 7 and 8 (weights), 31 (optimizer), 12 (a cache that fills up), 20 to 23 (batches) "
-        "and 28 (freed, and waiting for a stream) are no leaks.",
-    )
+    right = [expect(_snapshots(one)) for one in cases] if callable(expect) else expect
+    look = "5 · A snapshot names the line"
+    note = "In these stories lines 7 and 8 (weights), 31 (optimizer), 12 (a cache that fills up), 20 to 23 (batches) "
+    note += "and 28 (freed, and waiting for a stream) are no leaks."
+    check.function("find_leak", cases, right, drive=_told, look=look, note=note)
 
 
 # --- 8.4 ActivationLog --------------------------------------------------------------------------------------------
@@ -405,13 +381,10 @@ def _right(model: torch.nn.Module, x: torch.Tensor, outputs: list[torch.Tensor])
     return True
 
 
-def _lives(
-    ActivationLog: Any, widths: Sequence[int], batch: int, blocks: bool, frozen: bool, count: Any
-) -> dict[str, Any]:
+def _lives(ActivationLog: Any, count: Any, **fields: Any) -> dict[str, Any]:
     """Live bytes at the ends of several short lives, with the cycle collector off (and its runs counted)."""
-    net, told = Net(widths, batch, blocks, frozen), dict[str, Any]()
-    ones, zeros = torch.ones(batch, widths[0]), torch.zeros(batch, widths[0])
-
+    net, told = Net(**fields), dict[str, Any]()
+    ones, zeros = torch.ones(net.batch, net.widths[0]), torch.zeros(net.batch, net.widths[0])
     gc.disable()
     before = _collections()
     try:
@@ -426,7 +399,7 @@ def _lives(
             told["right"] = _right(model, zeros, list(log.outputs.values()))
             told["graph"] = any(v.requires_grad for v in log.outputs.values())
             del log
-        told["after del log"], told["hooks left"] = end.live_bytes, _hooks(model)
+        told |= {"after del log": end.live_bytes, "hooks left": _hooks(model)}
         with count() as end:
             model(ones)
         told["nobody listens"] = end.live_bytes
@@ -443,7 +416,7 @@ def _lives(
             log = ActivationLog(model)
             for _ in range(3):
                 loss = model(ones).sum()
-            if not frozen:
+            if not net.frozen:
                 loss.backward()
             del loss, log, model
         told["both gone"], told["collector"] = end.live_bytes, _collections() - before
@@ -452,43 +425,39 @@ def _lives(
     return told
 
 
-def _lived(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        net, told = report.case, report.value
-        names = net.names()
-        if told["names"] != names:
-            return f"outputs has the names {told['names']}, wanted {names}"
-        if told["graph"]:
-            return "outputs carry their graph (requires_grad), and with it all that backward would need"
-        if told["collector"]:
-            return "the cycle collector was run; without it the memory has to go, too"
-        if told["hooks left"]:
-            return f"after `del log` there are {told['hooks left']} hooks on the model; wanted 0"
-        if told["names left"] != names or told["hooks of one"] != len(names) or not told["right"]:
-            return (
-                f"two logs on one model, the first deleted: the second has {told['names left']}, "
-                f"{'' if told['right'] else 'not '}as the latest forward pass made them, and {len(names)} layers have "
-                f"{told['hooks of one']} hooks; wanted {names}, as it made them, and as many hooks"
-            )
-        hints = {
-            "after del log": "the log deleted, the model alive: something in the model still holds the log",
-            "nobody listens": "a forward pass after the last log is gone: something still keeps outputs",
-            "log alone": "the model deleted, the log alive: something in the log still holds the model",
-            "both gone": "log and model deleted: they hold each other",
-        }
-        for when, hint in hints.items():
-            most = 4 * net.batch * sum(net.widths[1:]) if when == "log alone" else 0
-            if told[when] > most:
-                return f"{hint}\n  {told[when]:,} bytes live; wanted at most {most:,}"
+#: after which of the lives what still holds something, if bytes live that should not
+_HELD = {
+    "after del log": "the log deleted, the model alive: something in the model still holds the log",
+    "nobody listens": "a forward pass after the last log is gone: something still keeps outputs",
+    "log alone": "the model deleted, the log alive: something in the log still holds the model",
+    "both gone": "log and model deleted: they hold each other",
+}
+
+
+def _lived(report: check.Report) -> str | None:
+    net, told, names = report.case, report.value, report.case.names()
+    if told["names"] != names:
+        return f"outputs has the names {told['names']}, wanted {names}"
+    if told["graph"]:
+        return "outputs carry their graph (requires_grad), and with it all that backward would need"
+    if told["collector"]:
+        return "the cycle collector was run; without it the memory has to go, too"
+    if told["hooks left"]:
+        return f"after `del log` there are {told['hooks left']} hooks on the model; wanted 0"
+    if told["names left"] != names or told["hooks of one"] != len(names) or not told["right"]:
+        return (
+            f"two logs on one model, the first deleted: the second has {told['names left']}, "
+            f"{'' if told['right'] else 'not '}as the latest forward pass made them, and {len(names)} layers have "
+            f"{told['hooks of one']} hooks; wanted {names}, as it made them, and as many hooks"
+        )
+    for when, hint in _HELD.items():
+        most = 4 * net.batch * sum(net.widths[1:]) if when == "log alone" else 0
+        if told[when] > most:
+            return f"{hint}\n  {told[when]:,} bytes live; wanted at most {most:,}"
     return None
 
 
 def check_ActivationLog(*cases: Net) -> None:
-    check.function(
-        "ActivationLog",
-        cases,
-        drive=_lives,
-        verify=_lived,
-        look="6 · What keeps a tensor",
-        note="Draw the arrows: model → layer → hook → … → log? log → handle, → model?",
-    )
+    look = "6 · What keeps a tensor"
+    note = "Draw the arrows: model → layer → hook → … → log? log → handle, → model?"
+    check.function("ActivationLog", cases, drive=_lives, verify=each(_lived), look=look, note=note)

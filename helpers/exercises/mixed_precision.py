@@ -264,13 +264,11 @@ def _wrong_loss(net: StreamNet, got: torch.Tensor) -> str | None:
     if not abs(loss) < math.inf:
         why = ". A square above 65,504 is infinite in fp16, that of an error of 256 too"
     elif off > 0.5 and 0.5 < loss / bare < 2:
-        why = (
-            f"; with no block at all it would be {bare:.4g}. h * h is infinite in fp16, a number divided by "
-        )
-        why += "infinity is 0, and so each block adds 0, without a NaN"
+        why = f"; with no block at all it would be {bare:.4g}. h * h is infinite in fp16, a number divided "
+        why += "by infinity is 0, and so each block adds 0, without a NaN"
     elif off < 0.5:
-        why = f": off by {off:.0%}, so nothing is infinite, but something is too coarse. Is the stream h kept in "
-        why += "16 bits? It swallows its updates"
+        why = f": off by {off:.0%}, so nothing is infinite, but something is too coarse. Is the stream h "
+        why += "kept in 16 bits? It swallows its updates"
     return f"the loss is {loss:.4g}, float64's is {want:.4g}{why}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -43,7 +42,10 @@ def fake(
         )
 
     shape = dict(mesh or {"ranks": world_size})
-    if (size := math.prod(shape.values())) != world_size:
+    size = 1
+    for extent in shape.values():
+        size *= extent
+    if size != world_size:
         raise ValueError(f"a mesh of {shape} has {size} ranks, the group {world_size}")
     hook = sys.excepthook
     dist.init_process_group("fake", store=private_torch.FakeStore(), rank=rank, world_size=world_size)
@@ -59,8 +61,9 @@ def fake(
             yield made
     finally:
         dist.destroy_process_group()
-        # torch puts its own there, which writes the rank before each line, and leaves it
-        sys.excepthook = hook
+        sys.excepthook = (
+            hook  # torch puts its own there, which writes the rank before each line, and leaves it
+        )
 
 
 class _Work(dist.Work):
