@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from helpers.classroom.settings import configure
+from helpers.classroom.grading import configure
 
 configure(get_config(), Path(__file__).resolve().parent)  # noqa: F821 - traitlets provides get_config

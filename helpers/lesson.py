@@ -5,6 +5,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,8 @@ from helpers.earlier import watch_names
 from helpers.tables import Table, table
 
 __all__ = [
-    "SOURCES",
-    "Table",
-    "compare_predictions",
-    "on_gpu",
-    "progress",
-    "record",
-    "spelled",
-    "start",
-    "table",
-    "verdicts",
-]
+    "SOURCES", "Table", "compare_predictions", "on_gpu", "progress", "record", "spelled", "start", "table", "verdicts",
+]  # fmt: skip
 
 #: the four documents whose claims the course tests: key -> (title, English gloss, author)
 SOURCES = {
@@ -69,10 +61,8 @@ def start(name: str, evidence: Sequence[str]) -> None:
     _current = name
     watch_names(name)
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none (and none needed)"
-    python = ".".join(platform.python_version_tuple()[:2])
-    print(
-        f"torch {torch.__version__.partition('+')[0]} · Python {python} · CPU threads: {torch.get_num_threads()} · GPU: {gpu}"
-    )
+    version, python = torch.__version__.partition("+")[0], ".".join(platform.python_version_tuple()[:2])
+    print(f"torch {version} · Python {python} · CPU threads: {torch.get_num_threads()} · GPU: {gpu}")
     print("evidence in this lesson: " + " · ".join(evidence))
 
 
@@ -82,13 +72,7 @@ def current() -> str | None:
 
 
 def _check_python() -> None:
-    missing = []
-    for name in ("torch", "numpy", "matplotlib"):
-        try:
-            __import__(name)
-        except ImportError:
-            missing.append(name)
-    if missing:
+    if missing := [name for name in ("torch", "numpy", "matplotlib") if find_spec(name) is None]:
         raise ModuleNotFoundError(
             f"this kernel's Python ({sys.executable}) has no {', '.join(missing)}. The course runs in its own environment: "
             "start it with `make lab`, then choose Kernel > Change Kernel… > Python 3 (ipykernel)."
@@ -155,14 +139,11 @@ def verdicts(claims: Sequence[Mapping[str, str]], *, evidence: str) -> "VerdictT
     for claim in claims:
         if lacking := {"id", "claim", "source", "measured", "verdict", "experiment"} - set(claim):
             raise ValueError(f"claim {claim.get('id', claim)!r} lacks {sorted(lacking)}")
-        if claim["source"] not in SOURCES:
-            raise ValueError(
-                f"claim {claim['id']!r}: no source {claim['source']!r}; there are {sorted(SOURCES)}"
-            )
-        if not claim["verdict"].startswith(VERDICTS):
-            raise ValueError(
-                f"claim {claim['id']!r}: a verdict begins with one of {VERDICTS}, not {claim['verdict']!r}"
-            )
+        name, source, verdict = f"claim {claim['id']!r}", claim["source"], claim["verdict"]
+        if source not in SOURCES:
+            raise ValueError(f"{name}: no source {source!r}; there are {sorted(SOURCES)}")
+        if not verdict.startswith(VERDICTS):
+            raise ValueError(f"{name}: a verdict begins with one of {VERDICTS}, not {verdict!r}")
     return VerdictTable([dict(c) for c in claims], evidence)
 
 
@@ -171,13 +152,9 @@ class VerdictTable:
 
     def __init__(self, claims: list[dict[str, str]], evidence: str) -> None:
         self.claims = claims
-        rows = [
-            (c["claim"], SOURCES[c["source"]][1], c["measured"], c["verdict"], c["experiment"])
-            for c in claims
-        ]
-        self.table = table(
-            rows, ["claim", "source", "measured here", "verdict", "experiment"], evidence=evidence
-        )
+        shown = [c | {"source": SOURCES[c["source"]][1], "measured here": c["measured"]} for c in claims]
+        columns = ["claim", "source", "measured here", "verdict", "experiment"]
+        self.table = table(shown, columns, evidence=evidence)
 
     def __repr__(self) -> str:
         return repr(self.table)
@@ -204,7 +181,6 @@ def on_gpu(experiment: Callable[[Any], Any], recording: str) -> Any:
         print(
             f"no GPU here, and no recording of {recording!r} yet. This cell runs live where there is a GPU."
         )
-        return None
     return found
 
 
@@ -227,19 +203,15 @@ def _read_progress() -> dict[str, dict[str, bool]]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as problem:
-        print(
-            f"progress: {path} cannot be read ({problem}); starting afresh. Your answers are in the notebooks and are safe."
-        )
+        safe = "starting afresh. Your answers are in the notebooks and are safe."
+        print(f"progress: {path} cannot be read ({problem}); {safe}")
         return {}
 
 
 def record(name: str, passed: bool) -> None:
     """Remember that the visible test of ``name`` passed or failed. Silent while building and grading."""
-    if (
-        _current is None
-        or os.environ.get("COURSE_BUILD")
-        or os.environ.get("NBGRADER_EXECUTION") == "autograde"
-    ):
+    grading = os.environ.get("NBGRADER_EXECUTION") == "autograde"
+    if _current is None or grading or os.environ.get("COURSE_BUILD"):
         return
     state = _read_progress()
     state.setdefault(_current, {})[name] = passed
@@ -268,27 +240,16 @@ def progress(lesson: str | None = None) -> Table:
         if not matches:
             raise ValueError(f"no lesson {chosen!r}; there are {', '.join(lessons)}")
         chosen = matches[0]
-        rows = [
-            (e["title"], e["minutes"], _status(e, state.get(chosen, {})))
-            for e in lessons[chosen]["exercises"]
-        ]
-        return table(
-            rows,
-            ["exercise", "minutes", "visible test"],
-            evidence="your own runs",
-            caption=_reset_hint(chosen),
-        )
+        own, columns = state.get(chosen, {}), ["exercise", "minutes", "visible test"]
+        rows = [(e["title"], e["minutes"], _status(e, own)) for e in lessons[chosen]["exercises"]]
+        return table(rows, columns, evidence="your own runs", caption=_reset_hint(chosen))
     rows = []
     for name, about in lessons.items():
         done = sum(_status(e, state.get(name, {})) == "passes" for e in about["exercises"])
         total = len(about["exercises"])
         rows.append((about["title"], f"{done} of {total}", "█" * done + "░" * (total - done)))
-    return table(
-        rows,
-        ["lesson", "solved", ""],
-        evidence="your own runs",
-        caption="an exercise counts when its visible test passes",
-    )
+    caption = "an exercise counts when its visible test passes"
+    return table(rows, ["lesson", "solved", ""], evidence="your own runs", caption=caption)
 
 
 def _status(exercise: Mapping[str, Any], state: Mapping[str, bool]) -> str:

@@ -19,25 +19,18 @@ class Table:
     caption: str = ""
 
     def __repr__(self) -> str:
-        widths = [
-            max(len(c), *(len(r[i]) for r in self.rows), 0) if self.rows else len(c)
-            for i, c in enumerate(self.columns)
-        ]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(self.columns, widths, strict=True)).rstrip()]
-        lines += [
-            "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in self.rows
-        ]
-        return "\n".join([*lines, f"[{self.evidence}]" + (f" {self.caption}" if self.caption else "")])
+        lines = [self.columns, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        shown = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        return "\n".join([*shown, f"[{self.evidence}]" + (f" {self.caption}" if self.caption else "")])
 
     def _repr_html_(self) -> str:
         left = 'style="text-align:left;vertical-align:top"'
         head = "".join(f"<th {left}>{html.escape(c)}</th>" for c in self.columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td {left}>{_cell_html(c)}</td>" for c in row) + "</tr>" for row in self.rows
-        )
-        note = f"<b>{html.escape(self.evidence)}</b>" + (
-            f" · {html.escape(self.caption)}" if self.caption else ""
-        )
+        rows = ["".join(f"<td {left}>{_cell_html(c)}</td>" for c in row) for row in self.rows]
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        caption = f" · {html.escape(self.caption)}" if self.caption else ""
+        note = f"<b>{html.escape(self.evidence)}</b>{caption}"
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><small>{note}</small>"
 
     def show(self) -> None:
@@ -50,15 +43,24 @@ class Table:
             display(self)
 
 
+class ShownAsTable:
+    """Shows as what its ``table()`` gives."""
+
+    def table(self) -> Table:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return repr(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
 def _cell_html(text: str) -> str:
-    escaped = html.escape(text)
-    parts = escaped.split("`")
-    # `code` in a cell; an odd number of back-ticks is left as it is
-    return (
-        "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts))
-        if len(parts) % 2
-        else escaped
-    )
+    parts = html.escape(text).split("`")
+    if len(parts) % 2 == 0:  # an odd number of back-ticks is left as it is
+        return "`".join(parts)
+    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
 
 
 def table(

@@ -23,16 +23,8 @@ from helpers.intervals import MIN_PAIRS, Interval, check_confidence, pair_order,
 from helpers.seconds import LIVE_CPU, Speedup, Timing, format_seconds
 
 __all__ = [
-    "Interval",
-    "Speedup",
-    "Timing",
-    "bench",
-    "compare",
-    "format_seconds",
-    "paired_interval",
-    "pair_order",
-    "verdict",
-]
+    "Interval", "Speedup", "Timing", "bench", "compare", "format_seconds", "pair_order", "paired_interval", "verdict",
+]  # fmt: skip
 
 Clock = Callable[[], float]
 
@@ -103,9 +95,8 @@ def compare(
     _check_callable(after, "after")
     _check_counts(pairs=pairs, number=number)
     if pairs < MIN_PAIRS:
-        raise ValueError(
-            f"pairs must be at least {MIN_PAIRS}, not {pairs}: fewer cannot support a 95 % interval"
-        )
+        too_few = "fewer cannot support a 95 % interval"
+        raise ValueError(f"pairs must be at least {MIN_PAIRS}, not {pairs}: {too_few}")
     check_confidence(confidence)
     read, evidence = _clock_for((before, after), args, gpu, clock)
     calls = []
@@ -119,24 +110,14 @@ def compare(
             for which in (0, 1) if before_first else (1, 0):
                 samples[which].append(_sample((before, after)[which], args, read, calls[which]))
     ratio, low, high = paired_interval(*samples, confidence=confidence, seed=seed)
-    return Speedup(
-        ratio,
-        low,
-        high,
-        confidence,
-        pairs,
-        verdict(low, high),
-        evidence,
-        tuple(samples[0]),
-        tuple(samples[1]),
-    )
+    said, (before_s, after_s) = verdict(low, high), map(tuple, samples)
+    return Speedup(ratio, low, high, confidence, pairs, said, evidence, before_s, after_s)
 
 
 def _check_callable(fn: object, name: str) -> None:
     if not callable(fn):
-        raise TypeError(
-            f"{name} must be a function, not {type(fn).__name__}: pass f and its arguments, not f(x)"
-        )
+        kind = type(fn).__name__
+        raise TypeError(f"{name} must be a function, not {kind}: pass f and its arguments, not f(x)")
 
 
 def _check_counts(**counts: int | None) -> None:
@@ -185,10 +166,8 @@ def _on_cuda(thing: Any) -> bool:
 def _timer(
     fn: Callable[..., Any], args: tuple[Any, ...], read: Clock, num_threads: int | None
 ) -> benchmark.Timer:
-    names = {"fn": fn, "args": args}
-    return benchmark.Timer(
-        "fn(*args)", timer=read, globals=names, num_threads=num_threads or torch.get_num_threads()
-    )
+    names, threads = {"fn": fn, "args": args}, num_threads or torch.get_num_threads()
+    return benchmark.Timer("fn(*args)", timer=read, globals=names, num_threads=threads)
 
 
 def _sample(fn: Callable[..., Any], args: tuple[Any, ...], read: Clock, number: int) -> float:

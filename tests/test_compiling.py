@@ -20,11 +20,9 @@ from torch import Tensor, nn
 
 from helpers import compiling, count
 from helpers.compiling import guarding, places
-from helpers.compiling.generated import called, nested
+from helpers.compiling.generated import called, nested, readable
 from helpers.compiling.listening import TRACE
-from helpers.compiling.readable import readable
 from helpers.compiling.reading import broke, operators
-from helpers.compiling.timing import timed
 from helpers.compiling.torches import explained
 
 
@@ -85,6 +83,16 @@ class Model(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = F.gelu(self.first(x)) * self.scale
         return x if mask is None else x.masked_fill(mask, 0)
+
+
+def counts(
+    fn: Callable[..., Any], calls: list[tuple[Any, ...]], backend: Any = "eager", dynamic: bool | None = None
+) -> dict[str, Any]:
+    with compiling.watch(backend) as w:
+        fast = torch.compile(fn, dynamic=dynamic)
+        for args in calls:
+            fast(*args)
+    return w.counts()
 
 
 def line_of(fn: Callable[..., Any], text: str) -> int:
@@ -187,7 +195,7 @@ def test_the_functions_own_error_passes_and_nonsense_is_refused() -> None:
     with pytest.raises(TypeError, match="function or a module"):
         compiling.explain(3)  # type: ignore[arg-type]
     with pytest.raises(compiling.CannotCompile, match="no backend 'nope'.*eager"):
-        compiling.counts(straight, [(torch.rand(2),)], backend="nope")
+        counts(straight, [(torch.rand(2),)], backend="nope")
 
 
 # ---- watch ---------------------------------------------------------------------------------------
@@ -209,7 +217,7 @@ def test_recompiles_and_why() -> None:
     ]
     assert len(w.recompiles[1].reasons) == 2 and w.recompiles[2].id == "0/3"
     assert w.recompiles[0].where == f"straight (test_compiling.py:{straight.__code__.co_firstlineno})"
-    assert w.counts()["compilations"] == 4 and w.runs == 12 and w.seconds > 0
+    assert w.counts()["compilations"] == 4 and w.runs == 12
 
 
 def test_counts_are_those_of_torchs_own_counter() -> None:
@@ -223,18 +231,17 @@ def test_counts_are_those_of_torchs_own_counter() -> None:
         for args in sizes:
             fast(*args)
         torch._dynamo.reset()
-        ours = compiling.counts(fn, sizes)
+        ours = counts(fn, sizes)
         assert (ours["graphs"], ours["operators"]) == (theirs.frame_count, theirs.op_count)
-    assert compiling.counts(straight, sizes, dynamic=True)["compilations"] == 1
-    assert compiling.counts(torch.compile(straight, dynamic=True), sizes)["compilations"] == 1
-    assert compiling.counts(straight, sizes, dynamic=False)["compilations"] == 4
+    assert counts(straight, sizes, dynamic=True)["compilations"] == 1
+    assert counts(straight, sizes, dynamic=False)["compilations"] == 4
 
 
 def test_at_the_limit_the_rest_runs_as_python(capsys: pytest.CaptureFixture[str]) -> None:
     calls = [(torch.rand(n),) for n in range(2, 14)]
-    counts = compiling.counts(straight, calls, dynamic=False)
+    found = counts(straight, calls, dynamic=False)
     limit = torch._dynamo.config.recompile_limit
-    assert counts["compilations"] == counts["runs"] == limit and counts["failures"] == 1
+    assert found["compilations"] == found["runs"] == limit and found["failures"] == 1
     with compiling.watch("eager") as w:
         fast = torch.compile(straight, dynamic=False)
         for args in calls:
@@ -262,8 +269,8 @@ def test_a_backend_of_ones_own() -> None:
         seen.append(graph)
         return graph.forward
 
-    counts = compiling.counts(straight, [(torch.rand(3),)], backend=backend)
-    assert len(seen) == counts["graphs"] == counts["runs"] == 1
+    found = counts(straight, [(torch.rand(3),)], backend=backend)
+    assert len(seen) == found["graphs"] == found["runs"] == 1
 
 
 def test_the_report_is_there_after_an_error() -> None:
@@ -312,7 +319,7 @@ def test_counters_stand_aside_and_go_on() -> None:
     with count() as counted:
         stand_in = torch.Tensor.tolist
         under = compiling.explain(both, torch.rand(4))
-        steps = compiling.counts(lambda x: (x * x).sum(), [(leaf,)], backend="aot_eager")
+        steps = counts(lambda x: (x * x).sum(), [(leaf,)], backend="aot_eager")
         assert torch.Tensor.tolist is stand_in
         (leaf * leaf).sum().backward()
         leaf.tolist()
@@ -342,7 +349,7 @@ def test_kernels_and_their_code() -> None:
     assert (
         "std::max" in one.bodies()["cpp_fused_add_mul_relu_0"] or "clamp_min" in one.code or "max" in one.code
     )
-    product = compiling.kernels(lambda x, w: (x @ w).relu(), x, w, backward=False)
+    product = compiling.kernels(lambda x, w: (x @ w).relu(), x, w.detach())
     assert product.extern == ["extern_kernels.mm"] and product.loops == 1 and len(product.sources) == 1
     both = compiling.kernels(lambda x, w: (x @ w).relu().sum(), x, w)
     assert len(both.sources) == 2 and both.extern == ["extern_kernels.mm"] * 2 and w.grad is None
@@ -374,8 +381,6 @@ def test_kernels_says_why_there_are_none() -> None:
         compiling.kernels(lambda x: x, torch.rand(2))
     with pytest.raises(compiling.CannotCompile, match="graph break in loop"):
         compiling.kernels(in_a_loop, torch.rand(2))
-    with pytest.raises(ValueError, match="requires_grad"):
-        compiling.kernels(straight, torch.rand(2), backward=True)
 
 
 def test_kernels_need_no_compiler_and_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,17 +389,14 @@ def test_kernels_need_no_compiler_and_no_cache(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(subprocess.Popen, "__init__", lambda self, *a, **k: starts.append(a) or exit(1))  # type: ignore[func-returns-value]
     first = compiling.kernels(straight, torch.rand(40))
     assert compiling.kernels(straight, torch.rand(40)).code == first.code and not starts
-    assert compiling.counts(straight, [(torch.rand(40),)], backend="inductor")["kernels"] == 1
+    assert counts(straight, [(torch.rand(40),)], backend="inductor")["kernels"] == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_modes_and_options_reach_inductor() -> None:
+def test_a_mode_reaches_inductor() -> None:
     x = torch.rand(8, 8)
     assert "triton.cudagraphs" in torch._inductor.list_mode_options("reduce-overhead")
     assert compiling.kernels(straight, x, mode="reduce-overhead").count == 1
-    unfused = compiling.kernels(lambda x: (x * 2).sum(0) + 1, x, options={"max_fusion_size": 1})
-    fused = compiling.kernels(lambda x: (x * 2).sum(0) + 1, x)
-    assert unfused.loops > fused.loops
 
 
 _GENERATED = """
@@ -497,6 +499,7 @@ def test_a_kernel_to_read() -> None:
 
 def test_cold_and_warm_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real compilation through the C++ compiler; then again in what would be a new process."""
+    from torch._dynamo.utils import counters
     from torch._inductor.utils import clear_caches, run_and_get_code
 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
@@ -511,8 +514,9 @@ def test_cold_and_warm_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return w
 
     x = torch.rand(8, 8)
+    counters.clear()
     cold, warm = run(), run()
-    assert [c.cache for c in cold.compilations + warm.compilations] == ["miss", "hit"]
+    assert counters["inductor"]["fxgraph_cache_miss"] == counters["inductor"]["fxgraph_cache_hit"] == 1
     assert cold.kernels.code == warm.kernels.code and cold.kernels.count == 1
     assert cold.counts() == warm.counts()
     assert repr(cold) == repr(warm)
@@ -527,10 +531,9 @@ def test_cold_and_warm_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert written.fused == cold.kernels.fused and written.loops == cold.kernels.loops
 
 
-def test_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("helpers.compiling.timing._little", lambda x: x)
+def test_seconds() -> None:
     before = copy.deepcopy(dict(os.environ))
-    found = timed(lambda: torch.compile(straight, backend="eager"), straight, torch.rand(3))
+    found = compiling.seconds(straight, torch.rand(3), backend="eager")
     assert found.cold > found.compiled > 0 and found.warm > found.compiled and found.eager > 0
     assert repr(found).count("≈") == 4 and dict(os.environ) == before
     slower = compiling.Seconds(cold=3.0, warm=1.0, compiled=0.5, eager=0.4)
@@ -593,7 +596,7 @@ def test_cutting_off_the_trace_is_noticed() -> None:
     handlers = list(logging.getLogger(TRACE).handlers)
     try:
         with pytest.raises(compiling.CannotCompile, match="compiled 1 graphs .* tells of 0"):
-            compiling.counts(sly, [(torch.rand(2),)])
+            counts(sly, [(torch.rand(2),)])
     finally:
         logging.getLogger(TRACE).handlers[:] = handlers
 
@@ -636,8 +639,12 @@ def test_in_a_grading_process() -> None:
 from helpers import check
 import torch
 def drive(f, x):
+    import torch
     from helpers import compiling
-    return compiling.counts(f, [(x,), (x,)])
+    with compiling.watch("eager") as w:
+        fast = torch.compile(f)
+        fast(x), fast(x)
+    return w.counts()
 def as_wanted(reports):
     got = reports[0].value
     want = {"graphs": 2, "graph_breaks": 1, "operators": 2, "recompiles": 0, "runs": 4}

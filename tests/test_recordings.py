@@ -259,7 +259,7 @@ def test_a_file_too_large_is_refused_with_what_to_do() -> None:
 
 def test_the_same_results_give_the_same_bytes() -> None:
     one = registry.find("05/serial")
-    first, second = (running.pack_all(running.run_simulated(one, "H100")[0]) for _ in range(2))
+    first, second = (running.pack_all(running.run_simulated(one, "H100")) for _ in range(2))
     assert first == second
 
 
@@ -352,14 +352,6 @@ def test_a_manifest_cannot_name_files_elsewhere(recorded: Path, path: str) -> No
         recordings.load("05/serial", recorded)
 
 
-def test_unpacking_stops_at_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LARGEST_UNPACKED", 1000)
-    with pytest.raises(ValueError, match="more than 1000 bytes"):
-        files.unpack(gzip.compress(b"[" + b"0," * 10**6 + b"0]"))
-    with pytest.raises(ValueError, match="not a gzip file"):
-        files.unpack(b"plain")
-
-
 def test_of_several_cards_the_preferred_one_is_taken(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = recorded.parent / "nvidia-a100"
     shutil.copytree(recorded, other)
@@ -403,7 +395,7 @@ def test_without_a_gpu_and_a_recording_it_is_simulated_and_says_so() -> None:
 
 @pytest.mark.parametrize("name", [n for n in NAMES if not n.startswith("calibration/")])
 def test_every_experiment_runs_on_the_simulated_gpu_and_packs(name: str) -> None:
-    given, _ = running.run_simulated(registry.find(name), "H100")
+    given = running.run_simulated(registry.find(name), "H100")
     packed = running.pack_all(given)
     assert packed and set(packed) <= {"trace", "snapshot", "table"}
 
@@ -411,7 +403,7 @@ def test_every_experiment_runs_on_the_simulated_gpu_and_packs(name: str) -> None
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", QUICK)
 def test_every_experiment_runs_on_a_real_gpu(name: str) -> None:
-    assert running.pack_all(running.run_live(registry.find(name))[0])
+    assert running.pack_all(running.run_live(registry.find(name)))
 
 
 def test_lessons_without_a_recording_still_say_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -516,7 +508,7 @@ def test_recording_needs_torch_numpy_and_matplotlib_alone() -> None:
         "import sys\n"
         "from helpers.recordings import record, registry, running\n"
         "registry.load_all()\n"
-        "assert running.pack_all(running.run_simulated(registry.find('03/item_in_loop'), 'T4')[0])\n"
+        "assert running.pack_all(running.run_simulated(registry.find('03/item_in_loop'), 'T4'))\n"
         "extra = ('pandas', 'IPython', 'ipywidgets', 'nbformat', 'jupytext', 'nbgrader', 'traitlets')\n"
         "print([name for name in extra if name in sys.modules])\n"
     )

@@ -5,10 +5,13 @@ gradebook, runs in the grader's process and asks the kernel for values and count
 expected values therefore never enter the process that the learner's code controls.
 """
 
+import contextlib
 import json
 import os
 import re
 import secrets
+import sys
+from pathlib import Path
 from typing import Any
 
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
@@ -34,7 +37,7 @@ from nbgrader.preprocessors import (
 
 from helpers.check.screen import screen
 from helpers.classroom.judging import Verdict, judge
-from helpers.classroom.settings import EXPERIMENT_TAG, ONE_THREAD
+from helpers.classroom.settings import CELL_TIMEOUT, EXPERIMENT_TAG, ONE_THREAD, QUIET_KERNEL, ROOT
 
 REPLY = "application/vnd.pytorch-performance.reply+json"
 
@@ -202,12 +205,35 @@ SANITIZE = [
     CheckCellMetadata,
 ]
 AUTOGRADE = [
-    Judge,
-    IgnorePattern,
-    ClearMetadataPreprocessor,
-    LimitOutput,
-    SaveAutoGrades,
-    AssignLatePenalties,
+    *(Judge, IgnorePattern, ClearMetadataPreprocessor, LimitOutput, SaveAutoGrades, AssignLatePenalties),
     CheckCellMetadata,
 ]
 FEEDBACK = [GetGrades, HideHiddenTests, CSSHTMLHeaderPreprocessor]
+
+
+def configure(c: Any, root: Path = ROOT) -> None:
+    """Set the course's layout, its grading steps and its time limits on the traitlets config ``c``."""
+    # nbgrader runs `alembic` by name; find the one of this environment also where it is not activated
+    own = str(Path(sys.executable).parent)
+    if own not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join([own, os.environ.get("PATH", "")])
+    c.CourseDirectory.course_id = "pytorch-performance-measured"
+    c.CourseDirectory.root = str(root)
+    c.CourseDirectory.source_directory = "solutions"
+    c.CourseDirectory.release_directory = "notebooks"
+    c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", "*.py", "*.pyc", "*.answers-*"]
+    c.ClearSolutions.code_stub = {"python": "raise NotImplementedError()  # your answer"}
+    # a deleted test is put back and graded
+    c.OverwriteCells.add_missing_cells = True
+    # this replaces nbclient's default tag, so tagging a cell skip-execution does nothing
+    c.NotebookClient.skip_cells_with_tag = EXPERIMENT_TAG
+    c.Execute.extra_arguments = QUIET_KERNEL
+    c.ExecutePreprocessor.timeout = CELL_TIMEOUT
+    c.Execute.timeout = CELL_TIMEOUT
+    c.Autograde.sanitize_preprocessors = SANITIZE
+    c.Autograde.autograde_preprocessors = AUTOGRADE
+    c.GenerateFeedback.preprocessors = FEEDBACK
+    exchange = root / ".exchange"
+    with contextlib.suppress(OSError):  # a course folder may be read-only; then formgrader says so
+        exchange.mkdir(exist_ok=True)
+    c.Exchange.root = str(exchange)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from traitlets.config import Config
 
-from helpers.classroom.settings import NOTEBOOKS, SOLUTIONS, configure
+from helpers.classroom.settings import NOTEBOOKS, SOLUTIONS
 
 _one_at_a_time = threading.Lock()
 
@@ -27,6 +27,8 @@ def release(reference: Path) -> str:
     """
     from nbgrader.converters import GenerateAssignment
     from nbgrader.coursedir import CourseDirectory
+
+    from helpers.classroom.grading import configure
 
     name = reference.stem
     with _one_at_a_time, tempfile.TemporaryDirectory() as scratch:

@@ -11,20 +11,19 @@
 
     compiling.kernels(fn, x).code            # what Inductor writes for fn; nothing is built, so no compiler is needed
     compiling.seconds(fn, x)                 # how long it takes: caches empty, on disk, in memory
-    compiling.counts(fn, [(a,), (b,)])       # plain numbers, for graders
 
 Everything is read from the *structured trace*, the stream of events that PyTorch writes for its own tool tlparse
 (TORCH_TRACE): it says the same whether Inductor compiled or found its caches full, and nothing of torch is replaced.
 ``torch._dynamo`` is imported on first use (one to three seconds), not with this module.
 """
 
-from .asking import counts, explain, kernels, seconds, watch
+from .asking import explain, kernels, watch
 from .generated import Kernels
 from .records import Break, Compilation, Graph, Guard, Recompile, Report
-from .timing import Seconds
+from .timing import Seconds, seconds
 from .torches import CannotCompile
 
 __all__ = [
     "Break", "CannotCompile", "Compilation", "Graph", "Guard", "Kernels", "Recompile", "Report", "Seconds",
-    "counts", "explain", "kernels", "seconds", "watch",
+    "explain", "kernels", "seconds", "watch",
 ]  # fmt: skip

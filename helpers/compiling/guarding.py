@@ -93,20 +93,14 @@ def plain(text: str) -> str:
 
 def _state(check: str) -> str:
     found = re.search(r"\{.*\}", check)
-    try:
-        state = json.loads(found[0]) if found else {}
-    except ValueError:
-        state = {}
-    if not state:
+    if not found:
         return "the same global state (grad mode, autocast, threads, default dtype, determinism)"
-    autocast = any(state.get("autocast_state", {}).get("enabled", []))
-    says = [f"grad mode {_on(state.get('grad_mode'))}", f"autocast {_on(autocast)}"]
-    says += [f"{state.get('num_threads')} threads" if state.get("num_threads") != 1 else "1 thread"]
-    says += [
-        f"deterministic algorithms {_on(state.get('deterministic_algorithms'))}",
-        "the same default dtype",
-    ]
-    return ", ".join(says)
+    state = json.loads(found[0])
+    grad, exact = _on(state.get("grad_mode")), _on(state.get("deterministic_algorithms"))
+    autocast = _on(any(state.get("autocast_state", {}).get("enabled", [])))
+    threads = "1 thread" if state.get("num_threads") == 1 else f"{state.get('num_threads')} threads"
+    modes = f"grad mode {grad}, autocast {autocast}, {threads}, deterministic algorithms {exact}"
+    return f"{modes}, the same default dtype"
 
 
 def _on(flag: object) -> str:

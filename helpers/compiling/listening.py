@@ -55,8 +55,7 @@ class _Ear(logging.Handler):
 
 _WANTED = {
     "dynamo_start", "dynamo_output_graph", "dynamo_cpp_guards_str", "dynamo_graph_break_reason", "recompile_reasons",
-    "inductor_output_code", "compilation_metrics", "bwd_compilation_metrics",
-    "fx_graph_cache_hit", "fx_graph_cache_miss", "fx_graph_cache_bypass",
+    "inductor_output_code", "compilation_metrics",
 }  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-from collections.abc import Iterable
 
 from .generated import Kernels
 from .guarding import guards, plain
@@ -20,12 +19,9 @@ _OPERATORS: dict[type[ast.AST], str] = {
 }  # fmt: skip
 
 
-def read(events: Iterable[Event]) -> Report:
-    """All that the events tell."""
-    events = list(events)
-    report = Report()
+def read(events: list[Event], report: Report) -> None:
+    """Put into the report all that the events tell."""
     reasons = {e.id: _reasons(e.text) for e in events if e.kind == "recompile_reasons"}
-    caches = {e.id: e.kind.rpartition("_")[2] for e in events if e.kind.startswith("fx_graph_cache_")}
     last = {e.id: e.attempt for e in events if e.kind == "dynamo_output_graph"}
     sources = []
     for event in events:
@@ -42,16 +38,13 @@ def read(events: Iterable[Event]) -> Report:
         elif event.kind == "inductor_output_code":
             sources.append(_same_everywhere(event.text))
         elif event.kind == "compilation_metrics":
-            report.compilations.append(_compilation(event, caches, report))
-        if event.kind.endswith("compilation_metrics"):
-            report.seconds += float(event.data.get("duration_us") or 0) / 1e6
+            report.compilations.append(_compilation(event, report))
     report.kernels = Kernels(tuple(sources))
     report.recompiles = [
         Recompile(f"{c.function} ({c.where})", reasons[c.id], c.id)
         for c in report.compilations
         if c.id in reasons and not c.failed
     ]
-    return report
 
 
 def _located(code: str) -> str:
@@ -69,7 +62,7 @@ def _same_everywhere(code: str) -> str:
     return re.sub(r'#include "/[^"]*/([^/"]+)"', r'#include "\1"', code)
 
 
-def _compilation(event: Event, caches: dict[str, str], so_far: Report) -> Compilation:
+def _compilation(event: Event, so_far: Report) -> Compilation:
     data = event.data
     file = str(data.get("co_filename") or "")
     place = where(file, int(data.get("co_firstlineno") or 0))
@@ -78,17 +71,9 @@ def _compilation(event: Event, caches: dict[str, str], so_far: Report) -> Compil
         frame = event.id.partition("/")[0] + "/"
         before = next((c for c in so_far.compilations if c.id.startswith(frame)), None)
         name, place = (before.function, before.where) if before else ("?", "?")
-    seconds = float(data.get("duration_us") or 0) / 1e6
-    own = [g for g in so_far.graphs if g.id == event.id]
-    return Compilation(
-        event.id,
-        name,
-        place,
-        sum(len(g.operators) for g in own),
-        seconds,
-        caches.get(event.id, ""),
-        _why(str(data.get("fail_type") or ""), str(data.get("fail_reason") or "")),
-    )
+    captured = sum(len(g.operators) for g in so_far.graphs if g.id == event.id)
+    failed = _why(str(data.get("fail_type") or ""), str(data.get("fail_reason") or ""))
+    return Compilation(event.id, name, place, captured, failed)
 
 
 def _why(kind: str, text: str) -> str:
@@ -169,13 +154,8 @@ def _called(value: ast.expr, local: set[str]) -> str:
         base = value.func
         while isinstance(base, ast.Attribute):
             base = base.value
-        own = isinstance(value.func, ast.Attribute) and isinstance(base, ast.Name) and base.id in local
-        if own and isinstance(value.func, ast.Attribute):
-            return (
-                value.func.attr
-                if isinstance(base, ast.Name) and base.id == "self"
-                else f"Tensor.{value.func.attr}"
-            )
+        if isinstance(value.func, ast.Attribute) and isinstance(base, ast.Name) and base.id in local:
+            return value.func.attr if base.id == "self" else f"Tensor.{value.func.attr}"
         return ast.unparse(value.func)
     if isinstance(value, ast.BinOp | ast.UnaryOp):
         constant = isinstance(value, ast.UnaryOp) and isinstance(value.operand, ast.Constant)

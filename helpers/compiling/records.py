@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.seconds import format_seconds
-from helpers.tables import Table, table
+from helpers.tables import ShownAsTable, Table, table
 
 from .generated import Kernels
 
@@ -81,21 +80,18 @@ class Compilation:
     """One run of the compiler over one function, or over the rest of one after a graph break.
 
     id: torch's own, ``frame/compilation``: ``1/0`` is the second function's first. operators: in its graph (0: it
-    had none). seconds: from Dynamo's start to its end, by the clock. cache: ``"hit"``, ``"miss"`` or ``"bypass"`` of
-    Inductor's cache on disk, "" where there was no asking. failed: why nothing came of it (the function then runs as plain Python), else "".
+    had none). failed: why nothing came of it (the function then runs as plain Python), else "".
     """
 
     id: str
     function: str
     where: str
     operators: int
-    seconds: float
-    cache: str = ""
     failed: str = ""
 
 
-@dataclass
-class Report:
+@dataclass(repr=False)
+class Report(ShownAsTable):
     """What the compiler did. ``counts()`` gives the numbers; every part can be read on its own.
 
     runs: how often a compiled graph ran, where the backend was given to :func:`watch`; else None.
@@ -107,9 +103,8 @@ class Report:
     guards: list[Guard] = field(default_factory=list)
     recompiles: list[Recompile] = field(default_factory=list)
     kernels: Kernels = field(default_factory=Kernels)
-    seconds: float = 0.0
     runs: int | None = None
-    result: Any = field(default=None, repr=False)
+    result: Any = None
 
     @property
     def operators(self) -> int:
@@ -152,17 +147,10 @@ class Report:
         columns = ["what", "id", "where", "says"]
         return table(rows, columns, evidence="live (GPU)" if gpu else "live (CPU)", caption=summary)
 
-    def __repr__(self) -> str:
-        return repr(self.table())
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
-
 
 def _said(compilation: Compilation) -> str:
     if compilation.failed:
         return "not compiled: " + _short(compilation.failed)
-    # not what the cache said: a table is the same on every run
     return _n(compilation.operators, "operator") if compilation.operators else "no graph"
 
 
@@ -173,8 +161,3 @@ def _n(number: int, noun: str) -> str:
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
-
-
-def clock(seconds: float) -> str:
-    """As the course writes what a clock said."""
-    return f"≈ {format_seconds(seconds)}"

@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import torch
 
 from helpers import private_torch
-from helpers.tables import Table, table
+from helpers.seconds import LIVE_CPU, format_seconds
+from helpers.tables import ShownAsTable, Table, table
 
-from .records import clock
-from .torches import CannotCompile, dynamo
+from .torches import CannotCompile, alone, dynamo, explained, original
 
 
-@dataclass(frozen=True)
-class Seconds:
+@dataclass(frozen=True, repr=False)
+class Seconds(ShownAsTable):
     """Seconds of one call by the clock. cold: every cache empty. warm: what an earlier process would have left on
     disk is there, this process has to trace again. compiled: all in memory. eager: without torch.compile."""
 
@@ -40,19 +41,14 @@ class Seconds:
         return f"the cold compilation has paid after ≈ {calls:,.0f} calls"
 
     def table(self) -> Table:
-        rows = [
-            ["first call, caches empty", clock(self.cold)],
-            ["first call, cache on disk", clock(self.warm)],
-            ["later calls", clock(self.compiled)],
-            ["without torch.compile", clock(self.eager)],
-        ]
-        return table(rows, ["call", "takes"], evidence="live (CPU)")
-
-    def __repr__(self) -> str:
-        return repr(self.table())
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
+        calls = {
+            "first call, caches empty": self.cold,
+            "first call, cache on disk": self.warm,
+            "later calls": self.compiled,
+            "without torch.compile": self.eager,
+        }
+        rows = [[call, f"≈ {format_seconds(taken)}"] for call, taken in calls.items()]
+        return table(rows, ["call", "takes"], evidence=LIVE_CPU)
 
 
 @contextmanager
@@ -62,44 +58,45 @@ def empty_caches() -> Iterator[Callable[[], None]]:
         clear = private_torch.clear_caches
     except AttributeError as problem:
         raise CannotCompile(str(problem)) from problem
-    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
-    before = {name: os.environ.get(name) for name in names}
 
     def forget() -> None:
         dynamo().reset()
         clear()
 
     with tempfile.TemporaryDirectory(prefix="compiling-", ignore_cleanup_errors=True) as folder:
-        os.environ.update(dict(zip(names, (folder, os.path.join(folder, "triton")), strict=True)))
-        forget()
-        try:
-            yield forget
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
+        caches = {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": os.path.join(folder, "triton")}
+        with mock.patch.dict(os.environ, caches):
             forget()
+            try:
+                yield forget
+            finally:
+                forget()
 
 
-def timed(
-    make: Callable[[], Callable[..., Any]], eager: Callable[..., Any], *args: Any, **kwargs: Any
+def seconds(
+    fn: Callable[..., Any], *args: Any, mode: str | None = None, backend: str = "inductor", **kwargs: Any
 ) -> Seconds:
-    """make: gives a newly compiled function, of which the call with the arguments is timed."""
+    """What compiling ``fn`` costs with empty caches, with the cache on disk, and what a call takes before and after.
+
+    For the eye, not for grades. Builds real code in a temporary folder, so it takes seconds and needs a C++ compiler.
+    """
+    plain = original(fn)
 
     def clocked(fn: Callable[..., Any]) -> float:
         start = time.perf_counter()
         fn(*args, **kwargs)
         return time.perf_counter() - start
 
-    with empty_caches() as forget:
+    with explained(), alone(), empty_caches() as forget:
         # the compiler's own modules and C++ headers are loaded and built once: they are not this function's cost
-        torch.compile(_little)(torch.zeros(4))
+        torch.compile(_little, backend=backend)(torch.zeros(4))
         forget()
-        cold = clocked(make())
+        cold = clocked(torch.compile(plain, mode=mode, backend=backend))
         forget()
-        again = make()
+        again = torch.compile(plain, mode=mode, backend=backend)
         warm, compiled = clocked(again), min(clocked(again) for _ in range(3))
-    clocked(eager)
-    return Seconds(cold, warm, compiled, min(clocked(eager) for _ in range(3)))
+        clocked(plain)
+        return Seconds(cold, warm, compiled, min(clocked(plain) for _ in range(3)))
 
 
 def _little(x: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -17,9 +17,9 @@ from helpers import private_torch
 #: how to get a C++ compiler, which Inductor needs for CPU code
 COMPILER = (
     "Inductor builds C++ for the CPU and found no C++ compiler that works. Install one: `apt install g++` (Debian, "
-    "Ubuntu), `conda install -c conda-forge cxx-compiler` (conda), `xcode-select --install` (macOS), the Visual "
-    "Studio build tools (Windows). Graphs, breaks and guards need none: backend='eager' or 'aot_eager'; nor does "
-    "compiling.kernels(), which only reads what Inductor writes."
+    "Ubuntu), `conda install -c conda-forge cxx-compiler` (conda), `xcode-select --install` (macOS). Graphs, breaks "
+    "and guards need none: backend='eager' or 'aot_eager'; nor does compiling.kernels(), which only reads what "
+    "Inductor writes."
 )
 
 
@@ -48,29 +48,21 @@ def preload() -> None:
             importlib.import_module(name)
 
 
-_LOADED_LATE = [
-    "torch._dynamo",
-    *(
-        f"torch._dynamo.backends.{n}"
-        for n in ("registry", "debugging", "inductor", "cudagraphs", "distributed")
-    ),
-    *("torch._dynamo.repro.after_dynamo", "torch.export._trace", "torch.fx.experimental.validator"),
-    *(f"torch._inductor.{n}" for n in ("compile_fx", "graph", "choices", "compiler_bisector", "codegen.cpp")),
-    *(
-        f"torch._inductor.codegen.{n}"
-        for n in ("cpp_wrapper_cpu_array_ref", "cpp_wrapper_gpu", "halide", "pallas")
-    ),
-    *("torch._inductor.codegen.cuda_combined_scheduling", "torch._inductor.codegen.wrapper_fxir"),
-    *(
-        f"torch._inductor.fx_passes.{n}"
-        for n in ("fuse_attention", "pad_mm", "mkldnn_fusion", "quantization")
-    ),
-    *("torch._functorch._aot_autograd.subclass_codegen", "torch._inductor.runtime.caching"),
-]
+_LOADED_LATE = """
+    torch._dynamo torch._dynamo.backends.registry torch._dynamo.backends.debugging torch._dynamo.backends.inductor
+    torch._dynamo.backends.cudagraphs torch._dynamo.backends.distributed torch._dynamo.repro.after_dynamo
+    torch.export._trace torch.fx.experimental.validator torch._inductor.compile_fx torch._inductor.graph
+    torch._inductor.choices torch._inductor.compiler_bisector torch._inductor.codegen.cpp
+    torch._inductor.codegen.cpp_wrapper_cpu_array_ref torch._inductor.codegen.cpp_wrapper_gpu
+    torch._inductor.codegen.halide torch._inductor.codegen.pallas torch._inductor.codegen.cuda_combined_scheduling
+    torch._inductor.codegen.wrapper_fxir torch._inductor.fx_passes.fuse_attention torch._inductor.fx_passes.pad_mm
+    torch._inductor.fx_passes.mkldnn_fusion torch._inductor.fx_passes.quantization
+    torch._functorch._aot_autograd.subclass_codegen torch._inductor.runtime.caching
+""".split()
 
 
 @contextmanager
-def alone(reset: bool = True) -> Iterator[None]:
+def alone() -> Iterator[None]:
     """A block in which the compiler works as if nothing else was going on, and which leaves nothing behind.
 
     With a dispatch mode on (a count, a profiler of operators), Dynamo runs everything eagerly; with saved-tensor
@@ -84,9 +76,8 @@ def alone(reset: bool = True) -> Iterator[None]:
         stack.enter_context(private_torch.disable_current_modes())
         stack.enter_context(_no_saved_tensor_hooks())
         stack.enter_context(_no_stand_ins())
-        if reset:
-            compiler.reset()
-            stack.callback(compiler.reset)
+        compiler.reset()
+        stack.callback(compiler.reset)
         yield
 
 
@@ -179,37 +170,3 @@ def original(fn: Any) -> Any:
     if not callable(fn):
         raise TypeError(f"wanted a function or a module to compile, got {type(fn).__name__}: {str(fn)[:60]}")
     return getattr(fn, "_orig_mod", None) or getattr(fn, "_torchdynamo_orig_callable", None) or fn
-
-
-class Backend:
-    """A backend of torch.compile by name or as a function, which counts how often its graphs run.
-
-    ``"inductor"`` writes its code and builds none of it: the graph then runs on ATen's own kernels. So it needs no
-    C++ compiler, no cache can change what it says, and it takes a fraction of the time.
-    """
-
-    def __init__(self, backend: str | Callable[..., Any]) -> None:
-        self.graphs, self.runs = 0, 0
-        if callable(backend):
-            self.compile = backend
-        elif backend == "inductor":
-            from .writing import write
-
-            self.compile = write
-        else:
-            registry = importlib.import_module("torch._dynamo.backends.registry")
-            try:
-                self.compile = registry.lookup_backend(backend)
-            except Exception as problem:
-                known = ", ".join(registry.list_backends(exclude_tags=()))
-                raise CannotCompile(f"there is no backend {backend!r}: this torch knows {known}") from problem
-
-    def __call__(self, graph: Any, inputs: list[Any], **options: Any) -> Callable[..., Any]:
-        compiled = self.compile(graph, inputs, **options)
-        self.graphs += 1
-
-        def run(*args: Any) -> Any:
-            self.runs += 1
-            return compiled(*args)
-
-        return run

@@ -24,6 +24,11 @@ import torch
 
 from .errors import CannotCarry
 
+try:
+    import cloudpickle
+except ImportError:
+    cloudpickle = None
+
 #: bytes: what a function names and is given may weigh this much; more is a sign that something came along
 #: unasked
 MOST = 256 * 2**20
@@ -44,9 +49,7 @@ def carry(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
 
 
 def _dumps(value: Any) -> bytes:
-    try:
-        import cloudpickle
-    except ImportError:
+    if cloudpickle is None:
         return pickle.dumps(value)
     copyreg.pickle(type(torch.ops), _reduced_ops)  # looks like a module, and cloudpickle takes it for one
     file = io.BytesIO()
@@ -62,12 +65,7 @@ def _reduced_ops(ops: Any) -> tuple[Any, ...]:
 def _by_value(fn: Callable[..., Any]) -> Iterator[None]:
     """The function's own module travels as code where a fresh process could not import it under its name."""
     module = sys.modules.get(getattr(fn, "__module__", None) or "")
-    if module is None or module.__name__ == "__main__" or _importable(module):
-        yield
-        return
-    try:
-        import cloudpickle
-    except ImportError:
+    if cloudpickle is None or module is None or module.__name__ == "__main__" or _importable(module):
         yield
         return
     cloudpickle.register_pickle_by_value(module)
@@ -91,11 +89,8 @@ def _importable(module: types.ModuleType) -> bool:
 
 def lines() -> dict[str, list[str]]:
     """Source that lies in no file (a notebook's cells): name → its lines, so that tracebacks show them elsewhere."""
-    return {
-        name: list(entry[2])
-        for name, entry in list(linecache.cache.items())
-        if len(entry) == 4 and not os.path.exists(name)
-    }
+    entries = [(name, entry) for name, entry in linecache.cache.items() if len(entry) == 4]
+    return {name: list(entry[2]) for name, entry in entries if not os.path.exists(name)}
 
 
 def named(fn: Any) -> dict[str, Any]:
@@ -104,12 +99,8 @@ def named(fn: Any) -> dict[str, Any]:
     code = getattr(fn, "__code__", None)
     if code is None:
         return {}
-    names = {
-        i.argval
-        for c in _nested(code)
-        for i in dis.get_instructions(c)
-        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
+    steps = [i for part in _nested(code) for i in dis.get_instructions(part)]
+    names = {i.argval for i in steps if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     found = {n: fn.__globals__[n] for n in sorted(names) if n in fn.__globals__}
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
         try:
@@ -147,7 +138,7 @@ def _parts(fn: Any, args: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
 
 def _blame(fn: Any, args: tuple[Any, ...], problem: Exception) -> str:
     name = getattr(fn, "__name__", str(fn))
-    if "cloudpickle" not in sys.modules:
+    if cloudpickle is None:
         return (
             f"{name} cannot be carried to another process ({problem}). Functions of a notebook need cloudpickle: "
             "`pip install cloudpickle`; without it only functions of an importable module can go."
@@ -165,9 +156,7 @@ def _blame(fn: Any, args: tuple[Any, ...], problem: Exception) -> str:
 
 
 def _heavy(fn: Any, args: tuple[Any, ...], size: int) -> str:
-    weights = []
-    for title, value in _parts(fn, args):
-        weights.append((len(_dumps(value)), title, value))
+    weights = [(len(_dumps(value)), title, value) for title, value in _parts(fn, args)]
     most, title, value = max(weights, key=lambda w: w[0], default=(size, getattr(fn, "__name__", ""), fn))
     return (
         f"{title} is {_kind(value)} of {most:,} bytes; together {size:,} would be carried to each rank, wanted at "

@@ -105,9 +105,8 @@ def seconds(kind: str, payload: int, n: int, link: Link | str, algorithm: str = 
     """
     one = LINKS[link] if isinstance(link, str) else link
     kind = "send" if kind == "recv" else kind
-    return (
-        steps(kind, n, algorithm) * one.latency_s + wire_bytes(kind, payload, n, algorithm) / one.bytes_per_s
-    )
+    waits = steps(kind, n, algorithm) * one.latency_s
+    return waits + wire_bytes(kind, payload, n, algorithm) / one.bytes_per_s
 
 
 def _cost(kind: str, algorithm: str, n: int) -> _Cost:
@@ -119,8 +118,7 @@ def _cost(kind: str, algorithm: str, n: int) -> _Cost:
         raise ValueError(f"no algorithm {algorithm!r}; there are {', '.join(ALGORITHMS)}")
     if kind not in ALGORITHMS[algorithm]:
         known = [name for name, kinds in ALGORITHMS.items() if kind in kinds]
-        hint = (
-            f"; {kind} goes by {', '.join(known)}" if known else f"; kinds are {', '.join([*_ring, *_PLAIN])}"
-        )
+        goes, kinds = f"{kind} goes by {', '.join(known)}", f"kinds are {', '.join([*_ring, *_PLAIN])}"
+        hint = f"; {goes if known else kinds}"
         raise ValueError(f"{kind!r} does not go by {algorithm!r}{hint}")
     return ALGORITHMS[algorithm][kind]

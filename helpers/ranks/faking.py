@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -42,10 +43,7 @@ def fake(
         )
 
     shape = dict(mesh or {"ranks": world_size})
-    size = 1
-    for extent in shape.values():
-        size *= extent
-    if size != world_size:
+    if (size := math.prod(shape.values())) != world_size:
         raise ValueError(f"a mesh of {shape} has {size} ranks, the group {world_size}")
     hook = sys.excepthook
     dist.init_process_group("fake", store=private_torch.FakeStore(), rank=rank, world_size=world_size)
@@ -61,9 +59,8 @@ def fake(
             yield made
     finally:
         dist.destroy_process_group()
-        sys.excepthook = (
-            hook  # torch puts its own there, which writes the rank before each line, and leaves it
-        )
+        # torch puts its own there, which writes the rank before each line, and leaves it
+        sys.excepthook = hook
 
 
 class _Work(dist.Work):

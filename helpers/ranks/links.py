@@ -33,6 +33,8 @@ _NVLINK = (
     "generation before; both directions together, so half of it here"
 )
 _PCIE = "PCI-SIG: {} GT/s a lane, 16 lanes, 128 of 130 bits are data; protocol headers not counted (read at hpc-notes.pages.dev/reference/pcie)"
+_NDR = "400 Gbit/s a port (four lanes of 100), read at yobitel.com/knowledge-base/infiniband-ndr"
+_HDR = "200 Gbit/s a port (four lanes of 50), read at alpha-one-index.github.io"
 _RATE = "the rate in its name, in bits a second; headers not counted"
 
 #: name → :class:`Link`
@@ -43,18 +45,8 @@ LINKS: dict[str, Link] = {
         Link("NVLink 4", 450e9, 3.4e-6, _NVLINK),
         Link("PCIe 5.0 x16", 32e9 * 16 / 8 * 128 / 130, 5.7e-6, _PCIE.format(32)),
         Link("PCIe 4.0 x16", 16e9 * 16 / 8 * 128 / 130, 5.7e-6, _PCIE.format(16)),
-        Link(
-            "InfiniBand NDR",
-            400e9 / 8,
-            9.6e-6,
-            "400 Gbit/s a port (four lanes of 100), read at yobitel.com/knowledge-base/infiniband-ndr",
-        ),
-        Link(
-            "InfiniBand HDR",
-            200e9 / 8,
-            9.6e-6,
-            "200 Gbit/s a port (four lanes of 50), read at alpha-one-index.github.io",
-        ),
+        Link("InfiniBand NDR", 400e9 / 8, 9.6e-6, _NDR),
+        Link("InfiniBand HDR", 200e9 / 8, 9.6e-6, _HDR),
         Link("Ethernet 400G", 400e9 / 8, 9.6e-6, _RATE + "; latency as with RDMA (RoCE)"),
         Link("Ethernet 100G", 100e9 / 8, 9.6e-6, _RATE + "; latency as with RDMA (RoCE)"),
         Link("Ethernet 25G", 25e9 / 8, 30e-6, _RATE, _ASSUMED, verified=False),

@@ -18,8 +18,8 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -28,6 +28,7 @@ from helpers import private_torch
 from helpers.tensors import tensors
 
 from . import collectives
+from .records import Call
 
 Backend, ProcessGroup, Work = private_torch.Backend, private_torch.ProcessGroup, private_torch.Work
 
@@ -41,41 +42,24 @@ _FRONT = private_torch.DispatchKey.BackendSelect
 _BEHIND = private_torch.keys_behind(_FRONT)
 
 
-@dataclass
-class Heard:
-    """One call, when it is made."""
-
-    kind: str
-    operator: str
-    bytes: int
-    group: tuple[int, ...]
-    peer: int | None
-    reduction: str
-    shapes: tuple[tuple[int, ...], ...]
-    dtype: str
-    asynchronous: bool
-
-
-class Listener:
+class Listener(Protocol):
     """Gets every call and every wait. Must not raise."""
 
-    def call(self, heard: Heard) -> int:
-        """A call is made; returns the number by which waiting for it is told."""
-        raise NotImplementedError
+    def call(self, heard: Call) -> int:
+        """A call is made, its index still unknown; returns the number by which waiting for it is told."""
 
     def wait(self, number: int) -> None:
         """Somebody begins to wait for the call of that number."""
-        raise NotImplementedError
 
     def poll(self, number: int) -> None:
         """Somebody asks whether the call of that number is done."""
 
 
-_listeners: list[Listener] = []
-_users: list[int] = []
-_works: dict[int, tuple[weakref.ref[Any], list[tuple[Listener, int]]]] = {}
+_Numbers = list[tuple[Listener, int]]
+_users: list[Listener | None] = []
+_works: dict[int, tuple[weakref.ref[Any], _Numbers]] = {}
 _newest: list[Any] = []  # kept until the caller has it, so that it is the caller's very object
-_replaced: list[Callable[[], None]] = []
+_replaced = contextlib.ExitStack()
 #: what takes the place of the works of all-reduces; see helpers.ranks.faking
 finished: list[Callable[[Any], Any]] = []
 
@@ -83,21 +67,16 @@ finished: list[Callable[[Any], Any]] = []
 @contextlib.contextmanager
 def listening(listener: Listener | None) -> Iterator[None]:
     """Tell ``listener`` all calls of the block (None: only put the kernels in place)."""
-    if not _replaced:
+    if not _users:
         _replace()
-    _users.append(1)
-    if listener is not None:
-        _listeners.append(listener)
+    _users.append(listener)
     try:
         yield
     finally:
-        if listener is not None:
-            _listeners.remove(listener)
-        _users.pop()
+        _users.remove(listener)
         release()
         if not _users:
-            while _replaced:
-                _replaced.pop()()
+            _replaced.close()
             _works.clear()
 
 
@@ -108,7 +87,7 @@ def release() -> None:
 
 def _replace() -> None:
     library = torch.library.Library("c10d", "IMPL")
-    _replaced.append(library._destroy)
+    _replaced.callback(library._destroy)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a kernel is replaced, which is what is wanted
         for full in private_torch.operator_names():
@@ -126,15 +105,12 @@ def _replace() -> None:
     _patch(Work, "get_future", _gives_future)
     _patch(private_torch.Future, "wait", _waits)
     _patch(private_torch.Future, "then", _followed)
-    owner, name = private_torch.place("collect_all")  # torch.futures.wait_all too
-    real = getattr(owner, name)
-    setattr(owner, name, functools.partial(_collected, real))
-    _replaced.append(functools.partial(setattr, owner, name, real))
+    place = private_torch.place("collect_all")  # torch.futures.wait_all too
+    _replaced.enter_context(mock.patch.object(*place, functools.partial(_collected, getattr(*place))))
 
 
 def _replace_one(library: Any, full: str, name: str) -> None:
-    schema = private_torch.schema(full, "")
-    names = [a.name for a in schema.arguments]
+    names = [argument.name for argument in private_torch.schema(full, "").arguments]
 
     def tell(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         numbers = _tell(name, names, args, kwargs)
@@ -156,31 +132,33 @@ def _replace_one(library: Any, full: str, name: str) -> None:
     library.impl(name, front, _FRONT.name, with_keyset=True, allow_override=True)
 
 
-def _tell(name: str, names: list[str], args: Any, kwargs: Any) -> list[tuple[Listener, int]]:
-    if not _listeners:
+def _tell(name: str, names: list[str], args: Any, kwargs: Any) -> _Numbers:
+    if not any(_users):
         return []
     given = dict(zip(names, args, strict=False)) | kwargs
-    group = ProcessGroup.unbox(given["process_group"])
-    kind = collectives.kind_of(name) or name
-    ranks = _ranks(group)
-    read, filled = map(_size, collectives.sides(given))
+    ranks, kind = _ranks(ProcessGroup.unbox(given["process_group"])), collectives.kind_of(name) or name
+    read, filled = collectives.sides(given)
     peer = next((given[k] for k in ("root_rank", "dst", "src") if k in given), None)
-    heard = Heard(
-        kind,
+    return _heard(
         f"c10d::{name}",
-        collectives.payload(kind, read, filled, len(ranks)),
+        kind,
         ranks,
-        ranks[peer] if peer is not None else None,
-        _REDUCTIONS.get(int(given["reduce_op"].op()), "?") if "reduce_op" in given else "",
-        *_described(kind, given),
-        _asynchronous(kind, given),
+        [] if kind == "barrier" else list(tensors(read)),
+        bytes=collectives.payload(kind, _size(read), _size(filled), len(ranks)),
+        peer=ranks[peer] if peer is not None else None,
+        reduction=_REDUCTIONS.get(int(given["reduce_op"].op()), "?") if "reduce_op" in given else "",
+        asynchronous=_asynchronous(kind, given),
     )
-    return _heard(heard)
 
 
-def _heard(heard: Heard) -> list[tuple[Listener, int]]:
+def _heard(
+    operator: str, kind: str, group: tuple[int, ...], read: list[torch.Tensor], **about: Any
+) -> _Numbers:
     release()
-    return [(one, one.call(heard)) for one in list(_listeners)]
+    dtypes = ", ".join(dict.fromkeys(str(t.dtype).removeprefix("torch.") for t in read))
+    shapes = tuple(tuple(t.shape) for t in read)
+    heard = Call(-1, kind, group=group, shapes=shapes, dtype=dtypes, operator=operator, **about)
+    return [(one, one.call(heard)) for one in list(_users) if one is not None]
 
 
 def _ranks(group: Any) -> tuple[int, ...]:
@@ -192,12 +170,6 @@ def _ranks(group: Any) -> tuple[int, ...]:
 
 def _size(value: Any) -> int:
     return sum(t.numel() * t.element_size() for t in tensors(value))
-
-
-def _described(kind: str, given: dict[str, Any]) -> tuple[tuple[tuple[int, ...], ...], str]:
-    all_of_them = [] if kind == "barrier" else list(tensors(collectives.sides(given)[0]))
-    dtypes = list(dict.fromkeys(str(t.dtype).removeprefix("torch.") for t in all_of_them))
-    return tuple(tuple(t.shape) for t in all_of_them), ", ".join(dtypes)
 
 
 def _asynchronous(kind: str, given: dict[str, Any]) -> bool:
@@ -221,37 +193,31 @@ _BETWEEN = {__name__, "functools", "torch.library", "torch._ops", "torch._librar
 _BETWEEN |= {"torch.distributed.distributed_c10d", "torch.distributed.c10d_logger"}
 
 
-def _follow(result: Any, numbers: list[tuple[Listener, int]]) -> None:
+def _follow(result: Any, numbers: _Numbers) -> None:
     boxed = result[-1] if isinstance(result, list | tuple) else result
     if boxed is not None:
         _remember(Work.unbox(boxed), numbers)
 
 
-def _remember(work: Any, numbers: list[tuple[Listener, int]]) -> None:
+def _remember(work: Any, numbers: _Numbers) -> None:
     _newest.append(work)
     _works[id(work)] = weakref.ref(work), numbers
 
 
-def _known(thing: Any) -> list[tuple[Listener, int]]:
+def _known(thing: Any) -> _Numbers:
     entry = _works.get(id(thing))
     return entry[1] if entry is not None and entry[0]() is thing else []
 
 
 def _patch(owner: Any, name: str, new: Callable[..., Any]) -> None:
     real = getattr(owner, name)
-    inherited = name not in vars(owner)
 
     @functools.wraps(real)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return new(real, self, *args, **kwargs)
 
     del call.__wrapped__  # the way past the recorder
-    setattr(owner, name, call)
-    _replaced.append(
-        functools.partial(delattr, owner, name)
-        if inherited
-        else functools.partial(setattr, owner, name, real)
-    )
+    _replaced.enter_context(mock.patch.object(owner, name, call))
 
 
 def _waits(real: Any, thing: Any, *args: Any, **kwargs: Any) -> Any:
@@ -278,7 +244,7 @@ def _collected(real: Any, futures: Any) -> Any:
     return _stands_for(real(futures), [number for future in futures for number in _known(future)])
 
 
-def _stands_for(future: Any, numbers: list[tuple[Listener, int]]) -> Any:
+def _stands_for(future: Any, numbers: _Numbers) -> Any:
     if numbers:
         _works[id(future)] = weakref.ref(future), numbers
     return future
@@ -287,19 +253,9 @@ def _stands_for(future: Any, numbers: list[tuple[Listener, int]]) -> Any:
 def _direct(name: str, real: Any, backend: Any, *args: Any, **kwargs: Any) -> Any:
     """A method of a Backend, called from Python."""
     parts = [*args, *kwargs.values()]
-    numbers = _heard(
-        Heard(
-            collectives.kind_of(name) or name,
-            f"Backend.{name}",
-            max((_size(p) for p in parts), default=0),
-            tuple(range(backend.size())),
-            None,
-            "",
-            tuple(tuple(t.shape) for t in tensors(parts)),
-            next((str(t.dtype).removeprefix("torch.") for t in tensors(parts)), ""),
-            True,
-        )
-    )
+    kind, most = collectives.kind_of(name) or name, max((_size(p) for p in parts), default=0)
+    everyone = tuple(range(backend.size()))
+    numbers = _heard(f"Backend.{name}", kind, everyone, list(tensors(parts)), bytes=most, asynchronous=True)
     work = real(backend, *args, **kwargs)
     if work is not None and numbers:
         _remember(work, numbers)

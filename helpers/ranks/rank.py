@@ -66,7 +66,9 @@ def main(folder: str, rank: int) -> None:
         job = json.loads((place / "job.json").read_text(encoding="utf-8"))
         _settle(place, rank, job)
         result = _work(place, rank, job)
-        _leave(place, rank, result)
+        from .values import save  # here, so that torch is imported in the rank's own environment
+
+        save(result, place / f"rank{rank}.result")
     except BaseException as problem:
         _tell(place, rank, problem)
     news = [name for name in sys.modules if name not in loaded and name.startswith(WORTH)]
@@ -84,17 +86,15 @@ def _settle(place: Path, rank: int, job: dict[str, Any]) -> None:
     out = open(place / f"rank{rank}.out", "wb", buffering=0)  # noqa: SIM115 - it stays open until the end
     sys.stdout = sys.stderr = io.TextIOWrapper(out, encoding="utf-8", errors="replace", write_through=True)
     stack = open(place / f"rank{rank}.stack", "w", encoding="utf-8")  # noqa: SIM115
-    if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1, file=stack, all_threads=True)
+    faulthandler.register(signal.SIGUSR1, file=stack, all_threads=True)
     faulthandler.dump_traceback_later(job["timeout"] + _FORGOTTEN, exit=True, file=stack)
     faulthandler.enable(2)  # a fault in native code says where Python was
     os.environ.clear()
     os.environ.update(job["environ"])
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0"}
     os.environ |= {"WORLD_SIZE": str(job["n"]), "LOCAL_WORLD_SIZE": str(job["n"])}
-    os.environ.setdefault(
-        "MASTER_ADDR", "127.0.0.1"
-    )  # nobody connects to it, but some libraries want to see one
+    # nobody connects to it, but some libraries want to see one
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     if loopback := _loopback():
         # gloo asks for the address of the host's name otherwise, which not every machine can tell
         os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
@@ -121,7 +121,7 @@ def _warn(message: Any, category: Any, *where: Any, **more: Any) -> None:
 def _loopback() -> str:
     try:
         names = [name for _, name in socket.if_nameindex()]
-    except (AttributeError, OSError):
+    except OSError:
         return ""
     return next((name for name in ("lo", "lo0") if name in names), "")
 
@@ -148,12 +148,6 @@ def _work(place: Path, rank: int, job: dict[str, Any]) -> Any:
     vars(main_module).update(getattr(fn, "__globals__", {}))
     (place / f"rank{rank}.ready").touch()
     return fn(*args)
-
-
-def _leave(place: Path, rank: int, result: Any) -> None:
-    from .values import save
-
-    save(result, place / f"rank{rank}.result")
 
 
 def _tell(place: Path, rank: int, problem: BaseException) -> None:

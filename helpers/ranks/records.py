@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from helpers.tables import Table, table
+from helpers.tables import ShownAsTable, Table, table
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Call:
 
 
 @dataclass(repr=False)
-class Record:
+class Record(ShownAsTable):
     """What one rank sent while it was recorded: ``calls`` in order, ``gradients`` by name in the order
     reached, ``passes``: how many of them had been reached by the end of each backward pass.
 
@@ -85,14 +85,9 @@ class Record:
     def overlapped(self) -> list[Call]:
         """The calls that the rest of their backward pass could hide: made before its last gradient was come to, and
         not waited for before the next one was."""
-        return [
-            c
-            for c in self.of()
-            if c.phase != "forward"
-            and c.passes
-            and c.reached < self.passes[c.passes - 1]
-            and (c.waited is None or c.waited > c.reached)
-        ]
+        sent = [c for c in self.of() if c.phase != "forward" and c.passes]
+        early = [c for c in sent if c.reached < self.passes[c.passes - 1]]
+        return [c for c in early if c.waited is None or c.waited > c.reached]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data: ``calls`` as dicts, and the totals by kind."""
@@ -122,9 +117,3 @@ class Record:
         where = "simulated (fake group)" if self.fake else "live (CPU)"
         note = f"rank {self.rank} of {self.world_size}: {self.count()} calls, {self.bytes():,} bytes"
         return table(rows, columns, evidence=where, caption=note)
-
-    def __repr__(self) -> str:
-        return repr(self.table())
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()

@@ -146,11 +146,7 @@ def _wait(folder: Path, n: int, timeout: float, ranks: Any) -> RankError | None:
 
 def _raised(folder: Path, n: int) -> RankError | None:
     """The lowest rank that raised, if one did."""
-    told = {
-        i: json.loads((folder / f"rank{i}.error").read_text(encoding="utf-8"))
-        for i in range(n)
-        if (folder / f"rank{i}.error").exists()
-    }
+    told = {i: json.loads(said) for i in range(n) if (said := _read(folder / f"rank{i}.error"))}
     if not told:
         return None
     # a rank that has raised stays, with its connections open: nobody else can have raised because of it
@@ -171,11 +167,7 @@ def _died(folder: Path, n: int, ended: dict[int, int]) -> RankError:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         why = {"SIGKILL": " (out of memory?)", "SIGSEGV": " (a fault in native code)"}.get(name, "")
         how = f"was killed by {name}{why}"
-    said = (
-        (folder / f"rank{rank}.err").read_text(encoding="utf-8", errors="replace").strip()
-        if (folder / f"rank{rank}.err").exists()
-        else ""
-    )
+    said = _read(folder / f"rank{rank}.err").strip()
     message = f"rank {rank} of {n} {how}, without a result or an exception"
     if said:
         fault = said.find("Fatal Python error")  # faulthandler's: what comes first tells
@@ -186,8 +178,8 @@ def _died(folder: Path, n: int, ended: dict[int, int]) -> RankError:
 
 def _late(folder: Path, n: int, limit: float, ranks: Any) -> RankError:
     missing = [i for i in range(n) if not (folder / f"rank{i}.done").exists()]
-    asks = ranks.ask_where()
-    until = time.monotonic() + (3 if asks else 0)
+    ranks.ask_where()
+    until = time.monotonic() + 3
     while time.monotonic() < until and not all(_dump(folder, i) for i in missing):
         time.sleep(0.01)
     where = {i: asked(_dump(folder, i)) or "(it did not say where)" for i in missing}
@@ -195,24 +187,25 @@ def _late(folder: Path, n: int, limit: float, ranks: Any) -> RankError:
     lines = [f"rank {i} was at {at}" for i, at in where.items()]
     if finished:
         lines.append(f"rank{'s' * (len(finished) > 1)} {', '.join(finished)} had finished")
-    message = (
-        f"{len(missing)} of {n} ranks had not finished after {limit:g} s, and were ended:\n  "
-        + "\n  ".join(lines)
-    )
+    message = f"{len(missing)} of {n} ranks had not finished after {limit:g} s, and were ended:"
+    message = "\n  ".join([message, *lines])
     return RankError(message, missing[0], "TimeoutError", message, tuple(where.values()), where)
 
 
 def _dump(folder: Path, rank: int) -> str:
     """What a rank wrote when it was asked where it is; "" until it is whole."""
-    file = folder / f"rank{rank}.stack"
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    text = _read(folder / f"rank{rank}.stack")
     return text if "most recent call first" in text else ""
+
+
+def _read(file: Path) -> str:
+    """What a rank wrote; "" where there is none."""
+    return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
 
 def _show(folder: Path, n: int) -> None:
     for i in range(n):
-        file = folder / f"rank{i}.out"
-        text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+        text = _read(folder / f"rank{i}.out")
         rest = len(text) - SHOWN
         if rest > 0:
             text = text[:SHOWN].rpartition("\n")[0] + f"\n… and {rest:,} characters more"

@@ -16,7 +16,7 @@ from torch.nn.modules import module as hooks
 
 from helpers import private_torch
 
-from .listening import Heard, Listener, listening, release
+from .listening import listening, release
 from .records import Call, Record
 
 
@@ -45,7 +45,7 @@ def sent(model: torch.nn.Module | None = None) -> Iterator[Record]:
         record.passes[:] = taker.passes
 
 
-class _Taker(Listener):
+class _Taker:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.gradients: list[str] = []
@@ -94,7 +94,7 @@ class _Taker(Listener):
             self._graphs.append(graph)
             self.passes.append(len(self.gradients))
 
-    def call(self, heard: Heard) -> int:
+    def call(self, heard: Call) -> int:
         number, reached = len(self.calls), len(self.gradients)
         phase, at = "forward", self._running[-1] if self._running else ""
         if (graph := private_torch.current_graph_task()) != -1:
@@ -105,9 +105,8 @@ class _Taker(Listener):
                 reached += 1
         elif threading.get_ident() != self._thread:
             phase, at = "thread", ""
-        self.calls.append(
-            Call(number, phase=phase, passes=len(self.passes), reached=reached, at=at, **vars(heard))
-        )
+        when = {"phase": phase, "passes": len(self.passes), "reached": reached, "at": at}
+        self.calls.append(Call(**vars(heard) | {"index": number} | when))
         return number
 
     def _at(self) -> str:

@@ -33,12 +33,8 @@ def load() -> None:
     """Import what every rank needs: before any fork, so that none pays for it. Runs nothing, starts no thread."""
     import torch.distributed  # noqa: F401
 
-    from helpers import ranks
+    from . import carrying, costs, faking, rank, sending, stacks, values  # noqa: F401
 
-    from . import rank, stacks, values  # noqa: F401
-
-    for name in ranks.__all__:
-        getattr(ranks, name)
     # torch._dynamo: optimizers and DistributedDataParallel import it when they are made, in each rank anew
     for name in ("numpy", "cloudpickle", "torch._dynamo", "helpers.counters"):
         with contextlib.suppress(ImportError):
@@ -62,8 +58,8 @@ def serve(into: int, out: Any) -> None:
         elif request["do"] == "poll":
             _reap(ranks, ended)
         elif request["do"] == "signal":
-            for pid in ranks:
-                if ranks[pid] not in ended:
+            for pid, number in ranks.items():
+                if number not in ended:
                     os.kill(pid, request["signal"])
         elif request["do"] == "stop":
             _end_all(ranks)

@@ -25,11 +25,7 @@ def described(problem: BaseException) -> dict[str, Any]:
     ]
     if isinstance(problem, SyntaxError) and problem.filename:
         frames.append((problem.filename, problem.lineno or 0, "<module>"))
-    return {
-        "kind": type(problem).__name__,
-        "text": str(problem),
-        "where": [line(*frame) for frame in frames],
-    }
+    return {"kind": type(problem).__name__, "text": str(problem), "where": [line(*frame) for frame in frames]}
 
 
 def line(file: str, number: int, function: str) -> str:

@@ -10,57 +10,54 @@ import signal
 import subprocess
 import sys
 import tempfile
-from typing import Any
+import time
+from typing import IO, Any
+
+from . import rank
+from . import server as server_module
 
 #: whether ranks are forked from a server; else each is a program that imports torch for itself
-FORKS = sys.platform == "linux" and hasattr(os, "fork")
-
-_CODE = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from helpers.ranks.{} import {} as go; go({})"
-)
+FORKS = sys.platform == "linux"
 
 
 def _command(module: str, name: str, arguments: str, *args: str) -> list[str]:
+    code = "import json, sys; sys.path[:] = json.loads(sys.argv[1])"
+    code += f"; from helpers.ranks.{module} import {name} as go; go({arguments})"
     # -P: no folder of the notebook's comes before the path that the notebook's own process has
-    return [sys.executable, "-P", "-c", _CODE.format(module, name, arguments), json.dumps(sys.path), *args]
+    return [sys.executable, "-P", "-c", code, json.dumps(sys.path), *args]
 
 
 class Server:
-    """The notebook's side of :mod:`helpers.ranks.server`."""
+    """The notebook's side of :mod:`helpers.ranks.server`: a process, and the pipes into it and out of it."""
 
-    def __init__(self, into: Any, out: Any, process: subprocess.Popen[str] | int, errors: Any = None) -> None:
-        self._into, self._out, self._process, self._errors = into, out, process, errors
-        self.owner = os.getpid()
-        self.ready = False
+    def __init__(self, pid: int, into: int, out: int, errors: IO[bytes] | None = None) -> None:
+        self._into, self._out = os.fdopen(into, "w", encoding="utf-8"), os.fdopen(out, encoding="utf-8")
+        self._pid, self._errors = pid, errors
+        self._owner = os.getpid()
+        self._ready = False
         self.busy = False  # in the middle of a request
 
     @classmethod
     def started(cls) -> Server:
         """A new server process, which need not be ready yet."""
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - for as long as the process lives
-        process = subprocess.Popen(
-            _command("server", "main", ""),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            encoding="utf-8",
-            # Ctrl-C in a terminal goes to everything in the foreground
-            start_new_session=True,
-            # NumPy's own threads would start with it, and a process with threads is not safely forked
-            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-        )
-        return cls(process.stdin, process.stdout, process, errors)
-
-    def wait_until_ready(self) -> None:
-        """RuntimeError with what it printed, if it cannot be used."""
-        if not self.ready:
-            self._reply()
-            self.ready = True
+        (its_in, into), (out, its_out) = os.pipe(), os.pipe()
+        ends = [(os.POSIX_SPAWN_DUP2, fd, i) for i, fd in enumerate((its_in, its_out, errors.fileno()))]
+        # NumPy's own threads would start with it, and a process with threads is not safely forked
+        environ = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+        command = _command("server", "main", "")
+        # in a session of its own: Ctrl-C in a terminal goes to everything in the foreground
+        pid = os.posix_spawn(command[0], command, environ, file_actions=ends, setsid=True)
+        os.close(its_in)
+        os.close(its_out)
+        return cls(pid, into, out, errors)
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """One request and its answer."""
+        """One request and its answer. RuntimeError with what the server printed, if it cannot be used."""
         self.busy = True
-        self.wait_until_ready()
+        if not self._ready:
+            self._reply()
+            self._ready = True
         with contextlib.suppress(OSError):  # the missing reply tells
             self._into.write(json.dumps(request) + "\n")
             self._into.flush()
@@ -69,43 +66,36 @@ class Server:
         return reply
 
     def _reply(self) -> dict[str, Any]:
-        text = self._out.readline()
-        if not text:
-            said = ""
-            if self._errors is not None:
-                self._errors.seek(0)
-                said = self._errors.read().decode(errors="replace")[-1500:]
-            self.close()
-            raise RuntimeError(f"the process from which ranks are started has ended. {said}".strip())
-        return dict(json.loads(text))
+        if text := self._out.readline():
+            return dict(json.loads(text))
+        said = b""
+        if self._errors is not None:
+            self._errors.seek(0)
+            said = self._errors.read()[-1500:]
+        self.close()
+        told = f"the process from which ranks are started has ended. {said.decode(errors='replace')}"
+        raise RuntimeError(told.strip())
 
     def alive(self) -> bool:
-        if self.owner != os.getpid():  # this process is a fork of the one that it belongs to
+        if self._owner != os.getpid():  # this process is a fork of the one that it belongs to
             return False
-        if isinstance(self._process, int):
-            try:
-                return os.waitpid(self._process, os.WNOHANG) == (0, 0)
-            except ChildProcessError:
-                return False
-        return self._process.poll() is None
+        try:
+            return os.waitpid(self._pid, os.WNOHANG) == (0, 0)
+        except ChildProcessError:
+            return False
 
     def close(self) -> None:
         """End it, and with it every rank."""
-        if self.owner != os.getpid():
+        if self._owner != os.getpid():
             return
         with contextlib.suppress(OSError):
             self._into.close()
-        if isinstance(self._process, int):
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self._process, 0)
-        else:
-            try:
-                self._process.wait(15)
-            except subprocess.TimeoutExpired:
-                self._process.kill()  # the ranks die with it
-                self._process.wait()
-        with contextlib.suppress(OSError):
-            self._out.close()
+        until = time.monotonic() + 15
+        while self.alive():  # a process that was forked from this one may hold its input open
+            time.sleep(0.001)
+            if time.monotonic() > until:
+                os.kill(self._pid, signal.SIGKILL)  # the ranks die with it
+        self._out.close()
         if self._errors is not None:
             self._errors.close()
 
@@ -138,27 +128,22 @@ def fork_server() -> None:
     milliseconds. Linux only.
     """
     global _server
-    from . import rank
-    from . import server as module
-
-    module.load()
-    to_server, from_server = os.pipe(), os.pipe()
+    server_module.load()
+    (its_in, into), (out, its_out) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.setsid()
             rank.die_with_parent()
-            _close_all_but(0, 1, 2, to_server[0], from_server[1])
+            _close_all_but(0, 1, 2, its_in, its_out)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            module.serve(to_server[0], os.fdopen(from_server[1], "w", encoding="utf-8"))
+            server_module.serve(its_in, os.fdopen(its_out, "w", encoding="utf-8"))
         finally:
             os._exit(0)
-    os.close(to_server[0])
-    os.close(from_server[1])
-    _server = Server(
-        os.fdopen(to_server[1], "w", encoding="utf-8"), os.fdopen(from_server[0], encoding="utf-8"), pid
-    )
+    os.close(its_in)
+    os.close(its_out)
+    _server = Server(pid, into, out)
     atexit.register(_server.close)
 
 
@@ -191,10 +176,9 @@ class Forked:
         """Rank → exit status (or minus the signal) of those that have ended."""
         return {int(k): v for k, v in self._server.ask(do="poll")["ended"].items()}
 
-    def ask_where(self) -> bool:
-        """Have each write where it is; False: cannot be asked."""
+    def ask_where(self) -> None:
+        """Have each write where it is."""
         self._server.ask(do="signal", signal=int(signal.SIGUSR1))
-        return True
 
     def stop(self) -> None:
         """End every process of the run; returns when there is none."""
@@ -226,18 +210,14 @@ class Spawned:
         codes = {i: one.poll() for i, one in enumerate(self._all)}
         return {i: code for i, code in codes.items() if code is not None}
 
-    def ask_where(self) -> bool:
-        if not hasattr(signal, "SIGUSR1"):
-            return False
+    def ask_where(self) -> None:
         for one in self._all:
             one.send_signal(signal.SIGUSR1)
-        return True
 
     def stop(self) -> None:
         for one in self._all:
-            if hasattr(os, "killpg"):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(one.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(one.pid, signal.SIGKILL)
             one.kill()
         for one in self._all:
             one.wait()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers.recordings.manifest import DATA, Recording, Refused
+from helpers.recordings.manifest import DATA, KINDS, Recording, Refused
 from helpers.recordings.manifest import load as _load
 from helpers.recordings.registry import experiment, find
 
@@ -28,8 +28,7 @@ __all__ = ["Recording", "Refused", "Result", "experiment", "load", "load_all", "
 class Result:
     """What an experiment gave. evidence: where it ran. note: what a caption should add, or "".
 
-    trace: a `helpers.trace.Trace`; snapshot: as torch.cuda.memory._snapshot(); table: list of dicts;
-    faults: what the simulated GPU complained about.
+    trace: a `helpers.trace.Trace`; snapshot: as torch.cuda.memory._snapshot(); table: list of dicts.
     """
 
     name: str
@@ -38,7 +37,6 @@ class Result:
     snapshot: dict[str, Any] | None = None
     table: list[dict[str, Any]] | None = None
     note: str = ""
-    faults: tuple[str, ...] = ()
 
 
 def load(name: str, folder: str | Path | None = None, device: str = "") -> Recording | None:
@@ -72,32 +70,18 @@ def show(
     order = ("live", "recorded", "simulated")
     if prefer not in order:
         raise ValueError(f"prefer is one of {', '.join(order)}, not {prefer!r}")
-    one = find(name)
+    from helpers.recordings.running import run_live, run_simulated
+
+    one, note = find(name), ""
     if prefer == "live" and torch.cuda.is_available():
-        from helpers.recordings.running import run_live
-
-        return _result(one.name, "live (GPU)", *run_live(one))
-    if prefer != "simulated" and (recording := load(name, folder, simulated)) is not None:
+        evidence, given = "live (GPU)", run_live(one)
+    elif prefer != "simulated" and (recording := load(name, folder, simulated)) is not None:
         note = "recorded with an older version of this experiment" if recording.stale else ""
-        given = {k: getattr(recording, k) for k in ("trace", "snapshot", "table")}
-        return _result(name, recording.evidence, given, (), note)
-    from helpers.recordings.running import run_simulated
+        evidence, given = recording.evidence, {kind: getattr(recording, kind) for kind in KINDS}
+    else:
+        evidence, given = f"simulated ({simulated})", run_simulated(one, simulated)
+    if given.get("trace") is not None:
+        from helpers import trace
 
-    return _result(name, f"simulated ({simulated})", *run_simulated(one, simulated))
-
-
-def _result(
-    name: str, evidence: str, given: dict[str, Any], faults: tuple[str, ...], note: str = ""
-) -> Result:
-    from helpers import trace
-
-    read = given.get("trace")
-    return Result(
-        name,
-        evidence,
-        None if read is None else trace.read(read, evidence=evidence),
-        given.get("snapshot"),
-        given.get("table"),
-        note,
-        faults,
-    )
+        given["trace"] = trace.read(given["trace"], evidence=evidence)
+    return Result(name, evidence, note=note, **given)

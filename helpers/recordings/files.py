@@ -10,30 +10,15 @@ from __future__ import annotations
 import getpass
 import gzip
 import hashlib
-import io
 import json
 import os
 import re
 import socket
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "MachineName",
-    "check",
-    "digest",
-    "pack",
-    "scrub",
-    "trim_snapshot",
-    "trim_trace",
-    "unpack",
-    "write",
-]
-
 LARGEST = 400 * 1024  # bytes of one packed file
-LARGEST_UNPACKED = 200 * 2**20  # against files that unpack to fill the memory
 
 _TRACE = ("schemaVersion", "displayTimeUnit", "record_shapes", "with_stack", "profile_memory", "simulated")
 _DEVICE = (
@@ -47,12 +32,12 @@ _ARGS = (
     *("Total Allocated", "Total Reserved", "Bytes", "Addr", "Device Id", "Device Type", "wait_on_stream"),
     *("wait_on_cuda_event_record_corr_id", "name", "labels", "sort_index", "graph id", "graph node id"),
 )
-_BLOCK = ("address", "size", "requested_size", "state", "frames")
+_BLOCK = ("address", "size", "requested_size", "state")
 _SEGMENT = (
     *("address", "device", "total_size", "allocated_size", "active_size", "requested_size", "stream"),
-    *("segment_type", "segment_pool_id", "is_expandable", "frames", "blocks"),
+    *("segment_type", "segment_pool_id", "is_expandable"),
 )
-_ENTRY = ("action", "addr", "size", "stream", "device_free", "time_us", "frames")
+_ENTRY = ("action", "addr", "size", "stream", "device_free", "time_us")
 _FRAMES = 8  # the innermost so many are kept
 
 _ABSOLUTE = re.compile(r"(?<![\w./<])/(?:[\w.+@~-]+/)+[\w.+@~<>-]*|[A-Za-z]:\\[\w\\.+ -]+")
@@ -89,34 +74,28 @@ def trim_trace(trace: Mapping[str, Any]) -> dict[str, Any]:
     timed = [float(e["ts"]) for e in events if e.get("ph") == "X" and e.get("cat") != "Trace"]
     if not timed:
         raise ValueError("the trace has no events: was anything run between the profiler's start and end?")
-    start, places = min(timed), _Places()
+    start, numbers = min(timed), dict[int, int]()
     kept = {k: trace[k] for k in _TRACE if k in trace}
-    kept["deviceProperties"] = [
-        {k: d[k] for k in _DEVICE if k in d} for d in trace.get("deviceProperties", [])
-    ]
-    kept["traceEvents"] = [_event(e, start, places) for e in events if e.get("cat") != "Trace"]
+    devices = trace.get("deviceProperties", [])
+    kept["deviceProperties"] = [{k: d[k] for k in _DEVICE if k in d} for d in devices]
+    kept["traceEvents"] = [_event(e, start, numbers) for e in events if e.get("cat") != "Trace"]
     return kept
 
 
-class _Places:
-    """Process and thread numbers as small ones, in order of appearance; devices and streams keep theirs."""
-
-    def __init__(self) -> None:
-        self._seen: dict[Any, int] = {}
-
-    def __call__(self, number: Any) -> Any:
-        # Devices are processes 0, 1, … and streams small numbers in Kineto's traces; only the host's are large.
-        if not isinstance(number, int) or number < 1000:
-            return number
-        return self._seen.setdefault(number, 1000 + len(self._seen))
+def _small(number: Any, known: dict[int, int]) -> Any:
+    """A process or thread number as a small one, in order of appearance; those of devices and streams stay."""
+    # Devices are processes 0, 1, … and streams small numbers in Kineto's traces; only the host's are large.
+    if not isinstance(number, int) or number < 1000:
+        return number
+    return known.setdefault(number, 1000 + len(known))
 
 
-def _event(event: Mapping[str, Any], start: float, places: _Places) -> dict[str, Any]:
+def _event(event: Mapping[str, Any], start: float, numbers: dict[int, int]) -> dict[str, Any]:
     kept = {k: event[k] for k in _EVENT if k in event}
-    kept["pid"], kept["tid"] = places(event.get("pid", 0)), places(event.get("tid", 0))
-    for key in ("ts", "dur"):
+    kept["pid"], kept["tid"] = _small(event.get("pid", 0), numbers), _small(event.get("tid", 0), numbers)
+    for key, zero in (("ts", start), ("dur", 0.0)):
         if key in kept:
-            kept[key] = round(float(kept[key]) - (start if key == "ts" else 0.0), 3)
+            kept[key] = round(float(kept[key]) - zero, 3)
     if "name" in kept:
         kept["name"] = scrub(str(kept["name"]))
     args = {k: v for k, v in (event.get("args") or {}).items() if k in _ARGS}
@@ -131,35 +110,31 @@ def trim_snapshot(snapshot: Mapping[str, Any]) -> dict[str, Any]:
     """A memory snapshot (torch.cuda.memory._snapshot) with the fields that are read and short frames."""
     if "segments" not in snapshot:
         raise ValueError("that is no memory snapshot: it has no 'segments'")
-    times = [e["time_us"] for trace in snapshot.get("device_traces", []) for e in trace if "time_us" in e]
-    start = min(times, default=0)
+    traces = snapshot.get("device_traces", [])
+    start = min((e["time_us"] for trace in traces for e in trace if "time_us" in e), default=0)
     made: dict[str, Any] = {
         "segments": [
-            {k: v for k, v in _entry(s, _SEGMENT, start).items() if k != "blocks"}
-            | {"blocks": [_entry(b, _BLOCK, start) for b in s.get("blocks", [])]}
+            _entry(s, _SEGMENT, start) | {"blocks": [_entry(b, _BLOCK, start) for b in s.get("blocks", [])]}
             for s in snapshot["segments"]
         ],
-        "device_traces": [[_entry(e, _ENTRY, start) for e in t] for t in snapshot.get("device_traces", [])],
+        "device_traces": [[_entry(e, _ENTRY, start) for e in trace] for trace in traces],
         "allocator_settings": _plain(snapshot.get("allocator_settings", {})),
     }
     return made | ({"simulated": snapshot["simulated"]} if "simulated" in snapshot else {})
 
 
 def _entry(record: Mapping[str, Any], fields: tuple[str, ...], start: int) -> dict[str, Any]:
-    kept = {k: record[k] for k in fields if k in record and k not in ("frames", "blocks")}
-    kept = {k: _plain(v) for k, v in kept.items()}
+    kept = {k: _plain(record[k]) for k in fields if k in record}
     if "time_us" in kept:
         kept["time_us"] -= start
     if record.get("frames"):
-        kept["frames"] = [
-            {
-                "filename": scrub(str(f.get("filename", ""))),
-                "line": f.get("line", 0),
-                "name": str(f.get("name", "")),
-            }
-            for f in record["frames"][:_FRAMES]
-        ]
+        kept["frames"] = [_frame(f) for f in record["frames"][:_FRAMES]]
     return kept
+
+
+def _frame(frame: Mapping[str, Any]) -> dict[str, Any]:
+    name, file = str(frame.get("name", "")), scrub(str(frame.get("filename", "")))
+    return {"filename": file, "line": frame.get("line", 0), "name": name}
 
 
 def _plain(value: Any) -> Any:
@@ -208,23 +183,14 @@ def pack(data: Any) -> bytes:
     check(text)
     packed = gzip.compress(text.encode(), compresslevel=9, mtime=0)
     if len(packed) > LARGEST:
-        size, most = len(packed) // 1024, LARGEST // 1024
-        raise ValueError(
-            f"{size} KiB packed, and {most} KiB is the most: record fewer steps or a smaller model"
-        )
+        sizes = f"{len(packed) // 1024} KiB packed, and {LARGEST // 1024} KiB is the most"
+        raise ValueError(f"{sizes}: record fewer steps or a smaller model")
     return packed
 
 
 def unpack(packed: bytes) -> Any:
-    """The data of a packed file. ValueError for what is none."""
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            text = file.read(LARGEST_UNPACKED + 1)
-    except (OSError, EOFError) as problem:
-        raise ValueError(f"not a gzip file, or a truncated one: {problem}") from None
-    if len(text) > LARGEST_UNPACKED:
-        raise ValueError(f"unpacks to more than {LARGEST_UNPACKED} bytes")
-    return json.loads(text)
+    """The data of a packed file."""
+    return json.loads(gzip.decompress(packed))
 
 
 def digest(data: bytes) -> str:
@@ -234,12 +200,9 @@ def digest(data: bytes) -> str:
 def write(path: Path, data: bytes) -> None:
     """Write whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    half = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        half.write_bytes(data)
+        os.replace(half, path)
+    finally:
+        half.unlink(missing_ok=True)

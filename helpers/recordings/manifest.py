@@ -20,8 +20,6 @@ from typing import Any
 
 from helpers.recordings import files
 
-__all__ = ["FORMAT", "Recording", "Refused", "begin", "load", "read", "save"]
-
 FORMAT = 1
 NAME = "manifest.json"
 KINDS = ("trace", "snapshot", "table")
@@ -32,7 +30,7 @@ class Refused(ValueError):
     """A recording that is not what its manifest says, or that may not count as one."""
 
 
-def begin(command: list[str], code: str, simulated: str | None, device: dict[str, Any]) -> dict[str, Any]:
+def begin(code: str, simulated: str | None, device: dict[str, Any]) -> dict[str, Any]:
     """A manifest without experiments, for this machine and today."""
     import numpy
     import torch
@@ -49,18 +47,22 @@ def begin(command: list[str], code: str, simulated: str | None, device: dict[str
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "date": date.today().isoformat(),
-        "command": files.scrub(" ".join(command)),
+        "command": _command(),
         "code": code,
         "experiments": {},
     }
 
 
+def _command() -> str:
+    """The command line as it is noted: without the folder that was written to."""
+    asked = re.sub(r"--out[ =]\S+ ?", "", " ".join(sys.argv[1:]))
+    return files.scrub(f"python -m helpers.recordings.record {asked}".strip())
+
+
 def _driver() -> str:
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        out = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=True
-        ).stdout
+        out = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return out.split("\n")[0].strip() or "unknown"
@@ -93,13 +95,10 @@ def read(folder: Path, dry_runs: bool = False) -> dict[str, Any]:
         raise Refused(f"{folder.name}: {NAME} is not JSON: {problem}") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         seen = found.get("format") if isinstance(found, dict) else type(found).__name__
-        raise Refused(
-            f"{folder.name}: format {seen!r}, and this version of the course reads {FORMAT}: update one of them"
-        )
-    if found.get("simulated") and not dry_runs:
-        raise Refused(
-            f"{folder.name}: a dry run on a simulated {found['simulated']}, which is no recording of a GPU"
-        )
+        wanted = f"this version of the course reads {FORMAT}: update one of them"
+        raise Refused(f"{folder.name}: format {seen!r}, and {wanted}")
+    if (card := found.get("simulated")) and not dry_runs:
+        raise Refused(f"{folder.name}: a dry run on a simulated {card}, which is no recording of a GPU")
     missing = {"device", "torch", "date", "experiments"} - set(found)
     if missing:
         raise Refused(f"{folder.name}: {NAME} lacks {', '.join(sorted(missing))}")
@@ -185,13 +184,3 @@ def load(name: str, folder: Path, dry_runs: bool = False) -> Recording | None:
     device = str(manifest["device"]["name"])
     when = str(entry.get("date", manifest["date"]))
     return Recording(name, device, when, str(manifest["torch"]), stale, manifest.get("simulated"), packed)
-
-
-def command_line(arguments: list[str]) -> list[str]:
-    """The command as it is noted: without the folder that was written to."""
-    kept, skip = [], False
-    for argument in arguments:
-        if not skip and argument not in ("--out",) and not argument.startswith("--out="):
-            kept.append(argument)
-        skip = argument == "--out"
-    return [Path(sys.executable).name.rstrip("0123456789."), "-m", "helpers.recordings.record", *kept]

@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["GPT2", "Bert", "ResNet", "Size"]
-
 
 @dataclass(frozen=True)
 class Size:

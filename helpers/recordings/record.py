@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import re
-import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from datetime import date
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from helpers.recordings import files, manifest, registry, running
 from helpers.recordings.registry import Experiment
-
-__all__ = ["main", "record"]
 
 BUDGET_S = 600.0
 
@@ -36,26 +34,23 @@ def record(
     simulated: str | None = None,
     again: bool = False,
     budget_s: float = BUDGET_S,
-    command: list[str] | None = None,
 ) -> dict[str, str]:
     """Record some experiments into a folder; what went wrong with each, or "". Refused if the folder is another's."""
     began = time.monotonic()
     device = _describe(simulated)
-    made = _manifest(folder, device, simulated, command or manifest.command_line(sys.argv[1:]))
+    made = _manifest(folder, device, simulated)
     told: dict[str, str] = {}
     for place, one in enumerate(experiments, 1):
         left = budget_s - (time.monotonic() - began)
         head = f"[{place}/{len(experiments)}] {one.name:<34}"
         if not again and _is_there(one, made, folder):
             told[one.name] = ""
-            print(
-                f"{head} kept: recorded {made['experiments'][one.name]['date']} by the same code", flush=True
-            )
+            when = made["experiments"][one.name]["date"]
+            print(f"{head} kept: recorded {when} by the same code", flush=True)
             continue
         if left < one.seconds:
-            told[one.name] = (
-                f"left out: {left:.0f} s are left of {budget_s:.0f}, and it may take {one.seconds:.0f}"
-            )
+            needs = f"{left:.0f} s are left of {budget_s:.0f}, and it may take {one.seconds:.0f}"
+            told[one.name] = f"left out: {needs}"
             print(f"{head} {told[one.name]}; run the command again to go on", flush=True)
             continue
         print(f"{head} …", end=" ", flush=True)
@@ -85,11 +80,9 @@ def _one(one: Experiment, folder: Path, simulated: str | None, timeout: float) -
     return entry | ({"error": problem} if problem else {})
 
 
-def _manifest(
-    folder: Path, device: dict[str, Any], simulated: str | None, command: list[str]
-) -> dict[str, Any]:
+def _manifest(folder: Path, device: dict[str, Any], simulated: str | None) -> dict[str, Any]:
     """The folder's manifest if it goes on, a new one if it begins."""
-    fresh = manifest.begin(command, package_hash(), simulated, device)
+    fresh = manifest.begin(package_hash(), simulated, device)
     if not (folder / manifest.NAME).exists():
         return fresh
     old = manifest.read(folder, dry_runs=True)
@@ -125,46 +118,28 @@ def _describe(simulated: str | None) -> dict[str, Any]:
     """The device, asked in another process, so that this one holds no memory on it."""
     if simulated:
         return running.describe(simulated)
-    code = "import json; from helpers.recordings import running; print(json.dumps(running.describe(None)))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        cwd=running.ROOT,
-    )
-    if done.returncode:
-        raise RuntimeError(
-            done.stderr.strip().splitlines()[-1].partition(": ")[2] or "the GPU cannot be asked"
-        )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    with ProcessPoolExecutor(1, get_context("spawn")) as apart:
+        return apart.submit(running.describe, None).result()
 
 
 def _worker(name: str, folder: Path, simulated: str | None) -> None:
     one = registry.find(name)
-    given = running.run_simulated(one, simulated)[0] if simulated else running.run_real(one)
+    given = running.run_simulated(one, simulated) if simulated else running.run_real(one)
     for kind, data in running.pack_all(given).items():
         files.write(folder / f"{kind}.json.gz", data)
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m helpers.recordings.record",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--out", type=Path, help="folder (default: the course's own, by the device's name)")
-    parser.add_argument(
-        "--only", nargs="+", default=[], metavar="NAME", help='lessons or experiments: 03, "07/x"'
-    )
-    parser.add_argument("--simulate", metavar="CARD", help="dry run on a simulated card; needs --out")
-    parser.add_argument("--again", action="store_true", help="record what is there anew")
-    parser.add_argument(
-        "--budget", type=float, default=BUDGET_S, help="seconds in all (default: %(default).0f)"
-    )
-    parser.add_argument("--list", action="store_true", help="name the experiments and end")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    layout, name = argparse.RawDescriptionHelpFormatter, "python -m helpers.recordings.record"
+    parser = argparse.ArgumentParser(prog=name, description=__doc__, formatter_class=layout)
+    option = parser.add_argument
+    option("--out", type=Path, help="folder (default: the course's own, by the device's name)")
+    option("--only", nargs="+", default=[], metavar="NAME", help='lessons or experiments: 03, "07/x"')
+    option("--simulate", metavar="CARD", help="dry run on a simulated card; needs --out")
+    option("--again", action="store_true", help="record what is there anew")
+    option("--budget", type=float, default=BUDGET_S, help="seconds in all (default: %(default).0f)")
+    option("--list", action="store_true", help="name the experiments and end")
+    option("--worker", help=argparse.SUPPRESS)
     chosen = parser.parse_args(argv)
     if chosen.simulate and not (chosen.out or chosen.list):
         parser.error("a dry run needs --out: it must not lie among the course's recordings")
@@ -183,14 +158,8 @@ def main(argv: list[str] | None = None) -> int:
             print("\n".join(f"{one.name:<34} up to {one.seconds:.0f} s" for one in experiments))
             return 0
         folder = chosen.out or manifest.DATA / _slug(_describe(None)["name"])
-        told = record(
-            experiments,
-            folder,
-            simulated=chosen.simulate,
-            again=chosen.again,
-            budget_s=chosen.budget,
-            command=manifest.command_line(sys.argv[1:] if argv is None else argv),
-        )
+        how = {"simulated": chosen.simulate, "again": chosen.again, "budget_s": chosen.budget}
+        told = record(experiments, folder, **how)
     except (ValueError, RuntimeError) as problem:
         print(f"record: {problem}", file=sys.stderr)
         return 2

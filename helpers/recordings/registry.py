@@ -27,8 +27,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["EXPERIMENTS", "Experiment", "code_hash", "experiment", "find", "load_all", "select"]
-
 Function = Callable[[Any], Mapping[str, Any]]
 _NAME = re.compile(r"[a-z0-9]+/[a-z0-9_]+")
 
@@ -95,10 +93,10 @@ def find(name: str) -> Experiment:
 def select(only: list[str]) -> list[Experiment]:
     """The experiments of some lessons or names ("03", "03/item_in_loop"); all where the list is empty."""
     found = load_all()
-    unknown = [o for o in only if not any(n == o or n.startswith(f"{o}/") for n in found)]
-    if unknown:
-        raise ValueError(f"no experiment {', '.join(unknown)}; there are {', '.join(found)}")
-    return [e for n, e in found.items() if not only or any(n == o or n.startswith(f"{o}/") for o in only)]
+    for name in only:
+        if not any(name in (known, known.partition("/")[0]) for known in found):
+            raise ValueError(f"no experiment {name}; there are {', '.join(found)}")
+    return [e for n, e in found.items() if not only or n in only or n.partition("/")[0] in only]
 
 
 def code_hash(source: str, function: str) -> str:
@@ -108,28 +106,23 @@ def code_hash(source: str, function: str) -> str:
     one leaves the recordings of the rest valid. The text is hashed and not the syntax tree, whose form
     differs between versions of Python: a recording made under one is read under another.
     """
-    tree = ast.parse(source)
-    lines = source.splitlines(keepends=True)
+    tree, lines = ast.parse(source), source.splitlines()
+    left_out: set[int] = set()  # line numbers
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                _blank(lines, first.lineno, first.end_lineno or first.lineno)
+        if (
+            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+            and ast.get_docstring(node) is not None
+        ):
+            left_out |= _lines(node.body[0])
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef) and statement.name != function and _registered(statement):
-            _blank(lines, statement.decorator_list[0].lineno, statement.end_lineno or statement.lineno)
-    text = "".join(lines)
-    kept = text.splitlines(keepends=True)
-    for token in _comments(source):
-        row, column = token.start[0] - 1, token.start[1]
-        if "#" in kept[row][column : column + 1]:
-            kept[row] = kept[row][:column] + "\n"
-    return hashlib.sha256(" ".join("".join(kept).split()).encode()).hexdigest()[:16]
-
-
-def _comments(source: str) -> list[tokenize.TokenInfo]:
-    read = io.StringIO(source).readline
-    return [t for t in tokenize.generate_tokens(read) if t.type == tokenize.COMMENT]
+            left_out |= _lines(statement.decorator_list[0]) | _lines(statement)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    kept = " ".join(line for number, line in enumerate(lines, 1) if number not in left_out)
+    return hashlib.sha256(" ".join(kept.split()).encode()).hexdigest()[:16]
 
 
 def _registered(node: ast.FunctionDef) -> bool:
@@ -137,6 +130,5 @@ def _registered(node: ast.FunctionDef) -> bool:
     return any(isinstance(c, ast.Name) and c.id == "experiment" for c in calls)
 
 
-def _blank(lines: list[str], first: int, last: int) -> None:
-    for i in range(first - 1, last):
-        lines[i] = "\n"
+def _lines(node: ast.stmt | ast.expr) -> set[int]:
+    return set(range(node.lineno, (node.end_lineno or node.lineno) + 1))

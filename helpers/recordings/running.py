@@ -7,31 +7,22 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from helpers.recordings import files
 from helpers.recordings.registry import Experiment
 
-__all__ = ["describe", "pack_all", "run_apart", "run_live", "run_real", "run_simulated"]
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run_simulated(one: Experiment, card: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The experiment's results on a simulated card, and the faults found. Experiments may show faults."""
-    from helpers.simulator import SimulationError, simulate
+def run_simulated(one: Experiment, card: str) -> dict[str, Any]:
+    """The experiment's results on a simulated card. Experiments may show faults."""
+    from helpers.simulator import simulate
 
-    gpu = simulate(card, alloc_conf=one.alloc_conf, memory_bytes=one.memory_bytes)
-    given: Mapping[str, Any] = {}
-    faults: tuple[str, ...] = ()
-    try:
-        with gpu:
-            given = one.run(gpu)
-    except SimulationError as told:
-        faults = tuple(told.faults)
-    return dict(given), faults
+    with simulate(card, alloc_conf=one.alloc_conf, memory_bytes=one.memory_bytes, strict=False) as gpu:
+        return dict(one.run(gpu))
 
 
 def run_real(one: Experiment) -> dict[str, Any]:
@@ -48,16 +39,16 @@ def run_real(one: Experiment) -> dict[str, Any]:
         return dict(one.run(gpu))
 
 
-def run_live(one: Experiment) -> tuple[dict[str, Any], tuple[str, ...]]:
+def run_live(one: Experiment) -> dict[str, Any]:
     """The experiment's results on the CUDA device; apart where it sets up the process's allocator."""
     if not (one.alloc_conf or one.memory_bytes):
-        return run_real(one), ()
+        return run_real(one)
     with tempfile.TemporaryDirectory() as folder:
         problem = run_apart(one, Path(folder), None, timeout=6 * one.seconds + 60)
         if problem:
             raise RuntimeError(f"{one.name}: {problem}")
-        packed = {p.name.partition(".")[0]: p.read_bytes() for p in Path(folder).glob("*.json.gz")}
-    return {kind: files.unpack(data) for kind, data in packed.items()}, ()
+        packed = Path(folder).glob("*.json.gz")
+        return {path.name.partition(".")[0]: files.unpack(path.read_bytes()) for path in packed}
 
 
 def run_apart(one: Experiment, folder: Path, simulated: str | None, timeout: float) -> str:
@@ -69,23 +60,13 @@ def run_apart(one: Experiment, folder: Path, simulated: str | None, timeout: flo
     command = [sys.executable, "-m", "helpers.recordings.record", "--worker", one.name, "--out", str(folder)]
     if simulated:
         command += ["--simulate", simulated]
-    here = os.environ.get("PYTHONPATH")
-    env = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *([here] if here else [])]),
-        "KINETO_LOG_LEVEL": "99",
-    }
+    env = os.environ | {"KINETO_LOG_LEVEL": "99"}
     if one.alloc_conf and not simulated:
         env["PYTORCH_ALLOC_CONF"] = env["PYTORCH_CUDA_ALLOC_CONF"] = one.alloc_conf
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
+    where: dict[str, Any] = {"stdin": null, "stdout": null, "stderr": pipe, "env": env, "cwd": ROOT}
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout,
-            env=env,
-            stdin=subprocess.DEVNULL,
-        )
+        done = subprocess.run(command, timeout=timeout, encoding="utf-8", errors="replace", **where)
     except subprocess.TimeoutExpired:
         return f"took more than {timeout:.0f} s, and was ended"
     if done.returncode:
@@ -97,20 +78,16 @@ def run_apart(one: Experiment, folder: Path, simulated: str | None, timeout: flo
 
 def pack_all(given: Mapping[str, Any]) -> dict[str, bytes]:
     """The results of an experiment as packed files by kind. TypeError or ValueError for what cannot be one."""
-    unknown = set(given) - {"trace", "snapshot", "table"}
+    pack: dict[str, Callable[[Any], Any]] = {
+        "trace": lambda value: files.trim_trace(_trace(value)),
+        "snapshot": files.trim_snapshot,
+        "table": files.plain_table,
+    }
+    unknown = set(given) - set(pack)
     if unknown or not given:
-        raise ValueError(
-            f"an experiment gives trace, snapshot or table, not {', '.join(unknown) or 'nothing'}"
-        )
-    made: dict[str, bytes] = {}
-    for kind, value in given.items():
-        if kind == "trace":
-            made[kind] = files.pack(files.trim_trace(_trace(value)))
-        elif kind == "snapshot":
-            made[kind] = files.pack(files.trim_snapshot(value))
-        else:
-            made[kind] = files.pack(files.plain_table(value))
-    return made
+        names = ", ".join(unknown) or "nothing"
+        raise ValueError(f"an experiment gives trace, snapshot or table, not {names}")
+    return {kind: files.pack(pack[kind](value)) for kind, value in given.items()}
 
 
 def _trace(value: Any) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def _work(gpu: Any, op: str, dtype: str, shapes: tuple[tuple[int, ...], ...]) ->
 @experiment("calibration/operators", seconds=120)
 def operators(gpu: Any) -> dict[str, Any]:
     """Median microseconds of every case."""
-    rows = []
+    card, rows = {"source": f"recorded {gpu.name}", "card": _card(gpu.name)}, []
     precision, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False  # a row says float32 and means it
     try:
@@ -96,17 +96,14 @@ def operators(gpu: Any) -> dict[str, Any]:
             for place, (op, dtype, shapes) in enumerate(_cases()):
                 torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
                 us = timed(gpu, _work(gpu, op, dtype, shapes), repeats=10, samples=3)
-                rows.append(
-                    {
-                        "source": f"recorded {gpu.name}",
-                        "card": _card(gpu.name),
-                        "set": "held-out" if place % 3 == 2 else "fit",
-                        "op": op,
-                        "dtype": dtype,
-                        "shapes": " ".join("x".join(map(str, shape)) for shape in shapes),
-                        "us": round(us, 2),
-                    }
-                )
+                sizes = " ".join("x".join(map(str, shape)) for shape in shapes)
+                of = {
+                    "set": "held-out" if place % 3 == 2 else "fit",
+                    "op": op,
+                    "dtype": dtype,
+                    "shapes": sizes,
+                }
+                rows.append(card | of | {"us": round(us, 2)})
     finally:
         torch.set_float32_matmul_precision(precision)
         torch.backends.cudnn.allow_tf32 = cudnn

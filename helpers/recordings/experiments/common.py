@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["mlp", "profiled", "timed"]
-
 
 def mlp(gpu: Any, width: int, layers: int = 4, dtype: torch.dtype = torch.float32) -> nn.Sequential:
     """`layers` square linear layers with ReLUs between them, on the GPU."""
@@ -38,10 +36,11 @@ def profiled(gpu: Any, step: Callable[[int], Any], steps: int = 4, warm_up: int 
     return prof
 
 
-def timed(gpu: Any, work: Callable[[], Any], repeats: int = 20, samples: int = 5) -> float:
-    """Median microseconds of one call, from events around `repeats` of them, warmed up."""
-    for _ in range(3):
+def timed(gpu: Any, work: Callable[[], Any], repeats: int = 20, samples: int = 5, warm_up: int = 3) -> float:
+    """Median microseconds of one call, from events around `repeats` of them, after some that are not timed."""
+    for _ in range(warm_up):
         work()
+    gpu.synchronize()
     times = []
     for _ in range(samples):
         start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
@@ -51,4 +50,4 @@ def timed(gpu: Any, work: Callable[[], Any], repeats: int = 20, samples: int = 5
         end.record()
         end.synchronize()
         times.append(start.elapsed_time(end) * 1e3 / repeats)
-    return sorted(times)[len(times) // 2]
+    return float(sorted(times)[samples // 2])

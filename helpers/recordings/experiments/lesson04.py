@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from helpers.recordings.experiments.common import timed
 from helpers.recordings.registry import experiment
 
 BATCH = (256, 3, 224, 224)
@@ -18,29 +19,18 @@ def to_the_device(gpu: Any) -> dict[str, Any]:
     for dtype in (torch.float32, torch.uint8):
         for pinned in (False, True):
             batch = torch.zeros(BATCH, dtype=dtype, pin_memory=pinned)
-            copy, whole = _seconds(gpu, batch, convert=False), _seconds(gpu, batch, convert=True)
+            seconds = {"copy_s": _seconds(gpu, batch, False), "ready_s": _seconds(gpu, batch, True)}
             name = str(dtype).removeprefix("torch.")
-            rows.append(
-                {"dtype": name, "pinned": pinned, "bytes": batch.nbytes, "copy_s": copy, "ready_s": whole}
-            )
+            rows.append({"dtype": name, "pinned": pinned, "bytes": batch.nbytes, **seconds})
     return {"table": rows}
 
 
-def _seconds(gpu: Any, batch: torch.Tensor, convert: bool, repeats: int = 4) -> float:
-    """Seconds of one copy to the GPU (and of the conversion behind it), from events around several."""
+def _seconds(gpu: Any, batch: torch.Tensor, convert: bool) -> float:
+    """Seconds of one copy to the GPU (and of the conversion behind it)."""
 
     def work() -> None:
         x = batch.to(gpu.device, non_blocking=True)
         if convert and x.dtype == torch.uint8:
             x.float().mul_(1 / 255)
 
-    for _ in range(2):
-        work()
-    gpu.synchronize()
-    start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
-    start.record()
-    for _ in range(repeats):
-        work()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end)) / 1e3 / repeats
+    return timed(gpu, work, repeats=4, samples=1) / 1e6

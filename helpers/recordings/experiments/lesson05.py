@@ -15,25 +15,22 @@ BATCH, WIDTH = 8192, 2048  # 64 MiB a batch
 @experiment("05/serial")
 def serial(gpu: Any) -> dict[str, Any]:
     """Each batch is copied from ordinary memory, then used."""
-    model = mlp(gpu, WIDTH)
-    batch = torch.zeros(BATCH, WIDTH)
-
-    def step(i: int) -> None:
-        with torch.no_grad():
-            model(batch.to(gpu.device, non_blocking=True))[0, 0].item()  # a step that looks at its loss
-
-    return {"trace": profiled(gpu, step)}
+    return _one_after_the_other(gpu, pinned=False)
 
 
 @experiment("05/pinned")
 def pinned(gpu: Any) -> dict[str, Any]:
     """Each batch is copied from pinned memory, then used: the same loop, and a faster copy."""
+    return _one_after_the_other(gpu, pinned=True)
+
+
+def _one_after_the_other(gpu: Any, pinned: bool) -> dict[str, Any]:
     model = mlp(gpu, WIDTH)
-    batch = torch.zeros(BATCH, WIDTH, pin_memory=True)
+    batch = torch.zeros(BATCH, WIDTH, pin_memory=pinned)
 
     def step(i: int) -> None:
         with torch.no_grad():
-            model(batch.to(gpu.device, non_blocking=True))[0, 0].item()
+            model(batch.to(gpu.device, non_blocking=True))[0, 0].item()  # a step that looks at its loss
 
     return {"trace": profiled(gpu, step)}
 

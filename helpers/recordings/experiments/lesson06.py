@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from helpers.recordings.experiments.common import timed
 from helpers.recordings.registry import experiment
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -33,20 +34,14 @@ def three_adamws(gpu: Any) -> dict[str, Any]:
     return {"table": rows}
 
 
-def _step(gpu: Any, sizes: list[int], way: str, repeats: int = 2) -> tuple[float, int]:
+def _step(gpu: Any, sizes: list[int], way: str) -> tuple[float, int]:
     """(seconds of one step, bytes that it holds at its peak beyond what is there before and after)."""
     params = [torch.nn.Parameter(torch.zeros(n, device=gpu.device)) for n in sizes]
     for p in params:
         p.grad = torch.zeros_like(p)
     optimizer = torch.optim.AdamW(params, **WAYS[way])
     optimizer.step()  # makes the state, loads the kernels, and leaves room for the temporaries in the pool
-    gpu.synchronize()
     gpu.reset_peak_memory_stats()
     held = gpu.memory_allocated()
-    start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
-    start.record()
-    for _ in range(repeats):
-        optimizer.step()
-    end.record()
-    end.synchronize()
-    return start.elapsed_time(end) / 1e3 / repeats, gpu.max_memory_allocated() - held
+    us = timed(gpu, optimizer.step, repeats=2, samples=1, warm_up=0)
+    return us / 1e6, gpu.max_memory_allocated() - held

@@ -26,15 +26,8 @@ def eager(gpu: Any) -> dict[str, Any]:
 def graph_replay(gpu: Any) -> dict[str, Any]:
     """The same, captured once and replayed: one launch a step."""
     model, x = mlp(gpu, 256, layers=16), torch.randn(64, 256, device=gpu.device)
-    side = gpu.Stream()
-    side.wait_stream(gpu.current_stream())
-    with gpu.stream(side), torch.no_grad():
-        for _ in range(3):
-            model(x)
-    gpu.current_stream().wait_stream(side)
-    graph = gpu.CUDAGraph()
-    with gpu.graph(graph), torch.no_grad():
-        model(x)
+    with torch.no_grad():
+        graph = _captured(gpu, model, x)
     return {"trace": profiled(gpu, lambda i: graph.replay())}
 
 
@@ -45,15 +38,21 @@ def when_it_helps(gpu: Any) -> dict[str, Any]:
     model = mlp(gpu, 256, layers=16)
     for batch in (16, 64, 256, 1024, 4096, 16384):
         x = torch.randn(batch, 256, device=gpu.device)
-        side, graph = gpu.Stream(), gpu.CUDAGraph()
         with torch.no_grad():
-            side.wait_stream(gpu.current_stream())
-            with gpu.stream(side):
-                for _ in range(3):
-                    model(x)
-            gpu.current_stream().wait_stream(side)
-            with gpu.graph(graph):
-                model(x)
+            graph = _captured(gpu, model, x)
             eager, replayed = timed(gpu, lambda: model(x), 10), timed(gpu, graph.replay, 10)  # noqa: B023 - called here
         rows.append({"batch": batch, "eager_us": eager, "replayed_us": replayed})
     return {"table": rows}
+
+
+def _captured(gpu: Any, model: torch.nn.Module, x: torch.Tensor) -> Any:
+    """A graph of model(x), warmed up in another stream as torch.cuda.graph wants it."""
+    side, graph = gpu.Stream(), gpu.CUDAGraph()
+    side.wait_stream(gpu.current_stream())
+    with gpu.stream(side):
+        for _ in range(3):
+            model(x)
+    gpu.current_stream().wait_stream(side)
+    with gpu.graph(graph):
+        model(x)
+    return graph

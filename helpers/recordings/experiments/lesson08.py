@@ -37,20 +37,20 @@ def fragmentation(gpu: Any) -> dict[str, Any]:
     gpu.memory._record_memory_history(max_entries=10_000)
     held = [torch.empty(30 * MIB, dtype=torch.uint8, device=gpu.device) for _ in range(48)]
     held = held[::2]
-    rows = [_state(gpu, "24 of 48 blocks of 30 MiB freed")]
+    rows = [{"when": "24 of 48 blocks of 30 MiB freed", **_state(gpu)}]
     larger = [torch.empty(50 * MIB, dtype=torch.uint8, device=gpu.device) for _ in range(8)]
-    rows.append(_state(gpu, "8 blocks of 50 MiB asked for"))
+    rows.append({"when": "8 blocks of 50 MiB asked for", **_state(gpu)})
     snapshot = gpu.memory._snapshot()
     gpu.memory._record_memory_history(enabled=None)
     del held, larger
     gpu.synchronize()
     gpu.empty_cache()
-    rows.append(_state(gpu, "all freed, cache emptied"))
+    rows.append({"when": "all freed, cache emptied", **_state(gpu)})
     return {"snapshot": snapshot, "table": rows}
 
 
-def _state(gpu: Any, when: str) -> dict[str, Any]:
-    return {"when": when, "allocated": gpu.memory_allocated(), "reserved": gpu.memory_reserved()}
+def _state(gpu: Any) -> dict[str, int]:
+    return {"allocated": gpu.memory_allocated(), "reserved": gpu.memory_reserved()}
 
 
 def _documents(gpu: Any, lengths: Iterable[int]) -> dict[str, Any]:
@@ -62,14 +62,7 @@ def _documents(gpu: Any, lengths: Iterable[int]) -> dict[str, Any]:
         temporary = torch.empty(length * 8 * MIB, dtype=torch.uint8, device=gpu.device)
         results.append(torch.empty(length * 3 * MIB, dtype=torch.uint8, device=gpu.device))
         del temporary
-        rows.append(
-            {
-                "length": length,
-                "allocated": gpu.memory_allocated(),
-                "reserved": gpu.memory_reserved(),
-                "segments": len(gpu.memory_snapshot()),
-            }
-        )
+        rows.append({"length": length, **_state(gpu), "segments": len(gpu.memory_snapshot())})
     snapshot = gpu.memory._snapshot()
     gpu.memory._record_memory_history(enabled=None)
     return {"snapshot": snapshot, "table": rows}

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from helpers.recordings.experiments.common import timed
 from helpers.recordings.models import GPT2
 from helpers.recordings.registry import experiment
 
@@ -29,7 +30,7 @@ def four_precisions(gpu: Any) -> dict[str, Any]:
     return {"table": rows}
 
 
-def _step(gpu: Any, dtype: torch.dtype | None, warm_up: int = 1, repeats: int = 1) -> tuple[float, int]:
+def _step(gpu: Any, dtype: torch.dtype | None) -> tuple[float, int]:
     """(seconds of one step, bytes allocated at its peak)."""
     with torch.device(gpu.device):
         net = GPT2()
@@ -46,14 +47,7 @@ def _step(gpu: Any, dtype: torch.dtype | None, warm_up: int = 1, repeats: int = 
         scaler.update()
         optimizer.zero_grad()
 
-    for _ in range(warm_up):
-        step()
-    gpu.synchronize()
+    step()
     gpu.reset_peak_memory_stats()
-    start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
-    start.record()
-    for _ in range(repeats):
-        step()
-    end.record()
-    end.synchronize()
-    return start.elapsed_time(end) / 1e3 / repeats, gpu.max_memory_allocated()
+    us = timed(gpu, step, repeats=1, samples=1, warm_up=0)
+    return us / 1e6, gpu.max_memory_allocated()

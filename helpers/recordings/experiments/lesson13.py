@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from helpers.recordings.experiments.common import timed
 from helpers.recordings.registry import experiment
 
 WIDTH = 4096
@@ -23,7 +24,7 @@ def int8_linear(gpu: Any) -> dict[str, Any]:
     for tokens in TOKENS:
         x = torch.zeros(tokens, WIDTH, device=gpu.device, dtype=torch.bfloat16)
         for way, work in _ways(x, weight, q, scale).items():
-            rows.append({"tokens": tokens, "way": way, "us": _microseconds(gpu, work)})
+            rows.append({"tokens": tokens, "way": way, "us": timed(gpu, work, samples=1)})
     return {"table": rows}
 
 
@@ -50,19 +51,6 @@ def _ways(x: Any, weight: Any, q: Any, scale: Any) -> dict[str, Callable[[], Any
     }
 
 
-def _microseconds(gpu: Any, work: Callable[[], Any], repeats: int = 20) -> float:
-    for _ in range(3):
-        work()
-    gpu.synchronize()
-    start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
-    start.record()
-    for _ in range(repeats):
-        work()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end) * 1e3 / repeats)
-
-
 @experiment("13/int8_shapes", seconds=10)
 def int8_shapes(gpu: Any) -> dict[str, Any]:
     """Microseconds of torch._int_mm for inner and outer sizes near 4,096, or what it answers where it refuses."""
@@ -75,7 +63,7 @@ def int8_shapes(gpu: Any) -> dict[str, Any]:
             return torch._int_mm(a, b.t())
 
         try:
-            rows.append({"rows": m, "size": n, "us": _microseconds(gpu, work), "refused": ""})
+            rows.append({"rows": m, "size": n, "us": timed(gpu, work, samples=1), "refused": ""})
         except RuntimeError as refused:
             rows.append({"rows": m, "size": n, "us": 0.0, "refused": str(refused).partition("\n")[0][:120]})
     return {"table": rows}

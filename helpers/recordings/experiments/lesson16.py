@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 
+from helpers.recordings.experiments.common import timed
 from helpers.recordings.registry import experiment
 
 WIDTH, TOKENS = 8192, 2048
@@ -20,18 +22,9 @@ def split_mlp(gpu: Any) -> dict[str, Any]:
     for n in RANKS:
         first = torch.zeros(WIDTH, 4 * WIDTH // n, device=gpu.device, dtype=torch.bfloat16)
         second = torch.zeros(4 * WIDTH // n, WIDTH, device=gpu.device, dtype=torch.bfloat16)
-        rows.append({"ranks": n, "us": _microseconds(gpu, x, first, second)})
+        rows.append({"ranks": n, "us": timed(gpu, partial(_forward, x, first, second), samples=1)})
     return {"table": rows}
 
 
-def _microseconds(gpu: Any, x: Any, first: Any, second: Any, repeats: int = 20) -> float:
-    for _ in range(3):
-        torch.nn.functional.gelu(x @ first) @ second
-    gpu.synchronize()
-    start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
-    start.record()
-    for _ in range(repeats):
-        torch.nn.functional.gelu(x @ first) @ second
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end) * 1e3 / repeats)
+def _forward(x: torch.Tensor, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.gelu(x @ first) @ second

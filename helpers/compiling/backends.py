@@ -1,10 +1,11 @@
-"""Inductor up to its last step: it writes its code; nothing is built, and the graph runs on ATen's kernels.
+"""Backends of torch.compile that count; of them, Inductor up to its last step: it writes its code, and builds nothing.
 
 torch._inductor.utils.get_code does the same, but what it returns cannot be run: a function with a graph break, or a
 backward pass, gets no further than its first graph.
 """
 
 import copy
+import importlib
 import inspect
 import os
 from collections.abc import Callable
@@ -35,23 +36,17 @@ _READABLE = {"cpp_wrapper": False, "cpu_backend": "cpp"}
 _WHICH_COMPILER = ("is_gcc", "is_clang", "is_apple_clang", "is_msvc_cl", "is_intel_compiler")
 
 
-def _no() -> bool:
-    return False
-
-
 def _of_torch(fn: Any) -> bool:
     code = getattr(inspect.unwrap(getattr(fn, "func", fn)), "__code__", None)
     return code is None or code.co_filename.startswith(os.path.dirname(torch.__file__))
 
 
 def write(
-    graph: Any,
-    inputs: list[Any],
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
-    vectors: bool = False,
+    graph: Any, inputs: list[Any], mode: str | None = None, vectors: bool = False
 ) -> Callable[..., Any]:
     """A backend of torch.compile. What was written is in the structured trace, as if Inductor had done it all.
+
+    The graph runs on ATen's kernels. mode: as torch.compile takes it.
 
     vectors: write for this machine's vector instructions and threads; which ones it has, Inductor finds out by
     building a little program. Otherwise for one thread of a CPU without any.
@@ -85,7 +80,7 @@ def write(
 
     # the questions about this machine for which Inductor runs its C++ compiler while it writes
     no_machine: list[tuple[Any, str, Any]] = [(cpu_vec_isa, "valid_vec_isa_list", list)]
-    no_machine += [(cpp_builder, name, _no) for name in _WHICH_COMPILER]
+    no_machine += [(cpp_builder, name, bool) for name in _WHICH_COMPILER]
     known: dict[str, Any] = config.get_config_copy()  # type: ignore[attr-defined]
     # the graph runs on ATen: what is written has to be written for that graph, by Inductor's own means
     own = {name: value for name, value in _READABLE.items() if name in known}
@@ -96,13 +91,7 @@ def write(
             f"Inductor writes {foreign[0]} by code that is not PyTorch's; this helper reads its own"
         )
     plain = {} if vectors else {name: value for name, value in _PLAIN.items() if name in known}
-    patches = {
-        **own,
-        **(private_torch.list_mode_options(mode) if mode else {}),
-        **(options or {}),
-        **plain,
-        **_NO_CACHE,
-    }
+    patches = own | (private_torch.list_mode_options(mode) if mode else {}) | plain | _NO_CACHE
     with config.patch(patches), private_torch.functorch_config.patch(enable_autograd_cache=False):
         compiled: Any = private_torch.compile_fx(graph, inputs, inner_compile=inner, config_patches=patches)
     run: Callable[..., Any] = compiled
@@ -114,3 +103,35 @@ def tell(text: str) -> None:
     private_torch.trace_structured(
         "inductor_output_code", lambda: {"filename": ""}, payload_fn=lambda: text, expect_trace_id=False
     )
+
+
+class Backend:
+    """A backend of torch.compile by name or as a function, which counts how often its graphs run.
+
+    ``"inductor"`` writes its code and builds none of it (see :func:`write`). So it needs no C++ compiler, no cache can
+    change what it says, and it takes a fraction of the time.
+    """
+
+    def __init__(self, backend: str | Callable[..., Any]) -> None:
+        self.graphs, self.runs = 0, 0
+        if callable(backend):
+            self.compile = backend
+        elif backend == "inductor":
+            self.compile = write
+        else:
+            registry = importlib.import_module("torch._dynamo.backends.registry")
+            try:
+                self.compile = registry.lookup_backend(backend)
+            except Exception as problem:
+                known = ", ".join(registry.list_backends(exclude_tags=()))
+                raise CannotCompile(f"there is no backend {backend!r}: this torch knows {known}") from problem
+
+    def __call__(self, graph: Any, inputs: list[Any]) -> Callable[..., Any]:
+        compiled = self.compile(graph, inputs)
+        self.graphs += 1
+
+        def run(*args: Any) -> Any:
+            self.runs += 1
+            return compiled(*args)
+
+        return run
