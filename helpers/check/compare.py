@@ -39,20 +39,13 @@ def difference(
         return _first(difference(got[k], want[k], rtol, atol, f"{at}[{k!r}]") for k in want)
     if isinstance(got, torch.Tensor | np.ndarray):
         return f"{at} is a {type(got).__name__} of shape {tuple(got.shape)}, wanted {brief(want)}"
-    if isinstance(want, bool) or isinstance(got, bool) or want is None or isinstance(want, str):
-        return (
-            None if type(got) is type(want) and got == want else f"{at} is {brief(got)}, wanted {brief(want)}"
-        )
-    if isinstance(want, int) and rtol is None and atol is None:
-        same = isinstance(got, int) and got == want
-        return None if same else f"{at} is {brief(got)}, wanted {want!r}"
-    if isinstance(want, int | float) and isinstance(got, int | float):
-        if (math.isnan(want) and math.isnan(got)) or math.isclose(
-            got, want, rel_tol=1e-9 if rtol is None else rtol, abs_tol=atol or 0.0
-        ):
-            return None
-        return f"{at} is {got!r}, wanted {want!r}"
-    return None if type(got) is type(want) and got == want else f"{at} is {brief(got)}, wanted {brief(want)}"
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (got, want))
+    if numbers and (isinstance(want, float) or rtol is not None or atol is not None):
+        nan = math.isnan(want) and math.isnan(got)
+        same = nan or math.isclose(got, want, rel_tol=1e-9 if rtol is None else rtol, abs_tol=atol or 0.0)
+    else:
+        same = type(got) is type(want) and got == want
+    return None if same else f"{at} is {brief(got)}, wanted {brief(want)}"
 
 
 def _first(differences: Any) -> str | None:

@@ -13,6 +13,7 @@ import torch
 
 #: field that marks an encoded value; plain dicts are encoded too, so no learner's dict can imitate one
 KIND = "kind"
+_OF_NUMBERS: dict[str, Any] = {"slice": slice, "range": range, "complex": complex}
 
 
 class NotPlain(TypeError):
@@ -103,14 +104,12 @@ def encode(value: Any, with_storage: bool = False) -> Any:
         return {KIND: "set", "value": [down(v) for v in value]}
     if isinstance(value, dict):
         return {KIND: "dict", "value": [[down(k), down(v)] for k, v in dict.items(value)]}
-    if isinstance(value, slice):
-        return {KIND: "slice", "value": [value.start, value.stop, value.step]}
+    if isinstance(value, slice | range):
+        return {KIND: type(value).__name__, "value": [value.start, value.stop, value.step]}
     if isinstance(value, torch.dtype):
         return {KIND: "dtype", "value": str(value).removeprefix("torch.")}
     if isinstance(value, complex):
         return {KIND: "complex", "value": [value.real, value.imag]}
-    if isinstance(value, range):
-        return {KIND: "range", "value": [value.start, value.stop, value.step]}
     raise NotPlain(f"a {type(value).__name__} (wanted: numbers, strings, lists, tuples, dicts or tensors)")
 
 
@@ -132,12 +131,8 @@ def decode(item: Any) -> Any:
         return frozenset(decode(v) for v in value)
     if kind == "dict":
         return {decode(k): decode(v) for k, v in value}
-    if kind == "slice":
-        return slice(*value)
     if kind == "dtype":
         return getattr(torch, value)
-    if kind == "complex":
-        return complex(*value)
-    if kind == "range":
-        return range(*value)
+    if kind in _OF_NUMBERS:
+        return _OF_NUMBERS[kind](*value)
     raise ValueError(f"unknown kind of encoded value: {kind!r}")

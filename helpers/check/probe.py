@@ -48,11 +48,9 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
     subject = namespace[name]
     if request["what"] == "value":
         try:
-            return {"value": encode(subject)}
+            return {"value": _plain(subject)}
         except NotPlain as odd:
             return {"not_plain": str(odd)}
-        except Exception as odd:
-            return {"not_plain": f"something that cannot be read as plain data ({type(odd).__name__})"}
     if not callable(subject):
         return {"not_callable": type(subject).__name__}
     drive = _load_drive(request["drive"]) if request.get("drive") else None
@@ -84,14 +82,8 @@ def _run(
     before = [_snapshot(a) for a in args]
     grad_outputs = decode(case["grad_outputs"])
     printed = io.StringIO()
-    report: dict[str, Any] = {
-        "value": None,
-        "error": None,
-        "grads": None,
-        "changed": [],
-        "view_of": [],
-        "counts": None,
-    }
+    report: dict[str, Any] = dict.fromkeys(("value", "error", "grads", "counts"))
+    report |= {"changed": [], "view_of": []}
     value: Any = None
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -112,15 +104,11 @@ def _run(
     if report["error"] is not None:
         return report
     try:
-        report["value"] = encode(value)
+        report["value"] = _plain(value)
         if request["grads"]:
-            report["grads"] = [encode(getattr(a, "grad", None)) for a in args]
+            report["grads"] = [_plain(getattr(a, "grad", None)) for a in args]
     except NotPlain as odd:
         report["error"] = {"type": "NotPlain", "text": str(odd), "where": ""}
-        return report
-    except Exception as odd:  # a tensor or an array of a kind that cannot be read as plain numbers
-        text = f"something that cannot be read as plain data ({type(odd).__name__}: {str(odd)[:200]})"
-        report["error"] = {"type": "NotPlain", "text": text, "where": ""}
         return report
     report["geometry"] = _geometry(value)
     report["changed"] = [
@@ -129,6 +117,17 @@ def _run(
     report["view_of"] = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and _shares(value, a)]
     report["counts"] = counts.as_dict()
     return report
+
+
+def _plain(value: Any) -> Any:
+    """Encoded. NotPlain also for what cannot even be asked what it holds, a tensor of an odd kind for instance."""
+    try:
+        return encode(value)
+    except NotPlain:
+        raise
+    except Exception as odd:
+        said = f"{type(odd).__name__}: {str(odd)[:200]}"
+        raise NotPlain(f"something that cannot be read as plain data ({said})") from odd
 
 
 def _backward(value: Any, grad_outputs: list[torch.Tensor]) -> None:

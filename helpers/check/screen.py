@@ -58,8 +58,8 @@ _HIDES = frozenset(
     numpy.load numpy.save numpy.savez numpy.savetxt numpy.loadtxt numpy.fromfile numpy.memmap numpy.lib.format
     numpy.f2py numpy.testing""".split()
 )
-#: … but for these, and what exercises of a lesson are about
-_SHOWN = frozenset({"torch.multiprocessing.reductions"})
+#: … but for this part of one, and what exercises of a lesson are about
+_SHOWN = "torch.multiprocessing.reductions"
 _IN_LESSON = {"11": "torch.compile"}
 #: private names that exercises are about
 _KNOWN = re.compile(
@@ -199,7 +199,7 @@ class _Reader:
             for name in names:
                 if name[0] == "_" and not _OPERATORS.fullmatch(path):
                     return _private(name)
-                if name in _LEADS_OUT and not path.startswith(tuple(_SHOWN)):
+                if name in _LEADS_OUT and not path.startswith(_SHOWN):
                     return _leads(name)
         return None
 
@@ -245,15 +245,12 @@ class _Reader:
 
     def _call(self, node: ast.Call) -> str | None:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        for i, arg in enumerate([node.func, *node.args]):  # eval(text), count(eval, text)
-            if (
-                isinstance(arg, ast.Name)
-                and arg.id == "eval"
-                and (what := self._evaluated(node.args[i : i + 1]))
-            ):
+        # eval(text), count(eval, text)
+        for arg, text in zip([node.func, *node.args], [*node.args, None], strict=True):
+            if getattr(arg, "id", "") == "eval" and (what := self._evaluated(text)):
                 return what
         if name == "__import__":
-            modules = self._texts(node.args[0]) if node.args else None
+            modules = self._texts(next(iter(node.args), None))
             if modules is None:
                 return "imports what only its run will tell: write `import` and the module's name"
             return next((what for m in modules if (what := self._imports(ast.Import([ast.alias(m)])))), None)
@@ -265,17 +262,12 @@ class _Reader:
             return f"calls `{name}` without a name: write the name with a dot"
         texts, of = self._texts(node.args[1]), node.args[1]
         if texts is None:
-            if (
-                name == "getattr"
-                and getattr(of, "attr", "") == "target"
-                and "torch.compile" not in self.closed
-            ):
-                return None  # the target of a torch.fx.Node
-            if name == "setattr" and _is_own(node.args[0]):
+            of_node = (
+                getattr(of, "attr", "") == "target" and "torch.compile" not in self.closed
+            )  # of torch.fx
+            if name == "getattr" and of_node or name == "setattr" and _is_own(node.args[0]):
                 return None
-            return (
-                f"calls `{name}` with a name that only its run will tell: write the name out, or keep a dict"
-            )
+            return f"calls `{name}` with a name that only its run will tell: write it out, or keep a dict"
         for text in texts:
             dotted = ast.Attribute(node.args[0], text, ast.Store() if name == "setattr" else ast.Load())
             self.above[dotted] = node
@@ -283,16 +275,16 @@ class _Reader:
                 return what if text.isidentifier() else _private(text)
         return None
 
-    def _evaluated(self, args: list[ast.expr]) -> str | None:
-        texts = self._texts(args[0]) if args else None
+    def _evaluated(self, text: ast.expr | None) -> str | None:
+        texts = self._texts(text)
         if texts is None:
             return "uses `eval` on a text that only its run will tell: write the expression itself"
-        for text in texts:
-            if inner := screen(text):
+        for source in texts:
+            if inner := screen(source):
                 return "uses `eval` on a text that " + inner.split(" ", 2)[2].rstrip(".")
         return None
 
-    def _texts(self, node: ast.expr) -> list[str] | None:
+    def _texts(self, node: ast.expr | None) -> list[str] | None:
         """The texts that an expression can stand for, if they can be told: a literal, or what a loop goes over."""
         if isinstance(node, ast.Constant):
             return [node.value] if isinstance(node.value, str) else None
@@ -332,12 +324,10 @@ class _Reader:
         return None
 
     def _hidden(self, path: str) -> str | None:
-        if any(path == shown or path.startswith(shown + ".") for shown in _SHOWN):
+        if path.startswith(_SHOWN):
             return None
-        if path in self.closed and not any(shown.startswith(path + ".") for shown in _SHOWN):
+        if path in self.closed:
             return f"uses `{path}`, which hides work from the counters or leaves something behind: use PyTorch's operators"
-        if path in self.closed:  # a package of which one part is open
-            return None
         return self._hidden(path.rpartition(".")[0]) if "." in path else None
 
     def _beyond(self, path: str) -> str | None:
