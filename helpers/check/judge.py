@@ -105,22 +105,16 @@ def _ask(request: dict[str, Any], look: str) -> dict[str, Any]:
     reply = (transport or _here)(request)
     name = request["name"]
     if reply.get("missing"):
-        raise _failed(
-            name,
-            f"there is no {name!r} in this notebook yet. Run the cell that defines it, then this one.",
-            look,
-        )
-    if "not_callable" in reply:
-        raise _failed(name, f"{name!r} is a {reply['not_callable']}, wanted a function.", look)
-    if "not_plain" in reply:
-        raise _failed(name, f"{name!r} holds {reply['not_plain']}.", look)
+        text = f"there is no {name!r} in this notebook yet. Run the cell that defines it, then this one."
+        raise _failed(name, text, look)
+    if "odd" in reply:
+        raise _failed(name, f"{name!r} {reply['odd']}.", look)
     if "broken" in reply:
         raise _failed(name, reply["broken"], look)
     wanted = "value" if request["what"] == "value" else "reports"
     if wanted not in reply or (wanted == "reports" and len(reply["reports"]) != len(request["cases"])):
-        raise _failed(
-            name, "the notebook did not answer in the agreed form: has it replaced json, or the grader?", look
-        )
+        text = "the notebook did not answer in the agreed form: has it replaced json, or the grader?"
+        raise _failed(name, text, look)
     return reply
 
 
@@ -175,11 +169,8 @@ def value(
             parts += [f"  no answer for: {', '.join(map(str, missing))}"] if missing else []
             parts += [f"  not so: {', '.join(map(str, wrong))}"] if wrong else []
             raise _failed(name, "\n".join(parts), look, note)
-        _passed(
-            name,
-            f"{name}: {len(want)} of {len(want)} right"
-            + (f"; {later} others not answered yet" if later else ""),
-        )
+        others = f"; {later} others not answered yet" if later else ""
+        _passed(name, f"{name}: {len(want)} of {len(want)} right{others}")
         return
     if odd := difference(got, want, rtol, atol, at=name):
         raise _failed(name, odd + ".", look, note)
@@ -220,14 +211,10 @@ def function(
     for i, one in enumerate(cases):
         want, grad_outputs, want_grads = _reference(expect, one, i, match.grads)
         wants.append((want, want_grads))
-        encoded.append(
-            {
-                "args": [encode(a, with_storage=True) for a in one.args],
-                "kwargs": encode(one.kwargs, with_storage=True),
-                "seed": one.seed,
-                "grad_outputs": encode(grad_outputs),
-            }
-        )
+        args = [encode(a, with_storage=True) for a in one.args]
+        kwargs = encode(one.kwargs, with_storage=True)
+        sent = {"args": args, "kwargs": kwargs, "seed": one.seed, "grad_outputs": encode(grad_outputs)}
+        encoded.append(sent)
     request = {
         "what": "function",
         "name": name,
@@ -238,27 +225,15 @@ def function(
     reply = _ask(request, look)
     reports = []
     for asked, one, (want, want_grads), raw in zip(given, cases, wants, reply["reports"], strict=True):
-        report = Report(
-            asked,
-            one.args,
-            one.kwargs,
-            decode(raw["value"]),
-            raw.get("counts") or {},
-            raw["error"],
-            decode(raw["grads"]),
-            raw,
-        )
+        got, grads, counts = decode(raw["value"]), decode(raw["grads"]), raw.get("counts") or {}
+        report = Report(asked, one.args, one.kwargs, got, counts, raw["error"], grads, raw)
         reports.append(report)
         call = f"{name}({_arguments(one)})"
         if text := _fault(report, one, want, want_grads, expect is not None, match):
             raise _failed(name, f"{call}: {text}", look, note)
         if one.raises is None and budget is not None and (text := _over(report, one, budget)):
-            raise _failed(
-                name,
-                f"{call}: {'values are right, but it ' if expect is not None else 'it '}{text}",
-                look,
-                note,
-            )
+            so_far = "values are right, but it" if expect is not None else "it"
+            raise _failed(name, f"{call}: {so_far} {text}", look, note)
     if verify is not None and (text := _verified(verify, reports)):
         raise _failed(name, f"{name}: {text}", look, note)
     compared = "as wanted" if verify is not None else ""

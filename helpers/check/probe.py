@@ -50,9 +50,9 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
         try:
             return {"value": _plain(subject)}
         except NotPlain as odd:
-            return {"not_plain": str(odd)}
+            return {"odd": f"holds {odd}"}
     if not callable(subject):
-        return {"not_callable": type(subject).__name__}
+        return {"odd": f"is a {type(subject).__name__}, wanted a function"}
     drive = _load_drive(request["drive"]) if request.get("drive") else None
     return {"reports": [_run(subject, drive, case, request) for case in request["cases"]]}
 
