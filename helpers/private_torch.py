@@ -83,6 +83,7 @@ NAMES = {
     "verify_shapes": Name(f"{_DDP}:_verify_param_shape_across_processes", "DDP asks ranks that are not there"),
     "has_hooks": Name("torch.distributed:ProcessGroup._has_hooks", "a group whose backends are told by device"),
     # the compiler
+    "dynamo_config": Name("torch._dynamo:config", "after how many recompilations it gives up"),
     "functorch_config": Name("torch._functorch:config", "no cache of autograd's graphs"),
     "make_boxed_func": Name("torch._functorch.aot_autograd:make_boxed_func", "a compiled part that runs on ATen"),
     "inductor_config": Name("torch._inductor:config", "code that can be read"),

@@ -66,8 +66,9 @@ def autocast_by_key() -> bool:
     private_torch.include_key(key, True)
     try:
         return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.bfloat16
-    finally:
+    finally:  # as it is where no autocast is on
         private_torch.include_key(key, False)
+        private_torch.exclude_key(key, True)
 
 
 def function_seen(block: Any) -> bool:
@@ -141,6 +142,7 @@ RELIED_ON: dict[str, Callable[[], Any]] = {
     "resolve_group": lambda: callable(private_torch.resolve_group),
     "verify_shapes": lambda: callable(nn.parallel.distributed._verify_param_shape_across_processes),
     "has_hooks": lambda: callable(private_torch.has_hooks),
+    "dynamo_config": lambda: attributes("dynamo_config", "recompile_limit"),
     "functorch_config": lambda: attributes("functorch_config", "enable_autograd_cache", "patch"),
     "make_boxed_func": lambda: private_torch.make_boxed_func(lambda x: x + 1)([2]) == 3,
     "inductor_config": lambda: attributes("inductor_config", "get_config_copy", "patch"),

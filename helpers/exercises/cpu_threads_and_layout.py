@@ -150,7 +150,7 @@ def _binding_by(played: _Played | None, possible: bool) -> Iterator[None]:
 
 def _cpus_of(thread: int) -> list[int]:
     """What Linux says of a thread, whatever os plays."""
-    with open(f"/proc/self/task/{thread}/status") as lines:
+    with open(f"/proc/self/task/{thread}/status", encoding="utf-8") as lines:
         text = next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
     parts = [list(map(int, part.split("-"))) for part in text.split(",")]
     return [c for part in parts for c in range(part[0], part[-1] + 1)]
@@ -163,7 +163,9 @@ def _begun_now() -> dict[str, Any]:
     thread.start()
     thread.join()
     ask = "import os; print(*os.sched_getaffinity(0)); print(os.environ.get('OMP_NUM_THREADS'))"
-    done = subprocess.run([sys.executable, "-SEc", ask], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-SEc", ask], capture_output=True, text=True, encoding="utf-8", timeout=60
+    )
     cpus, omp = done.stdout.splitlines()
     return {"later": later[0], "program": sorted(map(int, cpus.split())), "program omp": omp}
 

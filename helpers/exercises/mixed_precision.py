@@ -12,9 +12,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from helpers import check, count
+from helpers import check, count, dispatch_mode
 from helpers.exercises._judge import each
 
 Tensors = list[torch.Tensor]
@@ -191,7 +190,7 @@ class _NoAutocast(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class _CastsUnseen(TorchDispatchMode):
+class _CastsUnseen(dispatch_mode.Mode):
     """Notes operators that make fp16 of fp32 and are no cast by name."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from helpers import check, compiling, count
+from helpers import check, compiling, count, private_torch
 
 Tensors = list[torch.Tensor]
 #: n and length of each input
@@ -100,7 +100,7 @@ def _done(sizes: tuple[int, ...], dynamic: bool | None, limit: int) -> list[str]
         return run
 
     with compiling.watch(backend):
-        torch._dynamo.config.recompile_limit = limit
+        private_torch.dynamo_config.recompile_limit = limit
         fast = torch.compile(lambda x: x * 2, dynamic=dynamic)
         for n in sizes:
             before = len(made), len(ran)
