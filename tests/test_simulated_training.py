@@ -347,9 +347,9 @@ def test_gpt2_and_bert_simulate_in_about_a_second(kind: str, millions: float) ->
             step, parameters = training_step(gpu, kind)
         step()  # outside: torch 2.11 would put the optimizer's step counters there too
         gpu.synchronize()
-        start, real, before = gpu.clock(), time.perf_counter(), len(gpu.kernels)
+        start, cpu, before = gpu.clock(), time.process_time(), len(gpu.kernels)
         step()
-        real = time.perf_counter() - real
+        cpu = time.process_time() - cpu  # of this process alone: the machine may be busy with others
         gpu.synchronize()
         simulated = gpu.clock() - start
     assert parameters / 1e6 == pytest.approx(millions, abs=0.5)
@@ -358,7 +358,7 @@ def test_gpt2_and_bert_simulate_in_about_a_second(kind: str, millions: float) ->
     assert kernels["aten._scaled_dot_product_flash_attention_backward"] == 12
     assert sum(n for name, n in kernels.items() if "_foreach_" in name) in (8, 9)
     assert 0.02 < simulated < 0.08  # about 45 ms; the host is far ahead of the device
-    assert real < 5  # 0.3 s on a quiet machine; this one may be busy
+    assert cpu < 3  # 0.3 s on a quiet machine; cores and caches may be shared
 
 
 def test_what_was_worked_out_once_is_not_worked_out_again_and_other_modes_see_every_call() -> None:
