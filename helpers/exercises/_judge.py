@@ -19,3 +19,8 @@ def each(*wrongs: Callable[[Report], str | None], told: bool = False) -> Callabl
         return None
 
     return judge
+
+
+def each_value(wrong: Callable[..., str | None]) -> Callable[[list[Report]], str | None]:
+    """A judge: what `wrong(value, *inputs)` says of the first call that it finds wrong."""
+    return each(lambda report: wrong(report.value, *report.args, **report.kwargs))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from helpers import check, count, private_torch
+from helpers.check.compare import difference
 from helpers.dispatch_mode import Mode
+from helpers.exercises._judge import each_value
 
 _LAST = torch.channels_last
 _AT_THREADS = "2 · Too many threads"
@@ -54,21 +57,12 @@ def random_machines(n: int) -> list[check.Case]:
     return cases
 
 
-def _fits(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        if report.error is None and (text := _plan_is_wrong(report.value, *report.args)):
-            return text
-    return None
-
-
 def _plan_is_wrong(
     plan: list[list[int]], cpus: list[tuple[int, int, int]], allowed: list[int], workers: int
 ) -> str | None:
     """Whether it is a plan at all, and then the three wishes in their order."""
     of = {cpu: (core, node) for cpu, core, node in cpus if cpu in allowed}
-    sizes: dict[int, int] = {}
-    for _, node in set(of.values()):
-        sizes[node] = sizes.get(node, 0) + 1
+    sizes = Counter(node for _, node in set(of.values()))
     where = f"nodes of {sorted(sizes.values())} usable cores, {len(of)} usable CPUs, {workers} worker(s)"
     if len(plan) != workers or not all(plan):
         return f"{where}: {len(plan)} in the plan, {sum(not p for p in plan)} of them without a CPU"
@@ -87,9 +81,7 @@ def _plan_is_wrong(
         return f"{where}: the smallest worker has {min(map(len, plan))} core(s), and every one could have {least}"
     most = sum(sorted((c for c in sizes.values() if c >= least), reverse=True)[:workers])
     if len(used) < most:
-        return (
-            f"{where}: {len(used)} cores at work, and it could be {most} with no worker smaller than {least}"
-        )
+        return f"{where}: {len(used)} cores work, and it could be {most} with no worker smaller than {least}"
     for node in sizes:
         shares = [len(p) for p, n in zip(plan, nodes, strict=True) if n == {node}]
         if shares and max(shares) - min(shares) > 1:
@@ -99,7 +91,7 @@ def _plan_is_wrong(
 
 def check_thread_plan(*cases: check.Case, note: str = "") -> None:
     """cases: cpus, allowed, workers."""
-    check.function("thread_plan", cases, verify=_fits, look=_AT_THREADS, note=note)
+    check.function("thread_plan", cases, verify=each_value(_plan_is_wrong), look=_AT_THREADS, note=note)
 
 
 # --- 12.2 bound ---------------------------------------------------------------------------------------------------
@@ -215,15 +207,11 @@ def _tell(
     with _binding_by(played, allowed is not None):
         init = bound(plan)
         if linux:
-            loader = DataLoader(
-                _Asked(facts), None, num_workers=workers, timeout=60, multiprocessing_context="fork"
-            )
-            loader.worker_init_fn = begin
+            how: dict[str, Any] = {"timeout": 60, "multiprocessing_context": "fork", "worker_init_fn": begin}
             try:
-                told, after = list(loader), state()
-            except (
-                Exception
-            ) as odd:  # without its frames, which would keep the other workers until some later fork
+                told, after = list(DataLoader(_Asked(facts), None, num_workers=workers, **how)), state()
+            except Exception as odd:
+                # without its frames, which would keep the other workers until some later fork
                 raise odd.with_traceback(None) from None
         else:  # no fork: one after the other, in this process
             told, after = [init(worker) or facts(worker) for worker in range(workers)], before
@@ -366,13 +354,6 @@ def _watch(channels_last_net: Callable[..., Any], **fields: Any) -> dict[str, An
     return {"told": told, "weights": weights, "strides": _strides(weights)}
 
 
-def _as_it_was(was: Any, now: Any) -> bool:
-    if isinstance(was, torch.Tensor):
-        return was.shape == now.shape and torch.equal(was, now)
-    keys = was if isinstance(was, dict) else range(len(was))
-    return len(was) == len(now) and all(_as_it_was(was[k], now[k]) for k in keys)
-
-
 #: what these come from
 _KNOWN = {
     "aten.bmm": " (einsum and matmul become bmm)",
@@ -385,7 +366,7 @@ def _no_conversion(reports: list[check.Report]) -> str | None:
     for report in reports:
         asked, got = report.case, report.value
         weights, batches = asked.numbers()
-        if not _as_it_was(weights, got["weights"]) or _strides(weights) != got["strides"]:
+        if difference(got["weights"], weights, 0, 0) or _strides(weights) != got["strides"]:
             return "the weights given were changed (a number, a layout, or what a dictionary holds)"
         for i, want in enumerate(_plainly(asked)):
             shape, last = tuple(batches[i].shape), asked.layouts[i]
@@ -417,14 +398,9 @@ def _converts(told: Any, want: torch.Tensor, entry: list[tuple[int, ...]], least
 
 
 def check_channels_last_net(*cases: Net, note: str = "") -> None:
+    costs, look = {"syncs": 0}, "3 · Layout"
     check.function(
-        "channels_last_net",
-        cases,
-        drive=_watch,
-        budget={"syncs": 0},
-        verify=_no_conversion,
-        look="3 · Layout",
-        note=note,
+        "channels_last_net", cases, drive=_watch, budget=costs, verify=_no_conversion, look=look, note=note
     )
 
 
@@ -433,21 +409,15 @@ def check_channels_last_net(*cases: Net, note: str = "") -> None:
 
 def random_steps(n: int) -> list[check.Case]:
     """Steps of up to seven parts, on machines of up to 64 cores."""
-    chance = random.Random(n)
-    sizes = (1, 30_000, 32_768, 32_769, 70_000, 300_001, 2_000_003, 50_000_000)
-    return [
-        check.case(
-            [
-                (chance.choice(sizes), float(chance.randint(1_000, 900_000)), chance.random() < 0.8)
-                for _ in range(chance.randint(1, 7))
-            ],
-            chance.choice((1, 2, 3, 6, 8, 13, 24, 64)),
-            chance.choice((1, 1, 2, 3, 5, 64)),
-            float(chance.choice((500, 3_001, 20_003))),
-            float(chance.choice((37, 501, 2_003))),
-        )
-        for _ in range(n)
-    ]
+    draw, cases = random.Random(n), []
+    pick, sizes = draw.choice, (1, 30_000, 32_768, 32_769, 70_000, 300_001, 2_000_003, 50_000_000)
+    for _ in range(n):
+        many = range(draw.randint(1, 7))
+        parts = [(pick(sizes), float(draw.randint(1_000, 900_000)), draw.random() < 0.8) for _ in many]
+        cores, copies = pick((1, 2, 3, 6, 8, 13, 24, 64)), pick((1, 1, 2, 3, 5, 64))
+        wake_ns, each_ns = float(pick((500, 3_001, 20_003))), float(pick((37, 501, 2_003)))
+        cases.append(check.case(parts, cores, copies, wake_ns, each_ns))
+    return cases
 
 
 def answer(threads: int, speedup: float, bound: float, processes: int, each: int) -> dict[str, float]:
@@ -456,11 +426,5 @@ def answer(threads: int, speedup: float, bound: float, processes: int, each: int
 
 def check_best_threads(*cases: check.Case, expect: Any, note: str = "") -> None:
     """cases: parts, cores, copies, wake_ns, each_ns. expect: an answer for each, or a function of these."""
-    check.function(
-        "best_threads",
-        cases,
-        expect,
-        match=check.Match(rtol=1e-9),
-        look="5 · What can more threads bring?",
-        note=note,
-    )
+    match, look = check.Match(rtol=1e-9), "5 · What can more threads bring?"
+    check.function("best_threads", cases, expect, match=match, look=look, note=note)

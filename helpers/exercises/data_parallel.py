@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import nn
 
 from helpers import check, ranks
+from helpers.exercises._judge import each_value
 from helpers.exercises._ranks import normal, on_ranks, secret
 from helpers.simulator.world.buckets import Backward, Gradient, overlap
 
@@ -39,16 +40,14 @@ def _numbers(own: str) -> torch.Tensor:
     return torch.frombuffer(bytearray.fromhex(own), dtype=torch.int32) >> 10
 
 
-def _as_a_ring(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        n, inputs = report.args
-        for i, (_, dtype) in enumerate(inputs):
-            told = [rank[i] for rank in report.value]
-            mine = torch.stack([_numbers(own) for own, _, _ in told])
-            where = f"{n} ranks, {mine.shape[1]} numbers of {dtype}"
-            text = _sums_wrong(mine, [x for _, x, _ in told])
-            if text := text or _messages_wrong([calls for *_, calls in told], mine.shape[1], dtype):
-                return f"{where}: {text}"
+def _as_a_ring(value: list[Any], n: int, inputs: Any) -> str | None:
+    for i, (_, dtype) in enumerate(inputs):
+        told = [rank[i] for rank in value]
+        mine = torch.stack([_numbers(own) for own, _, _ in told])
+        where = f"{n} ranks, {mine.shape[1]} numbers of {dtype}"
+        text = _sums_wrong(mine, [x for _, x, _ in told])
+        if text := text or _messages_wrong([calls for *_, calls in told], mine.shape[1], dtype):
+            return f"{where}: {text}"
     return None
 
 
@@ -96,7 +95,7 @@ def check_ring_all_reduce(*cases: check.Case) -> None:
         "ring_all_reduce",
         cases,
         drive=_ring,
-        verify=_as_a_ring,
+        verify=each_value(_as_a_ring),
         look="2 · What it takes: α and β",
         note="Not all inputs fill n pieces alike. Each rank makes its own numbers.",
     )
@@ -168,32 +167,30 @@ def _step(ddp: Any, net: _Net, parts: torch.Tensor, used: bool) -> list[Any]:
     return [len(quiet.calls), calls, record.gradients, grads]
 
 
-def _as_one_batch(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        n, runs = report.args
-        for i, (bucket_bytes, shape, branch, counts) in enumerate(runs):
-            told = [rank[i] for rank in report.value]
-            if min(len({t[k] for t in told}) for k in (0, 1)) < n:
-                return "two ranks began with the same weights or samples"
-            torch.manual_seed(told[0][0])
-            net = _Net()
-            if text := _begun_wrong(net, told):
-                return text
-            ends = [sum(counts[: k + 1]) for k in range(len(counts))]
-            wanted = [_NAMES[end - size : end] for size, end in zip(counts, ends, strict=True)]
-            samples = [normal(t[1], *shape) for t in told]
-            for step in range(shape[0]):
-                net.zero_grad()
-                for r in range(n):
-                    for part in samples[r][step]:
-                        (net(part, branch[r]).square().mean() / n).backward()
-                for r in range(n):
-                    quiet, calls, order, grads = told[r][4][step]
-                    text = f"{quiet} calls were made within no_sync; wanted none" if quiet else None
-                    text = text or _gradients_wrong(net, grads)
-                    unused = () if branch[r] else ("rare.weight", "rare.bias")
-                    if text := text or _link_wrong(net, bucket_bytes, wanted, calls, order, unused):
-                        return f"rank {r} of {n}, step {step + 1}: {text}"
+def _as_one_batch(value: list[Any], n: int, runs: Any) -> str | None:
+    for i, (bucket_bytes, shape, branch, counts) in enumerate(runs):
+        told = [rank[i] for rank in value]
+        if min(len({t[k] for t in told}) for k in (0, 1)) < n:
+            return "two ranks began with the same weights or samples"
+        torch.manual_seed(told[0][0])
+        net = _Net()
+        if text := _begun_wrong(net, told):
+            return text
+        ends = [sum(counts[: k + 1]) for k in range(len(counts))]
+        wanted = [_NAMES[end - size : end] for size, end in zip(counts, ends, strict=True)]
+        samples = [normal(t[1], *shape) for t in told]
+        for step in range(shape[0]):
+            net.zero_grad()
+            for r in range(n):
+                for part in samples[r][step]:
+                    (net(part, branch[r]).square().mean() / n).backward()
+            for r in range(n):
+                quiet, calls, order, grads = told[r][4][step]
+                text = f"{quiet} calls were made within no_sync; wanted none" if quiet else None
+                text = text or _gradients_wrong(net, grads)
+                unused = () if branch[r] else ("rare.weight", "rare.bias")
+                if text := text or _link_wrong(net, bucket_bytes, wanted, calls, order, unused):
+                    return f"rank {r} of {n}, step {step + 1}: {text}"
     return None
 
 
@@ -268,7 +265,7 @@ def check_BucketedDDP(n: int, *runs: tuple[Any, ...]) -> None:
         "BucketedDDP",
         [check.case(n, list(runs))],
         drive=_train,
-        verify=_as_one_batch,
+        verify=each_value(_as_one_batch),
         look=_HIDE_IT,
         note="Net: first (its weight is frozen), middle, rare, last; each a linear layer. Some steps have two parts, and some ranks "
         "do not use rare. A rank that waits for ever, or dies of sizes, met another bucket there.",
@@ -367,17 +364,15 @@ def _exact(weights: list[torch.Tensor], x: torch.Tensor) -> list[torch.Tensor]:
     return list(torch.autograd.grad(net(x).square().mean(), list(net.parameters())))
 
 
-def _nothing_lost(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        n, runs = report.args
-        for i, given in enumerate(runs):
-            told = [rank[i] for rank in report.value]
-            if len({own for own, _ in told}) < n:
-                return "two ranks had the same samples"
-            each = [_exact(given[0], _samples(given[1], own, r)) for r, (own, _) in enumerate(told)]
-            for r, (_, steps) in enumerate(told):
-                if text := _steps_wrong(given, each, steps, told[0][1]):
-                    return f"{n} ranks, rank {r}, {text}"
+def _nothing_lost(value: list[Any], n: int, runs: Any) -> str | None:
+    for i, given in enumerate(runs):
+        told = [rank[i] for rank in value]
+        if len({own for own, _ in told}) < n:
+            return "two ranks had the same samples"
+        each = [_exact(given[0], _samples(given[1], own, r)) for r, (own, _) in enumerate(told)]
+        for r, (_, steps) in enumerate(told):
+            if text := _steps_wrong(given, each, steps, told[0][1]):
+                return f"{n} ranks, rank {r}, {text}"
     return None
 
 
@@ -439,7 +434,7 @@ def check_int8_hook(n: int, *runs: tuple[Any, ...]) -> None:
         "int8_hook",
         [check.case(n, list(runs))],
         drive=_hook,
-        verify=_nothing_lost,
+        verify=each_value(_nothing_lost),
         look="4 · Send less often, and less",
         note="The same gradients in every step (times a factor), so the sum of k means should be k times the exact one. Some steps are of zeros.",
     )

@@ -12,7 +12,8 @@ import torch
 import torch.distributed as dist
 
 from helpers import check, count, ranks
-from helpers.exercises._ranks import on_ranks
+from helpers.exercises._judge import each_value
+from helpers.exercises._ranks import normal, on_ranks
 
 _MARGIN = 2048
 _KINDS = ("SGD", "Adam")
@@ -47,16 +48,16 @@ def _part(shapes: Shapes, n: int) -> int:
 # --- 15.1 ShardedOptimizer ----------------------------------------------------------------------------------------
 
 
-def _optimize(Sharded: Any, shapes: Shapes, seed: int, n: int, steps: int) -> list[Any]:
-    return on_ranks(_optimize_here, n, Sharded, shapes, seed, n, steps, timeout=10)
+def _optimize(Sharded: Any, *of: Any) -> list[Any]:
+    return on_ranks(_optimize_here, of[2], Sharded, *of, timeout=10)
 
 
-def _optimize_here(Sharded: Any, shapes: Shapes, seed: int, n: int, steps: int) -> list[dict[str, Any]]:
-    """One rank's steps with each kind of optimizer: weights, what it holds afterwards, what each step sent."""
-    return [_optimize_with(kind, Sharded, shapes, seed, n, steps) for kind in _KINDS]
+def _optimize_here(*of: Any) -> list[dict[str, Any]]:
+    return [_optimize_with(kind, *of) for kind in _KINDS]
 
 
 def _optimize_with(kind: str, Sharded: Any, shapes: Shapes, seed: int, n: int, steps: int) -> dict[str, Any]:
+    """One rank's steps with one kind of optimizer: weights, what it holds afterwards, what each step sent."""
     made: list[torch.optim.Optimizer] = []
     records = []
 
@@ -131,17 +132,15 @@ def _all_there(wanted: Tensors, held: torch.Tensor) -> bool:
     return bool((near <= 1e-4 + 1e-4 * numbers.abs()).all())
 
 
-def _sharded_as_one(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        shapes, seed, n, steps = report.args
-        for at, kind in enumerate(_KINDS):
-            weights, state = _one_optimizer(kind, tuple(shapes), seed, n, steps)
-            for rank, both in enumerate(report.value):
-                if text := _rank_is_wrong(both[at], weights, _part(shapes, n), n):
-                    return f"{kind}, {n} ranks, rank {rank}: {text}"
-            for name, numbers in (("own", weights), ("state", state)):
-                if not _all_there(numbers, torch.cat([both[at][name] for both in report.value])):
-                    return f"{kind}, {n} ranks: the weights are right, but all ranks' optimizers together do not hold the weights and the state of one: did they step?"
+def _sharded_as_one(told: list[Any], shapes: Shapes, seed: int, n: int, steps: int) -> str | None:
+    for at, kind in enumerate(_KINDS):
+        weights, state = _one_optimizer(kind, tuple(shapes), seed, n, steps)
+        for rank, both in enumerate(told):
+            if text := _rank_is_wrong(both[at], weights, _part(shapes, n), n):
+                return f"{kind}, {n} ranks, rank {rank}: {text}"
+        for name, numbers in (("own", weights), ("state", state)):
+            if not _all_there(numbers, torch.cat([both[at][name] for both in told])):
+                return f"{kind}, {n} ranks: the weights are right, but all ranks' optimizers together do not hold the weights and the state of one: did they step?"
     return None
 
 
@@ -165,7 +164,7 @@ def check_ShardedOptimizer(shapes: Shapes, seed: int, n: int, steps: int) -> Non
         "ShardedOptimizer",
         [check.case(shapes, seed, n, steps)],
         drive=_optimize,
-        verify=_sharded_as_one,
+        verify=each_value(_sharded_as_one),
         look="1 · What is stored, what is sent",
         note="Several steps on several ranks, SGD with momentum and then Adam. Weights wrong with SGD only? Then the sum was not divided by n: Adam would forgive that.",
     )
@@ -182,11 +181,11 @@ def _chain(seed: int, sizes: list[int]) -> Iterator[torch.Tensor]:
 
 
 def _input(seed: int, rank: int, rows: int, width: int) -> torch.Tensor:
-    return torch.randn(rows, width, generator=torch.Generator().manual_seed(1000 * seed + rank))
+    return normal(1000 * seed + rank, rows, width)
 
 
-def _run_chain(linear: Any, seed: int, n: int, sizes: list[int], rows: int) -> list[Any]:
-    return on_ranks(_run_chain_here, n, linear, seed, n, sizes, rows, timeout=10)
+def _run_chain(linear: Any, *of: Any) -> list[Any]:
+    return on_ranks(_run_chain_here, of[1], linear, *of, timeout=10)
 
 
 def _run_chain_here(linear: Any, seed: int, n: int, sizes: list[int], rows: int) -> dict[str, Any]:
@@ -221,9 +220,7 @@ def _run_chain_here(linear: Any, seed: int, n: int, sizes: list[int], rows: int)
 
 
 @cache
-def _whole_chain(
-    seed: int, n: int, sizes: tuple[int, ...], rows: int
-) -> tuple[Tensors, Tensors, Tensors, Tensors]:
+def _whole_chain(seed: int, n: int, sizes: tuple[int, ...], rows: int) -> tuple[Tensors, ...]:
     """With whole weights on one process: the weights, outputs and input gradients of each rank, gradients of weights."""
     weights = list(_chain(seed, list(sizes)))
     outs, for_x, for_w = [], [], [torch.zeros_like(w) for w in weights]
@@ -245,14 +242,12 @@ def _same(a: torch.Tensor | None, b: torch.Tensor) -> bool:
     return a is not None and a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def _chain_as_whole(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        seed, n, sizes, rows = report.args
-        weights, outs, for_x, for_w = _whole_chain(seed, n, tuple(sizes), rows)
-        for rank, got in enumerate(report.value):
-            text = _values_wrong(got, outs[rank], for_x[rank], [w.chunk(n)[rank] for w in for_w], n)
-            if text := text or _sent_or_held_wrong(got, [w.nbytes for w in weights], n):
-                return f"{n} ranks, rank {rank}: {text}"
+def _chain_as_whole(told: list[Any], seed: int, n: int, sizes: list[int], rows: int) -> str | None:
+    weights, outs, for_x, for_w = _whole_chain(seed, n, tuple(sizes), rows)
+    for rank, got in enumerate(told):
+        text = _values_wrong(got, outs[rank], for_x[rank], [w.chunk(n)[rank] for w in for_w], n)
+        if text := text or _sent_or_held_wrong(got, [w.nbytes for w in weights], n):
+            return f"{n} ranks, rank {rank}: {text}"
     return None
 
 
@@ -294,7 +289,7 @@ def check_sharded_linear(seed: int, n: int, sizes: list[int], rows: int) -> None
         "sharded_linear",
         [check.case(seed, n, sizes, rows)],
         drive=_run_chain,
-        verify=_chain_as_whole,
+        verify=each_value(_chain_as_whole),
         look="2 · Gather, use, let go",
         note="A chain of layers on several ranks. Between forward and backward the shards change sign.",
     )
@@ -313,7 +308,12 @@ class _Block(torch.nn.Module):
 
 
 def _sent_by_fully_shard(blocks: list[list[tuple[int, ...]]], n: int, reshard: bool = True) -> dict[str, int]:
-    """What torch's fully_shard sends on a fake group, counted."""
+    """What torch's fully_shard sends on a fake group, counted once."""
+    return _counted(tuple(tuple(map(tuple, shapes)) for shapes in blocks), n, reshard)
+
+
+@cache
+def _counted(blocks: tuple[Any, ...], n: int, reshard: bool) -> dict[str, int]:
     from torch.distributed.fsdp import fully_shard  # takes a second, which no other lesson should pay
 
     with warnings.catch_warnings(), ranks.fake(n) as mesh:
@@ -331,20 +331,11 @@ def _sent_by_fully_shard(blocks: list[list[tuple[int, ...]]], n: int, reshard: b
     }
 
 
-_counted: dict[str, dict[str, int]] = {}
-
-
 def check_step_bytes(*cases: check.Case) -> None:
-    def wanted(*args: Any, **kwargs: Any) -> dict[str, int]:
-        key = repr((args, kwargs))
-        if key not in _counted:
-            _counted[key] = _sent_by_fully_shard(*args, **kwargs)
-        return _counted[key]
-
     check.function(
         "step_bytes",
         cases,
-        wanted,
+        _sent_by_fully_shard,
         budget={"operators": 0, "new_storages": 0},
         look="3 · From 8 to 1,024 ranks",
         note="Checked against torch's fully_shard on a fake group.",
@@ -396,26 +387,26 @@ def random_blocks(seed: int, lengths: Sequence[int], worlds: Sequence[int]) -> I
                 yield check.case(blocks, n, int(low + tight * max(0, high - low)))
 
 
-def _best_that_fits(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        (blocks, n, budget), got = report.args, report.value
-        sizes = " ".join(f"{b / 2**20:g}" for b in blocks)
-        told = f"blocks of {sizes} MiB, {n} ranks, budget {budget / 2**20:g} MiB: "
-        if type(got) not in (list, tuple) or len(got) != len(blocks) or any(type(g) is not bool for g in got):
-            return f"{told}wanted a list of {len(blocks)} bools"
-        said = "".join("g" if gone else "k" for gone in got) + " (k kept, g let go of)"
-        most, when, i = needed(blocks, got, n)
-        if most > budget:
-            return f"{told}{said} needs {most / 2**20:g} MiB in {when} at block {i}"
-        kept = sum(b for b, gone in zip(blocks, got, strict=True) if not gone)
-        best = _most_kept(tuple(blocks), n, budget)
-        if kept < best:
-            return f"{told}{said} fits and keeps {kept / 2**20:g} MiB; {best / 2**20:g} can be kept"
+def _not_the_best(got: Any, blocks: list[int], n: int, budget: int) -> str | None:
+    sizes = " ".join(f"{b / 2**20:g}" for b in blocks)
+    told = f"blocks of {sizes} MiB, {n} ranks, budget {budget / 2**20:g} MiB: "
+    if type(got) not in (list, tuple) or len(got) != len(blocks) or any(type(g) is not bool for g in got):
+        return f"{told}wanted a list of {len(blocks)} bools"
+    said = "".join("g" if gone else "k" for gone in got) + " (k kept, g let go of)"
+    most, when, i = needed(blocks, got, n)
+    if most > budget:
+        return f"{told}{said} needs {most / 2**20:g} MiB in {when} at block {i}"
+    kept = sum(b for b, gone in zip(blocks, got, strict=True) if not gone)
+    best = _most_kept(tuple(blocks), n, budget)
+    if kept < best:
+        return f"{told}{said} fits and keeps {kept / 2**20:g} MiB; {best / 2**20:g} can be kept"
     return None
 
 
 def check_plan(*cases: check.Case) -> None:
     if fit := [one for one in cases if one.raises is None]:
-        check.function("plan", fit, verify=_best_that_fits, look="What is whole at the worst moment?")
+        check.function(
+            "plan", fit, verify=each_value(_not_the_best), look="What is whole at the worst moment?"
+        )
     if refused := [one for one in cases if one.raises is not None]:
         check.function("plan", refused, look="the docstring")

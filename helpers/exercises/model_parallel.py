@@ -1,5 +1,6 @@
 """Tests of lesson 16: a split MLP, 1F1B's order, stages that are balanced in a memory, axes laid over a machine."""
 
+import ast
 import gc
 import itertools
 import os
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from helpers import check, ranks
+from helpers.exercises._judge import each_value
 from helpers.exercises._ranks import on_ranks
 from helpers.simulator.world.pipeline import pipeline
 
@@ -82,12 +84,9 @@ def _split_one(kind: Any, shape: list[int], hidden: int, biases: list[bool], see
             if p.grad is not None:
                 p.data -= told["rate"] * p.grad
                 p.grad = None
-        plain = type(y).__name__ == "Tensor"
-        step = {
-            "kind": type(y).__name__,
-            "y": (y + 0).detach() if plain else None,
-            "grad": x.grad if plain else None,
-        }
+        kind = type(y).__name__
+        values = ((y + 0).detach(), x.grad) if kind == "Tensor" else (None, None)
+        step: dict[str, Any] = {"kind": kind, "values": values}
         for way, record in (("forward", forward), ("backward", backward)):
             step[way] = [(c.kind, c.bytes, c.reduction, c.operator) for c in record.calls]
         told["steps"].append(step)
@@ -126,10 +125,8 @@ def _steps_of(rates: list[float], case: list[Any]) -> list[tuple[torch.Tensor, t
     return found
 
 
-def _split_as_whole(reports: list[check.Report]) -> str | None:
-    n, cases = reports[0].args
-    for place, case in enumerate(cases):
-        every = [results[place] for results in reports[0].value]
+def _split_as_whole(told: list[Any], n: int, cases: list[list[Any]]) -> str | None:
+    for case, *every in zip(cases, *told, strict=True):
         rates = [_RATE if got == "ValueError" else got["rate"] for got in every]
         for rank, got in enumerate(every):
             if text := _rank_wrong(n, case, rank, got, rates):
@@ -167,7 +164,7 @@ def _step_wrong(
         ", ".join(f"{k} of {b:,} bytes" for k, b, *_ in step[w]) or "nothing" for w in ("forward", "backward")
     ]
     sent = f"sent forward: {said[0]}, backward: {said[1]}; wanted each way one all_reduce (sum) of {size:,} bytes"
-    for name, mine, want in zip(("y", "x's gradient"), (step["y"], step["grad"]), right, strict=True):
+    for name, mine, want in zip(("y", "x's gradient"), step["values"], right, strict=True):
         if mine is None or mine.shape != want.shape:
             return f"rank {rank} has {name} {mine if mine is None else tuple(mine.shape)}, wanted {tuple(want.shape)}"
         most_of, off = float(want.abs().max()), mine - want
@@ -185,7 +182,7 @@ def check_ParallelMLP(n: int, *cases: list[Any]) -> None:
         "ParallelMLP",
         [check.case(n, list(cases))],
         drive=_split,
-        verify=_split_as_whole,
+        verify=each_value(_split_as_whole),
         look="1 · Split a matrix product",
     )
 
@@ -219,22 +216,17 @@ def _table_wrong(case: list[int], table: Any) -> str | None:
         return f"the ranks hold {list(ran.peak)} micro-batches at their peaks, wanted {list(best.peak)}"
     if ran.seconds > best.seconds:
         return f"it takes {ran.seconds:g} forwards, bubble {ran.bubble:.1%}; wanted {best.seconds:g}, bubble {best.bubble:.1%}"
-    odd = next((r for r in range(p) if rows[r] != right[r]), None)
-    if odd is not None:
-        return (
-            f"bubble and peaks are right, but rank {odd}'s order is not 1F1B's: {' '.join(rows[odd][:9])} …"
-        )
+    for r, (row, wanted) in enumerate(zip(rows, right, strict=True)):
+        if row != wanted:
+            return f"bubble and peaks are right, but rank {r}'s order is not 1F1B's: {' '.join(row[:9])} …"
     return None
 
 
-def _tables_right(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        if report.error is not None:
-            continue
-        for case, table in zip(report.args[0], report.value, strict=True):
-            if text := _table_wrong(case, table):
-                most = f", most={case[2]}" if len(case) > 2 else ""
-                return f"{case[0]} stage{'s' * (case[0] > 1)}, {case[1]} micro-batches{most}: {text}"
+def _tables_right(tables: list[Any], cases: list[list[int]]) -> str | None:
+    for case, table in zip(cases, tables, strict=True):
+        if text := _table_wrong(case, table):
+            most = f", most={case[2]}" if len(case) > 2 else ""
+            return f"{case[0]} stage{'s' * (case[0] > 1)}, {case[1]} micro-batches{most}: {text}"
     return None
 
 
@@ -244,7 +236,7 @@ def check_one_f_one_b(*cases: list[int], refused: Sequence[list[int]]) -> None:
         "one_f_one_b",
         [check.case(list(cases)), *(check.case([one], raises=ValueError) for one in refused)],
         drive=_tables,
-        verify=_tables_right,
+        verify=each_value(_tables_right),
         look=_BETWEEN_LAYERS,
     )
 
@@ -274,27 +266,22 @@ def _least(of: Layers, stages: int, microbatches: int, memory: int) -> float:
     return rest(0, 0)
 
 
-def _balanced(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        if report.error is not None:
-            continue
-        seconds, weights, activations, stages, microbatches, memory = report.args
-        got, told = list(report.value), f"{len(seconds)} layers on {stages} stages: "
-        if len(got) != stages or min(got) < 1 or sum(got) != len(seconds):
-            return f"{told}returned {got}; wanted {stages} numbers of layers, each at least 1, {len(seconds)} together"
-        times, begin = [], 0
-        for stage, n in enumerate(got):
-            part = slice(begin, begin + n)
-            held = sum(weights[part]) + min(stages - stage, microbatches) * sum(activations[part])
-            if held > memory:
-                return f"{told}{got}: stage {stage} holds {held:,} bytes, and there are {memory:,}"
-            times.append(sum(seconds[part]))
-            begin += n
-        best = _least((tuple(seconds), tuple(weights), tuple(activations)), *report.args[3:])
-        if max(times) > best * (1 + 1e-9):
-            return (
-                f"{told}{got} fits, but its slowest stage takes {max(times):g} s, and {best:g} s can be had"
-            )
+def _not_balanced(value: Any, *given: Any) -> str | None:
+    seconds, weights, activations, stages, microbatches, memory = given
+    got, told = list(value), f"{len(seconds)} layers on {stages} stages: "
+    if len(got) != stages or min(got) < 1 or sum(got) != len(seconds):
+        return f"{told}returned {got}; wanted {stages} numbers of layers, each at least 1, {len(seconds)} together"
+    times, begin = [], 0
+    for stage, n in enumerate(got):
+        part = slice(begin, begin + n)
+        held = sum(weights[part]) + min(stages - stage, microbatches) * sum(activations[part])
+        if held > memory:
+            return f"{told}{got}: stage {stage} holds {held:,} bytes, and there are {memory:,}"
+        times.append(sum(seconds[part]))
+        begin += n
+    best = _least((tuple(seconds), tuple(weights), tuple(activations)), stages, microbatches, memory)
+    if max(times) > best * (1 + 1e-9):
+        return f"{told}{got} fits, but its slowest stage takes {max(times):g} s, and {best:g} s can be had"
     return None
 
 
@@ -311,7 +298,7 @@ def layers(seed: int, many: int, stages: int, microbatches: int, tight: float) -
 
 
 def check_balance(*cases: check.Case) -> None:
-    check.function("balance", cases, verify=_balanced, look=_BETWEEN_LAYERS)
+    check.function("balance", cases, verify=each_value(_not_balanced), look=_BETWEEN_LAYERS)
 
 
 # --- 16.4 layout --------------------------------------------------------------------------------------------------
@@ -351,36 +338,29 @@ def _layouts(gpus: int) -> Iterator[tuple[dict[str, int], Sequence[str]]]:
                 yield {"tp": tp, "pp": pp, "dp": gpus // (tp * pp)}, order
 
 
-_best: dict[str, float] = {}
+@cache
+def _shortest(given: str) -> float:
+    """given: the repr of model, network and gpus, which are not to be hashed."""
+    model, network, gpus = ast.literal_eval(given)
+    found = [_seconds_of(model, network, *one) for one in _layouts(gpus)]
+    return min(t for t in found if t is not None)
 
 
-def _shortest(model: dict[str, int], network: dict[str, Any], gpus: int) -> float:
-    key = repr((model, network, gpus))
-    if key not in _best:
-        found = [_seconds_of(model, network, *one) for one in _layouts(gpus)]
-        _best[key] = min(t for t in found if t is not None)
-    return _best[key]
-
-
-def _laid_out(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        if report.error is not None:
-            continue
-        model, network, gpus = report.args
-        got, told = report.value, f"{model} on {gpus} GPUs, {network}:\n  "
-        sizes = {axis: got[axis] for axis in _AXES}
-        said = " · ".join(f"{axis} {sizes[axis]}" for axis in got["order"])
-        whole = all(type(size) is int and size > 0 for size in sizes.values())
-        three = whole and sorted(got["order"]) == sorted(_AXES)
-        if not three or sizes["tp"] * sizes["pp"] * sizes["dp"] != gpus:
-            return f"{told}{said} are not three axes of {gpus} ranks"
-        mine, best = _seconds_of(model, network, sizes, got["order"]), _shortest(model, network, gpus)
-        if mine is None:
-            return f"{told}{said} is not allowed or does not fit"
-        if not abs(got["step_s"] - mine) <= 1e-6 * mine:
-            return f"{told}{said} takes {mine:.6g} s by step_seconds, you say {got['step_s']:.6g} s"
-        if mine > best * (1 + 1e-9):
-            return f"{told}{said} takes {mine:.4g} s, and {best:.4g} s can be had"
+def _laid_out(got: Any, model: dict[str, int], network: dict[str, Any], gpus: int) -> str | None:
+    told = f"{model} on {gpus} GPUs, {network}:\n  "
+    sizes = {axis: got[axis] for axis in _AXES}
+    said = " · ".join(f"{axis} {sizes[axis]}" for axis in got["order"])
+    whole = all(type(size) is int and size > 0 for size in sizes.values())
+    three = whole and sorted(got["order"]) == sorted(_AXES)
+    if not three or sizes["tp"] * sizes["pp"] * sizes["dp"] != gpus:
+        return f"{told}{said} are not three axes of {gpus} ranks"
+    mine, best = _seconds_of(model, network, sizes, got["order"]), _shortest(repr((model, network, gpus)))
+    if mine is None:
+        return f"{told}{said} is not allowed or does not fit"
+    if not abs(got["step_s"] - mine) <= 1e-6 * mine:
+        return f"{told}{said} takes {mine:.6g} s by step_seconds, you say {got['step_s']:.6g} s"
+    if mine > best * (1 + 1e-9):
+        return f"{told}{said} takes {mine:.4g} s, and {best:.4g} s can be had"
     return None
 
 
@@ -396,4 +376,4 @@ def net(
 def check_layout(*nets: list[Any], refused: Sequence[list[Any]] = ()) -> None:
     """refused: those that fit nowhere, for which it raises ValueError."""
     cases = [check.case(*one) for one in nets] + [check.case(*one, raises=ValueError) for one in refused]
-    check.function("layout", cases, verify=_laid_out, look="4 · Lay it over the machine")
+    check.function("layout", cases, verify=each_value(_laid_out), look="4 · Lay it over the machine")

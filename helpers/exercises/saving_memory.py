@@ -4,11 +4,11 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch import nn
 
 from helpers import check, count
@@ -20,10 +20,10 @@ Gradients = list[torch.Tensor | None]
 
 
 class _Layer(nn.Module):
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, wider: int = 4, act: Any = nn.functional.gelu) -> None:
         super().__init__()
-        self.norm, self.act = nn.LayerNorm(width), nn.GELU()
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norm, self.act = nn.LayerNorm(width), act
+        self.up, self.down = nn.Linear(width, wider * width), nn.Linear(wider * width, width)
 
     def forward(self, x: torch.Tensor) -> Any:
         return x + self.down(self.act(self.up(self.norm(x))))
@@ -54,16 +54,12 @@ def _tracked(rows: int, width: int, depth: int) -> tuple[dict[str, int], str]:
 def _within(reports: list[check.Report]) -> str | None:
     for report in reports:
         want, phase = _tracked(*report.args)
-        why = {
-            "static": ". Static is each weight and its two means",
-            "saved": "",
-            "peak": f". This peak comes in {phase}",
-        }
-        for key, value in want.items():
+        whys = (". Static is each weight and its two means", "", f". This peak comes in {phase}")
+        for (key, value), why in zip(want.items(), whys, strict=True):
             got = float(report.value[key])
             if not 0.95 * value <= got <= 1.05 * value:
                 asked = "rows={}, width={}, depth={}".format(*report.args)
-                return f"{asked}: {key!r} is {got:,.0f}, tracked are {value:,}: {got / value - 1:+.1%}, wanted within 5 %{why[key]}"
+                return f"{asked}: {key!r} is {got:,.0f}, tracked are {value:,}: {got / value - 1:+.1%}, wanted within 5 %{why}"
     return None
 
 
@@ -112,10 +108,6 @@ def _at_once(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, rows
     return loss.detach()
 
 
-def _whole_batch(*of: Any) -> dict[str, Any]:
-    return _accumulate(_at_once, *of)
-
-
 def _one_piece(*of: Any) -> dict[str, int]:
     words, width, dtype, steps, data, rows = of
     piece = [t[:rows].clamp(min=0) for t in data]
@@ -137,7 +129,7 @@ def check_accumulated_backward(*cases: check.Case, budget: bool = False, note: s
     check.function(
         "accumulated_backward",
         cases,
-        _whole_batch,
+        partial(_accumulate, _at_once),
         match=check.Match(rtol=1e-3, atol=1e-4) if budget else check.Match(rtol=1e-8, atol=1e-9),
         drive=_accumulate,
         budget=_one_piece if budget else None,
@@ -150,28 +142,12 @@ def check_accumulated_backward(*cases: check.Case, budget: bool = False, note: s
 # --- 9.3 checkpointed ---------------------------------------------------------------------------------------------
 
 
-class _Watch:
-    """Whether PyTorch's own checkpoint runs, under whatever name: told by its file, or by its code."""
-
-    def __init__(self) -> None:
-        self.file = str(Path(torch.utils.__file__).parent / "checkpoint.py")
-        whole = compile(Path(self.file).read_text(encoding="utf-8"), self.file, "exec")
-        # long ones: nobody writes these by chance
-        self.known = {c.co_code for c in _codes(whole) if len(c.co_code) > 150}
-        self.seen = False
-
-    def look(self) -> None:
-        frame: Any = sys._getframe(1)
-        while frame is not None and not self.seen:
-            self.seen = frame.f_code.co_filename == self.file or frame.f_code.co_code in self.known
-            frame = frame.f_back
-
-
-def _codes(code: Any) -> Iterator[Any]:
-    yield code
-    for inner in code.co_consts:
-        if hasattr(inner, "co_code"):
-            yield from _codes(inner)
+def _inside_torchs() -> bool:
+    """Whether PyTorch's own checkpoint is among the callers, told by its file."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != torch.utils.checkpoint.__file__:
+        frame = frame.f_back
+    return frame is not None
 
 
 @dataclass(frozen=True)
@@ -186,25 +162,23 @@ class Chain:
     steps: int = 1
 
 
-class _Part(nn.Module):
+class _Part(_Layer):
     """A block with dropout and a `gain` that the test changes between its two runs."""
 
-    def __init__(self, width: int, p: float, watch: _Watch) -> None:
-        super().__init__()
-        self.norm, self.drop, self.gain = nn.LayerNorm(width), nn.Dropout(p), torch.ones(width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        self.watch = watch
+    def __init__(self, width: int, p: float) -> None:
+        super().__init__(width)
+        self.drop, self.gain, self.by_torch = nn.Dropout(p), torch.ones(width), False
 
     def forward(self, x: torch.Tensor, other: torch.Tensor | None = None) -> Any:
-        self.watch.look()
+        self.by_torch = self.by_torch or _inside_torchs()
         h = self.norm(x if other is None else x * other) * self.gain
-        return x + self.down(self.drop(nn.functional.gelu(self.up(h))))
+        return x + self.down(self.drop(self.act(self.up(h))))
 
 
 def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """Steps of a chain of checkpointed parts: losses, gradients, and random numbers drawn beside them."""
-    watch, of = _Watch(), Chain(**fields)
-    net, told = nn.ModuleList([_Part(of.width, of.p, watch) for _ in range(of.depth)]), []
+    of, told = Chain(**fields), []
+    net: Any = nn.ModuleList([_Part(of.width, of.p) for _ in range(of.depth)])
     for _ in range(of.steps):
         x, other = torch.randn(of.rows, of.width, requires_grad=True), torch.rand(of.rows, of.width)
         h = x
@@ -227,27 +201,24 @@ def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     grads: Gradients = [w.grad for w in net.parameters()]
     none = "none: were only the inputs asked for theirs?"
     return {
-        "torch.utils.checkpoint called": watch.seen,
+        "torch.utils.checkpoint called": any(part.by_torch for part in net),
         "step": told,
         "gradients of the weights": none if all(g is None for g in grads) else grads,
     }
 
 
-def _by_torch(**fields: Any) -> dict[str, Any]:
-    from torch.utils.checkpoint import checkpoint
-
-    return _chain(lambda fn, *inputs: checkpoint(fn, *inputs, use_reentrant=False), **fields)
+_by_torch = partial(torch.utils.checkpoint.checkpoint, use_reentrant=False)
 
 
 @cache
 def _as_torchs(**fields: Any) -> dict[str, Any]:
-    return _by_torch(**fields) | {"torch.utils.checkpoint called": False}
+    return _chain(_by_torch, **fields) | {"torch.utils.checkpoint called": False}
 
 
 @cache
 def _torchs_cost(**fields: Any) -> dict[str, int]:
     torch.manual_seed(0)
-    theirs, of = count(_by_torch, **fields).peak_live_bytes, Chain(**fields)
+    theirs, of = count(_chain, _by_torch, **fields).peak_live_bytes, Chain(**fields)
     flops = 4 * of.steps * of.depth * 16 * of.rows * of.width**2
     return {"peak_live_bytes": int(1.1 * theirs) + 8192 * of.depth, "flops": flops}
 
@@ -349,16 +320,6 @@ class Offloads:
     steps: int = 1
 
 
-class _Residual(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return x + self.down(torch.tanh(self.up(self.norm(x))))
-
-
 def _offload(offloaded: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """Forward with the hooks on, then backward; the host's memory is bytes, and gives `share` of each number back."""
     host: dict[int, Any] = {}
@@ -374,7 +335,7 @@ def _offload(offloaded: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         host[handle] = None  # once
         return torch.frombuffer(bytearray(numbers), dtype=torch.float32).reshape(shape).clone().mul_(of.share)
 
-    net = nn.Sequential(*[_Residual(of.width) for _ in range(of.depth)])
+    net = nn.Sequential(*[_Layer(of.width, 2, torch.tanh) for _ in range(of.depth)])
     x, told = torch.randn(of.rows, of.width), []
     for _ in range(of.steps):
         with offloaded(list(net.parameters()), put, get, of.min_bytes):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from helpers import check, simulate
 from helpers.check.sealed import sealed
+from helpers.exercises._judge import each
 
 #: a GPU that is warm: no costs of setting up
 _WARM: dict[str, Any] = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}
@@ -21,14 +22,10 @@ _MARGIN_S = 60e-6
 
 
 def _gpu(card: str, **options: Any) -> Any:
-    """A warm simulated GPU; "values" is a slow H100 on which tensors have numbers."""
-    slow: dict[str, Any] = _SLOW if card == "values" else {}
-    return simulate("H100" if card == "values" else card, **_WARM, **slow, **options)
-
-
-def _watched(card: str) -> Any:
-    """The GPU of a drive: what went wrong is kept for the judge, and "values" has true ones."""
-    return _gpu(card, strict=False, values=card == "values")
+    """A warm simulated GPU that keeps faults for the judge; "values" is a slow H100, on which tensors have numbers."""
+    if card == "values":
+        return simulate("H100", strict=False, **_WARM, **_SLOW, **{"values": True} | options)
+    return simulate(card, strict=False, **_WARM)
 
 
 def _sent(gpu: Any, kind: str, first: int = 0) -> int:
@@ -46,7 +43,7 @@ def _seconds(
     card: str, page: tuple[int, int], widths: tuple[int, ...], summed: bool = False
 ) -> tuple[float, float, float]:
     """Of a page's copy, of its products with matrices so wide (and a sum of the last), and of the copy back."""
-    with (gpu := _gpu(card)):
+    with (gpu := _gpu(card, values=False)):
         x = torch.empty(page, pin_memory=True).to(gpu.device)
         for width in widths:
             x = x @ torch.empty(x.shape[1], width, device=gpu.device)
@@ -57,12 +54,17 @@ def _seconds(
     return copy, sum(work), back
 
 
-def _first_wrong(reports: list[check.Report], wrong: Callable[[Any, Any], str | None]) -> str | None:
-    """What the first case has to complain of, behind the case's own words."""
-    for report in reports:
-        if text := wrong(report.case, report.value):
-            return f"{report.case}: {text}"
-    return None
+def _check(
+    name: str, cases: tuple[Any, ...], drive: Any, look: str, *wrongs: Callable[..., str | None]
+) -> None:
+    """Each of `wrongs` judges a case and what its drive told; a fault that the GPU saw comes before that."""
+
+    def judged(wrong: Callable[..., str | None], report: check.Report) -> str | None:
+        faults = report.value["faults"]
+        return str(faults[0]) if faults else wrong(report.case, report.value)
+
+    verify = each(*(partial(judged, wrong) for wrong in wrongs), told=True)
+    check.function(name, cases, drive=drive, verify=verify, look=look)
 
 
 def _over_limit(seconds: float, n: int, copy: float, work: float, otherwise: str) -> str | None:
@@ -109,7 +111,7 @@ class Batches:
 def _consume(prefetch: Callable[..., Iterator[Tensor]], **fields: Any) -> dict[str, Any]:
     """Use each batch in one product and drop it; say what came when, from where, and what it cost."""
     case = Batches(**fields)
-    gpu, values = _watched(case.card), case.card == "values"
+    gpu, values = _gpu(case.card), case.card == "values"
     taken, ahead, alive, shapes, given, sums = 0, 0, 0, [], [], []
 
     def batches() -> Iterator[Tensor]:
@@ -151,16 +153,10 @@ def _consume(prefetch: Callable[..., Iterator[Tensor]], **fields: Any) -> dict[s
         }
 
 
-def _prefetched(reports: list[check.Report]) -> str | None:
-    return _first_wrong(reports, _wrong_batches) or _first_wrong(reports, _slow_batches)
-
-
 def _wrong_batches(asked: Batches, got: dict[str, Any]) -> str | None:
     sizes = asked.sizes()
     if got["shapes"] != [[True, r, asked.width] for r in sizes]:
         return f"wanted each batch once, in order, on gpu.device; got (on the device, rows, columns) {got['shapes'][:5]}"
-    if got["faults"]:
-        return str(got["faults"][0])
     if asked.card == "values" and got["sums"] != [
         float(r * asked.width**2 * (i + 1)) for i, r in enumerate(sizes)
     ]:
@@ -185,13 +181,8 @@ def _slow_batches(asked: Batches, got: dict[str, Any]) -> str | None:
 
 
 def check_prefetch(*cases: Batches) -> None:
-    check.function(
-        "prefetch",
-        cases,
-        drive=_consume,
-        verify=_prefetched,
-        look='too slow: the fifth loop of "Two queues"; a race: section 3',
-    )
+    look = 'too slow: the fifth loop of "Two queues"; a race: section 3'
+    _check("prefetch", cases, _consume, look, _wrong_batches, _slow_batches)
 
 
 # --- 5.2 squares, ring, norms -------------------------------------------------------------------------------------
@@ -215,7 +206,7 @@ class Squares:
 
 def _sum_pages(answer: Callable[..., Tensor], card: str, d: int, n: int) -> dict[str, Any]:
     """One call on pinned pages, while the GPU still writes memory that was dropped: time, memory, work and result."""
-    gpu, values = _watched(card), card == "values"
+    gpu, values = _gpu(card), card == "values"
     with gpu:
         pages = [torch.empty(d, d, pin_memory=True) for _ in range(n)]
         if values:
@@ -238,9 +229,7 @@ def _sum_pages(answer: Callable[..., Tensor], card: str, d: int, n: int) -> dict
         }
 
 
-def _wrong_sums(asked: Squares, got: dict[str, Any], most_pages: float) -> str | None:
-    if got["faults"]:
-        return str(got["faults"][0])
+def _wrong_sums(asked: Squares, got: dict[str, Any], most_pages: float = math.inf) -> str | None:
     if got["result"] != [True, *(asked.sums() if asked.card == "values" else [asked.n])]:
         return f"wanted the sum of x @ x for each, in order, on gpu.device; got {got['result']}"
     if (got["sent"], got["products"]) != (4 * asked.d**2 * asked.n, asked.n):
@@ -253,29 +242,18 @@ def _wrong_sums(asked: Squares, got: dict[str, Any], most_pages: float) -> str |
     return late and f"no race, but it {late}"
 
 
-def _check_sums(name: str, cases: tuple[Squares, ...], look: str, most_pages: float = math.inf) -> None:
-    check.function(
-        name,
-        cases,
-        drive=_sum_pages,
-        verify=lambda reports: _first_wrong(reports, partial(_wrong_sums, most_pages=most_pages)),
-        look=look,
-    )
-
-
 def check_squares(*cases: Squares) -> None:
-    _check_sums("squares", cases, "every use of x, and who gets its memory next")
+    _check("squares", cases, _sum_pages, "every use of x, and who gets its memory next", _wrong_sums)
 
 
 def check_ring(*cases: Squares) -> None:
-    _check_sums(
-        "ring", cases, "what comes before the copy into a buffer: the last use of the same one", most_pages=5
-    )
+    look = "what comes before the copy into a buffer: the last use of the same one"
+    _check("ring", cases, _sum_pages, look, partial(_wrong_sums, most_pages=5))
 
 
 def _sum_chunks(norms: Callable[..., list[float]], card: str, d: int, n: int) -> dict[str, Any]:
     """One call on chunks on the GPU: how often the host waited, and what had arrived when it returned."""
-    gpu = _watched(card)
+    gpu = _gpu(card)
     with gpu:
         chunks = [torch.full((d, d), i + 1.0, device=gpu.device) for i in range(n)]
         gpu.synchronize()
@@ -293,8 +271,6 @@ def _sum_chunks(norms: Callable[..., list[float]], card: str, d: int, n: int) ->
 
 def _wrong_norms(asked: Squares, got: dict[str, Any]) -> str | None:
     n, values = asked.n, asked.card == "values"
-    if got["faults"]:
-        return str(got["faults"][0])
     if not got["kept"]:
         return "a chunk has other numbers than before: chunks are the caller's, and stay as they are"
     if len(got["numbers"]) != n or values and got["numbers"] != asked.sums():
@@ -307,13 +283,7 @@ def _wrong_norms(asked: Squares, got: dict[str, Any]) -> str | None:
 
 
 def check_norms(*cases: Squares) -> None:
-    check.function(
-        "norms",
-        cases,
-        drive=_sum_chunks,
-        verify=lambda reports: _first_wrong(reports, _wrong_norms),
-        look="the host is in no queue",
-    )
+    _check("norms", cases, _sum_chunks, "the host is in no queue", _wrong_norms)
 
 
 # --- 5.3 pipeline -------------------------------------------------------------------------------------------------
@@ -338,7 +308,7 @@ class Stages:
 def _run_stages(pipeline: Callable[..., None], **fields: Any) -> dict[str, Any]:
     """One call, while the GPU still writes memory that was dropped: what was decoded, computed and saved, and when."""
     case = Stages(**fields)
-    gpu, values = _watched(case.card), case.card == "values"
+    gpu, values = _gpu(case.card), case.card == "values"
     decoded, computed, saved, numbers, early = [], [], [], [], []
     with gpu:
         pages = [torch.empty(case.page, pin_memory=True) for _ in range(2)]
@@ -395,8 +365,6 @@ def _run_stages(pipeline: Callable[..., None], **fields: Any) -> dict[str, Any]:
 
 def _wrong_stages(asked: Stages, got: dict[str, Any]) -> str | None:
     n, page, result = asked.n, asked.page, asked.result
-    if got["faults"]:
-        return str(got["faults"][0])
     if got["early"]:
         return f"at {got['early'][0]} the copies to or from its page were not over"
     for name in ("decoded", "saved"):
@@ -425,11 +393,8 @@ def _wrong_stages(asked: Stages, got: dict[str, Any]) -> str | None:
 
 
 def check_pipeline(*cases: Stages) -> None:
-    check.function(
-        "pipeline",
-        cases,
-        drive=_run_stages,
-        verify=lambda reports: _first_wrong(reports, _wrong_stages),
-        look="before the host touches a page, which event must have passed? An event for each page; and never wait for "
-        "the batch that was launched last",
+    look = (
+        "before the host touches a page, which event must have passed? An event for each page; and never wait for "
+        "the batch that was launched last"
     )
+    _check("pipeline", cases, _run_stages, look, _wrong_stages)
