@@ -62,7 +62,9 @@ def _command() -> str:
 def _driver() -> str:
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        out = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+        out = subprocess.run(
+            command, capture_output=True, text=True, encoding="utf-8", timeout=30, check=True
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return out.split("\n")[0].strip() or "unknown"
