@@ -204,7 +204,9 @@ def _check_names(master: Master) -> None:
                 raise BadMaster(
                     f"{where}: a test must stand alone, but uses {sorted(unknown)}: import it here, or name the learner's function as a string"
                 )
-            if taken := (bound - imports(cell.source)) & elsewhere:
+            # what is imported elsewhere too is the same thing, but for what a test takes from its exercises' module
+            own = bound - imports(cell.source) | imports(cell.source, "helpers.exercises")
+            if taken := own & elsewhere:
                 raise BadMaster(
                     f"{where}: a test shares the notebook's names and would overwrite {sorted(taken)}: name its own otherwise"
                 )
@@ -235,10 +237,12 @@ def _bound_outside_tests(master: Master) -> set[str]:
     return bound
 
 
-def imports(source: str) -> set[str]:
-    """The names that top-level imports bind."""
-    table = symtable.symtable(source, "<cell>", "exec")
-    return {s.get_name() for s in table.get_symbols() if s.is_imported()}
+def imports(source: str, package: str = "") -> set[str]:
+    """The names that top-level imports bind, or only those from a package."""
+    found = [n for n in ast.parse(source).body if isinstance(n, ast.Import | ast.ImportFrom)]
+    if package:
+        found = [n for n in found if isinstance(n, ast.ImportFrom) and (n.module or "").startswith(package)]
+    return {(a.asname or a.name).partition(".")[0] for n in found for a in n.names}
 
 
 def names(source: str) -> tuple[set[str], set[str]]:

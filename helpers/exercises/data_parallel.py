@@ -120,7 +120,9 @@ class _Net(nn.Module):
         return self.last(h + self.rare(h) if branch else h)
 
 
-def run(bucket_bytes: int, shape: tuple[int, ...], branch: list[bool], buckets: list[int]) -> tuple[Any, ...]:
+def training(
+    bucket_bytes: int, shape: tuple[int, ...], branch: list[bool], buckets: list[int]
+) -> tuple[Any, ...]:
     """Bytes of a bucket; (steps, parts, samples, 6); which ranks use `rare`; how many parameters are in each bucket."""
     return bucket_bytes, shape, branch, buckets
 

@@ -23,7 +23,7 @@ _RATE = 0.1
 # --- 16.1 ParallelMLP ---------------------------------------------------------------------------------------------
 
 
-def mlp(shape: Sequence[int], hidden: int, biases: Sequence[bool], seed: int) -> list[Any]:
+def whole(shape: Sequence[int], hidden: int, biases: Sequence[bool], seed: int) -> list[Any]:
     """An MLP with `hidden` units, its first and second layer with a bias or not, for x of this shape."""
     return [list(shape), hidden, list(biases), seed]
 

@@ -25,7 +25,7 @@ def _exactness(one: check.Case, float64: float = 1e-9, float32: float = 1e-4) ->
 # --- 6.1 adamw_loop, 6.2 adamw_foreach ----------------------------------------------------------------------------
 
 
-def adamw_step(
+def stepping(
     shapes: Sequence[int | tuple[int, ...]],
     step: int,
     single: bool = False,

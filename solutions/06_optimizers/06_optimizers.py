@@ -253,7 +253,7 @@ def adamw_loop(
 
 
 # %% test="adamw_loop" points=1
-from helpers.exercises.optimizers import adamw_step, check_adamw_loop
+from helpers.exercises.optimizers import check_adamw_loop, stepping
 
 bare = {"lr": 0.1, "weight_decay": 0.0, "eps": 0.0}
 for fresh, t, new, note in (
@@ -262,21 +262,21 @@ for fresh, t, new, note in (
     (True, 1, {"eps": 0.5}, "Only eps is new: is it added outside of the root, to √v̂ and not to √v?"),
     (False, 9, {"betas": (0.8, 0.95)}, "Now m and v hold something, and t is 9: is every β the right one?"),
 ):
-    check_adamw_loop(adamw_step([(2, 3), 4], t, fresh=fresh, **bare | new), note=note)
-check_adamw_loop(adamw_step([(64, 32), 32, (32, 64), 64], 5, single=True, eps=0.1), costs=True)
+    check_adamw_loop(stepping([(2, 3), 4], t, fresh=fresh, **bare | new), note=note)
+check_adamw_loop(stepping([(64, 32), 32, (32, 64), 64], 5, single=True, eps=0.1), costs=True)
 
 # %% hidden="adamw_loop" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.optimizers import adamw_step, check_adamw_loop
+from helpers.exercises.optimizers import check_adamw_loop, stepping
 
 check_adamw_loop(
-    adamw_step([(5, 7), 7, (2, 3, 4)], 1, lr=0.3, weight_decay=0.5),
-    adamw_step([6, (4, 4)], 40, lr=0.2, betas=(0.5, 0.9), eps=0.3, weight_decay=0.0),
-    adamw_step([()], 1000, lr=0.5, eps=0.01),
+    stepping([(5, 7), 7, (2, 3, 4)], 1, lr=0.3, weight_decay=0.5),
+    stepping([6, (4, 4)], 40, lr=0.2, betas=(0.5, 0.9), eps=0.3, weight_decay=0.0),
+    stepping([()], 1000, lr=0.5, eps=0.01),
 )
 check_adamw_loop(
-    adamw_step([(40, 30)] * 7 + [50], 2, single=True, eps=0.1),
-    adamw_step([(200, 100), 3, (10, 90), 70], 6, lr=0.1, eps=0.1, weight_decay=0.5),
+    stepping([(40, 30)] * 7 + [50], 2, single=True, eps=0.1),
+    stepping([(200, 100), 3, (10, 90), 70], 6, lr=0.1, eps=0.1, weight_decay=0.5),
     costs=True,
 )
 ### END HIDDEN TESTS
@@ -348,30 +348,30 @@ def adamw_foreach(
 
 
 # %% test="adamw_foreach" points=2
-from helpers.exercises.optimizers import adamw_step, check_adamw_foreach
+from helpers.exercises.optimizers import check_adamw_foreach, stepping
 
 uneven = [(42, 50), (30, 50), (50, 30), 10, (30, 50), (35, 40), 5, 400]  # the first alone is over the limit
 check_adamw_foreach(
-    adamw_step([(40, 30), 30] * 10, 4, single=True, lr=0.1, eps=0.1),
-    adamw_step([(40, 30), 30] * 10, 4, single=True, lr=0.1, eps=0.1, temp_bytes=20_000),
-    adamw_step(uneven, 4, single=True, eps=0.1, temp_bytes=8_000),
+    stepping([(40, 30), 30] * 10, 4, single=True, lr=0.1, eps=0.1),
+    stepping([(40, 30), 30] * 10, 4, single=True, lr=0.1, eps=0.1, temp_bytes=20_000),
+    stepping(uneven, 4, single=True, eps=0.1, temp_bytes=8_000),
 )
 
 # %% hidden="adamw_foreach" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.optimizers import adamw_step, check_adamw_foreach
+from helpers.exercises.optimizers import check_adamw_foreach, stepping
 
 uneven = [(60, 50), 50, 10, (100, 90), 90, (20, 20), (70, 7), 7, 3, (30, 50)]
 check_adamw_foreach(
-    adamw_step([(3, 5), 5, 2], 1, lr=0.3, weight_decay=0.5),
-    adamw_step([(5, 4), 4, 7], 8, lr=0.2, betas=(0.5, 0.9), eps=0.3, temp_bytes=100),
-    adamw_step([4, (5, 8), 9, 1, 3], 30, lr=0.2, temp_bytes=80),
-    adamw_step([(4, 4)], 2, lr=0.2, temp_bytes=1),
-    adamw_step([(30, 20)] * 50, 3, True, lr=0.1, eps=0.1),
-    adamw_step(uneven, 3, True, lr=0.1, eps=0.1, temp_bytes=15_000),
-    adamw_step(uneven[::-1], 3, temp_bytes=30_000),
-    adamw_step([(30, 20)] * 30, 3, True, temp_bytes=2_400),
-    adamw_step([10] * 30 + [(50, 40)] * 4, 3, True, lr=0.1, eps=0.1, temp_bytes=8_200),
+    stepping([(3, 5), 5, 2], 1, lr=0.3, weight_decay=0.5),
+    stepping([(5, 4), 4, 7], 8, lr=0.2, betas=(0.5, 0.9), eps=0.3, temp_bytes=100),
+    stepping([4, (5, 8), 9, 1, 3], 30, lr=0.2, temp_bytes=80),
+    stepping([(4, 4)], 2, lr=0.2, temp_bytes=1),
+    stepping([(30, 20)] * 50, 3, True, lr=0.1, eps=0.1),
+    stepping(uneven, 3, True, lr=0.1, eps=0.1, temp_bytes=15_000),
+    stepping(uneven[::-1], 3, temp_bytes=30_000),
+    stepping([(30, 20)] * 30, 3, True, temp_bytes=2_400),
+    stepping([10] * 30 + [(50, 40)] * 4, 3, True, lr=0.1, eps=0.1, temp_bytes=8_200),
 )
 ### END HIDDEN TESTS
 

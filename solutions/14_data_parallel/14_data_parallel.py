@@ -696,23 +696,23 @@ class BucketedDDP(nn.Module):
 
 
 # %% test="bucketed_ddp" points=2
-from helpers.exercises.data_parallel import check_BucketedDDP, run
+from helpers.exercises.data_parallel import check_BucketedDDP, training
 
 check_BucketedDDP(
     2,  # ranks; then of each run: bytes of a bucket, (steps, parts, samples, 6), which ranks use `rare`,
-    run(1100, (2, 1, 4, 6), [True, True], buckets=[4, 3]),  # and how many parameters are in each bucket
-    run(200, (1, 2, 4, 6), [True, False], buckets=[2, 2, 2, 1]),
+    training(1100, (2, 1, 4, 6), [True, True], buckets=[4, 3]),  # and how many parameters are in each bucket
+    training(200, (1, 2, 4, 6), [True, False], buckets=[2, 2, 2, 1]),
 )
 
 # %% hidden="bucketed_ddp" points=4
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.data_parallel import check_BucketedDDP, run
+from helpers.exercises.data_parallel import check_BucketedDDP, training
 
 check_BucketedDDP(
     3,
-    run(1, (1, 2, 4, 6), [True, True, True], buckets=[1, 1, 1, 1, 1, 1, 1]),
-    run(1000, (2, 2, 2, 6), [False, False, True], buckets=[4, 2, 1]),
-    run(10**6, (1, 1, 4, 6), [True, True, True], buckets=[7]),
+    training(1, (1, 2, 4, 6), [True, True, True], buckets=[1, 1, 1, 1, 1, 1, 1]),
+    training(1000, (2, 2, 2, 6), [False, False, True], buckets=[4, 2, 1]),
+    training(10**6, (1, 1, 4, 6), [True, True, True], buckets=[7]),
 )
 ### END HIDDEN TESTS
 

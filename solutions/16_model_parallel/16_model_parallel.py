@@ -290,25 +290,25 @@ class ParallelMLP(nn.Module):
 
 
 # %% test="parallel_mlp" points=2
-from helpers.exercises.model_parallel import check_ParallelMLP, mlp
+from helpers.exercises.model_parallel import check_ParallelMLP, whole
 
 check_ParallelMLP(
     2,
-    mlp([3, 16], 64, biases=[True, True], seed=1),
-    mlp([2, 128], 256, biases=[True, False], seed=2),
-    mlp([2, 8], 7, biases=[False, True], seed=3),
+    whole([3, 16], 64, biases=[True, True], seed=1),
+    whole([2, 128], 256, biases=[True, False], seed=2),
+    whole([2, 8], 7, biases=[False, True], seed=3),
 )
 
 # %% hidden="parallel_mlp" points=4
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.model_parallel import check_ParallelMLP, mlp
+from helpers.exercises.model_parallel import check_ParallelMLP, whole
 
 check_ParallelMLP(
     3,
-    mlp([2, 5, 7], 21, biases=[True, False], seed=11),
-    mlp([9, 32], 48, biases=[False, True], seed=12),
-    mlp([4, 128], 192, biases=[False, False], seed=13),
-    mlp([4, 4], 7, biases=[True, True], seed=14),  # does not split: ValueError
+    whole([2, 5, 7], 21, biases=[True, False], seed=11),
+    whole([9, 32], 48, biases=[False, True], seed=12),
+    whole([4, 128], 192, biases=[False, False], seed=13),
+    whole([4, 4], 7, biases=[True, True], seed=14),  # does not split: ValueError
 )
 ### END HIDDEN TESTS
 
