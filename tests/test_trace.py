@@ -869,3 +869,9 @@ def test_hta_says_the_same(seed: int, tmp_path: Path) -> None:
         assert last.max() == depth.by_stream[stream].max()
         offset = last.index[0] - depth.times_s[depth.by_stream[stream] > 0][0] / US
         assert [depth.at((ts - offset) * US, stream) for ts in last.index] == last.tolist()
+
+
+def test_a_window_without_work_is_busy_for_nothing_and_not_for_minus_nothing() -> None:
+    none = np.zeros(0, dtype=np.int64)
+    gaps = trace.gaps.Idle({"a": 0.2, "b": 0.1}, none, none, none, none, (0.0, 0.3), "simulated")
+    assert gaps.total > gaps.span and f"{gaps.busy:.0%}" == "0%"

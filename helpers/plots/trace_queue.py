@@ -91,7 +91,7 @@ def queue(
     gantt = Gantt(lanes, *gaps.window_s, bar=_BAR, space=_SPACE, clock=True)
 
     about = approx(t.evidence)
-    note = f"GPU computes {about}{1 - gaps.total / gaps.span:.0%} of {about}{format_seconds(gaps.span)}"
+    note = f"GPU computes {about}{gaps.busy:.0%} of {about}{format_seconds(gaps.span)}"
     if gantt.has_columns:
         note += " · where bars are too short to see: height is their share of the time"
     if len(depth.times_s) > _BINS // 2:

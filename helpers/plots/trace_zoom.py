@@ -41,7 +41,7 @@ def zoom(
     about = approx(t.evidence)
     note = f"{about}{format_seconds((end - begin) / 1e9)} of {about}{format_seconds(t.span_s)}"
     if gaps is not None:
-        note += f" · GPU computes {about}{1 - gaps.total / gaps.span:.0%} of it"
+        note += f" · GPU computes {about}{gaps.busy:.0%} of it"
     if left_out:
         note += f" · {left_out} more thread(s) not drawn"
     if gantt.has_columns:

@@ -53,7 +53,7 @@ class Idle:
     """Idle time by cause. seconds: cause → seconds, largest first, nothing that is 0.
 
     start_ns, end_ns, cause: the pieces, in order, `cause` an index into `CAUSES`. gap: for each piece, the
-    number of its gap. window_s: start and end of what was looked at. total, span: seconds.
+    number of its gap. window_s: start and end of what was looked at. total, span: seconds. busy: a share.
     """
 
     seconds: dict[str, float]
@@ -72,6 +72,11 @@ class Idle:
     @property
     def span(self) -> float:
         return self.window_s[1] - self.window_s[0]
+
+    @property
+    def busy(self) -> float:
+        """The share of the span that is no gap."""
+        return max(0.0, 1 - self.total / self.span)  # sums of floats may come out a hair above the span
 
     @property
     def share(self) -> dict[str, float]:

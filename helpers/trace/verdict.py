@@ -88,7 +88,7 @@ def classify(t: Trace, start_s: float | None = None, end_s: float | None = None)
         return Verdict("CPU only", "", [said], _ADVICE["CPU only"], t.evidence)
     gaps = idle(t, start_s, end_s)
     about = approx(t.evidence)
-    computing = 1 - gaps.total / gaps.span
+    computing = gaps.busy
     density = "dense" if computing >= DENSE else "dense with gaps" if computing >= SPARSE else "sparse"
     depth = queue_depth(t, *gaps.window_s)
     figures = {"compute": computing, **gaps.share, "queue": depth.mean, "queue empty": depth.empty_share}

@@ -54,7 +54,7 @@ class TimelineZoom(Movable):
             return f"{said} · no GPU work"
         gaps = idle(self.trace, begin, end)
         causes = ", ".join(f"{cause} {about}{s / gaps.span:.0%}" for cause, s in gaps.seconds.items())
-        said += f" · GPU computes {about}{1 - gaps.total / gaps.span:.0%}"
+        said += f" · GPU computes {about}{gaps.busy:.0%}"
         return said + (f" · idle: {causes}" if causes else "")
 
     def static(self) -> Picture:
