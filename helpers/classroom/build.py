@@ -14,6 +14,7 @@ import os
 import re
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -52,6 +53,8 @@ FOLD_TAG = "fold"
 FORMAT = 3
 #: what a lesson's numbers may rest on besides code
 DATA = (".json", ".gz", ".csv", ".pickle")
+#: two threads in ast.parse at once can end in a SystemError ("AST constructor recursion depth mismatch", Python 3.11)
+_PARSING = threading.Lock()
 #: what an output must not hold: it would differ on the next machine
 MACHINE = re.compile(r"(?<![\w.~/])/(?:home|root|Users|tmp|work|usr|opt|var)/[^\s'\"\\]*")
 
@@ -101,6 +104,11 @@ def _node(cell: Cell, place: int, note: str) -> NotebookNode:
 
 def fingerprint(master: Master, modules: Iterable[str] = ()) -> str:
     """Changes when the master changes, or a helper that it loaded: their code (comments and docstrings left out) or data."""
+    with _PARSING:
+        return _fingerprint(master, modules)
+
+
+def _fingerprint(master: Master, modules: Iterable[str]) -> str:
     digest = hashlib.sha256(json.dumps([FORMAT, [asdict(c) | {"line": 0} for c in master.cells]]).encode())
     paths = {ROOT / name for name in modules}
     data = {p for folder in {path.parent for path in paths} for p in folder.rglob("*.*") if p.suffix in DATA}
@@ -278,7 +286,8 @@ def is_current(master: Master) -> bool:
 
 def build_one(path: Path, force: bool) -> str:
     """Rebuild one lesson if it changed; a line that says what was done."""
-    master = masters.read(path)
+    with _PARSING:
+        master = masters.read(path)
     if not force and is_current(master):
         return f"{master.name}: up to date"
     nb = notebook(master)
