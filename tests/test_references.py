@@ -98,7 +98,7 @@ def test_reference_runs_again_to_the_same(path: Path) -> None:
             str(path.with_suffix(".ipynb")),
         ],
         cwd=ROOT,
-        env=os.environ | build.BUILD_ENVIRONMENT,
+        env=build.environment(masters.read(path)),
         capture_output=True,
         text=True,
         timeout=10 * 60,
