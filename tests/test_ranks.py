@@ -291,10 +291,14 @@ def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
         _thread.interrupt_main()
 
     thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        run_ranks(job, 2, str(tmp_path))
-    thread.join()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            run_ranks(job, 2, str(tmp_path))
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert gone(*[int((tmp_path / f"pid{i}").read_text()) for i in range(2)])
     assert run_ranks(dist.get_rank, 2) == [0, 1]
 

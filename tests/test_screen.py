@@ -43,6 +43,7 @@ OPEN = {
     "modern Python": "def f(xs):\n    if (n := len(xs)) and n > 2:\n        match xs:\n            case [first, *_]:\n                return f'{first!r:>4}'\n    def g():\n        nonlocal n\n        n += 1\n    return lambda: g",
     "a script's end": "if __name__ == '__main__':\n    print(f(3))",
     "hooks": "h = x.register_hook(lambda g: g * 2)\nlayer.register_forward_hook(f)\nh.remove()",
+    "noise": "import sys, warnings\nprint('noise', file=sys.stderr)\nwarnings.warn('noise')",
     "collecting": "import gc, weakref, sys\ngc.collect()\nweakref.ref(x)\nsys.getsizeof(x)",
     "helpers": "from helpers import count, simulate\nfrom helpers.timing import format_seconds\ncount(f, x).copies",
 }  # fmt: skip

@@ -31,7 +31,7 @@ _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
         """cpu_count environ getenv getpid listdir path process_cpu_count sched_getaffinity sched_setaffinity sep
         urandom""".split()
     ),
-    "sys": frozenset({"byteorder", "float_info", "getsizeof", "maxsize", "version_info"}),
+    "sys": frozenset({"byteorder", "float_info", "getsizeof", "maxsize", "stderr", "stdout", "version_info"}),
     "timeit": frozenset({"default_timer"}),
     "threading": frozenset({"active_count", "current_thread", "enumerate", "get_native_id", "main_thread"}),
     "types": frozenset({"MappingProxyType", "SimpleNamespace"}),
