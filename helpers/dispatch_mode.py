@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from helpers import private_torch
 
-__all__ = ["Mode"]
-
 
 class Mode(private_torch.TorchDispatchMode):
     """A TorchDispatchMode that neither imports torch._dynamo nor is compiled by it."""

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["MIN_PAIRS", "Interval", "check_confidence", "pair_order", "paired_interval", "verdict"]
-
 # The chance that all n of n fair coins fall alike is 2 / 2**n: with five pairs 6 %, so that no
 # distribution-free interval for a median can promise 95 % from fewer than six.
 MIN_PAIRS = 6

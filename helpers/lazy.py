@@ -18,8 +18,6 @@ from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
-__all__ = ["attach"]
-
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """__getattr__, __dir__ and __all__ for the names that its file imports `as` themselves under `if TYPE_CHECKING`."""

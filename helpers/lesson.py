@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,30 +17,8 @@ __all__ = [
     "SOURCES", "Table", "compare_predictions", "on_gpu", "progress", "record", "spelled", "start", "table", "verdicts",
 ]  # fmt: skip
 
-#: the four documents whose claims the course tests: key -> (title, English gloss, author)
-SOURCES = {
-    "guide": (
-        "PyTorch性能优化指南:从基础到现代最佳实践",
-        "PyTorch performance guide, from basics to modern practice",
-        "author not named",
-    ),
-    "compile-300": (
-        "炸裂提速!PyTorch 2.2 Torch.compile优化器实战",
-        "torch.compile in practice, 300 % faster training",
-        "author not named",
-    ),
-    "five-strategies": (
-        "PyTorch深度优化指南:五大加速策略实现高效模型训练",
-        "Five strategies for faster training",
-        "author not named",
-    ),
-    "book-notes": (
-        "PyTorch 性能与显存优化手册",
-        "notes on the book 'PyTorch performance and memory handbook'",
-        "pyemma",
-    ),
-}
-
+#: the four documents whose claims the course tests: key → their titles, in English too, and authors
+SOURCES = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
 VERDICTS = ("confirmed", "holds when", "refuted", "untested")
 VERDICTS_MIME = "application/vnd.pytorch-performance.verdicts+json"
 
@@ -152,7 +131,9 @@ class VerdictTable:
 
     def __init__(self, claims: list[dict[str, str]], evidence: str) -> None:
         self.claims = claims
-        shown = [c | {"source": SOURCES[c["source"]][1], "measured here": c["measured"]} for c in claims]
+        shown = [
+            c | {"source": SOURCES[c["source"]]["english"], "measured here": c["measured"]} for c in claims
+        ]
         columns = ["claim", "source", "measured here", "verdict", "experiment"]
         self.table = table(shown, columns, evidence=evidence)
 

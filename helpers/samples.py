@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-__all__ = ["Busy", "Counting", "Paced", "decode_image", "pack_documents", "text", "write_images"]
-
 _NOUNS = "tensor kernel queue stream batch worker page block gradient cache loader thread".split()
 _VERBS = "waits for,copies,reads,fills,launches,frees,follows,holds,overtakes,splits".split(",")
 _PLACES = "in the pool,on the card,behind the bus,at the peak,under the trace,after the step".split(",")

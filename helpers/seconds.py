@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-__all__ = ["LIVE_CPU", "Speedup", "Timing", "approx", "format_seconds"]
-
 LIVE_CPU = "live (CPU)"
 
 

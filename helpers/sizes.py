@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["size_as_torch", "size_text", "size_unit"]
-
 
 def size_text(nbytes: float, *, decimal: bool = False) -> str:
     """Bytes with three significant digits: 512 B, 1.50 KiB, 20 MiB, 3.25 GiB. A whole number stays whole.

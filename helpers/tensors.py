@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["tensors"]
-
 
 def tensors(tree: Any) -> Iterator[torch.Tensor]:
     """Every tensor in nested tuples, lists, dicts and dataclasses, in order; one that is there twice comes twice."""

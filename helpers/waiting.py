@@ -19,16 +19,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = [
-    "OPERATORS_WAIT_IN",
-    "SELECTS",
-    "WAITS_IN",
-    "WRITES",
-    "call_waits",
-    "counts_a_mask",
-    "operator_waits",
-]
-
 WAITS_IN = {
     "synchronize": "cudaDeviceSynchronize",
     "stream.synchronize": "cudaStreamSynchronize",

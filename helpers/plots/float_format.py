@@ -21,8 +21,6 @@ from matplotlib.patches import Rectangle
 from . import style
 from .picture import Picture, drawn
 
-__all__ = ["FORMATS", "Format", "float_bits", "float_ranges", "shown"]
-
 SIGN, EXPONENT, MANTISSA = style.PURPLE, style.VERMILLION, style.BLUE
 _FILLS = {SIGN: "#F1DDE8", EXPONENT: "#FBE3D3", MANTISSA: "#D6E8F5"}  # pale tints: digits stay readable
 

@@ -10,46 +10,27 @@ network apart, so nor does this table; for small messages NCCL has faster ways (
 third of the bandwidth or less.
 """
 
+import csv
 from dataclasses import dataclass
-
-_TUNING = "NCCL, src/graph/tuning.cc (commit 01afd20): hwLat, Ring/Simple"
-_ASSUMED = "assumed: TCP through the kernel, a round number; no source was found that could be cited"
+from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Link:
-    """bytes_per_s: in one direction. latency_s: a message's, whatever its size. verified: whether both have a source."""
+    """bytes_per_s: in one direction. latency_s: a message's, whatever its size; its source may be "assumed: …"."""
 
     name: str
     bytes_per_s: float
     latency_s: float
-    source: str
-    latency_source: str = _TUNING
-    verified: bool = True
+    source: str = ""
+    latency_source: str = ""
 
 
-_NVLINK = (
-    "nvidia.com/en-us/data-center/nvlink (a copy of its text was read): 18 links of 100 GB/s, 1.8 TB/s, twice the "
-    "generation before; both directions together, so half of it here"
-)
-_PCIE = "PCI-SIG: {} GT/s a lane, 16 lanes, 128 of 130 bits are data; protocol headers not counted (read at hpc-notes.pages.dev/reference/pcie)"
-_NDR = "400 Gbit/s a port (four lanes of 100), read at yobitel.com/knowledge-base/infiniband-ndr"
-_HDR = "200 Gbit/s a port (four lanes of 50), read at alpha-one-index.github.io"
-_RATE = "the rate in its name, in bits a second; headers not counted"
+def _link(row: dict[str, str]) -> Link:
+    numbers = {column: float(row[column]) for column in ("bytes_per_s", "latency_s")}
+    return Link(**row | numbers)  # type: ignore[arg-type]
 
-#: name → :class:`Link`
-LINKS: dict[str, Link] = {
-    link.name: link
-    for link in (
-        Link("NVLink 5", 900e9, 3.4e-6, _NVLINK),
-        Link("NVLink 4", 450e9, 3.4e-6, _NVLINK),
-        Link("PCIe 5.0 x16", 32e9 * 16 / 8 * 128 / 130, 5.7e-6, _PCIE.format(32)),
-        Link("PCIe 4.0 x16", 16e9 * 16 / 8 * 128 / 130, 5.7e-6, _PCIE.format(16)),
-        Link("InfiniBand NDR", 400e9 / 8, 9.6e-6, _NDR),
-        Link("InfiniBand HDR", 200e9 / 8, 9.6e-6, _HDR),
-        Link("Ethernet 400G", 400e9 / 8, 9.6e-6, _RATE + "; latency as with RDMA (RoCE)"),
-        Link("Ethernet 100G", 100e9 / 8, 9.6e-6, _RATE + "; latency as with RDMA (RoCE)"),
-        Link("Ethernet 25G", 25e9 / 8, 30e-6, _RATE, _ASSUMED, verified=False),
-        Link("Ethernet 10G", 10e9 / 8, 30e-6, _RATE, _ASSUMED, verified=False),
-    )
-}
+
+with Path(__file__).with_name("links.csv").open(encoding="utf-8", newline="") as _file:
+    #: name → :class:`Link`
+    LINKS: dict[str, Link] = {row["name"]: _link(row) for row in csv.DictReader(_file)}

@@ -13,8 +13,6 @@ from helpers.plots.picture import Picture
 
 from .movable import Movable
 
-__all__ = ["AllocatorStepper", "allocator_stepper"]
-
 
 class AllocatorStepper(Movable):
     """Buttons and a slider over the steps of an allocator; a widget if live, else a picture.

@@ -12,8 +12,6 @@ from helpers.simulator.world.network import World
 
 from .movable import Explorer
 
-__all__ = ["BucketExplorer", "bucket_explorer"]
-
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 CAPS_MB = (0.5, 1, 2, 5, 10, 25, 50, 100, 200, 1000)
 PER_NODE = 8

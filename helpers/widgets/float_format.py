@@ -11,8 +11,6 @@ from helpers.plots.picture import Picture
 
 from .movable import Movable
 
-__all__ = ["FloatFormatExplorer", "float_format_explorer"]
-
 
 class FloatFormatExplorer(Movable):
     """A value, and a format whose bits can be flipped; a widget if live, else a picture.

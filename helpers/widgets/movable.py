@@ -13,8 +13,6 @@ from typing import Any
 from helpers.plots.picture import Picture
 from helpers.plots.style import WIDTH
 
-__all__ = ["STATIC", "Explorer", "Movable"]
-
 STATIC = "HELPERS_STATIC_WIDGETS"
 """Environment variable: with 1, pictures only."""
 

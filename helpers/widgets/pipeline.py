@@ -9,8 +9,6 @@ from helpers.simulator.world.pipeline import SCHEDULES, Pipeline, order, pipelin
 
 from .movable import Explorer
 
-__all__ = ["PipelineExplorer", "pipeline_explorer"]
-
 EVIDENCE = "arithmetic"
 MOST = {"ranks": 16, "microbatches": 32, "chunks": 4}
 

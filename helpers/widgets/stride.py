@@ -16,8 +16,6 @@ from .movable import Movable
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["StrideExplorer", "stride_explorer"]
-
 EVIDENCE = "live (CPU)"
 MAX_SIZE = 64
 LONGEST = 12

@@ -13,8 +13,6 @@ from helpers.trace import Trace, idle, read
 
 from .movable import Movable
 
-__all__ = ["TimelineZoom", "timeline_zoom"]
-
 SHORTEST_NS = 1_000
 """Closer than this there is nothing: no kernel is much shorter than a microsecond."""
 
