@@ -27,6 +27,7 @@ from helpers.plots import (
     timing,
     walk,
 )
+from helpers.widgets import stride
 
 PNG = b"\x89PNG\r\n\x1a\n"
 X = torch.arange(24.0).reshape(4, 6)
@@ -143,12 +144,12 @@ def test_labels_stand_in_the_cells_of_their_elements() -> None:
     last = images.to(memory_format=torch.channels_last)
 
     def labels(given: Callable[..., object], view: torch.Tensor) -> list[str]:
-        (walked,) = walk.walks(view, mark=lambda w, _: storage.marked(w, given, None))
+        walked = storage.marked(walk.walk_of(view), given, None)
         return list(dict(sorted(walked.labels.items())).values())
 
     assert labels(lambda n, c, h, w: f"c{c}p{2 * h + w}", last)[:4] == ["c0p0", "c1p0", "c2p0", "c0p1"]
     assert labels(lambda i, j: f"{i}{j}", X[1:3, ::3]) == ["00", "01", "10", "11"]
-    (coloured,) = walk.walks(last, mark=lambda w, _: storage.marked(w, None, -3))
+    coloured = storage.marked(walk.walk_of(last), None, -3)
     assert [coloured.groups[cell] for cell in range(6)] == [0, 1, 2, 0, 1, 2] and coloured.dimension == 1
 
 
@@ -175,8 +176,8 @@ def test_the_key_explains_what_is_there_and_nothing_else() -> None:
     assert words(X[0].expand(2, 6)) == ["darker: visited later", "not visited", "×n: visited n times"]
     assert "the same, in the copy's own storage" in words({"c": X.clone()}, X)
     assert words(torch.empty(0)) == [] and words(torch.tensor(1.0)) == []
-    coloured = walk.walks(X, mark=lambda w, _: storage.marked(w, lambda i, j: i, 0))
-    assert [text for _, text in storage.entries_of(coloured)] == [
+    coloured = storage.marked(walk.walk_of(X), lambda i, j: i, 0)
+    assert [text for _, text in storage.entries_of([coloured])] == [
         "index in dimension 0: 0, 1, 2, 3",
         "small figure: number of the cell",
     ]
@@ -514,7 +515,7 @@ def test_explorer_moves() -> None:
     assert before.startswith(PNG)
     explorer.controls["stride0"].value = 1
     assert explorer.image.value != before
-    assert explorer.settings.stride0 == 1
+    assert explorer.layout.stride0 == 1
     explorer.buttons["transpose"].click()
     assert [explorer.controls[n].value for n in ("rows", "columns", "stride0", "stride1")] == [6, 4, 1, 6]
     assert explorer.image.value == explorer.static().png()
@@ -528,17 +529,16 @@ def test_explorer_says_what_does_not_fit(name: str, value: int, said: str) -> No
     explorer = widgets.stride_explorer()
     explorer.widget  # noqa: B018
     explorer.controls[name].value = value
-    assert said in explorer.settings.facts(24) and said in repr(explorer)
+    assert said in explorer.layout.facts and said in repr(explorer)
     assert said in explorer.static().alt and explorer.image.value == explorer.static().png()
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 24, 64])
-def test_explorer_presets_fit_and_agree_with_torch(size: int) -> None:
-    for settings in widgets.presets(size, *((4, 6) if size >= 24 else (1, size))).values():
-        tensor = eval(settings.call, {"x": torch.arange(size)})
+def test_explorer_presets_fit_and_agree_with_torch() -> None:
+    for settings in stride.PRESETS.values():
+        tensor = eval(settings.call, {"x": torch.arange(stride.SIZE)})
         assert tuple(tensor.reshape(-1).tolist()) == settings.cells()
-        assert settings.tensor(size).stride() == tensor.stride()
-        assert f"is_contiguous() {tensor.is_contiguous()}" in settings.facts(size)
+        assert settings.tensor().stride() == tensor.stride()
+        assert f"is_contiguous() {tensor.is_contiguous()}" in settings.facts
 
 
 def test_explorer_shows_a_diagonal_in_one_dimension() -> None:
@@ -548,7 +548,7 @@ def test_explorer_shows_a_diagonal_in_one_dimension() -> None:
     explorer.buttons["diagonal"].click()
     assert "shape (4,) · stride (7,)" in repr(explorer) and explorer.controls["rows"].disabled
     explorer.controls["dims"].value = 2
-    assert explorer.settings.shape == (1, 4) and not explorer.controls["rows"].disabled
+    assert explorer.layout.shape == (1, 4) and not explorer.controls["rows"].disabled
 
 
 @pytest.mark.parametrize(
@@ -562,18 +562,18 @@ def test_explorer_shows_a_diagonal_in_one_dimension() -> None:
     ],
 )
 def test_explorer_counts_visits(numbers: tuple, said: str) -> None:
-    assert f"· {said} ·" in widgets.Settings(*numbers).facts(24)
+    assert f"· {said} ·" in stride.Settings(*numbers).facts
 
 
 def test_explorer_refuses_what_torch_refuses() -> None:
-    for numbers in itertools.product((1, 3), (2, 5), (-1, 0, 3), (0, 4), (0, 6)):
-        settings = widgets.Settings(*numbers)
+    for numbers in itertools.product((1, 5), (2, 5), (-1, 0, 3), (0, 4), (0, 6)):
+        settings = stride.Settings(*numbers)
         try:
-            torch.arange(12).as_strided(numbers[:2], numbers[2:4], numbers[4])
+            torch.arange(stride.SIZE).as_strided(numbers[:2], numbers[2:4], numbers[4])
             fits = True
         except RuntimeError:
             fits = False
-        assert (not settings.trouble(12)) == fits, settings
+        assert (not settings.trouble) == fits, settings
 
 
 def test_explorer_is_a_picture_where_nothing_can_move(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -589,21 +589,8 @@ def test_explorer_is_a_picture_where_nothing_can_move(monkeypatch: pytest.Monkey
     bare, _ = explorer._repr_mimebundle_()
     assert explorer.widget is None and set(bare) == {"text/plain", "image/png"}
     assert "ipywidgets is not installed" in bare["text/plain"]
-    explorer.set(widgets.Settings(2, 2, 1, 1, 0))
+    explorer.set(**vars(stride.Settings(2, 2, 1, 1, 0)))
     assert explorer.static().png().startswith(PNG)
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "said"),
-    [
-        ({"size": 65}, "1 to 64 cells"),
-        ({"shape": (2, 3, 4)}, "two dimensions"),
-        ({"offset": 24}, "offset 0 to size"),
-    ],
-)
-def test_explorer_arguments(kwargs: dict, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        widgets.stride_explorer(**kwargs)
 
 
 def test_storage_module_is_the_public_one() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 from . import style
 from .walk import Walk
@@ -22,23 +21,14 @@ def marked(walk: Walk, labels: Labels | None, colour_by: int | None) -> Walk:
     `colour_by`: the dimension whose index chooses the colour. ValueError for labels that are too long, a
     dimension that is not there, or more indices than there are colours.
     """
-    return replace(walk, labels=_labels(walk, labels), **_groups(walk, colour_by))
-
-
-def _labels(walk: Walk, labels: Labels | None) -> Mapping[int, str]:
-    found: dict[int, str] = {}
-    if labels is not None:
-        for cell, index in zip(walk.cells, product(*map(range, walk.shape)), strict=True):
-            found.setdefault(cell, str(labels(*index)))
-    long = next((label for label in found.values() if len(label) > MAX_LABEL), None)
-    if long:
+    first: dict[int, tuple[int, ...]] = {}
+    for cell, index in zip(walk.cells, product(*map(range, walk.shape)), strict=True):
+        first.setdefault(cell, index)
+    said = {cell: str(labels(*index)) for cell, index in first.items()} if labels else {}
+    if long := next((label for label in said.values() if len(label) > MAX_LABEL), None):
         raise ValueError(f"label {long!r} is longer than the {MAX_LABEL} characters that a cell has room for")
-    return found
-
-
-def _groups(walk: Walk, colour_by: int | None) -> dict[str, Any]:
     if colour_by is None:
-        return {}
+        return replace(walk, labels=said)
     dims = len(walk.shape)
     if not -dims <= colour_by < dims:
         raise ValueError(f"colour_by={colour_by}: {walk.name or 'this tensor'} has {dims} dimensions")
@@ -48,7 +38,5 @@ def _groups(walk: Walk, colour_by: int | None) -> dict[str, Any]:
             f"colour_by={colour_by}: {walk.shape[dimension]} indices, and at most {len(style.SERIES)} colours "
             "that can be told apart"
         )
-    groups: dict[int, int] = {}
-    for cell, index in zip(walk.cells, product(*map(range, walk.shape)), strict=True):
-        groups.setdefault(cell, index[dimension])
-    return {"groups": groups, "dimension": dimension}
+    groups = {cell: index[dimension] for cell, index in first.items()}
+    return replace(walk, labels=said, groups=groups, dimension=dimension)

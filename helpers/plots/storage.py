@@ -39,7 +39,7 @@ def storage_path(
     cell is framed, fill darkens from first to last visit, grey cells are not visited, ×n counts repeated
     visits. At most 64 cells (of a larger storage, the part that is visited): else ValueError.
     """
-    found = walks(views, base, mark=lambda walk, _: marked(walk, labels, colour_by))
+    found = [marked(walk, labels, colour_by) for walk in walks(views, base)]
     if not title and len(found) > 1:
         one = base is not None and not any(walk.owns for walk in found)
         title = "Different walks through the same storage" if one else "Walks through their storage"

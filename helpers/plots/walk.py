@@ -160,20 +160,15 @@ def _source(function: Callable[..., object]) -> str:
     return code.co_varnames[0] if code and code.co_argcount else "its source"
 
 
-Mark = Callable[[Walk, "torch.Tensor"], Walk]
-"""Puts labels and colours on a walk, given the tensor whose storage is drawn."""
-
-
-def walks(views: object, base: torch.Tensor | None = None, *, mark: Mark | None = None) -> list[Walk]:
+def walks(views: object, base: torch.Tensor | None = None) -> list[Walk]:
     """A Walk for each of `views`: a tensor, {name: tensor or function of base}, or expressions in x.
 
     ValueError if a function or an expression comes without `base`, or if there is nothing to draw.
     """
     import torch
 
-    mark = mark or (lambda walk, _: walk)
     if isinstance(views, torch.Tensor):
-        return [mark(walk_of(views, "", base), views)]
+        return [walk_of(views, "", base)]
     if isinstance(views, str):
         views = [views]
     if isinstance(views, Sequence):
@@ -186,11 +181,11 @@ def walks(views: object, base: torch.Tensor | None = None, *, mark: Mark | None 
     found = []
     for name, view in views.items():
         if not callable(view) or isinstance(view, torch.Tensor):
-            found.append(mark(walk_of(view, name, base), view))
+            found.append(walk_of(view, name, base))
         elif base is None:
             raise ValueError(
                 f"{name}: to follow an expression it needs base=, the tensor that it is applied to"
             )
         else:
-            found.append(mark(walk_of_expression(view, name, base), base))
+            found.append(walk_of_expression(view, name, base))
     return found

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from .movable import STATIC as STATIC
     from .pipeline import PipelineExplorer as PipelineExplorer
     from .pipeline import pipeline_explorer as pipeline_explorer
-    from .stride import Settings as Settings
     from .stride import StrideExplorer as StrideExplorer
-    from .stride import presets as presets
     from .stride import stride_explorer as stride_explorer
     from .timeline import TimelineZoom as TimelineZoom
     from .timeline import timeline_zoom as timeline_zoom
