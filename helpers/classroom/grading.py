@@ -37,7 +37,7 @@ from nbgrader.preprocessors import (
 
 from helpers.check.screen import screen
 from helpers.classroom.judging import Verdict, judge
-from helpers.classroom.settings import CELL_TIMEOUT, EXPERIMENT_TAG, ONE_THREAD, QUIET_KERNEL, ROOT
+from helpers.classroom.settings import CELL_TIMEOUT, EXPERIMENT_TAG, ONE_THREAD, QUIET_KERNEL, ROOT, STUB
 
 REPLY = "application/vnd.pytorch-performance.reply+json"
 
@@ -222,7 +222,7 @@ def configure(c: Any, root: Path = ROOT) -> None:
     c.CourseDirectory.source_directory = "solutions"
     c.CourseDirectory.release_directory = "notebooks"
     c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", "*.py", "*.pyc", "*.answers-*"]
-    c.ClearSolutions.code_stub = {"python": "raise NotImplementedError()  # your answer"}
+    c.ClearSolutions.code_stub = {"python": STUB}
     # a deleted test is put back and graded
     c.OverwriteCells.add_missing_cells = True
     # this replaces nbclient's default tag, so tagging a cell skip-execution does nothing

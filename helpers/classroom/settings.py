@@ -14,3 +14,5 @@ CELL_TIMEOUT = 120
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 #: a kernel on this machine's loopback need not warn, for every submission, that it is not encrypted
 QUIET_KERNEL = ["--IPKernelApp.log_level=40"]
+#: what stands in a learner's notebook where the master has a solution
+STUB = "raise NotImplementedError()  # your answer"
