@@ -9,8 +9,9 @@ import pytest
 import helpers
 from helpers.classroom import build
 from helpers.classroom import master as masters
+from helpers.classroom.keeping import keep
 from helpers.classroom.master import BadMaster
-from helpers.classroom.release import keep_answers, release
+from helpers.classroom.release import release
 
 GOOD = '''\
 # %% [markdown]
@@ -163,13 +164,18 @@ def test_answers_are_kept(tmp_path: Path) -> None:
     reference = master.path.with_suffix(".ipynb")
     reference.write_text(build.text_of(build.notebook(master)))
     notebook = tmp_path / "90_tiny.ipynb"
-    notebook.write_text(release(reference))
-    assert keep_answers(notebook) is None, "nothing to keep in an untouched notebook"
-    notebook.write_text(notebook.read_text().replace("raise NotImplementedError()", "return x * 3"))
-    kept = keep_answers(notebook)
+    made = release(reference)
+    notebook.write_text(made)
+    assert keep(notebook, made) is None, "nothing to keep in an untouched notebook"
+    notebook.write_text(made.replace("raise NotImplementedError()", "return x * 3"))
+    kept = keep(notebook, made)
     assert kept is not None and "x * 3" in kept.read_text()
+    nb = nbformat.reads(made, as_version=4)
+    nb.cells.append(nbformat.v4.new_markdown_cell("my notes"))
+    notebook.write_text(build.text_of(nb))
+    assert keep(notebook, made) is not None, "notes are a person's, too"
     notebook.write_text("{ broken")
-    again = keep_answers(notebook)
+    again = keep(notebook, made)
     assert again is not None and again.read_text() == "{ broken"
     assert again != kept and "x * 3" in kept.read_text(), "within the same second too"
 

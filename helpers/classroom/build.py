@@ -28,9 +28,10 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from helpers.classroom import keeping
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
-from helpers.classroom.release import keep_answers, release
+from helpers.classroom.release import release
 from helpers.classroom.settings import CELL_TIMEOUT, NOTEBOOKS, ONE_THREAD, QUIET_KERNEL, ROOT, SOLUTIONS
 
 INDEX = ROOT / "helpers" / "lessons.json"
@@ -290,6 +291,16 @@ def is_current(master: Master) -> bool:
     return bool(course.get("built_from") == fingerprint(master, course.get("helpers", ())))
 
 
+def _last_release(reference: Path) -> str:
+    """What the last build gave to learners: where their notebook differs from it, a person wrote into it."""
+    try:
+        return release(reference)
+    except (
+        Exception
+    ):  # whatever nbgrader says of a reference that is missing or broken: then there is nothing to compare
+        return ""
+
+
 def build_one(path: Path, force: bool) -> str:
     """Rebuild one lesson if it changed; a line that says what was done."""
     with _PARSING:
@@ -298,11 +309,13 @@ def build_one(path: Path, force: bool) -> str:
         return f"{master.name}: up to date"
     nb = notebook(master)
     seconds = execute(nb, master)
-    reference_path(master).write_text(text_of(nb), encoding="utf-8")
-    target = release_path(master.name)
-    kept = keep_answers(target)
+    reference, target = reference_path(master), release_path(master.name)
+    before = _last_release(reference) if target.exists() else ""
+    keeping.write(reference, text_of(nb))
+    fresh = release(reference)
+    kept = keeping.keep(target, before)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(release(reference_path(master)), encoding="utf-8")
+    keeping.write(target, fresh)
     return f"{master.name}: built, ran in {seconds:.0f} s" + (
         f"; your answers are kept in {kept.name}" if kept else ""
     )
@@ -310,9 +323,11 @@ def build_one(path: Path, force: bool) -> str:
 
 def write_index(paths: list[Path]) -> None:
     index = {p.stem: index_entry(masters.read(p)) for p in paths}
-    INDEX.write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    before = json.loads(INDEX.read_text(encoding="utf-8")) if INDEX.exists() else {}
+    keeping.write(INDEX, json.dumps(index, indent=1, ensure_ascii=False) + "\n")
     NOTEBOOKS.mkdir(exist_ok=True)
-    START.write_text(text_of(start_page(index)), encoding="utf-8")
+    keeping.keep(START, text_of(start_page(before)))
+    keeping.write(START, text_of(start_page(index)))
 
 
 def drift(path: Path) -> list[str]:

@@ -36,6 +36,7 @@ from nbgrader.preprocessors import (
 )
 
 from helpers.check.screen import screen
+from helpers.classroom import sparing
 from helpers.classroom.judging import Verdict, judge
 from helpers.classroom.settings import CELL_TIMEOUT, EXPERIMENT_TAG, ONE_THREAD, QUIET_KERNEL, ROOT, STUB
 
@@ -221,6 +222,7 @@ def configure(c: Any, root: Path = ROOT) -> None:
     c.CourseDirectory.root = str(root)
     c.CourseDirectory.source_directory = "solutions"
     c.CourseDirectory.release_directory = "notebooks"
+    sparing.spare(c)
     c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", "*.py", "*.pyc", "*.answers-*"]
     c.ClearSolutions.code_stub = {"python": STUB}
     # a deleted test is put back and graded

@@ -4,17 +4,16 @@ python -m helpers.classroom.release 01        reset lesson 01 (what `make reset 
 """
 
 import argparse
-import json
 import logging
 import shutil
 import sys
 import tempfile
 import threading
-from datetime import datetime
 from pathlib import Path
 
 from traitlets.config import Config
 
+from helpers.classroom.keeping import copy_beside, write
 from helpers.classroom.settings import NOTEBOOKS, SOLUTIONS
 
 _one_at_a_time = threading.Lock()
@@ -47,35 +46,6 @@ def release(reference: Path) -> str:
         return (course / "notebooks" / name / f"{name}.ipynb").read_text(encoding="utf-8")
 
 
-def keep_answers(path: Path) -> Path | None:
-    """Copy ``path`` beside itself if it holds answers; the copy's path, or ``None`` if there was nothing to keep."""
-    if not path.exists():
-        return None
-    try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        answered = any(
-            c["metadata"].get("nbgrader", {}).get("solution")
-            and "NotImplementedError" not in "".join(c["source"])
-            for c in cells
-        )
-    except (ValueError, KeyError):
-        answered = True  # not readable as a notebook: keep it all the more
-    if not answered:
-        return None
-    return _copy_beside(path)
-
-
-def _copy_beside(path: Path) -> Path:
-    """A copy named by the time; never over an earlier one."""
-    stem, n = f"{path.stem}.answers-{datetime.now():%Y%m%d-%H%M%S}", 1
-    copy = path.with_name(f"{stem}.ipynb")
-    while copy.exists():
-        n += 1
-        copy = path.with_name(f"{stem}-{n}.ipynb")
-    shutil.copy2(path, copy)
-    return copy
-
-
 def reset(lesson: str) -> int:
     """Give a lesson its fresh notebook again; the old one stays beside it."""
     found = sorted(p for p in SOLUTIONS.glob(f"{lesson}*/*.ipynb") if p.stem == p.parent.name)
@@ -98,10 +68,8 @@ def reset(lesson: str) -> int:
     try:
         fresh = release(found[0])
         target.parent.mkdir(parents=True, exist_ok=True)
-        kept = _copy_beside(target) if target.exists() else None
-        half = target.with_name(f".{target.name}.fresh")
-        half.write_text(fresh, encoding="utf-8")
-        half.replace(target)  # at once and whole, or not at all
+        kept = copy_beside(target) if target.exists() else None
+        write(target, fresh)
     except OSError as problem:
         print(
             f"reset: {problem.strerror or problem}: {problem.filename or target}. Your notebook is as it was"
