@@ -37,13 +37,8 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
 def _listed(source: str, package: str) -> dict[str, str]:
     """Name → the module that holds it."""
     blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
-    lines = [
-        line
-        for b in blocks
-        if ast.unparse(b.test) == "TYPE_CHECKING"
-        for line in b.body
-        if isinstance(line, ast.ImportFrom)
-    ]
+    typed = [line for b in blocks if ast.unparse(b.test) == "TYPE_CHECKING" for line in b.body]
+    lines = [line for line in typed if isinstance(line, ast.ImportFrom)]
     return {
         alias.name: resolve_name("." * line.level + (line.module or ""), package)
         for line in lines

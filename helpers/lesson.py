@@ -223,7 +223,10 @@ def progress(lesson: str | None = None) -> Table:
         chosen = matches[0]
         own, columns = state.get(chosen, {}), ["exercise", "minutes", "visible test"]
         rows = [(e["title"], e["minutes"], _status(e, own)) for e in lessons[chosen]["exercises"]]
-        return table(rows, columns, evidence="your own runs", caption=_reset_hint(chosen))
+        afresh = (
+            f"to start this lesson afresh: `make reset LESSON={chosen[:2]}` (your answers are kept in a copy)"
+        )
+        return table(rows, columns, evidence="your own runs", caption=afresh)
     rows = []
     for name, about in lessons.items():
         done = sum(_status(e, state.get(name, {})) == "passes" for e in about["exercises"])
@@ -238,7 +241,3 @@ def _status(exercise: Mapping[str, Any], state: Mapping[str, bool]) -> str:
     if results and all(results):
         return "passes"
     return "fails" if False in results else "not run yet"
-
-
-def _reset_hint(name: str) -> str:
-    return f"to start this lesson afresh: `make reset LESSON={name[:2]}` (your answers are kept in a copy)"

@@ -24,7 +24,6 @@ from helpers.plots import (
     storage,
     strip,
     style,
-    timing,
     walk,
 )
 from helpers.widgets import stride
@@ -225,10 +224,6 @@ def test_arcs_join_what_is_visited_in_turn_each_once() -> None:
 
 
 # ---- times --------------------------------------------------------------------------------------
-
-
-def test_quartiles() -> None:
-    assert timing.quartiles([1, 2, 3, 4, 5]) == (2, 3, 4)
 
 
 def test_samples_and_speedup_take_what_the_timer_gives() -> None:

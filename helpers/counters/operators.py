@@ -3,7 +3,9 @@
 import functools
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType
+from itertools import islice
+from traceback import walk_stack
+from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
@@ -102,9 +104,4 @@ def waits(op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 def _running(code: CodeType | None) -> bool:
     """Is this function among the callers? (Our own frames come first, a few for each nested count.)"""
-    frame: FrameType | None = sys._getframe()
-    for _ in range(40):
-        if frame is None or frame.f_code is code:
-            return frame is not None
-        frame = frame.f_back
-    return False
+    return any(frame.f_code is code for frame, _ in islice(walk_stack(sys._getframe()), 40))

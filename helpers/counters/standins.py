@@ -91,7 +91,7 @@ def _told(original: Callable[..., Any], flag: str, sync: Callable[..., str | Non
             return original(*args, **kwargs)
         for watch in watches:
             if name and not watch.silent and not watch.no_sync:
-                watch.sync(name)
+                watch.ledger.waited(name)
             setattr(watch, flag, getattr(watch, flag) + 1)
         try:
             return original(*args, **kwargs)

@@ -95,9 +95,9 @@ class Watch(Mode):
         fills = self.assigning and _storages(filled(op, args)).keys() & self._number
         self.ledger.ran(op.name, view, op.copy and not fills)
         if not self.no_sync and waits(op, args, kwargs):
-            self.sync(op.name)
+            self.ledger.waited(op.name)
         elif op.mutable and not self.no_sync and _leaves_torch(op, before, args, kwargs):
-            self.sync(f"Tensor.{op.name.removeprefix('aten.')} into NumPy's memory")
+            self.ledger.waited(f"Tensor.{op.name.removeprefix('aten.')} into NumPy's memory")
         if op.flops is not None:
             try:
                 self.ledger.computed(op.flops(*args, **kwargs, out_val=result))
@@ -139,10 +139,6 @@ class Watch(Mode):
         self._parameters[key] = weakref.ref(storage, lambda _: self._parameters.pop(key, None))
         if key in self._saved:
             self.ledger.saved(-self._saved.pop(key)[1])
-
-    def sync(self, name: str) -> None:
-        """The CPU would wait here."""
-        self.ledger.waited(name)
 
     def stop(self) -> None:
         """Stop following storages: what dies from here on changes no count."""

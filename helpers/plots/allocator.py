@@ -81,7 +81,7 @@ def segments(source: Any, *, most: int = 16, title: str = "Segments and the bloc
     ax = _body_axes(fig, header)
     for i, (segment, label) in enumerate(zip(shown, labels, strict=True)):
         _labels(ax, label, rows, i)
-        _blocks(ax, fig, segment, rows, i)
+        _blocks(ax, segment, rows, i)
     keys.draw(fig, key, header + ROW * len(shown) + 0.1)
     return Picture(fig, snapshot.evidence, f"{title}: {len(shown)} segments; {note}")
 
@@ -110,36 +110,29 @@ def _outline(ax: Axes, rows: Rows, row: int, start: int, end: int) -> None:
     ax.add_patch(Rectangle(place, wide, BAR, linewidth=0.9, **look))
 
 
-def _blocks(ax: Axes, fig: Figure, segment: Segment, rows: Rows, row: int) -> None:
+def _blocks(ax: Axes, segment: Segment, rows: Rows, row: int) -> None:
     y, start = rows.y(row), rows.x(row, segment.address)
     whole = (start, y - BAR / 2), max(segment.size * rows.scale, 0.03), BAR
     ax.add_patch(Rectangle(*whole, facecolor=style.PAPER, edgecolor="none", zorder=1.5))
     for block in segment.blocks:
         x, wide = rows.x(row, block.address), block.size * rows.scale
+        fill, waits = FILLS[block.state], block.state == PENDING
         # A white edge parts neighbours; on a block of a pixel it would be all there is.
+        edge = 0.8 if wide > 0.05 else 0.0
         look: dict[str, Any] = {
             "edgecolor": style.PAPER,
-            "linewidth": 0.8 if wide > 0.05 else 0.0,
-            "zorder": 2,
+            "linewidth": edge,
+            "hatch": "////" if waits else None,
         }
-        hatch = "////" if block.state == PENDING else None
-        fill = FILLS[block.state]
-        ax.add_patch(Rectangle((x, y - BAR / 2), max(wide, 0.012), BAR, facecolor=fill, hatch=hatch, **look))
-        words = _fitting(fig, block, wide - 0.06)
-        if words:
-            ax.text(x + wide / 2, y, words, fontsize=TEXT, color=_INKS[block.state], ha="center", va="center", zorder=4,
-                    bbox=_plate(block))  # fmt: skip
+        ax.add_patch(Rectangle((x, y - BAR / 2), max(wide, 0.012), BAR, facecolor=fill, zorder=2, **look))
+        if words := _fitting(block, wide - 0.06):
+            put: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": TEXT, "zorder": 4}
+            put["bbox"] = style.ground(0.12, fill) if waits else None
+            ax.text(x + wide / 2, y, words, color=_INKS[block.state], **put)
     ax.add_patch(Rectangle(*whole, facecolor="none", edgecolor=style.MUTED, linewidth=0.9, zorder=3))
 
 
-def _plate(block: Block) -> dict[str, Any] | None:
-    """Ground for words on hatching."""
-    if block.state != PENDING:
-        return None
-    return {"boxstyle": "square,pad=0.12", "facecolor": FILLS[PENDING], "edgecolor": "none"}
-
-
-def _fitting(fig: Figure, block: Block, width: float) -> str:
+def _fitting(block: Block, width: float) -> str:
     """The longest of a few ways to name a block that fits."""
     size, site = size_text(block.size), block.site
     ways = [f"{site} · {size}", f"{site.split(' ')[0]} · {size}", size] if site else [size]
@@ -188,7 +181,7 @@ def allocator_step(steps: Steps, step: int) -> Picture:
         _labels(ax, _name_of(held[0], snapshot) if held else ("", ""), rows, i)
         _outline(ax, rows, i, start, end)
         for segment in held:
-            _blocks(ax, fig, segment, rows, i)
+            _blocks(ax, segment, rows, i)
     if not ranges:
         ax.text(style.WIDTH / 2, tall / 2, "no segment yet", ha="center", va="center", color=style.MUTED)
     if move.touched:

@@ -175,10 +175,8 @@ class Gantt:
         self.ax.grid(visible=grid, axis="x")
         for i, lane in enumerate(self.lanes):
             self._lane(lane, rule=rules and i > 0)
-        for label, (text_y, x) in {
-            m: (-top + _MARK * (levels[m] + 0.5), t) for m, t in marks.items()
-        }.items():
-            self._mark(label, x, text_y)
+        for label, moment_s in marks.items():
+            self._mark(label, moment_s, -top + _MARK * (levels[label] + 0.5))
         if self.heading:
             x = self.ax.get_xlim()[1] + 0.08 * self.inch * self.factor
             self.ax.text(x, -top / 2, self.heading, va="center", fontsize=style.SMALL, color=style.MUTED)
@@ -269,10 +267,9 @@ class Gantt:
             self.ax.text(self.at((start + end) / 2), y, chosen[0], ha="center", **look)
         elif row.beside:
             need = (style.text_width(texts[0], row.size, weight) + 0.1) * inch
-            right = self.at(end) + need < self.ax.get_xlim()[1]
-            x, side = (
-                (self.at(end) + 0.06 * inch, "left") if right else (self.at(start) - 0.06 * inch, "right")
-            )
+            x, side = self.at(end) + 0.06 * inch, "left"
+            if self.at(end) + need >= self.ax.get_xlim()[1]:
+                x, side = self.at(start) - 0.06 * inch, "right"
             self.ax.text(x, y, texts[0], ha=side, fontsize=row.size, color=colour, **look)
 
     def _levels(self, marks: Mapping[str, float]) -> dict[str, int]:
@@ -299,7 +296,7 @@ class Gantt:
         look["clip_on"] = False
         self.ax.plot([x, x], [y + 0.11, self.height], **look)
         middle = self.at(sum(self._label_ends(label, moment_s)) / 2)
-        box = {"boxstyle": "square,pad=0.1", "facecolor": style.PAPER, "edgecolor": "none"}
+        box = style.ground(0.1)
         self.ax.text(middle, y, label, ha="center", va="center", fontsize=style.SMALL, bbox=box, zorder=6)
 
     def _bracket(self, text: str, start: float, end: float, place: int) -> None:
@@ -310,7 +307,7 @@ class Gantt:
             self.ax.plot([x, x], [y - 0.08, y + 0.08], **look)
         self.ax.plot([a, b], [y, y], **look)
         wide = (style.text_width(text, style.SMALL) + 0.12) * inch
-        box: dict[str, Any] = {"boxstyle": "square,pad=0.15", "facecolor": style.PAPER, "edgecolor": "none"}
+        box = style.ground(0.15)
         if wide + 0.3 * inch < b - a:
             x, side = (a + b) / 2, "center"
         elif b + wide < self.ax.get_xlim()[1]:

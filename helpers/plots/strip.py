@@ -139,10 +139,8 @@ class Strip:
             else:
                 ax.text(x, top + 0.17, str(cell), fontsize=style.SMALL, color=ink, **put)
             if counts.get(cell, 0) > 1:
-                many = f"×{counts[cell]}"
-                ax.text(
-                    x, top + self.tall - 0.11, many, fontsize=8.0, fontweight="bold", color=style.INK, **put
-                )
+                put |= {"fontsize": 8.0, "fontweight": "bold", "color": style.INK}
+                ax.text(x, top + self.tall - 0.11, f"×{counts[cell]}", **put)
         ends = dict.fromkeys(walk.cells[:1] + walk.cells[-1:])
         for i, cell in enumerate(ends):
             if begin <= cell < begin + frame.columns:
@@ -161,8 +159,8 @@ class Strip:
             shift = -0.12 if first == (self.walk.cells[0] < self.walk.cells[-1]) else 0.12
         text = "first and last" if both and len(self.walk.cells) > 1 else "first" if first else "last"
         x = max(x + shift, LEFT + (0.32 if both and len(text) > 5 else 0.1))
-        ground = {"boxstyle": "square,pad=0.08", "facecolor": style.PAPER, "edgecolor": "none"}
-        put: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5, "bbox": ground, "zorder": 7}
+        put: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5, "zorder": 7}
+        put["bbox"] = style.ground(0.08)
         y = top - 0.11 if cell in self.over else top + self.tall + 0.11
         ax.text(x, y, text, fontweight="bold" if first else "normal", **put)
 

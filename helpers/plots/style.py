@@ -178,6 +178,11 @@ def inches_axes(fig: Figure) -> Axes:
     return ax
 
 
+def ground(pad: float, colour: str = PAPER) -> dict[str, Any]:
+    """`bbox` of a text under which lines or hatching would run; pad: its margin, a share of the font's size."""
+    return {"boxstyle": f"square,pad={pad}", "facecolor": colour, "edgecolor": "none"}
+
+
 def ink(colour: str | tuple[float, float, float]) -> str:
     """What can be read on a bar of this colour: white where its contrast is 3.5 to 1 at least (WCAG 2), else black."""
     rgb = np.array(to_rgb(colour))

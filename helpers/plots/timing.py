@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from helpers.intervals import verdict as verdict_of
 from helpers.seconds import approx, format_seconds
 
 from . import style
 from .picture import Picture, drawn
-
-
-def quartiles(seconds: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
-    """First quartile, median, third quartile of the samples (linear interpolation, as numpy.percentile)."""
-    low, middle, high = np.percentile(np.asarray(seconds, dtype=float), [25, 50, 75])
-    return float(low), float(middle), float(high)
 
 
 def seconds_of(name: str, value: Any) -> np.ndarray:
@@ -57,17 +51,12 @@ def time_axis(ax: Axes, low: float, high: float, *, log: bool, axis: str = "x") 
         which.set_major_locator(FixedLocator([d * 10.0**e for e in decades for d in digits]))
         which.set_minor_locator(NullLocator())
         which.set_minor_formatter(NullFormatter())
-        which.set_major_formatter(FuncFormatter(lambda t, _: _tick(t)))
+        which.set_major_formatter(EngFormatter("s"))
     else:
         factor, unit = style.time_unit(high)
         which.set_major_formatter(FuncFormatter(lambda t, _: f"{t * factor:g}"))
         ax.set(**{f"{axis}label": f"time, {unit}"})
     limits(low, high)
-
-
-def _tick(seconds: float) -> str:
-    factor, unit = style.time_unit(seconds)
-    return f"{seconds * factor:g} {unit}"
 
 
 @drawn
@@ -85,7 +74,7 @@ def samples(times: Mapping[str, Any], *, evidence: str, title: str = "How the sa
     fig, _ = style.figure(0.65 + 0.62 * len(data), evidence=evidence, title=title, note=note)
     ax = fig.add_subplot()
     for row, seconds in enumerate(data.values()):
-        q1, middle, q3 = quartiles(seconds)
+        q1, middle, q3 = map(float, np.percentile(seconds, [25, 50, 75]))
         colour = style.SERIES[row % len(style.SERIES)]
         # The jitter is a fixed low-discrepancy sequence, so that the picture is the same every time.
         up = (np.arange(len(seconds)) * 0.6180339887) % 1 - 0.5

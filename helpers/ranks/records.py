@@ -100,20 +100,17 @@ class Record(ShownAsTable):
 
     def table(self) -> Table:
         """A line a call."""
-        rows = [
-            [
-                str(c.index),
-                c.kind + (f" ({c.reduction})" if c.reduction else ""),
-                c.bytes,
-                len(c.group),
-                "" if c.peer is None else str(c.peer),
-                "async" if c.asynchronous else "waits",
-                c.phase + (f": {c.at}" if c.at else ""),
-                f"{c.reached} of {len(self.gradients)}" if self.gradients else "",
-            ]
-            for c in self.calls
-        ]
+        rows = [self._row(c) for c in self.calls]
         columns = ["call", "kind", "payload (bytes)", "ranks", "peer", "", "when", "gradients reached"]
         where = "simulated (fake group)" if self.fake else "live (CPU)"
         note = f"rank {self.rank} of {self.world_size}: {self.count()} calls, {self.bytes():,} bytes"
         return table(rows, columns, evidence=where, caption=note)
+
+    def _row(self, c: Call) -> list[Any]:
+        kind, peer = (
+            c.kind + (f" ({c.reduction})" if c.reduction else ""),
+            "" if c.peer is None else str(c.peer),
+        )
+        when = "async" if c.asynchronous else "waits", c.phase + (f": {c.at}" if c.at else "")
+        reached = f"{c.reached} of {len(self.gradients)}" if self.gradients else ""
+        return [str(c.index), kind, c.bytes, len(c.group), peer, *when, reached]
