@@ -57,13 +57,11 @@ class AllocatorStepper(Movable):
 
     def _build(self, ipywidgets: Any) -> None:
         moves = {"|◀ start": -1_000_000, "◀ back": -1, "step ▶": 1, "end ▶|": 1_000_000}
-        buttons = [
-            self._button(ipywidgets, name, partial(self._go, by), width="7em") for name, by in moves.items()
-        ]
+        buttons = [self._button(name, partial(self._go, by), width="7em") for name, by in moves.items()]
         wide, most = ipywidgets.Layout(width="22em"), len(self.steps)
         self.slider = ipywidgets.IntSlider(value=self.step, min=0, max=most, description="step", layout=wide)
         self.slider.observe(self._moved, names="value")
-        self._stack(ipywidgets, [[*buttons, self.slider]], [self._editor(ipywidgets)])
+        self._stack([[*buttons, self.slider]], [self._editor(ipywidgets)])
 
     def _editor(self, ipywidgets: Any) -> Any:
         """The program, to be changed and run again."""
@@ -71,7 +69,7 @@ class AllocatorStepper(Movable):
         self.program = ipywidgets.Textarea(value="\n".join(self.steps.lines), layout=wide)
         self.conf_text = ipywidgets.Text(value=self.conf, placeholder="PYTORCH_ALLOC_CONF, e.g. max_split_size_mb:32",
                                          layout=ipywidgets.Layout(width="26em"))  # fmt: skip
-        again = self._button(ipywidgets, "run this program", self._again, width="12em")
+        again = self._button("run this program", self._again, width="12em")
         return ipywidgets.HBox([self.program, ipywidgets.VBox([self.conf_text, again])])
 
     def _again(self) -> None:

@@ -71,8 +71,8 @@ class BucketExplorer(Explorer):
             ("cap_mb", "bucket, MiB", slider, caps, still), ("ranks", "ranks", slider, ranks, still),
             ("link", f"inside a node of {PER_NODE}", menu, list(LINKS), {}), ("between", "between nodes", menu, list(LINKS), {}),
         ):  # fmt: skip
-            self._control(make, ipywidgets, name, label, self.settings[name], options=options, **more)
-        self._stack(ipywidgets, [list(self.controls.values())])
+            self._control(make, name, label, self.settings[name], options=options, **more)
+        self._stack([list(self.controls.values())])
 
     def _draw(self) -> None:
         super()._draw()

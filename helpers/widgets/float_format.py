@@ -98,8 +98,8 @@ class FloatFormatExplorer(Movable):
             "smallest": lambda: self.set(self.format.smallest),
             "next after 1": lambda: self.set(1 + self.format.eps),
         }
-        buttons = [self._button(ipywidgets, name, action) for name, action in actions.items()]
-        self._stack(ipywidgets, [[self.entry, self.choice], self.flips, buttons])
+        buttons = [self._button(name, action) for name, action in actions.items()]
+        self._stack([[self.entry, self.choice], self.flips, buttons])
 
     def _moved(self, change: Any) -> None:
         if self._busy:

@@ -24,6 +24,8 @@ class Movable(ABC):
     how = "run this cell to move it"
     image: Any = None
     """The widget that holds the picture: an Image and not an Output, so that nothing flickers."""
+    _kit: Any = None
+    """ipywidgets, once it has been asked for."""
     _text: Any = None
     _widget: Any = None
     _busy = False
@@ -44,33 +46,27 @@ class Movable(ABC):
     def _told(self) -> tuple[str, str]:
         """The kind of evidence, and what the picture shows, in one line."""
 
-    def _stack(self, ipywidgets: Any, rows: Sequence[Sequence[Any]], last: Sequence[Any] = ()) -> None:
+    def _stack(self, rows: Sequence[Sequence[Any]], last: Sequence[Any] = ()) -> None:
         """Make `_widget`: rows of controls, the picture, the line of facts, and what comes last; and draw."""
-        wrap = ipywidgets.Layout(flex_flow="row wrap")
-        self.image = ipywidgets.Image(format="png", layout=self._fit(ipywidgets))
-        self._text = ipywidgets.HTML()
-        above = [ipywidgets.HBox(list(row), layout=wrap) if len(row) > 1 else row[0] for row in rows]
-        self._widget = ipywidgets.VBox([*above, self.image, self._text, *last])
+        wrap = self._kit.Layout(flex_flow="row wrap")
+        self.image = self._kit.Image(format="png", layout=self._fit())
+        self._text = self._kit.HTML()
+        above = [self._kit.HBox(list(row), layout=wrap) if len(row) > 1 else row[0] for row in rows]
+        self._widget = self._kit.VBox([*above, self.image, self._text, *last])
         self._draw()
 
     def _button(
-        self,
-        ipywidgets: Any,
-        name: str,
-        action: Callable[[], Any],
-        tip: str | None = None,
-        width: str = "auto",
+        self, name: str, action: Callable[[], Any], tip: str | None = None, width: str = "auto"
     ) -> Any:
         """A button that does this when it is clicked."""
-        self.buttons[name] = button = ipywidgets.Button(
-            description=name, tooltip=tip, layout=ipywidgets.Layout(width=width)
-        )
+        self.buttons[name] = button = self._kit.Button(description=name, tooltip=tip)
+        button.layout.width = width
         button.on_click(lambda _: action())
         return button
 
-    def _control(self, make: Any, ipywidgets: Any, name: str, label: str, value: Any, **options: Any) -> Any:
+    def _control(self, make: Any, name: str, label: str, value: Any, **options: Any) -> Any:
         """A control of class `make`, which is called `label`; `_moved` hears of its changes."""
-        look = {"style": {"description_width": "11em"}, "layout": ipywidgets.Layout(width="28em")}
+        look = {"style": {"description_width": "11em"}, "layout": self._kit.Layout(width="28em")}
         self.controls[name] = control = make(value=value, description=label, **look, **options)
         control.observe(self._moved, names="value")
         return control
@@ -79,10 +75,9 @@ class Movable(ABC):
     def _moved(self, change: Any) -> None:
         """A control has another value."""
 
-    @staticmethod
-    def _fit(ipywidgets: Any) -> Any:
+    def _fit(self) -> Any:
         """As wide as the picture, where there is room for it."""
-        return ipywidgets.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px")
+        return self._kit.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px")
 
     def _draw(self) -> None:
         """Show the present picture and its facts; nothing before there is a widget."""
@@ -107,6 +102,7 @@ class Movable(ABC):
                 import ipywidgets
             except ImportError:
                 return None
+            self._kit = ipywidgets
             self._build(ipywidgets)
         return self._widget
 

@@ -59,15 +59,15 @@ class PipelineExplorer(Explorer):
 
     def _build(self, ipywidgets: Any) -> None:
         s, menu, slider = self.settings, ipywidgets.Dropdown, ipywidgets.IntSlider
-        self._control(menu, ipywidgets, "schedule", "schedule", s["schedule"], options=SCHEDULES)
+        self._control(menu, "schedule", "schedule", s["schedule"], options=SCHEDULES)
         still = {"continuous_update": False}
         for (name, most), label in zip(
             MOST.items(), ("ranks", "micro-batches", "stages a rank"), strict=True
         ):
-            self._control(slider, ipywidgets, name, label, s[name], min=1, max=most, **still)
+            self._control(slider, name, label, s[name], min=1, max=most, **still)
         send = {"min": 0.0, "max": 1.0, "step": 0.05, **still}
-        self._control(ipywidgets.FloatSlider, ipywidgets, "send", "message, in forwards", s["send"], **send)
-        self._stack(ipywidgets, [list(self.controls.values())])
+        self._control(ipywidgets.FloatSlider, "send", "message, in forwards", s["send"], **send)
+        self._stack([list(self.controls.values())])
 
     def _draw(self) -> None:
         super()._draw()

@@ -138,7 +138,7 @@ class StrideExplorer(Explorer):
 
     def _build(self, ipywidgets: Any) -> None:
         dims = self._control(
-            ipywidgets.ToggleButtons, ipywidgets, "dims", "dimensions", self.layout.dims,
+            ipywidgets.ToggleButtons, "dims", "dimensions", self.layout.dims,
             options=[("1", 1), ("2", 2)], tooltips=["columns only", "rows and columns"],
         )  # fmt: skip
         dims.style.button_width = "4em"
@@ -146,12 +146,10 @@ class StrideExplorer(Explorer):
             ("rows", "rows", 1, LONGEST), ("columns", "columns", 1, LONGEST), ("stride0", "stride 0 (rows)", -1, LONGEST),
             ("stride1", "stride 1 (columns)", -1, LONGEST), ("offset", "offset", 0, SIZE - 1),
         ):  # fmt: skip
-            self._control(
-                ipywidgets.IntSlider, ipywidgets, name, label, self.settings[name], min=low, max=high
-            )
+            self._control(ipywidgets.IntSlider, name, label, self.settings[name], min=low, max=high)
         for name, layout in PRESETS.items():
-            self._button(ipywidgets, name, partial(self.set, **vars(layout)), layout.call)
-        self._stack(ipywidgets, [list(self.buttons.values()), list(self.controls.values())])
+            self._button(name, partial(self.set, **vars(layout)), layout.call)
+        self._stack([list(self.buttons.values()), list(self.controls.values())])
 
     def _draw(self) -> None:
         super()._draw()

@@ -109,15 +109,15 @@ class TimelineZoom(Movable):
             "whole trace": ("from the first event to the last", lambda: self.set(0.0, whole)),
         }
         for name, (tip, action) in actions.items():
-            self._button(ipywidgets, name, action, tip)
+            self._button(name, action, tip)
         self.buttons["next gap"].disabled = not self.trace.has_gpu
         self.slider = ipywidgets.FloatRangeSlider(
             value=self._shown(), min=0.0, max=self._whole / 1e6, step=max(self._whole / 1e6 / 2000, 1e-3),
             description="window, ms", readout_format=".3f", continuous_update=False,
-            layout=self._fit(ipywidgets),
+            layout=self._fit(),
         )  # fmt: skip
         self.slider.observe(self._moved, names="value")
-        self._stack(ipywidgets, [list(self.buttons.values()), [self.slider]])
+        self._stack([list(self.buttons.values()), [self.slider]])
 
     def _shown(self) -> tuple[float, float]:
         return self._begin / 1e6, self._end / 1e6
