@@ -8,7 +8,6 @@ expected values therefore never enter the process that the learner's code contro
 import contextlib
 import json
 import os
-import re
 import secrets
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbconvert.exporters.exporter import ResourcesDict
-from nbconvert.preprocessors import ClearMetadataPreprocessor, CSSHTMLHeaderPreprocessor
+from nbconvert.preprocessors import ClearMetadataPreprocessor
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_output
 from nbgrader.api import Gradebook
@@ -26,7 +25,6 @@ from nbgrader.preprocessors import (
     ClearOutput,
     DeduplicateIds,
     Execute,
-    GetGrades,
     IgnorePattern,
     LimitOutput,
     NbGraderPreprocessor,
@@ -37,7 +35,9 @@ from nbgrader.preprocessors import (
 
 from helpers.check.screen import screen
 from helpers.classroom import sparing
+from helpers.classroom.feedback import FeedbackExporter
 from helpers.classroom.judging import Verdict, judge
+from helpers.classroom.sanitise import Sanitise
 from helpers.classroom.settings import CELL_TIMEOUT, EXPERIMENT_TAG, ONE_THREAD, QUIET_KERNEL, ROOT, STUB
 
 REPLY = "application/vnd.pytorch-performance.reply+json"
@@ -179,18 +179,6 @@ class Judge(Execute):
         return {"broken": self._ended or (f"it did not answer ({ends[0]})" if ends else "it did not answer")}
 
 
-class HideHiddenTests(NbGraderPreprocessor):
-    """Feedback shows what a hidden test said, and not the test."""
-
-    def preprocess_cell(
-        self, cell: NotebookNode, resources: ResourcesDict, index: int
-    ) -> tuple[NotebookNode, ResourcesDict]:
-        cell.source = re.sub(
-            r"### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", "", cell.source, flags=re.DOTALL
-        ).strip()
-        return cell, resources
-
-
 def _output(verdict: Verdict) -> NotebookNode:
     if verdict.passed:
         return new_output("stream", name="stdout", text=verdict.text)
@@ -203,13 +191,21 @@ SANITIZE = [
     OverwriteKernelspec,
     RestoreMetadata,
     OverwriteCells,
+    Sanitise,
     CheckCellMetadata,
 ]
 AUTOGRADE = [
-    *(Judge, IgnorePattern, ClearMetadataPreprocessor, LimitOutput, SaveAutoGrades, AssignLatePenalties),
+    *(
+        Judge,
+        Sanitise,
+        IgnorePattern,
+        ClearMetadataPreprocessor,
+        LimitOutput,
+        SaveAutoGrades,
+        AssignLatePenalties,
+    ),
     CheckCellMetadata,
 ]
-FEEDBACK = [GetGrades, HideHiddenTests, CSSHTMLHeaderPreprocessor]
 
 
 def configure(c: Any, root: Path = ROOT) -> None:
@@ -234,7 +230,9 @@ def configure(c: Any, root: Path = ROOT) -> None:
     c.Execute.timeout = CELL_TIMEOUT
     c.Autograde.sanitize_preprocessors = SANITIZE
     c.Autograde.autograde_preprocessors = AUTOGRADE
-    c.GenerateFeedback.preprocessors = FEEDBACK
+    # the page asks the gradebook itself
+    c.GenerateFeedback.preprocessors = []
+    c.GenerateFeedback.exporter_class = FeedbackExporter
     exchange = root / ".exchange"
     with contextlib.suppress(OSError):  # a course folder may be read-only; then formgrader says so
         exchange.mkdir(exist_ok=True)

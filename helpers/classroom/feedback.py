@@ -1,0 +1,287 @@
+"""The page that a learner gets back: score, exercises by name, each verdict first; no script, no network.
+
+``nbgrader generate_feedback`` and the formgrader's button make it: ``helpers.classroom.grading`` sets
+``c.GenerateFeedback.exporter_class`` to :class:`FeedbackExporter`. Points, comments and grades by hand come from the
+gradebook, titles and tests from the lesson's reference, answers and verdicts from the notebook in ``autograded/``.
+"""
+
+import base64
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+from nbconvert.exporters import Exporter
+from nbconvert.filters.ansi import strip_ansi
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+from traitlets import Bool, default
+
+from helpers.classroom import sheet, wording
+from helpers.classroom.markdown import to_html
+from helpers.classroom.sanitise import PICTURES, visible
+
+PAGES = Path(__file__).with_name("pages")
+#: nothing is fetched, nothing runs, nothing is sent; the one style is this page's own
+POLICY = "default-src 'none'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
+#: characters of what one answer printed; a page is for reading
+MOST_PRINTED = 20_000
+_COLOURS = HtmlFormatter(style="default", nowrap=True)
+
+
+@dataclass
+class Points:
+    """Of one test. earned: ``None`` until someone has graded it. by_hand: a person has set it, and the tests gave `auto`."""
+
+    earned: float | None
+    possible: float
+    auto: float | None = None
+    by_hand: bool = False
+    waits: bool = False
+
+
+@dataclass
+class Test:
+    name: str
+    passed: bool | None
+    text: str
+    points: Points
+
+    @property
+    def headline(self) -> str:
+        return self.text.partition("\n")[0]
+
+    @property
+    def more(self) -> str:
+        return self.text.partition("\n")[2]
+
+
+@dataclass
+class Marked:
+    """One exercise as its learner reads it."""
+
+    asked: sheet.Exercise
+    tests: list[Test]
+    answer: str = ""
+    printed: str = ""
+    pictures: list[str] = field(default_factory=list)
+    comment: str = ""
+    look: bool = False
+
+    @property
+    def earned(self) -> float:
+        return sum(t.points.earned or 0.0 for t in self.tests)
+
+    @property
+    def possible(self) -> float:
+        return sum(t.points.possible for t in self.tests)
+
+    @property
+    def waits(self) -> bool:
+        return self.look or any(t.points.waits for t in self.tests)
+
+    @property
+    def state(self) -> str:
+        if self.waits:
+            return "waits"
+        return "right" if self.earned >= self.possible else "part" if self.earned > 0 else "wrong"
+
+    @property
+    def shown_tests(self) -> str:
+        return "\n\n".join(s for name, s in self.asked.tests.items() if not sheet.is_hidden(name))
+
+    @property
+    def hidden_tests(self) -> str:
+        return "\n\n".join(s for name, s in self.asked.tests.items() if sheet.is_hidden(name))
+
+
+class FeedbackExporter(Exporter):
+    """Writes the page of one graded notebook."""
+
+    show_hidden = Bool(
+        False,
+        help="Show hidden tests, their inputs and what they said in full (for use after a course has ended).",
+    ).tag(config=True)
+    output_mimetype = "text/html"
+
+    @default("file_extension")
+    def _file_extension_default(self) -> str:
+        return ".html"
+
+    def from_notebook_node(  # type: ignore[override]
+        self, nb: NotebookNode, resources: Any = None, **kw: Any
+    ) -> tuple[str, dict[str, Any]]:
+        nb, resources = super().from_notebook_node(nb, resources, **kw)
+        about = resources["nbgrader"]
+        asked = sheet.read(self._reference(about)) or sheet.of(nb, about["notebook"])
+        with Gradebook(about["db_url"]) as gradebook:
+            graded = gradebook.find_submission_notebook(
+                about["notebook"], about["assignment"], about["student"]
+            )
+            points, comments = _points(graded), {c.name: c.manual_comment or "" for c in graded.comments}
+            penalty = graded.late_submission_penalty or 0.0
+            who, handed_in = _name(graded.student), graded.assignment.timestamp
+        report = nb.metadata.get("course_grading", {})
+        cells = {str(c.metadata.get("nbgrader", {}).get("grade_id", "")): c for c in nb.cells}
+        verdicts = {name: _verdict(name, cells, report) for one in asked.exercises for name in one.tests}
+        if not self.show_hidden:
+            _hide(asked, verdicts, about["assignment"])
+        marked = [
+            _marked(one, nb, cells, verdicts, points, comments.get(one.id, "")) for one in asked.exercises
+        ]
+        untouched = not any(p.by_hand for p in points.values())
+        page = _environment().get_template("feedback.html")
+        style = (PAGES / "feedback.css").read_text(encoding="utf-8") + _COLOURS.get_style_defs(".code")
+        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        html = page.render(
+            title=asked.title,
+            who=who,
+            handed_in=handed_in,
+            policy=POLICY.format(style=f"sha256-{digest}"),
+            style=Markup(style),
+            exercises=marked,
+            penalty=penalty,
+            earned=max(0.0, sum(p.earned or 0.0 for p in points.values()) - penalty),
+            possible=sum(p.possible for p in points.values()),
+            waits=any(one.waits for one in marked),
+            notes=[str(n) for n in report.get("notes", [])],
+            not_gradable=str(report.get("not_gradable", "")) if untouched else "",
+            show_hidden=self.show_hidden,
+        )
+        return html, resources
+
+    def _reference(self, about: dict[str, str]) -> Path:
+        coursedir = getattr(self.parent, "coursedir", None)
+        if coursedir is None:
+            return Path(about["notebook"] + ".ipynb")
+        folder = coursedir.format_path(coursedir.source_directory, ".", about["assignment"])
+        return Path(folder) / f"{about['notebook']}.ipynb"
+
+
+def _points(graded: Any) -> dict[str, Points]:
+    return {
+        grade.name: Points(
+            None if grade.auto_score is None and grade.manual_score is None else grade.score,
+            grade.max_score,
+            grade.auto_score,
+            by_hand=grade.manual_score is not None or bool(grade.extra_credit),
+            waits=bool(grade.needs_manual_grade),
+        )
+        for grade in graded.grades
+    }
+
+
+def _name(student: Any) -> str:
+    full = " ".join(part for part in (student.first_name, student.last_name) if part)
+    return f"{full} ({student.id})" if full else str(student.id)
+
+
+@dataclass
+class Verdict:
+    """passed: ``None`` where no test ran. look: a person should look at it."""
+
+    passed: bool | None
+    text: str
+    look: bool = False
+
+
+def _verdict(name: str, cells: dict[str, NotebookNode], report: dict[str, Any]) -> Verdict:
+    """Of one test: from what grading wrote down, else from the test cell's output."""
+    if noted := report.get("verdicts", {}).get(name):
+        return Verdict(bool(noted["passed"]), wording.plainly(str(noted["text"])), bool(noted.get("human")))
+    outputs = cells[name].outputs if name in cells else []
+    if failures := [o for o in outputs if o.output_type == "error"]:
+        return Verdict(False, wording.plainly(strip_ansi("\n".join(failures[0].traceback))))
+    said = "".join(o.text for o in outputs if o.output_type == "stream")
+    return Verdict(True if outputs else None, wording.plainly(said))
+
+
+def _hide(asked: sheet.Sheet, verdicts: dict[str, Verdict], lesson: str) -> None:
+    """Takes inputs and values out of what hidden tests said, and what a visible one says already."""
+    for exercise in asked.exercises:
+        shown = [verdicts[name].text for name in exercise.tests if not sheet.is_hidden(name)]
+        lines = {line.strip() for text in shown for line in text.split("\n")}
+        for verdict in (verdicts[name] for name in exercise.tests if sheet.is_hidden(name)):
+            if verdict.passed:
+                verdict.text = ""
+            elif verdict.text in shown:
+                verdict.text = "the same"
+            else:
+                head, *more = wording.discreetly(verdict.text, lesson).split("\n")
+                verdict.text = "\n".join([head, *(line for line in more if line not in lines)])
+
+
+def _marked(
+    asked: sheet.Exercise,
+    nb: NotebookNode,
+    cells: dict[str, NotebookNode],
+    verdicts: dict[str, Verdict],
+    points: dict[str, Points],
+    comment: str,
+) -> Marked:
+    tests = [
+        Test(
+            "Further tests" if sheet.is_hidden(name) else "Test",
+            verdicts[name].passed,
+            visible(verdicts[name].text),
+            points.get(name) or Points(None, 0.0),
+        )
+        for name in asked.tests
+    ]
+    own = [c for c in nb.cells if c.cell_type == "code" and _belongs(c, asked.id, cells)]
+    printed, pictures = _printed(own)
+    return Marked(
+        asked,
+        tests,
+        answer=visible("\n\n".join(c.source for c in own)),
+        printed=printed,
+        pictures=pictures,
+        comment=comment,
+        look=any(verdicts[name].look for name in asked.tests),
+    )
+
+
+def _belongs(cell: NotebookNode, exercise: str, cells: dict[str, NotebookNode]) -> bool:
+    """Whether it is the exercise's cell, or one that the learner added for it."""
+    about = cell.metadata.get("course", {})
+    return cell is cells.get(exercise) or (about.get("role") == "added" and about.get("exercise") == exercise)
+
+
+def _printed(cells: list[NotebookNode]) -> tuple[str, list[str]]:
+    """What these cells printed or raised, and their pictures as data addresses."""
+    texts, pictures = [], []
+    for output in (o for cell in cells for o in cell.outputs):
+        if output.output_type == "stream":
+            texts.append(output.text)
+        elif output.output_type == "error":
+            if output.ename == "NotImplementedError":
+                continue  # the empty cell; its verdict says so
+            texts.append("\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
+        else:
+            found = [
+                f"data:{mime};base64,{''.join(output.data[mime].split())}"
+                for mime in PICTURES
+                if mime in output.data
+            ]
+            pictures += found
+            texts += [] if found else [output.data.get("text/plain", "") + "\n"]
+    text = visible(strip_ansi("".join(texts)))
+    if len(text) > MOST_PRINTED:
+        text = f"{text[:MOST_PRINTED]}\n… and {len(text) - MOST_PRINTED:,} characters more"
+    return text, pictures
+
+
+def _environment() -> Environment:
+    found = Environment(loader=FileSystemLoader(PAGES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    found.filters |= {
+        "python": lambda code: Markup(highlight(code, PythonLexer(stripnl=False), _COLOURS)),
+        "task": lambda text: Markup(to_html(text, trusted=True)),
+        "comment": lambda text: Markup(to_html(visible(text), trusted=False)),
+        "number": lambda points: f"{points:.2f}".rstrip("0").rstrip("."),
+    }
+    return found
