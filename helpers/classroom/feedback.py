@@ -13,7 +13,6 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
-from nbconvert.exporters import Exporter
 from nbconvert.filters.ansi import strip_ansi
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
@@ -25,6 +24,7 @@ from traitlets import Bool, default
 from helpers.classroom import sheet, wording
 from helpers.classroom.markdown import to_html
 from helpers.classroom.sanitise import PICTURES, visible
+from helpers.classroom.sparing import LessonsOnly
 
 PAGES = Path(__file__).with_name("pages")
 #: nothing is fetched, nothing runs, nothing is sent; the one style is this page's own
@@ -100,7 +100,7 @@ class Marked:
         return "\n\n".join(s for name, s in self.asked.tests.items() if sheet.is_hidden(name))
 
 
-class FeedbackExporter(Exporter):
+class FeedbackExporter(LessonsOnly):
     """Writes the page of one graded notebook."""
 
     show_hidden = Bool(

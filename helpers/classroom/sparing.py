@@ -7,7 +7,7 @@ On its own it clears a lesson's whole folder before it writes one file into it a
 from pathlib import Path
 from typing import Any
 
-from nbconvert.exporters import HTMLExporter, NotebookExporter
+from nbconvert.exporters import Exporter, NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.converters import GenerateAssignment, GenerateFeedback
 
@@ -51,7 +51,7 @@ class KeepsAnswers(NotebookExporter):
         return made, resources
 
 
-class LessonsOnly(HTMLExporter):
+class LessonsOnly(Exporter):
     """Feedback is made of the lesson's notebook; others that a teacher has in its folder are passed over.
 
     nbgrader would look each of them up in the gradebook, find no grades there, and give the student no feedback at all.
@@ -71,6 +71,5 @@ def spare(c: Any) -> None:
     """Have nbgrader's commands and buttons, configured by ``c``, spare every file that they did not make."""
     c.CourseDirectory.notebook_id = EVERY_NOTEBOOK
     c.GenerateAssignment.exporter_class = KeepsAnswers
-    c.GenerateFeedback.exporter_class = LessonsOnly
     # of every file in a graded folder; with nbgrader's 444 a teacher's notes there could be read and not written on
     c.Autograde.permissions = 644
