@@ -13,10 +13,6 @@ from .heap import conf_of
 from .rebuild import History, history
 from .snapshot import ALLOCATED, FREE, Frame, Snapshot, site_of
 
-__all__ = [
-    "Fragmentation", "Holder", "Leak", "Peak", "by_site", "fragmentation", "holders", "leaks", "peak", "peak_of",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, repr=False)
 class Holder:

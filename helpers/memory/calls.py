@@ -15,8 +15,6 @@ from .reading import read
 from .rebuild import History, history
 from .snapshot import FREE, PENDING, Block, Event, Segment
 
-__all__ = ["CAPACITY", "Move", "Steps", "steps_of"]
-
 CAPACITY = 256 << 20
 """Memory of the model's card, bytes: small, so that a program of a few lines can fill it."""
 _FACTOR = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}

@@ -28,8 +28,6 @@ from .memoryless import Twins, checkpointed, optimizer_of, place
 from .meter import KINDS, Meter, storages
 from .training_step import Program
 
-__all__ = ["Estimate", "estimate"]
-
 
 @dataclass(frozen=True, repr=False)
 class Estimate:

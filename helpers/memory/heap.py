@@ -11,8 +11,6 @@ from helpers.simulator.allocator.conf import MIN_BLOCK, SMALL, SMALL_SEGMENT, Co
 
 from .snapshot import ALLOCATED, FREE, PENDING, Block, Event, Frame, Segment, Snapshot
 
-__all__ = ["Heap", "Live", "Span", "conf_of", "pool_of"]
-
 
 def conf_of(settings: Mapping[str, Any]) -> Conf:
     """The options that a snapshot says were set; the defaults where it says nothing that can be read."""

@@ -17,8 +17,6 @@ from torch import nn
 from helpers import private_torch
 from helpers.dispatch_mode import Mode
 
-__all__ = ["Place", "Twins", "checkpointed", "optimizer_of", "place"]
-
 _MOST = 1 << 28  # bytes of real memory, to learn the size of one workspace
 
 

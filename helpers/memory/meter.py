@@ -21,8 +21,6 @@ from helpers.counters.operators import Operator
 from helpers.counters.standins import saved_tensors, stand_ins
 from helpers.counters.watch import Storages, Watch, running
 
-__all__ = ["KINDS", "Event", "Meter", "storages"]
-
 KINDS = (
     "parameters", "buffers", "inputs", "optimizer", "gradients", "activations", "recomputed", "output", "temporary",
 )  # fmt: skip

@@ -19,8 +19,6 @@ from typing import Any
 
 from .snapshot import ALLOCATED, FREE, PENDING, Block, Event, Frame, Segment, Snapshot, frame_of
 
-__all__ = ["SnapshotError", "read"]
-
 MAX_BYTES = 256 << 20
 """Largest file, unpacked: some 600,000 events. A snapshot of more says less."""
 MAX_PARTS = 2_000_000

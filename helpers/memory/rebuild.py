@@ -15,8 +15,6 @@ import numpy as np
 from .heap import Heap, Live, Span, conf_of, pool_of
 from .snapshot import ALLOCATED, PENDING, Frame, Segment, Snapshot
 
-__all__ = ["History", "history"]
-
 _STRIDE = 4096  # a copy of the heap every so many events, so that looking at one event costs few others
 
 # The frames of a free are those of the line that freed (`context` "all", torch's default), so they do not tell who

@@ -14,19 +14,6 @@ from typing import Any
 from helpers.simulator.allocator.conf import LARGE_SEGMENT, SMALL_SEGMENT
 from helpers.sizes import size_text
 
-__all__ = [
-    "ALLOCATED",
-    "FREE",
-    "PENDING",
-    "Block",
-    "Event",
-    "Frame",
-    "Segment",
-    "Snapshot",
-    "frame_of",
-    "site_of",
-]
-
 ALLOCATED, PENDING, FREE = "allocated", "pending free", "free"
 _POINTER = 1 << 16
 """Stream numbers from here on are a cudaStream_t; below, a simulated stream's own."""

@@ -14,8 +14,6 @@ from helpers.tensors import tensors
 from .memoryless import Place
 from .meter import Meter
 
-__all__ = ["Program"]
-
 
 class Program:
     """Runs the phases of a step under a meter. gradients, states: the tensors that are there at its end."""

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-__all__ = ["Access", "Place", "Race", "accesses", "advice", "overlap", "place"]
-
 # Operators that write arguments without saying so: native_functions.yaml marks the running statistics of a
 # batch norm only in _native_batch_norm_legit.
 _UNTOLD = {"native_batch_norm": (3, 4), "cudnn_batch_norm": (3, 4), "miopen_batch_norm": (3, 4)}

@@ -16,8 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DEVICES", "Assumptions", "Device", "Efficiency", "device", "efficiencies"]
-
 EFFICIENCIES = Path(__file__).with_name("efficiencies.json")
 
 #: a family of operators without measurements takes the shares of this one

@@ -8,8 +8,6 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
-__all__ = ["caller", "frames"]
-
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARIES = ("site-packages", "dist-packages")
 _NOT_THE_PROGRAM = ("torch", "helpers.simulator", "contextlib", "helpers.counters", "unittest")

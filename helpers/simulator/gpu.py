@@ -27,8 +27,6 @@ from helpers.simulator.world.torch_distributed import joined
 from helpers.simulator.world.traffic import Traffic
 from helpers.simulator.written.profile import Notes, SimProfile
 
-__all__ = ["SimGPU", "SimulationError", "active", "simulate"]
-
 _SYNC_DEBUG = ("default", "warn", "error")
 
 _here = threading.local()  # .gpu: the simulated GPU whose `with` block this thread is in

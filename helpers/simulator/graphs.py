@@ -32,8 +32,6 @@ from helpers.simulator.memory import Memory
 from helpers.simulator.streams import Stream, current, new_stream
 from helpers.simulator.timeline import Lane, Mark, Node
 
-__all__ = ["CUDAGraph", "Capture", "Graphs"]
-
 PoolHandle = tuple[int, int]
 
 _SYNC = "operation not permitted when stream is capturing"  # cudaErrorStreamCaptureUnsupported

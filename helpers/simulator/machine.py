@@ -20,8 +20,6 @@ from helpers.simulator.devices import Device
 from helpers.simulator.frames import caller
 from helpers.simulator.timeline import Lane, Timeline
 
-__all__ = ["Load", "Machine", "Pinned"]
-
 
 class Pinned:
     """Which host storages are page-locked. CPU builds of PyTorch can neither pin memory nor tell."""

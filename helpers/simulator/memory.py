@@ -25,8 +25,6 @@ from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Lane
 from helpers.tensors import tensors
 
-__all__ = ["Memory", "MemoryModule", "MemoryNames"]
-
 # An assumption, like those in devices.Assumptions: what a context with PyTorch's kernels takes on a current
 # data-centre card, as nvidia-smi shows it after the first kernel (it varies with card, driver and libraries).
 CONTEXT_BYTES = 500 << 20

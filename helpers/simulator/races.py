@@ -26,8 +26,6 @@ import torch
 from helpers.simulator.accesses import Access, Place, Race, accesses, advice, overlap, place
 from helpers.simulator.frames import caller
 
-__all__ = ["Clocks", "Races"]
-
 # Accesses remembered of one block of memory: more only where a program reads it in so many pieces.
 _KEPT = 512
 HOST = 0  # the host's place in a clock; stream n has place n + 1

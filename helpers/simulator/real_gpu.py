@@ -11,8 +11,6 @@ from helpers.simulator.devices import Device
 from helpers.simulator.gpu import SimGPU, simulate
 from helpers.simulator.written.profile import real_profile
 
-__all__ = ["RealGPU", "any_gpu"]
-
 _NOT_KEPT = {
     "kernels": "list its kernels by itself: record them with torch.profiler",
     "launches": "count launches by itself: record them with torch.profiler",

@@ -9,8 +9,6 @@ from typing import Any
 from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Lane, Mark
 
-__all__ = ["Event", "Stream", "current", "new_stream"]
-
 
 class Stream:
     """A queue of device work, in order; other streams' work may overlap. Names as torch.cuda.Stream."""

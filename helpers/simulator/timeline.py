@@ -20,8 +20,6 @@ import numpy as np
 from helpers.simulator.devices import Device
 from helpers.simulator.races import Races
 
-__all__ = ["Engine", "Host", "Kernel", "Lane", "Mark", "Node", "Timeline"]
-
 _BEGIN, _END = itemgetter(0), itemgetter(1)
 
 

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from .columns import Trace
 from .names import KIND_OF, KINDS, WORK_KINDS
 
-__all__ = ["TraceError", "read"]
-
 _AGAIN = (
     "write it again with prof.export_chrome_trace(path) after the `with profile(…) as prof:` block has ended"
 )

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["DEFAULT_POOL", "Block", "Driver", "Expandable", "FreeList", "PoolId", "PrivatePool"]
-
 PoolId = tuple[int, int]
 DEFAULT_POOL: PoolId = (0, 0)
 

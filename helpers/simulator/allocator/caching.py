@@ -12,8 +12,6 @@ from helpers.simulator.allocator.blocks import DEFAULT_POOL, Block, Driver, Free
 from helpers.simulator.allocator.conf import MIN_BLOCK, SMALL, Conf, parse
 from helpers.simulator.allocator.reserved import Reserved
 
-__all__ = ["CachingAllocator"]
-
 
 class CachingAllocator:
     """PyTorch's CUDA caching allocator without CUDA: the same blocks for the same calls.

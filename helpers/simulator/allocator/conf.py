@@ -10,8 +10,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["MIB", "UNLIMITED", "Conf", "parse"]
-
 MIB = 1 << 20
 UNLIMITED = (1 << 64) - 1  # size_t's maximum: max_split_size where it was not set
 

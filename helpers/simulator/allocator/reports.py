@@ -13,8 +13,6 @@ from helpers.simulator.allocator.blocks import DEFAULT_POOL, Block, Driver, Pool
 from helpers.simulator.allocator.conf import UNLIMITED, Conf
 from helpers.sizes import size_as_torch
 
-__all__ = ["History", "OutOfMemory", "Stats", "out_of_memory", "segments", "settings"]
-
 # ------------------------------------------------------------------------------------ statistics
 
 _ARRAYS = (

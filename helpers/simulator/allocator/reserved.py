@@ -9,8 +9,6 @@ from helpers.simulator.allocator.blocks import Block, Driver, Expandable, FreeLi
 from helpers.simulator.allocator.conf import SMALL_SEGMENT, UNLIMITED, Conf
 from helpers.simulator.allocator.reports import History, Stats
 
-__all__ = ["Reserved"]
-
 
 class Reserved:
     """Segments come from the driver and go back to it; free blocks are searched, grown, merged.

@@ -28,8 +28,6 @@ from helpers.simulator.cost.measured import Measurement
 from helpers.simulator.cost.roofline import Work
 from helpers.tables import Table, table
 
-__all__ = ["Fit", "collect", "errors", "fit", "report"]
-
 #: families bound by arithmetic; the others move bytes
 ARITHMETIC = ("matmul", "convolution", "attention")
 SHARES = np.geomspace(0.04, 2.0, 160)  # above 1: Winograd convolutions need fewer FLOPs than are counted

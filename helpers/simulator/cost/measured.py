@@ -30,8 +30,6 @@ from helpers.simulator.cost.roofline import Work
 from helpers.simulator.devices import DEVICES, Device, rows
 from helpers.simulator.gpu import SimGPU
 
-__all__ = ["CARDS", "COLUMNS", "Measurement", "public", "read", "simulate_step", "steps", "work_of"]
-
 PUBLIC = Path(__file__).with_name("measured.csv")
 STEPS = Path(__file__).with_name("measured_steps.csv")
 COLUMNS = ("source", "card", "set", "op", "dtype", "shapes", "us")

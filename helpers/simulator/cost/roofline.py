@@ -23,8 +23,6 @@ from helpers.simulator.devices import Device
 from helpers.simulator.machine import Load, Machine
 from helpers.tensors import tensors
 
-__all__ = ["FAMILIES", "Work", "family", "launch", "launches_kernel", "library", "seconds", "work"]
-
 #: family → a pattern of aten operator names, without leading and trailing underscores; the first that matches
 FAMILIES: dict[str, str] = {
     "attention": r"scaled_dot_product|flash_attention|efficient_attention",

@@ -22,8 +22,6 @@ from torch.utils import checkpoint
 
 from helpers import private_torch
 
-__all__ = ["cuda_autocast", "lower_precision"]
-
 LOWER = """
     _convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input
     conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm

@@ -24,8 +24,6 @@ from helpers.simulator.accesses import accesses
 from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Lane, Mark
 
-__all__ = ["Backward"]
-
 _LEAF = 2**64 - 1  # AccumulateGrad's sequence number: it comes before everything else
 
 

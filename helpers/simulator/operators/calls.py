@@ -25,8 +25,6 @@ from helpers.simulator.operators.autocast import cuda_autocast
 from helpers.simulator.operators.cuda_kernels import attention, optimizers, plain_attention
 from helpers.simulator.operators.dispatch import Dispatch
 
-__all__ = ["Calls", "puts_number", "stand_ins"]
-
 # Reads of CPU tensors that the dispatcher does not see; by name, since helpers.count puts stand-ins in their place.
 READS = ("tolist", "numpy", "__array__", "__repr__")
 # Names of torch.cuda that `gpu` has too. Functions that PyTorch itself calls only where CUDA is available.

@@ -26,11 +26,6 @@ import torch
 
 from helpers.simulator.operators.autocast import lower_precision
 
-__all__ = [
-    *("LARGE", "SMALL", "Limits", "attention", "is_list_operator"),
-    *("launches", "only_writes", "optimizers", "plain_attention"),
-]
-
 _CHUNK = 65_536  # elements
 aten = torch.ops.aten
 

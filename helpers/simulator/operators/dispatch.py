@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from helpers.simulator.world.traffic import Traffic
     from helpers.simulator.written.profile import Notes
 
-__all__ = ["Dispatch"]
-
 aten = torch.ops.aten
 _TWO_DEVICES = (
     "CUDA raises 'Expected all tensors to be on the same device'. Move it first: t.to(gpu.device), and a model "

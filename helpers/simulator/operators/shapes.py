@@ -23,8 +23,6 @@ from helpers import private_torch
 from helpers.simulator.operators.cuda_kernels import only_writes
 from helpers.tensors import tensors
 
-__all__ = ["map_leaves", "run", "without_compiler"]
-
 _KNOWN: dict[Any, Any] = {}
 _MOST = 20_000  # answers kept
 _MOST_ZEROS = 1 << 28  # bytes of host memory, to find out a shape

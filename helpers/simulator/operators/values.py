@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from helpers.simulator.world.traffic import Traffic
     from helpers.simulator.written.profile import Notes
 
-__all__ = ["Recorder", "ValueCalls", "ValueDispatch", "Values"]
-
 aten = torch.ops.aten
 
 

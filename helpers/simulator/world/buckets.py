@@ -23,8 +23,6 @@ import torch
 if TYPE_CHECKING:
     from helpers.simulator.gpu import SimGPU
 
-__all__ = ["Backward", "Bucket", "Gradient", "Plan", "assign", "gradients", "overlap"]
-
 MIB = 1 << 20
 
 

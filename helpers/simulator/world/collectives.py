@@ -15,8 +15,6 @@ from helpers import private_torch
 from helpers.ranks import collectives
 from helpers.tensors import tensors
 
-__all__ = ["Collective", "copies", "fill", "sides"]
-
 Tensors = list[torch.Tensor]
 
 

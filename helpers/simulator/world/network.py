@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 from helpers.ranks.costs import ALGORITHMS, seconds, wire_bytes
 from helpers.ranks.links import LINKS, Link
 
-__all__ = ["Jitter", "Peers", "World"]
-
 Times = NDArray[np.float64]
 
 Jitter = float | Callable[[np.random.Generator, int], NDArray[np.float64]]

@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
-__all__ = ["SCHEDULES", "Message", "Pipeline", "Step", "order", "pipeline"]
-
 _ACTION = re.compile(r"(\d+)(F|B|I|W)(\d+)$")
 Action = tuple[int, str, int]
 """(stage, kind, micro-batch)"""

@@ -39,8 +39,6 @@ from helpers.simulator.machine import Machine
 from helpers.simulator.world.network import World
 from helpers.simulator.world.traffic import SentFuture, Traffic
 
-__all__ = ["joined"]
-
 _FSDP = "torch.distributed.fsdp._fully_shard"
 _HANDLE = "_get_device_handle"
 Active = Callable[[], Any]  # the simulated GPU in use, with torch.cuda's names; None where there is none

@@ -19,8 +19,6 @@ from helpers.simulator.world.collectives import Collective, copies, fill, sides
 from helpers.simulator.world.network import World
 from helpers.tensors import tensors
 
-__all__ = ["Sent", "SentFuture", "Traffic"]
-
 
 @dataclass
 class _Call:

@@ -20,8 +20,6 @@ from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Host, Kernel
 from helpers.waiting import OPERATORS_WAIT_IN, WAITS_IN
 
-__all__ = ["Annotation", "trace", "write"]
-
 _CALLS = WAITS_IN | {  # what the host waits in or calls outside operators → CUDA's name for it
     "stream.query": "cudaStreamQuery",
     "event.query": "cudaEventQuery",

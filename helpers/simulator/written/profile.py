@@ -20,8 +20,6 @@ from helpers.simulator.frames import frames
 from helpers.simulator.machine import Machine
 from helpers.simulator.written import kineto
 
-__all__ = ["Notes", "SimProfile", "real_profile"]
-
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
