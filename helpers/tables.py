@@ -1,8 +1,10 @@
 """Tables that say where their numbers come from: aligned text for terminals and tests, HTML for notebooks."""
 
+import csv
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 #: a wall-clock number ("≈ 12.3 µs") takes this many characters, so that columns do not move from run to run
@@ -92,3 +94,9 @@ def _cell(value: Any) -> str:
         return f"{value:.4g}"
     text = str(value)
     return text.ljust(CLOCK_WIDTH) if text.startswith("≈") else text
+
+
+def read_rows(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a CSV file, by column; lines that begin with # are its comments."""
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(line for line in file if not line.startswith("#"))

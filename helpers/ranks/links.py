@@ -10,9 +10,10 @@ network apart, so nor does this table; for small messages NCCL has faster ways (
 third of the bandwidth or less.
 """
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
+
+from helpers.tables import read_rows
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,5 @@ def _link(row: dict[str, str]) -> Link:
     return Link(**row | numbers)  # type: ignore[arg-type]
 
 
-with Path(__file__).with_name("links.csv").open(encoding="utf-8", newline="") as _file:
-    #: name → :class:`Link`
-    LINKS: dict[str, Link] = {row["name"]: _link(row) for row in csv.DictReader(_file)}
+#: name → :class:`Link`
+LINKS: dict[str, Link] = {row["name"]: _link(row) for row in read_rows(Path(__file__).with_name("links.csv"))}

@@ -8,13 +8,13 @@ shares of `Assumptions`.
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from helpers.tables import read_rows
 
 EFFICIENCIES = Path(__file__).with_name("efficiencies.json")
 
@@ -135,12 +135,6 @@ def forget_efficiencies() -> None:
         cached.cache_clear()
 
 
-def rows(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a CSV file, by column; lines that begin with # are its comments."""
-    with path.open(encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(line for line in file if not line.startswith("#"))
-
-
 def _device(row: dict[str, str]) -> Device:
     """One line of cards.csv."""
     kinds = "fp64 fp64_tensor fp32 tf32 fp16 bf16 fp8 int8".split()
@@ -153,7 +147,7 @@ def _device(row: dict[str, str]) -> Device:
 
 #: the cards of cards.csv, where the sources stand too
 DEVICES: dict[str, Device] = {
-    row["name"]: _device(row) for row in rows(Path(__file__).with_name("cards.csv"))
+    row["name"]: _device(row) for row in read_rows(Path(__file__).with_name("cards.csv"))
 }
 
 

@@ -27,8 +27,9 @@ from torch.nn import functional as F
 from helpers import private_torch
 from helpers.simulator.cost import roofline
 from helpers.simulator.cost.roofline import Work
-from helpers.simulator.devices import DEVICES, Device, rows
+from helpers.simulator.devices import DEVICES, Device
 from helpers.simulator.gpu import SimGPU
+from helpers.tables import read_rows
 
 PUBLIC = Path(__file__).with_name("measured.csv")
 STEPS = Path(__file__).with_name("measured_steps.csv")
@@ -111,7 +112,7 @@ def parse(row: Mapping[str, Any], where: str = "") -> Measurement:
 
 def read(path: Path) -> list[Measurement]:
     """Every row of a CSV file with the columns `COLUMNS`. ValueError with the line for a bad one."""
-    return [parse(row, f"{path.name}, row {i}") for i, row in enumerate(rows(path), 1)]
+    return [parse(row, f"{path.name}, row {i}") for i, row in enumerate(read_rows(path), 1)]
 
 
 def public() -> list[Measurement]:
@@ -157,7 +158,7 @@ def _joined(works: Iterable[Work], kind: str | None) -> Work:
 def steps() -> list[dict[str, Any]]:
     """Every measured step beside its simulation: card, what, measured_ms, simulated_ms, error."""
     found = []
-    for row in rows(STEPS):
+    for row in read_rows(STEPS):
         size = int(row["batch"]), int(row["length"])
         ms = 1e3 * simulate_step(row["card"], row["model"], row["mode"], *size, row["precision"])
         measured = float(row["ms"])
