@@ -64,31 +64,16 @@ class Overlap:
         return "\n".join([f"overlap [{self.evidence}]", *rows])
 
 
-def window_of(t: Trace, work: Work, start_s: float | None, end_s: float | None, what: str) -> tuple[int, int]:
-    """Nanoseconds of the window: by default from the first start of device work to its last end."""
-    begin = round(start_s * 1e9) if start_s is not None else int(work.start_ns[0])
-    end = round(end_s * 1e9) if end_s is not None else int(work.end_ns.max())
-    if not begin < end:
-        raise ValueError(
-            f"{what}: the window from {begin / 1e9} s to {end / 1e9} s is empty; the GPU works from "
-            f"{work.start_ns[0] / 1e9} s to {work.end_ns.max() / 1e9} s"
-        )
-    return begin, end
-
-
 def covered(work: Work, begin: int, end: int, *families: str) -> spans.Spans:
     """When work of these families runs, between two moments."""
     chosen = work.of(*families)
     return spans.clip(spans.union(work.start_ns[chosen], work.end_ns[chosen]), begin, end)
 
 
-def overlap(t: Trace, start_s: float | None = None, end_s: float | None = None) -> Overlap:
-    """Seconds of computing, copying and communicating, and of what runs at the same time.
-
-    start_s, end_s: a window (None: from the first device work to the last). ValueError without GPU work.
-    """
+def overlap(t: Trace) -> Overlap:
+    """Seconds of computing, copying and communicating, and of what runs at the same time. ValueError without GPU work."""
     work = t.need_gpu("overlap")
-    begin, end = window_of(t, work, start_s, end_s, "overlap")
+    begin, end = int(work.start_ns[0]), int(work.end_ns.max())
     compute, memory, copy, communication = (
         covered(work, begin, end, family) for family in ("compute", "memory", "copy", "communication")
     )

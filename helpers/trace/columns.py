@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -108,9 +109,8 @@ class Trace:
             for i in np.flatnonzero(wanted)
         ]  # fmt: skip
 
-    def named(self, test: object) -> NDArray[np.bool_]:
+    def named(self, test: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Which rows have a name for which `test(name)` is true; called once a name, not once an event."""
-        assert callable(test)
         return np.array([bool(test(n)) for n in self.names], bool)[self.name]
 
     @cached_property

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from helpers.seconds import approx, format_seconds
 
 from . import spans
-from .activity import covered, window_of
+from .activity import covered
 from .columns import Trace, Work
 
 # After a sync the host has to fill the queue again, and it is at most this much of the emptiness that is the
@@ -114,7 +114,13 @@ def idle(
     work = t.need_gpu("idle")
     if stream is not None and stream not in work.streams:
         raise ValueError(f"idle: no stream {stream} in this trace; it has {work.streams}")
-    begin, end = window_of(t, work, start_s, end_s, "idle")
+    begin = round(start_s * 1e9) if start_s is not None else int(work.start_ns[0])
+    end = round(end_s * 1e9) if end_s is not None else int(work.end_ns.max())
+    if not begin < end:
+        raise ValueError(
+            f"idle: the window from {begin / 1e9} s to {end / 1e9} s is empty; the GPU works from "
+            f"{work.start_ns[0] / 1e9} s to {work.end_ns.max() / 1e9} s"
+        )
     computing = work.of("compute", "memory")
     own = computing if stream is None else work.stream == stream
     busy = spans.clip(spans.union(work.start_ns[own], work.end_ns[own]), begin, end)

@@ -53,16 +53,7 @@ _GENERAL = {
     "elementwise_kernel": "elementwise", "elementwise_kernel_with_index": "elementwise",
     "reduce_kernel": "reduce", "multi_tensor_apply_kernel": "foreach", "index_elementwise_kernel": "index",
 }  # fmt: skip
-_DULL = {
-    "elementwise",
-    "vectorized_elementwise",
-    "unrolled_elementwise",
-    "gpu",
-    "reduce",
-    "CUDA",
-    "Binary",
-    "Unary",
-}
+_DULL = set("elementwise vectorized_elementwise unrolled_elementwise gpu reduce CUDA Binary Unary".split())
 
 
 def short(name: str, limit: int = 40) -> str:

@@ -25,7 +25,8 @@ _READY_NS = 30_000  # from a launch to the start on an idle device, at most: gap
 
 @dataclass(frozen=True)
 class Unwaited:
-    """Seconds. waited: in calls that wait for the GPU, in the window. before: of the window; after: without them."""
+    """Seconds. waited: in calls that wait for the GPU. before: from the first launch to the end of all work, the launching
+    threads' own included; after: the same without the waits."""
 
     waited: float
     before: float
@@ -37,29 +38,27 @@ class Unwaited:
         return self.before / self.after if self.after else 1.0
 
 
-def unwaited(t: Trace, start_s: float | None = None, end_s: float | None = None) -> Unwaited:
-    """The window (None: from the first launch to the end of all work, the launching threads' own included)."""
+def unwaited(t: Trace) -> Unwaited:
+    """What the waits of the launching threads cost. ValueError without GPU work."""
     work = t.need_gpu("unwaited")
     threads = np.unique(t.thread[work.launch_row[work.launch_row >= 0]])
     mine = np.isin(t.thread, threads) & t.of("annotation", "operator", "call", "python")
-    begin = int(work.launch_ns.min()) if start_s is None else round(start_s * 1e9)
-    last = max(int(work.end_ns.max()), int(t.end_ns[mine].max(initial=0)))
-    end = last if end_s is None else round(end_s * 1e9)
+    begin = int(work.launch_ns.min())
+    host = int(t.end_ns[mine].max(initial=begin))
+    end = max(int(work.end_ns.max()), host)
     calls = mine & t.of("call") & t.named(call_waits)
     cut = spans.clip(spans.union(t.start_ns[calls], t.end_ns[calls]), begin, end)
     total = spans.length(cut)
-    ended, pushed = _replayed(t, cut, begin, end)
-    host = min(end, int(t.end_ns[mine].max(initial=begin))) - total + pushed
-    after = max(host, ended) - begin
+    ended, pushed = _replayed(t, cut, begin)
+    after = max(host - total + pushed, ended) - begin
     return Unwaited(total / 1e9, (end - begin) / 1e9, min(after, end - begin) / 1e9)
 
 
-def _replayed(t: Trace, cut: spans.Spans, begin: int, end: int) -> tuple[int, int]:
-    """When the device's work of the window ends, and by how much copies that the host waits for push it back."""
+def _replayed(t: Trace, cut: spans.Spans, begin: int) -> tuple[int, int]:
+    """When the device's work ends, and by how much copies that the host waits for push it back."""
     work = t.work
     order = np.lexsort((work.start_ns, work.launch_ns))
-    order = order[(work.end_ns[order] > begin) & (work.start_ns[order] < end)]
-    launch, start, stop = work.launch_ns[order], work.start_ns[order], np.minimum(work.end_ns[order], end)
+    launch, start, stop = work.launch_ns[order], work.start_ns[order], work.end_ns[order]
     early = _before(cut, launch)
     pageable = np.array(["Pageable" in name for name in t.names], bool)[t.name[work.row[order]]]
     row = work.launch_row[order]

@@ -71,12 +71,11 @@ class Verdict:
         return "\n".join([*lines, f"  → {self.advice}"])
 
 
-def classify(t: Trace, start_s: float | None = None, end_s: float | None = None) -> Verdict:
+def classify(t: Trace) -> Verdict:
     """What limits this trace, with its reasons in words.
 
-    start_s, end_s: a window (None: from the first device work to the last). Warm-up counts if it is in the
-    window: leave it out by a profiler schedule, or by start_s. Thresholds: `DENSE`, `SPARSE` here, and those of
-    `gaps`.
+    From the first device work to the last: warm-up counts, unless a profiler schedule leaves it out. Thresholds:
+    `DENSE`, `SPARSE` here, and those of `gaps`.
     """
     if not t.has_gpu:
         first = top(t, 1, by="host")
@@ -86,7 +85,7 @@ def classify(t: Trace, start_s: float | None = None, end_s: float | None = None)
                 f"; on the CPU {first[0].name} takes most of its operators' own time, {first[0].share:.0%}"
             )
         return Verdict("CPU only", "", [said], _ADVICE["CPU only"], t.evidence)
-    gaps = idle(t, start_s, end_s)
+    gaps = idle(t)
     about = approx(t.evidence)
     computing = gaps.busy
     density = "dense" if computing >= DENSE else "dense with gaps" if computing >= SPARSE else "sparse"
@@ -105,7 +104,7 @@ def classify(t: Trace, start_s: float | None = None, end_s: float | None = None)
         cause = _main_cause(gaps)
         bottleneck = BOTTLENECK[cause]
         evidence += [_of_cause(t, gaps, cause, about), *_others(gaps, cause, about)]
-        found = unwaited(t, start_s, end_s)
+        found = unwaited(t)
         figures["without waits"] = found.gain
         if found.gain >= TELLING:
             evidence.append(_of_waits(t, gaps, found, about))
