@@ -131,16 +131,16 @@ def test_the_lists_are_those_of_the_installed_pytorch() -> None:
     if not header.exists():
         pytest.skip("no header installed")
     text = header.read_text()
-    for macro, names in [
-        ("AT_FORALL_LOWER_PRECISION_FP", autocast.LOWER),
-        ("AT_FORALL_FP32", autocast.FLOAT32),
-        ("AT_FORALL_FP32_SET_OPT_DTYPE", autocast.FLOAT32_RESULT),
-        ("AT_FORALL_PROMOTE", autocast.WIDEST),
+    for macro, policy in [
+        ("AT_FORALL_LOWER_PRECISION_FP", "lower"),
+        ("AT_FORALL_FP32", "float32"),
+        ("AT_FORALL_FP32_SET_OPT_DTYPE", "float32 result"),
+        ("AT_FORALL_PROMOTE", "widest"),
     ]:
         body = re.search(rf"#define {macro}\(_\)(.*?)\n\n", text, re.S)
         assert body is not None, macro
         listed = {".".join(x.split(", ")) for x in re.findall(r"_\((\w+(?:, \w+)?)\)", body[1])}
-        wanted = set(names.split())
+        wanted = {row["operator"] for row in autocast.LISTS if row["policy"] == policy}
         if (
             torch.__version__ < "2.12"
         ):  # which also names dimensions, and leaves rms_norm in the type it is given

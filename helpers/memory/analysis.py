@@ -22,10 +22,8 @@ class Holder:
     bytes: int
     blocks: int
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"{self.site}: {size_text(self.bytes)} in {self.blocks} block{'s' if self.blocks != 1 else ''}"
-
-    __repr__ = __str__
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +37,7 @@ class Peak:
     complete: bool
     evidence: str
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         reserved = size_text(self.reserved)
         lines = [
             f"peak {size_text(self.bytes)} after event {self.after} (reserved {reserved}) · {self.evidence}"
@@ -47,8 +45,6 @@ class Peak:
         if not self.complete:
             lines.append("  the history was cut: an earlier peak would not be seen")
         return "\n".join([*lines, *(f"  {holder}" for holder in self.holders[:10])])
-
-    __repr__ = __str__
 
 
 def holders(snapshot: Snapshot, after: int | None = None) -> tuple[Holder, ...]:
@@ -126,12 +122,10 @@ class Leak:
     def grows(self) -> bool:
         return len(self.per_step) > 1 and all(self.per_step[1:])
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         some = f"in {sum(map(bool, self.per_step))} of {len(self.per_step)} steps"
         how = "in every step" if self.grows else some
         return f"{self.site}: {size_text(self.bytes)} in {self.blocks} blocks stay, {how}"
-
-    __repr__ = __str__
 
 
 def leaks(snapshot: Snapshot, steps: int | Sequence[int] = 4) -> tuple[Leak, ...]:
@@ -193,13 +187,11 @@ class Fragmentation:
     def scattered(self) -> float:
         return 1 - self.largest / self.free if self.free else 0.0
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return (
             f"free {size_text(self.free)} in {self.blocks} blocks, the largest {size_text(self.largest)} "
             f"(scattered {self.scattered:.2f}) · {size_text(self.stuck)} in segments still in use · {self.evidence}"
         )
-
-    __repr__ = __str__
 
 
 def fragmentation(snapshot: Snapshot) -> Fragmentation:

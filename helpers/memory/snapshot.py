@@ -175,7 +175,7 @@ class Snapshot:
             return f"stream {self._streams.index(stream) + 1}"
         return f"stream {stream}" if stream else "default stream"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         live = sum(block.state == ALLOCATED for block in self.blocks)
         return (
             f"allocated {size_text(self.allocated)} in {live} blocks · reserved {size_text(self.reserved)} in "
@@ -183,5 +183,3 @@ class Snapshot:
             + (f" · pending free {size_text(self.pending)}" if self.pending else "")
             + f" · {len(self.events)} events · {self.evidence}"
         )
-
-    __repr__ = __str__

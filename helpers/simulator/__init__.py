@@ -21,28 +21,12 @@ from helpers.simulator.accesses import Access, Race
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory
 from helpers.simulator.devices import DEVICES, Assumptions, Device
 from helpers.simulator.gpu import SimGPU, SimulationError, active, simulate
-from helpers.simulator.real_gpu import RealGPU, any_gpu
+from helpers.simulator.real_gpu import RealGPU
 from helpers.simulator.streams import Event, Stream
 from helpers.simulator.timeline import Host, Kernel
 from helpers.simulator.world.collectives import Collective
 
 __all__ = [
-    "DEVICES",
-    "Access",
-    "Assumptions",
-    "CachingAllocator",
-    "Collective",
-    "Device",
-    "Event",
-    "Host",
-    "Kernel",
-    "OutOfMemory",
-    "Race",
-    "RealGPU",
-    "SimGPU",
-    "SimulationError",
-    "Stream",
-    "active",
-    "any_gpu",
-    "simulate",
-]
+    "DEVICES", "Access", "Assumptions", "CachingAllocator", "Collective", "Device", "Event", "Host", "Kernel",
+    "OutOfMemory", "Race", "RealGPU", "SimGPU", "SimulationError", "Stream", "active", "simulate",
+]  # fmt: skip

@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 
-from helpers.simulator.devices import Device
-from helpers.simulator.gpu import SimGPU, simulate
 from helpers.simulator.written.profile import real_profile
 
 _NOT_KEPT = {
@@ -28,9 +26,7 @@ class RealGPU:
 
     def __init__(self) -> None:
         if not torch.cuda.is_available():
-            raise RuntimeError(
-                "no CUDA device here: use simulate('H100'), or any_gpu() to take what there is"
-            )
+            raise RuntimeError("no CUDA device here: use simulate('H100')")
         self.device, self.name = torch.device("cuda"), torch.cuda.get_device_name()
         self.evidence, self.faults = "live (GPU)", list[str]()
         self.profile = real_profile
@@ -53,8 +49,3 @@ class RealGPU:
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             pass
-
-
-def any_gpu(name: str | Device = "H100", *, noise: float = 0.0, seed: int = 0) -> RealGPU | SimGPU:
-    """The real GPU where there is one, else a simulated one of that name. Its `evidence` says which."""
-    return RealGPU() if torch.cuda.is_available() else simulate(name, noise=noise, seed=seed)

@@ -91,9 +91,7 @@ def classify(t: Trace) -> Verdict:
     density = "dense" if computing >= DENSE else "dense with gaps" if computing >= SPARSE else "sparse"
     depth = queue_depth(t, *gaps.window_s)
     figures = {"compute": computing, **gaps.share, "queue": depth.mean, "queue empty": depth.empty_share}
-    evidence = [
-        f"the GPU computes {about}{computing:.0%} of {about}{format_seconds(gaps.span)}: {density}",
-    ]
+    evidence = [f"the GPU computes {about}{computing:.0%} of {about}{format_seconds(gaps.span)}: {density}"]
     cause = ""
     if density == "dense":
         bottleneck = "GPU-bound"

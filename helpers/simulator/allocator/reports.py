@@ -120,14 +120,9 @@ class History:
         self.on, self.events = False, deque()
 
     def add(
-        self,
-        action: str,
-        address: int,
-        size: int,
-        stream: int,
-        pool: PoolId = DEFAULT_POOL,
+        self, action: str, address: int, size: int, stream: int, pool: PoolId = DEFAULT_POOL,
         where: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """For "oom" the address is the bytes that are free on the device."""
         if not self.on or action in self._skip:
             return

@@ -4,9 +4,8 @@ CUDA's own autocast kernels pass over tensors that are not on a CUDA device. So 
 once more, under a dispatch key that no build uses (a Graphcore backend's), above autograd as CUDA's are; the
 key is switched on while torch.autocast("cuda") is, inside `with gpu:`.
 
-The lists are those of PyTorch's aten/src/ATen/autocast_mode.h (AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32,
-AT_FORALL_FP32_SET_OPT_DTYPE, AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE, AT_FORALL_PROMOTE) as torch 2.13 has them
-(2.11's: without rms_norm, and for named dimensions too); the policies and the cache those of autocast_mode.cpp, cached_cast().
+The lists, autocast.csv, are PyTorch's as torch 2.13 has them (2.11's: without rms_norm, and for named dimensions too);
+the policies and the cache are those of autocast_mode.cpp, cached_cast().
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -21,31 +21,10 @@ import torch
 from torch.utils import checkpoint
 
 from helpers import private_torch
+from helpers.tables import read_rows
 
-LOWER = """
-    _convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input
-    conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm
-    baddbmm bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell
-    rnn_tanh_cell rnn_relu_cell _scaled_dot_product_flash_attention scaled_dot_product_attention
-"""
-FLOAT32 = """
-    acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar
-    pow.Tensor_Tensor pow.Scalar softplus layer_norm native_layer_norm rms_norm group_norm frobenius_norm.dim
-    nuclear_norm nuclear_norm.dim cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d
-    hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss
-    multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss
-    binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp upsample_nearest1d
-    _upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d
-    _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa
-    upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa
-"""
-FLOAT32_RESULT = """
-    prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm linalg_matrix_norm
-    linalg_matrix_norm.str_ord sum sum.dim_IntList
-"""
-WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"
-# Without a result type → with one.
-_APPEND = {"norm.Scalar": "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim": "norm.ScalarOpt_dim_dtype"}
+#: a row for each operator: what autocast does to it
+LISTS = tuple(read_rows(Path(__file__).with_suffix(".csv")))
 _KEY = "AutocastIPU"
 
 _libraries: list[torch.library.Library] = []  # registrations last as long as these live
@@ -186,15 +165,12 @@ def _register() -> None:
         return
     others, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     others.fallback(torch.library.fallthrough_kernel, _KEY)
-    lists = {"lower": LOWER, "float32": FLOAT32, "float32 result": FLOAT32_RESULT, "widest": WIDEST}
-    todo = [(policy, name, name) for policy, names in lists.items() for name in names.split()]
-    todo += [("append", name, target) for name, target in _APPEND.items()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "these operators have other autocast kernels": that is the point
-        for policy, name, target in todo:
-            ops = [_find(name), _find(target)]
+        for row in LISTS:
+            ops = [_find(row["operator"]), _find(row["instead"] or row["operator"])]
             if None not in ops:  # an operator that this version lacks is not called either
-                aten.impl(name, _kernel(policy, *ops), _KEY)
+                aten.impl(row["operator"], _kernel(row["policy"], *ops), _KEY)
         aten.impl("binary_cross_entropy", _banned, _KEY)
     _libraries.extend([others, aten])
 

@@ -39,11 +39,6 @@ class Collective:
         """What it takes once everybody is there."""
         return (self.end_ns - self.start_ns) / 1e9
 
-    @property
-    def late_s(self) -> float:
-        """How long this rank waited for the last one."""
-        return (self.start_ns - self.arrival_ns) / 1e9
-
 
 def sides(kind: str | None, given: dict[str, Any], group: Any) -> tuple[Tensors, Tensors]:
     """What a call reads on this rank, and what it writes."""
