@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -514,7 +515,9 @@ def test_item_in_the_loop_drains_the_queue(gpu: SimGPU, logging: bool) -> None:
         assert depth.depth.max() <= one_step + 1
         assert sum(seconds for cause, seconds in idle.seconds.items() if cause == "sync") > 0
         ends = [s.start_s + s.seconds_s for s in steps[:5]]
-        assert all(depth.at(end) == 0 for end in ends)
+        # half a nanosecond of grace: a float of seconds may lie just before the moment that it means
+        at = np.searchsorted(depth.times_s, np.add(ends, 5e-10), side="right") - 1
+        assert not depth.depth[at].any()
     else:
         assert depth.depth.max() > 4 * one_step  # the host runs ahead, step after step
         assert "sync" not in idle.seconds

@@ -62,7 +62,6 @@ def test_columns() -> None:
     assert [row["name"] for row in t.rows("operator")] == ["aten::mm", "aten::copy_"]
     (copy,) = t.rows("copy")
     assert copy["bytes"] == 4096 and copy["stream"] == 9 and copy["start_s"] == pytest.approx(50 * US)
-    assert [row["name"] for row in t.rows(like="relu")] == [RELU]
     work = t.work
     assert work.launch_ns.tolist() == [4000, 22000, 32000] and work.start_ns.tolist() == [10000, 50000, 60000]
     assert [names.FAMILIES[f] for f in work.family] == ["compute", "copy", "compute"]
@@ -321,7 +320,7 @@ def test_queue_depth_by_hand() -> None:
     assert q.depth.tolist() == [1, 0, 1, 2, 1, 0]
     assert q.by_stream[9].tolist() == [0, 0, 1, 1, 0, 0] and sorted(q.by_stream) == [7, 9]
     assert q.mean == pytest.approx((6 + 10 + 2 * 18 + 10) / 56) and q.empty_share == pytest.approx(12 / 56)
-    assert [q.at(s * US) for s in (0, 5, 11, 40, 70)] == [0, 1, 0, 2, 0] and q.deepest == 2
+    assert q.deepest == 2
     cut = trace.queue_depth(trace.read(small()), 20 * US, 40 * US)
     assert (cut.times_s / US).round().tolist() == [20, 22, 32, 40] and cut.depth.tolist() == [0, 1, 2, 2]
     assert cut.mean == pytest.approx((10 + 2 * 8) / 20)
@@ -466,9 +465,9 @@ def test_every_idle_nanosecond_has_one_cause(seed: int) -> None:
     first, last = int(work.start_ns[0]) // 1000, int(work.end_ns.max()) // 1000
     assert round(found.total / US) == (~computing[first:last]).sum()
     drawn = np.zeros(len(computing), int)
-    for a, b, cause in found.intervals:
-        drawn[round(a / US) : round(b / US)] += 1
-        assert cause in trace.CAUSES
+    for a, b in zip(found.start_ns // 1000, found.end_ns // 1000, strict=True):
+        drawn[a:b] += 1
+    assert set(found.cause) <= set(range(len(trace.CAUSES)))
     assert (drawn[first:last] == ~computing[first:last]).all()
     assert found.total + (1 - found.total / found.span) * found.span == pytest.approx(found.span)
     middle = found.window_s[0] + found.span / 2
@@ -499,7 +498,6 @@ def test_overlap_is_what_a_ruler_says(seed: int) -> None:
     assert {key: round(getattr(found, key) / US) for key in expected} == {
         k: v.sum() for k, v in expected.items()
     }
-    assert found.idle == pytest.approx(found.span - found.busy)
     assert found.hidden_copy == pytest.approx(found.copy_and_compute / found.copy)
 
 
@@ -853,17 +851,19 @@ def test_hta_says_the_same(seed: int, tmp_path: Path) -> None:
     t = trace.read(path)
     mine = trace.overlap(t)
     times = theirs.get_temporal_breakdown(visualize=False).iloc[0]
-    assert times["idle_time(us)"] == pytest.approx(mine.idle / US)
+    assert times["idle_time(us)"] == pytest.approx((mine.span - mine.busy) / US)
     assert times["compute_time(us)"] == pytest.approx(mine.compute / US)
     assert times["kernel_time(us)"] == pytest.approx(mine.span / US)
     hidden = theirs.get_comm_comp_overlap(visualize=False).iloc[0]["comp_comm_overlap_pctg"]
-    assert hidden == pytest.approx(100 * mine.hidden_communication, abs=0.01)
+    assert hidden == pytest.approx(100 * mine.communication_and_compute / mine.communication, abs=0.01)
     depth = trace.queue_depth(t)
     for stream, found in theirs.get_queue_length_time_series()[0].groupby("stream"):
         last = found.groupby("ts").queue_length.last()  # of equal moments the last counts
         assert last.max() == depth.by_stream[stream].max()
         offset = last.index[0] - depth.times_s[depth.by_stream[stream] > 0][0] / US
-        assert [depth.at((ts - offset) * US, stream) for ts in last.index] == last.tolist()
+        # half a nanosecond of grace: a float of seconds may lie just before the moment that it means
+        at = np.searchsorted(depth.times_s, (last.index - offset) * US + 5e-10, side="right") - 1
+        assert depth.by_stream[stream][at].tolist() == last.tolist()
 
 
 def test_a_window_without_work_is_busy_for_nothing_and_not_for_minus_nothing() -> None:

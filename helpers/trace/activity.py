@@ -39,28 +39,14 @@ class Overlap:
     evidence: str
 
     @property
-    def idle(self) -> float:
-        """Nothing runs at all, copies included (HTA's "idle time")."""
-        return self.span - self.busy
-
-    @property
     def hidden_copy(self) -> float:
         """Share of the copying that runs beside kernels; 0 where nothing is copied."""
         return self.copy_and_compute / self.copy if self.copy else 0.0
 
-    @property
-    def hidden_communication(self) -> float:
-        """Share of the communication that runs beside kernels; 0 where there is none."""
-        return self.communication_and_compute / self.communication if self.communication else 0.0
-
-    def as_dict(self) -> dict[str, float]:
-        return {key: value for key, value in asdict(self).items() if key != "evidence"}
-
     def __repr__(self) -> str:
         about = approx(self.evidence)
-        rows = [
-            f"  {key:<26} {about}{format_seconds(value)}" for key, value in self.as_dict().items() if value
-        ]
+        seconds = {key: value for key, value in asdict(self).items() if key != "evidence"}
+        rows = [f"  {key:<26} {about}{format_seconds(value)}" for key, value in seconds.items() if value]
         return "\n".join([f"overlap [{self.evidence}]", *rows])
 
 
@@ -109,13 +95,6 @@ class QueueDepth:
     depth: Ints
     by_stream: dict[int, Ints]
     evidence: str
-
-    def at(self, time_s: float, stream: int | None = None) -> int:
-        """Depth at that moment, in all or of one stream."""
-        # half a nanosecond of grace: a float of seconds may lie just before the moment that it means
-        i = int(np.searchsorted(self.times_s, time_s + 5e-10, side="right")) - 1
-        depth = self.depth if stream is None else self.by_stream[stream]
-        return int(depth[i]) if i >= 0 else 0
 
     @property
     def mean(self) -> float:

@@ -77,14 +77,6 @@ class Trace:
         return len(self.kind)
 
     @property
-    def start_s(self) -> NDArray[np.float64]:
-        return self.start_ns / 1e9
-
-    @property
-    def end_s(self) -> NDArray[np.float64]:
-        return self.end_ns / 1e9
-
-    @property
     def span_s(self) -> float:
         """Seconds from the first event's start to the last one's end."""
         return float(self.end_ns.max()) / 1e9 if len(self) else 0.0
@@ -93,12 +85,11 @@ class Trace:
         """Which rows are of these kinds: "operator", "annotation", "call", "kernel", "copy", "memset", …"""
         return np.isin(self.kind, [words.KINDS.index(kind) for kind in kinds])
 
-    def rows(self, *kinds: str, like: str = "") -> list[dict[str, object]]:
-        """Events of these kinds (none: all) whose name holds `like`, as plain dicts; for a look, not for speed.
+    def rows(self, *kinds: str) -> list[dict[str, object]]:
+        """Events of these kinds (none: all), as plain dicts; for a look, not for speed.
 
         Keys: name, kind, start_s, end_s, stream, bytes, correlation.
         """
-        wanted = self.of(*(kinds or words.KINDS)) & np.array([like in n for n in self.names])[self.name]
         return [
             {
                 "name": self.names[self.name[i]], "kind": words.KINDS[self.kind[i]],
@@ -106,7 +97,7 @@ class Trace:
                 "stream": self.stream[i].item(), "bytes": self.bytes[i].item(),
                 "correlation": self.correlation[i].item(),
             }
-            for i in np.flatnonzero(wanted)
+            for i in np.flatnonzero(self.of(*(kinds or words.KINDS)))
         ]  # fmt: skip
 
     def named(self, test: Callable[[str], bool]) -> NDArray[np.bool_]:

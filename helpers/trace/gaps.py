@@ -83,14 +83,6 @@ class Idle:
         """Cause → share of the span."""
         return {cause: seconds / self.span for cause, seconds in self.seconds.items()}
 
-    @property
-    def intervals(self) -> list[tuple[float, float, str]]:
-        """(start_s, end_s, cause) of every piece."""
-        return [
-            (a / 1e9, b / 1e9, CAUSES[c])
-            for a, b, c in zip(self.start_ns.tolist(), self.end_ns.tolist(), self.cause.tolist(), strict=True)
-        ]
-
     def __repr__(self) -> str:
         about = approx(self.evidence)
         where = "the GPU" if self.stream is None else f"stream {self.stream}"
