@@ -47,16 +47,9 @@ class Peak:
         return "\n".join([*lines, *(f"  {holder}" for holder in self.holders[:10])])
 
 
-def holders(snapshot: Snapshot, after: int | None = None) -> tuple[Holder, ...]:
-    """Who holds allocated memory, by site, largest first: now, or after so many events."""
-    if after is None:
-        return _grouped((b.frames, b.size) for b in snapshot.blocks if b.state == ALLOCATED)
-    return _holders(history(snapshot), after)
-
-
-def _holders(found: History, after: int) -> tuple[Holder, ...]:
-    live = found.heap(after).live.values()
-    return _grouped((block.frames, block.size) for block in live if block.state == ALLOCATED)
+def holders(snapshot: Snapshot) -> tuple[Holder, ...]:
+    """Who holds allocated memory, by site, largest first."""
+    return _grouped((b.frames, b.size) for b in snapshot.blocks if b.state == ALLOCATED)
 
 
 def peak(snapshot: Snapshot) -> Peak:
@@ -66,10 +59,10 @@ def peak(snapshot: Snapshot) -> Peak:
 
 def peak_of(found: History) -> Peak:
     after = int(found.allocated.argmax())
-    return Peak(
-        int(found.allocated[after]), after, int(found.reserved[after]), _holders(found, after),
-        found.complete, found.snapshot.evidence,
-    )  # fmt: skip
+    live = found.heap(after).live.values()
+    held = _grouped((block.frames, block.size) for block in live if block.state == ALLOCATED)
+    bytes_, reserved = int(found.allocated[after]), int(found.reserved[after])
+    return Peak(bytes_, after, reserved, held, found.complete, found.snapshot.evidence)
 
 
 def by_site(found: History, sites: Sequence[str]) -> np.ndarray:

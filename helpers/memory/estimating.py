@@ -63,11 +63,6 @@ class Estimate:
         """What is there before, in and after every step: parameters, buffers, optimizer states."""
         return self.parameters + self.buffers + self.optimizer_states
 
-    @property
-    def dynamic_bytes(self) -> int:
-        """What a step takes on top of it at its peak: the batch, gradients, activations, temporaries."""
-        return self.peak_bytes - self.static_bytes
-
     def table(self) -> Table:
         """Each part, its size, and what of it is there at the peak."""
         whole = {

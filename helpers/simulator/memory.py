@@ -218,10 +218,6 @@ class MemoryNames:
         """Peaks begin anew at what is there now."""
         self._allocator.reset_peak_stats()
 
-    def reset_accumulated_memory_stats(self, device: Any = None) -> None:
-        """Sums (allocated, freed, retries, failures) begin anew at 0."""
-        self._allocator.reset_accumulated_stats()
-
     def empty_cache(self) -> None:
         """Give segments without a tensor in them back to the device; cudaFree waits for the device."""
         self._allocator.empty_cache()

@@ -308,9 +308,6 @@ class CachingAllocator:
     def reset_peak_stats(self) -> None:
         self.stats_.reset_peaks()
 
-    def reset_accumulated_stats(self) -> None:
-        self.stats_.reset_accumulated()
-
     def record_history(
         self, on: bool, limit: int | None = None, clear: bool = False, skip: Collection[str] = (),
         places: bool = True,

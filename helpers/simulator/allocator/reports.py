@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from itertools import chain
 from typing import Any
 
 from helpers.simulator.allocator.blocks import DEFAULT_POOL, Block, Driver, PoolId
@@ -55,16 +56,8 @@ class Stats:
             _change((self.oversize[name],), amount)
 
     def reset_peaks(self) -> None:
-        for stat in self._every():
+        for stat in chain(*self.arrays.values(), self.oversize.values()):
             stat[PEAK] = stat[CURRENT]
-
-    def reset_accumulated(self) -> None:
-        for stat in self._every():
-            stat[ALLOCATED] = stat[FREED] = 0
-        self.counts.update(dict.fromkeys(_COUNTS, 0))
-
-    def _every(self) -> list[Stat]:
-        return [stat for array in self.arrays.values() for stat in array] + list(self.oversize.values())
 
     def flat(self) -> dict[str, Any]:
         """As torch.cuda.memory_stats(): "allocated_bytes.all.current" and so on, sorted."""

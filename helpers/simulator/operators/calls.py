@@ -31,8 +31,7 @@ READS = ("tolist", "numpy", "__array__", "__repr__")
 _SAME = """
     synchronize stream current_stream default_stream memory_allocated max_memory_allocated memory_reserved
     max_memory_reserved reset_peak_memory_stats memory_stats memory_snapshot empty_cache mem_get_info
-    set_per_process_memory_fraction graph graph_pool_handle make_graphed_callables reset_accumulated_memory_stats
-    set_sync_debug_mode get_sync_debug_mode
+    set_per_process_memory_fraction graph graph_pool_handle make_graphed_callables set_sync_debug_mode get_sync_debug_mode
 """
 _HISTORY = "_record_memory_history _snapshot _dump_snapshot"  # of torch.cuda.memory
 _CLASSES = "Stream Event CUDAGraph"
