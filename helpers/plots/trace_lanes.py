@@ -27,8 +27,7 @@ FAMILY_SAID = {
 # No colour stands for two things: a copy that runs and an idle GPU that waits for a copy are not the same news.
 CAUSE = {
     "nothing launched": style.VERMILLION, "short kernels": "#C9B800", "sync": "#A50034",
-    "waiting for a copy": "#7A4A12", "waiting for communication": "#5E2A84",
-    "waiting for another stream": "#1F7A8C", "no cause seen": "#9aa3ad",
+    "waiting for a copy": "#7A4A12", "waiting for communication": "#5E2A84", "no cause seen": "#9aa3ad",
 }  # fmt: skip
 HOST = {
     "python": "#efe3cf", "annotation": "#c9ced6", "operator": "#a9cfe8", "launch": style.GREEN, "wait": style.INK,

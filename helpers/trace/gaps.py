@@ -1,13 +1,12 @@
 """Why the GPU does not compute: its idle time, cut where the reason changes, and named.
 
-The rules, in order, for every moment in which the device (or one stream) computes nothing. Let "next" be the
-work that ends the gap, and "launched" mean that the call that launches it has returned (the first launch of a
-kernel can take long itself: the driver loads it).
+The rules, in order, for every moment in which the device computes nothing. Let "next" be the work that ends the
+gap, and "launched" mean that the call that launches it has returned (the first launch of a kernel can take long
+itself: the driver loads it).
 
 launched already:
   a copy runs                      → waiting for a copy
   a collective runs                → waiting for communication
-  other work runs, other stream    → waiting for another stream   (only for idle(stream=…))
   otherwise                        → what kept it back so far, up to TURNAROUND_NS; longer: no cause seen
 not launched yet:
   the host waits in a call, and a copy runs (or a collective)    → waiting for a copy (communication)
@@ -40,10 +39,9 @@ LAUNCH_NS = 50_000
 TURNAROUND_NS = 30_000
 
 CAUSES = (
-    "nothing launched", "short kernels", "sync", "waiting for a copy", "waiting for communication",
-    "waiting for another stream", "no cause seen",
+    "nothing launched", "short kernels", "sync", "waiting for a copy", "waiting for communication", "no cause seen",
 )  # fmt: skip
-_NOTHING, _SHORT, _SYNC, _COPY, _COMMUNICATION, _STREAM, _UNKNOWN = range(len(CAUSES))
+_NOTHING, _SHORT, _SYNC, _COPY, _COMMUNICATION, _UNKNOWN = range(len(CAUSES))
 
 Ints = NDArray[np.int64]
 
@@ -63,7 +61,6 @@ class Idle:
     gap: Ints
     window_s: tuple[float, float]
     evidence: str
-    stream: int | None = None
 
     @property
     def total(self) -> float:
@@ -85,8 +82,7 @@ class Idle:
 
     def __repr__(self) -> str:
         about = approx(self.evidence)
-        where = "the GPU" if self.stream is None else f"stream {self.stream}"
-        head = f"{where} computes nothing for {about}{format_seconds(self.total)} of {about}{format_seconds(self.span)} [{self.evidence}]"
+        head = f"the GPU computes nothing for {about}{format_seconds(self.total)} of {about}{format_seconds(self.span)} [{self.evidence}]"
         rows = [
             f"  {cause:<26} {about}{format_seconds(s):<12} {about}{s / self.span:.1%}"
             for cause, s in self.seconds.items()
@@ -94,18 +90,13 @@ class Idle:
         return "\n".join([head, *rows])
 
 
-def idle(
-    t: Trace, start_s: float | None = None, end_s: float | None = None, *, stream: int | None = None
-) -> Idle:
+def idle(t: Trace, start_s: float | None = None, end_s: float | None = None) -> Idle:
     """When no kernel, fill or copy inside the device runs, and why: see the rules at the top of this module.
 
-    start_s, end_s: a window (None: from the first device work to the last). stream: only that stream's own
-    gaps, in which others may be working. Copies between host and device and collectives are not computing.
-    ValueError without GPU work, for an empty window or a stream that is not there.
+    start_s, end_s: a window (None: from the first device work to the last). Copies between host and device and
+    collectives are not computing. ValueError without GPU work or for an empty window.
     """
     work = t.need_gpu("idle")
-    if stream is not None and stream not in work.streams:
-        raise ValueError(f"idle: no stream {stream} in this trace; it has {work.streams}")
     begin = round(start_s * 1e9) if start_s is not None else int(work.start_ns[0])
     end = round(end_s * 1e9) if end_s is not None else int(work.end_ns.max())
     if not begin < end:
@@ -113,22 +104,14 @@ def idle(
             f"idle: the window from {begin / 1e9} s to {end / 1e9} s is empty; the GPU works from "
             f"{work.start_ns[0] / 1e9} s to {work.end_ns.max() / 1e9} s"
         )
-    computing = work.of("compute", "memory")
-    own = computing if stream is None else work.stream == stream
-    busy = spans.clip(spans.union(work.start_ns[own], work.end_ns[own]), begin, end)
-    gap_a, gap_b = spans.complement(busy, begin, end)
-    launched, between = _next_launch(work, own, gap_b)
+    gap_a, gap_b = spans.complement(covered(work, begin, end, "compute", "memory"), begin, end)
+    launched, between = _next_launch(work, gap_b)
     copying = covered(work, begin, end, "copy")
     communicating = covered(work, begin, end, "communication")
-    elsewhere = np.zeros(0, np.int64), np.zeros(0, np.int64)
-    if stream is not None:
-        others = computing & ~own
-        elsewhere = spans.clip(spans.union(work.start_ns[others], work.end_ns[others]), begin, end)
     waiting, wait_ends = _waits(t, work)
 
-    edges = np.concatenate([
-        gap_a, gap_b, launched, *copying, *communicating, *elsewhere, *waiting, wait_ends + REFILL_NS,
-    ])  # fmt: skip
+    cuts = [gap_a, gap_b, launched, *copying, *communicating, *waiting, wait_ends + REFILL_NS]
+    edges = np.concatenate(cuts)
     edges = np.unique(edges[(edges >= begin) & (edges <= end)])
     a, b = edges[:-1], edges[1:]
     free = spans.inside((gap_a, gap_b), a)
@@ -143,27 +126,25 @@ def idle(
     refill = (last >= 0) & (ended >= gap_a[gap]) & (middle - ended <= REFILL_NS)
     host = np.select([blocked | refill, between[gap] <= LAUNCH_NS], [_SYNC, _SHORT], _NOTHING)
     is_copy, is_comm = spans.inside(copying, middle), spans.inside(communicating, middle)
+    ready = is_launched | blocked
     cause = np.select(
-        [
-            is_copy & (is_launched | blocked), is_comm & (is_launched | blocked),
-            is_launched & spans.inside(elsewhere, middle), is_launched,
-        ],
-        [_COPY, _COMMUNICATION, _STREAM, _UNKNOWN], host,
-    )  # fmt: skip
+        [is_copy & ready, is_comm & ready, is_launched], [_COPY, _COMMUNICATION, _UNKNOWN], host
+    )
     cause = _turnaround(cause, gap, b - a, len(gap_a))
     a, b, cause, gap = _joined(a, b, cause, gap)
     total = np.bincount(cause, weights=(b - a) / 1e9, minlength=len(CAUSES))
     order = np.argsort(-total, kind="stable")
     seconds = {CAUSES[i]: float(total[i]) for i in order if total[i] > 0}
-    return Idle(seconds, a, b, cause, gap, (begin / 1e9, end / 1e9), t.evidence, stream)
+    return Idle(seconds, a, b, cause, gap, (begin / 1e9, end / 1e9), t.evidence)
 
 
-def _next_launch(work: Work, own: NDArray[np.bool_], gap_b: Ints) -> tuple[Ints, Ints]:
+def _next_launch(work: Work, gap_b: Ints) -> tuple[Ints, Ints]:
     """For each gap: when the work that ends it was launched, and how long after the launch before that began.
 
     A gap that no work ends (the window's end) counts as never launched, after a long time.
     """
     never = np.iinfo(np.int64).max // 4
+    own = work.of("compute", "memory")
     start, launch, done = work.start_ns[own], work.launch_ns[own], work.launched_ns[own]
     at = np.searchsorted(start, gap_b, side="left")
     found = at < len(start)

@@ -31,8 +31,7 @@ TELLING = 1.1
 
 BOTTLENECK = {
     "nothing launched": "CPU-bound", "short kernels": "short kernels", "sync": "sync-bound",
-    "waiting for a copy": "copy-bound", "waiting for communication": "communication-bound",
-    "waiting for another stream": "stream-bound", "no cause seen": "unknown",
+    "waiting for a copy": "copy-bound", "waiting for communication": "communication-bound", "no cause seen": "unknown",
 }  # fmt: skip
 """Cause of most of the idle time → the verdict's word."""
 _HOST = ("nothing launched", "short kernels", "sync")
@@ -43,7 +42,6 @@ _ADVICE = {
     "sync-bound": "find what asks the GPU for a value (.item(), nonzero, masks, print, .cpu()) and ask less often",
     "copy-bound": "pin the memory, copy with non_blocking=True on a stream of its own, one batch ahead; or copy less",
     "communication-bound": "overlap it with backward, send fewer or larger messages, or fewer bytes",
-    "stream-bound": "see which event the stream waits for, and whether that work can come earlier",
     "GPU-bound": "make the kernels themselves cheaper: precision, layout, fusion, a better algorithm",
     "unknown": "the trace does not show what the GPU waited for: record more (other processes, all CUDA activities)",
     "CPU only": "nothing ran on a GPU: look at trace.top(t, by='host')",
