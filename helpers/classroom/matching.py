@@ -1,6 +1,6 @@
 """A submission's cells held against the master's: which cell is whose, what was split, copied, merged or lost.
 
-A cell belongs to the master's cell that its ``grade_id`` names, else its ``id``, else the one with the same text, else
+A cell belongs to the master's cell with the same text, else to the one that its ``grade_id`` or ``id`` names, else to
 the exercise whose names it defines, else the one with which it shares most lines. What counts as an answer does not
 rest on that: it is the code that defines an exercise's names, wherever the student wrote it.
 """
@@ -32,6 +32,8 @@ _MOST_PARTS = 5
 #: of the lines of two cells that may be the same cell, edited: the share that both have
 _ALIKE = 0.5
 _ADDED = "added"
+#: roles of cells whose text is the master's
+_LOCKED = ("setup", "test", "hidden")
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,10 @@ def _labelled(written: Sequence[Written], owns: Sequence[Own]) -> list[_Cell]:
     for own in owns:
         for text in {_normal(own.node.source), _normal(own.stub)}:
             by_text[text].append(own)
-    found = [by_grade_id.get(w.grade_id) or by_id.get(w.id) for w in written]
+    found: list[Own | None] = []
+    for w in written:
+        same = by_text.get(_normal(w.source), ())
+        found.append(same[0] if len(same) == 1 else by_grade_id.get(w.grade_id) or by_id.get(w.id))
     taken = {own.place for own in found if own}
     for i, w in enumerate(written):
         if found[i] is None and (same := by_text.get(_normal(w.source))) and w.source.strip():
@@ -230,7 +235,8 @@ def _taken_apart(cells: Sequence[_Cell], owns: Sequence[Own], notes: list[str]) 
         own = cell.own
         about = [e for e in exercises if e.asked & cell.defines or own is e]
         as_given = own is not None and _normal(cell.source) in (_normal(own.stub), _normal(own.node.source))
-        if cell.kind == "markdown" or as_given or not about:
+        locked = own is not None and own.role in _LOCKED
+        if as_given or not about and not locked:
             yield cell
             continue
         pieces = [cell]
@@ -244,8 +250,9 @@ def _taken_apart(cells: Sequence[_Cell], owns: Sequence[Own], notes: list[str]) 
             for part in (_by_owner(piece, open_ones) if piece.own is None or piece.is_exercise() else [piece])
         ]
         if len(pieces) > 1:
+            what = about[0] if about else own
             notes.append(
-                f"the cell of exercise {about[0].grade_id} was merged with others, and was taken apart again"
+                f"cell {what.grade_id if what else ''} was merged with others, and was taken apart again"
             )
         yield from pieces
 
@@ -500,6 +507,8 @@ def _settle(own: Own, cells: list[_Cell], kept: dict[int, _Cell], result: Matche
 def _extra(own: Own, cell: _Cell) -> str:
     """What a student wrote into a copy of the master's cell beyond its text."""
     source = cell.source
+    if own.role in ("experiment", "text"):
+        return "" if _normal(source) in (_normal(own.node.source), "") else source
     for text in (own.node.source, own.stub):
         if len(text) > 20 and text in source:
             source = source.replace(text, "", 1)

@@ -78,7 +78,7 @@ def _text(data: bytes, notes: list[str]) -> str:
 
 def _parsed(text: str, notes: list[str]) -> dict[str, Any]:
     try:
-        notebook, end = json.JSONDecoder(strict=False).raw_decode(text)
+        notebook, end = json.JSONDecoder(strict=False, parse_int=float).raw_decode(text)
     except RecursionError:
         raise NotGradable(
             "the file is nested thousands of levels deep, which is no notebook: hand the lesson's notebook in again"
@@ -163,10 +163,10 @@ def _written(cell: dict[str, Any], place: int, notes: list[str]) -> Written:
     if kind == "heading":  # of format 3
         kind, source = "markdown", "# " + source
     if kind not in ("code", "markdown", "raw"):
-        notes.append(
-            f"cell {place + 1} was of no known type, and was taken as {'code' if 'outputs' in cell else 'raw'}"
-        )
         kind = "code" if "outputs" in cell else "raw"
+        note = "cells of no known type were taken as code where they had outputs, and as text where they had none"
+        if note not in notes:
+            notes.append(note)
     # what JSON can say and a file cannot: halves of surrogate pairs
     source = source.encode("utf-8", "replace").decode("utf-8")
     source = source.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,0 +1,3 @@
+from tests.corpus.cases import Case
+
+HONEST: dict[str, Case] = {}
