@@ -27,6 +27,8 @@ from helpers.classroom.settings import STUB
 _DEFINES = re.compile(r"(?:async[ \t]+def|def|class)[ \t]+(\w+)|([A-Za-z_]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")
 #: what cannot begin a cell
 _INDENTED = re.compile(r"\n*[ \t]+\S")
+#: characters of a text that says which cell it is wherever it stands
+_TELLING = 30
 #: parts of a split cell for which every way of joining is tried
 _MOST_PARTS = 5
 #: of the lines of two cells that may be the same cell, edited: the share that both have
@@ -153,13 +155,13 @@ def _labelled(written: Sequence[Written], owns: Sequence[Own]) -> list[_Cell]:
             by_text[text].append(own)
     found: list[Own | None] = []
     for w in written:
-        same = by_text.get(_normal(w.source), ())
+        same = by_text.get(_normal(w.source), [])
         found.append(same[0] if len(same) == 1 else by_grade_id.get(w.grade_id) or by_id.get(w.id))
     taken = {own.place for own in found if own}
     for i, w in enumerate(written):
-        if found[i] is None and (same := by_text.get(_normal(w.source))) and w.source.strip():
+        if found[i] is None and (several := by_text.get(_normal(w.source))) and w.source.strip():
             # several cells of the master's may have one text: they come in their order
-            own = next((own for own in same if own.place not in taken), same[-1])
+            own = next((own for own in several if own.place not in taken), several[-1])
             found[i] = own
             taken.add(own.place)
     cells = [
@@ -226,10 +228,12 @@ def _refuse_another_lesson(
 def _taken_apart(cells: Sequence[_Cell], owns: Sequence[Own], notes: list[str]) -> Iterator[_Cell]:
     """Cells of exercises that were merged with others, as the cells that they were."""
     exercises = [own for own in owns if own.role == "exercise"]
-    given = sorted(
-        ((text, own) for own in owns for text in {own.node.source.strip(), own.stub} if len(text) >= 30),
-        key=lambda pair: -len(pair[0]),
-    )
+    given: dict[str, list[Own]] = defaultdict(list)
+    for each in owns:
+        for text in {each.node.source.strip(), each.stub}:
+            if len(text) >= _TELLING and each.role != "exercise":
+                given[text].append(each)
+    longest_first = sorted(given, key=len, reverse=True)
     answered = {c.own.place for c in cells if c.own and c.own.asked & _answers(c.source, c.own)}
     for cell in cells:
         own = cell.own
@@ -240,9 +244,11 @@ def _taken_apart(cells: Sequence[_Cell], owns: Sequence[Own], notes: list[str]) 
             yield cell
             continue
         pieces = [cell]
-        for text, other in given:
-            if other.role != "exercise":
-                pieces = [part for piece in pieces for part in _cut(piece, text, other)]
+        start = own.place if own else about[0].place
+        for text in longest_first:
+            # of several cells with one text it was the next
+            other = next((o for o in given[text] if o.place >= start), given[text][-1])
+            pieces = [part for piece in pieces for part in _cut(piece, text, other)]
         open_ones = [e for e in about if e is own or e.place not in answered]
         pieces = [
             part
@@ -283,7 +289,8 @@ def _by_owner(cell: _Cell, exercises: Sequence[Own]) -> list[_Cell]:
         else:
             parts.append((owner, text))
     if len(parts) < 2:
-        return [cell]
+        owner = parts[0][0] if parts else None
+        return [replace(cell, own=owner) if owner and cell.own else cell]
     return [
         replace(cell, source=text.strip("\n"), id="" if i else cell.id, own=own)
         for i, (own, text) in enumerate(parts)
@@ -296,6 +303,7 @@ def _by_owner(cell: _Cell, exercises: Sequence[Own]) -> list[_Cell]:
 def _answer(own: Own, owns: Sequence[Own], cells: list[_Cell], result: Matched) -> tuple[_Cell, list[_Cell]]:
     """An exercise's cell as it counts, and the cells that are left."""
     mine = [cell for cell in cells if cell.own is own]
+    mine = [cell for cell in mine if cell.source.strip()] or mine
     strangers = [cell for cell in cells if not cell.is_exercise() and own.asked & _answers(cell.source, own)]
     # an experiment of the master's may have a name of an exercise's
     strangers = [c for c in strangers if not (c.own and own.asked & {n for n, _ in _pieces(c.own.stub)})]
