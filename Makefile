@@ -20,7 +20,7 @@ export JUPYTER_PREFER_ENV_PATH = 1
 export PYTHONUTF8 = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup test lint build check grade record reset clean clean-all
+.PHONY: help lab setup test lint build check grade record bundle reset clean clean-all
 .SILENT:
 
 help: ## list the commands
@@ -60,6 +60,9 @@ grade: setup ## for instructors: grade submitted/*/LESSON, write feedback/ and g
 
 record: ## record the experiments on this machine's GPU (LESSON=03: only that one); bare torch is enough
 	$(RECORDER) -m helpers.recordings.record $(if $(LESSON),--only $(LESSON)) $(ARGS)
+
+bundle: setup ## for instructors: the course as students get it, without answers (TO=course.zip, LESSONS="01 02")
+	$(PY) -m helpers.classroom.bundle $(LESSONS) --to "$(or $(TO),course.zip)"
 
 reset: setup ## a fresh copy of one lesson (LESSON=01); yours is kept beside it
 	$(PY) -m helpers.classroom.release "$(LESSON)"

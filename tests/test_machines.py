@@ -191,7 +191,7 @@ def test_reset_where_nothing_can_be_written(
     assert reset("00") == 0 and notebook.read_text() == "fresh"
 
 
-@pytest.mark.parametrize("module", ["release", "zygote", "build"])
+@pytest.mark.parametrize("module", ["release", "zygote", "build", "bundle"])
 def test_every_command_says_what_it_takes(module: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", f"helpers.classroom.{module}", "--help"]
     here = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -14,7 +14,7 @@ from pathlib import Path
 from traitlets.config import Config
 
 from helpers.classroom.keeping import copy_beside, write
-from helpers.classroom.settings import NOTEBOOKS, SOLUTIONS
+from helpers.classroom.settings import FRESH, NOTEBOOKS, SOLUTIONS
 
 _one_at_a_time = threading.Lock()
 
@@ -48,25 +48,28 @@ def release(reference: Path) -> str:
 
 def reset(lesson: str) -> int:
     """Give a lesson its fresh notebook again; the old one stays beside it."""
-    found = sorted(p for p in SOLUTIONS.glob(f"{lesson}*/*.ipynb") if p.stem == p.parent.name)
-    if not SOLUTIONS.exists():
+    references = [p for p in SOLUTIONS.glob("[0-9][0-9]_*/*.ipynb") if p.stem == p.parent.name]
+    there = sorted(references or FRESH.glob("[0-9][0-9]_*.ipynb"))
+    if not there:
         print(
             "reset: this copy of the course was handed out without its solutions, from which a fresh notebook is made. "
             "Get the notebook again from where you got it; nothing was changed.",
             file=sys.stderr,
         )
         return 2
-    if not lesson or len(found) != 1:
-        there = ", ".join(sorted(p.name for p in SOLUTIONS.glob("[0-9][0-9]_*")))
+    found = [p for p in there if lesson and p.stem.startswith(lesson)]
+    if len(found) != 1:
+        names = ", ".join(p.stem for p in there)
         print(
-            f"reset: which lesson? {lesson!r} names {len(found)}; say e.g. make reset LESSON=01. There are {there}.",
+            f"reset: which lesson? {lesson!r} names {len(found)}; say e.g. make reset LESSON={there[0].stem[:2]}. "
+            f"There are {names}.",
             file=sys.stderr,
         )
         return 2
     target = NOTEBOOKS / found[0].stem / found[0].name
     kept = None
     try:
-        fresh = release(found[0])
+        fresh = release(found[0]) if references else found[0].read_text(encoding="utf-8")
         target.parent.mkdir(parents=True, exist_ok=True)
         kept = copy_beside(target) if target.exists() else None
         write(target, fresh)

@@ -5,6 +5,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = ROOT / "solutions"
 NOTEBOOKS = ROOT / "notebooks"
+#: in a student's copy: the notebooks as they were handed out
+FRESH = ROOT / "etc" / "fresh"
 #: cells with this tag are for the reader; grading and validating pass over them
 EXPERIMENT_TAG = "experiment"
 #: seconds that one cell of a lesson may take

@@ -15,6 +15,7 @@ from torch import nn
 from helpers import check, ranks
 from helpers.exercises._judge import each_value
 from helpers.exercises._ranks import on_ranks
+from helpers.exercises._reference import reference
 from helpers.simulator.world.pipeline import pipeline
 
 _BETWEEN_LAYERS = "3 · Split between the layers"
@@ -194,6 +195,7 @@ def _tables(one_f_one_b: Any, cases: list[list[int]]) -> list[Any]:
     return [one_f_one_b(*case) for case in cases]
 
 
+@reference
 def _one_f_one_b(p: int, m: int, most: int | None = None) -> list[list[str]]:
     rows = []
     for r in range(p):
@@ -247,6 +249,7 @@ def check_one_f_one_b(*cases: list[int], refused: Sequence[list[int]]) -> None:
 Layers = tuple[tuple[float, ...], tuple[int, ...], tuple[int, ...]]  # seconds, weights, activations
 
 
+@reference
 @cache
 def _least(of: Layers, stages: int, microbatches: int, memory: int) -> float:
     """The slowest stage of the best cut, by going through all that can be."""
@@ -331,18 +334,19 @@ def _seconds_of(
     return float((m + pp - 1) * slot + ring(dp, 2 * P / (tp * pp), "dp"))
 
 
-def _layouts(gpus: int) -> Iterator[tuple[dict[str, int], Sequence[str]]]:
-    for tp, pp in itertools.product([d for d in range(1, gpus + 1) if gpus % d == 0], repeat=2):
-        if gpus % (tp * pp) == 0:
-            for order in itertools.permutations(_AXES):
-                yield {"tp": tp, "pp": pp, "dp": gpus // (tp * pp)}, order
-
-
+@reference
 @cache
 def _shortest(given: str) -> float:
     """given: the repr of model, network and gpus, which are not to be hashed."""
     model, network, gpus = ast.literal_eval(given)
-    found = [_seconds_of(model, network, *one) for one in _layouts(gpus)]
+
+    def layouts() -> Iterator[tuple[dict[str, int], Sequence[str]]]:
+        for tp, pp in itertools.product([d for d in range(1, gpus + 1) if gpus % d == 0], repeat=2):
+            if gpus % (tp * pp) == 0:
+                for order in itertools.permutations(_AXES):
+                    yield {"tp": tp, "pp": pp, "dp": gpus // (tp * pp)}, order
+
+    found = [_seconds_of(model, network, *one) for one in layouts()]
     return min(t for t in found if t is not None)
 
 

@@ -1,0 +1,9 @@
+"""Read by JupyterLab's *Validate* button: it runs set-up, answers and tests, and passes over the experiments."""
+
+from helpers.classroom.settings import CELL_TIMEOUT, EXPERIMENT_TAG, QUIET_KERNEL
+
+c = get_config()  # noqa: F821 - traitlets provides get_config
+c.NotebookClient.skip_cells_with_tag = EXPERIMENT_TAG
+c.Execute.extra_arguments = QUIET_KERNEL
+c.Execute.timeout = CELL_TIMEOUT
+c.ExecutePreprocessor.timeout = CELL_TIMEOUT
