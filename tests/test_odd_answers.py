@@ -73,7 +73,7 @@ def test_an_ended_process_is_told(runner: Runner, end: str) -> None:
 
 
 def test_an_endless_answer_is_ended(runner: Runner, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("helpers.classroom.runner.DEADLINE", 3.0)
+    monkeypatch.setattr("helpers.classroom.engine.CELL_S", 3.0)
     for endless in ("def twice(x):\n    while True: pass", "while True: pass"):
         score = runner.grade(master, "twice", endless)
         assert score.earned == 0 and "no answer within" in score.verdicts["twice__test"].text
@@ -84,7 +84,7 @@ def test_an_endless_answer_is_ended(runner: Runner, master: Master, monkeypatch:
 
 
 def _children(runner: Runner) -> list[str]:
-    command = ["ps", "--ppid", str(runner._zygote.pid), "-o", "pid="]
+    command = ["ps", "--ppid", str(runner.warm.pid), "-o", "pid="]
     return subprocess.run(command, capture_output=True, text=True).stdout.split()
 
 

@@ -1,23 +1,52 @@
 """A process that has imported torch and run no operator: forking it costs milliseconds, importing torch seconds.
 
-    python -m helpers.classroom.zygote SOCKET
+    python -m helpers.classroom.zygote FD [--alone]
 
-Each connection gets a child of its own, which runs the notebook cells that it is sent and then answers the judge's
-requests. Messages are JSON with a length before them.
+FD is a socket. A byte through it ends the child before, and what that left running. If a file descriptor comes with it,
+a new child is forked and speaks through that one: it runs the cells of a notebook that it is sent, and answers the
+judge's requests. Messages are JSON with a length before them.
 """
 
 import argparse
+import ast
+import builtins
 import contextlib
+import ctypes
 import io
 import json
 import linecache
 import os
+import resource
+import shutil
 import signal
 import socket
 import struct
 import sys
+import traceback
 from importlib import import_module
 from typing import Any
+
+#: what this process says: it can fork; it has done as it was told
+READY = DONE = b"."
+#: the most bytes of one message; an answer's tensors take some thousands
+MOST = 64 << 20
+#: characters of what a cell prints that are kept
+KEPT = 20_000
+#: of one process of a submission: bytes of memory, of a file, open files, processes, and seconds of processor time a
+#: cell or a request (no clock: a busy machine ends nobody)
+LIMITS = {
+    resource.RLIMIT_DATA: 4 << 30,
+    resource.RLIMIT_FSIZE: 256 << 20,
+    resource.RLIMIT_NOFILE: 4096,
+    resource.RLIMIT_NPROC: 512,
+    resource.RLIMIT_CORE: 0,
+}
+CPU_S = 90
+_PR_SET_DUMPABLE = 4  # prctl(2)
+
+
+class TooLarge(ValueError):
+    """A message is longer than :data:`MOST`."""
 
 
 def send(connection: socket.socket, message: Any) -> None:
@@ -26,9 +55,14 @@ def send(connection: socket.socket, message: Any) -> None:
 
 
 def receive(connection: socket.socket) -> Any:
-    """The next message; ``None`` when the other side has closed."""
+    """The next message; ``None`` when the other side has closed. Raises :class:`TooLarge` before it reads such a one."""
     head = _exactly(connection, 8)
-    body = _exactly(connection, struct.unpack("!Q", head)[0]) if head else b""
+    if not head:
+        return None
+    (size,) = struct.unpack("!Q", head)
+    if size > MOST:
+        raise TooLarge(f"{size:,} bytes")
+    body = _exactly(connection, size)
     return json.loads(body) if body else None
 
 
@@ -42,8 +76,20 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     return bytes(parts)
 
 
+class _Kept(io.StringIO):
+    """What a cell prints, up to :data:`KEPT` characters: who prints without end fills no memory."""
+
+    def write(self, text: str) -> int:
+        super().write(text[: max(0, KEPT - self.tell())])
+        return len(text)
+
+
 def serve(connection: socket.socket) -> None:
-    """In the child: run the cells, then answer requests until the judge hangs up."""
+    """In the child, until the other side hangs up:
+
+    {"run": source, "place": "<cell 3>"} → {"printed": str, "error": None or [type, text, lines of a traceback]}
+    {"ask": request of the judge} → :func:`helpers.check.probe.answer`'s reply
+    """
     import torch
 
     from helpers.check import probe
@@ -52,21 +98,88 @@ def serve(connection: socket.socket) -> None:
     if hasattr(os, "fork") and sys.platform == "linux":
         starting.fork_server()  # for drives that run ranks; while this process has run nothing
     torch.set_num_threads(1)
-    send(connection, os.getpid())  # so that an answer that does not end can be ended
     # the notebook's names live in a module of their own, so that pickling and inspect find them
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    failures = []
-    for place, source in enumerate(receive(connection)):
-        filename = f"<cell {place}>"
-        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    namespace: dict[str, Any] = {"__name__": "__main__", "display": builtins.print}
+    while (message := receive(connection)) is not None:
+        _more_time()
+        reply = (
+            _run(message["run"], message["place"], namespace)
+            if "run" in message
+            else probe.answer(message["ask"], namespace)
+        )
         try:
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                exec(compile(source, filename, "exec"), namespace)  # noqa: S102 - this is the learner's notebook
+            data = json.dumps(reply).encode()
+        except (MemoryError, RecursionError, ValueError) as odd:
+            data = json.dumps({"broken": f"its result cannot be sent ({type(odd).__name__})"}).encode()
+        if len(data) > MOST:
+            said = f"its result has {len(data) >> 20} MB as plain data, and at most {MOST >> 20} MB are read"
+            data = json.dumps({"broken": said}).encode()
+        connection.sendall(struct.pack("!Q", len(data)) + data)
+
+
+def _run(source: str, place: str, namespace: dict[str, Any]) -> dict[str, Any]:
+    """One cell, as IPython runs it: a last line that is an expression is shown."""
+    linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
+    printed, error = _Kept(), None
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            tree = ast.parse(source, place)
+            last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+            exec(compile(tree, place, "exec"), namespace)  # noqa: S102 - this is the learner's notebook
+            if isinstance(last, ast.Expr):
+                shown = eval(compile(ast.Expression(last.value), place, "eval"), namespace)  # noqa: S307
+                if shown is not None:
+                    print(repr(shown))
         except BaseException as problem:  # a cell that fails, or exits, does not end the notebook
-            failures.append(f"{filename}: {type(problem).__name__}: {problem}")
-    send(connection, failures)
-    while (request := receive(connection)) is not None:
-        send(connection, probe.answer(request, namespace))
+            own = [f for f in traceback.extract_tb(problem.__traceback__) if f.filename.startswith("<cell")]
+            lines = traceback.format_list(own) + traceback.format_exception_only(problem)
+            error = [type(problem).__name__, str(problem)[:KEPT], "".join(lines)[:KEPT]]
+    return {"printed": printed.getvalue(), "error": error}
+
+
+def _more_time() -> None:
+    """Another :data:`CPU_S` seconds of processor time for this process, of the hard limit that it has."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    soft = int(used.ru_utime + used.ru_stime) + CPU_S
+    with contextlib.suppress(ValueError, OSError):  # the answer has lowered its own hard limit
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+def _confine() -> None:
+    for which, most in LIMITS.items():
+        _, hard = resource.getrlimit(which)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(which, (most, most))
+
+
+def _sweep() -> bool:
+    """End what earlier notebooks left running in this sandbox, and empty its folders; whether nothing is left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)  # all but this one and the sandbox's first
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+    for folder in ("/tmp", "/dev/shm"):
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+    return not os.listdir("/tmp") and not os.listdir("/dev/shm")
+
+
+def _be_silent() -> None:
+    """What native code of an answer writes goes nowhere; what Python prints is kept by the cell."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+
+
+def _traceable(yes: bool) -> None:
+    """Whether processes of the same user may look into this one's memory (prctl(2), PR_SET_DUMPABLE)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, int(yes), 0, 0, 0)
 
 
 def _reap(*_: Any) -> None:
@@ -75,37 +188,51 @@ def _reap(*_: Any) -> None:
             pass
 
 
-def main(path: str) -> None:
+def main(control: socket.socket, alone: bool) -> None:
+    """alone: nobody else's processes run here, so that leftovers can be ended without asking whose they are."""
     from helpers.check import probe
     from helpers.compiling.torches import preload
 
     # before any fork, so that no child pays for it
     probe.load()
     preload()  # some operators load the compiler too, and that takes a second
-    import_module(
-        "matplotlib.pyplot"
-    )  # every lesson's first cell asks for it: half of what grading a short answer took
-
-    signal.signal(
-        signal.SIGCHLD, _reap
-    )  # and not ignored: the time of children that nobody waits for is not counted
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen(64)
-        print("ready", flush=True)
-        while True:
-            connection, _ = listener.accept()
-            if os.fork() == 0:
-                listener.close()
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                try:
-                    serve(connection)
-                finally:
-                    os._exit(0)
-            connection.close()
+    import_module("matplotlib.pyplot")  # every lesson's first cell asks for it
+    if alone:
+        _traceable(False)
+    else:
+        signal.signal(signal.SIGCHLD, _reap)  # not ignored: else the time of children would not be counted
+    control.sendall(READY)
+    child = 0
+    while True:
+        told, handles = b"", list[int]()
+        with contextlib.suppress(ConnectionResetError):
+            told, handles, _, _ = socket.recv_fds(control, 1, 1)
+        if child and not alone:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        if not told or (alone and not _sweep()):
+            return
+        for handle in handles:
+            with socket.socket(fileno=handle) as connection:
+                child = os.fork()
+                if child == 0:
+                    control.close()
+                    _be_silent()
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    if alone:
+                        _traceable(True)
+                        _confine()
+                    try:
+                        serve(connection)
+                    finally:
+                        os._exit(0)
+        control.sendall(DONE)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m helpers.classroom.zygote", description=__doc__)
-    parser.add_argument("socket", help="where to listen: a path that is not there yet")
-    main(parser.parse_args().socket)
+    parser.add_argument("control", type=int, help="the file descriptor of a socket")
+    parser.add_argument("--alone", action="store_true", help="in a sandbox of its own")
+    given = parser.parse_args()
+    with socket.socket(fileno=given.control) as control:
+        main(control, given.alone)

@@ -1,0 +1,208 @@
+"""What grading does with one clean notebook: run its cells in order, judge its tests, start again after what ended it.
+
+Cells run in a child of :class:`helpers.classroom.sandbox.Warm`. A test cell does not: it runs here, in the judge's
+process, and asks the child for values and counts as plain data.
+"""
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers.check.screen import screen
+from helpers.classroom.judging import Verdict, judge
+from helpers.classroom.master import names
+from helpers.classroom.sandbox import Warm
+from helpers.classroom.zygote import TooLarge, receive, send
+
+#: seconds that a cell or a request of a test may take, and all of a submission. Processor time is capped before
+#: (`zygote.CPU_S`): these end what waits, and are far above what a busy machine takes
+CELL_S, NOTEBOOK_S = 120.0, 900.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """A code cell of a clean notebook. role: "setup", "exercise", "added", "test" or "hidden"; place: its index."""
+
+    place: int
+    role: str
+    source: str
+    grade_id: str = ""
+    exercise: str = ""
+
+
+@dataclass
+class Ran:
+    """What a cell printed, its error as (type, text, traceback), and why it was not run or did not end ("": it did)."""
+
+    printed: str = ""
+    error: tuple[str, str, str] | None = None
+    ended: str = ""
+
+
+@dataclass
+class Learner:
+    """The side of the learner's code: one child at a time, and the cells that a new one has to run first."""
+
+    warm: Warm
+    until: float  # time.monotonic()
+    cells: list[Step] = field(default_factory=list)
+    #: by place; of a cell that was run again, the last time
+    ran: dict[int, Ran] = field(default_factory=dict)
+    _connection: socket.socket | None = None
+
+    def run(self, step: Step) -> None:
+        """Run a cell. One that does not end, or ends the process, is left out from now on."""
+        if self._connection is None:
+            self._begin()
+        self._run(step)
+        self.cells.append(step)
+        if self._connection is None:
+            self._begin()
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A transport for :func:`helpers.check.through`."""
+        if self._connection is None:
+            self._begin()
+        reply = self._exchange({"ask": request})
+        if reply.get("missing") and (why := self._why_missing(request["name"])):
+            return {"broken": why}
+        return reply
+
+    def close(self) -> None:
+        """End the child."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self.warm.sweep()
+
+    def _begin(self) -> None:
+        while self._connection is None:
+            self._connection = self.warm.fork()
+            for step in self.cells:
+                if self._connection is not None and not self.ran[step.place].ended:
+                    self._run(step)
+
+    def _run(self, step: Step) -> None:
+        reply = self._exchange({"run": step.source, "place": f"<cell {step.place}>"})
+        error = reply.get("error")
+        self.ran[step.place] = Ran(
+            reply.get("printed", ""), tuple(error) if error else None, reply.get("broken", "")
+        )
+
+    def _exchange(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The reply, or {"broken": why} when there is none; then the child has ended."""
+        seconds = min(CELL_S, self.until - time.monotonic())
+        if self._connection is None or seconds <= 0:
+            return {"broken": f"the notebook as a whole took more than {NOTEBOOK_S:.0f} s"}
+        self._connection.settimeout(seconds)
+        try:
+            send(self._connection, message)
+            reply = receive(self._connection)
+            if isinstance(reply, dict):
+                return reply
+            broken = "the process ended before it answered"
+        except TimeoutError:
+            broken = f"no answer within {seconds:.0f} s"
+        except TooLarge as odd:
+            broken = f"its answer is too large ({odd})"
+        except (OSError, ValueError, RecursionError):
+            broken = "the process ended before it answered"
+        self.close()
+        return {"broken": broken}
+
+    def _why_missing(self, name: str) -> str:
+        failed = [(step, self.ran[step.place]) for step in self.cells]
+        for step, ran in reversed(failed):
+            why = ran.ended or (f"{ran.error[0]}: {ran.error[1]}" if ran.error else "")
+            if why and (name in _names(step.source)[1] or step.role != "added"):
+                return f"the cell that should define {name!r} failed: {why}"
+        return ""
+
+
+def grade(
+    warm: Warm, steps: list[Step], lesson: str, skip: dict[str, str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Events, as they happen: {"testing": grade_id}, {"verdict": grade_id, "passed", "text"}, and at the end
+    {"ran": {place: [printed, error, why it was not run or did not end]}}.
+
+    lesson: its folder's name. skip: tests that ended the judge before, and what to say of them.
+    """
+    learner = Learner(warm, time.monotonic() + NOTEBOOK_S)
+    refused: dict[str, str] = {}
+    try:
+        for step in in_order(steps):
+            if step.role not in ("test", "hidden"):
+                if step.role != "setup" and (why := screen(step.source, lesson)):
+                    refused[step.exercise if step.role == "exercise" else ""] = why
+                    learner.ran[step.place] = Ran(ended=why)
+                else:
+                    learner.run(step)
+                continue
+            yield {"testing": step.grade_id}
+            verdict = _verdict(step, learner, refused, skip or {})
+            yield {"verdict": step.grade_id, "passed": verdict.passed, "text": verdict.text}
+        yield {
+            "ran": {
+                place: [ran.printed, list(ran.error) if ran.error else None, ran.ended]
+                for place, ran in learner.ran.items()
+            }
+        }
+    finally:
+        learner.close()
+
+
+def _verdict(step: Step, learner: Learner, refused: dict[str, str], skip: dict[str, str]) -> Verdict:
+    if why := refused.get(step.exercise) or skip.get(step.grade_id):
+        return Verdict(False, why)
+
+    def ask(request: dict[str, Any]) -> dict[str, Any]:
+        reply = learner.ask(request)
+        if reply.get("missing") and "" in refused:
+            return {"broken": f"a cell before this one was not run: {refused['']}"}
+        return reply
+
+    return judge(step.source, step.grade_id, ask)
+
+
+def in_order(steps: list[Step]) -> list[Step]:
+    """The steps that count, in the order in which they are run.
+
+    A cell that the learner added counts if an exercise reads a name that it makes and the course does not, or if it makes
+    anew what an exercise is tested by, before the last of those tests. It runs where it stands, or before the first
+    cell that reads it. All others are passed over: whether they fail or hang is nobody's loss.
+    """
+    made = {step.place: _names(step.source) for step in steps if step.role not in ("test", "hidden")}
+    ours = {name for step in steps if step.role == "setup" for name in made[step.place][1]}
+    answers = [step for step in steps if step.role == "exercise"]
+    added = [step for step in steps if step.role == "added"]
+    last_test = {step.exercise: step.place for step in steps if step.role in ("test", "hidden")}
+
+    needed: dict[int, int] = {}  # an added cell's place → before which place it runs
+    for answer in answers:
+        for step in added:
+            again = made[step.place][1] & made[answer.place][1]
+            if again and answer.place < step.place < last_test.get(answer.exercise, -1):
+                needed[step.place] = step.place
+    readers = [(step.place, step.place) for step in answers] + list(needed.items())
+    while readers:
+        place, before = readers.pop()
+        for step in added:
+            wanted = made[step.place][1] & made[place][0] - ours
+            if wanted and before < needed.get(step.place, before + 1):
+                needed[step.place] = min(step.place, before) if step.place > before else step.place
+                readers.append((step.place, needed[step.place]))
+    counted = [step for step in steps if step.role != "added" or step.place in needed]
+    # of two that run before the same cell, the one that stands first runs first
+    return sorted(
+        counted, key=lambda step: (needed.get(step.place, step.place), step.place not in needed, step.place)
+    )
+
+
+def _names(source: str) -> tuple[set[str], set[str]]:
+    """(names that a cell reads, names that it makes); none of what is not Python."""
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        return names(source)
+    return set(), set()

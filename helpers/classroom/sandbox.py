@@ -1,0 +1,165 @@
+"""Where code of strangers runs: a process with a warm torch, behind bubblewrap, that forks a child a notebook.
+
+Inside there is no network, no home, no course folder, no gradebook and no other submission: Python, its packages and
+``helpers`` can be read, and a small /tmp of its own can be written to. See bwrap(1).
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from helpers.classroom.settings import ONE_THREAD, ROOT, UNSANDBOXED
+from helpers.classroom.zygote import DONE, READY
+
+#: bytes that a submission may leave in /tmp, and in shared memory
+SCRATCH = 512 << 20
+SHARED_MEMORY = 1 << 30
+#: of the system, what Python, PyTorch and its compiler read
+_SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /etc/ld.so.cache /etc/alternatives /etc/fonts /etc/localtime".split()
+_CPU = "/sys/devices/system/cpu /sys/devices/system/node".split()
+#: where `helpers` lies inside: alone, so that neither masters nor tests can be read
+_COURSE = "/course"
+
+
+class NoSandbox(RuntimeError):
+    """There is no bubblewrap here, or it cannot make a sandbox; the text says what to do."""
+
+
+def available() -> str:
+    """ "" if submissions can be kept in a sandbox here, else why not."""
+    if shutil.which("bwrap") is None:
+        return "bubblewrap (bwrap) is not installed"
+    trial = subprocess.run(
+        ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"],
+        capture_output=True,
+        text=True,
+    )
+    return "" if trial.returncode == 0 else f"bubblewrap cannot make a sandbox here ({trial.stderr.strip()})"
+
+
+def require() -> bool:
+    """Whether to use a sandbox. Raises :class:`NoSandbox` where there is none and nobody asked to go without."""
+    if os.environ.get(UNSANDBOXED) == "1":
+        return False
+    if why := available():
+        raise NoSandbox(
+            f"{why}. Submissions are programs of strangers: without a sandbox they can read and change whatever you can.\n"
+            "  Debian, Ubuntu: apt install bubblewrap    Fedora: dnf install bubblewrap\n"
+            f"  To grade without it, at your own risk (on a machine that holds nothing else): {UNSANDBOXED}=1"
+        )
+    return True
+
+
+def _command(control: int) -> list[str]:
+    """bwrap, its options, and the zygote; ``control``: the file descriptor that it is spoken to through."""
+    packages = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parent.parent}
+    readable = [*_SYSTEM, *_CPU, *sorted(map(str, packages))]
+    command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--uid", "1000", "--gid", "1000"]
+    command += ["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]
+    command += ["--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm", "--size", str(SCRATCH), "--tmpfs", "/tmp"]
+    for path in readable:
+        command += ["--ro-bind-try", path, path]
+    command += ["--ro-bind", str(ROOT / "helpers"), f"{_COURSE}/helpers", "--chdir", "/tmp", "--clearenv"]
+    for name, value in _environment(_COURSE).items():
+        command += ["--setenv", name, value]
+    # -P: neither the folder it starts in nor a submission's files come before the packages
+    return [*command, sys.executable, "-P", "-m", "helpers.classroom.zygote", str(control), "--alone"]
+
+
+def _environment(course: str) -> dict[str, str]:
+    return ONE_THREAD | {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"]),
+        "PYTHONPATH": course,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUTF8": "1",
+        "LANG": "C.UTF-8",
+        "HOME": "/tmp",
+        "USER": "student",
+        "MPLBACKEND": "agg",
+    }
+
+
+class Warm:
+    """A process that has imported torch and run nothing, in a sandbox: ``with Warm() as warm: warm.fork()``.
+
+    sandboxed: ``False`` runs it with this user's own rights, for tests of answers that are ours.
+    """
+
+    def __init__(self, sandboxed: bool = True) -> None:
+        self.sandboxed = sandboxed
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ready = False
+
+    def __enter__(self) -> "Warm":
+        """It imports meanwhile; the first :meth:`fork` waits for it."""
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def _start(self) -> None:
+        self._control, other = socket.socketpair()
+        with other:
+            command = _command(other.fileno())
+            environment: dict[str, str] | None = None
+            if not self.sandboxed:
+                command = [sys.executable, "-m", "helpers.classroom.zygote", str(other.fileno())]
+                environment = os.environ | ONE_THREAD | {"MPLBACKEND": "agg"}
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._ready = False
+
+    def end(self) -> None:
+        """End it and all that it started."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._control.close()
+        self._process = None
+
+    def fork(self) -> socket.socket:
+        """A connection to a new child (:func:`helpers.classroom.zygote.serve`). The one before it is ended."""
+        for _ in range(2):
+            if self._process is None:
+                self._start()
+            if not self._ready and self._control.recv(1) != READY:
+                break
+            self._ready = True
+            ours, theirs = socket.socketpair()
+            with theirs:
+                if self._tell([theirs.fileno()]):
+                    return ours
+            ours.close()
+            self.end()  # a notebook has ended it, or left what cannot be swept: a fresh one
+        self.end()
+        raise RuntimeError("the process that runs answers did not start; what it said stands above")
+
+    def sweep(self) -> None:
+        """End the child, and what it left running."""
+        if self._ready and self._process is not None and not self._tell([]):
+            self.end()
+
+    def _tell(self, handles: list[int]) -> bool:
+        with contextlib.suppress(OSError):
+            socket.send_fds(self._control, [b"."], handles)
+            return self._control.recv(1) == DONE
+        return False
