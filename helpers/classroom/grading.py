@@ -1,211 +1,138 @@
-"""nbgrader's autograde, with the judge outside the learner's kernel.
+"""nbgrader's own commands and buttons, on the course's intake, sandbox and judge.
 
-Setup and exercise cells run in the kernel as in stock nbgrader. A test cell does not: its source, taken from the
-gradebook, runs in the grader's process and asks the kernel for values and counters as plain data. Hidden tests and
-expected values therefore never enter the process that the learner's code controls.
+``nbgrader autograde`` and the formgrader come in by nbgrader's extension points: the class that reads a notebook
+(``Autograde.exporter_class``) and the steps that follow. No kernel is started. What a submission holds is taken in as
+plain data, its cells run in a sandbox, and its tests are judged in a third process.
 """
 
 import contextlib
-import json
 import os
-import secrets
+import re
+import stat
 import sys
+from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from nbconvert.exporters import NotebookExporter
 from nbconvert.exporters.exporter import ResourcesDict
-from nbconvert.preprocessors import ClearMetadataPreprocessor
+from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_output
 from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import (
     AssignLatePenalties,
     CheckCellMetadata,
-    ClearOutput,
-    DeduplicateIds,
-    Execute,
-    IgnorePattern,
-    LimitOutput,
+    GetGrades,
     NbGraderPreprocessor,
-    OverwriteCells,
-    OverwriteKernelspec,
     SaveAutoGrades,
 )
+from nbgrader.utils import parse_utc
 
-from helpers.check.screen import screen
-from helpers.classroom import sparing
+from helpers.classroom import journal, sparing
+from helpers.classroom.bench import Bench
 from helpers.classroom.feedback import FeedbackExporter
-from helpers.classroom.judging import Verdict, judge
 from helpers.classroom.sanitise import Sanitise
-from helpers.classroom.settings import CELL_TIMEOUT, EXPERIMENT_TAG, ONE_THREAD, QUIET_KERNEL, ROOT, STUB
-
-REPLY = "application/vnd.pytorch-performance.reply+json"
-
-#: run in the kernel before the learner's cells; `helpers` is the installed one whatever lies beside the notebook
-PRELUDE = """
-def _prelude(nonce):
-    import os, sys
-    sys.path[:] = [p for p in sys.path if p not in ("", ".") and os.path.realpath(p) != os.path.realpath(os.getcwd())]
-    import types
-    import helpers.check.probe as probe
-    probe.load()
-    from IPython.display import display
-    def reply(request, answer=probe.answer, space=get_ipython().user_ns, display=display, loads=__import__("json").loads):
-        display({%r: answer(loads(request), space)}, raw=True)
-    sys.modules[nonce] = types.SimpleNamespace(reply=reply)
-_prelude(%r)
-del _prelude
-"""
+from helpers.classroom.settings import CELL_TIMEOUT, EXPERIMENT_TAG, QUIET_KERNEL, ROOT, STUB
+from helpers.classroom.submission import GRADING, clean, enter, key_of, steps_of
 
 
-def _graded(resources: ResourcesDict) -> dict[str, dict[str, Any]]:
-    """What the gradebook knows of this notebook's cells: grade_id → grade, solution, locked, points, source."""
-    about = resources["nbgrader"]
-    with Gradebook(about["db_url"]) as gradebook:
-        notebook = gradebook.find_notebook(about["notebook"], about["assignment"])
-        cells: dict[str, dict[str, Any]] = {
-            c.name: {
-                "grade": False,
-                "solution": False,
-                "locked": c.locked,
-                "source": c.source,
-                "cell_type": c.cell_type,
-            }
-            for c in notebook.source_cells
-        }
-        for grade in notebook.grade_cells:
-            cells[grade.name] |= {"grade": True, "points": grade.max_score}
-        for solution in notebook.solution_cells:
-            cells[solution.name]["solution"] = True
-    return cells
+class Careful(CourseDirectory):
+    """A course directory that takes from a submission its notebook alone, and the time in a timestamp.txt that is one.
+
+    Stock nbgrader copies every other file too, through links, and ends where a time cannot be read.
+    """
+
+    def get_existing_timestamp(self, dest_path: str) -> datetime | None:
+        path = os.path.join(dest_path, "timestamp.txt")
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return None
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return None
+            try:
+                found: datetime = parse_utc(file.read(100).decode("ascii").strip())
+            except ValueError:
+                self.log.warning("%s holds no time, and is passed over", path)
+                return None
+        return found
 
 
-class RestoreMetadata(NbGraderPreprocessor):
-    """A cell's role and points are the master's, whatever the submission's metadata say; tags skip nothing that counts."""
+class Intake(NotebookExporter):
+    """Reads a submission by way of :func:`helpers.classroom.submission.clean`; what it was cleaned to, as it is."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        converter = self.parent
+        if not isinstance(converter, Autograde):
+            return
+        there = converter.coursedir
+        converter.coursedir = Careful(
+            parent=there.parent, **{name: getattr(there, name) for name in there.trait_names(config=True)}
+        )
+        converter.coursedir.ignore = ["*"]  # nothing but the notebook leaves a submission's folder
+        for folder in converter.assignments:  # under another name too; and only one
+            name = Path(folder).name
+            converter.assignments[folder] = [os.path.join(folder, f"{name}.ipynb")]
+
+    def from_filename(
+        self, filename: str, resources: ResourcesDict | None = None, **options: Any
+    ) -> tuple[str, ResourcesDict]:
+        if not self.parent._sanitizing:
+            read: tuple[str, ResourcesDict] = super().from_filename(filename, resources, **options)
+            return read
+        course, name = self.parent.coursedir, Path(filename).stem
+        source = Path(course.format_path(course.source_directory, ".", name)) / f"{name}.ipynb"
+        cleaned: tuple[str, ResourcesDict] = self.from_notebook_node(
+            clean(Path(filename).parent, source), resources, **options
+        )
+        return cleaned
+
+
+@cache
+def bench() -> Bench:
+    """This process's judge; it is kept, since starting one takes seconds."""
+    return Bench()
+
+
+class Judge(NbGraderPreprocessor):
+    """Puts the verdicts into a clean notebook: those that were found before, or new ones."""
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
-        known = _graded(resources)
-        for cell in nb.cells:
-            meta = cell.metadata.get("nbgrader")
-            if not isinstance(meta, dict):
-                continue
-            cell.metadata["tags"] = [t for t in cell.metadata.get("tags", []) if t != EXPERIMENT_TAG]
-            if about := known.get(str(meta.get("grade_id"))):
-                meta |= {k: about[k] for k in ("grade", "solution", "locked")} | {
-                    "schema_version": 3,
-                    "task": False,
-                }
-                meta.pop("points", None)
-                if about["grade"]:
-                    meta["points"] = about["points"]
+        about = nb.metadata[GRADING]
+        if not about["not_gradable"]:
+            course, key = Path(self.parent.parent.coursedir.root), key_of(nb)
+            done = journal.recall(course, key)
+            if done is None:
+                done = bench().grade(about["lesson"], steps_of(nb))
+                journal.keep(course, key, done)
+            enter(nb, done)
         return nb, resources
 
 
-class Judge(Execute):
-    """Executes a submission; its test cells are judged here and not in the kernel."""
+class SaveVerdicts(SaveAutoGrades):
+    """A test's points into the gradebook. What is not gradable has none, and waits for a person: it is not 0."""
 
-    def preprocess(
-        self, nb: NotebookNode, resources: ResourcesDict, km: Any = None
-    ) -> tuple[NotebookNode, ResourcesDict]:
-        known = _graded(resources)
-        self._tests = {name: about["source"] for name, about in known.items() if about["grade"]}
-        self._masters = {name for name, about in known.items() if about["locked"]}
-        self._nonce = f"_course_{secrets.token_hex(8)}"
-        self._ready = False
-        self._ended = ""
-        # a cell's grade_id, or "" for one that the student added → why it is not run
-        self._refused: dict[str, str] = {}
-        done: tuple[NotebookNode, ResourcesDict] = super().preprocess(nb, resources, km)
-        return done
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        self._verdicts = nb.metadata[GRADING]["verdicts"]
+        saved: tuple[NotebookNode, ResourcesDict] = super().preprocess(nb, resources)
+        return saved
 
-    def setup_kernel(self, **kwargs: Any) -> Any:
-        return super().setup_kernel(env=os.environ | ONE_THREAD, **kwargs)
-
-    def preprocess_cell(
-        self, cell: NotebookNode, resources: ResourcesDict, index: int
-    ) -> tuple[NotebookNode, ResourcesDict]:
-        if cell.cell_type != "code":
-            return cell, resources
-        if not self._ready:
-            self._ready = True
-            self._run(PRELUDE % (REPLY, self._nonce), index)
-            self.nb.cells[index] = cell
-        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
-        if grade_id in self._tests:
-            verdict = self._verdict(grade_id, index)
-            cell.outputs = [_output(verdict)]
-            cell.execution_count = 1  # it did run
-            self.nb.cells[index] = cell  # nbclient has put the last request there
-            return cell, resources
-        if grade_id not in self._masters and EXPERIMENT_TAG not in cell.metadata.get("tags", []):
-            if refused := screen(cell.source, resources["nbgrader"]["notebook"]):
-                self._refused[grade_id or ""] = refused
-                return cell, resources
-        if not self._ended:
-            try:
-                self.execute_cell(cell, index, store_history=True)
-            except DeadKernelError:
-                self._ended = "an earlier cell ended the kernel"
-        return cell, resources
-
-    def _verdict(self, grade_id: str, index: int) -> Verdict:
-        if refused := self._refused.get(grade_id.rpartition("__")[0]):
-            return Verdict(False, refused)
-        return judge(self._tests[grade_id], grade_id, lambda request: self._ask(request, index))
-
-    def _run(self, code: str, index: int) -> list[NotebookNode]:
-        cell = new_code_cell(code)
-        try:
-            self.execute_cell(cell, index, store_history=False)
-        except DeadKernelError:
-            self._ended = "the kernel ended while this test was running"
-        except CellTimeoutError:
-            self._ended = f"no answer within {self.timeout} s"
-        outputs: list[NotebookNode] = cell.outputs
-        return outputs
-
-    def _ask(self, request: dict[str, Any], index: int) -> dict[str, Any]:
-        if self._ended:
-            return {"broken": self._ended}
-        outputs = self._run(f"__import__({self._nonce!r}).reply({json.dumps(request)!r})", index)
-        replies = [o.data[REPLY] for o in outputs if REPLY in o.get("data", {})]
-        if replies:
-            reply = dict(replies[-1])
-            if reply.get("missing") and "" in self._refused:
-                return {"broken": f"a cell before this one was not run: {self._refused['']}"}
-            return reply
-        ends = [f"{o.ename}: {o.evalue}" for o in outputs if o.output_type == "error"]
-        return {"broken": self._ended or (f"it did not answer ({ends[0]})" if ends else "it did not answer")}
+    def _add_score(self, cell: NotebookNode, resources: ResourcesDict) -> None:
+        grade_id = cell.metadata["nbgrader"]["grade_id"]
+        grade = self.gradebook.find_grade(grade_id, self.notebook_id, self.assignment_id, self.student_id)
+        verdict = self._verdicts.get(grade_id)
+        grade.auto_score = verdict["points"] if verdict else None
+        grade.needs_manual_grade = verdict is None or bool(verdict["human"]) or grade.manual_score is not None
+        self.gradebook.db.commit()
 
 
-def _output(verdict: Verdict) -> NotebookNode:
-    if verdict.passed:
-        return new_output("stream", name="stdout", text=verdict.text)
-    return new_output("error", ename="CheckFailed", evalue=verdict.text, traceback=["✗ " + verdict.text])
-
-
-SANITIZE = [
-    ClearOutput,
-    DeduplicateIds,
-    OverwriteKernelspec,
-    RestoreMetadata,
-    OverwriteCells,
-    Sanitise,
-    CheckCellMetadata,
-]
-AUTOGRADE = [
-    *(
-        Judge,
-        Sanitise,
-        IgnorePattern,
-        ClearMetadataPreprocessor,
-        LimitOutput,
-        SaveAutoGrades,
-        AssignLatePenalties,
-    ),
-    CheckCellMetadata,
-]
+SANITIZE: list[type[NbGraderPreprocessor]] = [Sanitise]
+AUTOGRADE = [Judge, Sanitise, SaveVerdicts, AssignLatePenalties, CheckCellMetadata]
 
 
 def configure(c: Any, root: Path = ROOT) -> None:
@@ -221,13 +148,12 @@ def configure(c: Any, root: Path = ROOT) -> None:
     sparing.spare(c)
     c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", "*.py", "*.pyc", "*.answers-*"]
     c.ClearSolutions.code_stub = {"python": STUB}
-    # a deleted test is put back and graded
-    c.OverwriteCells.add_missing_cells = True
-    # this replaces nbclient's default tag, so tagging a cell skip-execution does nothing
+    # when the learner validates: this replaces nbclient's default tag, so tagging a cell skip-execution does nothing
     c.NotebookClient.skip_cells_with_tag = EXPERIMENT_TAG
     c.Execute.extra_arguments = QUIET_KERNEL
     c.ExecutePreprocessor.timeout = CELL_TIMEOUT
     c.Execute.timeout = CELL_TIMEOUT
+    c.Autograde.exporter_class = Intake
     c.Autograde.sanitize_preprocessors = SANITIZE
     c.Autograde.autograde_preprocessors = AUTOGRADE
     # the page asks the gradebook itself

@@ -19,10 +19,11 @@ from helpers.classroom.settings import FRESH, NOTEBOOKS, SOLUTIONS
 _one_at_a_time = threading.Lock()
 
 
-def release(reference: Path) -> str:
+def release(reference: Path, db_url: str = "") -> str:
     """The text of the learner's notebook for ``reference``, through nbgrader's own generate_assignment.
 
-    It runs in a scratch course, so that neither a gradebook nor ``notebooks/`` is touched.
+    It runs in a scratch course, so that nothing in ``notebooks/`` is touched. db_url: the gradebook that the lesson's
+    cells and points are entered into; "": none.
     """
     from nbgrader.converters import GenerateAssignment
     from nbgrader.coursedir import CourseDirectory
@@ -37,13 +38,32 @@ def release(reference: Path) -> str:
         config = Config()
         configure(config, course)
         config.CourseDirectory.assignment_id = name
-        # as `nbgrader generate_assignment --no-db` does
-        config.SaveCells.enabled = False
-        config.GenerateAssignment.no_database = True
+        if db_url:
+            config.CourseDirectory.db_url = db_url
+        else:  # as `nbgrader generate_assignment --no-db` does
+            config.SaveCells.enabled = False
+            config.GenerateAssignment.no_database = True
         converter = GenerateAssignment(coursedir=CourseDirectory(config=config), config=config)
         converter.log.setLevel(logging.ERROR)
         converter.start()
         return (course / "notebooks" / name / f"{name}.ipynb").read_text(encoding="utf-8")
+
+
+def register(reference: Path, db_url: str) -> None:
+    """See to it that the gradebook knows a lesson's cells and points as ``reference`` has them now."""
+    import nbformat
+    from nbgrader.api import Gradebook, MissingEntry
+
+    name = reference.stem
+    cells = [cell.metadata.get("nbgrader", {}) for cell in nbformat.read(reference, as_version=4).cells]
+    wanted = {about["grade_id"]: float(about["points"]) for about in cells if about.get("grade")}
+    with Gradebook(db_url) as gradebook:
+        try:
+            known = {c.name: c.max_score for c in gradebook.find_notebook(name, name).grade_cells}
+        except MissingEntry:
+            known = {}
+    if known != wanted:
+        release(reference, db_url)
 
 
 def reset(lesson: str) -> int:

@@ -1,0 +1,276 @@
+"""Grade a class: everybody in submitted/*/LESSON, in parallel, from where it was left.
+
+    python -m helpers.classroom.grade 01 --jobs 2          (make grade LESSON=01 JOBS=2)
+
+Verdicts are reached by several judges at once, each with a sandbox (here, or on the workers of a Dask scheduler); one
+writer enters them with nbgrader's own converter, and makes the feedback. Killed at any moment, it goes on from there:
+verdicts lie in the journal, and a submission is done when its note is written.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+from threading import local
+from typing import Any
+
+from helpers.classroom import journal
+from helpers.classroom.settings import ROOT
+
+#: files of a submission whose time and size tell whether it is new
+MOST_FILES = 1000
+_own = local()
+
+
+@dataclasses.dataclass
+class Class:
+    """One lesson's submissions. course: the folder that holds submitted/, solutions/ and the gradebook."""
+
+    course: Path
+    name: str
+
+    @property
+    def reference(self) -> Path:
+        return self.course / "solutions" / self.name / f"{self.name}.ipynb"
+
+    def students(self) -> list[str]:
+        return sorted(p.parent.name for p in (self.course / "submitted").glob(f"*/{self.name}") if p.is_dir())
+
+    def folder(self, student: str) -> Path:
+        return self.course / "submitted" / student / self.name
+
+    def note(self, student: str) -> Path:
+        """Where it is noted what was graded of a student."""
+        named = hashlib.sha256(os.fsencode(student)).hexdigest()[:32]
+        return self.course / journal.FOLDER / self.name / f"{named}.json"
+
+    def look(self, student: str) -> list[Any]:
+        """What tells a new submission, or a new edition of the lesson, from what was graded: names, sizes, times."""
+        found: list[Any] = [[self.name, *_stat(self.reference)]]
+        for folder, _, files in os.walk(self.folder(student)):
+            found += [[name, *_stat(Path(folder) / name)] for name in sorted(files)]
+            if len(found) > MOST_FILES:
+                break
+        return found
+
+    def is_done(self, student: str, noted: dict[str, Any]) -> bool:
+        made = self.course / "autograded" / student / self.name / f"{self.name}.ipynb"
+        return noted.get("look") == self.look(student) and made.exists()
+
+
+def _stat(path: Path) -> tuple[int, int]:
+    about = path.lstat()
+    return about.st_size, about.st_mtime_ns
+
+
+def judged(lesson: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """The verdicts of a notebook's steps, by this thread's own judge. Plain data in and out: it may be far away."""
+    from helpers.classroom.bench import Bench
+    from helpers.classroom.engine import Step
+
+    if not hasattr(_own, "bench"):
+        _own.bench = Bench()
+    return dataclasses.asdict(_own.bench.grade(lesson, [Step(**step) for step in steps]))
+
+
+def _reach(room: Class, student: str, again: bool, far: Any) -> None:
+    """See to it that the journal holds the verdicts of a student's submission."""
+    from helpers.classroom.bench import Done, Ruling
+    from helpers.classroom.submission import GRADING, clean, key_of, steps_of
+
+    nb = clean(room.folder(student), room.reference)
+    if nb.metadata[GRADING]["not_gradable"]:
+        return
+    key = key_of(nb)
+    if not again and journal.recall(room.course, key) is not None:
+        return
+    steps = [dataclasses.asdict(step) for step in steps_of(nb)]
+    found = far.submit(judged, room.name, steps, pure=False).result() if far else judged(room.name, steps)
+    rulings = {name: Ruling(**ruling) for name, ruling in found["verdicts"].items()}
+    journal.keep(room.course, key, Done(rulings, found["ran"], found["seconds"]))
+
+
+def _reached(
+    room: Class, students: Sequence[str], jobs: int, scheduler: str, again: bool
+) -> Iterator[tuple[str, str]]:
+    """(student, "" or why there are no verdicts), as they come."""
+    far: Any = None
+    if scheduler:
+        from distributed import Client
+
+        far = Client(scheduler, set_as_default=False)
+        jobs = max(1, 2 * sum(far.nthreads().values()))  # a few wait at each worker
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        waiting: dict[Future[None], str] = {pool.submit(_reach, room, s, again, far): s for s in students}
+        for done in as_completed(waiting):
+            problem = done.exception()
+            yield waiting[done], f"{type(problem).__name__}: {problem}" if problem else ""
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        if far is not None:
+            far.close()
+
+
+class Writer:
+    """The one that writes to the gradebook, by what nbgrader's buttons call."""
+
+    def __init__(self, room: Class) -> None:
+        import logging
+
+        from nbgrader.apps import NbGraderAPI
+        from traitlets.config import Config
+
+        from helpers.classroom.grading import configure
+        from helpers.classroom.release import register
+
+        self.room = room
+        config = Config()
+        configure(config, room.course)
+        self._api = NbGraderAPI(config=config)
+        self._api.log.setLevel(logging.ERROR)
+        register(room.reference, self._api.coursedir.db_url)
+
+    def write(self, student: str) -> str:
+        """Enter a student's verdicts and make the feedback; "" or what went wrong."""
+        for command in (self._api.autograde, self._api.generate_feedback):
+            said = command(self.room.name, student)
+            if not said["success"]:
+                return str(said.get("error") or said.get("log"))[-2000:]
+        return ""
+
+    def graded(self, student: str) -> dict[str, Any]:
+        """What grading said of a student: see :mod:`helpers.classroom.submission`."""
+        import nbformat
+
+        from helpers.classroom.submission import GRADING
+
+        path = self.room.course / "autograded" / student / self.room.name / f"{self.room.name}.ipynb"
+        return dict(nbformat.read(path, as_version=4).metadata[GRADING])
+
+
+def grade(course: Path, name: str, jobs: int = 2, scheduler: str = "", again: bool = False) -> int:
+    """Grade what is new; print who needs a person. The exit status: 0, or 3 if somebody does.
+
+    again: grade everybody anew, and say what changed.
+    """
+    room, began = Class(course, name), time.monotonic()
+    students = room.students()
+    if not students:
+        print(f"grade: there is no folder submitted/<student>/{name} in {course.name}/.", file=sys.stderr)
+        return 2
+    notes = {student: journal.load(room.note(student)) for student in students}
+    new = [s for s in students if again or not room.is_done(s, notes[s])]
+    if new:
+        writer, bar = Writer(room), Bar(len(new))
+        for student, problem in _reached(room, new, jobs, scheduler, again):
+            look = room.look(student)
+            problem = problem or writer.write(student)
+            about = {} if problem else writer.graded(student)
+            before = notes[student].get("points")
+            notes[student] = _note(look, about, problem)
+            if before is not None:
+                notes[student]["before"] = before
+            journal.write(room.note(student), notes[student])
+            bar.step(student)
+        bar.end()
+    print(_summary(name, students, new, notes, time.monotonic() - began))
+    return 3 if any(_needs(note) for note in notes.values()) else 0
+
+
+def _note(look: list[Any], about: dict[str, Any], problem: str) -> dict[str, Any]:
+    verdicts = about.get("verdicts", {})
+    points: dict[str, float] = {}
+    for grade_id, verdict in verdicts.items():
+        exercise = grade_id.rpartition("__")[0]
+        points[exercise] = points.get(exercise, 0) + verdict["points"]
+    human = [*about.get("human", []), *(v["human"] for v in verdicts.values() if v["human"])]
+    return {
+        "look": None if problem else look,  # what failed is tried again
+        "points": points,
+        "not_gradable": about.get("not_gradable", ""),
+        "problem": problem,
+        "human": human,
+        "notes": about.get("notes", []),
+    }
+
+
+def _needs(note: dict[str, Any]) -> list[str]:
+    """Why a person should look at a submission."""
+    first = [f"not graded: {note['problem'].strip().splitlines()[-1]}"] if note.get("problem") else []
+    first += [f"not gradable: {note['not_gradable']}"] if note.get("not_gradable") else []
+    return first + list(note.get("human", []))
+
+
+def _summary(name: str, students: list[str], new: list[str], notes: dict[str, Any], seconds: float) -> str:
+    lines = [f"{name}: {len(students)} submissions, {len(new)} of them graded now, in {seconds:.0f} s."]
+    changed = [s for s in new if notes[s].get("before") not in (None, notes[s]["points"])]
+    for student in changed:
+        was, now = notes[student]["before"], notes[student]["points"]
+        parts = [
+            f"{e} {was.get(e, 0):g} → {now.get(e, 0):g}"
+            for e in sorted({*was, *now})
+            if was.get(e, 0) != now.get(e, 0)
+        ]
+        lines.append(f"  changed: {student}: {', '.join(parts)}")
+    mended = sum(bool(note.get("notes")) for note in notes.values())
+    if mended:
+        lines.append(f"  {mended} were put right before grading; what was done stands in their feedback.")
+    waiting = {student: _needs(note) for student, note in notes.items() if _needs(note)}
+    if waiting:
+        lines.append(f"  {len(waiting)} need a person:")
+        lines += [f"    {student}: {why}" for student, reasons in waiting.items() for why in reasons]
+    else:
+        lines.append("  Nobody needs a person.")
+    return "\n".join(lines)
+
+
+class Bar:
+    """How far it is, on one line of a terminal; nothing where there is none."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self._began = total, 0, time.monotonic()
+        self._shown = sys.stderr.isatty()
+
+    def step(self, student: str) -> None:
+        self.done += 1
+        if self._shown:
+            left = (time.monotonic() - self._began) / self.done * (self.total - self.done)
+            full = 30 * self.done // self.total
+            text = f"[{'#' * full:30}] {self.done}/{self.total}, about {left:.0f} s left, last {student}"
+            print(f"\r{text[:110]:110}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._shown:
+            print(file=sys.stderr)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m helpers.classroom.grade", description="Grade a class.")
+    parser.add_argument("lesson", help="e.g. 01")
+    parser.add_argument("--jobs", type=int, default=2, help="judges at once on this machine (default 2)")
+    parser.add_argument("--scheduler", default="", help="address of a Dask scheduler, whose workers judge instead")
+    parser.add_argument("--again", action="store_true", help="everybody anew; says what changed and for whom")
+    asked = parser.parse_args(argv)
+    found = sorted(p.parent.name for p in (ROOT / "solutions").glob(f"{asked.lesson}*/*.ipynb"))
+    if not asked.lesson or len(found) != 1:
+        there = ", ".join(sorted(p.parent.name for p in (ROOT / "solutions").glob("[0-9][0-9]_*/*.ipynb")))
+        print(f"grade: which lesson? {asked.lesson!r} names {len(found)}. There are {there}.", file=sys.stderr)
+        return 2
+    from helpers.classroom.sandbox import NoSandbox, require
+
+    try:
+        require()
+    except NoSandbox as why:
+        print(f"grade: {why}", file=sys.stderr)
+        return 2
+    return grade(ROOT, found[0], max(1, asked.jobs), asked.scheduler, asked.again)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

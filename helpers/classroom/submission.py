@@ -1,0 +1,105 @@
+"""One submission on its way through grading: a clean notebook, the steps that are run of it, the verdicts put into it.
+
+The notebook carries everything: ``metadata["course"]`` of a cell says what it is, and ``metadata["course_grading"]`` of
+the notebook what came out: lesson, digest of the file, not_gradable (why, or ""), notes, human, verdicts by grade_id.
+"""
+
+import hashlib
+import json
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell, new_output
+
+from helpers.classroom.bench import Done
+from helpers.classroom.engine import Step
+from helpers.classroom.intake import NotGradable, take
+
+#: where a notebook keeps what grading says of it
+GRADING = "course_grading"
+_RUN = ("setup", "exercise", "added", "test", "hidden")
+
+
+def clean(folder: Path, reference: Path) -> NotebookNode:
+    """What can be graded of a folder of anything. Of nothing gradable: a notebook without answers that says why."""
+    name, master = reference.stem, _read(reference, reference.stat().st_mtime_ns)
+    why, notes, human, digest = "", (), (), ""
+    try:
+        taken = take(folder, master, name)
+        nb, notes, human, digest = taken.notebook, taken.notes, taken.human, taken.digest
+    except NotGradable as odd:
+        why = str(odd)
+        nb = nbformat.from_dict(master | {"cells": [c for c in master.cells if "nbgrader" in c.metadata]})
+        for cell in nb.cells:
+            cell.update(source="", outputs=[], execution_count=None)
+        nb.cells.insert(0, new_markdown_cell(f"**Not gradable:** {why}"))
+    nb.metadata[GRADING] = {
+        "lesson": name,
+        "digest": digest,
+        "not_gradable": why,
+        "notes": list(notes),
+        "human": list(human),
+        "verdicts": {},
+    }
+    return nb
+
+
+@cache
+def _read(reference: Path, changed: int) -> NotebookNode:
+    return nbformat.read(reference, as_version=4)
+
+
+def steps_of(nb: NotebookNode) -> list[Step]:
+    """What is run and what is judged of a clean notebook."""
+    found = []
+    for place, cell in enumerate(nb.cells):
+        about = cell.metadata.get("course", {})
+        if cell.cell_type == "code" and about.get("role") in _RUN:
+            grade_id = cell.metadata.get("nbgrader", {}).get("grade_id", "")
+            found.append(Step(place, about["role"], cell.source, grade_id, about.get("exercise", "")))
+    return found
+
+
+def key_of(nb: NotebookNode) -> str:
+    """What the verdicts depend on, as a hash: the cells that are run and judged, the course's code, and PyTorch's."""
+    steps = [(s.role, s.source, s.grade_id, s.exercise) for s in steps_of(nb)]
+    built = nb.metadata.get("course", {}).get("built_from", "")
+    text = json.dumps([nb.metadata[GRADING]["lesson"], steps, built, version("torch")])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def enter(nb: NotebookNode, done: Done) -> None:
+    """Put what came out into the notebook: a test's verdict and a cell's prints as their outputs, all in its metadata."""
+    for place, (printed, error, ended) in done.ran.items():
+        cell = nb.cells[place]
+        cell.outputs = [new_output("stream", name="stdout", text=printed)] if printed else []
+        if error:
+            kind, text, lines = error
+            cell.outputs.append(new_output("error", ename=kind, evalue=text, traceback=lines.splitlines()))
+        if ended:
+            cell.outputs.append(_said("NotRun", ended))
+    for cell in nb.cells:
+        about: dict[str, Any] = cell.metadata.get("nbgrader", {})
+        if not about.get("grade"):
+            continue
+        ruling = done.verdicts[about["grade_id"]]
+        cell.outputs = [
+            new_output("stream", name="stdout", text=ruling.text)
+            if ruling.passed
+            else _said("CheckFailed", ruling.text)
+        ]
+        cell.execution_count = 1
+        nb.metadata[GRADING]["verdicts"][about["grade_id"]] = {
+            "passed": ruling.passed,
+            "text": ruling.text,
+            "points": float(about["points"]) if ruling.passed else 0.0,
+            "human": ruling.human,
+        }
+
+
+def _said(kind: str, text: str) -> NotebookNode:
+    return new_output("error", ename=kind, evalue=text, traceback=["✗ " + text])
