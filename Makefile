@@ -6,7 +6,6 @@
 VENV  ?= .venv
 JOBS  ?= 2
 PY     = "$(VENV)/bin/python"
-GRADED = $(notdir $(firstword $(wildcard solutions/$(LESSON)*)))
 SETUP  = bash etc/setup.sh "$(VENV)"
 # a GPU machine has its own Python with torch, and needs nothing else of the course's environment
 RECORDER = $(or $(PYTHON),$(if $(wildcard $(VENV)/bin/python),$(PY),python3))
@@ -33,11 +32,11 @@ setup: ## make the environment, or bring it up to date (EXTRAS=models: with tran
 	$(SETUP) $(EXTRAS)
 
 test: ## run every test: lint, types, lessons, graders, browser (LESSON=07: only what proves that lesson)
-	$(SETUP) test,models
+	$(SETUP) test,models,classroom
 	$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) $(if $(LESSON),--lesson "$(LESSON)") $(ARGS)
 
 lint: ## ruff and mypy only
-	$(SETUP) test,models
+	$(SETUP) test,models,classroom
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
@@ -49,14 +48,10 @@ build: setup ## masters in, notebooks out: rebuild the lessons that changed (LES
 check: setup ## say whether a notebook is not as its master says
 	$(PY) -m helpers.classroom.build --check $(LESSON)
 
-grade: setup ## for instructors: grade submitted/*/LESSON, write feedback/ and grades.csv (LESSON=01)
-	test -n "$(LESSON)" -a -n "$(GRADED)" || { echo 'make grade: which lesson? For example: make grade LESSON=01' >&2; exit 2; }
-	$(PY) -m nbgrader db assignment list | grep -q '^$(GRADED) ' || { printf '%s\n' >&2 \
-	    'make grade: the gradebook does not know $(GRADED) yet. Once a lesson, before its first grading:' \
-	    '  $(VENV)/bin/nbgrader generate_assignment $(GRADED) --force'; exit 2; }
-	$(PY) -m nbgrader autograde $(GRADED)
-	$(PY) -m nbgrader generate_feedback $(GRADED)
-	$(PY) -m nbgrader export
+grade: ## for instructors: grade what is new in submitted/*/LESSON, write feedback/ and grades.csv (LESSON=01 JOBS=2)
+	$(SETUP) $(if $(SCHEDULER)$(GRADEBOOK),classroom,$(EXTRAS))
+	test -n "$(LESSON)" || { echo 'make grade: which lesson? For example: make grade LESSON=01' >&2; exit 2; }
+	$(PY) -m helpers.classroom.grade "$(LESSON)" --jobs "$(JOBS)" $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(ARGS)
 
 record: ## record the experiments on this machine's GPU (LESSON=03: only that one); bare torch is enough
 	$(RECORDER) -m helpers.recordings.record $(if $(LESSON),--only $(LESSON)) $(ARGS)

@@ -105,18 +105,12 @@ def test_which_lesson(course: Path) -> None:
     assert done.returncode and "LESSON=01" in done.stderr
 
 
-def test_grading_a_lesson_that_the_gradebook_lacks(course: Path) -> None:
-    (course / "solutions" / "01_tiny").mkdir(parents=True)
+def test_a_class_is_graded_by_one_command(course: Path) -> None:
     (course / ".venv" / "bin").mkdir(parents=True)
-    nbgrader = 'case "$*" in *"assignment list") cat known;; *) echo "$@";; esac'
-    pretend_python(course / ".venv" / "bin", nbgrader)
-    (course / "known").write_text("There are 1 assignments in the database:\n01_tiny_too (due: None)\n")
-    done = make(course, "grade", "SETUP=true", "LESSON=01")
-    assert done.returncode and "nbgrader generate_assignment 01_tiny --force" in done.stderr
-    assert done.stdout == "", "nothing was graded"
-    (course / "known").write_text("01_tiny (due: None)\n")
-    done = make(course, "grade", "SETUP=true", "LESSON=01")
-    assert done.returncode == 0 and "-m nbgrader autograde 01_tiny\n" in done.stdout
+    pretend_python(course / ".venv" / "bin", 'echo "$@"')
+    done = make(course, "grade", "SETUP=echo", "LESSON=01", "JOBS=4", "SCHEDULER=tcp://there:1")
+    assert done.returncode == 0
+    assert done.stdout == "classroom\n-m helpers.classroom.grade 01 --jobs 4 --scheduler tcp://there:1\n"
 
 
 # --- which build of PyTorch: indexes of stand-ins on disk, so that nothing is fetched -------------------------------

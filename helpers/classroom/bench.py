@@ -68,7 +68,9 @@ class Bench:
         found: dict[str, Ruling] = {}
         skip: dict[str, str] = {}
         tests = [step for step in steps if step.role in ("test", "hidden")]
-        for _ in range(len(tests) + 2):  # each death of the judge settles a test; two more may have other causes
+        for _ in range(
+            len(tests) + 2
+        ):  # each death of the judge settles a test; two more may have other causes
             testing = ""
             for event in self._events(lesson, [dataclasses.asdict(step) for step in steps], skip):
                 if "ran" in event:
@@ -80,7 +82,9 @@ class Bench:
             why = self._end_of_judge()
             if testing:
                 skip[testing] = f"the answer could not be compared: the grader's process {why}."
-                found[testing] = Ruling(False, skip[testing], f"the judge {why} while it compared this answer")
+                found[testing] = Ruling(
+                    False, skip[testing], f"the judge {why} while it compared this answer"
+                )
         raise RuntimeError(f"the judge ends on every attempt ({why})")
 
     def end(self) -> None:
@@ -106,7 +110,9 @@ class Bench:
         )
         return self._process
 
-    def _events(self, lesson: str, steps: list[dict[str, Any]], skip: dict[str, str]) -> Iterator[dict[str, Any]]:
+    def _events(
+        self, lesson: str, steps: list[dict[str, Any]], skip: dict[str, str]
+    ) -> Iterator[dict[str, Any]]:
         """What the judge says of a notebook, until it is done or has ended."""
         process = self._process or self._start()
         assert process.stdin is not None and process.stdout is not None
@@ -172,7 +178,9 @@ def main() -> None:
     with Warm(sandboxed=require()) as warm:
         for line in told:
             asked = json.loads(line)
-            for event in grade(warm, [Step(**step) for step in asked["steps"]], asked["lesson"], asked["skip"]):
+            for event in grade(
+                warm, [Step(**step) for step in asked["steps"]], asked["lesson"], asked["skip"]
+            ):
                 print(json.dumps(event), file=out, flush=True)
 
 

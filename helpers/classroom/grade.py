@@ -254,13 +254,17 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m helpers.classroom.grade", description="Grade a class.")
     parser.add_argument("lesson", help="e.g. 01")
     parser.add_argument("--jobs", type=int, default=2, help="judges at once on this machine (default 2)")
-    parser.add_argument("--scheduler", default="", help="address of a Dask scheduler, whose workers judge instead")
+    parser.add_argument(
+        "--scheduler", default="", help="address of a Dask scheduler, whose workers judge instead"
+    )
     parser.add_argument("--again", action="store_true", help="everybody anew; says what changed and for whom")
     asked = parser.parse_args(argv)
     found = sorted(p.parent.name for p in (ROOT / "solutions").glob(f"{asked.lesson}*/*.ipynb"))
     if not asked.lesson or len(found) != 1:
         there = ", ".join(sorted(p.parent.name for p in (ROOT / "solutions").glob("[0-9][0-9]_*/*.ipynb")))
-        print(f"grade: which lesson? {asked.lesson!r} names {len(found)}. There are {there}.", file=sys.stderr)
+        print(
+            f"grade: which lesson? {asked.lesson!r} names {len(found)}. There are {there}.", file=sys.stderr
+        )
         return 2
     from helpers.classroom.sandbox import NoSandbox, require
 

@@ -7,29 +7,28 @@ plain data, its cells run in a sandbox, and its tests are judged in a third proc
 
 import contextlib
 import os
-import re
 import stat
 import sys
+import warnings
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from nbconvert.exporters import NotebookExporter
 from nbconvert.exporters.exporter import ResourcesDict
-from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbformat import NotebookNode
-from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import (
     AssignLatePenalties,
     CheckCellMetadata,
-    GetGrades,
     NbGraderPreprocessor,
     SaveAutoGrades,
 )
 from nbgrader.utils import parse_utc
+from sqlalchemy.exc import SAWarning
 
 from helpers.classroom import journal, sparing
 from helpers.classroom.bench import Bench
@@ -67,30 +66,41 @@ class Intake(NotebookExporter):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        converter = self.parent
-        if not isinstance(converter, Autograde):
+        self._converter: Any = self.parent
+        if not isinstance(self._converter, Autograde):
             return
-        there = converter.coursedir
-        converter.coursedir = Careful(
+        there = self._converter.coursedir
+        course = Careful(
             parent=there.parent, **{name: getattr(there, name) for name in there.trait_names(config=True)}
         )
-        converter.coursedir.ignore = ["*"]  # nothing but the notebook leaves a submission's folder
-        for folder in converter.assignments:  # under another name too; and only one
-            name = Path(folder).name
-            converter.assignments[folder] = [os.path.join(folder, f"{name}.ipynb")]
+        course.ignore = ["*"]  # nothing but the notebook leaves a submission's folder
+        self._converter.coursedir = course
+        for folder in self._converter.assignments:  # under another name too; and only one
+            self._converter.assignments[folder] = [os.path.join(folder, f"{Path(folder).name}.ipynb")]
+            self._forget(Path(folder))
 
     def from_filename(
-        self, filename: str, resources: ResourcesDict | None = None, **options: Any
-    ) -> tuple[str, ResourcesDict]:
-        if not self.parent._sanitizing:
-            read: tuple[str, ResourcesDict] = super().from_filename(filename, resources, **options)
-            return read
-        course, name = self.parent.coursedir, Path(filename).stem
-        source = Path(course.format_path(course.source_directory, ".", name)) / f"{name}.ipynb"
-        cleaned: tuple[str, ResourcesDict] = self.from_notebook_node(
-            clean(Path(filename).parent, source), resources, **options
+        self, filename: str, resources: dict[str, Any] | None = None, **options: Any
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        if not self._converter._sanitizing:
+            return super().from_filename(filename, resources, **options)
+        return self.from_notebook_node(self._clean(Path(filename).parent), resources, **options)
+
+    def _clean(self, folder: Path) -> NotebookNode:
+        course, name = self._converter.coursedir, folder.name
+        source = course.format_path(course.source_directory, ".", name)
+        return clean(folder, Path(course.root, source, f"{name}.ipynb"))
+
+    def _forget(self, folder: Path) -> None:
+        """Remove what was made of an earlier submission, since nbgrader would pass over a newer one."""
+        course, name = self._converter.coursedir, folder.name
+        made = (
+            Path(course.format_path(course.autograded_directory, folder.parent.name, name)) / f"{name}.ipynb"
         )
-        return cleaned
+        if made.exists():
+            graded = nbformat.read(made, as_version=4).metadata.get(GRADING, {})
+            if graded.get("digest") != self._clean(folder).metadata[GRADING]["digest"]:
+                made.unlink()
 
 
 @cache
@@ -141,8 +151,12 @@ def configure(c: Any, root: Path = ROOT) -> None:
     own = str(Path(sys.executable).parent)
     if own not in os.environ.get("PATH", "").split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([own, os.environ.get("PATH", "")])
+    # nbgrader's own way with its database, of which nothing follows for who grades
+    warnings.filterwarnings("ignore", message="Object of type <Submitted", category=SAWarning)
     c.CourseDirectory.course_id = "pytorch-performance-measured"
     c.CourseDirectory.root = str(root)
+    if url := os.environ.get("GRADEBOOK"):
+        c.CourseDirectory.db_url = url
     c.CourseDirectory.source_directory = "solutions"
     c.CourseDirectory.release_directory = "notebooks"
     sparing.spare(c)

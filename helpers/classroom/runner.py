@@ -59,7 +59,9 @@ class Runner:
                 break
         else:
             raise ValueError(f"{master.name} has no exercise {exercise!r}")
-        tests = {c.grade_id: c for c in master.cells if c.exercise == exercise and c.kind in ("test", "hidden")}
+        tests = {
+            c.grade_id: c for c in master.cells if c.exercise == exercise and c.kind in ("test", "hidden")
+        }
         steps += [
             Step(len(master.cells) + i, c.kind, c.source, c.grade_id, exercise)
             for i, c in enumerate(tests.values())

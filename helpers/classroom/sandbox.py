@@ -20,7 +20,9 @@ from helpers.classroom.zygote import DONE, READY
 SCRATCH = 512 << 20
 SHARED_MEMORY = 1 << 30
 #: of the system, what Python, PyTorch and its compiler read
-_SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /etc/ld.so.cache /etc/alternatives /etc/fonts /etc/localtime".split()
+_SYSTEM = (
+    "/usr /bin /sbin /lib /lib32 /lib64 /etc/ld.so.cache /etc/alternatives /etc/fonts /etc/localtime".split()
+)
 _CPU = "/sys/devices/system/cpu /sys/devices/system/node".split()
 #: where `helpers` lies inside: alone, so that neither masters nor tests can be read
 _COURSE = "/course"
@@ -59,9 +61,27 @@ def _command(control: int) -> list[str]:
     """bwrap, its options, and the zygote; ``control``: the file descriptor that it is spoken to through."""
     packages = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parent.parent}
     readable = [*_SYSTEM, *_CPU, *sorted(map(str, packages))]
-    command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--uid", "1000", "--gid", "1000"]
+    command = [
+        "bwrap",
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--uid",
+        "1000",
+        "--gid",
+        "1000",
+    ]
     command += ["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]
-    command += ["--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm", "--size", str(SCRATCH), "--tmpfs", "/tmp"]
+    command += [
+        "--size",
+        str(SHARED_MEMORY),
+        "--tmpfs",
+        "/dev/shm",
+        "--size",
+        str(SCRATCH),
+        "--tmpfs",
+        "/tmp",
+    ]
     for path in readable:
         command += ["--ro-bind-try", path, path]
     command += ["--ro-bind", str(ROOT / "helpers"), f"{_COURSE}/helpers", "--chdir", "/tmp", "--clearenv"]

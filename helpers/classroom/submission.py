@@ -27,7 +27,9 @@ _RUN = ("setup", "exercise", "added", "test", "hidden")
 def clean(folder: Path, reference: Path) -> NotebookNode:
     """What can be graded of a folder of anything. Of nothing gradable: a notebook without answers that says why."""
     name, master = reference.stem, _read(reference, reference.stat().st_mtime_ns)
-    why, notes, human, digest = "", (), (), ""
+    why, digest = "", ""
+    notes: tuple[str, ...] = ()
+    human: tuple[str, ...] = ()
     try:
         taken = take(folder, master, name)
         nb, notes, human, digest = taken.notebook, taken.notes, taken.human, taken.digest
