@@ -1,7 +1,9 @@
 """What the lessons with several processes share: jobs that run on ranks, and numbers that only one rank knows."""
 
+import importlib
 import os
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
@@ -9,14 +11,27 @@ import torch
 from helpers import ranks
 
 
-def on_ranks(job: Callable[..., Any], n: int, *args: Any, timeout: float = 5) -> list[Any]:
-    """What `job` returns on each of n ranks; an answer that is not written yet says so as it would in one process."""
-    try:
-        return ranks.run_ranks(job, n, *args, backend="gloo", timeout=timeout)
-    except ranks.RankError as odd:
-        if odd.kind == "NotImplementedError":
-            raise NotImplementedError from None
-        raise
+def on_ranks(job: Callable[..., Any], timeout: float = 5) -> Callable[..., list[Any]]:
+    """A drive: what `job(answer, *inputs)` returns on each of n ranks; n is the first input of a case.
+
+    An answer that is not written yet says so as it would in one process.
+    """
+
+    @wraps(job)
+    def drive(answer: Any, n: int, *inputs: Any) -> list[Any]:
+        at = job.__module__, job.__name__
+        try:
+            return ranks.run_ranks(_on_this_rank, n, *at, answer, *inputs, backend="gloo", timeout=timeout)
+        except ranks.RankError as odd:
+            if odd.kind == "NotImplementedError":
+                raise NotImplementedError from None
+            raise
+
+    return drive
+
+
+def _on_this_rank(module: str, job: str, *inputs: Any) -> Any:
+    return getattr(importlib.import_module(module), job).__wrapped__(*inputs)
 
 
 def secret() -> int:

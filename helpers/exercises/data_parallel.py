@@ -16,15 +16,13 @@ from helpers.simulator.world.buckets import Backward, Gradient, overlap
 
 _HIDE_IT = "3 · Hide it: buckets and overlap"
 Calls = list[tuple[Any, ...]]
+Names = list[str]
 
 # --- 14.1 ring_all_reduce -----------------------------------------------------------------------------------------
 
 
-def _ring(ring_all_reduce: Any, n: int, inputs: Any) -> list[Any]:
-    return on_ranks(_ring_here, n, ring_all_reduce, inputs)
-
-
-def _ring_here(all_reduce: Any, inputs: Any) -> list[tuple[str, torch.Tensor, Calls]]:
+@on_ranks
+def _ring(all_reduce: Any, inputs: Any) -> list[tuple[str, torch.Tensor, Calls]]:
     """Of each input, (shape, dtype): the bytes that this rank's numbers were made from, what x is now, what was sent."""
     told = []
     for shape, dtype in inputs:
@@ -127,15 +125,12 @@ def training(
     return bucket_bytes, shape, branch, buckets
 
 
-def _train(BucketedDDP: Any, n: int, runs: Any) -> list[Any]:
-    return on_ranks(_train_here, n, BucketedDDP, runs)
-
-
 def _refuse(*args: Any, **kwargs: Any) -> None:
     raise RuntimeError("torch's own DistributedDataParallel is not at hand here: write it")
 
 
-def _train_here(kind: Any, runs: Any) -> list[Any]:
+@on_ranks
+def _train(kind: Any, runs: Any) -> list[Any]:
     """Of each run: this rank's seeds, what it began with, and of each step the calls and the gradients."""
     for torchs_own in (nn.parallel.DistributedDataParallel, dist.Reducer):
         for name in ("__init__", "prepare_for_backward"):
@@ -190,7 +185,7 @@ def _as_one_batch(value: list[Any], n: int, runs: Any) -> str | None:
                 quiet, calls, order, grads = told[r][4][step]
                 text = f"{quiet} calls were made within no_sync; wanted none" if quiet else None
                 text = text or _gradients_wrong(net, grads)
-                unused = () if branch[r] else ("rare.weight", "rare.bias")
+                unused = [] if branch[r] else ["rare.weight", "rare.bias"]
                 if text := text or _link_wrong(net, bucket_bytes, wanted, calls, order, unused):
                     return f"rank {r} of {n}, step {step + 1}: {text}"
     return None
@@ -224,12 +219,7 @@ def _gradients_wrong(net: _Net, grads: dict[str, torch.Tensor | None]) -> str | 
 
 
 def _link_wrong(
-    net: _Net,
-    bucket_bytes: int,
-    wanted: list[list[str]],
-    calls: Calls,
-    order: list[str],
-    unused: Sequence[str],
+    net: _Net, bucket_bytes: int, wanted: list[Names], calls: Calls, order: Names, unused: Names
 ) -> str | None:
     if others := {c[0] for c in calls} - {"all_reduce"}:
         return f"{', '.join(sorted(others))} was called; wanted all_reduce only"
@@ -339,11 +329,8 @@ def _samples(common: torch.Tensor, own: int, rank: int) -> torch.Tensor:
     return (common + 0.3 * normal(own, *common.shape)) * (1 + rank / 2)
 
 
-def _hook(int8_hook: Any, n: int, runs: Any) -> list[Any]:
-    return on_ranks(_hook_here, n, int8_hook, runs)
-
-
-def _hook_here(hook: Any, runs: Any) -> list[Any]:
+@on_ranks
+def _hook(hook: Any, runs: Any) -> list[Any]:
     """Of each run: the seed of this rank's part of the samples, and of each step what was sent, and the gradients."""
     told = []
     for weights, common, factors, cap_mb in runs:

@@ -5,7 +5,7 @@ import random
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -49,18 +49,15 @@ def _part(shapes: Shapes, n: int) -> int:
 # --- 15.1 ShardedOptimizer ----------------------------------------------------------------------------------------
 
 
-def _optimize(Sharded: Any, *of: Any) -> list[Any]:
-    return on_ranks(_optimize_here, of[2], Sharded, *of, timeout=10)
-
-
-def _optimize_here(*of: Any) -> list[dict[str, Any]]:
+@partial(on_ranks, timeout=10)
+def _optimize(*of: Any) -> list[dict[str, Any]]:
     return [_optimize_with(kind, *of) for kind in _KINDS]
 
 
-def _optimize_with(kind: str, Sharded: Any, shapes: Shapes, seed: int, n: int, steps: int) -> dict[str, Any]:
+def _optimize_with(kind: str, Sharded: Any, shapes: Shapes, seed: int, steps: int) -> dict[str, Any]:
     """One rank's steps with one kind of optimizer: weights, what it holds afterwards, what each step sent."""
     made: list[torch.optim.Optimizer] = []
-    records = []
+    records, most = [], 20 * _part(shapes, dist.get_world_size()) + _MARGIN
 
     def make(given: Any) -> torch.optim.Optimizer:
         made.append(_made(kind, list(given), foreach=False))
@@ -89,7 +86,7 @@ def _optimize_with(kind: str, Sharded: Any, shapes: Shapes, seed: int, n: int, s
         # gloo's thread lets go of what it sent when it gets to it: on a busy machine, after step() is through
         for _ in range(200):
             counting.watch.ledger.write(counts)  # what it is by now
-            if counts.live_bytes <= 20 * _part(shapes, n) + _MARGIN:
+            if counts.live_bytes <= most:
                 break
             time.sleep(0.01)
     own = [p for o in made for group in o.param_groups for p in group["params"]]
@@ -133,7 +130,7 @@ def _all_there(wanted: Tensors, held: torch.Tensor) -> bool:
     return bool((near <= 1e-4 + 1e-4 * numbers.abs()).all())
 
 
-def _sharded_as_one(told: list[Any], shapes: Shapes, seed: int, n: int, steps: int) -> str | None:
+def _sharded_as_one(told: list[Any], n: int, shapes: Shapes, seed: int, steps: int) -> str | None:
     for at, kind in enumerate(_KINDS):
         weights, state = _one_optimizer(kind, tuple(shapes), seed, n, steps)
         for rank, both in enumerate(told):
@@ -163,7 +160,7 @@ def _rank_is_wrong(got: dict[str, Any], weights: Tensors, part: int, n: int) -> 
 def check_ShardedOptimizer(shapes: Shapes, seed: int, n: int, steps: int) -> None:
     check.function(
         "ShardedOptimizer",
-        [check.case(shapes, seed, n, steps)],
+        [check.case(n, shapes, seed, steps)],
         drive=_optimize,
         verify=each_value(_sharded_as_one),
         look="1 · What is stored, what is sent",
@@ -185,13 +182,10 @@ def _input(seed: int, rank: int, rows: int, width: int) -> torch.Tensor:
     return normal(1000 * seed + rank, rows, width)
 
 
-def _run_chain(linear: Any, *of: Any) -> list[Any]:
-    return on_ranks(_run_chain_here, of[1], linear, *of, timeout=10)
-
-
-def _run_chain_here(linear: Any, seed: int, n: int, sizes: list[int], rows: int) -> dict[str, Any]:
+@partial(on_ranks, timeout=10)
+def _run_chain(linear: Any, seed: int, sizes: list[int], rows: int) -> dict[str, Any]:
     """One rank's way through a chain and back; between the two the shards change sign."""
-    rank = dist.get_rank()
+    rank, n = dist.get_rank(), dist.get_world_size()
     shards = [torch.nn.Parameter(w.chunk(n)[rank].clone()) for w in _chain(seed, sizes)]
     x = _input(seed, rank, rows, sizes[0]).requires_grad_()
     kept = []
@@ -243,7 +237,7 @@ def _same(a: torch.Tensor | None, b: torch.Tensor) -> bool:
     return a is not None and a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def _chain_as_whole(told: list[Any], seed: int, n: int, sizes: list[int], rows: int) -> str | None:
+def _chain_as_whole(told: list[Any], n: int, seed: int, sizes: list[int], rows: int) -> str | None:
     weights, outs, for_x, for_w = _whole_chain(seed, n, tuple(sizes), rows)
     for rank, got in enumerate(told):
         text = _values_wrong(got, outs[rank], for_x[rank], [w.chunk(n)[rank] for w in for_w], n)
@@ -288,7 +282,7 @@ def _sent_or_held_wrong(got: dict[str, Any], sizes: list[int], n: int) -> str | 
 def check_sharded_linear(seed: int, n: int, sizes: list[int], rows: int) -> None:
     check.function(
         "sharded_linear",
-        [check.case(seed, n, sizes, rows)],
+        [check.case(n, seed, sizes, rows)],
         drive=_run_chain,
         verify=each_value(_chain_as_whole),
         look="2 · Gather, use, let go",
@@ -406,9 +400,5 @@ def _not_the_best(got: Any, blocks: list[int], n: int, budget: int) -> str | Non
 
 
 def check_plan(*cases: check.Case) -> None:
-    if fit := [one for one in cases if one.raises is None]:
-        check.function(
-            "plan", fit, verify=each_value(_not_the_best), look="What is whole at the worst moment?"
-        )
-    if refused := [one for one in cases if one.raises is not None]:
-        check.function("plan", refused, look="the docstring")
+    look = "What is whole at the worst moment? Where no plan fits: the docstring"
+    check.function("plan", cases, verify=each_value(_not_the_best), look=look)

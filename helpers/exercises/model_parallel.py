@@ -43,11 +43,8 @@ def _inputs(
     return x, grad, first, second
 
 
-def _split(ParallelMLP: Any, n: int, cases: list[list[Any]]) -> list[Any]:
-    return on_ranks(_split_here, n, ParallelMLP, cases)
-
-
-def _split_here(kind: Any, cases: list[list[Any]]) -> list[Any]:
+@on_ranks
+def _split(kind: Any, cases: list[list[Any]]) -> list[Any]:
     return [_split_one(kind, *case) for case in cases]
 
 
@@ -191,10 +188,6 @@ def check_ParallelMLP(n: int, *cases: list[Any]) -> None:
 # --- 16.2 one_f_one_b ---------------------------------------------------------------------------------------------
 
 
-def _tables(one_f_one_b: Any, cases: list[list[int]]) -> list[Any]:
-    return [one_f_one_b(*case) for case in cases]
-
-
 @reference
 def _one_f_one_b(p: int, m: int, most: int | None = None) -> list[list[str]]:
     rows = []
@@ -205,42 +198,31 @@ def _one_f_one_b(p: int, m: int, most: int | None = None) -> list[list[str]]:
     return rows
 
 
-def _table_wrong(case: list[int], table: Any) -> str | None:
-    p, m = case[:2]
-    right, rows = _one_f_one_b(*case), [list(map(str, row)) for row in table]
+def _table_wrong(table: Any, p: int, m: int, most: int | None = None) -> str | None:
+    right, rows = _one_f_one_b(p, m, most), [list(map(str, row)) for row in table]
+    told = f"{p} stage{'s' * (p > 1)}, {m} micro-batches{'' if most is None else f', most={most}'}: "
     if len(rows) != p or sorted(sum(rows, [])) != sorted(sum(right, [])):
-        return f"wanted {p} rows that hold each of {2 * p * m} actions once; there are {len(rows)} rows, {len(sum(rows, []))} actions"
+        return f"{told}wanted {p} rows that hold each of {2 * p * m} actions once; there are {len(rows)} rows, {len(sum(rows, []))} actions"
     try:
         ran, best = pipeline(rows), pipeline(right)
     except ValueError as stop:
-        return str(stop)
+        return f"{told}{stop}"
     if any(a > b for a, b in zip(ran.peak, best.peak, strict=True)):
-        return f"the ranks hold {list(ran.peak)} micro-batches at their peaks, wanted {list(best.peak)}"
+        return f"{told}the ranks hold {list(ran.peak)} micro-batches at their peaks, wanted {list(best.peak)}"
     if ran.seconds > best.seconds:
-        return f"it takes {ran.seconds:g} forwards, bubble {ran.bubble:.1%}; wanted {best.seconds:g}, bubble {best.bubble:.1%}"
+        return f"{told}it takes {ran.seconds:g} forwards, bubble {ran.bubble:.1%}; wanted {best.seconds:g}, bubble {best.bubble:.1%}"
     for r, (row, wanted) in enumerate(zip(rows, right, strict=True)):
         if row != wanted:
-            return f"bubble and peaks are right, but rank {r}'s order is not 1F1B's: {' '.join(row[:9])} …"
-    return None
-
-
-def _tables_right(tables: list[Any], cases: list[list[int]]) -> str | None:
-    for case, table in zip(cases, tables, strict=True):
-        if text := _table_wrong(case, table):
-            most = f", most={case[2]}" if len(case) > 2 else ""
-            return f"{case[0]} stage{'s' * (case[0] > 1)}, {case[1]} micro-batches{most}: {text}"
+            return (
+                f"{told}bubble and peaks are right, but rank {r}'s order is not 1F1B's: {' '.join(row[:9])} …"
+            )
     return None
 
 
 def check_one_f_one_b(*cases: list[int], refused: Sequence[list[int]]) -> None:
     """cases, refused: [stages, micro-batches] or [stages, micro-batches, most]; those refused raise ValueError."""
-    check.function(
-        "one_f_one_b",
-        [check.case(list(cases)), *(check.case([one], raises=ValueError) for one in refused)],
-        drive=_tables,
-        verify=each_value(_tables_right),
-        look=_BETWEEN_LAYERS,
-    )
+    asked = [check.case(*one) for one in cases] + [check.case(*one, raises=ValueError) for one in refused]
+    check.function("one_f_one_b", asked, verify=each_value(_table_wrong), look=_BETWEEN_LAYERS)
 
 
 # --- 16.3 balance -------------------------------------------------------------------------------------------------

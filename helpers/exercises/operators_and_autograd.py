@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from helpers import check
+from helpers.exercises._judge import each_value
 
 # --- 2.1 few_operators --------------------------------------------------------------------------------------------
 
@@ -24,16 +25,8 @@ def layer(
     return check.case(*tensors, **options)
 
 
-def _plain_block(
-    x: torch.Tensor,
-    w: torch.Tensor,
-    b: torch.Tensor,
-    gate: torch.Tensor,
-    residual: torch.Tensor,
-    gamma: torch.Tensor,
-    beta: torch.Tensor,
-    eps: float = 1e-5,
-) -> torch.Tensor:
+def _plain_block(x: torch.Tensor, *others: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+    w, b, gate, residual, gamma, beta = others
     h = residual + gate * (x @ w.t() + b)
     mean = h.mean(-1, keepdim=True)
     h = (h - mean) / torch.sqrt(((h - mean) ** 2).mean(-1, keepdim=True) + eps) * gamma + beta
@@ -99,31 +92,27 @@ def _unchanged_gradient(n: int) -> torch.Tensor:
     return x.grad.float()
 
 
-def _lean(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        (n,), got = report.args, report.value
-        one, saved, live = 4 * n, got["saved"], got["live"]
-        if saved > one:
-            return f"it saved {saved:,} bytes for backward; wanted at most {one:,}: one tensor like x."
-        if live > 2 * one:
-            return (
-                f"after forward {live:,} bytes are alive; wanted {2 * one:,}: the result, and one tensor like "
-                "x. What a ctx attribute or a closure holds counts, too."
-            )
-        if live + got["in_python"] > 2 * one + one // 2:  # Python's own small objects are far from a half
-            return (
-                f"after forward {live:,} bytes of tensors and {got['in_python']:,} bytes elsewhere in Python are "
-                f"alive; wanted {2 * one:,} in all."
-            )
-        if got["gradient"] is not None and not torch.allclose(
-            got["gradient"], _unchanged_gradient(n), atol=1e-5
-        ):
-            none = "" if saved else "it saved 0 bytes for backward, and yet a gradient came out; and "
-            return (
-                f"{none}when x was changed in place before backward, the gradient came out wrong with no error. "
-                "What sits on an attribute of ctx or in a closure has no version check; what save_for_backward "
-                "keeps has one."
-            )
+def _lean(got: dict[str, Any], n: int) -> str | None:
+    one, saved, live, gradient = 4 * n, got["saved"], got["live"], got["gradient"]
+    if saved > one:
+        return f"it saved {saved:,} bytes for backward; wanted at most {one:,}: one tensor like x."
+    if live > 2 * one:
+        return (
+            f"after forward {live:,} bytes are alive; wanted {2 * one:,}: the result, and one tensor like "
+            "x. What a ctx attribute or a closure holds counts, too."
+        )
+    if live + got["in_python"] > 2 * one + one // 2:  # Python's own small objects are far from a half
+        return (
+            f"after forward {live:,} bytes of tensors and {got['in_python']:,} bytes elsewhere in Python are "
+            f"alive; wanted {2 * one:,} in all."
+        )
+    if gradient is not None and not torch.allclose(gradient, _unchanged_gradient(n), atol=1e-5):
+        none = "" if saved else "it saved 0 bytes for backward, and yet a gradient came out; and "
+        return (
+            f"{none}when x was changed in place before backward, the gradient came out wrong with no error. "
+            "What sits on an attribute of ctx or in a closure has no version check; what save_for_backward "
+            "keeps has one."
+        )
     return None
 
 
@@ -144,7 +133,7 @@ def check_tanhexp(*inputs: torch.Tensor, tolerance: float | None = None, kept_of
             [check.case(n) for n in kept_of],
             drive=_keep,
             budget={"syncs": 0},
-            verify=_lean,
+            verify=each_value(_lean),
             look="5 · In place, and what it breaks; 6 · What is kept for backward",
         )
 

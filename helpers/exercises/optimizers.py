@@ -11,6 +11,11 @@ from torch import Tensor, nn
 from helpers import check, simulate
 from helpers.check.compare import difference
 from helpers.exercises import _gpu
+from helpers.exercises._judge import each
+
+Tensors = list[Tensor]
+#: for each forward the weights that it uses, in order
+Plan = list[list[int]]
 
 _FORMULA = "the four lines of the formula, above exercise 6.1"
 _THREE_WAYS = "1 · Three ways to the same numbers"
@@ -26,11 +31,7 @@ def _exactness(one: check.Case, float64: float = 1e-9, float32: float = 1e-4) ->
 
 
 def stepping(
-    shapes: Sequence[int | tuple[int, ...]],
-    step: int,
-    single: bool = False,
-    fresh: bool = False,
-    **options: Any,
+    shapes: Sequence[Any], step: int, single: bool = False, fresh: bool = False, **options: Any
 ) -> check.Case:
     """A call: random params, grads, means and squares of these shapes, and options.
 
@@ -46,67 +47,57 @@ def stepping(
     return check.case(params, grads, means, squares, step, **options)
 
 
-def _step(
-    adamw: Callable[..., None],
-    params: list[Tensor],
-    grads: list[Tensor],
-    means: list[Tensor],
-    squares: list[Tensor],
-    step: int,
-    **options: Any,
-) -> dict[str, Any]:
+def _step(adamw: Callable[..., None], *lists_and_step: Any, **options: Any) -> dict[str, Tensors]:
     """One call; what all four lists hold afterwards."""
-    adamw(params, grads, means, squares, step, **options)
+    adamw(*lists_and_step, **options)
+    return _by_name(*lists_and_step)
+
+
+def _by_name(
+    params: Tensors, grads: Tensors, means: Tensors, squares: Tensors, *_: int
+) -> dict[str, Tensors]:
     return {"grads": grads, "means": means, "squares": squares, "params": params}
 
 
-def _by_torch(
-    params: list[Tensor],
-    grads: list[Tensor],
-    means: list[Tensor],
-    squares: list[Tensor],
-    step: int,
-    temp_bytes: int | None = None,
-    **options: Any,
-) -> dict[str, Any]:
+def _by_torch(params: Tensors, *others: Any, temp_bytes: int | None = None, **options: Any) -> Any:
+    """The same by torch's own AdamW."""
+    grads, means, squares, step = others
     parameters = [nn.Parameter(p) for p in params]
     optimizer = torch.optim.AdamW(parameters, foreach=False, **options)
     for p, g, m, v in zip(parameters, grads, means, squares, strict=True):
         p.grad = g
         optimizer.state[p] = {"step": torch.tensor(step - 1.0), "exp_avg": m, "exp_avg_sq": v}
     optimizer.step()
-    return {"grads": grads, "means": means, "squares": squares, "params": [p.detach() for p in parameters]}
+    return _by_name([p.detach() for p in parameters], grads, means, squares)
 
 
-def _written_out(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        used = list(report.counts["by_operator"])
-        if ready := [k for k in used if "fused" in k]:
-            return f"{ready[0]} is torch's own AdamW: write it out this time"
-        if not any("sqrt" in k or "pow" in k for k in used):
-            return "no operator that takes a root was seen: the step must be made of torch's operators, which are counted"
+def _written_out(report: check.Report) -> str | None:
+    used = list(report.counts["by_operator"])
+    if ready := [k for k in used if "fused" in k]:
+        return f"{ready[0]} is torch's own AdamW: write it out this time"
+    if not any("sqrt" in k or "pow" in k for k in used):
+        return "no operator that takes a root was seen: the step must be made of torch's operators, which are counted"
     return None
 
 
-def _stepped(reports: list[check.Report]) -> str | None:
-    """Right and written out; lists that nothing was written into have a sentence of their own."""
-    for report in reports:
-        params, _, means, squares, *_ = report.args
-        for name, before in {"params": params, "means": means, "squares": squares}.items():
-            if all(map(torch.equal, report.value[name], before)):
-                return (
-                    f"{name} hold what they held before. `p = p * 0.9` makes a new tensor and only moves the name p; "
-                    "`p.mul_(0.9)` changes the tensor that the caller has"
-                )
-        match = _exactness(report.case)
-        want = _by_torch(*copy.deepcopy(report.args), **report.kwargs)
-        if odd := difference(report.value, want, match.rtol, match.atol):
-            given = "".join(f", {name}={value}" for name, value in report.kwargs.items())
-            return f"step={report.args[4]}{given}: {odd}"
-    return _written_out(reports)
+def _stepped(report: check.Report) -> str | None:
+    """Right; lists that nothing was written into have a sentence of their own."""
+    before = _by_name(*report.args)
+    for name in ("params", "means", "squares"):
+        if all(map(torch.equal, report.value[name], before[name])):
+            return (
+                f"{name} hold what they held before. `p = p * 0.9` makes a new tensor and only moves the name p; "
+                "`p.mul_(0.9)` changes the tensor that the caller has"
+            )
+    match = _exactness(report.case)
+    want = _by_torch(*copy.deepcopy(report.args), **report.kwargs)
+    if odd := difference(report.value, want, match.rtol, match.atol):
+        given = "".join(f", {name}={value}" for name, value in report.kwargs.items())
+        return f"step={report.args[4]}{given}: {odd}"
+    return None
 
 
-def _loop_budget(params: list[Tensor], *rest: Any, **options: Any) -> dict[str, int]:
+def _loop_budget(params: Tensors, *rest: Any, **options: Any) -> dict[str, int]:
     return {"operators": 8 * len(params), "peak_live_bytes": 2 * max(p.nbytes for p in params), "syncs": 0}
 
 
@@ -120,7 +111,7 @@ def check_adamw_loop(*cases: check.Case, costs: bool = False, note: str = "") ->
             drive=_step,
             match=_exactness(one),
             budget=_loop_budget if costs else {"syncs": 0},
-            verify=_written_out if costs else _stepped,
+            verify=each(_written_out) if costs else each(_stepped, _written_out),
             look=_THREE_WAYS if costs else _FORMULA,
             note="8 for each parameter: operators that end in an underscore, and one that makes the root of v. Too "
             "many bytes: a list of roots keeps all of them alive, and so does a second name."
@@ -129,9 +120,7 @@ def check_adamw_loop(*cases: check.Case, costs: bool = False, note: str = "") ->
         )
 
 
-def _groups_budget(
-    params: list[Tensor], *rest: Any, temp_bytes: int | None = None, **options: Any
-) -> dict[str, int]:
+def _groups_budget(params: Tensors, *rest: Any, temp_bytes: int | None = None, **_: Any) -> dict[str, int]:
     sizes = [p.nbytes for p in params]
     groups = 1 if temp_bytes is None else 1 + 2 * sum(sizes) // temp_bytes
     most = sum(sizes) if temp_bytes is None else max(temp_bytes, *sizes)
@@ -147,7 +136,7 @@ def check_adamw_foreach(*cases: check.Case) -> None:
             drive=_step,
             match=_exactness(one),
             budget=_groups_budget,
-            verify=_written_out,
+            verify=each(_written_out),
             look=f"{_FORMULA}; {_THREE_WAYS}",
             note="Only the last lists' values off: is the last, unfinished group handed over? Too many operators: one "
             "for the whole group. Too many bytes: are sizes in bytes (p.nbytes), groups cut by what they hold and not "
@@ -159,14 +148,9 @@ def check_adamw_foreach(*cases: check.Case) -> None:
 
 
 def net(
-    widths: Sequence[int],
-    batch: int,
-    plan: list[list[int]],
-    single: bool = False,
-    ends: bool = False,
-    **options: Any,
+    widths: Sequence[int], batch: int, plan: Plan, single: bool = False, ends: bool = False, **options: Any
 ) -> check.Case:
-    """A net's weights, a batch, and for each forward the weights that it uses, in order.
+    """A net's weights, a batch, and what is to be done.
 
     single: float32 in place of float64. ends: the hooks are removed afterwards.
     """
@@ -186,12 +170,7 @@ def _backward(params: list[nn.Parameter], x: Tensor, used: list[int]) -> None:
 
 
 def _train(
-    step_in_backward: Callable[..., list[Any]],
-    weights: list[Tensor],
-    x: Tensor,
-    plan: list[list[int]],
-    ends: bool,
-    **options: Any,
+    step_in_backward: Any, weights: Tensors, x: Tensor, plan: Plan, ends: bool, **options: Any
 ) -> dict[str, Any]:
     """Only backward, as often as planned: the weights, and how many gradients are left; then without the hooks."""
     params = [nn.Parameter(w) for w in weights]
@@ -215,9 +194,7 @@ def _trained(left: int, params: list[nn.Parameter], kept: int) -> dict[str, Any]
     return {"gradients left": left, "weights": weights, "gradients kept after remove": kept}
 
 
-def _trained_by_torch(
-    weights: list[Tensor], x: Tensor, plan: list[list[int]], ends: bool, **options: Any
-) -> dict[str, Any]:
+def _trained_by_torch(weights: Tensors, x: Tensor, plan: Plan, ends: bool, **options: Any) -> dict[str, Any]:
     params = [nn.Parameter(w) for w in weights]
     optimizer = torch.optim.AdamW(params, foreach=False, **options)
     for used in plan:
@@ -227,7 +204,7 @@ def _trained_by_torch(
     return _trained(0, params, len(params) * ends)
 
 
-def _training_budget(weights: list[Tensor], x: Tensor, *rest: Any, **options: Any) -> dict[str, int]:
+def _training_budget(weights: Tensors, x: Tensor, *rest: Any, **options: Any) -> dict[str, int]:
     sizes = [w.nbytes for w in weights]
     activations = 2 * sum(sum(w.shape) for w in weights) * len(x) * x.element_size()
     return {"peak_live_bytes": 2 * sum(sizes) + 3 * max(sizes) + activations, "syncs": 0}
@@ -291,23 +268,20 @@ def _measured(
     return (mine[-1].end_ns - began) / 1e9, len(mine), sum(k.duration_s for k in mine)
 
 
-def _as_measured(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        if report.case.raises is not None:
-            continue
-        if report.counts["operators"]:
-            return "runs operators of PyTorch; wanted is a prediction from the numbers alone, before there is a GPU to ask"
-        if not isinstance(report.value, int | float):
-            return f"returned a {type(report.value).__name__}, wanted seconds, a number"
-        sizes, way, launch_s, *rest = report.args
-        truth, kernels, busy = _measured(tuple(sizes), way, launch_s, *rest)
-        if not abs(report.value / truth - 1) <= 0.03:
-            return (
-                f"{way}, {len(sizes)} parameters, the first of {sizes[0]:,} weights and the last of {sizes[-1]:,}: "
-                f"you say {report.value * 1e6:,.1f} µs, the simulated GPU took {truth * 1e6:,.1f} µs (3 % allowed). It "
-                f"was {kernels} kernels: {kernels * launch_s * 1e6:,.1f} µs of launching, {busy * 1e6:,.1f} µs of "
-                "work, partly at the same time"
-            )
+def _as_measured(report: check.Report) -> str | None:
+    if report.counts["operators"]:
+        return "runs operators of PyTorch; wanted is a prediction from the numbers alone, before there is a GPU to ask"
+    if not isinstance(report.value, int | float):
+        return f"returned a {type(report.value).__name__}, wanted seconds, a number"
+    sizes, way, launch_s, *rest = report.args
+    truth, kernels, busy = _measured(tuple(sizes), way, launch_s, *rest)
+    if not abs(report.value / truth - 1) <= 0.03:
+        return (
+            f"{way}, {len(sizes)} parameters, the first of {sizes[0]:,} weights and the last of {sizes[-1]:,}: "
+            f"you say {report.value * 1e6:,.1f} µs, the simulated GPU took {truth * 1e6:,.1f} µs (3 % allowed). It "
+            f"was {kernels} kernels: {kernels * launch_s * 1e6:,.1f} µs of launching, {busy * 1e6:,.1f} µs of "
+            "work, partly at the same time"
+        )
     return None
 
 
@@ -316,7 +290,7 @@ def check_step_time(*cases: check.Case) -> None:
         "step_time",
         cases,
         drive=_predict,
-        verify=_as_measured,
+        verify=each(_as_measured),
         look="3 · Launches or bytes?",
         note="latency_s only delays a kernel for which the GPU is waiting.",
     )

@@ -12,6 +12,7 @@ import torch.utils.checkpoint
 from torch import nn
 
 from helpers import check, count
+from helpers.exercises._judge import each, each_value
 from helpers.exercises._reference import reference
 
 Gradients = list[torch.Tensor | None]
@@ -52,15 +53,13 @@ def _tracked(rows: int, width: int, depth: int) -> tuple[dict[str, int], str]:
     return {"static": static, "saved": saved, "peak": static + x.nbytes + most}, phase
 
 
-def _within(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        want, phase = _tracked(*report.args)
-        whys = (". Static is each weight and its two means", "", f". This peak comes in {phase}")
-        for (key, value), why in zip(want.items(), whys, strict=True):
-            got = float(report.value[key])
-            if not 0.95 * value <= got <= 1.05 * value:
-                asked = "rows={}, width={}, depth={}".format(*report.args)
-                return f"{asked}: {key!r} is {got:,.0f}, tracked are {value:,}: {got / value - 1:+.1%}, wanted within 5 %{why}"
+def _within(told: dict[str, float], rows: int, width: int, depth: int) -> str | None:
+    want, phase = _tracked(rows, width, depth)
+    whys = (". Static is each weight and its two means", "", f". This peak comes in {phase}")
+    for (key, value), why in zip(want.items(), whys, strict=True):
+        got = float(told[key])
+        if not 0.95 * value <= got <= 1.05 * value:
+            return f"{rows=}, {width=}, {depth=}: {key!r} is {got:,.0f}, tracked are {value:,}: {got / value - 1:+.1%}, wanted within 5 %{why}"
     return None
 
 
@@ -69,7 +68,7 @@ def check_training_memory(*cases: tuple[int, int, int]) -> None:
     check.function(
         "training_memory",
         [check.case(*one) for one in cases],
-        verify=_within,
+        verify=each_value(_within),
         budget={"operators": 0, "new_storages": 0},
         look="1 · What is there, and when is it the most?",
     )
@@ -277,32 +276,29 @@ def _fewest_flops(kept: tuple[int, ...], inputs: tuple[int, ...], flops: tuple[i
     return min(sum(flops[i] for i in c) for c in choices if max(_held_and_peak(kept, inputs, c)) <= budget)
 
 
-def _fewest(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        kept, inputs, flops, budget = report.args
-        n, chosen = len(kept), report.value
-        if not isinstance(chosen, list | tuple):
-            return f"{chosen!r}: wanted a list, got {type(chosen).__name__.removeprefix('frozen')}"
-        if any(type(i) is not int for i in chosen) or sorted(set(chosen)) != list(chosen):
-            return f"returned {chosen!r}; wanted block numbers, ascending, each once"
-        if chosen and not 0 <= chosen[0] <= chosen[-1] < n:
-            return f"{chosen}: there are blocks 0 to {n - 1}"
-        held, peak = _held_and_peak(kept, inputs, chosen)
-        if held > budget:
-            return f"{chosen}: {held:,} bytes at the end of forward, the budget is {budget:,}"
-        if peak > budget:
-            return f"{chosen}: {peak:,} bytes while a block is computed again, the budget is {budget:,}"
-        price, best = sum(flops[i] for i in chosen), _fewest_flops(*map(tuple, (kept, inputs, flops)), budget)
-        if price != best:
-            asked = f"kept={kept}, inputs={inputs}, flops={flops}, budget={budget:,}"
-            return f"{chosen}: {price:,} FLOPs again; {best:,} are enough for {asked}"
+def _fewest(chosen: Any, kept: list[int], inputs: list[int], flops: list[int], budget: int) -> str | None:
+    n = len(kept)
+    if not isinstance(chosen, list | tuple):
+        return f"{chosen!r}: wanted a list, got {type(chosen).__name__.removeprefix('frozen')}"
+    if any(type(i) is not int for i in chosen) or sorted(set(chosen)) != list(chosen):
+        return f"returned {chosen!r}; wanted block numbers, ascending, each once"
+    if chosen and not 0 <= chosen[0] <= chosen[-1] < n:
+        return f"{chosen}: there are blocks 0 to {n - 1}"
+    held, peak = _held_and_peak(kept, inputs, chosen)
+    if held > budget:
+        return f"{chosen}: {held:,} bytes at the end of forward, the budget is {budget:,}"
+    if peak > budget:
+        return f"{chosen}: {peak:,} bytes while a block is computed again, the budget is {budget:,}"
+    price, best = sum(flops[i] for i in chosen), _fewest_flops(*map(tuple, (kept, inputs, flops)), budget)
+    if price != best:
+        return f"{chosen}: {price:,} FLOPs again; {best:,} are enough for {kept=}, {inputs=}, {flops=}, {budget=:,}"
     return None
 
 
 def check_choose_checkpoints(*cases: check.Case, note: str = "") -> None:
     look = "3 · Compute it again"
     if fit := [one for one in cases if one.raises is None]:
-        check.function("choose_checkpoints", fit, verify=_fewest, look=look, note=note)
+        check.function("choose_checkpoints", fit, verify=each_value(_fewest), look=look, note=note)
     if refused := [one for one in cases if one.raises is not None]:
         check.function("choose_checkpoints", refused, look=look, note="No choice fits here.")
 
@@ -380,12 +376,11 @@ def _plain_step(**fields: Any) -> dict[str, Any]:
     return _offload(_Rule(of.share), **fields) | {"tensors in the host's memory": [True] * of.steps}
 
 
-def _bytes_moved(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        _offload(rule := _Rule(), **report.kwargs)
-        clones = sum(size for name, size in report.counts["allocations"] if name == "aten.clone")
-        if not 0.95 * 2 * rule.distinct <= clones <= 2 * rule.bytes:
-            return f"{clones:,} bytes were put and got; the rule names {rule.bytes:,}, so {2 * rule.bytes:,} there and back"
+def _bytes_moved(report: check.Report) -> str | None:
+    _offload(rule := _Rule(), **report.kwargs)
+    clones = sum(size for name, size in report.counts["allocations"] if name == "aten.clone")
+    if not 0.95 * 2 * rule.distinct <= clones <= 2 * rule.bytes:
+        return f"{clones:,} bytes were put and got; the rule names {rule.bytes:,}, so {2 * rule.bytes:,} there and back"
     return None
 
 
@@ -412,7 +407,7 @@ def check_offloaded(*cases: Offloads, budget: bool = True) -> None:
         match=check.Match(rtol=1e-5, atol=1e-6),
         drive=_offload,
         budget=_half_is_gone if budget else None,
-        verify=_bytes_moved if budget else None,
+        verify=each(_bytes_moved) if budget else None,
         look="4 · Put it elsewhere",
         note=moved if budget else halved,
     )

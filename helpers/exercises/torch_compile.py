@@ -8,14 +8,17 @@ import torch
 import torch.nn.functional as F
 
 from helpers import check, compiling, count, private_torch
+from helpers.check.compare import difference
+from helpers.exercises._judge import each_value
 
 Tensors = list[torch.Tensor]
 #: n and length of each input
 Shapes = Sequence[tuple[int, int]]
 
 
-def _differ(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    return ~torch.isclose(got.double(), want.double(), rtol=1e-4, atol=1e-5)
+def _odd(got: torch.Tensor, want: torch.Tensor, at: str = "the result") -> str | None:
+    """What is wrong with a shape or with numbers, of whatever width."""
+    return difference(got.to(want.dtype), want, rtol=1e-4, atol=1e-5, at=at)
 
 
 # --- 11.1 centre --------------------------------------------------------------------------------------------------
@@ -30,18 +33,17 @@ def _compile_and_call(centre: Any, *calls: tuple[torch.Tensor, float]) -> dict[s
     return {"values": values, "counts": w.counts(), "breaks": where}
 
 
-def _one_graph(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        got, counts = report.value, report.value["counts"]
-        for (x, limit), value in zip(report.args, got["values"], strict=True):
-            if text := _not_centred(x, limit, value):
-                return text
-        if got["breaks"]:
-            return f"{len(got['breaks'])} graph breaks, wanted 0; the first in {got['breaks'][0]}"
-        if counts["graphs"] != 1 or counts["runs"] != len(report.args):
-            return f"{counts['graphs']} graphs ran {counts['runs']} times in {len(report.args)} calls: wanted 1 graph, run at each call"
-        if counts["extern"]:
-            return f"{counts['extern']} operators for which Inductor can write no kernel, wanted 0"
+def _one_graph(got: dict[str, Any], *calls: tuple[torch.Tensor, float]) -> str | None:
+    counts = got["counts"]
+    for (x, limit), value in zip(calls, got["values"], strict=True):
+        if text := _not_centred(x, limit, value):
+            return text
+    if got["breaks"]:
+        return f"{len(got['breaks'])} graph breaks, wanted 0; the first in {got['breaks'][0]}"
+    if counts["graphs"] != 1 or counts["runs"] != len(calls):
+        return f"{counts['graphs']} graphs ran {counts['runs']} times in {len(calls)} calls: wanted 1 graph, run at each call"
+    if counts["extern"]:
+        return f"{counts['extern']} operators for which Inductor can write no kernel, wanted 0"
     return None
 
 
@@ -60,19 +62,16 @@ def _not_centred(x: torch.Tensor, limit: float, value: Any) -> str | None:
             return f"{name} is {a!r}, a Python number: wanted a 0-d tensor, which needs nothing read out"
         if name == "number kept" and a.dtype != torch.int64:
             return f"{name} is {a.dtype}, wanted int64"
-        if a.shape != b.shape:
-            return f"{name} has shape {tuple(a.shape)}, wanted {tuple(b.shape)}"
-        off = _differ(a, b).flatten()
-        if off.any():
-            i = int(off.nonzero()[0])
-            said, wanted = (f"{t.flatten()[i].item():.5g}" for t in (a, b))
-            return f"{name}{f'[{i}]' if a.dim() else ''} is {said}, wanted {wanted} ({at}, limit {limit})"
+        if odd := _odd(a, b, name):
+            return f"{odd} ({at}, limit {limit})"
     return None
 
 
 def check_centre(*cases: check.Case, note: str = "") -> None:
     look = "1 · What is captured"
-    check.function("centre", cases, drive=_compile_and_call, verify=_one_graph, look=look, note=note)
+    check.function(
+        "centre", cases, drive=_compile_and_call, verify=each_value(_one_graph), look=look, note=note
+    )
 
 
 # --- 11.2 cache ---------------------------------------------------------------------------------------------------
@@ -113,32 +112,30 @@ def _done(sizes: tuple[int, ...], dynamic: bool | None, limit: int) -> list[str]
 _DOING = {"compile": "compiles", "reuse": "reuses code", "python": "runs plain Python"}
 
 
-def _as_the_compiler(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        sizes, dynamic, limit = report.args
-        if report.value["asked"]:
-            return "the compiler was asked; the answer follows from the sizes"
-        got, codes = report.value["said"], list[str]()
-        if not isinstance(got, list) or len(got) != len(sizes):
-            return f"wanted a list of {len(sizes)} words, got {got!r}"
-        for i, (n, word, said) in enumerate(
-            zip(sizes, _done(tuple(sizes), dynamic, limit), got, strict=True)
-        ):
-            want = word
-            if word == "compile":
-                exact = n == 1 or dynamic is False or (dynamic is None and not codes)
-                want = f"n == {n}" if exact else "2 <= n"
-            if said != want:
-                return (
-                    f"sizes {sizes[: i + 1]}, dynamic={dynamic}, limit {limit}: at the last of these the real compiler "
-                    f"{_DOING[word]}, wanted {want!r} (codes before it: {', '.join(codes) or 'none'}); you say {said!r}"
-                )
-            codes += [want] if word == "compile" else []
+def _as_the_compiler(value: dict[str, Any], sizes: list[int], dynamic: bool | None, limit: int) -> str | None:
+    if value["asked"]:
+        return "the compiler was asked; the answer follows from the sizes"
+    got, codes = value["said"], list[str]()
+    if not isinstance(got, list) or len(got) != len(sizes):
+        return f"wanted a list of {len(sizes)} words, got {got!r}"
+    for i, (n, word, said) in enumerate(zip(sizes, _done(tuple(sizes), dynamic, limit), got, strict=True)):
+        want = word
+        if word == "compile":
+            exact = n == 1 or dynamic is False or (dynamic is None and not codes)
+            want = f"n == {n}" if exact else "2 <= n"
+        if said != want:
+            return (
+                f"sizes {sizes[: i + 1]}, dynamic={dynamic}, limit {limit}: at the last of these the real compiler "
+                f"{_DOING[word]}, wanted {want!r} (codes before it: {', '.join(codes) or 'none'}); you say {said!r}"
+            )
+        codes += [want] if word == "compile" else []
     return None
 
 
 def check_cache(*cases: check.Case) -> None:
-    check.function("cache", cases, drive=_say, verify=_as_the_compiler, look="2 · What is assumed")
+    check.function(
+        "cache", cases, drive=_say, verify=each_value(_as_the_compiler), look="2 · What is assumed"
+    )
 
 
 # --- 11.3 serve ---------------------------------------------------------------------------------------------------
@@ -188,30 +185,30 @@ def _serve_shapes(serve: Any, shapes: Shapes) -> dict[str, Any]:
     }
 
 
-def _two_compilations(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        got, (shapes,) = report.value, report.args
-        for shape, y, want in zip(shapes, got["values"], got["wanted"], strict=True):
-            if y.shape != want.shape or _differ(y, want).any():
-                return f"answer of shape {tuple(y.shape)} to x {(*shape, _WIDTH)} is not model(x) {tuple(want.shape)}"
-        if not got["same"]:
-            return "x was changed"
-        if got["compilations"] > 2:
-            return (
-                f"{got['compilations']} compilations for {len(shapes)} shapes, wanted 2 at most. Compiled again since these "
-                f"failed: {'; '.join(got['why'][:4])}"
-            )
-        if not got["compilations"]:
-            return "nothing was compiled"
-        came = sum(n * length for n, length in shapes)
-        if not came <= got["rows"] <= 1.5 * came:
-            return f"the compiled graphs took in {got['rows']} rows where {came} came; wanted {came} to {int(1.5 * came)}"
+def _two_compilations(got: dict[str, Any], shapes: Shapes) -> str | None:
+    for shape, y, want in zip(shapes, got["values"], got["wanted"], strict=True):
+        if _odd(y, want):
+            return f"answer of shape {tuple(y.shape)} to x {(*shape, _WIDTH)} is not model(x) {tuple(want.shape)}"
+    if not got["same"]:
+        return "x was changed"
+    if got["compilations"] > 2:
+        return (
+            f"{got['compilations']} compilations for {len(shapes)} shapes, wanted 2 at most. Compiled again since these "
+            f"failed: {'; '.join(got['why'][:4])}"
+        )
+    if not got["compilations"]:
+        return "nothing was compiled"
+    came = sum(n * length for n, length in shapes)
+    if not came <= got["rows"] <= 1.5 * came:
+        return f"the compiled graphs took in {got['rows']} rows where {came} came; wanted {came} to {int(1.5 * came)}"
     return None
 
 
 def check_serve(*cases: Shapes) -> None:
     shapes = [check.case(one) for one in cases]
-    check.function("serve", shapes, drive=_serve_shapes, verify=_two_compilations, look="2 · What is assumed")
+    check.function(
+        "serve", shapes, drive=_serve_shapes, verify=each_value(_two_compilations), look="2 · What is assumed"
+    )
 
 
 # --- 11.4 addcmul_backend -----------------------------------------------------------------------------------------
@@ -251,20 +248,11 @@ def _rewrite(addcmul_backend: Any, program: str, *_: int) -> dict[str, Any]:
     }
 
 
-def _same(outs: Tensors, wanted: Tensors) -> bool:
-    return len(outs) == len(wanted) and all(
-        got.shape == want.shape and not _differ(got, want).any()
-        for got, want in zip(outs, wanted, strict=True)
-    )
-
-
-def _replaced(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        (program, most, fused), got = report.args, report.value
-        if not all(_same(outs, got["want"]) for outs in got["outs"]):
-            return f"{program}: the numbers changed (operators run: {got['by']})"
-        if not 1 <= got["operators"] <= most or got["by"].get("aten.addcmul", 0) != fused:
-            return f"{program}: it ran {got['by']}; wanted {fused} addcmul, {most} operators in all"
+def _replaced(got: dict[str, Any], program: str, most: int, fused: int) -> str | None:
+    if any(difference(outs, got["want"], rtol=1e-4, atol=1e-5) for outs in got["outs"]):
+        return f"{program}: the numbers changed (operators run: {got['by']})"
+    if not 1 <= got["operators"] <= most or got["by"].get("aten.addcmul", 0) != fused:
+        return f"{program}: it ran {got['by']}; wanted {fused} addcmul, {most} operators in all"
     return None
 
 
@@ -274,7 +262,7 @@ def check_addcmul_backend(programs: Mapping[str, tuple[int, int]]) -> None:
         "addcmul_backend",
         [check.case(program, *wanted) for program, wanted in programs.items()],
         drive=_rewrite,
-        verify=_replaced,
+        verify=each_value(_replaced),
         look="3 · What is made of it",
         note="torch.compile(f, backend=addcmul_backend) tries it on your own f.",
     )
@@ -290,25 +278,15 @@ def _compile(prepare: Any, x: torch.Tensor) -> dict[str, Any]:
     return {"value": value, "counts": w.counts()}
 
 
-def _few_nests(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        (x,), got, counts = report.args, report.value["value"], report.value["counts"]
-        y = x - x.min()
-        y = F.silu(y / y.max()) * 2
-        want = y + torch.cat([y[:, 1:], y[:, :1]], 1)
-        if got.shape != want.shape:
-            return f"the result has shape {tuple(got.shape)}, wanted {tuple(want.shape)}"
-        off = _differ(got, want)
-        if off.any():
-            i, j = off.nonzero()[0].tolist()
-            return (
-                f"result[{i}, {j}] is {got[i, j]:.6g}, wanted {want[i, j]:.6g} ({int(off.sum())} of {want.numel()} "
-                f"numbers differ; x of {tuple(x.shape)} from {x.min():.3g} to {x.max():.3g})"
-            )
-        if counts["graph_breaks"] or counts["graphs"] != 1 or counts["runs"] != 1:
-            return f"{counts['graphs']} graphs, {counts['graph_breaks']} breaks, {counts['runs']} runs; wanted 1, 0, 1"
-        if counts["extern"] or counts["loops"] > 3:
-            return f"{counts['loops']} loop nests and {counts['extern']} library calls; wanted 3 and 0"
+def _few_nests(got: dict[str, Any], x: torch.Tensor) -> str | None:
+    y, counts = x - x.min(), got["counts"]
+    y = F.silu(y / y.max()) * 2
+    if odd := _odd(got["value"], y + torch.cat([y[:, 1:], y[:, :1]], 1)):
+        return f"{odd} (x of {tuple(x.shape)} from {x.min():.3g} to {x.max():.3g})"
+    if counts["graph_breaks"] or counts["graphs"] != 1 or counts["runs"] != 1:
+        return f"{counts['graphs']} graphs, {counts['graph_breaks']} breaks, {counts['runs']} runs; wanted 1, 0, 1"
+    if counts["extern"] or counts["loops"] > 3:
+        return f"{counts['loops']} loop nests and {counts['extern']} library calls; wanted 3 and 0"
     return None
 
 
@@ -317,7 +295,7 @@ def check_prepare(*xs: torch.Tensor) -> None:
         "prepare",
         [check.case(x) for x in xs],
         drive=_compile,
-        verify=_few_nests,
+        verify=each_value(_few_nests),
         look="4 · The kernel, read",
         note="print(compiling.kernels(prepare, x).readable) shows the nests.",
     )
