@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from helpers import plots, widgets
-from helpers.plots.float_format import FORMATS, Format, shown
+from helpers.float_formats import FORMATS, Format
+from helpers.plots.float_format import shown
 
 PNG = b"\x89PNG\r\n\x1a\n"
 TORCH = {

@@ -24,3 +24,13 @@ def each(*wrongs: Callable[[Report], str | None], told: bool = False) -> Callabl
 def each_value(wrong: Callable[..., str | None]) -> Callable[[list[Report]], str | None]:
     """A judge: what `wrong(value, *inputs)` says of the first call that it finds wrong."""
     return each(lambda report: wrong(report.value, *report.args, **report.kwargs))
+
+
+def own_work(word: str) -> Callable[[Report], str | None]:
+    """For :func:`each`: finds fault with a call in which PyTorch's own answer ran, an operator with this word in its name."""
+
+    def wrong(report: Report) -> str | None:
+        ready = [op for op in report.counts["by_operator"] if word in op]
+        return f"{ready[0]} is PyTorch's own: write it out this time" if ready else None
+
+    return wrong

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,11 +13,12 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from helpers import check, count, dispatch_mode
-from helpers.exercises._judge import each
+from helpers.exercises._judge import each, own_work
+from helpers.float_formats import Format
 
 Tensors = list[torch.Tensor]
 #: bits of the exponent, bits of the mantissa
-Format = tuple[int, int]
+Form = tuple[int, int]
 
 
 def _generator(seed: int) -> torch.Generator:
@@ -28,44 +28,14 @@ def _generator(seed: int) -> torch.Generator:
 # --- 10.1 decode and encode ---------------------------------------------------------------------------------------
 
 
-@cache
 def _value(bits: int, exponent: int, mantissa: int) -> float:
-    """What one pattern stands for, line by line of the lesson's table."""
-    bias = 2 ** (exponent - 1) - 1
-    sign, rest = divmod(bits, 2 ** (exponent + mantissa))
-    e, m = divmod(rest, 2**mantissa)
-    size = 2.0 ** (e - bias) * (1 + m / 2**mantissa)
-    if e == 0:
-        size = 2.0 ** (1 - bias) * (m / 2**mantissa)
-    if e == 2**exponent - 1:
-        size = math.nan if m else math.inf
-    return -size if sign else size
-
-
-def _infinity(exponent: int, mantissa: int) -> int:
-    """The pattern of infinity."""
-    return (2**exponent - 1) << mantissa
-
-
-def _middle(bits: int, exponent: int, mantissa: int) -> float:
-    """Between a magnitude and the next; in infinity's place stands the number that would follow the largest."""
-    above = _value(bits + 1, exponent, mantissa)
-    return (_value(bits, exponent, mantissa) + min(above, 2.0**2 ** (exponent - 1))) / 2
-
-
-def _below(x: float, exponent: int, mantissa: int) -> tuple[int, bool]:
-    """The pattern of |x|'s nearest magnitude, the smaller of two; and whether there are two."""
-    patterns = range(_infinity(exponent, mantissa))
-    found = bisect_left(patterns, abs(x), key=lambda bits: _middle(bits, exponent, mantissa))
-    return found, found < len(patterns) and abs(x) == _middle(found, exponent, mantissa)
+    """What one pattern stands for."""
+    return Format("", exponent, mantissa).decode(bits)
 
 
 def _nearest(x: float, exponent: int, mantissa: int) -> int:
-    """The pattern of the value nearest to x."""
-    if math.isnan(x):
-        return _infinity(exponent, mantissa) + 2 ** (mantissa - 1)
-    found, tie = _below(x, exponent, mantissa)
-    return found + (tie and found % 2) + (int(math.copysign(1, x) < 0) << (exponent + mantissa))
+    """The pattern of the value nearest to x; of NaN there is one, without a sign."""
+    return Format("", exponent, mantissa).encode(math.nan if math.isnan(x) else x)
 
 
 def _spelled(bits: int, exponent: int, mantissa: int) -> str:
@@ -81,10 +51,12 @@ def _kind(x: float, exponent: int, mantissa: int) -> str:
     """One more line of help: what is special about the number x in this format."""
     if x == 0 or not math.isfinite(x):
         return "Zeros with their signs, infinities, NaN."
-    found, tie = _below(x, exponent, mantissa)
-    if abs(x) > _value(_infinity(exponent, mantissa) - 1, exponent, mantissa):
+    form, size = Format("", exponent, mantissa), abs(x)
+    if size > form.largest:
         return "Beyond the largest: from the middle between it and the next power of two on, infinity."
-    if tie:
+    found, value = form.encode(size), form.rounded(size)
+    other = form.decode(found + (1 if size > value else -1))
+    if size != value and size - value == other - size:
         return "Exactly between two neighbours: to the even one, not always up."
     if found < 2**mantissa:
         apart = 2 - 2 ** (exponent - 1) - mantissa
@@ -111,7 +83,7 @@ def _first_wrong(report: check.Report, wanted: Callable[..., float]) -> str | No
     return f"{x} is {y}, got {z} ({int(off.sum())} of {off.numel()} differ)\n  A format of {form[0]} and {form[1]} bits. {about}"
 
 
-def random_patterns(seed: int, form: Format, *shape: int) -> torch.Tensor:
+def random_patterns(seed: int, form: Form, *shape: int) -> torch.Tensor:
     return torch.randint(0, 2 ** (1 + sum(form)), shape, generator=_generator(seed))
 
 
@@ -133,7 +105,7 @@ def hard_numbers(seed: int, *shape: int) -> torch.Tensor:
     return x
 
 
-def _check_numbers(name: str, numbers: Mapping[Format, Any], wanted: Callable[..., float], look: str) -> None:
+def _check_numbers(name: str, numbers: Mapping[Form, Any], wanted: Callable[..., float], look: str) -> None:
     def budget(some: torch.Tensor, *_: int) -> dict[str, int]:
         return {"operators": 60} | ({"syncs": 0} if some.dim() else {})  # a mask of a single number is read
 
@@ -141,12 +113,12 @@ def _check_numbers(name: str, numbers: Mapping[Format, Any], wanted: Callable[..
     check.function(name, cases, budget=budget, verify=each(partial(_first_wrong, wanted=wanted)), look=look)
 
 
-def check_decode(patterns: Mapping[Format, Any]) -> None:
+def check_decode(patterns: Mapping[Form, Any]) -> None:
     """patterns: format → a tensor, or a list, of int64."""
     _check_numbers("decode", patterns, _value, "the table above the exercise")
 
 
-def check_encode(numbers: Mapping[Format, Any]) -> None:
+def check_encode(numbers: Mapping[Form, Any]) -> None:
     """numbers: format → a tensor, or a list, of float32."""
     _check_numbers("encode", numbers, _nearest, "1 · Range and precision")
 
@@ -190,20 +162,19 @@ class _NoAutocast(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class _CastsUnseen(dispatch_mode.Mode):
+class _CastsUnseen(dispatch_mode.Looking):
     """Notes operators that make fp16 of fp32 and are no cast by name."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[str] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out, name = func(*args, **(kwargs or {})), str(func)
-        if torch.is_tensor(out) and out.dtype == torch.float16 and not name.startswith("aten._to_copy"):
+    def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        name = str(func)
+        if torch.is_tensor(result) and result.dtype == torch.float16 and not name.startswith("aten._to_copy"):
             wide = [a for a in args if torch.is_tensor(a) and a.dtype == torch.float32]
-            if any(a.numel() == out.numel() for a in wide):
+            if any(a.numel() == result.numel() for a in wide):
                 self.seen.append(name)
-        return out
 
 
 def _forward_and_back(mixed_loss: Any, depth: int, tensors: Tensors) -> dict[str, Any]:
@@ -396,15 +367,14 @@ def _with_torchs(case: Training) -> dict[str, Any]:
     return _train(partial(torch.amp.GradScaler, "cpu"), **vars(case))
 
 
-def _own_work(report: check.Report) -> str | None:
-    ready = [op for op in report.counts["by_operator"] if "_amp_" in op]
-    return f"{ready[0]} is torch's own: write it out this time" if ready else None
-
-
 def check_Scaler(*cases: Training) -> None:
-    look, match = "3 · Gradients that vanish", check.Match(rtol=1e-5, atol=1e-6)
+    judge, look, match = (
+        each(own_work("_amp_")),
+        "3 · Gradients that vanish",
+        check.Match(rtol=1e-5, atol=1e-6),
+    )
     for case in cases:
-        known: dict[str, Any] = {"drive": _train, "match": match, "verify": each(_own_work), "look": look}
+        known: dict[str, Any] = {"drive": _train, "match": match, "verify": judge, "look": look}
         known["note"] = " ".join(note for name, note in _NOTES.items() if getattr(case, name))
         check.function("Scaler", [case], [_with_torchs(case)], budget={"syncs": case.steps}, **known)
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from helpers.plots.float_format import FORMATS, Format, float_bits, shown
+from helpers.float_formats import FORMATS, Format
+from helpers.plots.float_format import float_bits, shown
 from helpers.plots.picture import Picture
 
 from .movable import Movable
