@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, get_worker_info
 
-from helpers import check, count, private_torch
+from helpers import check, count
 from helpers.check.compare import difference
-from helpers.dispatch_mode import Mode
-from helpers.exercises._judge import each_value
+from helpers.dispatch_mode import Looking
+from helpers.exercises._judge import each, each_value
+from helpers.tensors import tensors
 
 _LAST = torch.channels_last
 _AT_THREADS = "2 · Too many threads"
@@ -140,12 +141,12 @@ def _binding_by(played: _Played | None, possible: bool) -> Iterator[None]:
             setattr(os, name, real)
 
 
+#: the real one, whatever os plays; where there is none, nothing is bound
+_AFFINITY: Callable[[int], set[int]] = getattr(os, "sched_getaffinity", lambda thread: set())
+
+
 def _cpus_of(thread: int) -> list[int]:
-    """What Linux says of a thread, whatever os plays."""
-    with open(f"/proc/self/task/{thread}/status", encoding="utf-8") as lines:
-        text = next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
-    parts = [list(map(int, part.split("-"))) for part in text.split(",")]
-    return [c for part in parts for c in range(part[0], part[-1] + 1)]
+    return sorted(_AFFINITY(thread))
 
 
 def _begun_now() -> dict[str, Any]:
@@ -160,16 +161,6 @@ def _begun_now() -> dict[str, Any]:
     )
     cpus, omp = done.stdout.splitlines()
     return {"later": later[0], "program": sorted(map(int, cpus.split())), "program omp": omp}
-
-
-class _Asked(IterableDataset[Any]):
-    """Each worker's answer to one question."""
-
-    def __init__(self, ask: Callable[[int], dict[str, Any]]) -> None:
-        self.ask = ask
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        yield self.ask(get_worker_info().id)  # type: ignore[union-attr]
 
 
 def _numbers() -> dict[str, Any]:
@@ -201,15 +192,17 @@ def _tell(
         init(worker)
 
     def state() -> list[Any]:
-        return [_numbers(), _cpus_of(os.getpid()) if linux else []]
+        return [_numbers(), _cpus_of(os.getpid())]
 
     before = state()
     with _binding_by(played, allowed is not None):
         init = bound(plan)
         if linux:
             how: dict[str, Any] = {"timeout": 60, "multiprocessing_context": "fork", "worker_init_fn": begin}
+            how |= {"num_workers": workers, "collate_fn": lambda _: facts(get_worker_info().id)}  # type: ignore[union-attr]
+            turns: Any = range(workers)  # one for each
             try:
-                told, after = list(DataLoader(_Asked(facts), None, num_workers=workers, **how)), state()
+                told, after = list(DataLoader(turns, None, **how)), state()
             except Exception as odd:
                 # without its frames, which would keep the other workers until some later fork
                 raise odd.with_traceback(None) from None
@@ -221,16 +214,15 @@ def _tell(
     return {"plan": plan, "allowed": allowed, "told": told, "touched": after != before}
 
 
-def _bound_right(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        got, workers = report.value, report.case.workers
-        if sorted(told["worker"] for told in got["told"]) != list(range(workers)):
-            return f"{workers} workers were started, {len(got['told'])} answered"
-        for told in got["told"]:
-            if text := _not_bound(told, got["plan"], got["allowed"]):
-                return f"worker {told['worker']} of {workers}, plan {got['plan']}, {text}"
-        if got["touched"]:
-            return "the process that called bound(plan) has changed: its CPUs, threads or OMP_NUM_THREADS"
+def _bound_right(report: check.Report) -> str | None:
+    got, workers = report.value, report.case.workers
+    if sorted(told["worker"] for told in got["told"]) != list(range(workers)):
+        return f"{workers} workers were started, {len(got['told'])} answered"
+    for told in got["told"]:
+        if text := _not_bound(told, got["plan"], got["allowed"]):
+            return f"worker {told['worker']} of {workers}, plan {got['plan']}, {text}"
+    if got["touched"]:
+        return "the process that called bound(plan) has changed: its CPUs, threads or OMP_NUM_THREADS"
     return None
 
 
@@ -254,7 +246,7 @@ def _not_bound(told: dict[str, Any], plan: list[list[int]], allowed: list[int] |
 
 
 def check_bound(*cases: Workers, note: str = "") -> None:
-    check.function("bound", cases, drive=_tell, verify=_bound_right, look=_AT_THREADS, note=note)
+    check.function("bound", cases, drive=_tell, verify=each(_bound_right), look=_AT_THREADS, note=note)
 
 
 # --- 12.3 channels_last_net ---------------------------------------------------------------------------------------
@@ -305,7 +297,7 @@ def _plainly(asked: Net) -> list[torch.Tensor]:
     return [plain_net(x) for x in batches]
 
 
-class _Layouts(Mode):
+class _Layouts(Looking):
     """Sees which operators change a layout, and whether convolutions get x and weights in channels_last."""
 
     def __init__(self) -> None:
@@ -313,20 +305,14 @@ class _Layouts(Mode):
         self.turned: list[tuple[str, tuple[int, ...]]] = []
         self.convolutions: list[tuple[bool, ...]] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        name, given = str(func._overloadpacket), _tensors([args, kwargs])
+    def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        name, given = str(func._overloadpacket), list(tensors([args, kwargs]))
         if "convolution" in name:
             self.convolutions.append(tuple(t.is_contiguous(memory_format=_LAST) for t in given[:2]))
-        for made in [] if func.is_view else _tensors(result):
+        for made in [] if func.is_view else tensors(result):
             same = [t for t in given if t.shape == made.shape and t.dim() > 2 and t is not made]
             if any(_order(t) != _order(made) for t in same):
                 self.turned.append((name, tuple(made.shape)))
-        return result
-
-
-def _tensors(nested: Any) -> list[torch.Tensor]:
-    return [t for t in private_torch.tree_leaves(nested) if isinstance(t, torch.Tensor)]
 
 
 def _order(t: torch.Tensor) -> list[int]:
@@ -335,7 +321,7 @@ def _order(t: torch.Tensor) -> list[int]:
 
 
 def _strides(weights: Any) -> list[list[int]]:
-    return [list(t.stride()) for t in _tensors(weights)]
+    return [list(t.stride()) for t in tensors(weights)]
 
 
 def _watch(channels_last_net: Callable[..., Any], **fields: Any) -> dict[str, Any]:
@@ -362,26 +348,23 @@ _KNOWN = {
 }
 
 
-def _no_conversion(reports: list[check.Report]) -> str | None:
-    for report in reports:
-        asked, got = report.case, report.value
-        weights, batches = asked.numbers()
-        if difference(got["weights"], weights, 0, 0) or _strides(weights) != got["strides"]:
-            return "the weights given were changed (a number, a layout, or what a dictionary holds)"
-        for i, want in enumerate(_plainly(asked)):
-            shape, last = tuple(batches[i].shape), asked.layouts[i]
-            if text := _converts(got["told"][i], want, [] if last else [shape], 1 + asked.blocks):
-                return f"batch {i} of {shape}, {'channels_last' if last else 'contiguous'}: {text}"
+def _no_conversion(report: check.Report) -> str | None:
+    asked, got = report.case, report.value
+    weights, batches = asked.numbers()
+    if difference(got["weights"], weights, 0, 0) or _strides(weights) != got["strides"]:
+        return "the weights given were changed (a number, a layout, or what a dictionary holds)"
+    for i, want in enumerate(_plainly(asked)):
+        shape, last = tuple(batches[i].shape), asked.layouts[i]
+        if text := _converts(got["told"][i], want, [] if last else [shape], 1 + asked.blocks):
+            return f"batch {i} of {shape}, {'channels_last' if last else 'contiguous'}: {text}"
     return None
 
 
 def _converts(told: Any, want: torch.Tensor, entry: list[tuple[int, ...]], least: int) -> str | None:
     """entry: the shapes that are to be converted, x or none. least: so many convolutions at least."""
     y, copies, moved, turned, seen = told
-    if y.shape != want.shape:
-        return f"the result is of shape {tuple(y.shape)}, wanted {tuple(want.shape)}"
-    if not torch.allclose(y, want, rtol=1e-4, atol=1e-4):
-        return f"the result is off by up to {(y - want).abs().max():.2g}"
+    if odd := difference(y, want, rtol=1e-4, atol=1e-4):
+        return odd
     inside = [t for t in turned if t[1] not in entry]
     if inside or len(turned) > len(entry):
         name, shape = (inside or turned)[0]
@@ -398,10 +381,8 @@ def _converts(told: Any, want: torch.Tensor, entry: list[tuple[int, ...]], least
 
 
 def check_channels_last_net(*cases: Net, note: str = "") -> None:
-    costs, look = {"syncs": 0}, "3 · Layout"
-    check.function(
-        "channels_last_net", cases, drive=_watch, budget=costs, verify=_no_conversion, look=look, note=note
-    )
+    known: dict[str, Any] = {"budget": {"syncs": 0}, "look": "3 · Layout", "note": note}
+    check.function("channels_last_net", cases, drive=_watch, verify=each(_no_conversion), **known)
 
 
 # --- 12.4 best_threads --------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -319,21 +319,14 @@ def _wrong_replay(report: check.Report) -> str | None:
     return None if got["same"] else "a tensor of the caller's was changed: work on a clone"
 
 
-def _check_replays(name: str, cases: tuple[check.Case, ...]) -> None:
+def _check_replays(name: str, *cases: check.Case) -> None:
     named = [check.case(*one.args, name) for one in cases]
     check.function(name, named, drive=_replay, verify=each(_wrong_replay), look=_HOLDS)
 
 
-def check_scorer(*cases: check.Case) -> None:
-    _check_replays("scorer", cases)
-
-
-def check_smoother(*cases: check.Case) -> None:
-    _check_replays("smoother", cases)
-
-
-def check_updater(*cases: check.Case) -> None:
-    _check_replays("updater", cases)
+check_scorer = partial(_check_replays, "scorer")
+check_smoother = partial(_check_replays, "smoother")
+check_updater = partial(_check_replays, "updater")
 
 
 # --- 7.3 robust_step ----------------------------------------------------------------------------------------------

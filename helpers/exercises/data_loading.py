@@ -20,9 +20,12 @@ import torch
 from torch.utils.data import DataLoader
 
 from helpers import check, private_torch
+from helpers.check.compare import difference
 from helpers.exercises._judge import each
 
 Tensors = list[torch.Tensor]
+#: lengths of documents, and a number
+Files = Sequence[tuple[Sequence[int], int]]
 #: real workers, which are forked: only then do they know a notebook's class
 _WORKERS: dict[str, Any] = {"timeout": 60, "multiprocessing_context": "fork"}
 _CAN_FORK = sys.platform == "linux"
@@ -188,17 +191,12 @@ def _cut(lengths: Sequence[int], workers: int) -> tuple[Tensors, Tensors]:
     return parts, parts
 
 
-def _one_document(Documents: Any, lengths: Sequence[int], i: int) -> list[int]:
+def _one_document(Documents: Any, lengths: Sequence[int], i: int) -> Any:
     tokens, ends = _packed_file(lengths, 3)
-    tokens_of: list[int] = Documents(lambda: tokens, ends)[i].tolist()
-    return tokens_of
+    return Documents(lambda: tokens, ends)[i].tolist()
 
 
-def check_Documents(
-    *cases: Packed,
-    files: Sequence[tuple[Sequence[int], int]] = (),
-    outside: Sequence[tuple[Sequence[int], int]] = (),
-) -> None:
+def check_Documents(*cases: Packed, files: Files = (), outside: Files = ()) -> None:
     """cases: each call is counted. files: (lengths, workers), real ones. outside: (lengths, i that is no document)."""
     look = "What does a memory map read?"
     note = "Each call is counted alone: as made, after it was pickled, and what came out of the pickle."
@@ -254,11 +252,8 @@ def _wrong_batches(report: check.Report) -> str | None:
     want = [_padded(one, **report.kwargs) for one in (given, given[::-1])]
     for got, right in zip(told["at once"], want, strict=True):
         for what, a, b in zip(("tokens", "lengths"), got, right, strict=True):
-            if a.dtype != torch.int64 or a.shape != b.shape:
-                return f"{what} are {tuple(a.shape)} {a.dtype}, wanted {tuple(b.shape)} torch.int64"
-            if not torch.equal(a, b):
-                begin = [t.flatten()[:12].tolist() for t in (a, b)]
-                return f"{what} differ: got {begin[0]} …, wanted {begin[1]} …"
+            if odd := difference(a, b, at=f"the tensor of {what}"):
+                return odd
     same = [d.tolist() for d in told["documents"]] == [d.tolist() for d in given]
     return None if same else "it changed the documents that it was given"
 

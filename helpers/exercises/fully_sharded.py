@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from helpers import check, count, ranks
 from helpers.exercises._judge import each_value
@@ -19,7 +20,7 @@ from helpers.exercises._reference import reference
 _MARGIN = 2048
 _KINDS = ("SGD", "Adam")
 Shapes = Sequence[tuple[int, ...]]
-Tensors = list[torch.Tensor]
+Tensors = list[Tensor]
 
 
 def _normal(shapes: Shapes, seed: int) -> Tensors:
@@ -27,10 +28,9 @@ def _normal(shapes: Shapes, seed: int) -> Tensors:
     return [torch.randn(shape, generator=generator) for shape in shapes]
 
 
-def _made(kind: str, params: Any, **options: Any) -> torch.optim.Optimizer:
+def _made(kind: str, params: Any, **options: Any) -> Any:
     momentum = {"momentum": 0.9} if kind == "SGD" else {}
-    made: torch.optim.Optimizer = getattr(torch.optim, kind)(params, lr=0.1, **momentum, **options)
-    return made
+    return getattr(torch.optim, kind)(params, lr=0.1, **momentum, **options)
 
 
 def _state(optimizer: torch.optim.Optimizer) -> Tensors:
@@ -101,7 +101,7 @@ def _optimize_with(kind: str, Sharded: Any, shapes: Shapes, seed: int, steps: in
     }
 
 
-def _flat(tensors: Tensors) -> torch.Tensor:
+def _flat(tensors: Tensors) -> Tensor:
     return torch.cat([torch.empty(0), *(t.detach().flatten() for t in tensors)])
 
 
@@ -120,7 +120,7 @@ def _one_optimizer(
     return [p.detach() for p in params], _state(optimizer)
 
 
-def _all_there(wanted: Tensors, held: torch.Tensor) -> bool:
+def _all_there(wanted: Tensors, held: Tensor) -> bool:
     """Whether each number is there, to rounding."""
     held, numbers = held.sort().values, _flat(wanted)
     if len(held) < len(numbers):
@@ -171,14 +171,14 @@ def check_ShardedOptimizer(shapes: Shapes, seed: int, n: int, steps: int) -> Non
 # --- 15.2 sharded_linear ------------------------------------------------------------------------------------------
 
 
-def _chain(seed: int, sizes: list[int]) -> Iterator[torch.Tensor]:
+def _chain(seed: int, sizes: list[int]) -> Iterator[Tensor]:
     """The weights of a chain of layers, one after the other."""
     generator = torch.Generator().manual_seed(seed)
     for a, b in zip(sizes[:-1], sizes[1:], strict=True):
         yield torch.randn(b, a, generator=generator) / a**0.5
 
 
-def _input(seed: int, rank: int, rows: int, width: int) -> torch.Tensor:
+def _input(seed: int, rank: int, rows: int, width: int) -> Tensor:
     return normal(1000 * seed + rank, rows, width)
 
 
@@ -190,7 +190,7 @@ def _run_chain(linear: Any, seed: int, sizes: list[int], rows: int) -> dict[str,
     x = _input(seed, rank, rows, sizes[0]).requires_grad_()
     kept = []
 
-    def pack(t: torch.Tensor) -> torch.Tensor:
+    def pack(t: Tensor) -> Tensor:
         kept.append(t.numel() * 4)
         return t
 
@@ -233,7 +233,7 @@ def _whole_chain(seed: int, n: int, sizes: tuple[int, ...], rows: int) -> tuple[
     return weights, outs, for_x, for_w
 
 
-def _same(a: torch.Tensor | None, b: torch.Tensor) -> bool:
+def _same(a: Tensor | None, b: Tensor) -> bool:
     return a is not None and a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -246,9 +246,7 @@ def _chain_as_whole(told: list[Any], n: int, seed: int, sizes: list[int], rows: 
     return None
 
 
-def _values_wrong(
-    got: dict[str, Any], out: torch.Tensor, for_x: torch.Tensor, for_shards: Tensors, n: int
-) -> str | None:
+def _values_wrong(got: dict[str, Any], out: Tensor, for_x: Tensor, for_shards: Tensors, n: int) -> str | None:
     if not _same(got["out"], out):
         return "the output is not x @ W.T"
     if got["x"] is None:
@@ -298,7 +296,7 @@ class _Block(torch.nn.Module):
         super().__init__()
         self.all = torch.nn.ParameterList(torch.zeros(s) for s in shapes)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         return x + torch.stack([p.sum() for p in self.all]).sum()
 
 

@@ -123,7 +123,7 @@ class Loop:
         return ", ".join([f"{self.card}, layers of {self.width}, batch {self.batch}", *set_])
 
 
-def _ran(loop: Loop) -> dict[str, Any]:
+def _ran(loop: Loop) -> Any:
     """The trace of four warm steps."""
     gpu: Any = simulate(loop.card, noise=loop.noise, seed=loop.width)
     with gpu:
@@ -160,8 +160,7 @@ def _ran(loop: Loop) -> dict[str, Any]:
                 step(i)
                 if loop.steps:
                     prof.step()
-    recorded: dict[str, Any] = prof.trace()
-    return recorded
+    return prof.trace()
 
 
 @cache

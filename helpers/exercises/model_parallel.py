@@ -1,6 +1,5 @@
 """Tests of lesson 16: a split MLP, 1F1B's order, stages that are balanced in a memory, axes laid over a machine."""
 
-import ast
 import gc
 import itertools
 import os
@@ -16,7 +15,7 @@ from helpers import check, ranks
 from helpers.exercises._judge import each_value
 from helpers.exercises._ranks import on_ranks
 from helpers.exercises._reference import reference
-from helpers.simulator.world.pipeline import pipeline
+from helpers.simulator.world.pipeline import order, pipeline
 
 _BETWEEN_LAYERS = "3 · Split between the layers"
 _RATE = 0.1
@@ -190,12 +189,9 @@ def check_ParallelMLP(n: int, *cases: list[Any]) -> None:
 
 @reference
 def _one_f_one_b(p: int, m: int, most: int | None = None) -> list[list[str]]:
-    rows = []
-    for r in range(p):
-        ahead = min(p - r, m, m if most is None else most)
-        pairs = [[f"{r}B{i}", *([f"{r}F{ahead + i}"] if ahead + i < m else [])] for i in range(m)]
-        rows.append([f"{r}F{i}" for i in range(ahead)] + sum(pairs, []))
-    return rows
+    """A rank that may keep `most` micro-batches does what that rank does which keeps so many without a limit."""
+    rows, first = order("1F1B", p, m), 0 if most is None else max(0, p - most)
+    return [[f"{r}{action.lstrip('0123456789')}" for action in rows[max(r, first)]] for r in range(p)]
 
 
 def _table_wrong(table: Any, p: int, m: int, most: int | None = None) -> str | None:
@@ -317,10 +313,8 @@ def _seconds_of(
 
 
 @reference
-@cache
-def _shortest(given: str) -> float:
-    """given: the repr of model, network and gpus, which are not to be hashed."""
-    model, network, gpus = ast.literal_eval(given)
+def _shortest(model: dict[str, int], network: dict[str, Any], gpus: int) -> float:
+    """The step of the best layout, by trying all."""
 
     def layouts() -> Iterator[tuple[dict[str, int], Sequence[str]]]:
         for tp, pp in itertools.product([d for d in range(1, gpus + 1) if gpus % d == 0], repeat=2):
@@ -328,8 +322,7 @@ def _shortest(given: str) -> float:
                 for order in itertools.permutations(_AXES):
                     yield {"tp": tp, "pp": pp, "dp": gpus // (tp * pp)}, order
 
-    found = [_seconds_of(model, network, *one) for one in layouts()]
-    return min(t for t in found if t is not None)
+    return min(t for one in layouts() if (t := _seconds_of(model, network, *one)) is not None)
 
 
 def _laid_out(got: Any, model: dict[str, int], network: dict[str, Any], gpus: int) -> str | None:
@@ -340,7 +333,7 @@ def _laid_out(got: Any, model: dict[str, int], network: dict[str, Any], gpus: in
     three = whole and sorted(got["order"]) == sorted(_AXES)
     if not three or sizes["tp"] * sizes["pp"] * sizes["dp"] != gpus:
         return f"{told}{said} are not three axes of {gpus} ranks"
-    mine, best = _seconds_of(model, network, sizes, got["order"]), _shortest(repr((model, network, gpus)))
+    mine, best = _seconds_of(model, network, sizes, got["order"]), _shortest(model, network, gpus)
     if mine is None:
         return f"{told}{said} is not allowed or does not fit"
     if not abs(got["step_s"] - mine) <= 1e-6 * mine:

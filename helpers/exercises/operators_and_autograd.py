@@ -87,9 +87,7 @@ def _keep(tanhexp: Callable[[torch.Tensor], torch.Tensor], n: int, count: Any) -
 @cache
 def _unchanged_gradient(n: int) -> torch.Tensor:
     x = torch.linspace(-3, 3, n).double().requires_grad_()
-    _safe_tanhexp(x).sum().backward()
-    assert x.grad is not None
-    return x.grad.float()
+    return torch.autograd.grad(_safe_tanhexp(x).sum(), x)[0].float()
 
 
 def _lean(got: dict[str, Any], n: int) -> str | None:
@@ -185,8 +183,13 @@ def _trained(asked: Training) -> dict[str, torch.Tensor]:
     return {"loss": loss, "norm": norm, "row": row, "smooth": smooth, "w1": w1.detach(), "w2": w2.detach()}
 
 
-def _with_graphs_told(train: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    result = train(*args, **kwargs)
+_NO_GRAPH: dict[str, Any] = {"tensors with a graph": "none"}
+
+
+def _with_graphs_told(answer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    result = answer(*args, **kwargs)
+    if isinstance(result, torch.Tensor):
+        result = {"norms": result}
     if not isinstance(result, dict):
         return result
     graphs = [name for name, v in result.items() if getattr(v, "requires_grad", False)]
@@ -224,11 +227,10 @@ def check_train(*trainings: Training, costs: bool = True, graphs: bool = True) -
         ]
         return next((text for pair in pairs if (text := _growth(*pair))), None)
 
-    told: dict[str, Any] = {"tensors with a graph": "none"} if graphs else {}
     check.function(
         "train",
         [one.case() for one in trainings],
-        [_trained(one) | told for one in trainings],
+        [_trained(one) | (_NO_GRAPH if graphs else {}) for one in trainings],
         match=check.Match(rtol=1e-4, atol=1e-6),
         drive=_with_graphs_told if graphs else None,
         budget={"syncs": 0} if costs else None,
@@ -272,19 +274,13 @@ def _one_by_one(net: Net) -> torch.Tensor:
     return torch.stack(norms)
 
 
-def _with_graph_told(grad_norms: Callable[..., Any], *tensors: torch.Tensor) -> dict[str, Any]:
-    result = grad_norms(*tensors)
-    return {"norms": result, "has a graph": getattr(result, "requires_grad", False)}
-
-
-def _operators(*tensors: torch.Tensor) -> dict[str, int]:
-    return {"operators": 128}
+_OPERATORS = {"operators": 128}
 
 
 def _operators_and_peak(x: torch.Tensor, y: torch.Tensor, *weights: torch.Tensor) -> dict[str, int]:
     (batch, k), (classes, width) = x.shape, weights[2].shape
     arrays, parameters = batch * (k + width + classes), sum(w.numel() for w in weights)
-    return _operators() | {"peak_live_bytes": 4 * (8 * arrays + 2 * parameters)}
+    return _OPERATORS | {"peak_live_bytes": 4 * (8 * arrays + 2 * parameters)}
 
 
 def _same_for_every_batch(reports: list[check.Report]) -> str | None:
@@ -308,10 +304,10 @@ def check_grad_norms(
     check.function(
         "grad_norms",
         [check.case(*net.tensors()) for net in nets],
-        [{"norms": n, "has a graph": False} for n in norms] if graphs else norms,
+        [{"norms": n} | _NO_GRAPH for n in norms] if graphs else norms,
         match=check.Match(rtol=1e-4, atol=1e-6),
-        drive=_with_graph_told if graphs else None,
-        budget=_operators_and_peak if memory else _operators,
+        drive=_with_graphs_told if graphs else None,
+        budget=_operators_and_peak if memory else _OPERATORS,
         verify=_same_for_every_batch,
         look="9 · From a loop over samples to one batch",
         note="A gradient of every sample is batch × width × k numbers, and as many pieces for every batch grow "

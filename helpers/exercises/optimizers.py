@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from helpers import check, simulate
 from helpers.check.compare import difference
 from helpers.exercises import _gpu
-from helpers.exercises._judge import each
+from helpers.exercises._judge import each, own_work
 
 Tensors = list[Tensor]
 #: for each forward the weights that it uses, in order
@@ -71,13 +71,13 @@ def _by_torch(params: Tensors, *others: Any, temp_bytes: int | None = None, **op
     return _by_name([p.detach() for p in parameters], grads, means, squares)
 
 
-def _written_out(report: check.Report) -> str | None:
-    used = list(report.counts["by_operator"])
-    if ready := [k for k in used if "fused" in k]:
-        return f"{ready[0]} is torch's own AdamW: write it out this time"
-    if not any("sqrt" in k or "pow" in k for k in used):
+def _rooted(report: check.Report) -> str | None:
+    if not any("sqrt" in op or "pow" in op for op in report.counts["by_operator"]):
         return "no operator that takes a root was seen: the step must be made of torch's operators, which are counted"
     return None
+
+
+_WRITTEN_OUT = own_work("fused"), _rooted
 
 
 def _stepped(report: check.Report) -> str | None:
@@ -101,23 +101,22 @@ def _loop_budget(params: Tensors, *rest: Any, **options: Any) -> dict[str, int]:
     return {"operators": 8 * len(params), "peak_live_bytes": 2 * max(p.nbytes for p in params), "syncs": 0}
 
 
+def _check_by_torch(name: str, cases: Sequence[check.Case], budget: Any, look: str, note: str) -> None:
+    judge = each(*_WRITTEN_OUT)
+    for one in cases:
+        known: dict[str, Any] = {"match": _exactness(one), "budget": budget, "look": look, "note": note}
+        check.function(name, [one], _by_torch, drive=_step, verify=judge, **known)
+
+
 def check_adamw_loop(*cases: check.Case, costs: bool = False, note: str = "") -> None:
     """costs: the operators and the bytes alive are counted too."""
-    for one in cases:
-        check.function(
-            "adamw_loop",
-            [one],
-            expect=_by_torch if costs else None,
-            drive=_step,
-            match=_exactness(one),
-            budget=_loop_budget if costs else {"syncs": 0},
-            verify=each(_written_out) if costs else each(_stepped, _written_out),
-            look=_THREE_WAYS if costs else _FORMULA,
-            note="8 for each parameter: operators that end in an underscore, and one that makes the root of v. Too "
-            "many bytes: a list of roots keeps all of them alive, and so does a second name."
-            if costs
-            else note,
-        )
+    if costs:
+        note = "8 for each parameter: operators that end in an underscore, and one that makes the root of v. Too "
+        note += "many bytes: a list of roots keeps all of them alive, and so does a second name."
+        _check_by_torch("adamw_loop", cases, _loop_budget, _THREE_WAYS, note)
+    else:
+        known: dict[str, Any] = {"budget": {"syncs": 0}, "look": _FORMULA, "note": note}
+        check.function("adamw_loop", cases, drive=_step, verify=each(_stepped, *_WRITTEN_OUT), **known)
 
 
 def _groups_budget(params: Tensors, *rest: Any, temp_bytes: int | None = None, **_: Any) -> dict[str, int]:
@@ -128,20 +127,12 @@ def _groups_budget(params: Tensors, *rest: Any, temp_bytes: int | None = None, *
 
 
 def check_adamw_foreach(*cases: check.Case) -> None:
-    for one in cases:
-        check.function(
-            "adamw_foreach",
-            [one],
-            expect=_by_torch,
-            drive=_step,
-            match=_exactness(one),
-            budget=_groups_budget,
-            verify=each(_written_out),
-            look=f"{_FORMULA}; {_THREE_WAYS}",
-            note="Only the last lists' values off: is the last, unfinished group handed over? Too many operators: one "
-            "for the whole group. Too many bytes: are sizes in bytes (p.nbytes), groups cut by what they hold and not "
-            "by how many, every operator but the root in place, and the last group's roots without a name?",
-        )
+    note = (
+        "Only the last lists' values off: is the last, unfinished group handed over? Too many operators: one "
+        "for the whole group. Too many bytes: are sizes in bytes (p.nbytes), groups cut by what they hold and not "
+        "by how many, every operator but the root in place, and the last group's roots without a name?"
+    )
+    _check_by_torch("adamw_foreach", cases, _groups_budget, f"{_FORMULA}; {_THREE_WAYS}", note)
 
 
 # --- 6.3 step_in_backward -----------------------------------------------------------------------------------------

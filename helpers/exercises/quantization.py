@@ -7,13 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
 from helpers import check, count
-from helpers.dispatch_mode import Mode
-from helpers.exercises._judge import each
+from helpers.dispatch_mode import Looking
+from helpers.exercises._judge import each, own_work
 
 _AT_BYTE = "1 · One byte and a scale"
 _TRAINING: dict[str, Any] = {"budget": {"syncs": 0}, "look": "4 · Train for the rounding"}
@@ -28,7 +28,7 @@ def _outside(report: check.Report) -> str | None:
 # --- 13.1 quantize, dequantize ------------------------------------------------------------------------------------
 
 
-def _keep(quantize: Callable[..., Any], x: torch.Tensor, **options: Any) -> dict[str, Any]:
+def _keep(quantize: Callable[..., Any], x: Tensor, **options: Any) -> dict[str, Any]:
     """The integers, scales and zeros, and the bytes of the storages behind them."""
     q, scale, zero = quantize(x, **options)
     stored = sum(t.untyped_storage().nbytes() for t in (q, scale, zero) if t is not None)
@@ -78,7 +78,7 @@ def _wrong_integers(report: check.Report) -> str | None:
 def check_quantize(*cases: check.Case, note: str = "") -> None:
     """cases: x, and whatever options."""
 
-    def budget(x: torch.Tensor, dim: int | None = None, **_: Any) -> dict[str, int]:
+    def budget(x: Tensor, dim: int | None = None, **_: Any) -> dict[str, int]:
         groups = 1 if dim is None else x.shape[dim]
         return {"peak_live_bytes": 13 * x.numel() + 64 * groups + 1024}
 
@@ -86,7 +86,7 @@ def check_quantize(*cases: check.Case, note: str = "") -> None:
     check.function("quantize", cases, drive=_keep, verify=judge, budget=budget, look=_AT_BYTE, note=note)
 
 
-def _exactly(q: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor | None = None) -> torch.Tensor:
+def _exactly(q: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
     return ((q.double() - (0 if zero is None else zero)) * scale).float()
 
 
@@ -117,11 +117,11 @@ class Layer:
     def __str__(self) -> str:
         return f"Linear({self.k}, {self.n}{'' if self.bias else ', bias=False'})"
 
-    def numbers(self) -> tuple[torch.Tensor, torch.Tensor | None, list[torch.Tensor]]:
+    def numbers(self) -> tuple[Tensor, Tensor | None, list[Tensor]]:
         """Its weight, its bias, the batches."""
         g = torch.Generator().manual_seed(self.seed)
 
-        def uneven(*rows: int) -> torch.Tensor:
+        def uneven(*rows: int) -> Tensor:
             return torch.randn(*rows, self.k, generator=g) * 10 ** (6 * torch.rand(*rows, 1, generator=g) - 3)
 
         weight, inputs = uneven(self.n), [uneven(*rows) for rows in self.batches]
@@ -131,26 +131,25 @@ class Layer:
         return weight, torch.randn(self.n, generator=g) if self.bias else None, inputs
 
 
-class _Integers(Mode):
+class _Integers(Looking):
     """Sees the shapes that _int_mm gets, and whether all that is converted to int8 is finite."""
 
     def __init__(self) -> None:
         super().__init__()
         self.shapes: list[list[int]] = []
-        self.finite: list[torch.Tensor] = []
+        self.finite: list[Tensor] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         if "int_mm" in str(func):
             self.shapes.append([*args[0].shape, args[1].shape[1]])
         if str(func).startswith(("aten._to_copy", "aten.copy_")):
             inside = "copy_" in str(func)  # q.copy_(x), or x.to(torch.int8)
-            into, what = (args[0].dtype, args[1]) if inside else ((kwargs or {}).get("dtype"), args[0])
+            into, what = (args[0].dtype, args[1]) if inside else (kwargs.get("dtype"), args[0])
             if into == torch.int8:
                 self.finite.append(what.isfinite().all())
-        return func(*args, **(kwargs or {}))
 
 
-def _linear(weight: torch.Tensor, bias: torch.Tensor | None) -> nn.Linear:
+def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     made = nn.Linear(weight.shape[1], weight.shape[0], bias is not None)
     made.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
     return made
@@ -181,7 +180,7 @@ def _use(Int8Linear: Any, **fields: Any) -> dict[str, Any]:
 
 
 @cache
-def _true(asked: Layer) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def _true(asked: Layer) -> list[tuple[Tensor, Tensor]]:
     """For each batch y without rounding, in rows, and by about how much rounding x and W shifts each element."""
     weight, bias, inputs = asked.numbers()
     w, found = weight.double(), []
@@ -217,9 +216,7 @@ def _wrong_bytes(asked: Layer, got: dict[str, Any]) -> str | None:
     return None
 
 
-def _wrong_numbers(
-    seen: dict[str, Any], true: torch.Tensor, about: torch.Tensor, shape: tuple[int, ...]
-) -> str | None:
+def _wrong_numbers(seen: dict[str, Any], true: Tensor, about: Tensor, shape: tuple[int, ...]) -> str | None:
     y = seen["y"]
     if y.shape != shape or y.dtype != torch.float32:
         return f"y is {y.dtype} of {tuple(y.shape)}, wanted float32 of {shape}"
@@ -304,7 +301,7 @@ def _smooth(smooth: Callable[..., None], **fields: Any) -> dict[str, Any]:
     whole = nn.ModuleDict({"norm": norm, "linears": nn.ModuleList(linears)})
     owned = list(whole.parameters())
 
-    def forward() -> list[torch.Tensor]:
+    def forward() -> list[Tensor]:
         h = norm(made["x"])
         return [m(h) for m in linears]
 
@@ -335,7 +332,7 @@ def _not_smooth(report: check.Report) -> str | None:
     s[(amax == 0) | (wmax == 0)] = 1
     told = f"alpha {alpha}, {n} linear(s): "
 
-    def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    def same(a: Tensor, b: Tensor) -> bool:
         return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-6 * float(b.abs().max()))
 
     for name, value in (("norm.weight", got["norm.weight"]), *(("a weight", w) for w in of_weights)):
@@ -376,7 +373,7 @@ def check_smooth(*cases: Block, note: str = "") -> None:
 # --- 13.4 fake_quantize, train_quantized --------------------------------------------------------------------------
 
 
-def _alive(fake_quantize: Callable[..., torch.Tensor], *given: Any) -> int:
+def _alive(fake_quantize: Callable[..., Tensor], *given: Any) -> int:
     """Bytes that live on after the forward."""
     with count() as run:
         out = fake_quantize(*given)  # noqa: F841 - alive until its bytes are read
@@ -391,12 +388,7 @@ def _only_a_mask(report: check.Report) -> str | None:
     return None
 
 
-def _written_out(report: check.Report) -> str | None:
-    ready = [name for name in report.counts["by_operator"] if "fake_quant" in name]
-    return f"{ready[0]} is PyTorch's own: write it out this time" if ready else None
-
-
-def _by_hand(w: torch.Tensor, scale: torch.Tensor, bits: int = 8) -> torch.Tensor:
+def _by_hand(w: Tensor, scale: Tensor, bits: int = 8) -> Tensor:
     most = 2 ** (bits - 1) - 1
     value = (w.detach() / scale).round().clamp(-most, most) * scale
     return torch.where(w.detach().abs() <= (most + 0.5) * scale, w - w.detach(), 0.0) + value
@@ -404,7 +396,7 @@ def _by_hand(w: torch.Tensor, scale: torch.Tensor, bits: int = 8) -> torch.Tenso
 
 def check_fake_quantize(*cases: check.Case, grads: bool = True, note: str = "") -> None:
     """cases: w, scale, bits. grads: w needs them; then what is kept for them counts as well."""
-    match, judge = check.Match(grads=grads, rtol=1e-5, atol=1e-6), each(_written_out)
+    match, judge = check.Match(grads=grads, rtol=1e-5, atol=1e-6), each(own_work("fake_quant"))
     check.function("fake_quantize", cases, _by_hand, match=match, verify=judge, note=note, **_TRAINING)
     note = "What is computed with gradients on is kept for backward."
     check.function("fake_quantize", cases, drive=_alive, verify=each(_only_a_mask), note=note, **_TRAINING)
@@ -426,7 +418,7 @@ class Training:
     dead: bool = False
     mixed: bool = False
 
-    def made(self) -> tuple[nn.Sequential, torch.Tensor, torch.Tensor]:
+    def made(self) -> tuple[nn.Sequential, Tensor, Tensor]:
         """The net, its points and what it is to say of them; all in float64."""
         g, double = torch.Generator().manual_seed(self.seed), torch.float64
         parts: list[nn.Module] = []
@@ -443,7 +435,7 @@ class Training:
                 x.zero_()  # and no gradient to its weights: the row stays zeros
         return net, x, y
 
-    def told(self, net: nn.Sequential, x: torch.Tensor) -> dict[str, Any]:
+    def told(self, net: nn.Sequential, x: Tensor) -> dict[str, Any]:
         """What counts of a trained net."""
         afterwards = {"net(x) afterwards": net(x).detach()} if self.mixed else {}
         return {"weights": [p.detach() for p in net.parameters()], **afterwards}
@@ -465,7 +457,7 @@ def _trained(asked: Training) -> dict[str, Any]:
     net, x, y = asked.made()
     ps, most = dict(net.named_parameters()), 2 ** (asked.bits - 1) - 1
 
-    def stored(p: torch.Tensor) -> torch.Tensor:
+    def stored(p: Tensor) -> Tensor:
         if p.dim() == 1:
             return p
         scale = (p.detach().abs().amax(1, keepdim=True) / most).clamp(min=1e-12)
@@ -481,6 +473,6 @@ def _trained(asked: Training) -> dict[str, Any]:
 
 
 def check_train_quantized(*cases: Training, note: str = "") -> None:
-    want, judge = [_trained(one) for one in cases], each(_written_out)
+    want, judge = [_trained(one) for one in cases], each(own_work("fake_quant"))
     known = _TRAINING | {"match": check.Match(rtol=1e-6, atol=1e-8), "note": note}
     check.function("train_quantized", cases, want, drive=_train, verify=judge, **known)

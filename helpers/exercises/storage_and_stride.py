@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from helpers import check, count
 from helpers.check.compare import difference
@@ -29,12 +30,6 @@ _HUGE = 10**20
 _CELLS = 60
 
 
-def _check_refused(name: str, cases: Sequence[check.Case], note: str = "") -> None:
-    """Those of the cases that are to raise, raise."""
-    if refused := [one for one in cases if one.raises is not None]:
-        check.function(name, refused, look=_LAST_LINE, note=note)
-
-
 # --- functions of integers: 1.1 and 1.2 ---------------------------------------------------------------------------
 
 
@@ -43,7 +38,7 @@ def _each(answer: Callable[..., Any], calls: list[tuple[Any, ...]]) -> list[Any]
 
 
 def _check_integers(name: str, wanted: Wanted, many: Wanted, look: str, note: str = "") -> None:
-    """Call by call, and then all of `many` in one request: each call as wanted, with no operator."""
+    """Call by call, and then all of `many` in one request: each call as wanted, with no operator, or refused."""
 
     def each_as_wanted(reports: list[check.Report]) -> str | None:
         for (inputs, want), got in zip(many.items(), reports[0].value, strict=True):
@@ -52,7 +47,8 @@ def _check_integers(name: str, wanted: Wanted, many: Wanted, look: str, note: st
         return None
 
     if wanted:
-        cases = [check.case(*inputs) for inputs in wanted]
+        errors = [want if isinstance(want, type) else None for want in wanted.values()]
+        cases = [check.case(*i, raises=error) for i, error in zip(wanted, errors, strict=True)]
         check.function(name, cases, [*wanted.values()], budget=_INTEGERS_ONLY, look=look, note=note)
     if many:
         calls = [check.case([*many])]
@@ -85,12 +81,8 @@ def _walk(view: View) -> list[tuple[tuple[int, ...], int]]:
 
 def check_flat_index(wanted: Wanted = {}, views: Sequence[View] = ()) -> None:  # noqa: B006 - only read
     """wanted: (index, stride, offset) → cell. views: each of their elements is asked for, too."""
-    cells = {inputs: want for inputs, want in wanted.items() if not isinstance(want, type)}
     many = {(index, view[1], view[2]): cell for view in views for index, cell in _walk(view)}
-    _check_integers("flat_index", cells, many, "Round 1, the formula")
-    _check_refused(
-        "flat_index", [check.case(*i, raises=want) for i, want in wanted.items() if isinstance(want, type)]
-    )
+    _check_integers("flat_index", wanted, many, f"Round 1, the formula; for errors {_LAST_LINE}")
 
 
 def _within_lines(answer: Callable[..., Any], *inputs: Any) -> Any:
@@ -176,27 +168,24 @@ def check_is_contiguous(
 # --- 1.3 windows --------------------------------------------------------------------------------------------------
 
 
-def _write_last(
-    view_of: Callable[..., torch.Tensor], x: torch.Tensor, *sizes: int, **named: int
-) -> torch.Tensor:
+def _write_last(view_of: Callable[..., Tensor], x: Tensor, *sizes: int, **named: int) -> Tensor:
     """What x holds after a write into the last element of the view."""
     view = view_of(x, *sizes, **named)
     view[(-1,) * view.dim()] = -7
     return x
 
 
-def _check_view(
-    name: str, cases: Sequence[check.Case], expect: Callable[..., torch.Tensor], look: str
-) -> None:
+def _check_view(name: str, cases: Sequence[check.Case], expect: Callable[..., Tensor], look: str) -> None:
     """The same numbers in the input's own memory, so that what is written into the view arrives there."""
 
-    def written(x: torch.Tensor, *sizes: int, **named: int) -> torch.Tensor:
+    def written(x: Tensor, *sizes: int, **named: int) -> Tensor:
         place = expect(torch.arange(x.numel()).view(x.shape), *sizes, **named).flatten()[-1]
         x[tuple(int(i) for i in torch.unravel_index(place, x.shape))] = -7
         return x
 
+    look = f"{look}; for errors {_LAST_LINE}"
+    check.function(name, cases, expect, match=check.Match(view_of=0), budget=_NO_MEMORY, look=look)
     if good := [one for one in cases if one.raises is None]:
-        check.function(name, good, expect, match=check.Match(view_of=0), budget=_NO_MEMORY, look=look)
         check.function(
             name,
             good,
@@ -206,13 +195,12 @@ def _check_view(
             budget=_NO_MEMORY,
             note="a number written into the last element of the result must arrive in x: it is a view",
         )
-    _check_refused(name, cases)
 
 
 def check_windows(*cases: check.Case) -> None:
     """Cases: x, size, step."""
 
-    def stacked(x: torch.Tensor, size: int, step: int = 1) -> torch.Tensor:
+    def stacked(x: Tensor, size: int, step: int = 1) -> Tensor:
         return torch.stack([x[i : i + size] for i in range(0, len(x) - size + 1, step)])
 
     _check_view("windows", cases, stacked, look="Round 3, as_strided: rows that overlap")
@@ -221,7 +209,7 @@ def check_windows(*cases: check.Case) -> None:
 def check_diagonal_blocks(*cases: check.Case) -> None:
     """Cases: x, size."""
 
-    def stacked(x: torch.Tensor, size: int) -> torch.Tensor:
+    def stacked(x: Tensor, size: int) -> Tensor:
         return torch.stack([x[i : i + size, i : i + size] for i in range(0, len(x), size)])
 
     look = "Round 1, the figure: what one step costs in each dimension"
@@ -241,17 +229,17 @@ def check_answers(*lines: str) -> None:
 # --- 1.5 one_copy -------------------------------------------------------------------------------------------------
 
 
-def film(*shape: int, seed: int = 0) -> torch.Tensor:
+def film(*shape: int, seed: int = 0) -> Tensor:
     """A video of random numbers, uint8."""
     return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
-def _in_four_copies(video: torch.Tensor, every: int, top: int, left: int, size: int) -> torch.Tensor:
+def _in_four_copies(video: Tensor, every: int, top: int, left: int, size: int) -> Tensor:
     frames = video[::every].float().permute(0, 3, 1, 2)
     return frames[:, :, top : top + size, left : left + size].contiguous()
 
 
-def _one_copy(video: torch.Tensor, every: int, top: int, left: int, size: int) -> dict[str, int]:
+def _one_copy(video: Tensor, every: int, top: int, left: int, size: int) -> dict[str, int]:
     needed = 4 * -(-len(video) // every) * video.shape[3] * size * size
     return {"copies": 1, "new_storages": 1, "bytes_allocated": needed, "peak_live_bytes": needed, "syncs": 0}
 
@@ -262,7 +250,7 @@ def _new_in_torch(reports: list[check.Report]) -> str | None:
     return None
 
 
-def _device_of_result(clip: Callable[..., torch.Tensor], *inputs: Any) -> str:
+def _device_of_result(clip: Callable[..., Tensor], *inputs: Any) -> str:
     """Where the result lies, or what stood in the way."""
     try:
         return clip(*inputs).device.type
@@ -294,4 +282,5 @@ def check_clip(*cases: check.Case) -> None:
             note='this video is on another device than the CPU ("meta": torch\'s device with shapes and without '
             "numbers); torch.empty and its like make a tensor on the CPU, unless they are told device=video.device",
         )
-    _check_refused("clip", cases, note="this crop does not fit into a frame")
+    if refused := [one for one in cases if one.raises is not None]:
+        check.function("clip", refused, look=_LAST_LINE, note="this crop does not fit into a frame")

@@ -157,9 +157,8 @@ def _wrong_batches(asked: Batches, got: dict[str, Any]) -> str | None:
     sizes = asked.sizes()
     if got["shapes"] != [[True, r, asked.width] for r in sizes]:
         return f"wanted each batch once, in order, on gpu.device; got (on the device, rows, columns) {got['shapes'][:5]}"
-    if asked.card == "values" and got["sums"] != [
-        float(r * asked.width**2 * (i + 1)) for i, r in enumerate(sizes)
-    ]:
+    sums = [float(r * asked.width**2 * (i + 1)) for i, r in enumerate(sizes)]
+    if asked.card == "values" and got["sums"] != sums:
         return f"the sums of x @ w were {got['sums']}: not each batch's own numbers"
     return None
 

@@ -24,10 +24,10 @@ def _odd(got: torch.Tensor, want: torch.Tensor, at: str = "the result") -> str |
 # --- 11.1 centre --------------------------------------------------------------------------------------------------
 
 
-def _compile_and_call(centre: Any, *calls: tuple[torch.Tensor, float]) -> dict[str, Any]:
+def _compile_and_call(answer: Any, *calls: tuple[Any, ...]) -> dict[str, Any]:
     """One compiled function, called again and again: what came out, and how often it was one graph that ran."""
     with compiling.watch("inductor") as w:
-        fast = torch.compile(centre)
+        fast = torch.compile(answer)
         values = [fast(*call) for call in calls]
     where = [f"{b.where.partition(' in ')[2]}: `{b.line}`: {b.reason}" for b in w.breaks]
     return {"values": values, "counts": w.counts(), "breaks": where}
@@ -271,17 +271,11 @@ def check_addcmul_backend(programs: Mapping[str, tuple[int, int]]) -> None:
 # --- 11.5 prepare -------------------------------------------------------------------------------------------------
 
 
-def _compile(prepare: Any, x: torch.Tensor) -> dict[str, Any]:
-    """The compiled function's result, and what was made of it."""
-    with compiling.watch("inductor") as w:
-        value = torch.compile(prepare)(x).clone()
-    return {"value": value, "counts": w.counts()}
-
-
-def _few_nests(got: dict[str, Any], x: torch.Tensor) -> str | None:
-    y, counts = x - x.min(), got["counts"]
+def _few_nests(got: dict[str, Any], call: tuple[torch.Tensor]) -> str | None:
+    (x,), (value,), counts = call, got["values"], got["counts"]
+    y = x - x.min()
     y = F.silu(y / y.max()) * 2
-    if odd := _odd(got["value"], y + torch.cat([y[:, 1:], y[:, :1]], 1)):
+    if odd := _odd(value, y + torch.cat([y[:, 1:], y[:, :1]], 1)):
         return f"{odd} (x of {tuple(x.shape)} from {x.min():.3g} to {x.max():.3g})"
     if counts["graph_breaks"] or counts["graphs"] != 1 or counts["runs"] != 1:
         return f"{counts['graphs']} graphs, {counts['graph_breaks']} breaks, {counts['runs']} runs; wanted 1, 0, 1"
@@ -293,8 +287,8 @@ def _few_nests(got: dict[str, Any], x: torch.Tensor) -> str | None:
 def check_prepare(*xs: torch.Tensor) -> None:
     check.function(
         "prepare",
-        [check.case(x) for x in xs],
-        drive=_compile,
+        [check.case((x,)) for x in xs],
+        drive=_compile_and_call,
         verify=each_value(_few_nests),
         look="4 · The kernel, read",
         note="print(compiling.kernels(prepare, x).readable) shows the nests.",
