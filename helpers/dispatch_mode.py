@@ -25,7 +25,11 @@ class Mode(private_torch.TorchDispatchMode):
 
 
 class Looking(Mode):
-    """Lets each operator run and then looks at it, by a subclass's `saw`."""
+    """Lets each operator run and then looks at it, by a subclass's `saw`, which may note in `seen` what it finds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

@@ -108,8 +108,9 @@ def _misread(asked: Calls, got: float) -> str | None:
 
 def check_time_on_gpu(*cases: Calls) -> None:
     look = '"What does a clock around a GPU call read?" and "Wait once, not every time", above'
+    check.function("time_on_gpu", cases, drive=_time, verify=each(_timed), look=look)
     none = check.case(size=8, products=1, repeats=0, raises=ValueError)
-    check.function("time_on_gpu", [*cases, none], drive=_time, verify=each(_timed), look=look)
+    check.function("time_on_gpu", [none], drive=_time, look="the docstring: repeats")
 
 
 # --- 0.2 paired_speedup and 0.3 verdict ---------------------------------------------------------------------------

@@ -165,10 +165,6 @@ class _NoAutocast(TorchFunctionMode):
 class _CastsUnseen(dispatch_mode.Looking):
     """Notes operators that make fp16 of fp32 and are no cast by name."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         name = str(func)
         if torch.is_tensor(result) and result.dtype == torch.float16 and not name.startswith("aten._to_copy"):

@@ -223,7 +223,6 @@ def check_one_f_one_b(*cases: list[int], refused: Sequence[list[int]]) -> None:
 
 # --- 16.3 balance -------------------------------------------------------------------------------------------------
 
-
 Layers = tuple[tuple[float, ...], tuple[int, ...], tuple[int, ...]]  # seconds, weights, activations
 
 

@@ -14,6 +14,7 @@ from helpers.exercises import _gpu
 from helpers.exercises._judge import each, own_work
 
 Tensors = list[Tensor]
+Named = dict[str, Tensors]
 #: for each forward the weights that it uses, in order
 Plan = list[list[int]]
 
@@ -47,19 +48,17 @@ def stepping(
     return check.case(params, grads, means, squares, step, **options)
 
 
-def _step(adamw: Callable[..., None], *lists_and_step: Any, **options: Any) -> dict[str, Tensors]:
+def _step(adamw: Callable[..., None], *lists_and_step: Any, **options: Any) -> Named:
     """One call; what all four lists hold afterwards."""
     adamw(*lists_and_step, **options)
     return _by_name(*lists_and_step)
 
 
-def _by_name(
-    params: Tensors, grads: Tensors, means: Tensors, squares: Tensors, *_: int
-) -> dict[str, Tensors]:
+def _by_name(params: Tensors, grads: Tensors, means: Tensors, squares: Tensors, *_: int) -> Named:
     return {"grads": grads, "means": means, "squares": squares, "params": params}
 
 
-def _by_torch(params: Tensors, *others: Any, temp_bytes: int | None = None, **options: Any) -> Any:
+def _by_torch(params: Tensors, *others: Any, temp_bytes: int | None = None, **options: Any) -> Named:
     """The same by torch's own AdamW."""
     grads, means, squares, step = others
     parameters = [nn.Parameter(p) for p in params]
