@@ -23,7 +23,7 @@ from traitlets import Bool, default
 
 from helpers.classroom import sheet, wording
 from helpers.classroom.markdown import to_html
-from helpers.classroom.sanitise import PICTURES, visible
+from helpers.classroom.sanitise import PICTURES, reference, visible
 from helpers.classroom.sparing import LessonsOnly
 
 PAGES = Path(__file__).with_name("pages")
@@ -159,8 +159,7 @@ class FeedbackExporter(LessonsOnly):
         coursedir = getattr(self.parent, "coursedir", None)
         if coursedir is None:
             return Path(about["notebook"] + ".ipynb")
-        folder = coursedir.format_path(coursedir.source_directory, ".", about["assignment"])
-        return Path(folder) / f"{about['notebook']}.ipynb"
+        return reference(coursedir, about["assignment"], about["notebook"])
 
 
 def _points(graded: Any) -> dict[str, Points]:

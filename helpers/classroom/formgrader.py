@@ -18,12 +18,14 @@ from typing import Any
 from jinja2 import BaseLoader, Environment, FileSystemLoader
 from jupyter_server.utils import url_path_join
 from nbconvert.exporters import HTMLExporter
+from nbformat import NotebookNode
 from nbgrader.server_extensions.formgrader import apihandlers, handlers
 from nbgrader.server_extensions.formgrader.base import BaseHandler
 from nbgrader.server_extensions.formgrader.formgrader import FormgradeExtension
 from tornado import web
 
 from helpers.classroom.markdown import to_html
+from helpers.classroom.sanitise import harmless, reference
 
 _POLICY = "; ".join(
     [
@@ -81,7 +83,9 @@ class _Templates(BaseLoader):
 
 
 class _Submission(HTMLExporter):
-    """The page of one submission. Its Markdown is the course's own or shown as text (``helpers.classroom.sanitise``)."""
+    """The page of one submission, made harmless once more: it may have been graded in another way."""
+
+    formgrader: FormgradeExtension
 
     def default_filters(self) -> Any:
         yield from super().default_filters()
@@ -91,6 +95,10 @@ class _Submission(HTMLExporter):
         # they stand in the page as they are
         safe = {k: html.escape(v) if isinstance(v, str) else v for k, v in (resources or {}).items()}
         return super().from_filename(filename, resources=safe, **kw)
+
+    def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> Any:
+        built = reference(self.formgrader.coursedir, resources["assignment_id"], resources["notebook_id"])
+        return super().from_notebook_node(harmless(nb, built), resources, **kw)
 
 
 class _WithNonce:
@@ -134,7 +142,9 @@ class Formgrader(FormgradeExtension):
     def init_tornado_settings(self, webapp: Any) -> None:
         super().init_tornado_settings(webapp)
         webapp.settings["nbgrader_jinja2_env"] = Environment(loader=_Templates(), autoescape=True)
-        webapp.settings["nbgrader_exporter"] = _Submission(config=self.config, extra_loaders=[_Templates()])
+        exporter = _Submission(config=self.config, extra_loaders=[_Templates()])
+        exporter.formgrader = self
+        webapp.settings["nbgrader_exporter"] = exporter
 
     def init_handlers(self, webapp: Any) -> None:
         rest = [

@@ -16,6 +16,9 @@ class _Renderer(IPythonRenderer):
     def latex_environment(self, name: str, body: str) -> str:
         return _formula(f"\\begin{{{name}}}{body}\\end{{{name}}}", "block")
 
+    def _embed_image_or_attachment(self, src: str) -> str:
+        return src  # nbconvert's ends the page where an attachment is missing; the course has none
+
     def block_mermaidjs(self, code: str) -> str:
         return f"<pre>{html.escape(code)}</pre>"
 

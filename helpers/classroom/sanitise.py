@@ -14,7 +14,7 @@ from typing import Any
 import nbformat
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 #: kinds of output that are kept, and how their bytes begin
@@ -44,24 +44,29 @@ class Sanitise(NbGraderPreprocessor):
     """Keeps of a notebook what cannot run; to be used before a notebook of a student's is written anywhere."""
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
-        ours = self._own_markdown(resources)
-        nb.metadata = NotebookNode({k: nb.metadata[k] for k in NOTEBOOK_KEYS if k in nb.metadata})
-        nb.metadata["language_info"] = NotebookNode({"name": "python"})
-        nb.cells = [_cell(cell, place, ours) for place, cell in enumerate(nb.cells)]
-        return nb, resources
-
-    def _own_markdown(self, resources: ResourcesDict) -> set[str]:
-        """The Markdown cells of the lesson as built; none where the instructor has no reference."""
         coursedir = getattr(self.parent and self.parent.parent, "coursedir", None)
         about = resources.get("nbgrader", {})
-        if coursedir is None or "assignment" not in about:
-            return set()
-        folder = coursedir.format_path(coursedir.source_directory, ".", about["assignment"])
-        path = Path(folder) / f"{about['notebook']}.ipynb"
-        if not path.exists():
-            return set()
-        reference = nbformat.read(path, as_version=4)
-        return {cell.source for cell in reference.cells if cell.cell_type == "markdown"}
+        known = coursedir is not None and "assignment" in about
+        return harmless(
+            nb, reference(coursedir, about["assignment"], about["notebook"]) if known else None
+        ), resources
+
+
+def reference(coursedir: Any, lesson: str, notebook: str) -> Path:
+    """Where the lesson as built lies. coursedir: nbgrader's CourseDirectory."""
+    return Path(coursedir.format_path(coursedir.source_directory, ".", lesson)) / f"{notebook}.ipynb"
+
+
+def harmless(nb: NotebookNode, built: Path | None) -> NotebookNode:
+    """The notebook without what could run. Markdown that also stands in the lesson as ``built`` stays as it is."""
+    ours = set()
+    if built is not None and built.exists():
+        ours = {c.source for c in nbformat.read(built, as_version=4).cells if c.cell_type == "markdown"}
+    metadata = NotebookNode({k: nb.metadata[k] for k in NOTEBOOK_KEYS if k in nb.metadata})
+    metadata["language_info"] = NotebookNode({"name": "python"})
+    return new_notebook(
+        cells=[_cell(cell, place, ours) for place, cell in enumerate(nb.cells)], metadata=metadata
+    )
 
 
 def _cell(cell: NotebookNode, place: int, ours: set[str]) -> NotebookNode:
