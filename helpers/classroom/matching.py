@@ -25,12 +25,13 @@ from helpers.classroom.settings import STUB
 
 #: where a top-level definition begins: def, class, or a name that is assigned
 _DEFINES = re.compile(r"(?:async[ \t]+def|def|class)[ \t]+(\w+)|([A-Za-z_]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")
+_CONFLICT = re.compile(r"(?m)^(?:<{7}|>{7}) ")
 #: what cannot begin a cell
 _INDENTED = re.compile(r"\n*[ \t]+\S")
 #: characters of a text that says which cell it is wherever it stands
 _TELLING = 30
-#: parts of a split cell for which every way of joining is tried
-_MOST_PARTS = 5
+#: parts of a split cell for which every way of joining is tried, and their characters
+_MOST_PARTS, _LONGEST_PARTS = 5, 20_000
 #: of the lines of two cells that may be the same cell, edited: the share that both have
 _ALIKE = 0.5
 _ADDED = "added"
@@ -67,6 +68,14 @@ class Own:
         """The names whose definition the student has to write."""
         return frozenset(name for name, text in self.pieces.items() if STUB in text)
 
+    def answered(self, pieces: Iterable[tuple[str, str]]) -> frozenset[str]:
+        """The asked names that ``pieces`` of code define otherwise than they were given."""
+        return frozenset(
+            name
+            for name, text in pieces
+            if name in self.asked and _normal(text) != _normal(self.pieces[name])
+        )
+
 
 @dataclass
 class Matched:
@@ -89,8 +98,16 @@ class _Cell:
     own: Own | None = None
 
     @cached_property
+    def pieces(self) -> list[tuple[str, str]]:
+        return _pieces(self.source)
+
+    @cached_property
     def defines(self) -> frozenset[str]:
-        return frozenset(name for name, _ in _pieces(self.source) if name)
+        return frozenset(name for name, _ in self.pieces if name)
+
+    def answers(self, own: Own) -> frozenset[str]:
+        """The names asked by an exercise that this cell defines otherwise than they were given."""
+        return own.answered(self.pieces) if own.asked & self.defines else frozenset()
 
     def is_exercise(self) -> bool:
         return self.own is not None and self.own.role == "exercise"
@@ -211,10 +228,12 @@ def _refuse_another_lesson(
     started = {
         s for w in written for s in re.findall(r"""lesson\.start\(\s*["']([\w-]{1,60})["']""", w.source)
     }
-    known = {c.own.place for c in cells if c.own and c.own.role not in ("setup", "text")}
+    # set-up cells, texts and the comments that stand for hidden tests may be the same in several lessons
+    telling = {o.place for o in owns if o.role in ("experiment", "exercise", "test")}
+    known = telling & {c.own.place for c in cells if c.own}
     ids = {o.grade_id for o in owns}
     foreign = {w.grade_id for w in written if w.grade_id and w.grade_id not in ids}
-    if started and name not in started and len(foreign) > len(known):
+    if started and name not in started and (len(foreign) > len(known) or len(known) < len(telling) / 4):
         raise NotGradable(
             f"this is the notebook of lesson {min(started)} and not of {name}: hand in {name}.ipynb here"
         )
@@ -234,10 +253,16 @@ def _taken_apart(cells: Sequence[_Cell], owns: Sequence[Own], notes: list[str]) 
             if len(text) >= _TELLING and each.role != "exercise":
                 given[text].append(each)
     longest_first = sorted(given, key=len, reverse=True)
-    answered = {c.own.place for c in cells if c.own and c.own.asked & _answers(c.source, c.own)}
+    answered = {c.own.place for c in cells if c.own and c.answers(c.own)}
     for cell in cells:
         own = cell.own
-        about = [e for e in exercises if e.asked & cell.defines or own is e]
+        # an experiment of the master's may have a name of an exercise's
+        about = [
+            e
+            for e in exercises
+            if own is e
+            or e.asked & (cell.defines - (own.pieces.keys() if own and own.role == "experiment" else set()))
+        ]
         as_given = own is not None and _normal(cell.source) in (_normal(own.stub), _normal(own.node.source))
         locked = own is not None and own.role in _LOCKED
         if as_given or not about and not locked:
@@ -253,12 +278,14 @@ def _taken_apart(cells: Sequence[_Cell], owns: Sequence[Own], notes: list[str]) 
         pieces = [
             part
             for piece in pieces
-            for part in (_by_owner(piece, open_ones) if piece.own is None or piece.is_exercise() else [piece])
+            for part in (
+                _by_owner(piece, open_ones) if not piece.own or piece.own.role not in _LOCKED else [piece]
+            )
         ]
         if len(pieces) > 1:
             what = about[0] if about else own
             notes.append(
-                f"cell {what.grade_id if what else ''} was merged with others, and was taken apart again"
+                f"cell {what.grade_id if what else ''} held more than its own text, and was taken apart"
             )
         yield from pieces
 
@@ -281,10 +308,12 @@ def _cut(piece: _Cell, text: str, other: Own) -> list[_Cell]:
 
 def _by_owner(cell: _Cell, exercises: Sequence[Own]) -> list[_Cell]:
     """A cell that defines names of several exercises, as one cell for each."""
+    # what stands above the first definition belongs to it, but where it is prose or an experiment's
+    apart = cell.kind != "code" or cell.own is not None and not cell.is_exercise()
     parts: list[tuple[Own | None, str]] = []
-    for name, text in _pieces(cell.source):
+    for name, text in cell.pieces:
         owner = next((e for e in exercises if name in e.asked), parts[-1][0] if parts else None)
-        if parts and parts[-1][0] in (owner, None):
+        if parts and (parts[-1][0] is owner or parts[-1][0] is None and not apart):
             parts[-1] = (owner, parts[-1][1] + text)
         else:
             parts.append((owner, text))
@@ -292,7 +321,9 @@ def _by_owner(cell: _Cell, exercises: Sequence[Own]) -> list[_Cell]:
         owner = parts[0][0] if parts else None
         return [replace(cell, own=owner) if owner and cell.own else cell]
     return [
-        replace(cell, source=text.strip("\n"), id="" if i else cell.id, own=own)
+        replace(
+            cell, source=text.strip("\n"), id="" if i else cell.id, own=own or (cell.own if apart else None)
+        )
         for i, (own, text) in enumerate(parts)
     ]
 
@@ -304,9 +335,9 @@ def _answer(own: Own, owns: Sequence[Own], cells: list[_Cell], result: Matched) 
     """An exercise's cell as it counts, and the cells that are left."""
     mine = [cell for cell in cells if cell.own is own]
     mine = [cell for cell in mine if cell.source.strip()] or mine
-    strangers = [cell for cell in cells if not cell.is_exercise() and own.asked & _answers(cell.source, own)]
+    strangers = [cell for cell in cells if not cell.is_exercise() and cell.answers(own)]
     # an experiment of the master's may have a name of an exercise's
-    strangers = [c for c in strangers if not (c.own and own.asked & {n for n, _ in _pieces(c.own.stub)})]
+    strangers = [c for c in strangers if not (c.own and own.asked & c.own.pieces.keys())]
     known = {name for cell in cells for name in cell.defines} | own.pieces.keys()
     code = _versions(own, [c for c in mine if c.kind == "code"], known)
     versions = sorted(
@@ -345,6 +376,8 @@ def _answer(own: Own, owns: Sequence[Own], cells: list[_Cell], result: Matched) 
         result.notes.append(
             f"exercise {own.grade_id}: its cell was there {len(code)} times, and was graded once"
         )
+    if _CONFLICT.search(text):
+        result.human.append(f"exercise {own.grade_id}: its cell holds the marks of a merge conflict")
     answer = _Cell(chosen[0].cells[0].order, "code", text, "", own)
     used = {c.order for v in chosen for c in v.cells}
     spare = {c.order for v in answering for c in v.cells} | {c.order for c in mine}
@@ -386,7 +419,7 @@ def _versions(own: Own, mine: Sequence[_Cell], known: set[str]) -> list[_Version
     found = []
     for group in groups:
         text, beside = _joined(own, group, known)
-        found.append(_Version(group, text, beside, frozenset(_answers(text, own))))
+        found.append(_Version(group, text, beside, own.answered(_pieces(text))))
     return found
 
 
@@ -423,7 +456,7 @@ def _joined(own: Own, parts: Sequence[_Cell], known: set[str]) -> tuple[str, lis
     parts = [part for part in parts if part.source.strip()] or parts[:1]
     if len(parts) == 1:
         return parts[0].source, []
-    if len(parts) > _MOST_PARTS:
+    if len(parts) > _MOST_PARTS or sum(len(part.source) for part in parts) > _LONGEST_PARTS:
         return "\n".join(part.source for part in parts), []
     best: tuple[tuple[int, int], str, list[_Cell]] | None = None
     # apart, one below the other, or in the middle of a line: the first way that parses and leaves no name unknown
@@ -605,15 +638,6 @@ def _onto(pieces: list[tuple[str, str]], text: str) -> list[tuple[str, str]]:
     name, before = pieces[-1]
     pieces[-1] = (name, before + text)
     return pieces
-
-
-def _answers(source: str, own: Own) -> set[str]:
-    """The asked names that ``source`` defines otherwise than they were given."""
-    return {
-        name
-        for name, text in _pieces(source)
-        if name in own.asked and _normal(text) != _normal(own.pieces[name])
-    }
 
 
 def _normal(text: str) -> str:

@@ -13,8 +13,10 @@ from typing import Any
 LONGEST_CELL = 300_000
 #: cells of a notebook; the longest lesson has 90
 MOST_CELLS = 3_000
+#: characters of all cells together; the longest lesson has 70,000
+LONGEST_NOTEBOOK = 1_500_000
 #: brackets in a file: each becomes an object of about 100 bytes before its outputs can be dropped
-MOST_BRACKETS = 2_000_000
+MOST_BRACKETS = 500_000
 
 
 class NotGradable(Exception):
@@ -37,7 +39,7 @@ def read(data: bytes, notes: list[str]) -> list[Written]:
         raise NotGradable("the file is empty (0 cells): hand the notebook in again")
     if data.count(b"{") + data.count(b"[") > MOST_BRACKETS:
         raise NotGradable(
-            "the file holds millions of brackets, which is no notebook: choose Edit > Clear Outputs of All Cells, save, "
+            "the file holds more brackets than a notebook has: choose Edit > Clear Outputs of All Cells, save, "
             "and hand it in again"
         )
     notebook = _parsed(_text(data, notes), notes)
@@ -55,7 +57,13 @@ def read(data: bytes, notes: list[str]) -> list[Written]:
     odd = sum(not isinstance(cell, dict) for cell in cells)
     if odd:
         notes.append(f"{odd} of its cells were no cells, and were passed over")
-    return [_written(cell, place, notes) for place, cell in enumerate(cells) if isinstance(cell, dict)]
+    found = [_written(cell, place, notes) for place, cell in enumerate(cells) if isinstance(cell, dict)]
+    if (long := sum(len(cell.source) for cell in found)) > LONGEST_NOTEBOOK:
+        raise NotGradable(
+            f"the cells hold {long:,} characters, and at most {LONGEST_NOTEBOOK:,} are read: delete what is no part of "
+            "the lesson, and hand it in again"
+        )
+    return found
 
 
 def _text(data: bytes, notes: list[str]) -> str:

@@ -5,7 +5,8 @@ click. tests/long/honest_mistakes.py does them again in a real JupyterLab and co
 
 - Ctrl+Shift+Minus copies all metadata to each part; the last part keeps the id.
 - A pasted or duplicated cell keeps nbgrader's metadata and loses ``deletable``; its id is new.
-- A cell that is not deletable cannot be deleted nor merged into another, but cutting it puts a copy on the clipboard.
+- A cell that is not deletable cannot be deleted. Cutting it copies it, and the copy takes the id with it.
+- It can be merged into the text above it, and then it is text.
 - Merged cells get a new id, and type and metadata of the one that was active.
 - A converted cell keeps metadata and id. Tests can be neither edited, split, merged nor converted; but copied and moved.
 """
@@ -152,9 +153,10 @@ def everything_twice(notebook: Notebook) -> None:
 
 
 def cut_and_pasted(notebook: Notebook) -> None:
-    """X, which leaves a cell that is not deletable where it is, and V two cells further up."""
+    """X, which leaves a cell that is not deletable where it is, and V two cells further up. The copy gets the id."""
     at = place(notebook, "windows")
-    pasted(notebook, "windows", at - 1)
+    pasted(notebook, "windows", at - 1, id="windows")
+    notebook["cells"][at + 1]["id"] = "new-left"
 
 
 # --- moved, converted, merged -----------------------------------------------------------------------------------------
@@ -184,6 +186,19 @@ def dragged_below_its_test(notebook: Notebook) -> None:
 def merged_with_text(notebook: Notebook) -> None:
     at = place(notebook, "windows")
     merged(notebook, at - 1, at)
+
+
+def merged_into_text(notebook: Notebook) -> None:
+    """The text above was chosen and merged with the cell below it: the exercise is text now."""
+    at = place(notebook, "windows")
+    merged(notebook, at - 1, at - 1)
+
+
+def merged_into_edited_text(notebook: Notebook) -> None:
+    notebook["cells"][place(notebook, "windows") - 1]["source"] += (
+        "\n\n**My plan**\n\nsize = a window's length"
+    )
+    merged_into_text(notebook)
 
 
 def merged_with_an_import(notebook: Notebook) -> None:
@@ -337,7 +352,13 @@ def untouched(notebook: Notebook) -> None:
         cell_of(notebook, grade_id)["source"] = "" if grade_id == "view_or_copy" else stub(notebook, grade_id)
 
 
-def at_the_end_of(grade_id: str, kind: str) -> Callable[[Notebook], None]:
+def merge_conflict(notebook: Notebook) -> None:
+    """Marks of a merge within a cell, as some tools leave them."""
+    cell = cell_of(notebook, "windows")
+    cell["source"] = f"<<<<<<< local\n{cell['source']}\n=======\ndef windows(): ...\n>>>>>>> remote"
+
+
+def as_kind(grade_id: str, kind: str) -> Callable[[Notebook], None]:
     return lambda notebook: converted(cell_of(notebook, grade_id), kind)
 
 
@@ -369,9 +390,11 @@ HONEST: dict[str, Case] = {
         ("moved-to-the-end", moved_to_the_end, "full", False),
         ("exercises-in-reverse", exercises_in_reverse, "full", False),
         ("dragged-below-its-test", dragged_below_its_test, "full", False),
-        ("to-markdown", at_the_end_of("windows", "markdown"), "full", False),
-        ("to-raw", at_the_end_of("windows", "raw"), "full", False),
+        ("to-markdown", as_kind("windows", "markdown"), "full", False),
+        ("to-raw", as_kind("windows", "raw"), "full", False),
         ("merged-with-text", merged_with_text, "full", False),
+        ("merged-into-text", merged_into_text, "full", False),
+        ("merged-into-edited-text", merged_into_edited_text, "full", False),
         ("merged-with-an-import", merged_with_an_import, "full", False),
         ("merged-elsewhere", merged_elsewhere, "full", False),
         ("merged-into-test", merged_into_test, "full", False),
@@ -394,6 +417,7 @@ HONEST: dict[str, Case] = {
         ("tried-what-is-refused", tried("import subprocess\nsubprocess.run(['ls'])"), "full", False),
         ("run-and-folded", run_and_folded, "full", False),
         ("experiments-changed", experiments_changed, "full", False),
+        ("merge-conflict", merge_conflict, {"windows": 0}, True),
         ("untouched", untouched, "nothing", False),
     ]
 }

@@ -220,12 +220,10 @@ def dragged_below_its_test(hand: Hand, notebook: Notebook) -> None:
     """By the mouse, held on the cell's prompt."""
     at = place(notebook, "windows")
     hand.command(at)
-    hand.cell(at + 1)
-    prompt = hand.panel.locator(".jp-Notebook .jp-Cell").nth(at).locator(".jp-InputArea-prompt").first
-    start, target = (
-        prompt.bounding_box(),
-        hand.panel.locator(".jp-Notebook .jp-Cell").nth(at + 2).bounding_box(),
-    )
+    hand.cell(at + 2)
+    cells = hand.panel.locator(".jp-Notebook .jp-Cell")
+    start = cells.nth(at).locator(".jp-InputArea-prompt").first.bounding_box()
+    target = cells.nth(at + 2).bounding_box()
     assert start and target
     hand.page.mouse.move(start["x"] + 20, start["y"] + 10)
     hand.page.mouse.down()
@@ -255,6 +253,12 @@ def to_raw(hand: Hand, notebook: Notebook) -> None:
 def merged_with_text(hand: Hand, notebook: Notebook) -> None:
     hand.command(place(notebook, "windows"))
     hand.keys("Control+Backspace")
+
+
+@mistake
+def merged_into_text(hand: Hand, notebook: Notebook) -> None:
+    hand.command(place(notebook, "windows") - 1)
+    hand.keys("Shift+M")
 
 
 @mistake
@@ -343,10 +347,6 @@ REFUSED: dict[str, Callable[[Hand, Notebook], None]] = {
         hand.keys("Shift+M"),
     ),
     "merge everything": lambda hand, n: (hand.command(1), hand.keys("Control+a", "Shift+M")),
-    "merge the text with the exercise below it": lambda hand, n: (
-        hand.command(place(n, "windows") - 1),
-        hand.keys("Shift+M"),
-    ),
     "split a test": lambda hand, n: (
         hand.select(place(n, "windows__test")),
         hand.keys("Control+End", "ArrowUp", "Control+Shift+Minus"),
@@ -431,13 +431,13 @@ def compare(name: str, got: Notebook, wanted: Notebook, known: set[str]) -> bool
         print(f"same      {name}", flush=True)
         return True
     print(f"DIFFERS   {name}: {len(theirs)} cells saved, the corpus writes {len(ours)}")
-    for place_, (one, other) in enumerate(zip(theirs, ours, strict=False)):
-        if one != other:
-            print(
-                f"          cell {place_}\n            JupyterLab {one}\n            the corpus {other}",
-                flush=True,
-            )
-            break
+    for at, (one, other) in enumerate(zip(theirs, ours, strict=False)):
+        for what, here, there in zip(("type", "text", "metadata", "id"), one, other, strict=True):
+            if here != there:
+                print(
+                    f"          cell {at}, {what}: {here!r:.300}\n            the corpus: {there!r:.300}",
+                    flush=True,
+                )
     return False
 
 
