@@ -143,7 +143,7 @@ def test_building_and_grading_record_nothing(learner: Path, monkeypatch: pytest.
 
 def test_reset_names_what_it_wants(capsys: pytest.CaptureFixture[str]) -> None:
     assert reset("77") == 2 and reset("") == 2
-    assert "say e.g. make reset LESSON=01" in capsys.readouterr().err
+    assert "say e.g. make reset LESSON=00" in capsys.readouterr().err
 
 
 def test_names_load_on_first_use() -> None:

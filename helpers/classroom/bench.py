@@ -170,7 +170,7 @@ def main() -> None:
     from helpers.classroom.engine import Step, grade
     from helpers.classroom.sandbox import Warm, require
 
-    told, sys.stdin = sys.stdin, open(os.devnull)  # noqa: SIM115 - for as long as this process
+    told, sys.stdin = sys.stdin, open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for as long as this process
     # what a test prints, in Python or in native code, must not come between the events
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -39,7 +39,7 @@ def available() -> str:
     trial = subprocess.run(
         ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
     )
     return "" if trial.returncode == 0 else f"bubblewrap cannot make a sandbox here ({trial.stderr.strip()})"
 
