@@ -7,6 +7,7 @@
 ``python -m helpers.classroom.bench`` is the other side: a notebook's steps a line in, its events a line each out.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -91,7 +92,8 @@ class Bench:
         """End the judge, its sandbox, and what runs in it."""
         if self._process is not None:
             # the sandbox dies with its parent (bwrap --die-with-parent)
-            os.killpg(self._process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe is not None:

@@ -17,7 +17,6 @@ import json
 import linecache
 import os
 import resource
-import shutil
 import signal
 import socket
 import struct
@@ -152,21 +151,27 @@ def _confine() -> None:
         resource.setrlimit(which, (most, most))
 
 
-def _sweep() -> bool:
-    """End what earlier notebooks left running in this sandbox, and empty its folders; whether nothing is left."""
+def _scratch() -> set[str]:
+    """All paths in the sandbox's own folders, but for what is mounted there: an environment may lie in /tmp."""
+    found = set[str]()
+    for top in ("/tmp", "/dev/shm"):
+        for folder, folders, files in os.walk(top):
+            folders[:] = [name for name in folders if not os.path.ismount(os.path.join(folder, name))]
+            found.update(os.path.join(folder, name) for name in folders + files)
+    return found
+
+
+def _sweep(at_first: set[str]) -> bool:
+    """End what earlier notebooks left running in this sandbox, and their files; whether nothing is left."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)  # all but this one and the sandbox's first
     with contextlib.suppress(ChildProcessError):
         while True:
             os.waitpid(-1, 0)
-    for folder in ("/tmp", "/dev/shm"):
-        for entry in os.scandir(folder):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                with contextlib.suppress(OSError):
-                    os.unlink(entry.path)
-    return not os.listdir("/tmp") and not os.listdir("/dev/shm")
+    for path in sorted(_scratch() - at_first, reverse=True):  # what lies in a folder before the folder
+        with contextlib.suppress(OSError):
+            (os.rmdir if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
+    return _scratch() == at_first
 
 
 def _be_silent() -> None:
@@ -201,6 +206,7 @@ def main(control: socket.socket, alone: bool) -> None:
         _traceable(False)
     else:
         signal.signal(signal.SIGCHLD, _reap)  # not ignored: else the time of children would not be counted
+    at_first = _scratch() if alone else set[str]()
     control.sendall(READY)
     child = 0
     while True:
@@ -210,7 +216,7 @@ def main(control: socket.socket, alone: bool) -> None:
         if child and not alone:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-        if not told or (alone and not _sweep()):
+        if not told or (alone and not _sweep(at_first)):
             return
         for handle in handles:
             with socket.socket(fileno=handle) as connection:
