@@ -14,13 +14,14 @@ from helpers.earlier import watch_names
 from helpers.tables import Table, table
 
 __all__ = [
-    "SOURCES", "Table", "compare_predictions", "on_gpu", "progress", "record", "spelled", "start", "table", "verdicts",
+    "SOURCES", "Table", "compare_predictions", "keep", "on_gpu", "progress", "record", "spelled", "start", "table", "verdicts",
 ]  # fmt: skip
 
 #: the four documents whose claims the course tests: key → their titles, in English too, and authors
 SOURCES = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
 VERDICTS = ("confirmed", "holds when", "refuted", "untested")
 VERDICTS_MIME = "application/vnd.pytorch-performance.verdicts+json"
+KEPT_MIME = "application/vnd.pytorch-performance.kept+json"
 
 _INDEX = Path(__file__).with_name("lessons.json")
 _current: str | None = None
@@ -146,6 +147,27 @@ class VerdictTable:
             "text/html": self.table._repr_html_(),
             VERDICTS_MIME: {"lesson": _current, "claims": self.claims},
         }
+
+
+def keep(**values: Any) -> None:
+    """Keep numbers and words for the text, under a name each; shows nothing. Where the master's text says
+    ``{{step_ms:.1f}}``, the build writes what ``keep(step_ms=…)`` was given.
+
+    Numbers are kept to six digits, so that the last bits of another processor change no text. What a clock gave
+    belongs in no text: a word with "≈" raises ValueError, as does what is neither a number nor a word.
+    """
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
+    for name, value in plain.items():
+        if not isinstance(value, int | float | str) or "≈" in str(value):
+            raise ValueError(
+                f"keep({name}=…) takes a number or a word that is the same on every run, not {value!r}"
+            )
+        if isinstance(value, float):
+            plain[name] = float(f"{value:.6g}")
+    if os.environ.get("COURSE_BUILD"):
+        from IPython.display import display
+
+        display({KEPT_MIME: plain}, raw=True)
 
 
 def on_gpu(experiment: Callable[[Any], Any], recording: str) -> Any:

@@ -28,7 +28,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from helpers.classroom import keeping
+from helpers.classroom import keeping, prose
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
 from helpers.classroom.release import release
@@ -162,6 +162,7 @@ def environment(master: Master) -> dict[str, str]:
 
 def execute(nb: NotebookNode, master: Master) -> float:
     """Run every cell in a fresh kernel; outputs into ``nb``. Returns seconds. Raises :class:`BadMaster` with the line."""
+    prose.check(master)
     began = time.monotonic()
     client = NotebookClient(
         nb,
@@ -190,6 +191,7 @@ def execute(nb: NotebookNode, master: Master) -> float:
             if cell.kind != "markdown":
                 _tidy(node, cell, master)
         modules = _loaded(client, nb)
+    prose.fill(nb, master, nb)
     nb.metadata["course"] = {"built_from": fingerprint(master, modules), "helpers": modules}
     nb.metadata["language_info"] = dict(METADATA["language_info"])
     nb.metadata["kernelspec"] = dict(METADATA["kernelspec"])
@@ -338,6 +340,7 @@ def drift(path: Path) -> list[str]:
             f"{master.name}: the master or a helper that it uses has changed since the reference was built"
         ]
     found, fresh = nbformat.read(reference_path(master), as_version=4), notebook(master)
+    prose.fill(fresh, master, found)
     problems = []
     for had, want in zip(found.cells, fresh.cells, strict=False):
         if (had.source, had.id, had.metadata) != (want.source, want.id, want.metadata):
