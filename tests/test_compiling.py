@@ -24,6 +24,7 @@ from helpers.compiling.generated import called, nested, readable
 from helpers.compiling.listening import TRACE
 from helpers.compiling.reading import broke, operators
 from helpers.compiling.torches import explained
+from helpers.seconds import Speedup
 
 
 @pytest.fixture(autouse=True)
@@ -534,13 +535,18 @@ def test_cold_and_warm_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_seconds() -> None:
     before = copy.deepcopy(dict(os.environ))
     found = compiling.seconds(straight, torch.rand(3), backend="eager")
-    assert found.cold > found.compiled > 0 and found.warm > found.compiled and found.eager > 0
-    assert repr(found).count("≈") == 4 and dict(os.environ) == before
-    slower = compiling.Seconds(cold=3.0, warm=1.0, compiled=0.5, eager=0.4)
-    assert slower.calls_to_pay() == float("inf")
-    assert "never pays" in slower.payback() and "inf" not in slower.payback()
-    faster = compiling.Seconds(3.0, 1.0, 0.5, 2.0)
-    assert faster.calls_to_pay() == pytest.approx(2.0) and faster.payback().endswith("after ≈ 2 calls")
+    assert found.cold > found.gain.after_s[0] > 0 and found.warm > found.gain.after_s[0]
+    assert "≈" in repr(found) and dict(os.environ) == before
+
+    def gained(ratio: float, low: float, high: float) -> compiling.Seconds:
+        """A call takes 3 s to compile and 2 s without."""
+        return compiling.Seconds(3.0, 1.0, Speedup(ratio, low, high, 0.95, 30, "", before_s=(2.0,) * 30))
+
+    assert gained(0.8, 0.7, 0.9).calls_to_pay() is None and "no faster" in gained(0.8, 0.7, 0.9).payback()
+    assert gained(1.2, 0.9, 1.4).calls_to_pay() is None and "not clearly" in gained(1.2, 0.9, 1.4).payback()
+    assert gained(2.0, 1.5, 4.0).calls_to_pay() == pytest.approx((2.0, 4.5))
+    assert gained(2.0, 1.5, 4.0).payback().endswith("after some calls")
+    assert gained(1.1, 1.01, 1.2).payback().endswith("after some calls to hundreds of calls")
 
 
 def test_no_compiler_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

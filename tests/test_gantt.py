@@ -169,7 +169,7 @@ def plan(cap: float) -> Any:
     run = Backward(
         tuple(Gradient(f"layer {i}", 8 << 20, (10 + 2 * i) * MS) for i in range(10)), 0.01, 0.03, "arithmetic"
     )
-    return overlap(run, lambda nbytes: nbytes / 8e9, cap, 1.0)
+    return overlap(run, lambda nbytes: nbytes / 8e9, cap)
 
 
 def gpu(slow: bool = False) -> Any:

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from helpers import count, plots, trace, widgets
+from helpers import count, plots, ranks, trace, widgets
 from helpers.check.sealed import sealed
 from helpers.ranks.costs import seconds as cost_of
 from helpers.ranks.links import LINKS, Link
@@ -553,9 +553,23 @@ def test_buckets_are_closed_by_what_fills_them() -> None:
     with pytest.raises(ValueError, match="has a size"):
         assign([1], cap_mb=0)
     one = Backward(tuple(Gradient(str(i), 2 * mib, 1.0 + i) for i in range(3)), 0.5, 3.2, "arithmetic")
-    plan = overlap(one, lambda nbytes: nbytes / mib, cap_mb=4)
+    plan = overlap(one, lambda nbytes: nbytes / mib)
     assert [(b.bytes // mib, b.start_s, b.end_s) for b in plan.buckets] == [(2, 1.0, 3.0), (4, 3.0, 7.0)]
     assert plan.exposed_s == pytest.approx(3.8) and plan.communication_s == 6
+
+
+@pytest.mark.parametrize("cap_mb", [None, 0.5, 3, 5, 25, 1000])
+def test_buckets_are_assigned_as_ddp_does(cap_mb: float | None) -> None:
+    """The first bucket is smaller by default only: bucket_cap_mb=25 is not the default."""
+    with ranks.fake(8):
+        ddp = nn.parallel.DistributedDataParallel(
+            nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(9))), bucket_cap_mb=cap_mb
+        )
+        for _ in range(2):  # buckets are laid out again when the second begins
+            with ranks.sent() as record:
+                ddp(torch.ones(1, 512)).sum().backward()
+    sent = [c.bytes // 2**20 for c in record.of("all_reduce")]
+    assert sent == [len(places) for places in assign([2**20] * 9, cap_mb)]
 
 
 def test_the_plan_of_buckets_is_what_the_gpu_does() -> None:

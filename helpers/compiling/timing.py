@@ -1,53 +1,61 @@
-"""How long a compilation takes: with empty caches, from the cache on disk, and once it is in memory."""
+"""How long a compilation takes: with empty caches, from the cache on disk; and what it saves once it is in memory."""
 
+import math
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest import mock
 
 import torch
 
 from helpers import private_torch
-from helpers.seconds import LIVE_CPU, format_seconds
+from helpers.seconds import LIVE_CPU, Speedup, format_seconds
 from helpers.tables import ShownAsTable, Table, table
+from helpers.timing import compare
 
 from .torches import CannotCompile, alone, dynamo, explained, original
+
+#: a number of calls by its power of ten: a clock supports no more than that
+_CALLS = ("some calls", "tens of calls", "hundreds of calls", "thousands of calls", "tens of thousands of calls",
+          "hundreds of thousands of calls", "millions of calls")  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
 class Seconds(ShownAsTable):
     """Seconds of one call by the clock. cold: every cache empty. warm: what an earlier process would have left on
-    disk is there, this process has to trace again. compiled: all in memory. eager: without torch.compile."""
+    disk is there, this process has to trace again. gain: calls without torch.compile against compiled ones, in pairs."""
 
     cold: float
     warm: float
-    compiled: float
-    eager: float
+    gain: Speedup
 
-    def calls_to_pay(self) -> float:
-        """After how many calls the cold compilation has paid for itself; infinite where it never does."""
-        gain = self.eager - self.compiled
-        return self.cold / gain if gain > 0 else float("inf")
+    def calls_to_pay(self) -> tuple[float, float] | None:
+        """After how many calls the cold compilation has paid for itself, at least and at most, by the interval of the
+        gain; None where the pairs do not say that a compiled call is faster."""
+        if self.gain.low <= 1:
+            return None
+        eager = sorted(self.gain.before_s)[len(self.gain.before_s) // 2]
+        least, most = (self.cold / (eager * (1 - 1 / ratio)) for ratio in (self.gain.high, self.gain.low))
+        return least, most
 
     def payback(self) -> str:
-        """:meth:`calls_to_pay` in words."""
+        """:meth:`calls_to_pay` in words, and by their power of ten."""
         calls = self.calls_to_pay()
-        if calls == float("inf"):
-            return "the cold compilation never pays here: a compiled call takes no less than an eager one"
-        return f"the cold compilation has paid after ≈ {calls:,.0f} calls"
+        if calls is None:
+            why = "no faster" if self.gain.high < 1 else "not clearly faster"
+            return f"nothing says that the cold compilation pays here: in {self.gain.pairs} pairs a compiled call is {why} than an eager one"
+        said = dict.fromkeys(_CALLS[min(max(int(math.log10(n)), 0), len(_CALLS) - 1)] for n in calls)
+        return f"the cold compilation has paid after {' to '.join(said)}"
 
     def table(self) -> Table:
-        calls = {
-            "first call, caches empty": self.cold,
-            "first call, cache on disk": self.warm,
-            "later calls": self.compiled,
-            "without torch.compile": self.eager,
-        }
+        calls = {"first call, caches empty": self.cold, "first call, cache on disk": self.warm}
         rows = [[call, f"≈ {format_seconds(taken)}"] for call, taken in calls.items()]
+        rows.append(["later calls, against those without torch.compile", str(self.gain).rpartition(" · ")[0]])
         return table(rows, ["call", "takes"], evidence=LIVE_CPU)
 
 
@@ -94,9 +102,8 @@ def seconds(
         cold = clocked(torch.compile(plain, mode=mode, backend=backend))
         forget()
         again = torch.compile(plain, mode=mode, backend=backend)
-        warm, compiled = clocked(again), min(clocked(again) for _ in range(3))
-        clocked(plain)
-        return Seconds(cold, warm, compiled, min(clocked(plain) for _ in range(3)))
+        warm = clocked(again)
+        return Seconds(cold, warm, compare(partial(plain, *args, **kwargs), partial(again, *args, **kwargs)))
 
 
 def _little(x: torch.Tensor) -> torch.Tensor:

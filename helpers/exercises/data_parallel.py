@@ -273,7 +273,7 @@ def sent_with(
     """When the last all-reduce ends, and how many gradients each bucket has."""
     made = tuple(Gradient("", s, r) for s, r in zip(sizes, ready_s, strict=True))
     whole = Backward(made, 0, ready_s[-1], "")
-    plan = overlap(whole, lambda nbytes: message_s + nbytes * byte_s, cap / 2**20, cap / 2**20)
+    plan = overlap(whole, lambda nbytes: message_s + nbytes * byte_s, cap / 2**20)
     return plan.buckets[-1].end_s, [len(bucket.names) for bucket in plan.buckets]
 
 

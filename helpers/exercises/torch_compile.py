@@ -126,7 +126,7 @@ def _as_the_compiler(value: dict[str, Any], sizes: list[int], dynamic: bool | No
         if said != want:
             return (
                 f"sizes {sizes[: i + 1]}, dynamic={dynamic}, limit {limit}: at the last of these the real compiler "
-                f"{_DOING[word]}, wanted {want!r} (codes before it: {', '.join(codes) or 'none'}); you say {said!r}"
+                f"{_DOING[word]}, wanted {want!r} (versions before it: {', '.join(codes) or 'none'}); you say {said!r}"
             )
         codes += [want] if word == "compile" else []
     return None

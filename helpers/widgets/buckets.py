@@ -14,13 +14,14 @@ from .movable import Explorer
 
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 CAPS_MB = (0.5, 1, 2, 5, 10, 25, 50, 100, 200, 1000)
+DEFAULT = "default"  # DDP without bucket_cap_mb: 1 MiB for the first, 25 for the others
 PER_NODE = 8
 
 
 class BucketExplorer(Explorer):
     """Controls for DDP's buckets; a widget if live, else a picture.
 
-    `settings`: cap_mb, ranks, link (inside a node of 8), between (nodes); `set` changes them; `plan` what they make;
+    `settings`: cap_mb (MiB, or "default"), ranks, link (inside a node of 8), between (nodes); `set` changes them; `plan` what they make;
     `static()` the picture; `widget` the ipywidgets box (None without ipywidgets).
     """
 
@@ -37,19 +38,24 @@ class BucketExplorer(Explorer):
         s = self.settings
         nodes = max(1, s["ranks"] // PER_NODE)
         self.world = World(s["ranks"], s["link"], nodes, s["between"] if nodes > 1 else None)
-        everybody, cap_mb = tuple(range(s["ranks"])), s["cap_mb"]
+        everybody = tuple(range(s["ranks"]))
 
         def seconds(nbytes: int) -> float:
             return self.world.seconds("all_reduce", nbytes, everybody)
 
-        self.plan = overlap(self.backward, seconds, cap_mb, min(1.0, cap_mb))
+        self.plan = overlap(self.backward, seconds, None if s["cap_mb"] == DEFAULT else s["cap_mb"])
+
+    @property
+    def _buckets(self) -> str:
+        cap = self.settings["cap_mb"]
+        return "buckets of 1 MiB, then 25 (the default)" if cap == DEFAULT else f"buckets of {cap:g} MiB"
 
     @property
     def facts(self) -> str:
         """What the settings come to, in one line."""
         plan, alone = self.plan, self.backward.seconds
         return (
-            f"{self.settings['cap_mb']:g} MiB buckets · {len(plan.buckets)} all-reduces of {self.backward.bytes / 1e6:.0f} MB "
+            f"{self._buckets} · {len(plan.buckets)} all-reduces of {self.backward.bytes / 1e6:.0f} MB "
             f"together · {format_seconds(plan.communication_s)} of sending, {format_seconds(plan.exposed_s)} of it exposed · "
             f"forward and backward {format_seconds(alone)}, {plan.exposed_s / alone:.0%} longer with the others"
         )
@@ -60,11 +66,14 @@ class BucketExplorer(Explorer):
 
         return overlapped(
             self.plan, marks={"backward begins": self.backward.forward_s}, note=str(self.world),
-            title=f"Buckets of {self.settings['cap_mb']:g} MiB",
+            title="B" + self._buckets[1:],
         )  # fmt: skip
 
     def _build(self, ipywidgets: Any) -> None:
-        caps = [(f"{c:g}", c) for c in sorted({*CAPS_MB, self.settings["cap_mb"]})]
+        caps = [
+            (DEFAULT, DEFAULT),
+            *((f"{c:g}", c) for c in sorted({*CAPS_MB, self.settings["cap_mb"]} - {DEFAULT})),
+        ]
         ranks = [(f"{n:,}", n) for n in RANKS]
         slider, menu, still = ipywidgets.SelectionSlider, ipywidgets.Dropdown, {"continuous_update": False}
         for name, label, make, options, more in (
@@ -84,18 +93,24 @@ class BucketExplorer(Explorer):
 
 
 def bucket_explorer(
-    run: Backward | None = None, cap_mb: float = 25, ranks: int = 64, link: str = "NVLink 4",
+    run: Backward | None = None, cap_mb: float | str = DEFAULT, ranks: int = 64, link: str = "NVLink 4",
     between: str = "InfiniBand NDR",
 ) -> BucketExplorer:  # fmt: skip
     """A movable data-parallel step: buckets of which size, among how many ranks, over which links.
 
     run: a step without communication, from `helpers.simulator.world.buckets.gradients`; None: GPT-2 (124 million
-    parameters, bf16, 8 sequences of 1,024 tokens) on a simulated H100. link: inside a node of 8; between: from node
-    to node. What collectives take from kernels is not in it. ValueError for settings it does not have.
+    parameters, bf16, 8 sequences of 1,024 tokens) on a simulated H100. cap_mb: DDP's bucket_cap_mb in MiB, or
+    "default". link: inside a node of 8; between: from node to node. What collectives take from kernels is not in it. ValueError for settings it does not have.
     """
-    if ranks not in RANKS or link not in LINKS or between not in LINKS or cap_mb <= 0:
+    if (
+        ranks not in RANKS
+        or link not in LINKS
+        or between not in LINKS
+        or isinstance(cap_mb, str)
+        and cap_mb != DEFAULT
+    ):
         raise ValueError(
-            f"ranks: one of {', '.join(map(str, RANKS))}; link and between: {', '.join(LINKS)}; cap_mb > 0"
+            f"ranks: one of {', '.join(map(str, RANKS))}; link and between: {', '.join(LINKS)}; cap_mb: MiB, or {DEFAULT!r}"
         )
     return BucketExplorer(run or _gpt2(), cap_mb=cap_mb, ranks=ranks, link=link, between=between)
 

@@ -24,6 +24,7 @@
 # (`make lab EXTRAS=models`), with random weights and no download; without them you see our small stand-in.
 
 # %% setup
+import logging
 import operator
 import warnings
 from collections.abc import Callable
@@ -94,7 +95,9 @@ def outcome(how, fn):
 
 
 found = {f"{how}: {what}": outcome(how, fn) for what, fn in PROGRAMS.items() for how in CAPTURES}
-lesson.compare_predictions(prediction, {k: found[k] for k in prediction}, evidence="live (CPU)").show()
+lesson.compare_predictions(
+    prediction, {k: found[k] for k in prediction}, evidence="live (CPU)", choices=("right", "wrong", "error")
+).show()
 lesson.table(
     [(what, *(found[f"{how}: {what}"] for how in CAPTURES)) for what in PROGRAMS],
     ["", *CAPTURES],
@@ -108,7 +111,7 @@ lesson.table(
 # its language does; here at a dict of functions. Dynamo is right in every row, by two means. What it took for granted
 # it writes down as **guards**, checked before each call. What it cannot take into a graph it leaves to Python, in a
 # **graph break**: it compiles what came before, lets Python do the one thing, and starts a new graph behind it.
-# `explain` shows both. In it, `1/0` is the first code made for the second piece of Python that was met, and
+# `explain` shows both. In it, `1/0` is the first compiled version of the second piece of Python that was met, and
 # "chatty, resumed" is such a rest of `chatty`:
 
 
@@ -134,10 +137,11 @@ print(*dict.fromkeys(f"guard  {g}" for g in report.guards if g.about in ("x", "l
 # goes back to Python, and on a GPU the `if` waits for the device (lesson 03).
 #
 # `torch.compile(fn, fullgraph=True)` insists on one graph: what still breaks is an error. And it captures more than the
-# default does. Its docstring (torch 2.13) says that it "opts into unbacked semantics": `capture_scalar_outputs` and
-# `capture_dynamic_output_shape_ops` are on, so that a number or a size that only the data knows becomes a symbol in the
-# graph. (PyTorch's pull requests 163121 and 163123, September 2025; before them both were errors.) **How many graphs**, or
-# an error?
+# default does. [Its docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/__init__.py#L2644-L2648) says that it "opts into unbacked semantics":
+# `capture_scalar_outputs` and `capture_dynamic_output_shape_ops` are on, so that a number or a size that only the data
+# knows becomes a symbol in the graph. (Pull requests [163121](https://github.com/pytorch/pytorch/pull/163121) and
+# [163123](https://github.com/pytorch/pytorch/pull/163123), September 2025; before them both were errors.) **How many
+# graphs**, or an "error"?
 
 # %% experiment
 prediction = {".item()": ..., ".item(), fullgraph=True": ..., "x[mask], fullgraph=True": ...}
@@ -169,7 +173,10 @@ both = {name: (captured(fn, False), captured(fn, True)) for name, fn in BREAKS.i
 many = lambda got: got if got == "error" else len(got)  # noqa: E731
 graphs = {name: many(plain[0]) for name, (plain, _) in both.items()}
 graphs |= {f"{name}, fullgraph=True": many(full[0]) for name, (_, full) in both.items()}
-lesson.compare_predictions(prediction, {k: graphs[k] for k in prediction}, evidence="live (CPU)").show()
+numbers = ("error", *map(str, range(10)))
+lesson.compare_predictions(
+    prediction, {k: graphs[k] for k in prediction}, evidence="live (CPU)", choices=numbers
+).show()
 lesson.table(
     [(name, many(plain[0]), many(full[0]), full[1]) for name, (plain, full) in both.items()],
     ["", "graphs", "with fullgraph=True", ""],
@@ -272,8 +279,9 @@ check_centre(check.case(*[(x, 2.5) for x in xs]))
 # ## 2 · What is assumed
 #
 # Compiled code is right only where its guards hold: dtype, device, strides, sizes, the values of some Python numbers,
-# gradient mode. Where none of the codes made so far fits, Dynamo compiles again, and keeps at most 8 codes of one
-# function. A batch whose size changes from call to call:
+# gradient mode. Where none of the versions compiled so far fits, Dynamo compiles again. It keeps at most 8 versions of one
+# function ([`recompile_limit`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/config.py#L115-L121)). A batch whose size changes from call to
+# call:
 
 
 # %% experiment
@@ -338,7 +346,7 @@ for i, (name, (after, _)) in enumerate(streams.items()):
 seen = streams["dynamic=False"][0]
 full = (
     seen.index(max(seen)) + 1
-)  # every code there may be is made; new sizes run as plain Python from here on
+)  # every version there may be is made; new sizes run as plain Python from here on
 python = [i for i in range(full, len(STREAM)) if STREAM[i] not in STREAM[:full]]
 ax.plot(
     python, [seen[-1]] * len(python), "x", color=style.SERIES[0], markersize=7, label="runs as plain Python"
@@ -358,15 +366,58 @@ for name, (_, w) in streams.items():
 
 # %% [markdown]
 # - **By default** the first size is taken for the only one. When it changes, Dynamo makes that dimension a
-#   symbol, and the second code serves every size *from 2 up*. Size 1 keeps a code of its own, since a dimension
+#   symbol, and the second version serves every size *from 2 up*. Size 1 keeps a version of its own, since a dimension
 #   of 1 broadcasts: its code would differ.
 # - **`dynamic=True`** begins with the symbol.
-# - **`dynamic=False`** compiles for each size, up to `torch._dynamo.config.recompile_limit`. After that, a
-#   size that has no code runs **as plain Python**; the sizes that have one still use theirs. Right, silent, slow:
-#   the flat end of the highest curve is no good sign.
+# - **`dynamic=False`** compiles for each size, up to the limit. After that, a size that has no version runs **as plain
+#   Python**; the sizes that have one still use theirs. The results are right, and the calls are slow: the flat end of the
+#   highest curve is no good sign.
 #
-# `TORCH_LOGS=recompiles` prints such reasons in any program. And what else changes from call to call? Python numbers, and
-# where a tensor comes from. **How many compilations in twelve calls**, each with another number or another shape?
+# **How does one learn that the limit was reached?** By "nothing", "a warning" or "an error", as plain `torch.compile`
+# and with `fullgraph=True`:
+
+# %% experiment
+prediction = {"torch.compile(f)": ..., "fullgraph=True": ...}
+
+
+# %% experiment
+def ninth_size(**options):
+    """("nothing", "a warning" or "an error", its first line) when a ninth size comes; limit: 8."""
+    said, log = [], logging.getLogger("torch._dynamo.convert_frame")
+
+    def hears(record):  # gives nothing, so that nobody else hears it
+        said.append(("a warning", record.getMessage().splitlines()[0]))
+
+    torch.compiler.reset()
+    log.addFilter(hears)
+    try:
+        fast = torch.compile(scaled, backend="eager", dynamic=False, **options)
+        for n in range(2, 11):
+            fast(torch.ones(n, 4))
+    except Exception as problem:
+        said = [("an error", f"{type(problem).__name__}: {problem}")]
+    finally:
+        log.removeFilter(hears)
+        torch.compiler.reset()
+    return said[0] if said else ("nothing", "")
+
+
+told = {"torch.compile(f)": ninth_size(), "fullgraph=True": ninth_size(fullgraph=True)}
+lesson.compare_predictions(
+    prediction, {k: how for k, (how, _) in told.items()}, evidence="live (CPU)",
+    choices=("nothing", "a warning", "an error"),
+).show()  # fmt: skip
+print(*(f"{name}: {text}" for name, (_, text) in told.items()), sep="\n")
+
+# %% [markdown]
+# Plain `torch.compile` warns once, on standard error, where a log file may be the only reader. With `fullgraph=True` it
+# raises `FailOnRecompileLimitHit`
+# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/convert_frame.py#L1986-L2040)); so it does in every program where
+# `torch._dynamo.config.fail_on_recompile_limit_hit` is set. `TORCH_LOGS=recompiles` prints the reasons of each
+# recompilation.
+#
+# What else changes from call to call? Python numbers, and where a tensor comes from. **How many compilations in twelve
+# calls**, each with another number or another shape?
 
 # %% experiment
 prediction = {
@@ -426,22 +477,23 @@ lesson.table(
 
 # %% [markdown]
 # A number that comes as an **argument** is guarded by its value once, and gets a symbol as soon as it changes, where
-# Python itself need not know it. A factor need not be known; how often a loop runs must be, so that each k of `range(k)` is
-# a code of its own. An int **attribute of a module** stays guarded by its value: a module that counts its calls and
-# computes with the count fills all its codes, and then runs as plain Python. And a **view brings its base along** (`x._base`, the tensor that it is
-# a view of): the base's sizes are guarded too, so that rows reshaped from (n, l, 4) bring the ones in n and l back.
+# Python itself need not know it. A factor need not be known. How often a loop runs must be, so each k of `range(k)` needs
+# a version of its own. An int **attribute of a module** stays guarded by its value: a module that counts its calls and
+# computes with the count soon has as many versions as are kept, and then runs as plain Python. And a **view brings its
+# base along** (`x._base`, the tensor that it is a view of): the base's sizes are guarded too, so that rows reshaped from
+# (n, l, 4) bring the ones in n and l back.
 
 # %% [markdown]
 # **Exercise 11.2 — explain the recompiles** (★★, 10 min)
 #
-# Be the cache: for a list of sizes, say at each call whether code is reused, compiled (and for which sizes it will
+# Be the cache: for a list of sizes, say at each call whether a version is reused, compiled (and for which sizes it will
 # then hold), or given up. It is twenty lines at most, and after it no recompile is a riddle.
 #
-# <details><summary>Hint 1</summary>Keep the list of codes made so far, each as the guard it holds; look whether any of
-# them (not only the newest) fits.</details>
+# <details><summary>Hint 1</summary>Keep the list of versions compiled so far, each as the guard it holds; look whether any
+# of them (not only the newest) fits.</details>
 #
-# <details><summary>Hint 2</summary>With <code>dynamic=None</code>: a size other than 1 gets the symbol as soon as any code was
-# made before, since then the sizes have been seen to differ.</details>
+# <details><summary>Hint 2</summary>With <code>dynamic=None</code>: a size other than 1 gets the symbol as soon as any version
+# was compiled before, since then the sizes have been seen to differ.</details>
 #
 # <details><summary>The idea</summary>fits: <code>n == k</code> if n is k; <code>2 <= n</code> if n ≥ 2. No fit: at the limit
 # "python"; else n is 1, or dynamic is False, or it is the first with None: the exact guard; else the symbol.</details>
@@ -451,22 +503,22 @@ lesson.table(
 def cache(sizes: list[int], dynamic: bool | None = None, limit: int = 8) -> list[str]:
     """What torch.compile(f, dynamic=dynamic) does at each call of f(x), x of shape (n, 4), for n in sizes.
 
-    sizes: each ≥ 1. limit: the most codes that are kept for f (torch._dynamo.config.recompile_limit).
-    One word per call: "reuse"; "n == 7" if it compiles code that holds for 7 only, "2 <= n" if for all from 2 up;
+    sizes: each ≥ 1. limit: the most compiled versions of f that are kept (torch._dynamo.config.recompile_limit).
+    One word per call: "reuse"; "n == 7" if it compiles a version that holds for 7 only, "2 <= n" if for all from 2 up;
     "python" if it runs uncompiled. By reasoning: the compiler is not asked.
     """
     ### BEGIN SOLUTION
-    codes: list[str] = []
+    versions: list[str] = []
     said: list[str] = []
     for n in sizes:
-        if f"n == {n}" in codes or (n >= 2 and "2 <= n" in codes):
+        if f"n == {n}" in versions or (n >= 2 and "2 <= n" in versions):
             said.append("reuse")
-        elif len(codes) == limit:
+        elif len(versions) == limit:
             said.append("python")
         else:
-            exact = n == 1 or dynamic is False or (dynamic is None and not codes)
-            codes.append(f"n == {n}" if exact else "2 <= n")
-            said.append(codes[-1])
+            exact = n == 1 or dynamic is False or (dynamic is None and not versions)
+            versions.append(f"n == {n}" if exact else "2 <= n")
+            said.append(versions[-1])
     return said
     ### END SOLUTION
 
@@ -507,10 +559,10 @@ check_cache(
 # A service gets tensors of shape (n, l, d), n and l different at each call and sometimes 1; the model works on each row
 # of d numbers by itself. Serve them with at most two compilations, and without computing much for nothing.
 #
-# <details><summary>Hint 1</summary>With <code>dynamic=True</code> a size of 1 still has codes of its own: n = 1 with l ≥ 2, n ≥ 2 with
+# <details><summary>Hint 1</summary>With <code>dynamic=True</code> a size of 1 still has versions of its own: n = 1 with l ≥ 2, n ≥ 2 with
 # l = 1, both, neither. The model does not care how its rows are arranged in n and l. You may.</details>
 #
-# <details><summary>Hint 2</summary>Flatten to (n · l, d), which has one size that changes; only n · l = 1 takes a second code. If it
+# <details><summary>Hint 2</summary>Flatten to (n · l, d), which has one size that changes; only n · l = 1 takes a second version. If it
 # compiles four times all the same, read the reasons, and look at the last row of the table above.</details>
 #
 # <details><summary>The idea</summary>The rows must not be a view. <code>.clone()</code> copies them. <code>.detach()</code> copies
@@ -841,11 +893,12 @@ plots.timeline(
 # in both, and dilute it.
 #
 # And a real layer? A Transformer layer of width 1,024 (8 sequences of 1,024 tokens), forward and backward. Suppose that
-# the compiler made everything free but the products and attention. **At most how many times faster** would it be,
-# to one digit after the point? (float32 as torch multiplies it by default, `set_float32_matmul_precision("highest")`: no TF32.)
+# the compiler made everything free but the products and attention. **At most how many times faster** would it be?
+# (float32 as torch multiplies it by default, `set_float32_matmul_precision("highest")`: no TF32.)
 
 # %% experiment
-prediction = {"float32": ..., "bfloat16": ...}
+FASTER = ("less than 1.2", "1.2 to 2", "2 to 4", "more than 4")
+prediction = {"float32": ..., "bfloat16": ...}  # each one of FASTER
 
 
 # %% experiment
@@ -866,8 +919,12 @@ def at_most(dtype):
 
 
 bound = {"float32": at_most(torch.float32), "bfloat16": at_most(torch.bfloat16)}
-lesson.compare_predictions(
-    prediction, {dtype: round(times, 1) for dtype, times in bound.items()}, evidence="simulated (H100)"
+in_words = {dtype: FASTER[sum(times >= edge for edge in (1.2, 2, 4))] for dtype, times in bound.items()}
+lesson.compare_predictions(prediction, in_words, evidence="simulated (H100)", choices=FASTER).show()
+lesson.table(
+    [(dtype, f"{times:.2f}", f"{1 / times:.0%}") for dtype, times in bound.items()],
+    ["a Transformer layer in", "at most, times faster", "share of products and attention"],
+    evidence="simulated (H100)",
 )
 
 # %% [markdown]
@@ -930,9 +987,11 @@ check_prepare(torch.randn(30, 5, generator=g) * 7 - 20, torch.randn(128, 2, gene
 # %% [markdown]
 # ## 5 · What it costs, and the modes
 #
-# Compiling takes seconds: with empty caches Inductor also calls a C++ compiler (Triton on a GPU); with its cache on disk
-# only Dynamo, the guards and the look-up are left; in memory a call checks its guards and runs. (This cell builds
-# real code and needs a C++ compiler; without one it says so.) After how many calls has the first one paid? Guess before you run.
+# Compiling takes seconds: with empty caches Inductor also calls a C++ compiler (Triton on a GPU). With its cache on disk
+# only Dynamo, the guards and the look-up are left. In memory a call checks its guards and runs. The cell below times these,
+# and compares later calls with uncompiled ones in pairs (lesson 00). Its last line says after how many calls the first one
+# has paid, by a power of ten: more than that no clock supports. (It builds real code and needs a C++ compiler; without one
+# it says so.)
 
 # %% experiment tags=["nbval-ignore-output"]
 try:
@@ -943,14 +1002,29 @@ except compiling.CannotCompile as problem:
     print(problem)
 
 # %% [markdown]
-# And the modes? A mode is nothing but a set of Inductor's options; you can look them up. **Which one sets
-# an option that could shorten compiling?**
+# And the modes? A mode is nothing but a set of Inductor's options
+# ([`list_mode_options`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/__init__.py)). **What does `reduce-overhead` set:** "nothing", "fewer
+# passes", "no autotuning" or "CUDA graphs"? **And does Inductor then write "the same" kernels for the CPU, or "others"?**
+
+# %% experiment
+prediction = {"reduce-overhead sets": ..., "its kernels for the CPU": ...}
 
 # %% experiment
 MODES = {m: torch._inductor.list_mode_options(m) for m in ("default", "reduce-overhead", "max-autotune")}
 x = torch.rand(16, 16)
 by_mode = {mode: compiling.kernels(rescale, x, mode=mode).bodies() for mode in ("default", "reduce-overhead")}
 same_code = by_mode["default"] == by_mode["reduce-overhead"]
+sets = MODES["reduce-overhead"]
+measured = {
+    "reduce-overhead sets": "CUDA graphs"
+    if set(sets) == {"triton.cudagraphs"}
+    else ", ".join(sets) or "nothing",
+    "its kernels for the CPU": "the same" if same_code else "others",
+}
+said = (("nothing", "fewer passes", "no autotuning", "CUDA graphs"), ("the same", "others"))
+lesson.compare_predictions(
+    prediction, measured, evidence="live (CPU)", choices=dict(zip(measured, said, strict=True))
+).show()
 lesson.table(
     [(mode, ", ".join(f"{k}={v}" for k, v in options.items()) or "none") for mode, options in MODES.items()],
     ["mode", "options it sets"],
@@ -959,9 +1033,9 @@ lesson.table(
 )
 
 # %% [markdown]
-# None of them. `reduce-overhead` sets CUDA graphs: they remove *launch* overhead at run time (lesson 07) and are captured
-# on top of compiling; the kernels for the CPU are the same ones. `max-autotune` also compiles variants of each product and
-# times them. For less compiling there is the cache, `dynamic=True`, and **regional compilation**: compile one block of a
+# No mode shortens compiling. `reduce-overhead` sets CUDA graphs: they remove *launch* overhead at run time (lesson 07) and
+# are captured on top of compiling; the kernels for the CPU are the same ones. `max-autotune` sets CUDA graphs too, and it
+# compiles variants of each product and times them (`max-autotune-no-cudagraphs` does only that). For less compiling there is the cache, `dynamic=True`, and **regional compilation**: compile one block of a
 # model that repeats it, and all its copies share the code.
 #
 # ### Two models
@@ -1114,7 +1188,7 @@ for name, model, dynamic, calls in models:
 lesson.table(rows, ["model", "graphs", "operators", "breaks", "compiled again"], evidence="live (CPU)")
 
 # %% [markdown]
-# The real classes have no breaks, and one code serves BERT's three lengths. A time step that comes as an int is compiled for
+# The real classes have no breaks, and one compiled version serves BERT's three lengths. A time step that comes as an int is compiled for
 # its first value, and again as a symbol; as a tensor it is compiled once.
 #
 # ## On the real GPU
@@ -1214,9 +1288,9 @@ lesson.verdicts([dict(zip(keys, row, strict=True)) for row in rows], evidence="l
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | `fullgraph=True` in everything you compile on purpose. | It captures numbers and sizes read from the data, and raises at the rest. |
+# | `fullgraph=True` in everything you compile on purpose. | It captures numbers and sizes read from the data, and raises at the rest; it raises at the recompile limit too. |
 # | Sizes that change: `dynamic=True`, or let Dynamo find out. | A 1 is a size of its own; a view brings its base's sizes. |
-# | Number arguments may change. | `range(k)` and an int attribute of a module are guarded by value: up to 8 codes, then Python. |
+# | Number arguments may change. | `range(k)` and an int attribute of a module are guarded by value: 8 versions, then a warning and plain Python, or with `fullgraph=True` an error. |
 # | Fusion saves bytes, not products. | The faster the products (bfloat16), the more the rest weighs. |
 # | Write reductions so that none waits for another. | Softmax over rows waits too, for a row at a time, and is one nest. |
 # | Compile the model or its repeated block, not the program around it. | The whole pipe may compile its network by accident; as one graph it grows with its steps. |

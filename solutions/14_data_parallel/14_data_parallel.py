@@ -100,10 +100,10 @@ lesson.compare_predictions(prediction, measured, evidence="live (CPU)", choices=
 third
 
 # %% [markdown]
-# One call, and in it every gradient, made inside backward, at the last parameter whose gradient came. Nothing else
-# travels: no weight, no activation, no sample. The copies stay equal because they start equal and add the same numbers. The
-# sum becomes an average by a division, on each rank: **the mean of two means over 16 samples is the mean over 32**. (Of
-# unequal parts it is not.) What came before the third step:
+# One call carries every gradient. It is made inside backward, when the last parameter has its gradient. Of this model
+# nothing else travels: no weight, no activation, no sample. The copies stay equal because they start equal and add the
+# same numbers. A division on each rank makes a mean of the sum: **the mean of two means over 16 samples is the mean over
+# 32**. (Of unequal parts it is not.) What came before the third step:
 
 # %% experiment
 lesson.table(
@@ -116,6 +116,59 @@ lesson.table(
 # To begin with, the ranks compare the shapes of their parameters, and rank 0's weights go to all. In the second step rank 0
 # also says in which order *its* gradients came: from then on DDP groups gradients by that order, on all ranks. Remember
 # it for exercise 14.4.
+#
+# Two details that matter elsewhere. **When does DDP divide, before or after it adds up?** A gradient of 40,000 on both
+# ranks, in float16, where 65,504 is the largest number, tells. **And what does a model with BatchNorm send**, whose running
+# averages are no parameters?
+
+# %% experiment
+prediction = {
+    "DDP divides": ...,  # "before" or "after"
+    "BatchNorm, third step: broadcasts": ...,  # how many?
+    "the same, forward_sync_buffers=False": ...,
+}
+
+
+# %% experiment
+def details(batch):
+    """The mean that DDP makes of two gradients of 40,000 in float16; what the third step sends with BatchNorm."""
+    DDP, x = nn.parallel.DistributedDataParallel, torch.full((1, 1), 40_000.0, dtype=torch.float16)
+    layer = nn.Linear(1, 1, bias=False, dtype=torch.float16)
+    DDP(layer)(x).backward()
+    told = {}
+    for synced in (True, False):
+        ddp = DDP(nn.Sequential(layers(1), nn.BatchNorm1d(64)), forward_sync_buffers=synced)
+        for _ in range(3):
+            with ranks.sent() as record:
+                ddp(batch).square().mean().backward()
+        told[synced] = record
+    return layer.weight.grad.item(), told
+
+
+mean, normed = ranks.run_ranks(details, 2, batch)[0]
+assert (
+    torch.tensor(40_000.0).half() + torch.tensor(40_000.0).half()
+).isinf()  # what dividing afterwards would divide
+measured = {
+    "DDP divides": "before" if mean == 40_000 else "after",
+    "BatchNorm, third step: broadcasts": normed[True].count("broadcast"),
+    "the same, forward_sync_buffers=False": normed[False].count("broadcast"),
+}
+lesson.compare_predictions(prediction, measured, evidence="live (CPU)", choices=("before", "after")).show()
+print(f"the mean of 40,000 and 40,000 in float16, by DDP: {mean:,.0f}")
+
+# %% [markdown]
+# DDP divides each gradient by the number of ranks as it copies it into the bucket, and adds up what is left
+# ([reducer.cpp](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp), `mark_variable_ready_dense`). A sum of a thousand
+# float16 gradients so stays in range; very small gradients may become zero instead.
+#
+# **BatchNorm's running averages are buffers.** At the beginning of each forward pass DDP broadcasts rank 0's to all
+# ([`forward_sync_buffers`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L793-L800), which torch 2.13 puts in the place of
+# `broadcast_buffers`): one message for the float32 numbers, one for the whole-number count of batches. The mean and
+# variance that a training step normalises by are still those of a rank's own part of the
+# batch. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes those of the whole batch. It needs GPUs, and its price is a
+# collective more in the forward and in the backward pass of each such layer
+# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/modules/_functions.py#L59-L205)).
 #
 # Before DDP there was `nn.DataParallel`: one process, one Python thread a GPU. What it does in *each* forward stands in
 # its source:
@@ -418,17 +471,19 @@ except ranks.RankError as odd:
 # ## 3 · Hide it: buckets and overlap
 #
 # Backward computes the last layer's gradient first, and while it works on the layers before, the link is idle. So send
-# early. But not each gradient by itself (many all-reduces, each with its α): DDP collects them in **buckets**, 25 MiB
-# unless you say otherwise and 1 MiB for the first, so that sending begins soon, in the order in which they come, that is about the
-# *reverse* of the model's. When a bucket's last gradient is there, its all-reduce starts on a stream of its own, and backward
-# goes on. Communication that runs on when backward has ended is **exposed**: the step waits for it.
+# early. But not each gradient by itself, for each all-reduce costs its α: DDP collects gradients in **buckets**. They are
+# filled in the order in which gradients come, about the *reverse* of the model's. By default the first bucket has 1 MiB, so
+# that sending begins soon, and the others 25. Whoever gives `bucket_cap_mb` gives it for all of them, the first included
+# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L106-L110)). When a bucket's last gradient is there, its
+# all-reduce starts on a stream of its own, and backward goes on. Communication that is still running when backward has
+# ended is **exposed**: the step waits for it.
 #
-# A step of GPT-2, 8 sequences of 1,024 tokens in bf16, on a simulated H100 among 64. Predict the best of five bucket sizes:
+# A step of GPT-2, 8 sequences of 1,024 tokens in bf16, on a simulated H100 among 64. Predict the best of six bucket sizes:
 
 # %% experiment
 LONGER = ("less than 1 %", "1 to 5 %", "5 to 25 %", "more than 25 %")
 prediction = {
-    "least exposed": ...,  # "1 MiB", "5 MiB", "25 MiB", "100 MiB" or "all in one"
+    "least exposed": ...,  # "default", "1 MiB", "5 MiB", "25 MiB", "100 MiB" or "all in one"
     "at that size, the step is longer by": ...,  # one of LONGER
     "and with all in one": ...,
 }
@@ -436,7 +491,7 @@ prediction = {
 # %% experiment
 from helpers import plots, widgets
 
-CAPS = {"1 MiB": 1, "5 MiB": 5, "25 MiB": 25, "100 MiB": 100, "all in one": 1000}
+CAPS = {"default": "default", "1 MiB": 1, "5 MiB": 5, "25 MiB": 25, "100 MiB": 100, "all in one": 1000}
 explorer = widgets.bucket_explorer(ranks=64)
 plans, floor = {}, {}
 largest = max(explorer.backward.gradients, key=lambda g: g.bytes)
@@ -445,7 +500,7 @@ for n in (8, 64, 1024):
         explorer.set(ranks=n, cap_mb=cap)
         plans[n, name] = explorer.plan
     floor[n] = explorer.world.seconds("all_reduce", largest.bytes, tuple(range(n)))
-explorer.set(ranks=64, cap_mb=25)
+explorer.set(ranks=64, cap_mb="default")
 
 
 def longer(plan):
@@ -461,7 +516,8 @@ measured = {
     "at that size, the step is longer by": longer(plans[64, best]),
     "and with all in one": longer(plans[64, "all in one"]),
 }
-lesson.compare_predictions(prediction, measured, evidence="simulated (H100)", choices=(*CAPS, *LONGER)).show()
+said = dict(zip(measured, (list(CAPS), LONGER, LONGER), strict=True))
+lesson.compare_predictions(prediction, measured, evidence="simulated (H100)", choices=said).show()
 lesson.table(
     [(name, len(plans[64, name].buckets), *(f"{plans[n, name].exposed_s * 1e6:,.0f} µs" for n in floor)) for name in CAPS]
     + [("(the embedding alone)", 1, *(f"{t * 1e6:,.0f} µs" for t in floor.values()))],
@@ -473,8 +529,31 @@ lesson.table(
 )  # fmt: skip
 
 # %% [markdown]
-# ("All in one" are two, for the first bucket is closed at 1 MiB.) Move the bucket size, the ranks and the links, and watch the
-# lowest lane: it is what the step pays.
+# Is it torch's own rule? Nine layers of 1 MiB, torch's DDP on a fake group of 8, and what it sends:
+
+
+# %% experiment
+def buckets_of(cap_mb, sizes=9):
+    """MiB of each all-reduce of a step: torch's own DDP, with nobody at the other end."""
+    with ranks.fake(8):
+        net = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(sizes)))
+        ddp = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=cap_mb)
+        for _ in range(2):  # the buckets are laid out again in the second step
+            with ranks.sent() as record:
+                ddp(torch.ones(1, 512)).sum().backward()
+    return [c.bytes >> 20 for c in record.of("all_reduce")]
+
+
+caps = {cap: buckets_of(cap) for cap in (None, 25, 5, 1)}
+assert caps[None] == [1, 8] and caps[25] == [9]
+lesson.table(
+    [(cap, ", ".join(map(str, sent))) for cap, sent in caps.items()],
+    ["bucket_cap_mb", "MiB of each all-reduce"],
+    evidence="live (CPU)",
+)
+
+# %% [markdown]
+# Move the bucket size, the ranks and the links, and watch the lowest lane: it is what the step pays.
 
 # %% experiment
 explorer
@@ -824,8 +903,7 @@ check_choose_cap(steps, best=[best_of(*step) for step in steps])
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your search, on GPT-2 among 64: the same arithmetic as the explorer's, with every size tried (for the first bucket too, which was
-# 1 MiB above).
+# Your search, on GPT-2 among 64: the same arithmetic as the explorer's, with every size tried.
 
 # %% experiment
 from helpers.simulator.world.buckets import overlap
@@ -845,7 +923,7 @@ try:
         [
             (
                 f"{size:.1f} MiB",
-                f"{overlap(explorer.backward, summed_in, size, size).exposed_s * 1e6:,.0f} µs",
+                f"{overlap(explorer.backward, summed_in, size).exposed_s * 1e6:,.0f} µs",
             )
             for size in (cap / 2**20, 5, 25)
         ]
@@ -995,8 +1073,8 @@ def int8_hook(state: dict, bucket: dist.GradBucket) -> torch.futures.Future[torc
     Returns a future of the mean over the n ranks, float32, shaped like the buffer, and the same on all ranks.
 
     Graded on: what is sent, at most a byte a number plus 16 bytes a bucket; at any time the *sum* of all means so far,
-    off by at most half a step of the grid, and each mean, off by at most one step (both and 5 %). A step of the grid is
-    largest |number| in the bucket (rests added) on any rank ÷ (127 // n). A bucket may be all zeros. Best in one all_reduce of
+    off by at most half a step of the grid, and each mean, off by at most one step (each bound may be passed by 5 %).
+    A step of the grid is largest |number| in the bucket (rests added) on any rank ÷ (127 // n). A bucket may be all zeros. Best in one all_reduce of
     int8, after the scale: bytes are counted call by call.
     """
     ### BEGIN SOLUTION
@@ -1188,7 +1266,7 @@ limits = sum(
 )
 efficiency = {key: alone_s / took for key, took in paid.items()}
 slower = all(copying[n, way] > summing[n] for n in summing for way in ("star", "ring"))
-default, lump = plans[64, "25 MiB"], plans[64, "all in one"]
+default, lump = plans[64, "default"], plans[64, "all in one"]
 fewer = len(default.buckets) < len(explorer.backward.gradients) and default.exposed_s < lump.exposed_s
 size_of = {way: r.bytes("all_reduce") for way, r in sending.items()}
 falls = efficiency[8, "uneven"] > efficiency[64, "uneven"] > efficiency[1024, "uneven"]
@@ -1283,8 +1361,8 @@ lesson.verdicts(
 # |---|---|
 # | An all-reduce by ring puts 2(n − 1)/n · S on each link: at most 2 S, however many ranks. | Small S or many ranks: then 2(n − 1) messages count, and trees win. |
 # | Hide it behind backward. | The last bucket never is; where sending takes longer than backward, the difference is exposed. |
-# | 25 MiB buckets. | The optimum is flat as a share of the step; at 1,024 ranks small buckets queue up: measure. |
-# | The mean of the ranks' gradients is the whole batch's. | Unequal parts; losses that are not means over samples; layers that look at the batch (BatchNorm). |
+# | DDP's default buckets, 1 MiB and then 25. | The optimum is flat as a share of the step; at 1,024 ranks small buckets queue up: measure. |
+# | The mean of the ranks' gradients is the whole batch's. | Unequal parts; losses that are not means over samples; layers that look at the batch (BatchNorm: `SyncBatchNorm`). |
 # | Accumulate with `no_sync` to send less often. | The batch grows with it. |
 # | Compress, and feed the error back. | Few bytes: the extra messages cost more than the bytes saved. |
 # | n GPUs, n times the work. | Everybody waits for the slowest, and for the slowest link. |

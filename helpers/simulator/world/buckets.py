@@ -1,14 +1,15 @@
 """Gradients in buckets: which go together, and how much of their all-reduces backward hides. Arithmetic, no tensors.
 
     run = gradients(gpu, model, lambda: loss(model(x)).backward())     # inside `with gpu:`, without DDP
-    plan = overlap(run, seconds, cap_mb=25)
+    plan = overlap(run, seconds, cap_mb=5)
     plan.exposed_s, plan.buckets
 
 The rule is DistributedDataParallel's (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size): in the
-order in which gradients are ready, a bucket is closed by the one that makes it reach its size; the first bucket's
-size is 1 MiB, so that sending begins early. Buckets are sent in order, one at a time, from the moment when the
-last of their gradients is ready. What collectives take from the kernels beside them is left out here; on the simulated
-GPU itself it is not.
+order in which gradients are ready, a bucket is closed by the one that makes it reach its size. Whoever gives
+bucket_cap_mb gives it for all buckets; without it the first has 1 MiB, so that sending begins early, and the others 25
+(torch/nn/parallel/distributed.py, _BucketCapacityConfig.create). Buckets are sent in order, one at a time, from the
+moment when the last of their gradients is ready. What collectives take from the kernels beside them is left out here;
+on the simulated GPU itself it is not.
 """
 
 from __future__ import annotations
@@ -83,10 +84,14 @@ class Plan:
         return sum(b.end_s - b.start_s for b in self.buckets)
 
 
-def assign(sizes: Sequence[int], cap_mb: float = 25.0, first_mb: float = 1.0) -> list[list[int]]:
-    """Places of the gradients in each bucket; sizes: bytes, in the order in which they are ready."""
-    if cap_mb <= 0 or first_mb <= 0:
-        raise ValueError(f"a bucket has a size: cap_mb={cap_mb}, first_mb={first_mb}")
+def assign(sizes: Sequence[int], cap_mb: float | None = None) -> list[list[int]]:
+    """Places of the gradients in each bucket; sizes: bytes, in the order in which they are ready.
+
+    cap_mb: DDP's bucket_cap_mb, in MiB; None: its default, 1 for the first bucket and 25 for the others.
+    """
+    first_mb, cap_mb = (1.0, 25.0) if cap_mb is None else (cap_mb, cap_mb)
+    if cap_mb <= 0:
+        raise ValueError(f"a bucket has a size: cap_mb={cap_mb}")
     made: list[list[int]] = []
     room = 0.0
     for place, size in enumerate(sizes):
@@ -98,12 +103,10 @@ def assign(sizes: Sequence[int], cap_mb: float = 25.0, first_mb: float = 1.0) ->
     return made
 
 
-def overlap(
-    run: Backward, seconds: Callable[[int], float], cap_mb: float = 25.0, first_mb: float = 1.0
-) -> Plan:
-    """Send the gradients in buckets while backward goes on. seconds: bytes → time of one all-reduce."""
+def overlap(run: Backward, seconds: Callable[[int], float], cap_mb: float | None = None) -> Plan:
+    """Send the gradients in buckets while backward goes on. seconds: bytes → time of one all-reduce; cap_mb: as in `assign`."""
     buckets, free = [], 0.0
-    for places in assign([g.bytes for g in run.gradients], cap_mb, first_mb):
+    for places in assign([g.bytes for g in run.gradients], cap_mb):
         mine = [run.gradients[i] for i in places]
         nbytes, ready = sum(g.bytes for g in mine), max(g.ready_s for g in mine)
         start = max(ready, free)
