@@ -74,29 +74,33 @@ def _word(answer: Any) -> str:
         return word
 
 
+#: words or numbers that may be answered, or a range of numbers
+Choices = Sequence[Any]
+
+
 def compare_predictions(
     prediction: Mapping[str, Any],
     measured: Mapping[str, Any],
     *,
     evidence: str,
     what: str = "measured",
-    choices: Sequence[str] | Mapping[str, Sequence[str]] = (),
+    choices: Choices | Mapping[str, Choices] = (),
 ) -> Table:
     """Beside each measured value: what the learner said, ✓ or ✗. An answer left as ``...`` shows as not yet given.
 
-    choices: words that may be answered, besides those that were measured; any other word is asked back. Where lines
-        have words of their own: a mapping from line to words; then a line that it lacks takes any answer.
+    choices: what may be answered; another answer is asked back, and none counts as wrong for being another word. Of
+        a sequence the words are for lines that measured a word, the rest for the others; ``range(0, 9)``: any number
+        from 0 to 8. Where lines have answers of their own: a mapping from line to them. A line without any takes all.
     """
-    lines = choices if isinstance(choices, Mapping) else None
-    common = sorted({_word(v) for v in [*measured.values(), *choices] if isinstance(v, str)})
     rows, right, given = [], 0, 0
     for key, value in measured.items():
-        said = prediction.get(key, ...)
-        words = common if lines is None else [_word(v) for v in lines.get(key, ())]
+        said, offered = prediction.get(key, ...), _choices(choices, key, value)
+        if offered and os.environ.get("COURSE_BUILD") and not _offers(offered, value):
+            raise ValueError(f"measured {value!r} for {key!r}, which nobody can answer: {_asked(offered)}")
         if said is ...:
             mark = "—"
-        elif words and isinstance(value, str) and _word(said) not in words:
-            mark = f"{said}: one of {', '.join(words)}?"
+        elif offered and not _offers(offered, said):
+            mark = f"{said}: {_asked(offered)}?"
         else:
             given += 1
             right += _word(said) == _word(value)
@@ -108,6 +112,29 @@ def compare_predictions(
         else "predict first, then measure: fill in the cell above and run both again"
     )
     return table(rows, ["expression", what, "you said"], evidence=evidence, caption=caption)
+
+
+def _choices(choices: Choices | Mapping[str, Choices], key: str, value: Any) -> Choices:
+    if isinstance(choices, Mapping):
+        return choices.get(key, ())
+    if isinstance(choices, range):
+        return () if isinstance(value, str | bool) else choices
+    return [c for c in choices if isinstance(c, str) == isinstance(value, str | bool)]
+
+
+def _offers(offered: Choices, said: Any) -> bool:
+    if not isinstance(offered, range):
+        return _word(said) in map(_word, offered)
+    try:
+        return offered.start <= float(said) <= offered.stop - 1
+    except (TypeError, ValueError):
+        return False
+
+
+def _asked(offered: Choices) -> str:
+    if isinstance(offered, range):
+        return f"a number from {offered.start} to {offered.stop - 1}"
+    return f"one of {', '.join(map(str, offered))}"
 
 
 def verdicts(claims: Sequence[Mapping[str, str]], *, evidence: str) -> "VerdictTable":

@@ -60,9 +60,12 @@ def test_predictions() -> None:
     )
     assert all("✓" in r[2] for r in alike.rows)
     spelled = lesson.compare_predictions(
-        {"a": " View", "b": "clone"}, {"a": "view", "b": "copy"}, evidence="live (CPU)"
+        {"a": " View", "b": "clone"},
+        {"a": "view", "b": "copy"},
+        evidence="live (CPU)",
+        choices=["view", "copy"],
     )
-    assert [r[2] for r in spelled.rows] == [" View ✓", "clone: one of copy, view?"], (
+    assert [r[2] for r in spelled.rows] == [" View ✓", "clone: one of view, copy?"], (
         "a misspelt answer is not a wrong one"
     )
     own = {
@@ -75,6 +78,21 @@ def test_predictions() -> None:
     said = lesson.compare_predictions({"first": "9x"}, {"first": "2x"}, evidence="live (CPU)", choices=own)
     assert [row[2] for row in said.rows] == ["9x: one of 1x, 2x?"]
     assert "predict first" in lesson.compare_predictions({}, {"a": 1}, evidence="live (CPU)").caption
+
+
+def test_an_answer_nobody_measured_counts_and_gives_nothing_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"a": "copy", "n": 3, "far": 99, "free": "whatever"}
+    measured = {"a": "view", "n": 4, "far": 4, "free": "view"}
+    offers = {"a": ("view", "copy"), "n": range(0, 9), "far": range(0, 9)}
+    shown = lesson.compare_predictions(said, measured, evidence="live (CPU)", choices=offers)
+    assert [r[2] for r in shown.rows] == ["copy ✗", "3 ✗", "99: a number from 0 to 8?", "whatever ✗"]
+    mixed = lesson.compare_predictions(
+        {"a": "no", "n": 2}, {"a": "yes", "n": 4}, evidence="live (CPU)", choices=("yes", "no", 2, 4)
+    )
+    assert [r[2] for r in mixed.rows] == ["no ✗", "2 ✗"]
+    monkeypatch.setenv("COURSE_BUILD", "1")
+    with pytest.raises(ValueError, match="measured 9 for 'n', which nobody can answer: a number from 0 to 8"):
+        lesson.compare_predictions({}, {"n": 9}, evidence="live (CPU)", choices=offers)
 
 
 def test_verdicts_are_data_too() -> None:

@@ -1,0 +1,172 @@
+"""Predictions: what a lesson offers as an answer counts as given, whatever was measured."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from helpers import lesson
+from helpers.classroom import build
+from helpers.classroom import master as masters
+
+COMPARES = {"compare_predictions", "compare_ratios"}
+#: (lesson, first line of the prompt): no choices= yet. Only ever made shorter.
+LACKING: set[tuple[str, str]] = {
+    ("00_measure_first", "clock around the calls"),
+    ("00_measure_first", "naive clock says"),
+    ("00_measure_first", "first call ÷ last call"),
+    ("00_measure_first", "512"),
+    ("00_measure_first", "fewest"),
+    ("00_measure_first", "one after the other: holds the truth"),
+    ("00_measure_first", "matrix product"),
+    ("00_measure_first", "no seed"),
+    ("00_measure_first", "small"),
+    ("00_measure_first", "3"),
+    ("01_storage_and_stride", "x.t()"),
+    ("01_storage_and_stride", "x.reshape(2, 12)"),
+    ("01_storage_and_stride", "row.expand(1000, 6)"),
+    ("01_storage_and_stride", "x[0:3:2]"),
+    ("01_storage_and_stride", "x[0:3:2][:, 0] = -1"),
+    ("01_storage_and_stride", "elementwise"),
+    ("01_storage_and_stride", "last.relu()"),
+    ("02_operators_and_autograd", "x + y"),
+    ("02_operators_and_autograd", "a + b·c"),
+    ("02_operators_and_autograd", "operators dispatched"),
+    ("02_operators_and_autograd", "x.sin(), input changed"),
+    ("02_operators_and_autograd", "x + y"),
+    ("02_operators_and_autograd", "operators"),
+    ("02_operators_and_autograd", "the loss, backward has run"),
+    ("03_gpu_queue", "small layers: the GPU's lane is"),
+    ("03_gpu_queue", "neither"),
+    ("03_gpu_queue", "small layers"),
+    ("03_gpu_queue", "if loss > 0: pass"),
+    ("03_gpu_queue", "steps recorded"),
+    ("04_data_loading", "hard disk, one by one: min"),
+    ("04_data_loading", "pinned"),
+    ("04_data_loading", "samples of an epoch over 10, iterable"),
+    ("04_data_loading", "0 workers"),
+    ("06_optimizers", "kernels, for-loop"),
+    ("06_optimizers", "filled with zeros"),
+    ("06_optimizers", "1 parameter: foreach"),
+    ("06_optimizers", "batch 1 → 64"),
+    ("06_optimizers", "SGD"),
+    ("07_cuda_graphs", "launches a step, replayed"),
+    ("07_cuda_graphs", "nothing yet, no replay: y is the result"),
+    ("07_cuda_graphs", "stale"),
+    ("07_cuda_graphs", "loss.item()"),
+    ("07_cuda_graphs", "a pool each"),
+    ("07_cuda_graphs", "batch 128"),
+    ("08_memory_pools", "1 B"),
+    ("08_memory_pools", "neighbours merged by `free d`"),
+    ("08_memory_pools", "a = 30 MiB; free a; b = 30 MiB"),
+    ("08_memory_pools", "documents, default"),
+    ("08_memory_pools", "allocated after `del x, y`"),
+    ("08_memory_pools", "line"),
+    ("08_memory_pools", "a view of 10 of its numbers goes into a list"),
+    ("09_saving_memory", "peak, 16 rows"),
+    ("09_saving_memory", "mean loss ÷ number of pieces, equal pieces"),
+    ("09_saving_memory", "SGD"),
+    ("10_mixed_precision", "fp16: x += 1 stops at"),
+    ("10_mixed_precision", ""),
+    ("11_torch_compile", "trace: if on the data"),
+    ("11_torch_compile", ".item()"),
+    ("11_torch_compile", "torch.compile(f)"),
+    ("11_torch_compile", "an int argument"),
+    ("11_torch_compile", "relu(x * 2 + 1)"),
+    ("11_torch_compile", "float32"),
+    ("12_cpu_threads_and_layout", "x + 1, 32,768 elements"),
+    ("12_cpu_threads_and_layout", "made by randn"),
+    ("12_cpu_threads_and_layout", "x and weights contiguous"),
+    ("12_cpu_threads_and_layout", "20,000 elements"),
+    ("13_quantization", "ReLU's output: affine, not symmetric"),
+    ("13_quantization", "8 bits, rounded after"),
+    ("14_data_parallel", "without feedback"),
+    ("15_fully_sharded", "GB, DDP"),
+    ("15_fully_sharded", "one call for all: collectives"),
+    ("15_fully_sharded", "64 × 64 on 8 ranks"),
+    ("15_fully_sharded", "DDP, 1,024 ÷ 8 ranks"),
+    ("15_fully_sharded", "let go of all"),
+    ("15_fully_sharded", "shards"),
+    ("16_model_parallel", "MLP, each product gathered"),
+    ("16_model_parallel", "8 GPUs, one node"),
+}
+
+
+@dataclass
+class Prediction:
+    where: str
+    prompt: dict[str, Any]
+    #: the words in quotes beside each line of the prompt; "": those beside its name
+    words: dict[str, list[str]]
+    choices: Any
+
+
+def predictions(name: str) -> Iterator[Prediction]:
+    """Of a lesson: each comparison with its prompt, a dict of dots in a cell above, and its choices, as far as they are literal."""
+    master = masters.read(build.find([name])[0])
+    known: dict[str, Any] = {"range": range, "list": list, "dict": dict, "zip": zip}
+    words: dict[str, dict[str, list[str]]] = {}
+    for cell in (c for c in master.cells if c.kind in ("setup", "experiment")):
+        for statement in ast.parse(cell.source).body:
+            if isinstance(statement, ast.Assign) and isinstance(target := statement.targets[0], ast.Name):
+                try:
+                    known[target.id] = eval(ast.unparse(statement.value), dict(known))
+                except Exception:
+                    known.pop(target.id, None)
+                else:
+                    lines = cell.source.splitlines()[statement.lineno - 1 : statement.end_lineno]
+                    words[target.id] = offered(lines, known[target.id])
+            if isinstance(statement, ast.FunctionDef):
+                continue
+            for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call)):
+                if ast.unparse(call.func).removeprefix("lesson.") in COMPARES:
+                    given = [k.value for k in call.keywords if k.arg == "choices"]
+                    prompt = eval(ast.unparse(call.args[0]), dict(known))
+                    choices = eval(ast.unparse(given[0]), dict(known)) if given else ()
+                    name_of = next(
+                        n.id for n in ast.walk(call.args[0]) if isinstance(n, ast.Name) and n.id in words
+                    )
+                    yield Prediction(master.where(cell), prompt, words[name_of], choices)
+
+
+def offered(lines: list[str], prompt: Any) -> dict[str, list[str]]:
+    found = {}
+    for line in lines if isinstance(prompt, Mapping) else ():
+        code, _, comment = line.partition("  # ")
+        key = (
+            next((k for k in prompt if isinstance(k, str) and f'"{k}"' in code), "") if len(lines) > 1 else ""
+        )
+        found[key] = re.findall(r'"([^"]+)"', comment)
+    return found
+
+
+@pytest.mark.parametrize("name", [path.stem for path in build.find([])])
+def test_each_answer_that_is_offered_is_counted_as_given(name: str) -> None:
+    for p in predictions(name):
+        first = str(next(iter(p.prompt), ""))
+        dots = p.prompt and all(said is ... for said in p.prompt.values())
+        assert dots or (name, first) in LACKING, f"{p.where}: no prompt of dots in a cell above"
+        for key in map(str, p.prompt):
+            offers = p.choices.get(key, ()) if isinstance(p.choices, Mapping) else p.choices
+            if not offers:
+                assert (name, first) in LACKING, f"{p.where}: {key!r} has no choices="
+                continue
+            answers = (
+                [offers[0], offers[len(offers) // 2], offers[-1]] if isinstance(offers, range) else offers
+            )
+            for answer in answers:
+                measured = next(
+                    (other for other in answers if type(other) is type(answer) and other != answer), answer
+                )
+                shown = lesson.compare_predictions(
+                    {key: answer}, {key: measured}, evidence="arithmetic", choices=p.choices
+                )
+                assert shown.rows[0][2][-1] in "✓✗", f"{p.where}: {key!r}: {shown.rows[0][2]}"
+            for word in [*p.words.get(key, ()), *p.words.get("", ())]:
+                every = [*p.choices.values()] if isinstance(p.choices, Mapping) else [offers]
+                assert any(word in map(str, some) for some in every), (
+                    f"{p.where}: the prompt offers {word!r}, choices= does not"
+                )
