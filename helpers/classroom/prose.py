@@ -63,7 +63,7 @@ def _kept(cell: Cell, master: Master, clocks: set[str]) -> Iterator[tuple[str, b
         if isinstance(statement, BLOCKS):  # its head, then what it holds, in order
             parts = list(ast.iter_child_nodes(statement))
             if isinstance(statement, ast.For):
-                parts[:2] = [ast.Assign([statement.target], statement.iter)]
+                parts[:2] = [ast.Assign([statement.target], statement.iter, lineno=statement.lineno)]
             pending[:0] = parts
             continue
         for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call)):
