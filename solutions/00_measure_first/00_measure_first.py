@@ -37,9 +37,9 @@ lesson.start(
 # %% [markdown]
 # No GPU is needed. `simulate("H100")` gives PyTorch a GPU that is not there: operators are launched into a
 # queue, the queue runs by itself, and `gpu.clock()` is what `time.perf_counter()` would read. Its absolute
-# times rest on a data sheet, on public measurements and on round assumptions about the host; *what waits for
-# what* is exact, and that is all this lesson needs. It also keeps a record that no real GPU gives you so easily: when each kernel truly started
-# and ended. So a timer can be marked right or wrong.
+# times rest on a data sheet, on public measurements and on round assumptions about the host. *What waits for
+# what* is exact, and that is all this lesson needs. The simulated GPU also keeps a record of when each kernel
+# truly started and ended, which a real one does not give so easily. So a timer can be marked right or wrong.
 #
 # ## 1 · What does a clock around a GPU call read?
 #
@@ -78,6 +78,8 @@ readings = {
     "clock, after synchronize": t2 - t0,
     "a pair of events": start.elapsed_time(end) / 1e3,
 }
+launch_us = 1e6 * next(record.duration_s for record in gpu.host if record.name == "aten.mm")
+lesson.keep(launch_us=launch_us, gap_us=1e6 * (readings["a pair of events"] - work_s))
 table(
     [(way, format_seconds(s), f"{s / work_s:.2f}") for way, s in readings.items()]
     + [("the kernels themselves", format_seconds(work_s), "1.00")],
@@ -91,6 +93,7 @@ compare_predictions(
     {way: "work" if s > work_s / 2 else "launch" for way, s in readings.items()},
     evidence=gpu.evidence,
     what="reads the",
+    choices=("launch", "work"),
 )
 
 # %% experiment
@@ -108,19 +111,18 @@ plots.timeline(
 )
 
 # %% [markdown]
-# The CPU needs a few microseconds to hand a product over (the narrow orange boxes) and is free again; the
-# GPU has barely begun. A
-# clock read then measures the CPU. **The rule: read the clock only after `synchronize()`, before the work
+# The CPU needs {{launch_us:.0f}} µs to hand a product over (the narrow orange boxes) and is free again; the GPU
+# has barely begun. A clock read then measures the CPU. **The rule: read the clock only after `synchronize()`, before the work
 # as well as after it.** Before, because work queued earlier would be counted as yours.
 #
 # Events are marks in the queue, stamped by the GPU when it passes them. They need no wait in the middle of
 # the program. But look at the row "a pair of events": it reads a little more than the kernels. On an idle
-# GPU the first mark is passed as soon as it arrives (2 µs after the CPU recorded it), and the gap until the
-# first kernel arrives is inside the measurement. How much that matters depends on how long the work is:
+# GPU the first mark is passed as soon as it arrives, and the gap until the first kernel arrives is inside the
+# measurement: {{gap_us:.0f}} µs here. How much that matters depends on how long the work is:
 
 # %% experiment
 rows, event_error = [], {}
-for n in (256, 512, 1024, 4096):
+for n in (128, 512, 1024, 4096):
     gpu = simulate("H100")
     with gpu:
         a = torch.randn(n, n, device=gpu.device)
@@ -140,16 +142,19 @@ for n in (256, 512, 1024, 4096):
     kernel_s = gpu.kernels[-1].duration_s
     event_error[n] = (one / kernel_s, fifty / kernel_s)
     rows.append((f"{n} × {n}", format_seconds(kernel_s), format_seconds(one), format_seconds(fifty)))
+    assert (one > 1.5 * kernel_s) == (n == 128) and (fifty > 1.1 * kernel_s) == (n == 128)
+lesson.keep(one_small=event_error[128][0], fifty_small=event_error[128][1])
 table(
     rows, ["product", "kernel", "events around one", "events around fifty ÷ 50"], evidence="simulated (H100)"
 )
 
 # %% [markdown]
-# Large work or many calls: events read the kernels. One small kernel on an idle GPU: they read mostly the
-# gap. In the first row even fifty calls do not help: a launch takes much longer than the kernel, the GPU
-# waits for the CPU, and what you read is the launch rate (in the second row the two are nearly even). That
-# number is *not wrong*: it is what a program made of such calls pays. It is just not the kernel's time, and
-# no faster kernel will improve it (lesson 03).
+# Around large work, events read the kernel. Around one small kernel on an idle GPU they read mostly the gap:
+# {{one_small:.1f}} times the kernel in the first row. Fifty calls share one gap, and from the second row on the
+# gap disappears. In the first row fifty calls do not help either: a launch takes longer than this kernel, the
+# GPU waits for the CPU before each one, and you read the time of a launch, {{fifty_small:.1f}} times the
+# kernel's. That number is *not wrong*: a program made of such calls pays it. But it is not the kernel's time,
+# and no faster kernel will improve it (lesson 03).
 #
 # ### The line that waits gets the blame
 #
@@ -211,6 +216,7 @@ compare_predictions(
     {"naive clock says": blamed, "clock after synchronize says": guilty},
     evidence="simulated (H100)",
     what="slowest line",
+    choices=("forward", "loss", "log"),
 )
 
 # %% [markdown]
@@ -218,7 +224,7 @@ compare_predictions(
 # clock charges that line with the work of the others. Someone who trusts it removes `.item()`. What is won?
 
 # %% experiment
-rows = []
+rows, step_s = [], {}
 for item in (True, False):
     gpu = simulate("H100")
     with gpu:
@@ -234,25 +240,26 @@ for item in (True, False):
             if item:
                 loss.item()
         gpu.synchronize()
-    rows.append((f"{'with' if item else 'without'} `loss.item()`", format_seconds((gpu.clock() - t0) / 20)))
+    step_s[item] = (gpu.clock() - t0) / 20
+    rows.append((f"{'with' if item else 'without'} `loss.item()`", format_seconds(step_s[item])))
+lesson.keep(item_us=1e6 * (step_s[True] - step_s[False]))
 table(rows, ["20 steps, one wait at the end", "a step"], evidence="simulated (H100)")
 
 # %% [markdown]
-# The wait was real, the work behind it still has to be done. Only the few microseconds in which the GPU ran
-# empty come back.
+# The wait was real, but the work that it waited for still has to be done. Only the {{item_us:.0f}} µs in which
+# the GPU ran empty come back.
 #
 # ## 2 · The first call
 #
 # Eight times the same product on a fresh GPU, each call timed correctly (clock after synchronize). The size
-# of the set-up is one of the simulator's round assumptions (200 ms for the context); that it comes once is
-# not. How many
-# times as long as the last call does the first one take: about `"2"`, `"10"`, `"100"`, or `"1,000 or
-# more"`? And how many of the eight calls are slow?
+# of the set-up is one of the simulator's round assumptions ({{context_ms:.0f}} ms for the context). That it
+# comes once is not. How many times as long as the last call does the first one take: about `"2"`, `"10"`,
+# `"100"`, or `"1,000 or more"`? And how many of the eight calls are slow?
 
 # %% experiment
 said_of_first = {
     "first call ÷ last call": ...,  # "2", "10", "100" or "1,000 or more"
-    "slow calls among 8": ...,  # a number
+    "slow calls among 8": ...,  # a number from 0 to 8
 }
 
 # %% experiment
@@ -271,11 +278,21 @@ measured = {
     "first call ÷ last call": "1,000 or more" if near == 1000 else f"{near}",
     "slow calls among 8": sum(c > 2 * calls[-1] for c in calls),
 }
-compare_predictions(said_of_first, measured, evidence=gpu.evidence)
+compare_predictions(
+    said_of_first,
+    measured,
+    evidence=gpu.evidence,
+    choices={
+        "first call ÷ last call": ("2", "10", "100", "1,000 or more"),
+        "slow calls among 8": range(9),
+    },
+)
 
 # %% experiment
 cold = [(h.name, format_seconds(h.duration_s)) for h in gpu.host if h.kind == "warm-up"]
 means = {n: (sum(calls[:1]) + (n - 1) * calls[-1]) / n for n in (10, 100, 1000)}
+context_ms = next(1e3 * h.duration_s for h in gpu.host if h.name == "CUDA context")
+lesson.keep(context_ms=context_ms, mean_of_1000=means[1000] / calls[-1])
 table(
     [
         *cold,
@@ -290,7 +307,7 @@ table(
 
 # %% [markdown]
 # The first use of the GPU makes a context; the first product loads a library and a kernel. Set-up is paid
-# once in a process, and an average over a thousand calls still carries it. **The rule: call the work once
+# once in a process, but the mean of a thousand calls is still {{mean_of_1000:.1f}} times a warm call. **The rule: call the work once
 # or more, then synchronize, then start the clock.** On real systems the list is longer: libraries that try
 # several algorithms at a new shape, the first blocks of the memory pool, `torch.compile`, the file cache, a
 # GPU that has yet to raise its clocks. There, warm up until the readings stop falling. The exception: the
@@ -306,7 +323,7 @@ table(
 said_of_waits = {"512": ..., "1024": ..., "4096": ...}  # "yes" (more than 10 % off) or "no"
 
 # %% experiment
-rows, off = [], {}
+rows, off, extra_us = [], {}, {}
 for n in (512, 1024, 4096):
     gpu = simulate("H100")
     with gpu:
@@ -323,14 +340,14 @@ for n in (512, 1024, 4096):
             a @ a
         gpu.synchronize()
         once = (gpu.clock() - t0) / 20
-    off[str(n)] = "yes" if each > 1.1 * once else "no"
+    off[str(n)], extra_us[n] = "yes" if each > 1.1 * once else "no", 1e6 * (each - once)
     rows.append(
         (
             f"{n} × {n}",
             format_seconds(gpu.kernels[-1].duration_s),
             format_seconds(once),
             format_seconds(each),
-            f"{(each - once) * 1e6:.1f} µs",
+            f"{extra_us[n]:.1f} µs",
             f"{each / once - 1:+.1%}",
         )
     )
@@ -339,14 +356,17 @@ table(
     ["product", "kernel", "wait once, ÷ 20", "wait every time", "extra", "difference"],
     evidence="simulated (H100)",
 )
+lesson.keep(wait_us=extra_us[4096])
 
 # %% experiment
-compare_predictions(said_of_waits, off, evidence="simulated (H100)", what="more than 10 % off")
+compare_predictions(
+    said_of_waits, off, evidence="simulated (H100)", what="more than 10 % off", choices=("yes", "no")
+)
 
 # %% [markdown]
-# A wait per call adds about the same microseconds to every call, whatever its size. For milliseconds of work
-# nobody cares, and a reading per call is worth having (section 4 needs many). For microseconds it is most
-# of what you read. With one wait at the end, launch and wait are shared by all the calls.
+# A wait per call adds about {{wait_us:.0f}} µs to every call, whatever its size. For milliseconds of work that is
+# nothing, and a reading per call is worth having (section 4 needs many). For microseconds of work it is a large
+# part of what you read. With one wait at the end, all calls share one launch and one wait.
 #
 # **Exercise 0.1 — time work on a GPU** (★★, 10 min)
 #
@@ -432,8 +452,7 @@ plots.samples(again, evidence="live (CPU)", title="The same code, timed 40 times
 # either way, and one in ten is disturbed and takes up to twice as long.
 #
 # Compare A with A a thousand times, and report a change whenever the two differ by 5 % or more. Which
-# summary of the runs raises the **fewest** false alarms, and which the most? Choose from the four keys of
-# `summaries`.
+# summary of the runs raises the **fewest** false alarms, and which the most?
 
 # %% experiment
 said_of_summaries = {"fewest": ..., "most": ...}  # "one run", "mean of 10", "median of 10", "minimum of 10"
@@ -468,14 +487,19 @@ compare_predictions(
     said_of_summaries,
     {"fewest": min(alarms, key=alarms.get), "most": max(alarms, key=alarms.get)},
     evidence="simulated (noisy machine)",
+    choices=("one run", "mean of 10", "median of 10", "minimum of 10"),
+)
+lesson.keep(
+    alarms_one=alarms["one run"], alarms_mean=alarms["mean of 10"], alarms_median=alarms["median of 10"]
 )
 
 # %% [markdown]
-# One run decides nothing, and the mean of ten is no better, here it is worse: two times in three, at least
-# one of ten runs is a disturbed one (1 − 0.9¹⁰), and the mean passes it on. The median drops it. So does
-# the minimum, but that is the luckiest run. It is the best choice where there is a fixed floor and every
-# disturbance adds to it; here runs scatter to both sides, as they do under a boost clock or a cache, and
-# there is no floor. Nor does it say what a user will wait. This course reports the **median**, and beside
+# One run decides nothing: {{alarms_one}} false alarms in 1,000. The mean of ten is worse here, with
+# {{alarms_mean}}: two times in three, at least one of ten runs is a disturbed one (1 − 0.9¹⁰), and the mean
+# passes it on. The median drops it, and raises {{alarms_median}}. So does the minimum, but that is the luckiest
+# run. The minimum is the best choice where there is a fixed floor and every disturbance adds to it. Here runs
+# scatter to both sides, as they do under a boost clock or a cache, and there is no floor. Nor does the minimum
+# say how long a user will wait. This course reports the **median**, and beside
 # it the **interquartile range**, the spread of the middle half.
 #
 # ## 5 · Drift, and runs in pairs
@@ -573,6 +597,13 @@ for name, (in_turns, interval) in ways.items():
     width = float(np.median([high / low - 1 for _, low, high in found]))
     one_session[name] = found[1]
     rows.append((name, holds, f"{width:.1%}", faster, slower, 200 - faster - slower))
+lesson.keep(
+    slower_first=rows[0][4],
+    holds_second=rows[1][1],
+    speaks_second=rows[1][3],
+    holds_third=rows[2][1],
+    speaks_third=rows[2][3],
+)
 table(
     rows,
     ["way", "holds 1.03", "median width", "faster", "slower", "cannot tell"],
@@ -582,7 +613,10 @@ table(
 
 # %% experiment
 compare_predictions(
-    said_of_sessions, {key: measured[key] for key in said_of_sessions}, evidence="simulated (noisy machine)"
+    said_of_sessions,
+    {key: measured[key] for key in said_of_sessions},
+    evidence="simulated (noisy machine)",
+    choices=("yes", "no"),
 )
 
 # %% experiment
@@ -593,8 +627,10 @@ plots.speedup(
 )
 
 # %% [markdown]
-# The first way is confidently wrong: it says "slower" every time. The second is honest and useless: it
-# counts the drift as noise, so it always holds the truth and hardly ever speaks. The third knows. **The
+# The first way is confidently wrong: it says "slower" in {{slower_first}} of 200 sessions. The second is honest
+# and useless: it counts the drift as noise, so its interval holds the truth in {{holds_second}} sessions and says
+# "faster" in {{speaks_second}}. The third holds the truth in {{holds_third}}, and says "faster" in
+# {{speaks_third}}. **The
 # rule: run the two in turns, in random order, and look at the ratios of the pairs.** The exception: one run
 # changes the next (a cache that the first fills for the second, memory that it leaves fragmented). Then
 # give each run its own process, and pair the processes.
@@ -630,6 +666,7 @@ compare_predictions(
     {what: f"{r:.1f}×" for what, r in slowdown.items()},
     evidence="simulated (H100)",
     what="slower by",
+    choices=("1.4×", "1.0×"),
 )
 
 # %% [markdown]
@@ -843,12 +880,14 @@ for name in said_of_seeds:
             seeds.get(part, lambda _: None)(0)
         results.add(toy_training())
     measured[name] = len(results)
-compare_predictions(said_of_seeds, measured, evidence="live (CPU)", what="different results of 4")
+compare_predictions(
+    said_of_seeds, measured, evidence="live (CPU)", what="different results of 4", choices=range(1, 5)
+)
 
 # %% [markdown]
 # Every generator that takes part must be seeded. They are global: a helper that seeds one and does not put
 # its state back changes its caller's numbers. Seeds are not all. The order of a sum matters, and the number
-# of threads decides the order. Next to 1e8, float32 has no room for a 1; for a sum of seven ones it has:
+# of threads decides the order. Next to 1e8, float32 has no room for a 1; for a sum of several ones it has:
 
 # %% experiment
 values = torch.tensor([1e8] + 14 * [1.0] + [-1e8])  # float32; the exact sum is 14
@@ -861,12 +900,14 @@ for threads in (1, 2):
             subtotal = subtotal + value
         total = total + subtotal
     added.append((threads, float(total)))
+lesson.keep(sum_one=added[0][1], sum_two=added[1][1])
 table(added, ["threads", "sum of 1e8, fourteen ones, −1e8 (exact: 14)"], evidence="live (CPU)")
 
 # %% [markdown]
-# A parallel sum splits its terms among threads like this, and some CUDA operators let threads add in the
+# One thread finds {{sum_one:.0f}}, two find {{sum_two:.0f}}. A parallel sum splits its terms among threads like
+# this, and some CUDA operators let threads add in the
 # order in which they happen to arrive: their results differ from run to run with every seed fixed
-# (PyTorch's notes on reproducibility list them). `torch.use_deterministic_algorithms(True)` picks ordered
+# ([PyTorch's notes on reproducibility](https://docs.pytorch.org/docs/2.13/notes/randomness.html) list them). `torch.use_deterministic_algorithms(True)` picks ordered
 # versions or raises where there is none; they may be slower, which is one reason to use them for comparing
 # results and not for timing.
 #
@@ -932,10 +973,18 @@ check_reproducible(Turns((3, 3, 3, 4, 8), fails=("", "KeyError", "", "Stop", "")
 # ## 7 · The golden loop: measure → change → measure
 #
 # Now all of it, on a training step: four layers, AdamW written as a loop, a `loss.item()` every step. Three
-# changes that you will find recommended: drop the `.item()`; use **TF32** for the products (fewer digits in
-# the factors, many times the arithmetic rate, on the GPU's tensor cores); **foreach**, which updates all
-# parameters in a few launches where the loop needs several for each. Which one helps most on a **small** model (width 512, batch 256), and
-# which on a **large** one (width 2048, batch 2048)?
+# changes that you will find recommended:
+#
+# - drop the `.item()`;
+# - use **TF32** for the products: fewer digits in the factors, many times the arithmetic rate, on the GPU's
+#   tensor cores;
+# - **foreach**, which updates all parameters in a few launches where the loop needs several for each. (On CUDA
+#   it is what PyTorch does unless you ask otherwise, see
+#   [`_default_to_fused_or_foreach`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/optim/optimizer.py);
+#   the loop here was asked for with `foreach=False`. Lesson 06 compares them.)
+#
+# Which one helps most on a **small** model (width 512, batch 256), and which on a **large** one (width 2048,
+# batch 2048)?
 
 # %% experiment
 said_of_changes = {"small": ..., "large": ...}  # "no item", "TF32" or "foreach"
@@ -999,19 +1048,32 @@ table(
 
 # %% experiment
 best = {size: max(gain[size], key=gain[size].get) for size in sizes}
-compare_predictions(said_of_changes, best, evidence="simulated (H100)", what="helps most")
+compare_predictions(
+    said_of_changes,
+    best,
+    evidence="simulated (H100)",
+    what="helps most",
+    choices=("no item", "TF32", "foreach"),
+)
+lesson.keep(
+    busy_small=busy[sizes["small"], "highest"],
+    busy_large=busy[sizes["large"], "highest"],
+    swapped_small=gain["small"][best["large"]],
+    swapped_large=gain["large"][best["small"]],
+)
 
 # %% [markdown]
-# A different winner, and each winner is worth next to nothing on the other model. The row "GPU busy" says
-# why: in the small step the GPU mostly waits for launches, and faster arithmetic speeds up what nobody waits
-# for. In the large one it hardly ever rests. Neither the list nor experience tells you which you have; one
-# measurement does.
+# Each model has another winner, and each winner is worth next to nothing on the other model: {{swapped_small:.2f}}×
+# on the small one, {{swapped_large:.2f}}× on the large. The row "GPU busy" says why. In the small step the GPU
+# works {{busy_small:.0%}} of the time and waits for launches in between, so faster arithmetic speeds up what
+# nobody waits for. In the large step it works {{busy_large:.0%}} of the time. Neither the list nor experience
+# tells you which of the two you have; one measurement does.
 #
 # And after each change, measure again: what the others are worth depends on it. The small model, always
 # taking the best of what is left:
 
 # %% experiment
-ladder, kept = [], {}
+ladder, kept, worth = [], {}, []
 size = "small"
 now = base_s[size]
 ladder.append(("as it was", format_seconds(now), "", ""))
@@ -1022,6 +1084,7 @@ for _ in range(3):
         if not kept.items() >= change.items()
     }
     name = max(trial, key=trial.get)
+    worth.append(trial.get("no item", 1.0))
     kept |= changes[name]
     now /= trial[name]
     ladder.append(
@@ -1032,6 +1095,8 @@ for _ in range(3):
             ", ".join(f"{n} {r:.2f}×" for n, r in trial.items() if n != name),
         )
     )
+assert ladder[1][0] == "+ foreach" and ladder[2][0] == "+ no item"
+lesson.keep(item_first=worth[0], item_then=worth[1])
 table(
     ladder,
     ["small model", "step", "this change gave", "what the others would have given"],
@@ -1039,8 +1104,8 @@ table(
 )
 
 # %% [markdown]
-# `no item` was worth little at first and more once `foreach` was in: the same microseconds, out of a
-# shorter step. TF32 stays worth nothing. **Stop when little is left to win.**
+# `no item` was worth {{item_first:.2f}}× at first and {{item_then:.2f}}× once `foreach` was in: the same microseconds,
+# out of a shorter step. TF32 stays worth nothing. **Stop when little is left to win.**
 #
 # **One change at a time**: two together give one number, and a loss can hide behind a gain. The next cell
 # makes that happen: `foreach`, together with a second forward pass that somebody forgot to remove.
@@ -1122,11 +1187,19 @@ table(
 )
 
 # %% experiment
-compare_predictions(said_of_scaling, small, evidence="simulated (H100)", what="error")
+compare_predictions(
+    said_of_scaling,
+    small,
+    evidence="simulated (H100)",
+    what="error",
+    choices=("under 2 %", "under 50 %", "more"),
+)
+lesson.keep(scaled_up=1 + errors[3][0], apart=abs(errors[3][1]))
 
 # %% [markdown]
-# A small run contains all of the start-up and little of the rest. Take the start apart from the steps, and
-# three steps predict a thousand, *of this kind*: the CPU has nothing to do here but to launch. Where CPU and
+# A small run contains all of the start-up and little of the rest: three steps, scaled up, predict
+# {{scaled_up:.0f}} times the full run. Take the start apart from the steps, and three steps predict a thousand
+# within {{apart:.1%}}, *if they are of this kind*: the CPU has nothing to do here but to launch. Where CPU and
 # GPU work overlap, every wait costs some of the overlap, and the stretch has to be long enough to make that
 # small. The exceptions are runs whose later steps differ: a cache that fills up, data that gets longer, a
 # check-point every thousand steps, a GPU that throttles after a minute. Then the small run must contain one
@@ -1301,8 +1374,8 @@ lesson.verdicts(
             "claim": "`torch.cuda.Event` records kernel execution time",
             "source": "compile-300",
             "measured": f"events ÷ kernel: {event_error[4096][1]:.2f} for fifty large products, "
-            f"{event_error[256][0]:.2f} for one small one on an idle GPU, "
-            f"{event_error[256][1]:.2f} for fifty small ones",
+            f"{event_error[128][0]:.2f} for one small one on an idle GPU, "
+            f"{event_error[128][1]:.2f} for fifty small ones",
             "verdict": "holds when the queue is full: they read what passes between two marks, gaps included",
             "experiment": "1 · What does a clock around a GPU call read?",
         },
@@ -1349,7 +1422,7 @@ lesson.verdicts(
             "claim": "BERT-base pre-training: 12 h → 3.2 h an epoch",
             "source": "five-strategies",
             "measured": f"arithmetic only: {12 / 3.2:.2f}×; runs, spread, data and number of GPUs are not given",
-            "verdict": "untested here: lesson 17 measures such a chain of changes",
+            "verdict": "untested here",
             "experiment": "Sources on trial",
         },
     ],
@@ -1375,7 +1448,8 @@ lesson.verdicts(
 # up? · synchronized? · how many runs, which spread? · in turns? · is the result still the same? · what is
 # the next bottleneck?
 #
-# **To read on**: PyTorch's tutorial on `torch.utils.benchmark` and its notes on reproducibility and CUDA
-# semantics; the `nvidia-smi` manual on clocks; A. Georges, D. Buytaert, L. Eeckhout, *Statistically
+# **To read on**: PyTorch's [tutorial on `torch.utils.benchmark`](https://docs.pytorch.org/tutorials/recipes/recipes/benchmark.html)
+# and its notes on [reproducibility](https://docs.pytorch.org/docs/2.13/notes/randomness.html) and
+# [CUDA semantics](https://docs.pytorch.org/docs/2.13/notes/cuda.html); the `nvidia-smi` manual on clocks; A. Georges, D. Buytaert, L. Eeckhout, *Statistically
 # rigorous Java performance evaluation* (2007), which holds for Python too; B. Efron and R. Tibshirani, *An
 # Introduction to the Bootstrap* (1993).
