@@ -8,6 +8,7 @@ gradebook, titles and tests from the lesson's reference, answers and verdicts fr
 import base64
 import hashlib
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -275,11 +276,13 @@ def _printed(cells: list[NotebookNode]) -> tuple[str, list[str]]:
     return text, pictures
 
 
+@cache
 def _environment() -> Environment:
+    """The page's template; what stands on everybody's page (tasks, tests) is rendered once."""
     found = Environment(loader=FileSystemLoader(PAGES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     found.filters |= {
-        "python": lambda code: Markup(highlight(code, PythonLexer(stripnl=False), _COLOURS)),
-        "task": lambda text: Markup(to_html(text, trusted=True)),
+        "python": lru_cache(1000)(lambda code: Markup(highlight(code, PythonLexer(stripnl=False), _COLOURS))),
+        "task": lru_cache(1000)(lambda text: Markup(to_html(text, trusted=True))),
         "comment": lambda text: Markup(to_html(visible(text), trusted=False)),
         "number": lambda points: f"{points:.2f}".rstrip("0").rstrip("."),
     }

@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import local
 from typing import Any
 
-from helpers.classroom import journal
+from helpers.classroom import exports, journal
 from helpers.classroom.settings import ROOT
 
 #: files of a submission whose time and size tell whether it is new
@@ -51,7 +51,7 @@ class Class:
 
     def look(self, student: str) -> list[Any]:
         """What tells a new submission, or a new edition of the lesson, from what was graded: names, sizes, times."""
-        found: list[Any] = [[self.name, *_stat(self.reference)]]
+        found: list[Any] = [[self.name, *_stat(self.reference), os.environ.get("GRADEBOOK", "")]]
         for folder, _, files in os.walk(self.folder(student)):
             found += [[name, *_stat(Path(folder) / name)] for name in sorted(files)]
             if len(found) > MOST_FILES:
@@ -118,7 +118,7 @@ def _reached(
 
 
 class Writer:
-    """The one that writes to the gradebook, by what nbgrader's buttons call."""
+    """The one that writes to the gradebook, by nbgrader's own converters."""
 
     def __init__(self, room: Class) -> None:
         import logging
@@ -138,11 +138,20 @@ class Writer:
 
     def write(self, student: str) -> str:
         """Enter a student's verdicts and make the feedback; "" or what went wrong."""
-        for command in (self._api.autograde, self._api.generate_feedback):
-            said = command(self.room.name, student)
-            if not said["success"]:
-                return str(said.get("error") or said.get("log"))[-2000:]
-        return ""
+        from nbgrader.utils import capture_log, temp_attrs
+
+        from helpers.classroom.grading import OneFolder
+
+        with temp_attrs(self._api.coursedir, assignment_id=self.room.name, student_id=student):
+            one = OneFolder(coursedir=self._api.coursedir, parent=self._api, force=True, create_student=True)
+            said = capture_log(one)
+        if said["success"]:
+            said = self._api.generate_feedback(self.room.name, student)
+        return "" if said["success"] else str(said.get("error") or said.get("log"))[-2000:]
+
+    def read(self) -> Any:
+        """Everybody's grades, as :func:`helpers.classroom.exports.read` gives them."""
+        return exports.read(self._api.coursedir, self.room.name)
 
     def graded(self, student: str) -> dict[str, Any]:
         """What grading said of a student: see :mod:`helpers.classroom.submission`."""
@@ -166,36 +175,31 @@ def grade(course: Path, name: str, jobs: int = 2, scheduler: str = "", again: bo
         return 2
     notes = {student: journal.load(room.note(student)) for student in students}
     new = [s for s in students if again or not room.is_done(s, notes[s])]
+    changes: list[Any] = []
     if new:
-        writer, bar = Writer(room), Bar(len(new))
+        writer, bar, anew = Writer(room), Bar(len(new)), {s for s in new if notes[s]}
+        before = writer.read().rows if anew else []
         for student, problem in _reached(room, new, jobs, scheduler, again):
             look = room.look(student)
             problem = problem or writer.write(student)
-            about = {} if problem else writer.graded(student)
-            before = notes[student].get("points")
-            notes[student] = _note(look, about, problem)
-            if before is not None:
-                notes[student]["before"] = before
+            notes[student] = _note(look, {} if problem else writer.graded(student), problem)
             journal.write(room.note(student), notes[student])
             bar.step(student)
         bar.end()
-    print(_summary(name, students, new, notes, time.monotonic() - began))
+        graded = writer.read()
+        exports.write(exports.by_exercise(graded), course / f"grades-{name}.csv")
+        changes = [c for c in exports.changed(before, graded.rows) if c.student in anew]
+    print(_summary(name, students, new, changes, notes, time.monotonic() - began))
     return 3 if any(_needs(note) for note in notes.values()) else 0
 
 
 def _note(look: list[Any], about: dict[str, Any], problem: str) -> dict[str, Any]:
-    verdicts = about.get("verdicts", {})
-    points: dict[str, float] = {}
-    for grade_id, verdict in verdicts.items():
-        exercise = grade_id.rpartition("__")[0]
-        points[exercise] = points.get(exercise, 0) + verdict["points"]
-    human = [*about.get("human", []), *(v["human"] for v in verdicts.values() if v["human"])]
+    by_test = [v["human"] for v in about.get("verdicts", {}).values() if v["human"]]
     return {
         "look": None if problem else look,  # what failed is tried again
-        "points": points,
         "not_gradable": about.get("not_gradable", ""),
         "problem": problem,
-        "human": human,
+        "human": [*about.get("human", []), *by_test],
         "notes": about.get("notes", []),
     }
 
@@ -207,17 +211,16 @@ def _needs(note: dict[str, Any]) -> list[str]:
     return first + list(note.get("human", []))
 
 
-def _summary(name: str, students: list[str], new: list[str], notes: dict[str, Any], seconds: float) -> str:
+def _summary(
+    name: str,
+    students: list[str],
+    new: list[str],
+    changes: list[Any],
+    notes: dict[str, Any],
+    seconds: float,
+) -> str:
     lines = [f"{name}: {len(students)} submissions, {len(new)} of them graded now, in {seconds:.0f} s."]
-    changed = [s for s in new if notes[s].get("before") not in (None, notes[s]["points"])]
-    for student in changed:
-        was, now = notes[student]["before"], notes[student]["points"]
-        parts = [
-            f"{e} {was.get(e, 0):g} → {now.get(e, 0):g}"
-            for e in sorted({*was, *now})
-            if was.get(e, 0) != now.get(e, 0)
-        ]
-        lines.append(f"  changed: {student}: {', '.join(parts)}")
+    lines += [f"  changed: {change}" for change in changes]
     mended = sum(bool(note.get("notes")) for note in notes.values())
     if mended:
         lines.append(f"  {mended} were put right before grading; what was done stands in their feedback.")

@@ -6,6 +6,7 @@ plain data, its cells run in a sandbox, and its tests are judged in a third proc
 """
 
 import contextlib
+import glob
 import os
 import stat
 import sys
@@ -75,7 +76,11 @@ class Intake(NotebookExporter):
         )
         course.ignore = ["*"]  # nothing but the notebook leaves a submission's folder
         self._converter.coursedir = course
-        for folder in self._converter.assignments:  # under another name too; and only one
+        # whatever a folder holds, under any name; stock nbgrader passes over one without an .ipynb
+        for folder in glob.glob(self._converter._format_source(course.assignment_id, course.student_id)):
+            if os.path.isdir(folder):
+                self._converter.assignments.setdefault(folder, [])
+        for folder in self._converter.assignments:
             self._converter.assignments[folder] = [os.path.join(folder, f"{Path(folder).name}.ipynb")]
             self._forget(Path(folder))
 
@@ -101,6 +106,15 @@ class Intake(NotebookExporter):
             graded = nbformat.read(made, as_version=4).metadata.get(GRADING, {})
             if graded.get("digest") != self._clean(folder).metadata[GRADING]["digest"]:
                 made.unlink()
+
+
+class OneFolder(Autograde):
+    """Grades one student's folder, also where nothing in it is called .ipynb: stock nbgrader stops there."""
+
+    def init_notebooks(self) -> None:
+        self.notebooks: list[str] = []
+        folder = self._format_source(self.coursedir.assignment_id, self.coursedir.student_id)
+        self.assignments: dict[str, list[str]] = {folder: []}
 
 
 @cache

@@ -8,13 +8,13 @@ word for word, shown as text. What the cells of a course say themselves is not t
 import base64
 import binascii
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 #: kinds of output that are kept, and how their bytes begin
@@ -59,29 +59,35 @@ def reference(coursedir: Any, lesson: str, notebook: str) -> Path:
 
 def harmless(nb: NotebookNode, built: Path | None) -> NotebookNode:
     """The notebook without what could run. Markdown that also stands in the lesson as ``built`` stays as it is."""
-    ours = set()
-    if built is not None and built.exists():
-        ours = {c.source for c in nbformat.read(built, as_version=4).cells if c.cell_type == "markdown"}
+    ours = (
+        _own_words(built, built.stat().st_mtime_ns) if built is not None and built.exists() else frozenset()
+    )
     metadata = NotebookNode({k: nb.metadata[k] for k in NOTEBOOK_KEYS if k in nb.metadata})
     metadata["language_info"] = NotebookNode({"name": "python"})
-    return new_notebook(
-        cells=[_cell(cell, place, ours) for place, cell in enumerate(nb.cells)], metadata=metadata
-    )
+    cells = [_cell(cell, place, ours) for place, cell in enumerate(nb.cells)]
+    return NotebookNode(cells=cells, metadata=metadata, nbformat=4, nbformat_minor=5)
 
 
-def _cell(cell: NotebookNode, place: int, ours: set[str]) -> NotebookNode:
+@cache
+def _own_words(built: Path, changed: int) -> frozenset[str]:
+    return frozenset(c.source for c in nbformat.read(built, as_version=4).cells if c.cell_type == "markdown")
+
+
+def _cell(cell: NotebookNode, place: int, ours: frozenset[str]) -> NotebookNode:
     source = cell.get("source")
     source = source if isinstance(source, str) else "".join(map(str, source or ()))
     if cell.get("cell_type") == "code":
         count = cell.get("execution_count")
-        made = new_code_cell(
-            source,
+        # nbformat's new_code_cell holds each against the schema, which is done once, when the notebook is written
+        made = NotebookNode(
+            cell_type="code",
+            source=source,
             outputs=[kept for output in cell.get("outputs", []) if (kept := _output(output)) is not None],
             execution_count=count if isinstance(count, int) else None,
         )
     else:  # Markdown; and raw cells, which nbconvert would write into a page as they are
         harmless = source in ours or (cell.get("cell_type") == "markdown" and not _MARKS.search(source))
-        made = new_markdown_cell(source if harmless else literally(source))
+        made = NotebookNode(cell_type="markdown", source=source if harmless else literally(source))
     known = cell.get("id")
     made["id"] = known if isinstance(known, str) and _NAME.fullmatch(known) else f"cell-{place}"
     made["metadata"] = _metadata(cell.get("metadata"))
@@ -112,11 +118,11 @@ def _output(output: Any) -> NotebookNode | None:
     kind = output.get("output_type") if isinstance(output, dict) else None
     if kind == "stream":
         name = "stderr" if output.get("name") == "stderr" else "stdout"
-        return new_output("stream", name=name, text=_text(output.get("text")))
+        return NotebookNode(output_type="stream", name=name, text=_text(output.get("text")))
     if kind == "error":
         lines = output.get("traceback")
-        return new_output(
-            "error",
+        return NotebookNode(
+            output_type="error",
             ename=_text(output.get("ename")),
             evalue=_text(output.get("evalue")),
             traceback=[_text(line) for line in lines] if isinstance(lines, list) else [],
@@ -130,7 +136,7 @@ def _output(output: Any) -> NotebookNode | None:
         other = f"(an output of the kind {', '.join(map(str, data))}; it is not kept: text and PNG are)"
         kept["text/plain"] = _text(data.get("text/plain", other))
     metadata = {mime: _size(sizes.get(mime)) for mime in kept if _size(sizes.get(mime))}
-    return new_output("display_data", data=kept, metadata=metadata)
+    return NotebookNode(output_type="display_data", data=kept, metadata=metadata)
 
 
 def _size(given: Any) -> dict[str, int]:

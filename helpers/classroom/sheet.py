@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -66,4 +67,9 @@ def of(notebook: NotebookNode, name: str) -> Sheet:
 
 def read(path: Path) -> Sheet | None:
     """The sheet of a notebook file; ``None`` where there is none."""
-    return of(nbformat.read(path, as_version=4), path.stem) if path.exists() else None
+    return of(_notebook(path, path.stat().st_mtime_ns), path.stem) if path.exists() else None
+
+
+@cache
+def _notebook(path: Path, changed: int) -> NotebookNode:
+    return nbformat.read(path, as_version=4)

@@ -13,7 +13,7 @@ from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
-from nbformat.v4 import new_markdown_cell, new_output
+from nbformat.v4 import new_markdown_cell
 
 from helpers.classroom.bench import Done
 from helpers.classroom.engine import Step
@@ -78,10 +78,12 @@ def enter(nb: NotebookNode, done: Done) -> None:
     """Put what came out into the notebook: a test's verdict and a cell's prints as their outputs, all in its metadata."""
     for place, (printed, error, ended) in done.ran.items():
         cell = nb.cells[place]
-        cell.outputs = [new_output("stream", name="stdout", text=printed)] if printed else []
+        cell.outputs = [NotebookNode(output_type="stream", name="stdout", text=printed)] if printed else []
         if error:
             kind, text, lines = error
-            cell.outputs.append(new_output("error", ename=kind, evalue=text, traceback=lines.splitlines()))
+            cell.outputs.append(
+                NotebookNode(output_type="error", ename=kind, evalue=text, traceback=lines.splitlines())
+            )
         if ended:
             cell.outputs.append(_said("NotRun", ended))
     for cell in nb.cells:
@@ -90,7 +92,7 @@ def enter(nb: NotebookNode, done: Done) -> None:
             continue
         ruling = done.verdicts[about["grade_id"]]
         cell.outputs = [
-            new_output("stream", name="stdout", text=ruling.text)
+            NotebookNode(output_type="stream", name="stdout", text=ruling.text)
             if ruling.passed
             else _said("CheckFailed", ruling.text)
         ]
@@ -104,4 +106,4 @@ def enter(nb: NotebookNode, done: Done) -> None:
 
 
 def _said(kind: str, text: str) -> NotebookNode:
-    return new_output("error", ename=kind, evalue=text, traceback=["✗ " + text])
+    return NotebookNode(output_type="error", ename=kind, evalue=text, traceback=["✗ " + text])

@@ -1,0 +1,315 @@
+"""A class: nobody's submission costs another a grade, whoever grades, in however many processes, killed or not."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nbgrader.api import Gradebook
+
+from helpers.classroom import build, exports, journal
+from helpers.classroom.grade import Class, grade
+from tests.corpus.broken import BROKEN
+from tests.corpus.cases import Case, saved
+from tests.corpus.honest import HONEST
+from tests.test_intake import LESSON, answered, reference
+
+CORPUS: dict[str, Case] = BROKEN | HONEST
+CLEAN = [f"clean-{i:02}" for i in range(20)]
+#: some of each kind, where a test takes another way to the same verdicts
+FEW = ["clean-00", "untouched", *list(CORPUS)[::9]]
+POSSIBLE = {
+    c.metadata.nbgrader.grade_id: c.metadata.nbgrader.points
+    for c in reference(LESSON).cells
+    if c.metadata.get("nbgrader", {}).get("grade")
+}
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+def begin(root: Path, students: list[str]) -> Path:
+    """A course of lesson 01 in which these have handed in."""
+    (root / "solutions" / LESSON).mkdir(parents=True)
+    shutil.copy(build.SOLUTIONS / LESSON / f"{LESSON}.ipynb", root / "solutions" / LESSON)
+    shutil.copy(build.ROOT / "nbgrader_config.py", root)
+    right = answered(LESSON)
+    for student in students:
+        folder = root / "submitted" / student / LESSON
+        folder.mkdir(parents=True)
+        if student in CORPUS:
+            CORPUS[student].write(right, folder, LESSON)
+        else:
+            saved(right, folder / f"{LESSON}.ipynb")
+    return root
+
+
+def files_of(root: Path) -> dict[str, tuple[int, int]]:
+    """What the course holds that grading must leave alone."""
+    kept = [p for name in ("solutions", "submitted") for p in (root / name).rglob("*")]
+    kept.append(root / "nbgrader_config.py")
+    return {
+        str(p.relative_to(root)): (p.lstat().st_size, p.lstat().st_mtime_ns) for p in kept if not p.is_dir()
+    }
+
+
+def scores(root: Path, url: str = "") -> dict[str, dict[str, float | None]]:
+    """student → points by exercise in the gradebook; ``None``: a person's to give."""
+    found: dict[str, dict[str, float | None]] = {}
+    with Gradebook(url or f"sqlite:///{root / 'gradebook.db'}", "pytorch-performance-measured") as book:
+        for submission in book.assignment_submissions(LESSON):
+            points: dict[str, float | None] = {}
+            for one in (g for nb in submission.notebooks for g in nb.grades):
+                exercise = one.name.rpartition("__")[0]
+                before = points.get(exercise, 0.0)
+                points[exercise] = (
+                    None if one.auto_score is None or before is None else before + one.auto_score
+                )
+            found[submission.student.id] = points
+    return found
+
+
+def wanted(student: str) -> dict[str, float | None]:
+    full: dict[str, float] = {}
+    for name, points in POSSIBLE.items():
+        exercise = name.rpartition("__")[0]
+        full[exercise] = full.get(exercise, 0.0) + points
+    earns = CORPUS[student].earns if student in CORPUS else "full"
+    if isinstance(earns, dict):
+        return {**full, **earns}
+    return {"full": dict(full), "nothing": dict.fromkeys(full, 0.0), "not gradable": dict.fromkeys(full)}[
+        earns
+    ]
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole corpus and twenty right notebooks, graded in one batch by the command."""
+    root = begin(tmp_path_factory.mktemp("class"), [*CORPUS, *CLEAN])
+    before = files_of(root)
+    assert grade(root, LESSON, jobs=2) == 3  # somebody needs a person
+    assert files_of(root) == before
+    return root
+
+
+def test_everybody_has_what_is_due(graded: Path) -> None:
+    found = scores(graded)
+    assert set(found) == {*CORPUS, *CLEAN}
+    assert {s: found[s] for s in found if found[s] != wanted(s)} == {}
+
+
+def test_a_person_is_asked_where_one_is_needed(graded: Path) -> None:
+    room = Class(graded, LESSON)
+    asked = {s for s in room.students() if (n := journal.load(room.note(s)))["human"] or n["not_gradable"]}
+    due = {s for s, case in CORPUS.items() if case.human or case.earns == "not gradable"}
+    assert asked == due
+
+
+def test_everybody_gets_a_page_and_a_line(graded: Path) -> None:
+    for student in (*CORPUS, *CLEAN):
+        assert (graded / "feedback" / student / LESSON / f"{LESSON}.html").exists(), student
+    lines = (graded / f"grades-{LESSON}.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + len(CORPUS) + len(CLEAN)
+    states = {line.split(",")[0]: line.split(",")[4] for line in lines[1:]}
+    not_gradable = {s for s, case in CORPUS.items() if case.earns == "not gradable"}
+    assert {s for s, state in states.items() if state == exports.NOT_GRADABLE} == not_gradable
+
+
+def test_nothing_new_is_graded_again(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = {p: p.stat().st_mtime_ns for p in (graded / "autograded").rglob("*.ipynb")}
+    assert grade(graded, LESSON) == 3
+    assert "0 of them graded now" in capsys.readouterr().out
+    assert made == {p: p.stat().st_mtime_ns for p in (graded / "autograded").rglob("*.ipynb")}
+
+
+def test_a_newer_submission_is_graded_by_itself(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    student = "clean-19"
+    notebook = graded / "submitted" / student / LESSON / f"{LESSON}.ipynb"
+    right = notebook.read_bytes()
+    HONEST["untouched"].write(answered(LESSON), notebook.parent, LESSON)
+    try:
+        grade(graded, LESSON)
+        said = capsys.readouterr().out
+        assert "1 of them graded now" in said and said.count(f"changed: {student}: ") == 5
+        assert scores(graded)[student] == wanted("untouched")
+    finally:
+        notebook.write_bytes(right)
+        grade(graded, LESSON)
+    assert scores(graded)[student] == wanted(student)
+
+
+def test_nbgraders_own_command_and_button_give_the_same(graded: Path, tmp_path: Path) -> None:
+    """Whatever the folders hold: nbgrader's way through all of them, and what this one judges itself."""
+    root = begin(tmp_path, [*CORPUS, *CLEAN[:1]])
+    shutil.copytree(graded / journal.FOLDER, root / journal.FOLDER)
+    for verdict in random.Random(1).sample(sorted((root / journal.FOLDER).glob("*.json")), 5):
+        verdict.unlink()
+    nbgrader(root, "db", "assignment", "add", LESSON)
+    nbgrader(root, "generate_assignment", LESSON)
+    nbgrader(root, "autograde", LESSON)
+    assert {s: p for s, p in scores(root).items() if p != wanted(s)} == {}
+    assert set(scores(root)) == {*CORPUS, *CLEAN[:1]}
+
+
+def nbgrader(course: Path, *command: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "nbgrader", *command],
+        cwd=course,
+        env=os.environ | {"PYTHONPATH": str(build.ROOT)},
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-6000:]
+
+
+# --- other ways to the same grades ------------------------------------------------------------------------------------
+
+
+def command(course: Path, *more: str, **environment: str) -> subprocess.Popen[bytes]:
+    code = "import sys; from pathlib import Path; from helpers.classroom.grade import grade\n"
+    code += f"sys.exit(grade(Path({str(course)!r}), {LESSON!r}, {', '.join(more)}))"
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(build.ROOT)} | environment,
+        start_new_session=True,
+    )
+
+
+def hold(root: Path, students: list[str], url: str = "") -> None:
+    found = scores(root, url)
+    assert set(found) == set(students)
+    assert {s: found[s] for s in found if found[s] != wanted(s)} == {}
+
+
+def test_killed_it_goes_on_and_grades_the_same(tmp_path: Path) -> None:
+    root, dice = begin(tmp_path, FEW), random.Random(11)
+    for _ in range(3):
+        done = len(list((root / "feedback").glob("*")))
+        running = command(root, "jobs=2")
+        while len(list((root / "feedback").glob("*"))) < min(done + 3, len(FEW)) and running.poll() is None:
+            time.sleep(0.02)
+        time.sleep(dice.random() * 0.5)
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    assert command(root, "jobs=2").wait() in (0, 3)
+    hold(root, FEW)
+
+
+@pytest.fixture
+def scheduler() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A Dask scheduler on this machine with two workers, each a process: (its address, the workers)."""
+    from distributed import Client
+
+    environment = os.environ | {"PYTHONPATH": str(build.ROOT)}
+    port = 20_000 + os.getpid() % 20_000
+    address = f"tcp://127.0.0.1:{port}"
+    started = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "distributed.cli.dask_scheduler",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(port),
+                "--no-dashboard",
+            ],
+            env=environment,
+            start_new_session=True,
+        )
+    ]
+    workers = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "distributed.cli.dask_worker",
+                address,
+                "--nthreads",
+                "1",
+                "--no-dashboard",
+                "--no-nanny",
+            ],
+            env=environment,
+            start_new_session=True,
+        )
+        for _ in range(2)
+    ]
+    try:
+        with Client(address, timeout=60, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=60)
+        yield address, workers
+    finally:
+        for process in [*workers, *started]:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_dask_loses_a_worker_and_no_grade(
+    tmp_path: Path, scheduler: tuple[str, list[subprocess.Popen[bytes]]]
+) -> None:
+    address, workers = scheduler
+    root = begin(tmp_path, FEW)
+    running = command(root, f"scheduler={address!r}")
+    while not list((root / "feedback").glob("*")) and running.poll() is None:
+        time.sleep(0.05)
+    assert running.poll() is None, "it ended before a worker could be killed"
+    os.killpg(workers[0].pid, signal.SIGKILL)
+    assert running.wait() in (0, 3)
+    hold(root, FEW)
+
+
+@pytest.fixture
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an empty database on a PostgreSQL server of this test's own."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or [Path(shutil.which("initdb") or "")]
+    programs = found[-1].parent
+    if not (programs / "initdb").is_file():
+        if os.environ.get("REQUIRE_BROWSER") == "1":
+            pytest.fail("CI installs PostgreSQL, and it is not there")
+        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    # the server refuses to be root, and a socket's path is at most 107 bytes
+    folder = Path(tempfile.mkdtemp())
+    own = []
+    if os.geteuid() == 0:
+        shutil.chown(folder, "postgres", "postgres")
+        own = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
+    subprocess.run(
+        [*own, programs / "initdb", "-D", folder / "data", "-U", "teacher", "-A", "trust", "-E", "UTF8"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        cwd=folder,
+    )
+    server = subprocess.Popen(
+        [*own, programs / "postgres", "-D", folder / "data", "-k", folder, "-c", "listen_addresses=", "-F"],
+        cwd=folder,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(600):
+            if (folder / ".s.PGSQL.5432").exists():
+                break
+            time.sleep(0.05)
+        yield f"postgresql+psycopg://teacher@/postgres?host={folder}"
+    finally:
+        server.terminate()
+        server.wait()
+        shutil.rmtree(folder)
+
+
+def test_postgresql_holds_the_same_grades(graded: Path, tmp_path: Path, postgres: str) -> None:
+    root = begin(tmp_path, FEW)
+    shutil.copytree(graded / journal.FOLDER, root / journal.FOLDER, ignore=shutil.ignore_patterns(LESSON))
+    for _ in range(2):  # the second finds everything done
+        assert command(root, "jobs=2", GRADEBOOK=postgres).wait() in (0, 3)
+    hold(root, FEW, postgres)
+    assert not (root / "gradebook.db").exists()
