@@ -110,7 +110,7 @@ def check_unflatten(wanted: Wanted = {}, views: Sequence[View] = ()) -> None:  #
         many |= {(cell, *view): None for cell in range(_CELLS)}
         # several elements may share a cell: the first one, so it is written last
         many |= {(cell, *view): index for index, cell in reversed(_walk(view)) if cell < _CELLS}
-    name, huge = "unflatten", {i: want for i, want in wanted.items() if max(i[1]) > _HUGE}
+    name, huge = "unflatten", {i: want for i, want in wanted.items() if max(i[1], default=0) > _HUGE}
     found = {i: want for i, want in wanted.items() if i not in huge and want is not None}
     nothing = {i: None for i, want in wanted.items() if i not in huge and want is None}
     _check_integers(name, found, many, "Round 1, the formula, read backwards")
@@ -181,7 +181,7 @@ def _check_view(name: str, cases: Sequence[check.Case], expect: Callable[..., Te
     def written(x: Tensor, *sizes: int, **named: int) -> Tensor:
         place = expect(torch.arange(x.numel()).view(x.shape), *sizes, **named).flatten()[-1]
         x[tuple(int(i) for i in torch.unravel_index(place, x.shape))] = -7
-        return x
+        return x.clone()  # an expanded row is written as one
 
     look = f"{look}; for errors {_LAST_LINE}"
     check.function(name, cases, expect, match=check.Match(view_of=0), budget=_NO_MEMORY, look=look)

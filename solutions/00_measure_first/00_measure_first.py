@@ -699,14 +699,16 @@ compare_predictions(
 def paired_speedup(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
     """Speed-up from paired runs, with a 95 % confidence interval: (ratio, low, high).
 
-    before, after: (n,) positive seconds; before[i] and after[i] were measured next to each other.
+    before, after: (n,) positive seconds, of any length (nanoseconds or hours); before[i] and after[i] were
+        measured next to each other.
     ratio: typical time before / time after, dimensionless; 2.0: "after" takes half the time.
     low ≤ ratio ≤ high. ValueError for unequal lengths or n < 6: if a pair falls either way by chance, five of
     five fall alike with a chance of 2 / 2⁵ = 6 %, so five pairs cannot support 95 %.
 
     Judged on sets of 200 series with n from 20 to 80, scatter of single runs from 1 % to 6 %, drift common to
-    both members of a pair, and one run in twelve disturbed (up to four times as long): the interval holds the true ratio in 180 to 199 of them (95 % ±
-    chance; 200 means too wide), and is typically (median of log-widths) at most half as wide as `paired`'s.
+    both members of a pair, and one run in twelve disturbed (up to four times as long): the interval holds the
+    true ratio in 180 to 199 of them (95 % ± chance; 200 means too wide), and is typically (median of log-widths)
+    at most half as wide as `paired`'s. Of 6 to 19 pairs only low ≤ ratio ≤ high is asked.
     """
     ### BEGIN SOLUTION
     before, after = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
@@ -733,7 +735,9 @@ from helpers.exercises.measure_first import Machine, check_paired_speedup
 check_paired_speedup(
     Machine(20, ratio=0.9, scatter=0.06, jumpy=True),
     Machine(24, ratio=1.3, scatter=0.02, drift=-0.5),
-    Machine(80, ratio=0.97, scatter=0.01, drift=-0.5),
+    Machine(80, ratio=0.97, scatter=0.01, drift=-0.5, typical_s=4e-7),
+    Machine(6),
+    Machine(7, ratio=2.0, typical_s=5000.0),
     refused=[(5, 5), (9, 8)],
 )
 ### END HIDDEN TESTS
@@ -761,7 +765,8 @@ def verdict(before: np.ndarray, after: np.ndarray) -> str:
 
     before, after: (n,) positive seconds, paired and measured in turns; the scatter of single runs is unknown,
         the machine may drift, and one run in twelve may be disturbed and take up to four times as long.
-        Fewer than 6 pairs: "cannot tell". ValueError for unequal lengths.
+        Two runs may take the very same time, if the clock is coarse. Fewer than 6 pairs: "cannot tell".
+        ValueError for unequal lengths.
 
     Judged by counting: of 200 series without a difference (n = 6, 10 or 30, scatter 2 % or 10 %), at most 25
     may say anything but "cannot tell"; of 200 with a change of 5 % (n = 30, scatter 2 %), 2 % (n = 30, scatter
@@ -808,7 +813,11 @@ machines = [
 ]
 machines += [Machine(30, ratio, scatter=0.02) for ratio in (1.05, 1 / 1.05)]
 machines += [Machine(30, 1.02, scatter=0.003, drift=0.05), Machine(100, 1.017, scatter=0.02)]
-check_verdict(machines=machines)
+told = {
+    "the very same times": "cannot tell",
+    "a clock of whole ticks: after won 3 pairs, 10 were even": "cannot tell",
+}
+check_verdict(told, machines)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -927,13 +936,13 @@ table(added, ["threads", "sum of 1e8, fourteen ones, −1e8 (exact: 14)"], evide
 
 # %% exercise="reproducible"
 def reproducible(train: Callable[[], Any], seed: int) -> Any:
-    """Run train() once, repeatably, and return what it returns.
+    """Run train() once, repeatably, and return what it returns. 0 ≤ seed < 2³² (NumPy's limit).
 
     While it runs: Python's, NumPy's (np.random.*) and torch's global generators are seeded from `seed`
     (another seed, other numbers), deterministic algorithms are on (and more than a warning: warn_only is off),
     torch uses one thread.
-    Afterwards, also if train raises (anything, KeyboardInterrupt too; it passes through): the three generators' states, torch's
-    number of threads, the deterministic setting and its warn_only are as they were found.
+    Afterwards, also if train raises (anything, KeyboardInterrupt too; it passes through): the three generators'
+    states, torch's number of threads, the deterministic setting and its warn_only are as they were found.
     """
     ### BEGIN SOLUTION
     python, numpy_, threads = random.getstate(), np.random.get_state(), torch.get_num_threads()
@@ -966,7 +975,10 @@ check_reproducible(Turns(seeds=(5, 6, 5, 5), fails=("", "", "KeyError", "")))
 ### BEGIN HIDDEN TESTS
 from helpers.exercises.measure_first import Turns, check_reproducible
 
-check_reproducible(Turns((3, 3, 3, 4, 8), fails=("", "KeyError", "", "Stop", ""), nested=True))
+check_reproducible(
+    Turns((3, 3, 3, 4, 8), fails=("", "KeyError", "", "Stop", ""), nested=True),
+    Turns((0, 1, 65_536, 0, 2**32 - 1), fails=("",) * 5),
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1225,7 +1237,8 @@ def predict_run(gpu: Any, step: Callable[[], object], steps: int) -> float:
     """Seconds on gpu.clock() that this program takes from a cold start: `steps` times step(), synchronize().
 
     gpu: as in exercise 0.1; it has not been used yet, so that the first step pays the set-up, here and in the
-        program. step: one training step, work of the CPU and of the GPU; all but the first take equally long.
+        program. step: one training step, work of the CPU and of the GPU in either order; all but the first take
+        equally long.
     steps: at least 400.
 
     Right within 3 % of the full run. step() may be called at most steps // 10 times. Arithmetic: CPU and GPU
@@ -1263,6 +1276,7 @@ check_predict_run(
     Run(2560, cpu_s=1.6e-3, steps=400, card="A100"),
     Run(1024, cpu_s=700e-6, steps=600, card="A100"),
     Run(2048, cpu_s=300e-6, steps=400, log=True, card="A100"),
+    Run(2560, cpu_s=500e-6, steps=400, ahead=True),
 )
 ### END HIDDEN TESTS
 

@@ -762,12 +762,18 @@ check_unflatten({(7 * big + 5, (big, big), (big, 1)): (7, 5), (big + 1, (big,), 
 ### BEGIN HIDDEN TESTS
 from helpers.exercises.storage_and_stride import check_flat_index, check_unflatten, random_views
 
+wide = ((2 * 10**9, 3), (10**21, 7), 10**30)
+check_flat_index({wide: 10**30 + 2 * 10**30 + 21, ((1, 2), (6,)): ValueError, ((), (1,)): ValueError})
 check_flat_index(views=random_views(seed=0, many=40))
 check_unflatten(
     {
         (10**29 + 3 * 10**28, (5, 10**28, 10**6), (1, 10**29, 10**22), 0): None,
         (4 * 10**28 + 11, (10**28, 3), (4, 0), 11): None,
         (4 * 10**28 + 7, (10**28, 3), (4, 0), 11): (10**28 - 1, 0),
+        (5, (), (), 5): (),
+        (6, (), (), 5): None,
+        (4, (), (), 5): None,
+        (0, (0, 3), (3, 1), 0): None,
     },
     views=random_views(seed=1, many=40),
 )
@@ -828,7 +834,9 @@ check_is_contiguous(
     ((big, big), (1, big)),
     ((big, 1, big), (big, 7, 1)),
     ((big, 0, big), (1, 1, 1)),
-    wanted=[True, False, True, True],
+    ((2, big, big), (big * big, big, 1)),
+    ((2, big, big), (0, big, 1)),
+    wanted=[True, False, True, True, True, False],
 )
 ### END HIDDEN TESTS
 
@@ -853,7 +861,7 @@ check_is_contiguous(
 def windows(x: torch.Tensor, size: int, step: int = 1) -> torch.Tensor:
     """All windows of a 1-D tensor, one a row: row i is x[i * step : i * step + size].
 
-    x: (n,), any stride and offset. Returns (1 + (n - size) // step, size), a view of x: 0 bytes allocated.
+    x: (n,), any dtype, stride and offset. Returns (1 + (n - size) // step, size), a view of x: 0 bytes allocated.
     size, step >= 1. ValueError if size > n.
     """
     ### BEGIN SOLUTION
@@ -867,8 +875,8 @@ def windows(x: torch.Tensor, size: int, step: int = 1) -> torch.Tensor:
 def diagonal_blocks(x: torch.Tensor, size: int) -> torch.Tensor:
     """The square blocks on the diagonal: block i is x[i * size : (i + 1) * size, i * size : (i + 1) * size].
 
-    x: (n, n), any strides and offset. Returns (n // size, size, size), a view of x: 0 bytes allocated.
-    ValueError if size does not divide n.
+    x: (n, n), any dtype, strides and offset. Returns (n // size, size, size), a view of x: 0 bytes allocated.
+    n, size >= 1. ValueError if size does not divide n.
     """
     ### BEGIN SOLUTION
     n, (s0, s1) = x.shape[0], x.stride()
@@ -907,6 +915,9 @@ check_windows(
     check.case(numbers[:600].reshape(20, 30)[2:, 4], 4, step=3),
     check.case(numbers[7:8].expand(12), 5),
     check.case(numbers[:0], 1, raises=ValueError),
+    check.case(numbers[40:60].to(torch.int16)[4:], 3, step=2),
+    check.case(numbers[5:30].to(torch.complex128)[1::2], 4),
+    check.case(numbers[:9] > 4, 9, step=20),
     check.case(numbers, 512, 3),
 )
 number_square = numbers[:1600].reshape(40, 40)
@@ -917,6 +928,9 @@ check_diagonal_blocks(
     check.case(number_square[:7, :7], 1),
     check.case(number_square[:7, :7], 7),
     check.case(number_square[:9, :9], 2, raises=ValueError),
+    check.case(number_square[:2, :2], 4, raises=ValueError),
+    check.case(number_square.to(torch.float16)[1:10, 2:11], 3),
+    check.case(numbers[:6].expand(6, 6), 2),
     check.case(number_square, 8),
 )
 ### END HIDDEN TESTS
@@ -1021,8 +1035,8 @@ lesson.table(
 def clip(video: torch.Tensor, every: int, top: int, left: int, size: int) -> torch.Tensor:
     """Frames 0, every, 2 * every, … of a video; of each, size rows from `top` and size columns from `left`.
 
-    video: (t, h, w, c) uint8, any strides and offset, on any device. Returns (f, c, size, size) float32 with
-    f = ceil(t / every), contiguous and on video's device. Limits: 1 copy, 1 new storage of
+    video: (t, h, w, c) uint8, nothing empty, any strides (a still picture's may be 0) and offset, on any device.
+    Returns (f, c, size, size) float32 with f = ceil(t / every), contiguous and on video's device. Limits: 1 copy, 1 new storage of
     4 * f * c * size * size bytes, and no detour through NumPy (0 syncs), whose memory no counter sees.
     ValueError if the crop does not fit into the frame: 0 <= top, top + size <= h, and the same for left and w.
     """
@@ -1062,6 +1076,8 @@ check_clip(
     check.case(planes.permute(0, 2, 3, 1), 2, 1, 1, 19),
     check.case(rgba[:, :, ::2], 10, 0, 0, 12),
     check.case(rgba, 2, 4, 8, 16),
+    check.case(rgba[3:4].expand(6, -1, -1, -1), 2, 0, 1, 7),
+    check.case(rgba[..., 1:2], 1, 2, 2, 1),
     check.case(planes.to("meta").permute(0, 2, 3, 1), 3, 4, 5, 11),
 )
 outside = ((0, 9), (5, 0), (-4, 0), (0, -1), (-30, 2))
