@@ -11,10 +11,11 @@ import torch
 from helpers import ranks
 
 
-def on_ranks(job: Callable[..., Any], timeout: float = 5) -> Callable[..., list[Any]]:
+def on_ranks(job: Callable[..., Any], timeout: float = 5, stuck: str = "") -> Callable[..., list[Any]]:
     """A drive: what `job(answer, *inputs)` returns on each of n ranks; n is the first input of a case.
 
-    An answer that is not written yet says so as it would in one process.
+    An answer that is not written yet says so as it would in one process. stuck: what it means here that a rank died, or
+    waited for ever, which is said first.
     """
 
     @wraps(job)
@@ -23,8 +24,11 @@ def on_ranks(job: Callable[..., Any], timeout: float = 5) -> Callable[..., list[
         try:
             return ranks.run_ranks(_on_this_rank, n, *at, answer, *inputs, backend="gloo", timeout=timeout)
         except ranks.RankError as odd:
-            if odd.kind == "NotImplementedError":
+            if odd.kind == "NotImplementedError" and not odd.text:  # with a text it is torch's own
                 raise NotImplementedError from None
+            if stuck and odd.kind in ("Died", "TimeoutError"):
+                told = f"{stuck}\n  {odd}"
+                raise ranks.RankError(told, odd.rank, odd.kind, odd.text, odd.where, odd.unfinished) from None
             raise
 
     return drive

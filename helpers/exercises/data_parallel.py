@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,28 +23,36 @@ Names = list[str]
 
 
 @on_ranks
-def _ring(all_reduce: Any, inputs: Any) -> list[tuple[str, torch.Tensor, Calls]]:
-    """Of each input, (shape, dtype): the bytes that this rank's numbers were made from, what x is now, what was sent."""
+def _ring(all_reduce: Any, inputs: Any) -> list[tuple[str, torch.Tensor, bool, Calls]]:
+    """Of each input, (shape, dtype): the bytes that this rank's numbers were made from, what x is now, what was sent.
+
+    x lies in the middle of a longer tensor, in which nothing else may change.
+    """
     told = []
     for shape, dtype in inputs:
         own = os.urandom(4 * math.prod(shape)).hex()  # no other rank can know these numbers but by messages
-        x = _numbers(own).to(getattr(torch, dtype)).view(shape)
+        around = torch.nn.functional.pad(_numbers(own, dtype), (3, 2)).to(getattr(torch, dtype))
         with ranks.sent() as record:
-            all_reduce(x)
-        told.append((own, x, [(c.kind, c.bytes, c.peer) for c in record.calls]))
+            all_reduce(around[3:-2].view(shape))
+        beside = bool(around[:3].any() or around[-2:].any())
+        told.append((own, around[3:-2], beside, [(c.kind, c.bytes, c.peer) for c in record.calls]))
     return told
 
 
-def _numbers(own: str) -> torch.Tensor:
-    return torch.frombuffer(bytearray.fromhex(own), dtype=torch.int32) >> 10
+def _numbers(own: str, dtype: str) -> torch.Tensor:
+    """Whole numbers whose sums over four ranks this dtype holds exactly."""
+    bits = 10 if getattr(torch, dtype).itemsize > 2 else 26
+    return torch.frombuffer(bytearray.fromhex(own), dtype=torch.int32) >> bits
 
 
 def _as_a_ring(value: list[Any], n: int, inputs: Any) -> str | None:
     for i, (_, dtype) in enumerate(inputs):
         told = [rank[i] for rank in value]
-        mine = torch.stack([_numbers(own) for own, _, _ in told])
+        mine = torch.stack([_numbers(own, dtype) for own, *_ in told])
         where = f"{n} ranks, {mine.shape[1]} numbers of {dtype}"
-        text = _sums_wrong(mine, [x for _, x, _ in told])
+        text = _sums_wrong(mine, [x for _, x, *_ in told])
+        if not text and any(beside for _, _, beside, _ in told):
+            text = "the sums are right, but what lies beside x in its storage has changed"
         if text := text or _messages_wrong([calls for *_, calls in told], mine.shape[1], dtype):
             return f"{where}: {text}"
     return None
@@ -106,40 +115,55 @@ _NAMES = "last.bias last.weight rare.bias rare.weight middle.bias middle.weight 
 
 
 class _Net(nn.Module):
-    def __init__(self) -> None:
+    """odd: middle's weight is used twice and lies transposed in memory, buffers are of any stride and dtype."""
+
+    def __init__(self, odd: bool = False) -> None:
         super().__init__()
         self.first, self.middle = nn.Linear(6, 16), nn.Linear(16, 16)
         self.rare, self.last = nn.Linear(16, 16), nn.Linear(16, 3)
         self.first.weight.requires_grad_(False)
-        self.register_buffer("shift", torch.randn(16))
+        self.register_buffer("shift", torch.randn(16, 2)[:, 0] if odd else torch.randn(16))
+        self.tied = None
+        if odd:
+            self.middle.weight = nn.Parameter(torch.randn(16, 16).t() / 4)
+            self.tied = nn.Linear(16, 16, bias=False)
+            self.tied.weight = self.middle.weight
+            self.register_buffer("seen", torch.randint(2**40, ()))
 
     def forward(self, x: torch.Tensor, branch: bool = False) -> Any:
         h = self.middle((self.first(x) + self.shift).tanh())
+        h = h if self.tied is None else h + self.tied(h.tanh())
         return self.last(h + self.rare(h) if branch else h)
 
 
 def training(
-    bucket_bytes: int, shape: tuple[int, ...], branch: list[bool], buckets: list[int]
+    bucket_bytes: int, shape: tuple[int, ...], branch: list[bool], buckets: list[int], odd: bool = False
 ) -> tuple[Any, ...]:
-    """Bytes of a bucket; (steps, parts, samples, 6); which ranks use `rare`; how many parameters are in each bucket."""
-    return bucket_bytes, shape, branch, buckets
+    """Bytes of a bucket; (steps, parts, samples, 6); which ranks use `rare`; how many parameters are in each bucket.
+
+    odd: a weight that is used twice and lies transposed, buffers that are not contiguous.
+    """
+    return bucket_bytes, shape, branch, buckets, odd
 
 
 def _refuse(*args: Any, **kwargs: Any) -> None:
     raise RuntimeError("torch's own DistributedDataParallel is not at hand here: write it")
 
 
-@on_ranks
+@partial(
+    on_ranks,
+    stuck="one rank waited for ever, or died of sizes: it met another in a bucket that was not the same",
+)
 def _train(kind: Any, runs: Any) -> list[Any]:
     """Of each run: this rank's seeds, what it began with, and of each step the calls and the gradients."""
     for torchs_own in (nn.parallel.DistributedDataParallel, dist.Reducer):
         for name in ("__init__", "prepare_for_backward"):
             setattr(torchs_own, name, _refuse)
     told = []
-    for bucket_bytes, shape, branch, _ in runs:
+    for bucket_bytes, shape, branch, _, odd in runs:
         start, seed = secret(), secret()
         torch.manual_seed(start)
-        net = _Net()
+        net = _Net(odd)
         with ranks.sent() as begun:
             ddp = kind(net, bucket_bytes=bucket_bytes)
         state = {k: v.clone() for k, v in net.state_dict().items()}
@@ -165,12 +189,12 @@ def _step(ddp: Any, net: _Net, parts: torch.Tensor, used: bool) -> list[Any]:
 
 
 def _as_one_batch(value: list[Any], n: int, runs: Any) -> str | None:
-    for i, (bucket_bytes, shape, branch, counts) in enumerate(runs):
+    for i, (bucket_bytes, shape, branch, counts, odd) in enumerate(runs):
         told = [rank[i] for rank in value]
         if min(len({t[k] for t in told}) for k in (0, 1)) < n:
             return "two ranks began with the same weights or samples"
         torch.manual_seed(told[0][0])
-        net = _Net()
+        net = _Net(odd)
         if text := _begun_wrong(net, told):
             return text
         ends = [sum(counts[: k + 1]) for k in range(len(counts))]
@@ -260,7 +284,9 @@ def check_BucketedDDP(n: int, *runs: tuple[Any, ...]) -> None:
         verify=each_value(_as_one_batch),
         look=_HIDE_IT,
         note="Net: first (its weight is frozen), middle, rare, last; each a linear layer. Some steps have two parts, and some ranks "
-        "do not use rare. A rank that waits for ever, or dies of sizes, met another bucket there.",
+        "do not use rare."
+        + " In the last run middle's weight is used twice, and buffers are not contiguous."
+        * runs[-1][-1],
     )
 
 
@@ -300,7 +326,7 @@ def check_choose_cap(cases: Sequence[tuple[Any, ...]], best: Sequence[int]) -> N
         [check.case(*one) for one in cases],
         verify=as_early_as_the_best,
         look=_HIDE_IT,
-        note="Among them: messages that cost nothing, very dear ones, and gradients of many sizes.",
+        note="Among them: messages that cost nothing, very dear ones, and gradients that come all at once.",
     )
 
 

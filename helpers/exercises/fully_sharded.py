@@ -37,13 +37,23 @@ def _state(optimizer: torch.optim.Optimizer) -> Tensors:
     return [t for kept in optimizer.state.values() for t in kept.values() if getattr(t, "ndim", 0)]
 
 
-def _gradients(shapes: Shapes, seed: int, step: int, rank: int) -> Tensors:
-    return _normal(shapes, 1000 * seed + 10 * step + rank)
+def _gradients(shapes: Shapes, seed: int, step: int, rank: int, odd: bool) -> list[Tensor | None]:
+    """odd: the last parameter is frozen, and the first is not used at times: by some ranks, then by none."""
+    made: list[Tensor | None] = list(_normal(shapes, 1000 * seed + 10 * step + rank))
+    if odd:
+        made[-1] = None
+        made[0] = made[0] if step == 0 or step == 1 and rank == 0 else None
+    return made
 
 
-def _part(shapes: Shapes, n: int) -> int:
-    """Numbers that one of n ranks keeps: a share of all, rounded up."""
-    return -(-sum(torch.Size(shape).numel() for shape in shapes) // n)
+def _part(shapes: Shapes, n: int, odd: bool) -> int:
+    """Numbers that one of n ranks keeps: a share of all that are trained, rounded up."""
+    return -(-sum(torch.Size(shape).numel() for shape in (shapes[:-1] if odd else shapes)) // n)
+
+
+def _laid(t: Tensor, odd: bool) -> Tensor:
+    """odd: a matrix lies transposed in memory."""
+    return t.t().contiguous().t() if odd and t.dim() == 2 else t.clone()
 
 
 # --- 15.1 ShardedOptimizer ----------------------------------------------------------------------------------------
@@ -54,34 +64,33 @@ def _optimize(*of: Any) -> list[dict[str, Any]]:
     return [_optimize_with(kind, *of) for kind in _KINDS]
 
 
-def _optimize_with(kind: str, Sharded: Any, shapes: Shapes, seed: int, steps: int) -> dict[str, Any]:
+def _optimize_with(
+    kind: str, Sharded: Any, shapes: Shapes, seed: int, steps: int, odd: bool
+) -> dict[str, Any]:
     """One rank's steps with one kind of optimizer: weights, what it holds afterwards, what each step sent."""
     made: list[torch.optim.Optimizer] = []
-    records, most = [], 20 * _part(shapes, dist.get_world_size()) + _MARGIN
+    records, most = [], 20 * _part(shapes, dist.get_world_size(), odd) + _MARGIN
 
     def make(given: Any) -> torch.optim.Optimizer:
         made.append(_made(kind, list(given), foreach=False))
         return made[-1]
 
-    params = [torch.nn.Parameter(w) for w in _normal(shapes, seed)]
-    first = [p.data for p in params]
-    for p in params:
-        p.grad = torch.zeros_like(p)
+    params = [torch.nn.Parameter(_laid(w, odd)) for w in _normal(shapes, seed)]
+    params[-1].requires_grad_(not odd)
+    first, rooms = [p.data for p in params], [torch.zeros_like(p) for p in params]
     counting: Any = count()
     with counting as counts:
         optimizer = Sharded(params, make)
         for step in range(steps):
-            for p, grad in zip(params, _gradients(shapes, seed, step, dist.get_rank()), strict=True):
-                if p.grad is None:
-                    p.grad = grad
-                else:
-                    p.grad.copy_(grad)
+            grads = _gradients(shapes, seed, step, dist.get_rank(), odd)
+            for p, room, grad in zip(params, rooms, grads, strict=True):
+                p.grad = None if grad is None else room.copy_(grad)
+            del grad, grads
             with ranks.sent() as record:
                 optimizer.step()
             records.append([(c.kind, c.bytes) for c in record.calls])
         for p, memory in zip(params, first, strict=True):
             p.data = memory.copy_(p.data)  # a new p.data is no memory more: the old one is let go of
-        del grad
         gc.collect()
         # gloo's thread lets go of what it sent when it gets to it: on a busy machine, after step() is through
         for _ in range(200):
@@ -107,15 +116,16 @@ def _flat(tensors: Tensors) -> Tensor:
 
 @cache
 def _one_optimizer(
-    kind: str, shapes: tuple[Any, ...], seed: int, n: int, steps: int
+    kind: str, shapes: tuple[Any, ...], seed: int, n: int, steps: int, odd: bool
 ) -> tuple[Tensors, Tensors]:
-    """The weights and the state of one optimizer on the mean of all ranks' gradients."""
+    """The weights and the state of one optimizer on the mean of all ranks' gradients, 0 where a rank has none."""
     params = [torch.nn.Parameter(w) for w in _normal(shapes, seed)]
-    optimizer = _made(kind, params)
+    trained = params[:-1] if odd else params
+    optimizer = _made(kind, trained)
     for step in range(steps):
-        every = [_gradients(shapes, seed, step, rank) for rank in range(n)]
-        for p, *grads in zip(params, *every, strict=True):
-            p.grad = torch.stack(grads).sum(0) / n
+        every = [_gradients(shapes, seed, step, rank, odd)[: len(trained)] for rank in range(n)]
+        for p, *grads in zip(trained, *every, strict=True):
+            p.grad = sum((g for g in grads if g is not None), torch.zeros_like(p)) / n
         optimizer.step()
     return [p.detach() for p in params], _state(optimizer)
 
@@ -130,13 +140,13 @@ def _all_there(wanted: Tensors, held: Tensor) -> bool:
     return bool((near <= 1e-4 + 1e-4 * numbers.abs()).all())
 
 
-def _sharded_as_one(told: list[Any], n: int, shapes: Shapes, seed: int, steps: int) -> str | None:
+def _sharded_as_one(told: list[Any], n: int, shapes: Shapes, seed: int, steps: int, odd: bool) -> str | None:
     for at, kind in enumerate(_KINDS):
-        weights, state = _one_optimizer(kind, tuple(shapes), seed, n, steps)
+        weights, state = _one_optimizer(kind, tuple(shapes), seed, n, steps, odd)
         for rank, both in enumerate(told):
-            if text := _rank_is_wrong(both[at], weights, _part(shapes, n), n):
+            if text := _rank_is_wrong(both[at], weights, _part(shapes, n, odd), n):
                 return f"{kind}, {n} ranks, rank {rank}: {text}"
-        for name, numbers in (("own", weights), ("state", state)):
+        for name, numbers in (("own", weights[:-1] if odd else weights), ("state", state)):
             if not _all_there(numbers, torch.cat([both[at][name] for both in told])):
                 return f"{kind}, {n} ranks: the weights are right, but all ranks' optimizers together do not hold the weights and the state of one: did they step?"
     return None
@@ -157,14 +167,16 @@ def _rank_is_wrong(got: dict[str, Any], weights: Tensors, part: int, n: int) -> 
     return None
 
 
-def check_ShardedOptimizer(shapes: Shapes, seed: int, n: int, steps: int) -> None:
+def check_ShardedOptimizer(shapes: Shapes, seed: int, n: int, steps: int, odd: bool = False) -> None:
+    """odd: the last parameter is frozen, the first is without a gradient at times, matrices lie transposed."""
     check.function(
         "ShardedOptimizer",
-        [check.case(n, shapes, seed, steps)],
+        [check.case(n, shapes, seed, steps, odd)],
         drive=_optimize,
         verify=each_value(_sharded_as_one),
         look="1 · What is stored, what is sent",
-        note="Several steps on several ranks, SGD with momentum and then Adam. Weights wrong with SGD only? Then the sum was not divided by n: Adam would forgive that.",
+        note="Several steps on several ranks, SGD with momentum and then Adam. Weights wrong with SGD only? Then the sum was not divided by n: Adam would forgive that."
+        + " The last parameter is frozen, and the first has p.grad None at times." * odd,
     )
 
 
@@ -182,12 +194,18 @@ def _input(seed: int, rank: int, rows: int, width: int) -> Tensor:
     return normal(1000 * seed + rank, rows, width)
 
 
+def _frozen(i: int, odd: bool) -> bool:
+    return odd and i % 3 == 1
+
+
 @partial(on_ranks, timeout=10)
-def _run_chain(linear: Any, seed: int, sizes: list[int], rows: int) -> dict[str, Any]:
+def _run_chain(linear: Any, seed: int, sizes: list[int], rows: int, odd: bool) -> dict[str, Any]:
     """One rank's way through a chain and back; between the two the shards change sign."""
     rank, n = dist.get_rank(), dist.get_world_size()
-    shards = [torch.nn.Parameter(w.chunk(n)[rank].clone()) for w in _chain(seed, sizes)]
-    x = _input(seed, rank, rows, sizes[0]).requires_grad_()
+    shards = [torch.nn.Parameter(_laid(w.chunk(n)[rank], odd)) for w in _chain(seed, sizes)]
+    for i, shard in enumerate(shards):
+        shard.requires_grad_(not _frozen(i, odd))
+    x = _laid(_input(seed, rank, rows, sizes[0]), odd).requires_grad_(not odd)
     kept = []
 
     def pack(t: Tensor) -> Tensor:
@@ -237,39 +255,53 @@ def _same(a: Tensor | None, b: Tensor) -> bool:
     return a is not None and a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def _chain_as_whole(told: list[Any], n: int, seed: int, sizes: list[int], rows: int) -> str | None:
+def _chain_as_whole(told: list[Any], n: int, seed: int, sizes: list[int], rows: int, odd: bool) -> str | None:
     weights, outs, for_x, for_w = _whole_chain(seed, n, tuple(sizes), rows)
+    frozen = [_frozen(i, odd) for i in range(len(weights))]
     for rank, got in enumerate(told):
-        text = _values_wrong(got, outs[rank], for_x[rank], [w.chunk(n)[rank] for w in for_w], n)
-        if text := text or _sent_or_held_wrong(got, [w.nbytes for w in weights], n):
+        wanted = [None if no else w.chunk(n)[rank] for w, no in zip(for_w, frozen, strict=True)]
+        text = _values_wrong(got, outs[rank], None if odd else for_x[rank], wanted, n)
+        if text := text or _sent_or_held_wrong(got, [w.nbytes for w in weights], frozen, n):
             return f"{n} ranks, rank {rank}: {text}"
     return None
 
 
-def _values_wrong(got: dict[str, Any], out: Tensor, for_x: Tensor, for_shards: Tensors, n: int) -> str | None:
+def _values_wrong(
+    got: dict[str, Any], out: Tensor, for_x: Tensor | None, for_shards: Sequence[Tensor | None], n: int
+) -> str | None:
+    """for_x, for_shards: ``None`` where no gradient is wanted."""
     if not _same(got["out"], out):
         return "the output is not x @ W.T"
-    if got["x"] is None:
+    if for_x is not None and got["x"] is None:
         return "x has no gradient"
-    if not _same(got["x"], for_x):
+    if for_x is not None and not _same(got["x"], for_x):
         return "the gradient of x is wrong (the test negates the shards before backward: is W gathered anew there, and used?)"
     for i, (shard, total) in enumerate(zip(got["shards"], for_shards, strict=True)):
+        if total is None:
+            continue  # frozen
         if shard is None:
             return f"shard {i} has no gradient: autograd does not see through a collective"
         if _same(shard, total):
             return f"the gradient of shard {i} is the sum over the ranks, not the mean"
         if not _same(shard, total / n):
-            return f"the gradient of shard {i} is not its rows of the mean over the ranks (are the parts that were sent contiguous?)"
+            return f"the gradient of shard {i} is not its rows of the mean over the ranks (is what was sent, and what it arrives in, contiguous?)"
     return None
 
 
-def _sent_or_held_wrong(got: dict[str, Any], sizes: list[int], n: int) -> str | None:
+def _sent_or_held_wrong(got: dict[str, Any], sizes: list[int], frozen: list[bool], n: int) -> str | None:
     if got["saved"] >= min(sizes):
         return f"the values are right, but {got['saved']:,} bytes in one piece wait for backward: that is W, not let go of"
     kinds = [("all_gather", "forward"), ("all_gather", "backward"), ("reduce_scatter", "backward")]
-    if sorted(got["sent"]) != sorted((kind, s, phase) for s in sizes for kind, phase in kinds):
-        made = [sum((c[0], c[2]) == kind for c in got["sent"]) for kind in kinds]
-        return f"the values are right, but {len(got['sent'])} calls were made ({made[0]} all_gathers in forward, {made[1]} and {made[2]} reduce_scatters in backward); wanted {len(sizes)} of each, of W's bytes"
+    wanted = [(kind, s, phase) for s in sizes for kind, phase in kinds[:2]]
+    wanted += [("reduce_scatter", s, "backward") for s, no in zip(sizes, frozen, strict=True) if not no]
+    spared = (
+        [] if got["x"] is not None else [("all_gather", sizes[0], "backward")]
+    )  # nobody wants x's gradient
+    if sorted(got["sent"]) != sorted(wanted) and sorted(got["sent"] + spared) != sorted(wanted):
+        made, asked = (
+            [sum((c[0], c[2]) == kind for c in calls) for kind in kinds] for calls in (got["sent"], wanted)
+        )
+        return f"the values are right, but {len(got['sent'])} calls were made ({made[0]} all_gathers in forward, {made[1]} and {made[2]} reduce_scatters in backward); wanted {asked[0]}, {asked[1]} and {asked[2]}, each of its W's bytes"
     limit = 3 * max(sizes) + sum(sizes) // n + 32768
     late = max(sizes)  # on a busy machine gloo's thread lets go of a W after the call is through
     if got["peak"] > limit + late:
@@ -277,14 +309,16 @@ def _sent_or_held_wrong(got: dict[str, Any], sizes: list[int], n: int) -> str | 
     return None
 
 
-def check_sharded_linear(seed: int, n: int, sizes: list[int], rows: int) -> None:
+def check_sharded_linear(seed: int, n: int, sizes: list[int], rows: int, odd: bool = False) -> None:
+    """odd: shards and x lie transposed in memory, every third shard is frozen, x needs no gradient."""
     check.function(
         "sharded_linear",
-        [check.case(n, seed, sizes, rows)],
+        [check.case(n, seed, sizes, rows, odd)],
         drive=_run_chain,
         verify=each_value(_chain_as_whole),
         look="2 · Gather, use, let go",
-        note="A chain of layers on several ranks. Between forward and backward the shards change sign.",
+        note="A chain of layers on several ranks. Between forward and backward the shards change sign."
+        + " Shards and x lie transposed in memory; x and every third shard need no gradient." * odd,
     )
 
 

@@ -169,10 +169,10 @@ def _died(folder: Path, n: int, ended: dict[int, int]) -> RankError:
         how = f"was killed by {name}{why}"
     said = _read(folder / f"rank{rank}.err").strip()
     message = f"rank {rank} of {n} {how}, without a result or an exception"
-    if said:
-        fault = said.find("Fatal Python error")  # faulthandler's: what comes first tells
-        shown = said[fault : fault + 1000] if fault >= 0 else said[-1000:]
-        message += "\n  it said: " + shown.replace("\n", "\n  ")
+    if at := asked(said):  # faulthandler's stack: of it, the learner's own line tells
+        message += f"\n  it was at {at}"
+    elif said:
+        message += "\n  it said: " + said[-1000:].replace("\n", "\n  ")
     return RankError(message, rank, "Died", how)
 
 

@@ -231,7 +231,7 @@ def decode(bits: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
 def encode(x: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
     """The bit patterns of the values nearest to x; of two equally near, the one whose last bit is 0.
 
-    x: float32, any shape. exponent: 2 to 8, mantissa: 1 to 23. Returns int64 of that shape. What rounds beyond
+    x: float32, any shape and strides; left as it is, like bits above. exponent: 2 to 8, mantissa: 1 to 23. Returns int64 of that shape. What rounds beyond
     the largest value is infinite. −0.0 keeps its sign. NaN, whatever its sign, becomes sign 0, all ones in the
     exponent, and of the mantissa the highest bit alone. Budget as above.
     """
@@ -588,8 +588,8 @@ def mixed_loss(
 ) -> torch.Tensor:
     """plain_loss with its matmuls in fp16: a scalar, float32, whose backward() gives float32 gradients.
 
-    x: (n, d); target: (n, o); w_in: (d, d); w_up: (d, u); w_down: (u, d); w_out: (d, o), all float32; only the
-    weights require gradients. h stays below 2,000.
+    x: (n, d), no row all zeros; target: (n, o); w_in: (d, d); w_up: (d, u); w_down: (u, d); w_out: (d, o), all
+    float32, of any strides; only the weights require gradients. depth is at least 1. h stays below 2,000.
 
     Right when the loss is within 3 % of float64's and each weight's gradient within 8 % (norm of the
     difference), also where the result is hundreds away from its target. Autocast is closed while the tests
@@ -625,6 +625,7 @@ check_mixed_loss(
     stream_net(8, 24, 100, 12, depth=24, large=350.0),
     stream_net(5, 40, 56, 3, depth=20, small=0.8),
     stream_net(9, 32, 40, 10, depth=10, away=120.0),
+    stream_net(7, 32, 48, 9, depth=12, turned=True),
 )
 ### END HIDDEN TESTS
 
@@ -983,6 +984,7 @@ class Scaler:
     After growth_interval good steps in a row: scale · growth_factor, and counting begins again, as it
     does after a back-off.
 
+    At least one parameter has a gradient, of any size and strides, and scales may fall below 1 (2^-20 to 2^100).
     Right when weights, momenta, scales and skipped steps are those of torch.amp.GradScaler. Budget: the CPU
     waits once for each training step. torch's own scaler and its `_amp_` operators are for later.
     """
@@ -1010,7 +1012,7 @@ class Scaler:
     def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
         """Divide the gradients of the optimizer's parameters by the scale, in place. Parameters without one are left out.
 
-        RuntimeError if they are unscaled already since the last update().
+        RuntimeError if they are unscaled already since the last update(), also by step().
         """
         ### BEGIN SOLUTION
         if self.finite is not None:
@@ -1071,6 +1073,9 @@ check_Scaler(
     Training(20, (50, 60, 70), 14, clip=0.3, unused=(1, 3, 5, 7), init_scale=2.0**24, growth_interval=5),
     Training(8, (12,) * 20, 15, last, init_scale=None, growth_interval=3),
     Training(6, (5, 4), 16, ((3, 1, nan),), 0.1, init_scale=4.0, growth_interval=1),
+    Training(9, (5, (3, 4)), 17, ((1, 1, inf), (2, 0, nan), (3, 1, -inf)), 0.2, (6,), 2.0, None, None, 3),
+    Training(3, (6, (4, 5)), 18, init_scale=1.0, large=3e38),
+    Training(2, (3, 2), 19, init_scale=0.25, large=1e25),
 )
 ### END HIDDEN TESTS
 
@@ -1212,7 +1217,7 @@ lesson.table(
 def aligned(weights: list[torch.Tensor], biases: list[torch.Tensor], multiple: int):
     """A function forward(x) of the net, made of matmuls with padded sizes.
 
-    weights[i]: (out_i, in_i), biases[i]: (out_i,), in_(i+1) = out_i. Plain: x ← x @ W.T + b, then a sigmoid,
+    weights[i]: (out_i, in_i), biases[i]: (out_i,), in_(i+1) = out_i, float32, of any strides. Plain: x ← x @ W.T + b, then a sigmoid,
     except after the last. forward takes x: (rows, in_0), any number of rows, and returns (rows, out_last) as
     the plain net computes it (relative error 1e-4). Inputs are left as they are.
 

@@ -194,7 +194,8 @@ storage_bars((8, 64, 1024), evidence="arithmetic")
 class ShardedOptimizer:
     """Steps as one optimizer on the mean of all ranks' gradients would; keeps 1/n of its state (ZeRO-1).
 
-    params: float32 Parameters, the same on all n ranks, N numbers together. make: list of Parameters → a
+    params: float32 Parameters of any strides, the same on all n ranks, each once; those with requires_grad have N numbers
+    together, and frozen ones stay as they are. make: list of Parameters → a
     torch.optim.Optimizer that treats each number by itself; called once.
 
     With part = ⌈N / n⌉: the optimizer made holds at most part numbers, and of what this class made (the optimizer's
@@ -204,18 +205,18 @@ class ShardedOptimizer:
 
     def __init__(self, params, make):
         ### BEGIN SOLUTION
-        self.params, self.n = list(params), dist.get_world_size()
+        self.params, self.n = [p for p in params if p.requires_grad], dist.get_world_size()
         self.part = -(-sum(p.numel() for p in self.params) // self.n)
-        own = _end_to_end(self.params, self.n * self.part).chunk(self.n)[dist.get_rank()]
+        own = _end_to_end(self.params, self.params, self.n * self.part).chunk(self.n)[dist.get_rank()]
         self.own = nn.Parameter(own.clone())
         self.inner = make([self.own])
         ### END SOLUTION
 
     @torch.no_grad()
     def step(self):
-        """Every p.grad holds this rank's own gradient. Afterwards every p holds the new weight; p.grad may be anything."""
+        """p.grad is this rank's own gradient; None counts as zeros. Afterwards p is the new weight; p.grad may be anything."""
         ### BEGIN SOLUTION
-        vector = _end_to_end([p.grad for p in self.params], self.n * self.part)
+        vector = _end_to_end(self.params, [p.grad for p in self.params], self.n * self.part)
         grad = torch.empty(self.part)
         dist.reduce_scatter(grad, list(vector.chunk(self.n)))
         self.own.grad = grad.div_(self.n)
@@ -227,12 +228,13 @@ class ShardedOptimizer:
             at += p.numel()
 
 
-def _end_to_end(tensors, size):
+def _end_to_end(params, tensors, size):
     vector = torch.zeros(size)
     at = 0
-    for t in tensors:
-        vector[at : at + t.numel()] = t.detach().flatten()
-        at += t.numel()
+    for p, t in zip(params, tensors, strict=True):
+        if t is not None:
+            vector[at : at + p.numel()] = t.detach().flatten()
+        at += p.numel()
     return vector
     ### END SOLUTION
 
@@ -247,6 +249,7 @@ check_ShardedOptimizer([(60, 50), (50,), (30, 50), (32,)], seed=1, n=3, steps=3)
 from helpers.exercises.fully_sharded import check_ShardedOptimizer
 
 check_ShardedOptimizer([(61, 67), (3,), (2, 1)], seed=2, n=3, steps=4)
+check_ShardedOptimizer([(7, 5), (4, 6), (), (40, 3)], seed=3, n=2, steps=4, odd=True)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -351,7 +354,8 @@ lesson.table(
 #
 # <details><summary>Hint 2</summary>With <code>g</code> the gradient of the output: <code>g @ W</code> for x, <code>g.T @ x</code>
 # for W. The latter, of W's size, is reduce-scattered: each rank gets the sum for its own rows. Divide by n.
-# gloo takes the parts as they lie in memory: they must be contiguous.</details>
+# gloo takes the parts as they lie in memory, and fills the result so: both must be contiguous (<code>empty_like</code> keeps
+# strides). <code>ctx.needs_input_grad</code> says who needs none.</details>
 #
 # <details><summary>The idea</summary><code>whole = torch.empty(n · rows, columns)</code>, then
 # <code>dist.all_gather(list(whole.chunk(n)), shard)</code>, in forward and in backward. Do not use autograd to undo the
@@ -362,9 +366,10 @@ lesson.table(
 def sharded_linear(x: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
     """x @ W.T, where rank r of n holds rows r · k to (r + 1) · k of W. x: (rows, in), shard: (k, in) → (rows, n · k).
 
-    float32. Each rank has its own x. In backward shard gets its rows of the **mean** over the ranks of W's gradient,
-    x the gradient of this rank. Sent per call: all_gather of W in forward, all_gather of W and reduce_scatter of
-    its gradient in backward, with the shard as it then is; nothing else. No W lives longer than the function that
+    float32, any strides. Each rank has its own x. In backward shard gets its rows of the **mean** over the ranks of W's
+    gradient, x the gradient of this rank. Sent per call: all_gather of W in forward, all_gather of W and reduce_scatter
+    of its gradient in backward, with the shard as it then is; nothing else. A frozen shard gets no gradient, and nothing
+    is reduce-scattered for it; where x needs none, the gather in backward may be left out. No W lives longer than the function that
     gathered it: a chain of L calls, forward and backward, has at most 3 · the largest W + all shards + 32 KiB alive at once, and saves no W.
     """
     ### BEGIN SOLUTION
@@ -374,7 +379,7 @@ def sharded_linear(x: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
 def _gathered(shard):
     n = dist.get_world_size()
     whole = torch.empty(n * shard.shape[0], shard.shape[1])
-    dist.all_gather(list(whole.chunk(n)), shard)
+    dist.all_gather(list(whole.chunk(n)), shard.contiguous())
     return whole
 
 
@@ -387,9 +392,13 @@ class _ShardedLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g):
         x, shard = ctx.saved_tensors
-        for_x = g @ _gathered(shard)
+        for_x = g @ _gathered(shard) if ctx.needs_input_grad[0] else None
+        if not ctx.needs_input_grad[1]:
+            return for_x, None
         n = dist.get_world_size()
-        for_shard = torch.empty_like(shard)
+        for_shard = torch.empty(
+            shard.shape
+        )  # empty_like would keep strides, and gloo writes in memory's order
         dist.reduce_scatter(for_shard, list((g.t() @ x).chunk(n)))
         return for_x, for_shard.div_(n)
 
@@ -406,6 +415,7 @@ check_sharded_linear(seed=1, n=2, sizes=[128, 160] * 4, rows=4)
 from helpers.exercises.fully_sharded import check_sharded_linear
 
 check_sharded_linear(seed=2, n=3, sizes=[129, 96, 150] * 3 + [129], rows=3)
+check_sharded_linear(seed=3, n=2, sizes=[64, 96, 80, 96, 64, 80], rows=5, odd=True)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -4,7 +4,9 @@ class BucketedDDP(nn.Module):
         super().__init__()
         self.model = model
         for t in [*model.parameters(), *model.buffers()]:
-            dist.broadcast(t.detach(), 0)
+            flat = t.detach().clone(memory_format=torch.contiguous_format)
+            dist.broadcast(flat, 0)
+            t.detach().copy_(flat)
         self.buckets, self.bucket_of, room = [], {}, 0
         for p in reversed([p for p in model.parameters() if p.requires_grad]):
             if room <= 0:

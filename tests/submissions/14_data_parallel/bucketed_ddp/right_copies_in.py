@@ -5,7 +5,9 @@ class BucketedDDP(nn.Module):
         self.model, self.on = model, True
         with torch.no_grad():
             for t in model.state_dict().values():
-                dist.broadcast(t, src=0)
+                same = t.contiguous()
+                dist.broadcast(same, src=0)
+                t.copy_(same)
         groups, held = [[]], 0
         for p in list(model.parameters())[::-1]:
             if not p.requires_grad:

@@ -4,7 +4,9 @@ class BucketedDDP(nn.Module):
         super().__init__()
         self.model, self.silent = model, False
         for t in (*model.parameters(), *model.buffers()):
-            dist.broadcast(t.data, 0)
+            flat = torch.empty(t.shape, dtype=t.dtype).copy_(t.data)
+            dist.broadcast(flat, 0)
+            t.data.copy_(flat)
         self.plan, size = [], bucket_bytes
         for p in reversed(list(model.parameters())):
             if p.requires_grad:

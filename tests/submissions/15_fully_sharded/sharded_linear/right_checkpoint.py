@@ -6,7 +6,7 @@ class Whole(torch.autograd.Function):
     def forward(ctx, shard):
         n = dist.get_world_size()
         whole = torch.empty(n * shard.shape[0], shard.shape[1])
-        dist.all_gather(list(whole.chunk(n)), shard.detach())
+        dist.all_gather(list(whole.chunk(n)), shard.detach().contiguous())
         return whole
 
     @staticmethod

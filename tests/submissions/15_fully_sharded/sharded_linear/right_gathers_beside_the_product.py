@@ -3,7 +3,7 @@ class Sharded(torch.autograd.Function):
     def whole(shard):
         n = dist.get_world_size()
         whole = torch.empty(n * shard.shape[0], shard.shape[1])
-        dist.all_gather(list(whole.chunk(n)), shard.detach())
+        dist.all_gather(list(whole.chunk(n)), shard.detach().contiguous())
         return whole
 
     @staticmethod
@@ -17,10 +17,12 @@ class Sharded(torch.autograd.Function):
         x, shard = ctx.saved_tensors
         n = dist.get_world_size()
         whole = torch.empty(n * shard.shape[0], shard.shape[1])
-        work = dist.all_gather(list(whole.chunk(n)), shard.detach(), async_op=True)
+        work = dist.all_gather(list(whole.chunk(n)), shard.detach().contiguous(), async_op=True)
         for_whole = g.t() @ (x / n)
         work.wait()
-        for_shard = torch.empty_like(shard)
+        if not ctx.needs_input_grad[1]:
+            return g @ whole, None
+        for_shard = torch.empty(shard.shape)
         dist.reduce_scatter(for_shard, list(for_whole.chunk(n)))
         return g @ whole, for_shard
 
