@@ -18,7 +18,7 @@ NAMED = re.compile(r"\s*([a-z]\w*)\s*(?::([^{}]*))?")
 #: they read the wall clock unless they are given a GPU, which is then asked for its own
 TIMERS = {"bench", "compare"}
 BLOCKS = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.ExceptHandler)
-CHANGES = {"append", "extend", "insert", "add", "update", "setdefault"}
+CHANGES = {"append", "extend", "insert", "update", "setdefault"}
 
 
 def check(master: Master) -> None:

@@ -58,12 +58,22 @@ lesson.table(
 # $$\text{offset} + i \cdot \text{stride}_0 + j \cdot \text{stride}_1$$
 #
 # `x` below has 4 rows of 6, stored row by row, so its stride is `(6, 1)` and its offset 0. What are
-# `stride` and `offset` of the others?
+# `stride` and `offset` of the others? Choose from `LAYOUTS`.
 
 # %% experiment
 x = torch.arange(24.0).reshape(4, 6)
+LAYOUTS = [
+    ((1, 6), 0),
+    ((6, 1), 0),
+    ((1,), 1),
+    ((6,), 1),
+    ((3, 2), 6),
+    ((6, 2), 6),
+    ((3, 1), 12),
+    ((6, 1), 12),
+]
 
-prediction_1 = {  # (stride, offset), e.g. ((6, 1), 0)
+prediction_1 = {  # (stride, offset)
     "x.t()": ...,
     "x[:, 1]": ...,
     "x[1:, ::2]": ...,
@@ -73,7 +83,9 @@ prediction_1 = {  # (stride, offset), e.g. ((6, 1), 0)
 # %% experiment
 tensors = {code: eval(code) for code in prediction_1}
 layouts_found = {code: (made.stride(), made.storage_offset()) for code, made in tensors.items()}
-lesson.compare_predictions(prediction_1, layouts_found, evidence="live (CPU)", what="(stride, offset)").show()
+lesson.compare_predictions(
+    prediction_1, layouts_found, evidence="live (CPU)", what="(stride, offset)", choices=LAYOUTS
+).show()
 plots.storage_path(list(tensors), base=x, title="One storage of 24 cells, four ways to walk it")
 
 # %% [markdown]
@@ -107,6 +119,7 @@ views = {
     "y[1:, ::2]": y[1:, ::2],
     "y[2].view(2, 3)": y[2].view(2, 3),
 }
+lesson.keep(view_operators=made_views.operators)
 before = {name: view.clone() for name, view in views.items()}
 y[:, 1].mul_(-1)
 written_through = {name: int((view != before[name]).sum()) for name, view in views.items()}
@@ -114,8 +127,8 @@ storages = len({view.untyped_storage().data_ptr() for view in views.values()})
 print(f"{len(views)} tensors, {storages} storage; elements changed by y[:, 1].mul_(-1):\n{written_through}")
 
 # %% [markdown]
-# There are more operators than lines, because two of the lines take two; all are views. `flip` is none: torch
-# has no negative strides, so it has to copy, where NumPy's `a[::-1]` is a view. And `y[1:, ::2]` did not
+# Four lines take {{view_operators}} operators, because two of the lines take two. All are views. `flip` is none:
+# torch has no negative strides, so it has to copy, where NumPy's `a[::-1]` is a view. And `y[1:, ::2]` did not
 # change: it walks columns 0, 2 and 4, so it shares the storage with column 1, but no *cell*.
 #
 # **Move it yourself.** The buttons set the sliders to a layout that has a name; then move one slider at a
@@ -201,7 +214,10 @@ lesson.table(
     evidence="live (CPU)",
 ).show()
 lesson.compare_predictions(
-    prediction_2, {code: view_or_copy(c) for code, c in reshaped.items()}, evidence="live (CPU)"
+    prediction_2,
+    {code: view_or_copy(c) for code, c in reshaped.items()},
+    evidence="live (CPU)",
+    choices=("view", "copy"),
 ).show()
 plots.storage_path(
     [code for code in prediction_2 if "t()" in code or "1:4" in code],
@@ -243,6 +259,7 @@ def rule_is_right(s: torch.Tensor) -> bool:
 
 
 judged = [rule_is_right(s) for matrix in (x, x.t()) for s in slices(matrix)]
+assert all(judged)
 print(f"{len(judged)} slices: the rule and reshape(-1) agree on {sum(judged)}")
 
 # %% [markdown]
@@ -260,12 +277,12 @@ print(f"{len(judged)} slices: the rule and reshape(-1) agree on {sum(judged)}")
 # ## Round 3 · More elements than memory
 #
 # A stride may be 0: the index grows and the walk stays where it is. `expand` does that, and so does every
-# broadcast. `row` has 6 numbers of 4 bytes. How many **bytes** does each line allocate?
+# broadcast. `row` has 6 numbers of 4 bytes. How many **bytes** does each line allocate: 0, 24, 24,000 or 48,000?
 
 # %% experiment
 row = torch.arange(6.0)
 
-prediction_3 = {  # bytes
+prediction_3 = {  # 0, 24, 24_000 or 48_000
     "row.expand(1000, 6)": ...,
     "row.repeat(1000, 1)": ...,
     "row.expand(1000, 6).sum(0)": ...,
@@ -277,7 +294,9 @@ prediction_3 = {  # bytes
 
 # %% experiment
 spent = {code: count(eval, code, globals()).bytes_allocated for code in prediction_3}
-lesson.compare_predictions(prediction_3, spent, evidence="live (CPU)", what="bytes allocated").show()
+lesson.compare_predictions(
+    prediction_3, spent, evidence="live (CPU)", what="bytes allocated", choices=(0, 24, 24_000, 48_000)
+).show()
 plots.storage_path(
     {"row.expand(3, 6)": row.expand(3, 6), "row.repeat(3, 1)": row.repeat(3, 1)},
     base=row,
@@ -359,7 +378,10 @@ prediction_4 = {  # "view" or "copy"
 # %% experiment
 reads = {code: count(eval, code, globals()) for code in prediction_4}
 lesson.compare_predictions(
-    prediction_4, {code: view_or_copy(c) for code, c in reads.items()}, evidence="live (CPU)"
+    prediction_4,
+    {code: view_or_copy(c) for code, c in reads.items()},
+    evidence="live (CPU)",
+    choices=("view", "copy"),
 ).show()
 plots.storage_path(
     ["x[0:3:2]", "x[[0, 2]]"],
@@ -374,8 +396,11 @@ plots.storage_path(
 # and then it is basic indexing. A bool, as a tensor or not, is no exception: it is a mask.
 #
 # On a GPU, reading such a number out makes the CPU wait for the GPU: a **sync**. So does a mask, because its
-# number of `True` decides the size of the result. `count` runs here on the CPU and only applies that rule;
-# one column below says how often it would strike.
+# number of `True` decides the size of the result. So does a Python list: torch makes a tensor of it and copies
+# that to the GPU, and the call waits until the bytes have been read
+# ([`internal_new_from_data`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/utils/tensor_new.cpp)
+# copies with `non_blocking` false). `count` runs here on the CPU and applies these rules; one column below says
+# how often they would strike.
 #
 # And assignment? `x[index] = value` does not read at all. It calls another operator, one that works in place
 # (its name ends in `_`) and writes into x's own storage.
@@ -390,10 +415,13 @@ def assign(code: str) -> tuple[str, int]:
 
 
 lesson.table(
-    [(code, view_or_copy(c), c.bytes_allocated, c.syncs, *assign(code)) for code, c in reads.items()],
+    [
+        (code, view_or_copy(c), c.bytes_allocated, c.syncs + ("[" in code[2:]), *assign(code))
+        for code, c in reads.items()
+    ],
     ["index", "read: gives", "read: bytes", "read: would sync on a GPU", "written by", "elements written"],
     evidence="live (CPU)",
-    caption="the bytes include the index, where a list or a bool had to become a tensor first",
+    caption="the bytes include the index, where a list or a bool had to become a tensor first; a list counts as a sync",
 )
 
 # %% [markdown]
@@ -402,21 +430,21 @@ lesson.table(
 
 # %% experiment
 prediction_4b = {
-    "x[0:3:2][:, 0] = -1": ...,  # True or False: does it change x?
+    "x[0:3:2][:, 0] = -1": ...,  # "yes" or "no": does it change x?
     "x[[0, 2]][:, 0] = -1": ...,
     "x[0][[1, 2]] = -1": ...,
     "x[pick] += 1": ...,
     "x[pick].add_(1)": ...,
-    "zeros[[0, 0]] += 1; zeros[0]": ...,  # a number
-    "zeros.index_add_(0, twice, ones); zeros[0]": ...,  # a number; twice is [0, 0]
+    "zeros[[0, 0]] += 1; zeros[0]": ...,  # 0, 1 or 2
+    "zeros.index_add_(0, twice, ones); zeros[0]": ...,  # 0, 1 or 2; twice is [0, 0]
 }
 
 
 # %% experiment
-def changes(code: str) -> bool:
+def changes(code: str) -> str:
     target = torch.arange(24.0).reshape(4, 6)
     exec(code, {"x": target, "pick": pick})
-    return not torch.equal(target, torch.arange(24.0).reshape(4, 6))
+    return "no" if torch.equal(target, torch.arange(24.0).reshape(4, 6)) else "yes"
 
 
 def adds(code: str) -> int:
@@ -430,6 +458,7 @@ lesson.compare_predictions(
     {code: adds(code) if "zeros" in code else changes(code) for code in prediction_4b},
     evidence="live (CPU)",
     what="changes x, or the number",
+    choices=("yes", "no", 0, 1, 2),
 )
 
 # %% [markdown]
@@ -532,7 +561,9 @@ lesson.compare_predictions(
     {family: "yes" if "same, extra copy" in found.values() else "no" for family, found in outcome.items()},
     evidence="live (CPU)",
     what="extra copy",
+    choices=("yes", "no"),
 )
+lesson.keep(softmax_copies=each_time, copies_before=before_the_loop)
 
 # %% [markdown]
 # Read the three lists. What **raised** only reinterprets a storage and found no stride to do it with. What
@@ -541,8 +572,8 @@ lesson.compare_predictions(
 # where the "wrong results" live: in code that ignores strides, and in no other operator tried here.
 #
 # The **extra copies** are the usual price. A kernel that wants its rows side by side makes a contiguous copy
-# for itself, each time it is called. One `contiguous()` before several such calls makes one copy for all, as
-# the line below the lists shows.
+# for itself, each time it is called: ten softmaxes make {{softmax_copies}} copies. One `contiguous()` before them
+# leaves {{copies_before}} for all ten.
 #
 # **And the reading itself?** Most CPUs fetch memory in lines of 64 bytes, which is 16 numbers of 4 bytes.
 # Below, equally many numbers are summed: neighbours first, then numbers 2, 4, … cells apart. Before you run
@@ -613,7 +644,11 @@ def layout(code: str) -> str:
 
 
 lesson.compare_predictions(
-    prediction_5b, {code: layout(code) for code in prediction_5b}, evidence="live (CPU)", what="result"
+    prediction_5b,
+    {code: layout(code) for code in prediction_5b},
+    evidence="live (CPU)",
+    what="result",
+    choices=("view", "new, channels_last", "new, contiguous", "raises"),
 )
 
 # %% [markdown]
@@ -1120,6 +1155,7 @@ with gpu:
                 *(f"{seconds * 1e6:.0f} µs" for seconds in (work, took - work, took)),
             )
         )
+lesson.keep(kernels=simulated[0][1])
 lesson.table(
     simulated,
     ["loader", "kernels", "bytes read and written", "the GPU works", "the rest", "a batch takes"],
@@ -1127,7 +1163,7 @@ lesson.table(
 )
 
 # %% [markdown]
-# The loader with four copies starts five kernels, because the list of frame numbers (`arange`) takes one too.
+# The loader with four copies starts {{kernels}} kernels, because the list of frame numbers (`arange`) takes one too.
 # The GPU's own time follows the bytes. *The rest*, launching and waiting, does not shrink with them. So the
 # time of a batch shrinks by less than the bytes do.
 #

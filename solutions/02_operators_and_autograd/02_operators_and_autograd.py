@@ -6,8 +6,8 @@
 # One `+` on two tensors is a journey: out of Python, through the dispatcher (which picks the code for this
 # device, this dtype, and autograd or not), past autograd, into a kernel. For a big tensor the kernel is all
 # that counts. For a small one the journey is, and much of real code is small operators: biases, norms,
-# masks, losses, optimizer steps. This lesson finds the size at which the one becomes the other, and then
-# what autograd adds: a graph, and the bytes that the graph keeps alive.
+# masks, losses, optimizer steps. This lesson finds the size from which the kernel's time exceeds the
+# call's. Then it looks at what autograd adds: a graph, and the bytes that the graph keeps alive.
 #
 # **Time** 90–110 min; more than half of it is exercises, of which 2.2 and 2.4 are the long ones.
 # **Before this** lessons 00 (measuring) and 01 (storage and stride); you have called `.backward()` before.
@@ -35,10 +35,10 @@ lesson.start("02_operators_and_autograd", evidence=["live (CPU)", "simulated (H1
 #
 # `x` and `y` are 64 × 64 matrices, `w` is one too, `b` has 64 numbers. How many **operators** does each
 # line send through the dispatcher? Views count: they move no data, but they make the journey. Replace the
-# dots with your numbers.
+# dots with `"1"`, `"2 to 4"` or `"5 or more"`.
 
 # %% experiment
-prediction = {
+prediction = {  # "1", "2 to 4" or "5 or more"
     "x + y": ...,
     "x @ w.T + b": ...,
     "F.linear(x, w, b)": ...,
@@ -53,7 +53,13 @@ scope = {"torch": torch, "F": F, "x": torch.randn(64, 64), "y": torch.randn(64, 
 scope |= {"w": torch.randn(64, 64), "b": torch.randn(64)}
 counted = {code: count(eval, code, scope) for code in prediction}
 said = lesson.compare_predictions(
-    prediction, {code: c.operators for code, c in counted.items()}, evidence="live (CPU)", what="operators"
+    prediction,
+    {
+        c: "1" if n.operators == 1 else "2 to 4" if n.operators < 5 else "5 or more"
+        for c, n in counted.items()
+    },
+    evidence="live (CPU)",
+    choices=("1", "2 to 4", "5 or more"),
 )
 
 
@@ -61,14 +67,21 @@ def listed(c):
     return ", ".join(f"{k.removeprefix('aten.')} ×{n}" for k, n in c.by_operator.items())
 
 
-rows = [(*row, c.views, listed(c)) for row, c in zip(said.rows, counted.values(), strict=True)]
-lesson.table(rows, [*said.columns, "of these, views", "which"], evidence="live (CPU)", caption=said.caption)
+rows = [
+    (code, c.operators, you_said, c.views, listed(c))
+    for (code, _, you_said), c in zip(said.rows, counted.values(), strict=True)
+]
+einsum, cosine = counted["torch.einsum('bi,bi->b', x, y)"], counted["F.cosine_similarity(x, y)"]
+assert einsum.operators - einsum.views == 1
+lesson.keep(einsum=einsum.operators, einsum_views=einsum.views, cosine=cosine.operators)
+heads = ["expression", "operators", "you said", "of these, views", "which"]
+lesson.table(rows, heads, evidence="live (CPU)", caption=said.caption)
 
 # %% [markdown]
-# A name in Python says little about the number of operators. Two rows surprise most people. `einsum` does
-# its work in one `bmm`, and all the others are views that bring two inputs and a result into the shape
-# that `bmm` wants. `cosine_similarity` is no kernel of its own: it is a Python name for a recipe of smaller
-# operators (such functions are called *composite*), and the dispatcher gets the recipe. `rms_norm` is a
+# A name in Python says little about the number of operators. Two rows surprise most people. Of the {{einsum}}
+# operators of `einsum` one, `bmm`, does the work. The other {{einsum_views}} are views that bring two inputs and a
+# result into the shape that `bmm` wants. `cosine_similarity` is no kernel of its own: it is a Python name for a
+# recipe of {{cosine}} smaller operators (such functions are called *composite*), and the dispatcher gets the recipe. `rms_norm` is a
 # recipe on this CPU; elsewhere it may be one kernel. A GPU launches whatever in the last column is no view.
 #
 # The path itself can be watched. A *function mode* sits above everything and sees what your line called; a
@@ -114,8 +127,8 @@ lesson.table(path, ["where", "what happens"], evidence="live (CPU)")
 # ## 2 · Overhead against size
 #
 # An add of two tensors with one element is nearly all journey. **At how many elements does the add take
-# twice that long**, so that the elements cost as much as the journey? Give a number for this CPU, and one
-# for an H100. The right power of ten is a good answer.
+# twice that long**, so that the elements cost as much as the journey? Give a power of ten for this CPU, and one
+# for an H100.
 
 # %% experiment
 prediction = {"this CPU, one thread": ..., "H100": ...}
@@ -193,6 +206,7 @@ launch_us, gb_s = h100.card.assumptions.operator_s * 1e6, bandwidth(h100.card) /
 how = ["floor ÷ slope", f"{launch_us:.0f} µs per launch × {gb_s:,.0f} GB/s ÷ 12 bytes per element"]
 said = ["—" if value is ... else value for value in prediction.values()]
 evidence = ["live (CPU)", h100.evidence]
+lesson.keep(gpu_elements=gpu_elements)
 lesson.table(
     list(zip(prediction, said, found, how, evidence, strict=True)),
     ["device", "you said", "elements where size begins to matter", "how", "evidence"],
@@ -202,8 +216,8 @@ lesson.table(
 )
 
 # %% [markdown]
-# The crossover is floor × speed: a faster device moves it to the right, and so does a slower call. On a
-# fast GPU it lies beyond a million elements. A bias or the statistics of a norm lie far below, and for
+# The crossover is floor × speed: a faster device moves it to the right, and so does a slower call. On the
+# simulated H100 it lies at {{gpu_elements:,}} elements. A bias or the statistics of a norm lie far below, and for
 # those **the number of operators is the time**. It stops being true above the crossover, where bytes take
 # over (and, for matrix products, arithmetic).
 #
@@ -230,7 +244,7 @@ lesson.table(floor, ["one element", "time per call"], evidence="live (CPU)")
 # If the count is the time, the cheapest trick is to use an operator that does several things at once. Below
 # are five computations, each written out and as PyTorch has it, on an H100 (simulated), in sizes that fit a
 # layer. A *launch* is an operator that starts a kernel; views start none. **How many launches has each
-# written-out form?**
+# written-out form**: `"1 to 3"`, `"4 to 6"` or `"7 or more"`?
 
 
 # %% experiment
@@ -249,7 +263,7 @@ def attention_by_hand(q, k, v):
     return torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1) @ v
 
 
-prediction = {
+prediction = {  # "1 to 3", "4 to 6" or "7 or more"
     "a + b·c": ...,
     "x·wᵀ + bias": ...,
     "layer norm with scale and shift": ...,
@@ -304,10 +318,16 @@ with gpu:
 
 # %% experiment
 launches = {name: hand[0] for name, (hand, _) in fused.items()}
-said = lesson.compare_predictions(prediction, launches, evidence=gpu.evidence, what="launches")
+said = lesson.compare_predictions(
+    prediction,
+    {name: "1 to 3" if n < 4 else "4 to 6" if n < 7 else "7 or more" for name, n in launches.items()},
+    evidence=gpu.evidence,
+    choices=("1 to 3", "4 to 6", "7 or more"),
+)
+lesson.keep(entropy=fused["cross-entropy of logits"][1][0])
 rows = [
     (
-        *row,
+        *(row[0], hand[0], row[2]),
         has[0],
         f"{hand[1] / 1e6:.1f} → {has[1] / 1e6:.1f}",
         f"{hand[2] * 1e6:.1f} → {has[2] * 1e6:.1f}",
@@ -325,8 +345,8 @@ lesson.table(
 
 # %% [markdown]
 # Fewer launches help small tensors, fewer bytes help large ones, and a fused operator that is one kernel
-# gives both: what lies between its steps never leaves the chip. (Cross-entropy is two kernels here, and what
-# lies between those two does.) Attention shows most: written out, the matrix of scores is written and read
+# gives both: what lies between its steps never leaves the chip. (Cross-entropy is {{entropy}} kernels here, and
+# what lies between them does leave it.) Attention shows most: written out, the matrix of scores is written and read
 # several times. The last column says where that ends: once arithmetic is the largest part, as in the
 # matrix product and in attention, saving more bytes gains little.
 #
@@ -369,8 +389,8 @@ plots.timeline(
 #
 # **The rule.** Count operators where tensors are small, bytes where they are large. Where PyTorch has an
 # operator for several of your steps, as in the table's five rows, use it; relatives worth counting are
-# `addcdiv`, `lerp` and `baddbmm`. Check by counting and not by name: `cross_entropy` was two, and
-# `cosine_similarity` a whole recipe.
+# `addcdiv`, `lerp` and `baddbmm`. Check by counting and not by name: `cross_entropy` was
+# {{entropy}} kernels, and `cosine_similarity` a whole recipe.
 
 # %% [markdown]
 # **Exercise 2.1 — few operators** (★★, 10 min)
@@ -469,7 +489,7 @@ check_block(layer(6, 5, 7, torch.float64, trained=True), gradients=True)
 # ```
 
 # %% experiment
-prediction = {"operators dispatched": ..., "nodes": ..., "leaves": ...}
+prediction = {"operators dispatched": ..., "nodes": ..., "leaves": ...}  # numbers up to 20
 
 
 # %% experiment
@@ -490,7 +510,7 @@ forward = count(lambda: ((s := x * 2 - w).tanh() * s + v.exp()).sum())
 graph = graph_of(forward.result)
 leaves = sum(not following for following in graph.values())
 shape = {"operators dispatched": forward.operators, "nodes": len(graph), "leaves": leaves}
-lesson.compare_predictions(prediction, shape, evidence="live (CPU)")
+lesson.compare_predictions(prediction, shape, evidence="live (CPU)", choices=range(21))
 
 # %% experiment
 plots.autograd_graph(
@@ -674,7 +694,9 @@ by_head = {}
 for key in prediction:
     code, _, change = key.partition(", ")
     by_head[key] = outcomes["t.add_(1)", change.removesuffix(" changed"), code]
-lesson.compare_predictions(prediction, by_head, evidence="live (CPU)").show()
+lesson.compare_predictions(
+    prediction, by_head, evidence="live (CPU)", choices=("raises", "fine", "wrong")
+).show()
 
 
 def tally(kind, some, which=("input", "result")):
@@ -729,11 +751,11 @@ plots.autograd_graph(
 # %% [markdown]
 # ## 6 · What is kept for backward
 #
-# `x` and `y` have n float32 elements. Multiples of n (that is, of 4n bytes): what does each line keep alive
-# until backward?
+# `x` and `y` have n float32 elements. What does each line keep alive until backward, in units of 4n bytes: 0, 0.25,
+# 1, 2 or 3?
 
 # %% experiment
-prediction = {
+prediction = {  # 0, 0.25, 1, 2 or 3
     "x + y": ...,
     "x * y": ...,
     "x * 2": ...,
@@ -754,15 +776,22 @@ def keeps(code, n=64 * 64):
 
 
 saved = {code: keeps(code) for code in prediction}
-lesson.compare_predictions(prediction, saved, evidence="live (CPU)", what="saved, in 4n bytes")
+lesson.compare_predictions(
+    prediction, saved, evidence="live (CPU)", what="saved, in 4n bytes", choices=(0, 0.25, 1, 2, 3)
+)
+lesson.keep(
+    silu=saved["F.silu(x)"],
+    silu_written=saved["x * torch.sigmoid(x)"],
+    tanhexp=saved["x * torch.tanh(torch.exp(x))"],
+)
 
 # %% [markdown]
 # Each formula decides. The derivative of a sum needs nothing; a product needs both factors; `relu`,
 # `sigmoid` and `exp` make do with their result, `silu` with its input. `sort` keeps int64 indices, eight
 # bytes per element; a condition is a bool, one byte. The same function written out keeps what every one of
-# its steps wants: `silu` saves one tensor, its composition two, and x · tanh(eˣ) three. That is the other
-# half of fusion, and in training often the larger: an activation kept from forward to backward is there at
-# the peak.
+# its steps wants. In tensors of the size of x: `silu` saves {{silu:.0f}}, the same written out {{silu_written:.0f}},
+# and x · tanh(eˣ) {{tanhexp:.0f}}. That is the other half of fusion, and in training often the larger: an activation
+# kept from forward to backward is there at the peak.
 #
 # You can do the same for functions that PyTorch does not have, with `torch.autograd.Function`: run the
 # forward unrecorded, save what you choose, and compute the rest again in backward. `ctx.save_for_backward`
@@ -892,15 +921,23 @@ def tiny(mode):
 
 modes = {"with a graph": torch.enable_grad, "no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
 turns = [{name: fastest(tiny, mode) for name, mode in modes.items()} for _ in range(5)]  # in turns: lesson 00
-rows = []
+rows, layers = [], {}
 for name, mode in modes.items():
     with mode():
         c, keys = count(twenty), str(torch._C._dispatch_keys(torch.empty(1)))
+    layers[name] = c
     keys = keys.removeprefix("DispatchKeySet")
     clock = f"≈ {format_seconds(min(turn[name] for turn in turns))}"
     rows.append((name, c.operators, c.saved_bytes, c.peak_live_bytes, clock, keys))
 lower = {key: "lower" if rows[1][i] < rows[0][i] else "same" for i, key in enumerate(prediction, start=1)}
-lesson.compare_predictions(prediction, lower, evidence="live (CPU)", what="without a graph").show()
+lesson.compare_predictions(
+    prediction, lower, evidence="live (CPU)", what="without a graph", choices=("lower", "same")
+).show()
+one_result = 64 * 256 * 4
+lesson.keep(
+    results_alive=layers["no_grad"].peak_live_bytes / one_result,
+    results_graph=layers["with a graph"].peak_live_bytes / one_result,
+)
 lesson.table(
     rows,
     ["mode", "operators", "saved bytes", "peak live bytes", "50 tiny adds", "stops of a new tensor"],
@@ -921,9 +958,10 @@ for code in ("made_there._version", "made_there.add_(1)", "asks + made_there", "
 lesson.table(rows, ["a tensor made in inference_mode", "what happens"], evidence="live (CPU)")
 
 # %% [markdown]
-# Without a graph the same operators run and nothing is kept: at the peak three results are alive (the last
-# layer's, the product, the new one), and not one per layer. (With a graph, saved is more than the peak: it
-# holds `weight` and `batch` too, which were there before, and the peak counts only what the run allocated.)
+# Without a graph the same operators run and nothing is kept: at the peak {{results_alive:.0f}} results are alive (the
+# last layer's, the product, the new one). With a graph it is one for each layer and one more, {{results_graph:.0f}}.
+# (Saved is more than the peak: it holds `weight` and `batch` too, which were there before, and the peak counts only
+# what the run allocated.)
 # `inference_mode` also takes two stops off the path of every tensor made in it: no autograd, no version
 # counter. What that saves is a part of the floor, so look for it in tiny operators only. The price is the
 # second table: such tensors cannot be saved for a backward later. Use `inference_mode` for serving and
@@ -933,7 +971,7 @@ lesson.table(rows, ["a tensor made in inference_mode", "what happens"], evidence
 #
 # A graph lives as long as anybody holds a tensor with a `grad_fn` in it. Everybody knows the list called
 # `losses`. How bad is it? Ten steps of a small net; each keeps one thing. How many of the ten `hidden`
-# matrices are alive at the end?
+# matrices are alive at the end: 0, 1 or 10?
 
 
 # %% experiment
@@ -949,7 +987,7 @@ def ten_steps(keep, backward=True):
     return kept
 
 
-prediction = {
+prediction = {  # 0, 1 or 10
     "the loss, backward has run": ...,
     "the loss, no backward (validation)": ...,
     "hidden.abs().mean(), backward has run from the loss": ...,
@@ -967,7 +1005,9 @@ kept = [
 ]
 one_hidden = 64 * 256 * 4
 alive = {name: c.live_bytes // one_hidden for name, c in zip(prediction, kept, strict=True)}
-lesson.compare_predictions(prediction, alive, evidence="live (CPU)", what="whole hidden matrices still alive")
+lesson.compare_predictions(
+    prediction, alive, evidence="live (CPU)", what="whole hidden matrices still alive", choices=(0, 1, 10)
+)
 
 # %% [markdown]
 # Backward frees what its nodes saved as it passes, so the famous list holds empty nodes only. What hurts is

@@ -61,8 +61,8 @@ lesson.start("04_data_loading", evidence=["live (CPU)", "arithmetic", "simulated
 # the two times *add*. An **NVMe drive** answers 500,000 and moves 3.5 GB/s. It works on many requests at once, so only
 # the *larger* time counts.
 #
-# How many minutes does an epoch take on the hard disk, image by image and in blocks of 32? (Whole minutes.) And how
-# many times as long as blocks does image by image take on the NVMe drive?
+# How many minutes does an epoch take on the hard disk, image by image and in blocks of 32: 7, 16, 22, 213 or 229? And
+# how many times as long as blocks does image by image take on the NVMe drive: 1, 2 or 32?
 
 # %% experiment
 prediction = {
@@ -93,7 +93,16 @@ measured = {
     "hard disk, blocks of 32: min": round(in_blocks["hard disk"]),
     "NVMe, one by one ÷ blocks": round(one_by_one["NVMe"] / in_blocks["NVMe"]),
 }
-lesson.compare_predictions(prediction, measured, evidence="arithmetic").show()
+lesson.compare_predictions(
+    prediction,
+    measured,
+    evidence="arithmetic",
+    choices={
+        "hard disk, one by one: min": (7, 16, 22, 213, 229),
+        "hard disk, blocks of 32: min": (7, 16, 22, 213, 229),
+        "NVMe, one by one ÷ blocks": (1, 2, 32),
+    },
+).show()
 lesson.table(
     [
         (
@@ -179,11 +188,11 @@ assert [len(disk.log) for disk in disks.values()] == [IMAGES, IMAGES, IMAGES // 
 read_order({way: disk for way, disk in disks.items() if way != "files"})
 
 # %% [markdown]
-# **Bandwidth ÷ IOPS is the size of a read at which the two limits meet**: smaller reads are counted, larger ones are
-# weighed. On the hard disk that size is far above an image, so an epoch in random order is almost nothing but seeks, and
-# blocks are worth more than any code that you could write. On the NVMe drive it is below an image: order costs nothing
-# there, *if enough reads are under way at once*.
-# A single reader, who waits for each, gets a small part of a drive's IOPS; workers are how a data set asks for more.
+# **Bandwidth ÷ IOPS is the size of a read at which the two limits meet.** Below this size the number of requests limits
+# you, above it the bandwidth. On the hard disk that size is far above an image. So an epoch in random order is almost
+# nothing but seeks, and blocks are worth more than any code that you could write. On the NVMe drive it is below an
+# image: order costs nothing there, *if enough reads are under way at once*. A single reader, who waits for each read,
+# gets a small part of a drive's IOPS. With workers a data set asks for more.
 #
 # (Where the table's figures come from: about 100 IOPS is what a 7,200 rpm disk does; the cloud volume is the published
 # baseline of an AWS gp3 volume; the NVMe drive is the data sheet of a Samsung 970 EVO, with 32 reads under way.)
@@ -366,16 +375,18 @@ check_Documents(
 # on the GPU. And from ordinary (pageable) memory, which the driver first copies into a buffer of its own, or from
 # **pinned** memory, which the operating system promises not to move, so that the GPU's copy engine can read it itself.
 #
-# On the simulated H100 the bus carries 51 GB/s from pinned memory and 8 GB/s from pageable, the GPU's own memory about
-# 3,100 GB/s. Two kernels convert: one reads a byte and writes 4, one scales in place (reads 4, writes 4): 13 bytes for
-# each value. By what factor does uint8 shorten the time *until the float32 batch is ready on the GPU*? Four times fewer
-# bytes cross the bus; is it 4 in both cases? Whole numbers.
+# On the simulated H100 the bus carries {{pinned_gbs:.0f}} GB/s from pinned memory (of the {{sheet_gbs:.0f}} on its data
+# sheet) and {{pageable_gbs:.0f}} GB/s from pageable. The GPU's own memory carries {{memory_gbs:,.0f}} GB/s. Two kernels
+# convert: one reads a byte and writes 4, one scales in place (reads 4, writes 4): 13 bytes for each value. By what factor
+# does uint8 shorten the time *until the float32 batch is ready on the GPU*? A quarter of the bytes crosses the bus. Is
+# the factor 4 in both cases? Choose from 1, 2, 3 and 4.
 
 # %% experiment
 prediction = {"pinned": ..., "pageable": ...}  # time until ready: float32 ÷ uint8
 
 # %% experiment
 from helpers import recordings
+from helpers.simulator import DEVICES as CARDS
 from helpers.timing import format_seconds
 
 sent = recordings.show("04/to_the_device", simulated="H100", prefer="simulated")
@@ -384,7 +395,18 @@ measured = {
     name: round(way["float32", pinned]["ready_s"] / way["uint8", pinned]["ready_s"])
     for name, pinned in (("pinned", True), ("pageable", False))
 }
-lesson.compare_predictions(prediction, measured, evidence=sent.evidence, what="float32 ÷ uint8").show()
+lesson.compare_predictions(
+    prediction, measured, evidence=sent.evidence, what="float32 ÷ uint8", choices=(1, 2, 3, 4)
+).show()
+pinned, pageable = way["uint8", True], way["uint8", False]
+kernels_s = pinned["ready_s"] - pinned["copy_s"]
+lesson.keep(
+    pinned_gbs=pinned["bytes"] / pinned["copy_s"] / 1e9,
+    pageable_gbs=pageable["bytes"] / pageable["copy_s"] / 1e9,
+    sheet_gbs=CARDS["H100"].pcie_bytes_per_s / 1e9,
+    memory_gbs=13 * pinned["bytes"] / kernels_s / 1e9,
+    kernels_share=kernels_s / pinned["ready_s"],
+)
 
 
 def sent_table(shown):
@@ -410,7 +432,8 @@ def sent_table(shown):
 sent_table(sent)
 
 # %% [markdown]
-# The slower the bus, the more of the time is bytes: from pinned memory the two kernels are already a sixth of it.
+# The slower the bus, the larger the share of the copy. From pinned memory the two kernels take
+# {{kernels_share:.0%}} of the time until the batch is ready.
 #
 # A byte that you do not make need not be moved: by a worker's memory, through shared memory, over the bus. So **keep
 # uint8 until the last place, and convert there.** The kernels that convert read and write the GPU's own memory, which
@@ -599,11 +622,11 @@ check_pad_batch(
 
 # %% experiment
 prediction = {
-    "samples of an epoch over 10, iterable": ...,
-    "batches ordered before the loop asks for one": ...,  # prefetch_factor is 2 by default
-    "processes of 2 workers in 3 epochs": ...,
+    "samples of an epoch over 10, iterable": ...,  # 4, 10 or 30
+    "batches ordered before the loop asks for one": ...,  # 0, 3, 6 or 40; prefetch_factor is 2 by default
+    "processes of 2 workers in 3 epochs": ...,  # 1, 2, 3 or 6
     "the same, persistent_workers=True": ...,
-    "torch's threads in a worker": ...,
+    "torch's threads in a worker": ...,  # "1" or "one for each core"
     "its batch lies in shared memory": ...,  # "yes" or "no"
 }
 
@@ -647,14 +670,31 @@ measured = {
     "torch's threads in a worker": int(first_batch[0, 2]),
     "its batch lies in shared memory": in_shared,
 }
-lesson.compare_predictions(prediction, measured, evidence="live (CPU)")
+lesson.compare_predictions(
+    prediction,
+    measured,
+    evidence="live (CPU)",
+    choices={
+        "samples of an epoch over 10, iterable": (4, 10, 30),
+        "batches ordered before the loop asks for one": (0, 3, 6, 40),
+        "processes of 2 workers in 3 epochs": (1, 2, 3, 6),
+        "the same, persistent_workers=True": (1, 2, 3, 6),
+        "torch's threads in a worker": ("1", "one for each core"),
+        "its batch lies in shared memory": ("yes", "no"),
+    },
+)
+lesson.keep(
+    iterated=len(naive),
+    batches_ordered=before_first,
+    afresh=measured["processes of 2 workers in 3 epochs"],
+)
 
 # %% [markdown]
 # | what you saw | why | what to do |
 # |---|---|---|
-# | 30 of 10 samples | every worker iterates all of it, and nothing fails | share it out yourself: Exercise 4.3 |
-# | 6 batches ordered | `num_workers × prefetch_factor` are under way, and lie in shared memory when done | count them as memory |
-# | 6 processes in 3 epochs | workers are started afresh for each, and open everything again | `persistent_workers=True` keeps them, with *their* copies of the data set: what you change in yours does not reach them |
+# | {{iterated}} samples of 10 | every worker iterates all of it, and nothing fails | share it out yourself: Exercise 4.3 |
+# | {{batches_ordered}} batches ordered | `num_workers × prefetch_factor` are under way, and lie in shared memory when done | count them as memory |
+# | {{afresh}} processes in 3 epochs | workers are started afresh for each, and open everything again | `persistent_workers=True` keeps them, with *their* copies of the data set: what you change in yours does not reach them |
 #
 # **How they start.** On Linux by *fork* up to Python 3.13: a copy of this process, so classes of a notebook work. By
 # *forkserver* from Python 3.14 on, and by *spawn* on macOS and Windows, a worker is a new Python that gets the data set
@@ -664,11 +704,15 @@ lesson.compare_predictions(prediction, measured, evidence="live (CPU)")
 #
 # **Copy on write.** A forked worker's memory is this process's, page by page, until one of the two writes to a page. In
 # Python, reading an object writes its reference count: a data set with a list of a million file names grows to a copy
-# for each worker (pytorch/pytorch issue 13246). An array, such as `ends` above, is one object, and stays shared.
+# for each worker ([issue 13246](https://github.com/pytorch/pytorch/issues/13246)). An array, such as `ends` above, is one object, and stays shared.
 #
-# **Threads.** torch gives a worker one. NumPy does not know of workers: its matrix products (and OpenCV's functions)
-# take a thread for each core, in each worker, unless `OMP_NUM_THREADS` (or `OPENBLAS_NUM_THREADS`, by NumPy's library)
-# says otherwise. What does this machine do?
+# **Threads.** torch gives a worker one
+# ([`torch/utils/data/_utils/worker.py`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/data/_utils/worker.py)).
+# NumPy does not know of workers: its matrix products take a thread for each core, in each worker, unless
+# `OMP_NUM_THREADS` (or `OPENBLAS_NUM_THREADS`, by NumPy's library) says otherwise. OpenCV has threads of its own, which
+# these variables may not reach: call
+# [`cv2.setNumThreads(1)`](https://docs.opencv.org/4.x/db/de0/group__core__utils.html) in the worker. What does this
+# machine do with NumPy's?
 
 # %% experiment tags=["nbval-ignore-output", "fold"]
 import psutil
@@ -794,7 +838,8 @@ check_Shared(
 #
 # A queue with two sides. Making a batch takes a worker 30 ms, here almost all of it waiting for a disk; a training
 # step takes 10 ms. How long is a step, on average, with 0, 1, 2, 3 and 4 workers? (0: the main process loads the batch
-# itself.) And does a step get shorter with 2 workers when `prefetch_factor` goes from 2 to 8? In whole milliseconds.
+# itself.) And does a step get shorter with 2 workers when `prefetch_factor` goes from 2 to 8? Choose from 10, 15, 20, 30
+# and 40 ms.
 
 # %% experiment
 LOAD, STEP = 30, 10  # ms
@@ -832,7 +877,9 @@ MANY = 601
 by_workers = {w: mean_step([LOAD] * MANY, STEP, w) for w in range(5)}
 more_ahead = mean_step([LOAD] * MANY, STEP, 2, prefetch=8)
 measured = dict(zip(prediction, [round(v) for v in (*by_workers.values(), more_ahead)], strict=True))
-lesson.compare_predictions(prediction, measured, evidence="arithmetic", what="ms a step")
+lesson.compare_predictions(
+    prediction, measured, evidence="arithmetic", what="ms a step", choices=(10, 15, 20, 30, 40)
+)
 
 # %% experiment tags=["nbval-ignore-output"]
 import time
