@@ -17,7 +17,7 @@ __all__ = [
     "SOURCES", "Table", "compare_predictions", "keep", "on_gpu", "progress", "record", "spelled", "start", "table", "verdicts",
 ]  # fmt: skip
 
-#: the four documents whose claims the course tests: key → their titles, in English too, and authors
+#: the documents whose claims the course tests: key → their titles, in English too, and authors
 SOURCES = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
 VERDICTS = ("confirmed", "holds when", "refuted", "untested")
 VERDICTS_MIME = "application/vnd.pytorch-performance.verdicts+json"

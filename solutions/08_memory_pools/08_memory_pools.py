@@ -35,7 +35,7 @@ lesson.start("08_memory_pools", evidence=["live (CPU)", "simulated (H100)", "sim
 # ## 1 · What does one tensor take?
 #
 # `cudaMalloc` is slow and `cudaFree` waits for the whole device. So PyTorch asks CUDA for large **segments**
-# and cuts them into **blocks**, one for each tensor. *Allocated* is the sum of blocks in use, *reserved* the
+# ([its note on memory](https://docs.pytorch.org/docs/2.13/notes/cuda.html#memory-management)) and cuts them into **blocks**, one for each tensor. *Allocated* is the sum of blocks in use, *reserved* the
 # sum of segments. One tensor of n bytes on a fresh GPU: how many **MiB are reserved**?
 
 # %% experiment
@@ -61,6 +61,7 @@ said = lesson.compare_predictions(
     prediction,
     {name: reserved // MIB for name, (_, reserved, _) in taken.items()},
     evidence="simulated (H100)",
+    choices=range(101),
 )
 lesson.table(
     [(name, f"{taken[name][0]:,}", reserved, you) for name, reserved, you in said.rows],
@@ -70,7 +71,7 @@ lesson.table(
 )
 
 # %% [markdown]
-# Three rules explain every row.
+# Three rules explain every row ([their constants](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/core/AllocatorConfig.h#L15-L24)).
 #
 # 1. **Rounding.** A request is rounded up to a multiple of 512 bytes.
 # 2. **Two pools.** Up to 1 MiB it goes to the *small* pool, above to the *large* one. They share nothing.
@@ -120,6 +121,7 @@ lesson.compare_predictions(
         "f needs cudaMalloc": "yes" if any(e.index >= after["free c"] for e in asked) else "no",
     },
     evidence=steps.evidence,
+    choices=("yes", "no", *range(41)),
 ).show()
 lesson.table(
     [(line, steps.move(i).text) for i, line in enumerate(calls, 1)],
@@ -166,7 +168,10 @@ def last_call(program, conf=""):
 
 ends = {program: last_call(program) for program in prediction}
 said = lesson.compare_predictions(
-    prediction, {program: end[0] for program, end in ends.items()}, evidence="simulated (allocator)"
+    prediction,
+    {program: end[0] for program, end in ends.items()},
+    evidence="simulated (allocator)",
+    choices=("reused", "new"),
 )
 lesson.table(
     [(*row, ends[row[0]][1]) for row in said.rows],
@@ -187,7 +192,7 @@ lesson.table(
 # **Exercise 8.1 — a caching allocator** (★★★, 18 min)
 #
 # It is graded on what it reserves after every call of a program, measured at the device and compared with
-# PyTorch's rules; at last on the calls of a real training step.
+# PyTorch's rules; finally on the calls of a real training step.
 #
 # <details><summary>Hint 1</summary>Keep two lists of blocks for each segment's pool, or all blocks of a segment in one list in
 # order of address. The second makes merging simple: a neighbour is the next item of the list.</details>
@@ -330,11 +335,15 @@ check_Allocator(
 #   result (`L` × 12 MiB), which stays; then the temporary goes.
 # - **Survivors**: 1,200 caches of 4 MiB, of which every fifth stays; then one tensor of 2.5 GiB.
 #
-# `PYTORCH_ALLOC_CONF` (the error still calls it by its older name, `PYTORCH_CUDA_ALLOC_CONF`) has two options for this.
+# `PYTORCH_ALLOC_CONF` has two options for this
+# ([all of them](https://docs.pytorch.org/docs/2.13/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)). (The error of torch 2.13
+# still calls it by its older name, `PYTORCH_CUDA_ALLOC_CONF`. Where both are set, [the older one
+# counts](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/cuda/CUDAAllocatorConfig.h#L133-L151).)
 #
 # - `max_split_size_mb:128`: a block of more than 128 MiB is never cut, so it is free as a whole or not at all.
 # - `expandable_segments:True`: one segment a pool, which grows at its end by pages of 20 MiB (small pool: 2 MiB). A
-#   page goes back to CUDA when nothing at all lives in it.
+#   page in which nothing at all lives *can* go back to CUDA. As with whole segments, that happens on `empty_cache()`, or
+#   before a request fails.
 #
 # **"fits"** or **"fails"**, six times?
 
@@ -396,11 +405,13 @@ said = lesson.compare_predictions(
     {", ".join(key): value for key, value in prediction.items()},
     {", ".join(key): outcome(gpu) for key, gpu in cards.items()},
     evidence="simulated (H100)",
+    choices=("fits", "fails"),
 )
 calls = [
     [gpu.memory_stats()[key] - bool(gpu.faults) for key in ("num_device_alloc", "num_device_free")]
     for gpu in cards.values()
 ]
+lesson.keep(segments_back=calls[-1][1])  # of the survivors, put together
 lesson.table(
     [(*row, *numbers) for row, numbers in zip(said.rows, calls, strict=True)],
     ["program, option", "a card of 7 GiB", "you said", "memory asked of CUDA", "given back"],
@@ -419,15 +430,18 @@ import textwrap
 
 error = cards["documents", "default"].faults[0].partition(" If reserved")[0]
 advice = cards["survivors", "expandable_segments:True"].faults[0].partition(" unallocated. ")[2]
+tried = float(error.partition("Tried to allocate ")[2].split()[0])
+lesson.keep(tried_mib=tried, its_length=tried / 12)
 print(textwrap.fill(error, 100))
 print("\nsurvivors, expandable_segments:True:", textwrap.fill(advice.partition("  See")[0], 100), sep="\n")
 plots.segments(cards["documents", "default"], title="Documents: the card when the request failed")
 
 # %% [markdown]
-# *Tried to allocate*: the segment that was wanted, 456 = 38 × 12 MiB, so a *result*. *Total*, *free*: the card's;
+# *Tried to allocate*: the segment that was wanted, {{tried_mib:.0f}} = {{its_length:.0f}} × 12 MiB, so a *result*. *Total*, *free*: the card's;
 # *this process* holds more than PyTorch (section 4). *Allocated*: your tensors. **Reserved but unallocated** is the
-# number to look at: if it is small, you need less memory; if it is larger than the request, it is in pieces. The
-# advice behind it is always the same, even where the option is on already.
+# number to look at: if it is small, you must need less memory; if it is larger than the request, it is in pieces. The
+# advice behind it is always the same, even where the option is on already
+# ([issue 173049](https://github.com/pytorch/pytorch/issues/173049)).
 #
 # - **documents**: a result is cut out of the last temporary's block. The next temporary is longer, finds no
 #   block, and takes a new segment; the old one cannot go back, because a result lives in it, and what is left is too
@@ -435,7 +449,7 @@ plots.segments(cards["documents", "default"], title="Documents: the card when th
 #   and each of those waits for the device. With `expandable_segments` neighbours in the one segment merge.
 # - **survivors**: five caches fill 20 MiB, and one of them stays. By default that is a segment, with
 #   `expandable_segments` a page of the one segment: neither is empty, neither goes back. No option moves a live
-#   block. Copying the survivors into one tensor does, while there is room for the copy: then 240 segments go back.
+#   block. Copying the survivors into one tensor does, while there is room for the copy: then {{segments_back}} segments go back.
 #
 # An option mends the *sizes* of requests; what lives together, only your program can mend.
 
@@ -517,9 +531,11 @@ check_encode(
 # %% [markdown]
 # ## 4 · Who else holds memory, and what the calls do
 #
-# `nvidia-smi` shows what a process holds from the card, and that is never what your tensors add up to. Two tensors of
-# 1,024 MiB, `y = x @ x`, are made and deleted. **How many MiB are allocated and reserved then, and how many are
-# reserved after `empty_cache()`, and after `set_per_process_memory_fraction(0.5)` on a card of 80 GB?**
+# `nvidia-smi` shows what a process holds from the card, and that is never what your tensors add up to. One thing besides
+# them is made at the first matrix product: cuBLAS works in a buffer that PyTorch allocates for it, on Hopper 32 MiB, and
+# keeps. It counts as allocated, though no tensor of yours is that. Now two tensors of 1,024 MiB, `y = x @ x`, are made
+# and deleted. **How many MiB are allocated and reserved then, and how many are reserved after `empty_cache()`, and after
+# `set_per_process_memory_fraction(0.5)` on a card of 80 GB?**
 
 # %% experiment
 prediction = {
@@ -566,6 +582,7 @@ said = lesson.compare_predictions(
         ],
     },
     evidence=gpu.evidence,
+    choices=range(100_001),
 )
 said.show()
 asks = f"a request for 60 % of the card: {'out of memory' if capped else 'granted'}"
@@ -577,7 +594,7 @@ lesson.table(
         ),
         (asks, "", "", "", ""),
     ],
-    ["after", "allocated, MiB", "reserved", "used on the card", "of this not PyTorch's"],
+    ["after", "allocated, MiB", "reserved", "used on the card", "of it outside PyTorch"],
     evidence=gpu.evidence,
     caption="used on the card: total − free of mem_get_info(), what nvidia-smi shows for a card with one process",
 )
@@ -585,10 +602,10 @@ lesson.table(
 # %% [markdown]
 # - The **CUDA context** (kernels, the driver's own) is outside of PyTorch's books. The size here is
 #   an assumption of the simulator; read yours from `nvidia-smi` after the first kernel.
-# - **cuBLAS** works in a buffer that PyTorch allocates for it, once per handle and stream, and keeps: on Hopper
-#   32 MiB (`CUBLAS_WORKSPACE_CONFIG` sets it). It counts as allocated, though no tensor of yours is that.
+# - **cuBLAS**'s buffer is there once per handle and stream; [`CUBLAS_WORKSPACE_CONFIG`](https://docs.pytorch.org/docs/2.13/notes/cuda.html#cublas-workspaces) sets its size.
 # - **NCCL** has buffers of its own for each communicator, outside of the books too. Not measured: one process has none.
-# - `set_per_process_memory_fraction` is a **cap**: nothing was reserved, and a request for 60 % of the card then
+# - [`set_per_process_memory_fraction`](https://docs.pytorch.org/docs/2.13/generated/torch.cuda.memory.set_per_process_memory_fraction.html)
+#   is a **cap**: nothing was reserved, and a request for 60 % of the card then
 #   failed. It protects the others on a shared card.
 #
 # One more call, which one of our sources recommends:
@@ -606,7 +623,7 @@ print(pool_allocator)
 #
 # ## 5 · A snapshot names the line
 #
-# This loop keeps four rows of each batch "for the report". A batch has 16 MiB, four rows 16 KiB. Which line will
+# This loop keeps four rows of each batch "for the report". A batch takes 16 MiB, four rows 16 KiB. Which line will
 # the snapshot name, **"x"** or **"kept"**, and by how many **KiB** will it grow per step?
 
 # %% experiment
@@ -641,6 +658,7 @@ lesson.compare_predictions(
     prediction,
     {"line": source.split()[0], "KiB per step": leak.per_step[-1] // 1024},
     evidence=snapshot.evidence,
+    choices=("x", "kept", *(2**n for n in range(21))),
 ).show()
 print(f"{leak}\nthe line: {source}")
 plots.memory_timeline(snapshot, most=4)
@@ -678,7 +696,7 @@ def find_leak(snapshots: list[dict]) -> tuple[str, int] | None:
         "frames": [{"filename": "/project/train.py", "line": 12, "name": "step"}, …]}, …]}, …]}
     Bytes: "size" (of the blocks, not of the requests) in the state "active_allocated"; other states do not count.
     A block belongs to its innermost frame (the first of the list) of the user's code: its filename is "notebook", or
-        ends in ".py" and has no folder named torch in it. Blocks without such a frame belong to nobody.
+        ends in ".py" and has no folder named torch in it. Blocks without such a frame are not counted.
     A line is written "train.py:12 step": the file without its folders.
     Returns (line, bytes that it holds in the last snapshot beyond the first); of several the one with most such
         bytes; None where no line grows every time.
@@ -824,7 +842,9 @@ gc.collect()
 gc.disable()  # it would run at some moment of its own
 fates = dict(zip(prediction, map(fate, ways), strict=True))
 gc.enable()
-lesson.compare_predictions(prediction, fates, evidence="live (CPU)", what="memory of x")
+lesson.compare_predictions(
+    prediction, fates, evidence="live (CPU)", what="memory of x", choices=("freed", "kept", "until gc")
+)
 
 # %% [markdown]
 # An exception holds its traceback, the traceback the frames, the frames every local name: the activations of

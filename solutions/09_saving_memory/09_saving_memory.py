@@ -82,17 +82,20 @@ def needs(rows, **options):
 small, large = needs(16), needs(8192)
 measured = {"peak, 16 rows": small.peak_phase, "peak, 8,192 rows": large.peak_phase}
 measured["static bytes per weight"] = round(large.static_bytes / weights)
-lesson.compare_predictions(prediction, measured, evidence="arithmetic").show()
+phases = ("forward", "backward", "step")
+said = {"peak, 16 rows": phases, "peak, 8,192 rows": phases, "static bytes per weight": range(33)}
+lesson.compare_predictions(prediction, measured, evidence="arithmetic", choices=said).show()
 plots.memory_model(large, title="One step of 8 blocks, 8,192 rows")
 
 # %% [markdown]
 # Forward climbs, because each operator keeps what its backward will need. Backward begins with all of that still
 # there, makes the first gradients of activations *beside* it (they are temporaries, pink), and only then can let go.
-# So **with a large batch the peak is in backward, right at its beginning**: in the last block, around gelu. (Its last
-# layer's backward makes the gradients of its input and its weight; a sum, named above the picture, asks for the last
-# 1 KiB of it, the bias's gradient, and is not to blame; at gelu, next, an array goes and one of its size comes: as much.) A small batch keeps next to nothing: then the peak is where all gradients
-# are there and the optimizer adds its temporaries. The first is cured by holding fewer activations, the second
-# is not touched by that at all. So look first on which side you are:
+# So **with a large batch the peak is in backward, right at its beginning**: in the last block, around gelu. The backward
+# of that block's last layer allocates two large arrays, the gradients of its input and of its weight. (The picture names a
+# sum. That makes the bias's gradient, the last 1 KiB, and is not to blame.) Backward of gelu comes next: gelu's result is
+# freed and the gradient of its input is allocated, of the same size, so the net is zero. A small batch keeps next to
+# nothing. Its peak is where all gradients are there and the optimizer adds its temporaries. Holding fewer activations
+# cures the first kind of peak and does nothing for the second. So look first on which side you are:
 
 # %% experiment
 rows = []
@@ -102,6 +105,8 @@ for n in (16, 128, 256, 1024, 8192):
     parts = [one.static_bytes, held.get("gradients", 0), held.get("activations", 0)]
     rest = one.peak_bytes - sum(parts)
     rows.append([f"{n:,}", one.peak_phase, *(f"{b / MIB:.1f}" for b in [*parts, rest, one.peak_bytes])])
+lesson.keep(step_until=[r[0] for r in rows if r[1] == "step"][-1])
+lesson.keep(backward_from=next(r[0] for r in rows if r[1] == "backward"))
 lesson.table(
     rows,
     ["rows", "peak in", "static", "gradients", "activations", "batch, temporaries", "peak"],
@@ -110,8 +115,8 @@ lesson.table(
 )
 
 # %% [markdown]
-# Between 128 and 256 rows it tips: there 10 to 11 widths per row and block (you will count them) outgrow one set of
-# gradients.
+# Between {{step_until}} and {{backward_from}} rows it tips: there 10 to 11 widths per row and block (you will count them)
+# outgrow one set of gradients.
 #
 # What does one operator keep? That is a choice of whoever wrote its backward. Take linear → activation → linear. The
 # second layer keeps its input anyway. How many arrays of that size does the activation **add** to what is kept, 0, 1
@@ -146,7 +151,9 @@ ACTS = {
 acts = {name: kept_by(act) for name, act in ACTS.items()}
 measured = {f"{name} adds": round(acts[f"{name}(h)"][0]) for name in ("relu", "gelu")}
 measured["relu_ keeps"] = "fewer" if acts["relu_(h)"][0] < acts["relu(h)"][0] else "as many"
-lesson.compare_predictions(prediction, measured, evidence="live (CPU)", choices=["fewer", "as many"]).show()
+lesson.compare_predictions(
+    prediction, measured, evidence="live (CPU)", choices=["fewer", "as many", 0, 1, 2]
+).show()
 lesson.table(
     [(name, *(n if isinstance(n, str) else f"{n:.2f}" for n in row)) for name, row in acts.items()],
     ["between two linear layers", "adds to what is kept", "most at once, up to it"],
@@ -273,7 +280,7 @@ for name, (one, labels, pieces, of_all) in TRIALS.items():
     whole = gradients(one, x, labels, 512)
     off[name] = float((gradients(one, x, labels, pieces, of_all) - whole).norm() / whole.norm())
 measured = {name: "same" if e < 1e-9 else "different" for name, e in off.items()}
-said = lesson.compare_predictions(prediction, measured, evidence="live (CPU)")
+said = lesson.compare_predictions(prediction, measured, evidence="live (CPU)", choices=("same", "different"))
 lesson.table(
     [(*row, "< 1e-9" if e < 1e-9 else f"≈ {e:.3f}") for row, e in zip(said.rows, off.values(), strict=True)],
     ["512 rows in pieces", "gradients", "you said", "off by, relative"],
@@ -283,8 +290,8 @@ lesson.table(
 
 # %% [markdown]
 # A mean of means is the mean only if all pieces count alike. So sum, and divide by what counts in the *whole*
-# batch: one number, known before the first piece. (The Hugging Face trainer had this very mistake until October
-# 2024; a piece with few tokens weighed as much as one with many. Why so far off here? In the second line the last
+# batch: one number, known before the first piece. (The Hugging Face trainer had this very mistake until
+# [October 2024](https://github.com/huggingface/transformers/pull/34191); a piece with few tokens weighed as much as one with many. Why so far off here? In the second line the last
 # piece's 12 rows have the weight of 100; in the third the last piece has one target that counts, as much as the 64 of
 # the first.)
 #
@@ -294,7 +301,7 @@ lesson.table(
 #
 # And the learning rate? Once the gradients are equal the step is equal, so accumulation asks nothing of the
 # learning rate that the large batch would not (lesson 06). What if you forget the division by 8? How many times as far
-# does the first step go, with SGD and with Adam?
+# does the first step go, with SGD and with Adam? (Of 1, 2, 8 and 64.)
 
 # %% experiment
 prediction = {"SGD": ..., "Adam": ...}
@@ -324,7 +331,7 @@ for pieces in (512, 64):
         layer(part)
     bn[pieces] = int(layer.num_batches_tracked)
 measured = {name: round(times, 2) for name, times in forgot.items()}
-lesson.compare_predictions(prediction, measured, evidence="live (CPU)").show()
+lesson.compare_predictions(prediction, measured, evidence="live (CPU)", choices=(1, 2, 8, 64)).show()
 print(f"BatchNorm: {bn[64]} updates of its running averages in a step of 8 pieces")
 
 # %% [markdown]
@@ -420,7 +427,7 @@ check_accumulated_backward(
 # %% experiment
 prediction = {
     "least": ...,  # "keep all", "each block", "each four" or "whole"
-    "whole ÷ keep all": ...,  # 0.1, 0.3, 0.5 or 1
+    "whole ÷ keep all": ...,  # the nearest of 0.1, 0.3, 0.5 and 1
     "more FLOPs, %": ...,  # 10, 20, 33, 50 or 100
 }
 
@@ -492,21 +499,25 @@ for name, part in PARTS.items():
     plain, default = arithmetic(part, False), arithmetic(part, True)
     with set_checkpoint_early_stop(False):
         more[name] = arithmetic(part, True) / plain - 1, default / plain - 1
+lesson.keep(more_flops=more["the block above"][1])
 
 # %% experiment
 peaks = {name: one.peak_bytes for name, one in found.items()}
+lesson.keep(at_gelu=found["whole"].at_peak["temporary"] / (4096 * 128 * 4))  # in widths
 measured = {"least": min(peaks, key=peaks.get)}
-measured["whole ÷ keep all"] = f"{peaks['whole'] / peaks['keep all']:.1g}"
+of_all = peaks["whole"] / peaks["keep all"]
+measured["whole ÷ keep all"] = min((0.1, 0.3, 0.5, 1), key=lambda share: abs(share - of_all))
 measured["more FLOPs, %"] = round(100 * more["the block above"][0])
 lesson.compare_predictions(
-    prediction, measured, evidence="live (CPU) · arithmetic", choices=list(GROUPS)
-).show()
+    prediction, measured, evidence="live (CPU) · arithmetic",
+    choices=(*GROUPS, 0.1, 0.3, 0.5, 1, 10, 20, 33, 50, 100),
+).show()  # fmt: skip
 plots.memory_model(found, title="16 blocks, 4,096 rows: where are the checkpoints?")
 
 # %% [markdown]
 # At the peak three things add up: the inputs that are kept, one per checkpoint (*activations*); what *one* part saves
-# while it is computed again (*recomputed*); and gradients on their way (*temporary*; at gelu nine widths of a block, and
-# gelu's result has gone already). Many small parts: many inputs. Few large parts: **the peak comes back**, inside backward. (*Each
+# while it is computed again (*recomputed*); and gradients on their way (*temporary*: {{at_gelu:.0f}} widths of a block,
+# at gelu, whose result has gone already). Many small parts: many inputs. Few large parts: **the peak comes back**, inside backward. (*Each
 # four* peaks in the first group, the last to be computed again: the other groups' inputs have gone, their gradients
 # have come.) One checkpoint around everything keeps almost nothing after forward, and at the start of backward it holds all that
 # was to be saved; it costs a forward pass for nothing.
@@ -543,9 +554,11 @@ lesson.table(
 
 # %% [markdown]
 # It stops as soon as all that backward wants is there. The last matmul's *result* is nobody's input, so it is not
-# run again. (That is the newer of its two ways, `use_reentrant=False`.) The smaller the part, the larger the share of its
-# last matmul. The transformer's block is a little under a third: by torch's count, fused attention does 2.5 times its forward
-# in backward.
+# run again. (That is the newer of its two ways, `use_reentrant=False`, and
+# [the only one that stops early](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/checkpoint.py#L398-L407). Say it: torch 2.13 warns if you say neither.) The
+# smaller the part, the larger the share of its
+# last matmul. The transformer's block is a little under a third: by
+# [torch's count](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/flop_counter.py), fused attention does five matmuls in backward for two in forward.
 #
 # Inside, it is less magic than it looks. One catch: **dropout must drop the same places again**, so a checkpoint
 # remembers the random generator's state, and afterwards leaves the generator as if nothing had been run twice.
@@ -710,7 +723,8 @@ check_choose_checkpoints(
 #
 # The host has plenty of memory, and a saved tensor is not needed until backward. `saved_tensors_hooks(pack,
 # unpack)` calls `pack` with each tensor that autograd saves, keeps what it returns, and calls `unpack` with that when
-# backward asks. `torch.autograd.graph.save_on_cpu()` is exactly that: `.cpu()` there, `.to(device)` back. Eight
+# backward asks. [`torch.autograd.graph.save_on_cpu()`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/autograd/graph.py#L350-L424) is exactly that: a copy to the
+# host there, `.to(device)` back. Eight
 # blocks of width 512, 2,048 rows, on a simulated H100, beside checkpoints around each block. How many *times as
 # long* as the plain step do they take, and does `save_on_cpu` move more, fewer or as many bytes as the activations are?
 
@@ -758,6 +772,7 @@ steps = {way: on_card(way) for way in ("plain", "checkpoints", "save_on_cpu")}
 kept = memory.estimate(
     stack(512, 8), torch.empty(2048, 512, device="meta"), loss=squares, optimizer=None
 ).saved
+lesson.keep(too_many_mib=(steps["save_on_cpu"]["d2h"] - kept) / MIB)
 longer = {way: step["seconds"] / steps["plain"]["seconds"] for way, step in steps.items()}
 near = {way: min((1, 1.2, 2, 5, 15), key=lambda n: abs(n - longer[way])) for way in longer if way != "plain"}
 card, moved = simulate("H100").card, steps["save_on_cpu"]["d2h"]
@@ -766,7 +781,7 @@ stays = (
 )  # a workspace a thread
 near["bytes moved"] = "more" if moved > 1.01 * kept else "fewer" if moved < 0.99 * kept else "as many"
 lesson.compare_predictions(
-    prediction, near, evidence="simulated (H100)", choices=["more", "fewer", "as many"]
+    prediction, near, evidence="simulated (H100)", choices=["more", "fewer", "as many", 1, 1.2, 2, 5, 15]
 ).show()
 lesson.table(
     [
@@ -785,13 +800,16 @@ lesson.table(
     caption=f"activations: {kept / MIB:,.0f} MiB; weights, their gradients, the batch and the matrix library's workspace: "
     f"{stays / MIB:,.0f} MiB",
 ).show()
-wide = 4 * card.peak_flops["fp32"] * card.assumptions.flop_share / card.pcie_bytes_per_s
+pinned = (
+    card.assumptions.bandwidth_share * card.pcie_bytes_per_s
+)  # as lesson 05 has it: 80 % of what the bus is said to do
+wide = 4 * card.peak_flops["fp32"] * card.assumptions.flop_share / pinned
 lesson.table(
     [
         (name, f"{rate / 1e9:,.0f}", f"{1e3 * moved / rate:,.1f}")
         for name, rate in (
             ("pageable host memory, as save_on_cpu() has it", card.assumptions.pageable_bytes_per_s),
-            ("pinned host memory: all that the bus can", card.pcie_bytes_per_s),
+            ("pinned host memory, at 80 % of the bus's published rate", pinned),
         )
     ],
     ["copies from and to", "GB/s", "ms one way"],
@@ -805,11 +823,11 @@ lesson.table(
 # workspace. Both ways get close; what is left above it is one block's work.
 #
 # **The bytes.** Why more than the activations? A linear layer saves its input, and its **weight**, for the input's
-# gradient: 16 weights of 4 MiB are the 64 MiB too many. They lie on the card anyway; moving them frees nothing, at the
+# gradient: 16 weights of 4 MiB are the {{too_many_mib:.0f}} MiB too many. They lie on the card anyway; moving them frees nothing, at the
 # price of the way there and back at each step. The library's hook cannot know that; yours can.
 #
-# **The time.** Checkpoints cost what section 3 counted, a sixth more. Offloading is the copies: pageable, one after the other, nothing beside them. Pinned memory and a second stream
-# (lesson 05) can hide what is shorter than the arithmetic beside it. So when is offloading better than computing again?
+# **The time.** Checkpoints cost what section 3 counted: {{more_flops:.0%}} more FLOPs. Offloading is the copies: pageable, one
+# after the other, nothing beside them. Pinned memory and a second stream (lesson 05) can hide what is shorter than the arithmetic beside it. So when is offloading better than computing again?
 # When a number is dearer to compute than to move: behind very wide layers, or attention over a long sequence; and when
 # it waits long (the first blocks). Here checkpoints win by far.
 
@@ -952,6 +970,10 @@ LEVERS = {
 pulled = {name: needs(8192 // how.get("micro_batches", 1), **how) for name, (how, price) in LEVERS.items()}
 again = more["the block above"][1]
 alone = [name for name in ("8 pieces", "checkpoints") if pulled[name].peak_bytes <= 140 * MIB]
+lesson.keep(floor_mib=16 * weights / MIB)
+of_forward = {name: one.at_peak["activations"] / MIB for name, one in pulled.items()}
+lesson.keep(plain_mib=of_forward["plain"], pieces_mib=of_forward["8 pieces"])
+lesson.keep(checkpoints_mib=of_forward["checkpoints"], both_mib=of_forward["8 pieces, checkpoints"])
 lesson.compare_predictions(
     prediction,
     {"one alone": alone[0] if alone else "none"},
@@ -976,9 +998,10 @@ lesson.table(
 plots.memory_model(pulled, budget=140 * MIB, title="8 blocks, 8,192 rows")
 
 # %% [markdown]
-# Neither alone. Parameters, the optimizer's means and one set of gradients are 64 MiB that no piece and no checkpoint makes
-# smaller: the floor. And checkpoints alone still have one block's inside and its gradients, of 8,192 rows each, beside
-# all the inputs. What multiplies is what forward keeps: 640 MiB, with eight pieces 80, with checkpoints 64, with both 8.
+# Neither alone. Parameters, the optimizer's means and one set of gradients are {{floor_mib:.0f}} MiB that no piece and no
+# checkpoint makes smaller: the floor. And checkpoints alone still have one block's inside and its gradients, of 8,192 rows
+# each, beside all the inputs. What multiplies is what forward keeps: {{plain_mib:.0f}} MiB, with eight pieces
+# {{pieces_mib:.0f}}, with checkpoints {{checkpoints_mib:.0f}}, with both {{both_mib:.0f}}.
 # And the least price? Three more that fit:
 
 # %% experiment
@@ -999,7 +1022,7 @@ lesson.table(
 # %% [markdown]
 # **Sixteen pieces, and nothing else**, if 512 rows keep your card busy (lessons 06, 10): no FLOP more, the same numbers,
 # twice the launches of eight, each of half the work. If they do not, pay for larger pieces: with other rounding, or with
-# 17 % more FLOPs. And where the floor itself is too high, SGD does for nothing what none of these can, if it trains
+# {{more_flops:.0%}} more FLOPs. And where the floor itself is too high, SGD does for nothing what none of these can, if it trains
 # your model. (Gradients that die inside backward are lesson 06.)
 
 # %% [markdown]
@@ -1079,6 +1102,7 @@ book = {
     "no clones, zero_grad before forward": book_script(["checkpoint", "plain"], False, True),
 }
 older = 2 * (4096 * 1024 * 2 + 16 * 1024 * 8) / MIB
+lesson.keep(left_mib=book["no clones"]["plain"] - book["no clones"]["checkpoint"])
 lesson.table(
     [(name, *(f"{p[way]:.1f}" for way in ("checkpoint", "plain"))) for name, p in book.items()]
     + [("printed by the book, less that workspace", *(f"{p - older:.1f}" for p in (628.637, 936.174)))],
@@ -1090,7 +1114,7 @@ lesson.table(
 
 # %% [markdown]
 # The numbers are the book's, and the difference is the clones: whichever way runs second looks worse by one set of
-# gradients. The 1.5 MiB that are left without clones change sides too: the script has `original.zero_grad()` *after* `out = original(x)`,
+# gradients. The {{left_mib:.1f}} MiB that are left without clones change sides too: the script has `original.zero_grad()` *after* `out = original(x)`,
 # so the second way's forward runs beside the first way's gradients. With a batch of 10 there is
 # next to nothing for a checkpoint to save: all weights and their gradients, no activations to speak of.
 #
@@ -1182,7 +1206,7 @@ rows = [
     ),
     (
         "09-book-checkpoint",
-        "book-notes",
+        "book-code",
         "the book's script: 936.2 MiB without checkpoints, 628.6 MiB with",
         f"as published {gap['order and clones as published']:+.0f} MiB; in the other order {gap['the other order']:+.0f}; without the clones "
         f"{gap['no clones']:+.1f} and {gap['no clones, the other order']:+.1f}",
@@ -1193,7 +1217,7 @@ rows = [
     ),
     (
         "09-book-offload",
-        "book-notes",
+        "book-code",
         "the book's script: layers moved in and out by turns hold the peak at 9.33 GiB",
         f'its .to("cuda") before forward moves both layers to the card: {2 * layer_gib:.2f} GiB. Without it: after forward for training '
         f"{left[2, True][0]} of 2 and {left[4, True][0]} of 4 layers are on the card; if weights need no gradient the peak is {left[4, False][1]}",

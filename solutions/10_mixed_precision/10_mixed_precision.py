@@ -90,7 +90,8 @@ widgets.float_format_explorer(257.0, "bf16")
 #   downwards a bit of precision.
 # - **TF32** is no dtype. Tensors stay fp32 in memory, and Tensor Cores read 19 bits of each: fp16's mantissa,
 #   fp32's exponent. It saves time and no byte. (`torch.set_float32_matmul_precision("high")` switches it on
-#   for matmuls.)
+#   for matmuls; for cuDNN's convolutions
+#   [it is on by default](https://docs.pytorch.org/docs/2.13/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices).)
 # - **FP8** comes as a pair: `e4m3` for weights and activations, `e5m2` for gradients, whose range is wider. E4M3 gives
 #   up infinity for one more power of two. With so little range each tensor carries a scale of its own.
 #
@@ -138,7 +139,7 @@ lesson.table(
 prediction = {
     "fp16: x += 1 stops at": ...,
     "bf16: x += 1 stops at": ...,
-    "fp16: ones(100_000).sum()": ...,  # a number; "inf" is one too
+    "fp16: ones(100_000).sum()": ...,  # 2048, 65504, 100000 or "inf"
 }
 
 
@@ -168,6 +169,9 @@ lesson.compare_predictions(
     {**counted, "fp16: ones(100_000).sum()": float(summed(torch.float16))},
     evidence="live (CPU)",
     what="is",
+    choices=dict(
+        zip(prediction, (range(100_001), range(100_001), ("inf", 2048, 65_504, 100_000)), strict=True)
+    ),
 ).show()
 lesson.table(
     [
@@ -281,8 +285,8 @@ check_encode({(4, 3): torch.tensor(3.3), (5, 6): torch.zeros(0, 3)})
 #
 # `torch.autocast("cuda", dtype=torch.float16)` changes no model. It looks at each operator as it is called: some
 # lists say *in half precision* (matmuls, convolutions, attention), some *in fp32* (softmax, losses, norms, sums), a
-# few *in the widest type among the inputs*, and an operator on no list runs on what it is given. `x` and `w`
-# are fp32, `h` is fp16. **Of which dtype is each result?**
+# few *in the widest type among the inputs*, and an operator on no list runs on what it is given
+# ([the lists](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/autocast_mode.h#L817-L956)). `x` and `w` are fp32, `h` is fp16. **Of which dtype is each result?**
 
 # %% experiment
 prediction = {
@@ -316,10 +320,8 @@ with gpu, torch.autocast("cuda", dtype=torch.float16):
         "h[0].dot(x[0])": h[0].dot(x[0]),
     }
 kinds = {name: str(t.dtype).removeprefix("torch.") for name, t in results.items()}
-ALSO = {"fp16": "float16", "half": "float16", "fp32": "float32", "float": "float32"}  # names for the same
-spelt = {k: str(v).lower().removeprefix("torch.") for k, v in prediction.items() if v is not ...}
 lesson.compare_predictions(
-    {k: ALSO.get(v, v) for k, v in spelt.items()}, kinds, evidence="simulated (H100)", what="dtype"
+    prediction, kinds, evidence="simulated (H100)", what="dtype", choices=("float16", "float32")
 )
 
 # %% [markdown]
@@ -329,7 +331,8 @@ lesson.compare_predictions(
 # stream stays in fp32 if it began there. (These are CUDA's lists; those of the CPU differ: there softmax and
 # powers stay in half.)
 #
-# Each cast is a kernel, and bytes. So autocast keeps the cast of an fp32 *weight* until the block ends. Four
+# Each cast is a kernel, and bytes. So autocast keeps the cast of an fp32 *weight* until the block ends. (Only of one that
+# requires a gradient: a frozen weight is cast at each use.) Four
 # micro-batches of 32 rows through one 1024 × 1024 layer: **how many casts**, in three ways of writing it?
 
 # %% experiment
@@ -359,8 +362,13 @@ ways = {
     "a block around each": casts_of(4),
     "one block, cache_enabled=False": casts_of(1, cache_enabled=False),
 }
+assert [n - 4 for n, _ in ways.values()] == [1, 4, 4]  # besides those of the four inputs: the weight's
 said = lesson.compare_predictions(
-    prediction, {k: n for k, (n, _) in ways.items()}, evidence="simulated (H100)", what="casts"
+    prediction,
+    {k: n for k, (n, _) in ways.items()},
+    evidence="simulated (H100)",
+    what="casts",
+    choices=range(33),
 )
 lesson.table(
     [(*row, f"{nbytes / 2**20:.1f} MiB") for row, (_, nbytes) in zip(said.rows, ways.values(), strict=True)],
@@ -725,7 +733,7 @@ stopped = [
     f for f, runs in sweep.items() if runs["autocast fp16"]["loss"][-1] > 0.9 * runs["fp32"]["loss"][0]
 ]
 lesson.compare_predictions(
-    prediction, {"fp16 stops learning at": stopped[0]}, evidence="live (CPU)", what="factor"
+    prediction, {"fp16 stops learning at": stopped[0]}, evidence="live (CPU)", what="factor", choices=FACTORS
 ).show()
 lesson.table(
     [
@@ -852,7 +860,7 @@ plots.float_ranges(
 # has the range, so it needs no scaler. But *weights* in bf16 fall behind, for the reason of section 1.
 #
 # How large a scale? As large as possible, without infinities; which scale that is changes during training. So
-# `torch.amp.GradScaler` tries: it starts at 65,536, **skips** a step in which any gradient is infinite or NaN and
+# [`torch.amp.GradScaler`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/amp/grad_scaler.py#L123-L131) tries: it starts at 65,536, **skips** a step in which any gradient is infinite or NaN and
 # halves the scale, and doubles it after 2,000 steps in a row that went well. Here it is at work, with a first scale that
 # is too large and growth after 20 good steps:
 
@@ -1118,8 +1126,9 @@ share = reached(missing) / reached(fitting)
 
 near = min((0.7, 1.3, 1.8, 2.5), key=lambda c: abs(math.log(longer / c)))
 lesson.compare_predictions(
-    prediction, {"1705 columns, against 1300": near}, evidence="published", what="times as long, about"
-).show()
+    prediction, {"1705 columns, against 1300": near}, evidence="published", what="times as long, about",
+    choices=(0.7, 1.3, 1.8, 2.5),
+).show()  # fmt: skip
 lesson.table(
     [
         ("multiples of 4", f"{reached(fitting):.0f}", ""),
@@ -1181,6 +1190,8 @@ def up(n, multiple):
     return -(-n // multiple) * multiple
 
 
+lesson.keep(words=up(50257, 64), more_words=up(50257, 64) / 50257 - 1)
+
 lesson.table(
     [
         (name, f"{m:,} × {k} × {n:,}", *(f"{math.prod(up(s, by) for s in (m, k, n)) / (m * k * n) - 1:+.2%}" for by in (4, 8, 64)))
@@ -1193,8 +1204,8 @@ lesson.table(
 )  # fmt: skip
 
 # %% [markdown]
-# A vocabulary of 50,257 becomes 50,304 for less than the noise; ten classes are not worth it, since that matmul takes
-# no time in the first place. Pad weights once, when the model is made, not in each forward.
+# A vocabulary of 50,257 becomes {{words:,}} for {{more_words:.2%}} more FLOPs; ten classes are not worth it, since that
+# matmul takes no time in the first place. Pad weights once, when the model is made, not in each forward.
 
 # %% [markdown]
 # **Exercise 10.4 — pad the shapes that miss** (★★, 8 min)

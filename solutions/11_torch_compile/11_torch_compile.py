@@ -173,20 +173,21 @@ both = {name: (captured(fn, False), captured(fn, True)) for name, fn in BREAKS.i
 many = lambda got: got if got == "error" else len(got)  # noqa: E731
 graphs = {name: many(plain[0]) for name, (plain, _) in both.items()}
 graphs |= {f"{name}, fullgraph=True": many(full[0]) for name, (_, full) in both.items()}
-numbers = ("error", *map(str, range(10)))
 lesson.compare_predictions(
-    prediction, {k: graphs[k] for k in prediction}, evidence="live (CPU)", choices=numbers
-).show()
+    prediction, {k: graphs[k] for k in prediction}, evidence="live (CPU)",
+    choices=dict.fromkeys(prediction, ("error", *range(10))),
+).show()  # fmt: skip
 lesson.table(
     [(name, many(plain[0]), many(full[0]), full[1]) for name, (plain, full) in both.items()],
     ["", "graphs", "with fullgraph=True", ""],
     evidence="live (CPU)",
 ).show()
+lesson.keep(refused=sum(full[0] == "error" for _, full in both.values()), breaking=len(both))
 print("`.item()` as one graph:", *both[".item()"][1][0])
 
 # %% [markdown]
-# The number that is read out is still read out, inside the graph: on a GPU it waits as before. Two of the four stay errors,
-# and so does `chatty`. The message is a page; its head says what to do:
+# The number that is read out is still read out, inside the graph: on a GPU it waits as before. {{refused}} of the
+# {{breaking}} stay errors, and so does `chatty`. The message is a page; its head says what to do:
 
 # %% experiment
 try:
@@ -279,7 +280,7 @@ check_centre(check.case(*[(x, 2.5) for x in xs]))
 # ## 2 · What is assumed
 #
 # Compiled code is right only where its guards hold: dtype, device, strides, sizes, the values of some Python numbers,
-# gradient mode. Where none of the versions compiled so far fits, Dynamo compiles again. It keeps at most 8 versions of one
+# gradient mode. Where none of the versions compiled so far fits, Dynamo compiles again. It keeps at most {{limit}} versions of one
 # function ([`recompile_limit`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/config.py#L115-L121)). A batch whose size changes from call to
 # call:
 
@@ -320,9 +321,11 @@ def stream(sizes, dynamic):
 
 
 streams = {name: stream(STREAM, dynamic) for name, dynamic in SETTINGS.items()}
+lesson.keep(limit=max(streams["dynamic=False"][0]))
 lesson.compare_predictions(
-    prediction, {name: after[-1] for name, (after, _) in streams.items()}, evidence="live (CPU)"
-).show()
+    prediction, {name: after[-1] for name, (after, _) in streams.items()}, evidence="live (CPU)",
+    choices=range(15),
+).show()  # fmt: skip
 
 # %% experiment tags=["fold"]
 from helpers.plots import style
@@ -468,7 +471,9 @@ found = {
     "rows, dynamic=True": again(scaled, [(r.clone(),) for r in rows], True),
     "rows reshaped from (n, l, 4), dynamic=True": again(scaled, [(r,) for r in rows], True),
 }
-lesson.compare_predictions(prediction, {k: v[0] for k, v in found.items()}, evidence="live (CPU)").show()
+lesson.compare_predictions(
+    prediction, {k: v[0] for k, v in found.items()}, evidence="live (CPU)", choices=range(13)
+).show()
 lesson.table(
     [(what, *row) for what, row in found.items()],
     ["what changes", "compilations", "compiled runs", "why again"],
@@ -814,7 +819,7 @@ prediction = {
 x = torch.rand(64, 64)
 written = {name: compiling.kernels(fn, x) for name, fn in FUNCTIONS.items()}
 lesson.compare_predictions(
-    prediction, {n: written[n].loops for n in prediction}, evidence="live (CPU)"
+    prediction, {n: written[n].loops for n in prediction}, evidence="live (CPU)", choices=range(13)
 ).show()
 lesson.table(
     [
@@ -932,17 +937,26 @@ lesson.table(
 # shrink, so the rest weighs more: the faster your products, the more a compiler has to give.
 
 # %% [markdown]
+# How many nests does Inductor write for this one?
+
+
+# %% experiment
+def plain_prepare(x):
+    x = x - x.min()
+    x = x / x.max()
+    y = torch.cat([F.silu(half) * 2 for half in x.chunk(2)])
+    return y + torch.cat([y[:, 1:], y[:, :1]], 1)
+
+
+nests = compiling.kernels(plain_prepare, torch.rand(64, 64)).loops
+lesson.keep(nests=nests)
+print("loop nests:", nests)
+
+# %% [markdown]
 # **Exercise 11.5 — fewer walks** (★★, 10 min)
 #
-# ```python
-# def prepare(x):
-#     x = x - x.min()
-#     x = x / x.max()
-#     y = torch.cat([F.silu(half) * 2 for half in x.chunk(2)])
-#     return y + torch.cat([y[:, 1:], y[:, :1]], 1)
-# ```
-#
-# takes seven loop nests (`print(compiling.kernels(prepare, x).readable)` shows them). The same numbers in three, or in two.
+# `plain_prepare` takes {{nests}} loop nests (`print(compiling.kernels(plain_prepare, x).readable)` shows them). Write the
+# same numbers in three, or in two.
 #
 # <details><summary>Hint 1</summary>One for the two reductions together, one that makes y, one for its sum with its neighbour. (Two: the
 # neighbour computed again from x. Walks against arithmetic.)</details>
@@ -1003,14 +1017,14 @@ except compiling.CannotCompile as problem:
 
 # %% [markdown]
 # And the modes? A mode is nothing but a set of Inductor's options
-# ([`list_mode_options`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/__init__.py)). **What does `reduce-overhead` set:** "nothing", "fewer
+# ([`list_mode_options`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/__init__.py#L338-L378)). **What does `reduce-overhead` set:** "nothing", "fewer
 # passes", "no autotuning" or "CUDA graphs"? **And does Inductor then write "the same" kernels for the CPU, or "others"?**
 
 # %% experiment
 prediction = {"reduce-overhead sets": ..., "its kernels for the CPU": ...}
 
 # %% experiment
-MODES = {m: torch._inductor.list_mode_options(m) for m in ("default", "reduce-overhead", "max-autotune")}
+MODES = torch._inductor.list_mode_options()
 x = torch.rand(16, 16)
 by_mode = {mode: compiling.kernels(rescale, x, mode=mode).bodies() for mode in ("default", "reduce-overhead")}
 same_code = by_mode["default"] == by_mode["reduce-overhead"]
@@ -1023,19 +1037,28 @@ measured = {
 }
 said = (("nothing", "fewer passes", "no autotuning", "CUDA graphs"), ("the same", "others"))
 lesson.compare_predictions(
-    prediction, measured, evidence="live (CPU)", choices=dict(zip(measured, said, strict=True))
+    prediction, measured, evidence="live (CPU)", choices=dict(zip(prediction, said, strict=True))
 ).show()
 lesson.table(
-    [(mode, ", ".join(f"{k}={v}" for k, v in options.items()) or "none") for mode, options in MODES.items()],
+    [
+        (
+            mode,
+            ", ".join(f"{k}={v}" for k, v in list(options.items())[:3]) + (", …" if len(options) > 3 else "")
+            or "none",
+        )
+        for mode, options in MODES.items()
+    ],
     ["mode", "options it sets"],
     evidence="live (CPU)",
     caption=f"default and reduce-overhead write {'the same' if same_code else 'different'} kernels for the CPU",
 )
 
 # %% [markdown]
-# No mode shortens compiling. `reduce-overhead` sets CUDA graphs: they remove *launch* overhead at run time (lesson 07) and
-# are captured on top of compiling; the kernels for the CPU are the same ones. `max-autotune` sets CUDA graphs too, and it
-# compiles variants of each product and times them (`max-autotune-no-cudagraphs` does only that). For less compiling there is the cache, `dynamic=True`, and **regional compilation**: compile one block of a
+# `reduce-overhead` sets CUDA graphs: they remove *launch* overhead at run time (lesson 07) and are captured on top of
+# compiling; the kernels for the CPU are the same ones. `max-autotune` sets CUDA graphs too, and it compiles variants of
+# each product and times them (`max-autotune-no-cudagraphs` does only that). Only `lite` leaves work out: it switches
+# Inductor's passes off and calls ATen's own operators, so that it fuses next to nothing. (It is in the source of torch 2.13
+# and not in torch.compile's documentation.) For less compiling there is the cache, `dynamic=True`, and **regional compilation**: compile one block of a
 # model that repeats it, and all its copies share the code.
 #
 # ### Two models
@@ -1118,6 +1141,7 @@ lesson.table(
     evidence="live (CPU)",
     caption="four blocks; but for one column, four steps",
 ).show()
+assert ways[WAYS[0]].operators == ways[WAYS[2]].operators  # by accident: the network's own graph
 for c in ways[WAYS[0]].failures:
     print(f"left to Python: {c.function}: {c.failed}")
 for b in ways[WAYS[0]].breaks:
@@ -1185,6 +1209,9 @@ for name, model, dynamic, calls in models:
     why = w.recompiles[0].reason if w.recompiles else ""
     numbers = w.counts()
     rows.append((name, numbers["compilations"], numbers["operators"], numbers["graph_breaks"], why))
+assert [r[1] for r in rows[-2:]] == [2, 1] and not any(
+    r[3] for r in rows
+)  # an int time step, a tensor; breaks
 lesson.table(rows, ["model", "graphs", "operators", "breaks", "compiled again"], evidence="live (CPU)")
 
 # %% [markdown]
@@ -1290,7 +1317,7 @@ lesson.verdicts([dict(zip(keys, row, strict=True)) for row in rows], evidence="l
 # |---|---|
 # | `fullgraph=True` in everything you compile on purpose. | It captures numbers and sizes read from the data, and raises at the rest; it raises at the recompile limit too. |
 # | Sizes that change: `dynamic=True`, or let Dynamo find out. | A 1 is a size of its own; a view brings its base's sizes. |
-# | Number arguments may change. | `range(k)` and an int attribute of a module are guarded by value: 8 versions, then a warning and plain Python, or with `fullgraph=True` an error. |
+# | Number arguments may change. | `range(k)` and an int attribute of a module are guarded by value: {{limit}} versions, then a warning and plain Python, or with `fullgraph=True` an error. |
 # | Fusion saves bytes, not products. | The faster the products (bfloat16), the more the rest weighs. |
 # | Write reductions so that none waits for another. | Softmax over rows waits too, for a row at a time, and is one nest. |
 # | Compile the model or its repeated block, not the program around it. | The whole pipe may compile its network by accident; as one graph it grows with its steps. |

@@ -147,11 +147,11 @@ libraries = [
 ]
 told = asked(TEAM, runs, libraries)
 teams = dict(zip(prediction, told[0] if LINUX else "?" * len(runs), strict=True))
-lesson.compare_predictions(prediction, teams, evidence="live (CPU)", what="threads")
+lesson.compare_predictions(prediction, teams, evidence="live (CPU)", what="threads", choices=(1, 8))
 
 # %% [markdown]
-# Three kinds of operators. Most are split by **elements**, from 32,769 on: `GRAIN_SIZE` in ATen's `Parallel.h` is the
-# least that is worth a thread. Some are split by **rows**, and one long row stays with one thread. Some are not
+# Three kinds of operators. Most are split by **elements**, from 32,769 on: `GRAIN_SIZE` in ATen's
+# [`TensorIterator.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/TensorIterator.h#L64-L76) is the least that is worth a thread. Some are split by **rows**, and one long row stays with one thread. Some are not
 # split at all, since one number follows from the other: random numbers, or a running sum along the only dimension. And
 # kernels of libraries (MKL, oneDNN) have limits of their own. The smallest N that gets a team, found by trying:
 
@@ -167,7 +167,7 @@ lesson.table(
 )
 
 # %% [markdown]
-# How is it split, then? By `ParallelOpenMP.h`: into min(threads, ⌈elements ÷ 32,768⌉) chunks, all of one size but
+# How is it split, then? By [`ParallelOpenMP.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.h#L16-L48): into min(threads, ⌈elements ÷ 32,768⌉) chunks, all of one size but
 # the last. From 32,769 elements on the whole team is woken, also where only two of it have work.
 
 
@@ -295,7 +295,7 @@ print(
 # ## 2 · Too many threads, on the wrong cores
 #
 # Processes are the other way to get too many. A `DataLoader` worker runs NumPy, and starts a program that itself uses
-# torch (as `ffmpeg` or a tokenizer would use OpenMP). How many threads may each use: `"1"` or `"all"`, one per core?
+# torch. How many threads may each use: `"1"` or `"all"`, one per core?
 
 # %% experiment
 prediction = {
@@ -349,8 +349,14 @@ print(
 print(f"and {late[0]} of the process's {late[1]} threads are bound")
 
 # %% [markdown]
-# - **torch sets itself to 1 thread in a worker. Nobody tells the others:** NumPy and started programs take what they find.
-#   W workers on C cores can mean W · C threads. `OMP_NUM_THREADS=1`, set before Python, reaches all of them.
+# - **torch sets itself to 1 thread in a worker**
+#   ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/data/_utils/worker.py#L269-L273)). **Nobody tells the others:** NumPy and
+#   started programs take what they find. W workers on C cores can mean W · C threads. `OMP_NUM_THREADS=1`, set before
+#   Python, reaches all of these, for they use OpenMP or, as NumPy's OpenBLAS, read that variable too.
+# - **It does not reach threads of another make.** Hugging Face's tokenizers use Rust's rayon
+#   ([`RAYON_NUM_THREADS`](https://docs.rs/rayon/latest/rayon/struct.ThreadPoolBuilder.html#method.num_threads), or
+#   `TOKENIZERS_PARALLELISM=false`), `ffmpeg` has [`-threads`](https://ffmpeg.org/ffmpeg-codecs.html#Codec-Options), and
+#   OpenCV [`cv2.setNumThreads`](https://docs.opencv.org/4.x/db/de0/group__core__utils.html).
 # - **Whoever starts later looks at the CPUs that it may use**, so binding a worker reaches its children too.
 #   But what has started keeps its number: `get_num_threads()` after a late binding is 4, for one CPU.
 # - **`os.sched_setaffinity(0, …)` binds one thread, the caller.** A thread inherits its set from the one that
@@ -389,7 +395,10 @@ made = {
     "randn, in a process per node": pages([0], [0] * 4) + pages([1], [1] * 4),  # a tensor each
 }
 local = {k: round(100 * sum(n for n, w, r in v if w == r) / sum(n for n, *_ in v)) for k, v in made.items()}
-lesson.compare_predictions(prediction, local, evidence="arithmetic", what="percent local").show()
+lesson.keep(crossing=100 - local["made by randn"])
+lesson.compare_predictions(
+    prediction, local, evidence="arithmetic", what="percent local", choices=range(101)
+).show()
 strips(
     {k: ([(n, w, f"{w} → {r}") for n, w, r in v], f"{local[k]} % local") for k, v in made.items()},
     "Pages of one tensor: on which node they lie → on which node they are read",
@@ -397,10 +406,11 @@ strips(
 )
 
 # %% [markdown]
-# Half of the reads cross over, and no line of code says so. Two ways out: let the team that reads be the team
+# {{crossing}} % of the reads cross over, and no line of code says so. Two ways out: let the team that reads be the team
 # that writes first; or, simpler and usual, **one process per node**, bound to its cores (`numactl --cpunodebind=0 --membind=0`
-# adds memory to `taskset`'s cores). What it brings depends on the machine: PyTorch's documentation of `torchrun --numa-binding`
-# says 1 to 10 % typically, for some programs much more and for some nothing.
+# adds memory to `taskset`'s cores). What it brings depends on the machine: PyTorch's
+# [documentation of `torchrun --numa-binding`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/numa/binding.py#L1-L20) says 1 to 10 % typically, for some programs much
+# more and for some nothing.
 #
 # SMT ("hyper-threading") makes of one core two logical CPUs, **siblings**, which share its arithmetic units: for matrix
 # products PyTorch's tutorial *Grokking PyTorch Intel CPU performance from first principles* recommends one thread a core.
@@ -641,7 +651,9 @@ spoken, inside = asked(ONEDNN, ONEDNN_VERBOSE="1") if LINUX else ("?", "?")
 
 # %% experiment tags=["nbval-ignore-output"]
 reorders = {name: sum(p[0] == "reorder" for p in spoken[name]) if LINUX else "?" for name in prediction}
-lesson.compare_predictions(prediction, reorders, evidence="live (CPU)", what="reorders").show()
+lesson.compare_predictions(
+    prediction, reorders, evidence="live (CPU)", what="reorders", choices=range(9)
+).show()
 shape = {"2x16x20x20": "x", "32x16x3x3": "weights", "2x32x18x18": "result"}
 lesson.table(
     [
@@ -990,7 +1002,10 @@ curves = {
     for size in (20_000, 100_000, 1_000_000)
 }
 best = {name: max((1, 4, 32, 64), key=curve.get) for name, curve in curves.items()}
-lesson.compare_predictions(prediction, best, evidence="arithmetic", what="best number of threads")
+lesson.keep(few_chunks=len(chunks(100_000, 64)), many_chunks=len(chunks(1_000_000, 64)))
+lesson.compare_predictions(
+    prediction, best, evidence="arithmetic", what="best number of threads", choices=(1, 4, 32, 64)
+)
 
 
 # %% experiment tags=["fold"]
@@ -1018,8 +1033,8 @@ def amdahl(curves, limit, evidence="arithmetic"):
 amdahl(curves, 11)
 
 # %% [markdown]
-# The smallest step has nothing to split. The others have 4 and 31 chunks, and each thread beyond only costs. Even the
-# best stays well below Amdahl's limit, the dotted line. **So the best number of threads belongs to a model and its batch, and not to a machine**; and what
+# The smallest step has nothing to split. The others have {{few_chunks}} and {{many_chunks}} chunks, and each thread beyond
+# only costs. Even the best stays well below Amdahl's limit, the dotted line. **So the best number of threads belongs to a model and its batch, and not to a machine**; and what
 # a single step cannot use, a second process can. (The two costs of a region are an assumption. To measure yours: `bench`
 # of lesson 00 on `x + 1` of 32,769 elements, with 1 thread and with more, on cores that nobody else uses; elsewhere the
 # team waits for its slowest thread, and the clock says nothing about the region.)
@@ -1225,7 +1240,7 @@ lesson.verdicts(
 # |---|---|
 # | Under 32,769 elements, one thread works. | Operators split by rows; MKL's and oneDNN's kernels. |
 # | Threads × processes ≤ cores, over all that run. | Processes that wait (for a disk) need no core of their own. |
-# | `OMP_NUM_THREADS` before Python starts reaches everyone. | Programs that set their own, as torch does in workers. |
+# | `OMP_NUM_THREADS` before Python starts reaches whoever uses OpenMP. | Whoever sets a number of its own, as torch does in workers; tokenizers (rayon), ffmpeg and OpenCV. |
 # | Bind before the first thread starts. | Or bind each thread of `/proc/self/task`. |
 # | One process a node, one thread a core. | Code that waits for memory may gain from siblings: measure. |
 # | channels_last for convolutions, from the entrance to the head. | Single operators lose it silently: count copies, look at strides. |

@@ -75,7 +75,7 @@ from helpers.plots.picture import Picture, drawn
 def compare_ratios(prediction, ratios, choices, *, evidence, what):
     """compare_predictions against the nearest of the choices, with the ratio itself beside it."""
     near = {name: min(choices, key=lambda n: abs(math.log(r / n))) for name, r in ratios.items()}
-    said = lesson.compare_predictions(prediction, near, evidence=evidence)
+    said = lesson.compare_predictions(prediction, near, evidence=evidence, choices=choices)
     return lesson.table(
         [(*row, f"{r:.1f}") for row, r in zip(said.rows, ratios.values(), strict=True)],
         ["", f"{what}, about", "you said", "measured"],
@@ -125,9 +125,13 @@ errors = {
     ("uneven rows", "one scale", 8): of_rows(rounded(uneven, largest(uneven) / 127), uneven),
     ("uneven rows", "one per row", 8): of_rows(rounded(uneven, largest(uneven, 1) / 127), uneven),
 }
+lesson.keep(with_scales=9, by_group=errors["normal numbers", "one per 32", 9])
+lesson.keep(by_bits=errors["normal numbers", "one scale, a bit more", 9])
 by = list(errors.values())
 ratios = dict(zip(prediction, (by[0] / by[1], by[2] / by[3], by[-2] / by[-1]), strict=True))
-compare_ratios(prediction, ratios, (1, 2, 4, 8, 16, 32), evidence="live (CPU)", what="times smaller").show()
+compare_ratios(
+    prediction, ratios, choices=(1, 2, 4, 8, 16, 32), evidence="live (CPU)", what="times smaller"
+).show()
 lesson.table(
     [(*about, f"{error:.2%}") for about, error in errors.items()],
     ["numbers", "scale", "bits per number", "off by"],
@@ -187,9 +191,10 @@ number_lines(
 # %% [markdown]
 # The red points are wasted. A grid that reaches where no value is has fewer points where the values are, and
 # **half the points is twice the error: one bit lost**. Affine wins back the bit that symmetric spends on the empty
-# side. A scale per group wins back what the largest number of another group costs: everything in rows of unequal
-# size, one bit in these normal numbers. There a float32 scale per 32 numbers costs that bit again, so one more bit
-# for all does as well; with 16-bit scales half of it is left. Weights therefore usually get one scale per
+# side. A scale per group wins back what the largest number of another group costs: in rows of unequal size nearly
+# everything, in these normal numbers one bit. But scales take room too. With a float32 scale for each 32 numbers, a number
+# takes {{with_scales}} bits in all and is off by {{by_group:.2%}}. With {{with_scales}} bits for each number and one scale
+# for all, it is off by {{by_bits:.2%}}: here the groups win nothing. Scales of 16 bits cost half as much. Weights therefore usually get one scale per
 # output row, 4-bit weights a 16-bit one per 32 to 128 numbers, and affine is kept for activations with one empty
 # side. Two details that are often wrong:
 #
@@ -373,8 +378,10 @@ lesson.table(
 )
 
 # %% [markdown]
-# PyTorch multiplies int8 into int8, silently modulo 256. What adds up in int32 is `torch._int_mm`: an internal
-# name, but the one operator for it, and what torchao calls. On CUDA it is picky, and its first demand is the one
+# On the CPU PyTorch multiplies int8 into int8, silently modulo 256. (On CUDA `a @ b` of two int8 matrices raises:
+# *"addmm_cuda" not implemented for 'Char'*.) What adds up in int32 is `torch._int_mm`: an internal
+# name, but the one operator for it, and what torchao calls. On CUDA it is
+# [picky](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/Blas.cpp), and its first demand is the one
 # that bites: **more than 16 rows**, so a model that runs in tests with 32 tokens stops when it is given one. Pad
 # the rows and cut the result.
 #
@@ -630,7 +637,9 @@ measured = {
     if errors3["only x, a scale per token"] > errors3["only the weights"]
     else "weights",
 }
-said = lesson.compare_predictions(prediction, measured, evidence="live (CPU)", choices=("weights", "x"))
+said = lesson.compare_predictions(
+    prediction, measured, evidence="live (CPU)", choices=("weights", "x", 0, 5, 25, 75)
+)
 lesson.table(said.rows, ["", "measured", "you said"], evidence="live (CPU)", caption=said.caption).show()
 lesson.table(
     [
@@ -669,6 +678,7 @@ curve = {
     "only the weights": [beside(a @ by_rows(w).t()) for a, w in map(smoothed, ALPHAS)],
 }
 best = min(zip(curve["both"], ALPHAS, strict=True))
+lesson.keep(stays=best[0] / errors3["both, without the loud channel"])
 curves(
     {"": {f"rounded: {name}": (ALPHAS, [100 * e for e in es]) for name, es in curve.items()}},
     evidence="live (CPU)",
@@ -682,7 +692,7 @@ curves(
 
 # %% [markdown]
 # At the left x is hard to round, at the right the weights are. In the middle most of the damage is gone, but not all:
-# the error stays a few times that without a loud channel (dashed), since what x got rid of is now shared with the
+# the error stays {{stays:.1f}} times that without a loud channel (dashed), since what x got rid of is now shared with the
 # weights. α = 0.5 is SmoothQuant's default. It costs nothing at run time, since x comes out of a LayerNorm:
 # **the division goes into its weight and bias.** The other cure, LLM.int8()'s, computes the loud channels apart in 16
 # bits. Weight-only quantization suffers less than x (the table), but it is not immune:
@@ -855,7 +865,7 @@ longer = right(trained(exact_net, 80, 0.003))
 both = {"rounded after": after, "trained with it": aware}
 found = {key: both[key.partition(", ")[2]][int(key[0])] for key in prediction}
 near = {key: min((35, 70, 90, 97, 99), key=lambda n: abs(n - v)) for key, v in found.items()}
-said = lesson.compare_predictions(prediction, near, evidence="live (CPU)")
+said = lesson.compare_predictions(prediction, near, evidence="live (CPU)", choices=(35, 70, 90, 97, 99))
 lesson.table(
     [(*row, f"≈ {v:.1f}") for row, v in zip(said.rows, found.values(), strict=True)],
     ["", "right, about", "you said", "measured"],
@@ -1126,7 +1136,8 @@ lesson.table(
 # `torch.compile` in the same breath: uncompiled, its dynamic int8 layers are *both in int8, op by op* of section 2. It also has
 # `Int4WeightOnlyConfig`, float8, `SmoothQuantConfig` (prototype) and `QATConfig`, in two steps, *prepare* and
 # *convert*. (The older
-# `torch.ao.quantization`, still in many tutorials, is to be deleted: PyTorch's documentation sends its users to torchao.)
+# `torch.ao.quantization`, still in many tutorials, is deprecated. Its warning, "will be removed in 2.10", sends its users to
+# torchao; in torch 2.13 it is still there.)
 #
 # ## On the real GPU
 #

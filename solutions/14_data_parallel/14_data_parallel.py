@@ -146,6 +146,7 @@ def details(batch):
 
 
 mean, normed = ranks.run_ranks(details, 2, batch)[0]
+assert normed[True].count("broadcast") == 2
 assert (
     torch.tensor(40_000.0).half() + torch.tensor(40_000.0).half()
 ).isinf()  # what dividing afterwards would divide
@@ -154,7 +155,9 @@ measured = {
     "BatchNorm, third step: broadcasts": normed[True].count("broadcast"),
     "the same, forward_sync_buffers=False": normed[False].count("broadcast"),
 }
-lesson.compare_predictions(prediction, measured, evidence="live (CPU)", choices=("before", "after")).show()
+lesson.compare_predictions(
+    prediction, measured, evidence="live (CPU)", choices=("before", "after", *range(10))
+).show()
 print(f"the mean of 40,000 and 40,000 in float16, by DDP: {mean:,.0f}")
 
 # %% [markdown]
@@ -190,6 +193,7 @@ copying = {
     for way in ("star", "ring")
 }
 summing = {n: ranks.seconds("all_reduce", 4 * GPT2, n, PCIE) for n in (2, 4, 8)}
+lesson.keep(ring_of_2=copying[2, "ring"] / summing[2], ring_of_8=copying[8, "ring"] / summing[8])
 lesson.table(
     [
         (n, *(f"{t * 1e3:.0f} ms" for t in (copying[n, "star"], copying[n, "ring"], summing[n])))
@@ -203,8 +207,9 @@ lesson.table(
 # %% [markdown]
 # `replicate` sends the whole model to every other GPU, each step anew, and backward sends all gradients to the first. Copy
 # by copy, everything passes through the first GPU's one link, and the time grows with the number of GPUs. Through NCCL
-# (`torch.nn.parallel.comm` uses it where it can), a broadcast and a reduce go round a ring, and cost together
-# twice an all-reduce at two GPUs and hardly more than one at eight. So bytes alone do not condemn DataParallel. These do:
+# ([`torch.nn.parallel.comm`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L106-L118) uses it where it can), a broadcast and a reduce go
+# round a ring. Together they cost {{ring_of_2:.1f}} times an all-reduce at two GPUs and {{ring_of_8:.2f}} times one at eight. So
+# bytes alone do not condemn DataParallel. These do:
 #
 # - the model is sent **before** forward and must have arrived: nothing hides it;
 # - the threads share one Python interpreter, and its lock: they take turns at launching kernels (lesson 03 says what a
@@ -317,14 +322,16 @@ lesson.table(
     [(f"{n:,}", *(f"{takes(s, n, way) * 1e3:.2f} ms" for s in (MB, GB) for way in ("ring", "tree"))) for n in (8, 64, 1024)],
     ["ranks", "1 MB, ring", "tree", "1 GB, ring", "tree"],
     evidence="arithmetic",
-)  # fmt: skip
+).show()  # fmt: skip
+lesson.keep(gigabyte=takes(GB, 1024, "tree") / takes(GB, 8) - 1)
 
 # %% [markdown]
 # The ring's bytes hardly depend on n: 2(n − 1)/n · S goes from S at two ranks to 2 S at infinitely many, and no all-reduce
 # by sends between ranks can do with less (Patarasuk and Yuan, 2009): that is why data parallelism scales at all. Its **messages** do depend on n,
 # 2(n − 1) of them in a row. So the ring is the best one for much data among few ranks. For a megabyte the tree is ahead
-# already at 8; for a gigabyte it draws level at 64 and wins clearly at 1,024. NCCL predicts both times and takes the better one (its
-# src/graph/tuning.cc); so taken, a gigabyte among 1,024 costs little more than among 8.
+# already at 8; for a gigabyte it draws level at 64 and wins clearly at 1,024. NCCL predicts both
+# times and takes the better one (its [src/graph/tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc)).
+# So taken, a gigabyte among 1,024 costs {{gigabyte:.0%}} more than among 8.
 #
 # Two rules follow, and the rest of the lesson lives on them. **Few large messages beat many small ones** (each costs its α).
 # **One message cannot begin before its last number is there** (so one very large one begins late).
@@ -517,7 +524,7 @@ measured = {
     "at that size, the step is longer by": longer(plans[64, best]),
     "and with all in one": longer(plans[64, "all in one"]),
 }
-said = dict(zip(measured, (list(CAPS), LONGER, LONGER), strict=True))
+said = dict(zip(prediction, (list(CAPS), LONGER, LONGER), strict=True))
 lesson.compare_predictions(prediction, measured, evidence="simulated (H100)", choices=said).show()
 lesson.table(
     [(name, len(plans[64, name].buckets), *(f"{plans[n, name].exposed_s * 1e6:,.0f} µs" for n in floor)) for name in CAPS]
@@ -643,6 +650,8 @@ measured = {
     "1,024 GPUs, DDP, uneven kernels": left(1024, "uneven"),
     "64 GPUs, DDP, one of them slow": left(64, "slow"),
 }
+cost = [alone_s / paid[n, "DDP"] - alone_s / paid[n, "uneven"] for n in (8, 64, 1024)]
+lesson.keep(least_points=100 * min(cost), most_points=100 * max(cost))
 lesson.compare_predictions(prediction, measured, evidence="simulated (H100)", choices=LEFT).show()
 lesson.table(
     [
@@ -661,8 +670,8 @@ plots.overlapped(waiting, since_s=last, title="Rank 0, while rank 3 of 64 is slo
 # The second GPU costs three things, and most of it is not waiting for messages: copying gradients into the buckets and the sums out again,
 # which DDP pays with one GPU too (`gradient_as_bucket_view=True` saves a part); what collectives take from the kernels
 # beside them; and the exposed part of the last all-reduce (the caption takes them apart). From 8 to 64 comes the slower link between nodes; from 64 to 1,024 hardly a byte is
-# added, only messages. With uneven kernels everybody waits in each all-reduce for the slowest of n, at each n some ten points
-# more.
+# added, only messages. With uneven kernels everybody waits in each all-reduce for the slowest of n. That costs
+# {{least_points:.0f}} to {{most_points:.0f}} points more, at each n.
 #
 # One slow card slows all the others: look for it first. The last picture shows how: on *everybody else's* timeline the
 # collectives are long, for in them (pale) they wait. **The rank that never waits is the slow one.**
@@ -830,7 +839,9 @@ picture
 
 # %% [markdown]
 # If yours is a little faster than torch's: it may copy the first sums out while the last are on their way, where torch
-# copies all at the end. Gradients that are *views* of the bucket need no copy: `gradient_as_bucket_view=True`.
+# copies all at the end. Gradients that are *views* of the bucket need no copy out (`gradient_as_bucket_view=True`). They are
+# still copied in, as long as `zero_grad` sets gradients to None, which is its default
+# ([docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L782-L792)).
 #
 # **Exercise 14.3 — choose the bucket size** (★★, 12 min)
 #
@@ -1050,7 +1061,7 @@ for _ in range(20):
     rest += 0.3 - whole
     fed += whole
 lesson.compare_predictions(
-    prediction, {"without feedback": without, "with feedback": fed}, evidence="arithmetic"
+    prediction, {"without feedback": without, "with feedback": fed}, evidence="arithmetic", choices=range(21)
 )
 
 # %% [markdown]
@@ -1388,7 +1399,8 @@ lesson.verdicts(
 # - [ ] How many bytes of gradients, over which link: what must it take (α, β), and what does backward take?
 # - [ ] Is there a gap after backward on the timeline? Is it the last bucket, or all of them?
 # - [ ] Does every rank use every parameter? If not, torch's DDP must be told: `find_unused_parameters=True`.
-# - [ ] Accumulating: forward *and* backward of all but the last part under `no_sync`, and each loss divided by their number?
+# - [ ] Accumulating: forward *and* backward of all but the last part under
+#   [`no_sync`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L1659-L1680), and each loss divided by their number?
 # - [ ] Does each rank read other samples (`DistributedSampler`, and `set_epoch(epoch)` every epoch)? Does rank 0 alone save?
 # - [ ] Are all ranks equally fast? A rank that never waits in a collective is the slow one.
 #

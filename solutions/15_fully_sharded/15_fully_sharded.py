@@ -118,7 +118,7 @@ weights = LAYERS * 1024 * 1024 * 4
 times = {key: record.wire_bytes() / weights for key, record in counted.items()}
 said = {f"GB, {s}": round(gb(s, 8)) for s in ("DDP", "ZeRO-1", "ZeRO-3")}
 said |= {f"sent, {s}": round(times[s, 1024]) for s in ("DDP", "ZeRO-1", "ZeRO-3")}
-lesson.compare_predictions(prediction, said, evidence="arithmetic · live (CPU)").show()
+lesson.compare_predictions(prediction, said, evidence="arithmetic · live (CPU)", choices=range(1025)).show()
 lesson.table(
     [(s, *(f"{gb(s, n):,.1f}" for n in (1, 8, 64, 1024))) for s in STAGES],
     ["GB on each rank", "1 rank", "8", "64", "1,024"],
@@ -260,15 +260,19 @@ check_ShardedOptimizer([(7, 5), (4, 6), (), (40, 3)], seed=3, n=2, steps=4, odd=
 # parameters of one call travel in one collective, but for those that an inner `fully_shard` has taken already. So **what
 # you wrap is what is gathered at once**.
 #
-# Below, really in two processes: six linear layers, by DDP and wrapped in three ways (`reshard_after_forward=True`, letting go
-# after forward, where nothing else is said; `False` keeps the gathered weights until backward is through). **How many
-# collectives does one forward and backward make, and of how many layers are the parameters whole, and not shards, at the worst
-# moment?** (Buffers under way are not counted here; section 3 counts them.)
+# `reshard_after_forward=True` lets go after forward; `False` keeps the gathered weights until backward is through. Whoever
+# says neither gets `True` for inner modules and `False` for the outermost, whose weights backward needs first
+# ([docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/fsdp/_fully_shard/_fully_shard.py#L180-L191)).
+#
+# Below, really in two processes: six linear layers, by DDP and wrapped in four ways. **How many collectives does one forward
+# and backward make, and of how many layers are the parameters whole, and not shards, at the worst moment?** (Buffers under
+# way are not counted here; section 3 counts them.)
 
 # %% experiment
 prediction = {
     "one call for all: collectives": ...,
     "one call for all: layers whole": ...,
+    "one call for all, True: collectives": ...,
     "a call per layer: collectives": ...,
     "a call per layer: layers whole": ...,
     "… reshard_after_forward=False: collectives": ...,
@@ -277,8 +281,9 @@ prediction = {
 
 # %% experiment tags=["fold"]
 WAYS = {
-    "one call for all": (False, True),
-    "a call per layer": (True, True),
+    "one call for all": (False, None),
+    "one call for all, True": (False, True),
+    "a call per layer": (True, None),
     "… reshard_after_forward=False": (True, False),
 }
 
@@ -309,7 +314,9 @@ said = {}
 for way in WAYS:
     said[f"{way}: collectives"] = live[way][0].count()
     said[f"{way}: layers whole"] = live[way][1]
-lesson.compare_predictions(prediction, said, evidence="live (CPU)").show()
+lesson.compare_predictions(
+    prediction, {k: said[k] for k in prediction}, evidence="live (CPU)", choices=range(101)
+).show()
 lesson.table(
     [
         (
@@ -338,7 +345,8 @@ lesson.table(
 
 # %% [markdown]
 # - **One call for all**: all weights are whole at once. It saves optimizer state and gradients, but not the peak of the
-#   weights. And its reduce-scatter waits for the last gradient: it overlaps with nothing.
+#   weights. As the outermost module it keeps them until backward; with `True` it gathers them a second time. And its
+#   reduce-scatter waits for the last gradient: it overlaps with nothing.
 # - **A call per layer** has one layer's parameters whole at a time and sends half again as much as DDP. (Here the last layer is gathered a
 #   second time although it has just been let go: nobody tells FSDP that it is the last.)
 # - **`reshard_after_forward=False`** keeps what was gathered: DDP's bytes, and the peak is back, but only for those layers
@@ -430,7 +438,7 @@ prediction = {"64 × 64 on 8 ranks": ..., "64 × 64 on 64 ranks": ..., "64 × 64
 # %% experiment tags=["fold"]
 narrow = {n: sent_by("ZeRO-3", n, 64) for n in (8, 64, 1024)}
 times = {f"64 × 64 on {n:,} ranks": r.calls[0].bytes // (64 * 64 * 4) for n, r in narrow.items()}
-lesson.compare_predictions(prediction, times, evidence="live (CPU)").show()
+lesson.compare_predictions(prediction, times, evidence="live (CPU)", choices=range(1025)).show()
 
 
 def predicted(n, width):
@@ -604,7 +612,7 @@ said = {
 }
 for n, name in ((8, "8 ranks"), (1024, "1,024")):
     said[f"per layer, one of {name} slow"] = times_as_long((n, "rank 3 slow"), (n, "per layer"))
-lesson.compare_predictions(prediction, said, evidence="simulated (H100)").show()
+lesson.compare_predictions(prediction, said, evidence="simulated (H100)", choices=(1, 1.5, 3, 10)).show()
 lesson.table(
     [
         (
@@ -638,6 +646,7 @@ def message(n, way, kind):
 
 
 product = min(k.duration_s for k in steps[8, "per layer"][0].kernels if k.name == "aten.mm")
+lesson.keep(gather=message(1024, "per layer", "all_gather"), product=f"{product * 1e6:,.0f} µs")
 lesson.table(
     [
         (kind, *(message(n, way, kind) for n in (8, 64, 1024)))
@@ -645,7 +654,7 @@ lesson.table(
     ],
     ["one layer's", "8 ranks", "64", "1,024"],
     evidence="simulated (H100)",
-    caption=f"33.6 MB each. One product of the layer: {product * 1e6:,.0f} µs",
+    caption=f"{4096 * 4096 * 2 / 1e6:.1f} MB each. One product of the layer: {product * 1e6:,.0f} µs",
 )
 
 # %% experiment tags=["fold"]
@@ -667,7 +676,7 @@ plots.compared(
 
 # %% [markdown]
 # - **All at once**: before forward and after backward everybody waits for the whole model's message.
-# - **Per layer, at 1,024 ranks**, a gather takes longer than the product beside it: its ring goes through 128 nodes one after
+# - **Per layer, at 1,024 ranks**, a gather takes {{gather}} and the product beside it {{product}}: its ring goes through 128 nodes one after
 #   the other and pays latency at each. Asking two layers ahead gains nothing, since the link is never idle. All-reduces
 #   suffer far less: between nodes they may go by a *tree*, in a logarithmic number of steps (lesson 14). Gathers and reduce-scatters have
 #   rings only, here as in NCCL before *PAT* (S. Jeaugey, 2025), which takes logarithmic steps for small messages. With
@@ -757,7 +766,8 @@ with warnings.catch_warnings():
         rows.append((name, blocks, letters, ruled, peak, payload, sent, took))
         said.setdefault(name, round(peak / blocks[0]))
 said.pop("a mix")
-lesson.compare_predictions(prediction, said, evidence="simulated (H100)").show()
+lesson.keep(least_blocks=min(said.values()), most_blocks=max(said.values()))
+lesson.compare_predictions(prediction, said, evidence="simulated (H100)", choices=range(25)).show()
 lesson.table(
     [
         (
@@ -787,9 +797,10 @@ print(
 #   it was not kept; weights and gradient of i; the gradient of b₊₁ on its way through reduce-scatter; and 1/n of the
 #   gradients that are done.
 #
-# The plain guess "what is kept, and one more block" is far too low, and order counts: what is kept early lies under
-# everything, the last block costs nothing to keep. And where the worst moment is elsewhere, keeping is free: the last row keeps
-# all but the largest block, sends less than the first of the same blocks, and needs no more.
+# The plain guess "what is kept, and one more block" is far too low. And the order counts: a block that is kept early stays in
+# memory while all later blocks run, whereas the last block costs nothing to keep. Where the worst moment is elsewhere,
+# keeping is free: the last row keeps all but the largest block, sends less than the first of the same blocks, and needs no
+# more.
 #
 # **Exercise 15.4 — a wrapping plan** (★★★, 12 min)
 #
@@ -932,7 +943,9 @@ said = {
     "reduce-scatters, reduce_dtype=float32": mixed["reduce_scatter"] / plain["reduce_scatter"],
     "loaded by 1 process": "yes" if same else "no",
 }
-lesson.compare_predictions(prediction, said, evidence="live (CPU)").show()
+lesson.compare_predictions(
+    prediction, said, evidence="live (CPU)", choices=("yes", "no", 0.25, 0.5, 1, 2, 4)
+).show()
 lesson.table(
     [(name, *(f"{nbytes:,}" for nbytes in found.values())) for name, found in formats.items()],
     ["policy", "shards on a rank, bytes", "gathers", "reduce-scatters"],
@@ -950,7 +963,7 @@ print(f"loaded by 1 process, without FSDP: every weight the same: {same}")
 # a plain model, in a process without FSDP, read both. Whoever gathers the whole model on rank 0 to save it needs the memory
 # that they have not got.
 #
-# `CPUOffloadPolicy()` keeps shards, gradients and optimizer in the host's memory. Its price is arithmetic: each of two gathers
+# [`CPUOffloadPolicy()`](https://docs.pytorch.org/docs/2.13/distributed.fsdp.fully_shard.html) keeps shards, gradients and optimizer in the host's memory. Its price is arithmetic: each of two gathers
 # begins with a copy of this rank's shard to the GPU, in float32, and each gradient's shard goes back, over the rank's own PCIe.
 
 # %% experiment tags=["fold"]
@@ -1059,7 +1072,7 @@ lesson.verdicts(
 # | Sharding cuts what is static. | Activations: checkpoint (lesson 09), or cut the sequence (lesson 16). |
 #
 # **Checklist for your own code**
-# - [ ] 16 bytes × parameters ÷ ranks, plus activations, plus the worst moment's 4 to 5 blocks: does it fit?
+# - [ ] 16 bytes × parameters ÷ ranks, plus activations, plus the worst moment's blocks ({{least_blocks}} if all are let go of, {{most_blocks}} if all six are kept): does it fit?
 # - [ ] Is every block wrapped *before* the model? (What no inner call has taken, the model's call takes: all at once.)
 # - [ ] Are gathers and products side by side in the trace?
 # - [ ] Is the first dimension of each large matrix at least the number of ranks?

@@ -59,7 +59,7 @@ print("equal to x @ w? by columns:", equal(y_by_columns, x @ w), "· by rows:", 
 # Putting it together is communication: side by side is an **all-gather**, adding up is an **all-reduce**. An MLP is
 # two products with an elementwise function between them, `gelu(x @ a) @ b`; attention is products with something done
 # to each head between them. Below, torch's own `parallelize_module` splits both in several ways on two real processes.
-# (*Sequence parallel*: x comes in and y goes out with half of the tokens on each rank; the products in between need all
+# (*[Sequence parallel](https://docs.pytorch.org/docs/2.13/distributed.tensor.parallel.html)*: x comes in and y goes out with half of the tokens on each rank; the products in between need all
 # tokens.) How many collectives does **one forward pass** of each make?
 
 # %% experiment
@@ -173,11 +173,15 @@ def sent_by(steps):
     )
 
 
+sends = [record.wire_bytes() for _, record, _ in by_plan.values()]
+lesson.keep(gathering=sends[0] / sends[1])
+assert "3 all_reduce" in ways(by_plan["attention, a rank has half of the heads"][1], True)
 lesson.compare_predictions(
     prediction,
     {name: sum(c.phase != "backward" for c in by_plan[name][1].calls) for name in prediction},
     evidence="live (CPU)",
     what="collectives forward",
+    choices=range(25),
 ).show()
 sent_by(by_plan)
 
@@ -186,7 +190,7 @@ sent_by(by_plan)
 # works on single numbers, so the half of the columns that a rank has is just the half that its rows of the second
 # matrix need. What is left is one all-reduce of y. Backward mirrors it: x went to all ranks, so its gradient is a sum
 # over all ranks, one all-reduce more. Gathering after each product, as the notes on the book describe it, is right
-# too, and sends several times as much. Attention is the same as the MLP, with heads for columns. But look at its
+# too, and sends {{gathering:.1f}} times as much. Attention is the same as the MLP, with heads for columns. But look at its
 # backward: q, k and v each have x's gradient summed for themselves, three all-reduces, until `PrepareModuleInput` makes
 # x one thing that all three share. Counting is how one notices.
 #
@@ -338,9 +342,9 @@ shown
 #
 # Tensor parallelism sends in the middle of each layer, and forward the next product cannot begin before the sum is
 # there: nothing hides it. Four MLPs of width 8,192 in bfloat16, 2,048 tokens, forward and backward, on simulated
-# H100s, 8 in a node. NVLink 4 carries 450 GB/s of a GPU, InfiniBand NDR 50, Ethernet 100G 12.5 (`ranks.LINKS` has the
-# sources). Between nodes an all-reduce goes in two levels: inside each node by NVLink, and only an eighth of it from each
-# GPU to its counterpart in the other node. Say that one GPU computes 700 TFLOP/s. An MLP is 2 matrices · 4 h² · 2 FLOPs a token, and backward twice
+# H100s, 8 in a node. NVLink 4 carries {{nvlink:.0f}} GB/s of a GPU, InfiniBand NDR {{ndr:.0f}}, Ethernet 100G
+# {{ethernet:.1f}} (`ranks.LINKS` has the sources). Between nodes an all-reduce goes in two levels: inside each node by NVLink, and only an eighth of it from each
+# GPU to its counterpart in the other node. Say that one GPU computes {{tflops:.0f}} TFLOP/s. An MLP is 2 matrices · 4 h² · 2 FLOPs a token, and backward twice
 # that: 48 h² together; it sends two all-reduces of 2 h bytes a token. **How many times as fast as one GPU are …**
 
 # %% experiment
@@ -430,6 +434,7 @@ lesson.compare_predictions(
     dict(zip(prediction, near, strict=True)),
     evidence="simulated (H100)",
     what="times as fast, about",
+    choices=(2, 4, 6, 8, 12, 16),
 ).show()
 lesson.table(
     [
@@ -460,6 +465,12 @@ plots.overlapped(gpu, since_s=gpu.clock() - took, title="One step on 16 GPUs in 
 
 # %% experiment
 FLOPS = DEEP * 48 * 2048 * WIDE**2 / steps[ON_NDR, 1][0]  # a second, of one simulated H100 in the table above
+
+
+of_link = {name: ranks.LINKS[name].bytes_per_s / 1e9 for name in ("NVLink 4", *NETWORKS)}
+lesson.keep(
+    nvlink=of_link["NVLink 4"], ndr=of_link[NETWORKS[0]], ethernet=of_link[NETWORKS[1]], tflops=FLOPS / 1e12
+)
 
 
 def sending_share(width, n, link, tokens=2048):
@@ -1110,8 +1121,8 @@ lesson.table(
 # But why a pipeline at all, for a model that fits one GPU? Because with dp alone every GPU sends all gradients, and a
 # stage has only some of them. Look at the brackets: if dp's sending hides behind backward, as DDP does it (lesson 14),
 # dp alone is the fastest of the five. The cost model hides nothing and shards no states (lesson 15), which is the
-# other way to make a model fit. So see first whether sharding makes it fit and dp hides; for the rest there is this
-# lesson.
+# other way to make a model fit. So see first whether sharding makes it fit, and whether dp's sending hides. Use tensor or
+# pipeline parallelism only if one of the two fails, or if a step has too few sequences for so many GPUs.
 #
 # ## On the real GPU
 #
