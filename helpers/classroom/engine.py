@@ -15,7 +15,7 @@ from helpers.check.screen import screen
 from helpers.classroom.judging import Verdict, judge
 from helpers.classroom.master import names
 from helpers.classroom.sandbox import Warm
-from helpers.classroom.zygote import TooLarge, receive, send
+from helpers.classroom.zygote import KEPT, TooLarge, receive, send
 
 #: seconds that a cell or a request of a test may take, and all of a submission. Processor time is capped before
 #: (`zygote.CPU_S`): these end what waits, and are far above what a busy machine takes
@@ -87,9 +87,12 @@ class Learner:
 
     def _run(self, step: Step) -> None:
         reply = self._exchange({"run": step.source, "place": f"<cell {step.place}>"})
-        error = reply.get("error")
+        # the other side may say anything: three short texts are kept, and none of another type or length
+        kind, text, lines = [str(part)[:KEPT] for part in [*_listed(reply.get("error")), "", "", ""][:3]]
         self.ran[step.place] = Ran(
-            reply.get("printed", ""), tuple(error) if error else None, reply.get("broken", "")
+            str(reply.get("printed", ""))[:KEPT],
+            (kind, text, lines) if reply.get("error") else None,
+            str(reply.get("broken", ""))[:KEPT],
         )
 
     def _exchange(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -199,6 +202,10 @@ def in_order(steps: list[Step]) -> list[Step]:
     return sorted(
         counted, key=lambda step: (needed.get(step.place, step.place), step.place not in needed, step.place)
     )
+
+
+def _listed(said: Any) -> list[Any]:
+    return said if isinstance(said, list) else [said]
 
 
 def _names(source: str) -> tuple[set[str], set[str]]:

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from helpers.classroom.settings import ONE_THREAD, ROOT, UNSANDBOXED
@@ -19,6 +20,8 @@ from helpers.classroom.zygote import DONE, READY
 #: bytes that a submission may leave in /tmp, and in shared memory
 SCRATCH = 512 << 20
 SHARED_MEMORY = 1 << 30
+#: seconds within which the warm process sweeps and forks, some milliseconds of work; else it is made anew
+_TOLD_S = 30.0
 #: of the system, what Python, PyTorch and its compiler read
 _SYSTEM = (
     "/usr /bin /sbin /lib /lib32 /lib64 /etc/ld.so.cache /etc/alternatives /etc/fonts /etc/localtime".split()
@@ -57,20 +60,34 @@ def require() -> bool:
     return True
 
 
+@cache
+def _knows(option: str) -> bool:
+    return option in subprocess.run(["bwrap", "--help"], capture_output=True, encoding="utf-8").stdout
+
+
 def _command(control: int) -> list[str]:
     """bwrap, its options, and the zygote; ``control``: the file descriptor that it is spoken to through."""
     packages = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parent.parent}
+    if any(ROOT.is_relative_to(path) and path != Path("/usr") for path in packages):
+        raise NoSandbox(
+            f"Python's environment is {sys.prefix}, and the course lies in it: submissions could read all of it. Make the "
+            "environment in a folder of its own, for instance .venv"
+        )
     readable = [*_SYSTEM, *_CPU, *sorted(map(str, packages))]
     command = [
         "bwrap",
         "--unshare-all",
         "--die-with-parent",
         "--new-session",
+        # no process of bubblewrap's is left inside: it would outlive a notebook, with this user's environment in its memory
+        "--as-pid-1",
         "--uid",
         "1000",
         "--gid",
         "1000",
     ]
+    if _knows("--disable-userns"):  # bubblewrap 0.8, of 2023
+        command += ["--unshare-user", "--disable-userns"]
     command += ["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]
     command += [
         "--size",
@@ -85,6 +102,10 @@ def _command(control: int) -> list[str]:
     for path in readable:
         command += ["--ro-bind-try", path, path]
     command += ["--ro-bind", str(ROOT / "helpers"), f"{_COURSE}/helpers", "--chdir", "/tmp", "--clearenv"]
+    # what a notebook leaves outside of /tmp, a module in /course for instance, would meet the next one; and where root
+    # grades, a process inside could write to /proc/sys, which is the machine's
+    for place in ("/proc", "/dev", "/"):
+        command += ["--remount-ro", place]
     for name, value in _environment(_COURSE).items():
         command += ["--setenv", name, value]
     # -P: neither the folder it starts in nor a submission's files come before the packages
@@ -132,7 +153,7 @@ class Warm:
         self._control, other = socket.socketpair()
         with other:
             command = _command(other.fileno())
-            environment: dict[str, str] | None = None
+            environment = {"PATH": os.environ.get("PATH", os.defpath)}
             if not self.sandboxed:
                 command = [sys.executable, "-m", "helpers.classroom.zygote", str(other.fileno())]
                 environment = os.environ | ONE_THREAD | {"MPLBACKEND": "agg"}
@@ -179,7 +200,11 @@ class Warm:
             self.end()
 
     def _tell(self, handles: list[int]) -> bool:
-        with contextlib.suppress(OSError):
+        self._control.settimeout(_TOLD_S)
+        try:
             socket.send_fds(self._control, [b"."], handles)
             return self._control.recv(1) == DONE
-        return False
+        except OSError:  # it has ended, or does not answer in time
+            return False
+        finally:
+            self._control.settimeout(None)

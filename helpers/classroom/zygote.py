@@ -164,7 +164,7 @@ def _scratch() -> set[str]:
 def _sweep(at_first: set[str]) -> bool:
     """End what earlier notebooks left running in this sandbox, and their files; whether nothing is left."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(-1, signal.SIGKILL)  # all but this one and the sandbox's first
+        os.kill(-1, signal.SIGKILL)  # all but this one, which is the sandbox's first
     with contextlib.suppress(ChildProcessError):
         while True:
             os.waitpid(-1, 0)
@@ -204,9 +204,9 @@ def main(control: socket.socket, alone: bool) -> None:
     import_module("matplotlib.pyplot")  # every lesson's first cell asks for it
     if alone:
         _traceable(False)
-    else:
-        signal.signal(signal.SIGCHLD, _reap)  # not ignored: else the time of children would not be counted
-    at_first = _scratch() if alone else set[str]()
+    signal.signal(signal.SIGCHLD, _reap)  # not ignored: else the time of children would not be counted
+    # folders on the way to Python itself; all else that is there by now, caches, could be changed for the next notebook
+    at_first = {path for path in _scratch() if sys.prefix.startswith(path + "/")} if alone else set[str]()
     control.sendall(READY)
     child = 0
     while True:
