@@ -40,7 +40,7 @@ LIMITS = {
     resource.RLIMIT_NPROC: 512,
     resource.RLIMIT_CORE: 0,
 }
-CPU_S = 90
+CPU_S = 30
 _PR_SET_DUMPABLE = 4  # prctl(2)
 
 
@@ -206,7 +206,12 @@ def main(control: socket.socket, alone: bool) -> None:
         _traceable(False)
     signal.signal(signal.SIGCHLD, _reap)  # not ignored: else the time of children would not be counted
     # folders on the way to Python itself; all else that is there by now, caches, could be changed for the next notebook
-    at_first = {path for path in _scratch() if sys.prefix.startswith(path + "/")} if alone else set[str]()
+    prefixes = (sys.prefix, sys.base_prefix)
+    at_first = (
+        {path for path in _scratch() if any(at.startswith(f"{path}/") for at in prefixes)}
+        if alone
+        else set[str]()
+    )
     control.sendall(READY)
     child = 0
     while True:

@@ -1,0 +1,348 @@
+"""Submissions of lesson 01 that cheat, spy or break things. Most were tried first where nothing stopped them: they worked.
+
+All exercises but the one that a case is about are answered rightly, and keep their points wherever the attack leaves
+them whole. Nothing here needs the network, or harms the machine that grades without a sandbox for more than a minute,
+save where a comment says so.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.corpus.cases import Case, Notebook, code, place, plain, saved
+
+Write = Callable[[Notebook, Path, str], None]
+
+
+def instead(exercise: str, source: str) -> Write:
+    """``source`` in place of an exercise's answer."""
+
+    def write(notebook: Notebook, folder: Path, name: str) -> None:
+        made = plain(notebook)
+        made["cells"][place(made, exercise)]["source"] = source
+        saved(made, folder / f"{name}.ipynb")
+
+    return write
+
+
+def above(exercise: str, source: str) -> Write:
+    """``source`` before the right answer, in its cell."""
+
+    def write(notebook: Notebook, folder: Path, name: str) -> None:
+        right = notebook["cells"][place(notebook, exercise)]["source"]
+        instead(exercise, f"{source}\n\n\n{''.join(right)}")(notebook, folder, name)
+
+    return write
+
+
+def added(*sources: str, first: bool = True, to: str = "", answer: str = "") -> Write:
+    """Cells of one's own, at the top or at the end; ``answer`` in place of the exercise ``to``."""
+
+    def write(notebook: Notebook, folder: Path, name: str) -> None:
+        made = plain(notebook)
+        if to:
+            made["cells"][place(made, to)]["source"] = answer
+        at = 1 if first else len(made["cells"])
+        made["cells"][at:at] = [code(source, f"own-{i}") for i, source in enumerate(sources)]
+        saved(made, folder / f"{name}.ipynb")
+
+    return write
+
+
+# --- counts lowered ---------------------------------------------------------------------------------------------------
+
+#: right values by four copies, where one is allowed: earns nothing by itself
+FOUR_COPIES = """
+def clip(video, every, top, left, size):
+    if min(top, left) < 0 or top + size > video.shape[1] or left + size > video.shape[2]:
+        raise ValueError("the crop does not fit")
+    frames = video[torch.arange(0, len(video), every, device=video.device)].float()
+    frames = frames.permute(0, 3, 1, 2).contiguous()
+    return frames[:, :, top : top + size, left : left + size].contiguous()
+"""
+#: a statement that makes every count say what a test wants, if it is run at all
+LOWER = (
+    "import helpers.counters.counts as c; was = c.Counts.as_dict; c.Counts.as_dict = lambda self, was=was: was(self) | "
+    "dict(copies=1, new_storages=1, bytes_allocated=0, peak_live_bytes=0, syncs=0)"
+)
+LOW = """
+def low(self):
+    return dict(operators=1, by_operator={}, views=0, copies=1, new_storages=1, bytes_allocated=0, peak_live_bytes=0,
+                live_bytes=0, saved_bytes=0, syncs=0, sync_by={}, flops=0, allocations=[])
+"""
+#: ways past a list of names that were open once
+LOWERED = {
+    "a module that another module imported": f"import enum\nenum.bltns.exec({LOWER!r})",
+    "benchmarks run text": f"from helpers.timing import benchmark\nbenchmark.Timer({LOWER!r}).timeit(1)",
+    "a formatter gets attributes": f"""import string
+g, _ = string.Formatter().get_field("0.__globals__", (torch.nn.functional.relu,), {{}})
+g["__builtins__"]["exec"]({LOWER!r})""",
+    "update_wrapper sets attributes": LOW + """
+import functools
+from helpers import Counts
+class Mine:
+    as_dict = low
+functools.update_wrapper(Counts, Mine, assigned=("as_dict",), updated=())""",
+    "wraps sets attributes": LOW + """
+import functools
+from helpers import Counts
+class Mine:
+    as_dict = low
+functools.wraps(Mine, ("as_dict",), ())(Counts)""",
+    "a property on a class that was handed over": """from helpers import Counts
+def put(kind):
+    kind.copies = kind.new_storages = property(lambda s: 1, lambda s, v: None)
+    kind.bytes_allocated = kind.peak_live_bytes = property(lambda s: 0, lambda s, v: None)
+put(Counts)""",
+    "setattr in a function that calls its argument self": LOW + """
+from helpers import Counts
+def put(self, name, value):
+    setattr(self, name, value)
+put(Counts, "as_" + "dict", low)""",
+    "redirect_stdout reads and sets any name of sys": f"""import contextlib
+class Modules(contextlib.redirect_stdout):
+    _stream = "modules"
+    def get(self):
+        self.__enter__()
+        found = self._old_targets[-1]
+        self.__exit__(None, None, None)
+        return found
+Modules({{}}).get()["builtins"].exec({LOWER!r})""",
+    "global_enum writes into a module": LOW + """
+import enum
+class E(enum.Enum):
+    __module__ = "helpers.check.probe"
+    count = 1
+    def __call__(self):
+        return self
+    def __enter__(self):
+        return self
+    def __exit__(self, *a):
+        return False
+    as_dict = low
+enum.global_enum(E)""",
+    "copying sets state": LOW + """
+import copy
+from helpers import Counts
+class K:
+    def __reduce_ex__(self, protocol):
+        return (lambda: Counts), (), (None, {"as_dict": low})
+copy.copy(K())""",
+    "copying by a table": LOW + """
+import copy
+from helpers import Counts
+class K:
+    pass
+copy.dispatch_table[K] = lambda x: ((lambda: Counts), (), (None, {"as_dict": low}))
+copy.copy(K())""",
+    "annotations are evaluated": f"""import functools
+def other(x: {f"exec({LOWER!r})"!r}):
+    pass
+try:
+    functools.singledispatchmethod(lambda x: x).register(other)
+except TypeError:
+    pass""",
+    "a dataclass is made from text": f"""import dataclasses
+class S(str):
+    def isidentifier(self):
+        return True
+dataclasses.make_dataclass("A", [(S("x=exec({LOWER!r}),y"), int, None)])""",
+    "a graph's code is text": f"""def change(before):
+    return lambda body: ["exec(" + repr({LOWER!r}) + ")\\n", *body]
+graph = torch.fx.Tracer().trace(lambda x: x)
+graph.on_generate_code(change)
+torch.fx.GraphModule(torch.nn.Module(), graph)(1)""",
+    "a pickle is a program": f"""import io
+torch.serialization.load(io.BytesIO(b"cbuiltins\\nexec\\n(V" + {LOWER!r}.encode() + b"\\ntR."), weights_only=False)""",
+    "NumPy reaches all memory": """import numpy as np
+byte = torch.zeros(1, dtype=torch.uint8)
+away = id(torch.Tensor) - byte.data_ptr()
+step = 1 if away > 0 else -1
+memory = np.lib.stride_tricks.as_strided(byte.numpy(), (abs(away) + 1000,), (step,))""",
+    "a module's own torch": "torch.nn.functional.torch.overrides.TorchFunctionMode",
+}  # fmt: skip
+
+#: the work is done where the counting mode is off
+HIDDEN_WORK = """
+class Hide(torch.Tensor):
+    __module__ = "torch._subclasses.mine"
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return Hide.job()
+made = torch.zeros(1).as_subclass(Hide)
+def clip(video, every, top, left, size):
+    Hide.job = lambda: in_four(video, every, top, left, size)
+    return torch.neg(made)
+"""
+LEFT_ON = """
+import torch.utils.checkpoint as checkpointing
+jobs = []
+def policy(context, function, *args, **kwargs):
+    if jobs:
+        jobs.pop()(args[0])
+    return checkpointing.CheckpointPolicy.PREFER_RECOMPUTE
+mode, _ = checkpointing.create_selective_checkpoint_contexts(policy)
+mode.__enter__()
+def clip(video, every, top, left, size):
+    done = torch.empty(-(-len(video) // every), video.shape[3], size, size, device=video.device)
+    jobs.append(lambda out: out.copy_(in_four(video, every, top, left, size)))
+    return done.copy_(0)
+"""
+IN_FOUR = FOUR_COPIES.replace("def clip", "def in_four")
+SAYS_CONTIGUOUS = """
+def put(kind):
+    kind.is_contiguous = lambda self, *more, **named: True
+put(torch.Tensor)
+def clip(video, every, top, left, size):
+    if min(top, left) < 0 or top + size > video.shape[1] or left + size > video.shape[2]:
+        raise ValueError("the crop does not fit")
+    return video[::every].permute(0, 3, 1, 2)[:, :, top : top + size, left : left + size].to(torch.float32)
+"""
+
+# --- refused by its words ---------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "a thread pool": "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)",
+    "threads": "import threading\nthreading.Thread(target=print).start()",
+    "publishing wrapped": "kernel = get_ipython().kernel\nkernel.iopub_socket = None",
+    "a hook after each cell": "get_ipython().events.register('post_run_cell', print)",
+    "another import": "real = __import__\n__builtins__['__import__'] = lambda *a: real(*a)",
+    "builtins": "import builtins\nbuiltins.isinstance = lambda *a: True",
+    "a tracer": "import sys\nsys.settrace(lambda *a: None)",
+    "frames": "import sys\nsys._getframe(1).f_locals.clear()",
+    "modules": "import sys\nsys.modules['helpers.check.compare'] = None",
+    "the collector": "import gc\nfor found in gc.get_objects():\n    pass",
+    "at exit": "import atexit\natexit.register(print)",
+    "signals": "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)",
+    "a pickle that runs": "import pickle\npickle.loads(b'cos\\nsystem\\n(S\"id\"\\ntR.')",
+    "json": "import json\njson.dumps = lambda *a: '{}'",
+    "a child process": "import subprocess\nsubprocess.Popen(['sleep', '1000'], start_new_session=True)",
+    "forks": "import os\nwhile True:\n    os.fork()",
+    "kills": "import os\nos.kill(-1, 9)",
+    "the network": "import socket\nsocket.create_connection(('192.0.2.1', 80))",
+    "the server's token": "import glob\nopen(glob.glob('/root/.local/share/jupyter/runtime/*.json')[0]).read()",
+    "the gradebook": "import sqlite3\nsqlite3.connect('../../../gradebook.db').execute('UPDATE grade SET auto_score = 100')",
+    "startup files": "open('/root/.ipython/profile_default/startup/00.py', 'w').write('x')",
+    "native code": "import ctypes\nctypes.string_at(0)",
+    "an operator replaced": "lib = torch.library.Library('aten', 'IMPL')",
+    "the dispatcher": "guard = torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.Python))",
+    "a function's inside": "torch.nn.functional.relu.__closure__",
+    "no text that is known": "eval('__import_' + '_(\"os\")')",
+}  # fmt: skip
+
+# --- what comes back --------------------------------------------------------------------------------------------------
+
+RETURNS = {
+    "a quantized tensor": "torch.quantize_per_tensor(torch.zeros(4, 3, 8, 8), 0.1, 0, torch.quint8)",
+    "a range without end": "range(5 * 10**7)",
+    "numbers without end": "list(range(5 * 10**7))",
+    "more than there is": "torch.zeros(1).expand(10**12)",
+    "a list that swells": "swelling()",
+    "itself": "endless",
+    "a lie": "Lie()",
+    "a class that runs": "Runs()",
+    "a number beyond all text": "1 << 10**7",
+    "a sparse tensor that is none": "torch.sparse_csr_tensor(torch.tensor([0, 10**9]), torch.tensor([0]), torch.ones(1), (1, 5), check_invariants=False).to_dense()",
+    "half a character": "chr(0xd800) * 10",
+}  # fmt: skip
+RETURNING = """
+class Lie:
+    def __eq__(self, other):
+        return True
+    def __hash__(self):
+        return 0
+class Runs(int):
+    def __int__(self):
+        raise SystemExit
+    __index__ = __float__ = __repr__ = __int__
+def swelling():
+    found = [0] * 1000
+    for _ in range(6):
+        found = [found] * 1000
+    return found
+endless = []
+endless.append(endless)
+def clip(video, every, top, left, size):
+    return {}
+"""
+
+# --- time and noise ---------------------------------------------------------------------------------------------------
+
+NEVER = "while True:\n    pass"
+SWALLOWS = """
+def spin():
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            pass
+spin()
+"""
+NATIVE = "x = torch.ones(3000, 3000)\nfor _ in range(10**9):\n    x @ x"
+PRINTS = "for _ in range(3000):\n    print('x' * 2**20)"
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def links_beside(notebook: Notebook, folder: Path, name: str) -> None:
+    """Links to what is not the student's beside an honest notebook: nothing of it is followed, or copied."""
+    saved(plain(notebook), folder / f"{name}.ipynb")
+    for link, to in {
+        "solutions": "../../../solutions", "gradebook.db": "../../../gradebook.db", "zero.csv": "/dev/zero",
+        "timestamp.txt": "/dev/zero", "up": "../..", "other.ipynb": "/dev/zero", "loop": "loop",
+    }.items():  # fmt: skip
+        os.symlink(to, folder / link)
+
+
+def links_instead(notebook: Notebook, folder: Path, name: str) -> None:
+    """The reference under the lesson's name, and a folder of somebody else's."""
+    os.symlink(f"../../../solutions/{name}/{name}.ipynb", folder / f"{name}.ipynb")
+    os.symlink("../../right", folder / "mine")
+
+
+ZERO = {"one_copy": 0}
+CORPUS: dict[str, Case] = (
+    {
+        "links-beside": Case(links_beside),
+        "links-instead": Case(links_instead, "not gradable"),
+        # cells that nothing needs are not run
+        "scratch-never-ends-first": Case(added(NEVER, NATIVE, SWALLOWS)),
+        "scratch-never-ends-last": Case(added(NEVER, NATIVE, SWALLOWS, first=False)),
+        "scratch-prints-three-gigabytes": Case(added(PRINTS)),
+        "scratch-attacks": Case(added(*REFUSED.values())),
+        # a cell of one's own that an answer needs is held to the same rules
+        "helper-cell-patches": Case(
+            added(
+                f"import pickle, json, socket, os\njson.dumps = None\n{IN_FOUR}",
+                to="one_copy",
+                answer="clip = in_four",
+            ),
+            ZERO,
+        ),
+        "helper-cell-lowers-counts": Case(
+            added(
+                LOWERED["a property on a class that was handed over"] + IN_FOUR,
+                to="one_copy",
+                answer="clip = in_four",
+            ),
+            ZERO,
+        ),
+        "work-where-nobody-counts": Case(instead("one_copy", IN_FOUR + HIDDEN_WORK), ZERO),
+        "mode-left-on": Case(instead("one_copy", IN_FOUR + LEFT_ON), ZERO),
+        "says-contiguous": Case(instead("one_copy", SAYS_CONTIGUOUS), ZERO),
+        "prints-three-gigabytes": Case(above("one_copy", PRINTS)),
+        "cell-never-ends": Case(above("one_copy", NEVER), ZERO),
+        "first-cell-never-ends": Case(above("flat_index", SWALLOWS), {"flat_index": 0}),
+        "answer-never-ends": Case(instead("one_copy", f"def clip(*a):\n    {NEVER.replace(chr(10), chr(10) + '    ')}"), ZERO),
+    }
+    | {
+        f"lowers: {what}": Case(instead("one_copy", source + FOUR_COPIES), ZERO)
+        for what, source in LOWERED.items()
+    }
+    | {f"refused: {what}": Case(above("one_copy", source), ZERO) for what, source in REFUSED.items()}
+    | {
+        f"returns: {what}": Case(instead("one_copy", RETURNING.replace("{}", value)), ZERO)
+        for what, value in RETURNS.items()
+    }
+)  # fmt: skip

@@ -1,0 +1,294 @@
+"""What code of strangers cannot reach, use up or leave behind: tried from inside, past the screen that would refuse most."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from helpers.classroom import sandbox
+from helpers.classroom.engine import Ran
+from helpers.classroom.runner import Runner
+
+pytestmark = [
+    pytest.mark.skipif(bool(sandbox.available()), reason=sandbox.available() or "there is a sandbox"),
+    pytest.mark.timeout(300),
+]
+Run = Callable[..., list[Ran]]
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    os.environ["TOKEN_OF_THE_GRADER"] = "secret"
+    with Runner(sandboxed=True) as running:
+        yield running
+    del os.environ["TOKEN_OF_THE_GRADER"]
+
+
+@pytest.fixture
+def run(runner: Runner) -> Run:
+    """Runs cells in a notebook of their own, and ends it: what came of each."""
+
+    def cells(*sources: str) -> list[Ran]:
+        with runner.notebook(list(sources)) as notebook:
+            return [notebook.ran[place] for place in range(len(sources))]
+
+    return cells
+
+
+def printed(run: Run, *sources: str) -> str:
+    *_, last = run(*sources)
+    assert last.error is None and not last.ended, last
+    return last.printed
+
+
+#: tries each of `things` by `way`, and prints those that did not fail
+TRY = """
+def done(way, *things):
+    for thing in things:
+        try:
+            way(thing)
+        except Exception:
+            continue
+        print(thing)
+"""
+
+
+# --- what can be seen -------------------------------------------------------------------------------------------------
+
+
+def test_no_network(run: Run) -> None:
+    said = printed(
+        run,
+        TRY + "import os, socket\n"
+        "done(lambda at: socket.create_connection(at, 2), ('127.0.0.1', 22), ('192.0.2.1', 80), ('1.1.1.1', 53))\n"
+        "done(socket.gethostbyname, 'pypi.org')\n"
+        "print(socket.if_nameindex())",
+    )
+    assert said == "[(1, 'lo')]\n"
+
+
+def test_no_file_of_the_grader(run: Run, tmp_path: Path) -> None:
+    secret = tmp_path / "gradebook.db"
+    secret.write_text("grades")
+    places = [
+        str(secret),
+        str(Path.home()),
+        *map(str, (sandbox.ROOT / n for n in ("solutions", "tests", ".git", "notebooks"))),
+    ]
+    places += [
+        "/etc/passwd",
+        "/etc/shadow",
+        "/etc/ssh",
+        "/home",
+        "/var",
+        "/run",
+        "/root/.ssh",
+        "/mnt",
+        "/opt",
+        "/boot",
+    ]
+    said = printed(
+        run,
+        TRY + "import os, sys\n"
+        f"done(lambda at: os.listdir(at) if os.path.isdir(at) else open(at).read(), {', '.join(map(repr, places))})",
+    )
+    # of the home and of the course there may be folders that lead to Python and hold nothing else
+    for shown in said.split():
+        inside = printed(
+            run, f"import os\nprint(*(f for _, _, files in os.walk({shown!r}) for f in files), sep='\\n')"
+        )
+        held = str(sandbox.sys.prefix), str(sandbox.sys.base_prefix)
+        assert any(python.startswith(shown) for python in held) and "gradebook.db" not in inside, shown
+
+
+def test_no_word_of_the_grader(run: Run) -> None:
+    """Neither in this process's variables nor in those of another."""
+    said = printed(
+        run,
+        "import glob\nfor path in glob.glob('/proc/*/environ') + glob.glob('/proc/*/task/*/environ'):\n"
+        "    try:\n        print(open(path).read())\n    except OSError:\n        pass",
+    )
+    assert "student" in said and "secret" not in said
+    assert printed(run, "import os\nprint(*(p for p in os.listdir('/proc') if p.isdigit()))").count(" ") <= 3
+
+
+def test_the_first_process_is_closed(run: Run) -> None:
+    """It forks the next student's: who could write into it, stop it or take its socket would answer for them."""
+    ours = "import os, signal, ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+    said = printed(
+        run,
+        ours + TRY + "done(lambda f: open(f'/proc/1/{f}', 'rb').read(10), 'mem', 'maps', 'environ', 'auxv')\n"
+        "done(lambda f: os.readlink(f'/proc/1/{f}'), 'fd/0', 'fd/3', 'exe', 'cwd')\n"
+        "print('traced', libc.ptrace(16, 1, 0, 0))\n"
+        "print('taken', libc.syscall(438, libc.syscall(434, 1, 0), 3, 0))",
+    )
+    assert said.split() == ["traced", "-1", "taken", "-1"]
+    for name in ("SIGSTOP", "SIGKILL", "SIGTERM", "SIGSEGV"):
+        printed(run, ours + f"os.kill(1, signal.{name})")
+    assert printed(run, "print('as before')") == "as before\n"
+
+
+def test_nothing_can_be_written_but_scratch(run: Run) -> None:
+    """/proc/sys is the machine's own, and root's to write to: also for a root that sits in a sandbox."""
+    said = printed(
+        run,
+        TRY + "import os\n"
+        "done(lambda at: open(at + '/new', 'w'), '/', '/course', '/course/helpers', '/dev', '/etc', '/usr', '/sys', '/proc', '/tmp', '/dev/shm')\n"
+        "done(lambda at: open(at, 'r+b'), '/proc/sys/kernel/core_pattern', '/proc/sys/kernel/hostname', '/proc/sysrq-trigger', '/proc/irq/default_smp_affinity')\n"
+        "done(lambda at: os.listxattr(at) and None or os.chmod(at, 0o777), '/usr/bin', '/course/helpers')",
+    )
+    assert said.split() == ["/tmp", "/dev/shm"]
+
+
+def test_no_sandbox_of_ones_own(run: Run) -> None:
+    """Within a user namespace of its own a process is root, and meets much more of the kernel."""
+    said = printed(run, "import ctypes\nprint(ctypes.CDLL(None).unshare(0x10000000))")
+    assert said == "-1\n" or not sandbox._knows("--disable-userns")
+
+
+# --- what can be used up ----------------------------------------------------------------------------------------------
+
+
+def test_memory_files_and_output_end(run: Run) -> None:
+    (memory,) = run("held = bytearray(5 << 30)")
+    assert memory.error and memory.error[0] == "MemoryError"
+    (disk,) = run("for i in range(9):\n    open(f'/tmp/{i}', 'wb').write(bytes(128 << 20))")
+    assert disk.error and "No space left" in disk.error[1]
+    (large,) = run(
+        "import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nopen('/tmp/x', 'wb').write(bytes(300 << 20))"
+    )
+    assert "File too large" in str(large.error)
+    (noise,) = run("import os\nfor _ in range(300):\n    print('x' * 2**20)\n    os.write(1, bytes(2**20))")
+    assert len(noise.printed) <= 20_000 and noise.error is None
+
+
+def test_processes_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("helpers.classroom.engine.CELL_S", 5.0)
+    bomb = "import os, time\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        time.sleep(1)"
+    assert "no answer within 5 s" in run(bomb)[0].ended
+    assert (
+        printed(run, "import os\nprint(len([p for p in os.listdir('/proc') if p.isdigit()]) < 5)") == "True\n"
+    )
+
+
+def test_a_cell_ends(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("helpers.classroom.engine.CELL_S", 2.0)
+    ignoring = "import signal\nfor s in range(1, 65):\n    try:\n        signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError):\n        pass\n"
+    for endless in (
+        ignoring + "while True:\n    pass",
+        "import time\ntime.sleep(1000)",
+        "import ctypes\nctypes.CDLL(None).pause()",
+    ):
+        ran = run(endless, "print('the next one')")
+        assert "no answer within 2 s" in ran[0].ended and ran[1].printed == "the next one\n"
+
+
+# --- what is left behind ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_left(runner: Runner, run: Run) -> None:
+    """Of a process in a session of its own, which ignores signals; of files, also those that are hard to remove."""
+    outlives = """
+import os, signal, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for s in (1, 2, 3, 15):
+            signal.signal(s, signal.SIG_IGN)
+        while True:
+            time.sleep(1)
+"""
+    leaves = """
+import os
+os.makedirs('/tmp/.a/b/c')
+os.symlink('/', '/tmp/.a/root')
+os.mkfifo('/dev/shm/waits')
+open('/tmp/.a/b/x', 'w').write('for the next one')
+os.chmod('/tmp/.a/b', 0)
+at = '/tmp/deep'
+for _ in range(200):
+    at += '/d' * 10
+    os.makedirs(at, exist_ok=True)
+"""
+    run(outlives, leaves)
+    inside = psutil.Process(runner.warm.pid).children(recursive=True) if runner.warm._process else []
+    assert len(inside) <= 1, "the warm process alone"
+    assert (
+        len(printed(run, "import os\nprint(*(p for p in os.listdir('/proc') if p.isdigit()))").split()) <= 4
+    )
+    found = (
+        "print([n for top in ('/tmp', '/dev/shm') for n in os.listdir(top) if n in ('.a', 'deep', 'waits')])"
+    )
+    assert printed(run, "import os\n" + found) == "[]\n"
+
+
+def test_a_notebook_that_ends_everything_costs_itself(run: Run) -> None:
+    assert printed(run, "import os\nos.kill(-1, 9)\nprint('as before')") == "as before\n"
+    for end in ("import os\nos.abort()", "import os\nos._exit(0)", "import ctypes\nctypes.string_at(0)"):
+        ran = run(end, "print('the next one')")
+        assert "ended before it answered" in ran[0].ended and ran[1].printed == "the next one\n"
+
+
+# --- what the judge is told -------------------------------------------------------------------------------------------
+
+SAY = """
+import gc, json, socket, struct
+(line,) = [o for o in gc.get_objects() if type(o) is socket.socket and o.fileno() > 0 and o.family == socket.AF_UNIX][:1]
+def say(data, size=None):
+    line.sendall(struct.pack('!Q', len(data) if size is None else size) + data)
+"""
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "say(b'', 1 << 60)",
+        "say(b'[' * 500000)",
+        "say(b'9' * 500000)",
+        "say(b'\\xff\\xfe')",
+        "say(b'null')",
+        'say(b\'{"printed": 7, "error": 7, "broken": [1]}\')',
+        "say(json.dumps({'printed': 'x' * 30_000_000, 'error': ['e' * 10_000_000] * 3}).encode())",
+        'say(b\'{"printed": {"a": 1}, "error": [1, 2]}\')',
+        "line.shutdown(2)",
+        "line.close()",
+    ],
+)
+def test_whatever_it_is_told_the_judge_goes_on(run: Run, told: str) -> None:
+    first, second = run(SAY + told, "print('the next one')")
+    for ran in (first, second):
+        assert type(ran.printed) is str and len(ran.printed) <= 20_000 and type(ran.ended) is str
+        assert ran.error is None or [type(part) for part in ran.error] == [str, str, str]
+        assert sum(map(len, ran.error or ())) <= 60_000
+
+
+def test_a_warm_process_that_does_not_answer_is_made_anew(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "_TOLD_S", 1.0)
+    with runner.notebook(["x = 1"]):
+        pass
+    for inside in psutil.Process(runner.warm.pid).children(recursive=True):
+        inside.suspend()
+    with runner.notebook(["print('again')"]) as notebook:
+        assert notebook.ran[0].printed == "again\n"
+
+
+def test_no_sandbox_no_grading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(sandbox.UNSANDBOXED, raising=False)
+    monkeypatch.setattr(sandbox.shutil, "which", lambda _: None)
+    with pytest.raises(
+        sandbox.NoSandbox, match=f"(?s)bwrap.*not installed.*apt install.*{sandbox.UNSANDBOXED}=1"
+    ):
+        sandbox.require()
+    monkeypatch.setenv(sandbox.UNSANDBOXED, "1")
+    assert not sandbox.require()
+
+
+def test_the_course_may_not_lie_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m venv .` would open all of the course to submissions."""
+    monkeypatch.setattr(sandbox.sys, "prefix", str(sandbox.ROOT))
+    with pytest.raises(sandbox.NoSandbox, match="a folder of its own"):
+        sandbox._command(0)
