@@ -216,9 +216,9 @@ def check_Documents(*cases: Packed, files: Files = (), outside: Files = ()) -> N
 
 
 def ragged(lengths: Sequence[int], seed: int = 0, dtype: torch.dtype = torch.uint16) -> Tensors:
-    """Documents of these lengths, of random tokens."""
-    g, below = torch.Generator().manual_seed(seed), 60_000 if dtype == torch.uint16 else 100
-    return [torch.randint(below, (n,), generator=g).to(dtype) for n in lengths]
+    """Documents of these lengths, of random tokens from all that the dtype can hold."""
+    g, of = torch.Generator().manual_seed(seed), torch.iinfo(dtype)
+    return [torch.randint(of.min, of.max, (n,), generator=g).to(dtype) for n in lengths]
 
 
 def _padded(documents: Tensors, pad: int = 0, multiple: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
@@ -351,7 +351,7 @@ def _share_out(Shared: Any, **fields: Any) -> list[dict[str, Any]]:
                 before, had = _random_states(), source._taken
                 try:
                     got, reads = list(mine), source._taken - had
-                    again = list(mine) == got
+                    again = [*zip(mine, mine)] == [(v, v) for v in got]  # noqa: B905 - by two iterators at once
                 finally:
                     private_torch.worker._worker_info = None
                 same = _random_states() == before
@@ -379,7 +379,8 @@ def _shared_out(reports: list[check.Report], shuffled: bool) -> str | None:
 def _not_once(asked: Epochs, shares: list[dict[str, Any]]) -> str | None:
     """What is wrong with all processes' shares of one epoch, if it is not each sample once, and so again."""
     if not all(t["again"] for t in shares):
-        return f"iterated twice in epoch {shares[0]['epoch']}, it gives another order the second time"
+        epoch = shares[0]["epoch"]
+        return f"iterated again in epoch {epoch}, by two iterators at once, it gives them other samples or another order"
     everything = [v for t in shares for v in t["got"]]
     wanted = set(range(asked.first, asked.first + asked.samples))
     if sorted(everything) == sorted(wanted):

@@ -32,20 +32,35 @@ def _exactness(one: check.Case, float64: float = 1e-9, float32: float = 1e-4) ->
 
 
 def stepping(
-    shapes: Sequence[Any], step: int, single: bool = False, fresh: bool = False, **options: Any
+    shapes: Sequence[Any],
+    step: int,
+    single: bool = False,
+    fresh: bool = False,
+    odd: bool = False,
+    **options: Any,
 ) -> check.Case:
     """A call: random params, grads, means and squares of these shapes, and options.
 
-    single: float32 in place of float64. fresh: both means are zeros.
+    single: float32 in place of float64. fresh: both means are zeros. odd: every third four has the other dtype, all
+    but grads lie with gaps in a larger storage, and a gradient is one number expanded, as of a sum.
     """
-    dtype = torch.float32 if single else torch.float64
+    dtypes = [torch.float32 if single != (odd and i % 3 == 2) else torch.float64 for i in range(len(shapes))]
     g = torch.Generator().manual_seed(step)
     params, grads, means, squares = (
-        [torch.randn(shape, generator=g, dtype=dtype) for shape in shapes] for _ in range(4)
+        [torch.randn(s, generator=g, dtype=d) for s, d in zip(shapes, dtypes, strict=True)] for _ in range(4)
     )
     means = [m * (not fresh) for m in means]
     squares = [v.square() * (not fresh) for v in squares]
+    if odd:
+        params, means, squares = ([_scattered(t) for t in x] for x in (params, means, squares))
+        grads = [torch.tensor(1e15 / (i + 1), dtype=t.dtype).expand(t.shape) for i, t in enumerate(grads)]
     return check.case(params, grads, means, squares, step, **options)
+
+
+def _scattered(t: Tensor) -> Tensor:
+    """The same numbers with gaps between them, in a larger storage, and a matrix by columns."""
+    gaps = torch.stack([t.mT if t.dim() > 1 else t] * 9, -1)[..., 4]
+    return gaps.mT if t.dim() > 1 else gaps
 
 
 def _step(adamw: Callable[..., None], *lists_and_step: Any, **options: Any) -> Named:

@@ -288,7 +288,7 @@ class Documents(Dataset):
 
     len(d) is n. d[i] is document i, a 1-D tensor of dtype uint16 that does not lie in the map (torch.from_numpy makes
     one of a copy); IndexError unless 0 ≤ i < n. d.__getitems__(indices) is the list of these documents, in the order
-    of indices (all different).
+    of indices (at least one, all different).
 
     Budgets: every call reads 2 bytes for each token it returns, no more and no less, and keeps none of them. In
     __getitems__, indices that follow one another (7, 8, 9) are read by one slice: at most one read for each such run.
@@ -363,6 +363,7 @@ from helpers.exercises.data_loading import Packed, check_Documents
 calls = [399, [*range(64, 96), *range(8)], [*range(399, 300, -2)], [12, 13], [12, 13]]
 check_Documents(
     Packed([2000, 3, 1, 0, 1, 5, 900], [0, [0, 1, 2, 3], [6, 5, 4], [2, 3, 5, 6, 0], [4], 0, 3]),
+    Packed([0, 0, 4, 0, 0], [1, [0, 1], [4, 2, 3], [0, 1, 2, 3, 4]]),
     Packed([1 + 37 * i % 89 for i in range(400)], calls),
 )
 ### END HIDDEN TESTS
@@ -548,7 +549,8 @@ def pad_batch(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Documents of different lengths as one batch: (tokens, lengths).
 
-    documents: B ≥ 1 one-dimensional integer tensors, for example uint16; a document may be empty. They do not change.
+    documents: B ≥ 1 one-dimensional tensors, each of any integer dtype (uint16, int64, …; every token fits into int64)
+        and any stride; a document may be empty. They do not change.
     multiple: L, the longest length, is rounded up to a multiple of this.
 
     tokens: (B, L) int64, contiguous, each row a document and then `pad`. lengths: (B,) int64.
@@ -592,6 +594,9 @@ check_pad_batch(
     check.case(ragged([0, 0], 4), pad=2),
     check.case(ragged([33, 64, 1], 5, torch.int64), pad=-100, multiple=64),
     check.case(ragged([10, 20, 30, 40], 6, torch.int16), multiple=3),
+    check.case(ragged([3], 7) + ragged([5, 2], 8, torch.int64) + ragged([9], 9, torch.int8), pad=-(2**40)),
+    check.case([d[1::3] for d in ragged([31, 8], 10, torch.int32)] + [torch.tensor([-5]).expand(6)]),
+    check.case([*ragged([7] * 3, 11, torch.uint32), ragged([40] * 12, 12)[0].reshape(4, 10)[:, 3]]),
     check.case([], raises=ValueError),
     costs=False,
 )
@@ -608,6 +613,7 @@ check_pad_batch(
     check.case(ragged([9_000, 20_000, 3], 7), pad=1),
     check.case(ragged([1_003] * 40, 8), multiple=64),
     check.case(ragged([2_000, 5_000, 100] * 8, 9, torch.int64), multiple=1),
+    check.case([d[::2] for d in ragged([8_000, 30_000, 9], 10, torch.int32)]),
 )
 ### END HIDDEN TESTS
 
@@ -770,9 +776,10 @@ class Shared(IterableDataset):
 
     set_epoch(e): sets the epoch, 0 at first. Iterating yields this process's share of the samples. All shares together
     hold each sample once, also if there are as many workers as samples, or more. The order depends on seed and epoch
-    and on nothing else: iterated again it is the same, in another epoch it is another. All samples are shuffled, and
-    then shared out: a share is not a run of neighbours, and holds other samples in another epoch. The global generators
-    (torch, random, NumPy) stay in the state that they had: the training's own random numbers come from them.
+    and on nothing else: iterated again, or by two iterators at once, it is the same; in another epoch it is another.
+    All samples are shuffled, and then shared out: a share is not a run of neighbours, and holds other samples in
+    another epoch. The global generators (torch, random, NumPy) stay in the state that they had: the training's own
+    random numbers come from them.
 
     Budgets: the shares' sizes differ by at most 1; a process reads no sample but its own, each once.
     """

@@ -232,8 +232,9 @@ def adamw_loop(
 ) -> None:
     """One step of AdamW, in place: params, means (m) and squares (v) change, grads do not.
 
-    params, grads, means, squares: n tensors each; the i-th four have one shape and one floating dtype.
-        The caller has switched gradients off.
+    params, grads, means, squares: n ≥ 1 tensors each; the i-th four have one shape (also () and (0, 3)) and one
+        dtype, float32 or float64; strides are any, and a gradient may be expanded. The caller has switched gradients
+        off.
     step: t, the number of this step, from 1.
 
     The numbers are those of torch.optim.AdamW (to 10 decimals in float64). Budget: 8 operators per
@@ -273,6 +274,7 @@ check_adamw_loop(
     stepping([(5, 7), 7, (2, 3, 4)], 1, lr=0.3, weight_decay=0.5),
     stepping([6, (4, 4)], 40, lr=0.2, betas=(0.5, 0.9), eps=0.3, weight_decay=0.0),
     stepping([()], 1000, lr=0.5, eps=0.01),
+    stepping([(5, 7), (0, 3), 6, (2, 3, 4)], 3, single=True, odd=True, lr=0.3),
 )
 check_adamw_loop(
     stepping([(40, 30)] * 7 + [50], 2, single=True, eps=0.1),
@@ -372,6 +374,9 @@ check_adamw_foreach(
     stepping(uneven[::-1], 3, temp_bytes=30_000),
     stepping([(30, 20)] * 30, 3, True, temp_bytes=2_400),
     stepping([10] * 30 + [(50, 40)] * 4, 3, True, lr=0.1, eps=0.1, temp_bytes=8_200),
+    stepping([(), (5, 4), (), (0, 3), 1], 8, single=True, odd=True, lr=0.2, temp_bytes=40),
+    stepping([(30, 20)] * 30, 3, temp_bytes=10_000),
+    stepping([(40, 30)] * 30, 3, single=True, odd=True, temp_bytes=15_000),
 )
 ### END HIDDEN TESTS
 
@@ -526,8 +531,8 @@ def step_in_backward(
 ) -> list:
     """From now on, every backward() also makes the AdamW step of each parameter that got a gradient.
 
-    params: leaves, used once or several times in the forward. Returns the handles of the hooks:
-    handle.remove() ends it.
+    params: leaves that want gradients, float32 or float64, used once or several times in the forward. Returns the
+    handles of the hooks: handle.remove() ends it.
 
     After backward(), every p.grad is None, and the weights are those of torch.optim.AdamW after backward()
     and step(), as if zero_grad() followed. Budget for everything that lives, state included: 2 arrays for
