@@ -380,6 +380,67 @@ def test_peak_and_who_held_it() -> None:
         line.segments(12)
 
 
+def cpp(*stack: tuple[str, int, str]) -> dict[str, Any]:
+    """raw(), where 2 MiB were asked for by this stack, innermost first."""
+    found = raw()
+    asked = [{"filename": file, "line": line, "name": name} for file, line, name in stack]
+    found["segments"][0]["blocks"][0]["frames"] = asked
+    return found
+
+
+UNWIND, OPERATOR = (
+    ("??", 0, "torch::unwind::unwind()"),
+    ("", 0, "at::_ops::div_Tensor::call(at::Tensor const&)"),
+)
+STARTS = [
+    ("thread48.o", 0, "execute_native_thread_routine"),
+    ("../sysdeps/clone3.S", 81, "__clone3"),
+    ("??", 0, "clone"),
+]
+
+
+@pytest.mark.parametrize(
+    ("stack", "said"),
+    [
+        # with stacks="all" CPython's own functions stand between two lines of Python; nobody wrote those here
+        ([UNWIND, OPERATOR, ("??", 0, "cfunction_call"), ("call.c", 215, "_PyObject_MakeTpCall"),
+          ("/env/lib/python3.11/site-packages/torch/nn/functional.py", 2233, "linear"),
+          ("", 0, "_PyEval_EvalFrameDefault"), ("/srv/u/model.py", 22, "forward"), *STARTS], "model.py:22 forward"),
+        ([UNWIND, OPERATOR, ("/tmp/torchinductor_u/ab/cab.py", 40, "call"), ("/srv/u/train.py", 9, "step")], "train.py:9 step"),
+        ([UNWIND, ("<eval_with_key>.7", 3, "forward"), ("/srv/u/train.py", 9, "step")], "train.py:9 step"),
+        # the user's line may have no number (-1, unsigned)
+        ([("??", 2**64 - 1, "dynamo_shim"), ("/srv/u/train.py", 9, "step")], "train.py:9 step"),
+        # a thread of backward has no Python: the node says what it belongs to
+        ([UNWIND, OPERATOR, ("??", 0, "torch::autograd::generated::MeanBackward0::apply(std::vector<at::Tensor>)"), *STARTS],
+         "MeanBackward0 (backward)"),
+        ([UNWIND, OPERATOR, ("", 0, "torch::autograd::AccumulateGrad::apply(int)"), *STARTS], "AccumulateGrad (backward)"),
+        ([UNWIND, OPERATOR, *STARTS], "aten::div_Tensor"),
+        ([UNWIND, ("/env/lib/python3.11/site-packages/bitsandbytes/functional.py", 9, "dequantize")], "functional.py:9 dequantize"),
+        ([("??", 0, "cuda_init"), *STARTS], "cuda_init"),
+    ],
+)  # fmt: skip
+def test_a_stack_of_cpp_names_the_users_line(stack: list[tuple[str, int, str]], said: str) -> None:
+    found = memory.read(cpp(*stack), evidence=RECORDED)
+    assert [block.site for block in found.blocks][0] == said
+    assert memory.peak(found).holders[0].site != "allocated before the recording"
+
+
+def test_the_other_gpus_of_a_machine_hold_nothing() -> None:
+    """A snapshot is noted as an event of every GPU; only one that had memory makes a choice necessary."""
+    many = raw()
+    many["device_traces"] += [
+        [{"action": "snapshot", "addr": 0, "size": 0, "stream": 0, "frames": []}] for _ in range(3)
+    ]
+    found = memory.read(many, evidence=RECORDED)
+    assert found.device == 0 and len(found.events) == 11
+    assert memory.read(many, evidence=RECORDED, device=2).reserved == 0
+    many["device_traces"][2].append(many["device_traces"][0][1])
+    with pytest.raises(
+        memory.SnapshotError, match=r"memory of devices \[0, 2\]: choose one, read\(…, device=0\)"
+    ):
+        memory.read(many, evidence=RECORDED)
+
+
 def test_without_frames_sizes_stand_for_sites() -> None:
     bare = raw()
     for entry in [*bare["device_traces"][0], *(b for s in bare["segments"] for b in s["blocks"])]:

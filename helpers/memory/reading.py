@@ -185,11 +185,12 @@ class _Reader:
         traces = self.raw.get("device_traces") or []
         if not isinstance(traces, list) or not all(isinstance(trace, list) for trace in traces):
             raise SnapshotError("'device_traces' is no list of lists of events")
-        held = sorted({*segments, *(i for i, trace in enumerate(traces) if trace)})
+        used = (i for i, trace in enumerate(traces) if any(_action(e) not in _ABOUT_NOTHING for e in trace))
+        held = sorted({*segments, *used} if device is None else ())
         if device is None:
             if len(held) > 1:
                 raise SnapshotError(
-                    f"this snapshot holds devices {held}: choose one, read(…, device={held[0]})"
+                    f"this snapshot holds memory of devices {held}: choose one, read(…, device={held[0]})"
                 )
             device = held[0] if held else 0
         trace = traces[device] if 0 <= device < len(traces) else []
@@ -261,10 +262,27 @@ class _Reader:
     def frame(self, entry: Any) -> Frame:
         if not isinstance(entry, dict):
             raise SnapshotError("a frame is no dict")
-        key = (str(entry.get("filename", ""))[:500], _int(entry, "line", 0), str(entry.get("name", ""))[:200])
+        line = entry.get("line", 0)
+        if (
+            type(line) is int and 1 << 63 <= line < 1 << 64
+        ):  # a line of -1, in C++'s unsigned numbers: not known
+            line = 0
+        key = (
+            str(entry.get("filename", ""))[:500],
+            _int({"line": line}, "line"),
+            str(entry.get("name", ""))[:200],
+        )
         if key not in self.seen:
             self.seen[key] = frame_of(*key)
         return self.seen[key]
+
+
+#: events without memory: taking a snapshot is one itself, and is noted for every GPU of the machine
+_ABOUT_NOTHING = ("snapshot", "user_defined")
+
+
+def _action(entry: Any) -> Any:
+    return entry.get("action") if isinstance(entry, dict) else None
 
 
 def _int(entry: Any, name: str, default: int | None = None, most: int = _LARGEST) -> int:

@@ -19,11 +19,14 @@ _POINTER = 1 << 16
 """Stream numbers from here on are a cudaStream_t; below, a simulated stream's own."""
 
 
-#: frames of libraries, of Python itself, and of this course's own tools: not where a user would look
+#: files of libraries, of Python itself, of compilers, of this course's own tools, and whatever is not Python: not where
+#: a user would look
 _LIBRARY = re.compile(
     r"/(site|dist)-packages/|/torch/|/lib/python3[.\d]*/|/helpers/(simulator|memory|recordings|widgets|lesson)\b"
-    r"|^<frozen |^<__array_function__|^torch/|\.(cpp|cc|cu|h|hpp|c|so)(\.\d+)*$|^\?\?$|^$"
+    r"|^<frozen |^<__array_function__|^<eval_with_key>|^torch/|/torchinductor_|\.(?!pyw?$|ipynb$)\w+$|^\?*$"
 )
+#: in a stack without Python: the operator, or backward's node, that asked
+_ASKED = re.compile(r"torch::autograd::(?:generated::)?(\w+)::apply\b|at::_ops::(\w+)::")
 #: file names that IPython gives to a notebook's cells: a folder of the process, and a hash of the cell
 _CELL = re.compile(r"ipykernel_\d+/\d+\.py$|^<ipython-input-|^<stdin>$|^<string>$")
 
@@ -44,16 +47,21 @@ class Frame:
 def frame_of(filename: str, line: int, function: str) -> Frame:
     """A frame as it is shown. The folder stays out: it says where someone lives and nothing about memory."""
     path = filename.replace("\\", "/")
-    user = "::" not in function and (
-        not _LIBRARY.search(path) or not (path or line)
-    )  # a name alone: a model's
-    return Frame("cell" if _CELL.search(path) else path.rsplit("/", 1)[-1], line, function, user)
+    user = "::" not in function and not _LIBRARY.search(path)
+    file = "cell" if _CELL.search(path) else path.rsplit("/", 1)[-1].strip("?")
+    return Frame(file, line, function, user)
 
 
 def site_of(frames: tuple[Frame, ...]) -> str:
-    """The innermost frame of user code, "train.py:12 step"; the innermost of all where none is the user's."""
-    found = next((one for one in frames if one.user), frames[0] if frames else None)
-    return str(found) if found else ""
+    """The innermost frame of user code, "train.py:12 step"; where none is the user's, of Python, else who asked in C++."""
+    found = next((one for one in frames if one.user), None)
+    found = found or next((one for one in frames if one.file.endswith(".py")), None)
+    if found is None:  # backward runs in a thread of its own, where nothing is Python
+        asked = [match for one in frames if (match := _ASKED.search(one.function))]
+        node, operator = (next(filter(None, (match[i] for match in asked)), "") for i in (1, 2))
+        found = frames[0] if frames else None
+        return f"{node} (backward)" if node else f"aten::{operator}" if operator else str(found or "")
+    return str(found)
 
 
 @dataclass(frozen=True, slots=True)
