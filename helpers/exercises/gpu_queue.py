@@ -236,9 +236,7 @@ def _named(reports: list[check.Report], wanted: dict[Loop | str, str]) -> str | 
         if report.value != want and isinstance(what, str):
             return f"a trace laid out as on a real machine, {what!r}: {told}"
         if report.value != want:
-            steps = trace.steps(trace.read(json.loads(_recorded(what))))
-            whole = sum(s.seconds_s for s in steps)
-            computes, waits = sum(s.compute_s for s in steps) / whole, sum(s.wait_s for s in steps) / whole
+            computes, waits = trace.shares(trace.read(json.loads(_recorded(what))))
             return f"{what}: {told}; the GPU computes {computes:.0%}, the CPU waits {waits:.0%}"
     return None
 

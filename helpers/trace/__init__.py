@@ -14,10 +14,11 @@ from .columns import Trace, Work
 from .gaps import CAUSES, Idle, idle
 from .ranking import Step, Top, steps, top
 from .reading import TraceError, read
+from .steady import Shares, shares
 from .unwaited import Unwaited, unwaited
 from .verdict import Verdict, classify
 
 __all__ = [
-    "CAUSES", "Idle", "Overlap", "QueueDepth", "Step", "Top", "Trace", "TraceError", "Unwaited", "Verdict",
-    "Work", "classify", "idle", "overlap", "queue_depth", "read", "steps", "top", "unwaited",
+    "CAUSES", "Idle", "Overlap", "QueueDepth", "Shares", "Step", "Top", "Trace", "TraceError", "Unwaited", "Verdict",
+    "Work", "classify", "idle", "overlap", "queue_depth", "read", "shares", "steps", "top", "unwaited",
 ]  # fmt: skip

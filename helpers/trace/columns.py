@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,10 @@ from helpers.waiting import call_waits
 from . import names as words
 
 Ints = NDArray[np.int64]
+
+# A queue takes about a thousand launches (1,022 in public traces of an A100, fewer where their arguments are large): a
+# launch that takes long with so many waiting is held up by them. With fewer it is the driver's own time.
+FULL, HELD_UP_NS = 900, 50_000
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ class Trace:
     stream: Ints
     correlation: Ints
     bytes: Ints
-    simulated: str = ""
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """Categories of events that are not read, and how many of each."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -136,16 +141,44 @@ class Trace:
         return Work(row, launch, began, done, start, end, stream, family.astype(np.int64), device)
 
     @cached_property
+    def launching(self) -> NDArray[np.bool_]:
+        """Which rows are host events of a thread that launches work."""
+        launched = self.work.launch_row[self.work.launch_row >= 0]
+        host = self.of("annotation", "operator", "call", "python")
+        return host & np.isin(self.thread, np.unique(self.thread[launched]))
+
+    @cached_property
     def waiting(self) -> NDArray[np.bool_]:
         """Which rows are calls in which the host waits for the device.
 
-        Synchronising calls; and copies from or to pageable memory, which the host has to read, or to see filled,
-        before the call returns ("CUDA Runtime API", API synchronization behavior).
+        Synchronising calls; copies from or to pageable memory, which the host has to read, or to see filled,
+        before the call returns ("CUDA Runtime API", API synchronization behavior); and launches that take long
+        because the queue is full.
         """
-        found = self.of("call") & self.named(call_waits)
-        work = self.work
-        pageable = np.array(["Pageable" in name for name in self.names], bool)[self.name[work.row]]
-        found[work.launch_row[pageable & (work.launch_row >= 0)]] = True
+        return self.asking | self._of_copies("Pageable") | self.held_up
+
+    @cached_property
+    def asking(self) -> NDArray[np.bool_]:
+        """Which of them wait for what the device has done: synchronising calls, and copies into pageable memory."""
+        return self.of("call") & self.named(call_waits) | self._of_copies("-> Pageable")
+
+    def _of_copies(self, kind: str) -> NDArray[np.bool_]:
+        """Which rows are calls that launch copies with this in their name."""
+        found, work = np.zeros(len(self), bool), self.work
+        chosen = np.array([kind in name for name in self.names], bool)[self.name[work.row]]
+        found[work.launch_row[chosen & (work.launch_row >= 0)]] = True
+        return found
+
+    @cached_property
+    def held_up(self) -> NDArray[np.bool_]:
+        """Which of them are launches into a full queue."""
+        found = np.zeros(len(self), bool)
+        rows = np.unique(self.work.launch_row[self.work.launch_row >= 0])
+        rows = rows[self.end_ns[rows] - self.start_ns[rows] >= HELD_UP_NS]
+        began = self.start_ns[rows]
+        launches, starts = np.sort(self.work.launch_ns), np.sort(self.work.start_ns)
+        depth = np.searchsorted(launches, began, "left") - np.searchsorted(starts, began, "right")
+        found[rows[depth >= FULL]] = True
         return found
 
     def need_gpu(self, what: str) -> Work:

@@ -7,8 +7,10 @@ itself: the driver loads it).
 launched already:
   a copy runs                      → waiting for a copy
   a collective runs                → waiting for communication
-  otherwise                        → what kept it back so far, up to TURNAROUND_NS; longer: no cause seen
+  otherwise                        → what kept it back so far, up to TURNAROUND_NS; longer: no cause seen, but
+                                     sync where the host waits in a call, having put little into the queue before
 not launched yet:
+  nothing comes any more, and a copy runs (or a collective)      → waiting for a copy (communication)
   the host waits in a call, and a copy runs (or a collective)    → waiting for a copy (communication)
   the host waits in a call, or left one in this gap less than REFILL_NS ago → sync
   the host's launches follow each other within LAUNCH_NS         → short kernels: over before the next launch
@@ -38,11 +40,15 @@ LAUNCH_NS = 50_000
 # HTA draws its line between "kernel wait" and "other" at 30 µs too (consecutive_kernel_delay).
 TURNAROUND_NS = 30_000
 
+# So few launches in the queue are what the host put there before it began to wait.
+FEW = 64
+
 CAUSES = (
     "nothing launched", "short kernels", "sync", "waiting for a copy", "waiting for communication", "no cause seen",
 )  # fmt: skip
 _NOTHING, _SHORT, _SYNC, _COPY, _COMMUNICATION, _UNKNOWN = range(len(CAUSES))
 
+_NEVER = np.iinfo(np.int64).max // 4
 Ints = NDArray[np.int64]
 
 
@@ -72,8 +78,9 @@ class Idle:
 
     @property
     def busy(self) -> float:
-        """The share of the span that is no gap."""
-        return max(0.0, 1 - self.total / self.span)  # sums of floats may come out a hair above the span
+        """The share of the span that is no gap; 0 of no time."""
+        # sums of floats may come out a hair above the span
+        return max(0.0, 1 - self.total / self.span) if self.span else 0.0
 
     @property
     def share(self) -> dict[str, float]:
@@ -94,12 +101,12 @@ def idle(t: Trace, start_s: float | None = None, end_s: float | None = None) -> 
     """When no kernel, fill or copy inside the device runs, and why: see the rules at the top of this module.
 
     start_s, end_s: a window (None: from the first device work to the last). Copies between host and device and
-    collectives are not computing. ValueError without GPU work or for an empty window.
+    collectives are not computing. ValueError without GPU work or for a window that ends before it begins.
     """
     work = t.need_gpu("idle")
     begin = round(start_s * 1e9) if start_s is not None else int(work.start_ns[0])
     end = round(end_s * 1e9) if end_s is not None else int(work.end_ns.max())
-    if not begin < end:
+    if begin > end or begin == end and not start_s == end_s is None:
         raise ValueError(
             f"idle: the window from {begin / 1e9} s to {end / 1e9} s is empty; the GPU works from "
             f"{work.start_ns[0] / 1e9} s to {work.end_ns.max() / 1e9} s"
@@ -120,17 +127,19 @@ def idle(t: Trace, start_s: float | None = None, end_s: float | None = None) -> 
     middle = a + (b - a) // 2
 
     is_launched = middle >= launched[gap]
+    depth = np.searchsorted(np.sort(work.launch_ns), middle) - np.searchsorted(work.start_ns, middle)
     last = np.searchsorted(wait_ends, middle, side="right") - 1
     ended = wait_ends[np.maximum(last, 0)] if len(wait_ends) else np.full(len(a), -(10**18))
     blocked = spans.inside(waiting, middle)
     refill = (last >= 0) & (ended >= gap_a[gap]) & (middle - ended <= REFILL_NS)
     host = np.select([blocked | refill, between[gap] <= LAUNCH_NS], [_SYNC, _SHORT], _NOTHING)
     is_copy, is_comm = spans.inside(copying, middle), spans.inside(communicating, middle)
-    ready = is_launched | blocked
+    ready = is_launched | blocked | (launched[gap] == _NEVER)
     cause = np.select(
         [is_copy & ready, is_comm & ready, is_launched], [_COPY, _COMMUNICATION, _UNKNOWN], host
     )
     cause = _turnaround(cause, gap, b - a, len(gap_a))
+    cause = np.where((cause == _UNKNOWN) & blocked & (depth <= FEW), _SYNC, cause)
     a, b, cause, gap = _joined(a, b, cause, gap)
     total = np.bincount(cause, weights=(b - a) / 1e9, minlength=len(CAUSES))
     order = np.argsort(-total, kind="stable")
@@ -141,25 +150,24 @@ def idle(t: Trace, start_s: float | None = None, end_s: float | None = None) -> 
 def _next_launch(work: Work, gap_b: Ints) -> tuple[Ints, Ints]:
     """For each gap: when the work that ends it was launched, and how long after the launch before that began.
 
-    A gap that no work ends (the window's end) counts as never launched, after a long time.
+    A gap that no work ends (the trace's end) counts as never launched, after a long time.
     """
-    never = np.iinfo(np.int64).max // 4
     own = work.of("compute", "memory")
-    start, launch, done = work.start_ns[own], work.launch_ns[own], work.launched_ns[own]
-    at = np.searchsorted(start, gap_b, side="left")
-    found = at < len(start)
-    at = np.minimum(at, len(start) - 1)
-    began = np.where(found, launch[at], never)
+    start, launch, done = (
+        np.append(times[own], _NEVER) for times in (work.start_ns, work.launch_ns, work.launched_ns)
+    )
+    at = np.searchsorted(start[:-1], gap_b, side="left")
     times = np.sort(work.launch_ns)  # any launch shows that the host is launching, whatever it launches
-    place = np.searchsorted(times, began, side="left")
+    place = np.searchsorted(times, launch[at], side="left")
     before = times[np.maximum(place - 1, 0)]
-    between = np.where(found & (place > 0), done[at] - before, never)
-    return np.where(found, done[at], never), between
+    between = np.where((at < len(start) - 1) & (place > 0), done[at] - before, _NEVER)
+    return done[at], between
 
 
 def _waits(t: Trace, work: Work) -> tuple[spans.Spans, Ints]:
     """When a thread that launches kernels waits for the device in a call; and the sorted ends of those calls."""
     chosen = work.of("compute", "memory") & (work.launch_row >= 0)
+    chosen = chosen if chosen.any() else work.launch_row >= 0
     chosen = t.waiting & np.isin(t.thread, np.unique(t.thread[work.launch_row[chosen]]))
     return spans.union(t.start_ns[chosen], t.end_ns[chosen]), np.sort(t.end_ns[chosen])
 

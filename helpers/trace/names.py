@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 
-# Categories as Kineto writes them (pytorch/kineto, libkineto/src/ActivityType.cpp); what is not here is dropped.
+# Categories as Kineto writes them (pytorch/kineto, libkineto/src/ActivityType.cpp), and with a capital as PyTorch 1.8
+# to 1.11 did; what is not here is dropped.
 KIND_OF = {
     "cpu_op": "operator", "user_annotation": "annotation", "python_function": "python",
-    "cuda_runtime": "call", "cuda_driver": "call", "privateuse1_runtime": "call", "privateuse1_driver": "call",
+    "cuda_runtime": "call", "cuda_driver": "call", "xpu_runtime": "call", "xpu_driver": "call",
+    "privateuse1_runtime": "call", "privateuse1_driver": "call",
     "kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset", "gpu_user_annotation": "gpu annotation",
+    "Operator": "operator", "Python": "python", "Runtime": "call", "Kernel": "kernel", "Memcpy": "copy",
+    "Memset": "memset",
 }  # fmt: skip
+DROPPED = (
+    "Trace",
+    "overhead",
+    "cuda_sync",
+    "cuda_profiler_range",
+    "cpu_instant_event",
+    "ac2g",
+    "fwdbwd",
+    None,
+)
+"""Categories that are known and not needed."""
 KINDS = tuple(dict.fromkeys(KIND_OF.values()))
 """Kinds of rows; a row's `kind` is an index here."""
 
@@ -54,6 +71,12 @@ _GENERAL = {
     "reduce_kernel": "reduce", "multi_tensor_apply_kernel": "foreach", "index_elementwise_kernel": "index",
 }  # fmt: skip
 _DULL = set("elementwise vectorized_elementwise unrolled_elementwise gpu reduce CUDA Binary Unary".split())
+# Names that say nothing. CUTLASS gives its kernels as the first template argument, cuBLAS in the namespace.
+_NAMELESS = re.compile(r"(device_)?kernel2?", re.IGNORECASE)
+_FIRST = re.compile(
+    r"<\s*(?:\w+::)*(?!(?:unsigned|int|long|short|char|bool|float|double|void|__half)\b)([A-Za-z_]\w*)"
+)
+_MARKS = re.compile(r"::|[<>()\[\]{} ]")
 
 
 def short(name: str, limit: int = 40) -> str:
@@ -62,11 +85,50 @@ def short(name: str, limit: int = 40) -> str:
     "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, …>(…)" becomes
     "elementwise (Fill)": the part in brackets says what the general kernel was used for.
     """
-    text = name.removeprefix("void ").replace("(anonymous namespace)::", "").replace("operator()", "call")
+    text = name.replace("(anonymous namespace)::", "").replace("operator()", "call")
     if not name.startswith(("Memcpy", "Memset")) and ("<" in text or "(" in text):
-        head = re.split(r"[<(]", text, maxsplit=1)[0]
-        last = head.rsplit("::", 1)[-1].strip() or text
-        inner = [found for found in _FUNCTOR.findall(text[len(head) :]) if found not in _DULL]
-        plain = _GENERAL.get(last, last)
-        text = f"{plain} ({inner[0]})" if inner and inner[0] not in plain else plain
+        room, last, rest = _function(text)
+        if _NAMELESS.fullmatch(last):
+            first = _FIRST.match(rest)
+            text = first[1] if first else f"{room}::{last}" if room else last
+        else:
+            inner = [found for found in _FUNCTOR.findall(rest) if found not in _DULL]
+            plain = _GENERAL.get(last, last)
+            text = f"{plain} ({inner[0]})" if inner and inner[0] not in plain else plain
+    return cut(text, limit)
+
+
+def cut(text: str, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def distinct(names: Sequence[str], limit: int = 40) -> list[str]:
+    """Each name in short. Where cutting makes two alike that are not, they get as much room as tells them apart."""
+    whole = [short(name, len(name) + 1) for name in names]
+    found = {text: text for text in whole}
+    for room in range(limit, max(map(len, whole), default=0), 20):
+        left = [text for text in found if found[text] == text and len(text) > room]
+        alike = Counter(text[: room - 1] for text in left)
+        found |= {text: text[: room - 1] + "…" for text in left if alike[text[: room - 1]] == 1}
+    return [found[text] for text in whole]
+
+
+def _function(text: str) -> tuple[str, str, str]:
+    """A kernel's innermost namespace or class, its name, and what stands behind that: template arguments, parameters."""
+    depth, start, end, room = 0, 0, -1, ""
+    for mark in _MARKS.finditer(text):
+        what, at = mark[0], mark.start()
+        if what in "<([{":
+            if depth == 0 and at > start and end < 0:
+                end = at
+            if depth == 0 and what == "(" and at > start:
+                break
+            depth += 1
+        elif what in ">)]}":
+            depth = max(depth - 1, 0)
+        elif depth == 0:  # a type, a namespace, a class; the name is yet to come
+            if text[start:at]:
+                room = text[start : end if end >= 0 else at] if what == "::" else ""
+            start, end = mark.end(), -1
+    end = end if end >= 0 else len(text)
+    return room, text[start:end] or text, text[end:]

@@ -16,6 +16,7 @@ from . import names as words
 from . import spans
 from .activity import covered
 from .columns import Trace, nest
+from .steady import marks
 
 R = TypeVar("R")
 
@@ -66,7 +67,7 @@ class Step:
     """One step. launches: calls that launch a kernel or a graph; syncs: synchronising calls.
 
     seconds: from its start to the next one's (the last: to its own end, or its work's). wait: the host's time
-    in syncs, and in copies from or to pageable memory. compute, idle: the GPU's time with and without a kernel, fill or copy inside it running.
+    in syncs, in copies from or to pageable memory, and in launches into a full queue. compute, idle: the GPU's time with and without a kernel, fill or copy inside it running.
     """
 
     name: str
@@ -114,8 +115,9 @@ Found = tuple[list[str], NDArray[Any]]
 
 def _device(t: Trace) -> Found:
     work = t.need_gpu("top(by='device')")
-    shorts = [words.short(name) for name in t.names]
-    return [shorts[i] for i in t.name[work.row].tolist()], (work.end_ns - work.start_ns) / 1e9
+    used, place = np.unique(t.name[work.row], return_inverse=True)
+    shorts = words.distinct([t.names[i] for i in used])
+    return [shorts[i] for i in place.tolist()], (work.end_ns - work.start_ns) / 1e9
 
 
 def _operator(t: Trace) -> Found:
@@ -146,12 +148,12 @@ def steps(t: Trace) -> Listing[Step]:
     Host calls belong to the step in which they begin, GPU time to the step in whose time it falls. A trace
     without steps is one row, "whole trace". Works for CPU-only traces too: what the GPU did is then 0.
     """
-    marks = np.flatnonzero(t.of("annotation") & t.named(lambda n: n.startswith("ProfilerStep")))
-    begins = t.start_ns[marks].tolist()
-    labels = [t.names[t.name[i]] for i in marks]
+    rows = marks(t)
+    begins = t.start_ns[rows].tolist()
+    labels = [t.names[t.name[i]] for i in rows]
     work = t.work
     if begins:
-        last = int(t.end_ns[marks].max())
+        last = int(t.end_ns[rows].max())
         mine = work.end_ns[work.launch_ns < last]
         ends = [*begins[1:], max(last, int(mine.max(initial=0)))]
     else:
@@ -164,15 +166,15 @@ def steps(t: Trace) -> Listing[Step]:
     starts = {key: t.start_ns[mask] for key, mask in kinds.items()}
     waits = spans.union(t.start_ns[t.waiting], t.end_ns[t.waiting])
     kernels = work.start_ns[work.of("compute", "communication")]
-    rows = []
+    found = []
     for label, a, b in zip(labels, begins, ends, strict=True):
         count = {key: int(((at >= a) & (at < b)).sum()) for key, at in starts.items()}
         compute = spans.length(covered(work, a, b, "compute", "memory")) / 1e9
-        rows.append(
+        found.append(
             Step(
                 label, a / 1e9, (b - a) / 1e9, count["launches"], count["copies"], count["syncs"],
                 spans.length(spans.clip(waits, a, b)) / 1e9, int(((kernels >= a) & (kernels < b)).sum()),
                 compute, (b - a) / 1e9 - compute if len(work) else 0.0,
             )
         )  # fmt: skip
-    return Listing(rows, t.evidence)
+    return Listing(found, t.evidence)

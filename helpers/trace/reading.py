@@ -11,6 +11,7 @@ import gzip
 import json
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import Trace
-from .names import KIND_OF, KINDS, WORK_KINDS
+from .names import DROPPED, KIND_OF, KINDS, WORK_KINDS
 
 _AGAIN = (
     "write it again with prof.export_chrome_trace(path) after the `with profile(…) as prof:` block has ended"
@@ -159,11 +160,12 @@ def _trace(content: Any, where: str, evidence: str | None) -> Trace:
         raise TraceError(
             f"{where} is not a trace: it has no list 'traceEvents'; {has}. Give what export_chrome_trace wrote"
         )
-    wanted = _complete(events, where)
+    wanted, unread = _complete(events, where)
     if not wanted:
+        kinds = f" (there are {', '.join(sorted(unread)[:6])})" if unread else ""
         raise TraceError(
-            f"{where} has {len(events):,} events, and none that is an operator, a call or device work: the profiler "
-            "saw nothing; run the code inside its `with` block, and with a schedule call prof.step()"
+            f"{where} has {len(events):,} events, and none that is an operator, a call or device work{kinds}: the "
+            "profiler saw nothing; run the code inside its `with` block, and with a schedule call prof.step()"
         )
     made = _columns(wanted, where)
     simulated = str(about.get("simulated") or "")
@@ -173,13 +175,18 @@ def _trace(content: Any, where: str, evidence: str | None) -> Trace:
     devices = about.get("deviceProperties") or []
     known = devices if isinstance(devices, list) else []
     named = tuple(str(d.get("name", "GPU")) for d in known if isinstance(d, Mapping))
-    return Trace(source=where, evidence=evidence, devices=named, **made)
+    return Trace(source=where, evidence=evidence, devices=named, unread=unread, **made)
 
 
-def _complete(events: list[Any], where: str) -> list[dict[str, Any]]:
-    """Events with a duration, of the kinds that are read."""
+def _complete(events: list[Any], where: str) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """Events with a duration, of the kinds that are read; and how many there are of other kinds."""
     try:
-        return [e for e in events if e.get("ph") == "X" and e.get("cat") in KIND_OF]
+        timed = [e for e in events if e.get("ph") == "X"]
+        kinds = Counter(e.get("cat") for e in timed)
+        unread = Counter(
+            {str(cat): n for cat, n in kinds.items() if cat not in KIND_OF and cat not in DROPPED}
+        )
+        return [e for e in timed if e.get("cat") in KIND_OF], unread
     except (AttributeError, TypeError):
         i = next((i for i, e in enumerate(events) if not isinstance(e, dict)), -1)
         if i < 0:

@@ -1,26 +1,31 @@
 """What a trace would take if the host never waited for the GPU: the trace replayed with those waits cut out.
 
 A sync that empties the queue costs what the host does after it, which is why its own time says little: with
-1.5 ms of Python behind an .item() the gap lies in the Python. So every wait is cut out of the host's time, all that
-the host did after it comes as much earlier, and the device's work, as long as it was, starts when it is launched and
-its stream is free. What cannot be cut (a size that the host needs) is cut too: the result is a lower bound.
+1.5 ms of Python behind an .item() the gap lies in the Python. So every wait is cut out of the host's time, and all that
+the host did after it comes as much earlier. The device's work then starts when it is launched and its stream is free,
+and what was seen to follow other work still does. What ran at the same time shares the GPU, as it did: each moment in
+which n kernels ran counts as an n-th of it for each, and the same again whatever runs beside them in the replay. With
+no wait cut, a trace so replays to its own time. What cannot be cut (a size that the host needs) is cut too: the result
+is a lower bound.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
-
-from helpers.waiting import call_waits
 
 from . import spans
 from .columns import Trace
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 _READY_NS = 30_000  # from a launch to the start on an idle device, at most: gaps.TURNAROUND_NS
+_ALONE = -1  # the number of what shares with nothing
 
 
 @dataclass(frozen=True)
@@ -38,64 +43,185 @@ class Unwaited:
         return self.before / self.after if self.after else 1.0
 
 
+def answers(t: Trace) -> NDArray[np.bool_]:
+    """Which calls of the launching threads wait for the GPU's answer, and are followed by another launch.
+
+    The last wait of a profile is not among them: it is the profiler's, or a program's end, and keeps nothing back.
+    """
+    launches = t.work.launch_row[t.work.launch_row >= 0]
+    last = int(t.start_ns[launches].max(initial=-1))
+    return t.asking & t.launching & (t.end_ns <= last)
+
+
 def unwaited(t: Trace) -> Unwaited:
     """What the waits of the launching threads cost. ValueError without GPU work."""
     work = t.need_gpu("unwaited")
-    threads = np.unique(t.thread[work.launch_row[work.launch_row >= 0]])
-    mine = np.isin(t.thread, threads) & t.of("annotation", "operator", "call", "python")
+    calls = answers(t)
     begin = int(work.launch_ns.min())
-    host = int(t.end_ns[mine].max(initial=begin))
+    host = int(t.end_ns[t.launching].max(initial=begin))
     end = max(int(work.end_ns.max()), host)
-    calls = mine & t.of("call") & t.named(call_waits)
     cut = spans.clip(spans.union(t.start_ns[calls], t.end_ns[calls]), begin, end)
     total = spans.length(cut)
-    ended, pushed = _replayed(t, cut, begin)
-    after = max(host - total + pushed, ended) - begin
+    if not total:
+        return Unwaited(0.0, (end - begin) / 1e9, (end - begin) / 1e9)
+    ended, pushed = _Replay(t, cut).run()
+    last = spans.clip(spans.union(*_closing(t, calls)), begin, end)
+    after = max(host - total - spans.length(last) + pushed, ended) - begin
     return Unwaited(total / 1e9, (end - begin) / 1e9, min(after, end - begin) / 1e9)
 
 
-def _replayed(t: Trace, cut: spans.Spans, begin: int) -> tuple[int, int]:
-    """When the device's work ends, and by how much copies that the host waits for push it back."""
+def _closing(t: Trace, calls: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Starts and ends of the waits at the end: the host comes back from them when the work is done, whenever that is."""
+    chosen = t.asking & t.launching & ~calls
+    return t.start_ns[chosen], t.end_ns[chosen]
+
+
+class _Replay:
+    """Work in the order of its launches; times in ns. For each piece: what has to happen before it starts."""
+
+    def __init__(self, t: Trace, cut: spans.Spans) -> None:
+        work = t.work
+        order = np.lexsort((work.start_ns, work.launch_ns))
+        self.launch, self.start, self.stop = (
+            times[order].tolist() for times in (work.launch_ns, work.start_ns, work.end_ns)
+        )
+        row = work.launch_row[order]
+        back = np.where(row >= 0, t.end_ns[row], work.launch_ns[order])  # when the launching call returned
+        self.early = np.rint(spans.before(cut, work.launch_ns[order])).tolist()
+        self.back = (back - np.rint(spans.before(cut, back))).tolist()
+        # the host comes back from such a copy when it has its bytes, however late that begins
+        pageable = np.array(["Pageable ->" in name for name in t.names], bool)[t.name[work.row[order]]]
+        self.holds = (pageable & (back >= work.end_ns[order])).tolist()
+        self.lane, self.demand = _demand(t, order)
+        self.need: list[int] = [1] * len(order)  # how many things it still waits for; one is its launch
+        self.after_end: dict[int, list[tuple[int, int]]] = defaultdict(
+            list
+        )  # work → (work, ns behind its end)
+        self.after_start: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self.latency = [min(a - at, _READY_NS) for at, a in zip(self.launch, self.start, strict=True)]
+        self._follow(work.stream[order].tolist())
+
+    def _follow(self, streams: list[int]) -> None:
+        """What each piece of work was seen to follow: its stream's last, or what ended just before it began."""
+        ends_of = np.array(self.stop)
+        by_end = np.argsort(ends_of, kind="stable")
+        ends = ends_of[by_end]
+        places = (np.searchsorted(ends, self.start, side="right") - 1).tolist()
+        last: dict[int, int] = {}
+        for i in np.lexsort((ends_of, self.start)).tolist():
+            stream, at, start = streams[i], self.launch[i], self.start[i]
+            before = last.get(stream)
+            free = self.stop[before] if before is not None else at
+            fed = int(by_end[places[i]]) if places[i] >= 0 else i
+            held = start > max(at, free) + _READY_NS
+            if held and fed != i and start - self.stop[fed] <= _READY_NS:
+                self._add(self.after_end, fed, i, start - self.stop[fed])
+                held = False
+            elif at >= free:
+                self.latency[i] = start - at
+            if before is not None and start < free:
+                self._add(self.after_start, before, i, start - self.start[before])
+            elif before is not None:  # held, and nobody knows by what: it stays as late
+                behind = start - free if held else min(start - free, _READY_NS)
+                self._add(self.after_end, before, i, behind if free > at else 0)
+            if before is None or self.stop[i] >= free:
+                last[stream] = i
+
+    def _add(self, after: dict[int, list[tuple[int, int]]], first: int, i: int, behind: int) -> None:
+        after[first].append((i, behind))
+        self.need[i] += 1
+
+    def run(self) -> tuple[int, int]:
+        """When the device's work ends, and by how much copies that the host waits for push it back."""
+        pushed, launched, n = 0.0, 0, len(self.launch)
+        ready = [0.0] * n
+        moments: list[tuple[float, int]] = []  # work whose start is known
+        lanes: dict[int, _Lane] = defaultdict(_Lane)
+        ended = 0.0
+
+        def met(i: int, when: float) -> None:
+            ready[i] = max(ready[i], when)
+            self.need[i] -= 1
+            if not self.need[i]:
+                heappush(moments, (ready[i], i))
+
+        while True:
+            while launched < n:  # up to the next copy that the host waits for
+                met(launched, self.launch[launched] - self.early[launched] + pushed + self.latency[launched])
+                launched += 1
+                if self.holds[launched - 1]:
+                    break
+            holding = launched - 1
+            while moments or any(lane.jobs for lane in lanes.values()):
+                lane = min(lanes.values(), key=_Lane.ends, default=None)
+                if moments and (lane is None or moments[0][0] <= lane.ends()):
+                    now, i = heappop(moments)
+                    where = self.lane[i] if self.lane[i] != _ALONE else -2 - i
+                    lanes[where].add(now, i, self.demand[i])
+                    for j, behind in self.after_start.get(i, ()):
+                        met(j, now + behind)
+                    continue
+                assert lane is not None
+                now, i = lane.pop()
+                if not lane.jobs and self.lane[i] == _ALONE:
+                    del lanes[-2 - i]
+                ended = max(ended, now)
+                for j, behind in self.after_end.get(i, ()):
+                    met(j, now + behind)
+                if i == holding and self.holds[i]:
+                    pushed += max(0.0, now - (self.back[i] + pushed))
+                    break
+            else:
+                if launched == n:
+                    return round(ended), round(pushed)
+
+
+class _Lane:
+    """Jobs that share one engine evenly: of n at a time each gets an n-th."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[float, int]] = []  # (what each must have got when it ends, job)
+        self.each, self.now = 0.0, 0.0  # what each has got since the beginning, and until when
+
+    def _until(self, now: float) -> None:
+        if self.jobs:
+            self.each += (now - self.now) / len(self.jobs)
+        self.now = now
+
+    def add(self, now: float, job: int, demand: float) -> None:
+        self._until(now)
+        heappush(self.jobs, (self.each + demand, job))
+
+    def ends(self) -> float:
+        """When the next job ends."""
+        return self.now + (self.jobs[0][0] - self.each) * len(self.jobs) if self.jobs else float("inf")
+
+    def pop(self) -> tuple[float, int]:
+        now = self.ends()
+        self._until(now)
+        return now, heappop(self.jobs)[1]
+
+
+def _demand(t: Trace, order: Ints) -> tuple[list[int], list[float]]:
+    """For each piece of work, by the order of launches: which engine it shares, and how many ns of it it takes alone.
+
+    Kernels, fills and copies inside the device share one, the copies of each direction another. A collective waits for
+    other ranks most of its time, and shares with nothing.
+    """
     work = t.work
-    order = np.lexsort((work.start_ns, work.launch_ns))
-    launch, start, stop = work.launch_ns[order], work.start_ns[order], work.end_ns[order]
-    early = _before(cut, launch)
-    pageable = np.array(["Pageable" in name for name in t.names], bool)[t.name[work.row[order]]]
-    row = work.launch_row[order]
-    back = np.where(row >= 0, t.end_ns[row], launch)  # when the launching call returned
-    back_early = _before(cut, back)
-    feeds = _feeding(work.stream[order], launch, start, stop)
-    free: dict[int, int] = {}
-    moved: list[int] = []  # new ends
-    pushed = 0
-    for i, (stream, at, a, b) in enumerate(
-        zip(work.stream[order].tolist(), launch.tolist(), start.tolist(), stop.tolist(), strict=True)
-    ):
-        now = at - int(early[i]) + pushed
-        new = max(now + min(a - at, _READY_NS), free.get(stream, begin))
-        if 0 <= feeds[i] < i:
-            new = max(new, moved[feeds[i]] + a - int(stop[feeds[i]]))
-        free[stream] = new + b - a
-        moved.append(free[stream])
-        if pageable[i]:  # the host comes back when the copy has its bytes, however late that begins
-            pushed += max(0, free[stream] - (int(back[i]) - int(back_early[i]) + pushed))
-    return max(moved, default=begin), pushed
-
-
-def _before(cut: spans.Spans, times: Ints) -> Ints:
-    """How much of the cut lies before each moment."""
-    return np.rint(spans.before(cut, times)).astype(np.int64)
-
-
-def _feeding(stream: Ints, launch: Ints, start: Ints, stop: Ints) -> list[int]:
-    """For work that was launched, in a free stream, and still waited: what ended just before it began; else -1."""
-    by_end = np.argsort(stop, kind="stable")
-    ends = stop[by_end]
-    found: list[int] = []
-    free: dict[int, int] = {}
-    for s, at, a, b in zip(stream.tolist(), launch.tolist(), start.tolist(), stop.tolist(), strict=True):
-        place = int(np.searchsorted(ends, a, side="right")) - 1
-        held = a > max(at, free.get(s, 0)) + _READY_NS
-        found.append(int(by_end[place]) if held and place >= 0 and a - ends[place] <= _READY_NS else -1)
-        free[s] = b
-    return found
+    start, stop = work.start_ns[order], work.end_ns[order]
+    lane = np.zeros(len(order), np.int64)
+    copies = work.of("copy")[order]
+    lane[copies] = 1 + t.name[work.row[order]][copies]
+    lane[work.of("communication")[order]] = _ALONE
+    demand = (stop - start).astype(np.float64)
+    for one in np.unique(lane[lane != _ALONE]):
+        mine = lane == one
+        edges, steps = np.unique(np.concatenate((start[mine], stop[mine])), return_inverse=True)
+        change = np.bincount(steps[: mine.sum()], minlength=len(edges)) - np.bincount(
+            steps[mine.sum() :], minlength=len(edges)
+        )
+        running = np.maximum(np.cumsum(change)[:-1], 1)
+        got = np.concatenate(([0.0], np.cumsum(np.diff(edges) / running)))
+        demand[mine] = got[steps[mine.sum() :]] - got[steps[: mine.sum()]]
+    return lane.tolist(), demand.tolist()

@@ -1,8 +1,9 @@
 """Is the CPU, the GPU or something between them the bottleneck? One word, and what speaks for it.
 
 The flow: sparse → the host cannot keep up; dense → the GPU is the limit; dense with gaps → look before and
-after the gaps. Here every gap is looked at, by the rules of `gaps`, and the largest reason names the verdict. With one
-exception: where the host is late only because it waited for the GPU before, the wait is the reason (`unwaited`).
+after the gaps. Here every gap of the steady part is looked at, by the rules of `gaps`, and the largest reason names the
+verdict. With one exception: where the host is late only because it waited for the GPU before, the wait is the reason
+(`unwaited`). Where the trace does not show a reason, none is given.
 """
 
 from __future__ import annotations
@@ -11,26 +12,31 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from helpers.seconds import approx, format_seconds
-from helpers.waiting import call_waits
 
 from . import names as words
 from . import spans
 from .activity import queue_depth
-from .columns import Trace, nest
-from .gaps import CAUSES, Idle, idle
+from .columns import Nest, Trace, nest
+from .gaps import CAUSES, FEW, Idle, idle
 from .ranking import top
-from .unwaited import Unwaited, unwaited
+from .steady import Steady, shares, steady
+from .unwaited import Unwaited, answers, unwaited
 
 # Shares of the time in which the GPU computes. Above DENSE there is at most a ninth to win by closing gaps, and
 # kernels are where to look; below SPARSE it waits longer than it works.
 DENSE, SPARSE = 0.9, 0.5
 # So many times as fast without the host's waits is worth a line; see `unwaited`.
 TELLING = 1.1
+# Where the GPU is not dense and the host waits for it for more than this share of the time, they take turns.
+TURNS = 0.25
+# A cause is named if idle time without one is less than this share of it.
+UNSURE = 0.8
 
 BOTTLENECK = {
-    "nothing launched": "CPU-bound", "short kernels": "short kernels", "sync": "sync-bound",
+    "nothing launched": "CPU-bound", "short kernels": "launch-bound", "sync": "sync-bound",
     "waiting for a copy": "copy-bound", "waiting for communication": "communication-bound", "no cause seen": "unknown",
 }  # fmt: skip
 """Cause of most of the idle time → the verdict's word."""
@@ -38,7 +44,7 @@ _HOST = ("nothing launched", "short kernels", "sync")
 
 _ADVICE = {
     "CPU-bound": "look at what the host does between launches: data loading, Python, logging, large gaps first",
-    "short kernels": "launch less: fuse (torch.compile), batch more, foreach or fused optimizers, a CUDA graph",
+    "launch-bound": "launch less: fuse (torch.compile), batch more, foreach or fused optimizers, a CUDA graph",
     "sync-bound": "find what asks the GPU for a value (.item(), nonzero, masks, print, .cpu()) and ask less often",
     "copy-bound": "pin the memory, copy with non_blocking=True on a stream of its own, one batch ahead; or copy less",
     "communication-bound": "overlap it with backward, send fewer or larger messages, or fewer bytes",
@@ -46,6 +52,12 @@ _ADVICE = {
     "unknown": "the trace does not show what the GPU waited for: record more (other processes, all CUDA activities)",
     "CPU only": "nothing ran on a GPU: look at trace.top(t, by='host')",
 }
+_DATA = "the host waits for its DataLoader: more workers, cheaper transforms, the next batch ahead"
+_DRIVER = "the host is in the driver, which loads kernels and gets memory: record steps that come after a few warm ones"
+_TOO_LITTLE = (
+    "record some whole steps, with prof.step() after each: what happens between them is not in this trace"
+)
+_LOST = "record again with ProfilerActivity.CUDA, no other profiler attached, and up to the end of a step"
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,67 +84,132 @@ class Verdict:
 def classify(t: Trace) -> Verdict:
     """What limits this trace, with its reasons in words.
 
-    From the first device work to the last: warm-up counts, unless a profiler schedule leaves it out. Thresholds:
-    `DENSE`, `SPARSE` here, and those of `gaps`.
+    Of the steps between the first and the last, where three or more launch anything; else from the first device work to
+    the last. Thresholds: `DENSE`, `SPARSE` here, and those of `gaps`.
     """
     if not t.has_gpu:
-        first = top(t, 1, by="host")
-        said = f"no GPU work among {len(t):,} events"
-        if first:
-            said += (
-                f"; on the CPU {first[0].name} takes most of its operators' own time, {first[0].share:.0%}"
-            )
-        return Verdict("CPU only", "", [said], _ADVICE["CPU only"], t.evidence)
-    gaps = idle(t)
+        return _without_gpu(t)
+    part = steady(t)
+    gaps = idle(t, *(time / 1e9 for time in part.device)) if part.steps else idle(t)
     about = approx(t.evidence)
+    if not gaps.span or (gaps.busy >= DENSE and not part.steps and gaps.span < _recorded(t) / 2):
+        said = (
+            f"the GPU works for {about}{format_seconds(gaps.span)}, without a pause, of "
+            f"{about}{format_seconds(_recorded(t))} that were recorded"
+        )
+        return Verdict("unknown", "", [said], _TOO_LITTLE, t.evidence)
     computing = gaps.busy
     density = "dense" if computing >= DENSE else "dense with gaps" if computing >= SPARSE else "sparse"
     depth = queue_depth(t, *gaps.window_s)
     figures = {"compute": computing, **gaps.share, "queue": depth.mean, "queue empty": depth.empty_share}
-    evidence = [f"the GPU computes {about}{computing:.0%} of {about}{format_seconds(gaps.span)}: {density}"]
-    cause = ""
-    if density == "dense":
-        bottleneck = "GPU-bound"
-        evidence += [
-            f"{row.name} takes {about}{row.share:.0%} of the GPU's working time" for row in top(t, 1)
-        ]
-    else:
-        cause = _main_cause(gaps)
-        bottleneck = BOTTLENECK[cause]
-        evidence += [_of_cause(t, gaps, cause, about), *_others(gaps, cause, about)]
-        found = unwaited(t)
-        figures["without waits"] = found.gain
-        if found.gain >= TELLING:
-            evidence.append(_of_waits(t, gaps, found, about))
-            # Most of the idle time is gone without the waits: the host was late because it had waited.
-            if cause in _HOST and found.before - found.after > gaps.total / 2:
-                bottleneck = BOTTLENECK["sync"]
-    evidence.append(
+    where = (
+        f" ({part.steps} step{'s' if part.steps > 1 else ''}, without the first and the last)"
+        if part.steps
+        else ""
+    )
+    evidence = [
+        f"the GPU computes {about}{computing:.0%} of {about}{format_seconds(gaps.span)}{where}: {density}"
+    ]
+    waiting = (
         f"work waits in the queue: {about}{depth.mean:.1f} launches on average, none for {about}{depth.empty_share:.0%} "
         "of the time"
     )
-    if density != "dense":
-        if cause in (*_HOST, "no cause seen"):
-            evidence += _during(t, gaps, cause, about)
-        evidence.append(_largest(t, gaps, about))
-    return Verdict(bottleneck, density, evidence, _ADVICE[bottleneck], t.evidence, figures)
+    if density == "dense":
+        evidence += [
+            f"{row.name} takes {about}{row.share:.0%} of the GPU's working time" for row in top(t, 1)
+        ]
+        return Verdict("GPU-bound", density, [*evidence, waiting], _ADVICE["GPU-bound"], t.evidence, figures)
+
+    pieces = nest(t, np.unique(t.thread[t.launching]), ("operator", "annotation", "call", "python"))
+    cause = _main_cause(gaps)
+    bottleneck = BOTTLENECK[cause]
+    evidence += [_of_cause(t, gaps, cause, about, pieces), *_others(gaps, cause, about)]
+    found = unwaited(t)
+    figures["without waits"] = found.gain
+    asked = _asked(t, part)
+    if found.gain >= TELLING:
+        evidence.append(_of_waits(t, found, about, pieces))
+        # The host was late because it had waited: most of the idle time is gone without the waits, or both wait much.
+        most = (found.before - found.after) / found.before > (1 - computing) / 2
+        if cause in _HOST and (most or shares(t).waits > TURNS):
+            bottleneck = "sync-bound"
+    elif (
+        asked > 2 * TURNS
+        and bottleneck != "sync-bound"
+        and cause in (*_HOST, "no cause seen")
+        and depth.mean <= FEW
+    ):
+        evidence.append(
+            f"the host waits for the GPU for {about}{asked:.0%} of the time{_askers(t, answers(t), pieces)}"
+        )
+        bottleneck = "sync-bound"
+    advice = _ADVICE[bottleneck]
+    evidence.append(waiting)
+    if cause in (*_HOST, "no cause seen"):
+        during, special = _during(t, gaps, cause, about, pieces)
+        evidence += during
+        advice = special if special and bottleneck == "CPU-bound" else advice
+    evidence.append(_largest(t, gaps, about))
+    return Verdict(bottleneck, density, evidence, advice, t.evidence, figures)
+
+
+def _without_gpu(t: Trace) -> Verdict:
+    said = f"no GPU work among {len(t):,} events"
+    launches = int((t.of("call") & t.named(words.launches)).sum())
+    if launches:
+        lost = (
+            f"{said}, though {launches:,} calls launched some: the profiler has not seen it, or has lost it"
+        )
+        return Verdict("unknown", "", [lost], _LOST, t.evidence)
+    if t.unread:
+        kinds = ", ".join(
+            f"{n:,} × {kind}" for kind, n in sorted(t.unread.items(), key=lambda one: -one[1])[:3]
+        )
+        other = "events of another device, or of another kind, are not read here: trace.top(t, by='host') has the host's"
+        return Verdict("unknown", "", [f"{said} that are read; there are others: {kinds}"], other, t.evidence)
+    if first := top(t, 1, by="host"):
+        said += f"; on the CPU {first[0].name} takes most of its operators' own time, {first[0].share:.0%}"
+    return Verdict("CPU only", "", [said], _ADVICE["CPU only"], t.evidence)
+
+
+def _recorded(t: Trace) -> float:
+    """Seconds from the first event of the launching threads to the last of theirs, or of the GPU's."""
+    host = t.launching
+    begin = min(int(t.work.start_ns[0]), int(t.start_ns[host].min(initial=t.work.start_ns[0])))
+    return (max(int(t.work.end_ns.max()), int(t.end_ns[host].max(initial=0))) - begin) / 1e9
+
+
+def _asked(t: Trace, part: Steady) -> float:
+    """The share of the time in which the host waits for an answer of the GPU."""
+    calls, (begin, end) = answers(t), part.host
+    waits = spans.clip(spans.union(t.start_ns[calls], t.end_ns[calls]), begin, end)
+    return spans.length(waits) / (end - begin) if end > begin else 0.0
 
 
 def _main_cause(gaps: Idle) -> str:
     """The largest cause; the host's three count together against the others, then the largest of them is named."""
     host = sum(gaps.seconds.get(cause, 0.0) for cause in _HOST)
     rest = {cause: s for cause, s in gaps.seconds.items() if cause not in _HOST}
+    if rest.get("no cause seen", 0.0) > UNSURE * max(
+        host, *(s for c, s in rest.items() if c != "no cause seen"), 0.0
+    ):
+        return "no cause seen"
     if host >= max(rest.values(), default=0.0):
         return max(_HOST, key=lambda cause: gaps.seconds.get(cause, 0.0))
     return max(rest, key=lambda cause: rest[cause])
 
 
-def _of_cause(t: Trace, gaps: Idle, cause: str, about: str) -> str:
+def _of_cause(t: Trace, gaps: Idle, cause: str, about: str, pieces: Nest) -> str:
     share = f"{about}{gaps.seconds.get(cause, 0.0) / (gaps.total or 1):.0%} of its idle time"
     n = len(np.unique(gaps.gap[gaps.cause == CAUSES.index(cause)]))
     gaps_n = f"{n:,} gap{'s' if n != 1 else ''}"
     if cause == "sync":
-        return f"{share}, in {gaps_n}: the host had waited for the GPU{_askers(t, gaps)}, and began to launch again only then"
+        begin, end = (round(s * 1e9) for s in gaps.window_s)
+        waits = (t.asking | t.waiting & ~t.held_up) & t.launching & (t.end_ns > begin) & (t.start_ns < end)
+        who = _askers(t, waits, pieces)
+        return (
+            f"{share}, in {gaps_n}: the host had waited for the GPU{who}, and began to launch again only then"
+        )
     return {
         "nothing launched": f"{share}, in {gaps_n}: nothing had been launched, the host was busy elsewhere",
         "short kernels": f"{share}, in {gaps_n}: the kernel before was over sooner than the host can launch the next",
@@ -142,24 +219,22 @@ def _of_cause(t: Trace, gaps: Idle, cause: str, about: str) -> str:
     }[cause]
 
 
-def _askers(t: Trace, gaps: Idle, copies: bool = True) -> str:
-    """Who waited for the GPU in the window: " (24 × in aten::item, …)". copies: also those of pageable memory."""
-    begin, end = (round(s * 1e9) for s in gaps.window_s)
-    waiting = t.waiting if copies else t.of("call") & t.named(call_waits)
-    calls = waiting & (t.end_ns > begin) & (t.start_ns < end)
-    pieces = nest(t, kinds=("operator", "call"))
-    found: Counter[str] = Counter()
+def _askers(t: Trace, calls: NDArray[np.bool_], pieces: Nest) -> str:
+    """Who made these calls, longest first: " (24 × in aten::item, …)"."""
+    count, length = Counter[str](), Counter[str]()
     for row in np.flatnonzero(calls).tolist():
         asker = pieces.outermost(row, t, "operator")
-        found[t.names[t.name[asker if asker >= 0 else row]]] += 1
-    said = [f"{n:,} × in {words.short(name)}" for name, n in found.most_common(2)]
+        name = t.names[t.name[asker if asker >= 0 else row]]
+        count[name] += 1
+        length[name] += int(t.end_ns[row] - t.start_ns[row])
+    said = [f"{count[name]:,} × in {name}" for name, _ in length.most_common(2)]
     return f" ({', '.join(said)})" if said else ""
 
 
-def _of_waits(t: Trace, gaps: Idle, found: Unwaited, about: str) -> str:
+def _of_waits(t: Trace, found: Unwaited, about: str, pieces: Nest) -> str:
     return (
-        f"the host also waited {about}{format_seconds(found.waited)} for the GPU{_askers(t, gaps, False)}, and the GPU for what "
-        f"the host did after that: without the waits both work at the same time, {about}{format_seconds(found.after)} "
+        f"the host also waited {about}{format_seconds(found.waited)} for the GPU{_askers(t, answers(t), pieces)}, and the GPU "
+        f"for what the host did after that: without the waits both work at the same time, {about}{format_seconds(found.after)} "
         f"instead of {about}{format_seconds(found.before)}, at most {about}{found.gain:.2f}×"
     )
 
@@ -173,10 +248,8 @@ def _others(gaps: Idle, cause: str, about: str) -> list[str]:
     return ["the rest of its idle time: " + ", ".join(said)] if said else []
 
 
-def _during(t: Trace, gaps: Idle, cause: str, about: str) -> list[str]:
-    """What the launching threads were in during the idle time of that cause: the two longest names."""
-    launched = t.work.launch_row[t.work.launch_row >= 0]
-    pieces = nest(t, np.unique(t.thread[launched]), ("operator", "annotation", "call", "python"))
+def _during(t: Trace, gaps: Idle, cause: str, about: str, pieces: Nest) -> tuple[list[str], str]:
+    """What the launching threads were in during the idle time of that cause: the two longest names; and advice that follows."""
     chosen = gaps.cause == CAUSES.index(cause)
     begin, end = gaps.start_ns[chosen], gaps.end_ns[chosen]
     part = spans.before((begin, end), pieces.end_ns) - spans.before((begin, end), pieces.start_ns)
@@ -187,12 +260,18 @@ def _during(t: Trace, gaps: Idle, cause: str, about: str) -> list[str]:
     covered = spans.union(pieces.start_ns[inner], pieces.end_ns[inner])
     idle_then = spans.intersection(covered, spans.union(begin, end))
     total = float((end - begin).sum())
+    if not total:
+        return [], ""
     best = [i for i in np.argsort(-by_name, kind="stable")[:2] if by_name[i] > 0.1 * total]
-    said = [f"{words.short(t.names[i])} {about}{by_name[i] / total:.0%}" for i in best]
+    said = [f"{words.cut(t.names[i])} {about}{by_name[i] / total:.0%}" for i in best]
     python = 1 - spans.length(idle_then) / total
     if python > 0.1:
         said.append(f"no event (Python, or waiting for data) {about}{python:.0%}")
-    return ["meanwhile the launching thread is in " + ", ".join(said)] if said else []
+    driver = (t.of("call") & ~t.asking)[pieces.row]
+    advice = _DRIVER if part[driver].sum() > 0.5 * total else ""
+    if best and "DataLoader" in t.names[best[0]]:
+        advice = _DATA
+    return ["meanwhile the launching thread is in " + ", ".join(said)] if said else [], advice
 
 
 def _largest(t: Trace, gaps: Idle, about: str) -> str:
