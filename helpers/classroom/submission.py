@@ -18,6 +18,7 @@ from nbformat.v4 import new_markdown_cell
 from helpers.classroom.bench import Done
 from helpers.classroom.engine import Step
 from helpers.classroom.intake import NotGradable, take
+from helpers.exercises.variant import class_seed
 
 #: where a notebook keeps what grading says of it
 GRADING = "course_grading"
@@ -67,10 +68,10 @@ def steps_of(nb: NotebookNode) -> list[Step]:
 
 
 def key_of(nb: NotebookNode) -> str:
-    """What the verdicts depend on, as a hash: the cells that are run and judged, the course's code, and PyTorch's."""
+    """What the verdicts depend on, as a hash: the cells that are run and judged, the course's code and seed, PyTorch's."""
     steps = [(s.role, s.source, s.grade_id, s.exercise) for s in steps_of(nb)]
     built = nb.metadata.get("course", {}).get("built_from", "")
-    text = json.dumps([nb.metadata[GRADING]["lesson"], steps, built, version("torch")])
+    text = json.dumps([nb.metadata[GRADING]["lesson"], steps, built, version("torch"), class_seed()])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

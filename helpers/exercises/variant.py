@@ -43,3 +43,7 @@ class variant:  # noqa: N801 - reads as a function in a test's cell
             return usual
         low, high = usual - usual // 4 if low is None else low, usual + usual // 4 if high is None else high
         return self._dice.choice([n for n in range(low, high + 1) if n != usual] or [usual])
+
+    def seed(self, usual: int) -> int:
+        """What a random generator begins with."""
+        return self._dice.randrange(1, 1_000_000) if self._dice else usual

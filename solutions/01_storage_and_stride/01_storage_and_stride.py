@@ -796,10 +796,12 @@ check_unflatten({(7 * big + 5, (big, big), (big, 1)): (7, 5), (big + 1, (big,), 
 # %% hidden="flat_index" points=1
 ### BEGIN HIDDEN TESTS
 from helpers.exercises.storage_and_stride import check_flat_index, check_unflatten, random_views
+from helpers.exercises.variant import variant
 
+v = variant("flat_index__hidden")
 wide = ((2 * 10**9, 3), (10**21, 7), 10**30)
 check_flat_index({wide: 10**30 + 2 * 10**30 + 21, ((1, 2), (6,)): ValueError, ((), (1,)): ValueError})
-check_flat_index(views=random_views(seed=0, many=40))
+check_flat_index(views=random_views(v.seed(0), many=40))
 check_unflatten(
     {
         (10**29 + 3 * 10**28, (5, 10**28, 10**6), (1, 10**29, 10**22), 0): None,
@@ -810,7 +812,7 @@ check_unflatten(
         (4, (), (), 5): None,
         (0, (0, 3), (3, 1), 0): None,
     },
-    views=random_views(seed=1, many=40),
+    views=random_views(v.seed(1), many=40),
 )
 ### END HIDDEN TESTS
 
@@ -861,9 +863,10 @@ check_is_contiguous(((0, 3), (1, 9)), ((2, 0), (5, 5)), note="this tensor has no
 # %% hidden="is_contiguous" points=2
 ### BEGIN HIDDEN TESTS
 from helpers.exercises.storage_and_stride import check_is_contiguous, random_layouts
+from helpers.exercises.variant import variant
 
 big = 2**40  # more elements than any library can number: integers can
-check_is_contiguous(many=random_layouts(seed=0, many=4000))
+check_is_contiguous(many=random_layouts(variant("is_contiguous__hidden").seed(0), many=4000))
 check_is_contiguous(
     ((big, big), (big, 1)),
     ((big, big), (1, big)),
@@ -941,19 +944,21 @@ import torch
 
 from helpers import check
 from helpers.exercises.storage_and_stride import check_diagonal_blocks, check_windows
+from helpers.exercises.variant import variant
 
-numbers = torch.arange(2000, dtype=torch.int64)
+v = variant("windows__hidden")
+numbers, all_of_it = torch.arange(2000, dtype=torch.int64), v.number(17)
 check_windows(
-    check.case(numbers[3:20], 17),
-    check.case(numbers[:20], 1, 7),
-    check.case(numbers[100:1100:9], 6, step=5),
+    check.case(numbers[3 : 3 + all_of_it], all_of_it),
+    check.case(numbers[: v.number(20)], 1, v.number(7)),
+    check.case(numbers[100:1100:9], v.number(6), step=v.number(5)),
     check.case(numbers[:600].reshape(20, 30)[2:, 4], 4, step=3),
     check.case(numbers[7:8].expand(12), 5),
     check.case(numbers[:0], 1, raises=ValueError),
     check.case(numbers[40:60].to(torch.int16)[4:], 3, step=2),
     check.case(numbers[5:30].to(torch.complex128)[1::2], 4),
     check.case(numbers[:9] > 4, 9, step=20),
-    check.case(numbers, 512, 3),
+    check.case(numbers, v.number(512), 3),
 )
 number_square = numbers[:1600].reshape(40, 40)
 check_diagonal_blocks(
@@ -1103,10 +1108,13 @@ check_clip(*[check.case(frames, 2, top, left, 8, raises=ValueError) for top, lef
 ### BEGIN HIDDEN TESTS
 from helpers import check
 from helpers.exercises.storage_and_stride import check_clip, film
+from helpers.exercises.variant import variant
 
-rgba, planes = film(9, 20, 24, 4, seed=1), film(5, 3, 20, 24, seed=2)
+v = variant("one_copy__hidden")
+rgba = film(v.number(9), 20, 24, 4, seed=v.seed(1))
+planes = film(5, 3, v.number(20, 20, 25), v.number(24, 24, 30), seed=v.seed(2))
 check_clip(
-    check.case(rgba[..., :3], 4, 2, 3, 16),
+    check.case(rgba[..., :3], 4, 2, v.number(3, 0, 8), 16),
     check.case(rgba[1::2, 4:, :, 1:2], 1, 0, 8, 16),
     check.case(planes.permute(0, 2, 3, 1), 2, 1, 1, 19),
     check.case(rgba[:, :, ::2], 10, 0, 0, 12),
