@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -160,7 +161,10 @@ class VerdictTable:
     def __init__(self, claims: list[dict[str, str]], evidence: str) -> None:
         self.claims = claims
         shown = [
-            c | {"source": SOURCES[c["source"]]["english"], "measured here": c["measured"]} for c in claims
+            c
+            | {"source": SOURCES[c["source"]]["english"], "measured here": c["measured"]}
+            | {"verdict": re.sub("^holds when", "partly: holds when", c["verdict"])}
+            for c in claims
         ]
         columns = ["claim", "source", "measured here", "verdict", "experiment"]
         self.table = table(shown, columns, evidence=evidence)

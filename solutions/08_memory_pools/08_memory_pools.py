@@ -341,7 +341,7 @@ check_Allocator(
 # counts](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/cuda/CUDAAllocatorConfig.h#L133-L151).)
 #
 # - `max_split_size_mb:128`: a block of more than 128 MiB is never cut, so it is free as a whole or not at all.
-# - `expandable_segments:True`: one segment a pool, which grows at its end by pages of 20 MiB (small pool: 2 MiB). A
+# - `expandable_segments:True`: one segment for each pool and stream, which grows at its end by pages of 20 MiB (small pool: 2 MiB). A
 #   page in which nothing at all lives *can* go back to CUDA. As with whole segments, that happens on `empty_cache()`, or
 #   before a request fails.
 #

@@ -723,7 +723,7 @@ check_choose_checkpoints(
 #
 # The host has plenty of memory, and a saved tensor is not needed until backward. `saved_tensors_hooks(pack,
 # unpack)` calls `pack` with each tensor that autograd saves, keeps what it returns, and calls `unpack` with that when
-# backward asks. [`torch.autograd.graph.save_on_cpu()`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/autograd/graph.py#L350-L424) is exactly that: a copy to the
+# backward asks. [`torch.autograd.graph.save_on_cpu()`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/autograd/graph.py#L350-L420) is exactly that: a copy to the
 # host there, `.to(device)` back. Eight
 # blocks of width 512, 2,048 rows, on a simulated H100, beside checkpoints around each block. How many *times as
 # long* as the plain step do they take, and does `save_on_cpu` move more, fewer or as many bytes as the activations are?

@@ -151,7 +151,7 @@ lesson.compare_predictions(prediction, teams, evidence="live (CPU)", what="threa
 
 # %% [markdown]
 # Three kinds of operators. Most are split by **elements**, from 32,769 on: `GRAIN_SIZE` in ATen's
-# [`TensorIterator.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/TensorIterator.h#L64-L76) is the least that is worth a thread. Some are split by **rows**, and one long row stays with one thread. Some are not
+# [`TensorIterator.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/TensorIterator.h#L72-L76) is the least that is worth a thread. Some are split by **rows**, and one long row stays with one thread. Some are not
 # split at all, since one number follows from the other: random numbers, or a running sum along the only dimension. And
 # kernels of libraries (MKL, oneDNN) have limits of their own. The smallest N that gets a team, found by trying:
 

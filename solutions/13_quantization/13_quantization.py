@@ -379,7 +379,7 @@ lesson.table(
 
 # %% [markdown]
 # On the CPU PyTorch multiplies int8 into int8, silently modulo 256. (On CUDA `a @ b` of two int8 matrices raises:
-# *"addmm_cuda" not implemented for 'Char'*.) What adds up in int32 is `torch._int_mm`: an internal
+# *"addmm_cuda" not implemented for 'Char'*, [issue 49890](https://github.com/pytorch/pytorch/issues/49890).) What adds up in int32 is `torch._int_mm`: an internal
 # name, but the one operator for it, and what torchao calls. On CUDA it is
 # [picky](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/Blas.cpp), and its first demand is the one
 # that bites: **more than 16 rows**, so a model that runs in tests with 32 tokens stops when it is given one. Pad

@@ -87,6 +87,7 @@ alone = layers()
 alone(batch).square().mean().backward()
 grads, records = ranks.run_ranks(train, 2, batch)[0]
 third = records["step 3"]
+assert [c.kind for c in third.calls] == ["all_reduce"]  # one call, and nothing else
 same = all(
     torch.allclose(p.grad, g, rtol=1e-4, atol=1e-7) for p, g in zip(alone.parameters(), grads, strict=True)
 )

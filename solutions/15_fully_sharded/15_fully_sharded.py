@@ -310,6 +310,7 @@ def ways_to_wrap():
 
 
 live = ranks.run_ranks(ways_to_wrap, 2)[0]
+assert [live[way][0].count() for way in WAYS] == [2, 3, 3 * LAYERS, 2 * LAYERS]
 said = {}
 for way in WAYS:
     said[f"{way}: collectives"] = live[way][0].count()
@@ -438,6 +439,7 @@ prediction = {"64 × 64 on 8 ranks": ..., "64 × 64 on 64 ranks": ..., "64 × 64
 # %% experiment tags=["fold"]
 narrow = {n: sent_by("ZeRO-3", n, 64) for n in (8, 64, 1024)}
 times = {f"64 × 64 on {n:,} ranks": r.calls[0].bytes // (64 * 64 * 4) for n, r in narrow.items()}
+lesson.keep(carried=times["64 × 64 on 1,024 ranks"])
 lesson.compare_predictions(prediction, times, evidence="live (CPU)", choices=range(1025)).show()
 
 
@@ -465,7 +467,7 @@ lesson.table(
 
 # %% [markdown]
 # `fully_shard` cuts along the **first** dimension, as `torch.chunk` does, and fills up every rank's part to the same number of
-# rows. 64 rows on 1,024 ranks travel as 1,024 rows: sixteen times the bytes in each of the three messages, and the shards of
+# rows. 64 rows on 1,024 ranks travel as 1,024 rows: {{carried}} times the bytes in each of the three messages, and the shards of
 # most ranks are empty.
 #
 # **Exercise 15.3 — bytes per step, predicted** (★★, 8 min)
