@@ -184,7 +184,7 @@ def keep(**values: Any) -> None:
     """Keep numbers and words for the text, under a name each; shows nothing. Where the master's text says
     ``{{step_ms:.1f}}``, the build writes what ``keep(step_ms=…)`` was given.
 
-    Numbers are kept to six digits, so that the last bits of another processor change no text. What a clock gave
+    Numbers are kept to nine digits. Round one yourself whose last digits another processor computes otherwise. What a clock gave
     belongs in no text: a word with "≈" raises ValueError, as does what is neither a number nor a word.
     """
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
@@ -194,7 +194,7 @@ def keep(**values: Any) -> None:
                 f"keep({name}=…) takes a number or a word that is the same on every run, not {value!r}"
             )
         if isinstance(value, float):
-            plain[name] = float(f"{value:.6g}")
+            plain[name] = float(f"{value:.9g}")
     if os.environ.get("COURSE_BUILD"):
         from IPython.display import display
 

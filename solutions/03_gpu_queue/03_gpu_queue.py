@@ -38,10 +38,15 @@ lesson.start("03_gpu_queue", evidence=["simulated (H100)", "live (CPU)"])
 # %% [markdown]
 # ## 1 · Sparse or dense
 #
-# Two training loops, the same code: four linear layers, forward, backward, SGD. In one a layer is
-# 256 × 256 and the batch 64, in the other 4096 × 4096 and 1,024. **Predict**: is the GPU's lane `"sparse"`
-# or `"dense"`? And if somebody gave you a GPU that is twice as fast, or a CPU that is: by what factor would a
-# step get faster, `"1×"` or `"2×"`?
+# Two training loops, the same code: four linear layers, forward, backward, SGD. In one a layer is 256 × 256 and the
+# batch 64, in the other 4096 × 4096 and 1,024.
+#
+# Three words, for the whole lesson. A **lane** is one row of a trace's picture: here the row of the GPU's kernels. It is
+# **dense** where the GPU computes for 90 % of the time or more, and **sparse** where it computes for less than 50 %. In
+# between it is **dense with gaps**.
+#
+# **Predict**: is the GPU's lane `"sparse"` or `"dense"`? And if somebody gave you a GPU that is twice as fast, or a CPU
+# that is: by what factor would a step get faster, `"1×"` or `"2×"`?
 
 # %% experiment
 said_of_loops = {
@@ -135,10 +140,18 @@ for name, sizes in {"small layers": SMALL, "large layers": LARGE}.items():
         )
     )
 heads = ["loop", "a step", "GPU computes", "queue: mean", "deepest", "GPU twice as fast", "CPU twice as fast"]
+way = sparse_dense["small layers"][0].work
+lesson.keep(way_us=min(way.start_ns - way.launch_ns) / 1e3, deepest=rows[0][4])
 table(rows, heads, evidence="simulated (H100)")
 
 # %% experiment
-compare_predictions(said_of_loops, measured, evidence="simulated (H100)")
+GAIN = ("1×", "2×")
+compare_predictions(
+    said_of_loops,
+    measured,
+    evidence="simulated (H100)",
+    choices={line: ("sparse", "dense") if "lane" in line else GAIN for line in said_of_loops},
+)
 
 # %% experiment
 first = trace.steps(sparse_dense["small layers"][0])[1]
@@ -153,15 +166,14 @@ plots.queue(
 plots.queue(sparse_dense["large layers"][0], title="Large layers, four steps: the CPU runs far ahead")
 
 # %% [markdown]
-# The bottom curve is the **queue depth**: launches that have been made and have not started yet. Above, each
-# kernel is over before the next arrives; the depth goes to and fro between 0 and 1 and the GPU waits for every
-# launch. (About 5 µs pass from a launch to its start even on a free GPU, and for that long the depth is 1; a *store* of
-# work begins at 2. A real queue is finite: when it is full, the launch itself waits.) Below, all four steps are in the queue before the first has run, and the CPU spends the rest of the
-# time waiting at the end.
+# The bottom curve is the **queue depth**: launches that have been made and have not started yet. In the first picture
+# each kernel is over before the next arrives: the depth goes to and fro between 0 and {{deepest}}, and the GPU waits for
+# every launch. ({{way_us:.0f}} µs pass from a launch to its start even on a free GPU, and for that long the depth is 1. A
+# *store* of work begins at 2.) In the second picture all four steps are in the queue before the first has run. The CPU
+# spends the rest of the time waiting at the end. (A real queue is finite: when it is full, the launch itself waits.)
 #
-# Words, once for the whole lesson: **dense** is a lane in which the GPU computes for 90 % of the time or more,
-# **dense with gaps** down to 50 %, **sparse** is less. The pictures' “short kernels” are idle time after a kernel
-# that was over before the CPU could launch the next one: the CPU's limit, by another name.
+# The pictures' “short kernels” are idle time after a kernel that was over before the CPU could launch the next one. They
+# are the CPU's limit, by another name.
 #
 # So a definition that can be measured: **the bottleneck is the part that, made faster, makes the step
 # faster.** The last two columns of the table do just that; the simulator can double one part of the machine.
@@ -224,8 +236,9 @@ table(
 )
 
 # %% [markdown]
-# Low utilization is a finding: the GPU waits. High utilization is none: the last row keeps one corner of the
-# card busy all the time. What the kernels themselves do with the card is section 5.
+# Low utilization is a finding: the GPU waits. High utilization is none: the last row keeps one corner of the card busy
+# all the time. (On a real GPU about a microsecond passes between two kernels of a queue; the simulator leaves that out,
+# so that it says 100 %.) What the kernels themselves do with the card is section 5.
 #
 # **Exercise 3.1 — read the queue** (★★, 12 min)
 #
@@ -401,18 +414,26 @@ table(
 )
 
 # %% experiment
-compare_predictions(said_of_reads, measured, evidence="simulated (H100)", what="over 10 %")
+compare_predictions(
+    said_of_reads, measured, evidence="simulated (H100)", what="over 10 %", choices=("yes", "no")
+)
+times_work = {name: step_s / work_s for name, (_, step_s) in found.items()}
+lesson.keep(
+    with_read=times_work["read"], with_prepare=times_work["prepare"], with_both=times_work["read and prepare"]
+)
 
 # %% [markdown]
-# Neither the read nor the Python costs much alone. Together they cost the whole of the Python. The queue is
-# why: it is a store of work that the GPU lives on while the CPU is away. `.item()` returns when the store is
-# empty, and whatever the CPU does next, the GPU watches. **A sync costs what the CPU does after it.** That is
+# The read alone makes a step {{with_read:.2f}} times as long as the GPU's work, the Python alone {{with_prepare:.2f}}
+# times. Both together make it {{with_both:.2f}} times as long: they cost the whole of the Python. The reason is the
+# queue. It is a store of work that the GPU lives on while the CPU is away. `.item()` returns when the store is empty, and
+# the GPU idles through whatever the CPU does next. **A sync costs what the CPU does after it.** That is
 # why it hides so well: the profile shows time in the data preparation, which is innocent.
 #
 # Zoom in on the gap, as the flow says. What lies before it, in it, and after it?
 
 # %% experiment
 from helpers import widgets
+from helpers.trace.gaps import REFILL_NS
 
 gappy = found["read and prepare"][0]
 read = [row for row in gappy.rows("operator") if row["name"] == "aten::_local_scalar_dense"][1]
@@ -420,14 +441,15 @@ widgets.timeline_zoom(gappy, read["end_s"] - 40e-6, read["end_s"] + 40e-6)
 
 # %% [markdown]
 # (Run the cell to move the window; “next gap” walks through the ten largest.) You see 40 µs on either side of the end
-# of a read. Before: the optimizer's kernel runs, and the host is in `aten::_local_scalar_dense`, which is
-# `.item()`; its copy of four bytes is the small block behind the kernel. After: no operator, no call, no kernel. The
-# CPU *is* busy, with Python (the faint band: the simulator's `host_work`); that goes on for 1.5 ms, and then the first
-# `addmm` of the next step is launched, late. (The helper books the first 0.1 ms after a wait as the wait's own cost, “sync”:
-# about what a CPU takes to get going again. The rest is “nothing launched”.) Here is what it says of this
-# trace, and of the same loop without the read:
+# of a read. Before: the optimizer's kernel runs, and the host is in `aten::_local_scalar_dense`, which is `.item()`. Its
+# copy of four bytes is the small block behind the kernel. After: no operator, no call, no kernel. The CPU *is* busy, with
+# Python (the faint band: the simulator's `host_work`). That goes on for 1.5 ms, and then the first `addmm` of the next
+# step is launched, late. (The helper books the first {{refill_ms:.1f}} ms after a wait as the wait's own cost, “sync”:
+# about what a CPU takes to get going again. The rest is “nothing launched”.) Here is what it says of this trace, and of
+# the same loop without the read:
 
 # %% experiment
+lesson.keep(refill_ms=REFILL_NS / 1e6)
 print(trace.classify(gappy), trace.classify(found["prepare"][0]), sep="\n\n")
 
 # %% [markdown]
@@ -439,8 +461,8 @@ print(trace.classify(gappy), trace.classify(found["prepare"][0]), sep="\n\n")
 #
 # ### A map
 #
-# Six loops (“middle”: layers of 2048 × 2048). It takes some seconds. For each: what helps most, a faster `"CPU"`, a faster `"GPU"`, faster `"copies"`, or `"no
-# reads"`?
+# Six loops (“middle”: layers of 2048 × 2048). It takes some seconds. For each: what helps most, a faster `"CPU"`, a
+# faster `"GPU"`, faster `"copies"`, or `"no reads"`?
 
 # %% experiment
 said_of_remedies = {
@@ -490,7 +512,15 @@ heads = ["loop", "GPU computes", "CPU waits", "idle for a copy", "CPU ×2", "GPU
 table(rows, heads, evidence="simulated (H100)")
 
 # %% experiment
-compare_predictions(said_of_remedies, best, evidence="simulated (H100)", what="helps most")
+compare_predictions(
+    said_of_remedies,
+    best,
+    evidence="simulated (H100)",
+    what="helps most",
+    choices=("CPU", "GPU", "copies", "no reads"),
+)
+copied = on_map["narrow (512), batch of 16,384 copied"]
+lesson.keep(copied_computes=copied[0], copied_waits=copied[1])
 
 # %% [markdown]
 # Read the first two columns as a map:
@@ -500,12 +530,25 @@ compare_predictions(said_of_remedies, best, evidence="simulated (H100)", what="h
 # | **the GPU computes nearly always** | (balanced) | the **GPU** is the limit, however many syncs there are |
 # | **the GPU often idles** | the **CPU** is the limit, sparse or dense | they take **turns**: something between them |
 #
-# Only in the last field is the trace's “something between” to be sought, and there the gaps say which: a copy
-# runs in them, or the CPU came back from a read. The arithmetic behind it: with a queue between them a step
-# takes max(CPU, GPU, copies); without, their sum. Waiting on both sides is the sign of a sum.
+# Only in the last field is there something between them, and the gaps say what: a copy runs in them, or the CPU came
+# back from a read. With a queue between them a step takes max(CPU, GPU); without one, their sum. Waiting on both sides is
+# the sign of a sum. (Copies stand in the queue too, and add to the GPU's part, unless they have a stream of their own:
+# then a step takes max(CPU, GPU, copies), lesson 05.)
 #
-# “Sparse, so it is the CPU” needs the second column: the last row is sparse too. And it holds for a trace
-# of the steady state only; warm-up steps belong to nobody (section 4).
+# The CPU *waits* in a call that synchronises, in a copy from or to pageable memory, and in a launch into a full queue.
+# “Sparse, so it is the CPU” needs this second column: in the last row the GPU computes only {{copied_computes:.0%}} of
+# the time, and the CPU waits for {{copied_waits:.0%}}. And the map holds for the steady state only. Leave the ends of a
+# trace out: in the first step the queue is still empty, and at the end of the last one the CPU waits for all that is left
+# (section 4).
+#
+# The words of the exercise below and those of `trace.classify`:
+#
+# | on the map | your `bottleneck` | `trace.classify` |
+# |---|---|---|
+# | the GPU computes nearly always | `"GPU"` | GPU-bound |
+# | the CPU hardly waits | `"CPU"` | CPU-bound; where kernels are too short for their launches: {{launch_word}} |
+# | turns, a copy runs in the gaps | `"copies"` | copy-bound |
+# | turns, the CPU came back from a read | `"syncs"` | sync-bound |
 #
 # **Exercise 3.2 — name the bottleneck** (★★, 8 min)
 #
@@ -629,7 +672,9 @@ with gpu:
         who = sorted({record.name for record in gpu.host[host:] if record.kind == "sync"})
         waits_of[line] = "yes" if gpu.syncs > before else "no"
         rows.append(", ".join(who) or "—")
-said = compare_predictions(said_of_lines, waits_of, evidence="simulated (H100)", what="waits")
+said = compare_predictions(
+    said_of_lines, waits_of, evidence="simulated (H100)", what="waits", choices=("yes", "no")
+)
 table(
     [(*row, who) for row, who in zip(said.rows, rows, strict=True)],
     [*said.columns, "who waits"],
@@ -646,18 +691,20 @@ table(
 # 2. **The CPU needs a size**: `x[mask]`, `nonzero`, `unique`, `one_hot` without a number of classes. Nobody can
 #    allocate the result before somebody has counted. Remedy: keep the shape and give weight 0
 #    (`where`, `masked_fill`, `ignore_index`), or say the size.
-# 3. **The bytes lie in ordinary memory**: the driver must have read them before the call returns. A list in
-#    `torch.tensor` is such memory. Remedy: make it once, or pin it and copy with `non_blocking=True` (lesson 05).
+# 3. **The bytes lie in ordinary memory**: the driver must have read them before the call returns. A Python list is such
+#    memory, in `torch.tensor` and as an index (`x[[0, 2]]`, lesson 01). Remedy: make the tensor once, or pin it and copy
+#    with `non_blocking=True` (lesson 05).
 #
-# The test of the exercise lists who waited. On a real GPU `torch.cuda.set_sync_debug_mode("warn")` names most of the lines that wait (its documentation says
-# not all), and “error” is a good guard in a test of your own.
+# The test of the exercise lists who waited. On a real GPU
+# [`torch.cuda.set_sync_debug_mode("warn")`](https://docs.pytorch.org/docs/2.13/generated/torch.cuda.set_sync_debug_mode.html)
+# names most of the lines that wait (its documentation says not all), and “error” is a good guard in a test of your own.
 #
 # **Exercise 3.3 — a loop that does not wait** (★★★, 15 min)
 #
-# `train_plain` trains a classifier and waits six times a step; every wait was put there for a good reason. Write
+# `train_plain` trains a classifier and waits {{waits_a_step:.0f}} times a step; every wait was put there for a good reason. Write
 # `train`: the same log and the same weights, with one wait for every `log_every` steps.
 #
-# <details><summary>Hint 1</summary>Which of the three reasons is each of the six? Two of them are of the kind
+# <details><summary>Hint 1</summary>Which of the three reasons is each of these waits? Two of them are of the kind
 # “let the GPU decide”; the sums may stay on the GPU; for the unlabelled rows look at
 # <code>cross_entropy</code>'s own arguments.</details>
 # <details><summary>Hint 2</summary>A step that must not count: gradients of 0 leave SGD's weights as they are.
@@ -693,6 +740,16 @@ def train_plain(gpu, model, batches, class_weights, lr=0.1, max_norm=1.0, log_ev
             total, taken, right, seen = 0.0, 0, 0, 0
     return log
 
+
+# %% experiment
+with simulate("H100", values=True) as gpu:
+    model, labels = nn.Linear(8, 4).to(gpu.device), torch.arange(16, device=gpu.device) % 4
+    batches = [(torch.randn(16, 8, device=gpu.device), labels)] * 3
+    before, host = gpu.syncs, len(gpu.host)
+    train_plain(gpu, model, batches, [1.0] * 4)
+    lesson.keep(waits_a_step=(gpu.syncs - before) / len(batches))
+waited = [record.name for record in gpu.host[host:] if record.kind == "sync"]
+print("one step of train_plain waits in:", ", ".join(waited[: len(waited) // len(batches)]))
 
 # %% exercise="train"
 from typing import Any
@@ -765,7 +822,11 @@ check_train(Steps("..iu....", log_every=4, seed=4), Steps("i.u", log_every=1, se
 # how many are recorded, and which is the first? And how many if one forgets `prof.step()`?
 
 # %% experiment
-said_of_schedule = {"steps recorded": ..., "the first of them": ..., "recorded without prof.step()": ...}
+said_of_schedule = {  # numbers from 0 to 10
+    "steps recorded": ...,
+    "the first of them": ...,
+    "recorded without prof.step()": ...,
+}
 
 # %% experiment
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -814,13 +875,15 @@ compare_predictions(
         "recorded without prof.step()": len(forgotten),
     },
     evidence="live (CPU)",
+    choices=range(11),
 )
+assert kept == [3, 4, 5, 9] and not forgotten
 
 # %% [markdown]
-# After two waits and a warm-up come #3, #4 and #5; the cycle begins again and gets as far as #9. `repeat=1`
-# stops after the first cycle, and is what one usually wants. Look with suspicion at a cycle's first recorded step: it may
-# take far longer than the others, whatever `warmup` says; compare two that follow. Without `prof.step()` the profiler waits for ever in its first
-# state, and says nothing about it.
+# After two waits and a warm-up come #3, #4 and #5; the cycle begins again and gets as far as #9. `repeat=1` stops after
+# the first cycle, and is what one usually wants. Look with suspicion at a cycle's first recorded step: it may take far
+# longer than the others, whatever `warmup` says; compare two that follow. Without `prof.step()` the profiler stays in its
+# first state for ever, and says nothing about it.
 #
 # What each option adds:
 
@@ -855,13 +918,17 @@ trace.top(three, 4, by="host")
 # name always wins. Stacks and shapes cost time in every call: leave them off when the question is whether the
 # CPU keeps up, and compare with a run without profiler (lesson 00) before you believe a sparse trace.
 #
-# Where to look at a trace: drag the file into Perfetto (ui.perfetto.dev, or `chrome://tracing`). Older texts
+# Where to look at a trace: drag the file into [Perfetto](https://ui.perfetto.dev) (or `chrome://tracing`). Older texts
 # use TensorBoard's plugin and `export_memory_timeline`, both deprecated: Perfetto, and snapshots (lesson 08), instead.
 #
 # ## 5 · Nsight Systems, Nsight Compute
 #
-# **Nsight Systems** (`nsys profile -t cuda,nvtx,osrt -c cudaProfilerApi python train.py`) is a trace again, of
-# the whole machine: every process and thread, what they wait for in the operating system, all GPUs, the network.
+# **Nsight Systems** (`nsys profile -t cuda,nvtx,osrt python train.py`) is a trace again, of the whole machine: every
+# process and thread, what they wait for in the operating system, all GPUs, the network. With `-c cudaProfilerApi` it
+# records only what your script puts between
+# [`torch.cuda.profiler.start()`](https://docs.pytorch.org/docs/2.13/generated/torch.cuda.profiler.start.html) and
+# `torch.cuda.profiler.stop()`, and nothing at all if it calls neither
+# ([*Nsight Systems user guide*](https://docs.nvidia.com/nsight-systems/UserGuide/index.html), `--capture-range`).
 # Go there when the trace says “the CPU was busy” and Python's frames do not say with what: loader workers, another
 # process, a lock. Names travel with `torch.autograd.profiler.emit_nvtx()` or `torch.cuda.nvtx.range`.
 #
@@ -894,6 +961,8 @@ for name, kernel in zip(names, gpu.kernels[-5:], strict=True):
         (name, format_seconds(kernel.duration_s), f"{intensity:.2f}", f"{compute:.1%}", f"{memory:.1%}")
     )
 ridge = H100.peak_flops["fp32"] / H100.memory_bytes_per_s
+launch_word = trace.classify(sparse_dense["small layers"][0]).bottleneck
+lesson.keep(operator_us=1e6 * H100.assumptions.operator_s, launch_word=launch_word)
 table(
     rows,
     ["kernel (fp32)", "duration", "FLOP per byte", "of peak FLOP/s", "of peak bytes/s"],
@@ -911,26 +980,30 @@ table(
 #
 # ## On the real GPU
 #
-# Four loops of the kinds above, recorded by one and the same code: live where there is a CUDA GPU, else from a
-# recording, else simulated; the table says which. None is recorded yet. What to look for on a real card: how
-# far is the launch-bound loop from the simulator, which takes a round 6 µs of CPU for every operator? And does
-# the order of the four stay? Does `trace.classify`
-# agree with your `bottleneck` on all four?
+# Four loops of the kinds above, recorded by one and the same code: live where there is a CUDA GPU, else from a recording,
+# else simulated once more; the label says which. None is recorded yet. What to look for on a real card: how far is the
+# launch-bound loop from the simulator, which takes a round {{operator_us:.0f}} µs of CPU for every operator? Does the
+# order of the four stay? The last two columns have the word of your exercise 3.2, and whether it is `classify`'s.
 
 # %% experiment tags=["nbval-ignore-output"]
 from helpers import recordings
 
+WORDS = {"GPU-bound": "GPU", "CPU-bound": "CPU", "copy-bound": "copies", "sync-bound": "syncs"}
+WORDS |= {"launch-bound": "CPU", "short kernels": "CPU"}
 rows = []
 for name in ("launch_bound", "steady", "item_in_loop", "read_and_prepare"):
     shown = recordings.show(f"03/{name}", simulated="H100")
     about = "" if shown.evidence.startswith("simulated") else "≈ "
     told = trace.classify(shown.trace)
-    rows.append(
-        (name, *(f"{about}{share:.0%}" for share in shares(shown.trace)), told.bottleneck, told.density)
-    )
-table(
-    rows, ["loop", "GPU computes", "CPU waits", "trace.classify", "the GPU's lane"], evidence=shown.evidence
-)
+    try:
+        mine = bottleneck(shown.trace)
+    except NotImplementedError:
+        mine = "write 3.2 first"
+    alike = "yes" if mine == WORDS.get(told.bottleneck) else "no"
+    figures = (f"{about}{share:.0%}" for share in shares(shown.trace))
+    rows.append((name, *figures, told.density, told.bottleneck, mine, alike))
+heads = ["loop", "GPU computes", "CPU waits", "the GPU's lane", "trace.classify", "bottleneck", "the same"]
+table(rows, heads, evidence=shown.evidence)
 
 # %% [markdown]
 # ## Sources on trial
@@ -1046,7 +1119,7 @@ lesson.verdicts(
 # |---|---|
 # | The bottleneck is what, made faster, makes the step faster | two parts near balance: then each gives a little |
 # | Sparse queue: look at the CPU | the CPU waits too: copies or syncs |
-# | Dense queue: look at the kernels | dense may still be wasteful: tiny kernels, wrong precision (lesson 09) |
+# | Dense queue: look at the kernels | dense may still be wasteful: tiny kernels, wrong precision (lesson 10) |
 # | Both wait: they take turns; find the read or the copy before the gap | a GPU that is busy anyway: leave the read in |
 # | A sync costs what the CPU does after it | nothing follows: the end of a run, of an epoch |
 # | Keep sums on the GPU, read once in a hundred steps | a decision of the CPU needs the value: early stopping, search |
@@ -1056,6 +1129,7 @@ lesson.verdicts(
 # · which field of the map? · in the last field: what ran before the gap? · `set_sync_debug_mode("warn")`, and a
 # reason for each line that it names · measure again without the profiler.
 #
-# **To read on**: PyTorch's profiler recipe and its page on `torch.profiler`; NVIDIA, *Nsight Compute Kernel
+# **To read on**: PyTorch's [profiler recipe](https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html) and
+# its page on [`torch.profiler`](https://docs.pytorch.org/docs/2.13/profiler.html); NVIDIA, *Nsight Compute Kernel
 # Profiling Guide* (replay, Speed Of Light, roofline); S. Williams, A. Waterman, D. Patterson, *Roofline* (2009);
 # *Holistic Trace Analysis*, for many GPUs. Lesson 05 hides the copies, lesson 07 makes launches cheap.

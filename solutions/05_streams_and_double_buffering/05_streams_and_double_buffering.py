@@ -35,13 +35,14 @@ from helpers.timing import format_seconds
 lesson.start("05_streams_and_double_buffering", evidence=["simulated (H100)"])
 
 # %% [markdown]
-# What the simulator assumes here: PCIe 5 at 80 % of 64 GB/s, so 51 GB/s; ordinary memory through the host at
-# 8 GB/s (both round numbers). One engine computes, one copies to the device, one back; a data-centre card has at
-# least these. What waits for what is exact.
+# What the simulator assumes here: the bus reaches {{pinned_gbs:.0f}} of the {{sheet_gbs:.0f}} GB/s on the H100's data
+# sheet, and copies from ordinary memory go through the host at {{pageable_gbs:.0f}} GB/s. Both shares are round numbers.
+# One engine computes, one copies to the device, one back; a data-centre card has at least these. What waits for what is
+# exact.
 #
 # ## 1 · Who waits for a copy?
 #
-# Four products are in the queue, 12 ms of work. Now the host copies 64 MiB to the GPU. **Pinned** memory is
+# Four products are in the queue, {{queued_ms:.0f}} ms of work. Now the host copies 64 MiB to the GPU. **Pinned** memory is
 # page-locked: the system may not move it, so the copy engine can read it without the CPU's help. Ordinary memory
 # is called *pageable*. For each call: does the host **wait** for the copy, or does it **go on** at once?
 
@@ -55,6 +56,8 @@ said_of_calls = {  # "waits" or "goes on"
 }
 
 # %% experiment
+from helpers.simulator import DEVICES
+
 BATCH = (4096, 4096)  # float32: 64 MiB
 
 
@@ -90,6 +93,7 @@ for call in said_of_calls:
     copy = next(k for k in kernels if k.kind == "copy h2d")
     calls[call] = took, copy.duration_s, copy.bytes / copy.duration_s / 1e9
     waits[call] = "waits" if took > 1e-3 else "goes on"
+    queued_s = sum(k.duration_s for k in kernels[:4])
     rows.append(
         (
             call,
@@ -98,6 +102,12 @@ for call in said_of_calls:
             format_seconds(beside(kernels)),
         )
     )
+lesson.keep(
+    queued_ms=1e3 * queued_s,
+    pinned_gbs=calls["pinned"][2],
+    pageable_gbs=calls["pageable"][2],
+    sheet_gbs=DEVICES["H100"].pcie_bytes_per_s / 1e9,
+)
 lesson.table(
     rows,
     ["call", "holds the host for", "the copy itself", "rate", "beside a kernel"],
@@ -113,7 +123,8 @@ lesson.compare_predictions(
 # Pageable memory waits whatever you ask for: the host itself has to feed the bytes to the copy engine (up to
 # 64 KiB fit into the driver's own buffer; the last row). And it waits longer than the copy takes: a copy has its
 # place in the queue, and the four products come first. (CUDA says that from pageable memory the driver *may* wait
-# for the queue; the simulator always does.) Only **pinned and `non_blocking`** together let the host
+# for the queue: [*API synchronization behavior*](https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html).
+# The simulator always does.) Only **pinned and `non_blocking`** together let the host
 # go on. `pin_memory=True` alone makes the copy faster and keeps the wait.
 #
 # The last column is the disappointment. Nothing ran beside a kernel, not even in the fourth row: the host is
@@ -174,7 +185,8 @@ def run(load, *, shape=BATCH, pinned=True, item=False, steps=20):
 
 
 # %% [markdown]
-# The pinned copy of a batch takes C = 1.3 ms, the pageable one 8.4 ms, the product K = 3.1 ms. For each loop: is
+# The pinned copy of a batch takes C = {{c_pinned_ms:.1f}} ms, the pageable one {{c_pageable_ms:.1f}} ms, the product
+# K = {{k_ms:.1f}} ms. For each loop: is
 # a step about the **sum** C + K, or the **max** of the two?
 
 # %% experiment
@@ -187,17 +199,22 @@ said_of_steps = {  # "sum" or "max"
 }
 
 # %% experiment
-rows, steps = [], {}
+rows, steps, copies_s = [], {}, {}
 for name in said_of_steps:
     load = two_queues if name.startswith("two") else one_queue
     loop = run(load, pinned="pinned" in name, item="item" in name)
     copy, product = (
         next(k.duration_s for k in loop.ran if k.kind == kind) for kind in ("copy h2d", "kernel")
     )
-    both, larger = copy + product, max(copy, product)
+    copies_s[name], both, larger = copy, copy + product, max(copy, product)
     steps[name] = "sum" if abs(loop.step - both) < abs(loop.step - larger) else "max"
     rows.append((name, *map(format_seconds, (copy, product, both, larger, loop.step))))
 
+lesson.keep(
+    c_pinned_ms=1e3 * copies_s["one queue, pinned"],
+    c_pageable_ms=1e3 * copies_s["one queue, pageable"],
+    k_ms=1e3 * product,
+)
 lesson.table(rows, ["loop", "C", "K", "C + K", "max", "a step"], evidence="simulated (H100)")
 
 # %% experiment
@@ -225,7 +242,7 @@ plots.timeline(
 # %% [markdown]
 # What overlaps is *different engines*: copying with computing. (Two large products in two streams take turns: one
 # fills the GPU alone.) Even the pageable copy hides: while the host is held, the product launched before it is
-# running. But the host is held, and 8 ms stay 8 ms.
+# running. But the host is held, and {{c_pageable_ms:.1f}} ms stay {{c_pageable_ms:.1f}} ms.
 #
 # The fifth loop is the trap. It has two queues, pinned memory and `non_blocking`, and is serial: `.item()`
 # waits for this step's product, and the next copy is not launched before that wait ends. Without `.item()` the
@@ -274,12 +291,15 @@ lesson.compare_predictions(
     said_of_gain,
     {"best width": best, "gain there, at least 2×": "yes" if gain[best][0] >= 2 else "no"},
     evidence="simulated (H100)",
-    choices=["yes", "no"],
+    choices={"best width": (256, 1024, 2048, 4096, 16384), "gain there, at least 2×": ("yes", "no")},
 )
+assert max(gained for gained, _ in gain.values()) < 2
+lesson.keep(best_gain=gain[best][0], best_ratio=gain[best][1])
 
 # %% [markdown]
 # (C + K) ÷ max(C, K) would be 2 if the two were equal, never more, and falls to 1 on both sides: hiding a short
-# copy saves a short copy, and behind a short product only that much fits. Double buffering makes no copy faster
+# copy saves a short copy, and behind a short product only that much fits. Of these widths the best has C ÷ K =
+# {{best_ratio:.2f}} and gains {{best_gain:.2f}}×. Double buffering makes no copy faster
 # (the same rate in both queues). It puts something beside it. If your C is larger than your K, send fewer bytes
 # (uint8 images, lesson 04); no number of streams brings you below C.
 #
@@ -712,13 +732,13 @@ check_norms(Squares("values", 4, 6), Squares("A100", 1024, 12), Squares("H100", 
 # %% [markdown]
 # ## 4 · What `record_stream` costs
 #
-# The memory is taken again when the other stream's work is done: on the GPU, and the host is far ahead. 20 batches pass through each of three loaders, one at a time, and
-# the host never waits. For how many batches does the allocator take memory from the card? And which one has a
-# race?
+# The memory is taken again when the other stream's work is done: on the GPU, and the host is far ahead. 20 batches
+# pass through each of three loaders, one at a time, and the host never waits. For how many batches does the allocator
+# take memory from the card: 1, 2, 3 or 20? And which one has a race?
 
 # %% experiment
 said_of_memory = {
-    "two_queues without record_stream": ...,  # batches: a number
+    "two_queues without record_stream": ...,  # batches: 1, 2, 3 or 20
     "two_queues, as above": ...,
     "two_buffers": ...,
     "one has a race": ...,  # "first", "second" or "third"
@@ -771,19 +791,24 @@ lesson.table(
 
 # %% experiment
 lesson.compare_predictions(
-    said_of_memory, measured, evidence="simulated (H100)", choices=["first", "second", "third"]
+    said_of_memory, measured, evidence="simulated (H100)", choices=[1, 2, 3, 20, "first", "second", "third"]
+)
+batches_of = [row[2] for row in rows]
+lesson.keep(
+    unrecorded=batches_of[0], recorded=batches_of[1], recorded_waits=batches_of[2], buffers=batches_of[3]
 )
 
 # %% [markdown]
-# Without `record_stream`: two batches, and a race. With it: no race, and all twenty. When the host asks for
-# memory for batch 2, batch 0 has died, but the GPU has not read it yet; the allocator may not wait (that would
-# hold the host), so it takes fresh memory from the card. How much depends on how far the host runs ahead: with a
-# wait in each step the same loader needs two. The third way says the same with events: it never frees
-# anything, makes the *copy* wait and not the allocator, and holds two batches however far ahead the host is.
+# Without `record_stream`: {{unrecorded}} batches, and a race. With it: no race, and {{recorded}} batches. When the host
+# asks for memory for batch 2, batch 0 has died, but the GPU has not read it yet. The allocator may not wait (that would
+# hold the host), so it takes fresh memory from the card. How much depends on how far the host runs ahead: with a wait
+# in each step the same loader needs {{recorded_waits}}. The third way says the same with events: it never frees
+# anything, makes the *copy* wait and not the allocator, and holds {{buffers}} batches however far ahead the host is.
 #
 # **The rule: `record_stream` is right everywhere and costs memory where the host runs far ahead. Where memory
 # is short, keep the buffers and order their uses with events.** (FSDP2 was written without
-# `record_stream` for this reason, as its documentation says.)
+# `record_stream` for this reason, as
+# [its documentation](https://docs.pytorch.org/docs/2.13/distributed.fsdp.fully_shard.html) says.)
 
 # %% [markdown]
 # ## 5 · Three engines and a host
@@ -953,7 +978,8 @@ plots.zoom(
 )
 
 # %% [markdown]
-# What to look for on yours: how far are your copies from 8 and 51 GB/s (the host's part differs most)? Is
+# What to look for on yours: how far are your copies from {{pageable_gbs:.0f}} and {{pinned_gbs:.0f}} GB/s (the host's
+# part differs most)? Is
 # the hidden share as high when the product is small? For races there, PyTorch has a prototype that works by the same
 # principle: `TORCH_CUDA_SANITIZER=1`.
 #

@@ -3,11 +3,12 @@
 #
 # ## Why are there three AdamWs?
 #
-# `torch.optim.AdamW(params)`, `AdamW(params, foreach=True)`, `AdamW(params, fused=True)`: one formula, three
-# programs. An optimizer does almost no arithmetic. It walks over every weight, its gradient and two running
-# means, and so it shows two things without disguise: what a *launch* costs, and what a *byte* costs. Which
-# of the two your step pays decides which of the three you want, and the same question, asked of the whole
-# training step, decides the batch size.
+# `AdamW(params, foreach=False)`, `foreach=True`, `fused=True`: one formula, three programs. (`AdamW(params)` chooses
+# one of the first two: foreach where all parameters are on a CUDA GPU, the for-loop on a CPU. See
+# [`_default_to_fused_or_foreach`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/optim/optimizer.py).) An
+# optimizer does almost no arithmetic. It walks over every weight, its gradient and two running means, and so it shows
+# two things without disguise: what a *launch* costs, and what a *byte* costs. Which of the two your step pays decides
+# which of the three you want. The same question, asked of the whole training step, decides the batch size.
 #
 # **Time** 60–70 min, half of it exercises. **Before this** lessons 00 to 02 (the simulated GPU, operators and
 # their counts, autograd).
@@ -36,11 +37,12 @@ lesson.start("06_optimizers", evidence=["live (CPU)", "simulated (H100)"])
 # ## 1 · Three ways to the same numbers
 #
 # A net of 12 linear layers has 24 parameters: a matrix and a bias each. How many **kernels** does one step of
-# AdamW launch on a GPU, for-loop, foreach and fused? And which of the three makes the most temporary memory?
+# AdamW launch on a GPU, for-loop, foreach and fused: 2, 8, 24 or 192? And which of the three makes the most temporary
+# memory?
 
 # %% experiment
 prediction = {
-    "kernels, for-loop": ...,
+    "kernels, for-loop": ...,  # 2, 8, 24 or 192
     "kernels, foreach": ...,
     "kernels, fused": ...,
     "most temporaries": ...,  # "for-loop", "foreach" or "fused"
@@ -58,7 +60,7 @@ def adamw_step(sizes, way):
         params = [torch.nn.Parameter(torch.empty(n, device=gpu.device)) for n in sizes]
         for p in params:
             p.grad = torch.empty_like(p)
-        optimizer = torch.optim.AdamW(params, **WAYS[way])
+        optimizer = torch.optim.AdamW(params, **WAYS.get(way, {}))
         optimizer.step()  # makes the state, loads the kernels
         gpu.synchronize()
         gpu.reset_peak_memory_stats()
@@ -77,7 +79,16 @@ on_card = {way: adamw_step(LAYERS, way) for way in WAYS}
 # %% experiment
 measured = {f"kernels, {way}": len(step["kernels"]) for way, step in on_card.items()}
 measured["most temporaries"] = max(on_card, key=lambda way: on_card[way]["temporary"])
-lesson.compare_predictions(prediction, measured, evidence="simulated (H100)").show()
+lesson.compare_predictions(
+    prediction,
+    measured,
+    evidence="simulated (H100)",
+    choices=(2, 8, 24, 192, "for-loop", "foreach", "fused"),
+).show()
+unasked = len(adamw_step(LAYERS, "neither foreach= nor fused=")["kernels"])
+assert unasked == measured["kernels, foreach"] and measured["kernels, for-loop"] == 24 * unasked
+bytes_each = {way: sum(k.bytes for k in step["kernels"]) / sum(LAYERS) for way, step in on_card.items()}
+lesson.keep(unasked=unasked, loop_bytes=bytes_each["for-loop"], fused_bytes=bytes_each["fused"])
 
 
 def trained(way, steps=3):
@@ -110,7 +121,8 @@ lesson.table(
 )
 
 # %% [markdown]
-# The numbers agree (a fused kernel rounds in another order), the costs do not.
+# The numbers agree (a fused kernel rounds in another order), the costs do not. `AdamW(params)`, with neither word, also
+# takes {{unasked}} kernels on this GPU: what people compare with fused is usually foreach.
 #
 # - **for-loop**: eight kernels per parameter. Temporaries are the root of *one* parameter's v and that root
 #   divided, whose names the next turn of the loop overwrites.
@@ -121,8 +133,8 @@ lesson.table(
 #   registers from the first to the last formula. No root is ever stored. A compiler can write such a kernel
 #   from your own formula: lesson 11.
 #
-# So the first two trade launches against memory. The third wins both, and the bytes too; it only has to exist.
-# (The last table of this lesson has the same three for GPT-2's parameters.)
+# So the first two trade launches against memory. The third has the fewest launches, no temporaries and the fewest bytes:
+# {{fused_bytes:.0f}} for each weight in place of {{loop_bytes:.0f}}. It only has to exist. (The last table of this lesson has the same three for GPT-2's parameters.)
 #
 # Does every optimizer have all three? And is "one launch" always one?
 
@@ -187,7 +199,8 @@ lesson.table(
 # %% [markdown]
 # A launch carries a table of addresses in its arguments, and these have a fixed size, so a very long list takes
 # a few launches, which nobody notices. The last two rows one does notice: **lists of mixed dtypes, or of layouts
-# that differ from one list to the other, quietly take a kernel per tensor.** (`torch.optim` therefore sorts by
+# that differ from one list to the other, quietly take a kernel per tensor**
+# ([`ForeachUtils.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/ForeachUtils.h)). (`torch.optim` therefore sorts by
 # device and dtype first; your own `_foreach_` code has to do that itself.)
 #
 # Now build the first two. This is AdamW at step t (Loshchilov and Hutter, *Decoupled weight decay
@@ -386,10 +399,10 @@ check_adamw_foreach(
 # Now the gradients themselves. Sixteen square weights, a tiny batch, and plain SGD, which has no state and no
 # temporaries. Three ways to end a step: `zero_grad` that fills with zeros (`set_to_none=False`), `zero_grad()`
 # as it is by default, and a step *inside* backward, where a hook uses each gradient and drops it the moment it
-# is complete. **How many arrays of a weight's size live at the peak, beside the weights?** A whole number each.
+# is complete. **How many arrays of a weight's size live at the peak, beside the weights**: 1, 2, 16, 17 or 32?
 
 # %% experiment
-prediction = {"filled with zeros": ..., "set to None": ..., "step inside backward": ...}
+prediction = {"filled with zeros": ..., "set to None": ..., "step inside backward": ...}  # 1, 2, 16, 17 or 32
 
 
 # %% experiment tags=["fold"]
@@ -438,7 +451,10 @@ def memory_over_a_step(ending, layers=16, width=2048):
 
 endings = {ending: memory_over_a_step(ending) for ending in prediction}
 peaks = {ending: round(max(seen)) for ending, (seen, _) in endings.items()}
-said = lesson.compare_predictions(prediction, peaks, evidence="simulated (H100)")
+said = lesson.compare_predictions(prediction, peaks, evidence="simulated (H100)", choices=(1, 2, 16, 17, 32))
+ran = {ending: kernels for ending, (_, kernels) in endings.items()}
+assert ran["filled with zeros"] - ran["set to None"] == 2 * 16
+lesson.keep(zeros=peaks["filled with zeros"], none=peaks["set to None"], inside=peaks["step inside backward"])
 lesson.table(
     [(*row, kernels) for row, (_, kernels) in zip(said.rows, endings.values(), strict=True)],
     ["ending", "arrays at the peak", "you said", "kernels of the whole step"],
@@ -495,7 +511,8 @@ curves(
 # Filled with zeros, all gradients live for ever, and the next backward *adds* to them: each new gradient lives
 # for a moment beside the old one, and it takes a kernel per parameter for the zeros and one more for the sum.
 # Set to `None`, they are freed, and the next backward hands its result over as it is. But the peak is hardly
-# lower: at the end of backward all of them exist (and AdamW's temporaries come on top). Only the third stays low.
+# lower, {{none}} arrays in place of {{zeros}}: at the end of backward all of them exist (and AdamW's temporaries come
+# on top). Only the third stays low, at {{inside}}.
 #
 # With AdamW there are four arrays for each parameter, weights, gradients, m and v; this saves one of the four.
 # What it forbids: anything that wants all gradients at once (clipping by the *total* norm, `GradScaler`, which skips a whole step if one
@@ -593,10 +610,10 @@ prediction = {
 
 
 # %% experiment tags=["fold"]
-def compare_ratios(prediction, ratios, choices, *, evidence, what):
+def compare_ratios(prediction, ratios, *, choices, evidence, what):
     """compare_predictions against the nearest of the choices, with the ratio itself beside it."""
     near = {name: min(choices, key=lambda n: abs(math.log(r / n))) for name, r in ratios.items()}
-    said = lesson.compare_predictions(prediction, near, evidence=evidence)
+    said = lesson.compare_predictions(prediction, near, evidence=evidence, choices=choices)
     about = "≈ " if evidence.startswith("live") else ""
     return lesson.table(
         [(*row, f"{about}{r:.2f}") for row, r in zip(said.rows, ratios.values(), strict=True)],
@@ -613,7 +630,15 @@ ratios = {
     for i in (0, -1)
     for way in ("foreach", "fused")
 }
-compare_ratios(prediction, ratios, (1, 3, 10, 30, 100), evidence="simulated (H100)", what="times as fast")
+assert ratios["1 parameter: foreach"] < 1.05
+lesson.keep(
+    fused_one=ratios["1 parameter: fused"],
+    foreach_many=ratios["256 parameters: foreach"],
+    fused_many=ratios["256 parameters: fused"],
+)
+compare_ratios(
+    prediction, ratios, choices=(1, 3, 10, 30, 100), evidence="simulated (H100)", what="times as fast"
+)
 
 # %% experiment
 curves(
@@ -630,9 +655,9 @@ curves(
 
 # %% [markdown]
 # One parameter: all three are bound by **bytes**, and foreach is no faster than the loop, since it moves the same
-# ones. Fused moves about a third. Many parameters: the loop pays for thousands of **launches**, and it alone. The
-# other two lie flat: their launches stay few, and what they pay is their bytes, as before, in the same ratio.
-# Only when there is next to nothing to move do launches bind them too: 100 parameters of 4,096 weights, in the
+# ones. Fused moves about a third of them and is {{fused_one:.1f}} times as fast. 256 parameters: the loop pays for
+# thousands of **launches**, and it alone. The other two lie flat: their launches stay few, and what they pay is their
+# bytes, as before. So foreach is {{foreach_many:.0f}} times as fast as the loop, and fused {{fused_many:.0f}} times. Only when there is next to nothing to move do launches bind them too: 100 parameters of 4,096 weights, in the
 # last table. So:
 #
 # | your step has | foreach, against the loop | fused, against foreach |
@@ -824,7 +849,10 @@ def training_step(batch, way):
 steps = {way: [training_step(batch, way) for batch in BATCHES] for way in ("for-loop", "fused")}
 whole = {batch: step for batch, (_, _, step, _) in zip(BATCHES, steps["fused"], strict=True)}
 ratios = {f"batch {a:,} → {b:,}": whole[b] / whole[a] for a, b in ((1, 64), (4096, 65536))}
-compare_ratios(prediction, ratios, (1, 2, 4, 8, 16, 64), evidence="simulated (H100)", what="times as long")
+lesson.keep(to_64=ratios["batch 1 → 64"], to_65536=ratios["batch 4,096 → 65,536"])
+compare_ratios(
+    prediction, ratios, choices=(1, 2, 4, 8, 16, 64), evidence="simulated (H100)", what="times as long"
+)
 
 # %% experiment tags=["fold"]
 card = simulate("H100").card
@@ -849,12 +877,12 @@ lesson.table(
 )
 
 # %% [markdown]
-# The left end is flat: one sample or 64 cost nearly the same. The floor is the launches, whose number does not
+# The left end is flat: a step with 64 samples takes {{to_64:.2f}} times as long as one with a single sample. The floor is the launches, whose number does not
 # depend on the batch (and behind the last launch the optimizer's kernel). Right under it lies a second floor, in
 # the column of the kernels: a layer reads all of its matrix, and the optimizer all of its states, for one sample
 # as for a thousand. The first row in which the kernels take longer than the launches is the **knee**. Behind it a
-# sample still gets cheaper for a while, as larger matrices fill the card better; in the last rows, hardly. There,
-# twice the batch takes twice as long. So the batch is parallelism *up to the knee*, and a little beyond. And the
+# sample still gets cheaper for a while, as larger matrices fill the card better; in the last rows, hardly: there
+# 16 times the batch takes {{to_65536:.1f}} times as long. So the batch is parallelism *up to the knee*, and a little beyond. And the
 # optimizer is a fixed cost per step: the smaller the batch, the more the choice of the three matters.
 #
 # A larger batch also means fewer steps per epoch, so the learning rate has to change. By how much? The usual
@@ -911,7 +939,7 @@ SIZES = (8, 32, 128, 1024)
 found = {kind: {b: losses(kind, b, rates) for b in SIZES} for kind, rates in RATES.items()}
 best = {kind: {b: lowest(RATES[kind], v) for b, v in by.items()} for kind, by in found.items()}
 growth = {kind: by[128] / by[8] for kind, by in best.items()}
-compare_ratios(prediction, growth, (1, 2, 4, 8, 16), evidence="live (CPU)", what="grows")
+compare_ratios(prediction, growth, choices=(1, 2, 4, 8, 16), evidence="live (CPU)", what="grows")
 
 # %% experiment tags=["fold"]
 exponent = {kind: math.log(r) / math.log(16) for kind, r in growth.items()}
@@ -1065,7 +1093,8 @@ lesson.verdicts([dict(zip(keys, row, strict=True)) for row in rows], evidence="l
 # - [ ] Does anything keep gradients alive between steps?
 # - [ ] Where is the knee of your batch, and do you lie left of it?
 #
-# **Read on**: PyTorch's documentation of `torch.optim` (*Algorithms*, with its table of implementations) and the
+# **Read on**: PyTorch's documentation of [`torch.optim`](https://docs.pytorch.org/docs/2.13/optim.html#algorithms)
+# (*Algorithms*, with its table of implementations) and the
 # tutorial *How to save memory by fusing the optimizer step into the backward pass*; I. Loshchilov and F. Hutter,
 # *Decoupled weight decay regularization* (2019); P. Goyal and others, *Accurate, large minibatch SGD* (2017);
 # S. Malladi and others, *On the SDEs and scaling rules for adaptive gradient algorithms* (2022); S. McCandlish

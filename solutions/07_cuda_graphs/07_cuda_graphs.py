@@ -35,17 +35,17 @@ lesson.start("07_cuda_graphs", evidence=["simulated (H100)", "live (CPU)"])
 # %% [markdown]
 # ## 1 · One launch for a whole step
 #
-# Eight layers of 256 × 256, batch 64, SGD with momentum: a training step of almost sixty kernels, each of which the
-# GPU finishes in two or three microseconds. Before each step the next batch is copied in from pinned memory, two
-# tensors. Then we **capture** the step. Inside `with gpu.graph(graph):` (on a real GPU `torch.cuda.graph`) nothing
-# runs: kernels and their arguments are written down. `graph.replay()` launches what was written. (A launch costs this
-# CPU 6 to 8 µs, Python included; a replay 10.)
+# Eight layers of 256 × 256, batch 64, SGD with momentum: a training step of {{kernels:.0f}} kernels, which take the GPU
+# {{kernel_us:.1f}} µs each on average. Before each step the next batch is copied in from pinned memory, two tensors.
+# Then we **capture** the step. Inside `with gpu.graph(graph):` (on a real GPU `torch.cuda.graph`) nothing runs: kernels
+# and their arguments are written down. `graph.replay()` launches what was written. (A launch costs this CPU
+# {{launch_us:.1f}} µs on average, Python included; a replay {{replay_us:.0f}} µs.)
 #
-# **How many launches has a step then, copies included, and how many times as fast is it?**
+# **How many launches has a step then, copies included: 1, 3, 10 or 60? And how many times as fast is it?**
 
 # %% experiment
 prediction = {
-    "launches a step, replayed": ...,
+    "launches a step, replayed": ...,  # 1, 3, 10 or 60
     "times as fast, about": ...,  # choose from 1, 2, 4, 8, 16
 }
 
@@ -124,7 +124,17 @@ lesson.compare_predictions(
         "times as fast, about": min((1, 2, 4, 8, 16), key=lambda n: abs(math.log(faster / n))),
     },
     evidence="simulated (H100)",
+    choices={"launches a step, replayed": (1, 3, 10, 60), "times as fast, about": (1, 2, 4, 8, 16)},
 ).show()
+eager = loops["eager"]
+lesson.keep(
+    kernels=eager["kernels"],
+    kernel_us=1e6 * eager["computing"] / eager["kernels"],
+    launch_us=1e6 * eager["seconds"] / eager["launches"],
+    replay_us=1e6 * eager["gpu"].card.assumptions.graph_launch_s,
+    share_eager=eager["computing"] / eager["seconds"],
+    share_replayed=loops["replayed"]["computing"] / loops["replayed"]["seconds"],
+)
 lesson.table(
     [
         (
@@ -157,8 +167,8 @@ plots.queue(
 # %% [markdown]
 # The same kernels do the same work; what is gone is the pause before each ("short kernels": over before the next is
 # launched). At the bottom of the second picture, which counts the kernels waiting, each replay adds its whole list at
-# once. The CPU's part shrinks from one call a kernel to one call a step, whatever the step contains; at the end it
-# waits for the GPU. The capture itself is not free: how many steps until it is paid back is part of exercise 7.4.
+# once. The CPU's part shrinks from one call a kernel to one call a step, whatever the step contains. So the GPU computes
+# {{share_replayed:.0%}} of the time in place of {{share_eager:.0%}}, and the CPU waits for it. The capture itself is not free: how many steps until it is paid back is part of exercise 7.4.
 #
 # The lines of `captured` are the recipe. *Warm-up first*: what an operator does only the first time (libraries set
 # themselves up, optimizers make their state) must not be in the recording. *On a side stream*, since autograd
@@ -244,6 +254,7 @@ lesson.compare_predictions(
     ),
     evidence="simulated (H100)",
     what="shows it",
+    choices=("yes", "no"),
 ).show()
 lesson.table(
     [("captured, not yet replayed", str(not_yet)), *((change, str(v)) for change, v in seen.items())],
@@ -340,6 +351,7 @@ lesson.compare_predictions(
     },
     evidence="simulated (H100)",
     what="reported loss",
+    choices=("higher", "lower", "same"),
 )
 
 # %% experiment tags=["fold"]
@@ -758,7 +770,9 @@ for line, attempt in attempts.items():
     if said:
         words = said.split(". ")[0].strip()
         reasons.append((f"`{line}`", words if len(words) < 105 else f"{words[:104]}…"))
-lesson.compare_predictions(prediction, answers, evidence="simulated (H100)", what="can be captured").show()
+lesson.compare_predictions(
+    prediction, answers, evidence="simulated (H100)", what="can be captured", choices=("yes", "no")
+).show()
 lesson.table(
     reasons,
     ["refused", "in the words of CUDA and PyTorch"],
@@ -851,7 +865,7 @@ check_robust_step(
 # Its addresses must stay valid as long as it lives, so what is allocated during a capture comes from a **private
 # memory pool**, from which nobody else is served. And a graph has one shape. Serving four batch sizes therefore takes
 # four graphs, and four pools, or one that they share. **Memory of the four ÷ memory of the largest alone, to the
-# nearest half?**
+# nearest half: 1, 1.5, 2 or 4?**
 
 # %% experiment
 prediction = {"a pool each": ..., "one pool for all": ...}
@@ -885,7 +899,10 @@ lesson.compare_predictions(
     prediction,
     {name: round(2 * pools[name][-1] / max(pools[name][0], 1)) / 2 for name in prediction},
     evidence="simulated (H100)",
+    choices=(1, 1.5, 2, 4),
 ).show()
+shared, other_way = pools["one pool for all"], pools["one pool, the smallest first"]
+lesson.keep(largest_first=shared[-1], smallest_first=other_way[-1])
 lesson.table(
     [(name, *(f"{mib:,.0f} MiB" for mib in held)) for name, held in pools.items()],
     ["reserved by the graphs", "one graph", "two", "three", "four"],
@@ -894,9 +911,10 @@ lesson.table(
 )
 
 # %% [markdown]
-# One pool, largest first: the smaller graphs fit into what the largest let go; the other way round much less is
-# reused. The price: their temporaries, and what you no longer hold of their outputs, lie on top of each other. So replay them one after the other, never on
-# two streams at once. Programs that serve many shapes do this, with a ladder of batch sizes and padding up to the
+# One pool, largest first: the smaller graphs fit into what the largest let go, and all four take
+# {{largest_first:.0f}} MiB. The other way round much less is reused, and they take {{smallest_first:.0f}} MiB. The price
+# of sharing: their temporaries, and what you no longer hold of their outputs, lie on top of each other. So replay them
+# one after the other, never on two streams at once. Programs that serve many shapes do this, with a ladder of batch sizes and padding up to the
 # next rung.
 #
 # Two ways to have the bookkeeping done for you. `make_graphed_callables` captures forward and backward of a module,
@@ -935,6 +953,7 @@ try:
 except Exception as error:  # no C++ compiler on this machine
     print(f"not compiled here: {type(error).__name__}")
 skipped = counters["inductor"]["cudagraph_skips"]
+lesson.keep(launches_eager=by_hand_launches[0], launches_callables=by_hand_launches[1])
 lesson.table(
     [
         ("launches of a step, eager", by_hand_launches[0]),
@@ -947,7 +966,8 @@ lesson.table(
 )
 
 # %% [markdown]
-# With `make_graphed_callables` the two replays carry the model; loss and optimizer are launched as before. The only
+# With `make_graphed_callables` a step has {{launches_callables}} launches in place of {{launches_eager}}: two replays
+# carry the model; loss and optimizer are launched as before. The only
 # option of `reduce-overhead` is named after CUDA graphs: the mode is about the overhead of *launching*, and not about
 # that of compiling (lesson 11).
 #
@@ -972,6 +992,7 @@ lesson.compare_predictions(
     },
     evidence="simulated (H100)",
     what="times as fast, about",
+    choices=(1, 1.5, 2, 3, 4, 6),
 )
 
 # %% experiment
@@ -1035,22 +1056,25 @@ steps = {
     "20 short, then one of 100 µs": [1000] * 20 + [40_000_000],
     "5 of 100 µs": [40_000_000] * 5,
 }
+gains = {
+    name: [loop_seconds(of, waits, False) / loop_seconds(of, waits, True) for waits in (False, True)]
+    for name, of in steps.items()
+}
+short, hidden, long = gains.values()
+lesson.keep(
+    short_free=short[0], short_waits=short[1], hidden_free=hidden[0], hidden_waits=hidden[1], long=long[0]
+)
 lesson.table(
-    [
-        (
-            name,
-            *(f"{loop_seconds(of, w, False) / loop_seconds(of, w, True):.2f}×" for w in (False, True)),
-        )
-        for name, of in steps.items()
-    ],
+    [(name, *(f"{gain:.2f}×" for gain in both)) for name, both in gains.items()],
     ["kernels of a step", "gain, CPU never waits", "gain, CPU waits in each step"],
     evidence="simulated (H100)",
 )
 
 # %% [markdown]
 # When the CPU waits, each step begins with an idle GPU, and the launches before a long kernel are no longer hidden
-# behind the step before: a loop that gained nothing may now gain, and one that gained a lot gains less, as waiting and
-# the way to the GPU cost the same with a graph. In the last row the graph loses what the copy into its input costs.
+# behind the step before. So the second loop, which gained {{hidden_free:.2f}}×, now gains {{hidden_waits:.2f}}×. The
+# first gains less, {{short_waits:.2f}}× in place of {{short_free:.2f}}×, as waiting and the way to the GPU cost the same
+# with a graph. In the last row the graph loses what the copy into its input costs: {{long:.2f}}×.
 #
 # **Exercise 7.4 — does it pay?** (★★, 8 min)
 #
