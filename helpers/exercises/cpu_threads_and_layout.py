@@ -254,7 +254,10 @@ def check_bound(*cases: Workers, note: str = "") -> None:
 
 @dataclass(frozen=True)
 class Net:
-    """A net of so many channels and blocks, and batches of images: their rows, and whether in channels_last."""
+    """A net of so many channels and blocks, and batches of images: their rows, and whether in channels_last.
+
+    side: an image's height, and its width too unless `wide` says another.
+    """
 
     channels: int
     blocks: int
@@ -262,6 +265,7 @@ class Net:
     rows: tuple[int, ...]
     layouts: tuple[bool, ...]
     seed: int = 0
+    wide: int = 0
 
     def numbers(self) -> tuple[dict[str, Any], list[torch.Tensor]]:
         """The weights, the batches."""
@@ -275,8 +279,9 @@ class Net:
             for _ in range(self.blocks)
         ]
         stem = torch.randn(c, 3, 3, 3, generator=g) / 5
-        head = torch.randn(5, 2 * c * (self.side // 4) ** 2, generator=g) / self.side
-        batches = [torch.randn(n, 3, self.side, self.side, generator=g) for n in self.rows]
+        wide = self.wide or self.side
+        head = torch.randn(5, 2 * c * (self.side // 4) * (wide // 4), generator=g) / self.side
+        batches = [torch.randn(n, 3, self.side, wide, generator=g) for n in self.rows]
         return {"stem": stem, "blocks": mixes, "head": head}, batches
 
 

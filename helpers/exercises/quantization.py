@@ -104,7 +104,7 @@ class Layer:
     """A linear layer from k to n, and batches for it, each by its leading dimensions.
 
     Rows of x and of W differ in size a thousandfold and more; one row of W holds zeros, and one of the first batch.
-    strided: the last batch is not contiguous.
+    strided: the last batch is not contiguous. size: the batches' numbers are so many times as large.
     """
 
     seed: int
@@ -113,6 +113,7 @@ class Layer:
     batches: tuple[tuple[int, ...], ...]
     bias: bool = True
     strided: bool = False
+    size: float = 1.0
 
     def __str__(self) -> str:
         return f"Linear({self.k}, {self.n}{'' if self.bias else ', bias=False'})"
@@ -124,7 +125,7 @@ class Layer:
         def uneven(*rows: int) -> Tensor:
             return torch.randn(*rows, self.k, generator=g) * 10 ** (6 * torch.rand(*rows, 1, generator=g) - 3)
 
-        weight, inputs = uneven(self.n), [uneven(*rows) for rows in self.batches]
+        weight, inputs = uneven(self.n), [uneven(*rows) * self.size for rows in self.batches]
         weight[3] = inputs[0][..., 0, :] = 0.0
         if self.strided:
             inputs[-1] = inputs[-1].transpose(0, -2).contiguous().transpose(0, -2)

@@ -238,7 +238,8 @@ except Exception as problem:
 def centre(x: torch.Tensor, limit: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The function above as one graph.
 
-    x: (n,) float, not all zero; limit: > 0; at least one number is kept.
+    x: (n,) float, any strides, not all zero; limit: > 0; at least one number is kept. n, dtype and limit are the same in all
+    calls.
     Returns (result (n,), norm of x before clipping, 0-d float; how many were kept, 0-d int64).
 
     Compiled, it is one graph without breaks that runs at each call, and made of torch's own operators, for which
@@ -274,6 +275,8 @@ g = torch.Generator().manual_seed(11)
 xs = [torch.randn(33, generator=g) * size for size in (0.05, 3.0, 1.0)] + [torch.ones(33)]
 xs[0][0] += 2.2  # not clipped, and one is kept
 check_centre(check.case(*[(x, 2.5) for x in xs]))
+edge = torch.tensor([[0.125, 0.5, 0.25, -0.125], [-3.0, 0.0, 1.0, 0.5]], dtype=torch.float64)  # > is not >=
+check_centre(check.case(*[(x, 1.0) for x in edge.repeat_interleave(2, 1)[:, ::2]]))
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -508,7 +511,7 @@ lesson.table(
 def cache(sizes: list[int], dynamic: bool | None = None, limit: int = 8) -> list[str]:
     """What torch.compile(f, dynamic=dynamic) does at each call of f(x), x of shape (n, 4), for n in sizes.
 
-    sizes: each ≥ 1. limit: the most compiled versions of f that are kept (torch._dynamo.config.recompile_limit).
+    sizes: each ≥ 1, perhaps none. limit: 1 or more, the most compiled versions of f that are kept (torch._dynamo.config.recompile_limit).
     One word per call: "reuse"; "n == 7" if it compiles a version that holds for 7 only, "2 <= n" if for all from 2 up;
     "python" if it runs uncompiled. By reasoning: the compiler is not asked.
     """
@@ -555,6 +558,8 @@ check_cache(
     check.case([4, 1, 6, 9, 1, 6, 8], False, 4),
     check.case([2, 3, 4, 2, 4, 5], False, 2),
     check.case([8, 5, 1, 6, 1], None, 2),
+    check.case([], None, 8),
+    check.case([3, 3, 1, 3, 5], None, 1),
 )
 ### END HIDDEN TESTS
 
@@ -562,13 +567,15 @@ check_cache(
 # **Exercise 11.3 — twenty shapes, two compilations** (★★, 15 min)
 #
 # A service gets tensors of shape (n, l, d), n and l different at each call and sometimes 1; the model works on each row
-# of d numbers by itself. Serve them with at most two compilations, and without computing much for nothing.
+# of d numbers by itself. Serve them with at most two compilations, and without computing much for nothing. One trap is not
+# the point here, so beforehand: of a view the guards hold the sizes of its base too (last row of the table above), and
+# `.detach()`, last, makes it count as none.
 #
 # <details><summary>Hint 1</summary>With <code>dynamic=True</code> a size of 1 still has versions of its own: n = 1 with l ≥ 2, n ≥ 2 with
 # l = 1, both, neither. The model does not care how its rows are arranged in n and l. You may.</details>
 #
 # <details><summary>Hint 2</summary>Flatten to (n · l, d), which has one size that changes; only n · l = 1 takes a second version. If it
-# compiles four times all the same, read the reasons, and look at the last row of the table above.</details>
+# compiles four times all the same, read the reasons: is there a view?</details>
 #
 # <details><summary>The idea</summary>The rows must not be a view. <code>.clone()</code> copies them. <code>.detach()</code> copies
 # nothing: what it gives counts as no view (there are no gradients here), if it comes <i>after</i> the reshape: a
@@ -583,7 +590,7 @@ def serve(
     """A function answer(x) that gives model(x), compiled.
 
     model: takes (…, d), any number of leading dimensions, to (…, e), each row of d by itself.
-    answer: takes x (n, l, d), n, l ≥ 1, not requiring grad; gives (n, l, e).
+    answer: takes x (n, l, d), n, l ≥ 1, any strides, not requiring grad; gives (n, l, e), which later calls leave as it is.
 
     Over twenty shapes: at most 2 compilations, the model never runs uncompiled, and all its compiled runs together
     take in at most 1.5 times as many rows as came (padding counts). The answers are made by those runs.
@@ -693,7 +700,9 @@ for name, code in zip(("forward", "backward"), parts, strict=True):
 # **Exercise 11.4 — a backend of your own** (★★★, 20 min)
 #
 # ATen has `torch.addcmul(c, a, b)` for c + a · b: one operator where there were two, and no product in between. Write
-# a backend that finds the pattern and replaces it.
+# a backend that finds the pattern and replaces it. (Inductor needs no such help: it fuses a product and a sum by itself. The
+# pattern is small enough to learn on; those that pay are ones Inductor cannot know, such as a library's kernel for several
+# operators.)
 #
 # <details><summary>Hint 1</summary>Walk over <code>graph.graph.nodes</code>. An addition is <code>operator.add</code> or
 # <code>torch.add</code> (call_function) or the method <code>"add"</code> (call_method). Which of its two arguments is a
@@ -717,7 +726,7 @@ def addcmul_backend(graph: torch.fx.GraphModule, example_inputs: list[torch.Tens
         static; no tensor is changed in place (one that was, between product and sum, would be read too late).
     Returns a callable: the graph's inputs → a tuple of its outputs, the same numbers.
 
-    Not replaced: products that have another use, numbers in place of tensors, additions with alpha, a product added to itself.
+    Not replaced: differences (c − a · b), products that have another use, numbers in place of tensors, additions with alpha, a product added to itself.
     Of (a * b) + (c * d) one of the products is replaced. All other operators stay.
     """
     ### BEGIN SOLUTION
@@ -772,6 +781,12 @@ check_addcmul_backend(
         "a * b + 1": (2, 0),
         "torch.add(c, torch.mul(a, b).sigmoid() * d).add(e * e)": (4, 2),
         "(a * b).add(c, alpha=0.5)": (2, 0),
+        "a * b + c.relu()": (2, 1),  # c.relu() comes after the product
+        "torch.add(c.mul(d).sigmoid(), a * b) * a": (4, 1),
+        "c - a * b": (2, 0),
+        "c.sub(a * b) + a * a": (3, 1),
+        "a * a + a": (1, 1),
+        "(lambda z: (z, z * z))(b * a.sum() + c)": (3, 1),
     }
 )
 ### END HIDDEN TESTS
@@ -970,7 +985,7 @@ print("loop nests:", nests)
 
 # %% exercise="prepare"
 def prepare(x: torch.Tensor) -> torch.Tensor:
-    """The numbers of the function above. x: (n, d) float, n even, d ≥ 2, not all equal → (n, d).
+    """The numbers of the function above. x: (n, d) float, any strides, n even, d ≥ 2, not all equal → (n, d).
 
     Inductor's code for it (compiling.kernels(prepare, x)) has at most 3 loop nests and calls no library, from one graph.
     """
@@ -996,6 +1011,7 @@ from helpers.exercises.torch_compile import check_prepare
 
 g = torch.Generator().manual_seed(5)
 check_prepare(torch.randn(30, 5, generator=g) * 7 - 20, torch.randn(128, 2, generator=g) + 5)
+check_prepare(torch.randn(12, 30, generator=g, dtype=torch.float64).t() * 1e4)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -549,7 +549,7 @@ check_thread_plan(
 def bound(plan: list[list[int]]) -> Callable[[int], None]:
     """A worker_init_fn: called with the number of a worker, inside its process, it binds the worker.
 
-    plan[i]: the CPUs of worker i. More workers than entries: begin again with the first. At least one entry; no entry
+    plan[i]: the CPUs of worker i, each once, in any order. More workers than entries: begin again with the first. At least one entry; no entry
         is empty.
     The worker's CPUs are those of its entry that it is allowed to use at that moment; if it may use none of them, all that it
     is allowed. Afterwards
@@ -830,7 +830,7 @@ def channels_last_net(weights: dict) -> Callable[[torch.Tensor], torch.Tensor]:
     weights: "stem" (C, 3, 3, 3); "blocks", a list of {"mix": (C, C, 3, 3), "order": (C,) int64, "point": (C, C)};
         "head" (classes, 2 · C · h · w). All contiguous, and not to be changed; what you need in another layout or order is made
         here, once, and not in the function returned.
-    x: (N, 3, H, W) float32, contiguous or channels_last. Returns (N, classes), plain_net's values (to 4 digits); gradients
+    x: (N, 3, H, W) float32, H and W multiples of 4, contiguous or channels_last. Returns (N, classes), plain_net's values (to 4 digits); gradients
         are off.
 
     In each call: x is converted once, if it is not channels_last, and nothing else; each convolution (as many as in
@@ -879,6 +879,7 @@ check_channels_last_net(
     Net(12, 3, 24, (2, 4), (True, True), 2),
     Net(4, 1, 16, (2, 2, 3), (False, True, False), 3),
     Net(24, 0, 12, (2,), (False,), 4),
+    Net(6, 1, 12, (2, 1), (True, False), 5, wide=20),
 )
 ### END HIDDEN TESTS
 
@@ -1061,8 +1062,8 @@ def best_threads(
 ) -> dict:
     """The model of section 5, for one step.
 
-    parts: (elements, ns on one thread, whether its operator is ever split), one a part. cores: 1 or more. copies:
-        as many processes fit into memory, 1 or more.
+    parts: (elements, ns on one thread, whether its operator is ever split), one a part, at least one. cores: 1 or more.
+        copies: as many processes fit into memory, 1 or more. wake_ns, each_ns: 0 or more.
     With n threads, a part that is not split, or has at most 32,768 elements, or runs with n = 1, takes its time on one
     thread. Any other has k = min(n, ⌈elements ÷ 32,768⌉) chunks, the largest of ⌈elements ÷ k⌉ elements, and takes
         wake_ns + each_ns · n + time on one thread · largest chunk ÷ elements.
@@ -1122,6 +1123,7 @@ check_best_threads(case, expect=[want], note=hint)
 ### BEGIN HIDDEN TESTS
 from fractions import Fraction
 
+from helpers import check
 from helpers.exercises.cpu_threads_and_layout import answer, check_best_threads, random_steps
 
 
@@ -1144,7 +1146,15 @@ def exact(parts, cores, copies, wake_ns, each_ns):
     return answer(best, *speedups, min(copies, cores // split), split)
 
 
-check_best_threads(*random_steps(60), expect=exact)
+ties = [
+    (100_000, 1e5, True),
+    (65_536, 5e4, True),
+    (32_768, 2e4, True),
+]  # regions for nothing: more threads change nothing
+free = [check.case(ties, 8, copies, 0.0, 0.0) for copies in (1, 4)] + [
+    check.case([(9, 5.0, False)], 4, 3, 0.0, 0.0)
+]
+check_best_threads(*random_steps(60), *free, expect=exact)
 ### END HIDDEN TESTS
 
 

@@ -227,7 +227,9 @@ number_lines(
 def quantize(
     x: torch.Tensor, bits: int = 8, dim: int | None = None, symmetric: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """x (float32, any shape) as integers: (q, scale, zero) with x ≈ (q − zero) · scale.
+    """x (float32, any shape and strides, not empty) as integers: (q, scale, zero) with x ≈ (q − zero) · scale.
+
+    A group's largest |x| is 0, or anything from 1e-25 to 1e25.
 
     bits: 2 to 8; else ValueError. q: int8, x's shape, from −(2^(bits−1) − 1) to 2^(bits−1) − 1 if symmetric, from
     −2^(bits−1) to 2^(bits−1) − 1 if affine.
@@ -316,6 +318,8 @@ check_quantize(
     check.case(torch.tensor(-2.5), bits=3),
     check.case(mixed.transpose(0, 2), dim=0, bits=4),  # not contiguous
     check.case(torch.tensor([[0.7]]), dim=1, symmetric=False),
+    *(check.case(mixed * size, dim=1, symmetric=s) for size in (1e-24, 1e22) for s in (True, False)),
+    check.case(flat[:7].expand(3, 7), dim=0),
     *(check.case(flat, bits=b, raises=ValueError) for b in (1, 16)),
 )
 q = torch.randint(-128, 128, (4, 7, 5), generator=g).to(torch.int8)
@@ -416,9 +420,10 @@ lesson.table(
 class Int8Linear(torch.nn.Module):
     """y = x Wᵀ + b with W in int8, and x in int8 while it is multiplied. Int8Linear(linear) for a trained nn.Linear.
 
-    forward(x): float32 of shape (..., K) → float32 of shape (..., N); any number of leading dimensions, or none. One
-    symmetric scale for each row of W, and for each row of x as it comes. A row of zeros gives the bias, and no nan
-    on the way to int8 (what nan becomes there is undefined; this CPU makes it 0).
+    forward(x): float32 of shape (..., K) → float32 of shape (..., N); any number of leading dimensions, or none, but at
+    least one row. A row's largest |x|, and |w|, is 0, or anything from 1e-12 to 1e12. One symmetric scale for each row of
+    W, and for each row of x as it comes. A row of zeros gives the bias, and no nan on the way to int8 (what nan becomes
+    there is undefined; this CPU makes it 0).
 
     Errors: each of x and W is rounded, not cut off, to 255 values, so an element of y is off by about
     √(s²/12 · Σw² + t²/12 · Σx²), where s and t are the two scales; over a whole result, at most 1.3 times that.
@@ -471,6 +476,8 @@ check_Int8Linear(
     Layer(5, 264, 512, batches=((17,), (16,), (2, 1), (3, 2, 5)), strided=True),
     Layer(6, 256, 512, batches=((2,), (33,), (), (4, 8)), bias=False, strided=True),
     Layer(7, 1024, 8, batches=((70,), (5, 12)), strided=True),
+    Layer(8, 64, 24, batches=((20,), (3,)), bias=False, size=1e-8),
+    Layer(9, 64, 24, batches=((20,), (3,)), bias=False, size=1e8),
 )
 ### END HIDDEN TESTS
 
@@ -932,7 +939,7 @@ def fake_quantize(w: torch.Tensor, scale: torch.Tensor, bits: int = 8) -> torch.
 def train_quantized(
     net: torch.nn.Sequential, x: torch.Tensor, y: torch.Tensor, bits: int, steps: int, lr: float
 ) -> None:
-    """Train net (Linear layers and others), in place, so that it does well with its weights rounded.
+    """Train net (Linear layers and others, each once), in place, so that it does well with its weights rounded.
 
     Each step: forward over all of x with every Linear's weight through fake_quantize, one scale per output row,
     largest |w| of the row ÷ most, from the weights as they are at this step; biases (which may be None) and other
