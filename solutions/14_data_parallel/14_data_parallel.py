@@ -163,7 +163,8 @@ print(f"the mean of 40,000 and 40,000 in float16, by DDP: {mean:,.0f}")
 
 # %% [markdown]
 # DDP divides each gradient by the number of ranks as it copies it into the bucket, and adds up what is left
-# ([reducer.cpp](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp), `mark_variable_ready_dense`). A sum of a thousand
+# ([reducer.cpp](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp), `mark_variable_ready_dense`; torch's own comm hooks
+# [do so too](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py#L24-L27)). A sum of a thousand
 # float16 gradients so stays in range; very small gradients may become zero instead.
 #
 # **BatchNorm's running averages are buffers.** At the beginning of each forward pass DDP broadcasts rank 0's to all

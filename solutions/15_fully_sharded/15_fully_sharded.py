@@ -681,7 +681,7 @@ plots.compared(
 # - **Per layer, at 1,024 ranks**, a gather takes {{gather}} and the product beside it {{product}}: its ring goes through 128 nodes one after
 #   the other and pays latency at each. Asking two layers ahead gains nothing, since the link is never idle. All-reduces
 #   suffer far less: between nodes they may go by a *tree*, in a logarithmic number of steps (lesson 14). Gathers and reduce-scatters have
-#   rings only, here as in NCCL before *PAT* (S. Jeaugey, 2025), which takes logarithmic steps for small messages. With
+#   rings only, here as in NCCL before [*PAT*](https://arxiv.org/abs/2506.20252) (S. Jeaugey, 2025), which takes logarithmic steps for small messages. With
 #   PAT the column for 1,024 would be better; bytes stay.
 # - **Kept** (`reshard_after_forward=False`): no gathers in backward, a little faster than DDP while the network keeps up.
 # - **A slow rank** is waited for at every layer (pale). Where the network is the bottleneck, it costs nothing more.
