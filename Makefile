@@ -32,11 +32,11 @@ setup: ## make the environment, or bring it up to date (EXTRAS=models: with tran
 	$(SETUP) $(EXTRAS)
 
 test: ## run every test: lint, types, lessons, graders, browser (LESSON=07: only what proves that lesson)
-	$(SETUP) test,models,classroom
+	$(SETUP) test,models,classroom,hub
 	$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) $(if $(LESSON),--lesson "$(LESSON)") $(ARGS)
 
 lint: ## ruff and mypy only
-	$(SETUP) test,models,classroom
+	$(SETUP) test,models,classroom,hub
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy

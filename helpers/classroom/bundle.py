@@ -20,16 +20,15 @@ from helpers.classroom.judging import judge
 from helpers.classroom.master import BadMaster, Master
 from helpers.classroom.release import release
 from helpers.classroom.runner import Runner
-from helpers.classroom.settings import FRESH, ROOT
+from helpers.classroom.settings import COURSE_ID, FRESH, ROOT
 from helpers.exercises import _reference
 from helpers.exercises.variant import SEED_FILE, class_seed
 
-NAME = "pytorch-performance-measured"
 #: of the course's root: what a student's copy has as it is
 PLAIN = ("LICENSE", "constraints.txt", "environment.yml", "pyproject.toml", "setup.py")
 #: of etc/: what starts the course
 START = ("lab.py", "pytorch-cpu.txt", "setup.sh", "jupyter")
-#: a student's own, in place of the course's file of that name
+#: a student's own, each in place of the course's file of that name
 STUDENT = "student"
 CLASS = ROOT / "helpers" / "classroom"
 #: of it: what `make reset` and Validate need
@@ -59,8 +58,8 @@ def contents(lessons: list[Master]) -> dict[str, bytes]:
     files = {name: (ROOT / name).read_bytes() for name in PLAIN}
     for name in START:
         files |= _tree(ROOT / "etc" / name)
-    for path in (ROOT / "etc" / STUDENT).iterdir():
-        files[path.name] = path.read_bytes()
+    own = ROOT / "etc" / STUDENT
+    files |= {p.relative_to(own).as_posix(): p.read_bytes() for p in own.rglob("*") if p.is_file()}
     files |= _helpers(lessons)
     index = {lesson.name: build.index_entry(lesson) for lesson in lessons}
     files["helpers/lessons.json"] = (json.dumps(index, indent=1, ensure_ascii=False) + "\n").encode()
@@ -162,7 +161,7 @@ def write_zip(files: Mapping[str, bytes], path: Path) -> None:
     """All below one folder, in the order of names, with times and rights that are the same everywhere."""
     with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in files.items():
-            entry = zipfile.ZipInfo(f"{NAME}/{name}", EPOCH)
+            entry = zipfile.ZipInfo(f"{COURSE_ID}/{name}", EPOCH)
             entry.compress_type, entry.create_system, entry.external_attr = (
                 zipfile.ZIP_DEFLATED,
                 3,

@@ -8,7 +8,6 @@ plain data, its cells run in a sandbox, and its tests are judged in a third proc
 import contextlib
 import glob
 import os
-import stat
 import sys
 import warnings
 from datetime import datetime
@@ -33,9 +32,18 @@ from sqlalchemy.exc import SAWarning
 
 from helpers.classroom import journal, sparing
 from helpers.classroom.bench import Bench
+from helpers.classroom.exchange import Collect, ReleaseFeedback, plain
 from helpers.classroom.feedback import FeedbackExporter
 from helpers.classroom.sanitise import Sanitise
-from helpers.classroom.settings import CELL_TIMEOUT, EXPERIMENT_TAG, QUIET_KERNEL, ROOT, STUB
+from helpers.classroom.settings import (
+    CELL_TIMEOUT,
+    COURSE_ID,
+    EXCHANGE,
+    EXPERIMENT_TAG,
+    QUIET_KERNEL,
+    ROOT,
+    STUB,
+)
 from helpers.classroom.submission import GRADING, clean, enter, key_of, steps_of
 
 
@@ -47,15 +55,11 @@ class Careful(CourseDirectory):
 
     def get_existing_timestamp(self, dest_path: str) -> datetime | None:
         path = os.path.join(dest_path, "timestamp.txt")
-        try:
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
+        if (file := plain(path, 100)) is None:
             return None
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                return None
+        with file:
             try:
-                found: datetime = parse_utc(file.read(100).decode("ascii").strip())
+                found: datetime = parse_utc(file.read().decode("ascii").strip())
             except ValueError:
                 self.log.warning("%s holds no time, and is passed over", path)
                 return None
@@ -167,7 +171,7 @@ def configure(c: Any, root: Path = ROOT) -> None:
         os.environ["PATH"] = os.pathsep.join([own, os.environ.get("PATH", "")])
     # nbgrader's own way with its database, of which nothing follows for who grades
     warnings.filterwarnings("ignore", message="Object of type <Submitted", category=SAWarning)
-    c.CourseDirectory.course_id = "pytorch-performance-measured"
+    c.CourseDirectory.course_id = COURSE_ID
     c.CourseDirectory.root = str(root)
     if url := os.environ.get("GRADEBOOK"):
         c.CourseDirectory.db_url = url
@@ -187,7 +191,9 @@ def configure(c: Any, root: Path = ROOT) -> None:
     # the page asks the gradebook itself
     c.GenerateFeedback.preprocessors = []
     c.GenerateFeedback.exporter_class = FeedbackExporter
-    exchange = root / ".exchange"
+    exchange = Path(os.environ.get(EXCHANGE) or root / ".exchange")
     with contextlib.suppress(OSError):  # a course folder may be read-only; then formgrader says so
         exchange.mkdir(exist_ok=True)
     c.Exchange.root = str(exchange)
+    c.ExchangeFactory.collect = Collect
+    c.ExchangeFactory.release_feedback = ReleaseFeedback

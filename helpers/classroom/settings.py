@@ -7,6 +7,10 @@ SOLUTIONS = ROOT / "solutions"
 NOTEBOOKS = ROOT / "notebooks"
 #: in a student's copy: the notebooks as they were handed out
 FRESH = ROOT / "etc" / "fresh"
+#: what nbgrader and its exchange call the course
+COURSE_ID = "pytorch-performance-measured"
+#: names the exchange's folder; unset: one in the course
+EXCHANGE = "EXCHANGE"
 #: cells with this tag are for the reader; grading and validating pass over them
 EXPERIMENT_TAG = "experiment"
 #: seconds that one cell of a lesson may take

@@ -1,0 +1,112 @@
+"""nbgrader's exchange with care: what students hand in is collected, and feedback goes back, whatever one of them sends.
+
+A submission is a folder that the student's own process writes and names. Stock nbgrader believes the name, follows
+links as the instructor (a link to the reference would be full marks), and ends at the first one that is odd.
+"""
+
+import os
+import pwd
+import shutil
+import stat
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from nbgrader.exchange import ExchangeError
+from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
+from nbgrader.utils import notebook_hash
+
+#: the word that a student's server and the submission share: feedback is found by it
+SECRET = "submission_secret.txt"
+#: more notebooks than these are not looked at
+MOST_NOTEBOOKS = 20
+
+
+def plain(
+    name: str | Path, most: int, folder: int | None = None, owner: int | None = None
+) -> IO[bytes] | None:
+    """An opened file, if it is a plain one of at most ``most`` bytes. folder: a descriptor it lies in; owner: a uid."""
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError:
+        return None
+    about = os.fstat(handle)
+    if stat.S_ISREG(about.st_mode) and about.st_size <= most and owner in (None, about.st_uid):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    return None
+
+
+class Collect(ExchangeCollect):
+    """``nbgrader collect`` and the formgrader's button. ``check_owner = False``: all students are one system user."""
+
+    src_records: list[dict[str, Any]]
+
+    def init_src(self) -> None:
+        self._owners: dict[str, int | None] = {}
+        super().init_src()
+        self.src_records = [record for record in self.src_records if record["username"]]
+
+    def _path_to_record(self, path: str) -> dict[str, Any]:
+        try:
+            record: dict[str, Any] = super()._path_to_record(path)
+            owner = os.lstat(path).st_uid
+            self._owners[path] = owner if self.check_owner else None
+            if not self.check_owner or _name(owner) == record["username"]:
+                return record
+            why = f"it belongs to {_name(owner)}"
+        except (ExchangeError, ValueError, OverflowError, OSError):
+            why = "its name is none that nbgrader gives"
+        self.log.warning("%r is not collected: %s", Path(path).name, why)
+        return {"username": "", "timestamp": datetime.min}
+
+    def do_copy(self, src: str, dest: str, log: Any = None) -> None:
+        """A submission's notebooks, its time and its secret, where they are plain files of the student's."""
+        os.makedirs(dest)
+        try:
+            folder = os.open(src, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            self.log.warning("%s is empty: what was handed in is no folder", dest)
+            return
+        try:
+            names = sorted(name for name in os.listdir(folder) if name.endswith(".ipynb"))[:MOST_NOTEBOOKS]
+            for name in [*names, "timestamp.txt", SECRET]:
+                file = plain(name, self.coursedir.max_file_size * 1000, folder, self._owners[src])
+                if file is None:
+                    self.log.warning("%s: %r is missing, too large, a link, or somebody else's", dest, name)
+                    continue
+                with file, open(os.path.join(dest, name), "xb") as copy:
+                    shutil.copyfileobj(file, copy)
+        finally:
+            os.close(folder)
+
+
+class ReleaseFeedback(ExchangeReleaseFeedback):
+    """``nbgrader release_feedback`` and the formgrader's button: to whoever handed in by the exchange."""
+
+    def copy_files(self) -> None:
+        course = self.coursedir
+        left_out = set(course.student_id_exclude.split(","))
+        for page in sorted(Path(course.root).glob(str(Path(self.src_path).relative_to(course.root)))):
+            student, lesson = page.parent.name, page.name
+            html = page / f"{lesson}.html"
+            ticket = Path(course.format_path(course.submitted_directory, student, lesson), SECRET)
+            file = plain(ticket, 1000)
+            secret = file.read().decode(errors="replace") if file else ""
+            if student in left_out or not secret or not html.exists():
+                self.log.info("%s: no feedback to release in the exchange", student)
+                continue
+            if ticket.stat().st_mtime > html.stat().st_mtime:
+                self.log.warning("%s handed in anew: grade %s first; nothing is released", student, lesson)
+                continue
+            released = Path(self.dest_path, f"{notebook_hash(secret=secret, notebook_id=lesson)}.html")
+            shutil.copy(html, released.with_suffix(".tmp"))
+            released.with_suffix(".tmp").replace(released)
+            self.log.info("%s: feedback is released", student)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
