@@ -111,9 +111,9 @@ plots.timeline(
 )
 
 # %% [markdown]
-# The CPU needs {{launch_us:.0f}} µs to hand a product over (the narrow orange boxes) and is free again; the GPU
-# has barely begun. A clock read then measures the CPU. **The rule: read the clock only after `synchronize()`, before the work
-# as well as after it.** Before, because work queued earlier would be counted as yours.
+# The CPU needs {{launch_us:.0f}} µs to hand a product over (the narrow orange boxes) and is free again;
+# the GPU has barely begun. A clock read then measures the CPU. **The rule: read the clock only after `synchronize()`,
+# before the work as well as after it.** Before, because work queued earlier would be counted as yours.
 #
 # Events are marks in the queue, stamped by the GPU when it passes them. They need no wait in the middle of
 # the program. But look at the row "a pair of events": it reads a little more than the kernels. On an idle
@@ -307,11 +307,11 @@ table(
 
 # %% [markdown]
 # The first use of the GPU makes a context; the first product loads a library and a kernel. Set-up is paid
-# once in a process, but the mean of a thousand calls is still {{mean_of_1000:.1f}} times a warm call. **The rule: call the work once
-# or more, then synchronize, then start the clock.** On real systems the list is longer: libraries that try
-# several algorithms at a new shape, the first blocks of the memory pool, `torch.compile`, the file cache, a
-# GPU that has yet to raise its clocks. There, warm up until the readings stop falling. The exception: the
-# start *is* the question, as in a command-line tool, or the time to the first token.
+# once in a process, but the mean of a thousand calls is still {{mean_of_1000:.1f}} times a warm call. **The rule: call
+# the work once or more, then synchronize, then start the clock.** On real systems the list is longer: libraries that
+# try several algorithms at a new shape, the first blocks of the memory pool, `torch.compile`, the file cache, a GPU
+# that has yet to raise its clocks. There, warm up until the readings stop falling. The exception: the start *is* the
+# question, as in a command-line tool, or the time to the first token.
 #
 # ## 3 · Wait once, not every time
 #
@@ -821,9 +821,9 @@ check_verdict(told, machines)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The helper that this course uses from here on is `compare(before, after)`: warm-up, pairs in random order,
-# bootstrap interval of the median, verdict. (`number`: calls in one reading of the clock.) Live, on your CPU: sixty-four small sums in a Python loop
-# against one sum over all rows, and the latter against itself.
+# The helper that this course uses from here on is `compare(before, after)`: warm-up, pairs in random
+# order, bootstrap interval of the median, verdict. (`number`: calls in one reading of the clock.) Live, on your CPU:
+# sixty-four small sums in a Python loop against one sum over all rows, and the latter against itself.
 
 # %% experiment tags=["nbval-ignore-output"]
 x = torch.randn(64, 512)
@@ -913,12 +913,12 @@ lesson.keep(sum_one=added[0][1], sum_two=added[1][1])
 table(added, ["threads", "sum of 1e8, fourteen ones, −1e8 (exact: 14)"], evidence="live (CPU)")
 
 # %% [markdown]
-# One thread finds {{sum_one:.0f}}, two find {{sum_two:.0f}}. A parallel sum splits its terms among threads like
-# this, and some CUDA operators let threads add in the
-# order in which they happen to arrive: their results differ from run to run with every seed fixed
-# ([PyTorch's notes on reproducibility](https://docs.pytorch.org/docs/2.13/notes/randomness.html) list them). `torch.use_deterministic_algorithms(True)` picks ordered
-# versions or raises where there is none; they may be slower, which is one reason to use them for comparing
-# results and not for timing.
+# One thread finds {{sum_one:.0f}}, two find {{sum_two:.0f}}. A parallel sum splits its terms among
+# threads like this, and some CUDA operators let threads add in the order in which they happen to arrive: their results
+# differ from run to run with every seed fixed ([PyTorch's notes on
+# reproducibility](https://docs.pytorch.org/docs/2.13/notes/randomness.html) list them).
+# `torch.use_deterministic_algorithms(True)` picks ordered versions or raises where there is none; they may be slower,
+# which is one reason to use them for comparing results and not for timing.
 #
 # **Exercise 0.4 — a run that repeats, and leaves no trace** (★★, 10 min)
 #
@@ -1462,8 +1462,9 @@ lesson.verdicts(
 # up? · synchronized? · how many runs, which spread? · in turns? · is the result still the same? · what is
 # the next bottleneck?
 #
-# **To read on**: PyTorch's [tutorial on `torch.utils.benchmark`](https://docs.pytorch.org/tutorials/recipes/recipes/benchmark.html)
-# and its notes on [reproducibility](https://docs.pytorch.org/docs/2.13/notes/randomness.html) and
-# [CUDA semantics](https://docs.pytorch.org/docs/2.13/notes/cuda.html); the `nvidia-smi` manual on clocks; A. Georges, D. Buytaert, L. Eeckhout, *Statistically
-# rigorous Java performance evaluation* (2007), which holds for Python too; B. Efron and R. Tibshirani, *An
-# Introduction to the Bootstrap* (1993).
+# **To read on**: PyTorch's [tutorial on
+# `torch.utils.benchmark`](https://docs.pytorch.org/tutorials/recipes/recipes/benchmark.html) and its notes on
+# [reproducibility](https://docs.pytorch.org/docs/2.13/notes/randomness.html) and [CUDA
+# semantics](https://docs.pytorch.org/docs/2.13/notes/cuda.html); the `nvidia-smi` manual on clocks; A. Georges, D.
+# Buytaert, L. Eeckhout, *Statistically rigorous Java performance evaluation* (2007), which holds for Python too; B.
+# Efron and R. Tibshirani, *An Introduction to the Bootstrap* (1993).

@@ -78,11 +78,12 @@ heads = ["expression", "operators", "you said", "of these, views", "which"]
 lesson.table(rows, heads, evidence="live (CPU)", caption=said.caption)
 
 # %% [markdown]
-# A name in Python says little about the number of operators. Two rows surprise most people. Of the {{einsum}}
-# operators of `einsum` one, `bmm`, does the work. The other {{einsum_views}} are views that bring two inputs and a
-# result into the shape that `bmm` wants. `cosine_similarity` is no kernel of its own: it is a Python name for a
-# recipe of {{cosine}} smaller operators (such functions are called *composite*), and the dispatcher gets the recipe. `rms_norm` is a
-# recipe on this CPU; elsewhere it may be one kernel. A GPU launches whatever in the last column is no view.
+# A name in Python says little about the number of operators. Two rows surprise most people. Of the
+# {{einsum}} operators of `einsum` one, `bmm`, does the work. The other {{einsum_views}} are views that bring two inputs
+# and a result into the shape that `bmm` wants. `cosine_similarity` is no kernel of its own: it is a Python name for a
+# recipe of {{cosine}} smaller operators (such functions are called *composite*), and the dispatcher gets the recipe.
+# `rms_norm` is a recipe on this CPU; elsewhere it may be one kernel. A GPU launches whatever in the last column is no
+# view.
 #
 # The path itself can be watched. A *function mode* sits above everything and sees what your line called; a
 # *dispatch mode* sits below autograd and sees what goes on to a kernel. `count` is built from these two.

@@ -63,12 +63,8 @@ said_of_loops = {
 H100 = DEVICES["H100"]
 SMALL, LARGE = {"width": 256, "batch": 64}, {"width": 4096, "batch": 1024}
 
-
-def shares(t):
-    """Of the traced time: the share in which the GPU computes, and the share in which the CPU waits for it."""
-    steps = trace.steps(t)
-    whole = sum(s.seconds_s for s in steps)
-    return sum(s.compute_s for s in steps) / whole, sum(s.wait_s for s in steps) / whole
+#: of a trace without its first and last step: the share of the time in which the GPU computes, and in which the CPU waits
+shares = trace.shares
 
 
 # %% experiment
@@ -537,9 +533,9 @@ lesson.keep(copied_computes=copied[0], copied_waits=copied[1])
 #
 # The CPU *waits* in a call that synchronises, in a copy from or to pageable memory, and in a launch into a full queue.
 # “Sparse, so it is the CPU” needs this second column: in the last row the GPU computes only {{copied_computes:.0%}} of
-# the time, and the CPU waits for {{copied_waits:.0%}}. And the map holds for the steady state only. Leave the ends of a
-# trace out: in the first step the queue is still empty, and at the end of the last one the CPU waits for all that is left
-# (section 4).
+# the time, and the CPU waits for {{copied_waits:.0%}}. And the map holds for the steady state only. So `shares` leaves
+# the ends of a trace out: in the first step the queue is still empty, and at the end of the last one the CPU waits for
+# all that is left.
 #
 # The words of the exercise below and those of `trace.classify`:
 #
@@ -701,8 +697,8 @@ table(
 #
 # **Exercise 3.3 — a loop that does not wait** (★★★, 15 min)
 #
-# `train_plain` trains a classifier and waits {{waits_a_step:.0f}} times a step; every wait was put there for a good reason. Write
-# `train`: the same log and the same weights, with one wait for every `log_every` steps.
+# `train_plain` trains a classifier and waits {{waits_a_step:.0f}} times a step; every wait was put there for a good
+# reason. Write `train`: the same log and the same weights, with one wait for every `log_every` steps.
 #
 # <details><summary>Hint 1</summary>Which of the three reasons is each of these waits? Two of them are of the kind
 # “let the GPU decide”; the sums may stay on the GPU; for the unlabelled rows look at
@@ -989,7 +985,7 @@ table(
 from helpers import recordings
 
 WORDS = {"GPU-bound": "GPU", "CPU-bound": "CPU", "copy-bound": "copies", "sync-bound": "syncs"}
-WORDS |= {"launch-bound": "CPU", "short kernels": "CPU"}
+WORDS |= {"launch-bound": "CPU"}
 rows = []
 for name in ("launch_bound", "steady", "item_in_loop", "read_and_prepare"):
     shown = recordings.show(f"03/{name}", simulated="H100")

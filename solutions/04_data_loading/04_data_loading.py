@@ -710,7 +710,8 @@ lesson.keep(
 #
 # **Copy on write.** A forked worker's memory is this process's, page by page, until one of the two writes to a page. In
 # Python, reading an object writes its reference count: a data set with a list of a million file names grows to a copy
-# for each worker ([issue 13246](https://github.com/pytorch/pytorch/issues/13246)). An array, such as `ends` above, is one object, and stays shared.
+# for each worker ([issue 13246](https://github.com/pytorch/pytorch/issues/13246)). An array, such as `ends` above, is
+# one object, and stays shared.
 #
 # **Threads.** torch gives a worker one
 # ([`torch/utils/data/_utils/worker.py`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/data/_utils/worker.py)).

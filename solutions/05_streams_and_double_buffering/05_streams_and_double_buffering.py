@@ -643,8 +643,8 @@ lesson.table(rows, ["program", "race", "first", "second"], evidence="simulated (
 #
 # <details><summary>The idea</summary><code>squares</code>: wait, then <code>record_stream</code>.
 # <code>ring</code>: after making the buffers, <code>side.wait_stream(gpu.current_stream())</code>; one event for each
-# buffer, recorded after the product; before the copy, <code>side.wait_event(used[i % 2])</code>. <code>norms</code>: one <code>synchronize()</code> between the two
-# lines.</details>
+# buffer, recorded after the product; before the copy, <code>side.wait_event(used[i % 2])</code>. <code>norms</code>:
+# one <code>synchronize()</code> between the two lines.</details>
 
 
 # %% exercise="repair"

@@ -133,8 +133,9 @@ lesson.table(
 #   registers from the first to the last formula. No root is ever stored. A compiler can write such a kernel
 #   from your own formula: lesson 11.
 #
-# So the first two trade launches against memory. The third has the fewest launches, no temporaries and the fewest bytes:
-# {{fused_bytes:.0f}} for each weight in place of {{loop_bytes:.0f}}. It only has to exist. (The last table of this lesson has the same three for GPT-2's parameters.)
+# So the first two trade launches against memory. The third has the fewest launches, no temporaries and the fewest
+# bytes: {{fused_bytes:.0f}} for each weight in place of {{loop_bytes:.0f}}. It only has to exist. (The last table of
+# this lesson has the same three for GPT-2's parameters.)
 #
 # Does every optimizer have all three? And is "one launch" always one?
 
@@ -197,11 +198,11 @@ lesson.table(
 )
 
 # %% [markdown]
-# A launch carries a table of addresses in its arguments, and these have a fixed size, so a very long list takes
-# a few launches, which nobody notices. The last two rows one does notice: **lists of mixed dtypes, or of layouts
+# A launch carries a table of addresses in its arguments, and these have a fixed size, so a very long list
+# takes a few launches, which nobody notices. The last two rows one does notice: **lists of mixed dtypes, or of layouts
 # that differ from one list to the other, quietly take a kernel per tensor**
-# ([`ForeachUtils.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/ForeachUtils.h)). (`torch.optim` therefore sorts by
-# device and dtype first; your own `_foreach_` code has to do that itself.)
+# ([`ForeachUtils.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/ForeachUtils.h)).
+# (`torch.optim` therefore sorts by device and dtype first; your own `_foreach_` code has to do that itself.)
 #
 # Now build the first two. This is AdamW at step t (Loshchilov and Hutter, *Decoupled weight decay
 # regularization*, 2019):
@@ -514,9 +515,9 @@ curves(
 # lower, {{none}} arrays in place of {{zeros}}: at the end of backward all of them exist (and AdamW's temporaries come
 # on top). Only the third stays low, at {{inside}}.
 #
-# With AdamW there are four arrays for each parameter, weights, gradients, m and v; this saves one of the four.
-# What it forbids: anything that wants all gradients at once (clipping by the *total* norm, `GradScaler`, which skips a whole step if one
-# gradient is infinite), and adding up several backwards before a step. (Lesson 09 has more on the peak.)
+# With AdamW there are four arrays for each parameter, weights, gradients, m and v; this saves one of the four. What it
+# forbids: anything that wants all gradients at once (clipping by the *total* norm, `GradScaler`, which skips a whole
+# step if one gradient is infinite), and adding up several backwards before a step. (Lesson 09 has more on the peak.)
 
 # %% [markdown]
 # **Exercise 6.3 — step inside backward** (★★, 6 min)
@@ -654,10 +655,11 @@ curves(
 )
 
 # %% [markdown]
-# One parameter: all three are bound by **bytes**, and foreach is no faster than the loop, since it moves the same
-# ones. Fused moves about a third of them and is {{fused_one:.1f}} times as fast. 256 parameters: the loop pays for
-# thousands of **launches**, and it alone. The other two lie flat: their launches stay few, and what they pay is their
-# bytes, as before. So foreach is {{foreach_many:.0f}} times as fast as the loop, and fused {{fused_many:.0f}} times. Only when there is next to nothing to move do launches bind them too: 100 parameters of 4,096 weights, in the
+# One parameter: all three are bound by **bytes**, and foreach is no faster than the loop, since it moves
+# the same ones. Fused moves about a third of them and is {{fused_one:.1f}} times as fast. 256 parameters: the loop pays
+# for thousands of **launches**, and it alone. The other two lie flat: their launches stay few, and what they pay is
+# their bytes, as before. So foreach is {{foreach_many:.0f}} times as fast as the loop, and fused {{fused_many:.0f}}
+# times. Only when there is next to nothing to move do launches bind them too: 100 parameters of 4,096 weights, in the
 # last table. So:
 #
 # | your step has | foreach, against the loop | fused, against foreach |
@@ -877,13 +879,14 @@ lesson.table(
 )
 
 # %% [markdown]
-# The left end is flat: a step with 64 samples takes {{to_64:.2f}} times as long as one with a single sample. The floor is the launches, whose number does not
-# depend on the batch (and behind the last launch the optimizer's kernel). Right under it lies a second floor, in
-# the column of the kernels: a layer reads all of its matrix, and the optimizer all of its states, for one sample
-# as for a thousand. The first row in which the kernels take longer than the launches is the **knee**. Behind it a
-# sample still gets cheaper for a while, as larger matrices fill the card better; in the last rows, hardly: there
-# 16 times the batch takes {{to_65536:.1f}} times as long. So the batch is parallelism *up to the knee*, and a little beyond. And the
-# optimizer is a fixed cost per step: the smaller the batch, the more the choice of the three matters.
+# The left end is flat: a step with 64 samples takes {{to_64:.2f}} times as long as one with a single
+# sample. The floor is the launches, whose number does not depend on the batch (and behind the last launch the
+# optimizer's kernel). Right under it lies a second floor, in the column of the kernels: a layer reads all of its
+# matrix, and the optimizer all of its states, for one sample as for a thousand. The first row in which the kernels take
+# longer than the launches is the **knee**. Behind it a sample still gets cheaper for a while, as larger matrices fill
+# the card better; in the last rows, hardly: there 16 times the batch takes {{to_65536:.1f}} times as long. So the batch
+# is parallelism *up to the knee*, and a little beyond. And the optimizer is a fixed cost per step: the smaller the
+# batch, the more the choice of the three matters.
 #
 # A larger batch also means fewer steps per epoch, so the learning rate has to change. By how much? The usual
 # argument (Goyal and others, 2017): k small steps along nearly the same gradient equal one step k times as long,
@@ -973,11 +976,11 @@ curves(
 )
 
 # %% [markdown]
-# Each curve has a bottom, and the bottoms move to the right as the batch grows: SGD's in step with the batch,
-# Adam's about half as far on this logarithmic axis. Both are laws of a *range*. At batch 1,024 four steps are
-# left, the best rates have left both laws, and no rate reaches the loss of small batches: beyond the batch at which noise no longer matters, more
-# samples per step are wasted on accuracy, as beyond the knee they are wasted on speed. So take the rule as the
-# middle of a small sweep, and not as its replacement.
+# Each curve has a bottom, and the bottoms move to the right as the batch grows: SGD's in step with the
+# batch, Adam's about half as far on this logarithmic axis. Both are laws of a *range*. At batch 1,024 four steps are
+# left, the best rates have left both laws, and no rate reaches the loss of small batches: beyond the batch at which
+# noise no longer matters, more samples per step are wasted on accuracy, as beyond the knee they are wasted on speed. So
+# take the rule as the middle of a small sweep, and not as its replacement.
 
 # %% [markdown]
 # ## On the real GPU

@@ -165,10 +165,11 @@ plots.queue(
 )
 
 # %% [markdown]
-# The same kernels do the same work; what is gone is the pause before each ("short kernels": over before the next is
-# launched). At the bottom of the second picture, which counts the kernels waiting, each replay adds its whole list at
-# once. The CPU's part shrinks from one call a kernel to one call a step, whatever the step contains. So the GPU computes
-# {{share_replayed:.0%}} of the time in place of {{share_eager:.0%}}, and the CPU waits for it. The capture itself is not free: how many steps until it is paid back is part of exercise 7.4.
+# The same kernels do the same work; what is gone is the pause before each ("short kernels": over before
+# the next is launched). At the bottom of the second picture, which counts the kernels waiting, each replay adds its
+# whole list at once. The CPU's part shrinks from one call a kernel to one call a step, whatever the step contains. So
+# the GPU computes {{share_replayed:.0%}} of the time in place of {{share_eager:.0%}}, and the CPU waits for it. The
+# capture itself is not free: how many steps until it is paid back is part of exercise 7.4.
 #
 # The lines of `captured` are the recipe. *Warm-up first*: what an operator does only the first time (libraries set
 # themselves up, optimizers make their state) must not be in the recording. *On a side stream*, since autograd
@@ -400,10 +401,11 @@ curves(
 )
 
 # %% [markdown]
-# *Stale* learns one batch by heart: its report looks suspiciously good, below the noise that no model can predict.
-# *Moved* goes on training tensors that the model no longer has: its report is perfect, your model stands still, and
-# nothing shows it. *Baked in* looks a little worse, to someone who knows the right curve. So the test of a capture is not that it runs, nor that the loss falls: **run some steps
-# eagerly from the same start, with different data in each, and compare.** Then build one that passes it.
+# *Stale* learns one batch by heart: its report looks suspiciously good, below the noise that no model can
+# predict. *Moved* goes on training tensors that the model no longer has: its report is perfect, your model stands
+# still, and nothing shows it. *Baked in* looks a little worse, to someone who knows the right curve. So the test of a
+# capture is not that it runs, nor that the loss falls: **run some steps eagerly from the same start, with different
+# data in each, and compare.** Then build one that passes it.
 #
 # **Exercise 7.1 — a graphed training step** (★★★, 14 min)
 #
@@ -912,10 +914,10 @@ lesson.table(
 
 # %% [markdown]
 # One pool, largest first: the smaller graphs fit into what the largest let go, and all four take
-# {{largest_first:.0f}} MiB. The other way round much less is reused, and they take {{smallest_first:.0f}} MiB. The price
-# of sharing: their temporaries, and what you no longer hold of their outputs, lie on top of each other. So replay them
-# one after the other, never on two streams at once. Programs that serve many shapes do this, with a ladder of batch sizes and padding up to the
-# next rung.
+# {{largest_first:.0f}} MiB. The other way round much less is reused, and they take {{smallest_first:.0f}} MiB. The
+# price of sharing: their temporaries, and what you no longer hold of their outputs, lie on top of each other. So replay
+# them one after the other, never on two streams at once. Programs that serve many shapes do this, with a ladder of
+# batch sizes and padding up to the next rung.
 #
 # Two ways to have the bookkeeping done for you. `make_graphed_callables` captures forward and backward of a module,
 # each as a graph of its own, and leaves the loop yours. `torch.compile(mode="reduce-overhead")` compiles *and* uses
