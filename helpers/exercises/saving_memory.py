@@ -78,20 +78,26 @@ def check_training_memory(*cases: tuple[int, int, int]) -> None:
 # --- 9.2 accumulated_backward -------------------------------------------------------------------------------------
 
 
-def token_batch(n: int, length: int, words: int, padded: Sequence[int], seed: int) -> list[torch.Tensor]:
-    """Inputs and targets (n, length); the first padded[i] targets of row i do not count."""
+def token_batch(
+    n: int, length: int, words: int, padded: Sequence[int], seed: int, turned: bool = False
+) -> list[torch.Tensor]:
+    """Inputs and targets (n, length); the first padded[i] targets of row i do not count. turned: they lie transposed."""
     inputs, targets = torch.randint(words, (2, n, length), generator=torch.Generator().manual_seed(seed))
     for i, places in enumerate(padded):
         targets[i, :places] = -100
-    return [inputs, targets]
+    return [t.t().contiguous().t() if turned else t for t in (inputs, targets)]
 
 
 def _accumulate(accumulated_backward: Callable[..., Any], *of: Any) -> dict[str, Any]:
-    """Losses and gradients of some steps of SGD; gradients are never cleared, so each step adds."""
+    """Losses and gradients of some steps of SGD; gradients are never cleared, so each step adds.
+
+    A batch that lies transposed goes through a model whose embedding is frozen.
+    """
     words, width, dtype, steps, (inputs, targets), rows = of
     torch.manual_seed(words)
     parts = [nn.Embedding(words, width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, words)]
     model = nn.Sequential(*parts).to(getattr(torch, dtype))
+    model[0].requires_grad_(inputs.is_contiguous())
     told: list[Any] = []
     for _ in range(steps):
         loss = accumulated_backward(model, inputs, targets, rows)
@@ -145,7 +151,10 @@ def check_accumulated_backward(*cases: check.Case, budget: bool = False, note: s
 
 @dataclass(frozen=True)
 class Chain:
-    """Checkpointed parts on an input of (rows, width), with dropout p, with two inputs or one; some steps."""
+    """Checkpointed parts on an input of (rows, width), with dropout p, with two inputs or one; some steps.
+
+    two: the second needs no gradient. late: the first of the two does not.
+    """
 
     rows: int
     width: int
@@ -153,6 +162,7 @@ class Chain:
     p: float
     two: bool = False
     steps: int = 1
+    late: bool = False
 
 
 class _Part(_Layer):
@@ -178,7 +188,8 @@ def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         x, other = torch.randn(of.rows, of.width, requires_grad=True), torch.rand(of.rows, of.width)
         h = x
         for part in net:
-            h = checkpointed(part, h, other) if of.two else checkpointed(part, h)
+            given = (other, h) if of.late else (h, other) if of.two else (h,)
+            h = checkpointed(part, *given)
         loss = h.square().mean()
         del h
         drawn = torch.rand(of.steps - 1)  # between forward and backward: the generator is elsewhere now
@@ -302,7 +313,10 @@ def check_choose_checkpoints(*cases: check.Case, note: str = "") -> None:
 
 @dataclass(frozen=True)
 class Offloads:
-    """A step on (rows, width) through `depth` parts; the host gives `share` of each number back."""
+    """A step on (rows, width) through `depth` parts; the host gives `share` of each number back.
+
+    masks: parts save tensors of one byte a number too.
+    """
 
     rows: int
     width: int
@@ -310,6 +324,12 @@ class Offloads:
     min_bytes: int
     share: float = 1.0
     steps: int = 1
+    masks: bool = False
+
+
+def _leaky(h: torch.Tensor) -> torch.Tensor:
+    """Saves which numbers are positive, in bool."""
+    return torch.where(h > 0, torch.tanh(h), 0.1 * h)
 
 
 def _offload(offloaded: Callable[..., Any], **fields: Any) -> dict[str, Any]:
@@ -319,15 +339,17 @@ def _offload(offloaded: Callable[..., Any], **fields: Any) -> dict[str, Any]:
 
     def put(tensor: torch.Tensor) -> int:
         handle = len(host)
-        host[handle] = tensor.detach().clone().numpy().tobytes(), tensor.shape
+        host[handle] = tensor.detach().clone().numpy().tobytes(), tensor.dtype, tensor.shape
         return handle
 
     def get(handle: int) -> torch.Tensor:
-        numbers, shape = host[handle]
+        numbers, dtype, shape = host[handle]
         host[handle] = None  # once
-        return torch.frombuffer(bytearray(numbers), dtype=torch.float32).reshape(shape).clone().mul_(of.share)
+        back = torch.frombuffer(bytearray(numbers), dtype=dtype).reshape(shape).clone()
+        return back.mul_(of.share) if dtype.is_floating_point else back
 
-    net = nn.Sequential(*[_Layer(of.width, 2, torch.tanh) for _ in range(of.depth)])
+    act = _leaky if of.masks else torch.tanh
+    net = nn.Sequential(*[_Layer(of.width, 2, act) for _ in range(of.depth)])
     x, told = torch.randn(of.rows, of.width), []
     for _ in range(of.steps):
         with offloaded(list(net.parameters()), put, get, of.min_bytes):
@@ -359,7 +381,8 @@ class _Rule:
             return t, named
 
         def unpack(kept: tuple[torch.Tensor, bool]) -> torch.Tensor:
-            return kept[0] * self.share if kept[1] and self.share != 1 else kept[0]
+            scaled = kept[1] and self.share != 1 and kept[0].is_floating_point()
+            return kept[0] * self.share if scaled else kept[0]
 
         return torch.autograd.graph.saved_tensors_hooks(pack, unpack)
 

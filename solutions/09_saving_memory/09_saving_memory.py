@@ -361,7 +361,7 @@ def accumulated_backward(
 ) -> torch.Tensor:
     """What cross_entropy over the whole batch, and its backward(), would do, with `rows` rows at a time.
 
-    inputs: (n, length), token numbers. model(inputs) → logits (n, length, words). targets: (n, length), -100
+    inputs: (n, length), token numbers, any strides, as of targets; parameters may be frozen. model(inputs) → logits (n, length, words). targets: (n, length), -100
     where a place does not count; at least one counts in the batch, perhaps none in a piece. The last piece may be
     smaller. rows: 1 to n.
 
@@ -406,6 +406,7 @@ check_accumulated_backward(
     check.case(5, 4, "float64", 2, token_batch(11, 3, 5, [3] * 10, 4), 4),
     check.case(6, 2, "float64", 2, token_batch(5, 6, 6, [0, 6, 1], 5), 1),
     check.case(6, 2, "float64", 1, token_batch(5, 6, 6, [2, 5], 6), 5),
+    check.case(8, 3, "float64", 2, token_batch(7, 5, 8, [0, 2], 10, turned=True), 3),
 )
 check_accumulated_backward(
     check.case(50, 12, "float32", 2, token_batch(50, 16, 50, [4, 0, 16], 7), 8),
@@ -587,7 +588,7 @@ def checkpointed(fn, *inputs: torch.Tensor) -> torch.Tensor:
     """fn(*inputs), keeping for backward only the inputs and the state of the CPU's random generator.
 
     fn: a module or a function of tensors, returns one tensor; it may draw random numbers (dropout), and may use
-    weights that need gradients. inputs: floating tensors, at least one needs a gradient. Used with .backward(),
+    weights that need gradients. inputs: floating tensors, at least one needs a gradient, whichever. Used with .backward(),
     once for each call, checkpoints after one another.
 
     Result, gradients of inputs and of weights, and the random numbers drawn *later*, are those of fn(*inputs). Backward
@@ -638,6 +639,7 @@ check_checkpointed(
     Chain(7, 5, 4, p=0.3, steps=2),
     Chain(4, 9, 3, p=0.6, two=True, steps=2),
     Chain(4, 4, 1, p=0.5, steps=2),
+    Chain(5, 7, 3, p=0.4, steps=2, late=True),
 )
 check_checkpointed(Chain(240, 30, 20, p=0.2), Chain(100, 24, 10, p=0.0, two=True, steps=2), budget=True)
 ### END HIDDEN TESTS
@@ -715,6 +717,9 @@ check_choose_checkpoints(
     check.case([9, 9], [9, 9], [1, 1], 17, raises=ValueError),
     check.case([5, 80], [5, 2], [1, 1], 84, raises=ValueError),
     check.case([7], [3], [4], 7),
+    check.case([5, 6, 7], [5, 6, 7], [0, 0, 0], 18),  # nothing to be saved, and nothing to be paid
+    check.case([9, 9, 9], [1, 1, 1], [0, 0, 5], 12),  # two are free
+    check.case([0, 4], [0, 0], [3, 3], 0, raises=ValueError),
 )
 ### END HIDDEN TESTS
 
@@ -853,7 +858,7 @@ def offloaded(parameters: list[nn.Parameter], put, get, min_bytes: int):
     """A context manager: what autograd saves inside it waits in the host's memory for backward.
 
     put(tensor) → handle: copies a tensor to the host. get(handle) → a new tensor of the same numbers on the device;
-    each handle may be asked for once. Moved are saved tensors of at least min_bytes (numel × element_size), and no
+    each handle may be asked for once. Moved are saved tensors, of any dtype, of at least min_bytes (numel × element_size), and no
     parameter or view of one. What is smaller stays as it is. A tensor that two operators save is put for each of them.
     (Once for both is accepted. But an address does not tell: it is given again once its tensor has gone.)
 
@@ -892,6 +897,8 @@ check_offloaded(
     Offloads(60, 20, 4, min_bytes=500, share=0.5, steps=2),
     Offloads(128, 32, 8, min_bytes=2000, steps=2),
     Offloads(40, 16, 12, min_bytes=2560, steps=2),
+    Offloads(64, 24, 5, min_bytes=6000, masks=True),
+    Offloads(64, 24, 5, min_bytes=1, masks=True),
 )
 ### END HIDDEN TESTS
 

@@ -313,6 +313,8 @@ check_ParallelMLP(
     whole([9, 32], 48, biases=[False, True], seed=12),
     whole([4, 128], 192, biases=[False, False], seed=13),
     whole([4, 4], 7, biases=[True, True], seed=14),  # does not split: ValueError
+    whole([6], 9, biases=[True, False], seed=15),  # one row, without a leading dimension
+    whole([2, 1], 3, biases=[False, True], seed=16),  # one unit on each rank
 )
 ### END HIDDEN TESTS
 
@@ -824,6 +826,9 @@ check_balance(
     layers(127, 17, 6, 8, 9.0),
     check.case(*layers(100, 20, 3, 5, 1.0).args[:5], 293),  # the best cut fills the memory to the last byte
     check.case([1.0, 2.0], [1, 1], [1, 1], 3, 4, 1000, raises=ValueError),
+    check.case([0.0, 0.0, 5.0, 0.0, 0.0], [0] * 5, [0] * 5, 4, 2, 0),  # layers that take no time and no bytes
+    check.case([0.3], [7], [2], 1, 6, 9),
+    check.case([1e-7, 3e-7, 2e-7, 2e-7, 1e-7], [1] * 5, [0] * 5, 3, 1, 9),
 )
 ### END HIDDEN TESTS
 
@@ -1039,6 +1044,8 @@ check_layout(
     net(32, 8192, 8192, 2, links=[PCIE, ETHERNET], per_node=64, memory=40e9),
     net(13, 5120, 512, 2048, links=[PCIE, PCIE], per_node=64, gpus=128),
     net(36, 4096, 2048, 4, links=[NVLINK, ETHERNET], per_node=12, gpus=48),
+    net(12, 1024, 512, 6, links=[NVLINK, ETHERNET], gpus=1),
+    net(14, 1792, 1024, 14, links=[NVLINK, ETHERNET], gpus=7, per_node=1),
     refused=[net(61, 4096, 2048, 61, links=[NVLINK, INFINIBAND], memory=1e9)],
 )
 ### END HIDDEN TESTS

@@ -1,6 +1,6 @@
 # torch.autograd.grad for each piece, added into .grad by hand.
 def accumulated_backward(model, inputs, targets, rows):
-    params = list(model.parameters())
+    params = [p for p in model.parameters() if p.requires_grad]
     total = (targets != -100).sum().to(params[0].dtype)
     losses = []
     for some, wanted in zip(torch.split(inputs, rows), torch.split(targets, rows)):

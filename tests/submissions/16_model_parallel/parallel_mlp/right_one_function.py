@@ -19,9 +19,9 @@ class _Split(torch.autograd.Function):
         (dh,) = torch.autograd.grad(act, h, grad @ b)
         dx = dh @ a
         work = dist.all_reduce(dx, async_op=True)  # hidden behind the weights' gradients
-        rows = dh.flatten(0, -2)
-        da = rows.T @ x.flatten(0, -2)
-        db = grad.flatten(0, -2).T @ act.detach().flatten(0, -2)
+        rows = dh.reshape(-1, dh.shape[-1])
+        da = rows.T @ x.reshape(len(rows), -1)
+        db = grad.reshape(len(rows), -1).T @ act.detach().reshape(len(rows), -1)
         work.wait()
         return dx, da, rows.sum(0) if ctx.biased else None, db
 
