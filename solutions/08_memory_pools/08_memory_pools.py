@@ -340,7 +340,7 @@ check_Allocator(
 # still calls it by its older name, `PYTORCH_CUDA_ALLOC_CONF`. Where both are set, [the older one
 # counts](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/cuda/CUDAAllocatorConfig.h#L133-L151).)
 #
-# - `max_split_size_mb:128`: a block of more than 128 MiB is never cut, so it is free as a whole or not at all.
+# - `max_split_size_mb:128`: a block of 128 MiB or more is never cut, so it is free as a whole or not at all.
 # - `expandable_segments:True`: one segment for each pool and stream, which grows at its end by pages of 20 MiB (small pool: 2 MiB). A
 #   page in which nothing at all lives *can* go back to CUDA. As with whole segments, that happens on `empty_cache()`, or
 #   before a request fails.

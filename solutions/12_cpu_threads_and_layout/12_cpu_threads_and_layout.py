@@ -756,7 +756,7 @@ print(option)
 # %% [markdown]
 # There is no such option. Write `model.to(memory_format=torch.channels_last)`, and the same for x. A compiled graph of
 # convolutions on a CPU with oneDNN goes to channels_last by itself: `layout_optimization` in Inductor's config, on by
-# default (`decide_layout_opt` in its `graph.py`).
+# default ([`decide_layout_opt`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/graph.py#L742-L776)).
 #
 # Here is a network as one writes it first, and what it costs for an x that comes in channels_last:
 
