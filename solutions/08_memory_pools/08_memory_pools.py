@@ -35,7 +35,8 @@ lesson.start("08_memory_pools", evidence=["live (CPU)", "simulated (H100)", "sim
 # ## 1 · What does one tensor take?
 #
 # `cudaMalloc` is slow and `cudaFree` waits for the whole device. So PyTorch asks CUDA for large **segments**
-# ([its note on memory](https://docs.pytorch.org/docs/2.13/notes/cuda.html#memory-management)) and cuts them into **blocks**, one for each tensor. *Allocated* is the sum of blocks in use, *reserved* the
+# ([its note on memory](https://docs.pytorch.org/docs/2.13/notes/cuda.html#memory-management)) and cuts them
+# into **blocks**, one for each tensor. *Allocated* is the sum of blocks in use, *reserved* the
 # sum of segments. One tensor of n bytes on a fresh GPU: how many **MiB are reserved**?
 
 # %% experiment
@@ -71,7 +72,8 @@ lesson.table(
 )
 
 # %% [markdown]
-# Three rules explain every row ([their constants](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/core/AllocatorConfig.h#L15-L24)).
+# Three rules explain every row ([their
+# constants](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/core/AllocatorConfig.h#L15-L24)).
 #
 # 1. **Rounding.** A request is rounded up to a multiple of 512 bytes.
 # 2. **Two pools.** Up to 1 MiB it goes to the *small* pool, above to the *large* one. They share nothing.
@@ -341,7 +343,8 @@ check_Allocator(
 # counts](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/cuda/CUDAAllocatorConfig.h#L133-L151).)
 #
 # - `max_split_size_mb:128`: a block of 128 MiB or more is never cut, so it is free as a whole or not at all.
-# - `expandable_segments:True`: one segment for each pool and stream, which grows at its end by pages of 20 MiB (small pool: 2 MiB). A
+# - `expandable_segments:True`: one segment for each pool and stream, which grows at its end by pages of 20 MiB (small
+#   pool: 2 MiB). A
 #   page in which nothing at all lives *can* go back to CUDA. As with whole segments, that happens on `empty_cache()`, or
 #   before a request fails.
 #
@@ -437,7 +440,8 @@ print("\nsurvivors, expandable_segments:True:", textwrap.fill(advice.partition("
 plots.segments(cards["documents", "default"], title="Documents: the card when the request failed")
 
 # %% [markdown]
-# *Tried to allocate*: the segment that was wanted, {{tried_mib:.0f}} = {{its_length:.0f}} × 12 MiB, so a *result*. *Total*, *free*: the card's;
+# *Tried to allocate*: the segment that was wanted, {{tried_mib:.0f}} = {{its_length:.0f}} × 12 MiB, so
+# a *result*. *Total*, *free*: the card's;
 # *this process* holds more than PyTorch (section 4). *Allocated*: your tensors. **Reserved but unallocated** is the
 # number to look at: if it is small, you must need less memory; if it is larger than the request, it is in pieces. The
 # advice behind it is always the same, even where the option is on already
@@ -602,7 +606,8 @@ lesson.table(
 # %% [markdown]
 # - The **CUDA context** (kernels, the driver's own) is outside of PyTorch's books. The size here is
 #   an assumption of the simulator; read yours from `nvidia-smi` after the first kernel.
-# - **cuBLAS**'s buffer is there once per handle and stream; [`CUBLAS_WORKSPACE_CONFIG`](https://docs.pytorch.org/docs/2.13/notes/cuda.html#cublas-workspaces) sets its size.
+# - **cuBLAS**'s buffer is there once per handle and stream;
+#   [`CUBLAS_WORKSPACE_CONFIG`](https://docs.pytorch.org/docs/2.13/notes/cuda.html#cublas-workspaces) sets its size.
 # - **NCCL** has buffers of its own for each communicator, outside of the books too. Not measured: one process has none.
 # - [`set_per_process_memory_fraction`](https://docs.pytorch.org/docs/2.13/generated/torch.cuda.memory.set_per_process_memory_fraction.html)
 #   is a **cap**: nothing was reserved, and a request for 60 % of the card then

@@ -59,7 +59,8 @@ lesson.start("09_saving_memory", evidence=["live (CPU)", "simulated (H100)", "ar
 #
 # Eight blocks of width 256, float32, AdamW. **Static** memory is there before, in and after every step: weights
 # and the optimizer's two running means. **Dynamic** memory comes and goes with the step: the batch, what forward keeps
-# for backward (*activations*), gradients of the weights, temporaries (gradients *of activations* among them). In which **phase** is the peak, "forward", "backward" or
+# for backward (*activations*), gradients of the weights, temporaries (gradients *of activations* among them). In
+# which **phase** is the peak, "forward", "backward" or
 # "step", with a batch of 16 rows, and with 8,192? And how many **bytes per weight** are static?
 
 # %% experiment
@@ -291,7 +292,8 @@ lesson.table(
 # %% [markdown]
 # A mean of means is the mean only if all pieces count alike. So sum, and divide by what counts in the *whole*
 # batch: one number, known before the first piece. (The Hugging Face trainer had this very mistake until
-# [October 2024](https://github.com/huggingface/transformers/pull/34191); a piece with few tokens weighed as much as one with many. Why so far off here? In the second line the last
+# [October 2024](https://github.com/huggingface/transformers/pull/34191); a piece with few tokens weighed as much as one
+# with many. Why so far off here? In the second line the last
 # piece's 12 rows have the weight of 100; in the third the last piece has one target that counts, as much as the 64 of
 # the first.)
 #
@@ -518,7 +520,8 @@ plots.memory_model(found, title="16 blocks, 4,096 rows: where are the checkpoint
 # %% [markdown]
 # At the peak three things add up: the inputs that are kept, one per checkpoint (*activations*); what *one* part saves
 # while it is computed again (*recomputed*); and gradients on their way (*temporary*: {{at_gelu:.0f}} widths of a block,
-# at gelu, whose result has gone already). Many small parts: many inputs. Few large parts: **the peak comes back**, inside backward. (*Each
+# at gelu, whose result has gone already). Many small parts: many inputs. Few large parts: **the peak comes back**,
+# inside backward. (*Each
 # four* peaks in the first group, the last to be computed again: the other groups' inputs have gone, their gradients
 # have come.) One checkpoint around everything keeps almost nothing after forward, and at the start of backward it holds all that
 # was to be saved; it costs a forward pass for nothing.
@@ -556,10 +559,12 @@ lesson.table(
 # %% [markdown]
 # It stops as soon as all that backward wants is there. The last matmul's *result* is nobody's input, so it is not
 # run again. (That is the newer of its two ways, `use_reentrant=False`, and
-# [the only one that stops early](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/checkpoint.py#L398-L407). Say it: torch 2.13 warns if you say neither.) The
+# [the only one that stops early](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/checkpoint.py#L398-L407).
+# Say it: torch 2.13 warns if you say neither.) The
 # smaller the part, the larger the share of its
 # last matmul. The transformer's block is a little under a third: by
-# [torch's count](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/flop_counter.py), fused attention does five matmuls in backward for two in forward.
+# [torch's count](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/flop_counter.py), fused attention does five
+# matmuls in backward for two in forward.
 #
 # Inside, it is less magic than it looks. One catch: **dropout must drop the same places again**, so a checkpoint
 # remembers the random generator's state, and afterwards leaves the generator as if nothing had been run twice.
@@ -648,7 +653,8 @@ check_checkpointed(Chain(240, 30, 20, p=0.2), Chain(100, 24, 10, p=0.0, two=True
 # **Exercise 9.4 — which blocks?** (★★, 8 min)
 #
 # Checkpoint where it is cheapest. Blocks differ (attention, wide, narrow), and the memory is given. Find the choice that
-# fits and computes least again. Block i saves `kept[i]` bytes, its input among them, or only `inputs[i]` if it is checkpointed. When
+# fits and computes least again. Block i saves `kept[i]` bytes, its input among them, or only `inputs[i]` if it is
+# checkpointed. When
 # backward arrives at block i, what the later blocks kept is gone. So the most that is held:
 #
 # - at the end of forward: all that the blocks keep;
@@ -828,11 +834,13 @@ lesson.table(
 # workspace. Both ways get close; what is left above it is one block's work.
 #
 # **The bytes.** Why more than the activations? A linear layer saves its input, and its **weight**, for the input's
-# gradient: 16 weights of 4 MiB are the {{too_many_mib:.0f}} MiB too many. They lie on the card anyway; moving them frees nothing, at the
+# gradient: 16 weights of 4 MiB are the {{too_many_mib:.0f}} MiB too many. They lie on the card anyway; moving them frees
+# nothing, at the
 # price of the way there and back at each step. The library's hook cannot know that; yours can.
 #
 # **The time.** Checkpoints cost what section 3 counted: {{more_flops:.0%}} more FLOPs. Offloading is the copies: pageable, one
-# after the other, nothing beside them. Pinned memory and a second stream (lesson 05) can hide what is shorter than the arithmetic beside it. So when is offloading better than computing again?
+# after the other, nothing beside them. Pinned memory and a second stream (lesson 05) can hide what is shorter than the
+# arithmetic beside it. So when is offloading better than computing again?
 # When a number is dearer to compute than to move: behind very wide layers, or attention over a long sequence; and when
 # it waits long (the first blocks). Here checkpoints win by far.
 
@@ -951,7 +959,8 @@ lesson.table(
 
 # %% [markdown]
 # A name for the logits costs them, once more, beside what the loss keeps of them. Gradients that are zeroed and not
-# dropped are there in forward and at the peak. What a *training* loss's graph saved is gone once backward is through; its nodes are still there
+# dropped are there in forward and at the peak. What a *training* loss's graph saved is gone once backward is through;
+# its nodes are still there
 # (`.item()` lets go of them, too). A *validation* loss without `no_grad` holds all that its graph saved, batch after batch.
 #
 # ## All of it, side by side
@@ -1073,7 +1082,8 @@ lesson.on_gpu(on_cuda, "09/levers")
 # ## Sources on trial
 #
 # The book is the *PyTorch performance and memory handbook*, whose repository (ailzhang/EfficientPyTorch, chapter 7) has a
-# script that prints a peak of 628.6 MiB with `checkpoint_sequential`, then 936.2 without. It runs both ways in one process and keeps a clone of
+# script that prints a peak of 628.6 MiB with `checkpoint_sequential`, then 936.2 without. It runs both ways in one
+# process and keeps a clone of
 # all gradients from the first. Below is its net with the peak reset between the two. The weights are 40,000 wide, the
 # batch is 10. What do you get if the two ways change places: which of the two is worse then?
 
@@ -1121,7 +1131,8 @@ lesson.table(
 
 # %% [markdown]
 # The numbers are the book's, and the difference is the clones: whichever way runs second looks worse by one set of
-# gradients. The {{left_mib:.1f}} MiB that are left without clones change sides too: the script has `original.zero_grad()` *after* `out = original(x)`,
+# gradients. The {{left_mib:.1f}} MiB that are left without clones change sides too: the script has
+# `original.zero_grad()` *after* `out = original(x)`,
 # so the second way's forward runs beside the first way's gradients. With a batch of 10 there is
 # next to nothing for a checkpoint to save: all weights and their gradients, no activations to speak of.
 #

@@ -132,7 +132,8 @@ lesson.table(
 # before the optimizer reads them (section 3).
 #
 # Now **swamping**. A sum of large and small loses the small one when it is at most half the distance to the next
-# number (exactly half is a tie, and a tie goes to the neighbour whose last bit is 0). Start at 0 and add 1, again and again, in one format: **at which number does the count
+# number (exactly half is a tie, and a tie goes to the neighbour whose last bit is 0). Start at 0 and add 1, again and
+# again, in one format: **at which number does the count
 # stand still?** And where does `torch.ones(100_000).sum()` end up?
 
 # %% experiment
@@ -286,7 +287,8 @@ check_encode({(4, 3): torch.tensor(3.3), (5, 6): torch.zeros(0, 3)})
 # `torch.autocast("cuda", dtype=torch.float16)` changes no model. It looks at each operator as it is called: some
 # lists say *in half precision* (matmuls, convolutions, attention), some *in fp32* (softmax, losses, norms, sums), a
 # few *in the widest type among the inputs*, and an operator on no list runs on what it is given
-# ([the lists](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/autocast_mode.h#L817-L956)). `x` and `w` are fp32, `h` is fp16. **Of which dtype is each result?**
+# ([the lists](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/autocast_mode.h#L817-L956)). `x` and `w` are
+# fp32, `h` is fp16. **Of which dtype is each result?**
 
 # %% experiment
 prediction = {
@@ -860,7 +862,8 @@ plots.float_ranges(
 # has the range, so it needs no scaler. But *weights* in bf16 fall behind, for the reason of section 1.
 #
 # How large a scale? As large as possible, without infinities; which scale that is changes during training. So
-# [`torch.amp.GradScaler`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/amp/grad_scaler.py#L123-L131) tries: it starts at 65,536, **skips** a step in which any gradient is infinite or NaN and
+# [`torch.amp.GradScaler`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/amp/grad_scaler.py#L123-L131) tries: it
+# starts at 65,536, **skips** a step in which any gradient is infinite or NaN and
 # halves the scale, and doubles it after 2,000 steps in a row that went well. Here it is at work, with a first scale that
 # is too large and growth after 20 good steps:
 
@@ -980,7 +983,8 @@ lesson.table(list(by_name.items()), ["half by name", "what happens"], evidence="
 #
 # <details><summary>The idea</summary><code>finite = torch.stack([g.isfinite().all() for g in grads]).all()</code> is one tensor;
 # <code>g.mul_(1 / scale)</code> for each. <code>step</code>: unscale if that is due, then
-# <code>if finite.item(): return optimizer.step()</code>. <code>update</code>: back off after a bad step, else count, and grow when
+# <code>if finite.item(): return optimizer.step()</code>. <code>update</code>: back off after a bad step, else count, and
+# grow when
 # the count reaches the interval.</details>
 
 
@@ -1172,7 +1176,8 @@ rates(
 )
 
 # %% [markdown]
-# Among matmuls of like work, those that miss run at the share of the rate that the table says. (They come from other people's models, so
+# Among matmuls of like work, those that miss run at the share of the rate that the table says. (They come from other
+# people's models, so
 # shapes differ in more than this. The simulator knows nothing of it: its kernels reach the same share whatever
 # the shape.) So pad: add zeros up to the next multiple, compute, and cut. What it costs is more FLOPs, and that is
 # arithmetic:

@@ -107,7 +107,8 @@ lesson.table(
 
 # %% [markdown]
 # A trace is a recording: whatever Python decided while it ran is baked in, and nothing checks it later. (A shape in
-# arithmetic is an exception: reading it is recorded as an operator. An `if` or a loop over it is baked in as well.) Source analysis understands data-dependent `if`s and stops where
+# arithmetic is an exception: reading it is recorded as an operator. An `if` or a loop over it is baked in as well.)
+# Source analysis understands data-dependent `if`s and stops where
 # its language does; here at a dict of functions. Dynamo is right in every row, by two means. What it took for granted
 # it writes down as **guards**, checked before each call. What it cannot take into a graph it leaves to Python, in a
 # **graph break**: it compiles what came before, lets Python do the one thing, and starts a new graph behind it.
@@ -133,11 +134,13 @@ for graph in report.graphs:
 print(*dict.fromkeys(f"guard  {g}" for g in report.guards if g.about in ("x", "limit")), sep="\n")
 
 # %% [markdown]
-# (The other guards hold of globals and modes.) Nothing is wrong in the result. But each graph is optimised alone, each border writes its tensors to memory and
+# (The other guards hold of globals and modes.) Nothing is wrong in the result. But each graph is optimised alone, each
+# border writes its tensors to memory and
 # goes back to Python, and on a GPU the `if` waits for the device (lesson 03).
 #
 # `torch.compile(fn, fullgraph=True)` insists on one graph: what still breaks is an error. And it captures more than the
-# default does. [Its docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/__init__.py#L2644-L2648) says that it "opts into unbacked semantics":
+# default does. [Its docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/__init__.py#L2644-L2648) says that
+# it "opts into unbacked semantics":
 # `capture_scalar_outputs` and `capture_dynamic_output_shape_ops` are on, so that a number or a size that only the data
 # knows becomes a symbol in the graph. (Pull requests [163121](https://github.com/pytorch/pytorch/pull/163121) and
 # [163123](https://github.com/pytorch/pytorch/pull/163123), September 2025; before them both were errors.) **How many
@@ -283,8 +286,10 @@ check_centre(check.case(*[(x, 1.0) for x in edge.repeat_interleave(2, 1)[:, ::2]
 # ## 2 · What is assumed
 #
 # Compiled code is right only where its guards hold: dtype, device, strides, sizes, the values of some Python numbers,
-# gradient mode. Where none of the versions compiled so far fits, Dynamo compiles again. It keeps at most {{limit}} versions of one
-# function ([`recompile_limit`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/config.py#L115-L121)). A batch whose size changes from call to
+# gradient mode. Where none of the versions compiled so far fits, Dynamo compiles again. It keeps at most {{limit}}
+# versions of one
+# function ([`recompile_limit`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/config.py#L115-L121)). A
+# batch whose size changes from call to
 # call:
 
 
@@ -418,7 +423,8 @@ print(*(f"{name}: {text}" for name, (_, text) in told.items()), sep="\n")
 # %% [markdown]
 # Plain `torch.compile` warns once, on standard error, where a log file may be the only reader. With `fullgraph=True` it
 # raises `FailOnRecompileLimitHit`
-# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/convert_frame.py#L1986-L2040)); so it does in every program where
+# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/convert_frame.py#L1986-L2040)); so it does in
+# every program where
 # `torch._dynamo.config.fail_on_recompile_limit_hit` is set. `TORCH_LOGS=recompiles` prints the reasons of each
 # recompilation.
 #
@@ -863,7 +869,8 @@ print(written["rescale"].readable, written["softmax over rows"].readable, sep="\
 # - Pieces of a tensor handled one by one become a nest each.
 # - Matrix products and sorts go to a library; here, on the CPU, pointwise work before or after them is a nest of its own.
 #
-# On a GPU (Triton) each nest is, roughly, a kernel, and what fusion saves is bytes. A chain of six operators, and a single one that
+# On a GPU (Triton) each nest is, roughly, a kernel, and what fusion saves is bytes. A chain of six operators, and a
+# single one that
 # moves what the fused kernel would (x in, y out):
 
 # %% experiment tags=["fold"]
@@ -1033,7 +1040,8 @@ except compiling.CannotCompile as problem:
 
 # %% [markdown]
 # And the modes? A mode is nothing but a set of Inductor's options
-# ([`list_mode_options`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/__init__.py#L338-L378)). **What does `reduce-overhead` set:** "nothing", "fewer
+# ([`list_mode_options`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/__init__.py#L338-L378)). **What
+# does `reduce-overhead` set:** "nothing", "fewer
 # passes", "no autotuning" or "CUDA graphs"? **And does Inductor then write "the same" kernels for the CPU, or "others"?**
 
 # %% experiment
@@ -1074,7 +1082,8 @@ lesson.table(
 # compiling; the kernels for the CPU are the same ones. `max-autotune` sets CUDA graphs too, and it compiles variants of
 # each product and times them (`max-autotune-no-cudagraphs` does only that). Only `lite` leaves work out: it switches
 # Inductor's passes off and calls ATen's own operators, so that it fuses next to nothing. (It is in the source of torch 2.13
-# and not in torch.compile's documentation.) For less compiling there is the cache, `dynamic=True`, and **regional compilation**: compile one block of a
+# and not in torch.compile's documentation.) For less compiling there is the cache, `dynamic=True`, and **regional
+# compilation**: compile one block of a
 # model that repeats it, and all its copies share the code.
 #
 # ### Two models
@@ -1231,7 +1240,8 @@ assert [r[1] for r in rows[-2:]] == [2, 1] and not any(
 lesson.table(rows, ["model", "graphs", "operators", "breaks", "compiled again"], evidence="live (CPU)")
 
 # %% [markdown]
-# The real classes have no breaks, and one compiled version serves BERT's three lengths. A time step that comes as an int is compiled for
+# The real classes have no breaks, and one compiled version serves BERT's three lengths. A time step that comes as an int
+# is compiled for
 # its first value, and again as a symbol; as a tensor it is compiled once.
 #
 # ## On the real GPU

@@ -151,7 +151,8 @@ lesson.compare_predictions(prediction, teams, evidence="live (CPU)", what="threa
 
 # %% [markdown]
 # Three kinds of operators. Most are split by **elements**, from 32,769 on: `GRAIN_SIZE` in ATen's
-# [`TensorIterator.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/TensorIterator.h#L72-L76) is the least that is worth a thread. Some are split by **rows**, and one long row stays with one thread. Some are not
+# [`TensorIterator.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/TensorIterator.h#L72-L76) is the
+# least that is worth a thread. Some are split by **rows**, and one long row stays with one thread. Some are not
 # split at all, since one number follows from the other: random numbers, or a running sum along the only dimension. And
 # kernels of libraries (MKL, oneDNN) have limits of their own. The smallest N that gets a team, found by trying:
 
@@ -222,7 +223,8 @@ strips(
 # So an element-wise operator on 100,000 elements is done by 4 threads at most. **On small tensors, element-wise
 # operators do not get faster by more threads; they only wake more of them.**
 #
-# The **inter-op** threads (`torch.get_num_interop_threads()`) are another pool, for whole operators side by side. Who uses it? One
+# The **inter-op** threads (`torch.get_num_interop_threads()`) are another pool, for whole operators side by side. Who
+# uses it? One
 # more child, 4 threads of the first kind:
 
 # %% experiment tags=["nbval-ignore-output", "fold"]
@@ -350,7 +352,8 @@ print(f"and {late[0]} of the process's {late[1]} threads are bound")
 
 # %% [markdown]
 # - **torch sets itself to 1 thread in a worker**
-#   ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/data/_utils/worker.py#L269-L273)). **Nobody tells the others:** NumPy and
+#   ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/data/_utils/worker.py#L269-L273)). **Nobody
+#   tells the others:** NumPy and
 #   started programs take what they find. W workers on C cores can mean W · C threads. `OMP_NUM_THREADS=1`, set before
 #   Python, reaches all of these, for they use OpenMP or, as NumPy's OpenBLAS, read that variable too.
 # - **It does not reach threads of another make.** Hugging Face's tokenizers use Rust's rayon
@@ -364,7 +367,8 @@ print(f"and {late[0]} of the process's {late[1]} threads are bound")
 #   or bind each of `/proc/self/task`.
 #
 # Why bind at all? A thread that moves leaves its caches behind. On a machine of several **NUMA nodes** it leaves its
-# memory behind too: each node has its own, and that of the others is slower. Linux puts a page on the node of the thread that first *writes*
+# memory behind too: each node has its own, and that of the others is slower. Linux puts a page on the node of the thread
+# that first *writes*
 # to it (**first touch**; Linux's own documentation calls that policy *local allocation*). Two nodes of 4 cores; a team of
 # 8, bound in order, reads a large tensor. Which part of it is on the reader's own node?
 
@@ -611,7 +615,8 @@ check_bound(
 #
 # A convolution reads, for each output, all channels of a few neighbouring pixels. `channels_last` (lesson 01) keeps
 # the channels of a pixel side by side, so that a vector instruction takes 8 or 16 of them at once. On the CPU most convolutions
-# are done by the library **oneDNN**, which tells what it does when `ONEDNN_VERBOSE=1` is set before Python starts. A line is a *primitive*; those
+# are done by the library **oneDNN**, which tells what it does when `ONEDNN_VERBOSE=1` is set before Python starts. A
+# line is a *primitive*; those
 # called `reorder` compute nothing, they only turn data into another layout. How many reorders does a single convolution
 # of 2 × 16 × 20 × 20, 3 × 3, cost in eager mode?
 
@@ -888,7 +893,8 @@ check_channels_last_net(
 # ## 4 · Numbers side by side
 #
 # The last source of speed in one core is the **vector** instruction: 8 floats at once (AVX2), 16 (AVX-512), 4 (NEON). PyTorch's
-# own kernels are built for several of them and choose at the start. Inductor writes for what it finds: `at::vec::Vectorized<float>` is
+# own kernels are built for several of them and choose at the start. Inductor writes for what it finds:
+# `at::vec::Vectorized<float>` is
 # such a vector. Which of these does it write as a plain loop, one number after the other?
 
 # %% experiment
@@ -945,7 +951,8 @@ where = header.read_text().partition("erfinv() const") if header.exists() else (
 print("erfinv in ATen's", header.name, "\n  " + "".join(where[1:]).partition("}")[0].strip())
 
 # %% [markdown]
-# With a stride of 2, eight neighbours in memory are not the eight numbers wanted, so the loop is scalar. A gather collects them one
+# With a stride of 2, eight neighbours in memory are not the eight numbers wanted, so the loop is scalar. A gather
+# collects them one
 # by one (`x0_inner`) into a vector and computes on that. And `erfinv` is a trap for readers of code: ATen's `Vectorized` has the
 # function, as a `map` that takes each of the parts by itself. **`Vectorized` in the code means: loaded and stored
 # side by side. Layout decides that, and layout you can choose.**
@@ -976,8 +983,10 @@ lesson.table(
 # ## 5 · What can more threads bring?
 #
 # **Amdahl**: the part that is not split sets the limit. If s of the time is serial, n threads bring at most
-# 1 ÷ (s + (1 − s) ÷ n), and never more than 1 ÷ s. On a CPU two more terms belong to it: an operator has no more chunks than grains
-# (section 1), and waking a team costs time that grows with the team. A step of 10 operators, each on 20,000, 100,000 or a million elements, and one
+# 1 ÷ (s + (1 − s) ÷ n), and never more than 1 ÷ s. On a CPU two more terms belong to it: an operator has no more chunks
+# than grains
+# (section 1), and waking a team costs time that grows with the team. A step of 10 operators, each on 20,000, 100,000 or
+# a million elements, and one
 # `randn`. With 64 cores, which number of threads is best, of 1, 4, 32, 64?
 
 # %% experiment
@@ -1035,7 +1044,8 @@ amdahl(curves, 11)
 
 # %% [markdown]
 # The smallest step has nothing to split. The others have {{few_chunks}} and {{many_chunks}} chunks, and each thread beyond
-# only costs. Even the best stays well below Amdahl's limit, the dotted line. **So the best number of threads belongs to a model and its batch, and not to a machine**; and what
+# only costs. Even the best stays well below Amdahl's limit, the dotted line. **So the best number of threads belongs to
+# a model and its batch, and not to a machine**; and what
 # a single step cannot use, a second process can. (The two costs of a region are an assumption. To measure yours: `bench`
 # of lesson 00 on `x + 1` of 32,769 elements, with 1 thread and with more, on cores that nobody else uses; elsewhere the
 # team waits for its slowest thread, and the clock says nothing about the region.)
@@ -1264,7 +1274,8 @@ lesson.verdicts(
 # - [ ] `ONEDNN_VERBOSE=1`: which reorders repeat in every step?
 # - [ ] Does the processor multiply bf16, or only store it?
 #
-# **Read on**: PyTorch's notes *CPU threading and TorchScript inference* and *NUMA Binding*; its *Performance Tuning Guide* (CPU part);
+# **Read on**: PyTorch's notes *CPU threading and TorchScript inference* and *NUMA Binding*; its *Performance Tuning
+# Guide* (CPU part);
 # `torch.backends.xeon.run_cpu`, a launcher that does all of section 2; oneDNN's *Verbose mode*; the Linux
 # kernel's *NUMA memory policy*; G. Amdahl, *Validity of the single processor approach to achieving large scale
 # computing capabilities* (1967).

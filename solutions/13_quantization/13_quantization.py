@@ -194,7 +194,8 @@ number_lines(
 # side. A scale per group wins back what the largest number of another group costs: in rows of unequal size nearly
 # everything, in these normal numbers one bit. But scales take room too. With a float32 scale for each 32 numbers, a number
 # takes {{with_scales}} bits in all and is off by {{by_group:.2%}}. With {{with_scales}} bits for each number and one scale
-# for all, it is off by {{by_bits:.2%}}: here the groups win nothing. Scales of 16 bits cost half as much. Weights therefore usually get one scale per
+# for all, it is off by {{by_bits:.2%}}: here the groups win nothing. Scales of 16 bits cost half as much. Weights
+# therefore usually get one scale per
 # output row, 4-bit weights a 16-bit one per 32 to 128 numbers, and affine is kept for activations with one empty
 # side. Two details that are often wrong:
 #
@@ -383,7 +384,8 @@ lesson.table(
 
 # %% [markdown]
 # On the CPU PyTorch multiplies int8 into int8, silently modulo 256. (On CUDA `a @ b` of two int8 matrices raises:
-# *"addmm_cuda" not implemented for 'Char'*, [issue 49890](https://github.com/pytorch/pytorch/issues/49890).) What adds up in int32 is `torch._int_mm`: an internal
+# *"addmm_cuda" not implemented for 'Char'*, [issue 49890](https://github.com/pytorch/pytorch/issues/49890).) What adds
+# up in int32 is `torch._int_mm`: an internal
 # name, but the one operator for it, and what torchao calls. On CUDA it is
 # [picky](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/Blas.cpp), and its first demand is the one
 # that bites: **more than 16 rows**, so a model that runs in tests with 32 tokens stops when it is given one. Pad
@@ -487,7 +489,8 @@ check_Int8Linear(
 #
 # A layer of 4,096 → 4,096 on an H100. Four ways against plain bfloat16: only the weights are stored in int8 and
 # converted before a bfloat16 product, or converted inside one kernel as they are read (what a compiler makes of
-# it); both in int8, written as in your layer, operator by operator, or the product alone. **Faster or slower than bfloat16?** ("same":
+# it); both in int8, written as in your layer, operator by operator, or the product alone. **Faster or slower than
+# bfloat16?** ("same":
 # within 5 %)
 
 # %% experiment
@@ -800,7 +803,8 @@ with torch.no_grad():
 # almost everywhere and nothing would learn.
 #
 # A net of three layers that separates three spirals, three seeds. Only its weights are rounded, not its activations:
-# after training, or trained a little more with the rounding. **Of 100 new points, about how many are right?** Choose from 35, 70, 90, 97, 99.
+# after training, or trained a little more with the rounding. **Of 100 new points, about how many are right?** Choose
+# from 35, 70, 90, 97, 99.
 
 # %% experiment
 prediction = {

@@ -4,7 +4,8 @@
 # ## What does the second GPU cost?
 #
 # Give each GPU a copy of the model and its own part of the batch, and bring the gradients together before each step. That is
-# data parallelism, and bringing together is its price: each step, over a link that is much slower than memory. This lesson counts what is sent,
+# data parallelism, and bringing together is its price: each step, over a link that is much slower than memory. This
+# lesson counts what is sent,
 # says what it takes at 2 and at 1,024 GPUs, and hides it behind the computing. You need no second GPU: processes on
 # this machine send the real messages, and the simulated H100 has as many neighbours as you like.
 #
@@ -163,12 +164,14 @@ print(f"the mean of 40,000 and 40,000 in float16, by DDP: {mean:,.0f}")
 
 # %% [markdown]
 # DDP divides each gradient by the number of ranks as it copies it into the bucket, and adds up what is left
-# ([reducer.cpp](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp), `mark_variable_ready_dense`; torch's own comm hooks
+# ([reducer.cpp](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp),
+# `mark_variable_ready_dense`; torch's own comm hooks
 # [do so too](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py#L24-L27)). A sum of a thousand
 # float16 gradients so stays in range; very small gradients may become zero instead.
 #
 # **BatchNorm's running averages are buffers.** At the beginning of each forward pass DDP broadcasts rank 0's to all
-# ([`forward_sync_buffers`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L793-L800), which torch 2.13 puts in the place of
+# ([`forward_sync_buffers`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L793-L800),
+# which torch 2.13 puts in the place of
 # `broadcast_buffers`): one message for the float32 numbers, one for the whole-number count of batches. The mean and
 # variance that a training step normalises by are still those of a rank's own part of the
 # batch. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes those of the whole batch. It needs GPUs, and its price is a
@@ -209,7 +212,8 @@ lesson.table(
 # %% [markdown]
 # `replicate` sends the whole model to every other GPU, each step anew, and backward sends all gradients to the first. Copy
 # by copy, everything passes through the first GPU's one link, and the time grows with the number of GPUs. Through NCCL
-# ([`torch.nn.parallel.comm`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L106-L118) uses it where it can), a broadcast and a reduce go
+# ([`torch.nn.parallel.comm`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L106-L118) uses
+# it where it can), a broadcast and a reduce go
 # round a ring. Together they cost {{ring_of_2:.1f}} times an all-reduce at two GPUs and {{ring_of_8:.2f}} times one at eight. So
 # bytes alone do not condemn DataParallel. These do:
 #
@@ -329,7 +333,8 @@ lesson.keep(gigabyte=takes(GB, 1024, "tree") / takes(GB, 8) - 1)
 
 # %% [markdown]
 # The ring's bytes hardly depend on n: 2(n − 1)/n · S goes from S at two ranks to 2 S at infinitely many, and no all-reduce
-# by sends between ranks can do with less (Patarasuk and Yuan, 2009): that is why data parallelism scales at all. Its **messages** do depend on n,
+# by sends between ranks can do with less (Patarasuk and Yuan, 2009): that is why data parallelism scales at all.
+# Its **messages** do depend on n,
 # 2(n − 1) of them in a row. So the ring is the best one for much data among few ranks. For a megabyte the tree is ahead
 # already at 8; for a gigabyte it draws level at 64 and wins clearly at 1,024. NCCL predicts both
 # times and takes the better one (its [src/graph/tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc)).
@@ -388,7 +393,8 @@ lesson.table(
 
 # %% [markdown]
 # A star loads one link with everybody's bytes; a ring loads all alike. Between nodes the trick is to send *less* over the slow
-# link: each GPU an eighth. It needs a network card for each GPU, as a DGX H100 has; with one card a node the eighths queue up. From here on the
+# link: each GPU an eighth. It needs a network card for each GPU, as a DGX H100 has; with one card a node the eighths
+# queue up. From here on the
 # simulated GPU takes the node first, and between nodes the better of ring and tree.
 
 # %% [markdown]
@@ -484,7 +490,8 @@ except ranks.RankError as odd:
 # early. But not each gradient by itself, for each all-reduce costs its α: DDP collects gradients in **buckets**. They are
 # filled in the order in which gradients come, about the *reverse* of the model's. By default the first bucket has 1 MiB, so
 # that sending begins soon, and the others 25. Whoever gives `bucket_cap_mb` gives it for all of them, the first included
-# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L106-L110)). When a bucket's last gradient is there, its
+# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L106-L110)). When a bucket's
+# last gradient is there, its
 # all-reduce starts on a stream of its own, and backward goes on. Communication that is still running when backward has
 # ended is **exposed**: the step waits for it.
 #
@@ -570,7 +577,8 @@ explorer
 
 # %% [markdown]
 # Small buckets pay an α each (at 1,024 ranks they queue up); large ones begin late. Between them little depends on the size, as
-# a share of the step. One thing no size can hide: the *last* bucket, for backward is over when it starts. In GPT-2 the last gradient is
+# a share of the step. One thing no size can hide: the *last* bucket, for backward is over when it starts. In GPT-2 the
+# last gradient is
 # the embedding's, which is also the output layer's: complete at the very end, and a large part of all. Its own all-reduce is the
 # table's last line, the floor; the best size comes close to it.
 #
@@ -669,9 +677,11 @@ lesson.table(
 plots.overlapped(waiting, since_s=last, title="Rank 0, while rank 3 of 64 is slow")
 
 # %% [markdown]
-# The second GPU costs three things, and most of it is not waiting for messages: copying gradients into the buckets and the sums out again,
+# The second GPU costs three things, and most of it is not waiting for messages: copying gradients into the buckets and
+# the sums out again,
 # which DDP pays with one GPU too (`gradient_as_bucket_view=True` saves a part); what collectives take from the kernels
-# beside them; and the exposed part of the last all-reduce (the caption takes them apart). From 8 to 64 comes the slower link between nodes; from 64 to 1,024 hardly a byte is
+# beside them; and the exposed part of the last all-reduce (the caption takes them apart). From 8 to 64 comes the slower
+# link between nodes; from 64 to 1,024 hardly a byte is
 # added, only messages. With uneven kernels everybody waits in each all-reduce for the slowest of n. That costs
 # {{least_points:.0f}} to {{most_points:.0f}} points more, at each n.
 #
@@ -683,7 +693,8 @@ plots.overlapped(waiting, since_s=last, title="Rank 0, while rank 3 of 64 is slo
 # %% [markdown]
 # **Exercise 14.2 — a DistributedDataParallel** (★★★★, 35 min)
 #
-# The training loop will be `ddp(x)…backward()`, then `ddp.finish()`, then the optimizer. When several small batches make one step,
+# The training loop will be `ddp(x)…backward()`, then `ddp.finish()`, then the optimizer. When several small batches make
+# one step,
 # all but the last go under `with ddp.no_sync():`, for nothing needs to be sent before the gradients are complete.
 #
 # <details><summary>Hint 1</summary><code>p.register_post_accumulate_grad_hook(f)</code> calls <code>f(p)</code> when p's gradient
@@ -847,7 +858,8 @@ picture
 #
 # **Exercise 14.3 — choose the bucket size** (★★, 12 min)
 #
-# The explorer's arithmetic, turned round: from when each gradient is ready, and what a message costs on your link, find the bucket
+# The explorer's arithmetic, turned round: from when each gradient is ready, and what a message costs on your link, find
+# the bucket
 # size with which the last all-reduce ends first. Every size is allowed, not only round ones.
 #
 # <details><summary>Hint 1</summary>First the end for one size: go through the gradients, close a bucket by the gradient with
@@ -960,7 +972,8 @@ except NotImplementedError:
     print("your bucket size, once it is written")
 
 # %% [markdown]
-# What is best among 16 is dear among 64, where messages have a larger α and more is left over at the end. On the fast network above
+# What is best among 16 is dear among 64, where messages have a larger α and more is left over at the end. On the fast
+# network above
 # all sizes from 1 to 25 MiB were nearly equal: there the search is not worth its while.
 
 # %% [markdown]
@@ -1049,7 +1062,8 @@ lesson.table(rows, ["numbers", "8 ranks over", "float32", "int8, after the scale
 # Compression saves bytes, not messages. 16 bits need no message more; int8 (its scale) and factors do, and make small tensors
 # slower.
 #
-# Now what it costs in exactness. On an int8 grid a gradient of 0.3 steps is rounded to 0. **Error feedback** keeps what was rounded
+# Now what it costs in exactness. On an int8 grid a gradient of 0.3 steps is rounded to 0. **Error feedback** keeps what
+# was rounded
 # off and adds it to the *next* gradient. Predict: the same 0.3 for 20 steps. What has been sent in all, in steps of the grid?
 
 # %% experiment
@@ -1402,7 +1416,8 @@ lesson.verdicts(
 # - [ ] Is there a gap after backward on the timeline? Is it the last bucket, or all of them?
 # - [ ] Does every rank use every parameter? If not, torch's DDP must be told: `find_unused_parameters=True`.
 # - [ ] Accumulating: forward *and* backward of all but the last part under
-#   [`no_sync`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L1659-L1680), and each loss divided by their number?
+#   [`no_sync`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L1659-L1680), and each
+#   loss divided by their number?
 # - [ ] Does each rank read other samples (`DistributedSampler`, and `set_epoch(epoch)` every epoch)? Does rank 0 alone save?
 # - [ ] Are all ranks equally fast? A rank that never waits in a collective is the slow one.
 #

@@ -348,7 +348,8 @@ lesson.table(
 # - **One call for all**: all weights are whole at once. It saves optimizer state and gradients, but not the peak of the
 #   weights. As the outermost module it keeps them until backward; with `True` it gathers them a second time. And its
 #   reduce-scatter waits for the last gradient: it overlaps with nothing.
-# - **A call per layer** has one layer's parameters whole at a time and sends half again as much as DDP. (Here the last layer is gathered a
+# - **A call per layer** has one layer's parameters whole at a time and sends half again as much as DDP. (Here the last
+#   layer is gathered a
 #   second time although it has just been let go: nobody tells FSDP that it is the last.)
 # - **`reshard_after_forward=False`** keeps what was gathered: DDP's bytes, and the peak is back, but only for those layers
 #   for which you say so.
@@ -531,11 +532,13 @@ check_step_bytes(
 # %% [markdown]
 # ### Does it hide?
 #
-# On the simulated H100: eight to a node (NVLink 4 inside, InfiniBand NDR between), six bfloat16 layers of 4,096 × 4,096, 8,192 tokens
+# On the simulated H100: eight to a node (NVLink 4 inside, InfiniBand NDR between), six bfloat16 layers of 4,096 × 4,096,
+# 8,192 tokens
 # a rank. While a layer computes, `fully_shard` gathers the next one on a stream of its own. A layer's message is as large on 8
 # ranks as on 1,024. Compare:
 #
-# - "DDP"; "all at once" (one call for the model), "three to a call", "per layer", "per layer, kept" (`reshard_after_forward=False`);
+# - "DDP"; "all at once" (one call for the model), "three to a call", "per layer", "per layer, kept"
+#   (`reshard_after_forward=False`);
 # - "two ahead": per layer, and `set_modules_to_forward_prefetch` and its twin for backward ask for two layers ahead;
 # - "HSDP": per layer on a mesh of two dimensions: cut inside the node, a copy on each node.
 #
@@ -664,7 +667,8 @@ gpu, took = steps[8, "per layer"][:2]
 plots.overlapped(gpu, since_s=gpu.clock() - took, title="fully_shard per layer, 8 ranks")
 
 # %% [markdown]
-# *Stream 1*, of high priority, copies shards into the message. *Exposed* is the time in which only collectives run. The next layer's gather lies under
+# *Stream 1*, of high priority, copies shards into the message. *Exposed* is the time in which only collectives run. The
+# next layer's gather lies under
 # this layer's product; only the first gather and the last reduce-scatter stick out.
 
 # %% experiment tags=["fold"]
@@ -678,10 +682,13 @@ plots.compared(
 
 # %% [markdown]
 # - **All at once**: before forward and after backward everybody waits for the whole model's message.
-# - **Per layer, at 1,024 ranks**, a gather takes {{gather}} and the product beside it {{product}}: its ring goes through 128 nodes one after
+# - **Per layer, at 1,024 ranks**, a gather takes {{gather}} and the product beside it {{product}}: its ring goes through
+#   128 nodes one after
 #   the other and pays latency at each. Asking two layers ahead gains nothing, since the link is never idle. All-reduces
-#   suffer far less: between nodes they may go by a *tree*, in a logarithmic number of steps (lesson 14). Gathers and reduce-scatters have
-#   rings only, here as in NCCL before [*PAT*](https://arxiv.org/abs/2506.20252) (S. Jeaugey, 2025), which takes logarithmic steps for small messages. With
+#   suffer far less: between nodes they may go by a *tree*, in a logarithmic number of steps (lesson 14). Gathers and
+#   reduce-scatters have
+#   rings only, here as in NCCL before [*PAT*](https://arxiv.org/abs/2506.20252) (S. Jeaugey, 2025), which takes
+#   logarithmic steps for small messages. With
 #   PAT the column for 1,024 would be better; bytes stay.
 # - **Kept** (`reshard_after_forward=False`): no gathers in backward, a little faster than DDP while the network keeps up.
 # - **A slow rank** is waited for at every layer (pale). Where the network is the bottleneck, it costs nothing more.
@@ -710,7 +717,8 @@ lesson.table(
 #
 # Keeping weights after forward saves a message. If there is room for some: for which blocks? Six equal blocks, each given to
 # `fully_shard`, on 64 ranks, with few tokens. **How many blocks' bytes are in memory at the worst moment, beyond the shards?**
-# (Whole numbers. Count also gradients, gathers under way, and that a gather arrives in one buffer and is copied out into weights.)
+# (Whole numbers. Count also gradients, gathers under way, and that a gather arrives in one buffer and is copied out into
+# weights.)
 
 # %% experiment
 prediction = {"let go of all": ..., "keep the first three": ..., "keep the last three": ..., "keep all": ...}
@@ -960,12 +968,14 @@ print(
 print(f"loaded by 1 process, without FSDP: every weight the same: {same}")
 
 # %% [markdown]
-# Shards stay float32 for the optimizer (4 bytes, 4 of gradient and 8 of Adam: 16 per parameter again). `reduce_dtype=torch.float32` keeps the sum of a thousand gradients from being rounded
+# Shards stay float32 for the optimizer (4 bytes, 4 of gradient and 8 of Adam: 16 per parameter again).
+# `reduce_dtype=torch.float32` keeps the sum of a thousand gradients from being rounded
 # (lesson 10, swamping). Of a checkpoint (`torch.distributed.checkpoint`) each rank wrote its own half and where it belongs;
 # a plain model, in a process without FSDP, read both. Whoever gathers the whole model on rank 0 to save it needs the memory
 # that they have not got.
 #
-# [`CPUOffloadPolicy()`](https://docs.pytorch.org/docs/2.13/distributed.fsdp.fully_shard.html) keeps shards, gradients and optimizer in the host's memory. Its price is arithmetic: each of two gathers
+# [`CPUOffloadPolicy()`](https://docs.pytorch.org/docs/2.13/distributed.fsdp.fully_shard.html) keeps shards, gradients
+# and optimizer in the host's memory. Its price is arithmetic: each of two gathers
 # begins with a copy of this rank's shard to the GPU, in float32, and each gradient's shard goes back, over the rank's own PCIe.
 
 # %% experiment tags=["fold"]
@@ -1074,7 +1084,8 @@ lesson.verdicts(
 # | Sharding cuts what is static. | Activations: checkpoint (lesson 09), or cut the sequence (lesson 16). |
 #
 # **Checklist for your own code**
-# - [ ] 16 bytes × parameters ÷ ranks, plus activations, plus the worst moment's blocks ({{least_blocks}} if all are let go of, {{most_blocks}} if all six are kept): does it fit?
+# - [ ] 16 bytes × parameters ÷ ranks, plus activations, plus the worst moment's blocks ({{least_blocks}} if all are let
+#   go of, {{most_blocks}} if all six are kept): does it fit?
 # - [ ] Is every block wrapped *before* the model? (What no inner call has taken, the model's call takes: all at once.)
 # - [ ] Are gathers and products side by side in the trace?
 # - [ ] Is the first dimension of each large matrix at least the number of ranks?
