@@ -138,16 +138,11 @@ class Writer:
 
     def write(self, student: str) -> str:
         """Enter a student's verdicts and make the feedback; "" or what went wrong."""
-        from nbgrader.utils import capture_log, temp_attrs
-
-        from helpers.classroom.grading import OneFolder
-
-        with temp_attrs(self._api.coursedir, assignment_id=self.room.name, student_id=student):
-            one = OneFolder(coursedir=self._api.coursedir, parent=self._api, force=True, create_student=True)
-            said = capture_log(one)
-        if said["success"]:
-            said = self._api.generate_feedback(self.room.name, student)
-        return "" if said["success"] else str(said.get("error") or said.get("log"))[-2000:]
+        for command in (self._api.autograde, self._api.generate_feedback):
+            said = command(self.room.name, student)
+            if not said["success"]:
+                return str(said.get("error") or said.get("log"))[-2000:]
+        return ""
 
     def read(self) -> Any:
         """Everybody's grades, as :func:`helpers.classroom.exports.read` gives them."""

@@ -19,6 +19,7 @@ import nbformat
 from nbconvert.exporters import NotebookExporter
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
+from nbgrader.apps import api
 from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import (
@@ -113,7 +114,10 @@ class Intake(NotebookExporter):
 
 
 class OneFolder(Autograde):
-    """Grades one student's folder, also where nothing in it is called .ipynb: stock nbgrader stops there."""
+    """What the formgrader's button runs: one student's folder, also where nothing in it is called .ipynb.
+
+    Stock nbgrader stops there. Its button names the class in its module, and no setting does.
+    """
 
     def init_notebooks(self) -> None:
         self.notebooks: list[str] = []
@@ -185,6 +189,7 @@ def configure(c: Any, root: Path = ROOT) -> None:
     c.Execute.extra_arguments = QUIET_KERNEL
     c.ExecutePreprocessor.timeout = CELL_TIMEOUT
     c.Execute.timeout = CELL_TIMEOUT
+    api.Autograde = OneFolder
     c.Autograde.exporter_class = Intake
     c.Autograde.sanitize_preprocessors = SANITIZE
     c.Autograde.autograde_preprocessors = AUTOGRADE

@@ -122,6 +122,7 @@ def _environment(course: str) -> dict[str, str]:
         "HOME": "/tmp",
         "USER": "student",
         "MPLBACKEND": "agg",
+        **{name: value for name, value in os.environ.items() if name == "GRADE_CPU_S"},
     }
 
 
