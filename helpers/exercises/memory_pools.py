@@ -88,7 +88,7 @@ class _Device:
     """Gives out segments and takes them back; uses the learner's allocator, and notes what goes wrong."""
 
     def __init__(self, Allocator: Any, capacity: int) -> None:
-        self.capacity, self.made, self.next, self.problems = capacity, 0, 1 << 32, list[str]()
+        self.capacity, self.made, self.next, self.problems = capacity, 0, 0, list[str]()
         self.segments: dict[int, int] = {}  # address → bytes
         self.blocks: dict[int, int] = {}
         self.allocator = Allocator(self.cuda_malloc, self.cuda_free)
@@ -189,12 +189,14 @@ class Documents:
 
 
 def _of_numbers(encode: Callable[..., Any], **fields: Any) -> dict[str, Any]:
-    """The results for random numbers, and the batches afterwards."""
+    """The results for random numbers, after a second call too, and the batches; one comes twice, all are by columns."""
     asked, g = Documents(**fields), torch.Generator().manual_seed(len(fields["rows"]))
     up = torch.randn(asked.width, asked.hidden, generator=g)
     down = torch.randn(asked.hidden, asked.out, generator=g)
-    batches = [torch.randn(n, asked.width, generator=g) for n in asked.rows]
-    return {"results": encode(batches, up, down), "batches": batches}
+    batches = [torch.randn(asked.width, n, generator=g).t() for n in asked.rows]
+    given = [*batches, batches[0]]
+    results = encode(given, up, down)
+    return {"second call": encode([-x for x in given], up, down), "results": results, "batches": given}
 
 
 def _one_by_one(batches: list[torch.Tensor], up: torch.Tensor, down: torch.Tensor) -> list[torch.Tensor]:

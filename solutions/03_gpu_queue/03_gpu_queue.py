@@ -236,59 +236,50 @@ table(
 # all the time. (On a real GPU about a microsecond passes between two kernels of a queue; the simulator leaves that out,
 # so that it says 100 %.) What the kernels themselves do with the card is section 5.
 #
-# **Exercise 3.1 — read the queue** (★★, 12 min)
+# **Exercise 3.1 — why does it idle?** (★★, 10 min)
 #
-# The analysis that everything above rests on, from the bare times.
+# The analysis that everything above rests on, from the bare times. The walk for the depth is given; the one for the
+# idle time is yours.
 #
-# <details><summary>Hint 1</summary>Depth changes at two kinds of moments only: +1 at a launch, −1 at a start.
-# Sort all of them and walk. Equal moments belong together: a depth that lasts 0 ns is none.</details>
-# <details><summary>Hint 2</summary>For the idle time, collect <i>every</i> moment that occurs in the three
-# lists, sort them, and look at the pieces between neighbours: within a piece nothing changes, so its middle
-# can answer every question.</details>
-# <details><summary>The idea</summary>For each piece between the first start and the last end: does a kernel
-# run in it? If not: does a copy? Otherwise take the kernel with the smallest start after the piece: was it
-# launched before? Otherwise: does a wait cover the piece? "waiting" needs no walk at all: the area under the
-# depth is the sum of <code>started − launched</code> (Little's law, in one line).</details>
+# <details><summary>Hint 1</summary>As <code>depths</code> does it: collect <i>every</i> moment that occurs in the
+# three lists, sort them, and look at the pieces between neighbours. Within a piece nothing changes.</details>
+# <details><summary>Hint 2</summary>Only pieces between the first start and the last end count, and only those in
+# which no kernel runs. A span covers the piece from a to b if it begins at a or before, and ends at b or
+# after.</details>
+# <details><summary>The idea</summary>For each such piece: does a copy cover it? Otherwise take the kernel with the
+# smallest start at b or after (of several the one with the smallest launch): was it launched at a or before?
+# Otherwise: does a wait cover the piece? Otherwise it is the host.</details>
+
 
 # %% exercise="read_queue"
 Times = list[tuple[int, ...]]
 
 
-def read_queue(kernels: Times, copies: Times, waits: Times) -> dict[str, int | dict[str, int]]:
-    """How deep the GPU's queue is, and why no kernel runs. All times are whole ns of one clock.
+def depths(kernels: Times) -> list[tuple[int, int]]:
+    """Given: (how many kernels are launched and not started, for how many ns), piece by piece: the curve above."""
+    moments = sorted({t for kernel in kernels for t in kernel[:2]})  # between neighbours nothing changes
+    return [(sum(k[0] <= a and b <= k[1] for k in kernels), b - a) for a, b in zip(moments, moments[1:])]
 
-    kernels: (launched, started, ended) each, launched ≤ started < ended; in any order; they may overlap (two
-        streams). At least one, else ValueError.
+
+def read_queue(kernels: Times, copies: Times, waits: Times) -> dict[str, int]:
+    """Why no kernel runs: the ns between the first start and the last end in which none does, by cause.
+
+    All times are whole ns of one clock; all three lists are in any order, and their spans may overlap.
+    kernels: (launched, started, ended) each, launched ≤ started < ended. At least one, else ValueError.
     copies: (started, ended) of each copy between host and GPU. waits: (began, ended) of each call in which the
-        host waits for the GPU.
+        host waits for the GPU. There may be none of either.
 
-    "deepest": the most kernels that are launched and not started at one time (for longer than 0 ns).
-    "waiting": ns that kernels spend waiting, all added up; the area under the depth.
-    "empty": ns between the first launch and the last start in which none waits.
-    "idle": ns between the first start and the last end in which no kernel runs, by the first of these causes
-        that is true at the moment; all four keys, in this order:
+    Returns {"copy": …, "in flight": …, "sync": …, "host": …}, in this order: ns for which this cause is the first
+    that is true:
         "copy"       a copy runs
         "in flight"  the kernel that starts next has been launched already (of several that start together: the
                      one launched first)
         "sync"       the host is in a wait
         "host"       none of these: the host does something else
-
-    Returns {"deepest": …, "waiting": …, "empty": …, "idle": {"copy": …, "in flight": …, "sync": …, "host": …}}.
     """
     ### BEGIN SOLUTION
     if not kernels:
         raise ValueError("no kernels")
-    changes: dict[int, int] = {}
-    for launched, started, _ in kernels:
-        changes[launched] = changes.get(launched, 0) + 1
-        changes[started] = changes.get(started, 0) - 1
-    moments = sorted(changes)
-    depth = deepest = empty = 0
-    for a, b in zip(moments, moments[1:], strict=False):
-        depth += changes[a]
-        deepest = max(deepest, depth)
-        empty += (b - a) if depth == 0 else 0
-
     begin, end = min(k[1] for k in kernels), max(k[2] for k in kernels)
     edges = sorted(
         {t for times in (kernels, copies, waits) for one in times for t in one if begin <= t <= end}
@@ -309,8 +300,7 @@ def read_queue(kernels: Times, copies: Times, waits: Times) -> dict[str, int | d
         else:
             cause = "sync" if any(map(covers, waits)) else "host"
         idle[cause] += b - a
-    waiting = sum(started - launched for launched, started, _ in kernels)
-    return {"deepest": deepest, "waiting": waiting, "empty": empty, "idle": idle}
+    return idle
     ### END SOLUTION
 
 
@@ -319,45 +309,16 @@ from helpers.exercises.gpu_queue import Queue, check_read_queue
 
 four = [(0, 10, 30), (5, 30, 60), (8, 60, 70), (100, 112, 120)]  # a gap from 70 to 112, launched at 100
 check_read_queue(
-    Queue([(0, 10, 30)], deepest=1, waiting=10, empty=0),
-    Queue(four, deepest=3, waiting=99, empty=40, in_flight=12, host=30),
-    Queue(four, [], [(40, 75)], deepest=3, waiting=99, empty=40, in_flight=12, sync=5, host=25),
-    Queue(four, [(70, 80)], [(40, 82)], 3, 99, 40, copy=10, in_flight=12, sync=2, host=18),
-    Queue(four, [], [(101, 125)], deepest=3, waiting=99, empty=40, in_flight=12, host=30),
-    Queue([(0, 10, 20), (10, 25, 30)], deepest=1, waiting=25, empty=0, in_flight=5),
-    Queue([(0, 10, 20), (28, 40, 50), (22, 40, 45)], [], [], 2, 40, 12, in_flight=18, host=2),
-    Queue([(50, 60, 70), (0, 5, 20), (12, 30, 40), (0, 10, 35)], [(32, 58)], [], 2, 43, 22, 18, 2),
+    Queue(four, in_flight=12, host=30),
+    Queue(four, [], [(40, 75)], in_flight=12, sync=5, host=25),
+    Queue(four, [(70, 80)], [(40, 82)], copy=10, in_flight=12, sync=2, host=18),
+    Queue(four, [], [(101, 125)], in_flight=12, host=30),
+    Queue([(0, 10, 20), (10, 25, 30)], in_flight=5),
+    Queue([(0, 10, 20), (28, 40, 50), (22, 40, 45)], in_flight=18, host=2),
+    Queue([(50, 60, 70), (0, 5, 20), (12, 30, 40), (0, 10, 35)], [(32, 58)], copy=18, in_flight=2),
+    Queue([(0, 10, 30)]),
     Queue([]),
 )
-
-# %% hidden="read_queue" points=2
-### BEGIN HIDDEN TESTS
-from helpers.exercises.gpu_queue import Queue, check_read_queue, random_queue
-
-
-def depths(kernels, copies, waits):
-    first, last = min(k[0] for k in kernels), max(k[1] for k in kernels)
-    edges = sorted({t for k in kernels for t in k[:2]})
-    found = [
-        (sum(k[0] <= a and b <= k[1] for k in kernels), b - a)
-        for a, b in zip(edges, edges[1:])
-        if first <= a and b <= last
-    ]
-    empty = sum(length for d, length in found if d == 0)
-    return {
-        "deepest": max(d for d, _ in found),
-        "waiting": sum(k[1] - k[0] for k in kernels),
-        "empty": empty,
-    }
-
-
-check_read_queue(
-    *(random_queue(seed, n) for seed, n in ((1, 20), (2, 60), (3, 90), (4, 90))),
-    Queue([(0, 2, 5), (2, 4, 9), (4, 6, 8)]),
-    Queue([(7, 7, 9), (3, 7, 8)]),
-    expect=depths,
-)
-### END HIDDEN TESTS
 
 # %% hidden="read_queue" points=2
 ### BEGIN HIDDEN TESTS
@@ -376,10 +337,28 @@ def causes(kernels, copies, waits):
         copy = any(c[0] <= a and b <= c[1] for c in copies)
         wait = any(w[0] <= a and b <= w[1] for w in waits)
         idle["copy" if copy else "in flight" if launched else "sync" if wait else "host"] += b - a
-    return {"idle": idle}
+    return idle
 
 
-check_read_queue(*(random_queue(seed, 50) for seed in (5, 6, 7)), expect=causes)
+check_read_queue(*(random_queue(seed, n) for seed, n in ((5, 20), (6, 60), (7, 90))), expect=causes)
+### END HIDDEN TESTS
+
+
+# %% hidden="read_queue" points=2
+### BEGIN HIDDEN TESTS
+from helpers.exercises.gpu_queue import Queue, check_read_queue
+
+late = 10**12  # ns: a clock that has run for a quarter of an hour
+far = [(late, late + 5, late + 9), (late + 30, late + 41, late + 50), (late + 1, late + 9, late + 12)]
+check_read_queue(
+    Queue(far, [(late + 20, late + 25), (late + 11, late + 22), (0, 7)], copy=13, in_flight=11, host=5),
+    Queue(far, [], [(late + 14, late + 33), (late + 16, late + 18)], in_flight=11, sync=16, host=2),
+    Queue(far[::-1], [(late + 60, late + 70)], [(late + 12, late + 30)], in_flight=11, sync=18),
+    Queue([(0, 0, 4), (0, 0, 4), (4, 4, 6), (6, 9, 11)], [(3, 5)], [(0, 20)], in_flight=3),
+    Queue([(0, 2, 30), (3, 4, 6), (20, 25, 28)], [(6, 8)], [(8, 20)]),
+    Queue([(9, 9, 10), (0, 1, 2)], [], [(2, 2), (3, 5), (5, 9)], sync=6, host=1),
+    Queue([(7, 9, 10), (0, 1, 2), (3, 9, 12)], in_flight=6, host=1),
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -557,9 +536,7 @@ lesson.keep(copied_computes=copied[0], copied_waits=copied[1])
 # <details><summary>Hint 2</summary>A busy GPU decides first: a sync in every step is harmless then. Next, a CPU
 # that hardly waits. What is left are the turns.</details>
 # <details><summary>The idea</summary><code>shares(t)</code> from section 1, then the map; in its last field
-# compare <code>trace.idle(t).seconds["waiting for a copy"]</code> with all of the idle time. No
-# case lies near a border: the GPU computes over 90 % or under 75 %; the CPU waits under 10 % or over
-# 25 %.</details>
+# compare <code>trace.idle(t).seconds["waiting for a copy"]</code> with all of the idle time.</details>
 
 
 # %% exercise="bottleneck"
@@ -569,6 +546,8 @@ def bottleneck(t: trace.Trace) -> str:
     t: a steady stretch of a program, with or without ProfilerSteps, on one or more streams.
     "GPU": it computes nearly always. "CPU": it hardly ever waits for the GPU, which idles. Both wait: "copies",
     if a copy between host and GPU runs for most of the time in which nothing computes, else "syncs".
+    No case lies near a border: the GPU computes over 90 % of the time or under 75 %, the CPU waits over 25 % or
+    under 10 %.
     Not by asking `trace.classify`: that is closed while the tests run.
     """
     ### BEGIN SOLUTION
@@ -762,10 +741,11 @@ def train(
 ) -> list[list[float]]:
     """What train_plain does, without waiting for the GPU in every step.
 
-    gpu: has torch.cuda's names. model: on gpu.device; trained in place. batches: (x, y) on gpu.device, which stay as
-    they are; x: (B, f); y: (B,), classes, or −1 for a row without a label, which does not count. x is finite in such
-    rows (else its gradient, 0 · inf, would be NaN). A batch with a loss that is not finite (or without any label)
-    changes nothing and is counted as skipped.
+    gpu: has torch.cuda's names. model: on gpu.device; all its parameters are trained, in place. batches: (x, y) on
+    gpu.device, which stay as they are, perhaps none; x: (B, f); y: (B,), classes, or −1 for a row without a label,
+    which does not count. x is finite in such rows (else its gradient, 0 · inf, would be NaN). A batch with a loss
+    that is not finite (or without any label) changes nothing and is counted as skipped; one with a finite loss
+    counts, also if its gradient's norm overflows.
 
     Returns one list for every log_every steps: [step, mean loss, accuracy, skipped batches], as train_plain does;
     0 for a mean of nothing.
@@ -807,6 +787,7 @@ check_train(Steps("......", log_every=3), Steps(".i..u.i", log_every=3))
 from helpers.exercises.gpu_queue import Steps, check_train
 
 check_train(Steps("..iu....", log_every=4, seed=4), Steps("i.u", log_every=1, seed=5))
+check_train(Steps(".l.h..", log_every=3, seed=6), Steps("..", log_every=3, seed=7), Steps("", log_every=2))
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -13,18 +13,10 @@ def read_queue(kernels, copies, waits):
     def inside(spans):
         return ((spans[:, :1] <= middle) & (middle < spans[:, 1:])).sum(0)
 
-    depth = inside(k[:, :2])
-    in_queue_time = (middle > k[:, 0].min()) & (middle < k[:, 1].max())
     free = (inside(k[:, 1:]) == 0) & (middle > k[:, 1].min()) & (middle < k[:, 2].max())
     copying, waiting = inside(cp) > 0, inside(w) > 0
     order = np.lexsort((k[:, 0], k[:, 1]))
     place = np.minimum(np.searchsorted(k[order, 1], middle), len(k) - 1)
     launched = k[order, 0][place] < middle
     cause = np.select([copying, launched, waiting], [0, 1, 2], 3)
-    idle = {name: int(length[free & (cause == i)].sum()) for i, name in enumerate(("copy", "in flight", "sync", "host"))}
-    return {
-        "deepest": int(depth.max(initial=0)),
-        "waiting": int((k[:, 1] - k[:, 0]).sum()),
-        "empty": int(length[in_queue_time & (depth == 0)].sum()),
-        "idle": idle,
-    }
+    return {name: int(length[free & (cause == i)].sum()) for i, name in enumerate(("copy", "in flight", "sync", "host"))}

@@ -1,9 +1,7 @@
-# idle from the first launch on and not from the first start: earns 2
+# idle from the first launch on and not from the first start: earns 0
 def read_queue(kernels, copies, waits):
     if not kernels:
         raise ValueError("no kernels")
-    moments = sorted({t for k in kernels for t in k[:2]})
-    depths = [(sum(k[0] <= a and b <= k[1] for k in kernels), b - a) for a, b in zip(moments, moments[1:])]
     edges = sorted({t for times in (kernels, copies, waits) for one in times for t in one})
     begin, end = min(k[0] for k in kernels), max(k[2] for k in kernels)
     idle = {"copy": 0, "in flight": 0, "sync": 0, "host": 0}
@@ -14,9 +12,4 @@ def read_queue(kernels, copies, waits):
         copy, wait = (any(s[0] <= a and b <= s[1] for s in spans) for spans in (copies, waits))
         cause = "copy" if copy else "in flight" if launch <= a else "sync" if wait else "host"
         idle[cause] += b - a
-    return {
-        "deepest": max((d for d, _ in depths), default=0),
-        "waiting": sum(k[1] - k[0] for k in kernels),
-        "empty": sum(length for d, length in depths if d == 0),
-        "idle": idle,
-    }
+    return idle

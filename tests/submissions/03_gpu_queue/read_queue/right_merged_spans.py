@@ -1,6 +1,3 @@
-from bisect import bisect_left
-
-
 def merged(spans):
     out = []
     for a, b in sorted(spans):
@@ -18,12 +15,6 @@ def within(spans, a, b):
 def read_queue(kernels, copies, waits):
     if not kernels:
         raise ValueError("no kernels")
-    launches, starts = sorted(k[0] for k in kernels), sorted(k[1] for k in kernels)
-    moments = sorted({*launches, *starts})
-    deepest = empty = 0
-    for a, b in zip(moments, moments[1:]):
-        depth = bisect_left(launches, b) - bisect_left(starts, b)
-        deepest, empty = max(deepest, depth), empty + (b - a if depth == 0 else 0)
     idle = dict.fromkeys(("copy", "in flight", "sync", "host"), 0)
     busy, copying, waiting = merged(k[1:] for k in kernels), merged(copies), merged(waits)
     for (_, a), (b, _) in zip(busy, busy[1:]):
@@ -39,4 +30,4 @@ def read_queue(kernels, copies, waits):
                 sync = within(waiting, *before)
                 idle["sync"] += sync
                 idle["host"] += before[1] - before[0] - sync
-    return {"deepest": deepest, "waiting": sum(starts) - sum(launches), "empty": empty, "idle": idle}
+    return idle
