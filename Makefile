@@ -48,7 +48,7 @@ build: setup ## masters in, notebooks out: rebuild the lessons that changed (LES
 check: setup ## say whether a notebook is not as its master says
 	$(PY) -m helpers.classroom.build --check $(LESSON)
 
-grade: ## for instructors: grade what is new in submitted/*/LESSON, write feedback/ and grades.csv (LESSON=01 JOBS=2)
+grade: ## for instructors: grade what is new in submitted/*/LESSON, write feedback/ and grades-….csv (LESSON=01 JOBS=2)
 	$(SETUP) $(if $(SCHEDULER)$(GRADEBOOK),classroom,$(EXTRAS))
 	test -n "$(LESSON)" || { echo 'make grade: which lesson? For example: make grade LESSON=01' >&2; exit 2; }
 	$(PY) -m helpers.classroom.grade "$(LESSON)" --jobs "$(JOBS)" $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(ARGS)
