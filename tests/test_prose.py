@@ -120,8 +120,15 @@ def test_what_cannot_be_kept_is_refused(tmp_path: Path, name: str) -> None:
 def test_a_slot_that_is_none_and_a_format_that_does_not_fit(tmp_path: Path) -> None:
     with pytest.raises(BadMaster, match=r"90_tiny.py:19: \{\{2x\}\} is not"):
         prose.check(tiny(tmp_path, text=TEXT.replace("{{kernels}}", "{{2x}}")))
+    master = tiny(tmp_path, PLAIN, TEXT.replace("{{card}}", "{{card:.1f}}"))
+    nb = build.notebook(master)
+    nb.cells[2].outputs = [
+        nbformat.v4.new_output(
+            "display_data", {lesson.KEPT_MIME: {"card": "A100", "kernels": 1, "add_us": 2.0}}
+        )
+    ]
     with pytest.raises(BadMaster, match=r"90_tiny.py:\d+: \{\{card:\.1f\}\} cannot be filled in"):
-        built(tiny(tmp_path, PLAIN, TEXT.replace("{{card}}", "{{card:.1f}}")))
+        prose.fill(nb, master, nb)
 
 
 def test_counts_beside_a_clock_and_a_simulated_one_are_kept(tmp_path: Path) -> None:

@@ -416,7 +416,7 @@ def assign(code: str) -> tuple[str, int]:
 
 lesson.table(
     [
-        (code, view_or_copy(c), c.bytes_allocated, c.syncs + ("[" in code[2:]), *assign(code))
+        (code, view_or_copy(c), c.bytes_allocated, max(c.syncs, int("[" in code[2:])), *assign(code))
         for code, c in reads.items()
     ],
     ["index", "read: gives", "read: bytes", "read: would sync on a GPU", "written by", "elements written"],

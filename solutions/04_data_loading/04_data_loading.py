@@ -704,8 +704,8 @@ lesson.keep(
 #
 # **How they start.** On Linux by *fork* up to Python 3.13: a copy of this process, so classes of a notebook work. By
 # *forkserver* from Python 3.14 on, and by *spawn* on macOS and Windows, a worker is a new Python that gets the data set
-# pickled and *imports* your classes: write them in a file, guard the script with `if __name__ == "__main__":`, and
-# expect a second or two of `import torch` for each. (So this lesson asks for fork on Linux, and takes its data sets from
+# pickled and *imports* your classes: write them in a file, and guard the script with `if __name__ == "__main__":`. Each
+# such worker also takes the time of an `import torch`. (So this lesson asks for fork on Linux, and takes its data sets from
 # `helpers/samples.py`.)
 #
 # **Copy on write.** A forked worker's memory is this process's, page by page, until one of the two writes to a page. In

@@ -337,16 +337,16 @@ def run_of(mistake, graphed=True, steps=72, width=16):
     return [sum(reported[i : i + 9]) / 9 for i in range(0, steps, 9)], true
 
 
-runs = {name: run_of(name) for name in ("right", "stale", "moved", "baked")}
-runs["eager"] = run_of("right", graphed=False)
+runs = {name: run_of(name) for name in ("correct", "stale", "moved", "baked")}
+runs["eager"] = run_of("correct", graphed=False)
 late = {name: sum(reported[4:]) for name, (reported, _) in runs.items()}  # over the second half
 lesson.compare_predictions(
     prediction,
     {
         m: "higher"
-        if late[m] > 1.05 * late["right"]
+        if late[m] > 1.05 * late["correct"]
         else "lower"
-        if late[m] < 0.95 * late["right"]
+        if late[m] < 0.95 * late["correct"]
         else "same"
         for m in prediction
     },
@@ -371,7 +371,7 @@ def curves(panels, *, evidence, title, xlabel, ylabel, note="", log="", xy=numbe
     axes = fig.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for ax, (head, series) in zip(axes, panels.items(), strict=True):
         for i, (name, (x, y)) in enumerate(series.items()):
-            top = {"linestyle": "--", "zorder": 5} if name == "right" else {}
+            top = {"linestyle": "--", "zorder": 5} if name == "correct" else {}
             ax.plot(x, y, marker=style.MARKERS[i], markersize=4, color=style.SERIES[i], label=name, **top)
         for axis in "xy":
             if axis in log:
@@ -393,9 +393,9 @@ curves(
         },
     },
     evidence="simulated (H100)",
-    title="One right capture and three that raise nothing",
-    note="with true values · left: mean of 9 steps, on noisy data; right lies on moved · right equals eager, "
-    f"bit for bit: {'yes' if runs['right'] == runs['eager'] else 'no'}",
+    title="One correct capture and three that raise nothing",
+    note="with true values · left: mean of 9 steps, on noisy data; correct lies on moved · correct equals eager, "
+    f"bit for bit: {'yes' if runs['correct'] == runs['eager'] else 'no'}",
     xlabel="step",
     ylabel="loss",
 )
@@ -1228,8 +1228,8 @@ rows = [
         "guide",
         "made for a model whose structure stays the same from step to step",
         f"of 3 programs with a fixed structure, but an address or a number that changes, {len(wrong)} were wrong, "
-        "without an error; the right one equals eager to the bit: "
-        + ("yes" if runs["right"] == runs["eager"] else "no"),
+        "without an error; the correct one equals eager to the bit: "
+        + ("yes" if runs["correct"] == runs["eager"] else "no"),
         "holds when shapes, addresses and CPU numbers stay the same too; structure alone is not enough"
         if wrong
         else "confirmed",
