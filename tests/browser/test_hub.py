@@ -117,7 +117,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     finally:
         running.send_signal(signal.SIGTERM)
         try:
-            running.wait(20)
+            running.wait(60)  # it ends everybody's server first
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, signal.SIGKILL)
             pytest.fail(f"the hub did not end when asked to:\n{log.read_text()}")
