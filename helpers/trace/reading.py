@@ -44,12 +44,21 @@ def read(source: Any, evidence: str | None = None) -> Trace:
     if isinstance(source, Trace):
         return source
     if isinstance(source, str | Path):
-        where, content = str(Path(source).name), _load(Path(source))
-    elif isinstance(source, Mapping | list):
-        where, content = "the dict", source
-    else:
-        return _from_live(source, evidence)
-    return _trace(content, where, evidence)
+        return _of_file(Path(source), Path(source).name, evidence)
+    if isinstance(source, Mapping | list):
+        return _trace(source, "the dict", evidence)
+    return _from_live(source, evidence)
+
+
+def _of_file(path: Path, where: str, evidence: str | None) -> Trace:
+    """A file's trace. The garbage collector rests meanwhile: it would look at every new event again and again."""
+    resting = gc.isenabled()
+    gc.disable()
+    try:
+        return _trace(_load(path), where, evidence)
+    finally:
+        if resting:
+            gc.enable()
 
 
 # What profiles held when they were read: torch lets a profile be exported once. With it, the results it came from,
@@ -85,7 +94,7 @@ def _from_live(source: Any, evidence: str | None) -> Trace:
                 f"the profile has nothing to export yet ({error or type(error).__name__}): read it after its "
                 "`with` block, and with a schedule after at least one active step"
             ) from error
-        found = _trace(_load(path), "the profile", evidence)
+        found = _of_file(path, "the profile", evidence)
     if results is not None:
         _exported[source] = results, found
     return found
@@ -115,14 +124,12 @@ def _load(path: Path) -> Any:
 
 
 def _parse(raw: bytes, where: str) -> Any:
-    """The file's JSON. The garbage collector rests meanwhile: it would look at every new event again and again."""
+    """The file's JSON."""
     if raw[:1] == b"\x80":
         raise TraceError(
             f"{where} is a pickle, not a trace: a memory snapshot is read with helpers.memory.read(path)"
         )
     text = raw.decode("utf-8-sig", errors="replace")
-    resting = gc.isenabled()
-    gc.disable()
     try:
         # strict=False: kernel names of old profilers hold raw tabs and line ends
         return json.loads(text, strict=False)
@@ -145,9 +152,6 @@ def _parse(raw: bytes, where: str) -> Any:
             f"{where} is broken at line {error.lineno:,}, column {error.colno} ({error.msg}), after {seen:,} "
             f"events, near {text[max(error.pos - 20, 0) : error.pos + 20]!r}: {_AGAIN}"
         ) from error
-    finally:
-        if resting:
-            gc.enable()
 
 
 def _trace(content: Any, where: str, evidence: str | None) -> Trace:
