@@ -2,6 +2,7 @@
 
 import csv
 import html
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,10 @@ from typing import Any
 
 #: a wall-clock number ("≈ 12.3 µs") takes this many characters, so that columns do not move from run to run
 CLOCK_WIDTH = 12
+
+#: evidence → what stands beside its times: how far off they may be. Filled by who knows it (simulator.devices)
+BESIDE: dict[str, str] = {}
+_TIME = re.compile(r"(?<![^\W\d_])(ns|µs|ms)\b|\d s\b")
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,14 @@ class Table:
         lines = [self.columns, *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         shown = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        return "\n".join([*shown, f"[{self.evidence}]" + (f" {self.caption}" if self.caption else "")])
+        return "\n".join([*shown, f"[{self.label}]" + (f" {self.caption}" if self.caption else "")])
+
+    @property
+    def label(self) -> str:
+        """The evidence, and in a table with times how far off such times may be."""
+        beside = BESIDE.get(self.evidence)
+        timed = beside and any(_TIME.search(text) for line in (self.columns, *self.rows) for text in line)
+        return f"{self.evidence}; {beside}" if timed else self.evidence
 
     def _repr_html_(self) -> str:
         left = 'style="text-align:left;vertical-align:top"'
@@ -32,7 +44,7 @@ class Table:
         rows = ["".join(f"<td {left}>{_cell_html(c)}</td>" for c in row) for row in self.rows]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         caption = f" · {html.escape(self.caption)}" if self.caption else ""
-        note = f"<b>{html.escape(self.evidence)}</b>{caption}"
+        note = f"<b>{html.escape(self.label)}</b>{caption}"
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><small>{note}</small>"
 
     def show(self) -> None:

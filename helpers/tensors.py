@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+#: dimensions → the layout of images with their channels last
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
 
 def tensors(tree: Any) -> Iterator[torch.Tensor]:
     """Every tensor in nested tuples, lists, dicts and dataclasses, in order; one that is there twice comes twice."""
@@ -22,3 +25,11 @@ def tensors(tree: Any) -> Iterator[torch.Tensor]:
     elif is_dataclass(tree) and not isinstance(tree, type):
         for item in vars(tree).values():
             yield from tensors(item)
+
+
+def channels_last(tensor: Any) -> torch.memory_format | None:
+    """The layout of a tensor that has its channels last, and could not as well have them second; else None."""
+    layout = CHANNELS_LAST.get(tensor.dim()) if isinstance(tensor, torch.Tensor) else None
+    if layout is None or tensor.is_contiguous() or not tensor.is_contiguous(memory_format=layout):
+        return None
+    return layout

@@ -7,6 +7,7 @@ Three layers see the same wait, each by a name of its own: the program's call, t
     stream.synchronize()                   none                            cudaStreamSynchronize
     event.synchronize()                    none                            cudaEventSynchronize
     .item(), bool(), float(), int()        aten._local_scalar_dense        cudaMemcpyAsync, cudaStreamSynchronize
+    linalg.inv(), svd(), …                 `FACTORISATIONS`                cudaMemcpyAsync, cudaStreamSynchronize
     x[mask], nonzero(), unique(), …        tagged as data-dependent        cudaMemcpyAsync, cudaStreamSynchronize
     .cpu(), copy_() to the host            aten._to_copy, aten.copy_       cudaMemcpyAsync, cudaStreamSynchronize
 
@@ -39,6 +40,16 @@ SELECTS = frozenset({"aten.index", "aten._unsafe_index"})
 WRITES = frozenset({"aten.index_put", "aten.index_put_", "aten._index_put_impl_"})
 
 
+# Factorisations of matrices ask the device whether they went well: "When inputs are on a CUDA device, this function
+# synchronizes that device with the CPU" (torch.linalg's documentation). inv, solve, cholesky and lu_factor ask by an
+# operator of its own, and inv_ex and its like by none unless check_errors=True.
+FACTORISATIONS = frozenset(
+    f"aten.{name}" for name in (
+        "_linalg_check_errors", "_linalg_svd", "_linalg_eigh", "linalg_eig", "_linalg_eigvals", "linalg_pinv",
+    )
+)  # fmt: skip
+
+
 def call_waits(name: str) -> bool:
     """Whether this call of CUDA's runtime or driver makes the host wait for the device, whatever it is given.
 
@@ -53,6 +64,8 @@ def operator_waits(name: str, data_dependent: bool, args: Sequence[Any], kwargs:
     name: of the aten operator; data_dependent: whether torch tags it with data_dependent_output or
     dynamic_output_shape. The arguments decide where the tags cannot.
     """
+    if name in FACTORISATIONS or kwargs.get("check_errors"):
+        return True
     match name:
         case "aten.repeat_interleave":
             return kwargs.get("output_size") is None
@@ -82,3 +95,19 @@ def counts_a_mask(name: str, args: Sequence[Any], number_on_device: bool = False
 def _to_host(source: Any, target: Any, non_blocking: Any) -> bool:
     kind = str(getattr(target, "type", target)).partition(":")[0]
     return source.type not in ("cpu", "meta") and kind == "cpu" and not non_blocking
+
+
+def lists_in(index: Any) -> list[Any]:
+    """The Python lists in x[index]: each becomes a tensor on x's device by a blocking copy.
+
+    (torch/csrc/autograd/python_variable_indexing.cpp, sequenceToVariable; a list that holds more than numbers is read as
+    a tuple: treatSequenceAsTuple.)
+    """
+    parts = [index]
+    if isinstance(index, tuple) or (isinstance(index, list) and not all(map(_number, index))):
+        parts = list(index)
+    return [part for part in parts if isinstance(part, (list, range))]
+
+
+def _number(item: Any) -> bool:
+    return isinstance(item, (int, float))

@@ -12,6 +12,7 @@ import torch
 from helpers.simulator import DEVICES, Device, devices, simulate
 from helpers.simulator.cost import calibration, measured, roofline
 from helpers.simulator.cost.measured import Measurement, parse, work_of
+from helpers.tables import table
 
 
 def made_up(
@@ -76,9 +77,10 @@ def test_the_error_is_that_of_the_held_out_rows_and_they_do_not_move_the_fit() -
 
 def test_errors_in_the_table_are_what_the_simulator_itself_gives() -> None:
     """Not what the fit's own arithmetic says: the kernels of a simulated card, one by one."""
-    table = devices.efficiencies()
     row = next(
-        r for r in table["shares"] if (r["card"], r["family"], r["kind"]) == ("H100", "matmul", "fp16")
+        r
+        for r in devices.efficiencies()["shares"]
+        if (r["card"], r["family"], r["kind"]) == ("H100", "matmul", "fp16")
     )
     wrong = [
         roofline.seconds(work_of(m), m.device) / m.seconds - 1
@@ -135,13 +137,14 @@ def test_a_bad_row_is_refused_with_its_place(change: dict[str, str], words: str)
 
 def test_the_kept_table_was_fitted_on_the_kept_measurements() -> None:
     rows = calibration.collect()
-    table = devices.efficiencies()
-    assert table["measurements"] == calibration.digest(rows), (
+    shares = devices.efficiencies()
+    assert shares["measurements"] == calibration.digest(rows), (
         "run `python -m helpers.simulator.cost.calibration --fit`"
     )
-    kept = {(r["card"], r["family"], r["kind"]): r for r in table["shares"]}
+    kept = {(r["card"], r["family"], r["kind"]): r for r in shares["shares"]}
     for one in calibration.fit(rows):
-        assert kept[one.card, one.family, one.kind] == one.__dict__
+        if one.card != "any":  # those are medians, over what was fitted to whole steps too
+            assert kept[one.card, one.family, one.kind] == one.__dict__
 
 
 def test_held_out_rows_are_not_among_those_of_the_fit() -> None:
@@ -153,26 +156,72 @@ def test_held_out_rows_are_not_among_those_of_the_fit() -> None:
 
 def test_calibrated_is_better_than_uncalibrated_on_what_was_held_out() -> None:
     pairs = [
-        (r["error_median"], r["error_before"]) for r in devices.efficiencies()["shares"] if r["held_out"] > 5
+        (r["error_median"], r["error_before"])
+        for r in devices.efficiencies()["shares"]
+        if r["held_out"] > 5 and r["error_median"] is not None
     ]
     assert len(pairs) >= 12
     assert np.mean([a for a, _ in pairs]) < 0.75 * np.mean([b for _, b in pairs])
 
 
 def test_whole_steps_that_the_fit_never_saw() -> None:
-    """The bar of this course is 12 % a step; single steps are further off, and the table says which."""
-    errors = [abs(s["error"]) for s in devices.efficiencies()["steps"]]
-    assert len(errors) >= 16
-    assert np.median(errors) < 0.08
-    assert np.mean(errors) < 0.12
+    steps = devices.efficiencies()["steps"]
+    held = [abs(s["error"]) for s in steps if s["held_out"]]
+    assert len(steps) >= 80 and len(steps) / 4 < len(held) < len(steps) / 2
+    assert np.median(held) < 0.10
+    assert max(held) < 0.25
+    assert devices.steps_off_by() == max(abs(s["error"]) for s in steps) < 0.30
 
 
-@pytest.mark.slow
-def test_the_kept_steps_are_what_the_simulator_gives_now() -> None:
-    kept = {(s["card"], s["what"]): s for s in devices.efficiencies()["steps"]}
-    one = kept["H100", "bert-large, inference, fp32, 16 × 512"]
-    now = measured.simulate_step("H100", "bert-large", "inference", 16, 512, "fp32")
-    assert 1e3 * now == pytest.approx(one["simulated_ms"], rel=0.03), "run calibration --fit"
+def test_a_third_of_the_steps_is_held_out_whole_groups_at_a_time() -> None:
+    found = measured.steps()
+    sides = {(s.group, s.held_out) for s in found}
+    assert len(sides) == len({s.group for s in found})
+    kept = {(s["card"], s["source"], s["what"]): s for s in devices.efficiencies()["steps"]}
+    for s in found:
+        row = kept[s.card, s.source, s.what]
+        assert row["held_out"] == s.held_out and row["measured_ms"] == pytest.approx(
+            1e3 * s.seconds, rel=1e-3
+        )
+
+
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+def test_the_kept_steps_are_what_the_simulator_gives_now(layout: str) -> None:
+    step = next(
+        s for s in measured.steps() if (s.card, s.model, s.layout) == ("RTX 4090", "resnet18", layout)
+    )
+    kept = next(
+        s for s in devices.efficiencies()["steps"] if (s["card"], s["what"]) == (step.card, step.what)
+    )
+    now, _ = measured.simulate_step(step)
+    assert 1e3 * now == pytest.approx(kept["simulated_ms"], rel=0.03), "run calibration --fit"
+
+
+def test_a_share_that_only_steps_tell_is_found_from_them() -> None:
+    """Six steps of a card of which no operator was measured; one more is held out and does not move the fit."""
+    device = measured.CARDS["RTX 3090"]
+    shares = {"convolution": 0.6, "elementwise": 0.9}
+
+    def tape(name: str, flops: int, moved: int, held: bool, factor: float = 1.0) -> calibration.Tape:
+        works = [
+            roofline.Work(flops, 1000, "fp16", "convolution"),
+            roofline.Work(10, moved, "fp32", "elementwise"),
+        ]
+        seconds = flops / (shares["convolution"] * device.peak_flops["fp16"])
+        seconds += moved / (shares["elementwise"] * device.memory_bytes_per_s)
+        step = measured.Step("x", "RTX 3090", name, "step", 1, 1, "fp16", "nhwc", factor * seconds, held)
+        return calibration.Tape(step, works)
+
+    rows = made_up("A100", "add", SIZES, 0.8)
+    seen = [tape(str(i), 10**13 // (1 + i % 3), 10**10 * (1 + i), False) for i in range(6)]
+    found = {
+        f.family: f
+        for f in calibration.fit(rows, [*seen, tape("d", 10**12, 10**10, True, 9.0)])
+        if f.card == "RTX 3090"
+    }
+    assert found["convolution"].flop_share == pytest.approx(0.6, rel=0.04)
+    assert found["elementwise"].bandwidth_share == pytest.approx(0.9, rel=0.04)
+    assert found["convolution"].fitted == 6 and found["convolution"].held_out == 1
 
 
 def test_the_printed_table_says_what_it_rests_on() -> None:
@@ -180,6 +229,17 @@ def test_the_printed_table_says_what_it_rests_on() -> None:
     assert "no recordings of this course yet" in text and "never saw" in text
     assert "literature" in text  # attention was not measured
     assert "held out" in str(calibration.errors())
+    fitted, held = calibration.summary()
+    assert "worst" in fitted and "median" in held
+
+
+def test_times_of_a_simulated_table_say_how_far_off_steps_are() -> None:
+    rows = [["a step", "3.1 ms"]]
+    said = f"simulated (H100); whole steps are off by up to {devices.steps_off_by():.0%}"
+    assert said in str(table(rows, ["what", "time"], evidence="simulated (H100)"))
+    assert said in table(rows, ["what", "time"], evidence="simulated (H100)")._repr_html_()
+    assert "off by" not in str(table([["kernels", 3]], ["what", "count"], evidence="simulated (H100)"))
+    assert "off by" not in str(table(rows, ["what", "time"], evidence="live (CPU)"))
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,14 @@ def excluded() -> bool:
         return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.float32
 
 
+def whole_below_autograd() -> bool:
+    def work() -> None:
+        with private_torch.below_autograd():
+            torch.ops.aten._fused_rms_norm(torch.ones(2, 2, device="meta"), [2], None, None)
+
+    return modes_seen(work)[-1] == "aten._fused_rms_norm.default"
+
+
 def autocast_by_key() -> bool:
     key = "AutocastCPU"
     private_torch.exclude_key(key, False)
@@ -100,6 +108,7 @@ RELIED_ON: dict[str, Callable[[], Any]] = {
     "DisableAutocast": lambda: hasattr(private_torch.DisableAutocast, "__enter__"),
     "DispatchKey": lambda: attributes("DispatchKey", "BackendSelect", "CPU", "AutocastCUDA"),
     "DispatchKeySet": lambda: private_torch.DispatchKeySet(private_torch.DispatchKey.CPU).has(private_torch.DispatchKey.CPU),
+    "below_autograd": whole_below_autograd,
     "ExcludeDispatchKeyGuard": excluded,
     "exclude_key": autocast_by_key,
     "include_key": autocast_by_key,
@@ -111,6 +120,8 @@ RELIED_ON: dict[str, Callable[[], Any]] = {
     "C": lambda: torch.to_dlpack is private_torch.C._to_dlpack,
     "ScriptObject": lambda: hasattr(private_torch.ScriptObject, "_type"),
     "hidden_from_dynamo": lambda: private_torch.hidden_from_dynamo(lambda: 7)() == 7,
+    "VF": lambda: private_torch.VF.dropout(torch.ones(2), 0.5, False).sum() == 2,
+    "decompositions": lambda: torch.ops.aten._fused_rms_norm_backward.default in private_torch.decompositions,
     "fx_config": lambda: attributes("fx_config", "meta_nonzero_assume_all_nonzero"),
     "parse_to": lambda: private_torch.parse_to(torch.float64)[1] is torch.float64,
     "write_file": lambda: callable(private_torch.write_file),

@@ -499,3 +499,209 @@ def test_of_two_equal_spans_the_annotation_holds_the_copy() -> None:
             profile.step()
     device = [e["cat"] for e in profile.trace()["traceEvents"] if e["ph"] == "X" and e["pid"] == 0]
     assert device == ["gpu_user_annotation", "gpu_memcpy"]
+
+
+# ----------------------------------------------------------------------- kernels that only a GPU has
+
+
+def launched(gpu: SimGPU, body: Callable[[], object]) -> list[str]:
+    before = len(gpu.kernels)
+    body()
+    return [k.name.removeprefix("aten.") for k in gpu.kernels[before:]]
+
+
+def test_dropout_is_one_kernel_with_a_mask_of_bools(either: SimGPU) -> None:
+    x = torch.randn(1 << 20, device=either.device).requires_grad_()
+    before = either.memory_allocated()
+    kept: list[torch.Tensor] = []
+    assert launched(either, lambda: kept.append(F.dropout(x, 0.1))) == ["native_dropout"]
+    assert either.memory_allocated() - before == 5 << 20  # the result, and a byte an element
+    assert launched(either, lambda: kept[0].backward(x))[-1] == "native_dropout_backward"
+    for p, train in ((0.0, True), (0.1, False)):
+        assert launched(either, lambda p=p, train=train: torch.dropout(x, p, train)) == []  # type: ignore[misc]
+    attention = nn.MultiheadAttention(8, 2, dropout=0.1).to(either.device)
+    q = torch.randn(3, 2, 8, device=either.device)
+    assert "native_dropout" in launched(either, lambda: attention(q, q, q))
+    assert torch.dropout(torch.ones(3), 0.5, False).sum() == 3  # the host's own
+
+
+def test_rms_norm_is_one_kernel_each_way_unless_types_differ(either: SimGPU) -> None:
+    x = torch.randn(8, 16, device=either.device).requires_grad_()
+    w = torch.rand(16, device=either.device).requires_grad_()
+    kept: list[torch.Tensor] = []
+    assert launched(either, lambda: kept.append(F.rms_norm(x, (16,), w))) == ["_fused_rms_norm"]
+    backward = launched(either, lambda: kept[0].backward(torch.ones_like(kept[0])))
+    assert backward[-1] == "_fused_rms_norm_backward" and len(backward) == 2
+    with torch.inference_mode():
+        assert launched(either, lambda: nn.RMSNorm(16, device=either.device)(x))[-1] == "_fused_rms_norm"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "Cannot dispatch to fused implementation", once a process
+        assert len(launched(either, lambda: F.rms_norm(x.bfloat16(), (16,), w))) > 5
+    with pytest.raises(RuntimeError, match="normalized_shape|shape"):
+        F.rms_norm(x, (3,))
+
+
+def test_rms_norm_with_values_has_the_values_of_the_cpu() -> None:
+    x, w = torch.randn(8, 16), torch.rand(16)
+    found = []
+    for device in ("cpu", "gpu"):
+        with simulate("H100", values=True) as gpu:
+            here = "cpu" if device == "cpu" else gpu.device
+            a, b = x.clone().to(here).requires_grad_(), w.clone().to(here).requires_grad_()
+            F.rms_norm(a, (16,), b).pow(2).sum().backward()
+            assert a.grad is not None and b.grad is not None
+            found.append((a.grad.clone(), b.grad.clone()))
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name", ["inv", "solve", "cholesky", "lu_factor", "svdvals", "eigh", "eigvals", "pinv"]
+)
+def test_a_factorisation_waits_as_its_documentation_says(gpu: SimGPU, name: str) -> None:
+    """ "When inputs are on a CUDA device, this function synchronizes that device with the CPU" (torch.linalg)."""
+    x, before = torch.randn(64, 64, device=gpu.device), gpu.syncs
+    args = (x, x) if name == "solve" else (x,)
+    getattr(torch.linalg, name)(*args)
+    assert gpu.syncs == before + 1
+    if hasattr(torch.linalg, f"{name}_ex"):
+        getattr(torch.linalg, f"{name}_ex")(*args)
+        assert gpu.syncs == before + 1
+        getattr(torch.linalg, f"{name}_ex")(*args, check_errors=True)
+        assert gpu.syncs == before + 2
+
+
+def test_a_factorisation_takes_longer_than_the_product_and_grows_with_the_cube(gpu: SimGPU) -> None:
+    took: dict[str, list[float]] = {}
+    for n in (2048, 4096, 8192):
+        x = torch.randn(n, n, device=gpu.device)
+        for name, body in {
+            "mm": lambda x=x: x @ x, "inv": lambda x=x: torch.linalg.inv_ex(x),
+            "svd": lambda x=x: torch.linalg.svd(x), "qr": lambda x=x: torch.linalg.qr(x),
+        }.items():  # fmt: skip
+            before = len(gpu.kernels)
+            body()
+            took.setdefault(name, []).append(sum(k.duration_s for k in gpu.kernels[before:]))
+    for name in ("inv", "svd", "qr"):
+        assert all(a > b for a, b in zip(took[name], took["mm"], strict=True))
+        assert took[name][2] > 3 * took[name][1] > 6 * took[name][0]
+
+
+def test_long_rows_are_sorted_digit_by_digit(gpu: SimGPU) -> None:
+    rows, long = torch.randn(4096, 64, device=gpu.device), torch.randn(1 << 22, device=gpu.device)
+    assert launched(gpu, lambda: rows.sort()) == ["sort"]
+    assert launched(gpu, lambda: long.sort()) == ["sort"] * 5  # a histogram, and four digits of eight bits
+    assert launched(gpu, lambda: long.double().sort())[1:] == ["sort"] * 9
+    assert launched(gpu, lambda: long.topk(8)) == ["topk"] * 6
+    assert launched(gpu, lambda: rows.topk(8)) == ["topk"]
+    before = len(gpu.kernels)
+    long.sort()
+    assert sum(k.bytes for k in gpu.kernels[before:]) == (4 + 4 * 2 * (4 + 8)) << 22
+
+
+def test_a_list_as_an_index_is_copied_and_waited_for(either: SimGPU) -> None:
+    x = torch.randn(8, 8, device=either.device)
+    for body in (lambda: x[[0, 2]], lambda: x[:, [0, 2]], lambda: x[..., range(3)]):
+        assert waits(either, body) == 1
+
+    def put() -> None:
+        x[[0, 2]] = 1.0
+
+    assert waits(either, put) == 1
+    assert waits(either, lambda: x[[0, 1], [2, 3]]) == 2
+    assert waits(either, lambda: x[[True] * 4 + [False] * 4]) == 2  # and how many are True
+    assert waits(either, lambda: x[0, 1:3]) == waits(either, lambda: x[(0, slice(1))]) == 0
+    assert waits(either, lambda: x[torch.zeros(2, dtype=torch.int64, device=either.device)]) == 0
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_convolutions_in_16_bits_turn_tensors_that_are_not_channels_last(
+    gpu: SimGPU, half: torch.dtype
+) -> None:
+    names, took = {}, {}
+    for layout in (torch.contiguous_format, torch.channels_last):
+        conv = nn.Conv2d(64, 64, 3, padding=1, device=gpu.device, dtype=half).to(memory_format=layout)  # type: ignore[call-overload]
+        x = (
+            torch.randn(64, 64, 56, 56, device=gpu.device, dtype=half)
+            .to(memory_format=layout)
+            .requires_grad_()
+        )
+        before = len(gpu.kernels)
+        y = conv(x)
+        y.backward(torch.empty_like(y))
+        names[layout] = [k.name for k in gpu.kernels[before:] if "cudnn" in k.name]
+        took[layout] = sum(k.duration_s for k in gpu.kernels[before:])
+    assert names[torch.channels_last] == []
+    assert len(names[torch.contiguous_format]) == 3 + 6
+    assert took[torch.contiguous_format] > 1.2 * took[torch.channels_last]
+    x = torch.randn(8, 64, 56, 56, device=gpu.device)  # 32 bits have kernels for both
+    assert launched(gpu, lambda: nn.Conv2d(64, 64, 3, device=gpu.device)(x))[-1:] == ["convolution"]
+
+
+def test_rows_that_are_no_whole_16_bytes_cost_tensor_cores_more(gpu: SimGPU) -> None:
+    def took(vocabulary: int, dtype: torch.dtype) -> float:
+        x = torch.empty(8192, 768, device=gpu.device, dtype=dtype)
+        x @ torch.empty(768, vocabulary, device=gpu.device, dtype=dtype)
+        return gpu.kernels[-1].duration_s
+
+    assert took(50257, torch.bfloat16) > 1.1 * took(50304, torch.bfloat16)
+    assert took(50257, torch.float32) < took(50304, torch.float32)
+    assert gpu.kernels[-1].flops == 2 * 8192 * 768 * 50304  # what is asked for, whatever it costs
+
+
+def ctc(gpu: SimGPU) -> None:
+    scores = torch.randn(50, 4, 20, device=gpu.device).log_softmax(2)
+    target = torch.ones(4, 10, dtype=torch.long, device=gpu.device)
+    F.ctc_loss(scores, target, torch.full((4,), 50), torch.full((4,), 10))
+
+
+def flex(gpu: SimGPU) -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    q = torch.randn(1, 2, 16, 8, device=gpu.device)
+    flex_attention(q, q, q)
+
+
+def nested(gpu: SimGPU) -> None:
+    torch.nested.nested_tensor([torch.randn(3, 4, device=gpu.device)])
+
+
+def sparse(gpu: SimGPU) -> None:
+    places = torch.zeros(2, 3, dtype=torch.long, device=gpu.device)
+    torch.sparse_coo_tensor(places, torch.randn(3, device=gpu.device), (4, 4)).to_dense()
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [(ctc, "leave it out"), (flex, "scaled_dot_product"), (nested, "layout=torch.jagged"), (sparse, "dense")],
+)
+def test_what_is_refused_says_what_to_do_instead(program: Callable[[SimGPU], None], words: str) -> None:
+    with pytest.raises(Exception) as error, simulate() as gpu:  # noqa: PT011
+        program(gpu)
+    assert any("on the simulated GPU: " in note and words in note for note in error.value.__notes__)
+    if program in (ctc, sparse):  # the other way that the words name
+        with simulate(values=True) as gpu:
+            program(gpu)
+
+
+def test_an_operator_costs_the_same_after_many_others(gpu: SimGPU) -> None:
+    """Counted, not timed: how many earlier accesses and bookings each new kernel is compared with."""
+    looked: list[int] = []
+    races, engine = gpu._machine.races, gpu._machine.line.engines["kernel"]
+    near = type(races._cell(torch.empty(1, device=gpu.device)).seen).near
+
+    def counted(kept: Any, low: int, high: int) -> Any:
+        found = near(kept, low, high)
+        looked.append(len(found) + len(engine.busy))
+        return found
+
+    x = torch.randn(1 << 20, device=gpu.device)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("helpers.simulator.races._Kept.near", counted)
+        spans = []
+        for _ in range(6):
+            first = len(looked)
+            for i in range(100):
+                x[i * 1024 : (i + 1) * 1024].add_(1)
+            spans.append(sum(looked[first:]))
+    assert spans[-1] <= 1.5 * spans[1]

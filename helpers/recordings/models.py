@@ -1,8 +1,8 @@
-"""Three models of the usual kinds, in plain PyTorch, with random weights: a GPT-2, a BERT and a ResNet.
+"""Models of the usual kinds, in plain PyTorch, with random weights: GPT-2, BERT, ResNet, VGG and ViT.
 
-They are measured and simulated, never trained to an end. eager=True writes attention out operator by operator,
-and gelu_parts=True gelu, as the models did that others measured (`simulator.cost.measured`); otherwise they are one
-operator each.
+They are measured and simulated, never trained to an end. eager=True writes attention out operator by operator
+("filled": with its mask put in by masked_fill, "bare": without one), and gelu_parts=True gelu, as the models did that others measured
+(`simulator.cost.measured`); otherwise they are one operator each.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Attention(nn.Module):
 
     mask: Tensor | None
 
-    def __init__(self, size: Size, causal: bool, eager: bool, fused_qkv: bool, dropout: float) -> None:
+    def __init__(self, size: Size, causal: bool, eager: bool | str, fused_qkv: bool, dropout: float) -> None:
         super().__init__()
         self.size, self.causal, self.eager, self.p = size, causal, eager, dropout
         parts = [3 * size.width] if fused_qkv else [size.width] * 3
@@ -52,10 +52,12 @@ class Attention(nn.Module):
         q, k, v = (t.view(batch, length, self.size.heads, -1).transpose(1, 2) for t in parts)
         if self.eager:
             scores = (q @ k.transpose(-1, -2)) / math.sqrt(q.shape[-1])
-            if self.mask is not None:
+            if self.mask is not None and self.eager == "filled":
+                scores = scores.masked_fill(self.mask[:length, :length] == 0, float("-inf"))
+            elif self.mask is not None:
                 lowest = torch.full((), torch.finfo(scores.dtype).min, device=x.device, dtype=scores.dtype)
                 scores = torch.where(self.mask[:length, :length], scores, lowest)
-            else:  # the additive mask of padding, here with nothing to mask
+            elif self.eager != "bare":  # the additive mask of padding, here with nothing to mask
                 scores = scores + torch.zeros(batch, 1, 1, length, device=x.device, dtype=scores.dtype)
             shares = F.dropout(F.softmax(scores, dim=-1), self.p, self.training)
             y = shares @ v
@@ -69,7 +71,13 @@ class Block(nn.Module):
     """One transformer layer: normalisation before (GPT-2) or after (BERT) each half."""
 
     def __init__(
-        self, size: Size, causal: bool, eager: bool, before: bool, dropout: float, gelu_parts: bool = False
+        self,
+        size: Size,
+        causal: bool,
+        eager: bool | str,
+        before: bool,
+        dropout: float,
+        gelu_parts: bool = False,
     ) -> None:
         super().__init__()
         self.before, self.p, self.gelu_parts = before, dropout, gelu_parts
@@ -96,7 +104,7 @@ class GPT2(nn.Module):
     SMALL, LARGE = Size(), Size(1280, 36, 20)
 
     def __init__(
-        self, size: Size = SMALL, eager: bool = False, dropout: float = 0.0, gelu_parts: bool = False
+        self, size: Size = SMALL, eager: bool | str = False, dropout: float = 0.0, gelu_parts: bool = False
     ) -> None:
         super().__init__()
         self.p = dropout
@@ -150,33 +158,44 @@ class Bert(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1×1, 3×3, 1×1 convolutions with a short cut; the last has four times the channels."""
+    """1×1, 3×3, 1×1 convolutions with a short cut. outputs: channels, four times the inner ones by default; basic: two
+    3×3 instead; groups: of the 3×3."""
 
-    def __init__(self, inputs: int, inner: int, stride: int) -> None:
+    def __init__(
+        self, inputs: int, inner: int, stride: int, outputs: int = 0, groups: int = 1, basic: bool = False
+    ) -> None:
         super().__init__()
-        sizes = [(inputs, inner, 1, 1), (inner, inner, 3, stride), (inner, 4 * inner, 1, 1)]
+        outputs = outputs or (inner if basic else 4 * inner)
+        sizes = [(inputs, inner, 1, 1, 1), (inner, inner, 3, stride, groups), (inner, outputs, 1, 1, 1)]
+        if basic:
+            sizes = [(inputs, inner, 3, stride, 1), (inner, outputs, 3, 1, 1)]
         self.convolutions = nn.ModuleList(
-            nn.Conv2d(a, b, k, stride=s, padding=k // 2, bias=False) for a, b, k, s in sizes
+            nn.Conv2d(a, b, k, stride=s, padding=k // 2, groups=g, bias=False) for a, b, k, s, g in sizes
         )
-        self.norms = nn.ModuleList(nn.BatchNorm2d(b) for _, b, _, _ in sizes)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(b) for _, b, *_ in sizes)
         self.short: nn.Module = nn.Identity()
-        if stride > 1 or inputs != 4 * inner:
-            across = nn.Conv2d(inputs, 4 * inner, 1, stride=stride, bias=False)
-            self.short = nn.Sequential(across, nn.BatchNorm2d(4 * inner))
+        if stride > 1 or inputs != outputs:
+            across = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
+            self.short = nn.Sequential(across, nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         y = x
         for i, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             y = norm(convolution(y))
-            if i < 2:
+            if i < len(self.norms) - 1:
                 y = F.relu(y, inplace=True)
         return F.relu(y + self.short(x), inplace=True)
 
 
 class ResNet(nn.Module):
-    """ResNet-50 by default. forward(images [B, 3, H, W]) → logits [B, classes]."""
+    """ResNet-50 by default. forward(images [B, 3, H, W]) → logits [B, classes].
 
-    def __init__(self, depths: tuple[int, ...] = (3, 4, 6, 3), classes: int = 1000) -> None:
+    basic: blocks of ResNet-18 and -34; wide: times as many inner channels; groups: of the 3×3 convolutions.
+    """
+
+    def __init__(
+        self, depths: tuple[int, ...] = (3, 4, 6, 3), classes: int = 1000, basic: bool = False, wide: int = 1, groups: int = 1,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)
@@ -184,12 +203,63 @@ class ResNet(nn.Module):
         blocks: list[nn.Module] = []
         channels = 64
         for stage, depth in enumerate(depths):
+            outputs = 64 * 2**stage * (1 if basic else 4)
             for i in range(depth):
-                inner = 64 * 2**stage
-                blocks.append(Bottleneck(channels, inner, 2 if stage and i == 0 else 1))
-                channels = 4 * inner
+                stride = 2 if stage and i == 0 else 1
+                blocks.append(Bottleneck(channels, 64 * 2**stage * wide, stride, outputs, groups, basic))
+                channels = outputs
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(channels, classes)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.blocks(self.stem(images)).mean((2, 3)))
+
+
+class VGG(nn.Module):
+    """3×3 convolutions, `depths` of them before each pooling (VGG-16 by default); its first linear layers as
+    convolutions, as timm has them. Shapes as in ResNet."""
+
+    def __init__(self, depths: tuple[int, ...] = (2, 2, 3, 3, 3), classes: int = 1000) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels = 3
+        for stage, depth in enumerate(depths):
+            for _ in range(depth):
+                inner = min(512, 64 * 2**stage)
+                layers += [nn.Conv2d(channels, inner, 3, padding=1), nn.ReLU(True)]
+                channels = inner
+            layers.append(nn.MaxPool2d(2))
+        for inner, kernel in ((4096, 7), (4096, 1)):
+            layers += [nn.Conv2d(channels, inner, kernel), nn.ReLU(True)]
+            channels = inner
+        self.features, self.head = nn.Sequential(*layers), nn.Linear(channels, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.features(images).mean((2, 3)))
+
+
+class ViT(nn.Module):
+    """A Vision Transformer on patches of 16 × 16. Shapes as in ResNet."""
+
+    def __init__(
+        self,
+        width: int = 768,
+        layers: int = 12,
+        heads: int = 12,
+        classes: int = 1000,
+        eager: bool | str = False,
+    ) -> None:
+        super().__init__()
+        size = Size(width, layers, heads)
+        self.patches = nn.Conv2d(3, width, 16, 16)
+        self.first, self.places = (
+            nn.Parameter(torch.zeros(1, 1, width)),
+            nn.Parameter(torch.zeros(1, 197, width)),
+        )
+        self.blocks = nn.Sequential(*(Block(size, False, eager, True, 0.0) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.first.expand(len(x), -1, -1), x], dim=1) + self.places
+        return self.head(self.norm(self.blocks(x))[:, 0])

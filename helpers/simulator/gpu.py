@@ -16,7 +16,7 @@ from helpers.simulator.graphs import CUDAGraph, Graphs
 from helpers.simulator.machine import Machine
 from helpers.simulator.memory import Memory, MemoryModule, MemoryNames
 from helpers.simulator.operators.backward import Backward
-from helpers.simulator.operators.calls import Calls, stand_ins
+from helpers.simulator.operators.calls import Calls, refused, stand_ins
 from helpers.simulator.operators.dispatch import Dispatch
 from helpers.simulator.operators.shapes import without_compiler
 from helpers.simulator.operators.values import ValueCalls, ValueDispatch, Values
@@ -168,6 +168,8 @@ class SimGPU(MemoryNames):
         if error is None and fresh and self.strict:
             raise SimulationError(fresh)
         if error is not None:
+            if (words := refused(error)) is not None:
+                error.add_note(f"on the simulated GPU: {words}")
             for fault in fresh:
                 error.add_note(f"on the simulated GPU before this: {fault}")
 

@@ -41,12 +41,13 @@ class Pinned:
 @dataclass(frozen=True)
 class Load:
     """What one kernel is to the device. beside: seconds next to a collective that has this share of the memory
-    bandwidth (None: the same)."""
+    bandwidth (None: the same); name: the kernel's, if not its operator's."""
 
     seconds: float
     flops: int
     bytes: int
     beside: Callable[[float], float] | None = None
+    name: str = ""
 
 
 class Machine:
@@ -74,6 +75,7 @@ class Machine:
         )  # the true values of a graph, for a capture that begins
         # What a collective takes from kernels beside it, in a world that counts it.
         self.sm_share: float | None = None
+        self.works: list[Any] | None = None  # roofline.Work of every kernel, where somebody collects them
         self.rank: tuple[int, int] | None = None  # this rank and how many there are, in a world
 
     @property
@@ -119,7 +121,7 @@ class Machine:
             if place:
                 line.spend(name, "launch", a.launch_s)
             cost = load.seconds, "kernel", load.flops, load.bytes
-            line.enqueue(name, self.current, *cost, beside=load.beside)
+            line.enqueue(load.name or name, self.current, *cost, beside=load.beside)
 
     def copy(self, name: str, kind: str, tensor: torch.Tensor, pinned: bool, non_blocking: bool) -> None:
         """A copy over PCIe. Pageable memory makes the host wait whatever it asked for, unless it is tiny."""

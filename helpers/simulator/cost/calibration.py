@@ -7,6 +7,10 @@ For every card, family of operators and kind of arithmetic two numbers are chose
 peak and the ramp, so that the mean of |log(simulated / measured)| over the rows of the set "fit" is least: a
 robust fit, in which one odd row counts as one row. The rows of the set "held-out" are only ever compared.
 Rows recorded with this course's recorder count before the public ones, card by card.
+
+What no operator's rows tell of a card (convolutions with Tensor Cores, all of a GeForce) is fitted to whole steps,
+two thirds of them, in the same way: share after share, until none of them betters the mean. The last third is only
+ever compared.
 """
 
 from __future__ import annotations
@@ -23,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from helpers.simulator import devices
-from helpers.simulator.cost import measured
-from helpers.simulator.cost.measured import Measurement
+from helpers.simulator.cost import measured, roofline
+from helpers.simulator.cost.measured import Measurement, Step
 from helpers.simulator.cost.roofline import Work
 from helpers.tables import Table, table
 
@@ -85,8 +89,8 @@ def collect() -> list[Measurement]:
     return rows
 
 
-def fit(rows: Sequence[Measurement]) -> list[Fit]:
-    """The table for some measurements. ValueError where none is of the set "fit"."""
+def fit(rows: Sequence[Measurement], tapes: Sequence[Tape] = ()) -> list[Fit]:
+    """The table for some measurements of operators and of steps. ValueError where no operator is of the set "fit"."""
     if not any(not row.held_out for row in rows):
         raise ValueError("nothing to fit: no row of the set 'fit'")
     groups: dict[tuple[str, str, str], list[_Row]] = defaultdict(list)
@@ -106,6 +110,8 @@ def fit(rows: Sequence[Measurement]) -> list[Fit]:
         if (card, family, kind) not in written:
             bandwidth = _bandwidth(known, card)
             known.append(Fit(card, family, kind, share, bandwidth, 0.0, basis=f"literature: {source}"))
+    for card in sorted({tape.step.group[0] for tape in tapes}):
+        known += _fit_steps([tape for tape in tapes if tape.step.group[0] == card], known)
     return known + _typical(known)
 
 
@@ -149,6 +155,133 @@ def _with_errors(made: Fit, unseen: list[_Row]) -> Fit:
     return Fit(**{**made.__dict__, **plain, "held_out": len(unseen)})
 
 
+# ------------------------------------------------------------------------------------ whole steps
+
+
+@dataclass(frozen=True)
+class Tape:
+    """A measured step, and the kernels that it is here."""
+
+    step: Step
+    works: list[Work]
+
+
+STEPS = "fitted to whole steps"
+MOST_BANDWIDTH = 1.3  # above 1: kernels that find their input in the L2 cache
+LEAST_SHARE = 0.03  # of the steps' time that a family takes: what takes less cannot be told from them
+
+
+def tapes() -> list[Tape]:
+    """Every measured step's kernels (minutes)."""
+    return [Tape(step, measured.simulate_step(step, collect=True)[1]) for step in measured.steps()]
+
+
+def _fit_steps(tapes: list[Tape], known: list[Fit]) -> list[Fit]:
+    """Shares of one card for the families that no operator's rows tell, from the steps that may be seen."""
+    card = tapes[0].step.group[0]
+    have = {(f.family, f.kind) for f in known if f.card == card}
+    have |= {(family, "bf16") for family, kind in have if kind == "fp16"}
+    measured_here = ("elementwise", "any") in have  # then only what Tensor Cores do is left to tell
+    seen = [_Counted(tape) for tape in tapes if not tape.step.held_out]
+    keys = {key for one in seen for key in one.kernels}
+    standing = {key: _standing(known, card, *key) for key in keys}
+    weights = {key: sum(one.seconds(key, standing[key]) for one in seen) for key in keys}
+    whole = sum(weights.values())
+    free = [
+        key for key in sorted(keys, key=lambda k: -weights[k])
+        if key not in have and weights[key] > LEAST_SHARE * whole and (key[0] in ARITHMETIC or not measured_here)
+    ]  # fmt: skip
+    if len(seen) < FEWEST or not free:
+        return []
+    times = np.array([[one.seconds(key, standing[key]) for key in sorted(keys)] for one in seen])
+    real = np.array([one.step.seconds for one in seen])
+    place = {key: i for i, key in enumerate(sorted(keys))}
+    before = np.inf
+    while (wrong := _wrong(times, real)) < before - 1e-6:
+        before = wrong
+        for key in free:
+            found = None
+            for ramp in RAMPS_S:
+                for share in SHARES if key[0] in ARITHMETIC else SHARES[SHARES < MOST_BANDWIDTH]:
+                    tried = _with_share(key, float(share), float(ramp), standing)
+                    times[:, place[key]] = [one.seconds(key, tried) for one in seen]
+                    now = _wrong(times, real)
+                    if found is None or now < found[0] - 1e-12:
+                        found = now, tried
+            assert found is not None
+            standing[key] = found[1]
+            times[:, place[key]] = [one.seconds(key, standing[key]) for one in seen]
+    held = sum(tape.step.held_out for tape in tapes)
+    return [
+        Fit(
+            card, *key, round(e.flop_share, 4), round(e.bandwidth_share, 4), e.ramp_s * 1e6, len(seen), held,
+            basis=STEPS,
+        )
+        for key in free
+        for e in [standing[key]]
+    ]  # fmt: skip
+
+
+def _wrong(times: np.ndarray, real: np.ndarray) -> float:
+    return float(np.mean(np.abs(np.log(times.sum(axis=1) / real))))
+
+
+def _with_share(
+    key: tuple[str, str], share: float, ramp: float, standing: dict[Any, Any]
+) -> devices.Efficiency:
+    if key[0] not in ARITHMETIC:
+        return devices.Efficiency(devices.Assumptions.flop_share, share, ramp)
+    moves = standing.get(("elementwise", "any"))
+    return devices.Efficiency(share, moves.bandwidth_share if moves else standing[key].bandwidth_share, ramp)
+
+
+def _standing(known: list[Fit], card: str, family: str, kind: str) -> devices.Efficiency:
+    """What would hold without these steps: the card's own, else the median of others, else the round shares."""
+    kinds = [kind, "fp16", "any"] if kind == "bf16" else [kind, "any"]
+    for kin in (family, devices.STANDS_IN.get(family, family)):
+        for name in (card, "any"):
+            for k in kinds:
+                for f in [*known, *_typical(known)]:
+                    if (f.card, f.family, f.kind) == (name, kin, k):
+                        return devices.Efficiency(f.flop_share, f.bandwidth_share, f.ramp_us / 1e6)
+    return devices.Efficiency(devices.Assumptions.flop_share, devices.Assumptions.bandwidth_share)
+
+
+class _Counted:
+    """A step's kernels by family and kind, equal ones counted: `roofline.seconds` for arrays."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.step = tape.step
+        groups: dict[tuple[str, str], dict[tuple[float, int, int, str], int]] = defaultdict(
+            lambda: defaultdict(int)
+        )
+        for w in tape.works:
+            family = devices.STANDS_IN.get(w.family, w.family)
+            key = family, w.kind if family in ARITHMETIC else "any"
+            groups[key][w.flops * w.effort, w.bytes, w.serial, w.kind] += 1
+        self.kernels = groups
+        device = measured.CARDS[tape.step.card]
+        peaks, speed = device.peak_flops, device.memory_bytes_per_s
+        self._arrays = {
+            key: (
+                np.array([f / peaks.get(kind, peaks["fp32"]) for f, _, _, kind in counts]),
+                np.array([b / speed for _, b, _, _ in counts]),
+                np.array([serial for _, _, serial, _ in counts]),
+                np.array(list(counts.values())),
+            )
+            for key, counts in groups.items()
+        }
+
+    def seconds(self, key: tuple[str, str], e: devices.Efficiency) -> float:
+        if key not in self._arrays:
+            return 0.0
+        flops, moved, serial, count = self._arrays[key]
+        floor = devices.Assumptions.kernel_floor_s
+        busy = np.maximum(flops / e.flop_share, moved / e.bandwidth_share)
+        each = np.maximum(busy + e.ramp_s * busy / (busy + floor), floor) + serial * floor
+        return float((each * count).sum())
+
+
 def _ratios(rows: Sequence[_Row], flop_share: float, bandwidth_share: float, ramp_s: float) -> np.ndarray:
     """simulated / measured of every row, with these shares: `roofline.seconds` for arrays."""
     floor = devices.Assumptions.kernel_floor_s
@@ -177,6 +310,8 @@ def _typical(known: list[Fit]) -> list[Fit]:
             groups[f.family, "any"].append(f)
     rows = []
     for (family, kind), group in sorted(groups.items()):
+        # Operators tell more of a family than steps do.
+        group = [f for f in group if f.basis != STEPS] or group
         flops, moved, ramp = (
             float(median(getattr(f, name) for f in group))
             for name in ("flop_share", "bandwidth_share", "ramp_us")
@@ -191,7 +326,7 @@ def basis(rows: Iterable[Measurement]) -> str:
     own = sorted({r.source for r in rows if r.source.startswith("recorded")})
     if own:
         return "calibrated on " + ", ".join(own) + ", and on public measurements where those are silent"
-    return "calibrated on public measurements (NeuSight, Vidur, HTA); no recordings of this course yet"
+    return "calibrated on public measurements (NeuSight, Vidur, HTA, timm, NVIDIA); no recordings of this course yet"
 
 
 def report() -> Table:
@@ -206,7 +341,7 @@ def report() -> Table:
         )
         kernels = row["family"] + ("" if row["kind"] == "any" else f" {row['kind']}")
         said = ["—", "—", row["basis"].partition(":")[0], "—"]
-        if row["held_out"]:
+        if row["error_median"] is not None:
             each = [f"{row[name]:.0%}" for name in ("error_median", "error_p90", "error_before")]
             said = [*each[:2], f"{row['bias']:+.0%}", each[2]]
         counts = row["fitted"] or "—", row["held_out"] or "—"
@@ -217,16 +352,24 @@ def report() -> Table:
 
 
 def errors() -> Table:
-    """Whole steps, none of which the fit saw: measured by others, simulated here."""
+    """Whole steps: measured by others, simulated here."""
     rows = []
     for s in devices.efficiencies().get("steps", []):
         times = f"{s['measured_ms']:.0f} ms", f"{s['simulated_ms']:.0f} ms"
-        rows.append((s["card"], s["what"], *times, f"{s['error']:+.0%}"))
-    columns, caption = (
-        "card step measured simulated error".split(),
-        "whole steps, held out; sources in docs/recording.md",
-    )
-    return table(rows, columns, evidence="arithmetic", caption=caption)
+        side = "held out" if s["held_out"] else "fit"
+        rows.append((s["card"], s["what"], side, *times, f"{s['error']:+.0%}"))
+    columns, caption = "card step set measured simulated error".split(), "; ".join(summary())
+    return table(rows, columns, evidence="arithmetic", caption=f"{caption}; sources in docs/recording.md")
+
+
+def summary() -> list[str]:
+    """Median and worst error of whole steps, of those that were fitted and of those that were held out."""
+    said = []
+    for name, held in (("fitted", False), ("held out", True)):
+        off = [abs(s["error"]) for s in devices.efficiencies().get("steps", []) if s["held_out"] == held]
+        if off:
+            said.append(f"{len(off)} {name}: median {median(off):.1%}, worst {max(off):.1%}")
+    return said
 
 
 def digest(rows: Iterable[Measurement]) -> str:
@@ -236,23 +379,34 @@ def digest(rows: Iterable[Measurement]) -> str:
 
 def write(rows: Sequence[Measurement]) -> dict[str, Any]:
     """Fit, simulate the whole steps with the result, and keep both in efficiencies.json."""
+    taped = tapes()
     found: dict[str, Any] = {
         "format": 1,
         "basis": basis(rows),
         "measurements": digest(rows),
-        "shares": [f.__dict__ for f in fit(rows)],
+        "shares": [f.__dict__ for f in fit(rows, taped)],
         "steps": [],
     }
     _keep(found)
-    found["steps"] = measured.steps()
+    # What the device does of a step: the host is far ahead in all of them.
+    for tape in taped:
+        step, card = tape.step, measured.CARDS[tape.step.card]
+        ms = 1e3 * sum(roofline.seconds(work, card) for work in tape.works)
+        error, what = (
+            round(ms / (1e3 * step.seconds) - 1, 4),
+            {"source": step.source, "card": step.card, "what": step.what},
+        )
+        times = {"measured_ms": round(1e3 * step.seconds, 3), "simulated_ms": round(ms, 1), "error": error}
+        found["steps"].append(what | times | {"held_out": step.held_out})
     _keep(found)
     return found
 
 
 def _keep(found: dict[str, Any]) -> None:
-    text = json.dumps({**found, "shares": []}, indent=1)
-    body = "[\n  " + ",\n  ".join(map(json.dumps, found["shares"])) + "\n ]"
-    text = text.replace('"shares": []', f'"shares": {body}')
+    text = json.dumps({**found, "shares": [], "steps": []}, indent=1)
+    for name in ("shares", "steps"):
+        body = "[\n  " + ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in found[name]) + "\n ]"
+        text = text.replace(f'"{name}": []', f'"{name}": {body}')
     devices.EFFICIENCIES.write_text(text + "\n", encoding="utf-8")
     devices.forget_efficiencies()
 
@@ -262,7 +416,7 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true", help="fit anew and write efficiencies.json")
     if parser.parse_args().fit:
         write(collect())
-    print(report(), errors(), sep="\n\n")
+    print(report(), errors(), *summary(), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@
 
 Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
 FLOPs of matmuls, convolutions and attention come from torch.utils.flop_counter's registry (a multiply-add
-is 2); everything else counts one FLOP an element. Bytes: every input read once, every output written once,
-no cache between kernels.
+is 2), those of factorisations from the textbook (`_factorisation`); everything else counts one FLOP an element. Bytes:
+every input read once, every output written once, no cache between kernels; sorts go over theirs once a digit (`_sort`).
+Tensor Cores take rows of whole 16 bytes: what is not, costs them more (`_effort`). Convolutions of 16-bit numbers are
+done with the channels last, so that other layouts are turned before and after (`_convolution`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from math import gcd, prod
 from typing import Any
 
 import torch
@@ -21,12 +24,13 @@ from torch.utils.flop_counter import flop_registry
 from helpers.simulator.accesses import place
 from helpers.simulator.devices import Device
 from helpers.simulator.machine import Load, Machine
-from helpers.tensors import tensors
+from helpers.tensors import channels_last, tensors
 
 #: family → a pattern of aten operator names, without leading and trailing underscores; the first that matches
 FAMILIES: dict[str, str] = {
+    "factorisation": r"^linalg_(?!.*norm)|^cholesky|^geqrf|^ormqr|^orgqr|^triangular_solve|^lu_",
     "attention": r"scaled_dot_product|flash_attention|efficient_attention",
-    "optimizer": r"^(foreach|fused)_",
+    "optimizer": r"^(foreach|fused)_(?!rms)",
     "convolution": r"convolution|^conv\dd",
     "matmul": r"mm$|^linear|^addmv|^mv$|^dot$",
     "normalisation": r"norm|softmax",
@@ -57,12 +61,17 @@ _KINDS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.int8: "int8", tor
 @dataclass(frozen=True)
 class Work:
     """What one kernel has to do. flops: operations; bytes: read plus written; kind: which peak applies;
-    family: which share of that peak such kernels reach."""
+    family: which share of that peak such kernels reach; effort: FLOPs that the kernel does for each that was asked for;
+    serial: steps in it that can only follow each other, each at least a kernel's floor; name: of the kernel, if not
+    its operator's."""
 
     flops: int
     bytes: int
     kind: str
     family: str = "elementwise"
+    effort: float = 1.0
+    serial: int = 0
+    name: str = ""
 
     def part(self, share: float) -> Work:
         """That share of it."""
@@ -81,11 +90,31 @@ def library(func: Any) -> str | None:
     """The library whose handle and workspace are made at the first such operator; None for plain kernels."""
     if _name(func) in _CONVOLUTION:
         return "cuDNN"
+    if family(_name(func)) == "factorisation":
+        return "cuSOLVER"
     return "cuBLAS" if "mm" in _name(func) and func._overloadpacket in flop_registry else None
 
 
+def kernels(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> list[Work]:
+    """The kernels of one dispatched operator, in order."""
+    name = _name(func)
+    if name in _CONVOLUTION:
+        return _convolution(work(func, args, kwargs, out), func, args, out)
+    if (
+        name == "masked_fill"
+    ):  # a copy, and masked_fill_ on it (aten/src/ATen/native/TensorAdvancedIndexing.cpp)
+        todo, result = work(func, args, kwargs, out), _bytes(out)
+        copy = Work(out.numel(), _bytes(args[0]) + result, "fp32", "copy", name="aten.clone")
+        return [copy, replace(todo, bytes=todo.bytes - _bytes(args[0]) + result)]
+    if name in _SORTS:
+        return _sort(name, _named(func, args) | kwargs, out)
+    if family(name) == "factorisation":
+        return [_factorisation(name, _named(func, args) | kwargs, out)]
+    return [work(func, args, kwargs, out)]
+
+
 def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Work:
-    """FLOPs and bytes of one dispatched operator."""
+    """FLOPs and bytes of one dispatched operator, as a single kernel."""
     name = _name(func)
     results = [t for t in tensors(out) if t.is_meta]
     inputs = [t for t in tensors([args, kwargs]) if t.is_meta]
@@ -104,25 +133,29 @@ def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> 
         read = 0
     else:
         read = _read([t for i, t in enumerate(inputs) if i not in _UNREAD.get(name, ())])
+    effort = 1.0
     if func._overloadpacket in flop_registry:
         flops = int(flop_registry[func._overloadpacket](*args, **kwargs, out_val=out))
         kind = _library_kind(name, next((t.dtype for t in inputs), torch.float32))
+        if family(name) == "matmul":
+            effort = _effort([*inputs, *results], kind)
     elif name in _INT8_PRODUCTS:
         flops = 2 * results[0].numel() * inputs[0].shape[-1]
         kind = _library_kind(name, inputs[0].dtype)
     else:
         flops = max(sum(t.numel() for t in results), sum(t.numel() for t in inputs[:1]))
         kind = "fp64" if any(t.dtype == torch.float64 for t in results) else "fp32"
-    return Work(flops, read + written, kind, family(name))
+    return Work(flops, read + written, kind, family(name), effort)
 
 
 def seconds(todo: Work, card: Device, sms: float = 1.0, bandwidth: float = 1.0) -> float:
     """Roofline time of the kernel on that card, in seconds. sms, bandwidth: the shares that others leave to it."""
     reached = card.reached(todo.family, todo.kind)
     peak = card.peak_flops.get(todo.kind, card.peak_flops["fp32"])
-    compute = todo.flops / (reached.flop_share * peak * sms)
+    compute = todo.flops * todo.effort / (reached.flop_share * peak * sms)
     memory = todo.bytes / (reached.bandwidth_share * card.memory_bytes_per_s * bandwidth)
-    return with_ramp(max(compute, memory), reached.ramp_s, card.assumptions.kernel_floor_s)
+    floor = card.assumptions.kernel_floor_s
+    return with_ramp(max(compute, memory), reached.ramp_s, floor) + todo.serial * floor
 
 
 @lru_cache(maxsize=4096)
@@ -143,13 +176,11 @@ def with_ramp(busy_s: float, ramp_s: float, floor_s: float) -> float:
     return max(busy_s + ramp_s * busy_s / (busy_s + floor_s), floor_s)
 
 
-def launch(
-    machine: Machine, func: Any, todo: Work, dtype: torch.dtype | None, shares: list[float] | None = None
-) -> None:
-    """One operator on the host, one kernel on the device; for lists of tensors a kernel for each share."""
-    parts = [todo if share == 1 else todo.part(share) for share in ([1.0] if shares is None else shares)]
-    loads = [_load(machine, part) for part in parts]
-    machine.launch(str(func._overloadpacket), loads, library(func), dtype)
+def launch(machine: Machine, func: Any, works: list[Work], dtype: torch.dtype | None) -> None:
+    """One operator on the host, and its kernels on the device."""
+    if machine.works is not None:
+        machine.works += works
+    machine.launch(str(func._overloadpacket), [_load(machine, one) for one in works], library(func), dtype)
 
 
 def _load(machine: Machine, todo: Work) -> Load:
@@ -157,7 +188,7 @@ def _load(machine: Machine, todo: Work) -> Load:
     beside = None
     if taken is not None:  # next to a collective, which takes its share of the SMs, and one of the bandwidth
         beside = lambda share: seconds(todo, card, 1 - taken, 1 - share)  # noqa: E731
-    return Load(seconds(todo, card), todo.flops, todo.bytes, beside)
+    return Load(seconds(todo, card), todo.flops, todo.bytes, beside, todo.name)
 
 
 @cache
@@ -213,3 +244,145 @@ def _library_kind(name: str, dtype: torch.dtype) -> str:
     if "float8" in str(dtype):
         return "fp8"
     return _KINDS.get(dtype, "fp32")
+
+
+# ----------------------------------------------------------------------- rows of 16 bytes, and layouts
+
+#: bytes that rows of a product are aligned to → FLOPs that Tensor Cores do for each that counts. For 2: the lecture of
+#: `measured_steps.csv` gained 3 of 96 ms a step by 50,304 tokens instead of 50,257, in products of 17 ms; the others are guesses
+_UNALIGNED = {8: 1.1, 4: 1.2, 2: 1.2}
+_TENSOR_CORES = {"tf32": 4, "fp16": 8, "bf16": 8}  # kind → elements in 16 bytes
+
+
+def _effort(matrices: list[torch.Tensor], kind: str) -> float:
+    """What a product costs its Tensor Cores beside what it asks for.
+
+    They are fed 16 bytes at a time: "most efficient with multiples of 16 bytes" (NVIDIA, Matrix Multiplication
+    Background User's Guide, "Requirements to Use Tensor Cores").
+    """
+    if kind not in _TENSOR_CORES:
+        return 1.0
+    rows = [
+        max(t.stride()[-2:]) * t.element_size() for t in matrices if t.dim() > 1 and min(t.shape[-2:]) > 1
+    ]
+    return _UNALIGNED.get(gcd(16, *rows), 1.0)
+
+
+def _convolution(todo: Work, func: Any, args: tuple[Any, ...], out: Any) -> list[Work]:
+    """The convolution, and where its tensors are not channels_last, the kernels that turn them for it and back.
+
+    cuDNN's 16-bit kernels for Tensor Cores want the channels last, and channels in whole 16 bytes; tensors in another
+    layout are transposed, and channels padded (NVIDIA, Convolutional Layers User's Guide, "Tensor Layouts in
+    Memory: NCHW vs NHWC" and "Channels In and Out"). Backward is two convolutions: each turns what it reads.
+    """
+    step, named = _TENSOR_CORES.get(todo.kind), _named(func, args)
+    given, weight, groups = named["input"], named["weight"], named.get("groups", 1)
+    if step is None or groups == given.shape[1] > 1:  # depthwise: no Tensor Cores, and bound by its bytes
+        return [todo]
+    inner, outer = weight.shape[1], weight.shape[0] // groups  # (where it is transposed, the other way round)
+    padded = [-(-channels // step) * step / channels for channels in (inner, outer)]
+    # Groups of few channels share a block: one side of it is padded.
+    todo = replace(todo, effort=prod(padded) if groups == 1 else max(padded))
+    if todo.kind == "tf32" or any(map(channels_last, (given, weight))):
+        return [todo]
+    results, grad = [t for t in tensors(out) if t.dim() > 1], named.get("grad_output")
+    # Backward reads its gradient twice: for the input's and for the weight's.
+    before = [given, weight] if grad is None else [*[grad] * len(results), given, weight]
+    turned = [Work(0, 2 * _bytes(t), "fp32", "copy", name="cudnn.nchwToNhwcKernel") for t in before]
+    back = [Work(0, 2 * _bytes(t), "fp32", "copy", name="cudnn.nhwcToNchwKernel") for t in results]
+    return [*turned, todo, *back]
+
+
+def _named(func: Any, args: tuple[Any, ...]) -> dict[str, Any]:
+    """The arguments by their names in the schema."""
+    return {a.name: value for a, value in zip(func._schema.arguments, args, strict=False)}
+
+
+# ------------------------------------------------------------------------------- sorts, factorisations
+
+_SORTS = {"sort", "topk", "kthvalue", "median", "nanmedian", "_unique2", "unique_dim"}
+_ONE_BLOCK = 4096  # elements of a row that one block of threads sorts (Sort.cpp, should_use_small_sort)
+_MANY_BLOCKS = (
+    20_000  # … and beyond which several blocks choose the largest (TensorTopK.cu, should_use_multiblock)
+)
+
+
+def _sort(name: str, named: dict[str, Any], out: Any) -> list[Work]:
+    """Rows that a block can hold are read and written once. Longer ones are sorted digit by digit: a pass over the
+    keys for a histogram, and for each 8 bits one that reads and writes keys and places (int64): Adinets and Merrill,
+    "Onesweep: A Faster Least Significant Digit Radix Sort for GPUs", arXiv 2206.01784, which CUB has and
+    ATen/native/cuda/Sort.cpp calls. topk, kthvalue and median read the keys once a digit, and again to collect
+    (ATen/native/cuda/SortingRadixSelect.cuh)."""
+    given = named["self"]
+    keys, places, count = given.nbytes, 8 * given.numel(), given.numel()
+    results = sum(_bytes(t) for t in tensors(out) if t.is_meta)
+    selects = name in ("topk", "kthvalue", "median", "nanmedian")
+    whole = name == "_unique2" or (name.endswith("median") and "dim" not in named) or not given.dim()
+    row, digits = count if whole else given.shape[named.get("dim", -1)], given.element_size()
+    if row <= (_MANY_BLOCKS if selects else _ONE_BLOCK):
+        return [Work(count, keys + results, "fp32", "reduction" if selects else "copy")]
+    histogram, move = Work(count, keys, "fp32", "reduction"), Work(count, 2 * (keys + places), "fp32", "copy")
+    if selects:
+        return [*[histogram] * (digits + 1), Work(count, keys + results, "fp32", "reduction")]
+    return [histogram, *[move] * digits]
+
+
+def _factorisation(name: str, named: dict[str, Any], out: Any) -> Work:
+    """linalg.*: FLOPs of the dense algorithms, n³ and its like, and their columns, which come one after another.
+
+    For m × n with m ≥ n, after Golub and Van Loan, Matrix Computations, 4th ed.: LU n²(m − n/3) (3.2.9), Cholesky n³/3
+    (4.2.5), triangles n² a right-hand side (3.1), QR 2n²(m − n/3) and as much for Q itself (5.2.2), symmetric
+    eigenvalues 4n³/3 and with vectors 9n³ (8.3.5), general ones 10n³ and 25n³ (7.5.6), singular values
+    2mn² + 2n³ or 4mn² − 4n³/3, with vectors 6mn² + 20n³ or 14mn² + 8n³, the lesser of both (8.6.4). inv is LU and n
+    right-hand sides (ATen/native/BatchLinearAlgebra.cpp, linalg_inv_ex). They go through panels of 32 columns, three kernels each;
+    reductions to few diagonals (the last three) take two for every column, which read the rest of the matrix. Least
+    times: nothing of it was measured here, and the iterations that follow a reduction are not in it.
+    """
+    first = next(t for t in tensors(list(named.values())))
+    *batch, rows, columns = first.shape if first.dim() > 1 else (1, *first.shape)
+    m, n, many = max(rows, columns), min(rows, columns), prod(batch)
+    second = next(iter(list(tensors([*named.values()]))[1:]), None)
+    k = second.shape[-1] if second is not None and second.dim() > 1 else 1
+    vectors = bool(named.get("compute_uv", named.get("compute_v", True)))
+    lu, read, serial = n * n * (m - n / 3), float(m * n), 3 * -(-n // 32)
+    match name.removeprefix("_").removeprefix("linalg_"):
+        case "inv_ex":
+            flops = lu + 2 * n**3
+        case "solve_ex":
+            flops = lu + 2 * n * n * k
+        case "cholesky_ex" | "cholesky" | "ldl_factor_ex":
+            flops = n**3 / 3
+        case "cholesky_inverse":
+            flops = 2 * n**3 / 3
+        case "solve_triangular" | "triangular_solve":
+            flops = n * n * k
+        case "cholesky_solve" | "lu_solve" | "ldl_solve":
+            flops = 2 * n * n * k
+        case "qr":
+            flops = 2 * lu * (1 if named.get("mode") == "r" else 2)
+        case "geqrf" | "householder_product" | "orgqr":
+            flops = 2 * lu
+        case "ormqr":
+            flops = 4 * m * n * k
+        case "lstsq":
+            flops = 2 * lu + 4 * m * n * k + n * n * k
+        case "eigh":
+            flops, read, serial = (9 * n**3 if vectors else 4 * n**3 / 3), read + n**3 / 3, 2 * n
+        case "eig" | "eigvals":
+            flops, read, serial = (25 if name.endswith("eig") else 10) * n**3, read + n**3 / 2, 2 * n
+        case "svd" | "pinv":
+            square = m * n * n
+            alone = min(4 * square - 4 * n**3 / 3, 2 * square + 2 * n**3)
+            flops = min(14 * square + 8 * n**3, 6 * square + 20 * n**3) if vectors else alone
+            read, serial = read + square - n**3 / 3, 2 * n
+        case (
+            "matrix_exp"
+        ):  # five products, of degree 18 (Bader, Blanes and Casas, Mathematics 7(12), 2019), no squaring
+            flops, serial = 10 * n**3, 0
+        case _:  # lu, lu_factor_ex, det, slogdet
+            flops = lu
+    size, number = first.element_size(), 4 if first.is_complex() else 1
+    nbytes = round(many * read * size) + sum(_bytes(t) for t in tensors(out) if t.is_meta)
+    wide = first.dtype in (torch.float64, torch.complex128)
+    kind = "fp64_tensor" if wide else "fp32"
+    return Work(round(many * number * flops), nbytes, kind, "factorisation", serial=serial)

@@ -39,6 +39,13 @@ def lower_precision(*values: Any) -> list[Any]:
     return [_cast(torch.get_autocast_dtype("cuda"), value) for value in values]
 
 
+def full_precision(*values: Any) -> list[Any]:
+    """The arguments as an operator of the float32 list would see them."""
+    if not torch.is_autocast_enabled("cuda"):
+        return list(values)
+    return [_cast(torch.float32, value) for value in values]
+
+
 def cuda_autocast(device: torch.device) -> ExitStack:
     """Until the stack is closed, torch.autocast("cuda") and torch.amp.GradScaler("cuda") work on that device."""
     global _device

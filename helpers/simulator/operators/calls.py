@@ -9,6 +9,7 @@ with CUDA enabled", some answer 0. Here they say that the same names on `gpu` wo
 from __future__ import annotations
 
 import sys
+import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -22,8 +23,9 @@ from torch.overrides import TorchFunctionMode
 from helpers import private_torch
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators.autocast import cuda_autocast
-from helpers.simulator.operators.cuda_kernels import attention, optimizers, plain_attention
+from helpers.simulator.operators.cuda_kernels import attention, dropout, optimizers, plain_attention, rms_norm
 from helpers.simulator.operators.dispatch import Dispatch
+from helpers.waiting import lists_in
 
 # Reads of CPU tensors that the dispatcher does not see; by name, since helpers.count puts stand-ins in their place.
 READS = ("tolist", "numpy", "__array__", "__repr__")
@@ -37,9 +39,38 @@ _HISTORY = "_record_memory_history _snapshot _dump_snapshot"  # of torch.cuda.me
 _CLASSES = "Stream Event CUDAGraph"
 
 
+# What is refused: words in PyTorch's error → what it is, why, and what to do instead.
+_REFUSED = {
+    "FlexAttention is only supported": "flex_attention is a kernel that torch.compile writes, and nothing is compiled here: "
+    "use torch.nn.functional.scaled_dot_product_attention, whose kernels are simulated",
+    "NestedTensorImpl": "nested tensors of layout torch.strided keep their sizes in memory that a simulated GPU has not: use "
+    "layout=torch.jagged, or pad to one length",
+    "Sparse": "sparse tensors are not simulated: how much a kernel does depends on values, which tensors here have not. Use "
+    "dense ones (nn.Embedding and nn.EmbeddingBag: sparse=False), or simulate(..., values=True) for the results alone",
+    "ctc_loss": "ctc_loss is not simulated: its kernel's length is in the values of input_lengths and target_lengths, which "
+    "tensors here have not. Use simulate(..., values=True) for its result, and leave it out of a timed step",
+}
+
+
+def refused(error: BaseException) -> str | None:
+    """What to do instead, where an error came from something that is not simulated; None for any other error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = {f.name for f in frames}
+    return next((said for word, said in _REFUSED.items() if word in str(error) or word in where), None)
+
+
 def puts_number(func: Any, args: Any) -> bool:
     """x[…] = 2.0: the number becomes a tensor in host memory on CUDA; on other devices, one of theirs."""
     return func == torch.Tensor.__setitem__ and len(args) == 3 and not isinstance(args[2], torch.Tensor)
+
+
+def copy_lists(machine: Machine, func: Any, args: Any) -> None:
+    """x[[0, 2]], also where it is written to: the list becomes a tensor on the device."""
+    if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
+        for found in lists_in(args[1]):
+            with private_torch.disable_current_modes():
+                places = torch.empty(len(found), dtype=torch.bool if True in found else torch.int64)
+            machine.copy("aten._to_copy", "copy h2d", places, pinned=False, non_blocking=False)
 
 
 class Calls(TorchFunctionMode):
@@ -67,6 +98,8 @@ class Calls(TorchFunctionMode):
             raise RuntimeError(hint)
         if func is plain_attention:
             return attention(*args, **kwargs, capability=machine.card.capability)
+        if first is not None and first.is_meta:
+            copy_lists(machine, func, args)
         pin, seen = kwargs.pop("pin_memory", None), machine.line.started
         self._mode.puts_number = puts_number(func, args)
         try:
@@ -99,6 +132,10 @@ def stand_ins(machine: Machine) -> ExitStack:
     # Also for nn.MultiheadAttention: inside PyTorch's own Python functions the function mode is off.
     fitting = partial(attention, capability=machine.card.capability)
     _put(stack, torch.nn.functional, "scaled_dot_product_attention", fitting)
+    on_gpu = lambda tensor: not machine.on_host(tensor)  # noqa: E731
+    for owner in (torch, private_torch.VF):  # torch.nn.functional asks the second
+        _put(stack, owner, "dropout", partial(dropout, on_gpu))
+        _put(stack, owner, "rms_norm", partial(rms_norm, on_gpu))
     # foreach by default, fused and capturable on request; CUDA's autocast.
     stack.enter_context(optimizers(machine.device))
     stack.enter_context(cuda_autocast(machine.device))

@@ -1,4 +1,5 @@
-"""Which kernels CUDA would take: for attention, and for operators on lists of tensors (torch._foreach_*, _fused_*).
+"""Which kernels CUDA would take: for operators on lists of tensors (torch._foreach_*, _fused_*), attention, and what is
+one kernel there and several elsewhere.
 
 For attention the choice follows aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: flash for 16-bit tensors of
 four dimensions with heads of up to 256 and no mask; the memory-efficient kernel for 32 bit and for masks; single
@@ -15,7 +16,7 @@ CUDA have (4 KB), and torch 2.11 whatever it is built with.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -24,7 +25,8 @@ from unittest import mock
 
 import torch
 
-from helpers.simulator.operators.autocast import lower_precision
+from helpers import private_torch
+from helpers.simulator.operators.autocast import full_precision, lower_precision
 
 _CHUNK = 65_536  # elements
 aten = torch.ops.aten
@@ -65,7 +67,8 @@ def only_writes(func: Any, args: Sequence[Any]) -> bool:
 
 @cache
 def is_list_operator(func: Any) -> bool:
-    return _name(func).startswith(("_foreach_", "_fused_", "_amp_foreach_"))
+    name = _name(func)
+    return name.startswith(("_foreach_", "_fused_", "_amp_foreach_")) and not name.startswith("_fused_rms")
 
 
 def launches(
@@ -211,3 +214,71 @@ def _bias(query: Any, key: Any, mask: Any) -> Any:
         zero = torch.zeros((), dtype=query.dtype, device=query.device)
         mask = torch.where(mask, zero, torch.full_like(zero, float("-inf")))
     return mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+
+
+# ---------------------------------------------------------------- one kernel on CUDA, several elsewhere
+
+plain_dropout, plain_rms_norm = torch.dropout, torch.rms_norm
+_libraries: list[torch.library.Library] = []  # registrations last as long as these live
+
+
+def dropout(on_gpu: Callable[[torch.Tensor], bool], input: Any, p: float, train: bool) -> Any:
+    """torch.dropout: one kernel, native_dropout, with a mask of bools (aten/src/ATen/native/Dropout.cpp,
+    is_fused_kernel_acceptable). Elsewhere it is three, with a mask in the input's type."""
+    if train and 0 < p < 1 and input.numel() and on_gpu(input):
+        return aten.native_dropout(input, p, True)[0]
+    return plain_dropout(input, p, train)
+
+
+def rms_norm(
+    on_gpu: Callable[[torch.Tensor], bool], input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None,
+) -> Any:  # fmt: skip
+    """torch.rms_norm: one kernel, _fused_rms_norm, unless input and weight differ in type, of which PyTorch warns
+    (aten/src/ATen/native/layer_norm.cpp, rms_norm_symint). Elsewhere it is eight."""
+    shape = list(normalized_shape)
+    if (
+        on_gpu(input)
+        and list(input.shape[-len(shape) :]) == shape
+        and hasattr(aten, "_fused_rms_norm_backward")
+    ):
+        input, weight = full_precision(input, weight)
+        if weight is None or weight.dtype == input.dtype:
+            _backward_with_values()
+            return _RMSNorm.apply(input, weight, shape, eps)[0]  # type: ignore[no-untyped-call]
+    return plain_rms_norm(input, shape, weight, eps)
+
+
+class _RMSNorm(torch.autograd.Function):
+    """The operator and its derivative. (A CPU build takes the operator apart above autograd.)"""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(input: Any, weight: Any, shape: list[int], eps: float | None) -> Any:
+        with private_torch.below_autograd():
+            return aten._fused_rms_norm(input, shape, weight, eps)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        input, weight, ctx.shape, _ = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(input, weight, output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any, _: Any) -> Any:
+        if grad is None:
+            return None, None, None, None
+        input, weight, over = ctx.saved_tensors
+        wanted = [ctx.needs_input_grad[0], ctx.needs_input_grad[1]]
+        found = aten._fused_rms_norm_backward(grad, input, ctx.shape, over, weight, wanted)
+        return *(g if w else None for g, w in zip(found, wanted, strict=True)), None, None
+
+
+@cache
+def _backward_with_values() -> None:
+    """The derivative has no kernel in a CPU build, which simulate(..., values=True) would run."""
+    name, op = "aten::_fused_rms_norm_backward", aten._fused_rms_norm_backward.default
+    if not private_torch.has_kernel(name, "CPU"):
+        _libraries.append(torch.library.Library("aten", "IMPL"))
+        _libraries[-1].impl("_fused_rms_norm_backward", private_torch.decompositions[op], "CPU")

@@ -20,7 +20,7 @@ from helpers.simulator.cost import roofline
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators import cuda_kernels, shapes
 from helpers.tensors import tensors
-from helpers.waiting import SELECTS, WRITES, counts_a_mask
+from helpers.waiting import FACTORISATIONS, SELECTS, WRITES, counts_a_mask
 
 if TYPE_CHECKING:
     from helpers.simulator.operators.backward import Backward
@@ -173,7 +173,7 @@ class Dispatch(Mode):
             return (func(number if not hasattr(source, "_holds") else number == number),)
         if packet in (aten.equal, aten.allclose):
             todo = roofline.Work(source.numel(), 2 * source.nbytes, "fp32")
-            roofline.launch(machine, func, todo, source.dtype)
+            roofline.launch(machine, func, [todo], source.dtype)
             machine.sync(str(packet))
             zero = self._zero(source.dtype)
             return (func(zero, zero),)
@@ -205,6 +205,9 @@ class Dispatch(Mode):
         inputs = list(tensors([args, kwargs]))
         if not any(t.is_meta for t in inputs) and not any(t.is_meta for t in tensors(out)):
             return  # the host's own business
+        if packet is aten._linalg_check_errors:
+            machine.copy("aten._local_scalar_dense", "copy d2h", args[0], True, non_blocking=False)
+            return
         if not roofline.launches_kernel(func, out):
             machine.line.spend(str(packet), "operator", machine.card.assumptions.view_s)
             return
@@ -227,15 +230,22 @@ class Dispatch(Mode):
                 )
         result = next((t for t in tensors(out) if t.is_meta), inputs[0] if inputs else None)
         lists = cuda_kernels.is_list_operator(func)
-        shares = cuda_kernels.launches(func, args, kwargs, out) if lists else None
         dtype = result.dtype if result is not None else None
         if packet in (aten.masked_fill, aten.masked_fill_):
             for value in tensors([args[2:3], kwargs.get("value")]):
                 if value.is_meta:  # ATen/native/cuda/Indexing.cu: masked_fill_(mask, value.item())
                     machine.copy("aten._local_scalar_dense", "copy d2h", value, True, non_blocking=False)
-        roofline.launch(machine, func, roofline.work(func, args, kwargs, out), dtype, shares)
-        if self._must_count(func, args):
-            machine.sync(str(packet))  # the host must learn how many, to allocate the result
+        if lists:
+            todo = roofline.work(func, args, kwargs, out)
+            works = [todo.part(share) for share in cuda_kernels.launches(func, args, kwargs, out)]
+        else:
+            works = roofline.kernels(func, args, kwargs, out)
+        roofline.launch(machine, func, works, dtype)
+        factorises = str(packet) in FACTORISATIONS or bool(kwargs.get("check_errors"))
+        if factorises or self._must_count(func, args):
+            machine.sync(
+                str(packet)
+            )  # the host must learn how many, to allocate the result, or whether it went well
 
     def _must_count(self, func: Any, args: Any) -> bool:
         """Whether the size of what is selected depends on values."""
@@ -262,7 +272,9 @@ class Dispatch(Mode):
 
 @cache
 def _composite(func: Any) -> bool:
-    """Whether it is made of other operators only."""
+    """Whether it is made of other operators only, on a GPU too."""
+    if func._overloadpacket is getattr(aten, "_fused_rms_norm", None):
+        return False  # one kernel there (cuda_kernels.rms_norm)
     has_kernel = private_torch.has_kernel
     return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "Meta")
 

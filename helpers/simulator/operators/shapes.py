@@ -21,13 +21,17 @@ import torch
 
 from helpers import private_torch
 from helpers.simulator.operators.cuda_kernels import only_writes
-from helpers.tensors import tensors
+from helpers.tensors import CHANNELS_LAST, channels_last, tensors
 
 _KNOWN: dict[Any, Any] = {}
 _MOST = 20_000  # answers kept
 _MOST_ZEROS = 1 << 28  # bytes of host memory, to find out a shape
 _REPEAT = torch.ops.aten.repeat_interleave.Tensor  # which PyTorch refuses on meta tensors in words of its own
 _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+_CONVOLUTION, _CONVOLUTION_BACKWARD = (
+    torch.ops.aten.convolution.default,
+    torch.ops.aten.convolution_backward.default,
+)
 # Their results share the input's memory although their schemas do not say so.
 _SHARE = ("_unsafe_view", "_reshape_alias", "lift", "lift_fresh", "alias", "set_", "resize_")
 
@@ -44,11 +48,29 @@ def map_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """func(*args, **kwargs), or its remembered result: fresh meta tensors of the same shapes."""
     try:
-        return _run(func, args, kwargs)
+        return _as_cudnn_lays(func, args, _run(func, args, kwargs))
     except RuntimeError as error:
         if not isinstance(error, NotImplementedError) and func is not _REPEAT:
             raise
         return _on_zeros(error, func, args, kwargs)
+
+
+def _as_cudnn_lays(func: Any, args: tuple[Any, ...], out: Any) -> Any:
+    """A convolution's results lie as its input or its weight does (cudnn_conv_suggest_memory_format in
+    aten/src/ATen/native/ConvUtils.h), which the rule for meta tensors asks of CUDA tensors only."""
+    if func is _CONVOLUTION or func is _CONVOLUTION_BACKWARD:
+        given = args[:2] if func is _CONVOLUTION else args[1:3]
+        layout = next((found for found in map(channels_last, given) if found), None)
+        if layout is not None:
+            with private_torch.disable_current_modes(), torch.no_grad():
+                return map_leaves(
+                    out, lambda t: t.contiguous(memory_format=layout) if _has_channels(t) else t
+                )
+    return out
+
+
+def _has_channels(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.dim() in CHANNELS_LAST
 
 
 def _on_zeros(error: Exception, func: Any, args: Any, kwargs: Any) -> Any:

@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from helpers import private_torch
 from helpers.simulator.machine import Machine
-from helpers.simulator.operators.calls import puts_number
+from helpers.simulator.operators.calls import copy_lists, puts_number
 from helpers.simulator.operators.dispatch import Dispatch
 from helpers.simulator.operators.shapes import map_leaves
 from helpers.tensors import tensors
@@ -182,6 +182,8 @@ class ValueCalls(TorchFunctionMode):
             machine.races.host_touch(f"Tensor.{func.__name__}", first, False)
         if func is T.__repr__ and not on_host:
             machine.sync("print")
+        if not on_host:
+            copy_lists(machine, func, args)
         self._mode.puts_number = puts_number(func, args)
         try:
             return func(*args, **kwargs)

@@ -227,7 +227,7 @@ class Traffic:
         machine = self.machine
         for tensor in map(machine.seen, copied):
             todo = Work(tensor.numel(), 2 * tensor.nbytes, "fp32")
-            launch(machine, torch.ops.aten.clone.default, todo, tensor.dtype)
+            launch(machine, torch.ops.aten.clone.default, [todo], tensor.dtype)
             machine.races.touches(machine.current.number, "aten.clone", [(tensor, False)])
 
     def _ours(self, tensor: torch.Tensor) -> bool:

@@ -27,7 +27,12 @@ _CALLS = WAITS_IN | {  # what the host waits in or calls outside operators → C
     "stream.wait_event": "cudaStreamWaitEvent",
     "work.wait": "cudaStreamWaitEvent",
 }
-_FIRST_USE = {"CUDA context": "cuCtxCreate", "cuBLAS": "cublasCreate", "cuDNN": "cudnnCreate"}
+_FIRST_USE = {
+    "CUDA context": "cuCtxCreate",
+    "cuBLAS": "cublasCreate",
+    "cuSOLVER": "cusolverDnCreate",
+    "cuDNN": "cudnnCreate",
+}
 _CALL_NS = 2_500  # an operator's last moments are the driver's: the length that is drawn for them
 
 
