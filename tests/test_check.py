@@ -230,6 +230,19 @@ def test_verify_sees_every_report() -> None:
     )
 
 
+def test_what_should_raise_is_looked_at_last() -> None:
+    cases = [check.case(0, raises=ValueError), check.case(1), check.case(2)]
+    seen: list[int] = []
+
+    def verify(reports: list[check.Report]) -> str | None:
+        seen.extend(r.args[0] for r in reports)
+        return None if reports[0].value == 1 else "the value is wrong"
+
+    assert "the value is wrong" in failure({"f": lambda x: x + 1}, "f", cases, verify=verify)
+    assert "wanted ValueError" in failure({"f": lambda x: x}, "f", cases, verify=verify)
+    assert set(seen) == {1, 2}
+
+
 def test_values() -> None:
     with (
         check.through(against(answers={"a": 1, "b": ..., "c": 2})),

@@ -263,6 +263,7 @@ def test_a_hang_ends_at_the_time_out_and_says_who_and_where(tmp_path: Path) -> N
     [
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "Died", "killed by SIGKILL"),
         (lambda: os.kill(os.getpid(), signal.SIGSEGV), "Died", "killed by SIGSEGV"),
+        (lambda: os.abort(), "Died", "it was at test_ranks.py"),
         (lambda: os._exit(3), "Died", "exit status 3"),
         (lambda: sys.exit(4), "SystemExit", "raised SystemExit: 4"),
     ],
@@ -276,6 +277,7 @@ def test_a_rank_that_ends_by_itself_is_named(end: Any, kind: str, text: str) -> 
     with pytest.raises(RankError, match="rank 1 of 2") as caught:
         run_ranks(job, 2)
     assert caught.value.kind == kind and text in str(caught.value)
+    assert "Thread 0x" not in str(caught.value)  # a stack is not for a reader
 
 
 def test_ctrl_c_ends_everything(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ def test_stub_gets_nothing(runner: Runner, name: str, exercise: str) -> None:
     )
     score = runner.grade(lesson(name), exercise, stub)
     assert score.earned == 0, score.verdicts
+    said = [v.text for v in score.verdicts.values()]
+    assert all("not written yet" in text or "no answer for" in text for text in said), said
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,8 @@ def function(
         imports what it uses. If it has a parameter ``count``, it is given the grader's own :func:`helpers.count`.
     budget: counter → the most that one case may cost (a field of :class:`helpers.counters.Counts`), or a function of
         the case's inputs that returns this. With ``grads`` the counters cover forward and backward.
-    verify: looks at all reports at once; returns what is wrong, or ``None``.
+    verify: looks at the reports of all calls that should return; says what is wrong, or ``None``. Calls that should raise
+        are looked at last.
     look, note: where to look again, and one more line of help, in the message of a failure.
 
     Raises :class:`CheckFailed` with what was measured, what was wanted and what to look at.
@@ -224,18 +225,21 @@ def function(
     }
     reply = _ask(request, look)
     reports = []
-    for asked, one, (want, want_grads), raw in zip(given, cases, wants, reply["reports"], strict=True):
+    for asked, one, raw in zip(given, cases, reply["reports"], strict=True):
         got, grads, counts = decode(raw["value"]), decode(raw["grads"]), raw.get("counts") or {}
-        report = Report(asked, one.args, one.kwargs, got, counts, raw["error"], grads, raw)
-        reports.append(report)
-        call = f"{name}({_arguments(one)})"
-        if text := _fault(report, one, want, want_grads, expect is not None, match):
-            raise _failed(name, f"{call}: {text}", look, note)
-        if one.raises is None and budget is not None and (text := _over(report, one, budget)):
-            so_far = "values are right, but it" if expect is not None else "it"
-            raise _failed(name, f"{call}: {so_far} {text}", look, note)
-    if verify is not None and (text := _verified(verify, reports)):
-        raise _failed(name, f"{name}: {text}", look, note)
+        reports.append(Report(asked, one.args, one.kwargs, got, counts, raw["error"], grads, raw))
+    for raising in (False, True):  # an answer's values say more of it than an error that it forgets to raise
+        some = [i for i, one in enumerate(cases) if (one.raises is not None) == raising]
+        for i in some:
+            one, call = cases[i], f"{name}({_arguments(cases[i])})"
+            if text := _fault(reports[i], one, *wants[i], expect is not None, match):
+                raise _failed(name, f"{call}: {text}", look, note)
+            if not raising and budget is not None and (text := _over(reports[i], one, budget)):
+                so_far = "values are right, but it" if expect is not None else "it"
+                raise _failed(name, f"{call}: {so_far} {text}", look, note)
+        if some and not raising and verify is not None:
+            if text := _verified(verify, [reports[i] for i in some]):
+                raise _failed(name, f"{name}: {text}", look, note)
     compared = "as wanted" if verify is not None else ""
     if expect is not None:
         compared = "values and gradients right" if match.grads else "values right"
@@ -307,7 +311,11 @@ def _fault(
     if error is not None:
         if error["type"] == "NotPlain":
             return f"returned {error['text']}"
-        if error["type"] == "NotImplementedError" and not error["text"]:
+        # a DataLoader hands on what a worker raised as its traceback
+        if error["type"] == "NotImplementedError" and error["text"].strip().split("\n")[-1] in (
+            "",
+            error["type"],
+        ):
             return "not written yet. Replace `raise NotImplementedError()` in the cell above with your answer, run it, then run this cell again."
         return f"raised {error['type']}: {error['text']}" + (
             f"\n  {error['where']}" if error["where"] else ""

@@ -14,10 +14,11 @@ def addcmul_backend(graph, example_inputs):
     for add in list(nodes.nodes):
         if not is_a(add, (operator.add, torch.add, "add", operator.sub, torch.sub, "sub")):
             continue
-        for product, c in ((add.args[0], add.args[1]), (add.args[1], add.args[0])):
+        minus = add.target in (operator.sub, torch.sub, "sub")
+        for product, c in (add.args[::-1],) if minus else (add.args, add.args[::-1]):
             if is_a(product, (operator.mul, torch.mul, "mul")) and len(product.users) == 1 and product is not c:
                 with nodes.inserting_before(add):
-                    new = nodes.call_function(torch.addcmul, (c, *product.args), {"value": -1 if add.target in (operator.sub, torch.sub, "sub") and product is add.args[1] else 1})
+                    new = nodes.call_function(torch.addcmul, (c, *product.args), {"value": -1} if minus else {})
                 add.replace_all_uses_with(new)
                 nodes.erase_node(add)
                 nodes.erase_node(product)

