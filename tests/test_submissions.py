@@ -40,7 +40,7 @@ def test_enough_answers(name: str, exercise: str) -> None:
 
 @pytest.mark.parametrize(("name", "exercise"), EXERCISES)
 def test_stub_gets_nothing(runner: Runner, name: str, exercise: str) -> None:
-    """What the learner is given must not pass any test."""
+    """What the learner is given passes no test, and each says so in the same words."""
     cell = next(c for c in lesson(name).cells if c.kind == "exercise" and c.exercise == exercise)
     stub = re.sub(
         r"( *)### BEGIN SOLUTION.*?### END SOLUTION",
@@ -50,8 +50,7 @@ def test_stub_gets_nothing(runner: Runner, name: str, exercise: str) -> None:
     )
     score = runner.grade(lesson(name), exercise, stub)
     assert score.earned == 0, score.verdicts
-    said = [v.text for v in score.verdicts.values()]
-    assert all("not written yet" in text or "no answer for" in text for text in said), said
+    assert all("not written yet" in verdict.text for verdict in score.verdicts.values()), score.verdicts
 
 
 @pytest.mark.parametrize(

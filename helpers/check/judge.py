@@ -165,7 +165,11 @@ def value(
         later = sum(v is None for k, v in got.items() if k not in want)
         if missing or wrong:
             right = len(want) - len(missing) - len(wrong)
-            parts = [f"{name}: {right} of {len(want)} right."]
+            parts = [
+                f"{name}: not written yet."
+                if len(missing) == len(want)
+                else f"{name}: {right} of {len(want)} right."
+            ]
             parts += [f"  no answer for: {', '.join(map(str, missing))}"] if missing else []
             parts += [f"  not so: {', '.join(map(str, wrong))}"] if wrong else []
             raise _failed(name, "\n".join(parts), look, note)

@@ -16,13 +16,25 @@ from helpers.exercises._judge import each_value
 
 
 def layer(
-    n: int, k: int, d: int, dtype: torch.dtype = torch.float32, trained: bool = False, **options: Any
+    n: int,
+    k: int,
+    d: int,
+    dtype: torch.dtype = torch.float32,
+    trained: bool = False,
+    data: bool = False,
+    **options: Any,
 ) -> check.Case:
-    """Inputs of block for n rows of k numbers, d of them afterwards. trained: all of them want gradients."""
+    """Inputs of block for n rows of k numbers, d of them afterwards. trained: all of them want gradients.
+
+    data: x and residual are data: they want none, and lie by columns.
+    """
     g = torch.Generator().manual_seed(n)
     shapes = ((n, k), (d, k), (d,), (d,), (n, d), (d,), (d,))
-    tensors = [torch.randn(s, generator=g).to(dtype).requires_grad_(trained) for s in shapes]
-    return check.case(*tensors, **options)
+    tensors = [torch.randn(s, generator=g).to(dtype) for s in shapes]
+    if data:
+        tensors = [t.t().contiguous().t() if t.dim() > 1 else t for t in tensors]
+    wants = [trained and not (data and len(s) > 1 and s[0] == n) for s in shapes]
+    return check.case(*(t.requires_grad_(w) for t, w in zip(tensors, wants, strict=True)), **options)
 
 
 def _plain_block(x: torch.Tensor, *others: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
@@ -34,7 +46,8 @@ def _plain_block(x: torch.Tensor, *others: torch.Tensor, eps: float = 1e-5) -> t
 
 
 def _few_operators(x: torch.Tensor, *others: torch.Tensor, **options: float) -> dict[str, int]:
-    return {"operators": 7 if x.requires_grad else 6, "syncs": 0}
+    trained = any(t.requires_grad for t in (x, *others))
+    return {"operators": 7 if trained else 6, "syncs": 0}
 
 
 def check_block(*cases: check.Case, gradients: bool = False) -> None:
@@ -149,12 +162,13 @@ class Training:
     width: int
     out: int
     lr: float = 0.1
+    dtype: torch.dtype = torch.float32
 
     def case(self) -> check.Case:
         g = torch.Generator().manual_seed(self.steps)
         data = (self.steps, self.batch)
         shapes = ((self.k, self.width), (self.width, self.out), (*data, self.k), (*data, self.out))
-        return check.case(*[torch.randn(s, generator=g) / 8 for s in shapes], lr=self.lr)
+        return check.case(*[torch.randn(s, generator=g).to(self.dtype) / 8 for s in shapes], lr=self.lr)
 
     def most_bytes(self) -> int:
         """6 matrices of (batch, width), 4 copies of the weights and 4 × the result."""
@@ -245,7 +259,10 @@ def check_train(*trainings: Training, costs: bool = True, graphs: bool = True) -
 
 @dataclass(frozen=True)
 class Net:
-    """A batch and the two-layer net it goes through; shrink: by what its random weights are divided."""
+    """A batch and the two-layer net it goes through; shrink: by what its random weights are divided.
+
+    parameters: the weights want gradients, as a net's own do.
+    """
 
     batch: int
     k: int
@@ -253,12 +270,14 @@ class Net:
     classes: int
     dtype: torch.dtype = torch.float32
     shrink: float = 4
+    parameters: bool = False
 
     def tensors(self) -> list[torch.Tensor]:
         """x, y, w1, b1, w2, b2."""
         g = torch.Generator().manual_seed(self.batch)
         shapes = ((self.width, self.k), (self.width,), (self.classes, self.width), (self.classes,))
         weights = [(torch.randn(s, generator=g) / self.shrink).to(self.dtype) for s in shapes]
+        weights = [w.requires_grad_(self.parameters) for w in weights]
         x = torch.randn(self.batch, self.k, generator=g).to(self.dtype)
         return [x, torch.randint(self.classes, (self.batch,), generator=g), *weights]
 

@@ -84,9 +84,9 @@ def _over_limit(seconds: float, n: int, copy: float, work: float, otherwise: str
 
 @dataclass(frozen=True)
 class Batches:
-    """n batches, batch i of (rows + i, width) float32, and what their consumer does.
+    """n batches, batch i of (rows + i, width), and what their consumer does.
 
-    rows: or the rows of each, and n is their number. item: it waits for the GPU in each step. own_stream: it works on
+    dtype: float32, or what the consumer has to convert first. rows: or the rows of each, and n is their number. item: it waits for the GPU in each step. own_stream: it works on
     a stream of its own. quick: time counts, and memory; else only that batches are right.
     """
 
@@ -98,6 +98,7 @@ class Batches:
     own_stream: bool = False
     pinned: bool = True
     quick: bool = True
+    dtype: torch.dtype = torch.float32
 
     def __str__(self) -> str:
         of = f"{self.card}, {len(self.sizes())} {'pinned' if self.pinned else 'pageable'} batches of {self.rows} × {self.width}"
@@ -118,7 +119,8 @@ def _consume(prefetch: Callable[..., Iterator[Tensor]], **fields: Any) -> dict[s
         nonlocal taken
         for i, rows in enumerate(case.sizes()):
             taken += 1
-            batch = torch.empty(rows, case.width, pin_memory=case.pinned)  # told apart by their rows
+            # told apart by their rows
+            batch = torch.empty(rows, case.width, dtype=case.dtype, pin_memory=case.pinned)
             yield batch.fill_(i + 1.0) if values else batch
 
     with gpu:
@@ -128,11 +130,11 @@ def _consume(prefetch: Callable[..., Iterator[Tensor]], **fields: Any) -> dict[s
         first, start = len(gpu.kernels), gpu.clock_ns()
         with gpu.stream(stream):
             for x in prefetch(sealed(gpu), batches()):
-                shapes.append([x.device == gpu.device, *x.shape])
+                shapes.append([x.device == gpu.device and x.dtype == case.dtype, *x.shape])
                 ahead = max(ahead, taken - len(shapes))
                 given.append(weakref.ref(x.untyped_storage()))
                 alive = max(alive, len({id(s) for one in given if (s := one()) is not None}))
-                y = x @ w
+                y = x.float() @ w
                 if values:
                     sums.append(y.sum())
                 if case.item:
@@ -156,7 +158,8 @@ def _consume(prefetch: Callable[..., Iterator[Tensor]], **fields: Any) -> dict[s
 def _wrong_batches(asked: Batches, got: dict[str, Any]) -> str | None:
     sizes = asked.sizes()
     if got["shapes"] != [[True, r, asked.width] for r in sizes]:
-        return f"wanted each batch once, in order, on gpu.device; got (on the device, rows, columns) {got['shapes'][:5]}"
+        what = "(on the device and in its dtype, rows, columns)"
+        return f"wanted each batch once, in order, on gpu.device; got {what} {got['shapes'][:5]}"
     sums = [float(r * asked.width**2 * (i + 1)) for i, r in enumerate(sizes)]
     if asked.card == "values" and got["sums"] != sums:
         return f"the sums of x @ w were {got['sums']}: not each batch's own numbers"
@@ -290,7 +293,10 @@ def check_norms(*cases: Squares) -> None:
 
 @dataclass(frozen=True)
 class Stages:
-    """n batches: pages and results of these shapes, so many products between, and the host's seconds for each."""
+    """n batches: pages and results of these shapes, so many products between, and the host's seconds for each.
+
+    own_stream: the caller works on a stream of its own.
+    """
 
     card: str
     page: tuple[int, int]
@@ -299,6 +305,7 @@ class Stages:
     decode_s: float
     save_s: float
     n: int
+    own_stream: bool = False
 
     def __str__(self) -> str:
         return f"{self.n} batches, page {list(self.page)}, result {list(self.result)}"
@@ -315,7 +322,7 @@ def _run_stages(pipeline: Callable[..., None], **fields: Any) -> dict[str, Any]:
         inner = case.result[1]
         first = torch.ones(case.page[1], inner, device=gpu.device)
         more = torch.ones(inner, inner, device=gpu.device)
-        outside = gpu.current_stream()
+        outside = gpu.Stream() if case.own_stream else gpu.current_stream()
 
         def decode(i: int, where: Tensor) -> None:
             if _arrived(gpu, "copy h2d") < (i - 1) * pages[0].nbytes:
@@ -348,7 +355,8 @@ def _run_stages(pipeline: Callable[..., None], **fields: Any) -> dict[str, Any]:
         gone = [torch.zeros(shape, device=gpu.device) for shape in shapes]
         start = gpu.clock_ns()
         del gone  # dropped while the GPU still writes it
-        pipeline(sealed(gpu), pages, results, decode, compute, save, case.n)
+        with gpu.stream(outside):
+            pipeline(sealed(gpu), pages, results, decode, compute, save, case.n)
         end = max([gpu.clock_ns(), *(k.end_ns for k in gpu.kernels)])
         return {
             "seconds": (end - start) / 1e9,

@@ -437,7 +437,8 @@ def block(
 ) -> torch.Tensor:
     """What block_plain returns, in few operators. Works with autograd; changes no input.
 
-    x: (n, k). w: (d, k). b, gate, gamma, beta: (d,). residual: (n, d). Returns (n, d), in the dtype of x.
+    x: (n, k). w: (d, k). b, gate, gamma, beta: (d,). residual: (n, d). All of one dtype, float32 or float64, of any
+    strides, and each of them may want gradients or not. Returns (n, d), in the dtype of x.
     Budget of the forward: 6 operators, views counted, and no syncs; where an input wants gradients, 7, since
     autograd may have to copy what is about to be changed in place. block_plain holds four ideas, one of
     them needs a view beside its operator: five, and one to spare.
@@ -465,6 +466,7 @@ check_block(
     layer(96, 64, 64),
     layer(80, 8, 16, torch.float64),
     layer(72, 24, 40, trained=True),
+    layer(50, 24, 40, trained=True, data=True),
 )
 ### END HIDDEN TESTS
 
@@ -475,6 +477,7 @@ import torch
 from helpers.exercises.operators_and_autograd import check_block, layer
 
 check_block(layer(6, 5, 7, torch.float64, trained=True), gradients=True)
+check_block(layer(8, 5, 7, torch.float64, trained=True, data=True), gradients=True)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -826,7 +829,8 @@ def tanhexp_plain(x):
 def tanhexp(x: torch.Tensor) -> torch.Tensor:
     """x · tanh(exp(x)), element by element, keeping one tensor of x's size for backward.
 
-    x: any shape, float32 or float64, any finite values. Returns x's shape and dtype. Once differentiable.
+    x: any shape (also () and (0, 3)) and strides, float32 or float64, any finite values. Returns x's shape and
+        dtype. Once differentiable.
     Gradient: right and finite for every finite x (it tends to 1 as x grows), 1e30 included.
     Budget: saved_bytes ≤ x.nbytes; after forward no more is alive than the result and one tensor like x, bytes that
     Python holds (a buffer, a file in memory) included; no syncs.
@@ -876,6 +880,10 @@ check_tanhexp(
     torch.tensor([-3e38, -1e31, 2e29, 3e38]),
     torch.tensor([-800.0, 709, 711, 1e6, 1e300], dtype=torch.float64),
     torch.randn(6, 9, generator=g).t(),
+    torch.tensor(2.5),
+    torch.empty(0, 3),
+    torch.tensor([[1.5], [-2.0]]).expand(2, 3),
+    torch.tensor(-3e38),
 )
 check_tanhexp(double, tolerance=1e-12)  # float64 in, float64 throughout
 ### END HIDDEN TESTS
@@ -1083,6 +1091,7 @@ def train(
 ) -> dict[str, torch.Tensor]:
     """Plain gradient descent on a two-layer net; returns exactly what train_leaky returns, without its leaks.
 
+    All tensors are of one dtype, float32 or float64.
     w1: (k, width), w2: (width, out): starting weights, not changed. inputs: (steps, batch, k).
     targets: (steps, batch, out). Returns, none of them with a graph: "loss" (steps,), "norm" (steps,): length
     of the gradient, "row" (steps, width): the first sample's hidden activations, "smooth" (): the running
@@ -1124,6 +1133,8 @@ check_train(*[Training(steps, batch=48, k=16, width=64, out=2) for steps in (3, 
 
 # %% hidden="graph_keeper" points=2
 ### BEGIN HIDDEN TESTS
+import torch
+
 from helpers.exercises.operators_and_autograd import Training, check_train
 
 check_train(
@@ -1131,13 +1142,18 @@ check_train(
     *[Training(steps, batch=100, k=20, width=40, out=1, lr=0.3) for steps in (4, 30)],
     graphs=False,
 )
+check_train(Training(5, batch=6, k=4, width=8, out=3, dtype=torch.float64), costs=False, graphs=False)
 ### END HIDDEN TESTS
 
 # %% hidden="graph_keeper" points=1
 ### BEGIN HIDDEN TESTS
 from helpers.exercises.operators_and_autograd import Training, check_train
 
-check_train(Training(12, batch=32, k=8, width=64, out=2, lr=0.2), costs=False)
+check_train(
+    Training(12, batch=32, k=8, width=64, out=2, lr=0.2),
+    Training(1, batch=1, k=1, width=2, out=1),
+    costs=False,
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1183,7 +1199,8 @@ def grad_norms(
     """Length of each sample's gradient of its own cross-entropy, over all four parameters together.
 
     The net: logits = w2 · tanh(w1 · x + b1) + b2. x: (batch, k). y: (batch,) int64 classes. w1: (width, k),
-    b1: (width,), w2: (classes, width), b2: (classes,). Returns (batch,) in x's dtype, without a graph.
+    b1: (width,), w2: (classes, width), b2: (classes,); the four may want gradients. Returns (batch,)
+    in x's dtype, without a graph.
     Budget, for every size (judged up to a batch of 512, k and width of 1024): 128 operators, and the same number
     for every batch; peak live bytes at most 8 arrays of (batch, k + width + classes) and 2 copies of the
     parameters.
@@ -1216,6 +1233,8 @@ from helpers.exercises.operators_and_autograd import Net, check_grad_norms
 check_grad_norms(
     *[Net(batch, k=7, width=9, classes=4) for batch in (4, 20, 96)],
     Net(10, k=6, width=5, classes=3, dtype=torch.float64),
+    Net(11, k=6, width=5, classes=3, shrink=0.02),
+    Net(1, k=1, width=1, classes=2),
     graphs=False,
 )
 ### END HIDDEN TESTS
@@ -1235,6 +1254,7 @@ def by_formula(x, y, w1, b1, w2, b2):  # at this size the loop would take second
     return torch.sqrt(squares[0] * (squares[1] + 1) + squares[2] * (squares[3] + 1))
 
 
+check_grad_norms(Net(12, k=3, width=8, classes=5, parameters=True))
 check_grad_norms(Net(48, k=96, width=64, classes=10), Net(128, k=64, width=80, classes=12), memory=True)
 # 128 operators make at most 50 pieces of two operators each; a 50th of this batch, sample by sample, is over budget
 check_grad_norms(Net(512, k=1024, width=1024, classes=8, shrink=32), memory=True, expect=by_formula)

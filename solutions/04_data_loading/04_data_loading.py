@@ -821,8 +821,8 @@ from helpers.exercises.data_loading import Epochs, check_Shared
 shapes = [(9, 2, 2, 0), (5, 1, 5, 0), (3, 1, 5, 0), (1, 3, 2, 4), (6, 2, 3, 5), (40, 4, 3, 1), (7, 1, 0, 9)]
 shapes += [(0, 2, 2, 0)]
 check_Shared(
-    Epochs(23, 1, 3, [2], real=True, first=50),
     *(Epochs(samples, world, workers, [epoch], first=50) for samples, world, workers, epoch in shapes),
+    Epochs(23, 1, 3, [2], real=True, first=50),
     shuffled=False,
 )
 ### END HIDDEN TESTS

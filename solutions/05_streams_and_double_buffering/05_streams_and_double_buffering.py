@@ -324,8 +324,8 @@ lesson.keep(best_gain=gain[best][0], best_ratio=gain[best][1])
 def prefetch(gpu: Any, batches: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
     """Yield each batch on gpu.device, in order; while one is in use, the next is being copied.
 
-    batches: CPU tensors of any shapes, each with memory of its own that nobody changes; may be empty. Pinned or
-        not: from pageable memory it need not overlap, only be right.
+    batches: CPU tensors of any shapes (also of no rows) and dtypes, each with memory of its own that nobody changes;
+        there may be none. Pinned or not: from pageable memory it need not overlap, only be right.
     A yielded tensor is used on the stream that is current for the consumer, until the consumer asks for the next
     one. The consumer may wait for the GPU in every step, and may drop its tensor at any time.
 
@@ -379,10 +379,13 @@ check_prefetch(
 
 # %% hidden="prefetch" points=1
 ### BEGIN HIDDEN TESTS
+import torch
+
 from helpers.exercises.streams_and_double_buffering import Batches, check_prefetch
 
 check_prefetch(  # right is worth a point, however slow
     Batches("values", (4, 7, 1, 7, 2), 3, quick=False),
+    Batches("values", (4, 0, 3), 3, quick=False, dtype=torch.uint8),
     Batches("values", (), 3, quick=False),
     Batches("H100", (70_000, 3, 70_000), 3, pinned=False, quick=False),
     Batches("H100", (), 3, pinned=False, quick=False),
@@ -894,7 +897,7 @@ def pipeline(
         a result. It keeps neither. Call it in the stream that is current when you are called.
     save(i, result): the host reads a page; takes S seconds. Called for 0, 1, …, n − 1, each once, in order.
 
-    No races, the host's own included.
+    No races, the host's own included. You may be called within `with gpu.stream(…)`.
     Simulated time ≤ n · (m + 100 µs) + 2 · (D + C + K + B + S): m = max(D + S, C, K, B), with C and B the copies in
     and out. The second term fills and empties the pipeline. In every test m is more than all the others together,
     so one batch ahead is enough. Memory may hold what the GPU still works on: the caller may have dropped it.
@@ -947,6 +950,7 @@ check_pipeline(
     Stages("A100", (1024, 1024), (1024, 1024), 1, 0.2e-3, 1.5e-3, 11),
     Stages("H100", (512, 512), (512, 512), 1, 1e-3, 1e-3, 1),
     Stages("values", (2, 2), (2, 2), 1, 0.0, 0.0, 0),
+    Stages("values", (64, 8), (64, 48), 1, 1e-4, 3e-4, 6, own_stream=True),
 )
 ### END HIDDEN TESTS
 
