@@ -220,7 +220,12 @@ def _begun_wrong(net: _Net, told: list[Any]) -> str | None:
     for r, (_, _, begun, state, _) in enumerate(told):
         for k, v in net.state_dict().items():
             if not torch.equal(state[k], v):
-                return f"rank {r} began with another {k} than rank 0: parameters and buffers are broadcast from it"
+                apart = (
+                    ""
+                    if v.is_contiguous()
+                    else " (it is not contiguous: a collective reads and writes in memory's order)"
+                )
+                return f"rank {r} began with another {k} than rank 0: parameters and buffers are broadcast from it{apart}"
         if begun > 3 * whole + 8192:
             return (
                 f"rank {r}: the constructor sent {begun:,} bytes; the parameters and buffers have {whole:,}"
