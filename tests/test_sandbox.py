@@ -63,7 +63,7 @@ def test_no_network(run: Run) -> None:
         run,
         TRY + "import os, socket\n"
         "done(lambda at: socket.create_connection(at, 2), ('127.0.0.1', 22), ('192.0.2.1', 80), ('1.1.1.1', 53))\n"
-        "done(socket.gethostbyname, 'pypi.org')\n"
+        "done(socket.gethostbyname, 'example.org')\n"
         "print(socket.if_nameindex())",
     )
     assert said == "[(1, 'lo')]\n"
@@ -84,7 +84,7 @@ def test_no_file_of_the_grader(run: Run, tmp_path: Path) -> None:
         "/home",
         "/var",
         "/run",
-        "/root/.ssh",
+        str(Path.home() / ".ssh"),
         "/mnt",
         "/opt",
         "/boot",
