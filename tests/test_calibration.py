@@ -173,6 +173,19 @@ def test_whole_steps_that_the_fit_never_saw() -> None:
     assert devices.steps_off_by() == max(abs(s["error"]) for s in steps) < 0.30
 
 
+def test_products_whose_rows_are_no_whole_16_bytes_took_longer_and_do_so_here() -> None:
+    """HTA's TF32 products on A100s, against what they would take if they were aligned."""
+    taken: dict[bool, list[float]] = {True: [], False: []}
+    for m in measured.public():
+        todo = work_of(m)
+        if m.dtype == "tf32" and todo.flops > 5e8:
+            alone = roofline.seconds(replace(todo, effort=1.0), m.device)
+            taken[todo.effort > 1].append(m.seconds / alone)
+    assert min(map(len, taken.values())) >= 10
+    measured_cost = np.median(taken[True]) / np.median(taken[False])
+    assert measured_cost == pytest.approx(roofline._UNALIGNED[4], rel=0.15)
+
+
 def test_a_third_of_the_steps_is_held_out_whole_groups_at_a_time() -> None:
     found = measured.steps()
     sides = {(s.group, s.held_out) for s in found}

@@ -1178,8 +1178,7 @@ rates(
 # %% [markdown]
 # Among matmuls of like work, those that miss run at the share of the rate that the table says. (They come from other
 # people's models, so
-# shapes differ in more than this. The simulator knows nothing of it: its kernels reach the same share whatever
-# the shape.) So pad: add zeros up to the next multiple, compute, and cut. What it costs is more FLOPs, and that is
+# shapes differ in more than this. The simulator has its own addition for shapes that miss from these rows.) So pad: add zeros up to the next multiple, compute, and cut. What it costs is more FLOPs, and that is
 # arithmetic:
 
 # %% experiment

@@ -168,7 +168,7 @@ class Tape:
 
 STEPS = "fitted to whole steps"
 MOST_BANDWIDTH = 1.3  # above 1: kernels that find their input in the L2 cache
-LEAST_SHARE = 0.03  # of the steps' time that a family takes: what takes less cannot be told from them
+LEAST_SHARE = 0.1  # of one step's time, in which a family must take more to be told from it
 
 
 def tapes() -> list[Tape]:
@@ -185,12 +185,13 @@ def _fit_steps(tapes: list[Tape], known: list[Fit]) -> list[Fit]:
     seen = [_Counted(tape) for tape in tapes if not tape.step.held_out]
     keys = {key for one in seen for key in one.kernels}
     standing = {key: _standing(known, card, *key) for key in keys}
-    weights = {key: sum(one.seconds(key, standing[key]) for one in seen) for key in keys}
-    whole = sum(weights.values())
+    parts = [{key: one.seconds(key, standing[key]) for key in keys} for one in seen]
+    weights = {key: max(part[key] / sum(part.values()) for part in parts) for key in keys} if parts else {}
     free = [
-        key for key in sorted(keys, key=lambda k: -weights[k])
-        if key not in have and weights[key] > LEAST_SHARE * whole and (key[0] in ARITHMETIC or not measured_here)
-    ]  # fmt: skip
+        key
+        for key in sorted(weights, key=lambda k: -weights[k])
+        if key not in have and weights[key] > LEAST_SHARE and (key[0] in ARITHMETIC or not measured_here)
+    ]
     if len(seen) < FEWEST or not free:
         return []
     times = np.array([[one.seconds(key, standing[key]) for key in sorted(keys)] for one in seen])
@@ -223,7 +224,9 @@ def _fit_steps(tapes: list[Tape], known: list[Fit]) -> list[Fit]:
 
 
 def _wrong(times: np.ndarray, real: np.ndarray) -> float:
-    return float(np.mean(np.abs(np.log(times.sum(axis=1) / real))))
+    """The mean error, and its square, so that of two steps neither is right at the other's cost."""
+    off = np.log(times.sum(axis=1) / real)
+    return float(np.mean(np.abs(off) + off**2))
 
 
 def _with_share(
@@ -286,7 +289,7 @@ def _ratios(rows: Sequence[_Row], flop_share: float, bandwidth_share: float, ram
     """simulated / measured of every row, with these shares: `roofline.seconds` for arrays."""
     floor = devices.Assumptions.kernel_floor_s
     peaks = [r.one.device.peak_flops.get(r.work.kind, r.one.device.peak_flops["fp32"]) for r in rows]
-    compute = np.array([r.work.flops for r in rows]) / (flop_share * np.array(peaks))
+    compute = np.array([r.work.flops * r.work.effort for r in rows]) / (flop_share * np.array(peaks))
     speeds = np.array([r.one.device.memory_bytes_per_s for r in rows])
     busy = np.maximum(compute, np.array([r.work.bytes for r in rows]) / (bandwidth_share * speeds))
     return np.maximum(busy + ramp_s * busy / (busy + floor), floor) / np.array([r.seconds for r in rows])

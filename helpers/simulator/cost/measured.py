@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -152,12 +152,23 @@ def work_of(one: Measurement) -> Work:
     dtype = torch.float32 if one.dtype == "tf32" else getattr(torch, one.dtype)
     inputs = [torch.empty(shape, dtype=dtype, device="meta") for shape in one.shapes]
     name, *rest = one.op.split("/")
-    with torch.no_grad(), _Works() as works:
+    with torch.no_grad(), _precision(one.dtype), _Works() as works:
         if name == "conv2d":
             F.conv2d(inputs[0], inputs[1], stride=int(rest[0]), padding=int(rest[1]))
         else:
             _OPS[name](*inputs)
     return _joined(works.found, _KINDS.get(one.dtype))
+
+
+@contextmanager
+def _precision(kind: str) -> Iterator[None]:
+    """fp32 products in TF32 or in full, as they were measured."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if kind == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _joined(works: Iterable[Work], kind: str | None) -> Work:
@@ -215,10 +226,8 @@ def steps() -> list[Step]:
 def simulate_step(step: Step, collect: bool = False) -> tuple[float, list[Work]]:
     """Seconds on the simulated card, warmed up, with everything done at the end; and, if asked for, its kernels."""
     images = step.layout != ""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if step.precision == "tf32" else "highest")
     gpu = SimGPU(CARDS[step.card], memory_bytes=1 << 50)
-    try:
+    with _precision(step.precision):
         with torch.device("meta"):
             net = _network(step)
         with gpu, torch.device("meta"):
@@ -236,8 +245,6 @@ def simulate_step(step: Step, collect: bool = False) -> tuple[float, list[Work]]
                 gpu.synchronize()
                 seconds = gpu.clock() - start
             works = gpu._machine.works or []
-    finally:
-        torch.set_float32_matmul_precision(before)
     return seconds, works
 
 

@@ -248,9 +248,10 @@ def _library_kind(name: str, dtype: torch.dtype) -> str:
 
 # ----------------------------------------------------------------------- rows of 16 bytes, and layouts
 
-#: bytes that rows of a product are aligned to → FLOPs that Tensor Cores do for each that counts. For 2: the lecture of
-#: `measured_steps.csv` gained 3 of 96 ms a step by 50,304 tokens instead of 50,257, in products of 17 ms; the others are guesses
-_UNALIGNED = {8: 1.1, 4: 1.2, 2: 1.2}
+#: bytes that rows of a product are aligned to → FLOPs that Tensor Cores do for each that counts. 4 and 8: TF32 products of
+#: HTA's traces on A100s (measured.csv). 2: bf16, by the lecture of measured_steps.csv, which gained 3 of 96 ms a step by
+#: 50,304 tokens instead of 50,257, in products of 17 ms
+_UNALIGNED = {8: 1.8, 4: 1.8, 2: 1.2}
 _TENSOR_CORES = {"tf32": 4, "fp16": 8, "bf16": 8}  # kind → elements in 16 bytes
 
 
