@@ -347,7 +347,7 @@ class Marked:
     max_norm: float
 
     def data(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """For each replay x (rows, n), y (rows,) and keep (rows,)."""
+        """For each replay x (rows, n), which lies by columns, y (rows,) and keep (rows,)."""
         g, out = torch.Generator().manual_seed(self.rows), []
         for kind in self.kinds:
             x, y = torch.randn(self.rows, len(self.weight), generator=g), torch.randn(self.rows, generator=g)
@@ -357,7 +357,7 @@ class Marked:
                 x[0], y[1] = math.nan, math.inf
             if kind in ("bad", "huge"):
                 keep[2], x[2, 0] = True, math.inf if kind == "bad" else 1e30
-            out.append((x, y, keep))
+            out.append((x.t().contiguous().t(), y, keep))
         return out
 
 

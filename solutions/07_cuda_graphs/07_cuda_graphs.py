@@ -826,8 +826,8 @@ def robust_step(
 ) -> None:
     """as_written, in a form that a CUDA graph can hold: same numbers, whatever the tensors hold at a replay.
 
-    weight (n,), changed in place; x (batch, n); y (batch,); keep (batch,) of bool; all on the GPU. lr and
-    max_norm > 0 are Python numbers and stay the same. x and y may hold nan, inf, or numbers so large that the norm
+    weight (n,), changed in place; x (batch, n), of any strides; y (batch,); keep (batch,) of bool; all on the GPU.
+    lr and max_norm > 0 are Python numbers and stay the same. x and y may hold nan, inf, or numbers so large that the norm
     overflows, in marked rows too: then the step is skipped, as in as_written. x, y and keep stay as they are. The
     CPU never waits, and no copy goes to or from it.
     """
