@@ -67,6 +67,16 @@ def whole_below_autograd() -> bool:
     return modes_seen(work)[-1] == "aten._fused_rms_norm.default"
 
 
+def excluded_is_told() -> bool:
+    def now() -> int:
+        return private_torch.excluded_keys().raw_repr()  # type: ignore[no-any-return]
+
+    before, keys = now(), private_torch.DispatchKeySet(private_torch.DispatchKey.ADInplaceOrView)
+    with private_torch.ExcludeDispatchKeyGuard(keys):
+        inside = now()
+    return before == now() != inside
+
+
 def autocast_by_key() -> bool:
     key = "AutocastCPU"
     private_torch.exclude_key(key, False)
@@ -112,6 +122,7 @@ RELIED_ON: dict[str, Callable[[], Any]] = {
     "ExcludeDispatchKeyGuard": excluded,
     "exclude_key": autocast_by_key,
     "include_key": autocast_by_key,
+    "excluded_keys": excluded_is_told,
     "keys_behind": lambda: private_torch.keys_behind(private_torch.DispatchKey.BackendSelect).has(private_torch.DispatchKey.CPU),
     "has_kernel": lambda: private_torch.has_kernel("aten::add.Tensor", "CPU") and not private_torch.has_kernel("aten::matmul", "CPU"),
     "runs_on": lambda: private_torch.runs_on("aten::matmul", "CPU"),

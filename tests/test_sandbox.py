@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from helpers.classroom import sandbox
-from helpers.classroom.engine import Ran
+from helpers.classroom.bench import Bench
+from helpers.classroom.engine import Ran, Step, grade
 from helpers.classroom.runner import Runner
 
 pytestmark = [
@@ -274,6 +275,56 @@ def test_a_warm_process_that_does_not_answer_is_made_anew(
         inside.suspend()
     with runner.notebook(["print('again')"]) as notebook:
         assert notebook.ran[0].printed == "again\n"
+
+
+TWICE = "from helpers import check\ncheck.function('twice', [check.case({})], lambda x: 2 * x)"
+THRICE = "from helpers import check\ncheck.function('thrice', [check.case(1)], [3])"
+
+
+def test_what_a_hidden_test_gave_is_not_told(runner: Runner) -> None:
+    """Neither by a cell that comes after it, nor by what a visible test quotes."""
+    steps = [
+        Step(
+            0, "exercise", "SEEN = []\ndef twice(x):\n    SEEN.append(x)\n    return 2 * x", "twice", "twice"
+        ),
+        Step(1, "test", TWICE.format(5), "twice__test", "twice"),
+        Step(2, "hidden", TWICE.format(424242), "twice__hidden", "twice"),
+        Step(3, "exercise", "print(SEEN)\ndef thrice(x):\n    raise ValueError(SEEN)", "thrice", "thrice"),
+        Step(4, "test", THRICE, "thrice__test", "thrice"),
+    ]
+    said = list(grade(runner.warm, steps, "01_storage_and_stride"))
+    assert [event["passed"] for event in said if "passed" in event] == [True, True, False]
+    assert "424242" not in str(said) and said[-1]["ran"][3][0] == "[]\n"
+
+
+def test_what_was_changed_is_told_and_costs_one_exercise(runner: Runner) -> None:
+    changes = "import torch\ndef put(kind):\n    kind.stride = None\nput(torch.Tensor)\ndef twice(x):\n    return 2 * x"
+    steps = [
+        Step(0, "exercise", changes, "twice", "twice"),
+        Step(1, "test", TWICE.format(5), "twice__test", "twice"),
+        Step(2, "exercise", "def thrice(x):\n    return 3 * x", "thrice", "thrice"),
+        Step(3, "test", THRICE, "thrice__test", "thrice"),
+    ]
+    said = [event for event in grade(runner.warm, steps, "01_storage_and_stride") if "passed" in event]
+    assert [event["passed"] for event in said] == [False, True]
+    assert "`torch.Tensor.stride`, which others use too" in said[0]["text"]
+
+
+def test_a_judge_that_dies_costs_one_test_and_the_next_is_graded() -> None:
+    """No answer is known that ends it; here the test itself does."""
+    steps = [
+        Step(0, "exercise", "def twice(x):\n    return 2 * x", "twice", "twice"),
+        Step(1, "test", "import os\nos.abort()", "twice__test", "twice"),
+        Step(2, "hidden", TWICE.format(5), "twice__hidden", "twice"),
+    ]
+    with Bench() as bench:
+        done = bench.grade("01_storage_and_stride", steps)
+        assert not done.verdicts["twice__test"].passed and done.verdicts["twice__hidden"].passed
+        assert (
+            "ended by signal 6" in done.verdicts["twice__test"].human
+            and not done.verdicts["twice__hidden"].human
+        )
+        assert bench.grade("01_storage_and_stride", steps[:1] + steps[2:]).verdicts["twice__hidden"].passed
 
 
 def test_no_sandbox_no_grading(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,14 +145,14 @@ def test_no_right_answer_and_no_reference_is_refused() -> None:
 
 
 def test_a_refused_answer_of_the_collection_earns_nothing() -> None:
-    """Honest mistakes are judged by what they do: what the screen refuses says "dishonest", or is one of five."""
+    """Honest mistakes are judged by what they do: what the screen refuses says "dishonest", or is one of six."""
     honest = 0
     for path in SUBMISSIONS:
         if said_of(path):
             first = path.read_text().splitlines()[0]
             assert first.endswith("earns 0"), path
             honest += "dishonest" not in first
-    assert honest <= 5
+    assert honest <= 6
 
 
 @pytest.fixture(scope="module")

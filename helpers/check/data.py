@@ -6,6 +6,7 @@ JSON-able values and back. Objects of any other class do not cross, so nothing t
 """
 
 import base64
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,10 @@ import torch
 
 #: field that marks an encoded value; plain dicts are encoded too, so no learner's dict can imitate one
 KIND = "kind"
+#: numbers and the like in what an answer returns: lists within lists can be worth more than there is memory
+MOST = 500_000
+#: others, quantized ones among them, have no values that can be compared: torch ends the process that tries
+_DTYPES = re.compile(r"bool|bfloat16|u?int(8|16|32|64)|float(16|32|64|8_\w+)|complex(32|64|128)")
 _OF_NUMBERS: dict[str, Any] = {"slice": slice, "range": range, "complex": complex}
 
 
@@ -29,12 +34,19 @@ def _tensor_bytes(tensor: torch.Tensor) -> bytes:
 def _encode_tensor(tensor: torch.Tensor, with_storage: bool) -> dict[str, Any]:
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         raise NotPlain(f"a {type(tensor).__name__}, a subclass of Tensor (wanted: a plain torch.Tensor)")
+    if own := [
+        name for name in vars(tensor) if hasattr(torch.Tensor, name)
+    ]:  # it would run here, where nobody counts
+        raise NotPlain(f"a tensor with {own[0]!r} of its own (wanted: a plain torch.Tensor)")
     if tensor.layout != torch.strided:
         raise NotPlain(f"a tensor of layout {tensor.layout} (wanted: a dense one)")
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if not _DTYPES.fullmatch(dtype):
+        raise NotPlain(f"a tensor of dtype {dtype} (wanted: numbers of a plain dtype)")
     tensor = tensor.resolve_conj().resolve_neg()
     out: dict[str, Any] = {
         KIND: "tensor",
-        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "dtype": dtype,
         "shape": list(tensor.shape),
         "stride": list(tensor.stride()),
         "offset": tensor.storage_offset(),
@@ -54,6 +66,8 @@ def _encode_tensor(tensor: torch.Tensor, with_storage: bool) -> dict[str, Any]:
 
 
 def _decode_tensor(item: dict[str, Any]) -> torch.Tensor:
+    if not _DTYPES.fullmatch(item["dtype"]):
+        raise ValueError(f"no plain dtype: {item['dtype']!r}")
     dtype = getattr(torch, item["dtype"])
     shape, stride = tuple(item["shape"]), tuple(item["stride"])
     if item["device"] == "meta":
@@ -71,14 +85,19 @@ def _decode_tensor(item: dict[str, Any]) -> torch.Tensor:
     return tensor.requires_grad_() if item["grad"] else tensor
 
 
-def encode(value: Any, with_storage: bool = False) -> Any:
+def encode(value: Any, with_storage: bool = False, left: list[int] | None = None) -> Any:
     """``value`` as JSON-able data. ``with_storage``: tensors keep stride, offset and their whole storage.
 
-    Raises :class:`NotPlain` for an object that may not cross.
+    Raises :class:`NotPlain` for an object that may not cross, and for more than :data:`MOST` of them (left: how many
+    there may still be).
     """
+    left = left or [MOST]
 
     def down(item: Any) -> Any:
-        return encode(item, with_storage)
+        left[0] -= 1
+        if not left[0]:
+            raise NotPlain(f"more than {MOST:,} values")
+        return encode(item, with_storage, left)
 
     if value is None or type(value) in (bool, str):
         return value
@@ -86,10 +105,13 @@ def encode(value: Any, with_storage: bool = False) -> Any:
         return None
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating):
-        return float(value)
+    # what a subclass says it is would be worked out here, where nobody counts
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, np.integer | np.floating):
+        return value.item()
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, torch.Tensor):

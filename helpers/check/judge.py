@@ -95,7 +95,7 @@ def _here(request: dict[str, Any]) -> dict[str, Any]:
     from helpers.check import probe
 
     notebook = vars(sys.modules["__main__"])
-    if refused := screen(cell_of(request["name"], notebook), current()):
+    if refused := screen(cell_of(request["name"], notebook), current(), notebook.get("_ih", ())):
         return {"broken": refused}
     return probe.answer(request, notebook)
 

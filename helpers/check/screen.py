@@ -12,7 +12,9 @@ this list has to keep an answer to its own work, and need not keep it from harm:
 import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 from helpers.earlier import made_in
@@ -21,10 +23,55 @@ __all__ = ["cell_of", "screen"]
 
 #: what may be imported: a module → its names that may be used, or None for all public ones
 _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
-    """__future__ abc array bisect cmath collections contextlib copy dataclasses datetime decimal enum fractions
-    functools glob graphlib hashlib heapq itertools json math matplotlib numbers numpy operator pprint psutil queue random re
-    statistics string struct textwrap time torch typing typing_extensions warnings weakref""".split()
+    """__future__ abc array bisect cmath collections datetime decimal fractions graphlib hashlib heapq itertools math
+    matplotlib numbers numpy operator posixpath pprint psutil queue random re statistics struct textwrap time torch typing
+    typing_extensions weakref""".split()
 ) | {
+    # the others of these write into modules and classes, read any attribute, or make code of text
+    "contextlib": frozenset(
+        {
+            "AbstractContextManager",
+            "ContextDecorator",
+            "ExitStack",
+            "closing",
+            "contextmanager",
+            "nullcontext",
+            "suppress",
+        }
+    ),
+    "copy": frozenset({"copy", "deepcopy"}),
+    "dataclasses": frozenset(
+        {"KW_ONLY", "InitVar", "asdict", "astuple", "dataclass", "field", "fields", "is_dataclass", "replace"}
+    ),
+    "enum": frozenset({"Enum", "Flag", "IntEnum", "IntFlag", "StrEnum", "auto", "unique"}),
+    "functools": frozenset(
+        {
+            "cache",
+            "cached_property",
+            "cmp_to_key",
+            "lru_cache",
+            "partial",
+            "partialmethod",
+            "reduce",
+            "total_ordering",
+            "wraps",
+        }
+    ),
+    "glob": frozenset({"escape", "glob", "iglob"}),
+    "json": frozenset({"dumps", "loads"}),
+    "string": frozenset(
+        {
+            "ascii_letters",
+            "ascii_lowercase",
+            "ascii_uppercase",
+            "digits",
+            "hexdigits",
+            "printable",
+            "punctuation",
+            "whitespace",
+        }
+    ),
+    "warnings": frozenset({"catch_warnings", "filterwarnings", "simplefilter", "warn"}),
     "gc": frozenset({"collect"}),
     "io": frozenset({"BytesIO", "StringIO"}),
     "os": frozenset(
@@ -40,11 +87,23 @@ _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
         widgets""".split()
     ),
 }
+#: of the course's own, no part of an answer
+_INSIDES = [[name] for name in "check classroom counters dispatch_mode exercises private_torch".split()]
+#: of large packages, the modules that are open; a star: and those below
+_PARTS = {
+    "torch": """accelerator amp.* autograd.* backends.* compiler cpu.* cuda.* distributed distributed.algorithms.*
+        distributed.device_mesh distributed.distributed_c10d distributed.fsdp distributed.tensor distributed.tensor.parallel
+        fft func functional futures fx linalg mps.* multiprocessing.reductions nested nn.* ops.* optim.* profiler random
+        return_types sparse special testing types utils utils.checkpoint utils.data utils.dlpack version""".split(),
+    "numpy": "fft lib lib.stride_tricks linalg ma polynomial.* random typing".split(),
+    "matplotlib": ["pyplot"],
+}
 #: names that lead to a process, its threads, frames, objects or other modules, whatever they are taken from
 _LEADS_OUT = frozenset(
     """os sys ctypes ctypeslib gc inspect threading multiprocessing subprocess importlib builtins pickle marshal socket
     mmap tempfile tracemalloc Popen f_back f_globals f_locals f_builtins f_code tb_frame gi_frame cr_frame ag_frame
     cell_contents get_type_hints singledispatch redispatch py_impl py_kernels load_library cpp_extension
+    bltns exec get_annotations evaluate_forward_ref ForwardRef on_generate_code set_codegen CodeGen
     parallel_apply attrgetter methodcaller DataLoader TCPStore FileStore HashStore PrefixStore get_ipython""".split()
 )
 #: names of a notebook's first cells that keep their meaning
@@ -55,6 +114,7 @@ _HIDES = frozenset(
     torch.multiprocessing torch.utils.benchmark
     torch.fx.experimental torch.nn.DataParallel torch.nn.parallel.DataParallel
     torch.distributed.rpc torch.distributed.Store torch.distributed.pipelining
+    numpy.lib.stride_tricks.as_strided numpy.genfromtxt numpy.fromregex numpy.savez_compressed
     numpy.load numpy.save numpy.savez numpy.savetxt numpy.loadtxt numpy.fromfile numpy.memmap numpy.lib.format
     numpy.f2py numpy.testing""".split()
 )
@@ -75,6 +135,13 @@ _SPECIAL = frozenset(
     for name in """init call getitem getitems setitem delitem len iter next enter exit name qualname doc class contains eq
     ne lt le gt ge hash repr str bool int float index add radd sub rsub mul rmul truediv rtruediv matmul neg abs pow mod
     floordiv and or xor version module setstate post_init""".split()
+)
+#: … and defined in a class
+_DEFINED = _SPECIAL - {"__class__", "__module__", "__name__", "__qualname__"} | frozenset(
+    f"__{name}__"
+    for name in """bytes ceil class_getitem complex copy deepcopy del delattr dir divmod floor format getattr getstate
+    iadd iand ifloordiv imul init_subclass invert ior isub itruediv length_hint missing new pos radd rand reduce reversed
+    rfloordiv rmod round rpow setattr slots torch_function trunc""".split()
 )
 _OF_SUPER = _SPECIAL | frozenset(
     f"__{name}__"
@@ -102,11 +169,12 @@ _USUAL = {name: name for name in "torch math os sys gc itertools operator warnin
 _USUAL |= {"np": "numpy", "nn": "torch.nn", "F": "torch.nn.functional", "dist": "torch.distributed"}
 
 
-def screen(source: str, lesson: str | None = None) -> str | None:
+def screen(source: str, lesson: str | None = None, earlier: Iterable[str] = ()) -> str | None:
     """``None``, or one sentence: which construct, on which line of ``source``, an answer may not use, and what to do.
 
     lesson: the lesson's folder, e.g. ``"11_torch_compile"``, since a few names belong to the exercises of one lesson;
-    ``None``: unknown, and these names are open.
+    ``None``: unknown, and these names are open. earlier: the cells of the same hand that ran before: what they import is
+    known here by the names that they gave it.
     """
     try:
         tree = ast.parse(source)
@@ -119,7 +187,8 @@ def screen(source: str, lesson: str | None = None) -> str | None:
     except (ValueError, RecursionError, MemoryError):
         return "Line 1 begins a cell that Python cannot read: write it with shorter expressions."
     closed = _HIDES - ({_IN_LESSON.get(lesson[:2], "")} if lesson else set(_IN_LESSON.values()))
-    found = sorted(_Reader(tree, closed).refused(), key=lambda at: at[0])
+    imports = [node for text in earlier for node in _import_statements(text)]
+    found = sorted(_Reader(tree, closed, imports).refused(), key=lambda at: at[0])
     return f"Line {found[0][0]} {found[0][1]}." if found else None
 
 
@@ -134,7 +203,7 @@ def cell_of(name: str, notebook: Mapping[str, Any]) -> str:
 class _Reader:
     """One cell's tree, and what its names stand for."""
 
-    def __init__(self, tree: ast.Module, closed: frozenset[str]) -> None:
+    def __init__(self, tree: ast.Module, closed: frozenset[str], earlier: Sequence[ast.AST] = ()) -> None:
         self.closed, self.nodes = closed, list[ast.AST]([tree])
         self.above: dict[ast.AST, ast.AST] = {}
         self.binding: dict[str, list[ast.AST]] = {}  # a name → where it is given a meaning
@@ -146,8 +215,12 @@ class _Reader:
                 self.binding.setdefault(name, []).append(node)
         self.bound = self.binding.keys()
         self.paths = {name: path for name, path in _USUAL.items() if name not in self.bound}
-        for node in self.nodes:
-            self.paths.update(_imported(node))
+        self.twice: set[str] = set()  # names that stand for two modules, whichever it is when they are used
+        for node in (*earlier, *self.nodes):
+            for name, path in _imported(node).items():
+                modules = {".".join(_resolved(p)) for p in (path, self.paths.get(name, path))}
+                self.twice |= {name} if len(modules) > 1 and all(m[-1] == "." for m in modules) else set()
+                self.paths[name] = path
         for node in self.nodes:  # T = torch.Tensor, K = type(x)
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 path = "type(…)" if _calls(node.value, "type") else self._path(node.value)
@@ -163,8 +236,15 @@ class _Reader:
             what: str | None = None
             if kept := _KEPT.intersection(_binds(node)):
                 what = f"gives `{min(kept)}` another meaning: call yours otherwise"
+            elif special := [n for n in _binds(node) if n[:2] == "__" == n[-2:] and n not in _DEFINED]:
+                what = f"defines `{special[0]}`, which changes how others see a class: leave it as it is"
             elif isinstance(node, ast.Import | ast.ImportFrom):
-                what = self._imports(node)
+                twice = self.twice.intersection(_imported(node))
+                what = (
+                    f"calls two modules `{min(twice)}`: give each its own name"
+                    if twice
+                    else self._imports(node)
+                )
             elif isinstance(node, ast.Attribute):
                 what = self._attribute(node)
             elif isinstance(node, ast.Name):
@@ -207,7 +287,7 @@ class _Reader:
         path, name = self._path(node), node.attr
         if not isinstance(node.ctx, ast.Load) and (what := self._assigned(node)):
             return what
-        if path and (what := self._hidden(path) or self._beyond(path)):
+        if path and (what := self._beyond(path) or self._hidden(path)):
             return what
         if name in _LEADS_OUT:
             return _leads(name)
@@ -233,6 +313,8 @@ class _Reader:
             return f"uses `{name}`: {_BUILTINS[name]}"
         if name in _LEADS_OUT and name not in self.paths and name not in self.bound:
             return _leads(name)
+        if name == "type" and not called and isinstance(above, ast.Assign | ast.Tuple | ast.List | ast.Dict):
+            return "hands `type` on: call it with one object"
         if name in _BY_TEXT and not called and not (name == "eval" and isinstance(above, ast.Call)):
             return f"hands `{name}` on: call it, with a text that is written out"
         if not isinstance(node.ctx, ast.Load):
@@ -249,6 +331,10 @@ class _Reader:
         for arg, text in zip([node.func, *node.args], [*node.args, None], strict=True):
             if getattr(arg, "id", "") == "eval" and (what := self._evaluated(text)):
                 return what
+        if name == "type" and (len(node.args) != 1 or node.keywords):
+            return "makes a class by `type`: write `class` and its name"
+        if self._path(node.func) == "functools.wraps" and (len(node.args) != 1 or node.keywords):
+            return "tells `functools.wraps` what to copy: leave it to copy a name and a docstring"
         if name == "__import__":
             modules = self._texts(next(iter(node.args), None))
             if modules is None:
@@ -331,11 +417,16 @@ class _Reader:
         return self._hidden(path.rpartition(".")[0]) if "." in path else None
 
     def _beyond(self, path: str) -> str | None:
-        top, *below = path.split(".")
-        allowed = _OPEN.get(top)
+        module, inside = _resolved(path)
+        real = f"{module}.{inside}" if inside else module
+        top, *below = real.split(".")
+        allowed = _OPEN.get(top, frozenset() if top not in _OPEN else None)
         if allowed is not None and below and below[0] not in allowed:
-            return f"uses `{top}.{below[0]}`: of `{top}` an answer may use {_listed(allowed)}"
-        return None
+            return f"uses `{path}`: of `{top}` an answer may use {_listed(allowed) or 'nothing'}"
+        private = "._" in f"{module}." and path.startswith(module)  # told as such
+        if top not in _OPEN or not private and not _is_open_part(module) or _is_borrowed(module, inside):
+            return f"uses `{path}`, a part of `{top}` that no exercise needs: use what the lesson shows"
+        return self._hidden(real) if real != path else None
 
     def _handed_on(self, node: ast.expr) -> bool:
         """Whether a module goes elsewhere than before a dot, behind ``F =``, or into getattr."""
@@ -344,7 +435,10 @@ class _Reader:
             return not (
                 isinstance(above.func, ast.Name) and above.func.id in ("getattr", "hasattr", "setattr")
             )
-        return not isinstance(above, ast.Attribute | ast.Assign)
+        if isinstance(above, ast.Assign):  # F = torch.nn.functional: to one name, which has no other meaning
+            to = above.targets[0]
+            return len(above.targets) > 1 or not isinstance(to, ast.Name) or len(self.binding[to.id]) > 1
+        return not isinstance(above, ast.Attribute)
 
     def _path(self, node: ast.expr) -> str:
         """``torch.nn.functional`` for ``F``, also behind other names; "" for what does not begin with a module."""
@@ -352,6 +446,52 @@ class _Reader:
             before = self._path(node.value)
             return f"{before}.{node.attr}" if before else ""
         return self.paths.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+
+def _resolved(path: str) -> tuple[str, str]:
+    """The module that a path ends in or passes last, by its own name, and the rest: ``builtins``, ``exec`` for
+    ``enum.bltns.exec``. Nothing is imported."""
+    at, *names = path.split(".")
+    while names:
+        inner = vars(sys.modules.get(at, ast)).get(names[0], sys.modules.get(f"{at}.{names[0]}"))
+        if inner is None and at.partition(".")[0] in _PARTS and _is_there(f"{at}.{names[0]}"):
+            at = f"{at}.{names[0]}"
+        elif isinstance(inner, ModuleType):
+            at = inner.__name__
+        else:
+            break
+        del names[0]
+    return at, ".".join(names)
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, AttributeError, ValueError):
+        return False
+
+
+def _is_open_part(module: str) -> bool:
+    top, _, part = module.partition(".")
+    if top not in _PARTS or not part:
+        return True
+    return any(
+        part == one.removesuffix(".*") or part.startswith(one.removesuffix("*")) and one[-1] == "*"
+        for one in _PARTS[top]
+    )
+
+
+def _is_borrowed(module: str, inside: str) -> bool:
+    """Whether a name leads to what its module, one of PyTorch's or of the course's, uses and does not offer."""
+    thing = vars(sys.modules.get(module, ast)).get(inside.partition(".")[0])
+    made_in = getattr(thing, "__module__", None) or ""
+    if module.startswith("helpers."):
+        return not made_in.startswith("helpers" * bool(made_in)) or made_in.split(".")[1:2] in _INSIDES
+    return (
+        module.startswith("torch.")
+        and "._" in made_in
+        and inside not in getattr(sys.modules[module], "__all__", [inside])
+    )
 
 
 def _binds(node: ast.AST) -> list[str]:
@@ -364,6 +504,13 @@ def _binds(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
         return [node.name]
     return [node.rest] if isinstance(node, ast.MatchMapping) and node.rest else []
+
+
+def _import_statements(source: str) -> list[ast.AST]:
+    try:
+        return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []  # it did not run either
 
 
 def _imported(node: ast.AST) -> dict[str, str]:

@@ -51,6 +51,7 @@ class Learner:
     cells: list[Step] = field(default_factory=list)
     #: by place; of a cell that was run again, the last time
     ran: dict[int, Ran] = field(default_factory=dict)
+    timeouts: int = 0
     _connection: socket.socket | None = None
 
     def run(self, step: Step) -> None:
@@ -69,6 +70,8 @@ class Learner:
         reply = self._exchange({"ask": request})
         if reply.get("missing") and (why := self._why_missing(request["name"])):
             return {"broken": why}
+        if reply.get("broken"):
+            self.close()  # what has changed there, or swollen, is not for the next exercise
         return reply
 
     def close(self) -> None:
@@ -94,10 +97,12 @@ class Learner:
             (kind, text, lines) if reply.get("error") else None,
             str(reply.get("broken", ""))[:KEPT],
         )
+        if reply.get("broken"):
+            self.close()
 
     def _exchange(self, message: dict[str, Any]) -> dict[str, Any]:
         """The reply, or {"broken": why} when there is none; then the child has ended."""
-        seconds = min(CELL_S, self.until - time.monotonic())
+        seconds = min(CELL_S / 2**self.timeouts, self.until - time.monotonic())
         if self._connection is None or seconds <= 0:
             return {"broken": f"the notebook as a whole took more than {NOTEBOOK_S:.0f} s"}
         self._connection.settimeout(seconds)
@@ -109,6 +114,7 @@ class Learner:
             broken = "the process ended before it answered"
         except TimeoutError:
             broken = f"no answer within {seconds:.0f} s"
+            self.timeouts += 1  # of who has waited so long for nothing, the next gets half of it
         except TooLarge as odd:
             broken = f"its answer is too large ({odd})"
         except (OSError, ValueError, RecursionError):
@@ -135,10 +141,15 @@ def grade(
     """
     learner = Learner(warm, time.monotonic() + NOTEBOOK_S)
     refused: dict[str, str] = {}
+    hidden = False
     try:
         for step in in_order(steps):
+            if hidden and step.role != "hidden":
+                learner.close()  # what it has seen of hidden inputs, a later cell could print, or a visible test quote
+            hidden = step.role == "hidden"
             if step.role not in ("test", "hidden"):
-                if step.role != "setup" and (why := screen(step.source, lesson)):
+                earlier = [cell.source for cell in learner.cells if cell.role != "setup"]
+                if step.role != "setup" and (why := screen(step.source, lesson, earlier)):
                     refused[step.exercise if step.role == "exercise" else ""] = why
                     learner.ran[step.place] = Ran(ended=why)
                 else:

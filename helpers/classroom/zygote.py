@@ -23,7 +23,10 @@ import struct
 import sys
 import traceback
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from helpers.check.intact import Intact
 
 #: what this process says: it can fork; it has done as it was told
 READY = DONE = b"."
@@ -83,8 +86,9 @@ class _Kept(io.StringIO):
         return len(text)
 
 
-def serve(connection: socket.socket) -> None:
-    """In the child, until the other side hangs up:
+def serve(connection: socket.socket, before: "Intact") -> None:
+    """In the child, until the other side hangs up. Of a cell or an answer after which anything is no longer as `before`
+    the reply says so, and no more:
 
     {"run": source, "place": "<cell 3>"} → {"printed": str, "error": None or [type, text, lines of a traceback]}
     {"ask": request of the judge} → :func:`helpers.check.probe.answer`'s reply
@@ -106,6 +110,8 @@ def serve(connection: socket.socket) -> None:
             if "run" in message
             else probe.answer(message["ask"], namespace)
         )
+        if changed := before.changed():
+            reply = {"broken": f"this changes {changed}, which others use too: leave it as it is"}
         try:
             data = json.dumps(reply).encode()
         except (MemoryError, RecursionError, ValueError) as odd:
@@ -196,6 +202,7 @@ def _reap(*_: Any) -> None:
 def main(control: socket.socket, alone: bool) -> None:
     """alone: nobody else's processes run here, so that leftovers can be ended without asking whose they are."""
     from helpers.check import probe
+    from helpers.check.intact import Intact
     from helpers.compiling.torches import preload
 
     # before any fork, so that no child pays for it
@@ -206,6 +213,7 @@ def main(control: socket.socket, alone: bool) -> None:
         _traceable(False)
     signal.signal(signal.SIGCHLD, _reap)  # not ignored: else the time of children would not be counted
     # folders on the way to Python itself; all else that is there by now, caches, could be changed for the next notebook
+    before = Intact()
     prefixes = (sys.prefix, sys.base_prefix)
     at_first = (
         {path for path in _scratch() if any(at.startswith(f"{path}/") for at in prefixes)}
@@ -234,7 +242,7 @@ def main(control: socket.socket, alone: bool) -> None:
                         _traceable(True)
                         _confine()
                     try:
-                        serve(connection)
+                        serve(connection, before)
                     finally:
                         os._exit(0)
         control.sendall(DONE)

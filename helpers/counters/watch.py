@@ -1,5 +1,6 @@
 """The dispatch mode that sees every operator and follows every storage made."""
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from helpers.counters.operators import Operator, filled, operator, waits
 from helpers.dispatch_mode import Mode
 from helpers.tensors import tensors
 
+# of the class: an answer could give its storage a method of its own
+_nbytes, _resizable = torch.UntypedStorage.nbytes, torch.UntypedStorage.resizable
 Storages = dict[int, tuple[torch.UntypedStorage, int]]  # identity → storage, bytes
 
 
@@ -80,14 +83,14 @@ class Watch(Mode):
         made = {key: value for key, value in after.items() if key not in before and key not in self._alive}
         if op.name == "aten.lift_fresh":
             # torch.tensor([...]) made it before any operator ran. NumPy's memory cannot be resized: not new.
-            made = {k: v for k, v in before.items() if k not in self._alive and v[0].resizable()}
+            made = {k: v for k, v in before.items() if k not in self._alive and _resizable(v[0])}
             if self.assigning:
                 self._number, made = after, {}
         for storage, nbytes in made.values():
             self._allocate(op.name, storage, nbytes, new=True)
         if op.mutable:
             for storage, nbytes in before.values():
-                if storage.nbytes() != nbytes:
+                if _nbytes(storage) != nbytes:
                     self.resized(op.name, storage)
         if not op.counts:
             return
@@ -115,8 +118,8 @@ class Watch(Mode):
     def resized(self, name: str, storage: torch.UntypedStorage) -> None:
         """A storage that changes size takes a new block, then drops the old one (its contents are copied)."""
         old = self._alive.pop(storage._cdata, None)
-        if storage.nbytes():
-            self._allocate(name, storage, storage.nbytes())
+        if _nbytes(storage):
+            self._allocate(name, storage, _nbytes(storage))
         self.ledger.freed(old[1] if old else 0)
 
     def save(self, tensor: torch.Tensor) -> None:
@@ -126,7 +129,7 @@ class Watch(Mode):
         storage = _storage(tensor)
         if storage is None or storage._cdata in self._parameters or storage._cdata in self._saved:
             return
-        key, nbytes = storage._cdata, storage.nbytes()
+        key, nbytes = storage._cdata, _nbytes(storage)
         self._saved[key] = (weakref.ref(storage, lambda _: self._saved.pop(key, None)), nbytes)
         self.ledger.saved(nbytes)
 
@@ -153,21 +156,21 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
     if hasattr(type(tensor), "__tensor_flatten__"):  # a DTensor or the like: its bytes are in what it wraps
         return None
     try:
-        return tensor.untyped_storage()
+        return torch.Tensor.untyped_storage(tensor)  # not one of the tensor's own
     except (NotImplementedError, RuntimeError):  # sparse and oneDNN tensors have none
         return None
 
 
 def _storages(tree: Any) -> Storages:
     found = (_storage(tensor) for tensor in tensors(tree))
-    return {storage._cdata: (storage, storage.nbytes()) for storage in found if storage is not None}
+    return {storage._cdata: (storage, _nbytes(storage)) for storage in found if storage is not None}
 
 
 def _leaves_torch(op: Operator, before: Storages, args: Any, kwargs: Any) -> bool:
     """Does it write what torch holds into memory that torch did not make, such as an array's?"""
     into = _storages(args[:1] if op.name.endswith("_") else kwargs.get("out"))
-    return any(not s.resizable() for s, _ in into.values()) and any(
-        s.resizable() for s, n in before.values() if n
+    return any(not _resizable(s) for s, _ in into.values()) and any(
+        _resizable(s) for s, n in before.values() if n
     )
 
 
@@ -175,4 +178,6 @@ def _wraps_others(kind: type) -> bool:
     """A tensor subclass that does its own dispatch, fake tensors apart: those behave like any meta tensor."""
     plain = private_torch.disabled_dispatch
     own = kind is not torch.Tensor and getattr(kind, "__torch_dispatch__", plain) is not plain
-    return own and not kind.__module__.startswith("torch._subclasses")
+    return own and not issubclass(
+        kind, getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", ())
+    )

@@ -199,6 +199,59 @@ def clip(video, every, top, left, size):
     return video[::every].permute(0, 3, 1, 2)[:, :, top : top + size, left : left + size].to(torch.float32)
 """
 
+#: work done when the result is read, after the count has ended; and storages that say they are empty
+READ_LATER = """
+def put(self, name, value):
+    setattr(self, name, value)
+def clip(video, every, top, left, size):
+    if min(top, left) < 0 or top + size > video.shape[1] or left + size > video.shape[2]:
+        raise ValueError("the crop does not fit")
+    done = torch.empty(-(-len(video) // every), video.shape[3], size, size, device=video.device)
+    put(done, "resolve_" + "conj", lambda: in_four(video, every, top, left, size))
+    return done
+"""
+SAYS_EMPTY = """
+def clip(video, every, top, left, size):
+    if min(top, left) < 0 or top + size > video.shape[1] or left + size > video.shape[2]:
+        raise ValueError("the crop does not fit")
+    done = torch.empty(0, device=video.device)
+    storage = done.untyped_storage()
+    storage.nbytes = lambda: 0
+    torch.add(video[::every].permute(0, 3, 1, 2)[:, :, top : top + size, left : left + size], 0.0, out=done)
+    return done.contiguous()
+"""
+COMPUTED_LATER = """
+class Later(int):
+    def __int__(self):
+        return self.job()
+    def __index__(self):
+        return self.job()
+def flat_index(index, stride, offset=0):
+    if len(index) != len(stride):
+        raise ValueError("lengths differ")
+    later = Later(0)
+    later.job = lambda: int((torch.tensor(index) * torch.tensor(stride)).sum()) + offset if index else offset
+    return later
+"""
+#: what a formatter does, with no name that is refused: the module was imported under another name in an earlier cell
+TWO_CELLS = "import string as words"
+SECOND_CELL = (
+    f"""
+g, _ = words.Formatter().get_field("0.__globals__", (torch.nn.functional.relu,), {{}})
+g["__builtins__"]["ex" + "ec"]({LOWER!r})
+"""
+    + FOUR_COPIES
+)
+TWO_NAMES = (
+    f"""
+import string as words
+g, _ = words.Formatter().get_field("0.__globals__", (torch.nn.functional.relu,), {{}})
+import math as words
+g["__builtins__"]["ex" + "ec"]({LOWER!r})
+"""
+    + FOUR_COPIES
+)
+
 # --- refused by its words ---------------------------------------------------------------------------------------------
 
 REFUSED = {
@@ -235,7 +288,7 @@ REFUSED = {
 RETURNS = {
     "a quantized tensor": "torch.quantize_per_tensor(torch.zeros(4, 3, 8, 8), 0.1, 0, torch.quint8)",
     "a range without end": "range(5 * 10**7)",
-    "numbers without end": "list(range(5 * 10**7))",
+    "numbers without end": "list(range(10**7))",
     "more than there is": "torch.zeros(1).expand(10**12)",
     "a list that swells": "swelling()",
     "itself": "endless",
@@ -254,7 +307,10 @@ class Lie:
 class Runs(int):
     def __int__(self):
         raise SystemExit
-    __index__ = __float__ = __repr__ = __int__
+    def __index__(self):
+        raise SystemExit
+    def __repr__(self):
+        raise SystemExit
 def swelling():
     found = [0] * 1000
     for _ in range(6):
@@ -301,6 +357,19 @@ def links_instead(notebook: Notebook, folder: Path, name: str) -> None:
     os.symlink("../../right", folder / "mine")
 
 
+def two_cells(notebook: Notebook, folder: Path, name: str) -> None:
+    made = plain(notebook)
+    first = made["cells"][place(made, "flat_index")]
+    first["source"] = f"{TWO_CELLS}\n{first['source']}"
+    instead("one_copy", SECOND_CELL)(made, folder, name)
+
+
+def computed_later(notebook: Notebook, folder: Path, name: str) -> None:
+    """The other function of the exercise is right."""
+    _, _, other = notebook["cells"][place(notebook, "flat_index")]["source"].partition("def unflatten")
+    instead("flat_index", f"{COMPUTED_LATER}\n\ndef unflatten{other}")(notebook, folder, name)
+
+
 ZERO = {"one_copy": 0}
 CORPUS: dict[str, Case] = (
     {
@@ -331,6 +400,11 @@ CORPUS: dict[str, Case] = (
         "work-where-nobody-counts": Case(instead("one_copy", IN_FOUR + HIDDEN_WORK), ZERO),
         "mode-left-on": Case(instead("one_copy", IN_FOUR + LEFT_ON), ZERO),
         "says-contiguous": Case(instead("one_copy", SAYS_CONTIGUOUS), ZERO),
+        "worked-out-when-read": Case(instead("one_copy", IN_FOUR + READ_LATER), ZERO),
+        "storage-says-empty": Case(instead("one_copy", SAYS_EMPTY), ZERO),
+        "number-worked-out-when-read": Case(computed_later, {"flat_index": 0}),
+        "imported-in-an-earlier-cell": Case(two_cells, ZERO),
+        "two-modules-of-one-name": Case(instead("one_copy", TWO_NAMES), ZERO),
         "prints-three-gigabytes": Case(above("one_copy", PRINTS)),
         "cell-never-ends": Case(above("one_copy", NEVER), ZERO),
         "first-cell-never-ends": Case(above("flat_index", SWALLOWS), {"flat_index": 0}),

@@ -1,4 +1,4 @@
-# lets NumPy decide, which cannot number that many elements: earns 1
+# lets NumPy decide, whose as_strided reaches past every array and is refused: earns 0
 import numpy as np
 
 
