@@ -188,8 +188,10 @@ def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         x, other = torch.randn(of.rows, of.width, requires_grad=True), torch.rand(of.rows, of.width)
         h = x
         for part in net:
-            given = (other, h) if of.late else (h, other) if of.two else (h,)
-            h = checkpointed(part, *given)
+            if of.late:
+                h = checkpointed(part, other, h)
+            else:
+                h = checkpointed(part, h, other) if of.two else checkpointed(part, h)
         loss = h.square().mean()
         del h
         drawn = torch.rand(of.steps - 1)  # between forward and backward: the generator is elsewhere now
