@@ -19,9 +19,10 @@ from helpers.classroom.grade import Class, grade
 from tests.corpus.broken import BROKEN
 from tests.corpus.cases import Case, saved
 from tests.corpus.honest import HONEST
+from tests.corpus.hostile import CORPUS as HOSTILE
 from tests.test_intake import LESSON, answered, reference
 
-CORPUS: dict[str, Case] = BROKEN | HONEST
+CORPUS: dict[str, Case] = BROKEN | HONEST | HOSTILE
 CLEAN = [f"clean-{i:02}" for i in range(20)]
 #: some of each kind, where a test takes another way to the same verdicts
 FEW = ["clean-00", "untouched", *(case for case in list(CORPUS)[::11] if "never" not in case)]

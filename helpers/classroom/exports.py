@@ -109,7 +109,7 @@ def read(coursedir: Any, lesson: str) -> Lesson:
         order = [id_ for id_ in names if id_ in possible] + [id_ for id_ in possible if id_ not in names]
         made = Lesson(lesson, asked.title if asked else lesson, {id_: names.get(id_, id_) for id_ in order})
         submissions = {s.student.id: s for s in assignment.submissions}
-        for student in gradebook.students:
+        for student in sorted(gradebook.students, key=lambda student: student.id):
             graded, handed_in = (
                 Path(coursedir.format_path(step, student.id, lesson))
                 for step in (coursedir.autograded_directory, coursedir.submitted_directory)

@@ -170,7 +170,8 @@ def grade(course: Path, name: str, jobs: int = 2, scheduler: str = "", again: bo
         return 2
     notes = {student: journal.load(room.note(student)) for student in students}
     new = [s for s in students if again or not room.is_done(s, notes[s])]
-    changes: list[Any] = []
+    changes: list[str] | None = None
+    table, book = course / f"grades-{name}.csv", course / "gradebook.db"
     if new:
         writer, bar, anew = Writer(room), Bar(len(new)), {s for s in new if notes[s]}
         before = writer.read().rows if anew else []
@@ -182,8 +183,12 @@ def grade(course: Path, name: str, jobs: int = 2, scheduler: str = "", again: bo
             bar.step(student)
         bar.end()
         graded = writer.read()
-        exports.write(exports.by_exercise(graded), course / f"grades-{name}.csv")
-        changes = [c for c in exports.changed(before, graded.rows) if c.student in anew]
+        if anew:
+            found = [c for c in exports.changed(before, graded.rows) if c.student in anew]
+            changes = [str(dataclasses.replace(c, exercise=graded.exercises[c.exercise])) for c in found]
+        exports.write(exports.by_exercise(graded), table)
+    elif not table.exists() or not book.exists() or book.stat().st_mtime > table.stat().st_mtime:
+        exports.write(exports.by_exercise(Writer(room).read()), table)  # points were changed by hand
     print(_summary(name, students, new, changes, notes, time.monotonic() - began))
     return 3 if any(_needs(note) for note in notes.values()) else 0
 
@@ -210,15 +215,16 @@ def _summary(
     name: str,
     students: list[str],
     new: list[str],
-    changes: list[Any],
+    changes: list[str] | None,
     notes: dict[str, Any],
     seconds: float,
 ) -> str:
     lines = [f"{name}: {len(students)} submissions, {len(new)} of them graded now, in {seconds:.0f} s."]
-    lines += [f"  changed: {change}" for change in changes]
-    mended = sum(bool(note.get("notes")) for note in notes.values())
+    if changes is not None:
+        lines += [f"  changed: {change}" for change in changes] or ["  Nobody's points changed."]
+    mended = sum(bool(notes[student].get("notes")) for student in new)
     if mended:
-        lines.append(f"  {mended} were put right before grading; what was done stands in their feedback.")
+        lines.append(f"  Of {mended} the feedback says what was put right, or is odd about the file.")
     waiting = {student: _needs(note) for student, note in notes.items() if _needs(note)}
     if waiting:
         lines.append(f"  {len(waiting)} need a person:")

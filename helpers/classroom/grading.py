@@ -60,9 +60,8 @@ class Careful(CourseDirectory):
             return None
         with file:
             try:
-                found: datetime = parse_utc(file.read().decode("ascii").strip())
+                found: datetime = parse_utc(file.read(100).decode("ascii").strip())
             except ValueError:
-                self.log.warning("%s holds no time, and is passed over", path)
                 return None
         return found
 
@@ -99,7 +98,10 @@ class Intake(NotebookExporter):
     def _clean(self, folder: Path) -> NotebookNode:
         course, name = self._converter.coursedir, folder.name
         source = course.format_path(course.source_directory, ".", name)
-        return clean(folder, Path(course.root, source, f"{name}.ipynb"))
+        nb = clean(folder, Path(course.root, source, f"{name}.ipynb"))
+        if os.path.lexists(folder / "timestamp.txt") and course.get_existing_timestamp(str(folder)) is None:
+            nb.metadata[GRADING]["notes"].append("timestamp.txt holds no time, and counts as not late")
+        return nb
 
     def _forget(self, folder: Path) -> None:
         """Remove what was made of an earlier submission, since nbgrader would pass over a newer one."""
@@ -150,7 +152,7 @@ class SaveVerdicts(SaveAutoGrades):
     """A test's points into the gradebook. What is not gradable has none, and waits for a person: it is not 0."""
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
-        self._verdicts = nb.metadata[GRADING]["verdicts"]
+        self._verdicts, self._human = nb.metadata[GRADING]["verdicts"], nb.metadata[GRADING]["human"]
         saved: tuple[NotebookNode, ResourcesDict] = super().preprocess(nb, resources)
         return saved
 
@@ -158,8 +160,14 @@ class SaveVerdicts(SaveAutoGrades):
         grade_id = cell.metadata["nbgrader"]["grade_id"]
         grade = self.gradebook.find_grade(grade_id, self.notebook_id, self.assignment_id, self.student_id)
         verdict = self._verdicts.get(grade_id)
-        grade.auto_score = verdict["points"] if verdict else None
-        grade.needs_manual_grade = verdict is None or bool(verdict["human"]) or grade.manual_score is not None
+        before, grade.auto_score = grade.auto_score, verdict["points"] if verdict else None
+        # what a person gave for another answer is confirmed by a person
+        by_hand = grade.manual_score is not None and (grade.needs_manual_grade or before != grade.auto_score)
+        if by_hand:
+            self._human.append(
+                f"{grade_id}: {grade.manual_score:g} points set by hand for an earlier submission"
+            )
+        grade.needs_manual_grade = verdict is None or bool(verdict["human"]) or by_hand
         self.gradebook.db.commit()
 
 
