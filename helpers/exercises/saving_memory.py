@@ -174,7 +174,8 @@ class _Part(_Layer):
 
     def forward(self, x: torch.Tensor, other: torch.Tensor | None = None) -> Any:
         # whether PyTorch's own checkpoint is among the callers, told by its file
-        callers = (frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe()))
+        # (in a list: a generator that is left half-way keeps the frames, and so their tensors)
+        callers = [frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe())]
         self.by_torch = self.by_torch or torch.utils.checkpoint.__file__ in callers
         h = self.norm(x if other is None else x * other) * self.gain
         return x + self.down(self.drop(self.act(self.up(h))))
