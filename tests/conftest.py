@@ -12,6 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 BY_LESSON = ("test_grading.py", "test_references.py", "test_submissions.py")
 #: what takes longest comes first, or one worker would be left with it at the end
 LONGEST_FIRST = (
+    "test_class.py",
     "test_grading.py",
     "test_references.py",
     "test_lint.py",

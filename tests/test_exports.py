@@ -98,7 +98,7 @@ def test_canvas(lesson: exports.Lesson, tmp_path: Path) -> None:
     ]
     assert lines[1] == ["    Points Possible", "", "", "", "", 10.0]
     assert lines[2:] == [["Lovelace, Ada", "4711", "", "ada", "A", 10.0]]  # an empty cell would clear Cy's 3
-    assert exports.unmatched(lesson, roster) == ["bob", "@SUM(1+1)"]
+    assert exports.unmatched(lesson, roster) == ["@SUM(1+1)", "bob"]
 
 
 def test_moodle(lesson: exports.Lesson) -> None:

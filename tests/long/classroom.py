@@ -4,9 +4,11 @@ python -m tests.long.classroom scale 01 --students 200 --stock 20   a class, aga
 python -m tests.long.classroom kill 01 --students 40 --times 10     killed at random moments: the same grades
 python -m tests.long.classroom references --times 100 --load 4      every lesson's reference, under load: full marks
 python -m tests.long.classroom corpus --jobs 4                      the corpus, graded by the command with four judges
+python -m tests.long.classroom corpus --dask                        the same on two workers of a local Dask scheduler
 """
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
@@ -170,19 +172,21 @@ def references(times: int, load: int) -> int:
     return int(wrong > 0)
 
 
-def corpus(jobs: int) -> int:
+def corpus(jobs: int, over_dask: bool) -> int:
     from helpers.classroom.grade import grade
     from tests import test_class
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        address = stack.enter_context(test_class.dask())[0] if over_dask else ""
         students = [*test_class.CORPUS, *test_class.CLEAN]
         root = test_class.begin(Path(folder), students)
-        grade(root, test_class.LESSON, jobs=jobs)
+        grade(root, test_class.LESSON, jobs=jobs, scheduler=address)
         found = test_class.scores(root)
     unlike = {
         s: (found.get(s), test_class.wanted(s)) for s in students if found.get(s) != test_class.wanted(s)
     }
-    print(f"{len(students)} submissions, {jobs} judges; unlike what is due: {unlike or 'none'}")
+    how = "two workers of Dask" if over_dask else f"{jobs} judges"
+    print(f"{len(students)} submissions, {how}; unlike what is due: {unlike or 'none'}")
     return int(bool(unlike))
 
 
@@ -199,12 +203,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--load", type=int, default=4)
+    parser.add_argument("--dask", action="store_true")
     asked = parser.parse_args(argv)
     if asked.what == "scale":
         return scale(asked.lesson, asked.students, asked.stock, asked.jobs)
     if asked.what == "kill":
         return kill(asked.lesson, asked.students, asked.times, asked.jobs)
-    return references(asked.times, asked.load) if asked.what == "references" else corpus(asked.jobs)
+    return (
+        references(asked.times, asked.load) if asked.what == "references" else corpus(asked.jobs, asked.dask)
+    )
 
 
 if __name__ == "__main__":
