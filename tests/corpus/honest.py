@@ -417,7 +417,7 @@ HONEST: dict[str, Case] = {
         ("tried-what-is-refused", tried("import subprocess\nsubprocess.run(['ls'])"), "full", False),
         ("run-and-folded", run_and_folded, "full", False),
         ("experiments-changed", experiments_changed, "full", False),
-        ("merge-conflict", merge_conflict, {"windows": 0}, True),
+        ("merge-conflict-in-a-cell", merge_conflict, {"windows": 0}, True),
         ("untouched", untouched, "nothing", False),
     ]
 }
