@@ -115,6 +115,7 @@ def test_a_person_is_asked_where_one_is_needed(graded: Path) -> None:
     asked = {s for s in room.students() if (n := journal.load(room.note(s)))["human"] or n["not_gradable"]}
     due = {s for s, case in CORPUS.items() if case.human or case.earns == "not gradable"}
     assert asked == due
+    assert "timestamp.txt holds no time" in journal.load(room.note("bad-timestamp"))["notes"][-1]
 
 
 def test_everybody_gets_a_page_and_a_line(graded: Path) -> None:
@@ -138,16 +139,33 @@ def test_a_newer_submission_is_graded_by_itself(graded: Path, capsys: pytest.Cap
     student = "clean-19"
     notebook = graded / "submitted" / student / LESSON / f"{LESSON}.ipynb"
     right = notebook.read_bytes()
+    by_hand(graded, student, 1.5)
+    assert grade(graded, LESSON) == 3
+    assert "0 of them graded now" in capsys.readouterr().out
+    lines = (graded / f"grades-{LESSON}.csv").read_text(encoding="utf-8").splitlines()
+    assert (
+        next(line for line in lines if line.startswith(student)).split(",")[-3] == "16.5"
+    )  # the table follows
     HONEST["untouched"].write(answered(LESSON), notebook.parent, LESSON)
     try:
         grade(graded, LESSON)
         said = capsys.readouterr().out
         assert "1 of them graded now" in said and said.count(f"changed: {student}: ") == 5
         assert scores(graded)[student] == wanted("untouched")
+        assert f"{student}: windows__hidden: 1.5 points set by hand for an earlier submission" in said
     finally:
+        by_hand(graded, student, None)
         notebook.write_bytes(right)
         grade(graded, LESSON)
     assert scores(graded)[student] == wanted(student)
+
+
+def by_hand(root: Path, student: str, points: float | None) -> None:
+    """What the formgrader does when a person types points, or takes them out."""
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}", "pytorch-performance-measured") as book:
+        one = book.find_grade("windows__hidden", LESSON, LESSON, student)
+        one.manual_score, one.needs_manual_grade = points, False
+        book.db.commit()
 
 
 def test_nbgraders_own_command_and_button_give_the_same(graded: Path, tmp_path: Path) -> None:

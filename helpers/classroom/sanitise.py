@@ -8,7 +8,6 @@ word for word, shown as text. What the cells of a course say themselves is not t
 import base64
 import binascii
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ import nbformat
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
+
+from helpers.classroom import sheet
 
 #: kinds of output that are kept, and how their bytes begin
 PICTURES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
@@ -59,21 +60,16 @@ def reference(coursedir: Any, lesson: str, notebook: str) -> Path:
 
 def harmless(nb: NotebookNode, built: Path | None) -> NotebookNode:
     """The notebook without what could run. Markdown that also stands in the lesson as ``built`` stays as it is."""
-    ours = (
-        _own_words(built, built.stat().st_mtime_ns) if built is not None and built.exists() else frozenset()
-    )
+    ours = set()
+    if built is not None and built.exists():
+        ours = {c.source for c in sheet.built(built).cells if c.cell_type == "markdown"}
     metadata = NotebookNode({k: nb.metadata[k] for k in NOTEBOOK_KEYS if k in nb.metadata})
     metadata["language_info"] = NotebookNode({"name": "python"})
     cells = [_cell(cell, place, ours) for place, cell in enumerate(nb.cells)]
     return NotebookNode(cells=cells, metadata=metadata, nbformat=4, nbformat_minor=5)
 
 
-@cache
-def _own_words(built: Path, changed: int) -> frozenset[str]:
-    return frozenset(c.source for c in nbformat.read(built, as_version=4).cells if c.cell_type == "markdown")
-
-
-def _cell(cell: NotebookNode, place: int, ours: frozenset[str]) -> NotebookNode:
+def _cell(cell: NotebookNode, place: int, ours: set[str]) -> NotebookNode:
     source = cell.get("source")
     source = source if isinstance(source, str) else "".join(map(str, source or ()))
     if cell.get("cell_type") == "code":

@@ -67,9 +67,14 @@ def of(notebook: NotebookNode, name: str) -> Sheet:
 
 def read(path: Path) -> Sheet | None:
     """The sheet of a notebook file; ``None`` where there is none."""
-    return of(_notebook(path, path.stat().st_mtime_ns), path.stem) if path.exists() else None
+    return of(built(path), path.stem) if path.exists() else None
+
+
+def built(path: Path) -> NotebookNode:
+    """A lesson's notebook as built, read once for a whole class: not to be changed."""
+    return _read(path, path.stat().st_mtime_ns)
 
 
 @cache
-def _notebook(path: Path, changed: int) -> NotebookNode:
+def _read(path: Path, changed: int) -> NotebookNode:
     return nbformat.read(path, as_version=4)

@@ -6,7 +6,6 @@ the notebook what came out: lesson, digest of the file, not_gradable (why, or ""
 
 import hashlib
 import json
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
+from helpers.classroom import sheet
 from helpers.classroom.bench import Done
 from helpers.classroom.engine import Step
 from helpers.classroom.intake import NotGradable, take
@@ -27,7 +27,7 @@ _RUN = ("setup", "exercise", "added", "test", "hidden")
 
 def clean(folder: Path, reference: Path) -> NotebookNode:
     """What can be graded of a folder of anything. Of nothing gradable: a notebook without answers that says why."""
-    name, master = reference.stem, _read(reference, reference.stat().st_mtime_ns)
+    name, master = reference.stem, sheet.built(reference)
     why, digest = "", ""
     notes: tuple[str, ...] = ()
     human: tuple[str, ...] = ()
@@ -49,11 +49,6 @@ def clean(folder: Path, reference: Path) -> NotebookNode:
         "verdicts": {},
     }
     return nb
-
-
-@cache
-def _read(reference: Path, changed: int) -> NotebookNode:
-    return nbformat.read(reference, as_version=4)
 
 
 def steps_of(nb: NotebookNode) -> list[Step]:

@@ -212,8 +212,8 @@ def main(control: socket.socket, alone: bool) -> None:
     if alone:
         _traceable(False)
     signal.signal(signal.SIGCHLD, _reap)  # not ignored: else the time of children would not be counted
-    # folders on the way to Python itself; all else that is there by now, caches, could be changed for the next notebook
     before = Intact()
+    # folders on the way to Python itself; all else that is there by now, caches, could be changed for the next notebook
     prefixes = (sys.prefix, sys.base_prefix)
     at_first = (
         {path for path in _scratch() if any(at.startswith(f"{path}/") for at in prefixes)}
