@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ NAMES = {name: (at, why) for subject in _LISTED.values() for name, (at, why) in 
 """Name → "module:attribute", and what it is needed for."""
 
 
+@cache
 def place(name: str) -> tuple[Any, str]:
     """Who holds it, and under what name: for :func:`unittest.mock.patch.object`. AttributeError as for a look-up."""
     at, why = NAMES[name]

@@ -10,7 +10,7 @@ The screen refuses most ways to replace a function that counts or compares. Here
 import inspect
 import sys
 from collections.abc import Iterator
-from operator import is_
+from operator import attrgetter, is_
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -23,15 +23,16 @@ traceback warnings weakref torch torch.autograd torch.nn.functional torch.utils.
 _CLASSES = (torch.Tensor, torch.UntypedStorage, torch.nn.Parameter)
 #: `helpers.dispatch_mode.Mode.hide_from_dynamo` wraps it, where torch._dynamo has been loaded meanwhile
 _WRAPPED = "__torch_dispatch__"
+_INSIDE = [attrgetter(name) for name in ("__code__", "__defaults__", "__kwdefaults__")]
 
 
 class Intact:
     """What functions, classes and modules there are now, to be compared with what there are later."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[str, Any, dict[str, Any]]] = []
+        self._kept: list[tuple[str, Any, dict[str, Any], tuple[Any, ...], tuple[Any, ...]]] = []
         self._inherited: list[tuple[str, type, set[str]]] = []
-        self._inside: list[tuple[str, FunctionType, tuple[Any, ...]]] = []
+        self._functions: dict[FunctionType, str] = {}
         classes = dict.fromkeys([*_CLASSES, private_torch.TorchDispatchMode])
         for name, module in list(sys.modules.items()):
             if name in _MODULES or name.partition(".")[0] == "helpers" and isinstance(module, ModuleType):
@@ -45,16 +46,16 @@ class Intact:
             name = f"{kind.__module__}.{kind.__qualname__}"
             self._keep(name, kind)
             self._inherited.append((name, kind, set(dir(kind)) - vars(kind).keys() - {_WRAPPED}))
+        self._inside = [(inside, [*map(inside, self._functions)]) for inside in _INSIDE]
         self._keys = self._excluded()
 
     def _keep(self, name: str, owner: Any) -> None:
-        held = {key: value for key, value in vars(owner).items() if _is_code(value) and key != _WRAPPED}
-        self._kept.append((name, owner, held))
-        self._inside += [
-            (f"{name}.{key}", value, _inside(value))
-            for key, value in held.items()
-            if isinstance(value, FunctionType)
-        ]
+        now = vars(owner)
+        held = {key: value for key, value in now.items() if _is_code(value) and key != _WRAPPED}
+        self._kept.append((name, owner, held, (*now,), (*now.values(),)))
+        for key, value in held.items():
+            if isinstance(value, FunctionType):
+                self._functions.setdefault(value, f"{name}.{key}")
 
     def changed(self) -> str:
         """The name of the first that is another now; "" if all are the same. A dispatch mode left on is told, too."""
@@ -65,16 +66,20 @@ class Intact:
         return next(self._changes(), "")
 
     def _changes(self) -> Iterator[str]:
-        for name, owner, held in self._kept:
+        # asked after every cell and every answer, about 16,000 names: what has not changed at all is seen in C loops
+        for name, owner, held, keys, values in self._kept:
             now = vars(owner)
-            if not all(map(is_, map(now.get, held), held.values())):
+            if (*now,) != keys or not all(map(is_, now.values(), values)):
                 yield from (f"`{name}.{key}`" for key, value in held.items() if now.get(key) is not value)
         for name, kind, inherited in self._inherited:
             if not inherited.isdisjoint(vars(kind)):
                 yield f"`{name}.{min(inherited & vars(kind).keys())}`"
-        for name, function, was in self._inside:
-            if any(one is not other for one, other in zip(_inside(function), was, strict=True)):
-                yield f"the inside of `{name}`"
+        for inside, was in self._inside:
+            if not all(map(is_, map(inside, self._functions), was)):
+                pairs = zip(self._functions, was, strict=True)
+                yield from (
+                    f"the inside of `{self._functions[f]}`" for f, one in pairs if inside(f) is not one
+                )
 
     @staticmethod
     def _excluded() -> Any:
@@ -83,7 +88,3 @@ class Intact:
 
 def _is_code(value: Any) -> bool:
     return callable(value) or isinstance(value, ModuleType) or hasattr(type(value), "__get__")
-
-
-def _inside(function: FunctionType) -> tuple[Any, ...]:
-    return function.__code__, function.__defaults__, function.__kwdefaults__

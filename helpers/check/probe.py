@@ -77,7 +77,8 @@ def _run(
 ) -> dict[str, Any]:
     random.seed(case["seed"])
     np.random.seed(case["seed"])
-    torch.manual_seed(case["seed"])
+    # torch.manual_seed would also keep the seed, each time with a stack, for every kind of device that is not there
+    torch.default_generator.manual_seed(case["seed"])
     args, kwargs = decode(case["args"]), decode(case["kwargs"])
     before = [_snapshot(a) for a in args]
     grad_outputs = decode(case["grad_outputs"])

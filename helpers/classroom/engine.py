@@ -89,7 +89,9 @@ class Learner:
                     self._run(step)
 
     def _run(self, step: Step) -> None:
-        reply = self._exchange({"run": step.source, "place": f"<cell {step.place}>"})
+        reply = self._exchange(
+            {"run": step.source, "place": f"<cell {step.place}>", "ours": step.role == "setup"}
+        )
         # the other side may say anything: three short texts are kept, and none of another type or length
         kind, text, lines = [str(part)[:KEPT] for part in [*_listed(reply.get("error")), "", "", ""][:3]]
         self.ran[step.place] = Ran(

@@ -90,7 +90,7 @@ def serve(connection: socket.socket, before: "Intact") -> None:
     """In the child, until the other side hangs up. Of a cell or an answer after which anything is no longer as `before`
     the reply says so, and no more:
 
-    {"run": source, "place": "<cell 3>"} → {"printed": str, "error": None or [type, text, lines of a traceback]}
+    {"run": source, "place": "<cell 3>", "ours": bool} → {"printed": str, "error": None or [type, text, lines of a traceback]}
     {"ask": request of the judge} → :func:`helpers.check.probe.answer`'s reply
     """
     import torch
@@ -110,7 +110,7 @@ def serve(connection: socket.socket, before: "Intact") -> None:
             if "run" in message
             else probe.answer(message["ask"], namespace)
         )
-        if changed := before.changed():
+        if not message.get("ours") and (changed := before.changed()):
             reply = {"broken": f"this changes {changed}, which others use too: leave it as it is"}
         try:
             data = json.dumps(reply).encode()
