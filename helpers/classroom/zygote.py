@@ -12,6 +12,7 @@ import ast
 import builtins
 import contextlib
 import ctypes
+import gc
 import io
 import json
 import linecache
@@ -220,6 +221,7 @@ def main(control: socket.socket, alone: bool) -> None:
         if alone
         else set[str]()
     )
+    gc.freeze()  # a child's collections pass over what is loaded here, and so do not copy its pages
     control.sendall(READY)
     child = 0
     while True:

@@ -7,6 +7,7 @@ fork of a process that has loaded torch is not safe, and ranks are started as pr
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -53,6 +54,7 @@ def serve(into: int, out: Any) -> None:
         if request["do"] == "start":
             _end_all(ranks)
             preload(request["modules"])
+            gc.freeze()  # a rank's collections pass over what is loaded here, and so do not copy its pages
             ended = {}
             ranks = {_fork(request["folder"], i, into, out): i for i in range(request["n"])}
         elif request["do"] == "poll":
