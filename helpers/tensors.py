@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -12,19 +11,31 @@ import torch
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
-def tensors(tree: Any) -> Iterator[torch.Tensor]:
+#: what most arguments are, besides tensors: looked into no further
+_PLAIN = {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout}
+
+
+def tensors(tree: Any) -> list[torch.Tensor]:
     """Every tensor in nested tuples, lists, dicts and dataclasses, in order; one that is there twice comes twice."""
+    found: list[torch.Tensor] = []
+    _collect(tree, found)
+    return found
+
+
+def _collect(tree: Any, found: list[torch.Tensor]) -> None:
     if isinstance(tree, torch.Tensor):
-        yield tree
+        found.append(tree)
+    elif type(tree) in _PLAIN:
+        return
     elif isinstance(tree, tuple | list):
         for item in tree:
-            yield from tensors(item)
+            _collect(item, found)
     elif isinstance(tree, dict):
         for item in tree.values():
-            yield from tensors(item)
+            _collect(item, found)
     elif is_dataclass(tree) and not isinstance(tree, type):
         for item in vars(tree).values():
-            yield from tensors(item)
+            _collect(item, found)
 
 
 def channels_last(tensor: Any) -> torch.memory_format | None:
