@@ -433,6 +433,7 @@ def test_old_garbage_does_not_matter() -> None:
 # ---- syncs ---------------------------------------------------------------------------------------
 
 READ = {"aten._local_scalar_dense": 1}
+LIST = {"an index that is a list": 1}
 
 
 @pytest.mark.parametrize(
@@ -474,6 +475,11 @@ READ = {"aten._local_scalar_dense": 1}
         ("torch.where(mask, x, x)", {}),
         ("x[mask]", {"aten.index": 1}),
         ("x[index]", {}),
+        ("x[[0, 2]]", LIST),
+        ("x[:, None][[0, 2], range(1)]", {"an index that is a list": 2}),
+        ("x[[True, False] * 3]", {**LIST, "aten.index": 1}),  # and its True are counted
+        ("x[[0, 2]] = 0.0", LIST),
+        ("x[[index]], x[[slice(0, 2)]]", {}),  # lists that torch reads as tuples
         ("x[mask] = 0.0", {}),  # becomes masked_fill
         ("x[mask] = x[mask]", {"aten.index": 1, "aten.index_put_": 1}),
         # an index beside the mask: no masked_fill, its True are counted

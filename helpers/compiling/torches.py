@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -28,9 +29,14 @@ class CannotCompile(RuntimeError):
 
 
 def dynamo() -> Any:
-    """``torch._dynamo``, imported on first use."""
+    """``torch._dynamo``, imported on first use, the environment left as it is.
+
+    (torch/_dynamo/package.py asks for Inductor's cache folder while it is imported, and asking puts the default one into
+    TORCHINDUCTOR_CACHE_DIR.)
+    """
     try:
-        return importlib.import_module("torch._dynamo")
+        with mock.patch.dict(os.environ):
+            return importlib.import_module("torch._dynamo")
     except Exception as problem:
         raise CannotCompile(
             f"torch {torch.__version__} cannot load its compiler on Python {sys.version.split()[0]}: "

@@ -19,6 +19,9 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from helpers import private_torch
 from helpers.counters.watch import running
+from helpers.waiting import lists_in
+
+_Syncs = Callable[..., tuple[str, ...] | None]
 
 _lock = threading.Lock()
 _users = 0
@@ -71,27 +74,30 @@ def _stand_ins() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     yield tensor, "__reduce_ex__", _told(tensor.__reduce_ex__, "no_sync", _always("Tensor.__reduce_ex__"))
     yield tensor, "cpu", _told(tensor.cpu, "no_sync", _always("Tensor.cpu"))
     yield tensor, "to", _told(tensor.to, "no_sync", _to)
-    yield tensor, "__setitem__", _told(tensor.__setitem__, "assigning", _always(""))
+    yield tensor, "__getitem__", _told(tensor.__getitem__, "by_list", _by_lists)
+    by_list = _told(tensor.__setitem__, "by_list", _by_lists)
+    yield tensor, "__setitem__", _told(by_list, "assigning", _always())
     functional = torch.nn.functional
     yield functional, "one_hot", _told(functional.one_hot, "no_sync", _one_hot)
     yield torch.UntypedStorage, "resize_", _resize_and_tell
     yield torch.autograd.graph, "disable_saved_tensors_hooks", _hooks_stand_aside
 
 
-def _told(original: Callable[..., Any], flag: str, sync: Callable[..., str | None]) -> Callable[..., Any]:
-    """``original``, with ``flag`` up in each watch while it runs, and a sync of the name that ``sync`` gives.
+def _told(original: Callable[..., Any], flag: str, syncs: _Syncs) -> Callable[..., Any]:
+    """``original``, with ``flag`` up in each watch while it runs, and a sync of each name that ``syncs`` gives.
 
-    ``sync`` gets the call's arguments; "" is no sync, None leaves the call alone."""
+    ``syncs`` gets the call's arguments; None leaves the call alone."""
 
     @functools.wraps(original)
     def stand_in(*args: Any, **kwargs: Any) -> Any:
         watches = tuple(running.watches)
-        name = sync(*args, **kwargs) if watches else None
-        if name is None:
+        names = syncs(*args, **kwargs) if watches else None
+        if names is None:
             return original(*args, **kwargs)
         for watch in watches:
-            if name and not watch.silent and not watch.no_sync:
-                watch.ledger.waited(name)
+            if not watch.silent and not watch.no_sync and not getattr(watch, flag):
+                for name in names:
+                    watch.ledger.waited(name)
             setattr(watch, flag, getattr(watch, flag) + 1)
         try:
             return original(*args, **kwargs)
@@ -102,20 +108,25 @@ def _told(original: Callable[..., Any], flag: str, sync: Callable[..., str | Non
     return stand_in
 
 
-def _always(name: str) -> Callable[..., str]:
-    return lambda *_, **__: name
+def _always(*names: str) -> _Syncs:
+    return lambda *_, **__: names
 
 
-def _to(_: torch.Tensor, *args: Any, **kwargs: Any) -> str | None:
+def _by_lists(_: torch.Tensor, index: Any, *value: Any) -> tuple[str, ...] | None:
+    return ("an index that is a list",) * len(lists_in(index)) or None
+
+
+def _to(_: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[str, ...] | None:
     # Only the word "cpu" says where to. A torch.device may be another tensor's: on a GPU, the GPU.
     device = kwargs.get("device", args[0] if args else None)
     non_blocking = kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
-    return "Tensor.to" if isinstance(device, str) and device.startswith("cpu") and not non_blocking else None
+    away = isinstance(device, str) and device.startswith("cpu") and not non_blocking
+    return ("Tensor.to",) if away else None
 
 
-def _one_hot(_: torch.Tensor, num_classes: int = -1) -> str:
+def _one_hot(_: torch.Tensor, num_classes: int = -1) -> tuple[str, ...]:
     # On the CPU it reads values to check them; on a GPU only to find a number of classes that was not given.
-    return "one_hot" if num_classes == -1 else ""
+    return ("one_hot",) if num_classes == -1 else ()
 
 
 _resize = torch.UntypedStorage.resize_

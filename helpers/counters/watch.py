@@ -36,6 +36,7 @@ class Watch(Mode):
         # How many of these calls are going on:
         self.silent = 0  # print(t), t.tolist(): nothing inside counts
         self.no_sync = 0  # t.cpu(): has been counted as one sync
+        self.by_list = 0  # x[[0, 2]]: its lists have been counted
         self.assigning = 0  # x[i] = 1.0: torch wraps the number in a tensor of its own, which does not count
         self._number: Storages = {}  # where that number is
         self._alive: dict[int, tuple[weakref.ref[Any], int]] = {}  # storages made here: → bytes

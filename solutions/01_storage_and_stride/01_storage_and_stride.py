@@ -415,10 +415,7 @@ def assign(code: str) -> tuple[str, int]:
 
 
 lesson.table(
-    [
-        (code, view_or_copy(c), c.bytes_allocated, max(c.syncs, int("[" in code[2:])), *assign(code))
-        for code, c in reads.items()
-    ],
+    [(code, view_or_copy(c), c.bytes_allocated, c.syncs, *assign(code)) for code, c in reads.items()],
     ["index", "read: gives", "read: bytes", "read: would sync on a GPU", "written by", "elements written"],
     evidence="live (CPU)",
     caption="the bytes include the index, where a list or a bool had to become a tensor first; a list counts as a sync",
