@@ -670,12 +670,12 @@ compare_predictions(
 )
 
 # %% [markdown]
-# The simulator assumes what the hardware manuals say: arithmetic runs at the chip's clock, memory at its
-# own. So a throttling GPU does not slow everything
-# alike, and pairs of *different* kernels do not see the same drift. On a GPU of your own, fix the clocks
-# while you measure: `nvidia-smi --lock-gpu-clocks=<MHz>` (needs the administrator; undo with
-# `--reset-gpu-clocks`), at a value below the boost clock so that it can be held. Where you cannot, as on
-# most rented GPUs, log the clock beside the times.
+# The simulator assumes what the hardware manuals say: arithmetic runs at the chip's clock, memory at its own. So a
+# throttling GPU does not slow everything alike, and pairs of *different* kernels do not see the same drift. On a GPU of
+# your own, fix the clocks while you measure: `nvidia-smi --lock-gpu-clocks=<MHz>` (needs the
+# [administrator](https://docs.nvidia.com/deploy/nvml-api/api/group__nvmlDeviceCommands.html); undo with
+# `--reset-gpu-clocks`), at a value below the boost clock so that it can be held. Where you cannot, as on most rented
+# GPUs, log the clock beside the times.
 #
 # **Exercise 0.2 — a speed-up with an interval** (★★, 15 min)
 #
@@ -913,12 +913,12 @@ lesson.keep(sum_one=added[0][1], sum_two=added[1][1])
 table(added, ["threads", "sum of 1e8, fourteen ones, −1e8 (exact: 14)"], evidence="live (CPU)")
 
 # %% [markdown]
-# One thread finds {{sum_one:.0f}}, two find {{sum_two:.0f}}. A parallel sum splits its terms among
-# threads like this, and some CUDA operators let threads add in the order in which they happen to arrive: their results
-# differ from run to run with every seed fixed ([PyTorch's notes on
-# reproducibility](https://docs.pytorch.org/docs/2.13/notes/randomness.html) list them).
-# `torch.use_deterministic_algorithms(True)` picks ordered versions or raises where there is none; they may be slower,
-# which is one reason to use them for comparing results and not for timing.
+# One thread finds {{sum_one:.0f}}, two find {{sum_two:.0f}}. A parallel sum splits its terms among threads like this,
+# and some CUDA operators let threads add in the order in which they happen to arrive: their results differ from run to
+# run with every seed fixed.
+# [`torch.use_deterministic_algorithms(True)`](https://docs.pytorch.org/docs/2.13/generated/torch.use_deterministic_algorithms.html),
+# whose page lists them, picks ordered versions or raises where there is none; they may be slower, which is one reason
+# to use them for comparing results and not for timing.
 #
 # **Exercise 0.4 — a run that repeats, and leaves no trace** (★★, 10 min)
 #

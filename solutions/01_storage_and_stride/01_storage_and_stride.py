@@ -17,10 +17,9 @@
 # - build sliding windows and diagonal blocks that cost no memory;
 # - find the copies that a function makes, and cut them down to the one that it needs.
 #
-# **Claims on trial,** all from pyemma's notes on the book *PyTorch performance and memory handbook*: tensor
-# and storage are two levels · non-contiguous tensors may raise errors · or give wrong results · or read
-# memory badly · reading through advanced indexing makes new storage · pandas objects should be converted to
-# NumPy first.
+# **Claims on trial,** all from pyemma's notes on the book *PyTorch performance and memory handbook*: tensor and storage
+# are two levels · non-contiguous tensors may raise errors · or give wrong results · or read memory badly · reading
+# through advanced indexing makes new storage · pandas objects should be converted to NumPy first.
 #
 # **How to work.** In each round, **predict** (replace the `...`), run the measurement, and only then read
 # why. A prediction left as `...` is simply not marked.
@@ -390,17 +389,17 @@ plots.storage_path(
 )
 
 # %% [markdown]
-# The same rows, and the slice shows that a stride can describe them. But whether it can depends on the
-# *values* in a list, which torch does not look at, so it always copies. There is one exception, and you have
-# just measured it: an **integer** tensor with **no dimensions** (`one`) is read out to a Python number first,
-# and then it is basic indexing. A bool, as a tensor or not, is no exception: it is a mask.
+# The same rows, and the slice shows that a stride can describe them. But whether it can depends on the *values* in a
+# list, which torch does not look at, so it always copies. There is one exception, and you have just measured it: an
+# **integer** tensor with **no dimensions** (`one`) is read out to a Python number first, and then it is basic indexing.
+# A bool, as a tensor or not, is no exception: it is a mask. (So is a uint8.)
 #
-# On a GPU, reading such a number out makes the CPU wait for the GPU: a **sync**. So does a mask, because its
-# number of `True` decides the size of the result. So does a Python list: torch makes a tensor of it and copies
-# that to the GPU, and the call waits until the bytes have been read
-# ([`internal_new_from_data`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/utils/tensor_new.cpp)
-# copies with `non_blocking` false). `count` runs here on the CPU and applies these rules; one column below says
-# how often they would strike.
+# On a GPU, reading such a number out makes the CPU wait for the GPU: a **sync**. So does a mask that lies there,
+# because its number of `True` decides the size of the result. So does a Python list: torch makes a tensor of it and
+# copies that to the GPU, and the call waits until the bytes have been read
+# ([`internal_new_from_data`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/utils/tensor_new.cpp) copies
+# with `non_blocking` false). `count` runs here on the CPU and applies these rules; one column below says how often they
+# would strike.
 #
 # And assignment? `x[index] = value` does not read at all. It calls another operator, one that works in place
 # (its name ends in `_`) and writes into x's own storage.
@@ -459,9 +458,8 @@ lesson.compare_predictions(
 )
 
 # %% [markdown]
-# `x[[0, 2]][:, 0] = -1` fills a temporary copy, which is then thrown away: no error, no warning. `x[pick] +=
-# 1` works because Python writes the result *back* through the index; `x[pick].add_(1)` has nothing to write
-# back to.
+# `x[[0, 2]][:, 0] = -1` fills a temporary copy, which is then thrown away: no error, no warning. `x[pick] += 1` works
+# because Python writes the result *back* through the index; `x[pick].add_(1)` has nothing to write back to.
 #
 # > **Rule.** Reading with integers and slices is a view. Reading with a list, an array, a bool or a tensor
 # > is a copy; only an integer tensor without dimensions is exempt. Assigning through any single index writes
@@ -563,14 +561,14 @@ lesson.compare_predictions(
 lesson.keep(softmax_copies=each_time, copies_before=before_the_loop)
 
 # %% [markdown]
-# Read the three lists. What **raised** only reinterprets a storage and found no stride to do it with. What
-# gave **other numbers** is `as_strided`, which is defined on the *storage* and not on the tensor. So are
-# `data_ptr()` handed to C code, and a kernel of your own that assumes that rows lie side by side. That is
-# where the "wrong results" live: in code that ignores strides, and in no other operator tried here.
+# Read the three lists. What **raised** only reinterprets a storage and found no stride to do it with. What gave **other
+# numbers** is `as_strided`, which is defined on the *storage* and not on the tensor. So are `data_ptr()` handed to C
+# code, and a kernel of your own that assumes that rows lie side by side. That is where the "wrong results" live: in
+# code that ignores strides, and in no other operator tried here.
 #
-# The **extra copies** are the usual price. A kernel that wants its rows side by side makes a contiguous copy
-# for itself, each time it is called: ten softmaxes make {{softmax_copies}} copies. One `contiguous()` before them
-# leaves {{copies_before}} for all ten.
+# The **extra copies** are the usual price. A kernel that wants its rows side by side makes a contiguous copy for
+# itself, each time it is called: ten softmaxes make {{softmax_copies}} copies. One `contiguous()` before them leaves
+# {{copies_before}} for all ten.
 #
 # **And the reading itself?** Most CPUs fetch memory in lines of 64 bytes, which is 16 numbers of 4 bytes.
 # Below, equally many numbers are summed: neighbours first, then numbers 2, 4, … cells apart. Before you run
@@ -640,6 +638,9 @@ def layout(code: str) -> str:
     return "new, channels_last" if kept else "new, contiguous"
 
 
+assert (x[:, ::2] + 1).stride() == (3, 1) != x[:, ::2].stride()  # the order is kept, the gaps are closed
+
+
 lesson.compare_predictions(
     prediction_5b,
     {code: layout(code) for code in prediction_5b},
@@ -652,8 +653,8 @@ lesson.compare_predictions(
 # `flatten` before the last linear layer is the classic: free on a contiguous tensor, a silent copy on a
 # channels_last one. And `.contiguous()` undoes the format, because without an argument it means row by row.
 #
-# > **Rule.** Elementwise operators pass strides on; merging dimensions and `contiguous()` change them. If
-# > you want another layout, convert once, where the data enters your program.
+# > **Rule.** Elementwise operators keep the order of strides and close gaps; merging dimensions and `contiguous()`
+# > change them. If you want another layout, convert once, where the data enters your program.
 # >
 # > *Where it stops:* whether a layout is *faster* depends on the kernel, the shape and the machine. Lesson
 # > 12 measures that for channels_last.
@@ -732,8 +733,7 @@ print("a column 0, 1, 2, 3, 4, after tensor.mul_(10) on the tensor that shares i
 #
 # **Exercise 1.1 — from index to cell, and back** (★★, 12 min)
 #
-# Write the formula of round 1, and its inverse. With these two you could write `print(x)` for any strided
-# tensor.
+# Write the formula of round 1, and its inverse. With these two you could write `print(x)` for any strided tensor.
 #
 # <details><summary>Hint 1</summary>For the inverse, start with the largest stride: how many whole steps of
 # it fit into what is left of <code>cell - offset</code>?</details>
@@ -1033,8 +1033,8 @@ check_answers(
 #
 # <details><summary>Hint 1</summary>Which of the four steps could be views, if they came in another order?
 # Only one of them cannot.</details>
-# <details><summary>Hint 2</summary>An elementwise operator, a change of dtype too, passes its input's
-# strides on (round 5). So the result of the one copy may have the wrong layout, and
+# <details><summary>Hint 2</summary>An elementwise operator, a change of dtype too, keeps the order of its input's
+# strides (round 5). So the result of the one copy may have the wrong layout, and
 # <code>contiguous()</code> after it would be a second one. Can you say beforehand which layout you
 # want?</details>
 # <details><summary>The idea</summary>First describe what is wanted, in views: a slice for the frames,
@@ -1284,7 +1284,7 @@ lesson.verdicts(
 # - Lists, arrays, bools and tensors as an index copy when read. *Except* an integer tensor of no dimensions:
 #   a view, and on a GPU a sync.
 # - One bracket on the left of `=` writes in place. *Not* after a first bracket that was advanced.
-# - Elementwise operators keep strides and are right on any. *Not* code that reads the storage itself:
+# - Elementwise operators keep the order of strides and are right on any. *Not* code that reads the storage itself:
 #   `as_strided`, `data_ptr()`, your own kernel. Some kernels copy for themselves.
 # - `from_numpy(column.to_numpy())` shares memory. *Except* nullable columns with gaps and mixed dtypes (a
 #   copy), text and dates (an error).

@@ -7,8 +7,7 @@
 # CPU fills too slowly, the GPU empties too slowly, or one of them keeps stopping for the other. The three
 # want opposite remedies, and from outside they look alike. A *trace*, the diary of both, tells them apart.
 #
-# **Time** 65–80 min; half of it is the three exercises. **Before this** lesson 00: launches,
-# synchronize, events.
+# **Time** 65–80 min; half of it is the three exercises. **Before this** lesson 00: launches, synchronize, events.
 #
 # **Afterwards you can**
 # - read a trace: queue depth, gaps, what lies before and after a gap, and what would help;
@@ -171,17 +170,16 @@ plots.queue(sparse_dense["large layers"][0], title="Large layers, four steps: th
 # The pictures' “short kernels” are idle time after a kernel that was over before the CPU could launch the next one. They
 # are the CPU's limit, by another name.
 #
-# So a definition that can be measured: **the bottleneck is the part that, made faster, makes the step
-# faster.** The last two columns of the table do just that; the simulator can double one part of the machine.
-# You cannot, and a trace must stand in for the experiment. The rest of the lesson is about when it does so
-# faithfully.
+# So a definition that can be measured: **the bottleneck is the part that, made faster, makes the step faster.** The
+# last two columns of the table do just that; the simulator can double one part of the machine. You cannot, and a trace
+# must stand in for the experiment. The rest of the lesson is about when it does so faithfully.
 #
 # ### Busy is not fast
 #
-# `nvidia-smi`, and `torch.cuda.utilization()` with it, report the share of time in which *at least one kernel
-# was executing* (NVML's words for it). Three programs: a large product; an activation over a large tensor;
-# and fifty products of 64 × 64, launched at once as a graph (lesson 07). All are busy. How much of the card do
-# they use?
+# `nvidia-smi`, and [`torch.cuda.utilization()`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/cuda/__init__.py)
+# with it, report the share of time in which *at least one kernel was executing* (NVML's words for it). Three programs:
+# a large product; an activation over a large tensor; and fifty products of 64 × 64, launched at once as a graph (lesson
+# 07). All are busy. How much of the card do they use?
 
 
 # %% experiment
@@ -896,7 +894,9 @@ trace.top(three, 4, by="host")
 # CPU keeps up, and compare with a run without profiler (lesson 00) before you believe a sparse trace.
 #
 # Where to look at a trace: drag the file into [Perfetto](https://ui.perfetto.dev) (or `chrome://tracing`). Older texts
-# use TensorBoard's plugin and `export_memory_timeline`, both deprecated: Perfetto, and snapshots (lesson 08), instead.
+# use TensorBoard's plugin and
+# [`export_memory_timeline`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/profiler/profiler.py), both
+# deprecated: Perfetto, and snapshots (lesson 08), instead.
 #
 # ## 5 · Nsight Systems, Nsight Compute
 #
@@ -909,12 +909,12 @@ trace.top(three, 4, by="host")
 # Go there when the trace says “the CPU was busy” and Python's frames do not say with what: loader workers, another
 # process, a lock. Names travel with `torch.autograd.profiler.emit_nvtx()` or `torch.cuda.nvtx.range`.
 #
-# **Nsight Compute** (`ncu --set full -k regex:gemm -c 3 python train.py`) looks inside single kernels. It runs
-# each kernel several times over, once for every group of hardware counters, so the program's own times mean nothing
-# meanwhile. Its first page, *GPU Speed Of Light*, has the two numbers of the table below: the share of the
-# arithmetic peak and of the memory peak that a kernel reaches. No report of a real card is recorded yet, so the
-# figures here are the **simulator's**: its kernel times come from a model of just this kind, calibrated a
-# little; read the table to learn the reading.
+# **Nsight Compute** (`ncu --set full -k regex:gemm -c 3 python train.py`) looks inside single kernels. It [runs each
+# kernel several times over](https://docs.nvidia.com/nsight-compute/NsightComputeCli/index.html), once for every group
+# of hardware counters, so the program's own times mean nothing meanwhile. Its first page, *GPU Speed Of Light*, has the
+# two numbers of the table below: the share of the arithmetic peak and of the memory peak that a kernel reaches. No
+# report of a real card is recorded yet, so the figures here are the **simulator's**: its kernel times come from a model
+# of just this kind, calibrated a little; read the table to learn the reading.
 #
 # %% experiment
 gpu = simulate("H100")

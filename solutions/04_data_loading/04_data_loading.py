@@ -195,10 +195,10 @@ read_order({way: disk for way, disk in disks.items() if way != "files"})
 # gets a small part of a drive's IOPS. With workers a data set asks for more.
 #
 # (Where the table's figures come from: about 100 IOPS is what a 7,200 rpm disk does; the cloud volume is the published
-# baseline of an AWS gp3 volume; the NVMe drive is the data sheet of a Samsung 970 EVO, with 32 reads under way.)
+# baseline of an AWS gp3 volume; the NVMe drive is a 2 TB Samsung 970 EVO's data sheet, 4 × 32 reads under way.)
 #
 # The price of blocks is a weaker shuffle: 32 neighbours stay close in time. Formats for large sets (WebDataset,
-# MosaicML Streaming, FFCV, TFRecord) all pack, read large pieces, and shuffle again in a buffer.
+# MosaicML Streaming, [FFCV](https://docs.ffcv.io/making_dataloaders.html), TFRecord) pack, and mix a few large pieces.
 #
 # ### What does a memory map read?
 #
@@ -442,7 +442,7 @@ sent_table(sent)
 # true where the CPU has to compute in float anyway, for example to resize well; then round back.
 #
 # Pinned memory makes the copy faster and lets it hide behind compute: lesson 05. `DataLoader(pin_memory=True)` pins
-# finished batches in a thread of the main process; where there is no GPU it does nothing, and warns.
+# finished batches in the main process (in a thread, if there are workers); without a GPU it does nothing, and warns.
 #
 # **Decode once.** Decoding is work that gives the same pixels each epoch, so it can be done once, before training.
 # What does that cost and save? The images of section 1:
@@ -703,10 +703,10 @@ lesson.keep(
 # | {{afresh}} processes in 3 epochs | workers are started afresh for each, and open everything again | `persistent_workers=True` keeps them, with *their* copies of the data set: what you change in yours does not reach them |
 #
 # **How they start.** On Linux by *fork* up to Python 3.13: a copy of this process, so classes of a notebook work. By
-# *forkserver* from Python 3.14 on, and by *spawn* on macOS and Windows, a worker is a new Python that gets the data set
-# pickled and *imports* your classes: write them in a file, and guard the script with `if __name__ == "__main__":`. Each
-# such worker also takes the time of an `import torch`. (So this lesson asks for fork on Linux, and takes its data sets from
-# `helpers/samples.py`.)
+# *forkserver* [from Python 3.14 on](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/data/dataloader.py),
+# and by *spawn* on macOS and Windows, a worker is a new Python that gets the data set pickled and *imports* your
+# classes: write them in a file, and guard the script with `if __name__ == "__main__":`. Each such worker also takes the
+# time of an `import torch`. (So this lesson asks for fork on Linux, and takes its data sets from `helpers/samples.py`.)
 #
 # **Copy on write.** A forked worker's memory is this process's, page by page, until one of the two writes to a page. In
 # Python, reading an object writes its reference count: a data set with a list of a million file names grows to a copy
@@ -1202,8 +1202,8 @@ sent_table(here) if not here.evidence.startswith("simulated") else print(
 #
 # Two of the claims come as one listing (five strategies, 5.2): `ImageFolder(root, transform=…, num_workers=16,
 # pin_memory=True, persistent_workers=True)`, and a `DataLoader(dataset, batch_size=256, shuffle=True,
-# prefetch_factor=4)` over it. torchvision is not part of this course's environment, so the first line meets the
-# signature that torchvision's documentation gives; the second meets the real class.
+# prefetch_factor=4)` over it. torchvision is not part of this course: the first meets its [documented
+# signature](https://pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html), the second the real class.
 
 # %% experiment tags=["fold"]
 import inspect

@@ -127,9 +127,8 @@ lesson.compare_predictions(
 # The simulator always does.) Only **pinned and `non_blocking`** together let the host
 # go on. `pin_memory=True` alone makes the copy faster and keeps the wait.
 #
-# The last column is the disappointment. Nothing ran beside a kernel, not even in the fourth row: the host is
-# free, but the GPU still does one thing after the other, because all of it is in one queue. Nobody asked for a
-# second one.
+# The last column is the disappointment. Nothing ran beside a kernel, not even in the fourth row: the host is free, but
+# the GPU still does one thing after the other, because all of it is in one queue. Nobody asked for a second one.
 #
 # ## 2 · Two queues
 #
@@ -146,7 +145,8 @@ lesson.compare_predictions(
 # | `b.wait_event(e)` | *b* waits for the mark, and for nothing behind it; the host goes on |
 # | `e.synchronize()` | the *host* waits for it |
 #
-# Waiting for an event that was never recorded returns at once.
+# Waiting for an event that was never recorded returns at once
+# ([`CUDAEvent.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/cuda/CUDAEvent.h)).
 
 
 # %% experiment
@@ -986,9 +986,9 @@ plots.zoom(
 
 # %% [markdown]
 # What to look for on yours: how far are your copies from {{pageable_gbs:.0f}} and {{pinned_gbs:.0f}} GB/s (the host's
-# part differs most)? Is
-# the hidden share as high when the product is small? For races there, PyTorch has a prototype that works by the same
-# principle: `TORCH_CUDA_SANITIZER=1`.
+# part differs most)? Is the hidden share as high when the product is small? For races there, PyTorch has a
+# [prototype](https://docs.pytorch.org/docs/stable/cuda._sanitizer.html) that works by the same principle, for kernels
+# and not for the host: `TORCH_CUDA_SANITIZER=1`.
 #
 # ## Sources on trial
 

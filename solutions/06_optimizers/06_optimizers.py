@@ -310,8 +310,7 @@ check_adamw_loop(
 # place? Only that one returns a list.</details>
 #
 # <details><summary>Hint 2</summary>Walk through the parameters and begin a new group when the next would not
-# fit. A name that still holds the last group's list keeps its bytes alive while the next group makes its
-# own.</details>
+# fit. A name that still holds the last group's list keeps its bytes alive while the next group makes its own.</details>
 #
 # <details><summary>The idea</summary>A helper function does one group in eight operators: when it returns, its
 # temporaries are gone. The function itself only cuts: while the group's bytes plus the next parameter's are
@@ -888,13 +887,14 @@ lesson.table(
 # is parallelism *up to the knee*, and a little beyond. And the optimizer is a fixed cost per step: the smaller the
 # batch, the more the choice of the three matters.
 #
-# A larger batch also means fewer steps per epoch, so the learning rate has to change. By how much? The usual
-# argument (Goyal and others, 2017): k small steps along nearly the same gradient equal one step k times as long,
-# so **SGD: in proportion to the batch**. For Adam (Malladi and others, 2022): a batch k times as large has noise
-# √k times smaller. Adam divides by √v̂, which is mostly that noise, so at the same rate each step already goes √k
-# times as far, and the rate owes only the other **√k**. A small test of both: a net of 16 hidden units learns
-# noisy numbers, always from 4,096 samples, in batches of 8, 32, 128 and 1,024, at a row of learning rates, each
-# from 6 seeds. **From batch 8 to 128, 16-fold: by what factor does the best learning rate grow?**
+# A larger batch also means fewer steps per epoch, so the learning rate has to change. By how much? The usual argument
+# (Goyal and others, 2017): k small steps along nearly the same gradient equal one step k times as long, so **SGD: in
+# proportion to the batch**. For Adam ([Malladi and others, 2022](https://arxiv.org/abs/2205.10287), whose rule moves
+# β₁, β₂ and eps too): a batch k times as large has noise √k times smaller. Adam divides by √v̂, which is mostly that
+# noise, so at the same rate each step already goes √k times as far, and the rate owes only the other **√k**. A small
+# test of both rates: a net of 16 hidden units learns noisy numbers, always from 4,096 samples, in batches of 8, 32, 128
+# and 1,024, at a row of learning rates, each from 6 seeds. **From batch 8 to 128, 16-fold: by what factor does the best
+# learning rate grow?**
 
 # %% experiment
 prediction = {"SGD": ..., "Adam": ...}  # choose from 1, 2, 4, 8, 16

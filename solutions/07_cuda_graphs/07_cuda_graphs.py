@@ -172,10 +172,9 @@ plots.queue(
 # capture itself is not free: how many steps until it is paid back is part of exercise 7.4.
 #
 # The lines of `captured` are the recipe. *Warm-up first*: what an operator does only the first time (libraries set
-# themselves up, optimizers make their state) must not be in the recording. *On a side stream*, since autograd
-# remembers the streams it saw, and the capture has one of its own. The simulation does not notice if you leave the
-# side stream out; a real GPU may. The small examples below skip the warm-up: they have no optimizer and no library
-# to set up.
+# themselves up, optimizers make their state) must not be in the recording. *On a side stream*, since autograd remembers
+# the streams it saw, and the capture has one of its own. The simulation does not notice if you leave the side stream
+# out; a real GPU may. The small examples below skip the warm-up: they have no optimizer and no library to set up.
 #
 # > **Limit of the simulation.** Times of launches are round assumptions. On a real GPU a graph also shortens the
 # > gap of a microsecond or so between two kernels, and more complicated graphs take longer to launch.
@@ -783,13 +782,14 @@ lesson.table(
 )
 
 # %% [markdown]
-# Three families: **the CPU waits for an answer** (`.item()`, `if`, a mask whose result has a size that only the
-# GPU knows); **ordinary CPU memory** (`torch.tensor(list, device=…)` copies from a temporary); and code that keeps
-# its state on the CPU, like an optimizer's step counter, for which PyTorch has `capturable=True`. The cures are
-# older than graphs, they are those of hidden syncs (lesson 03): a condition becomes a number to multiply with or
-# `torch.where`, a selection becomes a mask, a constant is made once, before. `clip_grad_norm_` shows how: it always
-# multiplies, by a factor that is at most 1. A copy from pinned memory can be captured, but each replay reads that
-# address *later*: refill it only when the copy is done.
+# Three families: **the CPU waits for an answer** (`.item()`, `if`, a mask whose result has a size that only the GPU
+# knows); **ordinary CPU memory** (`torch.tensor(list, device=…)` copies from a temporary); and code that keeps its
+# state on the CPU, like an optimizer's step counter, for which PyTorch has `capturable=True` ([without it a captured
+# step raises](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/optim/optimizer.py)). The cures are older than
+# graphs, they are those of hidden syncs (lesson 03): a condition becomes a number to multiply with or `torch.where`, a
+# selection becomes a mask, a constant is made once, before. `clip_grad_norm_` shows how: it always multiplies, by a
+# factor that is at most 1. A copy from pinned memory can be captured, but each replay reads that address *later*:
+# refill it only when the copy is done.
 #
 # **Exercise 7.3 — make it capturable** (★★★, 10 min)
 #
@@ -913,16 +913,17 @@ lesson.table(
 )
 
 # %% [markdown]
-# One pool, largest first: the smaller graphs fit into what the largest let go, and all four take
-# {{largest_first:.0f}} MiB. The other way round much less is reused, and they take {{smallest_first:.0f}} MiB. The
-# price of sharing: their temporaries, and what you no longer hold of their outputs, lie on top of each other. So replay
-# them one after the other, never on two streams at once. Programs that serve many shapes do this, with a ladder of
-# batch sizes and padding up to the next rung.
+# One pool, largest first: the smaller graphs fit into what the largest let go, and all four take {{largest_first:.0f}}
+# MiB. The other way round much less is reused, and they take {{smallest_first:.0f}} MiB. The price of sharing: their
+# temporaries, and what you no longer hold of their outputs, lie on top of each other. So [replay them one after the
+# other](https://docs.pytorch.org/docs/2.13/notes/cuda.html#sharing-memory-across-captures), never on two streams at
+# once. Programs that serve many shapes do this, with a ladder of batch sizes and padding up to the next rung.
 #
-# Two ways to have the bookkeeping done for you. `make_graphed_callables` captures forward and backward of a module,
-# each as a graph of its own, and leaves the loop yours. `torch.compile(mode="reduce-overhead")` compiles *and* uses
-# CUDA graphs: it copies inputs into static ones, makes a graph per shape, shares a pool, skips what cannot be
-# captured, and its outputs too are overwritten by the next run. On a CPU it skips the graphs, and does not say so.
+# Two ways to leave the bookkeeping to others. `make_graphed_callables` captures forward and backward of a module, each
+# as a graph, and leaves the loop yours. `torch.compile(mode="reduce-overhead")` compiles *and* uses CUDA graphs (on a
+# CPU it skips them, and does not say so): it copies inputs into static ones, makes a graph per shape, shares a pool,
+# skips what cannot be captured, and its outputs too are overwritten by the next run; [reading one
+# raises](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/cudagraph_trees.py).
 
 # %% experiment tags=["fold"]
 from torch._dynamo.utils import counters
@@ -969,9 +970,8 @@ lesson.table(
 
 # %% [markdown]
 # With `make_graphed_callables` a step has {{launches_callables}} launches in place of {{launches_eager}}: two replays
-# carry the model; loss and optimizer are launched as before. The only
-# option of `reduce-overhead` is named after CUDA graphs: the mode is about the overhead of *launching*, and not about
-# that of compiling (lesson 11).
+# carry the model; loss and optimizer are launched as before. The only option of `reduce-overhead` is named after CUDA
+# graphs: the mode is about the overhead of *launching*, and not about that of compiling (lesson 11).
 #
 # ## 5 · When does it help?
 #
