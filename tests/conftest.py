@@ -18,6 +18,9 @@ LONGEST_FIRST = (
     "test_lint.py",
     "browser/",
     "test_submissions.py",
+    "test_sandbox.py",
+    "test_bundle.py",
+    "test_variants.py",
     "test_ranks.py",
 )
 

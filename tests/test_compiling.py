@@ -634,11 +634,10 @@ def test_operators_from_code() -> None:
     assert broke("nothing of the kind") is None
 
 
-def test_in_a_grading_process() -> None:
+def test_in_a_grading_process(request: pytest.FixtureRequest) -> None:
     """A drive that compiles, in a child of a process that has imported torch and run nothing."""
     pytest.importorskip("jupytext")
     from helpers.classroom.judging import judge
-    from helpers.classroom.runner import Runner
 
     cells = ["import torch\ndef f(x):\n    y = x * 2\n    print('a')\n    return y + 1\n"]
     test = """
@@ -657,6 +656,6 @@ def as_wanted(reports):
     return None if {k: got[k] for k in want} == want else str(got)
 check.function("f", [check.case(torch.ones(3))], expect=None, drive=drive, verify=as_wanted)
 """
-    with Runner() as runner, runner.notebook(cells) as notebook:
+    with request.getfixturevalue("runner").notebook(cells) as notebook:
         verdict = judge(test, "f", notebook.ask)
     assert verdict.passed, verdict.text

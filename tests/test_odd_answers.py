@@ -2,7 +2,6 @@
 
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -22,12 +21,6 @@ DEAR = "def twice(x):\n    return x + x + torch.zeros_like(x)\n"
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Master:
     return masters.read(write(tmp_path_factory.mktemp("guard"), GOOD))
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with Runner() as running:
-        yield running
 
 
 def test_a_sealed_gpu_shows_what_a_real_one_does() -> None:

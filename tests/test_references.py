@@ -64,7 +64,7 @@ def test_nothing_drifted(path: Path) -> None:
 
 
 def test_index_and_start_page_are_current() -> None:
-    assert build.main(["--check"]) == 0
+    assert build.main(["--check", "01"]) == 0  # of the lessons one: test_nothing_drifted has them all
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -153,12 +152,6 @@ def test_a_refused_answer_of_the_collection_earns_nothing() -> None:
             assert first.endswith("earns 0"), path
             honest += "dishonest" not in first
     assert honest <= 6
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with Runner() as running:
-        yield running
 
 
 def test_a_refused_answer_is_not_run(runner: Runner, tmp_path: Path) -> None:
