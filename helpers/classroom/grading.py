@@ -19,6 +19,7 @@ import nbformat
 from nbconvert.exporters import NotebookExporter
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
+from nbgrader.api import Gradebook
 from nbgrader.apps import api
 from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
@@ -26,9 +27,8 @@ from nbgrader.preprocessors import (
     AssignLatePenalties,
     CheckCellMetadata,
     NbGraderPreprocessor,
-    SaveAutoGrades,
 )
-from nbgrader.utils import parse_utc
+from nbgrader.utils import compute_checksum, is_grade, is_solution, is_task, parse_utc
 from sqlalchemy.exc import SAWarning
 
 from helpers.classroom import journal, sparing
@@ -148,27 +148,39 @@ class Judge(NbGraderPreprocessor):
         return nb, resources
 
 
-class SaveVerdicts(SaveAutoGrades):
-    """A test's points into the gradebook. What is not gradable has none, and waits for a person: it is not 0."""
+class SaveVerdicts(NbGraderPreprocessor):
+    """A test's points into the gradebook. What is not gradable has none, and waits for a person: it is not 0.
+
+    nbgrader's own asks for each cell's row and commits it by itself; this does both once for a notebook.
+    """
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
-        self._verdicts, self._human = nb.metadata[GRADING]["verdicts"], nb.metadata[GRADING]["human"]
-        saved: tuple[NotebookNode, ResourcesDict] = super().preprocess(nb, resources)
-        return saved
+        about, report = resources["nbgrader"], nb.metadata[GRADING]
+        with Gradebook(about["db_url"]) as gradebook:
+            kept = gradebook.find_submission_notebook(
+                about["notebook"], about["assignment"], about["student"]
+            )
+            grades, comments = ({one.name: one for one in rows} for rows in (kept.grades, kept.comments))
+            for cell in nb.cells:
+                grade_id = cell.metadata.get("nbgrader", {}).get("grade_id", "")
+                if is_grade(cell):
+                    self._score(grades[grade_id], report["verdicts"].get(grade_id), report["human"])
+                if is_solution(cell) or is_task(cell):
+                    untouched = cell.metadata["nbgrader"].get("checksum") == compute_checksum(cell)
+                    comments[grade_id].auto_comment = (
+                        "No response." if untouched and not is_task(cell) else None
+                    )
+            gradebook.db.commit()
+        return nb, resources
 
-    def _add_score(self, cell: NotebookNode, resources: ResourcesDict) -> None:
-        grade_id = cell.metadata["nbgrader"]["grade_id"]
-        grade = self.gradebook.find_grade(grade_id, self.notebook_id, self.assignment_id, self.student_id)
-        verdict = self._verdicts.get(grade_id)
+    @staticmethod
+    def _score(grade: Any, verdict: dict[str, Any] | None, human: list[str]) -> None:
         before, grade.auto_score = grade.auto_score, verdict["points"] if verdict else None
         # what a person gave for another answer is confirmed by a person
         by_hand = grade.manual_score is not None and (grade.needs_manual_grade or before != grade.auto_score)
         if by_hand:
-            self._human.append(
-                f"{grade_id}: {grade.manual_score:g} points set by hand for an earlier submission"
-            )
+            human.append(f"{grade.name}: {grade.manual_score:g} points set by hand for an earlier submission")
         grade.needs_manual_grade = verdict is None or bool(verdict["human"]) or by_hand
-        self.gradebook.db.commit()
 
 
 SANITIZE: list[type[NbGraderPreprocessor]] = [Sanitise]

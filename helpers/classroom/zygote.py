@@ -88,30 +88,35 @@ class _Kept(io.StringIO):
 
 
 def serve(connection: socket.socket, before: "Intact") -> None:
-    """In the child, until the other side hangs up. Of a cell or an answer after which anything is no longer as `before`
-    the reply says so, and no more:
+    """In the child, until the other side hangs up.
 
-    {"run": source, "place": "<cell 3>", "ours": bool} → {"printed": str, "error": None or [type, text, lines of a traceback]}
+    {"ranks": True}, first → {}: a server is forked for drives that run ranks, while this process has run nothing
+    {"run": source, "place": "<cell 3>", "looked": bool} → {"printed": str, "error": None or [type, text, lines of a traceback]}
     {"ask": request of the judge} → :func:`helpers.check.probe.answer`'s reply
+    {"intact": True} → {}
+
+    After a cell (but one that was `looked` at), and when it is asked for, whether all is as `before` is looked at, which
+    takes as long as a small test. If it is not, the reply is {"broken": why}.
     """
     import torch
 
     from helpers.check import probe
     from helpers.ranks import starting
 
-    if hasattr(os, "fork") and sys.platform == "linux":
-        starting.fork_server()  # for drives that run ranks; while this process has run nothing
     torch.set_num_threads(1)
     # the notebook's names live in a module of their own, so that pickling and inspect find them
     namespace: dict[str, Any] = {"__name__": "__main__", "display": builtins.print}
     while (message := receive(connection)) is not None:
         _more_time()
-        reply = (
-            _run(message["run"], message["place"], namespace)
-            if "run" in message
-            else probe.answer(message["ask"], namespace)
-        )
-        if not message.get("ours") and (changed := before.changed()):
+        reply: dict[str, Any] = {}
+        if "run" in message:
+            reply = _run(message["run"], message["place"], namespace)
+        elif "ask" in message:
+            reply = probe.answer(message["ask"], namespace)
+        elif "ranks" in message and starting.FORKS:
+            starting.fork_server()
+        look = "intact" in message or ("run" in message and not message["looked"])
+        if look and (changed := before.changed()):
             reply = {"broken": f"this changes {changed}, which others use too: leave it as it is"}
         try:
             data = json.dumps(reply).encode()
