@@ -9,7 +9,7 @@ from helpers.classroom import build
 from helpers.classroom import master as masters
 from helpers.classroom.bench import Bench
 from helpers.classroom.submission import clean, key_of, steps_of
-from helpers.exercises.variant import SEED, variant
+from helpers.classroom.variant import SEED, variant
 from tests.corpus.cases import place, saved
 from tests.test_intake import answered
 

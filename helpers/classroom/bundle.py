@@ -14,15 +14,14 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from helpers.classroom import build
+from helpers.classroom import build, reference
 from helpers.classroom import master as masters
 from helpers.classroom.judging import judge
 from helpers.classroom.master import BadMaster, Master
 from helpers.classroom.release import release
 from helpers.classroom.runner import Runner
 from helpers.classroom.settings import COURSE_ID, FRESH, ROOT
-from helpers.exercises import _reference
-from helpers.exercises.variant import SEED_FILE, class_seed
+from helpers.classroom.variant import SEED_FILE, class_seed
 
 #: of the course's root: what a student's copy has as it is
 PLAIN = ("LICENSE", "constraints.txt", "environment.yml", "pyproject.toml", "setup.py")
@@ -31,8 +30,8 @@ START = ("lab.py", "pytorch-cpu.txt", "setup.sh", "jupyter")
 #: a student's own, each in place of the course's file of that name
 STUDENT = "student"
 CLASS = ROOT / "helpers" / "classroom"
-#: of it: what `make reset` and Validate need
-CLASSROOM = {"__init__.py", "keeping.py", "release.py", "settings.py"}
+#: of it: what `make reset`, Validate and a lesson's tests need
+CLASSROOM = {"__init__.py", "keeping.py", "reference.py", "release.py", "settings.py", "variant.py"}
 #: what a package is made of; what else lies beside it is somebody's own
 SUFFIXES = {
     ".py",
@@ -95,7 +94,7 @@ def _helpers(lessons: list[Master]) -> dict[str, bytes]:
             continue
         files[name] = without_answers(data.decode()).encode() if path in every else data
     told = json.dumps(heard_by(lessons), indent=1, sort_keys=True)
-    return files | {_reference.TOLD.relative_to(ROOT).as_posix(): f"{told}\n".encode()}
+    return files | {reference.TOLD.relative_to(ROOT).as_posix(): f"{told}\n".encode()}
 
 
 def _module(lesson: str) -> Path:
@@ -127,15 +126,15 @@ def heard_by(lessons: list[Master]) -> dict[str, dict[str, object]]:
         for lesson in lessons
         if any(map(_is_reference, ast.parse(_module(lesson.name).read_text(encoding="utf-8")).body))
     ]
-    _reference.heard = {}
+    reference.heard = {}
     try:
         if marked:
             with Runner() as runner:
                 for lesson in marked:
                     _run_visible_tests(runner, lesson)
-        return _reference.heard
+        return reference.heard
     finally:
-        _reference.heard = None
+        reference.heard = None
 
 
 def _run_visible_tests(runner: Runner, lesson: Master) -> None:

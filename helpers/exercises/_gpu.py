@@ -1,19 +1,17 @@
 """What the tests of several lessons do with the simulated GPU."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 from helpers.simulator.timeline import Timeline
 
 
-@contextmanager
-def closed() -> Iterator[None]:
-    """Within this block nothing can be simulated: for answers that are to follow from their arguments."""
+def predicted(answer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A drive: one call, while nothing can be simulated, of an answer that is to follow from its arguments."""
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise RuntimeError("the simulated GPU is closed here: the answer follows from the arguments")
 
     with mock.patch.multiple(Timeline, spend=refuse, enqueue=refuse, __init__=refuse):
-        yield
+        return answer(*args, **kwargs)

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from helpers import ranks
+from helpers import check, ranks
+from helpers.exercises._judge import each_value
 
 
 def on_ranks(job: Callable[..., Any], timeout: float = 5, stuck: str = "") -> Callable[..., list[Any]]:
@@ -36,6 +37,13 @@ def on_ranks(job: Callable[..., Any], timeout: float = 5, stuck: str = "") -> Ca
 
 def _on_this_rank(module: str, job: str, *inputs: Any) -> Any:
     return getattr(importlib.import_module(module), job).__wrapped__(*inputs)
+
+
+def check_ranks(
+    name: str, drive: Any, wrong: Callable[..., str | None], *inputs: Any, look: str, note: str = ""
+) -> None:
+    """One case of a job: n, then its other inputs; wrong(what each rank told, *inputs) says what is wrong with it."""
+    check.function(name, [check.case(*inputs)], drive=drive, verify=each_value(wrong), look=look, note=note)
 
 
 def secret() -> int:

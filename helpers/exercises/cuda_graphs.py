@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from helpers import check, simulate
 from helpers.check.sealed import sealed
-from helpers.exercises import _gpu
+from helpers.exercises._gpu import predicted
 from helpers.exercises._judge import each
 
 _HOLDS = "2 · A recording holds addresses and numbers"
@@ -501,10 +501,8 @@ def _measured(loop: Loop) -> tuple[check.Case, float, float, float]:
 
 
 def _predict(does_it_pay: Callable[..., Any], **fields: Any) -> Any:
-    """One call, while nothing can be simulated."""
     asked = _measured(Loop(**fields))[0]
-    with _gpu.closed():
-        return does_it_pay(*asked.args, **asked.kwargs)
+    return predicted(does_it_pay, *asked.args, **asked.kwargs)
 
 
 def _wrong_prediction(report: check.Report) -> str | None:

@@ -12,7 +12,7 @@ from torch import nn
 
 from helpers import check, ranks
 from helpers.exercises._judge import each_value
-from helpers.exercises._ranks import normal, on_ranks, secret
+from helpers.exercises._ranks import check_ranks, normal, on_ranks, secret
 from helpers.simulator.world.buckets import Backward, Gradient, overlap
 
 _HIDE_IT = "3 · Hide it: buckets and overlap"
@@ -98,14 +98,11 @@ def _messages_wrong(told: list[Calls], numel: int, dtype: str) -> str | None:
 
 def check_ring_all_reduce(*cases: check.Case) -> None:
     """Cases: n, then a list of (shape, dtype)."""
-    check.function(
-        "ring_all_reduce",
-        cases,
-        drive=_ring,
-        verify=each_value(_as_a_ring),
-        look="2 · What it takes: α and β",
-        note="Not all inputs fill n pieces alike. Each rank makes its own numbers.",
+    note, look = (
+        "Not all inputs fill n pieces alike. Each rank makes its own numbers.",
+        "2 · What it takes: α and β",
     )
+    check.function("ring_all_reduce", cases, drive=_ring, verify=each_value(_as_a_ring), look=look, note=note)
 
 
 # --- 14.2 BucketedDDP ---------------------------------------------------------------------------------------------
@@ -220,11 +217,8 @@ def _begun_wrong(net: _Net, told: list[Any]) -> str | None:
     for r, (_, _, begun, state, _) in enumerate(told):
         for k, v in net.state_dict().items():
             if not torch.equal(state[k], v):
-                apart = (
-                    ""
-                    if v.is_contiguous()
-                    else " (it is not contiguous: a collective reads and writes in memory's order)"
-                )
+                apart = " (it is not contiguous: a collective reads and writes in memory's order)"
+                apart *= not v.is_contiguous()
                 return f"rank {r} began with another {k} than rank 0: parameters and buffers are broadcast from it{apart}"
         if begun > 3 * whole + 8192:
             return (
@@ -282,17 +276,10 @@ def _link_wrong(
 
 
 def check_BucketedDDP(n: int, *runs: tuple[Any, ...]) -> None:
-    check.function(
-        "BucketedDDP",
-        [check.case(n, list(runs))],
-        drive=_train,
-        verify=each_value(_as_one_batch),
-        look=_HIDE_IT,
-        note="Net: first (its weight is frozen), middle, rare, last; each a linear layer. Some steps have two parts, and some ranks "
-        "do not use rare."
-        + " In the last run middle's weight is used twice, and buffers are not contiguous."
-        * runs[-1][-1],
-    )
+    note = "Net: first (its weight is frozen), middle, rare, last; each a linear layer. Some steps have two parts, "
+    note += "and some ranks do not use rare."
+    note += " In the last run middle's weight is used twice, and buffers are not contiguous." * runs[-1][-1]
+    check_ranks("BucketedDDP", _train, _as_one_batch, n, list(runs), look=_HIDE_IT, note=note)
 
 
 # --- 14.3 choose_cap ----------------------------------------------------------------------------------------------
@@ -326,13 +313,9 @@ def check_choose_cap(cases: Sequence[tuple[Any, ...]], best: Sequence[int]) -> N
                 )
         return None
 
-    check.function(
-        "choose_cap",
-        [check.case(*one) for one in cases],
-        verify=as_early_as_the_best,
-        look=_HIDE_IT,
-        note="Among them: messages that cost nothing, very dear ones, and gradients that come all at once.",
-    )
+    note = "Among them: messages that cost nothing, very dear ones, and gradients that come all at once."
+    asked = [check.case(*one) for one in cases]
+    check.function("choose_cap", asked, verify=as_early_as_the_best, look=_HIDE_IT, note=note)
 
 
 # --- 14.4 int8_hook -----------------------------------------------------------------------------------------------
@@ -450,11 +433,6 @@ def _too_much_sent(calls: Calls, numbers: int, most: int) -> str | None:
 
 
 def check_int8_hook(n: int, *runs: tuple[Any, ...]) -> None:
-    check.function(
-        "int8_hook",
-        [check.case(n, list(runs))],
-        drive=_hook,
-        verify=each_value(_nothing_lost),
-        look="4 · Send less often, and less",
-        note="The same gradients in every step (times a factor), so the sum of k means should be k times the exact one. Some steps are of zeros.",
-    )
+    look = "4 · Send less often, and less"
+    note = "The same gradients in every step (times a factor), so the sum of k means should be k times the exact one. Some steps are of zeros."
+    check_ranks("int8_hook", _hook, _nothing_lost, n, list(runs), look=look, note=note)

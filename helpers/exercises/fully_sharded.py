@@ -13,9 +13,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from helpers import check, count, ranks
+from helpers.classroom.reference import reference
 from helpers.exercises._judge import each_value
-from helpers.exercises._ranks import normal, on_ranks
-from helpers.exercises._reference import reference
+from helpers.exercises._ranks import check_ranks, normal, on_ranks
 
 _MARGIN = 2048
 _KINDS = ("SGD", "Adam")
@@ -169,15 +169,11 @@ def _rank_is_wrong(got: dict[str, Any], weights: Tensors, part: int, n: int) -> 
 
 def check_ShardedOptimizer(shapes: Shapes, seed: int, n: int, steps: int, odd: bool = False) -> None:
     """odd: the last parameter is frozen, the first is without a gradient at times, matrices lie transposed."""
-    check.function(
-        "ShardedOptimizer",
-        [check.case(n, shapes, seed, steps, odd)],
-        drive=_optimize,
-        verify=each_value(_sharded_as_one),
-        look="1 · What is stored, what is sent",
-        note="Several steps on several ranks, SGD with momentum and then Adam. Weights wrong with SGD only? Then the sum was not divided by n: Adam would forgive that."
-        + " The last parameter is frozen, and the first has p.grad None at times." * odd,
-    )
+    look = "1 · What is stored, what is sent"
+    note = "Several steps on several ranks, SGD with momentum and then Adam. Weights wrong with SGD only? Then the sum was not divided by n: Adam would forgive that."
+    note += " The last parameter is frozen, and the first has p.grad None at times." * odd
+    of = n, shapes, seed, steps, odd
+    check_ranks("ShardedOptimizer", _optimize, _sharded_as_one, *of, look=look, note=note)
 
 
 # --- 15.2 sharded_linear ------------------------------------------------------------------------------------------
@@ -294,9 +290,8 @@ def _sent_or_held_wrong(got: dict[str, Any], sizes: list[int], frozen: list[bool
     kinds = [("all_gather", "forward"), ("all_gather", "backward"), ("reduce_scatter", "backward")]
     wanted = [(kind, s, phase) for s in sizes for kind, phase in kinds[:2]]
     wanted += [("reduce_scatter", s, "backward") for s, no in zip(sizes, frozen, strict=True) if not no]
-    spared = (
-        [] if got["x"] is not None else [("all_gather", sizes[0], "backward")]
-    )  # nobody wants x's gradient
+    # what nobody needs who does not want x's gradient
+    spared = [("all_gather", sizes[0], "backward")] if got["x"] is None else []
     if sorted(got["sent"]) != sorted(wanted) and sorted(got["sent"] + spared) != sorted(wanted):
         made, asked = (
             [sum((c[0], c[2]) == kind for c in calls) for kind in kinds] for calls in (got["sent"], wanted)
@@ -311,15 +306,10 @@ def _sent_or_held_wrong(got: dict[str, Any], sizes: list[int], frozen: list[bool
 
 def check_sharded_linear(seed: int, n: int, sizes: list[int], rows: int, odd: bool = False) -> None:
     """odd: shards and x lie transposed in memory, every third shard is frozen, x needs no gradient."""
-    check.function(
-        "sharded_linear",
-        [check.case(n, seed, sizes, rows, odd)],
-        drive=_run_chain,
-        verify=each_value(_chain_as_whole),
-        look="2 · Gather, use, let go",
-        note="A chain of layers on several ranks. Between forward and backward the shards change sign."
-        + " Shards and x lie transposed in memory; x and every third shard need no gradient." * odd,
-    )
+    look, of = "2 · Gather, use, let go", (n, seed, sizes, rows, odd)
+    note = "A chain of layers on several ranks. Between forward and backward the shards change sign."
+    note += " Shards and x lie transposed in memory; x and every third shard need no gradient." * odd
+    check_ranks("sharded_linear", _run_chain, _chain_as_whole, *of, look=look, note=note)
 
 
 # --- 15.3 step_bytes ----------------------------------------------------------------------------------------------
@@ -359,14 +349,9 @@ def _counted(blocks: tuple[Any, ...], n: int, reshard: bool) -> dict[str, int]:
 
 
 def check_step_bytes(*cases: check.Case) -> None:
-    check.function(
-        "step_bytes",
-        cases,
-        _sent_by_fully_shard,
-        budget={"operators": 0, "new_storages": 0},
-        look="3 · From 8 to 1,024 ranks",
-        note="Checked against torch's fully_shard on a fake group.",
-    )
+    look, note = "3 · From 8 to 1,024 ranks", "Checked against torch's fully_shard on a fake group."
+    budget = {"operators": 0, "new_storages": 0}
+    check.function("step_bytes", cases, _sent_by_fully_shard, budget=budget, look=look, note=note)
 
 
 # --- 15.4 plan ----------------------------------------------------------------------------------------------------

@@ -103,18 +103,8 @@ def hard_numbers(seed: int, *shape: int) -> torch.Tensor:
     kind = torch.randint(0, 3, shape, generator=g)
     x = torch.where(kind == 0, x, torch.where(kind == 1, usual * torch.rand(shape, generator=g), ties))
     x *= torch.randn(shape, generator=g).sign()
-    special = [
-        0,
-        -(2**31),
-        0x7F800000,
-        0x7F800000 - 2**31,
-        -1,
-        0x7F800001,
-        1,
-        0x7F7FFFFF,
-        0x007FFFFF,
-        0x717FFFFF,
-    ]
+    special = [0, -(2**31), 0x7F800000, 0x7F800000 - 2**31, -1]
+    special += [0x7F800001, 1, 0x7F7FFFFF, 0x007FFFFF, 0x717FFFFF]
     x.view(-1)[: len(special)] = torch.tensor(special, dtype=torch.int32).view(torch.float32)
     return x
 
@@ -412,13 +402,9 @@ def _with_torchs(case: Training) -> dict[str, Any]:
 
 
 def check_Scaler(*cases: Training) -> None:
-    judge, look, match = (
-        each(own_work("_amp_")),
-        "3 · Gradients that vanish",
-        check.Match(rtol=1e-5, atol=1e-6),
-    )
+    known: dict[str, Any] = {"match": check.Match(rtol=1e-5, atol=1e-6), "verify": each(own_work("_amp_"))}
+    known |= {"drive": _train, "look": "3 · Gradients that vanish"}
     for case in cases:
-        known: dict[str, Any] = {"drive": _train, "match": match, "verify": judge, "look": look}
         known["note"] = " ".join(note for name, note in _NOTES.items() if getattr(case, name))
         check.function("Scaler", [case], [_with_torchs(case)], budget={"syncs": case.steps}, **known)
 

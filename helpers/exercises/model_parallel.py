@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from helpers import check, ranks
+from helpers.classroom.reference import reference
 from helpers.exercises._judge import each_value
-from helpers.exercises._ranks import on_ranks
-from helpers.exercises._reference import reference
+from helpers.exercises._ranks import check_ranks, on_ranks
 from helpers.simulator.world.pipeline import order, pipeline
 
 _BETWEEN_LAYERS = "3 · Split between the layers"
@@ -166,12 +166,8 @@ def _step_wrong(
             return f"rank {rank} has {name} {mine if mine is None else tuple(mine.shape)}, wanted {tuple(want.shape)}"
         most_of, off = float(want.abs().max()), mine - want
         if not (odd := float(off.abs().max())) < 1e-3 + 1e-4 * most_of:
-            flat = (
-                biased
-                and name == "y"
-                and want.dim() > 1
-                and float((off - off.flatten(0, -2)[0]).abs().max()) < 1e-4
-            )
+            flat = biased and name == "y" and want.dim() > 1
+            flat = flat and float((off - off.flatten(0, -2)[0]).abs().max()) < 1e-4
             bias = "; by the same in every row: how often is the second bias in it?" if flat else ""
             return f"{name}{after} is off by up to {odd:.2g} on rank {rank}, of values up to {most_of:.2g}{bias}; {sent}"
     if calls != [("all_reduce", size, "sum")] * 2 or len(step["forward"]) != 1:
@@ -180,13 +176,8 @@ def _step_wrong(
 
 
 def check_ParallelMLP(n: int, *cases: list[Any]) -> None:
-    check.function(
-        "ParallelMLP",
-        [check.case(n, list(cases))],
-        drive=_split,
-        verify=each_value(_split_as_whole),
-        look="1 · Split a matrix product",
-    )
+    look = "1 · Split a matrix product"
+    check_ranks("ParallelMLP", _split, _split_as_whole, n, list(cases), look=look)
 
 
 # --- 16.2 one_f_one_b ---------------------------------------------------------------------------------------------

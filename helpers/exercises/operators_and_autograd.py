@@ -52,19 +52,14 @@ def _few_operators(x: torch.Tensor, *others: torch.Tensor, **options: float) -> 
 
 def check_block(*cases: check.Case, gradients: bool = False) -> None:
     """Values within the budget of operators, or, of inputs that want gradients, these."""
-    if not gradients:
-        match, look = check.Match(rtol=1e-4, atol=1e-5), "3 · Operators that exist already"
-        check.function("block", cases, _plain_block, match=match, budget=_few_operators, look=look)
-        return
-    exact = all(one.args[0].dtype == torch.float64 for one in cases)
-    check.function(
-        "block",
-        cases,
-        _plain_block,
-        match=check.Match(grads=True, rtol=1e-9 if exact else 1e-3, atol=1e-9 if exact else 1e-4),
-        look="4 · The graph",
-        note="block is part of a network that is being trained: gradients must come back through it.",
-    )
+    match, look = check.Match(rtol=1e-4, atol=1e-5), "3 · Operators that exist already"
+    known: dict[str, Any] = {"match": match, "budget": _few_operators, "look": look}
+    if gradients:
+        exact = all(one.args[0].dtype == torch.float64 for one in cases)
+        match = check.Match(grads=True, rtol=1e-9 if exact else 1e-3, atol=1e-9 if exact else 1e-4)
+        note = "block is part of a network that is being trained: gradients must come back through it."
+        known = {"match": match, "look": "4 · The graph", "note": note}
+    check.function("block", cases, _plain_block, **known)
 
 
 # --- 2.2 lean_function --------------------------------------------------------------------------------------------
@@ -139,14 +134,9 @@ def check_tanhexp(*inputs: torch.Tensor, tolerance: float | None = None, kept_of
         if cases:
             check.function("tanhexp", cases, _safe_tanhexp, match=match, look=look, note=note)
     if kept_of:
-        check.function(
-            "tanhexp",
-            [check.case(n) for n in kept_of],
-            drive=_keep,
-            budget={"syncs": 0},
-            verify=each_value(_lean),
-            look="5 · In place, and what it breaks; 6 · What is kept for backward",
-        )
+        many, budget = [check.case(n) for n in kept_of], {"syncs": 0}
+        look = f"5 · In place, and what it breaks; {look}"
+        check.function("tanhexp", many, drive=_keep, budget=budget, verify=each_value(_lean), look=look)
 
 
 # --- 2.3 graph_keeper ---------------------------------------------------------------------------------------------
@@ -198,6 +188,7 @@ def _trained(asked: Training) -> dict[str, torch.Tensor]:
 
 
 _NO_GRAPH: dict[str, Any] = {"tensors with a graph": "none"}
+_MATCH = check.Match(rtol=1e-4, atol=1e-6)
 
 
 def _with_graphs_told(answer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -236,22 +227,17 @@ def check_train(*trainings: Training, costs: bool = True, graphs: bool = True) -
 
     def cheap(reports: list[check.Report]) -> str | None:
         peaks = [report.counts["peak_live_bytes"] for report in reports]
-        pairs = [
-            (trainings[i], trainings[i + 1], (peaks[i], peaks[i + 1])) for i in range(0, len(trainings), 2)
-        ]
+        few, many = slice(0, None, 2), slice(1, None, 2)
+        pairs = zip(trainings[few], trainings[many], zip(peaks[few], peaks[many], strict=True), strict=True)
         return next((text for pair in pairs if (text := _growth(*pair))), None)
 
-    check.function(
-        "train",
-        [one.case() for one in trainings],
-        [_trained(one) | (_NO_GRAPH if graphs else {}) for one in trainings],
-        match=check.Match(rtol=1e-4, atol=1e-6),
-        drive=_with_graphs_told if graphs else None,
-        budget={"syncs": 0} if costs else None,
-        verify=cheap if costs else None,
-        look="8 · What keeps a graph alive",
-        note="Keep the numbers as tensors, without a graph; read them when the training is over.",
-    )
+    known: dict[str, Any] = {"look": "8 · What keeps a graph alive", "match": _MATCH}
+    known["note"] = "Keep the numbers as tensors, without a graph; read them when the training is over."
+    known |= {"budget": {"syncs": 0}, "verify": cheap} if costs else {}
+    want = [_trained(one) for one in trainings]
+    if graphs:
+        want, known["drive"] = [one | _NO_GRAPH for one in want], _with_graphs_told
+    check.function("train", [one.case() for one in trainings], want, **known)
 
 
 # --- 2.4 per_sample -----------------------------------------------------------------------------------------------
@@ -319,18 +305,14 @@ def check_grad_norms(
 
     expect: a faster reference, where one sample after the other would take seconds.
     """
-    norms = [expect(*net.tensors()) if expect else _one_by_one(net) for net in nets]
-    check.function(
-        "grad_norms",
-        [check.case(*net.tensors()) for net in nets],
-        [{"norms": n} | _NO_GRAPH for n in norms] if graphs else norms,
-        match=check.Match(rtol=1e-4, atol=1e-6),
-        drive=_with_graphs_told if graphs else None,
-        budget=_operators_and_peak if memory else _OPERATORS,
-        verify=_same_for_every_batch,
-        look="9 · From a loop over samples to one batch",
-        note="A gradient of every sample is batch × width × k numbers, and as many pieces for every batch grow "
-        "with it. The length needs far fewer."
-        if memory
-        else "Each too small by the batch? cross_entropy takes a mean unless told. A little too small? Biases, too.",
-    )
+    want: list[Any] = [expect(*net.tensors()) if expect else _one_by_one(net) for net in nets]
+    known: dict[str, Any] = {"look": "9 · From a loop over samples to one batch", "match": _MATCH}
+    known |= {"budget": _OPERATORS, "verify": _same_for_every_batch}
+    note = "Each too small by the batch? cross_entropy takes a mean unless told. A little too small? Biases, too."
+    if memory:
+        known["budget"] = _operators_and_peak
+        note = "A gradient of every sample is batch × width × k numbers, and as many pieces for every batch grow "
+        note += "with it. The length needs far fewer."
+    if graphs:
+        want, known["drive"] = [{"norms": one} | _NO_GRAPH for one in want], _with_graphs_told
+    check.function("grad_norms", [check.case(*net.tensors()) for net in nets], want, note=note, **known)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from helpers import check, simulate
 from helpers.check.compare import difference
-from helpers.exercises import _gpu
+from helpers.exercises._gpu import predicted
 from helpers.exercises._judge import each, own_work
 
 Tensors = list[Tensor]
@@ -217,23 +217,19 @@ def _training_budget(weights: Tensors, x: Tensor, *rest: Any, **options: Any) ->
 
 def check_step_in_backward(*cases: check.Case, costs: bool = False) -> None:
     """costs: the bytes alive are counted too, in nets where every forward uses each weight once."""
+    budget, look = _training_budget if costs else None, "2 · When does a gradient die?"
     for one in cases:
-        sizes = [w.nbytes for w in one.args[0]]
-        check.function(
-            "step_in_backward",
-            [one],
-            expect=_trained_by_torch,
-            drive=_train,
-            match=_exactness(one, 1e-8, 1e-3),
-            budget=_training_budget if costs else None,
-            look="2 · When does a gradient die?",
-            note=f"{len(sizes)} weights of at most {max(sizes):,} bytes, m and v: {2 * len(sizes)} arrays live on. All "
-            f"gradients at once would be {len(sizes)} more; wanted at most 3, and a little for activations."
-            if costs
-            else "None left, and the weights are off? m, v and a step number per parameter live on from backward to "
+        sizes, match = [w.nbytes for w in one.args[0]], _exactness(one, 1e-8, 1e-3)
+        note = (
+            "None left, and the weights are off? m, v and a step number per parameter live on from backward to "
             "backward; a weight may sit one backward out, or be used twice in one. An error about None? A hook that "
-            "is defined in a loop sees the loop's last p: use the one that it is called with.",
+            "is defined in a loop sees the loop's last p: use the one that it is called with."
         )
+        if costs:
+            note = f"{len(sizes)} weights of at most {max(sizes):,} bytes, m and v: {2 * len(sizes)} arrays live on. All "
+            note += f"gradients at once would be {len(sizes)} more; wanted at most 3, and a little for activations."
+        known: dict[str, Any] = {"match": match, "budget": budget, "look": look, "note": note}
+        check.function("step_in_backward", [one], _trained_by_torch, drive=_train, **known)
 
 
 # --- 6.4 step_time ------------------------------------------------------------------------------------------------
@@ -243,12 +239,6 @@ _FLAG: dict[str, dict[str, Any]] = {
     "foreach": {"foreach": True},
     "fused": {"fused": True},
 }
-
-
-def _predict(step_time: Callable[..., float], *args: Any) -> float:
-    """One call, while nothing can be simulated."""
-    with _gpu.closed():
-        return step_time(*args)
 
 
 @cache
@@ -291,11 +281,5 @@ def _as_measured(report: check.Report) -> str | None:
 
 
 def check_step_time(*cases: check.Case) -> None:
-    check.function(
-        "step_time",
-        cases,
-        drive=_predict,
-        verify=each(_as_measured),
-        look="3 · Launches or bytes?",
-        note="latency_s only delays a kernel for which the GPU is waiting.",
-    )
+    look, note = "3 · Launches or bytes?", "latency_s only delays a kernel for which the GPU is waiting."
+    check.function("step_time", cases, drive=predicted, verify=each(_as_measured), look=look, note=note)

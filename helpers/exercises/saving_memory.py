@@ -13,10 +13,11 @@ import torch.utils.checkpoint
 from torch import nn
 
 from helpers import check, count
+from helpers.classroom.reference import reference
 from helpers.exercises._judge import each, each_value
-from helpers.exercises._reference import reference
 
 Gradients = list[torch.Tensor | None]
+_AGAIN = "3 · Compute it again"
 
 
 # --- 9.1 training_memory ------------------------------------------------------------------------------------------
@@ -66,13 +67,9 @@ def _within(told: dict[str, float], rows: int, width: int, depth: int) -> str | 
 
 def check_training_memory(*cases: tuple[int, int, int]) -> None:
     """cases: (rows, width, depth)."""
-    check.function(
-        "training_memory",
-        [check.case(*one) for one in cases],
-        verify=each_value(_within),
-        budget={"operators": 0, "new_storages": 0},
-        look="1 · What is there, and when is it the most?",
-    )
+    asked, look = [check.case(*one) for one in cases], "1 · What is there, and when is it the most?"
+    budget = {"operators": 0, "new_storages": 0}
+    check.function("training_memory", asked, verify=each_value(_within), budget=budget, look=look)
 
 
 # --- 9.2 accumulated_backward -------------------------------------------------------------------------------------
@@ -128,22 +125,16 @@ def _one_piece(*of: Any) -> dict[str, int]:
 
 def check_accumulated_backward(*cases: check.Case, budget: bool = False, note: str = "") -> None:
     """cases: words, width, dtype, steps, a token batch, rows. budget: bytes and operators count as well."""
+    usual = "A last piece may be smaller, targets of -100 are spread unevenly, and .grad may hold something."
+    known: dict[str, Any] = {"match": check.Match(rtol=1e-8, atol=1e-9), "note": note or usual}
     if budget:
-        note = (
+        known = {"match": check.Match(rtol=1e-3, atol=1e-4), "budget": _one_piece}
+        known["note"] = (
             "Many rows, a few at a time. Too many bytes? Then something of the piece before is alive while the next one runs: its "
             "graph, or a tensor such as logits. Too many operators? Then pieces are smaller than asked, or something runs twice."
         )
-    check.function(
-        "accumulated_backward",
-        cases,
-        partial(_accumulate, _at_once),
-        match=check.Match(rtol=1e-3, atol=1e-4) if budget else check.Match(rtol=1e-8, atol=1e-9),
-        drive=_accumulate,
-        budget=_one_piece if budget else None,
-        look="2 · The batch in pieces",
-        note=note
-        or "A last piece may be smaller, targets of -100 are spread unevenly, and .grad may hold something.",
-    )
+    want, look = partial(_accumulate, _at_once), "2 · The batch in pieces"
+    check.function("accumulated_backward", cases, want, drive=_accumulate, look=look, **known)
 
 
 # --- 9.3 checkpointed ---------------------------------------------------------------------------------------------
@@ -189,10 +180,7 @@ def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         x, other = torch.randn(of.rows, of.width, requires_grad=True), torch.rand(of.rows, of.width)
         h = x
         for part in net:
-            if of.late:
-                h = checkpointed(part, other, h)
-            else:
-                h = checkpointed(part, h, other) if of.two else checkpointed(part, h)
+            h = checkpointed(part, *((other, h) if of.late else (h, other) if of.two else (h,)))
         loss = h.square().mean()
         del h
         drawn = torch.rand(of.steps - 1)  # between forward and backward: the generator is elsewhere now
@@ -200,13 +188,8 @@ def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
             for part in net:
                 part.gain = torch.linspace(0.5, 1.5, of.width)
         loss.backward()
-        told.append(
-            {
-                "loss": loss.detach(),
-                "gradient of the input": x.grad,
-                "random numbers after forward, after backward": [drawn, torch.rand(3)],
-            }
-        )
+        beside = {"random numbers after forward, after backward": [drawn, torch.rand(3)]}
+        told.append({"loss": loss.detach(), "gradient of the input": x.grad} | beside)
     grads: Gradients = [w.grad for w in net.parameters()]
     none = "none: were only the inputs asked for theirs?"
     return {
@@ -234,23 +217,16 @@ def _torchs_cost(**fields: Any) -> dict[str, int]:
 
 def check_checkpointed(*cases: Chain, budget: bool = False, note: str = "") -> None:
     """budget: bytes and FLOPs count."""
+    usual = "Two steps one after the other; between forward and backward random numbers are drawn, and `gain` changes."
+    known: dict[str, Any] = {"match": check.Match(rtol=1e-4, atol=1e-6), "note": note or usual}
     if budget:
-        note = (
+        known = {"match": check.Match(rtol=1e-3, atol=1e-5), "budget": _torchs_cost}
+        known["note"] = (
             "Many parts; each part's `gain` changes before backward. Other gradients: backward uses what the first run made. "
             "Too many bytes: does anything but the inputs live from forward to backward? And do inputs stay when their part is "
             "through, as what hangs on ctx does? (What save_for_backward keeps goes.)"
         )
-    check.function(
-        "checkpointed",
-        cases,
-        _as_torchs,
-        match=check.Match(rtol=1e-3, atol=1e-5) if budget else check.Match(rtol=1e-4, atol=1e-6),
-        drive=_chain,
-        budget=_torchs_cost if budget else None,
-        look="3 · Compute it again",
-        note=note
-        or "Two steps one after the other; between forward and backward random numbers are drawn, and `gain` changes.",
-    )
+    check.function("checkpointed", cases, _as_torchs, drive=_chain, look=_AGAIN, **known)
 
 
 # --- 9.4 choose_checkpoints ---------------------------------------------------------------------------------------
@@ -304,9 +280,7 @@ def _fewest(chosen: Any, kept: list[int], inputs: list[int], flops: list[int], b
 
 
 def check_choose_checkpoints(*cases: check.Case, note: str = "") -> None:
-    check.function(
-        "choose_checkpoints", cases, verify=each_value(_fewest), look="3 · Compute it again", note=note
-    )
+    check.function("choose_checkpoints", cases, verify=each_value(_fewest), look=_AGAIN, note=note)
 
 
 # --- 9.5 offloaded ------------------------------------------------------------------------------------------------
@@ -357,11 +331,8 @@ def _offload(offloaded: Callable[..., Any], **fields: Any) -> dict[str, Any]:
             loss = net(x).square().mean()
         told.append(len(host) > 0)
         loss.backward()
-    return {
-        "tensors in the host's memory": told,
-        "loss": loss.detach(),
-        "gradients": [p.grad for p in net.parameters()],
-    }
+    grads = [p.grad for p in net.parameters()]
+    return {"tensors in the host's memory": told, "loss": loss.detach(), "gradients": grads}
 
 
 class _Rule:
@@ -411,21 +382,12 @@ def _half_is_gone(**fields: Any) -> dict[str, int]:
 
 def check_offloaded(*cases: Offloads, budget: bool = True) -> None:
     """budget: what is moved, and what is held."""
-    moved = (
-        "Too many bytes moved? Each linear layer also saves its weight, as a view, and a layer norm two numbers per row. "
-        "Too few, or none in the host's memory? min_bytes are bytes. Too many alive? Then the hooks still hold the tensor."
-    )
-    halved = (
-        "Here the host halves the numbers: backward must use what get() gives, and nothing that was kept."
-    )
-    check.function(
-        "offloaded",
-        cases,
-        _plain_step,
-        match=check.Match(rtol=1e-5, atol=1e-6),
-        drive=_offload,
-        budget=_half_is_gone if budget else None,
-        verify=each(_bytes_moved) if budget else None,
-        look="4 · Put it elsewhere",
-        note=moved if budget else halved,
-    )
+    note = "Here the host halves the numbers: backward must use what get() gives, and nothing that was kept."
+    known: dict[str, Any] = {"match": check.Match(rtol=1e-5, atol=1e-6), "look": "4 · Put it elsewhere"}
+    if budget:
+        known |= {"budget": _half_is_gone, "verify": each(_bytes_moved)}
+        note = (
+            "Too many bytes moved? Each linear layer also saves its weight, as a view, and a layer norm two numbers per row. "
+            "Too few, or none in the host's memory? min_bytes are bytes. Too many alive? Then the hooks still hold the tensor."
+        )
+    check.function("offloaded", cases, _plain_step, drive=_offload, note=note, **known)

@@ -186,15 +186,9 @@ def _check_view(name: str, cases: Sequence[check.Case], expect: Callable[..., Te
     look = f"{look}; for errors {_LAST_LINE}"
     check.function(name, cases, expect, match=check.Match(view_of=0), budget=_NO_MEMORY, look=look)
     if good := [one for one in cases if one.raises is None]:
-        check.function(
-            name,
-            good,
-            written,
-            drive=_write_last,
-            match=check.Match(unchanged=False),
-            budget=_NO_MEMORY,
-            note="a number written into the last element of the result must arrive in x: it is a view",
-        )
+        known: dict[str, Any] = {"match": check.Match(unchanged=False), "budget": _NO_MEMORY}
+        known["note"] = "a number written into the last element of the result must arrive in x: it is a view"
+        check.function(name, good, written, drive=_write_last, **known)
 
 
 def check_windows(*cases: check.Case) -> None:
@@ -263,24 +257,15 @@ def check_clip(*cases: check.Case) -> None:
     good = [one for one in cases if one.raises is None]
     on_meta = [one for one in good if one.args[0].is_meta]
     if on_cpu := [one for one in good if not one.args[0].is_meta]:
-        check.function(
-            "clip",
-            on_cpu,
-            _in_four_copies,
-            match=check.Match(contiguous=True),
-            budget=_one_copy,
-            verify=_new_in_torch,
-            look="Round 5, channels_last: what becomes of strides; the table above: which operators copy",
-        )
+        look = "Round 5, channels_last: what becomes of strides; the table above: which operators copy"
+        known: dict[str, Any] = {"match": check.Match(contiguous=True), "verify": _new_in_torch, "look": look}
+        check.function("clip", on_cpu, _in_four_copies, budget=_one_copy, **known)
     if on_meta:
-        check.function(
-            "clip",
-            on_meta,
-            ["meta"] * len(on_meta),
-            drive=_device_of_result,
-            look="the docstring: on video's device",
-            note='this video is on another device than the CPU ("meta": torch\'s device with shapes and without '
-            "numbers); torch.empty and its like make a tensor on the CPU, unless they are told device=video.device",
+        want, look = ["meta"] * len(on_meta), "the docstring: on video's device"
+        note = (
+            'this video is on another device than the CPU ("meta": torch\'s device with shapes and without '
         )
+        note += "numbers); torch.empty and its like make a tensor on the CPU, unless they are told device=video.device"
+        check.function("clip", on_meta, want, drive=_device_of_result, look=look, note=note)
     if refused := [one for one in cases if one.raises is not None]:
         check.function("clip", refused, look=_LAST_LINE, note="this crop does not fit into a frame")

@@ -12,6 +12,7 @@ from helpers.check.compare import difference
 from helpers.exercises._judge import each_value
 
 Tensors = list[torch.Tensor]
+_ASSUMED = "2 · What is assumed"
 #: n and length of each input
 Shapes = Sequence[tuple[int, int]]
 
@@ -68,10 +69,8 @@ def _not_centred(x: torch.Tensor, limit: float, value: Any) -> str | None:
 
 
 def check_centre(*cases: check.Case, note: str = "") -> None:
-    look = "1 · What is captured"
-    check.function(
-        "centre", cases, drive=_compile_and_call, verify=each_value(_one_graph), look=look, note=note
-    )
+    judge, look = each_value(_one_graph), "1 · What is captured"
+    check.function("centre", cases, drive=_compile_and_call, verify=judge, look=look, note=note)
 
 
 # --- 11.2 cache ---------------------------------------------------------------------------------------------------
@@ -133,9 +132,7 @@ def _as_the_compiler(value: dict[str, Any], sizes: list[int], dynamic: bool | No
 
 
 def check_cache(*cases: check.Case) -> None:
-    check.function(
-        "cache", cases, drive=_say, verify=each_value(_as_the_compiler), look="2 · What is assumed"
-    )
+    check.function("cache", cases, drive=_say, verify=each_value(_as_the_compiler), look=_ASSUMED)
 
 
 # --- 11.3 serve ---------------------------------------------------------------------------------------------------
@@ -208,9 +205,7 @@ def _two_compilations(got: dict[str, Any], shapes: Shapes) -> str | None:
 
 def check_serve(*cases: Shapes) -> None:
     shapes = [check.case(one) for one in cases]
-    check.function(
-        "serve", shapes, drive=_serve_shapes, verify=each_value(_two_compilations), look="2 · What is assumed"
-    )
+    check.function("serve", shapes, drive=_serve_shapes, verify=each_value(_two_compilations), look=_ASSUMED)
 
 
 # --- 11.4 addcmul_backend -----------------------------------------------------------------------------------------
@@ -260,14 +255,10 @@ def _replaced(got: dict[str, Any], program: str, most: int, fused: int) -> str |
 
 def check_addcmul_backend(programs: Mapping[str, tuple[int, int]]) -> None:
     """programs: an expression of a, …, e, row and column → (operators in all, of which addcmul)."""
-    check.function(
-        "addcmul_backend",
-        [check.case(program, *wanted) for program, wanted in programs.items()],
-        drive=_rewrite,
-        verify=each_value(_replaced),
-        look="3 · What is made of it",
-        note="torch.compile(f, backend=addcmul_backend) tries it on your own f.",
-    )
+    cases = [check.case(program, *wanted) for program, wanted in programs.items()]
+    judge, look = each_value(_replaced), "3 · What is made of it"
+    note = "torch.compile(f, backend=addcmul_backend) tries it on your own f."
+    check.function("addcmul_backend", cases, drive=_rewrite, verify=judge, look=look, note=note)
 
 
 # --- 11.5 prepare -------------------------------------------------------------------------------------------------
@@ -287,11 +278,6 @@ def _few_nests(got: dict[str, Any], call: tuple[torch.Tensor]) -> str | None:
 
 
 def check_prepare(*xs: torch.Tensor) -> None:
-    check.function(
-        "prepare",
-        [check.case((x,)) for x in xs],
-        drive=_compile_and_call,
-        verify=each_value(_few_nests),
-        look="4 · The kernel, read",
-        note="print(compiling.kernels(prepare, x).readable) shows the nests.",
-    )
+    cases, judge, look = [check.case((x,)) for x in xs], each_value(_few_nests), "4 · The kernel, read"
+    note = "print(compiling.kernels(prepare, x).readable) shows the nests."
+    check.function("prepare", cases, drive=_compile_and_call, verify=judge, look=look, note=note)

@@ -792,8 +792,8 @@ check_unflatten({(7 * big + 5, (big, big), (big, 1)): (7, 5), (big + 1, (big,), 
 
 # %% hidden="flat_index" points=1
 ### BEGIN HIDDEN TESTS
+from helpers.classroom.variant import variant
 from helpers.exercises.storage_and_stride import check_flat_index, check_unflatten, random_views
-from helpers.exercises.variant import variant
 
 v = variant("flat_index__hidden")
 wide = ((2 * 10**9, 3), (10**21, 7), 10**30)
@@ -859,8 +859,8 @@ check_is_contiguous(((0, 3), (1, 9)), ((2, 0), (5, 5)), note="this tensor has no
 
 # %% hidden="is_contiguous" points=2
 ### BEGIN HIDDEN TESTS
+from helpers.classroom.variant import variant
 from helpers.exercises.storage_and_stride import check_is_contiguous, random_layouts
-from helpers.exercises.variant import variant
 
 big = 2**40  # more elements than any library can number: integers can
 check_is_contiguous(many=random_layouts(variant("is_contiguous__hidden").seed(0), many=4000))
@@ -940,8 +940,8 @@ check_diagonal_blocks(check.case(numbers[:25].reshape(5, 5), 2, raises=ValueErro
 import torch
 
 from helpers import check
+from helpers.classroom.variant import variant
 from helpers.exercises.storage_and_stride import check_diagonal_blocks, check_windows
-from helpers.exercises.variant import variant
 
 v = variant("windows__hidden")
 numbers, all_of_it = torch.arange(2000, dtype=torch.int64), v.number(17)
@@ -1104,8 +1104,8 @@ check_clip(*[check.case(frames, 2, top, left, 8, raises=ValueError) for top, lef
 # %% hidden="one_copy" points=3
 ### BEGIN HIDDEN TESTS
 from helpers import check
+from helpers.classroom.variant import variant
 from helpers.exercises.storage_and_stride import check_clip, film
-from helpers.exercises.variant import variant
 
 v = variant("one_copy__hidden")
 rgba = film(v.number(9), 20, 24, 4, seed=v.seed(1))
