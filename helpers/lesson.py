@@ -21,6 +21,8 @@ __all__ = [
 #: the documents whose claims the course tests: key → their titles, in English too, and authors
 SOURCES = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
 VERDICTS = ("confirmed", "holds when", "refuted", "untested")
+#: what a claim on trial consists of, in the order of a row
+CLAIM = ("id", "source", "claim", "measured", "verdict", "experiment")
 VERDICTS_MIME = "application/vnd.pytorch-performance.verdicts+json"
 KEPT_MIME = "application/vnd.pytorch-performance.kept+json"
 
@@ -138,21 +140,22 @@ def _asked(offered: Choices) -> str:
     return f"one of {', '.join(map(str, offered))}"
 
 
-def verdicts(claims: Sequence[Mapping[str, str]], *, evidence: str) -> "VerdictTable":
+def verdicts(claims: Sequence[Mapping[str, str] | Sequence[str]], *, evidence: str) -> "VerdictTable":
     """The lesson's sources on trial: a table to read, and the same as data for the last lesson.
 
-    Each claim: ``id``, ``claim``, ``source`` (a key of :data:`SOURCES`), ``measured``, ``verdict`` (begins with
-    confirmed / holds when / refuted / untested), ``experiment`` (the heading where it was run).
+    Each claim, a mapping or a row: ``id``, ``source`` (a key of :data:`SOURCES`), ``claim``, ``measured``, ``verdict``
+    (begins with confirmed / holds when / refuted / untested), ``experiment`` (the heading where it was run).
     """
-    for claim in claims:
-        if lacking := {"id", "claim", "source", "measured", "verdict", "experiment"} - set(claim):
+    told = [dict(c if isinstance(c, Mapping) else zip(CLAIM, c, strict=True)) for c in claims]
+    for claim in told:
+        if lacking := set(CLAIM) - set(claim):
             raise ValueError(f"claim {claim.get('id', claim)!r} lacks {sorted(lacking)}")
         name, source, verdict = f"claim {claim['id']!r}", claim["source"], claim["verdict"]
         if source not in SOURCES:
             raise ValueError(f"{name}: no source {source!r}; there are {sorted(SOURCES)}")
         if not verdict.startswith(VERDICTS):
             raise ValueError(f"{name}: a verdict begins with one of {VERDICTS}, not {verdict!r}")
-    return VerdictTable([dict(c) for c in claims], evidence)
+    return VerdictTable(told, evidence)
 
 
 class VerdictTable:

@@ -630,10 +630,9 @@ plots.speedup(
 # The first way is confidently wrong: it says "slower" in {{slower_first}} of 200 sessions. The second is honest
 # and useless: it counts the drift as noise, so its interval holds the truth in {{holds_second}} sessions and says
 # "faster" in {{speaks_second}}. The third holds the truth in {{holds_third}}, and says "faster" in
-# {{speaks_third}}. **The
-# rule: run the two in turns, in random order, and look at the ratios of the pairs.** The exception: one run
-# changes the next (a cache that the first fills for the second, memory that it leaves fragmented). Then
-# give each run its own process, and pair the processes.
+# {{speaks_third}}. **The rule: run the two in turns, in random order, and look at the ratios of the pairs.** The
+# exception: one run changes the next (a cache that the first fills for the second, memory that it leaves
+# fragmented). Then give each run its own process, and pair the processes.
 #
 # ### Fixed clocks
 #

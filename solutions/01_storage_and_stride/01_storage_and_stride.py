@@ -1262,14 +1262,8 @@ CLAIMS = {  # id: (claim, measured, verdict, experiment)
         "Round 6",
     ),
 }
-fields = ("claim", "measured", "verdict", "experiment")
-lesson.verdicts(
-    [
-        {"id": key, "source": "book-notes", **dict(zip(fields, about, strict=True))}
-        for key, about in CLAIMS.items()
-    ],
-    evidence="live (CPU) and arithmetic",
-)
+claims = [(key, "book-notes", *about) for key, about in CLAIMS.items()]
+lesson.verdicts(claims, evidence="live (CPU) and arithmetic")
 
 # %% [markdown]
 # The operators were picked by hand; your own may behave otherwise. What bad order costs in *time* is no part of

@@ -970,11 +970,10 @@ lesson.table(rows, ["a tensor made in inference_mode", "what happens"], evidence
 # Without a graph the same operators run and nothing is kept: at the peak {{results_alive:.0f}} results are alive (the
 # last layer's, the product, the new one). With a graph it is one for each layer and one more, {{results_graph:.0f}}.
 # (Saved is more than the peak: it holds `weight` and `batch` too, which were there before, and the peak counts only
-# what the run allocated.)
-# `inference_mode` also takes two stops off the path of every tensor made in it: no autograd, no version
-# counter. What that saves is a part of the floor, so look for it in tiny operators only. The price is the
-# second table: such tensors cannot be saved for a backward later. Use `inference_mode` for serving and
-# evaluation, `no_grad` where the results go back into training.
+# what the run allocated.) `inference_mode` also takes two stops off the path of every tensor made in it: no autograd,
+# no version counter. What that saves is a part of the floor, so look for it in tiny operators only. The price is the
+# second table: such tensors cannot be saved for a backward later. Use `inference_mode` for serving and evaluation,
+# `no_grad` where the results go back into training.
 #
 # ## 8 · What keeps a graph alive
 #

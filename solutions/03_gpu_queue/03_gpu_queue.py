@@ -460,10 +460,8 @@ remedies = {"CPU": {"cpu": 2}, "GPU": {"gpu": 2}, "copies": {"pcie": 2}, "no rea
 rows, best, on_map, gains = [], {}, {}, {}
 for name, settings in loops.items():
     t, step_s = loop(**settings)
-    idle_part = {
-        "copies": not settings.get("load"),
-        "no reads": not settings.get("read"),
-    }  # nothing to change
+    # where there is nothing to change
+    idle_part = {"copies": not settings.get("load"), "no reads": not settings.get("read")}
     gains[name] = {
         word: 1.0 if idle_part.get(word) else step_s / loop(**(settings | change))[1]
         for word, change in remedies.items()

@@ -637,11 +637,8 @@ prediction = {
 }
 
 # %% experiment
-WORKERS = {
-    "num_workers": 3,
-    "timeout": 60,
-    "multiprocessing_context": FORK,
-}  # a timeout: nothing waits for ever
+# a timeout: nothing waits for ever
+WORKERS = {"num_workers": 3, "timeout": 60, "multiprocessing_context": FORK}
 
 
 class Noted:
@@ -717,9 +714,8 @@ lesson.keep(
 # ([`torch/utils/data/_utils/worker.py`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/data/_utils/worker.py)).
 # NumPy does not know of workers: its matrix products take a thread for each core, in each worker, unless
 # `OMP_NUM_THREADS` (or `OPENBLAS_NUM_THREADS`, by NumPy's library) says otherwise. OpenCV has threads of its own, which
-# these variables may not reach: call
-# [`cv2.setNumThreads(1)`](https://docs.opencv.org/4.x/db/de0/group__core__utils.html) in the worker. What does this
-# machine do with NumPy's?
+# these variables may not reach: call [`cv2.setNumThreads(1)`](https://docs.opencv.org/4.x/db/de0/group__core__utils.html)
+# in the worker. What does this machine do with NumPy's?
 
 # %% experiment tags=["nbval-ignore-output", "fold"]
 import psutil
@@ -984,9 +980,8 @@ lesson.table(
 # cores (on Linux; elsewhere all of them):
 
 # %% experiment tags=["nbval-ignore-output"]
-allowed = (
-    sorted(os.sched_getaffinity(0))[:2] if FORK else []
-)  # elsewhere a process cannot be bound from Python
+# elsewhere a process cannot be bound from Python
+allowed = sorted(os.sched_getaffinity(0))[:2] if FORK else []
 cores = len(allowed) or os.cpu_count()
 
 
@@ -1316,8 +1311,7 @@ rows = [
         sections[0],
     ),
 ]
-keys = ("id", "source", "claim", "measured", "verdict", "experiment")
-lesson.verdicts([dict(zip(keys, row, strict=True)) for row in rows], evidence="live (CPU) · arithmetic")
+lesson.verdicts(rows, evidence="live (CPU) · arithmetic")
 
 # %% [markdown]
 # ## Recap

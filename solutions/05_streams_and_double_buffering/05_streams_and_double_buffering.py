@@ -186,8 +186,7 @@ def run(load, *, shape=BATCH, pinned=True, item=False, steps=20):
 
 # %% [markdown]
 # The pinned copy of a batch takes C = {{c_pinned_ms:.1f}} ms, the pageable one {{c_pageable_ms:.1f}} ms, the product
-# K = {{k_ms:.1f}} ms. For each loop: is
-# a step about the **sum** C + K, or the **max** of the two?
+# K = {{k_ms:.1f}} ms. For each loop: is a step about the **sum** C + K, or the **max** of the two?
 
 # %% experiment
 said_of_steps = {  # "sum" or "max"
@@ -1017,8 +1016,8 @@ sections = [
 claims = [
     (
         "05-one-queue",
-        "without a stream named, all work enters one queue and runs in the order of submission",
         "book-notes",
+        "without a stream named, all work enters one queue and runs in the order of submission",
         f"three training steps: {len(gpu.kernels)} kernels and copies in {streams} stream, "
         f"{'each' if ordered else 'not each'} after the one before",
         "confirmed" if ordered and streams == 1 else "refuted",
@@ -1026,32 +1025,32 @@ claims = [
     ),
     (
         "05-non-blocking-safe",
-        "non_blocking does not corrupt data, since the queue keeps the order",
         "book-notes",
+        "non_blocking does not corrupt data, since the queue keeps the order",
         "in one stream: " + ", ".join(f"{name} {what}" for name, what in in_one_stream.items()),
         "holds when the host leaves the buffer alone until the copy is done",
         sections[2],
     ),
     (
         "05-speeds-the-copy",
-        "double buffering mainly speeds up copying",
         "book-notes",
+        "double buffering mainly speeds up copying",
         f"{one:.1f} GB/s in one queue, {two:.1f} in two; the step: {gain[best][0]:.2f}× as fast",
         "refuted: it hides the copy" if abs(two / one - 1) < 0.02 else "confirmed",
         sections[1],
     ),
     (
         "05-small-data",
-        "where little is copied, it hardly shows",
         "book-notes",
+        "where little is copied, it hardly shows",
         f"C ÷ K = {small[1]:.2f}: {small[0]:.2f}×; {gain[best][1]:.2f}: {gain[best][0]:.2f}×; {large[1]:.2f}: {large[0]:.2f}×",
         "holds when little means little beside the compute; much beside little compute hardly shows either",
         sections[1],
     ),
     (
         "05-wait-stream",
-        "`submit_stream.wait_stream(running_stream)` orders the two queues",
         "book-notes",
+        "`submit_stream.wait_stream(running_stream)` orders the two queues",
         "; ".join(
             f"{where}: {format_seconds(step)}, {races} races" for where, (step, races) in places.items()
         ),
@@ -1060,16 +1059,15 @@ claims = [
     ),
     (
         "05-pin-memory",
-        "`pin_memory=True` is a key to an efficient loader",
         "five-strategies",
+        "`pin_memory=True` is a key to an efficient loader",
         f"a call holds the host {format_seconds(calls['pageable'][0])}; pinned {format_seconds(calls['pinned'][0])}; "
         f"pinned and non_blocking {format_seconds(calls['pinned, non_blocking=True'][0])}",
         "holds when the copy is non_blocking too, and in a stream of its own; alone it only raises the rate",
         sections[0],
     ),
 ]
-keys = ("id", "claim", "source", "measured", "verdict", "experiment")
-lesson.verdicts([dict(zip(keys, claim, strict=True)) for claim in claims], evidence="simulated (H100)")
+lesson.verdicts(claims, evidence="simulated (H100)")
 
 # %% [markdown]
 # ## Recap

@@ -1073,8 +1073,7 @@ rows = [
         sections[2],
     ),
 ]
-keys = ("id", "source", "claim", "measured", "verdict", "experiment")
-lesson.verdicts([dict(zip(keys, row, strict=True)) for row in rows], evidence="live (CPU) · simulated (H100)")
+lesson.verdicts(rows, evidence="live (CPU) · simulated (H100)")
 
 # %% [markdown]
 # ## Recap

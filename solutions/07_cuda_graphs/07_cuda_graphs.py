@@ -1246,8 +1246,7 @@ rows = [
         sections[2],
     ),
 ]
-keys = ("id", "source", "claim", "measured", "verdict", "experiment")
-lesson.verdicts([dict(zip(keys, row, strict=True)) for row in rows], evidence="simulated (H100) · live (CPU)")
+lesson.verdicts(rows, evidence="simulated (H100) · live (CPU)")
 
 # %% [markdown]
 # ## Recap

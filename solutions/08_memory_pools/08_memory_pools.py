@@ -133,8 +133,7 @@ lesson.table(
 
 # %% [markdown]
 # The stepper shows the same, call by call (orange: what the call took or gave back): ◀ and ▶, or change the program. Try
-# `free e` and
-# `empty_cache` at the end.
+# `free e` and `empty_cache` at the end.
 
 # %% experiment
 widgets.allocator_stepper(PROGRAM, step=8)
@@ -230,9 +229,8 @@ class Allocator:
     def __init__(self, cuda_malloc, cuda_free) -> None:
         ### BEGIN SOLUTION
         self.cuda_malloc, self.cuda_free = cuda_malloc, cuda_free
-        self.segments: list[
-            tuple[bool, list[list]]
-        ] = []  # small?, blocks by address: [address, size, in use]
+        # small?, blocks by address: [address, size, in use]
+        self.segments: list[tuple[bool, list[list]]] = []
         ### END SOLUTION
 
     def malloc(self, nbytes: int) -> int:

@@ -290,12 +290,11 @@ lesson.table(
 )
 
 # %% [markdown]
-# A mean of means is the mean only if all pieces count alike. So sum, and divide by what counts in the *whole*
-# batch: one number, known before the first piece. (The Hugging Face trainer had this very mistake until
-# [October 2024](https://github.com/huggingface/transformers/pull/34191); a piece with few tokens weighed as much as one
-# with many. Why so far off here? In the second line the last
-# piece's 12 rows have the weight of 100; in the third the last piece has one target that counts, as much as the 64 of
-# the first.)
+# A mean of means is the mean only if all pieces count alike. So sum, and divide by what counts in the *whole* batch:
+# one number, known before the first piece. (The Hugging Face trainer had this very mistake until [October
+# 2024](https://github.com/huggingface/transformers/pull/34191); a piece with few tokens weighed as much as one with
+# many. Why so far off here? In the second line the last piece's 12 rows have the weight of 100; in the third the last
+# piece has one target that counts, as much as the 64 of the first.)
 #
 # BatchNorm is another matter: it normalises by the mean of the *piece*, so the function itself has changed, and no
 # division can mend that. Its running averages also move once per piece, not once per step. LayerNorm and
@@ -520,11 +519,10 @@ plots.memory_model(found, title="16 blocks, 4,096 rows: where are the checkpoint
 # %% [markdown]
 # At the peak three things add up: the inputs that are kept, one per checkpoint (*activations*); what *one* part saves
 # while it is computed again (*recomputed*); and gradients on their way (*temporary*: {{at_gelu:.0f}} widths of a block,
-# at gelu, whose result has gone already). Many small parts: many inputs. Few large parts: **the peak comes back**,
-# inside backward. (*Each
-# four* peaks in the first group, the last to be computed again: the other groups' inputs have gone, their gradients
-# have come.) One checkpoint around everything keeps almost nothing after forward, and at the start of backward it holds all that
-# was to be saved; it costs a forward pass for nothing.
+# at gelu, whose result has gone already). Many small parts: many inputs. Few large parts: **the peak comes back**, inside
+# backward. (*Each four* peaks in the first group, the last to be computed again: the other groups' inputs have gone,
+# their gradients have come.) One checkpoint around everything keeps almost nothing after forward, and at the start of
+# backward it holds all that was to be saved; it costs a forward pass for nothing.
 #
 # A block's inside is ten times its input, so here small parts win. Where an input is as large as what a part saves, a
 # part alone saves nothing. Sixteen times linear and relu, width 128:
@@ -557,14 +555,12 @@ lesson.table(
 )
 
 # %% [markdown]
-# It stops as soon as all that backward wants is there. The last matmul's *result* is nobody's input, so it is not
-# run again. (That is the newer of its two ways, `use_reentrant=False`, and
-# [the only one that stops early](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/checkpoint.py#L398-L407).
-# Say it: torch 2.13 warns if you say neither.) The
-# smaller the part, the larger the share of its
-# last matmul. The transformer's block is a little under a third: by
-# [torch's count](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/flop_counter.py), fused attention does five
-# matmuls in backward for two in forward.
+# It stops as soon as all that backward wants is there. The last matmul's *result* is nobody's input, so it is not run
+# again. (That is the newer of its two ways, `use_reentrant=False`, and [the only one that stops
+# early](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/checkpoint.py#L398-L407). Say it: torch 2.13 warns
+# if you say neither.) The smaller the part, the larger the share of its last matmul. The transformer's block is a little
+# under a third: by [torch's count](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/flop_counter.py), fused
+# attention does five matmuls in backward for two in forward.
 #
 # Inside, it is less magic than it looks. One catch: **dropout must drop the same places again**, so a checkpoint
 # remembers the random generator's state, and afterwards leaves the generator as if nothing had been run twice.
@@ -654,8 +650,7 @@ check_checkpointed(Chain(240, 30, 20, p=0.2), Chain(100, 24, 10, p=0.0, two=True
 #
 # Checkpoint where it is cheapest. Blocks differ (attention, wide, narrow), and the memory is given. Find the choice that
 # fits and computes least again. Block i saves `kept[i]` bytes, its input among them, or only `inputs[i]` if it is
-# checkpointed. When
-# backward arrives at block i, what the later blocks kept is gone. So the most that is held:
+# checkpointed. When backward arrives at block i, what the later blocks kept is gone. So the most that is held:
 #
 # - at the end of forward: all that the blocks keep;
 # - while a checkpointed block i is computed again: all that the blocks before it keep, and kept[i].
@@ -787,9 +782,8 @@ lesson.keep(too_many_mib=(steps["save_on_cpu"]["d2h"] - kept) / MIB)
 longer = {way: step["seconds"] / steps["plain"]["seconds"] for way, step in steps.items()}
 near = {way: min((1, 1.2, 2, 5, 15), key=lambda n: abs(n - longer[way])) for way in longer if way != "plain"}
 card, moved = simulate("H100").card, steps["save_on_cpu"]["d2h"]
-stays = (
-    2 * sum(p.nbytes for p in stack(512, 8).parameters()) + 2048 * 512 * 4 + 2 * 32 * MIB
-)  # a workspace a thread
+# with a workspace a thread
+stays = 2 * sum(p.nbytes for p in stack(512, 8).parameters()) + 2048 * 512 * 4 + 2 * 32 * MIB
 near["bytes moved"] = "more" if moved > 1.01 * kept else "fewer" if moved < 0.99 * kept else "as many"
 lesson.compare_predictions(
     prediction, near, evidence="simulated (H100)", choices=["more", "fewer", "as many", 1, 1.2, 2, 5, 15]
@@ -811,9 +805,8 @@ lesson.table(
     caption=f"activations: {kept / MIB:,.0f} MiB; weights, their gradients, the batch and the matrix library's workspace: "
     f"{stays / MIB:,.0f} MiB",
 ).show()
-pinned = (
-    card.assumptions.bandwidth_share * card.pcie_bytes_per_s
-)  # as lesson 05 has it: 80 % of what the bus is said to do
+# as lesson 05 has it: 80 % of what the bus is said to do
+pinned = card.assumptions.bandwidth_share * card.pcie_bytes_per_s
 wide = 4 * card.peak_flops["fp32"] * card.assumptions.flop_share / pinned
 lesson.table(
     [
@@ -835,8 +828,7 @@ lesson.table(
 #
 # **The bytes.** Why more than the activations? A linear layer saves its input, and its **weight**, for the input's
 # gradient: 16 weights of 4 MiB are the {{too_many_mib:.0f}} MiB too many. They lie on the card anyway; moving them frees
-# nothing, at the
-# price of the way there and back at each step. The library's hook cannot know that; yours can.
+# nothing, at the price of the way there and back at each step. The library's hook cannot know that; yours can.
 #
 # **The time.** Checkpoints cost what section 3 counted: {{more_flops:.0%}} more FLOPs. Offloading is the copies: pageable, one
 # after the other, nothing beside them. Pinned memory and a second stream (lesson 05) can hide what is shorter than the
@@ -1083,9 +1075,8 @@ lesson.on_gpu(on_cuda, "09/levers")
 #
 # The book is the *PyTorch performance and memory handbook*, whose repository (ailzhang/EfficientPyTorch, chapter 7) has a
 # script that prints a peak of 628.6 MiB with `checkpoint_sequential`, then 936.2 without. It runs both ways in one
-# process and keeps a clone of
-# all gradients from the first. Below is its net with the peak reset between the two. The weights are 40,000 wide, the
-# batch is 10. What do you get if the two ways change places: which of the two is worse then?
+# process and keeps a clone of all gradients from the first. Below is its net with the peak reset between the two. The
+# weights are 40,000 wide, the batch is 10. What do you get if the two ways change places: which of the two is worse then?
 
 # %% experiment
 from torch.utils.checkpoint import checkpoint_sequential
@@ -1245,11 +1236,7 @@ rows = [
         "Sources on trial",
     ),
 ]  # fmt: skip
-keys = ("id", "source", "claim", "measured", "verdict", "experiment")
-lesson.verdicts(
-    [dict(zip(keys, row, strict=True)) for row in rows],
-    evidence="live (CPU) · simulated (H100) · arithmetic",
-)
+lesson.verdicts(rows, evidence="live (CPU) · simulated (H100) · arithmetic")
 
 # %% [markdown]
 # ## Recap

@@ -692,9 +692,8 @@ def learn(run, steps, factor, init_scale=65536.0, growth_interval=2000):
     )
     losses, scales, first, passing = [], [], {}, []
 
-    def keep(
-        module, inputs, out
-    ):  # in the first step: the gradient of each layer's output, a row for each sample
+    # in the first step: the gradient of each layer's output, a row for each sample
+    def keep(module, inputs, out):
         if not first:
             out.retain_grad()
             passing.append(out)
@@ -1177,9 +1176,8 @@ rates(
 
 # %% [markdown]
 # Among matmuls of like work, those that miss run at the share of the rate that the table says. (They come from other
-# people's models, so
-# shapes differ in more than this. The simulator has its own addition for shapes that miss from these rows.) So pad: add zeros up to the next multiple, compute, and cut. What it costs is more FLOPs, and that is
-# arithmetic:
+# people's models, so shapes differ in more than this. The simulator has its own addition for shapes that miss from these
+# rows.) So pad: add zeros up to the next multiple, compute, and cut. What it costs is more FLOPs, and that is arithmetic:
 
 # %% experiment
 shapes = {  # rows, features in, features out
@@ -1330,9 +1328,8 @@ sections = (
 )
 resnet, mlp = change["ResNet-50, 64 images"], change["8 layers of 4,096 × 4,096, 16 rows"]
 a100 = PUBLISHED["A100, against TF32"][1] / PUBLISHED["A100, against TF32"][0]
-losing = [
-    f for f, by_run in sweep.items() if by_run["autocast fp16"]["zero"] > 0.01
-]  # factors where gradients vanish
+# factors where gradients vanish
+losing = [f for f, by_run in sweep.items() if by_run["autocast fp16"]["zero"] > 0.01]
 kept_all = [f for f in FACTORS if f not in losing]
 helped = max(sweep[f]["autocast fp16, scaled"]["zero"] for f in FACTORS) < 0.01
 apart = {
@@ -1415,10 +1412,7 @@ rows = [
         sections[3],
     ),
 ]
-keys = ("id", "source", "claim", "measured", "verdict", "experiment")
-lesson.verdicts(
-    [dict(zip(keys, row, strict=True)) for row in rows], evidence="published · live (CPU) · simulated (A100)"
-)
+lesson.verdicts(rows, evidence="published · live (CPU) · simulated (A100)")
 
 # %% [markdown]
 # ## Recap

@@ -108,12 +108,11 @@ lesson.table(
 # %% [markdown]
 # A trace is a recording: whatever Python decided while it ran is baked in, and nothing checks it later. (A shape in
 # arithmetic is an exception: reading it is recorded as an operator. An `if` or a loop over it is baked in as well.)
-# Source analysis understands data-dependent `if`s and stops where
-# its language does; here at a dict of functions. Dynamo is right in every row, by two means. What it took for granted
-# it writes down as **guards**, checked before each call. What it cannot take into a graph it leaves to Python, in a
-# **graph break**: it compiles what came before, lets Python do the one thing, and starts a new graph behind it.
-# `explain` shows both. In it, `1/0` is the first compiled version of the second piece of Python that was met, and
-# "chatty, resumed" is such a rest of `chatty`:
+# Source analysis understands data-dependent `if`s and stops where its language does; here at a dict of functions.
+# Dynamo is right in every row, by two means. What it took for granted it writes down as **guards**, checked before
+# each call. What it cannot take into a graph it leaves to Python, in a **graph break**: it compiles what came before,
+# lets Python do the one thing, and starts a new graph behind it. `explain` shows both. In it, `1/0` is the first
+# compiled version of the second piece of Python that was met, and "chatty, resumed" is such a rest of `chatty`:
 
 
 # %% experiment
@@ -135,16 +134,14 @@ print(*dict.fromkeys(f"guard  {g}" for g in report.guards if g.about in ("x", "l
 
 # %% [markdown]
 # (The other guards hold of globals and modes.) Nothing is wrong in the result. But each graph is optimised alone, each
-# border writes its tensors to memory and
-# goes back to Python, and on a GPU the `if` waits for the device (lesson 03).
+# border writes its tensors to memory and goes back to Python, and on a GPU the `if` waits for the device (lesson 03).
 #
 # `torch.compile(fn, fullgraph=True)` insists on one graph: what still breaks is an error. And it captures more than the
 # default does. [Its docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/__init__.py#L2644-L2648) says that
-# it "opts into unbacked semantics":
-# `capture_scalar_outputs` and `capture_dynamic_output_shape_ops` are on, so that a number or a size that only the data
-# knows becomes a symbol in the graph. (Pull requests [163121](https://github.com/pytorch/pytorch/pull/163121) and
-# [163123](https://github.com/pytorch/pytorch/pull/163123), September 2025; before them both were errors.) **How many
-# graphs**, or an "error"?
+# it "opts into unbacked semantics": `capture_scalar_outputs` and `capture_dynamic_output_shape_ops` are on, so that a
+# number or a size that only the data knows becomes a symbol in the graph. (Pull requests
+# [163121](https://github.com/pytorch/pytorch/pull/163121) and [163123](https://github.com/pytorch/pytorch/pull/163123),
+# September 2025; before them both were errors.) **How many graphs**, or an "error"?
 
 # %% experiment
 prediction = {".item()": ..., ".item(), fullgraph=True": ..., "x[mask], fullgraph=True": ...}
@@ -287,10 +284,9 @@ check_centre(check.case(*[(x, 1.0) for x in edge.repeat_interleave(2, 1)[:, ::2]
 #
 # Compiled code is right only where its guards hold: dtype, device, strides, sizes, the values of some Python numbers,
 # gradient mode. Where none of the versions compiled so far fits, Dynamo compiles again. It keeps at most {{limit}}
-# versions of one
-# function ([`recompile_limit`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/config.py#L115-L121)). A
-# batch whose size changes from call to
-# call:
+# versions of one function
+# ([`recompile_limit`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/config.py#L115-L121)). A batch
+# whose size changes from call to call:
 
 
 # %% experiment
@@ -355,9 +351,8 @@ for i, (name, (after, _)) in enumerate(streams.items()):
         label=name,
     )
 seen = streams["dynamic=False"][0]
-full = (
-    seen.index(max(seen)) + 1
-)  # every version there may be is made; new sizes run as plain Python from here on
+# every version there may be is made; new sizes run as plain Python from here on
+full = seen.index(max(seen)) + 1
 python = [i for i in range(full, len(STREAM)) if STREAM[i] not in STREAM[:full]]
 ax.plot(
     python, [seen[-1]] * len(python), "x", color=style.SERIES[0], markersize=7, label="runs as plain Python"
@@ -424,9 +419,8 @@ print(*(f"{name}: {text}" for name, (_, text) in told.items()), sep="\n")
 # Plain `torch.compile` warns once, on standard error, where a log file may be the only reader. With `fullgraph=True` it
 # raises `FailOnRecompileLimitHit`
 # ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/convert_frame.py#L1986-L2040)); so it does in
-# every program where
-# `torch._dynamo.config.fail_on_recompile_limit_hit` is set. `TORCH_LOGS=recompiles` prints the reasons of each
-# recompilation.
+# every program where `torch._dynamo.config.fail_on_recompile_limit_hit` is set. `TORCH_LOGS=recompiles` prints the
+# reasons of each recompilation.
 #
 # What else changes from call to call? Python numbers, and where a tensor comes from. **How many compilations in twelve
 # calls**, each with another number or another shape?
@@ -870,8 +864,7 @@ print(written["rescale"].readable, written["softmax over rows"].readable, sep="\
 # - Matrix products and sorts go to a library; here, on the CPU, pointwise work before or after them is a nest of its own.
 #
 # On a GPU (Triton) each nest is, roughly, a kernel, and what fusion saves is bytes. A chain of six operators, and a
-# single one that
-# moves what the fused kernel would (x in, y out):
+# single one that moves what the fused kernel would (x in, y out):
 
 # %% experiment tags=["fold"]
 from helpers.plots.lanes import rows_of
@@ -1081,10 +1074,9 @@ lesson.table(
 # `reduce-overhead` sets CUDA graphs: they remove *launch* overhead at run time (lesson 07) and are captured on top of
 # compiling; the kernels for the CPU are the same ones. `max-autotune` sets CUDA graphs too, and it compiles variants of
 # each product and times them (`max-autotune-no-cudagraphs` does only that). Only `lite` leaves work out: it switches
-# Inductor's passes off and calls ATen's own operators, so that it fuses next to nothing. (It is in the source of torch 2.13
-# and not in torch.compile's documentation.) For less compiling there is the cache, `dynamic=True`, and **regional
-# compilation**: compile one block of a
-# model that repeats it, and all its copies share the code.
+# Inductor's passes off and calls ATen's own operators, so that it fuses next to nothing. (It is in the source of torch
+# 2.13 and not in torch.compile's documentation.) For less compiling there is the cache, `dynamic=True`, and **regional
+# compilation**: compile one block of a model that repeats it, and all its copies share the code.
 #
 # ### Two models
 #
@@ -1234,15 +1226,13 @@ for name, model, dynamic, calls in models:
     why = w.recompiles[0].reason if w.recompiles else ""
     numbers = w.counts()
     rows.append((name, numbers["compilations"], numbers["operators"], numbers["graph_breaks"], why))
-assert [r[1] for r in rows[-2:]] == [2, 1] and not any(
-    r[3] for r in rows
-)  # an int time step, a tensor; breaks
+# an int time step, a tensor; breaks
+assert [r[1] for r in rows[-2:]] == [2, 1] and not any(r[3] for r in rows)
 lesson.table(rows, ["model", "graphs", "operators", "breaks", "compiled again"], evidence="live (CPU)")
 
 # %% [markdown]
 # The real classes have no breaks, and one compiled version serves BERT's three lengths. A time step that comes as an int
-# is compiled for
-# its first value, and again as a symbol; as a tensor it is compiled once.
+# is compiled for its first value, and again as a symbol; as a tensor it is compiled once.
 #
 # ## On the real GPU
 #
@@ -1333,8 +1323,7 @@ rows = [
     ("11-fullgraph", "book-notes", "fullgraph=True gives the whole graph", f"of {len(both)} functions with a break, {len(both) - len(kept)} in one graph; an error for: {', '.join(kept)}",
      "holds when what breaks is a number or a size read from the data; it raises otherwise" if kept else "confirmed", sections[0]),
 ]  # fmt: skip
-keys = ("id", "source", "claim", "measured", "verdict", "experiment")
-lesson.verdicts([dict(zip(keys, row, strict=True)) for row in rows], evidence="live (CPU) · simulated (H100)")
+lesson.verdicts(rows, evidence="live (CPU) · simulated (H100)")
 
 # %% [markdown]
 # ## Recap

@@ -224,8 +224,7 @@ strips(
 # operators do not get faster by more threads; they only wake more of them.**
 #
 # The **inter-op** threads (`torch.get_num_interop_threads()`) are another pool, for whole operators side by side. Who
-# uses it? One
-# more child, 4 threads of the first kind:
+# uses it? One more child, 4 threads of the first kind:
 
 # %% experiment tags=["nbval-ignore-output", "fold"]
 INTER = """
@@ -368,9 +367,8 @@ print(f"and {late[0]} of the process's {late[1]} threads are bound")
 #
 # Why bind at all? A thread that moves leaves its caches behind. On a machine of several **NUMA nodes** it leaves its
 # memory behind too: each node has its own, and that of the others is slower. Linux puts a page on the node of the thread
-# that first *writes*
-# to it (**first touch**; Linux's own documentation calls that policy *local allocation*). Two nodes of 4 cores; a team of
-# 8, bound in order, reads a large tensor. Which part of it is on the reader's own node?
+# that first *writes* to it (**first touch**; Linux's own documentation calls that policy *local allocation*). Two nodes
+# of 4 cores; a team of 8, bound in order, reads a large tensor. Which part of it is on the reader's own node?
 
 # %% experiment
 prediction = {
@@ -613,12 +611,11 @@ check_bound(
 # %% [markdown]
 # ## 3 · Layout
 #
-# A convolution reads, for each output, all channels of a few neighbouring pixels. `channels_last` (lesson 01) keeps
-# the channels of a pixel side by side, so that a vector instruction takes 8 or 16 of them at once. On the CPU most convolutions
-# are done by the library **oneDNN**, which tells what it does when `ONEDNN_VERBOSE=1` is set before Python starts. A
-# line is a *primitive*; those
-# called `reorder` compute nothing, they only turn data into another layout. How many reorders does a single convolution
-# of 2 × 16 × 20 × 20, 3 × 3, cost in eager mode?
+# A convolution reads, for each output, all channels of a few neighbouring pixels. `channels_last` (lesson 01) keeps the
+# channels of a pixel side by side, so that a vector instruction takes 8 or 16 of them at once. On the CPU most
+# convolutions are done by the library **oneDNN**, which tells what it does when `ONEDNN_VERBOSE=1` is set before Python
+# starts. A line is a *primitive*; those called `reorder` compute nothing, they only turn data into another layout. How
+# many reorders does a single convolution of 2 × 16 × 20 × 20, 3 × 3, cost in eager mode?
 
 # %% experiment
 prediction = {"x and weights contiguous": ..., "x channels_last": ..., "x and weights channels_last": ...}
@@ -892,10 +889,9 @@ check_channels_last_net(
 # %% [markdown]
 # ## 4 · Numbers side by side
 #
-# The last source of speed in one core is the **vector** instruction: 8 floats at once (AVX2), 16 (AVX-512), 4 (NEON). PyTorch's
-# own kernels are built for several of them and choose at the start. Inductor writes for what it finds:
-# `at::vec::Vectorized<float>` is
-# such a vector. Which of these does it write as a plain loop, one number after the other?
+# The last source of speed in one core is the **vector** instruction: 8 floats at once (AVX2), 16 (AVX-512), 4 (NEON).
+# PyTorch's own kernels are built for several of them and choose at the start. Inductor writes for what it finds:
+# `at::vec::Vectorized<float>` is such a vector. Which of these does it write as a plain loop, one number after the other?
 
 # %% experiment
 prediction = {
@@ -952,10 +948,9 @@ print("erfinv in ATen's", header.name, "\n  " + "".join(where[1:]).partition("}"
 
 # %% [markdown]
 # With a stride of 2, eight neighbours in memory are not the eight numbers wanted, so the loop is scalar. A gather
-# collects them one
-# by one (`x0_inner`) into a vector and computes on that. And `erfinv` is a trap for readers of code: ATen's `Vectorized` has the
-# function, as a `map` that takes each of the parts by itself. **`Vectorized` in the code means: loaded and stored
-# side by side. Layout decides that, and layout you can choose.**
+# collects them one by one (`x0_inner`) into a vector and computes on that. And `erfinv` is a trap for readers of code:
+# ATen's `Vectorized` has the function, as a `map` that takes each of the parts by itself. **`Vectorized` in the code
+# means: loaded and stored side by side. Layout decides that, and layout you can choose.**
 #
 # **bf16 on a CPU** has half the bytes everywhere. Whether it computes faster is a question to the processor: AMX or AVX512-BF16
 # (x86), BF16 instructions (ARM) multiply it; others convert to fp32 and back. What has this one, and who does the work?
@@ -982,12 +977,10 @@ lesson.table(
 #
 # ## 5 · What can more threads bring?
 #
-# **Amdahl**: the part that is not split sets the limit. If s of the time is serial, n threads bring at most
-# 1 ÷ (s + (1 − s) ÷ n), and never more than 1 ÷ s. On a CPU two more terms belong to it: an operator has no more chunks
-# than grains
+# **Amdahl**: the part that is not split sets the limit. If s of the time is serial, n threads bring at most 1 ÷ (s + (1
+# − s) ÷ n), and never more than 1 ÷ s. On a CPU two more terms belong to it: an operator has no more chunks than grains
 # (section 1), and waking a team costs time that grows with the team. A step of 10 operators, each on 20,000, 100,000 or
-# a million elements, and one
-# `randn`. With 64 cores, which number of threads is best, of 1, 4, 32, 64?
+# a million elements, and one `randn`. With 64 cores, which number of threads is best, of 1, 4, 32, 64?
 
 # %% experiment
 prediction = {"20,000 elements": ..., "100,000 elements": ..., "1,000,000 elements": ...}
@@ -1002,9 +995,8 @@ def operator_ns(size, work_ns, splits, threads):
 
 
 def step_ns(size, threads):
-    return 10 * operator_ns(size, size, True, threads) + operator_ns(
-        size, size, False, threads
-    )  # 1 ns an element
+    # 1 ns an element
+    return 10 * operator_ns(size, size, True, threads) + operator_ns(size, size, False, threads)
 
 
 curves = {
@@ -1156,14 +1148,10 @@ def exact(parts, cores, copies, wake_ns, each_ns):
     return answer(best, *speedups, min(copies, cores // split), split)
 
 
-ties = [
-    (100_000, 1e5, True),
-    (65_536, 5e4, True),
-    (32_768, 2e4, True),
-]  # regions for nothing: more threads change nothing
-free = [check.case(ties, 8, copies, 0.0, 0.0) for copies in (1, 4)] + [
-    check.case([(9, 5.0, False)], 4, 3, 0.0, 0.0)
-]
+# regions for nothing: more threads change nothing
+ties = [(100_000, 1e5, True), (65_536, 5e4, True), (32_768, 2e4, True)]
+free = [check.case(ties, 8, copies, 0.0, 0.0) for copies in (1, 4)]
+free += [check.case([(9, 5.0, False)], 4, 3, 0.0, 0.0)]
 check_best_threads(*random_steps(60), *free, expect=exact)
 ### END HIDDEN TESTS
 
@@ -1248,10 +1236,7 @@ rows = [
         sections[2],
     ),
 ]
-keys = ("id", "source", "claim", "measured", "verdict", "experiment")
-lesson.verdicts(
-    [dict(zip(keys, row, strict=True)) for row in rows], evidence="live (CPU) · arithmetic · published"
-)
+lesson.verdicts(rows, evidence="live (CPU) · arithmetic · published")
 
 # %% [markdown]
 # ## Recap
@@ -1275,7 +1260,6 @@ lesson.verdicts(
 # - [ ] Does the processor multiply bf16, or only store it?
 #
 # **Read on**: PyTorch's notes *CPU threading and TorchScript inference* and *NUMA Binding*; its *Performance Tuning
-# Guide* (CPU part);
-# `torch.backends.xeon.run_cpu`, a launcher that does all of section 2; oneDNN's *Verbose mode*; the Linux
-# kernel's *NUMA memory policy*; G. Amdahl, *Validity of the single processor approach to achieving large scale
-# computing capabilities* (1967).
+# Guide* (CPU part); `torch.backends.xeon.run_cpu`, a launcher that does all of section 2; oneDNN's *Verbose mode*;
+# the Linux kernel's *NUMA memory policy*; G. Amdahl, *Validity of the single processor approach to achieving large
+# scale computing capabilities* (1967).

@@ -189,15 +189,14 @@ number_lines(
 )
 
 # %% [markdown]
-# The red points are wasted. A grid that reaches where no value is has fewer points where the values are, and
-# **half the points is twice the error: one bit lost**. Affine wins back the bit that symmetric spends on the empty
-# side. A scale per group wins back what the largest number of another group costs: in rows of unequal size nearly
-# everything, in these normal numbers one bit. But scales take room too. With a float32 scale for each 32 numbers, a number
-# takes {{with_scales}} bits in all and is off by {{by_group:.2%}}. With {{with_scales}} bits for each number and one scale
-# for all, it is off by {{by_bits:.2%}}: here the groups win nothing. Scales of 16 bits cost half as much. Weights
-# therefore usually get one scale per
-# output row, 4-bit weights a 16-bit one per 32 to 128 numbers, and affine is kept for activations with one empty
-# side. Two details that are often wrong:
+# The red points are wasted. A grid that reaches where no value is has fewer points where the values are, and **half the
+# points is twice the error: one bit lost**. Affine wins back the bit that symmetric spends on the empty side. A scale per
+# group wins back what the largest number of another group costs: in rows of unequal size nearly everything, in these
+# normal numbers one bit. But scales take room too. With a float32 scale for each 32 numbers, a number takes
+# {{with_scales}} bits in all and is off by {{by_group:.2%}}. With {{with_scales}} bits for each number and one scale for
+# all, it is off by {{by_bits:.2%}}: here the groups win nothing. Scales of 16 bits cost half as much. Weights therefore
+# usually get one scale per output row, 4-bit weights a 16-bit one per 32 to 128 numbers, and affine is kept for
+# activations with one empty side. Two details that are often wrong:
 #
 # - **0 must come back as exactly 0** (padding, ReLU, masks). So *zero* is rounded to an integer, and 0 belongs to
 #   the range even if all x are above it.
@@ -490,8 +489,7 @@ check_Int8Linear(
 # A layer of 4,096 → 4,096 on an H100. Four ways against plain bfloat16: only the weights are stored in int8 and
 # converted before a bfloat16 product, or converted inside one kernel as they are read (what a compiler makes of
 # it); both in int8, written as in your layer, operator by operator, or the product alone. **Faster or slower than
-# bfloat16?** ("same":
-# within 5 %)
+# bfloat16?** ("same": within 5 %)
 
 # %% experiment
 prediction = {
@@ -1112,10 +1110,8 @@ try:
 except (NameError, NotImplementedError):
     print("a line more once your Int8Linear of exercise 13.2 works")
 try:
-    for name in (
-        "torchao",
-        "torch.utils._pytree",
-    ):  # without a GPU it complains about kernels that it cannot load
+    # without a GPU it complains about kernels that it cannot load
+    for name in ("torchao", "torch.utils._pytree"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, quantize_
 except ImportError:
@@ -1152,11 +1148,10 @@ lesson.table(
 #
 # ## On the real GPU
 #
-# The layer of section 2, live where there is a CUDA GPU, else recorded. For this lesson nothing has been recorded
-# yet, so without a GPU the cell says just that. What to look for on yours: is *one
-# kernel* (`torch._weight_int8pack_mm`, which on CUDA computes each output in one thread, without Tensor Cores) anywhere near the
-# simulated one with many tokens? And with 1 token, how far apart are bfloat16 and *both in int8, op by op*: that is
-# launches.
+# The layer of section 2, live where there is a CUDA GPU, else recorded. For this lesson nothing has been recorded yet, so
+# without a GPU the cell says just that. What to look for on yours: is *one kernel* (`torch._weight_int8pack_mm`, which on
+# CUDA computes each output in one thread, without Tensor Cores) anywhere near the simulated one with many tokens? And
+# with 1 token, how far apart are bfloat16 and *both in int8, op by op*: that is launches.
 
 # %% experiment
 shown = recordings.show("13/int8_linear", simulated="H100")
@@ -1232,10 +1227,7 @@ claims = [
         "4 · Train for the rounding",
     ),
 ]
-keys = ("id", "source", "claim", "measured", "verdict", "experiment")
-lesson.verdicts(
-    [dict(zip(keys, row, strict=True)) for row in claims], evidence="live (CPU) · simulated (H100)"
-)
+lesson.verdicts(claims, evidence="live (CPU) · simulated (H100)")
 
 # %% [markdown]
 # ## Recap

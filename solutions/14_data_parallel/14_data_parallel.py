@@ -3,11 +3,10 @@
 #
 # ## What does the second GPU cost?
 #
-# Give each GPU a copy of the model and its own part of the batch, and bring the gradients together before each step. That is
-# data parallelism, and bringing together is its price: each step, over a link that is much slower than memory. This
-# lesson counts what is sent,
-# says what it takes at 2 and at 1,024 GPUs, and hides it behind the computing. You need no second GPU: processes on
-# this machine send the real messages, and the simulated H100 has as many neighbours as you like.
+# Give each GPU a copy of the model and its own part of the batch, and bring the gradients together before each step. That
+# is data parallelism, and bringing together is its price: each step, over a link that is much slower than memory. This
+# lesson counts what is sent, says what it takes at 2 and at 1,024 GPUs, and hides it behind the computing. You need no
+# second GPU: processes on this machine send the real messages, and the simulated H100 has as many neighbours as you like.
 #
 # **Time** 140–160 min, two thirds of it the four exercises: two sittings, of which parts 1 and 2 make the first.
 # **Before this** lessons 02 (autograd and its hooks) and 05 (overlap).
@@ -149,9 +148,8 @@ def details(batch):
 
 mean, normed = ranks.run_ranks(details, 2, batch)[0]
 assert normed[True].count("broadcast") == 2
-assert (
-    torch.tensor(40_000.0).half() + torch.tensor(40_000.0).half()
-).isinf()  # what dividing afterwards would divide
+half = torch.tensor(40_000.0).half()
+assert (half + half).isinf()  # what dividing afterwards would divide
 measured = {
     "DDP divides": "before" if mean == 40_000 else "after",
     "BatchNorm, third step: broadcasts": normed[True].count("broadcast"),
@@ -171,11 +169,10 @@ print(f"the mean of 40,000 and 40,000 in float16, by DDP: {mean:,.0f}")
 #
 # **BatchNorm's running averages are buffers.** At the beginning of each forward pass DDP broadcasts rank 0's to all
 # ([`forward_sync_buffers`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L793-L800),
-# which torch 2.13 puts in the place of
-# `broadcast_buffers`): one message for the float32 numbers, one for the whole-number count of batches. The mean and
-# variance that a training step normalises by are still those of a rank's own part of the
-# batch. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes those of the whole batch. It needs GPUs, and its price is a
-# collective more in the forward and in the backward pass of each such layer
+# which torch 2.13 puts in the place of `broadcast_buffers`): one message for the float32 numbers, one for the
+# whole-number count of batches. The mean and variance that a training step normalises by are still those of a rank's own
+# part of the batch. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes those of the whole batch. It needs GPUs, and
+# its price is a collective more in the forward and in the backward pass of each such layer
 # ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/modules/_functions.py#L59-L205)).
 #
 # Before DDP there was `nn.DataParallel`: one process, one Python thread a GPU. What it does in *each* forward stands in
@@ -210,12 +207,11 @@ lesson.table(
 )
 
 # %% [markdown]
-# `replicate` sends the whole model to every other GPU, each step anew, and backward sends all gradients to the first. Copy
-# by copy, everything passes through the first GPU's one link, and the time grows with the number of GPUs. Through NCCL
-# ([`torch.nn.parallel.comm`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L106-L118) uses
-# it where it can), a broadcast and a reduce go
-# round a ring. Together they cost {{ring_of_2:.1f}} times an all-reduce at two GPUs and {{ring_of_8:.2f}} times one at eight. So
-# bytes alone do not condemn DataParallel. These do:
+# `replicate` sends the whole model to every other GPU, each step anew, and backward sends all gradients to the first.
+# Copy by copy, everything passes through the first GPU's one link, and the time grows with the number of GPUs. Through
+# NCCL ([`torch.nn.parallel.comm`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L106-L118)
+# uses it where it can), a broadcast and a reduce go round a ring. Together they cost {{ring_of_2:.1f}} times an
+# all-reduce at two GPUs and {{ring_of_8:.2f}} times one at eight. So bytes alone do not condemn DataParallel. These do:
 #
 # - the model is sent **before** forward and must have arrived: nothing hides it;
 # - the threads share one Python interpreter, and its lock: they take turns at launching kernels (lesson 03 says what a
@@ -392,10 +388,9 @@ lesson.table(
 )  # fmt: skip
 
 # %% [markdown]
-# A star loads one link with everybody's bytes; a ring loads all alike. Between nodes the trick is to send *less* over the slow
-# link: each GPU an eighth. It needs a network card for each GPU, as a DGX H100 has; with one card a node the eighths
-# queue up. From here on the
-# simulated GPU takes the node first, and between nodes the better of ring and tree.
+# A star loads one link with everybody's bytes; a ring loads all alike. Between nodes the trick is to send *less* over the
+# slow link: each GPU an eighth. It needs a network card for each GPU, as a DGX H100 has; with one card a node the eighths
+# queue up. From here on the simulated GPU takes the node first, and between nodes the better of ring and tree.
 
 # %% [markdown]
 # **Exercise 14.1 — a ring all-reduce from sends and receives** (★★★, 20 min)
@@ -488,12 +483,11 @@ except ranks.RankError as odd:
 #
 # Backward computes the last layer's gradient first, and while it works on the layers before, the link is idle. So send
 # early. But not each gradient by itself, for each all-reduce costs its α: DDP collects gradients in **buckets**. They are
-# filled in the order in which gradients come, about the *reverse* of the model's. By default the first bucket has 1 MiB, so
-# that sending begins soon, and the others 25. Whoever gives `bucket_cap_mb` gives it for all of them, the first included
-# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L106-L110)). When a bucket's
-# last gradient is there, its
-# all-reduce starts on a stream of its own, and backward goes on. Communication that is still running when backward has
-# ended is **exposed**: the step waits for it.
+# filled in the order in which gradients come, about the *reverse* of the model's. By default the first bucket has 1 MiB,
+# so that sending begins soon, and the others 25. Whoever gives `bucket_cap_mb` gives it for all of them, the first
+# included ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L106-L110)). When a
+# bucket's last gradient is there, its all-reduce starts on a stream of its own, and backward goes on. Communication that
+# is still running when backward has ended is **exposed**: the step waits for it.
 #
 # A step of GPT-2, 8 sequences of 1,024 tokens in bf16, on a simulated H100 among 64. Predict the best of six bucket sizes:
 
@@ -576,11 +570,10 @@ lesson.table(
 explorer
 
 # %% [markdown]
-# Small buckets pay an α each (at 1,024 ranks they queue up); large ones begin late. Between them little depends on the size, as
-# a share of the step. One thing no size can hide: the *last* bucket, for backward is over when it starts. In GPT-2 the
-# last gradient is
-# the embedding's, which is also the output layer's: complete at the very end, and a large part of all. Its own all-reduce is the
-# table's last line, the floor; the best size comes close to it.
+# Small buckets pay an α each (at 1,024 ranks they queue up); large ones begin late. Between them little depends on the
+# size, as a share of the step. One thing no size can hide: the *last* bucket, for backward is over when it starts. In
+# GPT-2 the last gradient is the embedding's, which is also the output layer's: complete at the very end, and a large part
+# of all. Its own all-reduce is the table's last line, the floor; the best size comes close to it.
 #
 # The explorer's arithmetic leaves one thing out: kernels beside a collective are slower, for NCCL takes some of the
 # SMs and of the memory's bandwidth. The simulated GPU has that. Eight layers, all gradients in one lump after backward, and DDP:
@@ -678,12 +671,11 @@ plots.overlapped(waiting, since_s=last, title="Rank 0, while rank 3 of 64 is slo
 
 # %% [markdown]
 # The second GPU costs three things, and most of it is not waiting for messages: copying gradients into the buckets and
-# the sums out again,
-# which DDP pays with one GPU too (`gradient_as_bucket_view=True` saves a part); what collectives take from the kernels
-# beside them; and the exposed part of the last all-reduce (the caption takes them apart). From 8 to 64 comes the slower
-# link between nodes; from 64 to 1,024 hardly a byte is
-# added, only messages. With uneven kernels everybody waits in each all-reduce for the slowest of n. That costs
-# {{least_points:.0f}} to {{most_points:.0f}} points more, at each n.
+# the sums out again, which DDP pays with one GPU too (`gradient_as_bucket_view=True` saves a part); what collectives
+# take from the kernels beside them; and the exposed part of the last all-reduce (the caption takes them apart). From 8
+# to 64 comes the slower link between nodes; from 64 to 1,024 hardly a byte is added, only messages. With uneven kernels
+# everybody waits in each all-reduce for the slowest of n. That costs {{least_points:.0f}} to {{most_points:.0f}} points
+# more, at each n.
 #
 # One slow card slows all the others: look for it first. The last picture shows how: on *everybody else's* timeline the
 # collectives are long, for in them (pale) they wait. **The rank that never waits is the slow one.**
@@ -738,9 +730,8 @@ class BucketedDDP(nn.Module):
         self.model = model
         ### BEGIN SOLUTION
         for tensor in [*model.parameters(), *model.buffers()]:
-            plain = (
-                tensor.detach().contiguous()
-            )  # gloo sends and fills what lies between first and last in memory
+            # gloo sends and fills what lies between first and last in memory
+            plain = tensor.detach().contiguous()
             dist.broadcast(plain, 0)
             tensor.detach().copy_(plain)
         self.buckets: list[list[nn.Parameter]] = []
@@ -859,8 +850,7 @@ picture
 # **Exercise 14.3 — choose the bucket size** (★★, 12 min)
 #
 # The explorer's arithmetic, turned round: from when each gradient is ready, and what a message costs on your link, find
-# the bucket
-# size with which the last all-reduce ends first. Every size is allowed, not only round ones.
+# the bucket size with which the last all-reduce ends first. Every size is allowed, not only round ones.
 #
 # <details><summary>Hint 1</summary>First the end for one size: go through the gradients, close a bucket by the gradient with
 # which it reaches the size, and send it when it is full <em>and</em> the bucket before it has been sent.</details>
@@ -932,11 +922,8 @@ def best_of(sizes, *rest):
 links = ((1, 1, 1e-4, 1e-10), (2, 40, 3e-4, 5e-11), (31, 40, 3e-4, 5e-11), (56, 40, 8e-4, 1e-10))
 steps = [step_of(*given) for given in links]
 some, late = [3_000_000, 1_000, 2_000_000, 40_000] * 5, [0.0] * 10 + [2e-3] * 10
-steps += [
-    (some, [0.0] * 20, 2e-4, 1e-10),
-    (some, late, 0.0, 1e-10),
-    (some, late, 1e-4, 0.0),
-]  # at once; free messages; free bytes
+# all at once; free messages; free bytes
+steps += [(some, [0.0] * 20, 2e-4, 1e-10), (some, late, 0.0, 1e-10), (some, late, 1e-4, 0.0)]
 check_choose_cap(steps, best=[best_of(*step) for step in steps])
 ### END HIDDEN TESTS
 
@@ -1225,10 +1212,8 @@ import importlib.util
 
 
 def accelerated(batch):
-    os.environ |= {
-        "MASTER_PORT": "29500",
-        "OMP_NUM_THREADS": "1",
-    }  # torchrun would have set them; nobody connects
+    # torchrun would have set them; nobody connects
+    os.environ |= {"MASTER_PORT": "29500", "OMP_NUM_THREADS": "1"}
     from accelerate import Accelerator
 
     model = layers()
@@ -1393,10 +1378,7 @@ rows = [
         TOOLS,
     ),
 ]
-keys = ("id", "source", "claim", "measured", "verdict", "experiment")
-lesson.verdicts(
-    [dict(zip(keys, row, strict=True)) for row in rows], evidence="live (CPU) · simulated (H100) · arithmetic"
-)
+lesson.verdicts(rows, evidence="live (CPU) · simulated (H100) · arithmetic")
 
 # %% [markdown]
 # ## Recap

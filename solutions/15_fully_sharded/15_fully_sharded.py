@@ -406,9 +406,8 @@ class _ShardedLinear(torch.autograd.Function):
         if not ctx.needs_input_grad[1]:
             return for_x, None
         n = dist.get_world_size()
-        for_shard = torch.empty(
-            shard.shape
-        )  # empty_like would keep strides, and gloo writes in memory's order
+        # empty_like would keep strides, and gloo writes in memory's order
+        for_shard = torch.empty(shard.shape)
         dist.reduce_scatter(for_shard, list((g.t() @ x).chunk(n)))
         return for_x, for_shard.div_(n)
 
@@ -533,9 +532,8 @@ check_step_bytes(
 # ### Does it hide?
 #
 # On the simulated H100: eight to a node (NVLink 4 inside, InfiniBand NDR between), six bfloat16 layers of 4,096 × 4,096,
-# 8,192 tokens
-# a rank. While a layer computes, `fully_shard` gathers the next one on a stream of its own. A layer's message is as large on 8
-# ranks as on 1,024. Compare:
+# 8,192 tokens a rank. While a layer computes, `fully_shard` gathers the next one on a stream of its own. A layer's
+# message is as large on 8 ranks as on 1,024. Compare:
 #
 # - "DDP"; "all at once" (one call for the model), "three to a call", "per layer", "per layer, kept"
 #   (`reshard_after_forward=False`);
@@ -668,8 +666,7 @@ plots.overlapped(gpu, since_s=gpu.clock() - took, title="fully_shard per layer, 
 
 # %% [markdown]
 # *Stream 1*, of high priority, copies shards into the message. *Exposed* is the time in which only collectives run. The
-# next layer's gather lies under
-# this layer's product; only the first gather and the last reduce-scatter stick out.
+# next layer's gather lies under this layer's product; only the first gather and the last reduce-scatter stick out.
 
 # %% experiment tags=["fold"]
 shown = [(8, way) for way in ("all at once", "per layer", "per layer, kept", "rank 3 slow")]
@@ -1010,9 +1007,8 @@ if torch.cuda.device_count() > 1:
     for way, how in WAYS.items():
 
         def on_gpus(how):
-            model = wrapped(
-                *how, init_device_mesh("cuda", (2,)), width=4096
-            )  # fully_shard puts the shards on this rank's GPU
+            # fully_shard puts the shards on this rank's GPU
+            model = wrapped(*how, init_device_mesh("cuda", (2,)), width=4096)
             torch.cuda.reset_peak_memory_stats()
             model(torch.ones(8192, 4096, device="cuda")).sum().backward()
             return torch.cuda.max_memory_allocated()
@@ -1065,11 +1061,7 @@ claims = [
         "3 · What is whole at the worst moment?",
     ),
 ]
-keys = ("id", "source", "claim", "measured", "verdict", "experiment")
-lesson.verdicts(
-    [dict(zip(keys, row, strict=True)) for row in claims],
-    evidence="arithmetic · live (CPU) · simulated (H100)",
-)
+lesson.verdicts(claims, evidence="arithmetic · live (CPU) · simulated (H100)")
 
 # %% [markdown]
 # ## Recap

@@ -344,13 +344,12 @@ shown
 # ## 2 · Which link can bear it?
 #
 # Tensor parallelism sends in the middle of each layer, and forward the next product cannot begin before the sum is
-# there: nothing hides it. Four MLPs of width 8,192 in bfloat16, 2,048 tokens, forward and backward, on simulated
-# H100s, 8 in a node. NVLink 4 carries {{nvlink:.0f}} GB/s of a GPU, InfiniBand NDR {{ndr:.0f}}, Ethernet 100G
-# {{ethernet:.1f}} (`ranks.LINKS` has the sources). Between nodes an all-reduce goes in two levels: inside each node by
-# NVLink, and only an eighth of it from each
-# GPU to its counterpart in the other node. Say that one GPU computes {{tflops:.0f}} TFLOP/s. An MLP is 2 matrices · 4 h²
-# · 2 FLOPs a token, and backward twice
-# that: 48 h² together; it sends two all-reduces of 2 h bytes a token. **How many times as fast as one GPU are …**
+# there: nothing hides it. Four MLPs of width 8,192 in bfloat16, 2,048 tokens, forward and backward, on simulated H100s,
+# 8 in a node. NVLink 4 carries {{nvlink:.0f}} GB/s of a GPU, InfiniBand NDR {{ndr:.0f}}, Ethernet 100G {{ethernet:.1f}}
+# (`ranks.LINKS` has the sources). Between nodes an all-reduce goes in two levels: inside each node by NVLink, and only
+# an eighth of it from each GPU to its counterpart in the other node. Say that one GPU computes {{tflops:.0f}} TFLOP/s.
+# An MLP is 2 matrices · 4 h² · 2 FLOPs a token, and backward twice that: 48 h² together; it sends two all-reduces of 2 h
+# bytes a token. **How many times as fast as one GPU are …**
 
 # %% experiment
 prediction = {
@@ -501,8 +500,7 @@ lesson.table(
 # stages, once forward and once back, where tensor parallelism sends in every layer. Its price is waiting. The batch is
 # cut into **micro-batches**; rank 1 cannot begin before rank 0 has done the first, rank 0's first backward waits until
 # its gradient has come back through all others, and at the end they wait for rank 0. That is the **bubble**. Three
-# orders of the same work, on 4 ranks with 8 micro-batches, a backward taking two
-# forwards:
+# orders of the same work, on 4 ranks with 8 micro-batches, a backward taking two forwards:
 #
 # - **GPipe**: all forwards, then all backwards.
 # - **1F1B**: as soon as the first backward can begin, one backward, one forward, in turn.
@@ -568,12 +566,11 @@ plots.schedule(runs["Interleaved 1F1B"], title="Interleaved 1F1B", unit="forward
 
 # %% [markdown]
 # Look at the first two pictures: they are as long as each other. **1F1B does not shrink the bubble, it shrinks the
-# memory**: rank r holds p − r micro-batches at most and not all m. The bubble is (p − 1) ÷ (m + p − 1) of the time
-# for both. So 1F1B's gain is that m may now grow, and that makes the bubble small. In the third picture a rank has two
+# memory**: rank r holds p − r micro-batches at most and not all m. The bubble is (p − 1) ÷ (m + p − 1) of the time for
+# both. So 1F1B's gain is that m may now grow, and that makes the bubble small. In the third picture a rank has two
 # rows, its earlier stage above the later one, and its peak counts activations of half a rank's layers. With v stages a
-# rank, filling and
-# emptying take 1 ÷ v of the time, the bubble is (p − 1) ÷ (v m + p − 1), and the price is (v p − 1) ÷ (p − 1) times
-# the messages, and more activations (last but one column of the table).
+# rank, filling and emptying take 1 ÷ v of the time, the bubble is (p − 1) ÷ (v m + p − 1), and the price is (v p − 1)
+# ÷ (p − 1) times the messages, and more activations (last but one column of the table).
 #
 # Messages took no time so far; below each takes a quarter of a forward. With 4 ranks, how many micro-batches bring the
 # bubble under 10 % when messages cost nothing? And does interleaving still pay when they cost half a forward?
@@ -935,12 +932,11 @@ lesson.table(
 )
 
 # %% [markdown]
-# Three axes, three characters. **tp** sends in every layer of every micro-batch, and forward nothing hides it: it
-# gets the fastest link. With more stages a rank has fewer layers, so that at 1,024 ranks tp and dp send less, and pp
-# as much as before. Between **pp** and **dp** there is no fixed order: pp's bytes grow with the micro-batches, dp's with
-# the parameters
-# of a rank, and dp can hide behind backward (lesson 14). And dp takes its sequences from the pipelines: the more dp,
-# the fewer micro-batches each of them has.
+# Three axes, three characters. **tp** sends in every layer of every micro-batch, and forward nothing hides it: it gets
+# the fastest link. With more stages a rank has fewer layers, so that at 1,024 ranks tp and dp send less, and pp as much
+# as before. Between **pp** and **dp** there is no fixed order: pp's bytes grow with the micro-batches, dp's with the
+# parameters of a rank, and dp can hide behind backward (lesson 14). And dp takes its sequences from the pipelines: the
+# more dp, the fewer micro-batches each of them has.
 #
 # **Exercise 16.4 — lay out the GPUs** (★★, 10 min)
 #
@@ -1210,11 +1206,7 @@ claims = [
         "4 · Lay it over the machine",
     ),
 ]
-keys = ("id", "source", "claim", "measured", "verdict", "experiment")
-lesson.verdicts(
-    [dict(zip(keys, row, strict=True)) for row in claims],
-    evidence="live (CPU) · simulated (H100) · arithmetic",
-)
+lesson.verdicts(claims, evidence="live (CPU) · simulated (H100) · arithmetic")
 
 # %% [markdown]
 # ## Recap
