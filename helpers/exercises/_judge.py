@@ -1,8 +1,11 @@
-"""Judges that look at one call after the other."""
+"""Judges that look at one call after the other, and a drive for answers that are a prediction."""
 
 from collections.abc import Callable
+from typing import Any
+from unittest import mock
 
 from helpers.check import Report
+from helpers.simulator.timeline import Timeline
 
 
 def each(*wrongs: Callable[[Report], str | None], told: bool = False) -> Callable[[list[Report]], str | None]:
@@ -34,3 +37,13 @@ def own_work(word: str) -> Callable[[Report], str | None]:
         return f"{ready[0]} is PyTorch's own: write it out this time" if ready else None
 
     return wrong
+
+
+def predicted(answer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A drive: one call, while nothing can be simulated, of an answer that is to follow from its arguments."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("the simulated GPU is closed here: the answer follows from the arguments")
+
+    with mock.patch.multiple(Timeline, spend=refuse, enqueue=refuse, __init__=refuse):
+        return answer(*args, **kwargs)

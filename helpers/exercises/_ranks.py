@@ -39,11 +39,9 @@ def _on_this_rank(module: str, job: str, *inputs: Any) -> Any:
     return getattr(importlib.import_module(module), job).__wrapped__(*inputs)
 
 
-def check_ranks(
-    name: str, drive: Any, wrong: Callable[..., str | None], *inputs: Any, look: str, note: str = ""
-) -> None:
+def check_ranks(name: str, drive: Any, wrong: Callable[..., str | None], *inputs: Any, **told: Any) -> None:
     """One case of a job: n, then its other inputs; wrong(what each rank told, *inputs) says what is wrong with it."""
-    check.function(name, [check.case(*inputs)], drive=drive, verify=each_value(wrong), look=look, note=note)
+    check.function(name, [check.case(*inputs)], drive=drive, verify=each_value(wrong), **told)
 
 
 def secret() -> int:

@@ -45,11 +45,9 @@ def random_machines(n: int) -> list[check.Case]:
         nodes = range(chance.choice((1, 2, 2, 3, 4)))
         homes = [node for node in nodes for _ in range(chance.choice((1, 2, 3, 5, 8, 12)))]
         numbers = chance.sample(range(3 * len(homes) + 4), 3 * len(homes) + 4)
-        cpus = [
-            (numbers.pop(), 7 * core + 3, 2 * node)
-            for core, node in enumerate(homes)
-            for _ in range(chance.choice((1, 2, 2)))
-        ]
+        cpus = []
+        for core, node in enumerate(homes):
+            cpus += [(numbers.pop(), 7 * core + 3, 2 * node) for _ in range(chance.choice((1, 2, 2)))]
         chance.shuffle(cpus)
         allowed = [c for c, *_ in cpus if chance.random() < chance.choice((0.5, 0.9, 1.0))] + numbers[:2]
         if usable := len({core for cpu, core, _ in cpus if cpu in allowed}):
@@ -156,9 +154,7 @@ def _begun_now() -> dict[str, Any]:
     thread.start()
     thread.join()
     ask = "import os; print(*os.sched_getaffinity(0)); print(os.environ.get('OMP_NUM_THREADS'))"
-    done = subprocess.run(
-        [sys.executable, "-SEc", ask], capture_output=True, text=True, encoding="utf-8", timeout=60
-    )
+    done = subprocess.run([sys.executable, "-SEc", ask], capture_output=True, encoding="utf-8", timeout=60)
     cpus, omp = done.stdout.splitlines()
     return {"later": later[0], "program": sorted(map(int, cpus.split())), "program omp": omp}
 
@@ -230,10 +226,9 @@ def _not_bound(told: dict[str, Any], plan: list[list[int]], allowed: list[int] |
     want, where = plan[told["worker"] % len(plan)], "no os.sched_setaffinity"
     if allowed is not None:
         want, where = [c for c in want if c in allowed] or allowed, f"allowed {allowed}"
-    if loose := [cpus for cpus in told.get("there", []) if cpus != want]:
-        return (
-            f"{where}: {len(loose)} of its {len(told['there'])} threads may run on {loose[0]}; wanted {want}"
-        )
+    there = told.get("there", [])
+    if loose := [cpus for cpus in there if cpus != want]:
+        return f"{where}: {len(loose)} of its {len(there)} threads may run on {loose[0]}; wanted {want}"
     for name, what in (("later", "a thread started afterwards"), ("program", "a program that it starts")):
         if told.get(name, want) != want:
             return f"{where}: {what} may run on {told[name]}; wanted {want}"
@@ -270,14 +265,12 @@ class Net:
     def numbers(self) -> tuple[dict[str, Any], list[torch.Tensor]]:
         """The weights, the batches."""
         g, c = torch.Generator().manual_seed(self.seed), self.channels
-        mixes = [
-            {
-                "mix": torch.randn(c, c, 3, 3, generator=g) / (3 * c**0.5),
-                "order": torch.randperm(c, generator=g),
-                "point": torch.randn(c, c, generator=g) / c**0.5,
-            }
-            for _ in range(self.blocks)
-        ]
+
+        def mix() -> dict[str, torch.Tensor]:
+            wide, order = torch.randn(c, c, 3, 3, generator=g) / (3 * c**0.5), torch.randperm(c, generator=g)
+            return {"mix": wide, "order": order, "point": torch.randn(c, c, generator=g) / c**0.5}
+
+        mixes = [mix() for _ in range(self.blocks)]
         stem = torch.randn(c, 3, 3, 3, generator=g) / 5
         wide = self.wide or self.side
         head = torch.randn(5, 2 * c * (self.side // 4) * (wide // 4), generator=g) / self.side

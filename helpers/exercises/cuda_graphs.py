@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from helpers import check, simulate
 from helpers.check.sealed import sealed
-from helpers.exercises._gpu import predicted
-from helpers.exercises._judge import each
+from helpers.exercises._judge import each, predicted
 
 _HOLDS = "2 · A recording holds addresses and numbers"
 
@@ -309,9 +308,8 @@ def _wrong_replay(report: check.Report) -> str | None:
                 f"and at most {most} launches in all"
             )
         if copies or (waits and not captures):
-            return (
-                f"call {i}: {copies} copies between CPU and GPU, the CPU waited {waits} time(s); wanted none"
-            )
+            crossed = f"{copies} copies between CPU and GPU, the CPU waited {waits} time(s)"
+            return f"call {i}: {crossed}; wanted none"
         if outside:
             return f"call {i}: values are right, but {outside[0]} runs outside the graph, launched by itself"
     if got["captures"] > 1:

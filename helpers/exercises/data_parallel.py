@@ -221,9 +221,8 @@ def _begun_wrong(net: _Net, told: list[Any]) -> str | None:
                 apart *= not v.is_contiguous()
                 return f"rank {r} began with another {k} than rank 0: parameters and buffers are broadcast from it{apart}"
         if begun > 3 * whole + 8192:
-            return (
-                f"rank {r}: the constructor sent {begun:,} bytes; the parameters and buffers have {whole:,}"
-            )
+            sent = f"the constructor sent {begun:,} bytes"
+            return f"rank {r}: {sent}; the parameters and buffers have {whole:,}"
     return None
 
 
@@ -254,9 +253,8 @@ def _link_wrong(
             f"{sizes}: buckets of at least {bucket_bytes:,}, in reverse order of the parameters, always in turn"
         )
     full = 0
-    for i, (names, (_, _, asynchronous, phase, reached, waited)) in enumerate(
-        zip(wanted, calls, strict=True)
-    ):
+    sent = enumerate(zip(wanted, calls, strict=True))
+    for i, (names, (_, _, asynchronous, phase, reached, waited)) in sent:
         if strange := [k for k in names if k not in order and k not in unused]:
             return f"the model's own {strange[0]} got no gradient in backward"
         if any(k not in order for k in names):

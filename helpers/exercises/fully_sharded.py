@@ -293,9 +293,8 @@ def _sent_or_held_wrong(got: dict[str, Any], sizes: list[int], frozen: list[bool
     # what nobody needs who does not want x's gradient
     spared = [("all_gather", sizes[0], "backward")] if got["x"] is None else []
     if sorted(got["sent"]) != sorted(wanted) and sorted(got["sent"] + spared) != sorted(wanted):
-        made, asked = (
-            [sum((c[0], c[2]) == kind for c in calls) for kind in kinds] for calls in (got["sent"], wanted)
-        )
+        both = got["sent"], wanted
+        made, asked = ([sum((c[0], c[2]) == kind for c in calls) for kind in kinds] for calls in both)
         return f"the values are right, but {len(got['sent'])} calls were made ({made[0]} all_gathers in forward, {made[1]} and {made[2]} reduce_scatters in backward); wanted {asked[0]}, {asked[1]} and {asked[2]}, each of its W's bytes"
     limit = 3 * max(sizes) + sum(sizes) // n + 32768
     late = max(sizes)  # on a busy machine gloo's thread lets go of a W after the call is through

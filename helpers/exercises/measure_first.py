@@ -87,23 +87,20 @@ def _misread(asked: Calls, got: float) -> str | None:
         f"repeats={repeats}, a call of {asked.products} product(s) of {asked.size} × {asked.size}, {queued} more in "
         f"the queue before: you read {got * 1e6:.2f} µs, the device worked {exact * 1e6:.2f} µs a call"
     )
-    if not got > exact / 2:
-        return f"{what}. The clock was read before the GPU was done: that is the launch."
-    if 900 < got / exact < 1100:
-        return f"{what}. That is a thousand times as long: elapsed_time() is in milliseconds."
-    if abs(got - exact * repeats) < 30e-6:
-        return f"{what}. That is the time of all {repeats} calls: divide."
-    if got > exact * 1000:
-        return f"{what}. All calls together, and in milliseconds?"
-    if got * repeats > 0.1:
-        return f"{what}. The set-up of the first call is in the measurement."
-    if 8e-6 < extra < 16e-6 and not queued:
-        return f"{what}. That is a launch and a wait more, in every call: wait once, at the end."
-    if queued and extra * repeats > before / 2:
-        return f"{what}. What others had queued was still running when your clock started."
-    if abs(extra * repeats - exact) < 20e-6:
-        return f"{what}. One call too many was timed: did the warm-up still run when your clock started?"
-    return f"{what}; at most {allowed * 1e6:.1f} µs off are allowed"
+    one_more, others = abs(extra * repeats - exact) < 20e-6, queued and extra * repeats > before / 2
+    waits = not queued and 8e-6 < extra < 16e-6
+    mistakes = {
+        "The clock was read before the GPU was done: that is the launch.": not got > exact / 2,
+        "That is a thousand times as long: elapsed_time() is in milliseconds.": 900 < got / exact < 1100,
+        f"That is the time of all {repeats} calls: divide.": abs(got - exact * repeats) < 30e-6,
+        "All calls together, and in milliseconds?": got > exact * 1000,
+        "The set-up of the first call is in the measurement.": got * repeats > 0.1,
+        "That is a launch and a wait more, in every call: wait once, at the end.": waits,
+        "What others had queued was still running when your clock started.": others,
+        "One call too many was timed: did the warm-up still run when your clock started?": one_more,
+    }
+    why = next((f". {text}" for text, made in mistakes.items() if made), None)
+    return what + (why or f"; at most {allowed * 1e6:.1f} µs off are allowed")
 
 
 def check_time_on_gpu(*cases: Calls) -> None:
@@ -350,11 +347,8 @@ def _set_up(turn: int) -> list[Any]:
 
 
 def _settings() -> list[Any]:
-    return [
-        torch.are_deterministic_algorithms_enabled(),
-        torch.get_num_threads(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    ]
+    warn = torch.is_deterministic_algorithms_warn_only_enabled()
+    return [torch.are_deterministic_algorithms_enabled(), torch.get_num_threads(), warn]
 
 
 def _repeat(reproducible: Callable[..., Any], **fields: Any) -> dict[str, Any]:

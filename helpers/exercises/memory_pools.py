@@ -368,17 +368,12 @@ def _hooks(model: torch.nn.Module) -> int:
     return sum(len(layer._forward_hooks) + len(layer._forward_pre_hooks) for layer in model.modules())
 
 
-def _collections() -> int:
-    """How often the cycle collector has run."""
-    return sum(generation["collections"] for generation in gc.get_stats())
-
-
 def _lives(ActivationLog: Any, count: Any, **fields: Any) -> dict[str, Any]:
     """Live bytes at the ends of several short lives, with the cycle collector off (and its runs counted)."""
     net, told = Net(**fields), dict[str, Any]()
     ones, zeros = torch.ones(net.batch, net.widths[0]), torch.zeros(net.batch, net.widths[0])
     gc.disable()
-    before = _collections()
+    before = gc.get_stats()
     try:
         model = net.make()
         with torch.no_grad():
@@ -413,7 +408,7 @@ def _lives(ActivationLog: Any, count: Any, **fields: Any) -> dict[str, Any]:
             if not net.frozen:
                 loss.backward()
             del loss, log, model
-        told["both gone"], told["collector"] = end.live_bytes, _collections() - before
+        told["both gone"], told["collector"] = end.live_bytes, gc.get_stats() != before
     finally:
         gc.enable()
     return told

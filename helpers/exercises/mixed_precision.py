@@ -21,10 +21,6 @@ Tensors = list[torch.Tensor]
 Form = tuple[int, int]
 
 
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 # --- 10.1 decode and encode ---------------------------------------------------------------------------------------
 
 
@@ -86,7 +82,7 @@ def _first_wrong(report: check.Report, wanted: Callable[..., float]) -> str | No
 
 
 def random_patterns(seed: int, form: Form, *shape: int) -> torch.Tensor:
-    return torch.randint(0, 2 ** (1 + sum(form)), shape, generator=_generator(seed))
+    return torch.randint(0, 2 ** (1 + sum(form)), shape, generator=torch.Generator().manual_seed(seed))
 
 
 def hard_numbers(seed: int, *shape: int) -> torch.Tensor:
@@ -95,7 +91,7 @@ def hard_numbers(seed: int, *shape: int) -> torch.Tensor:
     Zeros, infinities, a negative and a signalling NaN, the smallest and the largest number, and the one just below 2^100
     (whose log2 is 100 in float32) come first.
     """
-    g = _generator(seed)
+    g = torch.Generator().manual_seed(seed)
     x = torch.randint(0, 2**31, shape, generator=g).to(torch.int32).view(torch.float32)
     usual = torch.exp2(torch.randint(-30, 24, shape, generator=g).float())
     ties = torch.randint(0, 4096, shape, generator=g).float() + 0.5
@@ -163,10 +159,9 @@ def stream_net(
 
     turned: x and the weights lie transposed in memory.
     """
-    g = _generator(n + depth)
-    x, w_in, w_up, w_down, w_out = (
-        torch.randn(a, b, generator=g) / a**0.5 for a, b in ((n, d), (d, d), (d, u), (u, d), (d, o))
-    )
+    g = torch.Generator().manual_seed(n + depth)
+    shapes = ((n, d), (d, d), (d, u), (u, d), (d, o))
+    x, w_in, w_up, w_down, w_out = (torch.randn(a, b, generator=g) / a**0.5 for a, b in shapes)
     x, w_in, w_down = x * n**0.5, large * w_in, small * w_down
     if turned:
         x, w_in, w_up, w_down, w_out = (t.t().contiguous().t() for t in (x, w_in, w_up, w_down, w_out))
@@ -361,7 +356,7 @@ def _refuses(scaler: Any, optimizer: torch.optim.Optimizer, what: str) -> None:
 def _train(Scaler: Any, **fields: Any) -> dict[str, Any]:
     """Train with this scaler: its scale and the weights' sums step by step, and what is there at the end."""
     asked = Training(**fields)
-    g = _generator(asked.seed)
+    g = torch.Generator().manual_seed(asked.seed)
     params = [torch.nn.Parameter(_turned(torch.randn(n, generator=g))) for n in asked.sizes]
     slopes = [[torch.randn(p.shape, generator=g).half() for p in params] for _ in range(asked.steps)]
     for step, which, value in asked.odd:
@@ -415,7 +410,7 @@ def check_Scaler(*cases: Training) -> None:
 @cache
 def net(sizes: tuple[int, ...], multiple: int, rows: tuple[int, ...]) -> check.Case:
     """Layers from sizes[0] features to sizes[-1], and one batch for each of rows; weights and batches not contiguous."""
-    g = _generator(sum(sizes))
+    g = torch.Generator().manual_seed(sum(sizes))
     weights = [torch.randn(i, o, generator=g).t() / i**0.5 for i, o in itertools.pairwise(sizes)]
     biases = [torch.randn(o, generator=g) for o in sizes[1:]]
     batches = [torch.randn(sizes[0], r, generator=g).t() for r in rows]
@@ -460,9 +455,8 @@ def _flops_of(weights: Tensors, multiple: int, batches: Tensors, left: Sequence[
         return n if name in left else _padded(n, multiple)
 
     m, k, n = _SIZES
-    return sum(
-        2 * size(m, len(x)) * size(k, w.shape[1]) * size(n, w.shape[0]) for x in batches for w in weights
-    )
+    layers = [size(k, w.shape[1]) * size(n, w.shape[0]) for w in weights]
+    return 2 * sum(size(m, len(x)) for x in batches) * sum(layers)
 
 
 def _fits(report: check.Report) -> str | None:

@@ -156,10 +156,8 @@ def _rank_wrong(n: int, case: list[Any], rank: int, got: Any, rates: list[float]
 def _step_wrong(
     step: dict[str, Any], right: tuple[torch.Tensor, ...], after: str, rank: int, size: int, biased: bool
 ) -> str | None:
-    calls = [tuple(c)[:3] for c in step["forward"] + step["backward"]]
-    said = [
-        ", ".join(f"{k} of {b:,} bytes" for k, b, *_ in step[w]) or "nothing" for w in ("forward", "backward")
-    ]
+    calls, ways = [tuple(c)[:3] for c in step["forward"] + step["backward"]], ("forward", "backward")
+    said = [", ".join(f"{k} of {b:,} bytes" for k, b, *_ in step[w]) or "nothing" for w in ways]
     sent = f"sent forward: {said[0]}, backward: {said[1]}; wanted each way one all_reduce (sum) of {size:,} bytes"
     for name, mine, want in zip(("y", "x's gradient"), step["values"], right, strict=True):
         if mine is None or mine.shape != want.shape:
@@ -203,11 +201,9 @@ def _table_wrong(table: Any, p: int, m: int, most: int | None = None) -> str | N
         return f"{told}the ranks hold {list(ran.peak)} micro-batches at their peaks, wanted {list(best.peak)}"
     if ran.seconds > best.seconds:
         return f"{told}it takes {ran.seconds:g} forwards, bubble {ran.bubble:.1%}; wanted {best.seconds:g}, bubble {best.bubble:.1%}"
-    for r, (row, wanted) in enumerate(zip(rows, right, strict=True)):
-        if row != wanted:
-            return (
-                f"{told}bubble and peaks are right, but rank {r}'s order is not 1F1B's: {' '.join(row[:9])} …"
-            )
+    if other := [r for r in range(p) if rows[r] != right[r]]:
+        begins = " ".join(rows[other[0]][:9])
+        return f"{told}bubble and peaks are right, but rank {other[0]}'s order is not 1F1B's: {begins} …"
     return None
 
 

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from helpers import check, simulate
 from helpers.check.compare import difference
-from helpers.exercises._gpu import predicted
-from helpers.exercises._judge import each, own_work
+from helpers.exercises._judge import each, own_work, predicted
 
 Tensors = list[Tensor]
 Named = dict[str, Tensors]
@@ -46,9 +45,8 @@ def stepping(
     """
     dtypes = [torch.float32 if single != (odd and i % 3 == 2) else torch.float64 for i in range(len(shapes))]
     g = torch.Generator().manual_seed(step)
-    params, grads, means, squares = (
-        [torch.randn(s, generator=g, dtype=d) for s, d in zip(shapes, dtypes, strict=True)] for _ in range(4)
-    )
+    of = list(zip(shapes, dtypes, strict=True))
+    params, grads, means, squares = ([torch.randn(s, generator=g, dtype=d) for s, d in of] for _ in range(4))
     means = [m * (not fresh) for m in means]
     squares = [v.square() * (not fresh) for v in squares]
     if odd:

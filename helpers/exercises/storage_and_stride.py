@@ -128,10 +128,8 @@ def random_layouts(seed: int, many: int) -> tuple[Layout, ...]:
     r = random.Random(seed)
     found = []
     for _ in range(many):
-        shape = [
-            r.choice((0, 1, 1, 2, 2, 3, 4, 5)) if r.random() < 0.6 else r.randint(2, 6)
-            for _ in range(r.randint(0, 5))
-        ]
+        small, dims = (0, 1, 1, 2, 2, 3, 4, 5), range(r.randint(0, 5))
+        shape = [r.choice(small) if r.random() < 0.6 else r.randint(2, 6) for _ in dims]
         stride, step = [0] * len(shape), 1
         for d in reversed(range(len(shape))):
             stride[d], step = step, step * shape[d]
@@ -262,10 +260,9 @@ def check_clip(*cases: check.Case) -> None:
         check.function("clip", on_cpu, _in_four_copies, budget=_one_copy, **known)
     if on_meta:
         want, look = ["meta"] * len(on_meta), "the docstring: on video's device"
-        note = (
-            'this video is on another device than the CPU ("meta": torch\'s device with shapes and without '
-        )
-        note += "numbers); torch.empty and its like make a tensor on the CPU, unless they are told device=video.device"
+        note = 'this video is on another device than the CPU ("meta": torch\'s device with shapes and '
+        note += "without numbers); torch.empty and its like make a tensor on the CPU, unless they are told "
+        note += "device=video.device"
         check.function("clip", on_meta, want, drive=_device_of_result, look=look, note=note)
     if refused := [one for one in cases if one.raises is not None]:
         check.function("clip", refused, look=_LAST_LINE, note="this crop does not fit into a frame")

@@ -86,13 +86,13 @@ def _say(answer: Any, *args: Any) -> dict[str, Any]:
 @cache
 def _done(sizes: tuple[int, ...], dynamic: bool | None, limit: int) -> list[str]:
     """What the compiler does at each call: compile, reuse, python."""
-    made, ran, words = [], [], []
+    happened, words = list[str](), list[str]()
 
     def backend(graph: torch.fx.GraphModule, inputs: Tensors) -> Callable[..., Any]:
-        made.append(graph)
+        happened.append("compile")
 
         def run(*args: Any) -> Any:
-            ran.append(graph)
+            happened.append("reuse")
             return graph.forward(*args)
 
         return run
@@ -101,10 +101,9 @@ def _done(sizes: tuple[int, ...], dynamic: bool | None, limit: int) -> list[str]
         private_torch.dynamo_config.recompile_limit = limit
         fast = torch.compile(lambda x: x * 2, dynamic=dynamic)
         for n in sizes:
-            before = len(made), len(ran)
+            happened.clear()
             fast(torch.ones(n, 4))
-            reused = "reuse" if len(ran) > before[1] else "python"
-            words.append("compile" if len(made) > before[0] else reused)
+            words.append([*happened, "python"][0])
     return words
 
 
@@ -234,9 +233,8 @@ def _rewrite(addcmul_backend: Any, program: str, *_: int) -> dict[str, Any]:
     counted = count(run, *args)
     out = counted.result
     if not isinstance(out, tuple | list):
-        raise AssertionError(
-            f"the callable returned a {type(out).__name__}; a compiled graph returns a tuple"
-        )
+        kind = type(out).__name__
+        raise AssertionError(f"the callable returned a {kind}; a compiled graph returns a tuple")
     return {
         "outs": [list(out), list(run(*args))],
         "want": list(want) if isinstance(want, tuple) else [want],
