@@ -1,6 +1,7 @@
 """What every lesson says and keeps: its set-up line, predictions, verdicts on the sources, and progress."""
 
 import json
+import math
 import os
 import platform
 import re
@@ -15,7 +16,7 @@ from helpers.earlier import watch_names
 from helpers.tables import Table, table
 
 __all__ = [
-    "SOURCES", "Table", "compare_predictions", "keep", "on_gpu", "progress", "record", "spelled", "start", "table", "verdicts",
+    "SOURCES", "Table", "compare_predictions", "compare_ratios", "keep", "on_gpu", "progress", "record", "spelled", "start", "table", "verdicts",
 ]  # fmt: skip
 
 #: the documents whose claims the course tests: key → their titles, in English too, and authors
@@ -115,6 +116,28 @@ def compare_predictions(
         else "predict first, then measure: fill in the cell above and run both again"
     )
     return table(rows, ["expression", what, "you said"], evidence=evidence, caption=caption)
+
+
+def compare_ratios(
+    prediction: Mapping[str, Any],
+    ratios: Mapping[str, float],
+    *,
+    choices: Sequence[float],
+    evidence: str,
+    what: str,
+    shown: str = "{:.2f}",
+) -> Table:
+    """compare_predictions against the nearest of the choices, with the ratio itself beside it, in the form `shown`."""
+
+    def nearest(ratio: float) -> float:
+        return min(choices, key=lambda n: abs(math.log(ratio / n)))
+
+    near = {name: nearest(ratio) for name, ratio in ratios.items()}
+    said = compare_predictions(prediction, near, evidence=evidence, choices=choices)
+    rows = [(*row, shown.format(r)) for row, r in zip(said.rows, ratios.values(), strict=True)]
+    return table(
+        rows, ["", f"{what}, about", "you said", "measured"], evidence=evidence, caption=said.caption
+    )
 
 
 def _choices(choices: Choices | Mapping[str, Choices], key: str, value: Any) -> Choices:

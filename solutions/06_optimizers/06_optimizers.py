@@ -610,19 +610,6 @@ prediction = {
 
 
 # %% experiment tags=["fold"]
-def compare_ratios(prediction, ratios, *, choices, evidence, what):
-    """compare_predictions against the nearest of the choices, with the ratio itself beside it."""
-    near = {name: min(choices, key=lambda n: abs(math.log(r / n))) for name, r in ratios.items()}
-    said = lesson.compare_predictions(prediction, near, evidence=evidence, choices=choices)
-    about = "≈ " if evidence.startswith("live") else ""
-    return lesson.table(
-        [(*row, f"{about}{r:.2f}") for row, r in zip(said.rows, ratios.values(), strict=True)],
-        ["", f"{what}, about", "you said", "measured"],
-        evidence=evidence,
-        caption=said.caption,
-    )
-
-
 NUMBERS = [1, 4, 16, 64, 256]
 dealt = {way: [adamw_step([2**24 // n] * n, way)["seconds"] for n in NUMBERS] for way in WAYS}
 ratios = {
@@ -636,7 +623,7 @@ lesson.keep(
     foreach_many=ratios["256 parameters: foreach"],
     fused_many=ratios["256 parameters: fused"],
 )
-compare_ratios(
+lesson.compare_ratios(
     prediction, ratios, choices=(1, 3, 10, 30, 100), evidence="simulated (H100)", what="times as fast"
 )
 
@@ -851,7 +838,7 @@ steps = {way: [training_step(batch, way) for batch in BATCHES] for way in ("for-
 whole = {batch: step for batch, (_, _, step, _) in zip(BATCHES, steps["fused"], strict=True)}
 ratios = {f"batch {a:,} → {b:,}": whole[b] / whole[a] for a, b in ((1, 64), (4096, 65536))}
 lesson.keep(to_64=ratios["batch 1 → 64"], to_65536=ratios["batch 4,096 → 65,536"])
-compare_ratios(
+lesson.compare_ratios(
     prediction, ratios, choices=(1, 2, 4, 8, 16, 64), evidence="simulated (H100)", what="times as long"
 )
 
@@ -942,7 +929,10 @@ SIZES = (8, 32, 128, 1024)
 found = {kind: {b: losses(kind, b, rates) for b in SIZES} for kind, rates in RATES.items()}
 best = {kind: {b: lowest(RATES[kind], v) for b, v in by.items()} for kind, by in found.items()}
 growth = {kind: by[128] / by[8] for kind, by in best.items()}
-compare_ratios(prediction, growth, choices=(1, 2, 4, 8, 16), evidence="live (CPU)", what="grows")
+sizes = (1, 2, 4, 8, 16)
+lesson.compare_ratios(
+    prediction, growth, choices=sizes, evidence="live (CPU)", what="grows", shown="≈ {:.2f}"
+)
 
 # %% experiment tags=["fold"]
 exponent = {kind: math.log(r) / math.log(16) for kind, r in growth.items()}

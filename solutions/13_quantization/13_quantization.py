@@ -72,18 +72,6 @@ from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 
 
-def compare_ratios(prediction, ratios, choices, *, evidence, what):
-    """compare_predictions against the nearest of the choices, with the ratio itself beside it."""
-    near = {name: min(choices, key=lambda n: abs(math.log(r / n))) for name, r in ratios.items()}
-    said = lesson.compare_predictions(prediction, near, evidence=evidence, choices=choices)
-    return lesson.table(
-        [(*row, f"{r:.1f}") for row, r in zip(said.rows, ratios.values(), strict=True)],
-        ["", f"{what}, about", "you said", "measured"],
-        evidence=evidence,
-        caption=said.caption,
-    )
-
-
 def largest(x, dim=None):
     return x.abs().amax() if dim is None else x.abs().amax(dim, keepdim=True)
 
@@ -129,9 +117,9 @@ lesson.keep(with_scales=9, by_group=errors["normal numbers", "one per 32", 9])
 lesson.keep(by_bits=errors["normal numbers", "one scale, a bit more", 9])
 by = list(errors.values())
 ratios = dict(zip(prediction, (by[0] / by[1], by[2] / by[3], by[-2] / by[-1]), strict=True))
-compare_ratios(
-    prediction, ratios, choices=(1, 2, 4, 8, 16, 32), evidence="live (CPU)", what="times smaller"
-).show()
+sizes = (1, 2, 4, 8, 16, 32)
+what = {"what": "times smaller", "shown": "{:.1f}"}
+lesson.compare_ratios(prediction, ratios, choices=sizes, evidence="live (CPU)", **what).show()
 lesson.table(
     [(*about, f"{error:.2%}") for about, error in errors.items()],
     ["numbers", "scale", "bits per number", "off by"],
