@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Request, sync_playwright
 
 from tests.browser.driver import CHROMIUM_FLAGS, Lab
 
@@ -108,17 +108,24 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A person's browser: JupyterLab's scripts, some megabytes, are read once for all pages."""
+    opened = browser.new_context(viewport={"width": 1400, "height": 1000}, locale="en-GB")
+    yield opened
+    opened.close()
+
+
 @pytest.fixture
-def lab(browser: Browser, server: Server, request: pytest.FixtureRequest) -> Iterator[Lab]:
+def lab(context: BrowserContext, server: Server, request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A fresh page. A failing test leaves a picture of it; no page may ask for anything outside this machine."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1000}, locale="en-GB")
     outside: list[str] = []
-    context.on(
-        "request",
-        lambda asked: (
-            outside.append(asked.url) if not asked.url.startswith((server.url, "data:", "blob:")) else None
-        ),
-    )
+
+    def look(asked: Request) -> None:
+        if not asked.url.startswith((server.url, "data:", "blob:")):
+            outside.append(asked.url)
+
+    context.on("request", look)
     page = context.new_page()
     page.set_default_timeout(30_000)
     using = Lab(page, server.url, server.token, server.course)
@@ -126,5 +133,6 @@ def lab(browser: Browser, server: Server, request: pytest.FixtureRequest) -> Ite
     yield using
     if request.session.testsfailed > failed_before:
         using.shot(f"failed-{request.node.name}")
-    context.close()
+    page.close()
+    context.remove_listener("request", look)
     assert not outside, f"the page asked for {outside} outside this machine"

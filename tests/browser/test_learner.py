@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Server
@@ -28,7 +27,7 @@ def test_make_lab_opens_the_start_page(lab: Lab, server: Server) -> None:
 
 
 def test_lesson_runs_to_its_end_and_the_widget_moves(lab: Lab, server: Server) -> None:
-    """The learner's notebook with every exercise answered: no cell raises, and the slider redraws the picture."""
+    """Every exercise answered: no cell raises, the slider redraws the picture, and Validate says that all is well."""
     path = solve(server.course, LESSON)
     lab.open(path)
     lab.run_all(RUN)
@@ -54,15 +53,25 @@ def test_lesson_runs_to_its_end_and_the_widget_moves(lab: Lab, server: Server) -
     lab.wait_until_idle(20)
     lab.shot("4-widget-after", output)
 
+    assert "Success! Your notebook passes all the tests." in lab.validate(VALIDATE)
+    lab.shot("7-validate-solved")
+    lab.close_dialog()
+
 
 def test_a_learner_solves_an_exercise(lab: Lab, server: Server) -> None:
-    """On the notebook as it is given: the visible test teaches, and then passes once the answer is written."""
+    """On the notebook as it is given: Validate and the visible test teach, and that passes once the answer is written."""
     path = f"notebooks/{LESSON}/{LESSON}.answers-one.ipynb"
     shutil.copy(server.course / NOTEBOOK, server.course / path)
     given = json.loads((server.course / path).read_text())
     first = exercises(given)[0]
     cell, test = place_of(given, first), place_of(given, f"{first}__test")
     lab.open(path)
+    said = lab.validate(VALIDATE)
+    lab.shot("7-validate-unsolved")
+    assert "failed" in said and "✗" in said and "Success" not in said
+    assert "Traceback" not in said, "the dialog shows the test's words, not a stack"
+    lab.close_dialog()
+
     for place, about in enumerate(given["cells"][:cell]):
         if "setup" in about["metadata"].get("tags", []):
             lab.run(place)
@@ -78,20 +87,6 @@ def test_a_learner_solves_an_exercise(lab: Lab, server: Server) -> None:
     lab.shot("6-visible-test-passes")
     assert passing.startswith("✓") and "✗" not in passing
     assert "".join(lab.save(path)["cells"][cell]["source"]) == answers(server.course, LESSON)[first]
-
-
-@pytest.mark.parametrize("solved", [False, True], ids=["unsolved", "solved"])
-def test_validate_says_the_right_thing(lab: Lab, server: Server, solved: bool) -> None:
-    path = solve(server.course, LESSON) if solved else NOTEBOOK
-    lab.open(path)
-    said = lab.validate(VALIDATE)
-    lab.shot(f"7-validate-{'solved' if solved else 'unsolved'}")
-    if solved:
-        assert "Success! Your notebook passes all the tests." in said
-    else:
-        assert "failed" in said and "✗" in said and "Success" not in said
-        assert "Traceback" not in said, "the dialog shows the test's words, not a stack"
-    lab.close_dialog()
 
 
 def test_formgrader_lists_the_lesson(lab: Lab) -> None:
