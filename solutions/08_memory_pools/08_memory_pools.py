@@ -674,7 +674,9 @@ plots.memory_timeline(snapshot, most=4)
 #
 # On a real GPU the calls are the same, with `torch.cuda` for `gpu`: `_record_memory_history()` first, and
 # `_dump_snapshot("file")` at the end of a step or in an `except`. A snapshot has the history, and the segments with
-# every block's state and stack. The latter are enough:
+# every block's state and stack. The file can be dropped on [pytorch.org/memory_viz](https://pytorch.org/memory_viz), which
+# draws it in your browser and uploads nothing ([documentation](https://docs.pytorch.org/docs/stable/torch_cuda_memory.html)).
+# Here the segments are enough:
 
 # %% [markdown]
 # **Exercise 8.3 — name the leak** (★★, 7 min)

@@ -287,8 +287,9 @@ check_encode({(4, 3): torch.tensor(3.3), (5, 6): torch.zeros(0, 3)})
 # `torch.autocast("cuda", dtype=torch.float16)` changes no model. It looks at each operator as it is called: some
 # lists say *in half precision* (matmuls, convolutions, attention), some *in fp32* (softmax, losses, norms, sums), a
 # few *in the widest type among the inputs*, and an operator on no list runs on what it is given
-# ([the lists](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/autocast_mode.h#L817-L956)). `x` and `w` are
-# fp32, `h` is fp16. **Of which dtype is each result?**
+# ([the lists](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/autocast_mode.h#L817-L956)). Older code calls it
+# `torch.cuda.amp.autocast()`, and the scaler of section 3 `torch.cuda.amp.GradScaler()`: both are deprecated, and warn. `x`
+# and `w` are fp32, `h` is fp16. **Of which dtype is each result?**
 
 # %% experiment
 prediction = {

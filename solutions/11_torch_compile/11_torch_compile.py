@@ -374,7 +374,8 @@ for name, (_, w) in streams.items():
 # - **By default** the first size is taken for the only one. When it changes, Dynamo makes that dimension a
 #   symbol, and the second version serves every size *from 2 up*. Size 1 keeps a version of its own, since a dimension
 #   of 1 broadcasts: its code would differ.
-# - **`dynamic=True`** begins with the symbol.
+# - **`dynamic=True`** begins with the symbol, in every dimension; `torch._dynamo.mark_dynamic(x, 0)` before the first call
+#   in this one only ([docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/decorators.py#L1232)).
 # - **`dynamic=False`** compiles for each size, up to the limit. After that, a size that has no version runs **as plain
 #   Python**; the sizes that have one still use theirs. The results are right, and the calls are slow: the flat end of the
 #   highest curve is no good sign.

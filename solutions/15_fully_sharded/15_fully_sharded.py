@@ -353,6 +353,11 @@ lesson.table(
 #   second time although it has just been let go: nobody tells FSDP that it is the last.)
 # - **`reshard_after_forward=False`** keeps what was gathered: DDP's bytes, and the peak is back, but only for those layers
 #   for which you say so.
+#
+# The older class `FullyShardedDataParallel` has names for these
+# ([`ShardingStrategy`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/fsdp/api.py#L31-L69)): `FULL_SHARD`
+# is `True`, `SHARD_GRAD_OP` is `False`, and `HYBRID_SHARD` is `True` within a node and copies across nodes, which
+# `fully_shard` does when it is given a mesh of two dimensions.
 
 # %% [markdown]
 # **Exercise 15.2 — a fully sharded linear** (★★★, 15 min)

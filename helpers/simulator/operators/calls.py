@@ -69,7 +69,8 @@ def copy_lists(machine: Machine, func: Any, args: Any) -> None:
     if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
         for found in lists_in(args[1]):
             with private_torch.disable_current_modes():
-                places = torch.empty(len(found), dtype=torch.bool if True in found else torch.int64)
+                mask = all(isinstance(item, bool) for item in found)  # not `True in found`: 1 == True
+                places = torch.empty(len(found), dtype=torch.bool if mask else torch.int64)
             machine.copy("aten._to_copy", "copy h2d", places, pinned=False, non_blocking=False)
 
 
