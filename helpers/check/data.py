@@ -99,7 +99,7 @@ def encode(value: Any, with_storage: bool = False, left: list[int] | None = None
             raise NotPlain(f"more than {MOST:,} values")
         return encode(item, with_storage, left)
 
-    if value is None or type(value) in (bool, str):
+    if value is None or type(value) in (bool, int, float, str):
         return value
     if value is ...:  # a prediction that was not filled in
         return None

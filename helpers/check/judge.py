@@ -214,10 +214,10 @@ def function(
     given, cases = cases, [_as_case(one) for one in cases]
     wants, encoded = [], []
     for i, one in enumerate(cases):
-        want, grad_outputs, want_grads = _reference(expect, one, i, match.grads)
-        wants.append((want, want_grads))
         args = [encode(a, with_storage=True) for a in one.args]
         kwargs = encode(one.kwargs, with_storage=True)
+        want, grad_outputs, want_grads = _reference(expect, one, i, match.grads, args, kwargs)
+        wants.append((want, want_grads))
         sent = {"args": args, "kwargs": kwargs, "seed": one.seed, "grad_outputs": encode(grad_outputs)}
         encoded.append(sent)
     request = {
@@ -235,12 +235,12 @@ def function(
     for raising in (False, True):  # an answer's values say more of it than an error that it forgets to raise
         some = [i for i, one in enumerate(cases) if (one.raises is not None) == raising]
         for i in some:
-            one, call = cases[i], f"{name}({_arguments(cases[i])})"
+            one = cases[i]
             if text := _fault(reports[i], one, *wants[i], expect is not None, match):
-                raise _failed(name, f"{call}: {text}", look, note)
+                raise _failed(name, f"{name}({_arguments(one)}): {text}", look, note)
             if not raising and budget is not None and (text := _over(reports[i], one, budget)):
                 so_far = "values are right, but it" if expect is not None else "it"
-                raise _failed(name, f"{call}: {so_far} {text}", look, note)
+                raise _failed(name, f"{name}({_arguments(one)}): {so_far} {text}", look, note)
         if some and not raising and verify is not None:
             if text := _verified(verify, [reports[i] for i in some]):
                 raise _failed(name, f"{name}: {text}", look, note)
@@ -276,16 +276,19 @@ def _verified(verify: Callable[[list[Report]], str | None], reports: list[Report
 
 
 def _reference(
-    expect: Any, one: Case, i: int, grads: bool
+    expect: Any, one: Case, i: int, grads: bool, given: list[Any], named: Any
 ) -> tuple[Any, list[torch.Tensor], list[Any] | None]:
-    """The wanted value of a case, gradients for its outputs, and the wanted gradients of its inputs."""
+    """The wanted value of a case, gradients for its outputs, and the wanted gradients of its inputs.
+
+    given, named: its inputs, encoded.
+    """
     if one.raises is not None or expect is None:
         return None, [], None
     if not callable(expect):
         return expect[i], [], None
     torch.manual_seed(one.seed)
-    args = decode([encode(a, with_storage=True) for a in one.args])
-    want = expect(*args, **decode(encode(one.kwargs, with_storage=True)))
+    args = decode(given)
+    want = expect(*args, **decode(named))
     if not grads:
         return want, [], None
     outputs = [v for v in (want if isinstance(want, list | tuple) else [want]) if isinstance(v, torch.Tensor)]
