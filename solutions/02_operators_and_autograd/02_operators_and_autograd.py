@@ -726,9 +726,10 @@ except RuntimeError as error:
 
 # %% [markdown]
 # The first three rows are the same. Every tensor has a **version counter**, which each in-place operator
-# raises by one, `no_grad` or not, and which `.detach()` shares. A node remembers the version of what it
-# saved; if the two differ when backward comes, it raises. So `sin`, which saves its input, objects to a
-# changed input, and `exp`, which saves its result (it is its own derivative), to a changed result. What was
+# raises by one, `no_grad` or not, and which `.detach()` shares
+# ([`saved_variable.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/autograd/saved_variable.cpp) compares
+# them). A node remembers the version of what it saved; if the two differ when backward comes, it raises. So `sin`,
+# which saves its input, objects to a changed input, and `exp`, which saves its result (it is its own derivative), to a changed result. What was
 # not saved may be changed freely. In the last two rows, what raised has become *wrong*: `.data` gives a
 # tensor with a counter of its own, NumPy knows of none, and with them the check is gone.
 #
@@ -1403,6 +1404,8 @@ lesson.verdicts(
 # - [ ] What outlives a step, and does it have a `grad_fn`? Is it a view of something large?
 # - [ ] Evaluation under `inference_mode`? Any `.data`, `create_graph`, `retain_graph` left over?
 #
-# **Read on**: *Autograd mechanics* and *Extending PyTorch* in PyTorch's documentation; E. Yang, *PyTorch
-# internals* and *Let's talk about the PyTorch dispatcher*; I. Goodfellow, *Efficient per-example gradient
+# **Read on**: [*Autograd mechanics*](https://docs.pytorch.org/docs/2.13/notes/autograd.html) and [*Extending
+# PyTorch*](https://docs.pytorch.org/docs/2.13/notes/extending.html); E. Yang, [*PyTorch
+# internals*](https://blog.ezyang.com/2019/05/pytorch-internals/) and [*Let's talk about the PyTorch
+# dispatcher*](https://blog.ezyang.com/2020/09/lets-talk-about-the-pytorch-dispatcher/); I. Goodfellow, *Efficient per-example gradient
 # computations* (2015).
