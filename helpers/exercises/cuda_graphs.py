@@ -335,7 +335,7 @@ class Marked:
     """A start, and for each replay rows of this kind, some of them marked.
 
     kinds: "some", "all", "none" of the rows marked; "dirty": nan and inf where not marked; "bad": inf in a marked row;
-    "huge": in a marked row a finite number, whose square is not.
+    "huge": in a marked row a finite number, whose square is not; "tiny": numbers of 1e-3, and so gradients of 1e-6.
     """
 
     weight: tuple[float, ...]
@@ -349,6 +349,7 @@ class Marked:
         g, out = torch.Generator().manual_seed(self.rows), []
         for kind in self.kinds:
             x, y = torch.randn(self.rows, len(self.weight), generator=g), torch.randn(self.rows, generator=g)
+            x, y = (t * 1e-3 if kind == "tiny" else t for t in (x, y))
             keep = torch.rand(self.rows, generator=g) < {"all": 2.0, "none": -1.0}.get(kind, 0.6)
             if kind == "dirty":
                 keep[0] = keep[1] = False
@@ -408,6 +409,7 @@ _WHERE = {
     "dirty": ", with nan or inf in rows that are not marked",
     "bad": ", with nan or inf in a marked row",
     "huge": ", with a number so large that the norm is not finite",
+    "tiny": ", with a gradient of about 1e-6",
 }
 
 
@@ -504,7 +506,7 @@ def _predict(does_it_pay: Callable[..., Any], **fields: Any) -> Any:
 
 
 def _wrong_prediction(report: check.Report) -> str | None:
-    (asked, *truth), got = _measured(report.case), [float(v) for v in report.value]
+    (asked, *truth), got = _measured(report.case), [math.inf if v > 1e9 else float(v) for v in report.value]
     kernels, copies, waits, capture_s = asked.args
     total = sum(kernels) * 1e6
     what = f"{len(kernels)} kernels of {total:.1f} µs in all, {len(copies)} copies, waits={waits}"

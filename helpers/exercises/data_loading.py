@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -348,9 +349,10 @@ def _share_out(Shared: Any, **fields: Any) -> list[dict[str, Any]]:
                     info = SimpleNamespace(id=w, num_workers=workers, seed=w, dataset=mine)
                     private_torch.worker._worker_info = info  # type: ignore[assignment]
                 before, had = _random_states(), source._taken
-                try:
-                    got, reads = list(mine), source._taken - had
-                    again = [*zip(mine, mine)] == [(v, v) for v in got]  # noqa: B905 - by two iterators at once
+                try:  # each rank is a program of its own, and in each Python salts the hash of a text anew
+                    with patch("builtins.hash", lambda of, r=rank, h=hash: h(of) ^ r * isinstance(of, str)):
+                        got, reads = list(mine), source._taken - had
+                        again = [*zip(mine, mine)] == [(v, v) for v in got]  # noqa: B905 - by two iterators at once
                 finally:
                     private_torch.worker._worker_info = None
                 same = _random_states() == before
@@ -433,7 +435,7 @@ def _wrong_share(samples: int, shares: list[dict[str, Any]]) -> str | None:
 def check_Shared(*cases: Epochs, shuffled: bool = True) -> None:
     """shuffled: the order, the reads and the generators count too, else only that each sample comes once."""
     judge, look = functools.partial(_shared_out, shuffled=shuffled), "3 · What does a worker get?"
-    note = "cases that are real run real worker processes, the others stand-ins with a seed of their own"
+    note = "cases that are real run real worker processes, the others stand-ins with a seed of their own; each rank has its own hash() of texts"
     check.function("Shared", cases, drive=_share_out, verify=judge, look=look, note=note)
 
 

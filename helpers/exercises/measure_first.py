@@ -305,7 +305,7 @@ def check_verdict(told: Mapping[str, str] = {}, machines: Sequence[Machine] = ()
 
     look = '"Noise" and "Drift, and runs in pairs", above: what a disturbed run does to a mean and a median'
     check.function("verdict", cases, drive=_said, verify=said, look=look)
-    check.function("verdict", _refused([(9, 8)]), drive=_said, look="the docstring: ValueError")
+    check.function("verdict", _refused([(9, 8), (5, 4)]), drive=_said, look="the docstring: ValueError")
 
 
 # --- 0.4 reproducible ---------------------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ def _first_wrong(report: check.Report, wanted: Callable[..., float]) -> str | No
     off = got.flatten() != want  # isclose compares whole numbers in float32
     if dtype == torch.float64:
         off = ~torch.isclose(got.flatten(), want, rtol=1e-12, atol=0, equal_nan=True)
+        off |= (want == 0) & (got.flatten().signbit() != want.signbit())
     if not off.any():
         return None
     at = int(off.nonzero()[0])

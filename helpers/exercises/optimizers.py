@@ -177,14 +177,15 @@ def _train(
 ) -> dict[str, Any]:
     """Only backward, as often as planned: the weights, and how many gradients are left; then without the hooks."""
     params = [nn.Parameter(w) for w in weights]
-    handles = step_in_backward(params, **options)
-    for used in plan:
-        _backward(params, x, used)
-    left = sum(p.grad is not None for p in params)
     kept = 0
-    if ends:
-        for handle in handles:
+    for _ in range(1 + ends):  # the second time anew, where the first has ended
+        handles = step_in_backward(params, **options)
+        for used in plan:
+            _backward(params, x, used)
+        left = sum(p.grad is not None for p in params)
+        for handle in handles if ends else ():
             handle.remove()
+    if ends:
         for p in params:  # one after the other: what lives at once is counted
             p.sum().backward()
             kept += p.grad is not None
@@ -199,11 +200,12 @@ def _trained(left: int, params: list[nn.Parameter], kept: int) -> dict[str, Any]
 
 def _trained_by_torch(weights: Tensors, x: Tensor, plan: Plan, ends: bool, **options: Any) -> dict[str, Any]:
     params = [nn.Parameter(w) for w in weights]
-    optimizer = torch.optim.AdamW(params, foreach=False, **options)
-    for used in plan:
-        _backward(params, x, used)
-        optimizer.step()
-        optimizer.zero_grad()
+    for _ in range(1 + ends):
+        optimizer = torch.optim.AdamW(params, foreach=False, **options)
+        for used in plan:
+            _backward(params, x, used)
+            optimizer.step()
+            optimizer.zero_grad()
     return _trained(0, params, len(params) * ends)
 
 

@@ -87,7 +87,7 @@ class Batches:
     """n batches, batch i of (rows + i, width), and what their consumer does.
 
     dtype: float32, or what the consumer has to convert first. rows: or the rows of each, and n is their number. item: it waits for the GPU in each step. own_stream: it works on
-    a stream of its own. quick: time counts, and memory; else only that batches are right.
+    a stream of its own. quick: time counts, and memory; else only that batches are right, on two streams in turn.
     """
 
     card: str
@@ -127,19 +127,23 @@ def _consume(prefetch: Callable[..., Iterator[Tensor]], **fields: Any) -> dict[s
         w = torch.ones(case.width, case.width, device=gpu.device)
         stream = gpu.Stream() if case.own_stream else gpu.current_stream()
         gpu.synchronize()
-        first, start = len(gpu.kernels), gpu.clock_ns()
+        first, start, streams = len(gpu.kernels), gpu.clock_ns(), [stream, gpu.Stream()]
         with gpu.stream(stream):
-            for x in prefetch(sealed(gpu), batches()):
-                shapes.append([x.device == gpu.device and x.dtype == case.dtype, *x.shape])
-                ahead = max(ahead, taken - len(shapes))
-                given.append(weakref.ref(x.untyped_storage()))
-                alive = max(alive, len({id(s) for one in given if (s := one()) is not None}))
-                y = x.float() @ w
-                if values:
-                    sums.append(y.sum())
-                if case.item:
-                    y[0, 0].item()
-                del x, y
+            given_out = iter(prefetch(sealed(gpu), batches()))
+            for step in range(len(case.sizes()) + 1):
+                with gpu.stream(gpu.current_stream() if case.quick else streams[step % 2]):
+                    if (x := next(given_out, None)) is None:
+                        break
+                    shapes.append([x.device == gpu.device and x.dtype == case.dtype, *x.shape])
+                    ahead = max(ahead, taken - len(shapes))
+                    given.append(weakref.ref(x.untyped_storage()))
+                    alive = max(alive, len({id(s) for one in given if (s := one()) is not None}))
+                    y = x.float() @ w
+                    if values:
+                        sums.append(y.sum())
+                    if case.item:
+                        y[0, 0].item()
+                    del x, y
         gpu.synchronize()
         end = max([k.end_ns for k in gpu.kernels], default=start)
         return {
@@ -260,9 +264,8 @@ def _sum_chunks(norms: Callable[..., list[float]], card: str, d: int, n: int) ->
         chunks = [torch.full((d, d), i + 1.0, device=gpu.device) for i in range(n)]
         gpu.synchronize()
         waits = gpu.syncs
-        out = [float(v) for v in norms(sealed(gpu), chunks)]
         return {
-            "numbers": out,
+            "numbers": list(norms(sealed(gpu), chunks)),
             "waits": gpu.syncs - waits,
             "products": sum(k.name == "aten.mm" for k in gpu.kernels),
             "arrived": _arrived(gpu, "copy d2h"),
@@ -275,6 +278,8 @@ def _wrong_norms(asked: Squares, got: dict[str, Any]) -> str | None:
     n, values = asked.n, asked.card == "values"
     if not got["kept"]:
         return "a chunk has other numbers than before: chunks are the caller's, and stay as they are"
+    if kinds := {type(v).__name__ for v in got["numbers"]} - {"float"}:
+        return f"wanted Python numbers (float), got {', '.join(kinds)}"
     if len(got["numbers"]) != n or values and got["numbers"] != asked.sums():
         return f"wanted {asked.sums() if values else n}, got {got['numbers']}"
     if got["waits"] > 2:

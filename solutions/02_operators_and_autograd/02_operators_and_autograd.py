@@ -832,7 +832,8 @@ def tanhexp(x: torch.Tensor) -> torch.Tensor:
 
     x: any shape (also () and (0, 3)) and strides, float32 or float64, any finite values. Returns x's shape and
         dtype. Once differentiable.
-    Gradient: right and finite for every finite x (it tends to 1 as x grows), 1e30 included.
+    Gradient: right and finite for every finite x (it tends to 1 as x grows), 1e30 included; what comes into
+        backward may have any strides.
     Budget: saved_bytes ≤ x.nbytes; after forward no more is alive than the result and one tensor like x, bytes that
     Python holds (a buffer, a file in memory) included; no syncs.
     If x is changed in place before backward, backward either raises or is right: never silently wrong.

@@ -858,6 +858,7 @@ check_robust_step(
     Marked((0.3, -1.2, 0.8, 0.1, -0.4, 1.7), 20, kinds, lr=0.3, max_norm=1.5),
     Marked((0.0,) * 3, 5, ("none", "bad", "dirty", "all"), lr=0.2, max_norm=1000.0),
     Marked((1.0,), 9, ("dirty", "dirty", "some"), lr=0.05, max_norm=0.01),
+    Marked((1.0, -2.0), 9, ("tiny", "tiny"), lr=1e8, max_norm=1e-8),
 )
 ### END HIDDEN TESTS
 
@@ -1157,6 +1158,7 @@ check_does_it_pay(
     Loop((3 * M,) * 8, (10 * M,), waits=False),
     Loop(one, one, waits=False, launch_s=9e-6),
     Loop(one * 6, one * 9, waits=True),
+    Loop((20 * M,) * 8, (), waits=False),  # equally fast
 )
 ### END HIDDEN TESTS
 

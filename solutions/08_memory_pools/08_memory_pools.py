@@ -775,6 +775,7 @@ check_find_leak(
     Story(7, two, from_source=True, seed=2),
     Story(5, later, late=2, from_source=True, seed=3),
     Story(6, late=3, from_source=True, seed=4),
+    Story(6, late=1, from_source=True, seed=7),  # grows every time, and the first snapshot lacks it
     Story(2, [("a.py:5 log", 90_000_000, 99_000_000)], from_source=True, seed=5),
     Story(5, [("notebook:8 log", 2_000_000, 9_000_000)], from_source=True, seed=6),
     expect=by_hand,

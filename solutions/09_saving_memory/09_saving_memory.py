@@ -408,6 +408,7 @@ check_accumulated_backward(
     check.case(6, 2, "float64", 2, token_batch(5, 6, 6, [0, 6, 1], 5), 1),
     check.case(6, 2, "float64", 1, token_batch(5, 6, 6, [2, 5], 6), 5),
     check.case(8, 3, "float64", 2, token_batch(7, 5, 8, [0, 2], 10, turned=True), 3),
+    check.case(6, 4, "bfloat16", 1, token_batch(4, 3, 6, [], 11), 2),
 )
 check_accumulated_backward(
     check.case(50, 12, "float32", 2, token_batch(50, 16, 50, [4, 0, 16], 7), 8),
@@ -900,6 +901,8 @@ check_offloaded(
     Offloads(64, 24, 5, min_bytes=6000, masks=True),
     Offloads(64, 24, 5, min_bytes=1, masks=True),
 )
+# the batch is a view of twice the bytes, and smaller than min_bytes itself
+check_offloaded(Offloads(128, 32, 3, min_bytes=17_000, share=0.5), budget=False)
 ### END HIDDEN TESTS
 
 # %% [markdown]

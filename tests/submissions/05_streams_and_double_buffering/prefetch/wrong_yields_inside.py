@@ -1,4 +1,4 @@
-# yields with the side stream current, so the consumer works there: earns 1
+# yields with the side stream current, so the consumer works there: earns 0
 def prefetch(gpu, batches):
     side = gpu.Stream()
     source = iter(batches)
