@@ -25,7 +25,6 @@ from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import (
     AssignLatePenalties,
-    CheckCellMetadata,
     NbGraderPreprocessor,
 )
 from nbgrader.utils import compute_checksum, is_grade, is_solution, is_task, parse_utc
@@ -184,7 +183,8 @@ class SaveVerdicts(NbGraderPreprocessor):
 
 
 SANITIZE: list[type[NbGraderPreprocessor]] = [Sanitise]
-AUTOGRADE = [Judge, Sanitise, SaveVerdicts, AssignLatePenalties, CheckCellMetadata]
+# of each cell, nbgrader's metadata are the master's by now, and were checked when that was released
+AUTOGRADE = [Judge, Sanitise, SaveVerdicts, AssignLatePenalties]
 
 
 def configure(c: Any, root: Path = ROOT) -> None:
