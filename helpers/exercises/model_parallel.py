@@ -65,9 +65,8 @@ def _split_one(kind: Any, shape: list[int], hidden: int, biases: list[bool], see
         "held": _bytes_held() - x.nbytes - grad.nbytes,
         "steps": [],
         "read_only": read_only,
-        "making": making.as_dict()["counts"],
-        "rate": _RATE,
     }
+    told |= {"making": making.as_dict()["counts"], "rate": _RATE, "alone": _alone(kind)}
     for _ in range(2):
         x = x.detach().clone().requires_grad_()
         with ranks.sent() as forward:
@@ -88,6 +87,14 @@ def _split_one(kind: Any, shape: list[int], hidden: int, biases: list[bool], see
             step[way] = [(c.kind, c.bytes, c.reduction, c.operator) for c in record.calls]
         told["steps"].append(step)
     return told
+
+
+def _alone(kind: Any) -> list[float]:
+    """Of ones: y after summed_forward(y); x's gradient in x + summed_backward(x), whose summands get the same tensor."""
+    names, y, x = kind.forward.__globals__, torch.ones(1), torch.ones(1, requires_grad=True)
+    names.get("summed_forward", torch.relu)(y)
+    both = x + names.get("summed_backward", torch.relu)(x)
+    return [y.item(), torch.autograd.grad(both, x, torch.ones(1))[0].item()]
 
 
 def _bytes_held() -> int:
@@ -144,6 +151,12 @@ def _rank_wrong(n: int, case: list[Any], rank: int, got: Any, rates: list[float]
         return f"rank {rank} holds {got['held']:,} bytes of tensors; wanted at most {most:,} (a view keeps the whole matrix)"
     if not got["read_only"]:
         return "first and second have changed; they are only to be read"
+    kept, passed = got["alone"]
+    if kept != 1 or passed not in (2, 1 + n):
+        return (
+            f"of y = 1 summed_forward(y) left {kept:g}, wanted 1; of x + summed_backward(x) x's gradient is {passed:g}, "
+            f"wanted {1 + n}. Was y, or the gradient that came (which the other summand gets too), summed in place?"
+        )
     if got["making"]:
         return f"__init__ sent {got['making']}, wanted nothing"
     for i, (step, right) in enumerate(zip(got["steps"], _steps_of(rates, case), strict=True)):
