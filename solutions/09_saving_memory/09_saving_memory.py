@@ -374,7 +374,7 @@ def accumulated_backward(
     tenth of both; dispatched operators at most half as many again as in one such plain step per piece.
     """
     ### BEGIN SOLUTION
-    total, found = (targets != -100).sum(), torch.zeros(())
+    total, found = (targets != -100).sum(), 0.0
     for some, wanted in zip(inputs.split(rows), targets.split(rows), strict=True):
         loss = F.cross_entropy(model(some).flatten(0, 1), wanted.flatten(), reduction="sum") / total
         loss.backward()
