@@ -23,16 +23,14 @@ def _captures(gpu: Any, since: int = 0) -> int:
 
 # --- 7.1 GraphedStep ----------------------------------------------------------------------------------------------
 
-#: a batch's rows, or the shape before its last dimension
-Rows = int | tuple[int, ...]
-
 
 @dataclass(frozen=True)
 class Epoch:
-    """Batches x (rows, wide), y (rows, 4) for a step with this optimizer. one_target: those whose y is one row for all."""
+    """Batches x (rows, wide), y (rows, 4) for a step with this optimizer; a tuple is the shape before the last dimension.
+    one_target: those whose y is one row for all."""
 
     optimizer: str
-    batches: tuple[Rows, ...]
+    batches: tuple[int | tuple[int, ...], ...]
     warm_up: int
     wide: int = 10
     one_target: tuple[int, ...] = ()
@@ -248,10 +246,6 @@ def _replay(
         }
 
 
-def _scores(first: Tensor, given: list[Tensor], numbers: list[float]) -> list[Tensor]:
-    return [torch.tanh(one @ first).square().sum(dim=1) for one in given]
-
-
 def _states(first: Tensor, given: list[Tensor], numbers: list[float]) -> list[Tensor]:
     out, rate = [first], numbers[0] if numbers else 0.25
     for one in given:
@@ -268,7 +262,8 @@ def _weights(first: Tensor, given: list[Tensor], numbers: list[float]) -> list[T
     return out
 
 
-_BY_HAND = {"scorer": _scores, "smoother": _states, "updater": _weights}
+_SCORES = lambda first, given, _: [torch.tanh(one @ first).square().sum(dim=1) for one in given]  # noqa: E731
+_BY_HAND: dict[str, Any] = {"scorer": _SCORES, "smoother": _states, "updater": _weights}
 
 
 def _hint(kind: str, i: int, values: list[Tensor], wanted: list[Tensor], first: Tensor) -> str:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import torch
 import torch.distributed as dist
@@ -143,19 +144,18 @@ def training(
     return bucket_bytes, shape, branch, buckets, odd
 
 
-def _refuse(*args: Any, **kwargs: Any) -> None:
-    raise RuntimeError("torch's own DistributedDataParallel is not at hand here: write it")
-
-
 @partial(
     on_ranks,
     stuck="one rank waited for ever, or died of sizes: it met another in a bucket that was not the same",
 )
 def _train(kind: Any, runs: Any) -> list[Any]:
     """Of each run: this rank's seeds, what it began with, and of each step the calls and the gradients."""
+    refused = Mock(
+        side_effect=RuntimeError("torch's own DistributedDataParallel is not at hand here: write it")
+    )
     for torchs_own in (nn.parallel.DistributedDataParallel, dist.Reducer):
         for name in ("__init__", "prepare_for_backward"):
-            setattr(torchs_own, name, _refuse)
+            setattr(torchs_own, name, refused)
     told = []
     for bucket_bytes, shape, branch, _, odd in runs:
         start, seed = secret(), secret()

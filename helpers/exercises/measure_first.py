@@ -117,7 +117,6 @@ Pair = Sequence[np.ndarray]
 _SERIES = 200
 #: pairs, from which on the counts and the widths are looked at
 _JUDGED = 20
-_SEED = 7
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ class Machine:
 def _series(machine: Machine) -> np.ndarray:
     """Seconds (series, before and after, n)."""
     n, drift, shape = machine.n, machine.drift, (_SERIES, 2, machine.n)
-    rng = np.random.default_rng([_SEED, n, round(1000 * machine.ratio)])
+    rng = np.random.default_rng([7, n, round(1000 * machine.ratio)])
     at, pairs = np.arange(2 * n), 2 * np.arange(n)
     swap = rng.permuted(np.tile(np.arange(n) % 2, (_SERIES, 1)), axis=1)  # which of a pair runs first
     slower = drift * (at / n + np.sin(at / 7 + rng.uniform(0, 6, (_SERIES, 1))) / 6)

@@ -24,16 +24,6 @@ Form = tuple[int, int]
 # --- 10.1 decode and encode ---------------------------------------------------------------------------------------
 
 
-def _value(bits: int, exponent: int, mantissa: int) -> float:
-    """What one pattern stands for."""
-    return Format("", exponent, mantissa).decode(bits)
-
-
-def _nearest(x: float, exponent: int, mantissa: int) -> int:
-    """The pattern of the value nearest to x; of NaN there is one, without a sign."""
-    return Format("", exponent, mantissa).encode(math.nan if math.isnan(x) else x)
-
-
 def _spelled(bits: int, exponent: int, mantissa: int) -> str:
     """0x7C01 = 0 11111 0000000001"""
     digits = f"{bits:0{1 + exponent + mantissa}b}"
@@ -117,12 +107,15 @@ def _check_numbers(name: str, numbers: Mapping[Form, Any], wanted: Callable[...,
 
 def check_decode(patterns: Mapping[Form, Any]) -> None:
     """patterns: format → a tensor, or a list, of int64."""
-    _check_numbers("decode", patterns, _value, "the table above the exercise")
+    value = lambda bits, exponent, mantissa: Format("", exponent, mantissa).decode(bits)  # noqa: E731
+    _check_numbers("decode", patterns, value, "the table above the exercise")
 
 
 def check_encode(numbers: Mapping[Form, Any]) -> None:
     """numbers: format → a tensor, or a list, of float32."""
-    _check_numbers("encode", numbers, _nearest, "1 · Range and precision")
+    # of NaN there is one pattern, without a sign
+    nearest = lambda x, *of: Format("", *of).encode(math.nan if math.isnan(x) else x)  # noqa: E731
+    _check_numbers("encode", numbers, nearest, "1 · Range and precision")
 
 
 # --- 10.2 mixed_loss ----------------------------------------------------------------------------------------------
@@ -344,10 +337,6 @@ _NOTES = {
 }
 
 
-def _turned(matrix: torch.Tensor) -> torch.Tensor:
-    return matrix.t().contiguous().t() if matrix.dim() == 2 else matrix
-
-
 def _refuses(scaler: Any, optimizer: torch.optim.Optimizer, what: str) -> None:
     with suppress(RuntimeError):
         scaler.unscale_(optimizer)
@@ -358,7 +347,8 @@ def _train(Scaler: Any, **fields: Any) -> dict[str, Any]:
     """Train with this scaler: its scale and the weights' sums step by step, and what is there at the end."""
     asked = Training(**fields)
     g = torch.Generator().manual_seed(asked.seed)
-    params = [torch.nn.Parameter(_turned(torch.randn(n, generator=g))) for n in asked.sizes]
+    made = [torch.randn(n, generator=g) for n in asked.sizes]
+    params = [torch.nn.Parameter(w.t().contiguous().t() if w.dim() == 2 else w) for w in made]
     slopes = [[torch.randn(p.shape, generator=g).half() for p in params] for _ in range(asked.steps)]
     for step, which, value in asked.odd:
         slopes[step][which][-1] = value

@@ -86,14 +86,11 @@ def check_quantize(*cases: check.Case, note: str = "") -> None:
     check.function("quantize", cases, drive=_keep, verify=judge, budget=budget, look=_AT_BYTE, note=note)
 
 
-def _exactly(q: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
-    return ((q.double() - (0 if zero is None else zero)) * scale).float()
-
-
 def check_dequantize(*cases: check.Case) -> None:
     """cases: q, scale, and zero if there is one."""
     note = "127 − (−128) does not fit into int8: convert before you subtract."
-    check.function("dequantize", cases, _exactly, look=_AT_BYTE, note=note)
+    exact = lambda q, scale, zero=0: ((q.double() - (0 if zero is None else zero)) * scale).float()  # noqa: E731
+    check.function("dequantize", cases, exact, look=_AT_BYTE, note=note)
 
 
 # --- 13.2 Int8Linear ----------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from helpers import check, count
 from helpers.classroom.reference import reference
 from helpers.exercises._judge import each, each_value
 
-Gradients = list[torch.Tensor | None]
 _AGAIN = "3 · Compute it again"
 
 
@@ -192,7 +191,7 @@ def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         loss.backward()
         beside = {"random numbers after forward, after backward": [drawn, torch.rand(3)]}
         told.append({"loss": loss.detach(), "gradient of the input": x.grad} | beside)
-    grads: Gradients = [w.grad for w in net.parameters()]
+    grads: list[torch.Tensor | None] = [w.grad for w in net.parameters()]
     none = "none: were only the inputs asked for theirs?"
     return {
         "torch.utils.checkpoint called": any(part.by_torch for part in net),

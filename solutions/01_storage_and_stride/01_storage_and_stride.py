@@ -398,8 +398,7 @@ plots.storage_path(
 # because its number of `True` decides the size of the result. So does a Python list: torch makes a tensor of it and
 # copies that to the GPU, and the call waits until the bytes have been read
 # ([`internal_new_from_data`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/utils/tensor_new.cpp) copies
-# with `non_blocking` false). `count` runs here on the CPU and applies these rules; one column below says how often they
-# would strike.
+# with `non_blocking` false). `count` runs here on the CPU and applies these rules; one column below counts them.
 #
 # And assignment? `x[index] = value` does not read at all. It calls another operator, one that works in place
 # (its name ends in `_`) and writes into x's own storage.
@@ -977,8 +976,7 @@ check_diagonal_blocks(
 #
 # `x` is `torch.arange(24.0).reshape(4, 6)`, float32 and contiguous. Replace each `None` by `"view"` (the
 # result lies in x's storage) or `"copy"` (it has a new one), and delete the `raise` line. Decide all ten
-# first; then check yourself with `count`. The visible test looks at four of them, the hidden one at the
-# other six.
+# first; then check yourself with `count`. The visible test looks at four, the hidden one at the other six.
 #
 # <details><summary>Hint 1</summary>For each line ask: is there a shape, a stride and an offset over x's 24
 # cells that say it?</details>
