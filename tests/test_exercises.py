@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from helpers.exercises import mixed_precision, model_parallel
+from helpers.float_formats import Format
 
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(3, 7), (5, 9)])
@@ -19,9 +20,9 @@ def test_one_f_one_b_is_torchs(stages: int, microbatches: int) -> None:
 def test_values_and_nearest_patterns_are_torchs(dtype: torch.dtype, form: tuple[int, int]) -> None:
     every = torch.arange(2**16).to(torch.int16).view(dtype).double().tolist()
     for bits in range(0, 2**16, 13):
-        value = mixed_precision._value(bits, *form)
+        value = Format("", *form).decode(bits)
         assert value == every[bits] or (value != value and every[bits] != every[bits])
     numbers = mixed_precision.hard_numbers(0, 2000)
     numbers = numbers[~numbers.isnan()]
     theirs = numbers.to(dtype).view(torch.int16).long() & 0xFFFF
-    assert [mixed_precision._nearest(x, *form) for x in numbers.tolist()] == theirs.tolist()
+    assert [Format("", *form).encode(x) for x in numbers.tolist()] == theirs.tolist()

@@ -362,9 +362,9 @@ def accumulated_backward(
 ) -> torch.Tensor:
     """What cross_entropy over the whole batch, and its backward(), would do, with `rows` rows at a time.
 
-    inputs: (n, length), token numbers, any strides, as of targets; parameters may be frozen. model(inputs) → logits (n, length, words). targets: (n, length), -100
-    where a place does not count; at least one counts in the batch, perhaps none in a piece. The last piece may be
-    smaller. rows: 1 to n.
+    inputs: (n, length), token numbers, any strides, as of targets; parameters may be frozen. model(inputs) → logits
+    (n, length, words). targets: (n, length), -100 where a place does not count; at least one counts in the batch,
+    perhaps none in a piece. The last piece may be smaller. rows: 1 to n.
 
     Adds to every .grad what F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
     would add (to 9 decimals in float64, whereas two integer tensors divide in float32), and returns that loss: shape
@@ -374,12 +374,12 @@ def accumulated_backward(
     tenth of both; dispatched operators at most half as many again as in one such plain step per piece.
     """
     ### BEGIN SOLUTION
-    total, found = (targets != -100).sum(), 0.0
+    total, losses = (targets != -100).sum(), list[torch.Tensor]()
     for some, wanted in zip(inputs.split(rows), targets.split(rows), strict=True):
         loss = F.cross_entropy(model(some).flatten(0, 1), wanted.flatten(), reduction="sum") / total
         loss.backward()
-        found = found + loss.detach()
-    return found
+        losses.append(loss.detach())
+    return torch.stack(losses).sum()
     ### END SOLUTION
 
 
