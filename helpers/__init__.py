@@ -11,7 +11,7 @@ Names load on first use, so ``import helpers`` costs almost nothing.
 import io
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from helpers import lazy
 
@@ -37,5 +37,13 @@ logging.getLogger("torch.utils.cpp_extension").addFilter(_is_news)
 for _stream in (sys.stdout, sys.stderr):  # either may be None
     if isinstance(_stream, io.TextIOWrapper) and "utf" not in _stream.encoding.lower():
         _stream.reconfigure(errors="replace")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext helpers``: %%count, %%bench and %%trace for any cell."""
+    from helpers.magics import load  # Jupyter's packages, which the core does without
+
+    load(shell)
+
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__)

@@ -1,0 +1,67 @@
+"""The course's verdict and picture for a file of your own, from anybody's GPU:
+
+    python -m helpers trace.json.gz        what limits the run, and who waits for whom  (torch.profiler)
+    python -m helpers snapshot.pickle      the peak and the lines that held it          (torch.cuda.memory)
+
+The picture is written beside where you are, as trace.png or snapshot.png. Nothing in the file is run.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+#: endings of memory snapshots; all else is read as a trace
+SNAPSHOTS = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
+
+
+def show(path: Path, out: Path | None = None, evidence: str | None = None) -> Path:
+    """Print what is said of the file, draw it to ``out`` (.png or .svg), and return where. ValueError, or
+    FileNotFoundError, with the reader's own words for what cannot be read; FileExistsError where ``out`` would be
+    ``path`` itself.
+    """
+    from helpers import memory, plots, trace
+
+    stem = path.name.partition(".")[0] or path.name
+    out = out or Path(f"{stem}.png")
+    if out.resolve() == path.resolve():
+        raise FileExistsError(f"{out} is the file to be read: name another with --out")
+    if path.name.lower().endswith(SNAPSHOTS):
+        try:
+            snapshot = memory.read(path, evidence=evidence)
+        except memory.SnapshotError:
+            if evidence:
+                raise
+            snapshot = memory.read(path, evidence="recorded (by whom is not said)")
+        print(memory.peak(snapshot))
+        print(memory.fragmentation(snapshot))
+        picture = plots.memory_timeline(snapshot)
+    else:
+        read = trace.read(path, evidence)
+        print(trace.classify(read))
+        print(trace.top(read, 5, by="device" if read.has_gpu else "host"))
+        picture = plots.queue(read) if read.has_gpu else plots.zoom(read)
+    return picture.save(out)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0; 2 for a file that cannot be read, with why on stderr."""
+    parser = argparse.ArgumentParser(
+        prog="python -m helpers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", type=Path, help="a trace (.json, .json.gz) or a memory snapshot (.pickle)")
+    parser.add_argument("--out", type=Path, help="where to draw: .png or .svg")
+    parser.add_argument(
+        "--evidence", help='what stands on the picture, for instance "recorded (A100, 2026-05)"'
+    )
+    given = parser.parse_args(argv)
+    try:
+        print(f"drawn: {show(given.file, given.out, given.evidence)}")
+    except (ValueError, OSError) as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

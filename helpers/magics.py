@@ -1,0 +1,80 @@
+"""The course's measures for any cell of a notebook of your own: ``%load_ext helpers``, then a line above the cell.
+
+%%count                    operators, copies, bytes, syncs of the cell: the same on every machine
+%%bench                    its time, run again and again, each time in the notebook's own variables
+%%trace mine.json.gz       run once under torch.profiler: the verdict, the picture, and the file for Perfetto
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, cell_magic, magics_class
+
+
+@magics_class
+class Measures(Magics):
+    """What ``%load_ext helpers`` adds."""
+
+    @cell_magic
+    def count(self, line: str, cell: str) -> Any:
+        """%%count: run the cell once and show what it did. Its variables stay, as without the line above it."""
+        from helpers import count
+
+        self._no_words("count", line)
+        run = self._compiled(cell)
+        counts = count()
+        with counts as found:
+            run()
+        return found
+
+    @cell_magic
+    def bench(self, line: str, cell: str) -> Any:
+        """%%bench: the median time of the cell on this machine. It runs many times: each run changes your variables."""
+        from helpers import bench
+
+        self._no_words("bench", line)
+        return bench(self._compiled(cell))
+
+    @cell_magic
+    def trace(self, line: str, cell: str) -> Any:
+        """%%trace [file.json.gz]: run the cell once under torch.profiler; show the verdict and the picture."""
+        import torch
+
+        from helpers import plots, trace
+
+        run, kept = self._compiled(cell), line.strip()
+        if kept and not kept.endswith((".json", ".json.gz")):
+            raise UsageError(f"%%trace writes a .json or .json.gz, not {kept!r}")
+        with torch.profiler.profile() as profile:
+            run()
+        if kept:  # a profile can be written once
+            profile.export_chrome_trace(kept)
+        read = trace.read(kept or profile)
+        print(trace.classify(read))
+        return plots.queue(read) if read.has_gpu else plots.zoom(read)
+
+    def _no_words(self, name: str, line: str) -> None:
+        if line.strip():
+            raise UsageError(
+                f"%%{name} takes nothing on its line, not {line.strip()!r}: the code goes below it"
+            )
+
+    def _compiled(self, cell: str) -> Callable[[], None]:
+        """The cell, IPython's own syntax (%time, !ls, ?) included, as a function that runs in the notebook."""
+        shell = self.shell
+        assert shell is not None
+        source = shell.transform_cell(cell)
+        code = compile(
+            source, shell.compile.cache(source, raw_code=cell), "exec"
+        )  # a traceback shows its lines
+
+        def run() -> None:
+            exec(code, shell.user_ns)  # noqa: S102 - the learner's own cell
+
+        return run
+
+
+def load(shell: Any) -> None:
+    """For `helpers.load_ipython_extension`."""
+    shell.register_magics(Measures)

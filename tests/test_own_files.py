@@ -1,0 +1,106 @@
+"""A learner's own files and cells: `python -m helpers file`, and the magics of `%load_ext helpers`."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from helpers import __main__ as command
+from helpers import simulate
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A trace and a memory snapshot of one short simulated training, in the folder that is worked in."""
+    monkeypatch.chdir(tmp_path)
+    gpu = simulate("H100")
+    with gpu:
+        gpu.memory._record_memory_history()
+        model = nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 8)).to(gpu.device)
+        optimizer = torch.optim.Adam(model.parameters())
+        with gpu.profile() as prof:
+            for _ in range(4):
+                model(torch.randn(64, 256, device=gpu.device)).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                gpu.synchronize()
+        gpu.memory._dump_snapshot("snapshot.pickle")
+    prof.export_chrome_trace("trace.json.gz")
+    return tmp_path
+
+
+def test_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["trace.json.gz"]) == 0
+    said = capsys.readouterr().out
+    assert "-bound [simulated (H100)]" in said and "→" in said and "drawn: trace.png" in said
+    assert command.main(["snapshot.pickle", "--out", "memory.svg"]) == 0
+    said = capsys.readouterr().out
+    assert "peak " in said and "test_own_files.py" in said
+    assert (folder / "trace.png").read_bytes().startswith(b"\x89PNG") and (folder / "memory.svg").exists()
+
+
+def test_as_it_is_typed(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "helpers", "snapshot.pickle"],
+        capture_output=True,
+        encoding="utf-8",
+        cwd=folder,
+    )
+    assert done.returncode == 0 and "peak " in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["none.json"], "no trace at none.json"),
+        (["odd.json"], "no list 'traceEvents'"),
+        (["odd.pickle"], "no pickle of a memory snapshot"),
+        (["trace.json.gz", "--out", "x.pdf"], ".png or .svg"),
+        (["trace.json.gz", "--out", "trace.json.gz"], "is the file to be read"),
+    ],
+)
+def test_what_cannot_be_read(
+    folder: Path, words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("odd.json").write_text(json.dumps({"a": 1}), encoding="utf-8")
+    Path("odd.pickle").write_text("abc", encoding="utf-8")
+    before = Path("trace.json.gz").read_bytes()
+    assert command.main(words) == 2
+    assert why in capsys.readouterr().err
+    assert Path("trace.json.gz").read_bytes() == before
+
+
+@pytest.fixture
+def shell() -> Iterator[Any]:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    one = InteractiveShell.instance()
+    one.run_line_magic("colors", "nocolor")
+    one.run_line_magic("load_ext", "helpers")
+    one.run_cell("import torch\nx = torch.ones(50, 50)")
+    yield one
+    InteractiveShell.clear_instance()
+
+
+def test_magics(shell: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counted = shell.run_cell("%%count\ny = x.t().contiguous()\nvalue = y.sum().item()").result
+    assert (counted.copies, counted.syncs) == (1, 1)
+    assert shell.user_ns["value"] == 2500  # the cell's variables stay
+    assert shell.run_cell("%%bench\nx + 1").result.median_s > 0
+    path = tmp_path / "mine.json.gz"
+    picture = shell.run_cell(f"%%trace {path}\nx @ x").result
+    assert "CPU only" in capsys.readouterr().out
+    assert picture.png().startswith(b"\x89PNG") and path.exists()
+
+
+def test_magics_fail_as_the_cell_does(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(shell.run_cell("%%count\na = 1\n1 / 0").error_in_exec, ZeroDivisionError)
+    assert "----> 2 1 / 0" in capsys.readouterr().out
+    assert shell.run_cell("%%trace notes.txt\nx").error_in_exec is not None
+    assert shell.run_cell("%%count fast\nx").error_in_exec is not None
