@@ -19,7 +19,7 @@ class Measures(Magics):
     @cell_magic
     def count(self, line: str, cell: str) -> Any:
         """%%count: run the cell once and show what it did. Its variables stay, as without the line above it."""
-        from helpers import count
+        from helpers.counters import count
 
         self._no_words("count", line)
         run = self._compiled(cell)
@@ -31,7 +31,7 @@ class Measures(Magics):
     @cell_magic
     def bench(self, line: str, cell: str) -> Any:
         """%%bench: the median time of the cell on this machine. It runs many times: each run changes your variables."""
-        from helpers import bench
+        from helpers.timing import bench
 
         self._no_words("bench", line)
         return bench(self._compiled(cell))
