@@ -3,13 +3,22 @@
     python -m helpers trace.json.gz        what limits the run, and who waits for whom  (torch.profiler)
     python -m helpers snapshot.pickle      the peak and the lines that held it          (torch.cuda.memory)
 
-The picture is written beside where you are, as trace.png or snapshot.png. Nothing in the file is run.
+The picture is written to the folder that you are in, as trace-picture.png or snapshot-picture.png. Nothing in the file
+is run.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from helpers.plots import Picture
+    from helpers.trace import Trace
 
 #: endings of memory snapshots; all else is read as a trace
 SNAPSHOTS = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
@@ -22,26 +31,38 @@ def show(path: Path, out: Path | None = None, evidence: str | None = None) -> Pa
     """
     from helpers import memory, plots, trace
 
-    stem = path.name.partition(".")[0] or path.name
-    out = out or Path(f"{stem}.png")
+    if not path.exists():
+        raise FileNotFoundError(f"no file at {path}: check the path")
+    out = out or Path(f"{path.name.partition('.')[0] or path.name}-picture.png")
     if out.resolve() == path.resolve():
         raise FileExistsError(f"{out} is the file to be read: name another with --out")
     if path.name.lower().endswith(SNAPSHOTS):
-        try:
-            snapshot = memory.read(path, evidence=evidence)
-        except memory.SnapshotError:
-            if evidence:
-                raise
-            snapshot = memory.read(path, evidence="recorded (by whom is not said)")
+        snapshot = memory.read(path, evidence=evidence, unsaid=_recorded(path, "GPU not named"))
         print(memory.peak(snapshot))
         print(memory.fragmentation(snapshot))
         picture = plots.memory_timeline(snapshot)
     else:
         read = trace.read(path, evidence)
-        print(trace.classify(read))
-        print(trace.top(read, 5, by="device" if read.has_gpu else "host"))
-        picture = plots.queue(read) if read.has_gpu else plots.zoom(read)
+        if not evidence and read.evidence.startswith("live"):  # it was, elsewhere or once
+            cards = [*filter(None, read.devices), "GPU not named"]
+            read = replace(read, evidence=_recorded(path, cards[0] if read.has_gpu else "CPU"))
+        picture = trace_shown(read)
     return picture.save(out)
+
+
+def _recorded(path: Path, card: str) -> str:
+    """The label of a file that does not say that it was simulated: when it was written is what can be seen."""
+    written = datetime.fromtimestamp(path.stat().st_mtime)
+    return f"recorded ({re.sub('[()]', '', card)}, {written:%Y-%m} by the file's date)"
+
+
+def trace_shown(read: "Trace") -> "Picture":
+    """Print what limits a trace and what took longest; its picture: who waits for whom, or, without a GPU, what ran."""
+    from helpers import plots, trace
+
+    print(trace.classify(read))
+    print(trace.top(read, 5, by="device" if read.has_gpu else "host"))
+    return plots.queue(read) if read.has_gpu else plots.zoom(read)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

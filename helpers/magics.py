@@ -23,8 +23,7 @@ class Measures(Magics):
 
         self._no_words("count", line)
         run = self._compiled(cell)
-        counts = count()
-        with counts as found:
+        with count() as found:
             run()
         return found
 
@@ -41,7 +40,8 @@ class Measures(Magics):
         """%%trace [file.json.gz]: run the cell once under torch.profiler; show the verdict and the picture."""
         import torch
 
-        from helpers import plots, trace
+        from helpers import trace
+        from helpers.__main__ import trace_shown
 
         run, kept = self._compiled(cell), line.strip()
         if kept and not kept.endswith((".json", ".json.gz")):
@@ -50,9 +50,7 @@ class Measures(Magics):
             run()
         if kept:  # a profile can be written once
             profile.export_chrome_trace(kept)
-        read = trace.read(kept or profile)
-        print(trace.classify(read))
-        return plots.queue(read) if read.has_gpu else plots.zoom(read)
+        return trace_shown(trace.read(kept or profile))
 
     def _no_words(self, name: str, line: str) -> None:
         if line.strip():
@@ -65,9 +63,8 @@ class Measures(Magics):
         shell = self.shell
         assert shell is not None
         source = shell.transform_cell(cell)
-        code = compile(
-            source, shell.compile.cache(source, raw_code=cell), "exec"
-        )  # a traceback shows its lines
+        name = shell.compile.cache(source, raw_code=cell)  # so that a traceback shows its lines
+        code = compile(source, name, "exec")
 
         def run() -> None:
             exec(code, shell.user_ns)  # noqa: S102 - the learner's own cell

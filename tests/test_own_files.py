@@ -1,6 +1,7 @@
 """A learner's own files and cells: `python -m helpers file`, and the magics of `%load_ext helpers`."""
 
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from IPython.core.error import UsageError
 from torch import nn
 
 from helpers import __main__ as command
@@ -38,11 +40,35 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["trace.json.gz"]) == 0
     said = capsys.readouterr().out
-    assert "-bound [simulated (H100)]" in said and "→" in said and "drawn: trace.png" in said
+    assert "-bound [simulated (H100)]" in said and "→" in said and "drawn: trace-picture.png" in said
     assert command.main(["snapshot.pickle", "--out", "memory.svg"]) == 0
     said = capsys.readouterr().out
     assert "peak " in said and "test_own_files.py" in said
-    assert (folder / "trace.png").read_bytes().startswith(b"\x89PNG") and (folder / "memory.svg").exists()
+    assert (folder / "trace-picture.png").read_bytes().startswith(b"\x89PNG") and (
+        folder / "memory.svg"
+    ).exists()
+
+
+def test_a_snapshot_of_a_real_gpu_says_nothing_of_its_origin(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = pickle.loads((folder / "snapshot.pickle").read_bytes())  # ours
+    del raw["simulated"]
+    (folder / "mine.pickle").write_bytes(pickle.dumps(raw))
+    assert command.main(["mine.pickle"]) == 0
+    assert "recorded (GPU not named, 20" in capsys.readouterr().out
+    assert command.main(["mine.pickle", "--evidence", "recorded (A100, 2026-05)"]) == 0
+    assert "recorded (A100, 2026-05)" in capsys.readouterr().out
+
+
+def test_a_real_trace_was_recorded_and_is_not_live(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cpu = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=cpu) as prof:
+        torch.ones(8) + 1
+    prof.export_chrome_trace("cpu.json")
+    assert command.main(["cpu.json"]) == 0
+    said = capsys.readouterr().out
+    assert "recorded (CPU, 20" in said and "live" not in said
 
 
 def test_as_it_is_typed(folder: Path) -> None:
@@ -58,7 +84,7 @@ def test_as_it_is_typed(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["none.json"], "no trace at none.json"),
+        (["none.json"], "no file at none.json"),
         (["odd.json"], "no list 'traceEvents'"),
         (["odd.pickle"], "no pickle of a memory snapshot"),
         (["trace.json.gz", "--out", "x.pdf"], ".png or .svg"),
@@ -102,5 +128,9 @@ def test_magics(shell: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_magics_fail_as_the_cell_does(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert isinstance(shell.run_cell("%%count\na = 1\n1 / 0").error_in_exec, ZeroDivisionError)
     assert "----> 2 1 / 0" in capsys.readouterr().out
-    assert shell.run_cell("%%trace notes.txt\nx").error_in_exec is not None
-    assert shell.run_cell("%%count fast\nx").error_in_exec is not None
+    for cell, why in (
+        ("%%trace notes.txt\nx", "writes a .json or .json.gz"),
+        ("%%count fast\nx", "takes nothing"),
+    ):
+        error = shell.run_cell(cell).error_in_exec
+        assert isinstance(error, UsageError) and why in str(error)

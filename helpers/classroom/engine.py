@@ -5,6 +5,7 @@ process, and asks the child for values and counts as plain data.
 """
 
 import contextlib
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from helpers.classroom.zygote import KEPT, TooLarge, receive, send
 #: seconds that a cell or a request of a test may take, and all of a submission. Processor time is capped before
 #: (`zygote.CPU_S`): these end what waits, and are far above what a busy machine takes
 CELL_S, NOTEBOOK_S = 120.0, 900.0
+_RANKS = re.compile(r"^(from|import) .*\b_?ranks\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -76,15 +78,6 @@ class Learner:
         if reply.get("broken"):
             self.close()  # what has changed there, or swollen, is not for the next exercise
         return reply
-
-    def changed(self) -> str:
-        """What answers have changed that others use too, in words; "" if nothing."""
-        if self._connection is None:
-            return ""
-        why = str(self._exchange({"intact": True}).get("broken", ""))[:KEPT]
-        if why:
-            self.close()
-        return why
 
     def close(self) -> None:
         """End the child."""
@@ -194,16 +187,14 @@ def _verdict(step: Step, learner: Learner, refused: dict[str, str], skip: dict[s
             return {"broken": f"a cell before this one was not run: {refused['']}"}
         return reply
 
-    verdict = judge(step.source, step.grade_id, ask)
-    # a test asks several times, and what it was told counts if all is as it was when it ends
-    return Verdict(False, why) if (why := learner.changed()) else verdict
+    return judge(step.source, step.grade_id, ask)
 
 
 @cache
 def _uses_ranks(lesson: str) -> bool:
-    """Whether what tests of a lesson share speaks of ranks. If it is not seen here, the first that are run take longer."""
+    """Whether what a lesson's tests share imports `helpers.ranks`. Elsewhere an answer's own ranks take longer to begin."""
     found = ROOT / "helpers" / "exercises" / f"{lesson[3:]}.py"
-    return found.exists() and "ranks" in found.read_text(encoding="utf-8")
+    return found.exists() and bool(_RANKS.search(found.read_text(encoding="utf-8")))
 
 
 def in_order(steps: list[Step]) -> list[Step]:

@@ -72,9 +72,8 @@ class Runner:
         for event in grade(self.warm, steps, master.name):
             if "verdict" in event:
                 verdicts[event["verdict"]] = Verdict(event["passed"], event["text"])
-                spent = (
-                    self._cpu_s() - before
-                )  # while the child is there: who ended may not have been waited for
+                # while the child is there: who ended may not have been waited for
+                spent = self._cpu_s() - before
         earned = sum(test.points for name, test in tests.items() if verdicts[name].passed)
         return Score(earned, sum(test.points for test in tests.values()), verdicts, spent)
 

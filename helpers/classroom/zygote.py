@@ -88,15 +88,12 @@ class _Kept(io.StringIO):
 
 
 def serve(connection: socket.socket, before: "Intact") -> None:
-    """In the child, until the other side hangs up.
+    """In the child, until the other side hangs up. Of a cell or an answer after which anything is no longer as `before`
+    the reply is {"broken": why}, and no more; a cell that was `looked` at already is not asked.
 
     {"ranks": True}, first → {}: a server is forked for drives that run ranks, while this process has run nothing
     {"run": source, "place": "<cell 3>", "looked": bool} → {"printed": str, "error": None or [type, text, lines of a traceback]}
     {"ask": request of the judge} → :func:`helpers.check.probe.answer`'s reply
-    {"intact": True} → {}
-
-    After a cell (but one that was `looked` at), and when it is asked for, whether all is as `before` is looked at, which
-    takes as long as a small test. If it is not, the reply is {"broken": why}.
     """
     import torch
 
@@ -115,8 +112,7 @@ def serve(connection: socket.socket, before: "Intact") -> None:
             reply = probe.answer(message["ask"], namespace)
         elif "ranks" in message and starting.FORKS:
             starting.fork_server()
-        look = "intact" in message or ("run" in message and not message["looked"])
-        if look and (changed := before.changed()):
+        if not message.get("looked") and (changed := before.changed()):
             reply = {"broken": f"this changes {changed}, which others use too: leave it as it is"}
         try:
             data = json.dumps(reply).encode()

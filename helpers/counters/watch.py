@@ -55,12 +55,13 @@ class Watch(Mode):
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if op.custom and all(tensor.device.type == "cpu" for tensor in tensors((args, kwargs))):
+        given: list[torch.Tensor] = self._safely(tensors, (args, kwargs)) or []
+        if op.custom and all(tensor.device.type == "cpu" for tensor in given):
             with self:  # run its kernel under our eyes
                 return func.redispatch(
                     private_torch.DispatchKeySet(private_torch.DispatchKey.CPU), *args, **kwargs
                 )
-        before: Storages = self._safely(self._look, args, kwargs) or {}
+        before: Storages = self._safely(self._look, given) or {}
         result = func(*args, **kwargs)
         self._safely(self._record, op, before, args, kwargs, result)
         return result
@@ -73,11 +74,11 @@ class Watch(Mode):
             self.failure = self.failure or error
             return None
 
-    def _look(self, args: Any, kwargs: Any) -> Storages:
-        for tensor in tensors((args, kwargs)):
+    def _look(self, given: list[torch.Tensor]) -> Storages:
+        for tensor in given:
             if isinstance(tensor, torch.nn.Parameter):
                 self._parameter(tensor)
-        return _storages((args, kwargs))
+        return _storages(given)
 
     def _record(self, op: Operator, before: Storages, args: Any, kwargs: Any, result: Any) -> None:
         after = _storages(result)

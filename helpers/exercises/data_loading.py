@@ -43,7 +43,7 @@ class Packed:
     calls: Sequence[int | list[int]]
 
 
-def _packed_file(lengths: Sequence[int], seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _packed_file(lengths: Sequence[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """(tokens, where each document ends)."""
     ends = np.cumsum(np.array(lengths, np.int64))
     return np.random.default_rng(seed).integers(0, 60_000, sum(lengths)).astype(np.uint16), ends
@@ -96,7 +96,7 @@ def _pickled(dataset: Any, **apart: Any) -> tuple[int, Callable[[], Any]]:
 def _use(Documents: Any, **fields: Any) -> list[dict[str, Any]]:
     """What each call returns and reads: as made, after it was pickled, and what came out of the pickle."""
     asked = Packed(**fields)
-    tokens, ends = _packed_file(asked.lengths, 0)
+    tokens, ends = _packed_file(asked.lengths)
     file, told = _Map(tokens), []
     recipe = file._open
     dataset = Documents(recipe, ends)
@@ -130,7 +130,7 @@ def _wrong_reads(report: check.Report) -> str | None:
 
 
 def _wrong_read(asked: Packed, call: int | list[int], got: dict[str, Any]) -> str | None:
-    tokens, ends = _packed_file(asked.lengths, 0)
+    tokens, ends = _packed_file(asked.lengths)
     which = call if isinstance(call, list) else [call]
     name = f"__getitems__({which})" if isinstance(call, list) else f"[{call}]"
     if got["sent"] > (most := ends.nbytes + 1000):

@@ -89,7 +89,7 @@ def check_quantize(*cases: check.Case, note: str = "") -> None:
 def check_dequantize(*cases: check.Case) -> None:
     """cases: q, scale, and zero if there is one."""
     note = "127 − (−128) does not fit into int8: convert before you subtract."
-    exact = lambda q, scale, zero=0: ((q.double() - (0 if zero is None else zero)) * scale).float()  # noqa: E731
+    exact = lambda q, scale, zero=None: ((q.double() - (0 if zero is None else zero)) * scale).float()  # noqa: E731
     check.function("dequantize", cases, exact, look=_AT_BYTE, note=note)
 
 

@@ -39,15 +39,20 @@ class SnapshotError(ValueError):
 
 
 def read(
-    source: Any, *, evidence: str | None = None, device: int | None = None, max_bytes: int = MAX_BYTES
+    source: Any,
+    *,
+    evidence: str | None = None,
+    unsaid: str | None = None,
+    device: int | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> Snapshot:
     """A memory snapshot from wherever it is.
 
     source: a file (pickle of torch.cuda.memory._dump_snapshot, or JSON; plain or gzip), its bytes, the dict of
     `_snapshot()`, or something that has one: a simulated GPU, a real one, torch.cuda, an allocator model.
     evidence: the label; by default "simulated (…)" where the snapshot says so, "live (GPU)" for torch.cuda, and for
-    a file with no word of its origin an error, because nobody can tell from the numbers. device: which one, where
-    the snapshot holds several. SnapshotError, with the file's path, for what is broken, too large, or no snapshot;
+    a file with no word of its origin `unsaid`, or else an error, because nobody can tell from the numbers. device: which
+    one, where the snapshot holds several. SnapshotError, with the file's path, for what is broken, too large, or no snapshot;
     FileNotFoundError where there is no file.
     """
     if isinstance(source, Snapshot):
@@ -55,7 +60,7 @@ def read(
     if not isinstance(source, (str, os.PathLike)):
         return _snapshot(*_raw(source, max_bytes), evidence, device)
     try:
-        return _snapshot(_plain(_content(Path(source), max_bytes), max_bytes), None, evidence, device)
+        return _snapshot(_plain(_content(Path(source), max_bytes), max_bytes), unsaid, evidence, device)
     except SnapshotError as error:
         raise SnapshotError(f"{os.fspath(source)}: {error}") from None
 
