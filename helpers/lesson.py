@@ -1,6 +1,5 @@
 """What every lesson says and keeps: its set-up line, predictions, verdicts on the sources, and progress."""
 
-import json
 import math
 import os
 import platform
@@ -13,22 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from helpers.earlier import watch_names
+from helpers.predictions import _word, predict, spelled
+from helpers.progress import begin, current, index, progress, record
 from helpers.tables import Table, table
 
 __all__ = [
-    "SOURCES", "Table", "compare_predictions", "compare_ratios", "keep", "on_gpu", "progress", "record", "spelled", "start", "table", "verdicts",
+    "SOURCES", "Table", "compare_predictions", "compare_ratios", "current", "index", "keep", "on_gpu", "predict", "progress", "record", "spelled",
+    "start", "table", "verdicts",
 ]  # fmt: skip
 
 #: the documents whose claims the course tests: key → their titles, in English too, and authors
 SOURCES = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
-VERDICTS = ("confirmed", "holds when", "refuted", "untested")
+VERDICTS = ("confirmed", "partly", "holds when", "refuted", "untested")
 #: what a claim on trial consists of, in the order of a row
 CLAIM = ("id", "source", "claim", "measured", "verdict", "experiment")
 VERDICTS_MIME = "application/vnd.pytorch-performance.verdicts+json"
 KEPT_MIME = "application/vnd.pytorch-performance.kept+json"
-
-_INDEX = Path(__file__).with_name("lessons.json")
-_current: str | None = None
 
 
 def start(name: str, evidence: Sequence[str]) -> None:
@@ -36,23 +35,17 @@ def start(name: str, evidence: Sequence[str]) -> None:
 
     name: the lesson's folder, e.g. ``"01_storage_and_stride"``. evidence: labels such as ``"live (CPU)"``.
     """
-    global _current
     _check_python()
     # the profiler's library writes time-stamped lines of its own into the notebook otherwise
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     import torch
 
-    _current = name
+    begin(name)
     watch_names(name)
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none (and none needed)"
     version, python = torch.__version__.partition("+")[0], ".".join(platform.python_version_tuple()[:2])
     print(f"torch {version} · Python {python} · CPU threads: {torch.get_num_threads()} · GPU: {gpu}")
     print("evidence in this lesson: " + " · ".join(evidence))
-
-
-def current() -> str | None:
-    """The lesson that was begun last in this kernel, by its folder's name."""
-    return _current
 
 
 def _check_python() -> None:
@@ -61,21 +54,6 @@ def _check_python() -> None:
             f"this kernel's Python ({sys.executable}) has no {', '.join(missing)}. The course runs in its own environment: "
             "start it with `make lab`, then choose Kernel > Change Kernel… > Python 3 (ipykernel)."
         )
-
-
-def spelled(answer: Any) -> Any:
-    """Words that mean the same alike: capitals, outer spaces, 1.0x for 1.0×, True for "yes". Numbers stay numbers."""
-    if isinstance(answer, bool):
-        return "yes" if answer else "no"
-    return answer.strip().casefold().replace("×", "x") if isinstance(answer, str) else answer
-
-
-def _word(answer: Any) -> str:
-    word = str(spelled(answer))
-    try:
-        return f"{float(word):g}"  # "1", 1 and 1.0 are one answer
-    except ValueError:
-        return word
 
 
 #: words or numbers that may be answered, or a range of numbers
@@ -163,11 +141,15 @@ def _asked(offered: Choices) -> str:
     return f"one of {', '.join(map(str, offered))}"
 
 
-def verdicts(claims: Sequence[Mapping[str, str] | Sequence[str]], *, evidence: str) -> "VerdictTable":
+def verdicts(
+    claims: Sequence[Mapping[str, str] | Sequence[str]], *, evidence: str, shown: Sequence[str] = ()
+) -> "VerdictTable":
     """The lesson's sources on trial: a table to read, and the same as data for the last lesson.
 
+    shown: ids of the claims in the table, in their order (default: all). The others are kept as data.
+
     Each claim, a mapping or a row: ``id``, ``source`` (a key of :data:`SOURCES`), ``claim``, ``measured``, ``verdict``
-    (begins with confirmed / holds when / refuted / untested), ``experiment`` (the heading where it was run).
+    (begins with confirmed / partly / refuted / untested), ``experiment`` (the heading where it was run).
     """
     told = [dict(c if isinstance(c, Mapping) else zip(CLAIM, c, strict=True)) for c in claims]
     for claim in told:
@@ -178,22 +160,34 @@ def verdicts(claims: Sequence[Mapping[str, str] | Sequence[str]], *, evidence: s
             raise ValueError(f"{name}: no source {source!r}; there are {sorted(SOURCES)}")
         if not verdict.startswith(VERDICTS):
             raise ValueError(f"{name}: a verdict begins with one of {VERDICTS}, not {verdict!r}")
-    return VerdictTable(told, evidence)
+    by_id = {claim["id"]: claim for claim in told}
+    if unknown := set(shown) - set(by_id):
+        raise ValueError(f"shown: no claim {sorted(unknown)}; there are {sorted(by_id)}")
+    return VerdictTable(told, evidence, [by_id[one] for one in shown] or told)
+
+
+def _source(key: str) -> str:
+    """Title and author, with a link where an address is known."""
+    about = SOURCES[key]
+    title = f"[{about['english']}]({about['url']})" if "url" in about else about["english"]
+    return f"{title} ({about['author']})"
 
 
 class VerdictTable:
     """Shows as a table; carries its claims as JSON in the notebook's output."""
 
-    def __init__(self, claims: list[dict[str, str]], evidence: str) -> None:
+    def __init__(
+        self, claims: list[dict[str, str]], evidence: str, shown: list[dict[str, str]] | None = None
+    ) -> None:
         self.claims = claims
-        shown = [
+        rows = [
             c
-            | {"source": SOURCES[c["source"]]["english"], "measured here": c["measured"]}
+            | {"source": _source(c["source"]), "measured here": c["measured"]}
             | {"verdict": re.sub("^holds when", "partly: holds when", c["verdict"])}
-            for c in claims
+            for c in shown or claims
         ]
         columns = ["claim", "source", "measured here", "verdict", "experiment"]
-        self.table = table(shown, columns, evidence=evidence)
+        self.table = table(rows, columns, evidence=evidence)
 
     def __repr__(self) -> str:
         return repr(self.table)
@@ -202,7 +196,7 @@ class VerdictTable:
         return {
             "text/plain": repr(self.table),
             "text/html": self.table._repr_html_(),
-            VERDICTS_MIME: {"lesson": _current, "claims": self.claims},
+            VERDICTS_MIME: {"lesson": current(), "claims": self.claims},
         }
 
 
@@ -242,81 +236,3 @@ def on_gpu(experiment: Callable[[Any], Any], recording: str) -> Any:
             f"no GPU here, and no recording of {recording!r} yet. This cell runs live where there is a GPU."
         )
     return found
-
-
-# --- progress -----------------------------------------------------------------------------------------------------
-
-
-def _progress_file() -> Path:
-    """One small file a user: beside the course's own state, never inside a notebook folder that is handed in."""
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base) / "pytorch-performance-measured" / "progress.json"
-
-
-def _read_progress() -> dict[str, dict[str, bool]]:
-    if os.environ.get("COURSE_BUILD"):  # a reference shows a lesson that nobody has begun
-        return {}
-    path = _progress_file()
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as problem:
-        safe = "starting afresh. Your answers are in the notebooks and are safe."
-        print(f"progress: {path} cannot be read ({problem}); {safe}")
-        return {}
-
-
-def record(name: str, passed: bool) -> None:
-    """Remember that the visible test of ``name`` passed or failed. Silent while building and grading."""
-    grading = os.environ.get("NBGRADER_EXECUTION") == "autograde"
-    if _current is None or grading or os.environ.get("COURSE_BUILD"):
-        return
-    state = _read_progress()
-    state.setdefault(_current, {})[name] = passed
-    path = _progress_file()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}.tmp")
-        fresh.write_text(json.dumps(state, indent=1), encoding="utf-8")
-        fresh.replace(path)
-    except OSError as problem:
-        print(f"progress: could not write {path} ({problem}); the test's result above stands.")
-
-
-def index() -> dict[str, Any]:
-    """The lessons as built: name → title, question, minutes, exercises with the names that their tests check."""
-    found: dict[str, Any] = json.loads(_INDEX.read_text(encoding="utf-8"))
-    return found
-
-
-def progress(lesson: str | None = None) -> Table:
-    """Which exercises pass their visible tests: of one lesson (default: the one that was started), or of all (``"all"``)."""
-    lessons, state = index(), _read_progress()
-    chosen = lesson or _current
-    if chosen and chosen != "all":
-        matches = [n for n in lessons if n == chosen or n.startswith(f"{chosen}_")]
-        if not matches:
-            raise ValueError(f"no lesson {chosen!r}; there are {', '.join(lessons)}")
-        chosen = matches[0]
-        own, columns = state.get(chosen, {}), ["exercise", "minutes", "visible test"]
-        rows = [(e["title"], e["minutes"], _status(e, own)) for e in lessons[chosen]["exercises"]]
-        afresh = (
-            f"to start this lesson afresh: `make reset LESSON={chosen[:2]}` (your answers are kept in a copy)"
-        )
-        return table(rows, columns, evidence="your own runs", caption=afresh)
-    rows = []
-    for name, about in lessons.items():
-        done = sum(_status(e, state.get(name, {})) == "passes" for e in about["exercises"])
-        total = len(about["exercises"])
-        rows.append((about["title"], f"{done} of {total}", "█" * done + "░" * (total - done)))
-    caption = "an exercise counts when its visible test passes"
-    return table(rows, ["lesson", "solved", ""], evidence="your own runs", caption=caption)
-
-
-def _status(exercise: Mapping[str, Any], state: Mapping[str, bool]) -> str:
-    results = [state.get(n) for n in exercise["checks"]]
-    if results and all(results):
-        return "passes"
-    return "fails" if False in results else "not run yet"

@@ -13,6 +13,7 @@ CLOCK_WIDTH = 12
 
 #: evidence → what stands beside its times: how far off they may be. Filled by who knows it (simulator.devices)
 BESIDE: dict[str, str] = {}
+_LINK = re.compile(r"\[([^\]]+)\]\((https://[^\s)]+)\)")
 _TIME = re.compile(r"(?<![^\W\d_])(ns|µs|ms)\b|\d s\b")
 
 
@@ -41,7 +42,7 @@ class Table:
     def _repr_html_(self) -> str:
         left = 'style="text-align:left;vertical-align:top"'
         head = "".join(f"<th {left}>{html.escape(c)}</th>" for c in self.columns)
-        rows = ["".join(f"<td {left}>{_cell_html(c)}</td>" for c in row) for row in self.rows]
+        rows = ["".join(f"<td {left}>{cell_html(c)}</td>" for c in row) for row in self.rows]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         caption = f" · {html.escape(self.caption)}" if self.caption else ""
         note = f"<b>{html.escape(self.label)}</b>{caption}"
@@ -70,11 +71,15 @@ class ShownAsTable:
         return self.table()._repr_html_()
 
 
-def _cell_html(text: str) -> str:
+def cell_html(text: str) -> str:
+    """As HTML, escaped; what stands between back-ticks as code, and ``[words](https://…)`` as a link."""
     parts = html.escape(text).split("`")
     if len(parts) % 2 == 0:  # an odd number of back-ticks is left as it is
         return "`".join(parts)
-    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
+    return "".join(
+        f"<code>{part}</code>" if i % 2 else _LINK.sub(r'<a href="\2">\1</a>', part)
+        for i, part in enumerate(parts)
+    )
 
 
 def table(

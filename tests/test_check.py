@@ -1,6 +1,8 @@
 """The seam: what crosses it, what its messages say, and that a lying object earns nothing."""
 
 import json
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -320,3 +322,27 @@ def test_closeness_is_that_of_assert_close(dtype: torch.dtype, asked: float | No
         assert (difference(got, want, rtol=asked, atol=asked) is None) == same, (dtype, off)
         seen.add(same)
     assert seen == {True, False}
+
+
+def test_run_all_goes_on_after_an_exercise_that_is_not_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """In a learner's notebook it is said, once a cell; where it must fail (Validate, grading) it is an error."""
+    shell = types.SimpleNamespace(user_ns_hidden={}, execution_count=3)
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    main = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.setattr("helpers.check.judge.screen", lambda *_: None)
+    monkeypatch.delenv("COURSE_BUILD", raising=False)
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    exec("def double(x):\n    raise NotImplementedError()", vars(main))
+    for _ in range(2):
+        check.function("double", [check.case(2)], lambda x: 2 * x)
+    assert capsys.readouterr().out.count("✗ double(2): not written yet. Replace") == 1
+    monkeypatch.setenv("NBGRADER_EXECUTION", "validate")
+    with pytest.raises(check.CheckFailed, match="not written yet"):
+        check.function("double", [check.case(2)], lambda x: 2 * x)
+    monkeypatch.delenv("NBGRADER_EXECUTION")
+    exec("def double(x):\n    return x", vars(main))
+    with pytest.raises(check.CheckFailed, match="wanted 4"):
+        check.function("double", [check.case(2)], lambda x: 2 * x)

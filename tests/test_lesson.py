@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import helpers
-from helpers import check, lesson
+from helpers import check, lesson, progress
 from helpers.classroom.release import reset
+from helpers.predictions import Prediction
 from helpers.tables import table
 
 
@@ -27,8 +28,8 @@ def learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "lessons.json").write_text(
         json.dumps({"90_tiny": {"title": "90 · Tiny", "exercises": exercises}})
     )
-    monkeypatch.setattr(lesson, "_INDEX", tmp_path / "lessons.json")
-    monkeypatch.setattr(lesson, "_current", "90_tiny")
+    monkeypatch.setattr(progress, "_INDEX", tmp_path / "lessons.json")
+    monkeypatch.setattr(progress, "_current", "90_tiny")
     return tmp_path / "pytorch-performance-measured" / "progress.json"
 
 
@@ -95,6 +96,87 @@ def test_an_answer_nobody_measured_counts_and_gives_nothing_away(monkeypatch: py
         lesson.compare_predictions({}, {"n": 9}, evidence="live (CPU)", choices=offers)
 
 
+def test_a_prediction_is_asked_kept_and_marked(learner: Path) -> None:
+    asked = {"a": ..., "b": ..., "n": ...}
+    offers = {"a": ("view", "copy"), "b": ("view", "copy"), "n": (1, 2, 4)}
+    you = Prediction(asked, offers)
+    shown = you.against(
+        {"a": "view", "b": "copy", "n": 4},
+        table([["x"]], ["y"], evidence="arithmetic"),
+        evidence="live (CPU)",
+    )
+    assert not shown.is_open and repr(shown) == "Answer 3 more questions above, and the result appears here."
+    you.say("a", "view")
+    you.say("b", "view")
+    assert you.unanswered == ["n"] and "Answer 1 more question above" in repr(shown)
+    you.say("n", "4")
+    assert [row[2] for row in shown.table().rows] == ["view ✓", "view ✗", "4 ✓"]
+    assert "2 of 3 predicted right" in repr(shown) and repr(shown).endswith("y\nx\n[arithmetic]")
+    again = Prediction(asked, offers)  # after a restart
+    assert dict(again) == {"a": "view", "b": "view", "n": "4"}
+    assert json.loads(learner.read_text())["90_tiny"]["predictions"]["a"] == "view"
+    other = Prediction(
+        asked, offers | {"a": ("new", "old")}
+    )  # another version of the lesson asks something else
+    assert other["a"] is ... and other["b"] == "view"
+
+
+def test_a_prediction_that_is_typed_or_not_given(learner: Path) -> None:
+    you = Prediction({"a": " View", "b": "clone"}, ["view", "copy"])
+    assert (
+        you["a"] == " View"
+        and you["b"] is ...
+        and "'clone' is none of view, copy" in repr(you) + you._repr_html_()
+    )
+    with pytest.raises(ValueError, match="'clone' is none of view, copy"):
+        you.say("b", "clone")
+    shown = you.against({"a": "view", "b": "copy"}, evidence="live (CPU)")
+    you.reveal()
+    assert shown.is_open and [row[2] for row in shown.table().rows] == [" View ✓", "—"]
+    ratios = Prediction({"r": "2"}, [1, 2, 10]).against_ratios(
+        {"r": 2.6}, evidence="live (CPU)", what="times as fast"
+    )
+    assert ratios.table().rows == (("r", "2", "2 ✓", "2.60"),)
+    with pytest.raises(ValueError, match="nothing was measured for 'b'"):
+        you.against({"a": "view"}, evidence="live (CPU)")
+    for choices in (["view"], ["view", "View"], []):
+        with pytest.raises(ValueError, match="needs two or more different choices"):
+            Prediction({"a": ...}, choices)
+
+
+def test_a_build_refuses_what_nobody_can_answer(learner: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_BUILD", "1")
+    you = Prediction({"a": ...}, ["view", "copy"])
+    with pytest.raises(ValueError, match="measured 'clone' for 'a', which nobody can answer"):
+        you.against({"a": "clone"}, evidence="live (CPU)")
+    assert you.against({"a": "view"}, evidence="live (CPU)").is_open, "a reference shows its results"
+    assert not learner.exists()
+
+
+def test_clicks_open_a_result_that_waits(learner: Path) -> None:
+    import ipywidgets
+
+    you = Prediction({"a": ..., "b `x`": ...}, ["view", "copy"])
+    row = you._row(ipywidgets, "a")
+    shown = you.against({"a": "view", "b `x`": "copy"}, evidence="live (CPU)")
+    shown._place = ipywidgets.VBox([])
+    shown.follow()
+    assert [type(part).__name__ for part in shown._place.children] == ["HTML", "Button"]
+    row.children[1].index = 1
+    assert you["a"] == "copy" and "1 more question" in shown._place.children[0].value
+    you._row(ipywidgets, "b `x`").children[1].index = 1
+    assert "1 of 2 predicted right" in shown._place.children[0].value
+    assert you._row(ipywidgets, "a").children[1].index == 1, "after a restart the answer is still pressed"
+    waiting = Prediction({"c": ...}, ["view", "copy"])
+    closed = waiting.against({"c": "view"}, evidence="live (CPU)")
+    closed._place = ipywidgets.VBox([])
+    closed.follow()
+    closed._place.children[1].click()
+    assert (
+        "predicted right" not in closed._place.children[0].value and "view" in closed._place.children[0].value
+    )
+
+
 def test_verdicts_are_data_too() -> None:
     claim = {
         "id": "x",
@@ -105,6 +187,11 @@ def test_verdicts_are_data_too() -> None:
         "experiment": "e",
     }
     bundle = lesson.verdicts([claim], evidence="live (CPU)")._repr_mimebundle_()
+    both = [claim, claim | {"id": "y", "measured": "other"}]
+    one = lesson.verdicts(both, evidence="live (CPU)", shown=["y"])._repr_mimebundle_()
+    assert one[lesson.VERDICTS_MIME]["claims"] == both and len(one["text/plain"].splitlines()) == 3
+    with pytest.raises(ValueError, match=r"no claim \['z'\]"):
+        lesson.verdicts(both, evidence="live (CPU)", shown=["z"])
     assert (
         bundle[lesson.VERDICTS_MIME]["claims"] == [claim] and "holds when n is large" in bundle["text/plain"]
     )
