@@ -287,7 +287,8 @@ def _as_widget(widgets: Any, part: Any) -> Any:
         size = f'width="{about["width"]}" style="max-width:100%"'
         return widgets.HTML(f'<img src="data:image/png;base64,{data}" alt="{escape(about["alt"])}" {size}>')
     if hasattr(part, "_repr_html_"):
-        return widgets.HTML(f'<div class="jp-RenderedHTMLCommon">{part._repr_html_()}</div>')
+        left = part._repr_html_().replace("<table>", '<table style="margin:0">')  # JupyterLab centres it here
+        return widgets.HTML(f'<div class="jp-RenderedHTMLCommon">{left}</div>')
     return widgets.HTML(f"<pre>{escape(repr(part))}</pre>")
 
 

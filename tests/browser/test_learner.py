@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import nbformat
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Server
@@ -93,3 +94,33 @@ def test_formgrader_lists_the_lesson(lab: Lab) -> None:
     lab.page.goto(f"{lab.url}/formgrader?token={lab.token}")
     expect(lab.page.get_by_role("link", name=LESSON).first).to_be_visible(timeout=30_000)
     lab.shot("8-formgrader")
+
+
+def test_a_prediction_is_clicked_and_the_result_waits_for_it(lab: Lab, server: Server) -> None:
+    cells = [
+        'from helpers import lesson\n\nlesson.start("01_storage_and_stride", evidence=["arithmetic"])',
+        'you = lesson.predict({"`x.t()` is a": ..., "`x + 1` is a": ...}, choices=["view", "copy"])',
+        'you.against({"`x.t()` is a": "view", "`x + 1` is a": "copy"}, evidence="arithmetic")',
+    ]
+    path = f"notebooks/{LESSON}/{LESSON}.answers-predict.ipynb"
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    book.metadata = nbformat.from_dict(json.loads((server.course / NOTEBOOK).read_text())["metadata"])
+    nbformat.write(book, server.course / path)
+    lab.open(path)
+    lab.run_all(60)
+    result = lab.cell(2)
+    expect(result).to_contain_text("Answer 2 more questions above")
+    assert "predicted right" not in result.inner_text()
+    lab.shot("9-prediction-asked")
+    rows = lab.cell(1).locator(".widget-toggle-buttons")
+    for row, word in enumerate(("copy", "copy")):
+        rows.nth(row).get_by_role("button", name=word).click()
+    expect(result).to_contain_text("1 of 2 predicted right", timeout=20_000)
+    lab.shot("9-prediction-answered")
+    lab.menu("Kernel", "Restart Kernel and Clear Outputs of All Cells…")
+    lab.page.locator(".jp-Dialog .jp-mod-accept").click()
+    lab.wait_until_idle(60)
+    lab.run_all(60)
+    expect(lab.cell(2)).to_contain_text("1 of 2 predicted right", timeout=20_000)
+    expect(lab.cell(1).locator(".widget-toggle-button.mod-active")).to_have_count(2)
+    lab.shot("9-prediction-kept")

@@ -1,0 +1,87 @@
+"""The code under "Your own script" of each lesson runs as it stands, on a learner's own names."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.classroom import build
+from helpers.classroom import master as masters
+
+HEADING = "## Your own script"
+#: what a learner has: the names that the text may use. Small, on the CPU or on the simulated GPU in torch.cuda's place
+OWN = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+device = {device}
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+loss_fn = nn.CrossEntropyLoss()
+dataset = torch.utils.data.TensorDataset(torch.randn(64, 16), torch.randint(4, (64,)))
+loader = torch.utils.data.DataLoader(dataset, batch_size=8)
+
+
+def step(batch):
+    x, y = (part.to(device) for part in batch)
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+
+"""
+
+
+def fences(path: Path, language: str) -> list[str]:
+    """What stands in fences of a language under the heading, up to the next heading of its rank."""
+    cells = [c.source for c in masters.read(path).cells if c.kind == "markdown"]
+    text = "\n\n".join(cells)
+    section = text.split(HEADING, 1)[1] if HEADING in text else ""
+    section = re.split(r"(?m)^## ", section.split("\n", 1)[-1])[0]
+    return re.findall(rf"(?ms)^```{language}\n(.*?)^```", section)
+
+
+def program(code: str) -> str:
+    """The code with a learner's names before it. torch.cuda and a device "cuda" are the simulated GPU's."""
+    if "cuda" not in code:
+        return OWN.format(device='"cpu"') + code
+    simulated = re.sub(r"""(["'])cuda(:0)?\1""", "device", code.replace("torch.cuda", "gpu"))
+    within = OWN.format(device="gpu.device") + simulated
+    body = "".join(f"    {line}" if line.strip() else line for line in within.splitlines(keepends=True))
+    return f'from helpers.simulator import simulate\n\nwith simulate("H100") as gpu:\n{body}'
+
+
+def alone() -> dict[str, str]:
+    """What torchrun would say to a script that it starts on one process."""
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port = trial.getsockname()[1]
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    return alone | {"MASTER_PORT": str(port)}
+
+
+@pytest.mark.parametrize("name", [path.stem for path in build.find([])])
+def test_own_script_runs_as_it_stands(name: str, tmp_path: Path) -> None:
+    found = fences(build.find([name])[0], "python")
+    for code in found:
+        script = tmp_path / "mine.py"
+        script.write_text(program(code))
+        ran = subprocess.run(
+            [sys.executable, script],
+            cwd=tmp_path,
+            env=os.environ | alone(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert ran.returncode == 0, f"{name}: {ran.stderr[-2000:]}\n---\n{code}"
+        lines = [line for line in code.splitlines() if line.strip()]
+        assert len(lines) <= 16, f"{name}: {len(lines)} lines are more than one takes home"
