@@ -16,6 +16,7 @@ Only names and arguments are looked at, so nothing here imports torch.
 
 from __future__ import annotations
 
+import numbers
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -98,7 +99,7 @@ def _to_host(source: Any, target: Any, non_blocking: Any) -> bool:
 
 
 def lists_in(index: Any) -> list[Any]:
-    """The Python lists in x[index]: each becomes a tensor on x's device by a blocking copy.
+    """The Python lists and NumPy arrays in x[index]: each becomes a tensor on x's device by a blocking copy.
 
     (torch/csrc/autograd/python_variable_indexing.cpp, sequenceToVariable; a list that holds more than numbers is read as
     a tuple: treatSequenceAsTuple.)
@@ -106,8 +107,8 @@ def lists_in(index: Any) -> list[Any]:
     parts = [index]
     if isinstance(index, tuple) or (isinstance(index, list) and not all(map(_number, index))):
         parts = list(index)
-    return [part for part in parts if isinstance(part, (list, range))]
+    return [part for part in parts if isinstance(part, (list, range)) or type(part).__name__ == "ndarray"]
 
 
 def _number(item: Any) -> bool:
-    return isinstance(item, (int, float))
+    return isinstance(item, numbers.Number)  # NumPy's are registered there

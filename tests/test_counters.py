@@ -479,6 +479,10 @@ LIST = {"an index that is a list": 1}
         ("x[:, None][[0, 2], range(1)]", {"an index that is a list": 2}),
         ("x[[True, False] * 3]", {**LIST, "aten.index": 1}),  # and its True are counted
         ("x[[0, 2]] = 0.0", LIST),
+        ("x[np.array([0, 2])]", LIST),
+        ("x[[np.int64(0), 2]]", LIST),
+        ("x[:, None][np.array([0, 2]), 0]", LIST),
+        ("x[np.int64(2)]", {}),  # one number: a view
         ("x[[index]], x[[slice(0, 2)]]", {}),  # lists that torch reads as tuples
         ("x[mask] = 0.0", {}),  # becomes masked_fill
         ("x[mask] = x[mask]", {"aten.index": 1, "aten.index_put_": 1}),

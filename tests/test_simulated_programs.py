@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -601,7 +602,12 @@ def test_long_rows_are_sorted_digit_by_digit(gpu: SimGPU) -> None:
 
 def test_a_list_as_an_index_is_copied_and_waited_for(either: SimGPU) -> None:
     x = torch.randn(8, 8, device=either.device)
-    for body in (lambda: x[[0, 2]], lambda: x[:, [0, 2]], lambda: x[..., range(3)]):
+    for body in (
+        lambda: x[[0, 2]],
+        lambda: x[:, [0, 2]],
+        lambda: x[..., range(3)],
+        lambda: x[np.array([[0, 2]])],
+    ):
         assert waits(either, body) == 1
 
     def put() -> None:

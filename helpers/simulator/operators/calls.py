@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -68,10 +69,16 @@ def copy_lists(machine: Machine, func: Any, args: Any) -> None:
     """x[[0, 2]], also where it is written to: the list becomes a tensor on the device."""
     if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
         for found in lists_in(args[1]):
+            if isinstance(found, np.ndarray) and args[0].is_meta:
+                continue  # torch makes a tensor of it first, and that one's copy is seen
             with private_torch.disable_current_modes():
-                mask = all(isinstance(item, bool) for item in found)  # not `True in found`: 1 == True
-                places = torch.empty(len(found), dtype=torch.bool if mask else torch.int64)
+                places = torch.empty(np.shape(found), dtype=_index_type(found))
             machine.copy("aten._to_copy", "copy h2d", places, pinned=False, non_blocking=False)
+
+
+def _index_type(index: Any) -> torch.dtype:
+    array = np.asarray(index)
+    return torch.bool if array.dtype == np.bool_ and array.size else torch.int64
 
 
 class Calls(TorchFunctionMode):
