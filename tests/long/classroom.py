@@ -35,14 +35,21 @@ def name_of(lesson: str) -> str:
     return next(path.stem for path in build.find([]) if path.stem.startswith(lesson))
 
 
+def is_honest(answer: Path) -> bool:
+    return not answer.read_text(encoding="utf-8").startswith("# dishonest")
+
+
 def begin(root: Path, name: str, students: int, seed: int = 0) -> Path:
-    """A course in which each student has, in each exercise, one of the answers of tests/submissions."""
+    """A course in which each student has, in each exercise, one of the honest answers of tests/submissions, right or wrong.
+
+    (nbgrader as it comes runs tests where answers run, so a dishonest one can change what it gives for the others.)
+    """
     (root / "solutions" / name).mkdir(parents=True)
     shutil.copy(build.SOLUTIONS / name / f"{name}.ipynb", root / "solutions" / name)
     shutil.copy(build.ROOT / "nbgrader_config.py", root)
     dice, right = random.Random(seed), answered(name)
     answers = {
-        g: sorted((build.ROOT / "tests/submissions" / name / g).glob("*.py"))
+        g: [a for a in sorted((build.ROOT / "tests/submissions" / name / g).glob("*.py")) if is_honest(a)]
         for g in graded(right, "solution")
     }
     for i in range(students):
