@@ -20,8 +20,8 @@ TASK = """**Exercise 1.3 — the same numbers, a different walk** (★★, 12 mi
 Rows of $x_i$ that overlap.
 
 <details><summary>Hint 1</summary>What does <code>as_strided</code> take?</details>"""
-VISIBLE = "windows(float32 tensor (8,), 3): values are right, but it copied 2 times; wanted at most 1.\n  look again at: Round 3, as_strided: rows that overlap"
-HIDDEN = "windows(float32 tensor (77, 78), 79): the result has shape (71,), wanted (72, 73)\n  look again at: Round 3, as_strided: rows that overlap"
+VISIBLE = "windows(float32 tensor (8,), 3): values are right, but it copied 2 times; wanted at most 1.\n  look again at: More elements than memory, as_strided: rows that overlap"
+HIDDEN = "windows(float32 tensor (77, 78), 79): the result has shape (71,), wanted (72, 73)\n  look again at: More elements than memory, as_strided: rows that overlap"
 POINTS = {"windows__test": 2.0, "windows__hidden": 3.0, "clip__test": 2.0, "clip__hidden": 3.0}
 
 

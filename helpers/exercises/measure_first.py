@@ -104,13 +104,13 @@ def _misread(asked: Calls, got: float) -> str | None:
 
 
 def check_time_on_gpu(*cases: Calls) -> None:
-    look = '"What does a clock around a GPU call read?" and "Wait once, not every time", above'
+    look = '"What does a clock around a GPU call read?" and "The first call", above'
     check.function("time_on_gpu", cases, drive=_time, verify=each(_timed), look=look)
     none = [check.case(size=8, products=1, repeats=n, raises=ValueError) for n in (0, -2)]
     check.function("time_on_gpu", none, drive=_time, look="the docstring: repeats")
 
 
-# --- 0.2 paired_speedup and 0.3 verdict ---------------------------------------------------------------------------
+# --- 0.2 verdict and 0.3 paired_speedup ---------------------------------------------------------------------------
 
 #: runs before, runs after: seconds
 Pair = Sequence[np.ndarray]

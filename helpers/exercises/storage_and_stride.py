@@ -30,7 +30,7 @@ _HUGE = 10**20
 _CELLS = 60
 
 
-# --- functions of integers: 1.1 and 1.2 ---------------------------------------------------------------------------
+# --- functions of integers: 1.3 and 1.4 ---------------------------------------------------------------------------
 
 
 def _each(answer: Callable[..., Any], calls: list[tuple[Any, ...]]) -> list[Any]:
@@ -159,11 +159,11 @@ def check_is_contiguous(
     answers = [_torch_decides(*one) for one in layouts] if wanted is None else wanted
     one_by_one = dict(zip(layouts, answers, strict=True))
     in_bulk = {one: _torch_decides(*one) for one in many}
-    look = "Round 2: why may x[:, :1] merge? And its end: when is a tensor contiguous?"
+    look = "When may neighbours merge? Its two exceptions, and when a tensor is contiguous"
     _check_integers("is_contiguous", one_by_one, in_bulk, look, note)
 
 
-# --- 1.3 windows --------------------------------------------------------------------------------------------------
+# --- 1.5 windows --------------------------------------------------------------------------------------------------
 
 
 def _write_last(view_of: Callable[..., Tensor], x: Tensor, *sizes: int, **named: int) -> Tensor:
@@ -195,7 +195,7 @@ def check_windows(*cases: check.Case) -> None:
     def stacked(x: Tensor, size: int, step: int = 1) -> Tensor:
         return torch.stack([x[i : i + size] for i in range(0, len(x) - size + 1, step)])
 
-    _check_view("windows", cases, stacked, look="Round 3, as_strided: rows that overlap")
+    _check_view("windows", cases, stacked, look="More elements than memory, as_strided: rows that overlap")
 
 
 def check_diagonal_blocks(*cases: check.Case) -> None:
@@ -208,17 +208,17 @@ def check_diagonal_blocks(*cases: check.Case) -> None:
     _check_view("diagonal_blocks", cases, stacked, look)
 
 
-# --- 1.4 view_or_copy ---------------------------------------------------------------------------------------------
+# --- 1.1 view_or_copy ---------------------------------------------------------------------------------------------
 
 
 def check_answers(*lines: str) -> None:
     """The lines of the learner's table that are judged: each is run, and its storages are counted."""
     x = torch.arange(24.0).reshape(4, 6)
     wanted = {line: "copy" if count(eval, line, {"x": x}).new_storages else "view" for line in lines}
-    check.value("answers", wanted, look="the rules of rounds 2 and 4")
+    check.value("answers", wanted, look="the rules of rounds 1, 2 and 3")
 
 
-# --- 1.5 one_copy -------------------------------------------------------------------------------------------------
+# --- 1.2 one_copy -------------------------------------------------------------------------------------------------
 
 
 def film(*shape: int, seed: int = 0) -> Tensor:
@@ -255,7 +255,7 @@ def check_clip(*cases: check.Case) -> None:
     good = [one for one in cases if one.raises is None]
     on_meta = [one for one in good if one.args[0].is_meta]
     if on_cpu := [one for one in good if not one.args[0].is_meta]:
-        look = "Round 5, channels_last: what becomes of strides; the table above: which operators copy"
+        look = "the table above: which operators copy; hint 2: what becomes of strides"
         known: dict[str, Any] = {"match": check.Match(contiguous=True), "verify": _new_in_torch, "look": look}
         check.function("clip", on_cpu, _in_four_copies, budget=_one_copy, **known)
     if on_meta:

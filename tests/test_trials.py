@@ -1,0 +1,32 @@
+"""Claims on trial whose experiments stand in helpers/trials: each one runs by itself, and its row can be shown."""
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import helpers.trials
+from helpers import lesson
+
+MODULES = sorted(p.stem for p in Path(helpers.trials.__file__).parent.glob("*.py") if p.stem != "__init__")
+
+
+def trials() -> Iterator[Any]:
+    """Of each module its functions that return a row and take nothing; the others get a lesson's own measurements."""
+    for name in MODULES:
+        module = importlib.import_module(f"helpers.trials.{name}")
+        for one, function in inspect.getmembers(module, inspect.isfunction):
+            returns = str(inspect.signature(function).return_annotation)
+            own = function.__module__ == module.__name__ and not inspect.signature(function).parameters
+            if own and returns in ("Row", str(tuple[str, str, str, str, str, str])):
+                yield pytest.param(function, id=f"{name}.{one}")
+
+
+@pytest.mark.parametrize("trial", trials())
+def test_a_claim_on_trial_has_its_row(trial: Callable[[], tuple[str, ...]]) -> None:
+    row = trial()
+    lesson.verdicts([row], evidence="arithmetic")
+    assert "≈" not in row[3] and row[3], "what a clock gave is in no verdict"
