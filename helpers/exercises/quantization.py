@@ -16,7 +16,7 @@ from helpers.dispatch_mode import Looking
 from helpers.exercises._judge import each, own_work
 
 _AT_BYTE = "1 · One byte and a scale"
-_TRAINING: dict[str, Any] = {"budget": {"syncs": 0}, "look": "4 · Train for the rounding"}
+_TRAINING: dict[str, Any] = {"budget": {"syncs": 0}, "look": "Train for the rounding"}
 
 
 def _outside(report: check.Report) -> str | None:
@@ -364,7 +364,7 @@ def _not_smooth(report: check.Report) -> str | None:
 
 
 def check_smooth(*cases: Block, note: str = "") -> None:
-    judge, look = each(_outside, _not_smooth), "3 · One loud channel"
+    judge, look = each(_outside, _not_smooth), "Smooth a loud channel"
     check.function("smooth", cases, drive=_smooth, verify=judge, look=look, note=note)
 
 

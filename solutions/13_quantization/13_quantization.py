@@ -3,208 +3,122 @@
 #
 # ## When are eight bits enough?
 #
-# An int8 is a quarter of a float32 and half of a bfloat16. Weights stored so leave room for a larger model, take
-# half as long to read as bfloat16's, and a GPU's Tensor Cores multiply them at up to twice the rate. The price is that all
-# numbers that share a scale must make do with 255 values. This lesson measures the price, shows the one thing
-# that makes it explode, and the two ways to pay less: move the difficulty to where it does no harm, or train
-# the model for its own rounding. It also shows why the gain often does not arrive.
+# A number in int8 takes one byte: a quarter of float32, half of bfloat16. A model whose weights are stored in int8 needs half
+# the memory of a bfloat16 model, its weights are read in half the time, and the Tensor Cores of a GPU multiply int8 at up
+# to twice the rate. The price is accuracy. All numbers that share a **scale** must make do with 255 values. This lesson
+# measures the price, shows what makes the price explode, and shows why the gain in speed often does not arrive.
 #
-# **Time** 85–100 min, two thirds of it exercises. **Before this** lessons 02 (autograd functions) and 10
-# (number formats); for the times, lesson 03 (launches).
+# **Time** 60 min, half of it exercises; *Further*: 42 min. **Before this** lesson 10 (number formats) and lesson 03
+# (launches).
 #
 # **Afterwards you can**
-# - quantize any tensor, say beforehand how far off it will be, and choose who shares a scale;
-# - write a linear layer that keeps int8 and multiplies int8, and say for which batch it pays;
-# - remove an outlier channel without a cost at run time, and train a net that survives 3 bits.
-#
-# **On trial** *matrix sizes must be multiples of 16 for INT8* (guide) · *quantized training: INT8 speeds up
-# inference further* (five strategies) · *a native INT4 model: less latency and memory, without loss* (guide, its
-# appended list of models).
+# - quantize a tensor, say beforehand how large the error will be, and choose which numbers share a scale;
+# - write a linear layer that stores int8 and multiplies int8, and say with how many tokens it is faster;
+# - recognise the one channel that makes the error explode.
 
 # %% setup
-import math
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers import count, lesson, recordings
+from helpers import lesson, recordings
+from helpers.experiments import quantization as shown
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
-
-
-def rounded(x, scale, bits=8):
-    """x as it comes back from so many bits: a multiple of its scale, symmetric around 0."""
-    most = 2 ** (bits - 1) - 1
-    return (x / scale).round().clamp(-most, most) * scale
-
-
-def off(got, want):
-    """How far off, as a share of the size of what is wanted (root of the mean square of both)."""
-    return float((got - want).norm() / want.norm())
-
-
 lesson.start("13_quantization", evidence=["live (CPU)", "simulated (H100)"])
 
 # %% [markdown]
 # ## 1 · One byte and a scale
 #
-# To quantize is to write a number as a small integer times a **scale**. One integer, called *zero*, stands for the
-# number 0: q = round(x ÷ scale) + zero, clamped to what the bits hold, and back x̂ = (q − zero) · scale. Whoever shares
-# a scale is rounded to the same grid, so is off by up to half a scale.
+# To quantize a number is to write it as a small integer times a scale: x ≈ q · scale. The possible results, all multiples of
+# the scale, are the **grid**. A number is rounded to the nearest point of the grid, so the error is at most half a scale.
 #
-# - **symmetric**: the integer 0 stands for 0, scale = largest |x| ÷ 127. Nothing to subtract later.
-# - **affine**: all 256 integers are laid between the smallest and the largest x, and *zero* is whichever lies at 0.
-#
-# Three changes. **How many times smaller does each make the error?** Choose from 1, 2, 4, 8, 16, 32.
+# - **Symmetric**: scale = largest |x| ÷ 127. The integers go from −127 to 127, and 0 stands for 0.
+# - **Affine**: 256 integers are spread between the smallest and the largest x. The integer that stands for 0 is called
+#   *zero*, and x ≈ (q − zero) · scale.
+
 
 # %% experiment
-prediction = {
-    "ReLU's output: affine, not symmetric": ...,
-    "normal numbers: a scale per 32, not one for all": ...,
-    "rows of unequal size: a scale per row, not one for all": ...,  # of the median row
-}
-
-# %% experiment tags=["fold"]
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator
-
-from helpers.plots import style
-from helpers.plots.picture import Picture, drawn
-
-
-def largest(x, dim=None):
-    return x.abs().amax() if dim is None else x.abs().amax(dim, keepdim=True)
-
-
-dice = torch.Generator().manual_seed(0)
-normal = torch.randn(512, 512, generator=dice)
-after_relu = normal.relu()
-uneven = normal * (0.7 * torch.randn(512, 1, generator=dice)).exp()  # rows of very different size
+def symmetric(x, bits=8, dim=None):
+    """x, rounded. One scale for all of x; with dim, one scale for each row (1) or column (0)."""
+    most = 2 ** (bits - 1) - 1
+    scale = (x.abs().amax() if dim is None else x.abs().amax(dim, keepdim=True)) / most
+    return (x / scale).round().clamp(-most, most) * scale
 
 
 def affine(x):
     scale = (x.max() - x.min()) / 255
     zero = (-128 - x.min() / scale).round()
-    return (((x / scale).round() + zero).clamp(-128, 127) - zero) * scale
+    q = ((x / scale).round() + zero).clamp(-128, 127)
+    return (q - zero) * scale
 
 
-def grouped(x, size, top, kind=torch.float32):
-    """x rounded with a scale for each size numbers, the scales kept as kind."""
-    x = x.reshape(-1, size)
-    return rounded(x, (largest(x, 1) / top).to(kind).float(), top.bit_length() + 1).reshape(512, 512)
+# %% [markdown]
+# Three changes to the scale. **How many times smaller does each change make the error?**
+
+# %% experiment
+you = lesson.predict(
+    {
+        "the output of a ReLU: affine in place of symmetric": ...,
+        "random normal numbers: a scale for each 32 numbers in place of one for all": ...,
+        "rows of very different size: a scale for each row in place of one for all": ...,
+    },
+    choices=[1, 2, 4, 16],
+)
+
+# %% experiment
+dice = torch.Generator().manual_seed(0)
+normal = torch.randn(512, 512, generator=dice)
+after_relu, groups = normal.relu(), normal.reshape(-1, 32)
+uneven = normal * (0.7 * torch.randn(512, 1, generator=dice)).exp()
 
 
-def of_rows(got, want):
-    """off, of the median row."""
+def off(got, want):
+    """The error as a share of what is wanted: of each row, then the median over the rows."""
     return float(((got - want).norm(dim=1) / want.norm(dim=1)).median())
 
 
-errors = {
-    ("ReLU's output", "symmetric", 8): off(rounded(after_relu, largest(after_relu) / 127), after_relu),
-    ("ReLU's output", "affine", 8): off(affine(after_relu), after_relu),
-    ("normal numbers", "one scale", 8): off(rounded(normal, largest(normal) / 127), normal),
-    ("normal numbers", "one per 32", 9): off(grouped(normal, 32, 127), normal),
-    ("normal numbers", "one scale, a bit more", 9): off(rounded(normal, largest(normal) / 255, 9), normal),
-    ("normal numbers", "one scale", 4): off(rounded(normal, largest(normal) / 7, 4), normal),
-    ("normal numbers", "one scale, a bit more", 5): off(rounded(normal, largest(normal) / 15, 5), normal),
-    ("normal numbers", "one per 32", 5): off(grouped(normal, 32, 7), normal),
-    ("normal numbers", "one per 32, of 16 bits", 4.5): off(grouped(normal, 32, 7, torch.half), normal),
-    ("normal numbers", "one per 128, of 16 bits", 4.125): off(grouped(normal, 128, 7, torch.half), normal),
-    ("uneven rows", "one scale", 8): of_rows(rounded(uneven, largest(uneven) / 127), uneven),
-    ("uneven rows", "one per row", 8): of_rows(rounded(uneven, largest(uneven, 1) / 127), uneven),
-}
-lesson.keep(with_scales=9, by_group=errors["normal numbers", "one per 32", 9])
-lesson.keep(by_bits=errors["normal numbers", "one scale, a bit more", 9])
-by = list(errors.values())
-ratios = dict(zip(prediction, (by[0] / by[1], by[2] / by[3], by[-2] / by[-1]), strict=True))
-sizes = (1, 2, 4, 8, 16, 32)
-what = {"what": "times smaller", "shown": "{:.1f}"}
-lesson.compare_ratios(prediction, ratios, choices=sizes, evidence="live (CPU)", **what).show()
-lesson.table(
-    [(*about, f"{error:.2%}") for about, error in errors.items()],
-    ["numbers", "scale", "bits per number", "off by"],
-    evidence="live (CPU)",
-    caption="512 × 512 numbers. Bits with the scales, of 32 bits if not said otherwise: for 32 numbers that is one for each. "
-    "Uneven rows: of the median row",
-)
-
-
-# %% experiment tags=["fold"]
-@drawn
-def number_lines(rows, *, evidence, title, note=""):
-    """label → (values, grid): how the values lie, and the grid they are rounded to; unused points are short and red."""
-    fig, _ = style.figure(0.85 * len(rows) + 0.3, evidence=evidence, title=title, note=note)
-    axes = fig.subplots(len(rows), 1, squeeze=False)[:, 0]
-    for ax, (label, (values, grid)) in zip(axes, rows.items(), strict=True):
-        values, grid = values.flatten(), grid.flatten().unique()
-        low, high = float(grid.min()), float(grid.max())
-        used = torch.zeros(len(grid), dtype=torch.bool)
-        used[(values[:, None] - grid).abs().argmin(1).unique()] = True
-        room = (high - low) * 0.02
-        heights = torch.histc(values, 160, low - room, high + room).sqrt()
-        edges = torch.linspace(low - room, high + room, 161)[:-1]
-        width = (high - low + 2 * room) / 160
-        ax.bar(
-            edges, (heights / heights.sort().values[-3]).clamp(max=1), width, align="edge", color=style.SKY
-        )
-        for points, top, colour in ((grid[used], -0.12, style.BLUE), (grid[~used], -0.38, style.VERMILLION)):
-            ax.vlines(points, -0.58, top, color=colour, linewidth=2.2)
-        ax.set(xlim=(low - room, high + room), ylim=(-0.65, 1.1))
-        ax.set_ylabel(label, rotation=0, ha="right", va="center", linespacing=1.3)
-        ax.grid(False)
-        ax.spines["left"].set_visible(False)
-        ax.yaxis.set_major_locator(FixedLocator([]))
-        ax.xaxis.set_major_locator(MaxNLocator(6))
-    return Picture(fig, evidence, f"{title}: {', '.join(label.replace(chr(10), ' ') for label in rows)}")
-
-
-def grid(scale, low=-7, high=7):
-    return torch.arange(low, high + 1) * scale
-
-
-small = uneven[largest(uneven, 1).flatten().argsort()[180]]  # one of the smaller rows
-number_lines(
-    {
-        "ReLU's output,\nsymmetric": (after_relu, grid(largest(after_relu) / 7)),
-        "ReLU's output,\naffine": (after_relu, grid(largest(after_relu) / 15, 0, 15)),
-        "a small row,\nall rows' scale": (small, grid(largest(uneven) / 7)),
-        "the same row,\nits own scale": (small, grid(largest(small) / 7)),
-    },
-    evidence="live (CPU)",
-    title="Where the values lie, and the grid they are rounded to",
-    note="4 bits, so that the points can be seen. Short and red: points that no value is rounded to. Light: how many "
-    "values lie there, as the square root, and the tallest cut off",
-)
+errors = [
+    (off(symmetric(after_relu), after_relu), off(affine(after_relu), after_relu)),
+    (off(symmetric(groups), groups), off(symmetric(groups, dim=1), groups)),
+    (off(symmetric(uneven), uneven), off(symmetric(uneven, dim=1), uneven)),
+]
+lesson.keep(of_groups=errors[1][1], of_nine=off(symmetric(groups, bits=9), groups), of_one=errors[1][0])
+ratios = {question: before / after for question, (before, after) in zip(you, errors, strict=True)}
+picture = shown.number_lines(after_relu, uneven)
+you.against_ratios(ratios, picture, evidence="live (CPU)", what="times smaller", shown="{:.1f}")
 
 # %% [markdown]
-# The red points are wasted. A grid that reaches where no value is has fewer points where the values are, and **half the
-# points is twice the error: one bit lost**. Affine wins back the bit that symmetric spends on the empty side. A scale per
-# group wins back what the largest number of another group costs: in rows of unequal size nearly everything, in these
-# normal numbers one bit. But scales take room too. With a float32 scale for each 32 numbers, a number takes
-# {{with_scales}} bits in all and is off by {{by_group:.2%}}. With {{with_scales}} bits for each number and one scale for
-# all, it is off by {{by_bits:.2%}}: here the groups win nothing. Scales of 16 bits cost half as much. Weights therefore
-# usually get one scale per output row, 4-bit weights a 16-bit one per 32 to 128 numbers, and affine is kept for
-# activations with one empty side. Two details that are often wrong:
+# The red points of the grid are wasted, because no value is near them. If half the points are wasted, the scale is twice as
+# large as necessary, and so is the error: **one bit is lost**.
 #
-# - **0 must come back as exactly 0** (padding, ReLU, masks). So *zero* is rounded to an integer, and 0 belongs to
-#   the range even if all x are above it.
-# - The arithmetic of int8 wraps around: 127 − (−128) is −1 there. Convert before you subtract.
+# - Affine wins that bit back where all values lie on one side of 0.
+# - A scale for each group helps where groups differ in size. In rows of very different size it wins nearly everything.
+# - Among random normal numbers a scale for each group of 32 wins one bit: the error falls from {{of_one:.2%}} to
+#   {{of_groups:.2%}}. But the scales take room. A float32 scale for 32 numbers is one bit more for each number. Spent on the
+#   integers, that bit gives {{of_nine:.2%}}, which is no worse.
+#
+# So weights usually get one symmetric scale for each row. Weights of 4 bits usually get a 16-bit scale for each 32 to 128
+# numbers. Affine is kept for activations that lie on one side of 0. Two details are often wrong:
+#
+# - **0 must come back as exactly 0**, since padding and masks rely on it. So *zero* is rounded to an integer, and 0 belongs to
+#   the range even if all x lie above 0.
+# - int8 wraps around: 127 − (−128) gives −1. Convert to float before you subtract.
 
 # %% [markdown]
 # **Exercise 13.1 — quantize and dequantize** (★★, 9 min)
 #
-# Both kinds of scale, for the whole tensor or for each row, column or whatever `dim` says. The test takes your
-# integers and scales and checks that no element is off by more than half a scale, that no scale is larger than
-# it must be, and that you keep one byte per number.
+# Write both kinds of scale, for the whole tensor or for each index along `dim`. The test checks that no element is off by
+# more than half a scale, that no scale is larger than necessary, and that you keep one byte for each number.
 #
-# <details><summary>Hint 1</summary>The largest over all dimensions but one: <code>x.abs().amax(others,
-# keepdim=True)</code> with <code>others</code> a tuple of the other dimensions, counted with <code>dim % x.dim()</code>; it
-# then broadcasts. If no other is left (x has one dimension), <code>amax((), …)</code> would reduce all of it: there
-# <code>x.abs()</code> itself is the answer.</details>
+# <details><summary>Hint 1</summary>Let <code>others</code> be the tuple of all dimensions but one: <code>x.abs().amax(others,
+# keepdim=True)</code> gives a scale that broadcasts. Count dimensions with <code>dim % x.dim()</code>. If x has only one
+# dimension, <code>others</code> is empty, and <code>amax((), …)</code> would reduce everything: use <code>x.abs()</code>
+# itself there.</details>
 #
 # <details><summary>Hint 2</summary>Affine: low = min(smallest x, 0), high = max(largest x, 0), scale = (high − low) ÷
-# (2^bits − 1), zero = round(−2^(bits−1) − low ÷ scale). A group of nothing but zeros has scale 0: put 1 there, before
-# you divide.</details>
+# (2^bits − 1), zero = round(−2^(bits−1) − low ÷ scale). A group of zeros has scale 0: put 1 there before you
+# divide.</details>
 #
 # <details><summary>The idea</summary>Symmetric is the same with zero = 0 and scale = largest ÷ (2^(bits−1) − 1). Then
 # <code>(x / scale).round()</code>, add zero, clamp to what the bits hold, <code>.to(torch.int8)</code>. Back:
@@ -323,86 +237,61 @@ check_dequantize(
 # %% [markdown]
 # ## 2 · Multiply the integers
 #
-# Stored bytes are half the matter. Two int8 matrices, 64 × 256 and 256 × 64, with numbers from all of −127 … 127.
-# `a @ b` runs, and so does `torch._int_mm`, an internal operator for two int8 matrices. **How many of the 4,096
-# results are right?** "all", "most", "few"
+# Stored bytes save memory. To save time too, the integers themselves must be multiplied. Two int8 matrices, 64 × 256 and 256
+# × 64, hold random integers from −127 to 127. PyTorch has two operators for them: `a @ b`, and the internal
+# `torch._int_mm`. **How many of the 4,096 results are right?**
 
 # %% experiment
-prediction = {"a @ b": ..., "torch._int_mm(a, b)": ...}
+you = lesson.predict({"a @ b": ..., "torch._int_mm(a, b)": ...}, choices=["all", "most", "few"])
 
 # %% experiment
 a = torch.randint(-127, 128, (64, 256), generator=dice, dtype=torch.int8)
 b = torch.randint(-127, 128, (256, 64), generator=dice, dtype=torch.int8)
 exact = a.long() @ b.long()
 products = {"a @ b": a @ b, "torch._int_mm(a, b)": torch._int_mm(a, b)}
-shares = {name: float((c == exact).float().mean()) for name, c in products.items()}
-words = {name: "all" if s == 1 else "most" if s > 0.5 else "few" for name, s in shares.items()}
-said = lesson.compare_predictions(prediction, words, evidence="live (CPU)", choices=("all", "most", "few"))
-lesson.table(
-    [
-        (*row, str(c.dtype).removeprefix("torch."), f"{s:.1%}")
-        for row, c, s in zip(said.rows, products.values(), shares.values(), strict=True)
-    ],
-    ["", "right", "you said", "dtype of the result", "share"],
-    evidence="live (CPU)",
-    caption=f"{said.caption}. In int32, {(2**31 - 1) // 127**2:,} products of the largest int8 are sure to fit",
-).show()
-
-shapes = [(1, 64, 64), (16, 64, 64), (17, 64, 64), (17, 8, 24), (33, 100, 12), (64, 65, 20)]
 
 
-def as_it_should(m, k, n):
-    x = torch.randint(-127, 128, (m, k), generator=dice, dtype=torch.int8)
-    w = torch.randint(-127, 128, (n, k), generator=dice, dtype=torch.int8)
-    return torch.equal(torch._int_mm(x, w.t()).long(), x.long() @ w.long().t())
+def how_many(product):
+    share = (product == exact).float().mean()
+    return "all" if share == 1 else "most" if share > 0.5 else "few"
 
 
-taken = {shape: as_it_should(*shape) for shape in shapes}
-on_cuda = {(m, k, n): m > 16 and k % 8 == 0 and n % 8 == 0 for m, k, n in shapes}
-lesson.table(
-    [
-        (" × ".join(map(str, s)), "right" if taken[s] else "wrong", "yes" if on_cuda[s] else "no")
-        for s in shapes
-    ],
-    ["M × K × N", "_int_mm on this CPU", "taken on CUDA (rule, not run)"],
-    evidence="live (CPU) · arithmetic",
-    caption="CUDA by the rule in PyTorch's source, _int_mm_out_cuda: M above 16, K and N multiples of 8, else an error",
-)
+said = {name: how_many(product) for name, product in products.items()}
+you.against(said, shown.products_table(products, exact), evidence="live (CPU)", what="right")
 
 # %% [markdown]
-# On the CPU PyTorch multiplies int8 into int8, silently modulo 256. (On CUDA `a @ b` of two int8 matrices raises:
-# *"addmm_cuda" not implemented for 'Char'*, [issue 49890](https://github.com/pytorch/pytorch/issues/49890).) What adds
-# up in int32 is `torch._int_mm`: an internal
-# name, but the one operator for it, and what torchao calls. On CUDA it is
-# [picky](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/Blas.cpp), and its first demand is the one
-# that bites: **more than 16 rows**, so a model that runs in tests with 32 tokens stops when it is given one. Pad
-# the rows and cut the result.
+# `a @ b` returns int8, and on the CPU each sum wraps around without a warning. (On CUDA it
+# [raises an error](https://github.com/pytorch/pytorch/issues/49890).) `torch._int_mm` returns int32. The name is internal, but
+# no public operator does the same, and torchao, PyTorch's library for quantization, calls it too. On CUDA `_int_mm`
+# [accepts](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/Blas.cpp) only **more than 16 rows**, and
+# inner and outer sizes that are multiples of 8. A model that passes its tests with 32 tokens fails with a single token. The
+# cure: add rows of zeros, and cut them off the result.
 #
-# And the scales? They leave the sum if they do not depend on what is summed over:
+# Where do the scales go? They can be moved out of the sum if they do not depend on k, the index of the sum:
 #
 # $$y_{mn} = \sum_k x_{mk} w_{nk} \approx \sum_k (s_m q_{mk})(t_n r_{nk}) = s_m\, t_n \sum_k q_{mk} r_{nk}$$
 #
-# So x gets a scale per row (per token), found while it runs (**dynamic** quantization), and the weight one per
-# output row. A scale per *input channel* k is the one thing this product cannot have; section 3 is about that.
-# (An affine x adds a term, −z · Σ r, that is summed up beforehand for each output.)
+# So x gets one scale for each row (each token), computed when x arrives; this is **dynamic** quantization. The weight gets one
+# scale for each output row. A scale for each *input channel* k is impossible here. Section 3 shows when that hurts.
 
 # %% [markdown]
 # **Exercise 13.2 — a linear layer of integers** (★★★, 14 min)
 #
-# A module that takes the place of an `nn.Linear` at inference, stores one byte per weight and multiplies bytes. It
-# must also work where CUDA would run it, with one token.
+# Write a module that replaces an `nn.Linear` at inference. It stores one byte for each weight and multiplies bytes. It must
+# also respect CUDA's rule, with a single token too.
 #
-# <details><summary>Hint 1</summary>In <code>__init__</code>: quantize the weight with one symmetric scale per row (your
-# <code>quantize(…, dim=0)</code> does) and keep q, scale and bias with <code>self.register_buffer</code>. A Parameter in
-# int8 raises, unless it says <code>requires_grad=False</code>.</details>
+# <details><summary>Hint 1</summary>In <code>__init__</code>, quantize the weight with one symmetric scale for each row (your
+# <code>quantize(…, dim=0)</code> does that). Keep q, scale and bias with <code>self.register_buffer</code>: a Parameter in int8
+# raises an error unless it says <code>requires_grad=False</code>.</details>
 #
-# <details><summary>Hint 2</summary>The scale of x is (rows, 1) and multiplies rows of the result; the weight's is (N,)
-# or (1, N) and multiplies columns. A row of zeros has scale 0, and 0 ÷ 0 is nan: <code>clamp(min=1e-12)</code> before
-# dividing.</details>
+# <details><summary>Hint 2</summary>The scale of x has shape (rows, 1) and multiplies the rows of the result. The scale of the
+# weight has shape (N,) or (1, N) and multiplies the columns. A row of zeros has scale 0, and 0 ÷ 0 is nan: use
+# <code>clamp(min=1e-12)</code> before you divide.</details>
 #
-# <details><summary>The idea</summary>In <code>forward</code>: flatten to (rows, K), a scale per row, int8, pad to at least 17
-# rows with <code>F.pad(q, (0, 0, 0, missing))</code>, one <code>torch._int_mm(q, self.weight.t())</code>, cut, to float32, times
-# both scales, plus bias if there is one, back to the shape of x.</details>
+# <details><summary>The idea</summary>In <code>forward</code>: flatten to (rows, K), compute a scale for each row, convert to
+# int8, pad to at least 17 rows with <code>F.pad(q, (0, 0, 0, missing))</code>, call <code>torch._int_mm(q, self.weight.t())</code>
+# once, cut the added rows off, convert to float32, multiply by both scales, add the bias if there is one, and restore the shape
+# of x.</details>
 
 
 # %% exercise="int8_linear"
@@ -474,242 +363,233 @@ check_Int8Linear(
 # %% [markdown]
 # ### What do the bytes buy?
 #
-# A layer of 4,096 → 4,096 on an H100. Four ways against plain bfloat16: only the weights are stored in int8 and
-# converted before a bfloat16 product, or converted inside one kernel as they are read (what a compiler makes of
-# it); both in int8, written as in your layer, operator by operator, or the product alone. **Faster or slower than
-# bfloat16?** ("same": within 5 %)
+# One layer of 4,096 → 4,096 on a simulated H100, compared with the same layer in bfloat16. Int8 can be used in several ways:
+#
+# - *weights in int8, converted first*: one operator converts the weights to bfloat16, another multiplies;
+# - *weights in int8, one kernel*: the kernel converts each weight as it reads it;
+# - *both in int8, op by op*: your layer, operator by operator;
+# - *both in int8, the product alone*: only `_int_mm`.
+#
+# **Faster or slower than bfloat16?** "Same" means within 5 %.
 
 # %% experiment
-prediction = {
-    "1 token, weights in int8, one kernel": ...,
-    "1 token, weights in int8, converted first": ...,
-    "4,096 tokens, weights in int8, one kernel": ...,
-    "4,096 tokens, both in int8, op by op": ...,
-}
+you = lesson.predict(
+    {
+        "1 token, weights in int8, one kernel": ...,
+        "1 token, weights in int8, converted first": ...,
+        "4,096 tokens, weights in int8, one kernel": ...,
+        "4,096 tokens, both in int8, op by op": ...,
+    },
+    choices=["faster", "same", "slower"],
+)
 
-
-# %% experiment tags=["fold"]
-from helpers.simulator.devices import DEVICES
-
-
-@drawn
-def curves(
-    panels,
-    *,
-    evidence,
-    title,
-    xlabel,
-    ylabel,
-    note="",
-    log="",
-    level=None,
-    xticks=None,
-    ylim=(0, None),
-    mark=None,
-):
-    """Panels side by side: title → name → (x, y). log: "x" or "". level: a dashed line; mark: (x, its name)."""
-    fig, _ = style.figure(3.2, evidence=evidence, title=title, note=note)
-    for ax, (head, series) in zip(
-        fig.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
-    ):
-        if level is not None:
-            ax.axhline(level, color=style.MUTED, linewidth=1, linestyle="--")
-        for i, (name, (x, y)) in enumerate(series.items()):
-            ax.plot(x, y, marker=style.MARKERS[i], markersize=5, color=style.SERIES[i], label=name)
-        if log:
-            ax.set_xscale("log")
-            ax.xaxis.set_minor_locator(NullLocator())
-            ax.xaxis.set_minor_formatter(NullFormatter())
-        if xticks:
-            ax.set_xticks(list(xticks), list(xticks.values()))
-        ax.set_ylim(*ylim)
-        if mark:
-            ax.axvline(mark[0], color=style.MUTED, linewidth=1, linestyle=":")
-            ax.text(mark[0], 0.02, f" {mark[1]}", color=style.MUTED, transform=ax.get_xaxis_transform())
-        ax.set(title=head, xlabel=xlabel, ylabel=ylabel)
-    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelspacing=1.0)
-    return Picture(fig, evidence, f"{title}: {ylabel} against {xlabel} for {', '.join(series)}")
-
-
-card = DEVICES["H100"]
-ridge = card.peak_flops["bf16"] / card.memory_bytes_per_s  # 2 FLOPs a weight and token, 2 bytes a weight
+# %% experiment
 table = recordings.show("13/int8_linear", simulated="H100", prefer="simulated").table
 us = {(row["tokens"], row["way"]): row["us"] for row in table}
-tokens = sorted({t for t, _ in us})
-ways = list(dict.fromkeys(way for _, way in us))
-gain = {(t, way): us[t, "bfloat16"] / us[t, way] for t, way in us}
+gain = {(tokens, way): us[tokens, "bfloat16"] / us[tokens, way] for tokens, way in us}
 
 
-def in_words(ratio):
+def in_words(question):
+    tokens, _, way = question.replace("4,096", "4096").partition(" ")
+    ratio = gain[int(tokens), way.partition(", ")[2]]
     return "same" if abs(ratio - 1) <= 0.05 else "faster" if ratio > 1 else "slower"
 
 
-asked = {key: gain[int(key.partition(" ")[0].replace(",", "")), key.partition(", ")[2]] for key in prediction}
-said = lesson.compare_predictions(
-    prediction,
-    {key: in_words(r) for key, r in asked.items()},
-    evidence="simulated (H100)",
-    choices=("faster", "slower", "same"),
+lesson.keep(
+    converted=gain[1, "weights in int8, converted first"], alone=gain[1, "weights in int8, one kernel"]
 )
-lesson.table(
-    [(*row, f"{r:.2f}") for row, r in zip(said.rows, asked.values(), strict=True)],
-    ["", "than bfloat16", "you said", "times as fast"],
-    evidence="simulated (H100)",
-    caption=said.caption,
-).show()
-curves(
-    {"": {way: (tokens, [gain[t, way] for t in tokens]) for way in ways[1:]}},
-    evidence="simulated (H100)",
-    title="One linear layer, 4,096 → 4,096, against bfloat16",
-    note="above the dashed line: faster. The simulator knows bytes, FLOPs and launches, and not how well a kernel is "
-    "written; for int8 products nothing has been measured yet, and it takes fp16's efficiency for them",
-    xlabel="tokens at once",
-    ylabel="times as fast",
-    log="x",
-    level=1.0,
-    xticks={t: f"{t:,}" for t in tokens},
-    mark=(ridge, f"ridge: {ridge:.0f}"),
-)
+lesson.keep(by_ops=gain[4096, "both in int8, op by op"])
+said = {question: in_words(question) for question in you}
+you.against(said, shown.against_bfloat16(gain), evidence="simulated (H100)", what="than bfloat16")
 
 # %% [markdown]
-# With few tokens, left of the **ridge** (bfloat16's peak FLOP/s ÷ bytes/s: there reading a weight takes as long as using
-# it), the layer's time is the reading of its weights. Half the bytes is a gain **only if they are
-# converted on the way to the multiplier**; converted by an operator of their own, they are read, written and
-# read again, and the layer is slower than before. With many tokens the product is the time, weights no longer
-# matter, and int8 products would be faster (last curve), but the elementwise operators around them
-# cost more than that. So *quantized* is not *faster*: it is smaller. Faster it becomes once a compiler or a library
-# fuses the conversion (lesson 11), weight-only for few tokens, both operands for many.
+# **Few tokens** (left of the dotted line, the *ridge*): the time of the layer is the time to read its weights. Half the bytes
+# help only if the kernel converts the weights as it reads them: {{alone:.2f}} times as fast with 1 token. A conversion by an
+# operator of its own reads the weights, writes them, and the product reads them again: {{converted:.2f}} times as fast, which
+# is slower than before.
+#
+# **Many tokens**: the time of the layer is the time to multiply. The int8 product alone is faster, but the elementwise
+# operators around it cost more than it saves: {{by_ops:.2f}} times as fast.
+#
+# So a quantized model is smaller. It is faster only after a compiler (lesson 11) or a library has fused the conversion into the
+# product: weights alone for few tokens, both operands for many tokens.
 
 # %% [markdown]
 # ## 3 · One loud channel
 #
-# In large language models a few input channels are 20 to 100 times as loud as the others, in every token (Dettmers
-# and others, *LLM.int8()*, 2022; Xiao and others, *SmoothQuant*, 2023). 256 channels, one of them 100 times as
-# loud, a scale per token. **What share of the ordinary channels' numbers becomes exactly 0?** And which makes the
-# output's error larger, rounding the **weights** or rounding **x**?
+# In large language models a few input channels are 20 to 100 times as large as the others, in every token
+# ([Dettmers and others, 2022](https://arxiv.org/abs/2208.07339); [Xiao and others, 2023](https://arxiv.org/abs/2211.10438)).
+# We call such a channel **loud** and the others ordinary. Here x has 256 channels, one of them 100 times as large as the
+# others. Each token gets its own scale, and each row of the weights too.
 
 # %% experiment
-prediction = {
-    "ordinary numbers that become 0 (%)": ...,  # choose from 0, 5, 25, 75
-    "the larger error comes from": ...,  # "weights" or "x"
-}
+you = lesson.predict(
+    {"ordinary numbers of x that become exactly 0": ..., "the larger error comes from rounding": ...},
+    choices={
+        "ordinary numbers of x that become exactly 0": ["none", "5 %", "25 %", "75 %"],
+        "the larger error comes from rounding": ["x", "the weights"],
+    },
+)
 
-# %% experiment tags=["fold"]
-dice = torch.Generator().manual_seed(0)
-loud = torch.ones(256)
-loud[37] = 100.0
-acts = torch.randn(256, 256, generator=dice) * loud
-matrix = torch.randn(256, 256, generator=dice) / 16
-want = acts @ matrix.t()
-ordinary = loud == 1
-quiet = acts[:, ordinary] @ matrix[:, ordinary].t()
-
-
-def beside(got, want=want):
-    """How far off, as a share of what the ordinary channels say: one denominator for all that follows."""
-    return float((got - want).norm() / quiet.norm())
+# %% experiment
+x, weight = torch.randn(256, 256, generator=dice), torch.randn(256, 256, generator=dice) / 16
+x[:, 37] *= 100
+ordinary = torch.arange(256) != 37
+want, quiet = x @ weight.t(), x[:, ordinary] @ weight[:, ordinary].t()
 
 
-def by_rows(t):
-    return rounded(t, largest(t, 1) / 127)
+def output_off(x, weight, want=want):
+    """The error of the output, as a share of what the ordinary channels add to the output."""
+    return float((x @ weight.t() - want).norm() / quiet.norm())
 
 
-lost = float((by_rows(acts)[:, ordinary] == 0).float().mean()) * 100
-errors3 = {
-    "only the weights": beside(acts @ by_rows(matrix).t()),
-    "only x, a scale per token": beside(by_rows(acts) @ matrix.t()),
-    "only x, one scale": beside(rounded(acts, largest(acts) / 127) @ matrix.t()),
-    "both": beside(by_rows(acts) @ by_rows(matrix).t()),
-    "only the weights, without the loud channel": beside(
-        acts[:, ordinary] @ by_rows(matrix[:, ordinary]).t(), quiet
-    ),
-    "both, without the loud channel": beside(
-        by_rows(acts[:, ordinary]) @ by_rows(matrix[:, ordinary]).t(), quiet
+rounded = symmetric(x, dim=1)
+lost = float((rounded[:, ordinary] == 0).float().mean()) * 100
+errors = {
+    "the weights": output_off(x, symmetric(weight, dim=1)),
+    "x": output_off(rounded, weight),
+    "both": output_off(rounded, symmetric(weight, dim=1)),
+    "both, without the loud channel": output_off(
+        symmetric(x[:, ordinary], dim=1), symmetric(weight[:, ordinary], dim=1), want=quiet
     ),
 }
-measured = {
-    "ordinary numbers that become 0 (%)": min((0, 5, 25, 75), key=lambda n: abs(n - lost)),
-    "the larger error comes from": "x"
-    if errors3["only x, a scale per token"] > errors3["only the weights"]
-    else "weights",
-}
-said = lesson.compare_predictions(
-    prediction, measured, evidence="live (CPU)", choices=("weights", "x", 0, 5, 25, 75)
-)
-lesson.table(said.rows, ["", "measured", "you said"], evidence="live (CPU)", caption=said.caption).show()
-lesson.table(
-    [
-        *((name, f"{error:.2%}") for name, error in errors3.items()),
-        ("the ordinary channels of x alone", f"{off(by_rows(acts)[:, ordinary], acts[:, ordinary]):.0%}"),
-    ],
-    ["rounded to 8 bits", "off by"],
-    evidence="live (CPU)",
-    caption=f"share that becomes exactly 0: {lost:.0f} %. The output's error as a share of what the ordinary channels "
-    f"add to it; last row: of x itself. (The loud channel makes the whole output {float(want.norm() / quiet.norm()):.1f} "
-    "times as large: a share of that would hide the damage)",
-)
+without = errors["both, without the loud channel"]
+lesson.keep(times=errors["both"] / without)
+near = min([0, 5, 25, 75], key=lambda percent: abs(percent - lost))
+said = ["none" if near == 0 else f"{near} %", max(["x", "the weights"], key=errors.get)]
+found = dict(zip(you, said, strict=True))
+you.against(found, shown.errors_table(errors), evidence="live (CPU)")
 
 # %% [markdown]
-# One channel sets the scale of every token, and the rest has a handful of values left. The cure that offers itself,
-# a scale per channel of x, is the one the integer product cannot have. But the *product* does not mind a factor
-# that moves: for any s, x·w = (x ÷ s)·(w · s) in each channel. Divide the loud channel of x, and multiply the
-# weight's column by the same, **before** anything is rounded. SmoothQuant shares the difficulty between the two:
+# The loud channel sets the scale of every token, and the ordinary channels have only a few points of the grid left: the error is
+# {{times:.0f}} times the error without the loud channel. A scale for each channel of x would help, but the integer product
+# cannot have it. Two cures are known. SmoothQuant moves the difficulty from x to the weights beforehand, at no cost at run time;
+# you build it under *Further*. LLM.int8() computes the loud channels apart, in 16 bits.
+
+# %% [markdown]
+# ## The running example
+
+# %% [markdown]
+# ## Your own script
+#
+# Quantization of weights pays where linear layers hold most of the bytes, and it hurts where a channel is loud. So look at each
+# linear layer first: its size, its rounding error in 8 bits, and how much louder its loudest input channel is than the median
+# channel. Above about 20, round only the weights of that layer, or smooth it. Try
+# [torchao](https://github.com/pytorch/ao) first (`quantize_(model, Int8WeightOnlyConfig())`, then `torch.compile`), and measure
+# the accuracy on your task. `%%count` (after `%load_ext helpers`) shows which operators a quantized forward really calls.
+#
+# ```python
+# import torch
+#
+# linears = {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
+# loud = {}
+# for name, layer in linears.items():
+#     def look(layer, given, name=name):
+#         channels = given[0].detach().flatten(0, -2).abs().amax(0)
+#         loud[name] = float(channels.max() / channels.median())
+#     layer.register_forward_pre_hook(look)
+# step(next(iter(loader)))
+# for name in loud:
+#     w = linears[name].weight.detach()
+#     scale = w.abs().amax(1, keepdim=True).clamp(min=1e-12) / 127
+#     error = float(((w / scale).round() * scale - w).norm() / w.norm())
+#     print(f"{name}: {w.numel():,} weights, off by {error:.1%}, loudest channel {loud[name]:.0f} times the median")
+# ```
+
+# %% [markdown]
+# ## On the real GPU
+#
+# The layer of section 2, live where there is a CUDA GPU. With 1 token, how far apart are bfloat16 and *both in int8, op by op*?
+# That distance is the cost of launches.
+
+# %% experiment
+measured_shapes = shown.on_real_gpu()
+
+# %% [markdown]
+# ## Sources on trial
+#
+# Two claims that matter here. A third claim, about int4, is tried under *Further*.
+
+# %% experiment
+spirals = shown.Spirals()  # the small net of "Train for the rounding", under Further
+tried = shown.claims(gain, spirals, measured_shapes)
+two = ("13-multiples-of-16", "13-faster-inference")
+lesson.verdicts(tried, evidence="live (CPU) · simulated (H100)", shown=two)
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | Half of the grid unused is twice the error. | To cut off a few rare large values may be better still. |
+# | Weights: symmetric, a scale for each output row, 8 bits, no training. | With 4 bits and fewer: a scale for each 32 to 128 numbers, or train with the rounding. |
+# | Activations: a scale for each token, computed when they arrive. | One loud channel: smooth it first, or compute it apart. |
+# | A scale must not depend on the index of the sum. | Weight-only: x is not rounded, and groups along k are possible. |
+# | Few tokens: weight-only. Many tokens: both operands. | Not fused, neither is faster than bfloat16. |
+#
+# **Read on**: [torchao's documentation](https://docs.pytorch.org/ao/stable/index.html); [B. Jacob and others, 2018](https://arxiv.org/abs/1712.05877), on
+# integer-only inference; [LLM.int8()](https://arxiv.org/abs/2208.07339); [SmoothQuant](https://arxiv.org/abs/2211.10438);
+# NVIDIA's [guide to matrix multiplication](https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html).
+
+# %% experiment
+lesson.progress()
+
+# %% [markdown]
+# ## Further
+#
+# | section | minutes |
+# |---|---|
+# | Smooth a loud channel, with exercise 13.3 | 18 |
+# | Train for the rounding, with exercise 13.4 | 21 |
+# | What one would use: torchao | 3 |
+#
+# ### Smooth a loud channel
+#
+# In each channel, x · w = (x ÷ s) · (w · s) for any s. So **divide the loud channel of x by s, and multiply the column of the
+# weights by s, before anything is rounded.** SmoothQuant shares the difficulty between x and the weights:
 #
 # $$s_k = \max|x_k|^{\,\alpha} \,/\, \max|w_k|^{\,1-\alpha}$$
 #
-# α = 0 makes all weight columns alike, α = 1 all channels of x. Where should α be?
+# With α = 0 all columns of the weights become equally large. With α = 1 all channels of x do.
 
-# %% experiment tags=["fold"]
-ALPHAS = [i / 20 for i in range(21)]
+# %% experiment
+alphas = [i / 20 for i in range(21)]
 
 
 def smoothed(alpha):
-    s = acts.abs().amax(0) ** alpha / matrix.abs().amax(0) ** (1 - alpha)
-    return acts / s, matrix * s
+    s = x.abs().amax(0) ** alpha / weight.abs().amax(0) ** (1 - alpha)
+    return x / s, weight * s
 
 
-curve = {
-    "both": [beside(by_rows(a) @ by_rows(w).t()) for a, w in map(smoothed, ALPHAS)],
-    "only x": [beside(by_rows(a) @ w.t()) for a, w in map(smoothed, ALPHAS)],
-    "only the weights": [beside(a @ by_rows(w).t()) for a, w in map(smoothed, ALPHAS)],
+curves = {
+    "both": [output_off(symmetric(a, dim=1), symmetric(w, dim=1)) for a, w in map(smoothed, alphas)],
+    "only x": [output_off(symmetric(a, dim=1), w) for a, w in map(smoothed, alphas)],
+    "only the weights": [output_off(a, symmetric(w, dim=1)) for a, w in map(smoothed, alphas)],
 }
-best = min(zip(curve["both"], ALPHAS, strict=True))
-lesson.keep(stays=best[0] / errors3["both, without the loud channel"])
-curves(
-    {"": {f"rounded: {name}": (ALPHAS, [100 * e for e in es]) for name, es in curve.items()}},
-    evidence="live (CPU)",
-    title="Moving the difficulty from x to the weights",
-    note=f"lowest for both: {best[0]:.1%} at α = {best[1]:g}; not smoothed: {errors3['both']:.1%}; dashed, without the "
-    f"loud channel: {errors3['both, without the loud channel']:.1%}",
-    xlabel="α",
-    ylabel="output off by (%)",
-    level=100 * errors3["both, without the loud channel"],
-)
+lesson.keep(stays=curves["both"][10] / without)
+shown.smoothing_curves(alphas, curves, without)
 
 # %% [markdown]
-# At the left x is hard to round, at the right the weights are. In the middle most of the damage is gone, but not all:
-# the error stays {{stays:.1f}} times that without a loud channel (dashed), since what x got rid of is now shared with the
-# weights. α = 0.5 is SmoothQuant's default. It costs nothing at run time, since x comes out of a LayerNorm:
-# **the division goes into its weight and bias.** The other cure, LLM.int8()'s, computes the loud channels apart in 16
-# bits. Weight-only quantization suffers less than x (the table), but it is not immune:
-# the loud channel multiplies the rounding errors of its own weights.
-
-# %% [markdown]
+# At the left x is hard to round, at the right the weights are. SmoothQuant's default is the middle. Most of the damage is gone
+# there, but the error is still {{stays:.1f}} times the error without a loud channel, because the weights now carry a part of the
+# difficulty. The division costs nothing at run time: x usually comes out of a LayerNorm, whose weight and bias can be divided
+# beforehand.
+#
 # **Exercise 13.3 — smooth an outlier channel** (★★, 9 min)
 #
-# In place, for a LayerNorm and *all* linear layers that read its output, such as q, k and v: they share one s.
-# `amax` was collected on **calibration** data: a few typical inputs that were run through the trained model to see how
-# large its activations become.
+# Smooth in place, for a LayerNorm and *all* linear layers that read its output (such as q, k and v). They share one s. `amax`
+# was collected on **calibration** data: a few typical inputs that were run through the trained model.
 #
 # <details><summary>Hint 1</summary>What is max|w_k| when three layers read channel k? The division can be made only once, so
-# the largest over all of them.</details>
+# take the largest over all three.</details>
 #
-# <details><summary>Hint 2</summary>LayerNorm's output is norm · weight + bias: both must be divided. A weight is (N, K), so
-# <code>weight.mul_(s)</code> broadcasts over its rows as it should. Under <code>torch.no_grad()</code>.</details>
+# <details><summary>Hint 2</summary>The output of the LayerNorm is norm · weight + bias: both must be divided. A weight has shape
+# (N, K), so <code>weight.mul_(s)</code> broadcasts over its rows as it should. Work under
+# <code>torch.no_grad()</code>.</details>
 #
-# <details><summary>The idea</summary>Loop over the linears for the running <code>torch.maximum</code> of
-# <code>weight.abs().amax(0)</code>; s by the formula; <code>s[(amax == 0) | (wmax == 0)] = 1</code>; then two
-# <code>div_</code> and a <code>mul_</code> for each linear.</details>
+# <details><summary>The idea</summary>Loop over the linear layers for the running <code>torch.maximum</code> of
+# <code>weight.abs().amax(0)</code>; compute s by the formula; set <code>s[(amax == 0) | (wmax == 0)] = 1</code>; then two
+# <code>div_</code>, and a <code>mul_</code> for each linear layer.</details>
 
 
 # %% exercise="smooth"
@@ -764,140 +644,59 @@ check_smooth(
 
 
 # %% [markdown]
-# Your `smooth` on the layer of this section, behind a LayerNorm whose weight is what makes the channel loud:
+# Your `smooth` on the layer of section 3, behind a LayerNorm whose weight makes the channel loud:
 
 # %% experiment
-norm, layer = nn.LayerNorm(256), nn.Linear(256, 256, bias=False)
-norm.weight.data.copy_(loud)
-layer.weight.data.copy_(matrix)
-with torch.no_grad():
-    true = layer(norm(acts / loud))
-    plain = beside(by_rows(norm(acts / loud)) @ by_rows(layer.weight).t(), true)
-    try:
-        smooth(norm, [layer], norm(acts / loud).abs().amax(0))
-        mine = beside(by_rows(norm(acts / loud)) @ by_rows(layer.weight).t(), true)
-        print(f"both rounded: off by {plain:.1%}; after your smooth: {mine:.1%}")
-    except (NameError, NotImplementedError):
-        print("for later: this cell wants your smooth of exercise 13.3")
+shown.try_smooth(smooth, symmetric)
 
 # %% [markdown]
-# ## 4 · Train for the rounding
+# ### Train for the rounding
 #
-# With few enough bits rounding hurts, however well the scale is chosen. Then the model can be **trained with its rounding**
-# (quantization-aware training): round the weights in every forward, keep the exact ones for the optimizer, and
-# in backward pretend that the rounding was not there (the **straight-through** estimate), since its own gradient is 0
-# almost everywhere and nothing would learn.
+# With few bits rounding hurts, however well the scale is chosen. The model can then be **trained with its rounding**
+# (quantization-aware training). Every forward rounds the weights, and the optimizer keeps the exact weights. The gradient of
+# rounding is 0 almost everywhere, so nothing would learn. Backward therefore treats the rounding as if it were not there. This
+# is the **straight-through** estimate ([Bengio and others, 2013](https://arxiv.org/abs/1308.3432)).
 #
-# A net of three layers that separates three spirals, three seeds. Only its weights are rounded, not its activations:
-# after training, or trained a little more with the rounding. **Of 100 new points, about how many are right?** Choose
-# from 35, 70, 90, 97, 99.
+# A small net separates three spirals. Only its weights are rounded: after the training, or during 80 more steps of training.
+# **Of 100 new points, about how many are right?** Chance gives 33.
 
 # %% experiment
-prediction = {
-    "8 bits, rounded after": ...,
-    "3 bits, rounded after": ...,
-    "2 bits, rounded after": ...,
-    "2 bits, trained with it": ...,
-}
-
-
-# %% experiment tags=["fold"]
-SEEDS = 3
-
-
-def spirals(n, dice):
-    which = torch.randint(3, (SEEDS, n), generator=dice)
-    radius = torch.rand(SEEDS, n, generator=dice).sqrt()
-    angle = radius * 5.5 + which * 2 * math.pi / 3
-    points = radius[..., None] * torch.stack([angle.cos(), angle.sin()], -1)
-    return points + 0.05 * torch.randn(points.shape, generator=dice), which
-
-
-def as_stored(w, bits):
-    """A weight of each seed (seeds, out, in), rounded row by row; PyTorch's own operator, with its gradient."""
-    most = 2 ** (bits - 1) - 1
-    flat = w.flatten(0, 1)
-    scale = (flat.detach().abs().amax(1) / most).clamp(min=1e-12)
-    zero = torch.zeros(len(scale), dtype=torch.int32)
-    return torch.fake_quantize_per_channel_affine(flat, scale, zero, 0, -most, most).reshape(w.shape)
-
-
-def scores(net, x, bits=None):
-    for i, (w, b) in enumerate(net):
-        x = torch.baddbmm(b, x.relu() if i else x, (as_stored(w, bits) if bits else w).mT)
-    return x
-
-
-def trained(net, steps, rate, bits=None):
-    net = [(w.clone().requires_grad_(), b.clone().requires_grad_()) for w, b in net]
-    optimizer = torch.optim.Adam([p for pair in net for p in pair], rate, fused=True)
-    for _ in range(steps):
-        loss = SEEDS * F.cross_entropy(scores(net, points, bits).flatten(0, 1), labels.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return [(w.detach(), b.detach()) for w, b in net]
-
-
-dice = torch.Generator().manual_seed(0)
-(points, labels), (new, truth) = spirals(400, dice), spirals(1000, dice)
-fresh = [
-    (torch.randn(SEEDS, n, k, generator=dice) * (2 / k) ** 0.5, torch.zeros(SEEDS, 1, n))
-    for k, n in ((2, 32), (32, 32), (32, 3))
-]
-exact_net = trained(fresh, 300, 0.01)
-
-
-def right(net, bits=None):
-    """Percent of new points, mean over the seeds."""
-    return float((scores(net, new, bits).argmax(-1) == truth).float().mean()) * 100
-
-
-BITS = (8, 6, 5, 4, 3, 2)
-after = {bits: right(exact_net, bits) for bits in BITS}
-aware = {bits: right(trained(exact_net, 80, 0.003, bits), bits) for bits in BITS}
-longer = right(trained(exact_net, 80, 0.003))
-
-# %% experiment tags=["fold"]
-both = {"rounded after": after, "trained with it": aware}
-found = {key: both[key.partition(", ")[2]][int(key[0])] for key in prediction}
-near = {key: min((35, 70, 90, 97, 99), key=lambda n: abs(n - v)) for key, v in found.items()}
-said = lesson.compare_predictions(prediction, near, evidence="live (CPU)", choices=(35, 70, 90, 97, 99))
-lesson.table(
-    [(*row, f"≈ {v:.1f}") for row, v in zip(said.rows, found.values(), strict=True)],
-    ["", "right, about", "you said", "measured"],
-    evidence="live (CPU)",
-    caption=f"{said.caption}. Not rounded: ≈ {right(exact_net):.1f}; trained as long without rounding: ≈ {longer:.1f}",
-).show()
-curves(
-    {"": {name: (list(by), list(by.values())) for name, by in both.items()}},
-    evidence="live (CPU)",
-    title="Right answers against the bits of the weights",
-    note="three spirals, mean of 3 seeds. The axis begins at 60; one in three is right by chance",
-    xlabel="bits",
-    ylabel="right (%)",
-    ylim=(60, 101),
-    xticks={bits: str(bits) for bits in BITS},
+you = lesson.predict(
+    {
+        "8 bits, rounded after": ...,
+        "3 bits, rounded after": ...,
+        "2 bits, rounded after": ...,
+        "2 bits, trained with it": ...,
+    },
+    choices=[35, 70, 90, 97, 99],
 )
 
+# %% experiment
+exact_net = spirals.exact()
+after, aware = {}, {}
+for width in (8, 6, 5, 4, 3, 2):
+    after[width] = spirals.right(exact_net, width)
+    aware[width] = spirals.right(spirals.trained(exact_net, 80, 0.003, bits=width), width)
+found = {q: (aware if "trained" in q else after)[int(q[0])] for q in you}
+picture = shown.bits_curves(after, aware)
+you.against_ratios(found, picture, evidence="live (CPU)", what="right", shown="≈ {:.1f}")
+
 # %% [markdown]
-# At 8 bits there is nothing to win: rounding after training is enough, which is the answer to this lesson's question
-# for the weights of this net. At 3 bits the curves have parted, and a short training with the rounding recovers most.
-# It does not make the model *faster* than one that is rounded after: both end as the same integers. It buys fewer bits.
+# At 8 bits there is nothing to win. At 3 bits the curves have parted, and a short training with the rounding recovers most of
+# the loss. The training does not make the model *faster*: both end as the same integers. The training buys fewer bits.
 #
-# What is the gradient exactly? Inside the range of the grid it is passed on as it is. Outside, where the value was
-# clamped, moving the weight changes nothing, and the gradient is 0. (In the run above that never happened: with scale =
-# largest |w| ÷ most, no weight lies outside. It matters where the scale is smaller, because it is fixed, learned, or cuts
-# off a few large values.) That is what PyTorch's own
-# `torch.fake_quantize_per_tensor_affine` does, which keeps a mask of one byte per weight for it. Now yours.
+# The exact rule for the gradient: inside the range of the grid the gradient is passed on as it is. Outside, where the value was
+# clamped, moving the weight changes nothing, and the gradient is 0. (In the run above no weight lies outside, because the
+# largest weight sets the scale. The rule matters where the scale is fixed, learned
+# ([Esser and others, 2020](https://arxiv.org/abs/1902.08153)), or cuts off a few large values.)
 
 # %% [markdown]
 # **Exercise 13.4 — straight through** (★★, 10 min)
 #
-# The rounding with its gradient, and a training loop that uses it. No `torch.fake_quantize_…` this time.
+# Write the rounding with its gradient, and a training loop that uses it. Do it without `torch.fake_quantize_…`.
 #
 # <details><summary>Hint 1</summary>The shortest way is an identity: <code>c + (value − c).detach()</code> has the value of
-# <code>value</code> and the gradient of <code>c</code>. The other is an <code>autograd.Function</code>.</details>
+# <code>value</code> and the gradient of <code>c</code>. The other way is an <code>autograd.Function</code>.</details>
 #
 # <details><summary>Hint 2</summary>Which c has gradient 1 inside and 0 outside? <code>w.clamp(…)</code> at (most + ½) scales. In
 # an <code>autograd.Function</code>: <code>ctx.save_for_backward(mask)</code>, and nothing else.</details>
@@ -1023,222 +822,23 @@ check_train_quantized(
 
 
 # %% [markdown]
-# Your loop on the first of the three nets. What the exact net says of the training points is the goal:
+# Your loop on one net of spirals. Its goal is what the exact net says of the training points:
 
 # %% experiment
-student = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3))
-numbers = [t[0].flatten() if t.shape[1] == 1 else t[0] for pair in exact_net for t in pair]
-for p, value in zip(student.parameters(), numbers, strict=True):
-    p.data.copy_(value)
-
-
-def right_at(bits):
-    with torch.no_grad():
-        found = new[0]
-        for layer in student:
-            linear = isinstance(layer, nn.Linear)
-            found = (
-                F.linear(found, as_stored(layer.weight[None], bits)[0], layer.bias)
-                if linear
-                else layer(found)
-            )
-    return float((found.argmax(-1) == truth[0]).float().mean()) * 100
-
-
-plain = right_at(2)
-try:
-    train_quantized(student, points[0], scores(exact_net, points)[0], bits=2, steps=300, lr=0.003)
-    print(f"2 bits, rounded after: ≈ {plain:.1f} % right; after your train_quantized: ≈ {right_at(2):.1f} %")
-except (NameError, NotImplementedError):
-    print("for later: this cell wants your train_quantized of exercise 13.4")
+shown.try_training(train_quantized, spirals, exact_net)
 
 # %% [markdown]
-# ## What one would use
+# ### What one would use
 #
-# Nobody writes this by hand in production. **torchao** is PyTorch's own library for it: `quantize_(model, config)`
-# puts tensors that hold int8 and scales in the place of the weights of all linear layers. It is an optional part of
-# this course (`make lab EXTRAS=models`); without it, the cell shows what your own two formulas give, and you lose
-# nothing but the comparison.
+# In production one uses [torchao](https://github.com/pytorch/ao): `quantize_(model, config)` replaces the weight of each linear
+# layer by a tensor that holds int8 and scales. torchao is an optional part of this course (`make lab EXTRAS=models`).
 
 # %% experiment tags=["nbval-ignore-output"]
-import copy
-import logging
-
-dice = torch.Generator().manual_seed(0)
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 64)).requires_grad_(False)
-sample = torch.randn(64, 256, generator=dice)
-outputs = model(sample)
-
-
-def by_formula(x, dynamic):
-    for layer in model:
-        if isinstance(layer, nn.Linear):
-            x = F.linear(by_rows(x) if dynamic else x, by_rows(layer.weight), layer.bias)
-        else:
-            x = layer(x)
-    return x
-
-
-stored = sum(m.weight.numel() + 4 * m.out_features for m in model if isinstance(m, nn.Linear))
-lines = [
-    (f"by formula, {name}", f"{stored:,}", f"{off(by_formula(sample, dynamic), outputs):.2%}", "")
-    for name, dynamic in (("weights only", False), ("dynamic", True))
-]
-try:
-    yours = copy.deepcopy(model)
-    for i, layer in enumerate(model):
-        if isinstance(layer, nn.Linear):
-            yours[i] = Int8Linear(layer)
-    run = count(yours, sample)
-    its_bytes = sum(t.nbytes for t in yours.state_dict().values())
-    its_bytes -= sum(layer.bias.nbytes for layer in model if isinstance(layer, nn.Linear))
-    line = (f"{its_bytes:,}", f"{off(run.result, outputs):.2%}", f"_int_mm; {run.operators} operators")
-    lines.append(("your Int8Linear", *line))
-except (NameError, NotImplementedError):
-    print("a line more once your Int8Linear of exercise 13.2 works")
-try:
-    # without a GPU it complains about kernels that it cannot load
-    for name in ("torchao", "torch.utils._pytree"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, quantize_
-except ImportError:
-    print("torchao is not installed here; with it (make lab EXTRAS=models), two lines more.")
-else:
-    for config in (Int8WeightOnlyConfig(), Int8DynamicActivationInt8WeightConfig()):
-        other = copy.deepcopy(model)
-        quantize_(other, config)
-        held = [w for m in other if isinstance(m, nn.Linear) for w in (m.weight.qdata, m.weight.scale)]
-        run = count(other, sample)
-        used = [name.removeprefix("aten.") for name in run.by_operator if name.endswith("mm")]
-        lines.append(
-            (
-                type(config).__name__.removesuffix("Config"),
-                f"{sum(w.nbytes for w in held):,}",
-                f"{off(run.result, outputs):.2%}",
-                f"{', '.join(used)}; {run.operators} operators",
-            )
-        )
-lesson.table(
-    lines,
-    ["", "bytes of weights and scales", "off by", "product"],
-    evidence="live (CPU)",
-    caption=f"two linear layers, {sum(m.weight.nbytes for m in model if isinstance(m, nn.Linear)):,} bytes in float32",
-)
+model, sample = shown.small_model()
+shown.torchao_table(model, sample, own=Int8Linear)
 
 # %% [markdown]
-# The bytes and errors are those of the formulas: there is no more to it. The count of operators is why torchao says
-# `torch.compile` in the same breath: uncompiled, its dynamic int8 layers are *both in int8, op by op* of section 2. It also has
-# `Int4WeightOnlyConfig`, float8, `SmoothQuantConfig` (prototype) and `QATConfig`, in two steps, *prepare* and
-# *convert*. (The older
-# `torch.ao.quantization`, still in many tutorials, is deprecated. Its warning, "will be removed in 2.10", sends its users to
-# torchao; in torch 2.13 it is still there.)
-#
-# ## On the real GPU
-#
-# The layer of section 2, live where there is a CUDA GPU, else recorded. For this lesson nothing has been recorded yet, so
-# without a GPU the cell says just that. What to look for on yours: is *one kernel* (`torch._weight_int8pack_mm`, which on
-# CUDA computes each output in one thread, without Tensor Cores) anywhere near the simulated one with many tokens? And
-# with 1 token, how far apart are bfloat16 and *both in int8, op by op*: that is launches.
-
-# %% experiment
-shown = recordings.show("13/int8_linear", simulated="H100")
-if shown.evidence.startswith("simulated"):
-    print("times: simulated only, and section 2 shows them.")
-else:
-    times = {(row["tokens"], row["way"]): row["us"] for row in shown.table}
-    lesson.table(
-        [(way, *(f"≈ {times[t, way]:,.0f} µs" for t in (1, 256, 4096))) for way in ways],
-        ["4,096 → 4,096", "1 token", "256 tokens", "4,096 tokens"],
-        evidence=shown.evidence,
-    ).show()
-measured_shapes = None
-if torch.cuda.is_available() or recordings.load("13/int8_shapes") is not None:
-    shown = recordings.show("13/int8_shapes")
-    measured_shapes = shown.table
-    lesson.table(
-        [(r["rows"], r["size"], r["refused"] or f"≈ {r['us']:,.0f} µs") for r in shown.table],
-        ["rows", "K = N", "torch._int_mm"],
-        evidence=shown.evidence,
-    ).show()
-else:
-    print(
-        "no GPU here, and no recording of '13/int8_shapes' yet: which shapes _int_mm refuses was cited, not run."
-    )
-
-# %% [markdown]
-# ## Sources on trial
-
-# %% experiment tags=["fold"]
-odd = [s for s in shapes if any(n % 16 for n in s)]
-if measured_shapes is None:
-    on_multiples = "untested on a GPU. On the CPU every size is right; CUDA's own rule is 8 (K and N) and more than 16 rows; NVIDIA's guide calls 16 the efficient one"
-else:
-    by_size = {r["size"]: r for r in measured_shapes if r["rows"] == 4096}
-    slower = by_size[4104]["us"] / by_size[4096]["us"]
-    on_multiples = (
-        "refuted: multiples of 8 are taken and hardly slower"
-        if not by_size[4104]["refused"] and slower < 1.1
-        else "holds when speed is meant: multiples of 8 run too"
-    )
-few, many = (gain[t, "both in int8, op by op"] for t in (1, 4096))
-claims = [
-    (
-        "13-multiples-of-16",
-        "guide",
-        "matrix sizes must be multiples of 16 for INT8",
-        f"CPU: {sum(taken[s] for s in odd)} of {len(odd)} products with other sizes right; of all {len(shapes)} shapes CUDA's rule (cited) takes {sum(on_cuda.values())}",
-        on_multiples,
-        "2 · Multiply the integers",
-    ),
-    (
-        "13-faster-inference",
-        "five-strategies",
-        "quantized training: INT8 speeds up inference further",
-        f"op by op {few:.2f} (1 token) and {many:.2f} (4,096) times as fast as bfloat16, simulated; weights in one kernel "
-        f"{gain[1, 'weights in int8, one kernel']:.2f} and {gain[4096, 'weights in int8, one kernel']:.2f}. Training with 8 "
-        f"bits: ≈ {after[8]:.1f} → ≈ {aware[8]:.1f} % right",
-        "holds when the tokens are few and the conversion is fused into the product, and not because of the training, which buys accuracy with few bits"
-        if max(few, many) < 1 < gain[1, "weights in int8, one kernel"]
-        else "confirmed",
-        "2 · What do the bytes buy? and 4 · Train for the rounding",
-    ),
-    (
-        "13-int4-lossless",
-        "guide",
-        "a native INT4 model: less latency and memory without loss",
-        f"right answers of a small net: not rounded ≈ {right(exact_net):.1f} %; 4 bits, rounded after ≈ {after[4]:.1f} %, trained with it "
-        f"≈ {aware[4]:.1f} %. Quality only; a model of that size was not run",
-        "holds when the model was trained with its rounding, in quality (this small net, within half a percent); INT4's latency and memory were not run"
-        if right(exact_net) - aware[4] < 0.5
-        else "refuted",
-        "4 · Train for the rounding",
-    ),
-]
-lesson.verdicts(claims, evidence="live (CPU) · simulated (H100)")
-
-# %% [markdown]
-# ## Recap
-#
-# | rule of thumb | where it stops being true |
-# |---|---|
-# | Half the points of the grid in use is twice the error. | Giving up a few rare large values may be better still: then the scale is a choice. |
-# | Weights: symmetric, a scale per output row, 8 bits, no training. | With few bits (here 3): a scale per 32 to 128 numbers, or train with it. |
-# | Activations: a scale per token, found while it runs. | One loud channel: smooth it first, or keep it apart. |
-# | Scales must not depend on what is summed over. | Weight-only: x is not rounded, and groups along K are allowed. |
-# | Few tokens: weight-only. Many: both operands. | Unfused, neither is faster than bfloat16. |
-# | Quantized is smaller; only fused is it faster. | With many tokens, only where the hardware multiplies int8 faster. |
-#
-# **Checklist for your own code**
-# - [ ] Is the aim memory, latency with few tokens, or throughput with many?
-# - [ ] Does the grid fit each group: are there empty points?
-# - [ ] Largest |x| per channel on calibration data: is any channel loud?
-# - [ ] Does 0 come back as 0, and a row of zeros without nan?
-# - [ ] Does a single token run, on CUDA too?
-# - [ ] Compiled, and the accuracy measured on the task and not on the weights?
-#
-# **Read on**: torchao's documentation (*Quantization overview* and *Quantization-aware training*); B. Jacob and others,
-# *Quantization and training of neural networks for efficient integer-arithmetic-only inference* (2018); T. Dettmers
-# and others, *LLM.int8()* (2022); G. Xiao and others, *SmoothQuant* (2023); Y. Bengio and others, *Estimating or
-# propagating gradients through stochastic neurons* (2013), for straight-through; S. Esser and others, *Learned step size
-# quantization* (2020), where the scale learns too; NVIDIA, *Matrix multiplication background user's guide*.
+# The bytes and errors are those of your layer. Without `torch.compile`, torchao's dynamic layers call even more operators
+# than yours: they are the *op by op* of section 2. torchao also has 4-bit weights, float8, SmoothQuant (a prototype) and
+# quantization-aware training. The older [`torch.ao.quantization`](https://docs.pytorch.org/docs/stable/quantization.html), still
+# in many tutorials, is deprecated.
