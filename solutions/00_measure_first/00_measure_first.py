@@ -505,6 +505,32 @@ you.against(best, show.gains(before, gain), evidence="simulated (H100)", what="h
 
 # %% [markdown]
 # ## The running example
+#
+# One training script goes through the whole course. A small GPT, a language model, learns a text byte by byte. The script
+# is correct, and it is slow in a dozen ways; nobody says where. Each lesson ends with this script: the lesson's technique is
+# put into it in a few lines, and a scoreboard says what that bought, or that it bought nothing. Unfold the script, and read
+# `train` at its end first: `train` puts the other functions together, and every function can be replaced by another.
+
+# %% experiment
+from helpers import running_example
+
+running_example.source()
+
+# %% experiment
+script = running_example.after("00")  # the plain script
+scored = running_example.score(script)
+lesson.keep(
+    script_ms=1e3 * scored.step_s, script_busy_ms=1e3 * scored.busy_s, script_launches=scored.launches
+)
+lesson.keep(script_syncs=scored.syncs, script_gib=scored.peak_bytes / 2**30)
+scored
+
+# %% [markdown]
+# This is the **scoreboard** before any change. On the simulated H100 a step takes {{script_ms:.1f}} ms, and its kernels take
+# {{script_busy_ms:.1f}} ms of that. So the GPU is idle for a part of each step. In one step the CPU launches
+# {{script_launches:,.0f}} kernels and waits {{script_syncs:.0f}} times for the GPU. The memory reaches
+# {{script_gib:.2f}} GiB. Every number but the times is a count, the same on every machine. Before you read on: which line
+# of the script would you change first? Write it down. Lesson 16 ends with the whole list, and you can compare.
 
 # %% [markdown]
 # ## Your own script

@@ -1,0 +1,218 @@
+"""The scoreboard of the running example: what a change bought, on a simulated H100 and on this machine's CPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from unittest import mock
+
+import torch
+
+from helpers import timing
+from helpers.running_example.plain import Record, Size
+from helpers.running_example.script import Script
+from helpers.seconds import LIVE_CPU, Speedup, format_seconds
+from helpers.simulator import simulate
+from helpers.sizes import size_text
+from helpers.tables import BESIDE, ShownAsTable, Table, table
+
+#: the example's size on this machine's CPU, and on the simulated H100
+SMALL, LARGE = Size(), Size(width=512, heads=8, context=256, batch=8)
+CARD = "H100"
+SIMULATED = f"simulated ({CARD})"
+
+WARM_UP, STEPS = 4, 5  # steps before the counting, and counted ones
+TRIED = 6  # steps whose losses are compared
+
+
+class NeedsGPU(RuntimeError):
+    """A part asked for something that a CPU has not."""
+
+
+class NoGPU:
+    """The names of torch.cuda that the parts use, on the CPU: there is one stream, and nothing to pin memory for."""
+
+    device = torch.device("cpu")
+
+    def Stream(self) -> NoGPU:
+        return self
+
+    current_stream = Stream
+
+    def stream(self, stream: Any) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def wait_stream(self, stream: Any) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        raise NeedsGPU(f"the CPU has no {name}")
+
+    def __enter__(self) -> NoGPU:
+        self._stack = ExitStack()
+        for name, new in [
+            ("pin_memory", lambda tensor: tensor),
+            ("record_stream", lambda tensor, stream: None),
+        ]:
+            self._stack.enter_context(mock.patch.object(torch.Tensor, name, new))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+
+@dataclass(frozen=True, repr=False)
+class Score(ShownAsTable):
+    """What a step of the script takes on the simulated GPU: means of five steps.
+
+    busy_s: its kernels together. peak_bytes: the most that the allocator reserved. sent_bytes: payload of the
+    collectives, where there are several ranks.
+    """
+
+    step_s: float
+    busy_s: float
+    launches: float
+    operators: float
+    syncs: float
+    copied_bytes: float
+    peak_bytes: int
+    sent_bytes: float = 0.0
+
+    def table(self) -> Table:
+        rows = [
+            (name, form(getattr(self, key)))
+            for key, name, form in ROWS
+            if key != "sent_bytes" or self.sent_bytes
+        ]
+        return table(rows, ["a step of the script", "takes"], evidence=SIMULATED)
+
+
+@lru_cache(maxsize=64)
+def score(script: Script, ranks: int = 1) -> Score:
+    """Run the script on a simulated H100 at size LARGE, five steps after four, as one of so many ranks."""
+    gpu = simulate(CARD)
+    if ranks > 1:
+        gpu = gpu.world(ranks)
+    with gpu:
+        run = script.train(
+            LARGE, gpu, WARM_UP + STEPS + 1
+        )  # the last one is never taken, but may be loaded ahead
+        _go(run, WARM_UP)
+        gpu.synchronize()
+        gpu.reset_peak_memory_stats()
+        kernels, host, sent = len(gpu.kernels), len(gpu.host), len(gpu.collectives)
+        start_s, launches, syncs = gpu.clock(), gpu.launches, gpu.syncs
+        _go(run, STEPS)
+        launches, syncs = gpu.launches - launches, gpu.syncs - syncs
+        gpu.synchronize()
+        ran = gpu.kernels[kernels:]
+        return Score(
+            step_s=(gpu.clock() - start_s) / STEPS,
+            busy_s=sum(k.duration_s for k in ran if k.kind == "kernel") / STEPS,
+            launches=launches / STEPS,
+            operators=sum(record.kind == "operator" for record in gpu.host[host:]) / STEPS,
+            syncs=syncs / STEPS,
+            copied_bytes=sum(k.bytes for k in ran if k.kind == "copy h2d") / STEPS,
+            peak_bytes=gpu.max_memory_reserved(),
+            sent_bytes=sum(call.bytes for call in gpu.collectives[sent:]) / STEPS,
+        )
+
+
+def _go(run: Iterator[Record], steps: int) -> None:
+    for _ in range(steps):
+        next(run)
+
+
+@lru_cache(maxsize=64)
+def losses(script: Script, steps: int = TRIED) -> tuple[float, ...]:
+    """The script's first losses at size SMALL: on the CPU, or with the simulated GPU's true values if it needs one."""
+    try:
+        with NoGPU() as gpu:
+            return _losses(script, gpu, steps)
+    except (
+        NeedsGPU
+    ):  # with values, host tensors count as the GPU's: what orders them is looked at in `score` alone
+        with simulate(CARD, values=True, strict=False) as simulated:
+            return _losses(script, simulated, steps)
+
+
+def _losses(script: Script, gpu: Any, steps: int) -> tuple[float, ...]:
+    run = script.train(SMALL, gpu, steps)
+    record = next(run)
+    _go(run, steps - 1)
+    return tuple(map(float, record.losses))
+
+
+def live(before: Script, after: Script, pairs: int = 8) -> Speedup | None:
+    """Steps of both on this CPU, one thread, in pairs. None where one of them needs a GPU."""
+    with NoGPU() as gpu:
+        runs = [script.train(SMALL, gpu, 2 * pairs) for script in (before, after)]
+        try:
+            for run in runs:
+                next(run)
+        except NeedsGPU:
+            return None
+        first, second = runs
+        return timing.compare(lambda: next(first), lambda: next(second), pairs=pairs, number=1, num_threads=1)
+
+
+class Board(ShownAsTable):
+    """before, after: their scores. same: whether they train alike, within the tolerance. ratio: live, on the CPU."""
+
+    def __init__(self, before: Score, after: Score, apart: float, tolerance: float, ratio: Speedup | None) -> None:  # fmt: skip
+        self.before, self.after, self.ratio = before, after, ratio
+        self.apart, self.tolerance, self.same = apart, tolerance, apart <= tolerance
+
+    def table(self) -> Table:
+        rows = []
+        for key, name, form in ROWS:
+            old, new = getattr(self.before, key), getattr(self.after, key)
+            if key != "sent_bytes" or old or new:
+                rows.append((name, form(old), form(new), _ratio(old, new)))
+        cpu = "needs a GPU" if self.ratio is None else self.ratio.cell
+        rows.append((f"time on the CPU, {LIVE_CPU}", "", "", cpu))
+        said = f"the losses of {TRIED} steps agree within {self.tolerance:.2%}"
+        if not self.same:
+            said = f"THE LOSSES DIFFER by up to {self.apart:.2%}: this is another training"
+        columns = ["a step of the script", "before", "after", "before ÷ after"]
+        evidence, caption = f"{SIMULATED} · {LIVE_CPU}", f"{BESIDE[SIMULATED]} · {said}"
+        return table(rows, columns, evidence=evidence, caption=caption)
+
+
+def _number(number: float) -> str:
+    return f"{number:,.1f}".removesuffix(".0")
+
+
+def _ratio(old: float, new: float) -> str:
+    return "" if not old and not new else "∞" if not new else f"{old / new:.2f}×"
+
+
+#: a score's fields in the order of the table: field, name, form
+ROWS: list[tuple[str, str, Callable[[float], str]]] = [
+    ("step_s", "time", format_seconds),
+    ("busy_s", "time of its kernels", format_seconds),
+    ("launches", "launches", _number),
+    ("operators", "operators", _number),
+    ("syncs", "syncs", _number),
+    ("copied_bytes", "bytes copied to the device", size_text),
+    ("sent_bytes", "bytes sent to other ranks", size_text),
+    ("peak_bytes", "peak memory", size_text),
+]
+
+
+def compare(before: Script, after: Script, *, tolerance: float = 1e-4, ranks: int = 1) -> Board:
+    """What the step from one script to the other bought.
+
+    tolerance: how far the losses of both may be apart, as a share. ranks: how many GPUs `after` runs on.
+    """
+    for script in (before, after):
+        if not isinstance(script, Script):
+            raise TypeError(f"compare wants two scripts, such as before.replace(…), not {script!r}")
+    old, new = losses(before), losses(after)
+    apart = max(abs(a - b) / a if math.isfinite(b) else math.inf for a, b in zip(old, new, strict=True))
+    ratio = live(before, after)
+    return Board(score(before), score(after, ranks), apart, tolerance, ratio)

@@ -1,0 +1,151 @@
+"""The running example: every rung trains alike, its counters go the way the lessons say, its code is the lessons' own."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from helpers import running_example
+from helpers.running_example import plain, rungs, scores
+from helpers.running_example.rungs import RUNGS, after
+from helpers.running_example.script import PLAIN
+
+ROOT = Path(__file__).resolve().parents[1]
+#: how far the losses of a rung may be from the plain script's, as a share
+TOLERANCE = {lesson: 1e-3 if "10" in lesson else 1e-5 for lesson in RUNGS}
+
+
+@pytest.mark.parametrize("lesson", RUNGS)
+def test_every_rung_trains_as_the_plain_script_does(lesson: str) -> None:
+    assert scores.losses(after(lesson)) == pytest.approx(scores.losses(PLAIN), rel=TOLERANCE[lesson])
+
+
+def test_the_script_learns() -> None:
+    first, *_, last = scores.losses(PLAIN)
+    assert 5.3 < first < 6.2 and last < 0.7 * first
+
+
+def fewer(lesson: str, field: str) -> tuple[float, float]:
+    """A field of the score before a lesson and after it."""
+    begun, left = scores.score(after(RUNGS[lesson].begins)), scores.score(after(lesson))
+    return getattr(begun, field), getattr(left, field)
+
+
+@pytest.mark.parametrize(
+    ("lesson", "field", "least"),
+    [
+        ("01", "launches", 1.005), ("02", "operators", 1.2), ("02", "peak_bytes", 1.3), ("02", "step_s", 1.1),
+        ("03", "syncs", 1.5), ("03", "step_s", 1.1), ("04", "copied_bytes", 15), ("05", "syncs", 5),
+        ("06", "launches", 3), ("06", "step_s", 1.05),
+    ],
+)  # fmt: skip
+def test_a_rung_buys_what_its_lesson_says(lesson: str, field: str, least: float) -> None:
+    begun, left = fewer(lesson, field)
+    assert begun >= least * left, f"{field}: {begun} → {left}"
+
+
+# ------------------------------------------------------------------------ the lessons' cells are the rungs
+
+
+class Bare(ast.NodeTransformer):
+    """A function without its types and docstrings."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.returns = None
+        if ast.get_docstring(node) is not None:
+            del node.body[0]
+        self.generic_visit(node)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.Assign:
+        assert node.value is not None
+        return ast.Assign([node.target], node.value)
+
+
+def functions(source: str) -> dict[str, str]:
+    return {
+        node.name: ast.dump(Bare().visit(node))
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+@cache
+def section(lesson: str) -> str:
+    """The code under "The running example" in a lesson's master; "" where there is none yet."""
+    (master,) = ROOT.glob(f"solutions/{lesson}_*/{lesson}_*.py")
+    _, _, rest = master.read_text(encoding="utf-8").partition("\n# ## The running example\n")
+    cells = rest.split("\n# %% ")[1:]
+    end = next((i for i, cell in enumerate(cells) if cell.startswith("[markdown]\n# ## ")), len(cells))
+    return "\n".join(cell.partition("\n")[2] for cell in cells[:end] if cell.startswith("experiment"))
+
+
+@pytest.mark.parametrize("lesson", [lesson for lesson in RUNGS if lesson.isdigit()])
+def test_a_lessons_cell_is_its_rung(lesson: str) -> None:
+    code = section(lesson)
+    if not code:
+        pytest.skip("the lesson has no section yet")
+    kept, written = functions(Path(rungs.__file__).read_text(encoding="utf-8")), functions(code)
+    for part in RUNGS[lesson].parts.values():
+        if part.__module__ == rungs.__name__ and part.__name__ in written:
+            assert written[part.__name__] == kept[part.__name__], part.__name__
+    calls = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Call)]
+    begun = [ast.literal_eval(n.args[0]) for n in calls if ast.unparse(n.func) == "running_example.after"]
+    assert (RUNGS[lesson].begins or lesson) in begun
+    replaced = {k.arg for n in calls if ast.unparse(n.func).endswith(".replace") for k in n.keywords}
+    assert set(RUNGS[lesson].parts) <= replaced
+
+
+# ---------------------------------------------------------------------------------------- what does not fit
+
+
+@pytest.mark.parametrize(
+    ("parts", "error", "said"),
+    [
+        ({"atention": plain.attention}, ValueError, "no part 'atention': do you mean 'attention'"),
+        ({"speed": plain.attention}, ValueError, "no part 'speed': it has text, batches"),
+        ({"attention": 3}, TypeError, r"attention=3 is no function: the script calls it as attention\(q"),
+        ({"attention": lambda q: q}, TypeError, r"calls attention\(q, k, v\), which <lambda> does not take"),
+    ],
+)
+def test_a_part_that_does_not_fit_says_what_is_wanted(
+    parts: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        PLAIN.replace(**parts)
+
+
+def test_another_training_is_named() -> None:
+    board = scores.Board(*[scores.score(after("06"))] * 2, apart=0.2, tolerance=1e-4, ratio=None)
+    assert not board.same and "THE LOSSES DIFFER by up to 20.00%" in repr(board)
+    with pytest.raises(TypeError, match="wants two scripts"):
+        running_example.compare(PLAIN, plain.attention)  # type: ignore[arg-type]
+
+
+def test_the_cpu_runs_what_needs_no_gpu() -> None:
+    ratio = scores.live(PLAIN, after("06"), pairs=6)
+    assert ratio is not None and ratio.cell.startswith("≈ ")
+    assert scores.live(PLAIN, after("07"), pairs=6) is None
+    assert torch.Tensor.pin_memory.__name__ == "pin_memory"
+
+
+def test_the_board_says_where_its_numbers_come_from() -> None:
+    board = scores.Board(
+        scores.score(PLAIN), scores.score(after("06")), apart=0.0, tolerance=1e-4, ratio=None
+    )
+    shown = repr(board)
+    assert (
+        "[simulated (H100) · live (CPU)]" in shown
+        and "needs a GPU" in shown
+        and "agree within 0.01%" in shown
+    )
+    assert repr(board) == shown and "whole steps are off by up to" in shown
