@@ -220,15 +220,16 @@ def _tidy(node: NotebookNode, cell: Cell, master: Master) -> None:
 
 
 def index_entry(master: Master) -> dict[str, Any]:
-    minutes = re.search(r"(\d+)\s*(?:–|-|to)\s*(\d+) min", master.cells[0].source)
+    # of the core path: "**Time** 60 min"; or a range, "30–45 min"
+    minutes = re.search(r"(\d+)(?:\s*(?:–|-|to)\s*(\d+))?\s*min\b", master.cells[0].source)
     if minutes is None:
         raise BadMaster(
-            f"{master.where(master.cells[0])}: the first cell must say the time needed, as in '30–45 min'"
+            f"{master.where(master.cells[0])}: the first cell must say the time needed, as in '**Time** 60 min'"
         )
     return {
         "title": master.title,
         "question": master.question,
-        "minutes": f"{minutes[1]}–{minutes[2]}",
+        "minutes": "–".join(filter(None, minutes.groups())),
         "points": sum(e.points for e in master.exercises),
         "exercises": [asdict(e) for e in master.exercises],
     }

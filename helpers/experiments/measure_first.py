@@ -182,7 +182,7 @@ def session(seed: int, in_turns: bool, n: int = 30) -> tuple[np.ndarray, np.ndar
 
 def drift() -> Picture:
     """The same change, measured one after the other and in turns."""
-    orders = {"all of before, then all of after": False, "in pairs, order drawn by lot": True}
+    orders = {"first all before, then all after": False, "in turns, a coin decides the order": True}
 
     def named(two: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         return dict(zip(("before", "after"), two, strict=True))

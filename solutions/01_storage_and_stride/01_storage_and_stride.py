@@ -122,7 +122,8 @@ you.against(
 # `count(fn, …)` runs a function and counts what PyTorch did: operators, copies, new storages, bytes. The counts are the
 # same on every machine, and they grade your exercises.
 #
-# Now look at the strips: each is the walk in the order of the *result*. **Splitting** one dimension into two is always
+# Now look at the strips: each is the walk in the order of the *result*. ("flat" says whether one step length describes
+# the whole walk.) **Splitting** one dimension into two is always
 # possible. **Merging** two neighbours is the hard part: the step from the end of one row to the start of the next must be
 # the same as every other step.
 #
