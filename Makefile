@@ -19,7 +19,7 @@ export JUPYTER_PREFER_ENV_PATH = 1
 export PYTHONUTF8 = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup test lint build check grade record bundle reset clean clean-all
+.PHONY: help lab setup test lint build check grade record bundle site reset clean clean-all
 .SILENT:
 
 help: ## list the commands
@@ -32,11 +32,11 @@ setup: ## make the environment, or bring it up to date (EXTRAS=models: with tran
 	$(SETUP) $(EXTRAS)
 
 test: ## run every test: lint, types, lessons, graders, browser (LESSON=07: only what proves that lesson)
-	$(SETUP) test,models,classroom,hub
+	$(SETUP) test,models,classroom,hub,site
 	$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) $(if $(LESSON),--lesson "$(LESSON)") $(ARGS)
 
 lint: ## ruff and mypy only
-	$(SETUP) test,models,classroom,hub
+	$(SETUP) test,models,classroom,hub,site
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
@@ -58,6 +58,10 @@ record: ## record the experiments on this machine's GPU (LESSON=03: only that on
 
 bundle: setup ## for instructors: the course as students get it, without answers (TO=course.zip, LESSONS="01 02")
 	$(PY) -m helpers.classroom.bundle $(LESSONS) --to "$(or $(TO),course.zip)"
+
+site: ## the course as pages to read and search, without answers (TO=_site)
+	$(SETUP) site
+	$(PY) -m helpers.classroom.site --to "$(or $(TO),_site)"
 
 reset: setup ## a fresh copy of one lesson (LESSON=01); yours is kept beside it
 	$(PY) -m helpers.classroom.release "$(LESSON)"

@@ -1,0 +1,32 @@
+"""How Sphinx makes the course's site of what `python -m helpers.classroom.site` lays out."""
+
+project = "PyTorch Performance, Measured"
+author = copyright = project
+html_title = project
+extensions = ["myst_nb"]
+html_theme = "sphinx_book_theme"
+html_theme_options = {
+    "show_navbar_depth": 1,
+    "show_toc_level": 2,
+    "use_download_button": True,
+    "use_fullscreen_button": False,
+    "navbar_persistent": [],
+    "navbar_start": [],
+    "navbar_center": [],
+    "navbar_end": [],
+}
+html_context = {"default_mode": "auto"}
+html_show_copyright = False
+html_copy_source = False
+html_last_updated_fmt = None
+#: the notebooks come with what they showed; nothing runs here
+nb_execution_mode = "off"
+nb_merge_streams = True
+#: the first of these that an output has
+nb_mime_priority_overrides = [
+    ("html", "application/vnd.pytorch-performance.kept+json", None),
+    ("html", "application/vnd.pytorch-performance.verdicts+json", None),
+]
+myst_enable_extensions = ["html_image"]
+myst_heading_anchors = 3
+suppress_warnings = ["mystnb.unknown_mime_type", "myst.header"]
