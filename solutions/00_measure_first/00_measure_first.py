@@ -919,7 +919,7 @@ plots.samples(again, evidence="live (CPU)", title="The same code, timed 40 times
 # The ratio that the cell printed is a "speed-up" of code that did not change. On a calm machine it is under one per cent; on
 # a busy one it can be anything.
 #
-# ### What a pair of events reads (3 min)
+# ### What a pair of events reads (2 min)
 #
 # Events read everything that passes between two marks in the queue. That is the kernel's time only if the queue is full.
 
@@ -932,7 +932,7 @@ show.event_gaps()
 # one, and the events read the time of a launch. That number is not wrong: a program made of such calls pays it. But a
 # faster kernel will not improve it (lesson 03).
 #
-# ### One change at a time (3 min)
+# ### One change at a time (2 min)
 #
 # AdamW's `foreach`, together with a second forward pass that somebody forgot to remove:
 
@@ -942,7 +942,7 @@ show.changes(show.together())
 # %% [markdown]
 # Reported as one change, this is a success, and the second forward pass stays for ever.
 #
-# ### Fixed clocks (4 min)
+# ### Fixed clocks (3 min)
 #
 # A GPU changes its own clock with heat and power. Say the clock drops by 30 %. How much slower is a large matrix product,
 # and how much a large addition?

@@ -7,7 +7,7 @@
 # numbers. Both print the same, and nothing on the screen says which of the two a line of code does. When you can tell,
 # you know where a program's memory goes, and which line is free in a hot loop.
 #
-# **Time** 60 min, of which about 30 are for the exercises; *Further*: 85 min. **Before this**: lesson 00's way of
+# **Time** 60 min, of which about 30 are for the exercises; *Further*: 75 min. **Before this**: lesson 00's way of
 # working, and to have used tensors. You need no GPU.
 #
 # **Afterwards you can**
@@ -425,7 +425,7 @@ lesson.progress()
 #
 # Each section stands alone. The first three have an exercise.
 #
-# ### From index to cell, and back (20 min)
+# ### From index to cell, and back (19 min)
 #
 # Write the formula of round 1, and its inverse. With these two you could write `print(x)` for any strided tensor.
 #
@@ -510,7 +510,7 @@ check_unflatten(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### When may neighbours merge? (15 min)
+# ### When may neighbours merge? (12 min)
 #
 # Round 2 stated a rule. A rule is a claim like any other, so we hold it against `reshape(-1)` on all slices of `x` and of
 # `x.t()`, in steps of 1 and 2.
@@ -522,6 +522,7 @@ def rule_is_right(piece: torch.Tensor) -> bool:
     return merges == (show.view_or_copy(count(piece.reshape, -1)) == "view")
 
 
+x = torch.arange(24.0).reshape(4, 6)
 judged = [rule_is_right(piece) for matrix in (x, x.t()) for piece in show.slices(matrix)]
 print(f"{len(judged)} slices: the rule and reshape(-1) agree on {sum(judged)}")
 
@@ -595,7 +596,7 @@ check_is_contiguous(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### More elements than memory (28 min)
+# ### More elements than memory (25 min)
 #
 # `row` has 6 numbers of 4 bytes. How many **bytes** does each line allocate?
 
@@ -648,7 +649,7 @@ show.tried(
     "part.as_strided((3,), (2,), 0)",  # from cell 0, which is not part's
     "part.as_strided((5,), (2,))",  # beyond part's end
     "part.as_strided((7,), (2,))",  # beyond the storage's end
-    part=x[2],
+    part=torch.arange(24.0).reshape(4, 6)[2],
 )
 
 # %% [markdown]
@@ -752,7 +753,7 @@ check_diagonal_blocks(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### A small view keeps a large storage (3 min)
+# ### A small view keeps a large storage (2 min)
 #
 # A storage lives as long as any tensor that walks it. The counter `live_bytes` says how many of the bytes that a function
 # allocated are still there when it has returned.
@@ -824,7 +825,7 @@ show.sums_at_strides()
 lesson.on_gpu(show.sums_on_gpu, recording="01_strided_sums")
 
 # %% [markdown]
-# ### Not contiguous on purpose: `channels_last` (6 min)
+# ### Not contiguous on purpose: `channels_last` (5 min)
 #
 # Convolutions often run better when the channels of one pixel lie next to each other.
 # [`memory_format=torch.channels_last`](https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html) keeps
@@ -865,7 +866,7 @@ you.against({line: show.format_of(line, last=last) for line in you}, evidence="l
 # >
 # > *Where it stops:* whether a layout is *faster* depends on the kernel, the shape and the machine. Lesson 12 measures it.
 #
-# ### From pandas (5 min)
+# ### From pandas (3 min)
 #
 # A NumPy array is the same idea, so [`torch.from_numpy`](https://docs.pytorch.org/docs/stable/generated/torch.from_numpy.html)
 # makes a tensor over the array's own memory. Parts of pandas frames go down two roads: straight into torch, and by way of
