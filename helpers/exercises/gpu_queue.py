@@ -1,7 +1,9 @@
 """Tests of lesson 03: what a queue's times say, what bounds a loop, how often a training loop waits."""
 
 import json
+import linecache
 import random
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -17,77 +19,7 @@ from helpers.exercises._judge import each
 Times = list[tuple[int, ...]]
 
 
-# --- 3.1 read_queue -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Queue:
-    """Arguments of read_queue, and the ns that it returns for them."""
-
-    kernels: Times
-    copies: Times = field(default_factory=list)
-    waits: Times = field(default_factory=list)
-    copy: int = 0
-    in_flight: int = 0
-    sync: int = 0
-    host: int = 0
-
-    def answer(self) -> dict[str, int]:
-        return {"copy": self.copy, "in flight": self.in_flight, "sync": self.sync, "host": self.host}
-
-    def __str__(self) -> str:
-        if len(self.kernels) > 4:
-            return f"{len(self.kernels)} kernels, {len(self.copies)} copies, {len(self.waits)} waits"
-        return f"kernels {self.kernels}, copies {self.copies}, waits {self.waits}"
-
-
-def random_queue(seed: int, n: int) -> Queue:
-    """Work on two streams of a GPU, with copies and waits."""
-    draw = random.Random(seed)
-    now, free = 0, [0, 0]
-    kernels, copies, waits = Times(), Times(), Times()
-    for _ in range(n):
-        now += draw.choice([3, 5, 8, 8, 40])
-        lane = draw.randrange(2)
-        start = max(now + 2, free[lane])
-        free[lane] = start + draw.choice([1, 4, 9, 30])
-        if draw.random() < 0.2:
-            copies.append((start, free[lane]))
-        else:
-            kernels.append((now, start, free[lane]))
-        if draw.random() < 0.15:
-            until = max(now, *free) + 2
-            waits.append((now, until))
-            now = until
-    draw.shuffle(kernels)
-    draw.shuffle(copies)
-    return Queue(kernels, copies, waits)
-
-
-def _read_right(reports: list[check.Report], wanted: list[tuple[Queue, dict[str, int]]]) -> str | None:
-    for report, (queue, want) in zip(reports, wanted, strict=True):
-        got = dict(report.value)
-        if list(got) != list(want):
-            return f"returned the keys {list(got)}, wanted {list(want)}, in this order"
-        for cause, value in want.items():
-            if got[cause] != value:
-                return f"{queue}: idle because of {cause!r} {got[cause]} ns, wanted {value} ns"
-    return None
-
-
-def check_read_queue(*cases: Queue, expect: Callable[..., dict[str, int]] | None = None) -> None:
-    """expect: works out from kernels, copies and waits what is wanted. No kernels: ValueError."""
-    full = [(one, (one.kernels, one.copies, one.waits)) for one in cases if one.kernels]
-    wanted = [(one, expect(*times) if expect else one.answer()) for one, times in full]
-    look = "the docstring: the first cause that is true, and only between the first start and the last end"
-    given, judge = [check.case(*times) for _, times in full], partial(_read_right, wanted=wanted)
-    check.function("read_queue", given, verify=judge, look=look)
-    if len(full) < len(cases):
-        none = check.case([], [], [], raises=ValueError)
-        check.function("read_queue", [none], look="the docstring: ValueError")
-
-
-# --- 3.2 bottleneck -----------------------------------------------------------------------------------------------
+# --- 3.1 bottleneck -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -237,10 +169,10 @@ def _named(reports: list[check.Report], wanted: dict[Loop | str, str]) -> str | 
 def check_bottleneck(wanted: dict[Loop | str, str]) -> None:
     """wanted: what is to be said of the trace of a loop, or of a trace laid out as on a real machine: what :func:`_as_on_a_card` knows."""
     cases, judge = [check.case(_recorded(what)) for what in wanted], partial(_named, wanted=wanted)
-    check.function("bottleneck", cases, drive=_without_classify, verify=judge, look="2 · A map")
+    check.function("bottleneck", cases, drive=_without_classify, verify=judge, look="3 · A map")
 
 
-# --- 3.3 train ----------------------------------------------------------------------------------------------------
+# --- 3.2 train ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -287,14 +219,27 @@ def _train_twice(train: Callable[..., Any], **fields: Any) -> list[dict[str, Any
         model, batches = _model(asked.seed), [(x.clone(), y.clone()) for x, y in _batches(asked)]
         if not values:
             model, batches = model.to("meta"), [(x.to("meta"), y.to("meta")) for x, y in batches]
-        with (gpu := simulate("H100", values=values, strict=False)):
+        with (
+            (gpu := simulate("H100", values=values, strict=False)),
+            warnings.catch_warnings(record=True) as told,
+        ):
+            warnings.simplefilter("always")
+            gpu.set_sync_debug_mode("warn")
             log = train(sealed(gpu), model, batches, _CLASSES, _LR, _MAX_NORM, asked.log_every)
             waits = [record.name for record in gpu.host if record.kind == "sync"]
-        told = {"log": log, "waits": waits, "faults": list(gpu.faults)}
+        one = {"log": log, "waits": waits, "lines": _lines(told), "faults": list(gpu.faults)}
         if values:
-            told |= {"last": [p.detach().clone() for p in model.parameters()], "batches": batches}
-        found.append(told)
+            one |= {"last": [p.detach().clone() for p in model.parameters()], "batches": batches}
+        found.append(one)
     return found
+
+
+def _lines(told: list[warnings.WarningMessage]) -> list[str]:
+    """The program's lines in which the CPU waited, once for each wait; none where their text is not at hand."""
+    waited = [w for w in told if str(w.message).startswith("called a synchronizing")]
+    return [
+        line for w in waited if (line := linecache.getline(w.filename, w.lineno).partition("  #")[0].strip())
+    ]
 
 
 @cache
@@ -353,7 +298,7 @@ def _waits_too_often(report: check.Report) -> str | None:
         if (n := len(one["waits"])) > lines + 2:
             return (
                 f"the results are right, but the CPU waits {n} times, {n / steps:.1f} a step; wanted at most "
-                f"{lines + 2}.\n  by: {_named_counts(Counter(one['waits']))}"
+                f"{lines + 2}.\n  by: {_named_counts(Counter(one['waits']))}" + _at(one["lines"])
             )
     # the same from the counters, which see reads of the values that the simulated GPU does not (two runs)
     if (n := counts["syncs"]) > 8 * lines + 8:
@@ -361,12 +306,86 @@ def _waits_too_often(report: check.Report) -> str | None:
     return None
 
 
+def _at(lines: list[str]) -> str:
+    return "".join(f"\n  {n} × in the line: {line}" for line, n in Counter(lines).items())
+
+
 def _named_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} ×{n}" for name, n in sorted(counts.items()))
 
 
 def check_train(*cases: Steps) -> None:
-    judge, look = each(_wrong_results, _waits_too_often, told=True), "3 · Which lines wait?"
+    judge, look = each(_wrong_results, _waits_too_often, told=True), "4 · Which lines wait?"
     note = 'A case\'s steps: "." some rows have no label, "u" none has one, "i" an infinite input, "h" one that makes the '
     note += 'loss overflow, "l" one that makes only the norm overflow (the loss is finite). lr is 0.2, max_norm 0.3.'
     check.function("train", cases, drive=_train_twice, verify=judge, look=look, note=note)
+
+
+# --- 3.3 read_queue -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Arguments of read_queue, and the ns that it returns for them."""
+
+    kernels: Times
+    copies: Times = field(default_factory=list)
+    waits: Times = field(default_factory=list)
+    copy: int = 0
+    in_flight: int = 0
+    sync: int = 0
+    host: int = 0
+
+    def answer(self) -> dict[str, int]:
+        return {"copy": self.copy, "in flight": self.in_flight, "sync": self.sync, "host": self.host}
+
+    def __str__(self) -> str:
+        if len(self.kernels) > 4:
+            return f"{len(self.kernels)} kernels, {len(self.copies)} copies, {len(self.waits)} waits"
+        return f"kernels {self.kernels}, copies {self.copies}, waits {self.waits}"
+
+
+def random_queue(seed: int, n: int) -> Queue:
+    """Work on two streams of a GPU, with copies and waits."""
+    draw = random.Random(seed)
+    now, free = 0, [0, 0]
+    kernels, copies, waits = Times(), Times(), Times()
+    for _ in range(n):
+        now += draw.choice([3, 5, 8, 8, 40])
+        lane = draw.randrange(2)
+        start = max(now + 2, free[lane])
+        free[lane] = start + draw.choice([1, 4, 9, 30])
+        if draw.random() < 0.2:
+            copies.append((start, free[lane]))
+        else:
+            kernels.append((now, start, free[lane]))
+        if draw.random() < 0.15:
+            until = max(now, *free) + 2
+            waits.append((now, until))
+            now = until
+    draw.shuffle(kernels)
+    draw.shuffle(copies)
+    return Queue(kernels, copies, waits)
+
+
+def _read_right(reports: list[check.Report], wanted: list[tuple[Queue, dict[str, int]]]) -> str | None:
+    for report, (queue, want) in zip(reports, wanted, strict=True):
+        got = dict(report.value)
+        if list(got) != list(want):
+            return f"returned the keys {list(got)}, wanted {list(want)}, in this order"
+        for cause, value in want.items():
+            if got[cause] != value:
+                return f"{queue}: idle because of {cause!r} {got[cause]} ns, wanted {value} ns"
+    return None
+
+
+def check_read_queue(*cases: Queue, expect: Callable[..., dict[str, int]] | None = None) -> None:
+    """expect: works out from kernels, copies and waits what is wanted. No kernels: ValueError."""
+    full = [(one, (one.kernels, one.copies, one.waits)) for one in cases if one.kernels]
+    wanted = [(one, expect(*times) if expect else one.answer()) for one, times in full]
+    look = "the docstring: the first cause that is true, and only between the first start and the last end"
+    given, judge = [check.case(*times) for _, times in full], partial(_read_right, wanted=wanted)
+    check.function("read_queue", given, verify=judge, look=look)
+    if len(full) < len(cases):
+        none = check.case([], [], [], raises=ValueError)
+        check.function("read_queue", [none], look="the docstring: ValueError")

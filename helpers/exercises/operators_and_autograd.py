@@ -58,11 +58,11 @@ def check_block(*cases: check.Case, gradients: bool = False) -> None:
         exact = all(one.args[0].dtype == torch.float64 for one in cases)
         match = check.Match(grads=True, rtol=1e-9 if exact else 1e-3, atol=1e-9 if exact else 1e-4)
         note = "block is part of a network that is being trained: gradients must come back through it."
-        known = {"match": match, "look": "4 · The graph", "note": note}
+        known = {"match": match, "look": "Further · What a node keeps", "note": note}
     check.function("block", cases, _plain_block, **known)
 
 
-# --- 2.2 lean_function --------------------------------------------------------------------------------------------
+# --- 2.3 lean_function --------------------------------------------------------------------------------------------
 
 
 def _safe_tanhexp(x: torch.Tensor) -> torch.Tensor:
@@ -128,7 +128,7 @@ def check_tanhexp(*inputs: torch.Tensor, tolerance: float | None = None, kept_of
 
     tolerance: relative and absolute; otherwise that of the dtype.
     """
-    match, look = check.Match(grads=True, rtol=tolerance, atol=tolerance), "6 · What is kept for backward"
+    match, look = check.Match(grads=True, rtol=tolerance, atol=tolerance), "Further · What a node keeps"
     huge = "These x are huge. Which step makes an inf, and what does inf · 0 give?"
     for note in ("", huge):
         cases = [check.case(x.requires_grad_()) for x in inputs if (note == huge) == bool((x > 20).any())]
@@ -136,11 +136,11 @@ def check_tanhexp(*inputs: torch.Tensor, tolerance: float | None = None, kept_of
             check.function("tanhexp", cases, _safe_tanhexp, match=match, look=look, note=note)
     if kept_of:
         many, budget = [check.case(n) for n in kept_of], {"syncs": 0}
-        look = f"5 · In place, and what it breaks; {look}"
+        look = f"Further · In place, and what it breaks; {look}"
         check.function("tanhexp", many, drive=_keep, budget=budget, verify=each_value(_lean), look=look)
 
 
-# --- 2.3 graph_keeper ---------------------------------------------------------------------------------------------
+# --- 2.2 graph_keeper ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def check_train(*trainings: Training, costs: bool = True, graphs: bool = True) -
         pairs = zip(trainings[few], trainings[many], zip(peaks[few], peaks[many], strict=True), strict=True)
         return next((text for pair in pairs if (text := _growth(*pair))), None)
 
-    known: dict[str, Any] = {"look": "8 · What keeps a graph alive", "match": _MATCH}
+    known: dict[str, Any] = {"look": "4 · What keeps a graph alive", "match": _MATCH}
     known["note"] = "Keep the numbers as tensors, without a graph; read them when the training is over."
     known |= {"budget": {"syncs": 0}, "verify": cheap} if costs else {}
     want = [_trained(one) for one in trainings]
@@ -307,7 +307,7 @@ def check_grad_norms(
     expect: a faster reference, where one sample after the other would take seconds.
     """
     want: list[Any] = [expect(*net.tensors()) if expect else _one_by_one(net) for net in nets]
-    known: dict[str, Any] = {"look": "9 · From a loop over samples to one batch", "match": _MATCH}
+    known: dict[str, Any] = {"look": "Further · From a loop over samples to one batch", "match": _MATCH}
     known |= {"budget": _OPERATORS, "verify": _same_for_every_batch}
     note = "Each too small by the batch? cross_entropy takes a mean unless told. A little too small? Biases, too."
     if memory:

@@ -3,249 +3,143 @@
 #
 # ## Where does the time of a small operator go?
 #
-# One `+` on two tensors is a journey: out of Python, through the dispatcher (which picks the code for this
-# device, this dtype, and autograd or not), past autograd, into a kernel. For a big tensor the kernel is all
-# that counts. For a small one the journey is, and much of real code is small operators: biases, norms,
-# masks, losses, optimizer steps. This lesson finds the size from which the kernel's time exceeds the
-# call's. Then it looks at what autograd adds: a graph, and the bytes that the graph keeps alive.
+# You write `x + y`. Before the first two numbers are added, the call goes out of Python, through PyTorch's
+# dispatcher and past autograd. For a large tensor the addition takes nearly all of the time. For a small tensor
+# the way to the addition does. Real code has many small operators: biases, norms, masks, losses, optimizer steps.
+# This lesson finds the size at which the two parts are equal. Then it shows what autograd adds: a graph, and the
+# memory that the graph holds.
 #
-# **Time** 90–110 min; more than half of it is exercises, of which 2.2 and 2.4 are the long ones.
+# **Time** 60 min, with two exercises; *Further*: 90 min, with two more.
 # **Before this** lessons 00 (measuring) and 01 (storage and stride); you have called `.backward()` before.
 #
 # **Afterwards you can**
-# - say how many operators a line dispatches, and at which size their number stops mattering;
-# - say what a line saves for backward, in bytes, and write one that saves less;
-# - find what keeps a graph alive, and turn a per-sample loop into one batch.
-#
-# **On trial** *operator overhead is a main performance killer* · *the graph is a DAG of operators, data on
-# its edges* · *gradients accumulate as numbers, so control flow is no problem* · *in-place backward easily
-# gives wrong numbers, so it is avoided* (book notes) · *fusion means fewer launches, less memory access*
-# (performance guide).
+# - count the operators of a line, and say up to which size that number decides the time;
+# - replace several operators by one;
+# - find what keeps a graph in memory, and let it go.
 
 # %% setup
 import torch
 import torch.nn.functional as F
 
-from helpers import count, lesson, plots
+from helpers import count, lesson, plots, simulate
 
 lesson.start("02_operators_and_autograd", evidence=["live (CPU)", "simulated (H100)"])
 
 # %% [markdown]
 # ## 1 · One line, how many operators?
 #
-# `x` and `y` are 64 × 64 matrices, `w` is one too, `b` has 64 numbers. How many **operators** does each
-# line send through the dispatcher? Views count: they move no data, but they make the journey. Replace the
-# dots with `"1"`, `"2 to 4"` or `"5 or more"`.
+# PyTorch runs a line of tensor code as a series of **operators**. An operator is one entry in PyTorch's list of
+# tensor functions, such as `aten.add` or `aten.mm`. The **dispatcher** takes each operator and finds the code for
+# the tensors' device and dtype, with autograd or without.
+#
+# `x`, `y` and `w` are 64 × 64 matrices, and `b` has 64 numbers. How many operators does each line send through the
+# dispatcher? Views count. A view moves no data, but the dispatcher has to be passed all the same.
 
 # %% experiment
-prediction = {  # "1", "2 to 4" or "5 or more"
-    "x + y": ...,
-    "x @ w.T + b": ...,
-    "F.linear(x, w, b)": ...,
-    "F.layer_norm(x, (64,))": ...,
-    "F.rms_norm(x, (64,))": ...,
-    "F.cosine_similarity(x, y)": ...,
-    "torch.einsum('bi,bi->b', x, y)": ...,
-}
-
-# %% experiment
-scope = {"torch": torch, "F": F, "x": torch.randn(64, 64), "y": torch.randn(64, 64)}
-scope |= {"w": torch.randn(64, 64), "b": torch.randn(64)}
-counted = {code: count(eval, code, scope) for code in prediction}
-said = lesson.compare_predictions(
-    prediction,
+you = lesson.predict(
     {
-        c: "1" if n.operators == 1 else "2 to 4" if n.operators < 5 else "5 or more"
-        for c, n in counted.items()
+        "x + y": ...,
+        "x @ w.T + b": ...,
+        "F.linear(x, w, b)": ...,
+        "F.layer_norm(x, (64,))": ...,
+        "F.cosine_similarity(x, y)": ...,
+        "torch.einsum('bi,bi->b', x, y)": ...,
     },
-    evidence="live (CPU)",
-    choices=("1", "2 to 4", "5 or more"),
+    choices=["1", "2 to 4", "5 or more"],
 )
 
-
-def listed(c):
-    return ", ".join(f"{k.removeprefix('aten.')} ×{n}" for k, n in c.by_operator.items())
-
-
-rows = [
-    (code, c.operators, you_said, c.views, listed(c))
-    for (code, _, you_said), c in zip(said.rows, counted.values(), strict=True)
-]
-einsum, cosine = counted["torch.einsum('bi,bi->b', x, y)"], counted["F.cosine_similarity(x, y)"]
-assert einsum.operators - einsum.views == 1
-lesson.keep(einsum=einsum.operators, einsum_views=einsum.views, cosine=cosine.operators)
-heads = ["expression", "operators", "you said", "of these, views", "which"]
-lesson.table(rows, heads, evidence="live (CPU)", caption=said.caption)
-
-# %% [markdown]
-# A name in Python says little about the number of operators. Two rows surprise most people. Of the
-# {{einsum}} operators of `einsum` one, `bmm`, does the work. The other {{einsum_views}} are views that bring two inputs
-# and a result into the shape that `bmm` wants. `cosine_similarity` is no kernel of its own: it is a Python name for a
-# recipe of {{cosine}} smaller operators (such functions are called *composite*), and the dispatcher gets the recipe.
-# `rms_norm` is a recipe on this CPU; elsewhere it may be one kernel. A GPU launches whatever in the last column is no
-# view.
-#
-# The path itself can be watched. A *function mode* sits above everything and sees what your line called; a
-# *dispatch mode* sits below autograd and sees what goes on to a kernel. `count` is built from these two.
-
 # %% experiment
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from helpers.experiments.operators_and_autograd import few_or_many, which_operators
 
-path = []
-
-
-class Above(TorchFunctionMode):
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        path.append(("Python", f"your line calls {func.__name__}"))
-        path.append(
-            ("dispatcher", f"stops for w, to be read from right to left: {torch._C._dispatch_keys(w)}")
-        )
-        return func(*args, **(kwargs or {}))
-
-
-class Below(TorchDispatchMode):
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        path.append(("below autograd", f"{func}: " + ("a view, no kernel" if func.is_view else "a kernel")))
-        return func(*args, **(kwargs or {}))
-
-
-x, w, b = torch.randn(4, 3), torch.randn(8, 3, requires_grad=True), torch.randn(8, requires_grad=True)
-with Above(), Below():
-    out = F.linear(x, w, b)
-
-path.append(("autograd", f"the result carries {out.grad_fn.name()}, a node for the way back"))
-lesson.table(path, ["where", "what happens"], evidence="live (CPU)")
+x, y, w, b = torch.randn(64, 64), torch.randn(64, 64), torch.randn(64, 64), torch.randn(64)
+counted = {line: count(eval, line, globals()) for line in you}
+einsum, cosine = counted["torch.einsum('bi,bi->b', x, y)"], counted["F.cosine_similarity(x, y)"]
+lesson.keep(einsum=einsum.operators, einsum_views=einsum.views, cosine=cosine.operators)
+you.against(few_or_many(counted), which_operators(counted), evidence="live (CPU)", what="operators")
 
 # %% [markdown]
-# The second row is the itinerary of one operator. `AutocastCPU` is a stop only while autocast is on;
-# `AutogradCPU` makes a node if an input wants a gradient (and takes composite functions apart: `linear`
-# became two); `ADInplaceOrView` keeps the books of views and of changes in place (section 5); `CPU` is the
-# kernel. Each stop is paid once per operator, whatever the size of its tensors. Which raises the question
-# of this lesson.
-
-# %% [markdown]
+# A name in Python says little about the number of operators. Two lines surprise most people.
+#
+# - `einsum` sends {{einsum}} operators. One of them, `bmm`, does the work. The other {{einsum_views}} are views,
+#   which give two inputs and a result the shapes that `bmm` wants.
+# - `cosine_similarity` has no kernel of its own. It is a name for a recipe of {{cosine}} smaller operators. PyTorch
+#   calls such functions *composite*.
+#
+# A **kernel** is the code that does the work on the device. Nearly every operator that is no view starts a
+# kernel.
+#
 # ## 2 · Overhead against size
 #
-# An add of two tensors with one element is nearly all journey. **At how many elements does the add take
-# twice that long**, so that the elements cost as much as the journey? Give a power of ten for this CPU, and one
-# for an H100.
+# The time of `x + y` has two parts. The **call** takes the same time for every size: Python, the dispatcher, a new
+# tensor. The **work** grows with the number of elements. At some size the two parts are equal. This size is the
+# **crossover**. How many elements does `x + y` have at its crossover, about?
 
 # %% experiment
-prediction = {"this CPU, one thread": ..., "H100": ...}
+you = lesson.predict(
+    {"crossover on this CPU, one thread": ..., "crossover on a (simulated) H100": ...},
+    choices=[100, 10_000, 1_000_000, 100_000_000],
+)
 
 # %% experiment
-from helpers import bench, simulate
-from helpers.plots.overhead import fit_overhead
-from helpers.timing import format_seconds
-
-SIZES = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000]
+from helpers.experiments.operators_and_autograd import GPU_SIZES, SIZES, fastest
 
 
-def fastest(fn, *args):
-    """Seconds of the fastest of many runs: so short a call can be disturbed, and then it is slower."""
-    return min(bench(fn, *args, min_run_time=0.05, num_threads=1).samples_s)
+def add_on(gpu, n, repeats=100):
+    """Seconds for one x + y of n elements, where the CPU launches many of them in a row."""
+    x, y = torch.ones(n, device=gpu.device), torch.ones(n, device=gpu.device)
+    for _ in range(3):  # the first launch loads the kernel
+        x + y
+    gpu.synchronize()
+    start = gpu.clock()
+    for _ in range(repeats):
+        x + y
+    gpu.synchronize()
+    return (gpu.clock() - start) / repeats
 
 
-def live_times(operator, inputs):
-    tensors = [[torch.rand(n) for _ in range(inputs)] for n in SIZES]
-    sweeps = [[fastest(operator, *args) for args in tensors] for _ in range(3)]
-    return [min(times) for times in zip(*sweeps, strict=True)]
-
-
-on_cpu = {"x + y": live_times(torch.add, 2), "torch.sin(x)": live_times(torch.sin, 1)}
-plots.crossover(SIZES, on_cpu, evidence="live (CPU)", title="One operator on one CPU thread")
-
-# %% [markdown]
-# The floor belongs to the call, the slope to the work. `sin` does more per element: look for its ring
-# further left.
-#
-# On a GPU the two parts run *at the same time*: the CPU launches the next operator while the GPU works on
-# the last. So the time per call is not their sum but the larger of the two. A hundred adds in a row, on the
-# simulated H100:
+cpu_s = [fastest(torch.add, torch.rand(n), torch.rand(n)) for n in SIZES]
+with simulate("H100") as h100:
+    gpu_s = [add_on(h100, n) for n in GPU_SIZES]
 
 # %% experiment
-GPU_SIZES = [10**k for k in range(9)]
+from helpers.experiments.operators_and_autograd import bandwidth, crossing, crossing_on
 
-
-def times_on(gpu, repeats=100):
-    """Seconds per call of x + y when `repeats` of them are launched in a row, for each of GPU_SIZES."""
-    seconds = []
-    with gpu:
-        for n in GPU_SIZES:
-            x, y = torch.ones(n, device=gpu.device), torch.ones(n, device=gpu.device)
-            for _ in range(3):  # the first launch loads the kernel
-                x + y
-            gpu.synchronize()
-            start = gpu.clock()
-            for _ in range(repeats):
-                x + y
-            gpu.synchronize()
-            seconds.append((gpu.clock() - start) / repeats)
-    return seconds
-
-
-h100 = simulate("H100")
-on_h100 = {"x + y": times_on(h100)}
-plots.crossover(GPU_SIZES, on_h100, evidence=h100.evidence, title="One operator on an H100", law="max")
-
-
-# %% experiment
-def crossover_of(card):
-    """Launch × bandwidth ÷ bytes: the elements whose 12 bytes (8 read, 4 written) move during one launch."""
-    return round(card.assumptions.operator_s * bandwidth(card) / 12)
-
-
-def bandwidth(card):
-    return card.reached("elementwise").bandwidth_share * card.memory_bytes_per_s
-
-
-floor_s, slope_s = fit_overhead(SIZES, on_cpu["x + y"])
-gpu_elements = crossover_of(h100.card)
-found = [f"≈ {floor_s / slope_s:.0f}", f"{gpu_elements:,}"]
-launch_us, gb_s = h100.card.assumptions.operator_s * 1e6, bandwidth(h100.card) / 1e9
-how = ["floor ÷ slope", f"{launch_us:.0f} µs per launch × {gb_s:,.0f} GB/s ÷ 12 bytes per element"]
-said = ["—" if value is ... else value for value in prediction.values()]
-evidence = ["live (CPU)", h100.evidence]
-lesson.keep(gpu_elements=gpu_elements)
-lesson.table(
-    list(zip(prediction, said, found, how, evidence, strict=True)),
-    ["device", "you said", "elements where size begins to matter", "how", "evidence"],
+found = {
+    "crossover on this CPU, one thread": crossing(SIZES, cpu_s),
+    "crossover on a (simulated) H100": crossing_on(h100.card),
+}
+lesson.keep(launch_us=h100.card.assumptions.operator_s * 1e6, gb_s=bandwidth(h100.card) / 1e9)
+lesson.keep(gpu_elements=crossing_on(h100.card))
+you.against_ratios(
+    found,
+    plots.crossover(SIZES, {"x + y": cpu_s}, evidence="live (CPU)", title="One CPU thread"),
+    plots.crossover(GPU_SIZES, {"x + y": gpu_s}, evidence=h100.evidence, title="One H100", law="max"),
     evidence="live (CPU) · simulated (H100)",
-    caption="the rings of the two pictures (the second has its share of the last wait in it, too); the time of a "
-    "launch is an assumption of the simulator",
+    what="elements",
+    shown="≈ {:,.0f}",
 )
 
 # %% [markdown]
-# The crossover is floor × speed: a faster device moves it to the right, and so does a slower call. On the
-# simulated H100 it lies at {{gpu_elements:,}} elements. A bias or the statistics of a norm lie far below, and for
-# those **the number of operators is the time**. It stops being true above the crossover, where bytes take
-# over (and, for matrix products, arithmetic).
+# In both pictures the flat part on the left is the call, and the slope on the right is the work. The ring is the
+# crossover. The two devices differ in one point:
 #
-# What is the floor made of? The digits are this machine's; look at the steps from row to row, and above all
-# at the last one: how many forward calls does one backward of one element cost?
-
-# %% experiment
-one, other, room = torch.rand(1), torch.rand(1), torch.empty(1)
-wants = torch.rand(1, requires_grad=True)
-ways = {
-    "a Python function that does nothing": lambda: None,
-    "a view: `one.view(1)`": lambda: one.view(1),
-    "`torch.add(one, other, out=room)`: a kernel, no new tensor": lambda: torch.add(one, other, out=room),
-    "`one + other`: and a new tensor": lambda: one + other,
-    "`wants + other`: and a node in the graph": lambda: wants + other,
-    "`(wants + other).backward()`: and the way back": lambda: (wants + other).backward(),
-}
-floor = [(what, f"≈ {format_seconds(fastest(way))}") for what, way in ways.items()]
-lesson.table(floor, ["one element", "time per call"], evidence="live (CPU)")
-
-# %% [markdown]
+# - On the CPU, call and work follow each other. The time is their **sum**.
+# - On a GPU, the call is a **launch**: the CPU puts a kernel into the GPU's queue, and goes on. It launches the next
+#   operator while the GPU works on the last one. The time is the **larger** of the two.
+#
+# For the H100 you can calculate the crossover. The simulator assumes that a launch takes {{launch_us:.0f}} µs. The
+# memory moves {{gb_s:,.0f}} GB in a second, and `x + y` moves 12 bytes for each element: two reads of 4 bytes, one
+# write. So {{gpu_elements:,}} elements move during one launch. A faster memory moves the crossover to the right. So
+# does a slower call.
+#
+# A bias or the mean of a row lies far below the crossover. There, **the number of operators is the time**. Above the
+# crossover, bytes decide, or arithmetic in a matrix product.
+#
 # ## 3 · Operators that exist already
 #
-# If the count is the time, the cheapest trick is to use an operator that does several things at once. Below
-# are five computations, each written out and as PyTorch has it, on an H100 (simulated), in sizes that fit a
-# layer. A *launch* is an operator that starts a kernel; views start none. **How many launches has each
-# written-out form**: `"1 to 3"`, `"4 to 6"` or `"7 or more"`?
+# When the number of operators is the time, use an operator that does several steps at once. Below are five
+# computations, written out. PyTorch has one function for each of them. How many launches does each written-out form
+# need? A view is no launch.
 
 
 # %% experiment
@@ -264,148 +158,50 @@ def attention_by_hand(q, k, v):
     return torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1) @ v
 
 
-prediction = {  # "1 to 3", "4 to 6" or "7 or more"
-    "a + b·c": ...,
-    "x·wᵀ + bias": ...,
-    "layer norm with scale and shift": ...,
-    "cross-entropy of logits": ...,
-    "attention": ...,
-}
-
+you = lesson.predict(
+    {
+        "a + b * c": ...,
+        "x @ w.t() + b": ...,
+        "norm_by_hand": ...,
+        "entropy_by_hand": ...,
+        "attention_by_hand": ...,
+    },
+    choices=["1 to 3", "4 to 6", "7 or more"],
+)
 
 # %% experiment
-def on_device(gpu, fn, inputs):
-    """(launches, bytes read and written, seconds, the largest part) of fn on warm kernels."""
-    fn(*inputs)
-    gpu.synchronize()
-    start, before = gpu.clock(), len(gpu.kernels)
-    fn(*inputs)
-    gpu.synchronize()
-    mine, limits = gpu.kernels[before:], gpu.card.assumptions
-    moved, flops = sum(k.bytes for k in mine), sum(k.flops for k in mine)
-    parts = {
-        "launches": len(mine) * limits.operator_s,
-        "bytes": moved / bandwidth(gpu.card),
-        "arithmetic": flops / (gpu.card.reached("matmul").flop_share * gpu.card.peak_flops["fp32"]),
-    }
-    return len(mine), moved, gpu.clock() - start, max(parts, key=parts.get)
+from helpers.experiments.operators_and_autograd import both_ways, launches, what_fusion_gives
 
-
-gpu = simulate("H100")
-
-
-def ones(*shape, dtype=torch.float32):
-    return torch.ones(shape, device=gpu.device, dtype=dtype)
-
-
-with gpu:
-    x, row, labels = ones(512, 1024), ones(1024), ones(512, dtype=torch.int64)
-    q, k, v = ones(8, 16, 512, 64), ones(8, 16, 512, 64), ones(8, 16, 512, 64)
-    pairs = {
-        "a + b·c": (lambda a, b, c: a + b * c, torch.addcmul, x, ones(512, 1024), ones(512, 1024)),
-        "x·wᵀ + bias": (lambda x, w, b: x @ w.t() + b, F.linear, x, ones(1024, 1024), row),
-        "layer norm with scale and shift": (
-            norm_by_hand,
-            lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b),
-            *(x, row, ones(1024)),
-        ),
-        "cross-entropy of logits": (entropy_by_hand, F.cross_entropy, ones(512, 1000), labels),
-        "attention": (attention_by_hand, F.scaled_dot_product_attention, q, k, v),
-    }
-    fused = {
-        name: (on_device(gpu, by_hand, inputs), on_device(gpu, existing, inputs))
-        for name, (by_hand, existing, *inputs) in pairs.items()
-    }
-
-# %% experiment
-launches = {name: hand[0] for name, (hand, _) in fused.items()}
-said = lesson.compare_predictions(
-    prediction,
-    {name: "1 to 3" if n < 4 else "4 to 6" if n < 7 else "7 or more" for name, n in launches.items()},
-    evidence=gpu.evidence,
-    choices=("1 to 3", "4 to 6", "7 or more"),
-)
-lesson.keep(entropy=fused["cross-entropy of logits"][1][0])
-rows = [
-    (
-        *(row[0], hand[0], row[2]),
-        has[0],
-        f"{hand[1] / 1e6:.1f} → {has[1] / 1e6:.1f}",
-        f"{hand[2] * 1e6:.1f} → {has[2] * 1e6:.1f}",
-        f"{hand[3]} → {has[3]}",
-    )
-    for row, (hand, has) in zip(said.rows, fused.values(), strict=True)
-]
-lesson.table(
-    rows,
-    ["computation", "launches", "you said", "in PyTorch", "MB moved", "µs", "the largest part"],
-    evidence=gpu.evidence,
-    caption="written out → as PyTorch has it; forward only. The µs hold the way to the GPU and one synchronize. "
-    "Largest of: launches × their cost, bytes ÷ bandwidth, arithmetic ÷ its speed. " + said.caption,
-)
+fused = both_ways(simulate("H100"), norm_by_hand, entropy_by_hand, attention_by_hand)
+_, cross_entropy = fused["entropy_by_hand"]
+lesson.keep(entropy=cross_entropy.launches)
+gains = what_fusion_gives(fused, evidence="simulated (H100)")
+you.against(launches(fused), gains, evidence="simulated (H100)", what="launches")
 
 # %% [markdown]
-# Fewer launches help small tensors, fewer bytes help large ones, and a fused operator that is one kernel
-# gives both: what lies between its steps never leaves the chip. (Cross-entropy is {{entropy}} kernels here, and
-# what lies between them does leave it.) Attention shows most: written out, the matrix of scores is written and read
-# several times. The last column says where that ends: once arithmetic is the largest part, as in the
-# matrix product and in attention, saving more bytes gains little.
+# In the second table, PyTorch's functions are `addcmul`, `F.linear`, `F.layer_norm`, `F.cross_entropy` and
+# [`F.scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html).
+# Each is **fused**: it does several steps in one operator, or in two.
 #
-# For *small* inputs the picture is another. The same attention with one head of 16 tokens:
-
-# %% experiment
-from helpers.plots.lanes import rows_of
-
-small = simulate("H100")
-with small:
-    q, k, v = (torch.ones(1, 1, 16, 64, device=small.device) for _ in range(3))
-    F.scaled_dot_product_attention(q, k, v)
-    attention_by_hand(q, k, v)
-    small.synchronize()
-    began = small.clock()
-    attention_by_hand(q, k, v)
-    small.synchronize()
-    switch = small.clock()
-    F.scaled_dot_product_attention(q, k, v)
-    small.synchronize()
-
-
-def short(name):
-    if name in ("aten.transpose", "aten.expand", "aten.view", "aten._unsafe_view"):
-        return "view"
-    return "attention" if "attention" in name else name.removeprefix("aten.").lstrip("_")
-
-
-plots.timeline(
-    [(short(name), lane.split()[0], a, b) for name, lane, a, b in rows_of(small, began)],
-    evidence=small.evidence,
-    title="Small attention: written out, then in one operator",
-    marks={"one operator": switch},
-)
-
-# %% [markdown]
-# A slanted line joins a launch to the kernel that it starts; in `synchronize` the CPU only waits. The GPU's
-# lane is nearly empty. The CPU has one bar per operator, views included, and removing operators removes
-# exactly their bars.
+# Fewer launches help small tensors. Fewer bytes help large tensors. A fused operator that is one kernel gives both,
+# because the results between its steps never leave the chip. (`cross_entropy` is {{entropy}} kernels here.) The bytes
+# of attention shrink most: written out, the matrix of scores is written and read several times
+# ([FlashAttention](https://arxiv.org/abs/2205.14135) avoids it). The last column says where the gain ends. When
+# arithmetic is the largest part, saving more bytes wins little.
 #
-# **The rule.** Count operators where tensors are small, bytes where they are large. Where PyTorch has an
-# operator for several of your steps, as in the table's five rows, use it; relatives worth counting are
-# `addcdiv`, `lerp` and `baddbmm`. Check by counting and not by name: `cross_entropy` was
-# {{entropy}} kernels, and `cosine_similarity` a whole recipe.
-
-# %% [markdown]
+# **The rule.** Count operators where tensors are small, and bytes where they are large. Use PyTorch's operator where
+# it has one for several of your steps. Check with `count`, because a name does not tell.
+#
 # **Exercise 2.1 — few operators** (★★, 10 min)
 #
-# `block_plain` below is the tail of a gated residual layer, written operator by operator. Write `block`:
-# the same numbers and gradients in **at most 6 operators**, views counted.
+# `block_plain` below is the end of a gated residual layer, written operator by operator. Write `block`: the same
+# numbers and gradients in **at most 6 operators**, views counted.
 #
-# <details><summary>Hint 1</summary>Count <code>block_plain</code> first and mark which of its operators
-# belong to one idea: a matrix product with a bias, a gated sum, a normalisation with scale and shift, an
-# activation.</details>
+# <details><summary>Hint 1</summary>Count <code>block_plain</code> first. Mark which of its operators belong to one
+# idea: a matrix product with a bias, a gated sum, a normalisation with scale and shift, an activation.</details>
 #
-# <details><summary>Hint 2</summary>All four ideas have an operator. The gated sum is the one fewest people
-# know: look at the operators whose names begin with <code>addc</code>. What is <code>z · sigmoid(z)</code>
-# called?</details>
+# <details><summary>Hint 2</summary>All four ideas have an operator. Few people know the gated sum: look at the
+# operators whose names begin with <code>addc</code>. What is <code>z · sigmoid(z)</code> called?</details>
 #
 # <details><summary>The idea</summary><code>F.linear</code> (a view and <code>addmm</code>),
 # <code>torch.addcmul</code>, <code>F.layer_norm</code>, <code>F.silu</code>: five operators and four
@@ -481,343 +277,461 @@ check_block(layer(8, 5, 7, torch.float64, trained=True, data=True), gradients=Tr
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4 · The graph, and why `if` and `while` do not hurt it
+# ## 4 · What keeps a graph alive
 #
-# While the forward runs, autograd links one node to the next. The ends of its graph are the *leaves*:
-# tensors that asked for a gradient themselves, such as `w` and `v` below. How many nodes will the graph
-# have (leaves included), how many leaves, and how many operators does the forward dispatch?
+# In training, the forward also builds a **graph**. Every operator whose inputs want a gradient adds a **node** to it:
+# the function that will do this operator's part of the backward. A node **keeps** in memory the tensors that it will
+# need. A tensor with a `grad_fn` holds its node, and the node holds the graph below it.
+#
+# Everybody knows the list called `losses`. How bad is it? A small net runs ten steps. Each step makes one matrix called
+# `hidden`, and puts one thing into a list. How many of the ten matrices are still in memory at the end?
+
+
+# %% experiment
+def ten_steps(keep, backward=True):
+    kept = []
+    for _ in range(10):
+        hidden = torch.tanh(batch @ weight)
+        loss = hidden.square().mean()
+        kept.append(keep(hidden, loss))
+        if backward:
+            torch.autograd.grad(loss, weight)
+        del hidden, loss
+    return kept
+
+
+you = lesson.predict(
+    {
+        "the loss; backward has run": ...,
+        "the loss; no backward (validation)": ...,
+        "hidden.abs().mean(); backward has run from the loss": ...,
+        "hidden[0].detach()": ...,
+        "hidden[0].detach().clone()": ...,
+    },
+    choices=[0, 1, 10],
+)
+
+# %% experiment
+batch, weight = torch.randn(64, 256), torch.randn(256, 256).div(16).requires_grad_()
+runs = [
+    count(ten_steps, lambda hidden, loss: loss),
+    count(ten_steps, lambda hidden, loss: loss, backward=False),
+    count(ten_steps, lambda hidden, loss: hidden.abs().mean()),
+    count(ten_steps, lambda hidden, loss: hidden[0].detach()),
+    count(ten_steps, lambda hidden, loss: hidden[0].detach().clone()),
+]
+alive = {what: run.live_bytes // (64 * 256 * 4) for what, run in zip(you, runs, strict=True)}
+you.against(alive, evidence="live (CPU)", what="hidden matrices in memory")
+
+# %% [markdown]
+# Backward frees what each node kept. After backward, the list of losses holds empty nodes only. The harm is done by
+# a graph that *no* backward goes through: a loss in validation, a metric beside the loss, gradients made with
+# `create_graph=True`. A detached row does as much harm without any graph. The row is a view, and a view holds its
+# whole storage (lesson 01).
+#
+# **Exercise 2.2 — who keeps the graph?** (★★, 15 min)
+#
+# `train_leaky` trains correctly, and its memory grows with every step. Run the table below it. Then write `train`: the
+# same numbers, and no memory that grows with the number of steps, except what is returned. There is more than one
+# leak, and one leak has no graph at all.
+#
+# <details><summary>Hint 1</summary>Go through what lives longer than a step: three lists, one average, two
+# weights. For each: does it have a <code>grad_fn</code>? If not, how large is its
+# <code>untyped_storage()</code>?</details>
+#
+# <details><summary>Hint 2</summary><code>create_graph=True</code> is for gradients of gradients, and nobody
+# takes any here. A detached row of a matrix is a view: the whole matrix stays (lesson 01).
+# <code>.item()</code> would cut the graph as well, but the CPU would have to wait for the GPU once in every
+# step.</details>
+#
+# <details><summary>The idea</summary>No <code>create_graph</code>, <code>.detach()</code> for the activity
+# that is averaged, and <code>hidden[0].detach().clone()</code> for the row. Without
+# <code>create_graph</code> backward has emptied the loss's graph. Its <code>.detach()</code> is for the
+# contract, which wants results without a graph.</details>
+
+
+# %% setup
+def train_leaky(w1, w2, inputs, targets, lr=0.1):
+    w1, w2 = w1.clone().requires_grad_(), w2.clone().requires_grad_()
+    losses, norms, rows, smooth = [], [], [], None
+    for x, y in zip(inputs, targets, strict=True):
+        hidden = torch.tanh(x @ w1)
+        loss = (hidden @ w2 - y).pow(2).mean()
+        g1, g2 = torch.autograd.grad(loss, (w1, w2), create_graph=True)
+        losses.append(loss)
+        norms.append(torch.sqrt(g1.pow(2).sum() + g2.pow(2).sum()))
+        rows.append(hidden[0].detach())
+        activity = hidden.pow(2).mean()
+        smooth = activity if smooth is None else 0.9 * smooth + 0.1 * activity
+        with torch.no_grad():
+            w1.sub_(lr * g1)
+            w2.sub_(lr * g2)
+    kept = {
+        "loss": torch.stack(losses),
+        "norm": torch.stack(norms),
+        "row": torch.stack(rows),
+        "smooth": smooth,
+    }
+    return {k: v.detach() for k, v in (kept | {"w1": w1, "w2": w2}).items()}
+
+
+# %% experiment
+from helpers.experiments.operators_and_autograd import peaks
+
+peaks(train_leaky)
+
+
+# %% exercise="graph_keeper"
+def train(
+    w1: torch.Tensor, w2: torch.Tensor, inputs: torch.Tensor, targets: torch.Tensor, lr: float = 0.1
+) -> dict[str, torch.Tensor]:
+    """Plain gradient descent on a two-layer net; returns exactly what train_leaky returns, without its leaks.
+
+    All tensors are of one dtype, float32 or float64.
+    w1: (k, width), w2: (width, out): starting weights, not changed. inputs: (steps, batch, k).
+    targets: (steps, batch, out). Returns, none of them with a graph: "loss" (steps,), "norm" (steps,): length
+    of the gradient, "row" (steps, width): the first sample's hidden activations, "smooth" (): the running
+    average of the mean squared activation, "w1", "w2": the trained weights.
+    Budget: each step more may raise peak live bytes by at most 4 × the bytes that the step adds to the
+    result, that is 4 × 4 × (width + 2) for float32. The peak itself: at most 6 matrices of (batch, width), 4
+    copies of the weights and 4 × the result (one step needs half of that: hidden, its gradient and what is being
+    made of them; the weights, their gradients, a product with lr). No syncs (a GPU would never be waited for).
+    """
+    ### BEGIN SOLUTION
+    w1, w2 = w1.clone().requires_grad_(), w2.clone().requires_grad_()
+    losses, norms, rows, smooth = [], [], [], None
+    for x, y in zip(inputs, targets, strict=True):
+        hidden = torch.tanh(x @ w1)
+        loss = (hidden @ w2 - y).pow(2).mean()
+        g1, g2 = torch.autograd.grad(loss, (w1, w2))
+        losses.append(loss.detach())
+        norms.append(torch.sqrt(g1.pow(2).sum() + g2.pow(2).sum()))
+        rows.append(hidden[0].detach().clone())
+        activity = hidden.detach().pow(2).mean()
+        smooth = activity if smooth is None else 0.9 * smooth + 0.1 * activity
+        with torch.no_grad():
+            w1.sub_(lr * g1)
+            w2.sub_(lr * g2)
+    kept = {
+        "loss": torch.stack(losses),
+        "norm": torch.stack(norms),
+        "row": torch.stack(rows),
+        "smooth": smooth,
+    }
+    return kept | {"w1": w1.detach(), "w2": w2.detach()}
+    ### END SOLUTION
+
+
+# %% test="graph_keeper" points=1
+from helpers.exercises.operators_and_autograd import Training, check_train
+
+check_train(*[Training(steps, batch=48, k=16, width=64, out=2) for steps in (3, 15)])
+
+# %% hidden="graph_keeper" points=2
+### BEGIN HIDDEN TESTS
+import torch
+
+from helpers.exercises.operators_and_autograd import Training, check_train
+
+check_train(
+    *[Training(steps, batch=64, k=8, width=128, out=2, lr=0.3) for steps in (2, 22)],
+    *[Training(steps, batch=100, k=20, width=40, out=1, lr=0.3) for steps in (4, 30)],
+    graphs=False,
+)
+check_train(Training(5, batch=6, k=4, width=8, out=3, dtype=torch.float64), costs=False, graphs=False)
+### END HIDDEN TESTS
+
+# %% hidden="graph_keeper" points=1
+### BEGIN HIDDEN TESTS
+from helpers.exercises.operators_and_autograd import Training, check_train
+
+check_train(
+    Training(12, batch=32, k=8, width=64, out=2, lr=0.2),
+    Training(1, batch=1, k=1, width=2, out=1),
+    costs=False,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## The running example
+
+# %% [markdown]
+# ## Your own script
+#
+# Look first at the number of operators in one step, and at those that are called most often. Try first to remove calls:
+# a Python loop over samples or layers, a norm or a loss written out. Then look for what outlives a step and has a
+# `grad_fn`. In a notebook, `%load_ext helpers` and `%%count` as a cell's first line count that cell's operators.
 #
 # ```python
-# s = x * 2 - w
-# (s.tanh() * s + v.exp()).sum()      # w and v want gradients, x does not
+# from torch.profiler import ProfilerActivity, profile
+#
+# batch = next(iter(loader))
+# step(batch)  # a warm-up
+# with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
+#     step(batch)
+# rows = prof.key_averages(group_by_input_shape=True)
+# calls = sum(row.count for row in rows if row.key.startswith("aten::"))
+# print(f"{calls} calls of operators in one step, also of those that call others")
+# print(rows.table(sort_by="count", row_limit=15))
 # ```
-
-# %% experiment
-prediction = {"operators dispatched": ..., "nodes": ..., "leaves": ...}  # numbers up to 20
-
-
-# %% experiment
-def graph_of(tensor):
-    """node → the nodes that it hands gradients to, from the result to the leaves, which have none."""
-    graph, waiting = {}, [tensor.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node not in graph:
-            graph[node] = [following for following, _ in node.next_functions if following]
-            waiting += graph[node]
-    return graph
-
-
-x = torch.randn(100)
-w, v = torch.randn(100, requires_grad=True), torch.randn(100, requires_grad=True)
-forward = count(lambda: ((s := x * 2 - w).tanh() * s + v.exp()).sum())
-graph = graph_of(forward.result)
-leaves = sum(not following for following in graph.values())
-shape = {"operators dispatched": forward.operators, "nodes": len(graph), "leaves": leaves}
-lesson.compare_predictions(prediction, shape, evidence="live (CPU)", choices=range(21))
-
-# %% experiment
-plots.autograd_graph(
-    forward.result, evidence="live (CPU)", names={"w": w, "v": v}, title="s = 2x − w; (tanh(s)·s + eᵛ).sum()"
-)
-
-# %% [markdown]
-# Two things the usual drawing hides. The nodes are not the forward's operators but **the functions of their
-# backward**, and the arrows point the way gradients go, from the result to the leaves. And `x * 2` has no
-# node at all: nothing in it asked for a gradient. The node that two arrows reach is why this is a graph and
-# not a tree: the two gradients that arrive there are *added*, as numbers. The small lines are what a node
-# keeps: `tanh` its result, which the product keeps too, as a factor. That is one storage, and counts once.
 #
-# Nothing else is known of the program. The graph is what *this* run did; an `if` left one branch in it, a
-# `while` as many copies of its body as were run. Six programs that decide by looking at their data. For
-# each, `gradcheck` nudges every input a little and compares how the result moves with what backward says;
-# and we count **syncs**, the times a CPU would wait for a GPU to read a number from it.
-
-
-# %% experiment
-def branch(x):
-    return (x.exp() * x if x.sum() > 0 else x * 3).sum()
-
-
-def loop(x):
-    while x.norm() < 100:
-        x = x * x + 1
-    return x.sum()
-
-
-def early_exit(x):
-    total = x.sum() * 0
-    for value in x:
-        if value < 0:
-            break
-        total = total + value**2
-    return total
-
-
-def recursion(x):
-    return x.sum() if x.norm() < 1 else recursion(torch.sin(x) * 0.8)
-
-
-def chosen(x):
-    return (torch.sin, torch.cos, torch.exp)[int(x.argmax()) % 3](x).sum()
-
-
-def masked(x):
-    return sum(v * v if v > 0 else v.exp() for v in x)
-
-
-# %% experiment
-from graphlib import TopologicalSorter
-
-programs = (branch, loop, early_exit, recursion, chosen, masked)
-points = [torch.randn(4, dtype=torch.float64, generator=torch.Generator().manual_seed(s)) for s in range(5)]
-rows, agree = [], 0
-for program in programs:
-    right = sum(torch.autograd.gradcheck(program, p.clone().requires_grad_()) for p in points)
-    runs = [count(program, p.clone().requires_grad_()) for p in points]
-    graphs = [graph_of(run.result) for run in runs]
-    for graph in graphs:
-        TopologicalSorter(graph).prepare()  # raises CycleError if the graph has a cycle
-    agree += right
-    nodes, syncs = (", ".join(map(str, numbers)) for numbers in (map(len, graphs), [r.syncs for r in runs]))
-    rows.append((program.__name__, f"{right} of {len(points)}", nodes, syncs))
-lesson.table(
-    rows,
-    ["program", "gradient = finite differences", "nodes, input by input", "syncs, input by input"],
-    evidence="live (CPU)",
-    caption="no graph had a cycle",
-)
-
-# %% [markdown]
-# The gradients agree with finite differences. The graphs differ from input to input, and nobody minds,
-# because adding up numbers along one path of execution needs no formula for the others. Two limits:
+# ## Sources on trial
 #
-# 1. The gradient is that of the branch that was taken. How the *decision* depends on `x` does not enter (at
-#    the jump itself there is no derivative to find).
-# 2. The last column is the price: each decision reads a value. Autograd does not mind control flow; a GPU's
-#    queue does (lesson 03).
-#
-# Accumulation goes on from one backward to the next, and there it is done in place:
+# Three claims from the course's sources. The third is tried in *Further*.
 
 # %% experiment
-layers = torch.nn.Sequential(
-    torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.GELU(), torch.nn.Linear(16, 4)
-)
-parameters = list(layers.parameters())
-data, target = torch.randn(32, 8), torch.randint(4, (32,))
+from helpers.trials import operators_and_autograd as trials
 
-
-def in_place(c):
-    return {k.removeprefix("aten."): n for k, n in c.by_operator.items() if k.endswith("_")}
-
-
-first = count(F.cross_entropy(layers(data), target).backward)
-once = [(p.grad.clone(), p.grad.data_ptr()) for p in parameters]
-second = count(F.cross_entropy(layers(data), target).backward)
-doubled = all(torch.allclose(p.grad, 2 * g) for p, (g, _) in zip(parameters, once, strict=True))
-stayed = all(p.grad.data_ptr() == place for p, (_, place) in zip(parameters, once, strict=True))
-lesson.table(
-    [
-        ("first backward", first.operators, in_place(first) or "none"),
-        ("second backward, gradients kept", second.operators, in_place(second) or "none"),
-    ],
-    ["", "operators", "in-place ones"],
-    evidence="live (CPU)",
-    caption=f"{second.operators - first.operators} more, for {len(parameters)} parameters: one add_ per "
-    f"parameter; gradients doubled: {doubled}; in the same memory as before: {stayed}",
-)
-
-# %% [markdown]
-# ## 5 · In place, and what it breaks
-#
-# `y = op(x)`, then somebody adds 1 to `x` or to `y` in place, then backward. For each: does backward
-# **raise**, is the gradient **fine** all the same, or is it silently **wrong**? First four of them by head.
-
-# %% experiment
-prediction = {  # each one of "raises", "fine", "wrong"
-    "x.sin(), input changed": ...,
-    "x.sin(), result changed": ...,
-    "x.exp(), input changed": ...,
-    "x.exp(), result changed": ...,
-}
-
-# %% experiment
-W = torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
-codes = ["x + 1", "2 * x", "x * x", "x.exp()", "x.log()", "x.sqrt()", "x.sin()", "x.tanh()", "x.sigmoid()"]
-codes += ["F.silu(x)", "F.gelu(x)", "x.softmax(-1)", "F.layer_norm(x, (8,))", "x.clamp(0.6, 1.2)"]
-codes += ["x @ W", "x.mean(1)", "x.cumsum(1)", "torch.cat([x, x])"]
-
-
-def under_no_grad(t):
-    with torch.no_grad():
-        t.add_(1)
-
-
-def by_numpy(t):
-    t.detach().numpy()[...] += 1
-
-
-changes = {
-    "t.add_(1)": lambda t: t.add_(1),
-    "t.add_(1) under no_grad": under_no_grad,
-    "t.detach().add_(1)": lambda t: t.detach().add_(1),
-    "t.data.add_(1)": lambda t: t.data.add_(1),
-    "t.detach().numpy()[...] += 1": by_numpy,
-}
-
-
-def gradient(code, which=None, change=None):
-    """d(random sum of op(x))/dx at a fixed x, with `change` done to x or to op(x) before backward."""
-    generator = torch.Generator().manual_seed(2)
-    leaf = (torch.rand(8, 8, generator=generator) + 0.5).requires_grad_()
-    x = leaf * 1.0
-    y = eval(code, {"torch": torch, "F": F, "W": W, "x": x})
-    if change is not None:
-        change({"input": x, "result": y}[which])
-    y.backward(torch.randn(y.shape, generator=generator))
-    return leaf.grad
-
-
-def outcome(code, which, change):
-    try:
-        got = gradient(code, which, change)
-    except RuntimeError:
-        return "raises"
-    return "fine" if torch.allclose(got, gradient(code)) else "wrong"
-
-
-outcomes = {
-    (change, which, code): outcome(code, which, changes[change])
-    for change in changes
-    for which in ("input", "result")
-    for code in codes
-}
-
-# %% experiment
-by_head = {}
-for key in prediction:
-    code, _, change = key.partition(", ")
-    by_head[key] = outcomes["t.add_(1)", change.removesuffix(" changed"), code]
-lesson.compare_predictions(
-    prediction, by_head, evidence="live (CPU)", choices=("raises", "fine", "wrong")
-).show()
-
-
-def tally(kind, some, which=("input", "result")):
-    """How many of the operators end in `kind` when one of these changes is made."""
-    return sum(o == kind for (change, of, _), o in outcomes.items() if change in some and of in which)
-
-
-kinds = ("raises", "fine", "wrong")
 rows = [
-    (f"`{c}`", *(" · ".join(f"{tally(k, [c], [w])} {k}" for k in kinds) for w in ("input", "result")))
-    for c in changes
+    trials.overhead(h100.card),
+    trials.fusion(fused),
+    trials.in_place(),
+    trials.graph(),
+    trials.accumulate(),
 ]
-columns = ["the change", "done to the op's input", "done to the op's result"]
-lesson.table(rows, columns, evidence="live (CPU)", caption=f"{len(codes)} operators each").show()
-
-for which in ("input", "result"):
-    needed = [code for code in codes if outcomes["t.add_(1)", which, code] == "raises"]
-    print(f"need their {which}: {', '.join(needed)}")
-try:
-    gradient("x.exp()", "result", changes["t.add_(1)"])
-except RuntimeError as error:
-    print("\n" + str(error).partition(" Hint")[0])
+lesson.verdicts(
+    rows, evidence="live (CPU) · simulated (H100)", shown=("02-overhead", "02-fusion", "02-in-place")
+)
 
 # %% [markdown]
-# The first three rows are the same. Every tensor has a **version counter**, which each in-place operator
-# raises by one, `no_grad` or not, and which `.detach()` shares
-# ([`saved_variable.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/autograd/saved_variable.cpp) compares
-# them). A node remembers the version of what it saved; if the two differ when backward comes, it raises. So `sin`,
-# which saves its input, objects to a changed input, and `exp`, which saves its result (it is its own derivative), to a changed result. What was
-# not saved may be changed freely. In the last two rows, what raised has become *wrong*: `.data` gives a
-# tensor with a counter of its own, NumPy knows of none, and with them the check is gone.
+# ## Recap
 #
-# A graph that has been broken so. Which boxes have lost what they need, and could they have been spared?
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | A small operator costs its call: count operators. | Above the crossover: count bytes. |
+# | Use the operator that exists. | Its name may hide several: count it. |
+# | After backward, a kept loss holds no matrices. | A graph that no backward goes through holds all of them. |
+# | Keep the numbers of a step with `.detach()`. | A detached view holds its whole storage: `.clone()` it. |
+#
+# **For your own code**: how many operators does a step send, and how many of them work on small tensors? Is there a
+# Python loop over samples, heads or equal layers? Is a norm, loss or attention written out? What outlives a step, and
+# does it have a `grad_fn`? When you cannot lower the count by hand, CUDA graphs (lesson 07) or a compiler (lesson 11)
+# may help.
+#
+# **Read on**: [Autograd mechanics](https://docs.pytorch.org/docs/stable/notes/autograd.html) and [Extending
+# PyTorch](https://docs.pytorch.org/docs/stable/notes/extending.html) in PyTorch's manual; E. Yang, [PyTorch
+# internals](https://blog.ezyang.com/2019/05/pytorch-internals/) and [Let's talk about the PyTorch
+# dispatcher](https://blog.ezyang.com/2020/09/lets-talk-about-the-pytorch-dispatcher/).
+
+# %% experiment
+lesson.progress()
+
+# %% [markdown]
+# ## Further
+#
+# Each section stands alone, but for *A Function that keeps less*, which follows the two before it.
+#
+# ### What a call consists of (6 min)
+#
+# Each row below adds one thing to the row above.
+
+# %% experiment
+from helpers.experiments.operators_and_autograd import times
+
+one, other, room = torch.rand(1), torch.rand(1), torch.empty(1)
+wants = torch.rand(1, requires_grad=True)
+times(
+    {
+        "a Python function that does nothing": lambda: None,
+        "a view: `one.view(1)`": lambda: one.view(1),
+        "a kernel, no new tensor: `torch.add(one, other, out=room)`": lambda: torch.add(one, other, out=room),
+        "a new tensor: `one + other`": lambda: one + other,
+        "a node for autograd: `wants + other`": lambda: wants + other,
+        "backward: `(wants + other).backward()`": lambda: (wants + other).backward(),
+    }
+)
+
+# %% [markdown]
+# The times are those of this machine. Look at two steps. A view, which moves no data, already costs many times an empty
+# Python function. And one `backward` on one element costs as much as several forward calls.
+#
+# The way through the dispatcher can be watched. A *function mode* stands above everything and sees what your line
+# calls. A *dispatch mode* stands below autograd and sees what goes on to a kernel. `count` is built from these two.
+
+# %% experiment
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+path = []
+
+
+class Above(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        path.append(("Python", f"your line calls {func.__name__}"))
+        path.append(("dispatcher", f"stops for w, from right to left: {torch._C._dispatch_keys(w)}"))
+        return func(*args, **(kwargs or {}))
+
+
+class Below(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        path.append(("below autograd", f"{func}: " + ("a view, no kernel" if func.is_view else "a kernel")))
+        return func(*args, **(kwargs or {}))
+
+
+x, w, b = torch.randn(4, 3), torch.randn(8, 3, requires_grad=True), torch.randn(8, requires_grad=True)
+with Above(), Below():
+    out = F.linear(x, w, b)
+path.append(("autograd", f"the result carries {out.grad_fn.name()}, a node for the way back"))
+lesson.table(path, ["where", "what happens"], evidence="live (CPU)")
+
+# %% [markdown]
+# The second row names the stops of one operator:
+#
+# - `AutocastCPU` is a stop only while autocast is on.
+# - `AutogradCPU` makes a node if an input wants a gradient. It also takes composite functions apart: `linear` became
+#   two operators.
+# - `ADInplaceOrView` keeps a record of views and of changes in place.
+# - `CPU` is the kernel.
+#
+# Every operator pays for each stop, whatever the size of its tensors. The two base classes of the cell stand in
+# PyTorch's manual under [Extending PyTorch](https://docs.pytorch.org/docs/stable/notes/extending.html).
+#
+# On a GPU, the CPU pays for all of this while the GPU waits. The attention of section 3, with one head of 16 tokens:
+
+# %% experiment
+from helpers.experiments.operators_and_autograd import small_attention
+
+small_attention(attention_by_hand)
+
+# %% [markdown]
+# A line joins each launch to its kernel. In `synchronize` the CPU only waits. The GPU is nearly idle. The CPU has one
+# bar for every operator, views included. Removing an operator removes its bar.
+#
+# ### What a node keeps (6 min)
+#
+# Below, `w` and `v` want gradients, and `x` does not.
+
+# %% experiment
+x, w, v = torch.randn(100), torch.randn(100, requires_grad=True), torch.randn(100, requires_grad=True)
+s = x * 2 - w
+out = (s.tanh() * s + v.exp()).sum()
+names = {"w": w, "v": v}
+plots.autograd_graph(out, evidence="live (CPU)", names=names, title="s = 2x − w; (tanh(s)·s + eᵛ).sum()")
+
+# %% [markdown]
+# The arrows point the way the gradients go: from the result at the top to the **leaves** at the bottom, the tensors
+# that asked for a gradient. `x * 2` has no node, because nothing in it asked for one. Two gradients arrive at
+# `SubBackward0`, and they are added.
+#
+# The small lines are what a node keeps (`count` calls it `saved_bytes`). `tanh` keeps its result. The product keeps its
+# two factors. One of them is that same result: one storage, counted once.
+#
+# `x` and `y` have n elements of 4 bytes each, and both want gradients. How much does each line keep for backward?
+# The unit is one tensor like `x`, 4n bytes.
+
+# %% experiment
+you = lesson.predict(
+    {
+        "x - y": ...,
+        "x * y": ...,
+        "x.relu()": ...,
+        "torch.where(x > 0, x, y)": ...,
+        "x * torch.sigmoid(x)": ...,
+        "F.silu(x)": ...,
+    },
+    choices=[0, 0.25, 1, 2, 3],
+)
+
+# %% experiment
+x, y = torch.randn(64, 64, requires_grad=True), torch.randn(64, 64, requires_grad=True)
+
+
+def kept_by(line):
+    """Bytes kept for backward by a line of code, in tensors like x."""
+    return count(eval, line, globals()).saved_bytes / x.nbytes
+
+
+kept = {line: kept_by(line) for line in you}
+lesson.keep(silu=kept["F.silu(x)"], silu_written=kept["x * torch.sigmoid(x)"])
+you.against(kept, evidence="live (CPU)", what="kept, in tensors like x")
+
+# %% [markdown]
+# The derivative decides. That of a difference needs nothing. That of a product needs both factors. `relu` and
+# `sigmoid` need only their result, `silu` only its input. `where` needs its condition, and a bool is one byte.
+#
+# Written out, a function keeps what *each* of its steps needs. `x * torch.sigmoid(x)` keeps {{silu_written:.0f}}
+# tensors, `F.silu(x)` keeps {{silu:.0f}}, and their values are the same. So a fused operator saves memory as well as
+# time. All these kept tensors are in memory together when the forward ends.
+#
+# ### In place, and what it breaks (6 min)
+#
+# `y = op(x)` runs. Then somebody adds 1 to `x` or to `y` in place. Then backward runs. Does backward **raise**, is the
+# gradient **fine** all the same, or is it silently **wrong**?
+
+# %% experiment
+you = lesson.predict(
+    {
+        "op is sin, its input is changed": ...,
+        "op is sin, its result is changed": ...,
+        "op is exp, its input is changed": ...,
+        "op is exp, its result is changed": ...,
+    },
+    choices=["raises", "fine", "wrong"],
+)
+
+# %% experiment
+from helpers.experiments.operators_and_autograd import by_change, needed, outcomes
+
+found = outcomes()
+measured = {
+    f"op is {op}, its {which} is changed": found["t.add_(1)", which, f"x.{op}()"]
+    for op in ("sin", "exp")
+    for which in ("input", "result")
+}
+you.against(measured, by_change(found), needed(found), evidence="live (CPU)")
+
+# %% [markdown]
+# Every tensor has a **version counter**. Each in-place operator raises the counter by one, with `no_grad` or without,
+# and `.detach()` shares the counter. A node remembers the version of what it keeps. If the two versions differ when
+# backward comes, backward raises
+# ([`saved_variable.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/autograd/saved_variable.cpp)). So
+# `sin`, which keeps its input, objects to a changed input. `exp` keeps its result and objects to a changed result. What
+# no node keeps may be changed.
+#
+# In the last two rows, what raised has become *wrong*. `.data` gives a tensor with a counter of its own, and NumPy
+# knows no counter. The check is gone.
+#
+# The next graph is broken by one `add_`. Which boxes have lost what they kept?
 
 # %% experiment
 w = torch.randn(100, requires_grad=True)
-inner = (w + 1).exp()
-loss = (inner.sin() + inner).sum()
-inner.add_(1)
+z = (w + 1).exp()
+loss = (z.sin() + z).sum()
+z.add_(1)
 plots.autograd_graph(
     loss, evidence="live (CPU)", names={"w": w}, title="z = exp(w + 1); loss = (sin(z) + z).sum(); z.add_(1)"
 )
 
 # %% [markdown]
-# `z` is both: the result that `exp` saved and the input that `sin` saved, so one `add_` breaks two nodes.
-# `inner = inner + 1` would have broken none: a new tensor, and the old one stays as it was.
+# `z` is the result that `exp` kept, and the input that `sin` kept. So one `add_` breaks two nodes. `z = z + 1` would
+# break none: it makes a new tensor, and the old tensor stays as it was.
 #
-# **The rule.** In place is safe on what no node has saved: the result of `+`, `mean`, of a matrix product
-# or a `cat`. It saves one allocation, no launch. Never write through `.data`; where you must not be
-# recorded, write under `torch.no_grad()`, and the check stays on. It stops being a check where memory is
-# changed behind PyTorch's back: by NumPy, by another process, by a kernel of your own.
-
-# %% [markdown]
-# ## 6 · What is kept for backward
+# **The rule.** A change in place is safe on what no node keeps: the result of `+`, of `mean`, of a matrix product or a
+# `cat`. It saves one allocation and no launch. Never write through `.data`. Write under `torch.no_grad()` instead, and
+# the check stays on.
 #
-# `x` and `y` have n float32 elements. What does each line keep alive until backward, in units of 4n bytes: 0, 0.25,
-# 1, 2 or 3?
-
-# %% experiment
-prediction = {  # 0, 0.25, 1, 2 or 3
-    "x + y": ...,
-    "x * y": ...,
-    "x * 2": ...,
-    "x.relu()": ...,
-    "x * torch.sigmoid(x)": ...,
-    "F.silu(x)": ...,
-    "x * torch.tanh(torch.exp(x))": ...,
-    "x.sort().values": ...,
-    "torch.where(x > 0, x, y)": ...,
-}
-
-
-# %% experiment
-def keeps(code, n=64 * 64):
-    """Bytes saved for backward by a line of code, in units of 4n."""
-    x, y = torch.randn(64, 64, requires_grad=True), torch.randn(64, 64, requires_grad=True)
-    return count(eval, code, {"torch": torch, "F": F, "x": x, "y": y}).saved_bytes / (4 * n)
-
-
-saved = {code: keeps(code) for code in prediction}
-lesson.compare_predictions(
-    prediction, saved, evidence="live (CPU)", what="saved, in 4n bytes", choices=(0, 0.25, 1, 2, 3)
-)
-lesson.keep(
-    silu=saved["F.silu(x)"],
-    silu_written=saved["x * torch.sigmoid(x)"],
-    tanhexp=saved["x * torch.tanh(torch.exp(x))"],
-)
-
-# %% [markdown]
-# Each formula decides. The derivative of a sum needs nothing; a product needs both factors; `relu`,
-# `sigmoid` and `exp` make do with their result, `silu` with its input. `sort` keeps int64 indices, eight
-# bytes per element; a condition is a bool, one byte. The same function written out keeps what every one of
-# its steps wants. In tensors of the size of x: `silu` saves {{silu:.0f}}, the same written out {{silu_written:.0f}},
-# and x · tanh(eˣ) {{tanhexp:.0f}}. That is the other half of fusion, and in training often the larger: an activation
-# kept from forward to backward is there at the peak.
+# ### A Function that keeps less (30 min)
 #
-# You can do the same for functions that PyTorch does not have, with `torch.autograd.Function`: run the
-# forward unrecorded, save what you choose, and compute the rest again in backward. `ctx.save_for_backward`
-# gives you the version check, too.
+# **Exercise 2.3 — a third of the bytes** (★★★, 20 min)
 #
-# **Exercise 2.2 — a third of the bytes** (★★★, 20 min)
+# You can choose what a function keeps, with
+# [`torch.autograd.Function`](https://docs.pytorch.org/docs/stable/autograd.html#function): run the forward unrecorded,
+# keep what you choose, and compute the rest again in backward. `ctx.save_for_backward` has the version check.
 #
-# TanhExp, x · tanh(eˣ), is an activation that PyTorch lacks. Written out it keeps three tensors. Write
-# `tanhexp` so that it keeps **one** of the size of x, with the right gradient, also where the written-out
-# form fails.
+# TanhExp, x · tanh(eˣ) ([Liu and Di, 2020](https://arxiv.org/abs/2003.09855)), is an activation that PyTorch does not
+# have. Written out it keeps three tensors like x. Write `tanhexp` so that it keeps **one**, with the right gradient,
+# also where the written-out form fails.
 #
 # <details><summary>Hint 1</summary>d/dx x·tanh(eˣ) = tanh(eˣ) + x·eˣ·(1 − tanh²(eˣ)). What of this can be
 # computed again from x alone?</details>
 #
-# <details><summary>Hint 2</summary>At x = 100 eˣ is inf in float32, and inf · 0 is nan. From which x on is
+# <details><summary>Hint 2</summary>At x = 100, eˣ is inf in float32, and inf · 0 is nan. From which x on is
 # tanh(eˣ) exactly 1, so that the second summand must be 0? Look at <code>clamp(max=…)</code>. Then try
 # x = 1e30: which product of your formula overflows first, and in which order would it not?</details>
 #
 # <details><summary>The idea</summary>A Function whose forward saves x
 # (<code>ctx.save_for_backward(x)</code>) and whose backward computes e = exp(clamp(x, max=20)), t = tanh(e)
-# and grad · (t + x·(e·(1 − t²))). The inner brackets are 0 for large x before the large x comes in; in the
+# and grad · (t + x·(e·(1 − t²))). The inner brackets are 0 for large x before the large x comes in. In the
 # order x·e first, 1e30 · e²⁰ is inf in float32, and inf · 0 is nan again.</details>
 
 
@@ -901,19 +815,50 @@ check_tanhexp(torch.randn(30, 20, generator=g), kept_of=[30_000, 75_000])
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7 · Without a graph: `no_grad` and `inference_mode`
+# ### `if` and `while` do not hurt autograd (3 min)
 #
-# Twenty layers, three ways to run them: with a graph, under `no_grad`, and in `inference_mode`. Which of
-# these counters are lower without a graph?
+# Autograd knows nothing of your program but the run that it saw. After an `if`, the graph holds one branch. After a
+# `while`, it holds the body as often as the body ran. Does that make gradients wrong? Six programs look at their data
+# and decide, such as this one:
+#
+# ```python
+# def loop(x):
+#     while x.norm() < 100:
+#         x = x * x + 1
+#     return x.sum()
+# ```
+#
+# For five inputs each,
+# [`gradcheck`](https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html) moves every input
+# a little and compares how the result moves with what backward says. A **sync** is a moment in which a CPU would wait
+# for a GPU, to read a number from it.
 
 # %% experiment
-prediction = {"operators": ..., "saved bytes": ..., "peak live bytes": ...}  # "lower" or "same"
+from helpers.experiments.operators_and_autograd import deciding
+
+deciding()
+
+# %% [markdown]
+# All gradients are right. The graphs differ from input to input, which does no harm. Two limits:
+#
+# 1. The gradient is that of the branch that was taken. How the *decision* depends on `x` is not in it.
+# 2. The last column is the price. Each decision reads a value. Autograd does not mind control flow, but a GPU's queue
+#    does (lesson 03).
+#
+# ### `no_grad` and `inference_mode` (5 min)
+#
+# Twenty layers run with a graph, under [`no_grad`](https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html),
+# and in [`inference_mode`](https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad_mode.inference_mode.html).
+# Which counters are lower without a graph?
 
 # %% experiment
-weight = torch.randn(256, 256) / 16
-weight.requires_grad_()
-batch = torch.randn(64, 256)
-start, step = torch.rand(1), torch.rand(1, requires_grad=True)
+you = lesson.predict(
+    {"number of operators": ..., "bytes kept for backward": ..., "peak live bytes": ...},
+    choices=["lower", "the same"],
+)
+
+# %% experiment
+from helpers.experiments.operators_and_autograd import compare_modes, in_each_mode
 
 
 def twenty():
@@ -923,252 +868,48 @@ def twenty():
     return h
 
 
-def tiny(mode):
-    with mode():
-        h = start
-        for _ in range(50):
-            h = h + step
+modes = in_each_mode(twenty)
+counters = {"number of operators": "operators", "bytes kept for backward": "saved_bytes"}
+counters["peak live bytes"] = "peak_live_bytes"
+less = {
+    what: getattr(modes["no_grad"], c) < getattr(modes["with a graph"], c) for what, c in counters.items()
+}
+peak = {mode: c.peak_live_bytes / batch.nbytes for mode, c in modes.items()}
+lesson.keep(alive_without=peak["no_grad"], alive_with=peak["with a graph"])
+told = {what: "lower" if lower else "the same" for what, lower in less.items()}
+you.against(told, compare_modes(modes), evidence="live (CPU)", what="without a graph")
 
-
-modes = {"with a graph": torch.enable_grad, "no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
-turns = [{name: fastest(tiny, mode) for name, mode in modes.items()} for _ in range(5)]  # in turns: lesson 00
-rows, layers = [], {}
-for name, mode in modes.items():
-    with mode():
-        c, keys = count(twenty), str(torch._C._dispatch_keys(torch.empty(1)))
-    layers[name] = c
-    keys = keys.removeprefix("DispatchKeySet")
-    clock = f"≈ {format_seconds(min(turn[name] for turn in turns))}"
-    rows.append((name, c.operators, c.saved_bytes, c.peak_live_bytes, clock, keys))
-lower = {key: "lower" if rows[1][i] < rows[0][i] else "same" for i, key in enumerate(prediction, start=1)}
-lesson.compare_predictions(
-    prediction, lower, evidence="live (CPU)", what="without a graph", choices=("lower", "same")
-).show()
-one_result = 64 * 256 * 4
-lesson.keep(
-    results_alive=layers["no_grad"].peak_live_bytes / one_result,
-    results_graph=layers["with a graph"].peak_live_bytes / one_result,
-)
-lesson.table(
-    rows,
-    ["mode", "operators", "saved bytes", "peak live bytes", "50 tiny adds", "stops of a new tensor"],
-    evidence="live (CPU)",
-    caption="twenty layers of 256 × 256, batch 64: one result is 65,536 bytes, the weight 262,144",
-)
+# %% [markdown]
+# Without a graph the same operators run, and nothing is kept. At the peak {{alive_without:.0f}} results are in memory:
+# the last layer's, the product, the new one. With a graph it is one for each layer and one more, {{alive_with:.0f}}.
+# (More bytes are kept than the peak shows: `weight` and `batch` are kept too, and they were there before.)
+#
+# `inference_mode` also takes two stops off the way of every tensor that is made in it: no autograd, no version counter.
+# What that saves is a part of the call, so look for it in tiny operators only. What does it cost?
 
 # %% experiment
+from helpers.experiments.operators_and_autograd import each_tried
+
 with torch.inference_mode():
     made_there = torch.ones(3)
 asks = torch.ones(3, requires_grad=True)
-rows = []
-for code in ("made_there._version", "made_there.add_(1)", "asks + made_there", "asks * made_there"):
-    try:
-        rows.append((f"`{code}`", f"works, and gives a {type(eval(code)).__name__}"))
-    except RuntimeError as error:
-        rows.append((f"`{code}`", f"raises: {str(error).partition('.')[0]}."))
-lesson.table(rows, ["a tensor made in inference_mode", "what happens"], evidence="live (CPU)")
+each_tried(["made_there._version", "made_there.add_(1)", "asks + made_there", "asks * made_there"], globals())
 
 # %% [markdown]
-# Without a graph the same operators run and nothing is kept: at the peak {{results_alive:.0f}} results are alive (the
-# last layer's, the product, the new one). With a graph it is one for each layer and one more, {{results_graph:.0f}}.
-# (Saved is more than the peak: it holds `weight` and `batch` too, which were there before, and the peak counts only
-# what the run allocated.) `inference_mode` also takes two stops off the path of every tensor made in it: no autograd,
-# no version counter. What that saves is a part of the floor, so look for it in tiny operators only. The price is the
-# second table: such tensors cannot be saved for a backward later. Use `inference_mode` for serving and evaluation,
-# `no_grad` where the results go back into training.
+# A tensor made in `inference_mode` cannot be kept for a backward later. Use `inference_mode` for serving and evaluation.
+# Use `no_grad` where the results go back into training.
 #
-# ## 8 · What keeps a graph alive
+# ### From a loop over samples to one batch (30 min)
 #
-# A graph lives as long as anybody holds a tensor with a `grad_fn` in it. Everybody knows the list called
-# `losses`. How bad is it? Ten steps of a small net; each keeps one thing. How many of the ten `hidden`
-# matrices are alive at the end: 0, 1 or 10?
-
-
-# %% experiment
-def ten_steps(keep, backward=True):
-    kept = []
-    for _ in range(10):
-        hidden = torch.tanh(batch @ weight)
-        loss = hidden.square().mean()
-        kept.append(keep(hidden, loss))
-        if backward:
-            torch.autograd.grad(loss, weight)
-        del hidden, loss
-    return kept
-
-
-prediction = {  # 0, 1 or 10
-    "the loss, backward has run": ...,
-    "the loss, no backward (validation)": ...,
-    "hidden.abs().mean(), backward has run from the loss": ...,
-    "hidden[0].detach()": ...,
-    "hidden[0].detach().clone()": ...,
-}
-
-# %% experiment
-kept = [
-    count(ten_steps, lambda hidden, loss: loss),
-    count(ten_steps, lambda hidden, loss: loss, backward=False),
-    count(ten_steps, lambda hidden, loss: hidden.abs().mean()),
-    count(ten_steps, lambda hidden, loss: hidden[0].detach()),
-    count(ten_steps, lambda hidden, loss: hidden[0].detach().clone()),
-]
-one_hidden = 64 * 256 * 4
-alive = {name: c.live_bytes // one_hidden for name, c in zip(prediction, kept, strict=True)}
-lesson.compare_predictions(
-    prediction, alive, evidence="live (CPU)", what="whole hidden matrices still alive", choices=(0, 1, 10)
-)
-
-# %% [markdown]
-# Backward frees what its nodes saved as it passes, so the famous list holds empty nodes only. What hurts is
-# a graph that *no backward walks*: a loss under validation, a metric beside the loss, gradients made with
-# `create_graph=True`. And a detached row hurts as much, with no graph at all: it is a view (lesson 01).
-#
-# **Exercise 2.3 — who keeps the graph?** (★★, 15 min)
-#
-# `train_leaky` trains correctly, and its memory grows with every step. Run the cell below it, then write
-# `train`: the same numbers, and memory that does not depend on the number of steps, beyond what is
-# returned. There is more than one leak, and one of them has no graph at all.
-#
-# <details><summary>Hint 1</summary>Go through what lives longer than a step: three lists, one average, two
-# weights. For each: does it have a <code>grad_fn</code>? If not, how large is its
-# <code>untyped_storage()</code>?</details>
-#
-# <details><summary>Hint 2</summary><code>create_graph=True</code> is for gradients of gradients; nobody
-# takes any here. A detached row of a matrix is a view: the whole matrix stays (lesson 01).
-# <code>.item()</code> would cut the graph as well, but the device would have to be waited for, once per
-# step.</details>
-#
-# <details><summary>The idea</summary>No <code>create_graph</code>, <code>.detach()</code> for the activity
-# that is averaged, and <code>hidden[0].detach().clone()</code> for the row. Without
-# <code>create_graph</code> backward has emptied the loss's graph; its <code>.detach()</code> is for the
-# contract, which wants results without a graph.</details>
-
-
-# %% setup
-def train_leaky(w1, w2, inputs, targets, lr=0.1):
-    w1, w2 = w1.clone().requires_grad_(), w2.clone().requires_grad_()
-    losses, norms, rows, smooth = [], [], [], None
-    for x, y in zip(inputs, targets, strict=True):
-        hidden = torch.tanh(x @ w1)
-        loss = (hidden @ w2 - y).pow(2).mean()
-        g1, g2 = torch.autograd.grad(loss, (w1, w2), create_graph=True)
-        losses.append(loss)
-        norms.append(torch.sqrt(g1.pow(2).sum() + g2.pow(2).sum()))
-        rows.append(hidden[0].detach())
-        activity = hidden.pow(2).mean()
-        smooth = activity if smooth is None else 0.9 * smooth + 0.1 * activity
-        with torch.no_grad():
-            w1.sub_(lr * g1)
-            w2.sub_(lr * g2)
-    kept = {
-        "loss": torch.stack(losses),
-        "norm": torch.stack(norms),
-        "row": torch.stack(rows),
-        "smooth": smooth,
-    }
-    return {k: v.detach() for k, v in (kept | {"w1": w1, "w2": w2}).items()}
-
-
-# %% experiment
-def peak(train, steps, batch=64, width=256):
-    g = torch.Generator().manual_seed(0)
-    w1, w2 = torch.randn(32, width, generator=g) / 6, torch.randn(width, 4, generator=g) / 16
-    xs, ys = torch.randn(steps, batch, 32, generator=g), torch.randn(steps, batch, 4, generator=g)
-    return count(train, w1, w2, xs, ys).peak_live_bytes
-
-
-lesson.table(
-    [(steps, peak(train_leaky, steps)) for steps in (2, 8, 32)],
-    ["steps", "peak live bytes of train_leaky"],
-    evidence="live (CPU)",
-    caption="batch 64, width 256",
-)
-
-
-# %% exercise="graph_keeper"
-def train(
-    w1: torch.Tensor, w2: torch.Tensor, inputs: torch.Tensor, targets: torch.Tensor, lr: float = 0.1
-) -> dict[str, torch.Tensor]:
-    """Plain gradient descent on a two-layer net; returns exactly what train_leaky returns, without its leaks.
-
-    All tensors are of one dtype, float32 or float64.
-    w1: (k, width), w2: (width, out): starting weights, not changed. inputs: (steps, batch, k).
-    targets: (steps, batch, out). Returns, none of them with a graph: "loss" (steps,), "norm" (steps,): length
-    of the gradient, "row" (steps, width): the first sample's hidden activations, "smooth" (): the running
-    average of the mean squared activation, "w1", "w2": the trained weights.
-    Budget: each step more may raise peak live bytes by at most 4 × the bytes that the step adds to the
-    result, that is 4 × 4 × (width + 2) for float32. The peak itself: at most 6 matrices of (batch, width), 4
-    copies of the weights and 4 × the result (one step needs half of that: hidden, its gradient and what is being
-    made of them; the weights, their gradients, a product with lr). No syncs (a GPU would never be waited for).
-    """
-    ### BEGIN SOLUTION
-    w1, w2 = w1.clone().requires_grad_(), w2.clone().requires_grad_()
-    losses, norms, rows, smooth = [], [], [], None
-    for x, y in zip(inputs, targets, strict=True):
-        hidden = torch.tanh(x @ w1)
-        loss = (hidden @ w2 - y).pow(2).mean()
-        g1, g2 = torch.autograd.grad(loss, (w1, w2))
-        losses.append(loss.detach())
-        norms.append(torch.sqrt(g1.pow(2).sum() + g2.pow(2).sum()))
-        rows.append(hidden[0].detach().clone())
-        activity = hidden.detach().pow(2).mean()
-        smooth = activity if smooth is None else 0.9 * smooth + 0.1 * activity
-        with torch.no_grad():
-            w1.sub_(lr * g1)
-            w2.sub_(lr * g2)
-    kept = {
-        "loss": torch.stack(losses),
-        "norm": torch.stack(norms),
-        "row": torch.stack(rows),
-        "smooth": smooth,
-    }
-    return kept | {"w1": w1.detach(), "w2": w2.detach()}
-    ### END SOLUTION
-
-
-# %% test="graph_keeper" points=1
-from helpers.exercises.operators_and_autograd import Training, check_train
-
-check_train(*[Training(steps, batch=48, k=16, width=64, out=2) for steps in (3, 15)])
-
-# %% hidden="graph_keeper" points=2
-### BEGIN HIDDEN TESTS
-import torch
-
-from helpers.exercises.operators_and_autograd import Training, check_train
-
-check_train(
-    *[Training(steps, batch=64, k=8, width=128, out=2, lr=0.3) for steps in (2, 22)],
-    *[Training(steps, batch=100, k=20, width=40, out=1, lr=0.3) for steps in (4, 30)],
-    graphs=False,
-)
-check_train(Training(5, batch=6, k=4, width=8, out=3, dtype=torch.float64), costs=False, graphs=False)
-### END HIDDEN TESTS
-
-# %% hidden="graph_keeper" points=1
-### BEGIN HIDDEN TESTS
-from helpers.exercises.operators_and_autograd import Training, check_train
-
-check_train(
-    Training(12, batch=32, k=8, width=64, out=2, lr=0.2),
-    Training(1, batch=1, k=1, width=2, out=1),
-    costs=False,
-)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 9 · From a loop over samples to one batch
-#
-# The dearest way to use small operators is a Python loop over samples: it multiplies the floor by the
-# batch. Sometimes batching is a matter of one more dimension. Sometimes it takes a thought, and then it can
-# save memory, too.
+# A Python loop over samples is the most expensive way to use small operators: it multiplies the calls by the batch.
+# Sometimes one more dimension replaces the loop. Sometimes it takes a formula, which can save memory too.
 #
 # **Exercise 2.4 — gradient norms, sample by sample** (★★★, 20 min)
 #
-# Private training (DP-SGD) and data selection want the length of *each sample's* gradient.
-# `grad_norms_loop` runs one backward per sample. Write `grad_norms`: the same numbers, the number of
-# operators the same for every batch, and without ever holding a gradient of each sample.
+# Private training ([DP-SGD](https://arxiv.org/abs/1607.00133)) and data selection need the length of *each sample's*
+# gradient. `grad_norms_loop` runs one backward for each sample. Write `grad_norms`: the same numbers, as many operators
+# for every batch, and never a gradient of each sample in memory. ([Goodfellow, 2015](https://arxiv.org/abs/1510.01799)
+# found the formula.)
 #
 # <details><summary>Hint 1</summary>For one sample, the gradient of a linear layer's weight is an outer
 # product: δ of its output times its input. What is the length of an outer product?</details>
@@ -1262,41 +1003,10 @@ check_grad_norms(Net(512, k=1024, width=1024, classes=8, shrink=32), memory=True
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## On the real GPU
+# ### On your own GPU (2 min)
 #
-# First three simulated cards, one call of `x + y` on each. The floors lie on each other: the time of a
-# launch belongs to the host, and the simulator *assumes* the same host for all three. The slopes are the
-# cards' own, their memory bandwidth, and so each has its own crossover.
-
-# %% experiment
-cards = {name: simulate(name) for name in ("T4", "A100", "H100")}
-by_card = {name: times_on(gpu) for name, gpu in cards.items()}
-rows = [
-    (name, f"{gpu.card.assumptions.operator_s * 1e6:.0f} µs", f"{bandwidth(gpu.card) / 1e9:,.0f} GB/s")
-    + (crossover_of(gpu.card),)
-    for name, gpu in cards.items()
-]
-lesson.table(
-    rows,
-    ["GPU", "launch (assumed)", "bandwidth", "crossover, elements"],
-    evidence="arithmetic",
-    caption="launch × bandwidth ÷ 12 bytes per element",
-).show()
-plots.crossover(
-    GPU_SIZES,
-    by_card,
-    evidence="simulated (T4, A100, H100)",
-    title="x + y on three GPUs with one host",
-    law="max",
-)
-
-# %% [markdown]
-# A faster card moves the crossover to the right, and more code becomes bound by its operators. What to do
-# when the count cannot be lowered: CUDA graphs (lesson 07), and a compiler (lesson 11).
-#
-# Now the same function on your own GPU, if you have one. Look for a floor that is the same for all small
-# sizes, a knee, and then a slope that the bandwidth sets. Where is your knee?
-
+# If you have a GPU, the cell below times `x + y` on it as section 2 did. Look for the same time for all small sizes, a
+# bend, and a slope that the memory sets. Where is your crossover?
 
 # %% experiment
 from helpers import simulator
@@ -1304,109 +1014,9 @@ from helpers import simulator
 
 def add_by_size(device):
     real = simulator.RealGPU()
-    return plots.crossover(
-        GPU_SIZES,
-        {"x + y": times_on(real)},
-        evidence=real.evidence,
-        title="One operator on this GPU",
-        law="max",
-    )
+    with real:
+        seconds = [add_on(real, n) for n in GPU_SIZES]
+    return plots.crossover(GPU_SIZES, {"x + y": seconds}, evidence=real.evidence, title="This GPU", law="max")
 
 
 lesson.on_gpu(add_by_size, recording="02_add_by_size")
-
-# %% [markdown]
-# ## Sources on trial
-
-# %% experiment tags=["fold"]
-fewer = sum(has[0] < hand[0] for hand, has in fused.values())
-leaner = sum(has[1] < hand[1] for hand, has in fused.values())
-unchecked = [c for c in changes if "data" in c or "numpy" in c]
-checked = [c for c in changes if c not in unchecked]
-tried, tried_unchecked = (2 * len(codes) * len(some) for some in (checked, unchecked))
-raised, wrong, wrong_unchecked = tally("raises", checked), tally("wrong", checked), tally("wrong", unchecked)
-graphs_drawn = len(programs) * len(points)
-none_in_place = not in_place(first) and in_place(second) == {"add_": len(parameters)}
-lesson.verdicts(
-    [
-        {
-            "id": "02-overhead",
-            "source": "book-notes",
-            "claim": "operator overhead is a main performance killer",
-            "measured": f"x + y, simulated H100: below {gpu_elements:,} elements the time is the launch's; on "
-            "this CPU the first picture of section 2 has the same shape",
-            "verdict": "holds when tensors are smaller than the crossover; above it, bytes or arithmetic",
-            "experiment": "2 · Overhead against size",
-        },
-        {
-            "id": "02-dag",
-            "source": "book-notes",
-            "claim": "the graph is a DAG of operators, data on its edges",
-            "measured": f"no cycle in {graphs_drawn} graphs; drawn: {forward.operators} operators made "
-            f"{shape['nodes']} nodes, {leaves} of them leaves",
-            "verdict": "holds when nodes are the operators' backwards and edges the way of gradients; data is "
-            "saved in nodes",
-            "experiment": "4 · The graph, and why if and while do not hurt it",
-        },
-        {
-            "id": "02-accumulate",
-            "source": "book-notes",
-            "claim": "gradients accumulate as numbers, so control flow is no problem",
-            "measured": f"{agree} of {graphs_drawn} gradients through data-dependent code equal finite "
-            f"differences; a second backward doubled .grad in place: {doubled and stayed}",
-            "verdict": "confirmed" if agree == graphs_drawn and doubled else "refuted",
-            "experiment": "4 · The graph, and why if and while do not hurt it",
-        },
-        {
-            "id": "02-in-place",
-            "source": "book-notes",
-            "claim": "in-place backward easily gives wrong numbers, so it is avoided",
-            "measured": f"of {tried} changes in place {raised} raised, {wrong} went wrong; through .data or NumPy "
-            f"{wrong_unchecked} of {tried_unchecked} went wrong",
-            "verdict": ("confirmed" if wrong else "holds when the version check is evaded")
-            + (
-                ". Except for adding into .grad, backward used no in-place operators" if none_in_place else ""
-            ),
-            "experiment": "5 · In place, and what it breaks",
-        },
-        {
-            "id": "02-fusion",
-            "source": "guide",
-            "claim": "fusion means fewer launches, less memory access",
-            "measured": f"of {len(fused)} computations against PyTorch's fused operators: fewer launches in "
-            f"{fewer}, fewer bytes moved in {leaner}",
-            "verdict": "confirmed"
-            if fewer == leaner == len(fused)
-            else "holds when the fused operator is one kernel",
-            "experiment": "3 · Operators that exist already",
-        },
-    ],
-    evidence="live (CPU) · simulated (H100)",
-)
-
-# %% [markdown]
-# ## Recap
-#
-# | rule of thumb | where it stops being true |
-# |---|---|
-# | A small operator costs its call: count operators. | Above the crossover of section 2: count bytes. |
-# | Use the operator that exists. | Where its name hides several: count it. |
-# | In-place is safe on what nobody saved. | Through `.data` or NumPy nobody checks. |
-# | Autograd does not mind `if` and `while`. | On a GPU each decision on a tensor's value is a wait. |
-# | A composition saves what each step wants; a Function, what you choose. | Recomputing costs operators. |
-# | Keep numbers of a step with `.detach()`. | A detached view still holds its whole storage: `.clone()` it. |
-# | `inference_mode` for serving, `no_grad` inside training. | For large operators the two cost the same. |
-#
-# **Checklist for your own code**
-# - [ ] `count(step)`: how many operators per step, and how many of them on small tensors?
-# - [ ] Any Python loop over samples, heads, layers of equal shape, parameters?
-# - [ ] Any norm, activation, loss or attention written out?
-# - [ ] `saved_bytes` of your own activations and losses?
-# - [ ] What outlives a step, and does it have a `grad_fn`? Is it a view of something large?
-# - [ ] Evaluation under `inference_mode`? Any `.data`, `create_graph`, `retain_graph` left over?
-#
-# **Read on**: [*Autograd mechanics*](https://docs.pytorch.org/docs/2.13/notes/autograd.html) and [*Extending
-# PyTorch*](https://docs.pytorch.org/docs/2.13/notes/extending.html); E. Yang, [*PyTorch
-# internals*](https://blog.ezyang.com/2019/05/pytorch-internals/) and [*Let's talk about the PyTorch
-# dispatcher*](https://blog.ezyang.com/2020/09/lets-talk-about-the-pytorch-dispatcher/); I. Goodfellow, *Efficient per-example gradient
-# computations* (2015).

@@ -3,33 +3,28 @@
 #
 # ## Is the CPU, the GPU or something between them the bottleneck?
 #
-# The CPU puts work into a queue, the GPU takes it out. When training is slow, one of three things holds: the
-# CPU fills too slowly, the GPU empties too slowly, or one of them keeps stopping for the other. The three
-# want opposite remedies, and from outside they look alike. A *trace*, the diary of both, tells them apart.
+# The CPU puts work into a queue, and the GPU takes work out of it. When training is slow, one of three things is true.
+# The CPU fills the queue too slowly. The GPU empties it too slowly. Or one of them keeps stopping for the other. The
+# three need opposite repairs, and from outside they look alike. A **trace** records what both sides do, and tells the
+# three apart.
 #
-# **Time** 65–80 min; half of it is the three exercises. **Before this** lesson 00: launches, synchronize, events.
+# **Time** 60 min, with two exercises; *Further*: 35 min, with one more.
+# **Before this** lesson 00: launches, synchronize, events.
 #
 # **Afterwards you can**
 # - read a trace: queue depth, gaps, what lies before and after a gap, and what would help;
-# - see which lines make the CPU wait for the GPU, and write a training loop that hardly ever does;
-# - record such a trace with `torch.profiler`, and say when Nsight Systems or Nsight Compute adds something.
-#
-# **On trial** the book notes' flow (*sparse queue: the CPU · dense: the GPU · dense with gaps: zoom in and
-# look before and after the gap*) · *Nsight Compute only for operators* · *`torch.cuda.utilization()` for GPU
-# use* · two profiler recipes: at the end.
+# - see which lines make the CPU wait for the GPU, and write a training loop that hardly ever waits;
+# - record a trace of your own script and name its bottleneck.
 
 # %% setup
-from dataclasses import replace
-
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.profiler import record_function
 
-from helpers import lesson, plots, simulate, trace
-from helpers.lesson import compare_predictions, table
-from helpers.simulator.devices import DEVICES
-from helpers.timing import format_seconds
+from helpers import lesson, plots, trace
+
+#: of a trace without its first and last step: the share of the time in which the GPU computes, and in which the CPU waits
+shares = trace.shares
 
 torch.set_num_threads(1)  # tensors here are tiny, or simulated: a second thread would only get in the way
 lesson.start("03_gpu_queue", evidence=["simulated (H100)", "live (CPU)"])
@@ -37,206 +32,513 @@ lesson.start("03_gpu_queue", evidence=["simulated (H100)", "live (CPU)"])
 # %% [markdown]
 # ## 1 · Sparse or dense
 #
-# Two training loops, the same code: four linear layers, forward, backward, SGD. In one a layer is 256 × 256 and the
-# batch 64, in the other 4096 × 4096 and 1,024.
+# Two training loops run the same code: four linear layers, forward, backward, SGD. In the first, a layer is 256 × 256
+# and the batch 64. In the second, a layer is 4096 × 4096 and the batch 1,024.
 #
-# Three words, for the whole lesson. A **lane** is one row of a trace's picture: here the row of the GPU's kernels. It is
-# **dense** where the GPU computes for 90 % of the time or more, and **sparse** where it computes for less than 50 %. In
-# between it is **dense with gaps**.
-#
-# **Predict**: is the GPU's lane `"sparse"` or `"dense"`? And if somebody gave you a GPU that is twice as fast, or a CPU
-# that is: by what factor would a step get faster, `"1×"` or `"2×"`?
+# Suppose that somebody gives you a GPU that is twice as fast, or a CPU that is twice as fast. How many times as fast
+# will a step be?
 
 # %% experiment
-said_of_loops = {
-    "small layers: the GPU's lane is": ...,  # "sparse" or "dense"
-    "small layers: a GPU twice as fast gives": ...,  # "1×" or "2×"
-    "small layers: a CPU twice as fast gives": ...,
-    "large layers: the GPU's lane is": ...,
-    "large layers: a GPU twice as fast gives": ...,
-    "large layers: a CPU twice as fast gives": ...,
+you = lesson.predict(
+    {
+        "small layers, GPU twice as fast": ...,
+        "small layers, CPU twice as fast": ...,
+        "large layers, GPU twice as fast": ...,
+        "large layers, CPU twice as fast": ...,
+    },
+    choices=[1, 2],
+)
+
+# %% experiment
+from helpers.experiments.gpu_queue import LARGE, SMALL, launch_to_start_us, loop, queues, second_step
+
+small, large = loop(**SMALL), loop(**LARGE)
+gains = {
+    "small layers, GPU twice as fast": small.step_s / loop(**SMALL, gpu=2).step_s,
+    "small layers, CPU twice as fast": small.step_s / loop(**SMALL, cpu=2).step_s,
+    "large layers, GPU twice as fast": large.step_s / loop(**LARGE, gpu=2).step_s,
+    "large layers, CPU twice as fast": large.step_s / loop(**LARGE, cpu=2).step_s,
 }
+lesson.keep(deepest=trace.queue_depth(small.trace).deepest, way_us=launch_to_start_us(small.trace))
+you.against_ratios(
+    gains,
+    queues({"small layers": small, "large layers": large}),
+    plots.queue(small.trace, *second_step(small.trace), title="Small layers, one step"),
+    plots.queue(large.trace, title="Large layers, four steps"),
+    evidence="simulated (H100)",
+    what="times as fast",
+)
+
+# %% [markdown]
+# In pictures and traces the CPU is called the *host*, and a queue of the GPU is called a *stream*. The curve at the
+# bottom is the **queue depth**: launches that have been made and have not started yet.
+#
+# - Small layers: every kernel is over before the next launch arrives. The depth goes to and fro between 0 and
+#   {{deepest}}. (Even on a free GPU {{way_us:.1f}} µs pass between a launch and its start.) The GPU waits for every
+#   launch. The picture calls this idle time *short kernels*.
+# - Large layers: all four steps are in the queue before the first has run. At the end, the CPU waits for the GPU. (A real
+#   queue is finite. When it is full, the launch itself waits.)
+#
+# A GPU's row is **dense** where the GPU computes for 90 % of the time or more, and **sparse** where it computes for less
+# than 50 %. In between it is **dense with gaps**.
+#
+# Now the question can be measured: **the bottleneck is the part that, made faster, makes the step faster.** The simulator
+# can double one part of a machine. You cannot. A trace has to stand in for that experiment, and the rest of the lesson
+# shows when it can.
+#
+# ## 2 · A read in every step
+#
+# The layers are 2048 × 2048 now. The GPU's own work takes {{work_ms:.2f}} ms a step, and the CPU launches it in less. Two
+# things are added to the loop, alone and together:
+#
+# - **read**: [`loss.item()`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.item.html) at the end of every
+#   step. The CPU waits until the GPU has computed the loss.
+# - **prepare**: 1.5 ms of Python for the next batch.
+#
+# How long is a step, as a multiple of the GPU's own work?
+
+# %% experiment
+you = lesson.predict(
+    {"neither": ..., "read": ..., "prepare": ..., "read and prepare": ...}, choices=[1, 1.3, 1.6]
+)
+
+# %% experiment
+from helpers.experiments.gpu_queue import MIDDLE, against_the_work, gpu_work_s
+
+loops = {
+    "neither": loop(**MIDDLE),
+    "read": loop(**MIDDLE, read=True),
+    "prepare": loop(**MIDDLE, prepare_s=1.5e-3),
+    "read and prepare": loop(**MIDDLE, read=True, prepare_s=1.5e-3),
+}
+work_s = gpu_work_s(loops["neither"].trace)
+longer = {name: ran.step_s / work_s for name, ran in loops.items()}
+lesson.keep(work_ms=1e3 * work_s, with_read=longer["read"], with_prepare=longer["prepare"])
+lesson.keep(with_both=longer["read and prepare"])
+shown = against_the_work(loops, work_s)
+you.against_ratios(longer, shown, evidence="simulated (H100)", what="times the GPU's work")
+
+# %% [markdown]
+# The read alone makes a step {{with_read:.2f}} times as long as the GPU's work, the Python alone {{with_prepare:.2f}}
+# times. Both together make it {{with_both:.2f}} times as long. They cost the whole of the Python.
+#
+# The reason is the queue. The queue is a store of work, on which the GPU lives while the CPU does something else.
+# `.item()` returns when the store is empty. Then the GPU idles through whatever the CPU does next. **A sync costs what
+# the CPU does after it.** So a sync hides well: a profile shows the time in the preparation of data, which is innocent.
+#
+# The window below shows 40 µs before and 40 µs after the end of one read. What happens before the gap, and in it?
+
+# %% experiment
+from helpers import widgets
+from helpers.experiments.gpu_queue import end_of_a_read
+
+gappy = loops["read and prepare"].trace
+print(trace.classify(gappy))
+read_s = end_of_a_read(gappy)
+widgets.timeline_zoom(gappy, read_s - 40e-6, read_s + 40e-6)
+
+# %% [markdown]
+# Before the gap, the optimizer's kernel runs, and the host is in `_local_scalar_dense`, the operator behind `.item()`.
+# In the gap there is no kernel and no launch. The host runs Python. (Run the cell to move the window.)
+#
+# By the gap alone, the loop would be *CPU-bound*: the CPU was busy and launched nothing. But without the read, the same
+# Python costs nothing. So `trace.classify` plays the trace again without the host's waits. Most of the idle time goes
+# away with them, and the verdict is *sync-bound*.
+#
+# ## 3 · A map
+#
+# You can see as much with two numbers. How much of the time does the **GPU compute**? And for how much of it does the
+# **CPU wait** for the GPU? (A CPU that runs ahead counts as waiting, because a full queue will stop it.) Below are six
+# loops. *Middle* has layers of 2048 × 2048. *Narrow* has layers of 512 × 512, and copies a batch of 16,384 rows to the
+# GPU in every step. What makes each loop fastest: a CPU, a GPU or copies twice as fast, or no reads?
+
+# %% experiment
+you = lesson.predict(
+    {
+        "small layers": ...,
+        "large layers": ...,
+        "middle, read": ...,
+        "middle, prepare": ...,
+        "middle, read and prepare": ...,
+        "narrow, copied": ...,
+    },
+    choices=["CPU", "GPU", "copies", "no reads"],
+)
+
+# %% experiment
+from helpers.experiments.gpu_queue import on_the_map, try_each
+
+six = {
+    "small layers": SMALL,
+    "large layers": LARGE,
+    "middle, read": MIDDLE | {"read": True},
+    "middle, prepare": MIDDLE | {"prepare_s": 1.5e-3},
+    "middle, read and prepare": MIDDLE | {"read": True, "prepare_s": 1.5e-3},
+    "narrow, copied": {"width": 512, "batch": 16384, "load": True},
+}
+remedies = {"CPU": {"cpu": 2}, "GPU": {"gpu": 2}, "copies": {"pcie": 2}, "no reads": {"read": False}}
+tried = {name: try_each(settings, remedies) for name, settings in six.items()}
+best = {name: one.best for name, one in tried.items()}
+copied = shares(tried["narrow, copied"].ran.trace)
+launch_word = trace.classify(tried["small layers"].ran.trace).bottleneck
+lesson.keep(copied_computes=copied.computes, copied_waits=copied.waits, launch_word=launch_word)
+you.against(best, on_the_map(tried), evidence="simulated (H100)", what="helps most")
+
+# %% [markdown]
+# Read the columns *GPU computes* and *CPU waits* as a map:
+#
+# | | the CPU hardly waits | the CPU waits much |
+# |---|---|---|
+# | **the GPU computes nearly always** | balanced | the **GPU** is the limit, however many syncs there are |
+# | **the GPU often idles** | the **CPU** is the limit | they take **turns**: something between them |
+#
+# In the last field, the gaps say what stands between them. Either a copy runs in the gaps, or the CPU came back from a
+# read. With a full queue, a step takes as long as the slower side. Where the sides take turns, it takes the sum of both.
+# (A copy in the same queue adds to the GPU's time. Lesson 05 gives copies a queue of their own.)
+#
+# “Sparse, so it is the CPU” is wrong without the second number. In the last row the GPU computes {{copied_computes:.0%}}
+# of the time, and the CPU waits for {{copied_waits:.0%}}. The map holds for steady running, so `shares` leaves out the
+# ends of a trace. In the first step the queue is still empty, and after the last one the CPU waits for all that is left.
+#
+# **Exercise 3.1 — name the bottleneck** (★★, 8 min)
+#
+# Write the map as a function. The traces come from simulated cards, with noise and without, from a machine without a
+# GPU, or are laid out as a real card writes them. The words of `trace.classify` mean the same:
+#
+# | on the map | `bottleneck` returns | `trace.classify` says |
+# |---|---|---|
+# | the GPU computes nearly always | `"GPU"` | GPU-bound |
+# | the CPU hardly waits | `"CPU"` | CPU-bound, or {{launch_word}} where kernels are shorter than launches |
+# | turns, a copy runs in the gaps | `"copies"` | copy-bound |
+# | turns, the CPU came back from a read | `"syncs"` | sync-bound |
+#
+# <details><summary>Hint 1</summary><code>shares(t)</code> from the set-up gives both numbers. Some traces have no GPU
+# work at all: <code>t.has_gpu</code>. The docstring says how far from a border every case lies.</details>
+# <details><summary>Hint 2</summary>A busy GPU decides first: a sync in every step is harmless then. Next, a CPU
+# that hardly waits. What is left are the turns.</details>
+# <details><summary>The idea</summary>The map, from top to bottom. In its last field compare
+# <code>trace.idle(t).seconds["waiting for a copy"]</code> (it may be missing) with all of the idle time,
+# <code>trace.idle(t).total</code>.</details>
+
+
+# %% exercise="bottleneck"
+def bottleneck(t: trace.Trace) -> str:
+    """Where a trace lies on the map: "GPU", "CPU", "copies", "syncs"; or "no GPU" where none was used.
+
+    t: a steady stretch of a program, with or without ProfilerSteps, on one or more streams.
+    "GPU": it computes nearly always. "CPU": it hardly ever waits for the GPU, which idles. Both wait: "copies",
+    if a copy between host and GPU runs for most of the time in which nothing computes, else "syncs".
+    No case lies near a border: the GPU computes over 90 % of the time or under 75 %, the CPU waits over 25 % or
+    under 10 %.
+    Not by asking `trace.classify`: that is closed while the tests run.
+    """
+    ### BEGIN SOLUTION
+    if not t.has_gpu:
+        return "no GPU"
+    computes, waits = shares(t)
+    if computes > 0.82:
+        return "GPU"
+    if waits < 0.17:
+        return "CPU"
+    gaps = trace.idle(t)
+    return "copies" if gaps.seconds.get("waiting for a copy", 0.0) > 0.5 * gaps.total else "syncs"
+    ### END SOLUTION
+
+
+# %% test="bottleneck" points=2
+from helpers.exercises.gpu_queue import Loop, check_bottleneck
+
+wanted = {
+    Loop("H100", 256, 64): "CPU",
+    Loop("H100", 4096, 1024): "GPU",
+    Loop("H100", 2048, 2048, read=True): "GPU",
+    Loop("H100", 2048, 1024, read=True, prepare_s=2e-3): "syncs",
+    Loop("H100", 2048, 1024, prepare_s=5e-3): "CPU",
+    Loop("H100", 512, 16384, load=True): "copies",
+    Loop("H100", 256, 64, load=True, prepare_s=2e-4): "CPU",
+    Loop("H100", 2048, 256, load=True, read=True, prepare_s=1e-3): "syncs",
+    "no GPU": "no GPU",
+}
+check_bottleneck(wanted)
+
+# %% hidden="bottleneck" points=2
+### BEGIN HIDDEN TESTS
+from helpers.exercises.gpu_queue import Loop, check_bottleneck
+
+wanted = {  # what helps most: found by doubling each part of the machine
+    Loop("A100", 192, 128, read=True, noise=0.1): "CPU",
+    Loop("H100", 256, 32768, beside=True, pinned=True, noise=0.1): "GPU",
+    Loop("A100", 2048, 2048, read=True, noise=0.1): "GPU",
+    Loop("T4", 1024, 1024, read=True, prepare_s=8e-3, noise=0.05): "syncs",
+    Loop("H100", 2048, 2048, mask=True, read=True, prepare_s=3.5e-3): "syncs",
+    Loop("A100", 64, 131072, load=True, pinned=True, noise=0.1): "copies",
+    Loop("H100", 256, 32768, load=True, noise=0.1): "copies",
+    Loop("L4", 1024, 512, prepare_s=9e-3, steps=False): "CPU",
+}
+check_bottleneck(wanted)
+### END HIDDEN TESTS
+
+# %% hidden="bottleneck" points=2
+### BEGIN HIDDEN TESTS
+from helpers.exercises.gpu_queue import check_bottleneck
+
+wanted = {"GPU": "GPU", "small": "CPU", "late": "CPU", "syncs": "syncs", "copies": "copies"}
+check_bottleneck(wanted | {"hidden copies": "GPU"})
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4 · Which lines wait?
+#
+# On the GPU: `loss` and `best` are single numbers, `x` is a 64 × 10 matrix, `mask` is `x > 0`, and `rows` are eight whole
+# numbers. On the CPU: `page` is a matrix in ordinary memory, and `pinned` one in pinned (page-locked) memory. Does the CPU
+# wait in these lines?
+
+# %% experiment
+you = lesson.predict(
+    {
+        "if loss > 0: pass": ...,
+        "min(loss, best)": ...,
+        "torch.minimum(loss, best)": ...,
+        "x[mask]": ...,
+        "torch.where(mask, x, 0)": ...,
+        "x[rows]": ...,
+        "torch.tensor([1.0, 2.0], device=gpu.device)": ...,
+        "page.to(gpu.device, non_blocking=True)": ...,
+        "pinned.to(gpu.device, non_blocking=True)": ...,
+    },
+    choices=["waits", "does not"],
+)
+
+# %% experiment
+from helpers.experiments.gpu_queue import one_batch, waits_by_line, who_waits
+
+gpu, here = one_batch()
+who = who_waits(gpu, list(you), here)
+told = {line: "waits" if names else "does not" for line, names in who.items()}
+you.against(told, waits_by_line(who), evidence="simulated (H100)", what="the CPU")
+
+# %% [markdown]
+# There are three reasons:
+#
+# 1. **Python needs the value**: `if`, `print`, and `min`, which is an `if` inside. Let the GPU decide (`minimum`,
+#    `where`, a factor of 0 or 1). Read later, many values at once.
+# 2. **The CPU needs a size**: `x[mask]`, `nonzero`, `unique`. Nobody can allocate the result before somebody has counted.
+#    Keep the shape and give weight 0 (`where`, `masked_fill`, `ignore_index`).
+# 3. **The bytes lie in ordinary memory**: the driver must have read them before the call returns. A Python list is such
+#    memory, in `torch.tensor` and as an index (`x[[0, 2]]`). Make the tensor once, or pin it and copy with
+#    `non_blocking=True` (lesson 05).
+#
+# **Exercise 3.2 — a loop that does not wait** (★★★, 15 min)
+#
+# `train_plain` trains a classifier and waits {{waits_a_step:.0f}} times a step. Every wait was put there for a good
+# reason. Write `train`: the same log and the same weights, with one wait for every `log_every` steps. The table below
+# names the lines that wait, as
+# [`torch.cuda.set_sync_debug_mode("warn")`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html)
+# does on a real GPU. (Its documentation says that it names most such lines, not all.)
+#
+# <details><summary>Hint 1</summary>Which of the three reasons is each of these waits? Two of them are of the kind
+# “let the GPU decide”; the sums may stay on the GPU; for the unlabelled rows look at
+# <code>cross_entropy</code>'s own arguments.</details>
+# <details><summary>Hint 2</summary>A step that must not count: gradients of 0 leave SGD's weights as they are.
+# But NaN · 0 is NaN, so a factor will not do: <code>torch.where(ok, g, 0)</code>. All four numbers of a log
+# line fit into one tensor.</details>
+# <details><summary>The idea</summary><code>ok = torch.isfinite(loss)</code> stays a tensor;
+# <code>F.cross_entropy(…, ignore_index=-1)</code>; <code>clip_grad_norm_</code> clips without a look;
+# <code>sums += torch.where(ok, torch.stack([loss, 1, right, seen]), 0)</code>, with everything in it a tensor of
+# the GPU; at the end of each stretch one <code>sums.tolist()</code>. The class weights go up once.</details>
 
 
 # %% setup
-H100 = DEVICES["H100"]
-SMALL, LARGE = {"width": 256, "batch": 64}, {"width": 4096, "batch": 1024}
-
-#: of a trace without its first and last step: the share of the time in which the GPU computes, and in which the CPU waits
-shares = trace.shares
+def train_plain(gpu, model, batches, class_weights, lr=0.1, max_norm=1.0, log_every=100):
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    log, total, taken, right, seen = [], 0.0, 0, 0, 0
+    for i, (x, y) in enumerate(batches, start=1):
+        weight = torch.tensor(class_weights, device=gpu.device)
+        rows = (y >= 0).nonzero().squeeze(1)  # −1: this row has no label
+        logits = model(x[rows])
+        loss = F.cross_entropy(logits, y[rows], weight=weight)
+        if torch.isfinite(loss):  # a bad batch: leave it out, of the training and of the log
+            optimizer.zero_grad()
+            loss.backward()
+            norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
+            if norm > max_norm:
+                for p in model.parameters():
+                    p.grad.mul_(max_norm / norm)
+            optimizer.step()
+            total, taken = total + loss.item(), taken + 1
+            right, seen = right + (logits.argmax(1) == y[rows]).sum().item(), seen + len(rows)
+        if i % log_every == 0:
+            log.append([i, total / max(taken, 1), right / max(seen, 1), log_every - taken])
+            total, taken, right, seen = 0.0, 0, 0, 0
+    return log
 
 
 # %% experiment
-def loop(width, batch, *, read=False, prepare_s=0.0, load=False, cpu=1, gpu=1, pcie=1, steps=4):
-    """Trains four linear layers on a simulated H100. (the trace of `steps` steps, seconds for one)
+from helpers.experiments.gpu_queue import steps_of
 
-    read: loss.item() in every step. prepare_s: Python for the next batch. load: copy the batch to the GPU.
-    cpu, gpu, pcie: how many times as fast that part of the machine shall be.
+waits, waiting_lines = steps_of(train_plain)
+lesson.keep(waits_a_step=waits)
+waiting_lines
+
+# %% exercise="train"
+from typing import Any
+
+
+def train(
+    gpu: Any,
+    model: nn.Module,
+    batches: list[tuple[torch.Tensor, torch.Tensor]],
+    class_weights: list[float],
+    lr: float = 0.1,
+    max_norm: float = 1.0,
+    log_every: int = 100,
+) -> list[list[float]]:
+    """What train_plain does, without waiting for the GPU in every step.
+
+    gpu: has torch.cuda's names. model: on gpu.device; all its parameters are trained, in place. batches: (x, y) on
+    gpu.device, which stay as they are, perhaps none; x: (B, f); y: (B,), classes, or −1 for a row without a label,
+    which does not count. x is finite in such rows (else its gradient, 0 · inf, would be NaN). A batch with a loss
+    that is not finite (or without any label) changes nothing and is counted as skipped; one with a finite loss
+    counts, also if its gradient's norm overflows.
+
+    Returns one list for every log_every steps: [step, mean loss, accuracy, skipped batches], as train_plain does;
+    0 for a mean of nothing.
+
+    Budget: len(batches) // log_every + 2 waits: one for each line of the log, and two for setting up.
     """
-    card = H100
-    a = replace(card.assumptions, operator_s=card.assumptions.operator_s / cpu)
-    a = replace(a, launch_s=a.launch_s / cpu, view_s=a.view_s / cpu, kernel_floor_s=a.kernel_floor_s / gpu)
-    a = replace(a, pageable_bytes_per_s=a.pageable_bytes_per_s * pcie)
-    flops = {kind: rate * gpu for kind, rate in card.peak_flops.items()}
-    card = replace(card, peak_flops=flops, memory_bytes_per_s=card.memory_bytes_per_s * gpu, assumptions=a)
-    device = simulate(card)
-    with device:
-        layers = (nn.Linear(width, width, device=device.device) for _ in range(4))
-        model = nn.Sequential(*(part for layer in layers for part in (layer, nn.ReLU())))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        x = torch.empty(batch, width) if load else torch.randn(batch, width, device=device.device)
-
-        def step():
-            with record_function("forward"):
-                loss = model(x.to(device.device)).square().mean()
-            with record_function("backward"):
-                optimizer.zero_grad()
-                loss.backward()
-            with record_function("optimizer"):
-                optimizer.step()
-            if read:
-                loss.item()
-            if prepare_s:
-                device.host_work(prepare_s / cpu)
-
-        for _ in range(2):
-            step()
-        device.synchronize()
-        began = device.clock()
-        with device.profile() as prof:
-            for _ in range(steps):
-                step()
-                prof.step()
-        device.synchronize()
-    return trace.read(prof), (device.clock() - began) / steps
+    ### BEGIN SOLUTION
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    weight = torch.tensor(class_weights, device=gpu.device)
+    sums = torch.zeros(4, device=gpu.device)
+    log = []
+    for i, (x, y) in enumerate(batches, start=1):
+        logits = model(x)
+        loss = F.cross_entropy(logits, y, weight=weight, ignore_index=-1)
+        optimizer.zero_grad()
+        loss.backward()
+        ok = torch.isfinite(loss.detach())
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        for p in model.parameters():
+            p.grad = torch.where(ok, p.grad, 0.0)
+        optimizer.step()
+        right, seen = (logits.argmax(1) == y).sum(), (y >= 0).sum()
+        sums += torch.where(ok, torch.stack([loss.detach(), ok.float(), right.float(), seen.float()]), 0.0)
+        if i % log_every == 0:
+            total, taken, right, seen = sums.tolist()
+            log.append([i, total / max(taken, 1), right / max(seen, 1), log_every - round(taken)])
+            sums.zero_()
+    return log
+    ### END SOLUTION
 
 
-# %% experiment
-rows, measured, sparse_dense = [], {}, {}
-for name, sizes in {"small layers": SMALL, "large layers": LARGE}.items():
-    t, step_s = loop(**sizes)
-    gains = {part: step_s / loop(**sizes, **{part: 2})[1] for part in ("gpu", "cpu")}
-    computes, _ = shares(t)
-    depth = trace.queue_depth(t)
-    sparse_dense[name] = t, computes, gains
-    measured |= {
-        f"{name}: the GPU's lane is": "dense" if computes > 0.9 else "sparse",
-        f"{name}: a GPU twice as fast gives": f"{gains['gpu']:.0f}×",
-        f"{name}: a CPU twice as fast gives": f"{gains['cpu']:.0f}×",
-    }
-    rows.append(
-        (
-            name,
-            format_seconds(step_s),
-            f"{computes:.0%}",
-            f"{depth.mean:.1f}",
-            depth.deepest,
-            *(f"{g:.2f}×" for g in gains.values()),
-        )
-    )
-heads = ["loop", "a step", "GPU computes", "queue: mean", "deepest", "GPU twice as fast", "CPU twice as fast"]
-way = sparse_dense["small layers"][0].work
-lesson.keep(way_us=min(way.start_ns - way.launch_ns) / 1e3, deepest=rows[0][4])
-table(rows, heads, evidence="simulated (H100)")
+# %% test="train" points=2
+from helpers.exercises.gpu_queue import Steps, check_train
 
-# %% experiment
-GAIN = ("1×", "2×")
-compare_predictions(
-    said_of_loops,
-    measured,
-    evidence="simulated (H100)",
-    choices={line: ("sparse", "dense") if "lane" in line else GAIN for line in said_of_loops},
-)
+check_train(Steps("......", log_every=3), Steps(".i..u.i", log_every=3))
 
-# %% experiment
-first = trace.steps(sparse_dense["small layers"][0])[1]
-plots.queue(
-    sparse_dense["small layers"][0],
-    first.start_s,
-    first.start_s + first.seconds_s,
-    title="Small layers, one step: the queue never holds more than one",
-)
+# %% hidden="train" points=5
+### BEGIN HIDDEN TESTS
+from helpers.exercises.gpu_queue import Steps, check_train
 
-# %% experiment
-plots.queue(sparse_dense["large layers"][0], title="Large layers, four steps: the CPU runs far ahead")
+check_train(Steps("..iu....", log_every=4, seed=4), Steps("i.u", log_every=1, seed=5))
+check_train(Steps(".l.h..", log_every=3, seed=6), Steps("..", log_every=3, seed=7), Steps("", log_every=2))
+### END HIDDEN TESTS
 
 # %% [markdown]
-# The bottom curve is the **queue depth**: launches that have been made and have not started yet. In the first picture
-# each kernel is over before the next arrives: the depth goes to and fro between 0 and {{deepest}}, and the GPU waits for
-# every launch. ({{way_us:.0f}} µs pass from a launch to its start even on a free GPU, and for that long the depth is 1. A
-# *store* of work begins at 2.) In the second picture all four steps are in the queue before the first has run. The CPU
-# spends the rest of the time waiting at the end. (A real queue is finite: when it is full, the launch itself waits.)
-#
-# The pictures' “short kernels” are idle time after a kernel that was over before the CPU could launch the next one. They
-# are the CPU's limit, by another name.
-#
-# So a definition that can be measured: **the bottleneck is the part that, made faster, makes the step faster.** The
-# last two columns of the table do just that; the simulator can double one part of the machine. You cannot, and a trace
-# must stand in for the experiment. The rest of the lesson is about when it does so faithfully.
-#
-# ### Busy is not fast
-#
-# `nvidia-smi`, and [`torch.cuda.utilization()`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/cuda/__init__.py)
-# with it, report the share of time in which *at least one kernel was executing* (NVML's words for it). Three programs:
-# a large product; an activation over a large tensor; and fifty products of 64 × 64, launched at once as a graph (lesson
-# 07). All are busy. How much of the card do they use?
-
-
-# %% experiment
-def used(make, times=20):
-    """(share of time with a kernel, share of the peak FLOP/s, share of the peak bytes/s) of a repeated work."""
-    device = simulate("H100")
-    with device:
-        work = make(device)
-        work()
-        device.synchronize()
-        first = len(device.kernels)
-        for _ in range(times):
-            work()
-        device.synchronize()
-    ran = device.kernels[first:]
-    span = (ran[-1].end_ns - ran[0].start_ns) / 1e9
-    busy = sum(k.duration_s for k in ran) / span
-    flops = sum(k.flops for k in ran) / span / H100.peak_flops["fp32"]
-    return busy, flops, sum(k.bytes for k in ran) / span / H100.memory_bytes_per_s
-
-
-def product(device):
-    x = torch.randn(4096, 4096, device=device.device)
-    return lambda: x @ x
-
-
-def activation(device):
-    x = torch.randn(64 * 2**20, device=device.device)
-    return lambda: torch.relu(x)
-
-
-def tiny(device):
-    x = torch.randn(64, 64, device=device.device)
-    x @ x
-    graph = device.CUDAGraph()
-    with device.graph(graph):
-        for _ in range(50):
-            x @ x
-    return lambda: (graph.replay(), x)  # x has to live as long as the graph
-
-
-use = {"one 4096 × 4096 product": product, "relu of 64 Mi numbers": activation, "50 tiny products": tiny}
-use = {name: used(make) for name, make in use.items()}
-table(
-    [(name, *(f"{share:.1%}" for share in shares_of)) for name, shares_of in use.items()],
-    ["program", "busy (“utilization”)", "of peak FLOP/s, fp32", "of peak bytes/s"],
-    evidence="simulated (H100)",
-)
+# ## The running example
 
 # %% [markdown]
-# Low utilization is a finding: the GPU waits. High utilization is none: the last row keeps one corner of the card busy
-# all the time. (On a real GPU about a microsecond passes between two kernels of a queue; the simulator leaves that out,
-# so that it says 100 %.) What the kernels themselves do with the card is section 5.
+# ## Your own script
 #
-# **Exercise 3.1 — why does it idle?** (★★, 10 min)
+# Look first at two numbers: how much of the time the GPU computes, and how much of it the CPU waits. Try first what the
+# verdict says: fewer waits, fewer and larger launches, cheaper kernels. The block records four warm steps with
+# [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html). With a GPU it records the GPU too.
 #
-# The analysis that everything above rests on, from the bare times. The walk for the depth is given; the one for the
+# ```python
+# from torch.profiler import profile, schedule
+#
+# plan = schedule(wait=1, warmup=1, active=4, repeat=1)
+# with profile(schedule=plan, on_trace_ready=lambda p: p.export_chrome_trace("trace.json.gz")) as prof:
+#     for _, batch in zip(range(6), loader):
+#         step(batch)
+#         prof.step()  # without this call nothing is recorded
+# ```
+#
+# This line prints the verdict, and draws a picture like those above:
+#
+# ```bash
+# python -m helpers trace.json.gz
+# ```
+#
+# The same file opens in [Perfetto](https://ui.perfetto.dev). In a notebook, `%load_ext helpers` and a first line
+# `%%trace mine.json.gz` do all of it for one cell. Profiling takes time itself: measure again without the profiler.
+#
+# ## Sources on trial
+#
+# The book notes' flow: a sparse queue means the CPU; a dense queue means the GPU; with gaps, look before and after them.
+
+# %% experiment
+from helpers.trials import gpu_queue as trials
+
+of_the_map = (trials.sparse, trials.dense, trials.zoom, trials.nsight_compute)
+rows = [claim(tried) for claim in of_the_map]
+rows += [trials.before_and_after(tried, longer["prepare"] / longer["neither"]), trials.utilization()]
+rows += [trials.schedule_recipe(), trials.cuda_time_total(), trials.nsys_memory()]
+three = ("03-sparse-cpu", "03-dense-gpu", "03-before-and-after")
+lesson.verdicts(rows, evidence="simulated (H100) · live (CPU)", shown=three)
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | The bottleneck is what, made faster, makes the step faster. | Near balance, each of two parts gives a little. |
+# | Sparse queue: look at the CPU. | The CPU waits too: look for copies and syncs. |
+# | Dense queue: look at the kernels. | Dense may be wasteful: tiny kernels, wrong precision (lesson 10). |
+# | Both wait: find the read or the copy before the gap. | The GPU is busy anyway: leave the read in. |
+# | A sync costs what the CPU does after it. | Nothing follows: the end of a run or an epoch. |
+# | Keep sums on the GPU, read once in a hundred steps. | The CPU needs the value to decide: early stopping. |
+#
+# **For your own code**: profile a few warm steps. Which field of the map? In the last field: what ran before the gap?
+# Run once with `set_sync_debug_mode("warn")`, and know a reason for each line that it names.
+#
+# **Read on**: PyTorch's [profiler recipe](https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html);
+# S. Williams, A. Waterman, D. Patterson, [*Roofline*](https://doi.org/10.1145/1498765.1498785) (2009);
+# [*Holistic Trace Analysis*](https://github.com/facebookresearch/HolisticTraceAnalysis), for many GPUs. Lesson 05 hides
+# copies, lesson 07 makes launches cheap.
+
+# %% experiment
+lesson.progress()
+
+# %% [markdown]
+# ## Further
+#
+# Each section stands alone.
+#
+# ### Busy is not fast (3 min)
+#
+# `nvidia-smi` and
+# [`torch.cuda.utilization()`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.utilization.html) report the
+# share of the time in which *at least one kernel was running*. Three programs keep a GPU busy: a large product, an
+# activation over a large tensor, and fifty products of 64 × 64 that are launched at once as a graph (lesson 07). How
+# much of the card do they use?
+
+# %% experiment
+from helpers.experiments.gpu_queue import BUSY, use_of_the_card, used
+
+use = {name: used(make) for name, make in BUSY.items()}
+use_of_the_card(use)
+
+# %% [markdown]
+# Low utilization is a finding: the GPU waits. High utilization is no finding. The last row keeps one corner of the card
+# busy all the time. (On a real GPU about a microsecond passes between two kernels of a queue. The simulator leaves this
+# out, so it says 100 %.)
+#
+# ### Why does it idle (16 min)
+#
+# **Exercise 3.3 — why does it idle?** (★★, 10 min)
+#
+# This is the analysis under the verdicts above, from bare times. The walk for the queue depth is given. The walk for the
 # idle time is yours.
 #
 # <details><summary>Hint 1</summary>As <code>depths</code> does it: collect <i>every</i> moment that occurs in the
@@ -341,7 +643,6 @@ def causes(kernels, copies, waits):
 check_read_queue(*(random_queue(seed, n) for seed, n in ((5, 20), (6, 60), (7, 90))), expect=causes)
 ### END HIDDEN TESTS
 
-
 # %% hidden="read_queue" points=2
 ### BEGIN HIDDEN TESTS
 from helpers.exercises.gpu_queue import Queue, check_read_queue
@@ -360,751 +661,96 @@ check_read_queue(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2 · Dense with gaps
+# ### Record it yourself (6 min)
 #
-# Layers of 2048 × 2048 now, so that the GPU has more to do in a step than the CPU needs to launch it. Two
-# things are added, alone and together: `loss.item()` at the end of every step (**read**), and 1.5 ms of
-# Python for the next batch (**prepare**). Lesson 00 found that `.item()` costs next to nothing. Which of the
-# four takes more than 10 % longer than the GPU's own work: `"yes"` or `"no"`?
+# A *schedule* says which steps
+# [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html#torch.profiler.schedule) keeps. It lets `wait`
+# steps pass, runs `warmup` steps with the tracer on and throws them away, and records `active` steps. Then it begins
+# again. A loop runs ten steps, numbered from 0, with `schedule(wait=2, warmup=1, active=3)`.
 
 # %% experiment
-said_of_reads = {"neither": ..., "read": ..., "prepare": ..., "read and prepare": ...}
-
-# %% experiment
-MIDDLE, PREPARE = {"width": 2048, "batch": 1024}, {"prepare_s": 1.5e-3}
-variants = {"neither": {}, "read": {"read": True}, "prepare": PREPARE}
-variants["read and prepare"] = {"read": True, **PREPARE}
-found = {name: loop(**MIDDLE, **extra) for name, extra in variants.items()}
-work_s = sum(s.compute_s for s in trace.steps(found["neither"][0])) / 4
-rows, measured = [], {}
-for name, (t, step_s) in found.items():
-    depth = trace.queue_depth(t)
-    rows.append((name, format_seconds(step_s), f"{step_s / work_s:.2f}×", f"{depth.mean:.1f}"))
-    measured[name] = "yes" if step_s > 1.1 * work_s else "no"
-heads = ["loop", "a step", "÷ the GPU's own work", "queue: mean depth"]
-table(
-    rows, heads, evidence="simulated (H100)", caption=f"the GPU's own work: {format_seconds(work_s)} a step"
-)
-
-# %% experiment
-compare_predictions(
-    said_of_reads, measured, evidence="simulated (H100)", what="over 10 %", choices=("yes", "no")
-)
-times_work = {name: step_s / work_s for name, (_, step_s) in found.items()}
-lesson.keep(
-    with_read=times_work["read"], with_prepare=times_work["prepare"], with_both=times_work["read and prepare"]
-)
-
-# %% [markdown]
-# The read alone makes a step {{with_read:.2f}} times as long as the GPU's work, the Python alone {{with_prepare:.2f}}
-# times. Both together make it {{with_both:.2f}} times as long: they cost the whole of the Python. The reason is the
-# queue. It is a store of work that the GPU lives on while the CPU is away. `.item()` returns when the store is empty, and
-# the GPU idles through whatever the CPU does next. **A sync costs what the CPU does after it.** That is
-# why it hides so well: the profile shows time in the data preparation, which is innocent.
-#
-# Zoom in on the gap, as the flow says. What lies before it, in it, and after it?
-
-# %% experiment
-from helpers import widgets
-from helpers.trace.gaps import REFILL_NS
-
-gappy = found["read and prepare"][0]
-read = [row for row in gappy.rows("operator") if row["name"] == "aten::_local_scalar_dense"][1]
-widgets.timeline_zoom(gappy, read["end_s"] - 40e-6, read["end_s"] + 40e-6)
-
-# %% [markdown]
-# (Run the cell to move the window; “next gap” walks through the ten largest.) You see 40 µs on either side of the end
-# of a read. Before: the optimizer's kernel runs, and the host is in `aten::_local_scalar_dense`, which is `.item()`. Its
-# copy of four bytes is the small block behind the kernel. After: no operator, no call, no kernel. The CPU *is* busy, with
-# Python (the faint band: the simulator's `host_work`). That goes on for 1.5 ms, and then the first `addmm` of the next
-# step is launched, late. (The helper books the first {{refill_ms:.1f}} ms after a wait as the wait's own cost, “sync”:
-# about what a CPU takes to get going again. The rest is “nothing launched”.) Here is what it says of this trace, and of
-# the same loop without the read:
-
-# %% experiment
-lesson.keep(refill_ms=REFILL_NS / 1e6)
-print(trace.classify(gappy), trace.classify(found["prepare"][0]), sep="\n\n")
-
-# %% [markdown]
-# In the gap itself the CPU was busy and launched nothing: by that alone the loop would be *CPU-bound*. True, and half
-# of the story: the same Python without the read harms nobody, as the second verdict shows. So the tool also plays the
-# trace again without the host's waits, and where most of the idle time goes away with them it names the sync. You can
-# see as much with two numbers. Ask whether each side **waits for the other**: the share of time in which the GPU
-# computes, and the share in which the CPU waits.
-#
-# ### A map
-#
-# Six loops (“middle”: layers of 2048 × 2048). It takes some seconds. For each: what helps most, a faster `"CPU"`, a
-# faster `"GPU"`, faster `"copies"`, or `"no reads"`?
-
-# %% experiment
-said_of_remedies = {
-    "small layers": ...,  # "CPU", "GPU", "copies" or "no reads"
-    "large layers": ...,
-    "middle, read": ...,
-    "middle, prepare": ...,
-    "middle, read and prepare": ...,
-    "narrow (512), batch of 16,384 copied": ...,
-}
-
-# %% experiment
-loops = {
-    "small layers": SMALL,
-    "large layers": LARGE,
-    "middle, read": MIDDLE | {"read": True},
-    "middle, prepare": MIDDLE | PREPARE,
-    "middle, read and prepare": MIDDLE | PREPARE | {"read": True},
-    "narrow (512), batch of 16,384 copied": {"width": 512, "batch": 16384, "load": True},
-}
-remedies = {"CPU": {"cpu": 2}, "GPU": {"gpu": 2}, "copies": {"pcie": 2}, "no reads": {"read": False}}
-rows, best, on_map, gains = [], {}, {}, {}
-for name, settings in loops.items():
-    t, step_s = loop(**settings)
-    # where there is nothing to change
-    idle_part = {"copies": not settings.get("load"), "no reads": not settings.get("read")}
-    gains[name] = {
-        word: 1.0 if idle_part.get(word) else step_s / loop(**(settings | change))[1]
-        for word, change in remedies.items()
-    }
-    best[name] = max(gains[name], key=gains[name].get)
-    on_map[name] = shares(t)
-    gap = trace.idle(t).seconds
-    rows.append(
-        (
-            name,
-            *(f"{share:.0%}" for share in on_map[name]),
-            f"{gap.get('waiting for a copy', 0) / sum(gap.values()):.0%}"
-            if sum(gap.values()) > 1e-6
-            else "—",
-            *(f"{g:.2f}×" for g in gains[name].values()),
-        )
-    )
-heads = ["loop", "GPU computes", "CPU waits", "idle for a copy", "CPU ×2", "GPU ×2", "copies ×2", "no reads"]
-table(rows, heads, evidence="simulated (H100)")
-
-# %% experiment
-compare_predictions(
-    said_of_remedies,
-    best,
-    evidence="simulated (H100)",
-    what="helps most",
-    choices=("CPU", "GPU", "copies", "no reads"),
-)
-copied = on_map["narrow (512), batch of 16,384 copied"]
-lesson.keep(copied_computes=copied[0], copied_waits=copied[1])
-
-# %% [markdown]
-# Read the first two columns as a map:
-#
-# | | the CPU hardly waits | the CPU waits much |
-# |---|---|---|
-# | **the GPU computes nearly always** | (balanced) | the **GPU** is the limit, however many syncs there are |
-# | **the GPU often idles** | the **CPU** is the limit, sparse or dense | they take **turns**: something between them |
-#
-# Only in the last field is there something between them, and the gaps say what: a copy runs in them, or the CPU came
-# back from a read. With a queue between them a step takes max(CPU, GPU); without one, their sum. Waiting on both sides is
-# the sign of a sum. (Copies stand in the queue too, and add to the GPU's part, unless they have a stream of their own:
-# then a step takes max(CPU, GPU, copies), lesson 05.)
-#
-# The CPU *waits* in a call that synchronises, in a copy from or to pageable memory, and in a launch into a full queue.
-# “Sparse, so it is the CPU” needs this second column: in the last row the GPU computes only {{copied_computes:.0%}} of
-# the time, and the CPU waits for {{copied_waits:.0%}}. And the map holds for the steady state only. So `shares` leaves
-# the ends of a trace out: in the first step the queue is still empty, and at the end of the last one the CPU waits for
-# all that is left.
-#
-# The words of the exercise below and those of `trace.classify`:
-#
-# | on the map | your `bottleneck` | `trace.classify` |
-# |---|---|---|
-# | the GPU computes nearly always | `"GPU"` | GPU-bound |
-# | the CPU hardly waits | `"CPU"` | CPU-bound; where kernels are too short for their launches: {{launch_word}} |
-# | turns, a copy runs in the gaps | `"copies"` | copy-bound |
-# | turns, the CPU came back from a read | `"syncs"` | sync-bound |
-#
-# **Exercise 3.2 — name the bottleneck** (★★, 8 min)
-#
-# The map as a function, for traces of any card: simulated with noise, laid out like a real one, or from a
-# machine without a GPU.
-#
-# <details><summary>Hint 1</summary><code>trace.steps(t)</code> has, for every step, <code>seconds_s</code>,
-# <code>compute_s</code> and <code>wait_s</code>. A trace without steps is one row. Some traces have no GPU
-# work at all: <code>t.has_gpu</code>.</details>
-# <details><summary>Hint 2</summary>A busy GPU decides first: a sync in every step is harmless then. Next, a CPU
-# that hardly waits. What is left are the turns.</details>
-# <details><summary>The idea</summary><code>shares(t)</code> from section 1, then the map; in its last field
-# compare <code>trace.idle(t).seconds["waiting for a copy"]</code> with all of the idle time.</details>
-
-
-# %% exercise="bottleneck"
-def bottleneck(t: trace.Trace) -> str:
-    """Where a trace lies on the map: "GPU", "CPU", "copies", "syncs"; or "no GPU" where none was used.
-
-    t: a steady stretch of a program, with or without ProfilerSteps, on one or more streams.
-    "GPU": it computes nearly always. "CPU": it hardly ever waits for the GPU, which idles. Both wait: "copies",
-    if a copy between host and GPU runs for most of the time in which nothing computes, else "syncs".
-    No case lies near a border: the GPU computes over 90 % of the time or under 75 %, the CPU waits over 25 % or
-    under 10 %.
-    Not by asking `trace.classify`: that is closed while the tests run.
-    """
-    ### BEGIN SOLUTION
-    if not t.has_gpu:
-        return "no GPU"
-    computes, waits = shares(t)
-    if computes > 0.82:
-        return "GPU"
-    if waits < 0.17:
-        return "CPU"
-    gaps = trace.idle(t)
-    return "copies" if gaps.seconds.get("waiting for a copy", 0.0) > 0.5 * gaps.total else "syncs"
-    ### END SOLUTION
-
-
-# %% test="bottleneck" points=2
-from helpers.exercises.gpu_queue import Loop, check_bottleneck
-
-wanted = {
-    Loop("H100", 256, 64): "CPU",
-    Loop("H100", 4096, 1024): "GPU",
-    Loop("H100", 2048, 2048, read=True): "GPU",
-    Loop("H100", 2048, 1024, read=True, prepare_s=2e-3): "syncs",
-    Loop("H100", 2048, 1024, prepare_s=5e-3): "CPU",
-    Loop("H100", 512, 16384, load=True): "copies",
-    Loop("H100", 256, 64, load=True, prepare_s=2e-4): "CPU",
-    Loop("H100", 2048, 256, load=True, read=True, prepare_s=1e-3): "syncs",
-    "no GPU": "no GPU",
-}
-check_bottleneck(wanted)
-
-# %% hidden="bottleneck" points=2
-### BEGIN HIDDEN TESTS
-from helpers.exercises.gpu_queue import Loop, check_bottleneck
-
-wanted = {  # what helps most: found by doubling each part of the machine
-    Loop("A100", 192, 128, read=True, noise=0.1): "CPU",
-    Loop("H100", 256, 32768, beside=True, pinned=True, noise=0.1): "GPU",
-    Loop("A100", 2048, 2048, read=True, noise=0.1): "GPU",
-    Loop("T4", 1024, 1024, read=True, prepare_s=8e-3, noise=0.05): "syncs",
-    Loop("H100", 2048, 2048, mask=True, read=True, prepare_s=3.5e-3): "syncs",
-    Loop("A100", 64, 131072, load=True, pinned=True, noise=0.1): "copies",
-    Loop("H100", 256, 32768, load=True, noise=0.1): "copies",
-    Loop("L4", 1024, 512, prepare_s=9e-3, steps=False): "CPU",
-}
-check_bottleneck(wanted)
-### END HIDDEN TESTS
-
-# %% hidden="bottleneck" points=2
-### BEGIN HIDDEN TESTS
-from helpers.exercises.gpu_queue import check_bottleneck
-
-wanted = {"GPU": "GPU", "small": "CPU", "late": "CPU", "syncs": "syncs", "copies": "copies"}
-check_bottleneck(wanted | {"hidden copies": "GPU"})
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 3 · Which lines wait?
-#
-# `loss` is a number on the GPU, `x` a 64 × 10 matrix there, `labels` 64 whole numbers, `mask` is `x > 0`;
-# `page` and `pinned` are matrices on the host, the second in pinned (page-locked) memory; `w` is a parameter
-# with a gradient. For each line: does the CPU wait, `"yes"` or `"no"`?
-
-# %% experiment
-said_of_lines = {
-    "if loss > 0: pass": ...,  # "yes" or "no"
-    "min(loss, best)": ...,
-    "torch.minimum(loss, best)": ...,
-    "x[mask]": ...,
-    "torch.where(mask, x, 0)": ...,
-    "x[rows]": ...,
-    "x[labels[0]]": ...,
-    "F.one_hot(labels, 10)": ...,
-    "torch.tensor([1.0, 2.0], device=gpu.device)": ...,
-    "page.to(gpu.device, non_blocking=True)": ...,
-    "pinned.to(gpu.device, non_blocking=True)": ...,
-    "nn.utils.clip_grad_norm_(w, 1.0, error_if_nonfinite=True)": ...,
-}
-
-# %% experiment
-import contextlib
-import io
-
-gpu = simulate("H100")
-with gpu:
-    x = torch.randn(64, 10, device=gpu.device)
-    here = {"torch": torch, "nn": nn, "F": F, "gpu": gpu, "x": x, "loss": x.sum(), "best": x.sum()}
-    here |= {"mask": x > 0, "rows": torch.arange(8, device=gpu.device), "page": torch.randn(512, 512)}
-    here |= {"pinned": torch.randn(512, 512).pin_memory(), "w": nn.Parameter(x.clone())}
-    here["labels"] = torch.randint(0, 10, (64,), device=gpu.device)
-    here["w"].grad = x.clone()
-    rows, waits_of = [], {}
-    for line in said_of_lines:
-        before, host = gpu.syncs, len(gpu.host)
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec(line, here)
-        who = sorted({record.name for record in gpu.host[host:] if record.kind == "sync"})
-        waits_of[line] = "yes" if gpu.syncs > before else "no"
-        rows.append(", ".join(who) or "—")
-said = compare_predictions(
-    said_of_lines, waits_of, evidence="simulated (H100)", what="waits", choices=("yes", "no")
-)
-table(
-    [(*row, who) for row, who in zip(said.rows, rows, strict=True)],
-    [*said.columns, "who waits"],
-    evidence="simulated (H100)",
-    caption=said.caption,
-)
-
-# %% [markdown]
-# Three reasons:
-#
-# 1. **Python needs the value**: `if`, `print`, `min` (an `if` in disguise), an index that is a GPU number (Python
-#    takes it apart), `error_if_nonfinite`. Remedy: let the GPU decide (`minimum`, `where`, a factor of 0 or 1),
-#    and read later, many values at once.
-# 2. **The CPU needs a size**: `x[mask]`, `nonzero`, `unique`, `one_hot` without a number of classes. Nobody can
-#    allocate the result before somebody has counted. Remedy: keep the shape and give weight 0
-#    (`where`, `masked_fill`, `ignore_index`), or say the size.
-# 3. **The bytes lie in ordinary memory**: the driver must have read them before the call returns. A Python list is such
-#    memory, in `torch.tensor` and as an index (`x[[0, 2]]`, lesson 01). Remedy: make the tensor once, or pin it and copy
-#    with `non_blocking=True` (lesson 05).
-#
-# The test of the exercise lists who waited. On a real GPU
-# [`torch.cuda.set_sync_debug_mode("warn")`](https://docs.pytorch.org/docs/2.13/generated/torch.cuda.set_sync_debug_mode.html)
-# names most of the lines that wait (its documentation says not all), and “error” is a good guard in a test of your own.
-#
-# **Exercise 3.3 — a loop that does not wait** (★★★, 15 min)
-#
-# `train_plain` trains a classifier and waits {{waits_a_step:.0f}} times a step; every wait was put there for a good
-# reason. Write `train`: the same log and the same weights, with one wait for every `log_every` steps.
-#
-# <details><summary>Hint 1</summary>Which of the three reasons is each of these waits? Two of them are of the kind
-# “let the GPU decide”; the sums may stay on the GPU; for the unlabelled rows look at
-# <code>cross_entropy</code>'s own arguments.</details>
-# <details><summary>Hint 2</summary>A step that must not count: gradients of 0 leave SGD's weights as they are.
-# But NaN · 0 is NaN, so a factor will not do: <code>torch.where(ok, g, 0)</code>. All four numbers of a log
-# line fit into one tensor.</details>
-# <details><summary>The idea</summary><code>ok = torch.isfinite(loss)</code> stays a tensor;
-# <code>F.cross_entropy(…, ignore_index=-1)</code>; <code>clip_grad_norm_</code> clips without a look;
-# <code>sums += torch.where(ok, torch.stack([loss, 1, right, seen]), 0)</code>, with everything in it a tensor of
-# the GPU; at the end of each stretch one <code>sums.tolist()</code>. The class weights go up once.</details>
-
-
-# %% setup
-def train_plain(gpu, model, batches, class_weights, lr=0.1, max_norm=1.0, log_every=100):
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
-    log, total, taken, right, seen = [], 0.0, 0, 0, 0
-    for i, (x, y) in enumerate(batches, start=1):
-        weight = torch.tensor(class_weights, device=gpu.device)
-        rows = (y >= 0).nonzero().squeeze(1)  # −1: this row has no label
-        logits = model(x[rows])
-        loss = F.cross_entropy(logits, y[rows], weight=weight)
-        if torch.isfinite(loss):  # a bad batch: leave it out, of the training and of the log
-            optimizer.zero_grad()
-            loss.backward()
-            norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
-            if norm > max_norm:
-                for p in model.parameters():
-                    p.grad.mul_(max_norm / norm)
-            optimizer.step()
-            total, taken = total + loss.item(), taken + 1
-            right, seen = right + (logits.argmax(1) == y[rows]).sum().item(), seen + len(rows)
-        if i % log_every == 0:
-            log.append([i, total / max(taken, 1), right / max(seen, 1), log_every - taken])
-            total, taken, right, seen = 0.0, 0, 0, 0
-    return log
-
-
-# %% experiment
-with simulate("H100", values=True) as gpu:
-    model, labels = nn.Linear(8, 4).to(gpu.device), torch.arange(16, device=gpu.device) % 4
-    batches = [(torch.randn(16, 8, device=gpu.device), labels)] * 3
-    before, host = gpu.syncs, len(gpu.host)
-    train_plain(gpu, model, batches, [1.0] * 4)
-    lesson.keep(waits_a_step=(gpu.syncs - before) / len(batches))
-waited = [record.name for record in gpu.host[host:] if record.kind == "sync"]
-print("one step of train_plain waits in:", ", ".join(waited[: len(waited) // len(batches)]))
-
-# %% exercise="train"
-from typing import Any
-
-
-def train(
-    gpu: Any,
-    model: nn.Module,
-    batches: list[tuple[torch.Tensor, torch.Tensor]],
-    class_weights: list[float],
-    lr: float = 0.1,
-    max_norm: float = 1.0,
-    log_every: int = 100,
-) -> list[list[float]]:
-    """What train_plain does, without waiting for the GPU in every step.
-
-    gpu: has torch.cuda's names. model: on gpu.device; all its parameters are trained, in place. batches: (x, y) on
-    gpu.device, which stay as they are, perhaps none; x: (B, f); y: (B,), classes, or −1 for a row without a label,
-    which does not count. x is finite in such rows (else its gradient, 0 · inf, would be NaN). A batch with a loss
-    that is not finite (or without any label) changes nothing and is counted as skipped; one with a finite loss
-    counts, also if its gradient's norm overflows.
-
-    Returns one list for every log_every steps: [step, mean loss, accuracy, skipped batches], as train_plain does;
-    0 for a mean of nothing.
-
-    Budget: len(batches) // log_every + 2 waits: one for each line of the log, and two for setting up.
-    """
-    ### BEGIN SOLUTION
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
-    weight = torch.tensor(class_weights, device=gpu.device)
-    sums = torch.zeros(4, device=gpu.device)
-    log = []
-    for i, (x, y) in enumerate(batches, start=1):
-        logits = model(x)
-        loss = F.cross_entropy(logits, y, weight=weight, ignore_index=-1)
-        optimizer.zero_grad()
-        loss.backward()
-        ok = torch.isfinite(loss.detach())
-        nn.utils.clip_grad_norm_(model.parameters(), max_norm)
-        for p in model.parameters():
-            p.grad = torch.where(ok, p.grad, 0.0)
-        optimizer.step()
-        right, seen = (logits.argmax(1) == y).sum(), (y >= 0).sum()
-        sums += torch.where(ok, torch.stack([loss.detach(), ok.float(), right.float(), seen.float()]), 0.0)
-        if i % log_every == 0:
-            total, taken, right, seen = sums.tolist()
-            log.append([i, total / max(taken, 1), right / max(seen, 1), log_every - round(taken)])
-            sums.zero_()
-    return log
-    ### END SOLUTION
-
-
-# %% test="train" points=2
-from helpers.exercises.gpu_queue import Steps, check_train
-
-check_train(Steps("......", log_every=3), Steps(".i..u.i", log_every=3))
-
-# %% hidden="train" points=5
-### BEGIN HIDDEN TESTS
-from helpers.exercises.gpu_queue import Steps, check_train
-
-check_train(Steps("..iu....", log_every=4, seed=4), Steps("i.u", log_every=1, seed=5))
-check_train(Steps(".l.h..", log_every=3, seed=6), Steps("..", log_every=3, seed=7), Steps("", log_every=2))
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 4 · Record it yourself: `torch.profiler`
-#
-# Live now, on this CPU; with a GPU the same lines record its streams too. A *schedule* says which steps are
-# kept: `wait` steps are let pass, `warmup` steps run with the tracer on and are thrown away, `active` steps are
-# recorded; then all over again. With `schedule(wait=2, warmup=1, active=3)` and ten steps, numbered from 0:
-# how many are recorded, and which is the first? And how many if one forgets `prof.step()`?
-
-# %% experiment
-said_of_schedule = {  # numbers from 0 to 10
-    "steps recorded": ...,
-    "the first of them": ...,
-    "recorded without prof.step()": ...,
-}
-
-# %% experiment
-from torch.profiler import ProfilerActivity, profile, schedule
-
-model, data = nn.Linear(64, 64), torch.randn(32, 64)
-sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-
-
-def recorded(step_is_called):
-    """The traces of a profiled training loop of ten steps, one for each cycle of the schedule; and the profile."""
-    cycles = []
-    with profile(
-        activities=[ProfilerActivity.CPU],  # and ProfilerActivity.CUDA, where there is one
-        schedule=schedule(wait=2, warmup=1, active=3),
-        on_trace_ready=lambda p: cycles.append(trace.read(p)),  # or p.export_chrome_trace("steps.json.gz")
-        record_shapes=True,
-        with_stack=True,
-        acc_events=True,
-    ) as prof:
-        for _ in range(10):
-            with record_function("forward"):
-                loss = model(data).square().mean()
-            with record_function("backward"):
-                sgd.zero_grad()
-                loss.backward()
-            with record_function("optimizer"):
-                sgd.step()
-            if step_is_called:
-                prof.step()
-    return cycles, prof
-
-
-def steps_in(cycles):
-    """Numbers of the recorded steps; without the mark that stands for what follows the last prof.step()."""
-    found = [int(step.name.partition("#")[2]) for t in cycles for step in trace.steps(t)]
-    return [number for number in found if number < 10]
-
-
-cycles, prof = recorded(step_is_called=True)
-kept, forgotten = steps_in(cycles), steps_in(recorded(step_is_called=False)[0])
-compare_predictions(
-    said_of_schedule,
+you = lesson.predict(
     {
-        "steps recorded": len(kept),
-        "the first of them": kept[0],
-        "recorded without prof.step()": len(forgotten),
+        "steps recorded": ...,
+        "number of the first of them": ...,
+        "steps recorded without prof.step()": ...,
     },
-    evidence="live (CPU)",
-    choices=range(11),
+    choices={
+        "steps recorded": [3, 4, 6],
+        "number of the first of them": [0, 2, 3],
+        "steps recorded without prof.step()": [0, 3, 10],
+    },
 )
-assert kept == [3, 4, 5, 9] and not forgotten
-
-# %% [markdown]
-# After two waits and a warm-up come #3, #4 and #5; the cycle begins again and gets as far as #9. `repeat=1` stops after
-# the first cycle, and is what one usually wants. Look with suspicion at a cycle's first recorded step: it may take far
-# longer than the others, whatever `warmup` says; compare two that follow. Without `prof.step()` the profiler stays in its
-# first state for ever, and says nothing about it.
-#
-# What each option adds:
 
 # %% experiment
-three = cycles[0]
-shapes = [e.input_shapes for e in prof.key_averages(group_by_input_shape=True) if e.key == "aten::addmm"]
-with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as once:
-    model(data)
-taken = {e.key: e.self_cpu_memory_usage for e in once.key_averages() if e.self_cpu_memory_usage > 0}
-names = [row["name"] for row in three.rows()]
-table(
-    [
-        ("always", f"operators: `aten::addmm` {names.count('aten::addmm')} times"),
-        (
-            '`record_function("forward")`',
-            f"{names.count('forward')} named spans (with a GPU: on its lane too)",
-        ),
-        ("`record_shapes=True`", f"inputs of addmm: {shapes[0][:3]}"),
-        ("`profile_memory=True`", f"bytes an operator takes: {taken}"),
-        ("`with_stack=True`", f"Python's frames: {'yes' if three.of('python').any() else 'no'}"),
-    ],
-    ["option", "what it adds to the trace of three steps"],
-    evidence="live (CPU)",
-)
+from torch.profiler import schedule
 
-# %% experiment tags=["nbval-ignore-output"]
-trace.top(three, 4, by="host")
+from helpers.experiments.gpu_queue import profiled, what_options_add
+
+ran = profiled(schedule(wait=2, warmup=1, active=3))
+forgotten = profiled(schedule(wait=2, warmup=1, active=3), step_is_called=False)
+measured = {"steps recorded": len(ran.steps), "number of the first of them": ran.steps[0]}
+measured["steps recorded without prof.step()"] = len(forgotten.steps)
+assert ran.steps == [3, 4, 5, 9]
+you.against(measured, what_options_add(ran), evidence="live (CPU)")
 
 # %% [markdown]
-# `prof.key_averages().table(sort_by="self_cpu_time_total")` prints the same list in torch's own layout;
-# `device_time_total` sorts by the GPU. *Self* time leaves out what an operator calls; without it the outermost
-# name always wins. Stacks and shapes cost time in every call: leave them off when the question is whether the
-# CPU keeps up, and compare with a run without profiler (lesson 00) before you believe a sparse trace.
+# After two waits and a warm-up come the steps 3, 4 and 5. Then the cycle begins again and gets as far as step 9.
+# `repeat=1` stops after the first cycle, which is what one usually wants. Without `prof.step()` the profiler stays in its
+# first state for ever, and says nothing about it. The second table shows what each option adds.
 #
-# Where to look at a trace: drag the file into [Perfetto](https://ui.perfetto.dev) (or `chrome://tracing`). Older texts
-# use TensorBoard's plugin and
-# [`export_memory_timeline`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/profiler/profiler.py), both
-# deprecated: Perfetto, and snapshots (lesson 08), instead.
+# `prof.key_averages().table(sort_by="self_cpu_time_total")` prints a list of operators, and
+# `sort_by="self_device_time_total"` sorts it by the GPU's time. *Self* time leaves out what an operator calls. Without it
+# the outermost name always wins. Stacks and shapes cost time in every call, so leave them off when the question is
+# whether the CPU keeps up.
 #
-# ## 5 · Nsight Systems, Nsight Compute
+# Older texts use TensorBoard's profiler plugin and `export_memory_timeline`. Both are deprecated. Use Perfetto, which
+# also opens the files of `tensorboard_trace_handler`, and memory snapshots (lesson 08).
 #
-# **Nsight Systems** (`nsys profile -t cuda,nvtx,osrt python train.py`) is a trace again, of the whole machine: every
-# process and thread, what they wait for in the operating system, all GPUs, the network. With `-c cudaProfilerApi` it
-# records only what your script puts between
-# [`torch.cuda.profiler.start()`](https://docs.pytorch.org/docs/2.13/generated/torch.cuda.profiler.start.html) and
-# `torch.cuda.profiler.stop()`, and nothing at all if it calls neither
-# ([*Nsight Systems user guide*](https://docs.nvidia.com/nsight-systems/UserGuide/index.html), `--capture-range`).
-# Go there when the trace says “the CPU was busy” and Python's frames do not say with what: loader workers, another
-# process, a lock. Names travel with `torch.autograd.profiler.emit_nvtx()` or `torch.cuda.nvtx.range`.
+# ### Nsight Systems, Nsight Compute (5 min)
 #
-# **Nsight Compute** (`ncu --set full -k regex:gemm -c 3 python train.py`) looks inside single kernels. It [runs each
-# kernel several times over](https://docs.nvidia.com/nsight-compute/NsightComputeCli/index.html), once for every group
-# of hardware counters, so the program's own times mean nothing meanwhile. Its first page, *GPU Speed Of Light*, has the
-# two numbers of the table below: the share of the arithmetic peak and of the memory peak that a kernel reaches. No
-# report of a real card is recorded yet, so the figures here are the **simulator's**: its kernel times come from a model
-# of just this kind, calibrated a little; read the table to learn the reading.
+# **Nsight Systems** records a trace of the whole machine: every process and thread, what they wait for in the operating
+# system, all GPUs, the network. Use it when the trace says “the CPU was busy” and Python's frames do not say with what:
+# loader workers, another process, a lock.
 #
+# ```bash
+# nsys profile -t cuda,nvtx,osrt python train.py
+# ```
+#
+# With `-c cudaProfilerApi` it records only what your script puts between
+# [`torch.cuda.profiler.start()`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.profiler.start.html) and
+# `torch.cuda.profiler.stop()`. If the script calls neither, it records nothing (the
+# [user guide](https://docs.nvidia.com/nsight-systems/UserGuide/index.html) under `--capture-range`). Names for its rows
+# come from `torch.cuda.nvtx.range` or `torch.autograd.profiler.emit_nvtx()`.
+#
+# **Nsight Compute** looks inside single kernels. It
+# [runs each kernel several times](https://docs.nvidia.com/nsight-compute/NsightComputeCli/index.html), once for every
+# group of hardware counters, so the program's own times mean nothing meanwhile.
+#
+# ```bash
+# ncu --set full -k regex:gemm -c 3 python train.py
+# ```
+#
+# Its first page, *GPU Speed Of Light*, has two numbers: the shares of the arithmetic peak and of the memory peak that a
+# kernel reaches. The table has the same two numbers for five kernels of the simulator. No report of a real card is
+# recorded yet. The simulator's kernel times come from a model of just this kind, so use the table to learn the reading.
+
 # %% experiment
-gpu = simulate("H100")
-with gpu:
-    big, few, bit = (torch.randn(n, m, device=gpu.device) for n, m in ((4096, 4096), (8, 4096), (64, 64)))
-    for _ in range(2):
-        work = (big @ big, few @ big, bit @ bit, torch.relu(big), bit + bit)
-rows = []
-names = [
-    "product 4096 × 4096 × 4096",
-    "product 8 × 4096 × 4096",
-    "product 64 × 64 × 64",
-    "relu, 4096 × 4096",
-    "add, 64 × 64",
-]
-for name, kernel in zip(names, gpu.kernels[-5:], strict=True):
-    compute = kernel.flops / kernel.duration_s / H100.peak_flops["fp32"]
-    memory = kernel.bytes / kernel.duration_s / H100.memory_bytes_per_s
-    intensity = kernel.flops / kernel.bytes
-    rows.append(
-        (name, format_seconds(kernel.duration_s), f"{intensity:.2f}", f"{compute:.1%}", f"{memory:.1%}")
-    )
-ridge = H100.peak_flops["fp32"] / H100.memory_bytes_per_s
-launch_word = trace.classify(sparse_dense["small layers"][0]).bottleneck
-lesson.keep(operator_us=1e6 * H100.assumptions.operator_s, launch_word=launch_word)
-table(
-    rows,
-    ["kernel (fp32)", "duration", "FLOP per byte", "of peak FLOP/s", "of peak bytes/s"],
-    evidence="simulated (H100)",
-    caption=f"the two limits meet at {ridge:.0f} FLOP per byte",
-)
+from helpers.experiments.gpu_queue import five_kernels
+
+five_kernels()
 
 # %% [markdown]
-# FLOP per byte decides *which* limit: below the meeting point the memory, above it the arithmetic. How
-# near the kernel comes to that limit says whether better code can exist. And “neither” means too little work to
-# fill a GPU; no counter inside the kernel will help there, only more work for each launch.
+# FLOP per byte decides *which* limit holds: below the meeting point the memory, above it the arithmetic. How near the
+# kernel comes to this limit says whether better code can exist. A kernel that is near neither has too little work to fill
+# a GPU. Give each launch more work.
 #
-# When is it worth the trouble? The map's column “GPU ×2” gives the order of magnitude: where twice the GPU wins
-# nothing, better kernels of the same number will not either (fewer kernels may: they are fewer launches).
+# ### On a real GPU (2 min)
 #
-# ## On the real GPU
-#
-# Four loops of the kinds above, recorded by one and the same code: live where there is a CUDA GPU, else from a recording,
-# else simulated once more; the label says which. None is recorded yet. What to look for on a real card: how far is the
-# launch-bound loop from the simulator, which takes a round {{operator_us:.0f}} µs of CPU for every operator? Does the
-# order of the four stay? The last two columns have the word of your exercise 3.2, and whether it is `classify`'s.
+# Four loops of the kinds above. The cell runs them on your GPU if you have one. Is each loop's verdict the one that its
+# name suggests? How much does the GPU compute in the launch-bound loop?
 
 # %% experiment tags=["nbval-ignore-output"]
-from helpers import recordings
+from helpers.experiments.gpu_queue import four_loops
 
-WORDS = {"GPU-bound": "GPU", "CPU-bound": "CPU", "copy-bound": "copies", "sync-bound": "syncs"}
-WORDS |= {"launch-bound": "CPU"}
-rows = []
-for name in ("launch_bound", "steady", "item_in_loop", "read_and_prepare"):
-    shown = recordings.show(f"03/{name}", simulated="H100")
-    about = "" if shown.evidence.startswith("simulated") else "≈ "
-    told = trace.classify(shown.trace)
-    try:
-        mine = bottleneck(shown.trace)
-    except NotImplementedError:
-        mine = "write 3.2 first"
-    alike = "yes" if mine == WORDS.get(told.bottleneck) else "no"
-    figures = (f"{about}{share:.0%}" for share in shares(shown.trace))
-    rows.append((name, *figures, told.density, told.bottleneck, mine, alike))
-heads = ["loop", "GPU computes", "CPU waits", "the GPU's lane", "trace.classify", "bottleneck", "the same"]
-table(rows, heads, evidence=shown.evidence)
-
-# %% [markdown]
-# ## Sources on trial
-
-# %% experiment tags=["fold"]
-small_gain, large_gain = gains["small layers"], gains["large layers"]
-copied, turns = gains["narrow (512), batch of 16,384 copied"], gains["middle, read and prepare"]
-computes, waits = on_map["narrow (512), batch of 16,384 copied"]
-gap = trace.classify(gappy)
-flow = "the flow"
-accepted = "accepted"
-try:
-    prof.key_averages().table(sort_by="cuda_time_total", row_limit=1)
-except Exception as refused:
-    accepted = f"refused ({type(refused).__name__})"
-lesson.verdicts(
-    [
-        {
-            "id": "03-sparse-cpu",
-            "claim": "A sparse GPU queue means that the bottleneck is on the CPU",
-            "source": "book-notes",
-            "measured": f"small layers: GPU busy {on_map['small layers'][0]:.0%}, CPU ×2 gives "
-            f"{small_gain['CPU']:.2f}×. Batches copied: GPU busy {computes:.0%}, CPU ×2 gives {copied['CPU']:.2f}×, "
-            f"copies ×2 {copied['copies']:.2f}×",
-            "verdict": "holds when the CPU itself does not wait"
-            if copied["CPU"] < 1.1 < small_gain["CPU"]
-            else "confirmed",
-            "experiment": "2 · A map",
-        },
-        {
-            "id": "03-dense-gpu",
-            "claim": "A dense GPU queue without gaps means that the bottleneck is the GPU's operators",
-            "source": "book-notes",
-            "measured": f"large layers: GPU ×2 gives {large_gain['GPU']:.2f}×, CPU ×2 {large_gain['CPU']:.2f}×; with "
-            f"a read in each step: {gains['middle, read']['GPU']:.2f}× and {gains['middle, read']['CPU']:.2f}×",
-            "verdict": "confirmed" if large_gain["GPU"] > 1.5 > large_gain["CPU"] else "refuted",
-            "experiment": "1 · Sparse or dense",
-        },
-        {
-            "id": "03-gaps-zoom",
-            "claim": "Dense with gaps: zoom in on the gap",
-            "source": "book-notes",
-            "measured": f"read and prepare: “{gap.density}”; in the largest gap nothing is launched; the wait that emptied "
-            f"the queue ends where the gap begins; without the reads {turns['no reads']:.2f}×",
-            "verdict": "holds when the window shows the wait before the gap as well",
-            "experiment": "2 · Dense with gaps",
-        },
-        {
-            "id": "03-before-and-after",
-            "claim": "What the GPU and the CPU do before and after the gap tells the cause",
-            "source": "book-notes",
-            "measured": f"in the gap: Python; the same Python without the read before the gap costs "
-            f"{gains['middle, prepare']['CPU'] - 1:+.0%}; the read before it, taken out, wins {turns['no reads'] - 1:+.0%}",
-            "verdict": "holds when one looks before the gap too: what fills it may be innocent",
-            "experiment": "2 · Dense with gaps",
-        },
-        {
-            "id": "03-nsight-compute",
-            "claim": "In training, Nsight Compute is only needed when optimising CUDA operators",
-            "source": "book-notes",
-            "measured": "kernels twice as fast give "
-            + ", ".join(
-                f"{g['GPU']:.2f}× ({name})"
-                for name, g in gains.items()
-                if name in ("small layers", "large layers", "middle, read and prepare")
-            ),
-            "verdict": "untested: no report was read; what faster kernels would win depends on the loop",
-            "experiment": "5 · Nsight Systems, Nsight Compute",
-        },
-        {
-            "id": "03-utilization",
-            "claim": "`torch.cuda.utilization()` gives the use of the GPU",
-            "source": "compile-300",
-            "measured": "; ".join(
-                f"{name}: busy {b:.0%}, {f:.1%} of FLOP/s" for name, (b, f, _) in use.items()
-            ),
-            "verdict": "holds when it is low: then the GPU waits; a high one says only that something ran",
-            "experiment": "1 · Busy is not fast",
-        },
-        {
-            "id": "03-schedule-recipe",
-            "claim": "`schedule(wait=2, warmup=1, active=3)` around the training loop, as printed",
-            "source": "five-strategies",
-            "measured": f"ten steps: {len(kept)} recorded; without `prof.step()`, which the recipe leaves out: "
-            f"{len(forgotten)}",
-            "verdict": "holds when every step ends with prof.step()" if not forgotten else "confirmed",
-            "experiment": "4 · Record it yourself",
-        },
-        {
-            "id": "03-cuda-time-total",
-            "claim": '`key_averages().table(sort_by="cuda_time_total")`',
-            "source": "compile-300",
-            "measured": f"this torch: {accepted}; the name of today is device_time_total",
-            "verdict": "confirmed" if accepted == "accepted" else "refuted",
-            "experiment": "4 · Record it yourself",
-        },
-        {
-            "id": "03-nsys-memory",
-            "claim": "Nsight Systems analyses memory access patterns, to improve the layout",
-            "source": "compile-300",
-            "measured": "no GPU here; NVIDIA's manuals describe memory access inside kernels under Nsight Compute",
-            "verdict": "untested here",
-            "experiment": "5 · Nsight Systems, Nsight Compute",
-        },
-    ],
-    evidence="simulated (H100) · live (CPU)",
-)
-
-# %% [markdown]
-# ## Recap
-#
-# | rule of thumb | where it stops being true |
-# |---|---|
-# | The bottleneck is what, made faster, makes the step faster | two parts near balance: then each gives a little |
-# | Sparse queue: look at the CPU | the CPU waits too: copies or syncs |
-# | Dense queue: look at the kernels | dense may still be wasteful: tiny kernels, wrong precision (lesson 10) |
-# | Both wait: they take turns; find the read or the copy before the gap | a GPU that is busy anyway: leave the read in |
-# | A sync costs what the CPU does after it | nothing follows: the end of a run, of an epoch |
-# | Keep sums on the GPU, read once in a hundred steps | a decision of the CPU needs the value: early stopping, search |
-# | Profile a few warm steps | rare events (checkpoint, evaluation): profile those by themselves |
-#
-# **For your own code**: profile three warm steps · how much does the GPU compute, how much does the CPU wait?
-# · which field of the map? · in the last field: what ran before the gap? · `set_sync_debug_mode("warn")`, and a
-# reason for each line that it names · measure again without the profiler.
-#
-# **To read on**: PyTorch's [profiler recipe](https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html) and
-# its page on [`torch.profiler`](https://docs.pytorch.org/docs/2.13/profiler.html); NVIDIA, *Nsight Compute Kernel
-# Profiling Guide* (replay, Speed Of Light, roofline); S. Williams, A. Waterman, D. Patterson, *Roofline* (2009);
-# *Holistic Trace Analysis*, for many GPUs. Lesson 05 hides the copies, lesson 07 makes launches cheap.
+four_loops()
