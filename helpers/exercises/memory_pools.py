@@ -19,7 +19,7 @@ from helpers.simulator.allocator import CachingAllocator, OutOfMemory
 MIB = 2**20
 
 
-# --- 8.1 Allocator ------------------------------------------------------------------------------------------------
+# --- 8.3 Allocator ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def check_Allocator(*cases: Program | str) -> None:
     check.function("Allocator", programs, drive=_on_a_device, verify=each(_reserved), look=look, note=note)
 
 
-# --- 8.2 encode ---------------------------------------------------------------------------------------------------
+# --- 8.1 encode ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ def check_encode(*cases: Documents) -> None:
     check.function("encode", cards, drive=_on_a_card, verify=each(_within), look=look, note=note)
 
 
-# --- 8.3 find_leak ------------------------------------------------------------------------------------------------
+# --- 8.2 find_leak ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -331,7 +331,7 @@ def _told(find_leak: Callable[..., Any], **story: Any) -> Any:
 def check_find_leak(*cases: Story, expect: Sequence[Any] | Callable[..., Any]) -> None:
     """expect: what is right for each of the cases, or a function of the snapshots."""
     right = [expect(_snapshots(one)) for one in cases] if callable(expect) else expect
-    look = "5 · A snapshot names the line"
+    look = "4 · A snapshot names the line"
     note = "In these stories lines 7 and 8 (weights), 31 (optimizer), 12 (a cache that fills up), 20 to 23 (batches) "
     note += "and 28 (freed, and waiting for a stream) are no leaks."
     check.function("find_leak", cases, right, drive=_told, look=look, note=note)
@@ -447,6 +447,6 @@ def _lived(report: check.Report) -> str | None:
 
 
 def check_ActivationLog(*cases: Net) -> None:
-    look = "6 · What keeps a tensor"
+    look = "What notebooks and hooks keep"
     note = "Draw the arrows: model → layer → hook → … → log? log → handle, → model?"
     check.function("ActivationLog", cases, drive=_lives, verify=each(_lived), look=look, note=note)

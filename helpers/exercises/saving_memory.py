@@ -16,10 +16,7 @@ from helpers import check, count
 from helpers.classroom.reference import reference
 from helpers.exercises._judge import each, each_value
 
-_AGAIN = "3 · Compute it again"
-
-
-# --- 9.1 training_memory ------------------------------------------------------------------------------------------
+# --- 9.3 training_memory ------------------------------------------------------------------------------------------
 
 
 class _Layer(nn.Module):
@@ -66,12 +63,12 @@ def _within(told: dict[str, float], rows: int, width: int, depth: int) -> str | 
 
 def check_training_memory(*cases: tuple[int, int, int]) -> None:
     """cases: (rows, width, depth)."""
-    asked, look = [check.case(*one) for one in cases], "1 · What is there, and when is it the most?"
+    asked, look = [check.case(*one) for one in cases], "What one operator keeps"
     budget = {"operators": 0, "new_storages": 0}
     check.function("training_memory", asked, verify=each_value(_within), budget=budget, look=look)
 
 
-# --- 9.2 accumulated_backward -------------------------------------------------------------------------------------
+# --- 9.1 accumulated_backward -------------------------------------------------------------------------------------
 
 
 def token_batch(
@@ -138,7 +135,7 @@ def check_accumulated_backward(*cases: check.Case, budget: bool = False, note: s
     check.function("accumulated_backward", cases, want, drive=_accumulate, look=look, **known)
 
 
-# --- 9.3 checkpointed ---------------------------------------------------------------------------------------------
+# --- 9.4 checkpointed ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -227,10 +224,10 @@ def check_checkpointed(*cases: Chain, budget: bool = False, note: str = "") -> N
             "Too many bytes: does anything but the inputs live from forward to backward? And do inputs stay when their part is "
             "through, as what hangs on ctx does? (What save_for_backward keeps goes.)"
         )
-    check.function("checkpointed", cases, _as_torchs, drive=_chain, look=_AGAIN, **known)
+    check.function("checkpointed", cases, _as_torchs, drive=_chain, look="A checkpoint from scratch", **known)
 
 
-# --- 9.4 choose_checkpoints ---------------------------------------------------------------------------------------
+# --- 9.2 choose_checkpoints ---------------------------------------------------------------------------------------
 
 
 def random_blocks(seed: int, lengths: Sequence[int], shares: Sequence[float]) -> Iterator[check.Case]:
@@ -281,7 +278,9 @@ def _fewest(chosen: Any, kept: list[int], inputs: list[int], flops: list[int], b
 
 
 def check_choose_checkpoints(*cases: check.Case, note: str = "") -> None:
-    check.function("choose_checkpoints", cases, verify=each_value(_fewest), look=_AGAIN, note=note)
+    check.function(
+        "choose_checkpoints", cases, verify=each_value(_fewest), look="3 · Compute it again", note=note
+    )
 
 
 # --- 9.5 offloaded ------------------------------------------------------------------------------------------------
@@ -384,7 +383,7 @@ def _half_is_gone(**fields: Any) -> dict[str, int]:
 def check_offloaded(*cases: Offloads, budget: bool = True) -> None:
     """budget: what is moved, and what is held."""
     note = "Here the host halves the numbers: backward must use what get() gives, and nothing that was kept."
-    known: dict[str, Any] = {"match": check.Match(rtol=1e-5, atol=1e-6), "look": "4 · Put it elsewhere"}
+    known: dict[str, Any] = {"match": check.Match(rtol=1e-5, atol=1e-6), "look": "Put it elsewhere"}
     if budget:
         known |= {"budget": _half_is_gone, "verify": each(_bytes_moved)}
         note = (

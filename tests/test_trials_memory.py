@@ -1,0 +1,32 @@
+"""The claims on trial of lessons 08 and 09 that stand in no lesson's cell: each runs, and comes to the verdict that its text says."""
+
+from collections.abc import Callable
+
+import pytest
+
+from helpers import lesson
+from helpers.trials import memory_pools, saving_memory
+
+VERDICTS = {
+    "08-nccl": "untested",
+    "08-pool-allocator": "refuted",
+    "08-fraction": "refuted",
+    "08-monitor": "partly",
+    "09-batchnorm": "refuted",
+    "09-checkpoint-compute": "partly",
+    "09-book-checkpoint": "refuted",
+    "09-book-offload": "refuted",
+    "09-host-memory": "confirmed",
+    "09-memory-first": "partly",
+}
+CLAIMS: list[Callable[[], tuple[str, str, str, str, str, str]]] = [
+    *memory_pools.CLAIMS,
+    *saving_memory.CLAIMS,
+]
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
+def test_a_claim_returns_its_row(claim: Callable[[], tuple[str, str, str, str, str, str]]) -> None:
+    row = claim()
+    assert row[4].startswith(VERDICTS[row[0]]), row
+    assert len(lesson.verdicts([row], evidence="simulated (H100)").claims) == 1
