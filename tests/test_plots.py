@@ -26,6 +26,7 @@ from helpers.plots import (
     style,
     walk,
 )
+from helpers.plots.ladders import Rung
 from helpers.widgets import stride
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -55,6 +56,14 @@ def pictures() -> dict[str, object]:
             labels=lambda i, j: f"r{i} c{j}",
         ),
         "storage_path, colours": lambda: plots.storage_path(X.t(), colour_by=1),
+        "ladder": lambda: plots.ladder(
+            [
+                Rung("00 plain", 5e-3, 2**29),
+                Rung("01 tried", 6e-3, 2**28, kept=False),
+                Rung("02", 9e-4, 2**28),
+            ],
+            evidence="simulated (H100)",
+        ),
         "series": lambda: plots.series(
             {"in turn": {"a": [1e-3, 2e-3], "b": [2e-3, 3e-3]}, "alone": {"a": [1e-3]}},
             evidence="simulated (noisy machine)",

@@ -28,7 +28,7 @@ Batch = tuple[Tensor, Tensor]  # inputs and targets, each [batch, context]
 class Size:
     """How large the model and a batch are."""
 
-    layers: int = 4
+    layers: int = 2
     width: int = 128
     heads: int = 4
     context: int = 64

@@ -57,7 +57,7 @@ def log_every_five(record: Record, logits: Tensor, loss: Tensor) -> None:
         record.losses[-5:] = torch.stack(record.losses[-5:]).tolist()
 
 
-# ----------------------------------------------------------------------------- 04: packed, and few bytes sent
+# ----------------------------------------------------------------------- 04: packed, and few bytes sent
 
 
 def packed_text() -> Tensor:
@@ -159,30 +159,30 @@ def forward_in_bf16(model: nn.Module, inputs: Tensor, targets: Tensor) -> Batch:
 
 @dataclass(frozen=True)
 class Rung:
-    """A lesson's change. begins: the lesson whose script it began with. parts: what it replaced."""
+    """A lesson's change. begins: whose script the lesson began with. parts: what it replaced. says: that in words."""
 
     begins: str
     parts: dict[str, Part]
     says: str
 
 
+PACKED: dict[str, Part] = {"text": packed_text, "batches": batches_by_index, "to_device": bytes_to_device}
+GRAPHED: dict[str, Part] = {"optimizer": capturable_adamw, "around": graphed}
+
+#: what each lesson left; "10+07" is what lesson 10 ends with
 RUNGS = {
     "00": Rung("", {}, "plain"),
     "01": Rung("00", {"attention": attention_by_views}, "views for copies"),
     "02": Rung("01", {"attention": fused_attention, "activation": fused_gelu}, "fused operators"),
-    "03": Rung("02", {"clip": clip_on_device, "log": log_every_five}, "no wait in each step"),
-    "04": Rung(
-        "03",
-        {"text": packed_text, "batches": batches_by_index, "to_device": bytes_to_device},
-        "packed bytes",
-    ),
-    "05": Rung("04", {"to_device": sent_ahead}, "sent ahead"),
+    "03": Rung("02", {"clip": clip_on_device, "log": log_every_five}, "no needless wait"),
+    "04": Rung("03", PACKED, "packed bytes"),
+    "05": Rung("04", {"to_device": sent_ahead}, "batches sent ahead"),
     "06": Rung("05", {"optimizer": fused_adamw}, "fused AdamW"),
-    "07": Rung("06", {"optimizer": capturable_adamw, "around": graphed}, "CUDA graph"),
+    "07": Rung("06", GRAPHED, "CUDA graph"),
     "08": Rung("06", {"log": log_and_let_go}, "logits let go"),
     "09": Rung("08", {"through": through_checkpoint}, "checkpoints"),
     "10": Rung("08", {"forward": forward_in_bf16}, "bf16"),
-    "10+07": Rung("10", {"optimizer": capturable_adamw, "around": graphed}, "bf16, graph again"),
+    "10+07": Rung("10", GRAPHED, "bf16, CUDA graph again"),
 }
 
 

@@ -519,18 +519,17 @@ running_example.source()
 # %% experiment
 script = running_example.after("00")  # the plain script
 scored = running_example.score(script)
-lesson.keep(
-    script_ms=1e3 * scored.step_s, script_busy_ms=1e3 * scored.busy_s, script_launches=scored.launches
-)
-lesson.keep(script_syncs=scored.syncs, script_gib=scored.peak_bytes / 2**30)
+lesson.keep(script_ms=1e3 * scored.step_s, script_busy_ms=1e3 * scored.busy_s)
+lesson.keep(script_launches=scored.launches, script_syncs=scored.syncs, script_mib=scored.peak_bytes / 2**20)
 scored
 
 # %% [markdown]
-# This is the **scoreboard** before any change. On the simulated H100 a step takes {{script_ms:.1f}} ms, and its kernels take
-# {{script_busy_ms:.1f}} ms of that. So the GPU is idle for a part of each step. In one step the CPU launches
-# {{script_launches:,.0f}} kernels and waits {{script_syncs:.0f}} times for the GPU. The memory reaches
-# {{script_gib:.2f}} GiB. Every number but the times is a count, the same on every machine. Before you read on: which line
-# of the script would you change first? Write it down. Lesson 16 ends with the whole list, and you can compare.
+# This is the **scoreboard** before any change. On the simulated H100 a step takes {{script_ms:.1f}} ms. Its kernels take
+# {{script_busy_ms:.1f}} ms of that, so the GPU has nothing to do for the rest. In one step the CPU launches
+# {{script_launches:,.0f}} kernels and copies, and waits {{script_syncs:.0f}} times for the GPU. The memory reaches
+# {{script_mib:.0f}} MiB. All of it comes from the simulated GPU, so it is the same on every machine. Later scoreboards add
+# one line with ≈, a smaller model on your CPU. Before you go on: which line of the script would you change first? Write the
+# line down. Lesson 16 ends with the whole list, and you can compare.
 
 # %% [markdown]
 # ## Your own script

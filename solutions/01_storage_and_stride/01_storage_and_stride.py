@@ -357,6 +357,41 @@ check_clip(*[check.case(rgba, 1, *place, 16, raises=ValueError) for place in out
 
 # %% [markdown]
 # ## The running example
+#
+# Lesson 00 showed a training script, a small GPT, that is slow on purpose. Its attention makes copies that nobody needs:
+# three `.contiguous()`, one more for the transposed keys, and a mask that `repeat` writes out for each head of each text.
+# Below, views and broadcasting take their place. `before.replace(attention=…)` gives the same script with another function
+# in one place, and `compare` runs both.
+
+# %% experiment
+import math
+
+from helpers import running_example
+
+
+def attention_by_views(q, k, v):
+    context, features = q.shape[-2:]
+    scores = q @ k.transpose(-2, -1) / math.sqrt(features)
+    mask = torch.tril(torch.ones(context, context, device=q.device))
+    scores = scores.masked_fill(mask == 0, float("-inf"))
+    return torch.softmax(scores, dim=-1) @ v
+
+
+before = running_example.after("00")
+faster = before.replace(attention=attention_by_views)
+running_example.compare(before, faster)
+
+# %% experiment
+x = torch.randn(8, 64, 4, 32).transpose(1, 2)  # queries as the script makes them: a view
+copied, viewed = (count(script.attention, x, x, x) for script in (before, faster))
+lesson.keep(script_copies=copied.copies, script_views=viewed.copies)
+print(f"copies in one attention: {copied.copies} before, {viewed.copies} after")
+
+# %% [markdown]
+# The script is shorter, and almost nothing is gained. One attention made {{script_copies}} copies, and it still makes
+# {{script_views}}. `@` on a batch of matrices wants each matrix in one piece. Where the queries, keys or values are views
+# across the memory, `@` copies them itself, as `reshape` does. So most of the `.contiguous()` calls only did early what had
+# to be done anyway. Lesson 02 has an operator that needs none of these copies.
 
 # %% [markdown]
 # ## Your own script
