@@ -68,6 +68,19 @@ def pictures() -> dict[str, object]:
             {"in turn": {"a": [1e-3, 2e-3], "b": [2e-3, 3e-3]}, "alone": {"a": [1e-3]}},
             evidence="simulated (noisy machine)",
         ),
+        "curves": lambda: plots.curves(
+            {
+                "left": {"a": ([1, 10], [1e-3, 2e-3]), "b": ([1, 10], [1e-3, 3e-3])},
+                "right": {"a": ([1], [2e-3])},
+            },
+            evidence="arithmetic",
+            title="Two panels",
+            xlabel="n",
+            ylabel="time",
+            log="xy",
+            times=True,
+            dashed=("b",),
+        ),
         "samples": lambda: plots.samples({"a": [1e-5, 2e-5, 3e-5], "b": [2e-4] * 9}, evidence="live (CPU)"),
         "speedup": lambda: plots.speedup({"a": (1.4, 1.2, 1.7), "b": (1.0, 0.9, 1.1)}, evidence="live (GPU)"),
         "crossover": lambda: plots.crossover(

@@ -21,7 +21,7 @@ def _captures(gpu: Any, since: int = 0) -> int:
     return sum(h.name == "cudaGraphInstantiate" for h in gpu.host[since:])
 
 
-# --- 7.1 GraphedStep ----------------------------------------------------------------------------------------------
+# --- 7.2 GraphedStep ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def check_GraphedStep(*cases: Epoch) -> None:
     check.function("GraphedStep", cases, drive=_run_epoch, verify=judge, look=look)
 
 
-# --- 7.2 scorer, smoother, updater --------------------------------------------------------------------------------
+# --- 7.1 scorer, smoother, updater --------------------------------------------------------------------------------
 
 
 def calls(first: tuple[int, ...], each: tuple[int, ...], n: int, *numbers: float) -> check.Case:
@@ -445,7 +445,7 @@ def _wrong_capture(report: check.Report) -> str | None:
 
 
 def check_robust_step(*cases: Marked) -> None:
-    judge, look = each(_wrong_capture), "3 · What cannot be recorded"
+    judge, look = each(_wrong_capture), "Further, What cannot be captured"
     note = "no answer from the GPU, no size that depends on values, and weight changed at its address"
     check.function("robust_step", cases, drive=_capture, verify=judge, look=look, note=note)
 
@@ -534,5 +534,5 @@ def _wrong_prediction(report: check.Report) -> str | None:
 
 
 def check_does_it_pay(*loops: Loop) -> None:
-    look = "5 · When does it help?"
+    look = "3 · When does it help?; Further, Does it pay?"
     check.function("does_it_pay", loops, drive=_predict, verify=each(_wrong_prediction), look=look)

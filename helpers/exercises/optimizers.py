@@ -217,7 +217,7 @@ def _training_budget(weights: Tensors, x: Tensor, *rest: Any, **options: Any) ->
 
 def check_step_in_backward(*cases: check.Case, costs: bool = False) -> None:
     """costs: the bytes alive are counted too, in nets where every forward uses each weight once."""
-    budget, look = _training_budget if costs else None, "2 · When does a gradient die?"
+    budget, look = _training_budget if costs else None, "Further, When does a gradient die?"
     for one in cases:
         sizes, match = [w.nbytes for w in one.args[0]], _exactness(one, 1e-8, 1e-3)
         note = (
@@ -281,5 +281,8 @@ def _as_measured(report: check.Report) -> str | None:
 
 
 def check_step_time(*cases: check.Case) -> None:
-    look, note = "3 · Launches or bytes?", "latency_s only delays a kernel for which the GPU is waiting."
+    look, note = (
+        "2 · Launches or bytes?; Further, How long will a step take?",
+        "latency_s only delays a kernel for which the GPU is waiting.",
+    )
     check.function("step_time", cases, drive=predicted, verify=each(_as_measured), look=look, note=note)

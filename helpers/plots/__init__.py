@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .lanes import timeline as timeline
     from .memory import memory_timeline as memory_timeline
     from .overhead import crossover as crossover
+    from .panels import curves as curves
     from .picture import Picture as Picture
     from .pipelines import schedule as schedule
     from .stepmemory import memory_model as memory_model

@@ -78,7 +78,8 @@ def timeline(
     times = [t for span in (*(row[2:] for row in rows), *spans.values(), marks.values()) for t in span]
     gantt = Gantt([*lanes.values()], min(times), max(times), bar=_BAR, space=_SPACE)
     told = {name for name, _, start, end in rows if gantt.fits(name, end - start)}
-    key = [((colours[name],), name) for name in names[: len(_COLOURS) - 1] if name not in told]
+    untold = set(names) - told  # where the key is needed, it names every colour
+    key = [((colours[name],), name) for name in names[: len(_COLOURS) - 1] if untold]
     if len(names) >= len(_COLOURS):
         key.append(((style.MUTED,), _OTHERS))
     gantt.draw(evidence, title, key=gantt.key(key), marks=marks, brackets=spans, grid=False)

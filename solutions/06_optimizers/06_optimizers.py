@@ -3,32 +3,31 @@
 #
 # ## Why are there three AdamWs?
 #
-# `AdamW(params, foreach=False)`, `foreach=True`, `fused=True`: one formula, three programs. (`AdamW(params)` chooses
-# one of the first two: foreach where all parameters are on a CUDA GPU, the for-loop on a CPU. See
-# [`_default_to_fused_or_foreach`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/optim/optimizer.py).) An
-# optimizer does almost no arithmetic. It walks over every weight, its gradient and two running means, and so it shows
-# two things without disguise: what a *launch* costs, and what a *byte* costs. Which of the two your step pays decides
-# which of the three you want. The same question, asked of the whole training step, decides the batch size.
+# PyTorch has three programs for [`AdamW`](https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html):
+# `foreach=False`, `foreach=True` and `fused=True`. They compute one formula. They differ in time and in memory.
 #
-# **Time** 60–70 min, half of it exercises. **Before this** lessons 00 to 02 (the simulated GPU, operators and
-# their counts, autograd).
+# An optimizer does little arithmetic. For each weight it reads four numbers, computes, and writes three of them back. So
+# its time has two prices only: the **launches** of its kernels, and the **bytes** that these kernels move. In this lesson
+# you measure both prices for all three programs, and you write two of the programs yourself.
+#
+# **Time** 55 min, half of it exercises; *Further*: 50 min. **Before this** lessons 00 to 02 (the simulated GPU,
+# operators and their counts, autograd).
 #
 # **Afterwards you can**
-# - write AdamW in 8 operators per parameter, and in 8 for all of them, or in groups under a memory limit;
-# - make gradients die as they are born, and say what that forbids;
-# - predict an optimizer's step from launches and bytes, and say what a larger batch buys and what it asks of
-#   the learning rate.
+# - say which of the three your parameters need, and what it saves;
+# - write AdamW in eight operators per parameter, and in eight operators for all parameters;
+# - keep the temporary memory of your own list code under a limit.
 #
-# **On trial** *every optimizer has three implementations* · *they trade speed against memory* · *batch size
-# raises the efficiency of operators through parallelism* (book notes) · *FusedAdam reduces kernel launches* ·
-# *scale the learning rate in proportion to the batch* (five strategies).
+# **On trial** *every optimizer has three implementations* · *the three trade speed against memory* (book notes) ·
+# *FusedAdam reduces kernel launches* (five strategies).
 
 # %% setup
 import math
 
 import torch
 
-from helpers import lesson, plots, simulate
+from helpers import lesson, simulate
+from helpers.experiments import optimizers as shown
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
 lesson.start("06_optimizers", evidence=["live (CPU)", "simulated (H100)"])
@@ -36,176 +35,82 @@ lesson.start("06_optimizers", evidence=["live (CPU)", "simulated (H100)"])
 # %% [markdown]
 # ## 1 · Three ways to the same numbers
 #
-# A net of 12 linear layers has 24 parameters: a matrix and a bias each. How many **kernels** does one step of
-# AdamW launch on a GPU, for-loop, foreach and fused: 2, 8, 24 or 192? And which of the three makes the most temporary
-# memory?
+# Two words first. A **parameter** is one tensor that is trained, such as a matrix or a bias. A **weight** is one number
+# in a parameter. Our net has 12 linear layers, so it has 24 parameters: 12 matrices and 12 biases.
+#
+# AdamW's formula needs eight operators for one parameter (you write them in exercise 6.1). On a GPU each operator is a
+# kernel. The three programs use the formula in three ways:
+#
+# - **for-loop** (`foreach=False`): Python takes one parameter after the other, and calls the eight operators for it.
+# - **foreach** (`foreach=True`): Python calls eight operators, and each operator takes the list of all parameters.
+# - **fused** (`fused=True`): one kernel computes the whole formula for all parameters. A second, tiny kernel counts steps.
+#
+# **How many kernels does one step launch?** And which way needs the most *temporary* memory, for results that are gone
+# when the step ends?
 
 # %% experiment
-prediction = {
-    "kernels, for-loop": ...,  # 2, 8, 24 or 192
-    "kernels, foreach": ...,
-    "kernels, fused": ...,
-    "most temporaries": ...,  # "for-loop", "foreach" or "fused"
-}
+you = lesson.predict(
+    {"kernels, for-loop": ..., "kernels, foreach": ..., "most temporary memory": ...},
+    choices={
+        "kernels, for-loop": [8, 24, 192],
+        "kernels, foreach": [1, 8, 24, 192],
+        "most temporary memory": ["for-loop", "foreach", "fused"],
+    },
+)
 
 # %% experiment
 WAYS = {"for-loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
 LAYERS = [256 * 256, 256] * 12  # weights of each of the 24 parameters
 
 
-def adamw_step(sizes, way):
-    """A warm AdamW step on a simulated H100: its kernels, seconds, and bytes of temporaries."""
-    gpu = simulate("H100")
-    with gpu:
+def adamw_step(sizes, **options):
+    """AdamW's second step on a simulated H100: its kernels, its seconds, the bytes of its temporaries."""
+    with simulate("H100") as gpu:
         params = [torch.nn.Parameter(torch.empty(n, device=gpu.device)) for n in sizes]
         for p in params:
             p.grad = torch.empty_like(p)
-        optimizer = torch.optim.AdamW(params, **WAYS.get(way, {}))
-        optimizer.step()  # makes the state, loads the kernels
-        gpu.synchronize()
-        gpu.reset_peak_memory_stats()
-        before, held, began = len(gpu.kernels), gpu.memory_allocated(), gpu.clock()
-        optimizer.step()
-        gpu.synchronize()
-        return {
-            "kernels": gpu.kernels[before:],
-            "seconds": gpu.clock() - began,
-            "temporary": gpu.max_memory_allocated() - held,
-        }
+        optimizer = torch.optim.AdamW(params, **options)
+        optimizer.step()  # makes the two means, loads the kernels
+        return shown.step_on(gpu, optimizer.step)
 
 
-on_card = {way: adamw_step(LAYERS, way) for way in WAYS}
+steps = {way: adamw_step(LAYERS, **options) for way, options in WAYS.items()}
 
 # %% experiment
-measured = {f"kernels, {way}": len(step["kernels"]) for way, step in on_card.items()}
-measured["most temporaries"] = max(on_card, key=lambda way: on_card[way]["temporary"])
-lesson.compare_predictions(
-    prediction,
-    measured,
-    evidence="simulated (H100)",
-    choices=(2, 8, 24, 192, "for-loop", "foreach", "fused"),
-).show()
-unasked = len(adamw_step(LAYERS, "neither foreach= nor fused=")["kernels"])
-assert unasked == measured["kernels, foreach"] and measured["kernels, for-loop"] == 24 * unasked
-bytes_each = {way: sum(k.bytes for k in step["kernels"]) / sum(LAYERS) for way, step in on_card.items()}
-lesson.keep(unasked=unasked, loop_bytes=bytes_each["for-loop"], fused_bytes=bytes_each["fused"])
-
-
-def trained(way, steps=3):
-    """All weights after a few steps on this CPU."""
-    g = torch.Generator().manual_seed(0)
-    params = [torch.nn.Parameter(torch.randn(n, generator=g)) for n in LAYERS]
-    optimizer = torch.optim.AdamW(params, lr=0.01, **WAYS[way])
-    for _ in range(steps):
-        for p in params:
-            p.grad = torch.randn(p.shape, generator=g)
-        optimizer.step()
-    return torch.cat([p.detach() for p in params])
-
-
-weights, by_loop = sum(LAYERS), trained("for-loop")
-rows = []
-for way, step in on_card.items():
-    off = (trained(way) - by_loop).abs().max()
-    moved = sum(k.bytes for k in step["kernels"]) / weights
-    temporaries = step["temporary"] / 4 / max(LAYERS)
-    rows.append(
-        (way, len(step["kernels"]), f"{moved:.0f}", f"{temporaries:.1f}", f"≈ {off:.0e}" if off else "0")
-    )
-lesson.table(
-    rows,
-    ["way", "kernels", "bytes moved per weight", "temporaries ÷ largest", "off by"],
-    evidence="live (CPU) · simulated (H100)",
-    caption=f"24 parameters in float32, {weights:,} weights. Temporaries in copies of the largest parameter. Off "
-    "by: the largest difference of a weight to the for-loop's, after three steps on this CPU",
+measured = {f"kernels, {way}": len(step.kernels) for way, step in steps.items()}
+measured["most temporary memory"] = max(steps, key=lambda way: steps[way].temporary)
+bytes_each = {way: step.bytes / sum(LAYERS) for way, step in steps.items()}
+lesson.keep(
+    unasked=len(adamw_step(LAYERS).kernels),  # neither foreach= nor fused=
+    loop_bytes=bytes_each["for-loop"],
+    fused_bytes=bytes_each["fused"],
+    all_kinds=len(shown.optimizers_with()),
+    foreach_kinds=len(shown.optimizers_with("foreach")),
+    fused_kinds=", ".join(shown.optimizers_with("fused")),
 )
+you.against(measured, shown.costs(steps, LAYERS), evidence="simulated (H100)")
 
 # %% [markdown]
-# The numbers agree (a fused kernel rounds in another order), the costs do not. `AdamW(params)`, with neither word, also
-# takes {{unasked}} kernels on this GPU: what people compare with fused is usually foreach.
+# All three reach the same weights. (Fused rounds in another order, so its weights differ in the last digit.) The costs
+# are not the same:
 #
-# - **for-loop**: eight kernels per parameter. Temporaries are the root of *one* parameter's v and that root
-#   divided, whose names the next turn of the loop overwrites.
-# - **foreach**: the same eight for the whole list. Each `torch._foreach_*` operator takes lists, and CUDA's
-#   *multi-tensor apply* packs the list into one launch. But the roots of all 24 parameters now exist at the
-#   same time: a copy of the model.
-# - **fused**: first a tiny kernel that counts the steps, then one that keeps a weight's four numbers in
-#   registers from the first to the last formula. No root is ever stored. A compiler can write such a kernel
-#   from your own formula: lesson 11.
+# - **for-loop**: eight kernels for each of the 24 parameters. Its temporaries are two tensors of *one* parameter's size:
+#   the root of v, and this root after a division. The next parameter uses their memory again.
+# - **foreach**: eight kernels in all. CUDA packs a list of tensors into one launch; PyTorch calls this *multi-tensor
+#   apply*. But now the roots of all parameters exist at the same time. They need as much memory as all weights.
+# - **fused**: two kernels. The large one loads a weight with its gradient and its two means, computes the formula in
+#   registers, and writes three results. No root is ever stored. For each weight it moves {{fused_bytes:.0f}} bytes; the
+#   other two move {{loop_bytes:.0f}}.
 #
-# So the first two trade launches against memory. The third has the fewest launches, no temporaries and the fewest
-# bytes: {{fused_bytes:.0f}} for each weight in place of {{loop_bytes:.0f}}. It only has to exist. (The last table of
-# this lesson has the same three for GPT-2's parameters.)
+# **What does `AdamW(params)` choose?** Here it launches {{unasked}} kernels: on a CUDA GPU the default is foreach, on a CPU
+# it is the for-loop. So whoever compares "AdamW" with fused on a GPU compares *foreach* with fused.
 #
-# Does every optimizer have all three? And is "one launch" always one?
-
-# %% experiment tags=["fold"]
-import inspect
-
-kinds = {
-    name: set(inspect.signature(kind).parameters)
-    for name, kind in vars(torch.optim).items()
-    if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer) and kind is not torch.optim.Optimizer
-}
-having = {way: [name for name, options in kinds.items() if way in options] for way in ("foreach", "fused")}
-lesson.table(
-    [
-        ("all", len(kinds), ""),
-        (
-            "take foreach=",
-            len(having["foreach"]),
-            f"not: {', '.join(sorted(kinds.keys() - having['foreach']))}",
-        ),
-        ("take fused=", len(having["fused"]), ", ".join(sorted(having["fused"]))),
-    ],
-    ["optimizers in torch.optim", "how many", "which"],
-    evidence="live (CPU)",
-).show()
-
-
-def launches_of(*lists):
-    """Kernels of one `_foreach_addcdiv_` over three lists; each function makes a list's tensors on a device."""
-    gpu = simulate("H100")
-    with gpu:
-        made = [make(gpu.device) for make in lists]
-        before = len(gpu.kernels)
-        torch._foreach_addcdiv_(*made, -0.1)
-        return len(gpu.kernels) - before
-
-
-def plain(device, n=24, turned=False):
-    return [
-        torch.empty(40, 25, device=device) if not turned else torch.empty(25, 40, device=device).t()
-        for _ in range(n)
-    ]
-
-
-def mixed(device):
-    return [t.bfloat16() if i % 2 else t for i, t in enumerate(plain(device))]
-
-
-packed = {
-    "24 tensors of 40 × 25": launches_of(plain, plain, plain),
-    "1,000 of them": launches_of(*[lambda device: plain(device, 1000)] * 3),
-    "24, every second in bfloat16": launches_of(mixed, mixed, mixed),
-    "24, the second list's transposed in memory": launches_of(plain, lambda d: plain(d, turned=True), plain),
-}
-lesson.table(
-    list(packed.items()),
-    ["three lists", "kernels of one `_foreach_addcdiv_`"],
-    evidence="simulated (H100)",
-    caption="by the rules of PyTorch 2.13's MultiTensorApply.cuh, in builds with CUDA 13",
-)
-
-# %% [markdown]
-# A launch carries a table of addresses in its arguments, and these have a fixed size, so a very long list
-# takes a few launches, which nobody notices. The last two rows one does notice: **lists of mixed dtypes, or of layouts
-# that differ from one list to the other, quietly take a kernel per tensor**
-# ([`ForeachUtils.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/ForeachUtils.h)).
-# (`torch.optim` therefore sorts by device and dtype first; your own `_foreach_` code has to do that itself.)
+# Not every optimizer has all three. Of the {{all_kinds}} optimizers in
+# [`torch.optim`](https://docs.pytorch.org/docs/stable/optim.html), {{foreach_kinds}} take `foreach=`. Only
+# {{fused_kinds}} take `fused=`. (A compiler can make a fused kernel of a formula of your own: lesson 11.)
 #
-# Now build the first two. This is AdamW at step t (Loshchilov and Hutter, *Decoupled weight decay
-# regularization*, 2019):
+# Now write the first two yourself. Exercise 6.1 has the formula of AdamW at step t ([Loshchilov and Hutter,
+# 2019](https://arxiv.org/abs/1711.05101)).
 
 # %% [markdown]
 # **Exercise 6.1 — AdamW, one parameter after the other** (★★, 8 min)
@@ -217,7 +122,8 @@ lesson.table(
 # | running mean of its square | v ← β₂ · v + (1 − β₂) · g² |
 # | the step, with both means made unbiased | p ← p − lr · m̂ ÷ (√v̂ + eps), m̂ = m ÷ (1 − β₁ᵗ), v̂ = v ÷ (1 − β₂ᵗ) |
 #
-# Taken literally, every sign in it is an operator and a new tensor. You have eight operators per parameter.
+# Written literally, each sign of the formula is an operator that makes a new tensor. You have eight operators per
+# parameter.
 #
 # <details><summary>Hint 1</summary>Every line but the last changes one tensor: each is one or two operators whose name ends
 # in an underscore. <code>lerp_</code> moves a tensor part of the way to another, <code>addcmul_</code> adds a scaled
@@ -300,10 +206,10 @@ check_adamw_loop(
 # %% [markdown]
 # **Exercise 6.2 — AdamW on lists, with a memory limit** (★★, 10 min)
 #
-# The same step in `torch._foreach_*` operators, each of which takes lists. Their price is that the roots of
-# *all* v exist at once. So give it a limit: with `temp_bytes` the lists are cut into groups, and only one
-# group's roots may exist at a time. A limit of one byte is the loop, no limit is torch's foreach, and you may
-# choose anything between.
+# Write the same step in `torch._foreach_*` operators: each of them takes lists. Their price is that the roots of *all* v
+# exist at the same time. So add a limit. With `temp_bytes` you cut the lists into groups, and only one group's roots may
+# exist at a time. With a limit of one byte each parameter is a group, as in the for-loop. Without a limit all parameters
+# are one group, as in torch's foreach.
 #
 # <details><summary>Hint 1</summary>First without a limit: <code>m.lerp_(g, w)</code> becomes
 # <code>torch._foreach_lerp_(means, grads, w)</code>, and so on, line by line. Which of them must not be in
@@ -394,137 +300,203 @@ check_adamw_foreach(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2 · When does a gradient die?
+# ## 2 · Launches or bytes?
 #
-# Now the gradients themselves. Sixteen square weights, a tiny batch, and plain SGD, which has no state and no
-# temporaries. Three ways to end a step: `zero_grad` that fills with zeros (`set_to_none=False`), `zero_grad()`
-# as it is by default, and a step *inside* backward, where a hook uses each gradient and drops it the moment it
-# is complete. **How many arrays of a weight's size live at the peak, beside the weights**: 1, 2, 16, 17 or 32?
+# First the bytes. A number in float32 has four bytes. Here is what each kernel reads and writes, for each weight:
 
 # %% experiment
-prediction = {"filled with zeros": ..., "set to None": ..., "step inside backward": ...}  # 1, 2, 16, 17 or 32
+loop, fused = (adamw_step([2**20], **WAYS[way]) for way in ("for-loop", "fused"))
+lesson.keep(
+    launch_us=1e6 * simulate("H100").card.assumptions.operator_s,
+    terabytes=max(k.bytes / k.duration_s for k in adamw_step([2**24], **WAYS["fused"]).kernels) / 1e12,
+)
+shown.bytes_by_kernel(loop, fused, weights=2**20)
 
+# %% [markdown]
+# Each of the eight kernels reads its tensors from the GPU's memory and writes its result back. The fused kernel reads p,
+# g, m and v once, and writes p, m and v once.
+#
+# So a step pays two prices. Each **launch** takes the CPU {{launch_us:.0f}} µs. The **bytes** take the GPU's memory one
+# second for {{terabytes:.1f}} TB. The CPU launches while the GPU works, so the larger price is the time of the step.
+#
+# Now take 16.8 million weights: all in one parameter, or in 256 parameters of equal size. The bytes are the same. The
+# for-loop's launches are not: 8 × 1, or 8 × 256. **How many times as fast as the for-loop are the other two?** A sheet of
+# paper is enough.
 
-# %% experiment tags=["fold"]
-def memory_over_a_step(ending, layers=16, width=2048):
-    """Arrays beside the weights (most since the moment before, last value: at the end), and kernels of the step."""
-    gpu, seen = simulate("H100"), []
-    with gpu:
-        params = [torch.nn.Parameter(torch.empty(width, width, device=gpu.device)) for _ in range(layers)]
-        x = torch.empty(4, width, device=gpu.device)
-        optimizer = torch.optim.SGD(params, lr=0.1, foreach=False)
-
-        def use_and_drop(p):
-            p.sub_(p.grad, alpha=0.1)
-            p.grad = None
-
-        def note(_=None):
-            seen.append(gpu.max_memory_allocated())
-            gpu.reset_peak_memory_stats()
-
-        def step():
-            h = x
-            for p in params:
-                h = torch.tanh(h @ p)
-            h.square().mean().backward()
-            del h
-            optimizer.step()  # finds no gradients if the hooks have dropped them
-            note()
-            optimizer.zero_grad(set_to_none=ending != "filled with zeros")
-
-        for p in params:
-            if ending == "step inside backward":
-                p.register_post_accumulate_grad_hook(use_and_drop)
-            p.register_post_accumulate_grad_hook(note)
-        step()
-        seen.clear()
-        gpu.reset_peak_memory_stats()
-        before = len(gpu.kernels)
-        note()
-        step()
-        kernels = len(gpu.kernels) - before
-        seen.append(gpu.memory_allocated())
-        optimizer.zero_grad()
-        always = gpu.memory_allocated()  # weights, and the matrix library's workspace
-    return [(held - always) / params[0].nbytes for held in seen], kernels
-
-
-endings = {ending: memory_over_a_step(ending) for ending in prediction}
-peaks = {ending: round(max(seen)) for ending, (seen, _) in endings.items()}
-said = lesson.compare_predictions(prediction, peaks, evidence="simulated (H100)", choices=(1, 2, 16, 17, 32))
-ran = {ending: kernels for ending, (_, kernels) in endings.items()}
-assert ran["filled with zeros"] - ran["set to None"] == 2 * 16
-lesson.keep(zeros=peaks["filled with zeros"], none=peaks["set to None"], inside=peaks["step inside backward"])
-lesson.table(
-    [(*row, kernels) for row, (_, kernels) in zip(said.rows, endings.values(), strict=True)],
-    ["ending", "arrays at the peak", "you said", "kernels of the whole step"],
-    evidence="simulated (H100)",
-    caption=said.caption,
+# %% experiment
+you = lesson.predict(
+    {
+        "1 parameter: foreach": ...,
+        "1 parameter: fused": ...,
+        "256 parameters: foreach": ...,
+        "256 parameters: fused": ...,
+    },
+    choices=[1, 3, 10, 30, 100],
 )
 
-# %% experiment tags=["fold"]
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+# %% experiment
+NUMBERS = [1, 4, 16, 64, 256]
+seconds = {
+    way: [adamw_step([2**24 // n] * n, **options).seconds for n in NUMBERS] for way, options in WAYS.items()
+}
+ratios = {}
+for i, name in ((0, "1 parameter"), (-1, "256 parameters")):
+    for way in ("foreach", "fused"):
+        ratios[f"{name}: {way}"] = seconds["for-loop"][i] / seconds[way][i]
+lesson.keep(
+    fused_one=ratios["1 parameter: fused"],
+    foreach_many=ratios["256 parameters: foreach"],
+    fused_many=ratios["256 parameters: fused"],
+)
+picture = shown.time_against_parameters(seconds, NUMBERS)
+you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as fast")
 
-from helpers.plots import style
-from helpers.plots.picture import Picture, drawn
-from helpers.timing import format_seconds
+# %% [markdown]
+# **One parameter: the bytes decide.** foreach moves the same bytes as the for-loop, so it is no faster. Fused moves about
+# a third of them, and is {{fused_one:.1f}} times as fast.
+#
+# **256 parameters: for the for-loop, the launches decide.** The lines of foreach and of fused stay flat: they have few
+# launches, and as many bytes as before. So foreach is {{foreach_many:.0f}} times as fast as the for-loop, and fused is
+# {{fused_many:.0f}} times as fast.
+#
+# | your parameters | foreach, against the for-loop | fused, against foreach |
+# |---|---|---|
+# | few, large | no faster: the same bytes | a third of the bytes |
+# | many, with many weights in all | its launches are gone, its bytes stay | a third of the bytes |
+# | many, with few weights in all | its launches are gone | 2 launches in place of 8 |
+#
+# Here are three nets, one for each row of this table from the bottom up. (The middle one has the parameters of GPT-2.)
 
+# %% experiment
+from helpers import recordings
 
-def number(value, _=None):
-    return f"{value:,.10g}"
+shown.three_nets(recordings.show("06/three_adamws", simulated="H100"))
 
+# %% [markdown]
+# The for-loop's temporaries in GPT-2 belong to one parameter, the large embedding.
+#
+# > **Limit of the simulation.** Python does more in each step than launch kernels: `torch.optim` collects its lists
+# > again. The simulation leaves this out. If your machine has a CUDA GPU, the last cell measures that GPU: compare the
+# > first net's times with the simulated ones.
 
-@drawn
-def curves(panels, *, evidence, title, xlabel, ylabel, note="", log="", yfmt=number, xticks=None):
-    """Panels side by side: title → name → (x, y). log: "x", "y" or "xy". xticks: position → label."""
-    fig, _ = style.figure(3.3, evidence=evidence, title=title, note=note)
-    for ax, (head, series) in zip(
-        fig.subplots(1, len(panels), squeeze=False, sharey=True)[0], panels.items(), strict=True
-    ):
-        for i, (name, (x, y)) in enumerate(series.items()):
-            ax.plot(x, y, marker=style.MARKERS[i], markersize=5, color=style.SERIES[i], label=name)
-        for axis in log:
-            ax.set(**{f"{axis}scale": "log"})
-            getattr(ax, f"{axis}axis").set_minor_formatter(NullFormatter())
-        if log != "x":
-            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if log else MaxNLocator(integer=True))
-        ax.xaxis.set_major_formatter(number)
-        ax.yaxis.set_major_formatter(yfmt)
-        if xticks:
-            ax.set_xticks(list(xticks), list(xticks.values()))
-        ax.set(title=head, xlabel=xlabel, ylabel=ylabel)
-    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelspacing=1.0)
-    return Picture(fig, evidence, f"{title}: {ylabel} against {xlabel} for {', '.join(series)}")
+# %% [markdown]
+# ## The running example
 
+# %% [markdown]
+# ## Your own script
+#
+# Look first at the number of your parameters and at the two options. Then look in the profiler's table for the row
+# `Optimizer.step#…`: its share of the step is all that a faster optimizer can save. Try `fused=True` first. If your
+# optimizer does not have it, see that `foreach` is not switched off.
+#
+# ```python
+# from torch.profiler import profile
+#
+# params = [p for group in optimizer.param_groups for p in group["params"]]
+# print(len(params), "parameters,", sum(p.numel() for p in params), "weights")
+# print({option: optimizer.defaults.get(option) for option in ("foreach", "fused")})  # None: PyTorch chooses
+#
+# batch = next(iter(loader))
+# step(batch)  # the first step makes the optimizer's state
+# with profile() as run:
+#     step(batch)
+# print(run.key_averages().table(sort_by="cpu_time_total", row_limit=12))
+# ```
 
-curves(
-    {"": {ending: (range(len(seen)), seen) for ending, (seen, _) in endings.items()}},
-    evidence="simulated (H100)",
-    title="Memory through one step: 16 gradients come, and when do they go?",
-    note="each point: the most since the point before it; the last: what is left",
-    xlabel="gradients complete, then step(), then zero_grad()",
-    ylabel="arrays beside the weights",
-    xticks={0: "start", **{n: str(n) for n in range(1, 17)}, 17: "step()", 18: "   end"},
+# %% [markdown]
+# ## Sources on trial
+#
+# Three claims, and what rounds 1 and 2 measured. (Lesson 18 has them all, the two about the batch from *Further* too.)
+
+# %% experiment
+from helpers.trials import optimizers as trials
+
+fused_against_loop = {name: ratios[f"{name}: fused"] for name in ("1 parameter", "256 parameters")}
+lesson.verdicts(
+    [*shown.claims(steps, LAYERS, fused_against_loop), trials.batch(), trials.learning_rate()],
+    evidence="live (CPU) · simulated (H100)",
+    shown=("06-three-for-each", "06-trade-off", "06-fused-launches"),
 )
 
 # %% [markdown]
-# Filled with zeros, all gradients live for ever, and the next backward *adds* to them: each new gradient lives
-# for a moment beside the old one, and it takes a kernel per parameter for the zeros and one more for the sum.
-# Set to `None`, they are freed, and the next backward hands its result over as it is. But the peak is hardly
-# lower, {{none}} arrays in place of {{zeros}}: at the end of backward all of them exist (and AdamW's temporaries come
-# on top). Only the third stays low, at {{inside}}.
+# ## Recap
 #
-# With AdamW there are four arrays for each parameter, weights, gradients, m and v; this saves one of the four. What it
-# forbids: anything that wants all gradients at once (clipping by the *total* norm, `GradScaler`, which skips a whole
-# step if one gradient is infinite), and adding up several backwards before a step. (Lesson 09 has more on the peak.)
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | Use `fused=True` where the optimizer has it. | Few optimizers have it. A step that you want to change has to be your own. |
+# | foreach is the for-loop with fewer launches. | With few large parameters it is no faster. It needs memory for one more copy of the weights. |
+# | A step of the optimizer takes bytes ÷ bandwidth. | With many small parameters, the launches take longer. |
+# | On a GPU, `AdamW(params)` is foreach already. | On a CPU it is the for-loop. |
+#
+# **Read on**: the [table of implementations](https://docs.pytorch.org/docs/stable/optim.html#algorithms) in PyTorch's
+# documentation; Loshchilov and Hutter, [*Decoupled weight decay
+# regularization*](https://arxiv.org/abs/1711.05101) (2019).
+
+# %% experiment
+lesson.progress()
+
+# %% [markdown]
+# ## Further
+#
+# Five sections, each on its own: gradients that die early (15 min), the time of a step before you own the GPU (20 min),
+# what a larger batch buys (5 min) and asks of the learning rate (8 min), and lists that do not become one launch (3 min).
+#
+# ### When does a gradient die? (15 min)
+#
+# Gradients need as much memory as the weights. When are they there? Take 16 square parameters, a tiny batch, and plain
+# SGD, which has no means and no temporaries. A step can end in three ways:
+#
+# - **filled with zeros**: [`zero_grad(set_to_none=False)`](https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html);
+# - **set to None**: `zero_grad()`, as it is by default;
+# - **step inside backward**: a hook uses each gradient and drops it as soon as it is complete.
+#
+# **How many arrays of a parameter's size exist at the peak, beside the parameters themselves?**
+
+# %% experiment
+you = lesson.predict(
+    {"filled with zeros": ..., "set to None": ..., "step inside backward": ...}, choices=[1, 2, 16, 17, 32]
+)
+
+
+# %% experiment
+def use_and_drop(p):
+    """Called when p.grad is complete."""
+    p.sub_(p.grad, alpha=0.1)
+    p.grad = None
+
+
+endings = {
+    "filled with zeros": shown.memory_over_a_step(set_to_none=False),
+    "set to None": shown.memory_over_a_step(),
+    "step inside backward": shown.memory_over_a_step(hook=use_and_drop),
+}
+zeros, none, inside = endings.values()
+lesson.keep(zeros=zeros.peak, none=none.peak, inside=inside.peak, more_kernels=zeros.kernels - none.kernels)
+peaks = {ending: lives.peak for ending, lives in endings.items()}
+picture = shown.gradients_over_a_step(endings)
+you.against(peaks, picture, evidence="simulated (H100)", what="arrays at the peak")
+
+# %% [markdown]
+# - **Filled with zeros**, all gradients live for ever. The next backward *adds* to them, so each new gradient exists for a
+#   moment beside the old one. A step has {{more_kernels}} kernels more: for each parameter one that writes zeros and one
+#   that adds.
+# - **Set to None**, gradients are freed, and the next backward simply keeps its results. But the peak is hardly lower,
+#   {{none}} arrays in place of {{zeros}}: at the end of backward all gradients exist.
+# - **Step inside backward** holds {{inside}}.
+#
+# AdamW needs four arrays for each parameter: weights, gradients, m and v. The step inside backward saves one of the four.
+# The price: nothing may need all gradients at the same time. Clipping by the *total* norm does, `GradScaler` does (it skips
+# the whole step if one gradient is infinite), and so does adding up several backwards before a step. (The peak is lesson
+# 09's subject. PyTorch has a [tutorial on this
+# step](https://docs.pytorch.org/tutorials/intermediate/optimizer_step_in_backward_tutorial.html).)
 
 # %% [markdown]
 # **Exercise 6.3 — step inside backward** (★★, 6 min)
 #
-# The experiment's third way, with AdamW in place of SGD. Write the function that sets the hooks up with
-# `p.register_post_accumulate_grad_hook(hook)`: from then on, `backward()` alone trains. (`hook(p)` is called
-# when `p.grad` is complete, gradients from several uses added up.) The step itself may be your `adamw_loop` of
-# 6.1, or a `torch.optim.AdamW` for each parameter.
+# Do the third way with AdamW in place of SGD. Write the function that sets the hooks up with
+# [`p.register_post_accumulate_grad_hook(hook)`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_post_accumulate_grad_hook.html).
+# From then on, `backward()` alone trains. PyTorch calls `hook(p)` when `p.grad` is complete: gradients from several uses of
+# p are added up by then. For the step itself use your `adamw_loop` of 6.1, or a `torch.optim.AdamW` for each parameter.
 #
 # <details><summary>Hint 1</summary>One hook function serves all parameters: it is called with the parameter. So
 # whatever it has to remember about each of them lies in a dict.</details>
@@ -595,135 +567,27 @@ check_step_in_backward(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3 · Launches or bytes?
+# ### How long will a step take? (20 min)
 #
-# Now time. The same 16.8 million weights are dealt into 1, 4, … 256 parameters of equal size. How many
-# *times as fast* as the for-loop are foreach and fused? Choose from 1, 3, 10, 30, 100.
+# Round 2 took the larger of two sums: all launches, or all kernels. This is right when all kernels are alike. Here are two
+# parameters of very different size, and the launches and kernels of the three ways on one axis of time:
 
 # %% experiment
-prediction = {
-    "1 parameter: foreach": ...,
-    "1 parameter: fused": ...,
-    "256 parameters: foreach": ...,
-    "256 parameters: fused": ...,
-}
-
-
-# %% experiment tags=["fold"]
-NUMBERS = [1, 4, 16, 64, 256]
-dealt = {way: [adamw_step([2**24 // n] * n, way)["seconds"] for n in NUMBERS] for way in WAYS}
-ratios = {
-    f"{NUMBERS[i]} parameter{'s' * (i < 0)}: {way}": dealt["for-loop"][i] / dealt[way][i]
-    for i in (0, -1)
-    for way in ("foreach", "fused")
-}
-assert ratios["1 parameter: foreach"] < 1.05
-lesson.keep(
-    fused_one=ratios["1 parameter: fused"],
-    foreach_many=ratios["256 parameters: foreach"],
-    fused_many=ratios["256 parameters: fused"],
-)
-lesson.compare_ratios(
-    prediction, ratios, choices=(1, 3, 10, 30, 100), evidence="simulated (H100)", what="times as fast"
-)
-
-# %% experiment
-curves(
-    {"": {way: (NUMBERS, seconds) for way, seconds in dealt.items()}},
-    evidence="simulated (H100)",
-    title="One AdamW step over 16.8 M weights, dealt into more and more parameters",
-    note="both axes logarithmic; from the call of step() to the end of synchronize()",
-    xlabel="parameters",
-    ylabel="time of a step",
-    log="xy",
-    yfmt=lambda s, _: format_seconds(s),
-    xticks={n: str(n) for n in NUMBERS},
-)
+shown.launches_and_kernels([2**11, 2**21])
 
 # %% [markdown]
-# One parameter: all three are bound by **bytes**, and foreach is no faster than the loop, since it moves
-# the same ones. Fused moves about a third of them and is {{fused_one:.1f}} times as fast. 256 parameters: the loop pays
-# for thousands of **launches**, and it alone. The other two lie flat: their launches stay few, and what they pay is
-# their bytes, as before. So foreach is {{foreach_many:.0f}} times as fast as the loop, and fused {{fused_many:.0f}}
-# times. Only when there is next to nothing to move do launches bind them too: 100 parameters of 4,096 weights, in the
-# last table. So:
+# A bar of the CPU is one launch and lasts `launch_s`. A line leads from it to its kernel. The kernel can start `latency_s`
+# after the end of the launch, and it lasts `floor_s` at least.
 #
-# | your step has | foreach, against the loop | fused, against foreach |
-# |---|---|---|
-# | few large parameters | no faster: the same bytes | a third of the bytes |
-# | many parameters, many weights | its launches gone, its bytes left | a third of the bytes |
-# | many parameters, few weights | its launches gone | 2 launches in place of 8 |
-#
-# The simulator leaves out what Python does around the launches (`torch.optim` gathers its lists anew at every
-# step, which costs a moment per parameter in all three ways).
-#
-# Here is where the bytes come from, kernel by kernel:
-
-# %% experiment
-per_kernel = adamw_step([2**20], "for-loop")["kernels"]
-said = ["p", "m, g → m", "v", "v, g → v", "v → new", "root → new", "root", "p, m, root → p"]
-rows = [
-    (k.name.removeprefix("aten."), what, k.bytes // 2**20) for k, what in zip(per_kernel, said, strict=True)
-]
-rows.append(("all eight", "", sum(k.bytes for k in per_kernel) // 2**20))
-rows.append(
-    ("fused", "p, g, m, v → p, m, v", sum(k.bytes for k in adamw_step([2**20], "fused")["kernels"]) // 2**20)
-)
-lesson.table(
-    rows,
-    ["kernel", "reads → writes", "bytes per weight"],
-    evidence="simulated (H100)",
-    caption="float32, every tensor read once and every result written once; foreach: the same eight",
-)
-
-# %% [markdown]
-# And here is how they meet the launches. Two parameters, the second a thousand times as large:
-
-# %% experiment tags=["fold"]
-from helpers.plots.lanes import rows_of
-
-gpu = simulate("H100")
-bars, marks = [], {}
-with gpu:
-    for way, options in WAYS.items():
-        params = [torch.nn.Parameter(torch.empty(n, device=gpu.device)) for n in (2**11, 2**21)]
-        for p in params:
-            p.grad = torch.empty_like(p)
-        optimizer = torch.optim.AdamW(params, **options)
-        optimizer.step()
-        gpu.synchronize()
-        began = gpu.clock()
-        optimizer.step()
-        gpu.synchronize()
-        marks[way] = late = max((b for *_, b in bars), default=0.0)
-        for name, lane, a, b in rows_of(gpu, began):  # joined without the set-up between the three
-            what = "synchronize" if name == "synchronize" else way
-            bars.append((what, lane.split()[0], a - began + late, b - began + late))
-bars.sort(key=lambda bar: bar[0] == "synchronize")
-launched, arrived = (next(bar for bar in bars if bar[1] == lane) for lane in ("CPU", "GPU"))
-plots.timeline(
-    bars,
-    evidence="simulated (H100)",
-    marks=marks,
-    spans={
-        "launch_s": launched[2:],
-        "latency_s": (launched[3], arrived[2]),
-        "floor_s": arrived[2:],
-    },
-    title="Three AdamWs over two parameters, of 2,048 and of 2,097,152 weights",
-)
-
-# %% [markdown]
-# A bar of the CPU is one launch and lasts `launch_s`; a line leads to its kernel, which can start `latency_s` after
-# the launch's end, and lasts `floor_s` at the least. In the loop's first half the GPU waits for each launch; in the
-# second the kernels are longer than the launches, the CPU runs ahead, and the latency no longer shows.
+# Look at the for-loop. For the small parameter, the GPU waits for each launch. For the large one, the kernels last longer
+# than the launches: the CPU runs ahead, and the latency no longer shows.
 
 # %% [markdown]
 # **Exercise 6.4 — predict the step** (★★, 10 min)
 #
-# How long will the optimizer take, before you own the GPU? A launch costs the CPU `launch_s`, and the CPU
-# goes on at once. The GPU takes kernels in order, each when it has arrived and the one before it is done.
-# Write the prediction for each of the three ways.
+# How long will the optimizer take, before you own the GPU? A launch costs the CPU `launch_s`, and then the CPU goes on at
+# once. The GPU takes the kernels in order. Each kernel starts when its launch has arrived and the kernel before it has
+# ended. Write the prediction for each of the three ways.
 #
 # <details><summary>Hint 1</summary>First make the list of kernels: the bytes of each, in order. For the loop,
 # eight for the first parameter, then eight for the second; for foreach, eight in all.</details>
@@ -735,7 +599,7 @@ plots.timeline(
 # <details><summary>The idea</summary>For each kernel: <code>cpu += launch_s</code>; it starts at
 # <code>max(gpu, cpu + latency_s)</code> and lasts <code>max(floor_s, bytes / bytes_per_s)</code>; its end is the
 # new <code>gpu</code>. Fused is two kernels: one at the floor, which counts the steps, and one of the bytes
-# per weight in the table's last row.</details>
+# per weight in the last row of round 2's first table.</details>
 
 
 # %% exercise="step_time"
@@ -801,293 +665,83 @@ check_step_time(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4 · What a larger batch buys, and what it asks
+# ### What a larger batch buys (5 min)
 #
-# The same question, asked of the whole step. Eight linear layers of 1,024, forward and backward, then AdamW.
-# From batch 1 to batch 64 the arithmetic grows 64-fold. **How many times as long does the step take?** And
-# from 4,096 to 65,536, which is 16-fold?
+# Ask the same question of a whole training step: eight linear layers of 1,024 × 1,024, forward, backward, then AdamW. From
+# batch 1 to batch 64 the arithmetic grows 64-fold. **How many times as long does the step take?** And from batch 4,096 to
+# 65,536, which is 16-fold?
 
 # %% experiment
-prediction = {"batch 1 → 64": ..., "batch 4,096 → 65,536": ...}  # choose from 1, 2, 4, 8, 16, 64
+you = lesson.predict({"batch 1 → 64": ..., "batch 4,096 → 65,536": ...}, choices=[1, 2, 4, 8, 16, 64])
 
-# %% experiment tags=["fold"]
-BATCHES = [4**k for k in range(9)]
-
-
-def training_step(batch, way):
-    """Seconds of a warm step: its launches on the CPU, its kernels on the GPU, the whole; and its FLOPs."""
-    gpu = simulate("H100")
-    with gpu:
-        blocks = [m for _ in range(8) for m in (torch.nn.Linear(1024, 1024), torch.nn.GELU())]
-        net = torch.nn.Sequential(*blocks).to(gpu.device)
-        optimizer = torch.optim.AdamW(net.parameters(), **WAYS[way])
-        x = torch.empty(batch, 1024, device=gpu.device)
-        for _ in range(2):
-            gpu.synchronize()
-            began, before, called = gpu.clock(), len(gpu.kernels), len(gpu.host)
-            net(x).square().mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            gpu.synchronize()
-    calls = sum(h.end_ns - h.start_ns for h in gpu.host[called:] if h.kind != "sync") / 1e9
-    mine = gpu.kernels[before:]
-    return calls, sum(k.duration_s for k in mine), gpu.clock() - began, sum(k.flops for k in mine)
-
-
-steps = {way: [training_step(batch, way) for batch in BATCHES] for way in ("for-loop", "fused")}
-whole = {batch: step for batch, (_, _, step, _) in zip(BATCHES, steps["fused"], strict=True)}
-ratios = {f"batch {a:,} → {b:,}": whole[b] / whole[a] for a, b in ((1, 64), (4096, 65536))}
+# %% experiment
+step_s = {batch: shown.training_step(batch).seconds for batch in shown.BATCHES}
+ratios = {"batch 1 → 64": step_s[64] / step_s[1], "batch 4,096 → 65,536": step_s[65536] / step_s[4096]}
 lesson.keep(to_64=ratios["batch 1 → 64"], to_65536=ratios["batch 4,096 → 65,536"])
-lesson.compare_ratios(
-    prediction, ratios, choices=(1, 2, 4, 8, 16, 64), evidence="simulated (H100)", what="times as long"
+you.against_ratios(ratios, shown.by_batch(shown.BATCHES), evidence="simulated (H100)", what="times as long")
+
+# %% [markdown]
+# For small batches, the time hardly grows: a step with 64 samples takes {{to_64:.2f}} times as long as a step with one. The
+# launches set this time, and their number does not depend on the batch. The column of the kernels does not shrink to zero
+# either: a layer reads its whole matrix, and the optimizer all its numbers, for one sample as for a thousand.
+#
+# The first row in which the kernels take longer than the launches is the **knee**. Beyond it a sample still gets cheaper
+# for a while, because larger matrices fill the GPU better. In the last rows it does not: 16 times the batch takes
+# {{to_65536:.1f}} times as long. So a larger batch gives parallelism up to the knee and a little beyond. The optimizer is a
+# fixed cost of the step: the smaller the batch, the more the choice between the three AdamWs matters.
+#
+# ### What a larger batch asks of the learning rate (8 min)
+#
+# A larger batch means fewer steps per epoch. So the learning rate has to change, but by how much?
+#
+# - **SGD**: k small steps along nearly the same gradient equal one step that is k times as long. So the rate grows **in
+#   proportion** to the batch ([Goyal and others, 2017](https://arxiv.org/abs/1706.02677)).
+# - **Adam** divides each gradient by √v̂, which is mostly noise. In a batch k times as large the noise is √k times smaller,
+#   so at the same rate each step is already √k times as long. The rate itself has to grow by the other **√k**
+#   ([Malladi and others, 2022](https://arxiv.org/abs/2205.10287); their rule changes β₁, β₂ and eps too).
+#
+# Here is a small test of both rules. A net of 16 hidden units learns from 4,096 noisy samples, in batches of 8, 32, 128
+# and 1,024. For each batch we try a row of learning rates, each from 6 seeds. **From batch 8 to batch 128, 16-fold: by what
+# factor does the best learning rate grow?**
+
+# %% experiment
+you = lesson.predict({"SGD": ..., "Adam": ...}, choices=[1, 2, 4, 8, 16])
+
+# %% experiment
+grows = {kind: shown.growth(kind) for kind in ("SGD", "Adam")}
+you.against_ratios(
+    grows,
+    shown.best_rates(),
+    shown.loss_against_rate(),
+    evidence="live (CPU)",
+    what="grows",
+    shown="≈ {:.2f}",
 )
 
-# %% experiment tags=["fold"]
-card = simulate("H100").card
+# %% [markdown]
+# Each curve has a lowest point, and this point moves to the right as the batch grows: for SGD in proportion to the batch,
+# for Adam about half as far on this logarithmic axis.
+#
+# Both rules hold in a *range* of batches. With batch 1,024 only four steps are left: the best rates no longer follow the
+# rules, and no rate reaches the loss of the small batches. There, noise no longer matters, and more samples per step are
+# wasted ([McCandlish and others, 2018](https://arxiv.org/abs/1812.06162)). So use the rule as the middle of a small sweep,
+# and not in place of the sweep.
+#
+# ### Lists that do not become one launch (3 min)
+#
+# Is an operator on lists always one launch? Here one `_foreach_addcdiv_` takes three lists:
+
+# %% experiment
 lesson.table(
-    [
-        (batch, *map(format_seconds, times), f"{batch / times[-1]:,.0f}")
-        + (f"{flops / times[-1] / card.peak_flops['fp32']:.1%}", format_seconds(loop[2]))
-        for batch, (*times, flops), loop in zip(BATCHES, steps["fused"], steps["for-loop"], strict=True)
-    ],
-    [
-        "batch",
-        "launches",
-        "kernels",
-        "step",
-        "samples per second",
-        "of the card's FLOP/s",
-        "with the for-loop",
-    ],
+    list(shown.packing().items()),
+    ["three lists", "kernels of one `_foreach_addcdiv_`"],
     evidence="simulated (H100)",
-    caption="AdamW fused; last column: the step when it is the for-loop. The simulator lets a large float32 "
-    f"matmul reach {card.reached('matmul', 'fp32').flop_share:.0%} of the published FLOP/s, as measured",
+    caption="by the rules of PyTorch 2.13's MultiTensorApply.cuh, in builds with CUDA 13",
 )
 
 # %% [markdown]
-# The left end is flat: a step with 64 samples takes {{to_64:.2f}} times as long as one with a single
-# sample. The floor is the launches, whose number does not depend on the batch (and behind the last launch the
-# optimizer's kernel). Right under it lies a second floor, in the column of the kernels: a layer reads all of its
-# matrix, and the optimizer all of its states, for one sample as for a thousand. The first row in which the kernels take
-# longer than the launches is the **knee**. Behind it a sample still gets cheaper for a while, as larger matrices fill
-# the card better; in the last rows, hardly: there 16 times the batch takes {{to_65536:.1f}} times as long. So the batch
-# is parallelism *up to the knee*, and a little beyond. And the optimizer is a fixed cost per step: the smaller the
-# batch, the more the choice of the three matters.
-#
-# A larger batch also means fewer steps per epoch, so the learning rate has to change. By how much? The usual argument
-# (Goyal and others, 2017): k small steps along nearly the same gradient equal one step k times as long, so **SGD: in
-# proportion to the batch**. For Adam ([Malladi and others, 2022](https://arxiv.org/abs/2205.10287), whose rule moves
-# β₁, β₂ and eps too): a batch k times as large has noise √k times smaller. Adam divides by √v̂, which is mostly that
-# noise, so at the same rate each step already goes √k times as far, and the rate owes only the other **√k**. A small
-# test of both rates: a net of 16 hidden units learns noisy numbers, always from 4,096 samples, in batches of 8, 32, 128
-# and 1,024, at a row of learning rates, each from 6 seeds. **From batch 8 to 128, 16-fold: by what factor does the best
-# learning rate grow?**
-
-# %% experiment
-prediction = {"SGD": ..., "Adam": ...}  # choose from 1, 2, 4, 8, 16
-
-
-# %% experiment tags=["fold"]
-def losses(kind, batch, rates, samples=4096, seeds=6, width=16):
-    """Final test loss for each learning rate, mean over the seeds. All (rate, seed) pairs are one bmm."""
-    g = torch.Generator().manual_seed(0)
-    teacher = [torch.randn(width, width, generator=g) / 2, torch.randn(width, 1, generator=g) / 4]
-    start = [torch.randn(seeds, width, n, generator=g) / 4 for n in (width, 1)]
-    w = [s.repeat(len(rates), 1, 1).requires_grad_() for s in start]
-    rate = torch.tensor(rates).repeat_interleave(seeds)[:, None, None]
-    state = [(torch.zeros_like(t), torch.zeros_like(t)) for t in w]
-
-    def data(*shape, noise):
-        x = torch.randn(*shape, width, generator=g)
-        y = torch.tanh(x @ teacher[0]) @ teacher[1]
-        return x, y + noise * torch.randn(y.shape, generator=g)
-
-    for step in range(1, samples // batch + 1):
-        x, y = (t.repeat(len(rates), 1, 1) for t in data(seeds, batch, noise=2.0))
-        loss = (torch.tanh(x @ w[0]) @ w[1] - y).square().mean((1, 2)).sum()
-        with torch.no_grad():
-            for p, grad, (m, v) in zip(w, torch.autograd.grad(loss, w), state, strict=True):
-                m.lerp_(grad, 0.1)
-                v.lerp_(grad.square(), 0.001)
-                adam = (m / (1 - 0.9**step)) / ((v / (1 - 0.999**step)).sqrt() + 1e-8)
-                p -= rate * (grad if kind == "SGD" else adam)
-    with torch.no_grad():
-        x, y = data(4096, noise=0.0)
-        test = (torch.tanh(x @ w[0]) @ w[1] - y).square().mean((1, 2))
-    return test.reshape(len(rates), seeds).mean(1).nan_to_num(9.0).clamp(max=9.0).tolist()
-
-
-def lowest(rates, values):
-    """Where a parabola through the three lowest neighbours, over the logarithm, has its bottom."""
-    i = min(max(values.index(min(values)), 1), len(values) - 2)
-    a, b, c = (math.log(v) for v in values[i - 1 : i + 2])
-    return rates[i] * 2 ** (0.5 * (a - c) / (a - 2 * b + c))
-
-
-RATES = {"SGD": [0.002 * 2**k for k in range(10)], "Adam": [0.001 * 2**k for k in range(8)]}
-SIZES = (8, 32, 128, 1024)
-found = {kind: {b: losses(kind, b, rates) for b in SIZES} for kind, rates in RATES.items()}
-best = {kind: {b: lowest(RATES[kind], v) for b, v in by.items()} for kind, by in found.items()}
-growth = {kind: by[128] / by[8] for kind, by in best.items()}
-sizes = (1, 2, 4, 8, 16)
-lesson.compare_ratios(
-    prediction, growth, choices=sizes, evidence="live (CPU)", what="grows", shown="≈ {:.2f}"
-)
-
-# %% experiment tags=["fold"]
-exponent = {kind: math.log(r) / math.log(16) for kind, r in growth.items()}
-lesson.table(
-    [
-        (f"{kind}, {what}", *(f"≈ {of(kind, b):.3f}" for b in SIZES), about)
-        for kind in RATES
-        for what, of, about in (
-            ("best rate", lambda kind, b: best[kind][b], f"≈ {exponent[kind]:.1f}"),
-            ("lowest loss", lambda kind, b: min(found[kind][b]), ""),
-        )
-    ],
-    ["", *(f"batch {b:,}" for b in SIZES), "exponent"],
-    evidence="live (CPU)",
-    caption="exponent: best rate ∝ batch to that power, from 8 to 128",
-).show()
-
-panels = {}
-for kind, by in found.items():
-    for b in SIZES[:3]:
-        kept = [(r, v) for r, v in zip(RATES[kind], by[b], strict=True) if v < 0.6]
-        panels.setdefault(kind, {})[f"batch {b}"] = tuple(zip(*kept, strict=True))
-curves(
-    panels,
-    evidence="live (CPU)",
-    title="Test loss after 4,096 samples against the learning rate",
-    note="mean over 6 seeds; losses above 0.6 are not drawn",
-    xlabel="learning rate, logarithmic",
-    ylabel="test loss",
-    log="x",
-)
-
-# %% [markdown]
-# Each curve has a bottom, and the bottoms move to the right as the batch grows: SGD's in step with the
-# batch, Adam's about half as far on this logarithmic axis. Both are laws of a *range*. At batch 1,024 four steps are
-# left, the best rates have left both laws, and no rate reaches the loss of small batches: beyond the batch at which
-# noise no longer matters, more samples per step are wasted on accuracy, as beyond the knee they are wasted on speed. So
-# take the rule as the middle of a small sweep, and not as its replacement.
-
-# %% [markdown]
-# ## On the real GPU
-#
-# One table for a GPU: three nets, three AdamWs, time of a step and its temporaries. It runs live where there is a
-# CUDA GPU, and shows a recording where one exists. For this lesson none has been recorded yet; so without a GPU
-# you see the simulated one, and it says so. What to look for on yours: is foreach on the few large parameters
-# any faster than the loop? Is fused nearer to three times, or to more? And in the first net, how far do your
-# times lie above the simulated ones? That is Python between the launches. (The loop's temporaries in GPT-2 are
-# the root and the divided root of one parameter, the embedding.)
-
-# %% experiment
-from helpers import recordings
-
-shown = recordings.show("06/three_adamws", simulated="H100")
-about = "" if shown.evidence.startswith("simulated") else "≈ "
-lesson.table(
-    [
-        (r["net"], r["way"], about + format_seconds(r["seconds"]), f"{r['temporary_bytes'] / 2**20:,.0f} MiB")
-        for r in shown.table
-    ],
-    ["net", "AdamW", "step", "temporaries"],
-    evidence=shown.evidence,
-)
-
-# %% [markdown]
-# ## Sources on trial
-
-# %% experiment tags=["fold"]
-kernels = {way: len(step["kernels"]) for way, step in on_card.items()}
-temporary = {way: step["temporary"] / 4 / weights for way, step in on_card.items()}
-samples_per_s = {b: b / s for b, s in whole.items()}
-rises = samples_per_s[1024] / samples_per_s[1]
-flat = samples_per_s[65536] / samples_per_s[16384]
-sections = (
-    "1 · Three ways to the same numbers",
-    "3 · Launches or bytes?",
-    "4 · What a larger batch buys, and what it asks",
-)
-speeds = [dealt["for-loop"][i] / dealt["fused"][i] for i in (0, -1)]
-rows = [
-    (
-        "06-three-for-each",
-        "book-notes",
-        "every optimizer has three implementations",
-        f"of {len(kinds)} optimizers in torch.optim {len(having['foreach'])} take foreach=, {len(having['fused'])} fused=",
-        "confirmed"
-        if len(kinds) == len(having["fused"])
-        else f"refuted: all three have only {', '.join(sorted(having['fused']))}",
-        sections[0],
-    ),
-    (
-        "06-trade-off",
-        "book-notes",
-        "the three trade speed against memory",
-        f"24 parameters: kernels {' / '.join(str(n) for n in kernels.values())}, temporaries "
-        f"{' / '.join(f'{t:.2f}' for t in temporary.values())} copies of the weights; fused against the loop: "
-        f"{speeds[0]:.1f} times as fast with 1 parameter, {speeds[1]:.0f} times with 256",
-        "holds when loop and foreach are compared; fused has the fewest kernels, the fewest bytes and no temporaries"
-        if kernels["fused"] < kernels["foreach"] and temporary["fused"] < temporary["for-loop"]
-        else "confirmed",
-        " and ".join(sections[:2]),
-    ),
-    (
-        "06-fused-launches",
-        "five-strategies",
-        "FusedAdam reduces kernel launches",
-        f"{kernels['for-loop']} → {kernels['fused']} for 24 parameters (foreach: {kernels['foreach']})",
-        "confirmed" if kernels["fused"] < kernels["foreach"] else "refuted",
-        sections[0],
-    ),
-    (
-        "06-batch",
-        "book-notes",
-        "batch size raises the efficiency of operators through parallelism",
-        f"samples per second: {rises:,.0f} times from batch 1 to 1,024, {flat:.2f} times from 16,384 to 65,536",
-        "holds when the batch is below the knee; beyond it, time grows with the batch"
-        if rises > 10 and flat < 1.2
-        else "confirmed",
-        sections[2],
-    ),
-    (
-        "06-learning-rate",
-        "five-strategies",
-        "scale the learning rate in proportion to the batch",
-        f"best rate ∝ batch to the power ≈ {exponent['SGD']:.1f} (SGD), ≈ {exponent['Adam']:.1f} (Adam), from 8 to 128",
-        "holds when the optimizer is SGD and noise rules; for Adam nearer to the square root"
-        if exponent["SGD"] > 0.8 > 0.7 > exponent["Adam"]
-        else "untested: this run did not tell the two apart",
-        sections[2],
-    ),
-]
-lesson.verdicts(rows, evidence="live (CPU) · simulated (H100)")
-
-# %% [markdown]
-# ## Recap
-#
-# | rule of thumb | where it stops being true |
-# |---|---|
-# | Use `fused=True` where the optimizer has it. | Steps that you want to change or differentiate; few optimizers have it. |
-# | foreach is the loop with fewer launches. | Few large parameters: as many bytes, so no faster, and a copy of the weights. |
-# | An optimizer's step is bytes ÷ bandwidth. | Many small parameters: launches. |
-# | `zero_grad()` to `None` saves work in backward. | It does not lower the peak: backward's end does. |
-# | Step inside backward and gradients never coexist. | Clipping by total norm, GradScaler, accumulation need them all. |
-# | A larger batch is faster per sample. | Up to the knee. |
-# | Learning rate ∝ batch (SGD), ∝ √batch (Adam). | Where noise no longer rules: sweep around it. |
-#
-# **Checklist for your own code**
-# - [ ] How many parameters, of which sizes: launches or bytes?
-# - [ ] `fused=True`? If not, why?
-# - [ ] Own `_foreach_` code: one dtype and one layout per call, temporaries in groups?
-# - [ ] Does anything keep gradients alive between steps?
-# - [ ] Where is the knee of your batch, and do you lie left of it?
-#
-# **Read on**: PyTorch's documentation of [`torch.optim`](https://docs.pytorch.org/docs/2.13/optim.html#algorithms)
-# (*Algorithms*, with its table of implementations) and the
-# tutorial *How to save memory by fusing the optimizer step into the backward pass*; I. Loshchilov and F. Hutter,
-# *Decoupled weight decay regularization* (2019); P. Goyal and others, *Accurate, large minibatch SGD* (2017);
-# S. Malladi and others, *On the SDEs and scaling rules for adaptive gradient algorithms* (2022); S. McCandlish
-# and others, *An empirical model of large-batch training* (2018).
+# A launch carries the addresses of its tensors in a table of a fixed size. So a very long list needs a few launches, and
+# nobody notices. The last two rows matter: **with mixed dtypes, or with layouts that differ from list to list, PyTorch
+# quietly launches a kernel for each tensor**
+# ([`ForeachUtils.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/ForeachUtils.h)). `torch.optim`
+# therefore sorts parameters by device and dtype first. Your own list code has to do this itself.
