@@ -52,7 +52,9 @@ def _scales(ax: Axes, log: str, times: bool) -> None:
     for axis in log:
         ax.set(**{f"{axis}scale": "log"})
         getattr(ax, f"{axis}axis").set_minor_formatter(NullFormatter())
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if "y" in log else MaxNLocator("auto", steps=[1, 2, 5, 10]))
+    ax.yaxis.set_major_locator(
+        LogLocator(subs=(1, 2, 5)) if "y" in log else MaxNLocator("auto", steps=[1, 2, 5, 10])
+    )
     ax.xaxis.set_major_formatter(FuncFormatter(_number))
     ax.yaxis.set_major_formatter(
         FuncFormatter(lambda s, _: format_seconds(s)) if times else FuncFormatter(_number)
