@@ -454,6 +454,37 @@ check_train(
 
 # %% [markdown]
 # ## The running example
+#
+# The script writes attention as a formula: two products, a mask that is built anew in every layer, a softmax. The formula of
+# GELU is written out too. PyTorch has one operator for each. `is_causal=True` says what the mask said, and no mask is built.
+
+# %% experiment
+from helpers import running_example
+
+
+def fused_attention(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def fused_gelu(x):
+    return F.gelu(x, approximate="tanh")
+
+
+before = running_example.after("01")
+faster = before.replace(attention=fused_attention, activation=fused_gelu)
+board = running_example.compare(before, faster)
+lesson.keep(script_before=board.before.operators, script_after=board.after.operators)
+lesson.keep(script_faster=board.before.step_s / board.after.step_s)
+lesson.keep(script_saved_mib=(board.before.peak_bytes - board.after.peak_bytes) / 2**20)
+board
+
+# %% [markdown]
+# Two changed parts, and a step has {{script_after:,.0f}} operators in place of {{script_before:,.0f}}. On the simulated H100
+# the step is {{script_faster:.2f}} times as fast. The larger gain is memory: {{script_saved_mib:.0f}} MiB less at the peak.
+# The formula writes the scores, the masked scores and their softmax to memory, each with context × context numbers for every
+# head, and it keeps softmax and mask for the backward pass. The fused operator writes none of them. It works on small pieces,
+# and computes the pieces again in the backward pass. The formula of GELU, too, keeps several tensors; the fused operator
+# keeps its input alone.
 
 # %% [markdown]
 # ## Your own script
