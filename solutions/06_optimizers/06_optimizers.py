@@ -6,9 +6,10 @@
 # PyTorch has three programs for [`AdamW`](https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html):
 # `foreach=False`, `foreach=True` and `fused=True`. They compute one formula. They differ in time and in memory.
 #
-# An optimizer does little arithmetic. For each weight it reads four numbers, computes, and writes three of them back. So
-# its time has two prices only: the **launches** of its kernels, and the **bytes** that these kernels move. In this lesson
-# you measure both prices for all three programs, and you write two of the programs yourself.
+# An optimizer does little arithmetic. For each weight it reads four numbers (the weight, its gradient and two running
+# means), computes, and writes three of them back. So only two things take time: the **launches** of its kernels, and the
+# **bytes** that these kernels move. In this lesson you measure both for all three programs, and you write two of the
+# programs yourself.
 #
 # **Time** 55 min, half of it exercises; *Further*: 50 min. **Before this** lessons 00 to 02 (the simulated GPU,
 # operators and their counts, autograd).
@@ -95,7 +96,7 @@ you.against(measured, shown.costs(steps, LAYERS), evidence="simulated (H100)")
 # are not the same:
 #
 # - **for-loop**: eight kernels for each of the 24 parameters. Its temporaries are two tensors of *one* parameter's size:
-#   the root of v, and this root after a division. The next parameter uses their memory again.
+#   the square root of the second running mean, and this root after a division. The next parameter uses their memory again.
 # - **foreach**: eight kernels in all. CUDA packs a list of tensors into one launch; PyTorch calls this *multi-tensor
 #   apply*. But now the roots of all parameters exist at the same time. They need as much memory as all weights.
 # - **fused**: two kernels. The large one loads a weight with its gradient and its two means, computes the formula in
@@ -316,12 +317,12 @@ shown.bytes_by_kernel(loop, fused, weights=2**20)
 # Each of the eight kernels reads its tensors from the GPU's memory and writes its result back. The fused kernel reads p,
 # g, m and v once, and writes p, m and v once.
 #
-# So a step pays two prices. Each **launch** takes the CPU {{launch_us:.0f}} µs. The **bytes** take the GPU's memory one
-# second for {{terabytes:.1f}} TB. The CPU launches while the GPU works, so the larger price is the time of the step.
+# So a step pays two prices. Each **launch** takes the CPU {{launch_us:.0f}} µs. And the **bytes** take time: this GPU moves
+# {{terabytes:.1f}} TB in a second. The CPU launches while the GPU works, so the larger price is the time of the step.
 #
 # Now take 16.8 million weights: all in one parameter, or in 256 parameters of equal size. The bytes are the same. The
-# for-loop's launches are not: 8 × 1, or 8 × 256. **How many times as fast as the for-loop are the other two?** A sheet of
-# paper is enough.
+# for-loop's launches are not: 8 × 1, or 8 × 256. **How many times as fast as the for-loop are the other two?** You can
+# work it out on paper.
 
 # %% experiment
 you = lesson.predict(
@@ -365,7 +366,8 @@ you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as 
 # | many, with many weights in all | its launches are gone, its bytes stay | a third of the bytes |
 # | many, with few weights in all | its launches are gone | 2 launches in place of 8 |
 #
-# Here are three nets, one for each row of this table from the bottom up. (The middle one has the parameters of GPT-2.)
+# Here are three nets: 100 small parameters (the last row of this table), the parameters of GPT-2 (the middle row), and 8
+# large parameters (the first row).
 
 # %% experiment
 from helpers import recordings

@@ -7,10 +7,11 @@
 # recorded list of kernels that the CPU launches with one call. To record is to **capture**; to launch the recorded list is
 # to **replay**.
 #
-# No other change makes a launch-bound step so much faster and leaves every kernel as it is. And no other change computes
-# *something else* so easily, without an error. So half of this lesson is about speed, and half about what a recording holds.
+# A graph can make such a step several times as fast, and it leaves every kernel as it is. But a graph can also compute
+# *something else* than you wrote, without an error. So half of this lesson is about speed, and half about what a recording
+# holds.
 #
-# **Time** 60 min, half of it exercises; *Further*: 50 min. **Before this** lessons 00 and 03 (the simulated GPU, the
+# **Time** 60 min, more than half of it exercises; *Further*: 50 min. **Before this** lessons 00 and 03 (the simulated GPU, the
 # queue); 06 helps.
 #
 # **Afterwards you can**
@@ -103,17 +104,18 @@ you.against(measured, shown.compared(loops), *shown.queues(eager, replayed), evi
 #
 # ## 2 · A recording holds addresses and numbers
 #
-# The simulated GPU can also compute true values (`values=True`). The next cell captures a tiny computation with
-# x = [1, 2]. Then it changes one thing after the other, and replays after each change. **After which changes does the
-# result y show the change?** The last two lines ask about the replays themselves.
+# The simulated GPU can also compute true values (`values=True`). We capture `y = x * scale * gain` and
+# `noise = torch.rand(4)`. Here x = [1, 2] and gain = [1, 1] are tensors on the GPU, and scale = 10.0 is a Python number.
+# Then we change one thing after the other, and replay after each change. **After which changes does y show the change?**
+# The last two lines ask about the replays themselves.
 
 # %% experiment
 you = lesson.predict(
     {
         "x.copy_(b)": ...,
         "x = c": ...,
-        "scale = 100.0 (a Python number)": ...,
-        "gain.fill_(3) (a tensor on the GPU)": ...,
+        "scale = 100.0": ...,
+        "gain.fill_(3)": ...,
         "torch.rand gives new numbers": ...,
         "first = y, kept from the first replay, changes": ...,
     },
@@ -135,9 +137,9 @@ with simulate("H100", values=True) as gpu:
     old, x = x, c  # the name x moves on; the graph still reads the old tensor
     replays.after("x = c")
     scale = 100.0
-    replays.after("scale = 100.0 (a Python number)")
+    replays.after("scale = 100.0")
     gain.fill_(3)
-    replays.after("gain.fill_(3) (a tensor on the GPU)")
+    replays.after("gain.fill_(3)")
     answers = replays.answers()
 
 you.against(answers, replays.table(), evidence="simulated (H100)", what="shows it")
@@ -151,11 +153,11 @@ you.against(answers, replays.table(), evidence="simulated (H100)", what="shows i
 # - The result has one address too, so each replay overwrites the last result. Clone a result that you keep.
 # - Random numbers are the exception: each replay moves the generator on.
 #
-# None of these mistakes raises an error. So it is no test of a capture that it runs. The test: **run some steps without the
-# graph from the same start, with other data in each step, and compare.** (*Further* shows what three such mistakes do to a
-# training run: one of them *lowers* the loss that the step reports.)
+# Whoever forgets one of these lines gets no error. So a capture that runs proves nothing. The test is: **run some steps
+# without the graph from the same start, with other data in each step, and compare.** (*Further* shows what three such
+# mistakes do to a training run. One of them *lowers* the loss that the step reports.)
 #
-# Here are three captures that other people wrote. Each runs without a complaint, and each is wrong.
+# Now look at three small captures. Each runs without an error, and each is wrong. (7.1 says what they should compute.)
 
 
 # %% experiment
@@ -473,8 +475,9 @@ you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as 
 # %% [markdown]
 # ## Your own script
 #
-# Look first at whether the GPU is idle because nothing is launched: record a trace, and `python -m helpers trace.json.gz`
-# says *short kernels*. If it does not say so, you need no graph. Try first the road that needs no code of yours:
+# Look first at a trace of some steps: put `%load_ext helpers` into your notebook and `%%trace mine.json.gz` above the cell,
+# or give your own file to `python -m helpers trace.json.gz`. Where the verdict is *launch-bound*, a graph helps. Where the
+# GPU computes all the time, it does not. Try first the road that needs no code of yours:
 # [`torch.compile(model, mode="reduce-overhead")`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html). By
 # hand it takes these lines, with a loader that drops its smaller last batch:
 #
