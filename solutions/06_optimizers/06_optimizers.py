@@ -92,8 +92,7 @@ lesson.keep(
 you.against(measured, shown.costs(steps, LAYERS), evidence="simulated (H100)")
 
 # %% [markdown]
-# All three reach the same weights. (Fused rounds in another order, so its weights differ in the last digit.) The costs
-# are not the same:
+# All three reach the same weights, up to rounding: fused computes in another order. The costs are not the same:
 #
 # - **for-loop**: eight kernels for each of the 24 parameters. Its temporaries are two tensors of *one* parameter's size:
 #   the square root of the second running mean, and this root after a division. The next parameter uses their memory again.
@@ -103,8 +102,8 @@ you.against(measured, shown.costs(steps, LAYERS), evidence="simulated (H100)")
 #   registers, and writes three results. No root is ever stored. For each weight it moves {{fused_bytes:.0f}} bytes; the
 #   other two move {{loop_bytes:.0f}}.
 #
-# **What does `AdamW(params)` choose?** Here it launches {{unasked}} kernels: on a CUDA GPU the default is foreach, on a CPU
-# it is the for-loop. So whoever compares "AdamW" with fused on a GPU compares *foreach* with fused.
+# **What does `AdamW(params)` choose?** Here it launches {{unasked}} kernels. [On a CUDA GPU the default is foreach, on a CPU
+# it is the for-loop](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/optim/optimizer.py). So whoever compares "AdamW" with fused on a GPU compares *foreach* with fused.
 #
 # Not every optimizer has all three. Of the {{all_kinds}} optimizers in
 # [`torch.optim`](https://docs.pytorch.org/docs/stable/optim.html), {{foreach_kinds}} take `foreach=`. Only
@@ -408,7 +407,7 @@ shown.three_nets(recordings.show("06/three_adamws", simulated="H100"))
 # %% [markdown]
 # ## Sources on trial
 #
-# Three claims, and what rounds 1 and 2 measured. (Lesson 18 has them all, the two about the batch from *Further* too.)
+# Three claims, and what rounds 1 and 2 measured. (*Further* tries two more, about the batch and the learning rate.)
 
 # %% experiment
 from helpers.trials import optimizers as trials
@@ -684,8 +683,8 @@ you.against_ratios(ratios, shown.by_batch(shown.BATCHES), evidence="simulated (H
 
 # %% [markdown]
 # For small batches, the time hardly grows: a step with 64 samples takes {{to_64:.2f}} times as long as a step with one. The
-# launches set this time, and their number does not depend on the batch. The column of the kernels does not shrink to zero
-# either: a layer reads its whole matrix, and the optimizer all its numbers, for one sample as for a thousand.
+# launches set this time, and their number does not depend on the batch. The kernels' time does not shrink to zero either:
+# a layer reads its whole matrix, and the optimizer all its numbers, for one sample as for a thousand.
 #
 # The first row in which the kernels take longer than the launches is the **knee**. Beyond it a sample still gets cheaper
 # for a while, because larger matrices fill the GPU better. In the last rows it does not: 16 times the batch takes

@@ -489,7 +489,7 @@ you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as 
 # side.wait_stream(torch.cuda.current_stream())
 # with torch.cuda.stream(side):
 #     for _ in range(3):
-#         step(static)
+#         step(static)  # warm-up: it trains on this batch
 # torch.cuda.current_stream().wait_stream(side)
 # graph = torch.cuda.CUDAGraph()
 # with torch.cuda.graph(graph):
@@ -513,7 +513,7 @@ shown.on_a_gpu()
 # %% [markdown]
 # ## Sources on trial
 #
-# Three claims, and what was measured. (The third from *Further*; lesson 18 has a fourth, about `reduce-overhead`.)
+# Three claims, and what was measured; the third in *Further*. (*Further* tries a fourth, about `reduce-overhead`.)
 
 # %% experiment
 from helpers.trials import cuda_graphs as trials
@@ -530,7 +530,7 @@ lesson.verdicts(
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | A replay is one launch, whatever it holds. | Copies into its inputs are launches of their own. |
-# | A graph wins max(launches, kernels) ÷ kernels. | When the CPU waits for the GPU in each step (*Further*). |
+# | A graph makes a step max(launches, kernels) ÷ kernels times as fast. | When the CPU waits for the GPU in each step (*Further*). |
 # | New data go to the old address: `copy_`. Clone a result that you keep. | Weights and states that are written in place need no copy. |
 # | What changes from step to step is a tensor on the GPU. | A number that never changes may be Python's. |
 #
