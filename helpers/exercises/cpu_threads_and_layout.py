@@ -25,10 +25,10 @@ from helpers.exercises._judge import each, each_value
 from helpers.tensors import tensors
 
 _LAST = torch.channels_last
-_AT_THREADS = "2 · Too many threads"
+_AT_THREADS, _AT_MEMORY = "2 · Too many threads", "Which memory is near?"
 
 
-# --- 12.1 thread_plan ---------------------------------------------------------------------------------------------
+# --- 12.3 thread_plan ---------------------------------------------------------------------------------------------
 
 
 def machine(*sizes: int, siblings: int = 1) -> list[tuple[int, int, int]]:
@@ -90,10 +90,10 @@ def _plan_is_wrong(
 
 def check_thread_plan(*cases: check.Case, note: str = "") -> None:
     """cases: cpus, allowed, workers."""
-    check.function("thread_plan", cases, verify=each_value(_plan_is_wrong), look=_AT_THREADS, note=note)
+    check.function("thread_plan", cases, verify=each_value(_plan_is_wrong), look=_AT_MEMORY, note=note)
 
 
-# --- 12.2 bound ---------------------------------------------------------------------------------------------------
+# --- 12.1 bound ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def check_bound(*cases: Workers, note: str = "") -> None:
     check.function("bound", cases, drive=_tell, verify=each(_bound_right), look=_AT_THREADS, note=note)
 
 
-# --- 12.3 channels_last_net ---------------------------------------------------------------------------------------
+# --- 12.4 channels_last_net ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -379,11 +379,11 @@ def _converts(told: Any, want: torch.Tensor, entry: list[tuple[int, ...]], least
 
 
 def check_channels_last_net(*cases: Net, note: str = "") -> None:
-    known: dict[str, Any] = {"budget": {"syncs": 0}, "look": "3 · Layout", "note": note}
+    known: dict[str, Any] = {"budget": {"syncs": 0}, "look": "Who loses channels_last?", "note": note}
     check.function("channels_last_net", cases, drive=_watch, verify=each(_no_conversion), **known)
 
 
-# --- 12.4 best_threads --------------------------------------------------------------------------------------------
+# --- 12.2 best_threads --------------------------------------------------------------------------------------------
 
 
 def random_steps(n: int) -> list[check.Case]:
@@ -405,5 +405,5 @@ def answer(threads: int, speedup: float, bound: float, processes: int, each: int
 
 def check_best_threads(*cases: check.Case, expect: Any, note: str = "") -> None:
     """cases: parts, cores, copies, wake_ns, each_ns. expect: an answer for each, or a function of these."""
-    match, look = check.Match(rtol=1e-9), "5 · What can more threads bring?"
+    match, look = check.Match(rtol=1e-9), "3 · What can more threads bring?"
     check.function("best_threads", cases, expect, match=match, look=look, note=note)
