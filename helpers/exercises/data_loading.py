@@ -32,7 +32,7 @@ _WORKERS: dict[str, Any] = {"timeout": 60, "multiprocessing_context": "fork"}
 _CAN_FORK = sys.platform == "linux"
 
 
-# --- 4.1 Documents ------------------------------------------------------------------------------------------------
+# --- 4.3 Documents ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def check_Documents(*cases: Packed, files: Files = (), outside: Files = ()) -> N
         check.function("Documents", none, drive=_one_document, look=look)
 
 
-# --- 4.2 pad_batch ------------------------------------------------------------------------------------------------
+# --- 4.4 pad_batch ------------------------------------------------------------------------------------------------
 
 
 def ragged(lengths: Sequence[int], seed: int = 0, dtype: torch.dtype = torch.uint16) -> Tensors:
@@ -277,10 +277,12 @@ def _wasteful(report: check.Report) -> str | None:
 def check_pad_batch(*cases: check.Case, costs: bool = True) -> None:
     """Each case is two batches, of the documents and of the same in reverse. costs: what they allocate counts, too."""
     judge = each(_wrong_batches, _wasteful) if costs else each(_wrong_batches)
-    check.function("pad_batch", cases, drive=_batches, verify=judge, look="The batch itself")
+    check.function(
+        "pad_batch", cases, drive=_batches, verify=judge, look="What does it cost to put a batch together?"
+    )
 
 
-# --- 4.3 Shared ---------------------------------------------------------------------------------------------------
+# --- 4.2 Shared ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -434,12 +436,12 @@ def _wrong_share(samples: int, shares: list[dict[str, Any]]) -> str | None:
 
 def check_Shared(*cases: Epochs, shuffled: bool = True) -> None:
     """shuffled: the order, the reads and the generators count too, else only that each sample comes once."""
-    judge, look = functools.partial(_shared_out, shuffled=shuffled), "3 · What does a worker get?"
+    judge, look = functools.partial(_shared_out, shuffled=shuffled), "2 · What does a worker get?"
     note = "cases that are real run real worker processes, the others stand-ins with a seed of their own; each rank has its own hash() of texts"
     check.function("Shared", cases, drive=_share_out, verify=judge, look=look, note=note)
 
 
-# --- 4.4 choose_workers -------------------------------------------------------------------------------------------
+# --- 4.1 choose_workers -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -483,4 +485,4 @@ def _explained(reports: list[check.Report], cases: Sequence[Stages]) -> str | No
 
 def check_choose_workers(*cases: Stages) -> None:
     inputs, judge = [check.case(*one.inputs) for one in cases], functools.partial(_explained, cases=cases)
-    check.function("choose_workers", inputs, verify=judge, look="4 · How many workers?")
+    check.function("choose_workers", inputs, verify=judge, look="1 · Does the model wait?")
