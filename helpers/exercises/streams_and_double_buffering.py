@@ -187,7 +187,7 @@ def _slow_batches(asked: Batches, got: dict[str, Any]) -> str | None:
 
 
 def check_prefetch(*cases: Batches) -> None:
-    look = 'too slow: the fifth loop of "Two queues"; a race: section 3'
+    look = 'too slow: the last loop of "Two queues"; a race: section 3'
     _check("prefetch", cases, _consume, look, _wrong_batches, _slow_batches)
 
 

@@ -3,70 +3,68 @@
 #
 # ## Can copies hide behind compute?
 #
-# A GPU has one engine that computes and others that copy, and they can work at the same time. A program that
-# says nothing about it gets one after the other: copy a batch, compute, copy the next. To have both at once
-# takes two queues and a few lines. The same few lines can be wrong in ways that give right results all day on
-# your machine and wrong ones on the next. So this lesson has two halves: how copies are hidden, and how one
-# knows that nobody reads a batch that has not arrived.
+# A GPU has one engine that computes and others that copy. They can work at the same time. A program that says nothing
+# about it gets one thing after the other: copy a batch, compute, copy the next. Two queues and a few more lines let the
+# copy run beside the compute. The same few lines can be wrong in a way that gives right results on your machine all
+# day, and wrong results on the next. So this lesson has two halves: how to hide copies, and how to know that nobody
+# reads a batch that has not arrived.
 #
-# **Time** 75–80 min, two thirds of it exercises. **Before this** lessons 00 (the simulated GPU, its clock)
-# and 03 (the queue).
+# **Time** 60 min, 27 of them for exercises; *Further*: 63 min, with one more exercise. **Before this** lessons 00 (the
+# simulated GPU and its clock) and 03 (the queue).
 #
 # **Afterwards you can**
 # - say which copies hold the host, which hold the GPU, and which neither;
-# - write a prefetcher that hides copies behind compute, and predict what it gains;
-# - find a missing wait from the order of events, not from the result, and know what the memory allocator has
-#   to do with it.
+# - write a prefetcher that hides copies behind compute;
+# - find a missing wait from the order of events, and not from a wrong result.
 #
-# **On trial** *everything runs in one queue by default* · *non_blocking cannot corrupt data, since the queue is
-# in order* · *double buffering speeds up copying* · *with little data it hardly shows* ·
-# *`submit_stream.wait_stream(running_stream)`* (book notes) · *`pin_memory=True`* (five strategies).
+# **On trial** *`pin_memory=True` is a key to an efficient loader* (the article "Five strategies for faster training") ·
+# *double buffering mainly speeds up copying* · *non_blocking cannot corrupt data, since the queue is in order* (book
+# notes).
 
 # %% setup
 from collections.abc import Callable, Iterable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from helpers import lesson, plots, simulate
-from helpers.timing import format_seconds
+from helpers import lesson, simulate
+from helpers.experiments import streams_and_double_buffering as shown
 
+BATCH = (4096, 4096)  # float32: 64 MiB
 lesson.start("05_streams_and_double_buffering", evidence=["simulated (H100)"])
 
 # %% [markdown]
-# What the simulator assumes here: the bus reaches {{pinned_gbs:.0f}} of the {{sheet_gbs:.0f}} GB/s on the H100's data
-# sheet, and copies from ordinary memory go through the host at {{pageable_gbs:.0f}} GB/s. Both shares are round numbers.
-# One engine computes, one copies to the device, one back; a data-centre card has at least these. What waits for what is
-# exact.
+# The GPU is simulated. The bus carries {{pinned_gbs:.0f}} of the {{sheet_gbs:.0f}} GB/s on the H100's data sheet, and
+# {{pageable_gbs:.0f}} GB/s from ordinary memory; both are assumptions, in round shares. One engine computes, one copies to
+# the device, one copies back; a data-centre card has at least these. *What waits for what* is exact.
 #
 # ## 1 · Who waits for a copy?
 #
-# Four products are in the queue, {{queued_ms:.0f}} ms of work. Now the host copies 64 MiB to the GPU. **Pinned** memory is
-# page-locked: the system may not move it, so the copy engine can read it without the CPU's help. Ordinary memory
-# is called *pageable*. For each call: does the host **wait** for the copy, or does it **go on** at once?
+# Ordinary host memory is called **pageable**: the operating system may move it. **Pinned** memory may not be moved, so the
+# GPU's copy engine can read it without the CPU's help
+# ([`pin_memory`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.pin_memory.html)).
+#
+# Four matrix products are in the GPU's queue, {{queued_ms:.0f}} ms of work. Now the host calls `batch.to(device)`, 64 MiB.
+# Does the host **wait** until the copy is done, or does it **go on** at once?
 
 # %% experiment
-said_of_calls = {  # "waits" or "goes on"
-    "pageable": ...,
-    "pageable, non_blocking=True": ...,
-    "pinned": ...,
-    "pinned, non_blocking=True": ...,
-    "32 KiB, pageable, non_blocking=True": ...,
-}
+you = lesson.predict(
+    {
+        "pageable": ...,
+        "pageable, non_blocking=True": ...,
+        "pinned": ...,
+        "pinned, non_blocking=True": ...,
+    },
+    choices=["waits", "goes on"],
+)
+
 
 # %% experiment
-from helpers.simulator import DEVICES
-
-BATCH = (4096, 4096)  # float32: 64 MiB
-
-
-def copy_behind_products(shape, pinned, non_blocking):
-    """A copy with four products queued before it and one behind: (seconds the call took, kernels and copies)."""
+def copy_behind_products(pinned, non_blocking):
     gpu = simulate("H100")
     with gpu:
         w = torch.empty(4096, 4096, device=gpu.device)
-        batch = torch.empty(shape, pin_memory=pinned)
+        batch = torch.empty(BATCH, pin_memory=pinned)
         w @ w
         gpu.synchronize()  # set-up is over
         first = len(gpu.kernels)
@@ -74,79 +72,46 @@ def copy_behind_products(shape, pinned, non_blocking):
             w @ w
         before = gpu.clock()
         batch.to(gpu.device, non_blocking=non_blocking)
-        took = gpu.clock() - before
+        held = gpu.clock() - before
         w @ w
         gpu.synchronize()
-    return took, gpu.kernels[first:]
+    return shown.copy_of(held, gpu.kernels[first:])
 
-
-def beside(kernels):
-    """Seconds in which a copy and a kernel run at the same time."""
-    pairs = [(a, b) for a in kernels for b in kernels if a.kind != "kernel" and b.kind == "kernel"]
-    return sum(max(0, min(a.end_ns, b.end_ns) - max(a.start_ns, b.start_ns)) for a, b in pairs) / 1e9
-
-
-rows, waits, calls = [], {}, {}
-for call in said_of_calls:
-    shape = (8192,) if "32 KiB" in call else BATCH
-    took, kernels = copy_behind_products(shape, "pinned" in call, "non_blocking" in call)
-    copy = next(k for k in kernels if k.kind == "copy h2d")
-    calls[call] = took, copy.duration_s, copy.bytes / copy.duration_s / 1e9
-    waits[call] = "waits" if took > 1e-3 else "goes on"
-    queued_s = sum(k.duration_s for k in kernels[:4])
-    rows.append(
-        (
-            call,
-            *map(format_seconds, calls[call][:2]),
-            f"{calls[call][2]:.0f} GB/s",
-            format_seconds(beside(kernels)),
-        )
-    )
-lesson.keep(
-    queued_ms=1e3 * queued_s,
-    pinned_gbs=calls["pinned"][2],
-    pageable_gbs=calls["pageable"][2],
-    sheet_gbs=DEVICES["H100"].pcie_bytes_per_s / 1e9,
-)
-lesson.table(
-    rows,
-    ["call", "holds the host for", "the copy itself", "rate", "beside a kernel"],
-    evidence="simulated (H100)",
-)
 
 # %% experiment
-lesson.compare_predictions(
-    said_of_calls, waits, evidence="simulated (H100)", what="the host", choices=["waits", "goes on"]
-)
+copies = {call: copy_behind_products("pinned" in call, "non_blocking" in call) for call in you}
+pinned, pageable = copies["pinned"], copies["pageable"]
+lesson.keep(queued_ms=1e3 * pinned.queued_s, sheet_gbs=shown.pcie_gbs("H100"))
+lesson.keep(pinned_gbs=pinned.gbs, pageable_gbs=pageable.gbs)
+waits = {call: copy.host for call, copy in copies.items()}
+you.against(waits, shown.copies_table(copies), evidence="simulated (H100)", what="the host")
 
 # %% [markdown]
-# Pageable memory waits whatever you ask for: the host itself has to feed the bytes to the copy engine (up to
-# 64 KiB fit into the driver's own buffer; the last row). And it waits longer than the copy takes: a copy has its
-# place in the queue, and the four products come first. (CUDA says that from pageable memory the driver *may* wait
-# for the queue: [*API synchronization behavior*](https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html).
-# The simulator always does.) Only **pinned and `non_blocking`** together let the host
-# go on. `pin_memory=True` alone makes the copy faster and keeps the wait.
+# From pageable memory the host waits whatever you ask for, because the host itself has to feed the bytes to the copy
+# engine. It waits longer than the copy takes: the copy has its place in the queue, and the four products come first.
+# (CUDA says that the driver *may* wait for the queue here, and takes small copies along at once:
+# [*API synchronization behavior*](https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html). The simulator
+# always waits with a batch of this size.) Only **pinned and `non_blocking` together** let the host go on. Pinned memory
+# alone makes the copy faster and keeps the wait.
 #
-# The last column is the disappointment. Nothing ran beside a kernel, not even in the fourth row: the host is free, but
-# the GPU still does one thing after the other, because all of it is in one queue. Nobody asked for a second one.
+# The last column is the disappointment. Nothing ran beside a kernel, not even in the fourth row. The host is free there,
+# but the GPU still does one thing after the other, because all of the work is in one queue.
 #
 # ## 2 · Two queues
 #
-# A **stream** is a queue: in one stream, work runs in the order in which it was put in. Between two streams
-# there is no order, unless you make one. `a.wait_stream(b)` makes one: whatever is put into `a` *from now on*
-# starts after all that is in `b` *now*. The host does not wait for it; it is a note in the queue. (Inside
-# `with gpu.stream(a)`, `current_stream()` *is* a: `a.wait_stream(gpu.current_stream())` there orders nothing.)
-#
-# An **event** is a mark in a queue, and has passed when the work before it is done:
+# A [**stream**](https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams) is a queue. In one stream, work runs in
+# the order in which it was put in. Between two streams there is no order, unless you make one:
 #
 # | call | what it does |
 # |---|---|
-# | `e.record()` or `a.record_event()` | puts the mark into the current stream, or into a; recorded again, it moves |
-# | `b.wait_event(e)` | *b* waits for the mark, and for nothing behind it; the host goes on |
-# | `e.synchronize()` | the *host* waits for it |
+# | `with gpu.stream(a):` | work launched inside goes into *a*, which is then the **current** stream |
+# | `a.wait_stream(b)` | what is put into *a* from now on starts after all that is in *b* now |
+# | `e.record()` or `a.record_event()` | puts a mark, an [**event**](https://docs.pytorch.org/docs/stable/cuda.html), into the current stream, or into *a*; recorded again, the mark moves |
+# | `b.wait_event(e)` | *b* waits for the mark, and for nothing behind the mark |
+# | `e.synchronize()` | the *host* waits for the mark |
 #
-# Waiting for an event that was never recorded returns at once
-# ([`CUDAEvent.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/cuda/CUDAEvent.h)).
+# Only the last call holds the host. The others leave a note in a queue, and the host goes on at once. A mark that was
+# never recorded holds nobody up. Here are two loaders. The second one copies in a stream of its own, called `side`:
 
 
 # %% experiment
@@ -165,157 +130,68 @@ def two_queues(gpu: Any, batches: Iterable[torch.Tensor]) -> Iterator[torch.Tens
         yield x
 
 
-def run(load, *, shape=BATCH, pinned=True, item=False, steps=20):
-    """20 steps: take a batch, multiply it by a square matrix. step: seconds; ran: kernels and copies; grown: bytes
-    of memory reserved meanwhile."""
-    gpu = simulate("H100", strict=False)  # False: a race is noted in gpu.races, not raised
-    with gpu:
-        w = torch.empty(shape[1], shape[1], device=gpu.device)
-        (w @ w)[0, 0].item()  # set-up
-        host = [torch.empty(shape, pin_memory=pinned) for _ in range(steps)]
-        held, first, start = gpu.memory_reserved(), len(gpu.kernels), gpu.clock()
-        for x in load(gpu, host):
-            y = x @ w
-            if item:
-                y[0, 0].item()  # a step that looks at its loss
-            del x, y
-        gpu.synchronize()
-        step, grown = (gpu.clock() - start) / steps, gpu.max_memory_reserved() - held
-    return SimpleNamespace(gpu=gpu, step=step, ran=gpu.kernels[first:], grown=grown)
-
-
 # %% [markdown]
-# The pinned copy of a batch takes C = {{c_pinned_ms:.1f}} ms, the pageable one {{c_pageable_ms:.1f}} ms, the product
-# K = {{k_ms:.1f}} ms. For each loop: is a step about the **sum** C + K, or the **max** of the two?
+# Each step takes a batch from the loader and multiplies the batch by a square matrix. The pinned copy takes C =
+# {{c_pinned_ms:.1f}} ms, the pageable copy C = {{c_pageable_ms:.1f}} ms, the product K = {{k_ms:.1f}} ms. In the last row
+# each step also calls `.item()`, to look at its result. Is a step about the **sum** C + K, or the **max** of C and K?
 
 # %% experiment
-said_of_steps = {  # "sum" or "max"
-    "one queue, pageable": ...,
-    "one queue, pinned": ...,
-    "two queues, pageable": ...,
-    "two queues, pinned": ...,
-    "two queues, pinned, .item()": ...,
+you = lesson.predict(
+    {
+        "one queue, pinned": ...,
+        "two queues, pageable": ...,
+        "two queues, pinned": ...,
+        "two queues, pinned, .item()": ...,
+    },
+    choices=["sum", "max"],
+)
+
+# %% experiment
+loops = {
+    "one queue, pinned": shown.run(one_queue),
+    "two queues, pageable": shown.run(two_queues, pinned=False),
+    "two queues, pinned": shown.run(two_queues),
+    "two queues, pinned, .item()": shown.run(two_queues, item=True),
 }
-
-# %% experiment
-rows, steps, copies_s = [], {}, {}
-for name in said_of_steps:
-    load = two_queues if name.startswith("two") else one_queue
-    loop = run(load, pinned="pinned" in name, item="item" in name)
-    copy, product = (
-        next(k.duration_s for k in loop.ran if k.kind == kind) for kind in ("copy h2d", "kernel")
-    )
-    copies_s[name], both, larger = copy, copy + product, max(copy, product)
-    steps[name] = "sum" if abs(loop.step - both) < abs(loop.step - larger) else "max"
-    rows.append((name, *map(format_seconds, (copy, product, both, larger, loop.step))))
-
-lesson.keep(
-    c_pinned_ms=1e3 * copies_s["one queue, pinned"],
-    c_pageable_ms=1e3 * copies_s["one queue, pageable"],
-    k_ms=1e3 * product,
-)
-lesson.table(rows, ["loop", "C", "K", "C + K", "max", "a step"], evidence="simulated (H100)")
-
-# %% experiment
-lesson.compare_predictions(
-    said_of_steps, steps, evidence="simulated (H100)", what="is", choices=["sum", "max"]
-)
-
-# %% experiment
-lanes = []
-for name, load in {"one queue": one_queue, "two queues": two_queues}.items():
-    ran = run(load, steps=4).ran
-    start = ran[0].launch_ns
-    for k in ran:
-        what = "product" if k.kind == "kernel" else "copy"
-        lane = name if name == "one queue" else f"{name}: {'default' if what == 'product' else 'side'}"
-        lanes.append((what, lane, (k.start_ns - start) / 1e9, (k.end_ns - start) / 1e9))
-lanes.sort(key=lambda row: (row[1] != "one queue", "side" not in row[1], row[2]))
-plots.timeline(
-    lanes,
+one = loops["one queue, pinned"]
+lesson.keep(c_pinned_ms=1e3 * one.copy_s, k_ms=1e3 * one.product_s)
+lesson.keep(c_pageable_ms=1e3 * loops["two queues, pageable"].copy_s)
+you.against(
+    {name: loop.nearer for name, loop in loops.items()},
+    shown.loops_table(loops),
+    shown.queues_picture({"one queue": one_queue, "two queues": two_queues}),
     evidence="simulated (H100)",
-    links=False,
-    title="Four steps: the first copy has nothing to hide behind",
+    what="a step is about the",
 )
 
 # %% [markdown]
-# What overlaps is *different engines*: copying with computing. (Two large products in two streams take turns: one
-# fills the GPU alone.) Even the pageable copy hides: while the host is held, the product launched before it is
-# running. But the host is held, and {{c_pageable_ms:.1f}} ms stay {{c_pageable_ms:.1f}} ms.
+# Different engines can overlap: copying with computing. (Two large products in two streams take turns, because one of
+# them fills the GPU alone.) Even the pageable copy hides: while the host feeds it, the product launched before it runs.
+# But the host is held, and {{c_pageable_ms:.1f}} ms remain {{c_pageable_ms:.1f}} ms.
 #
-# The fifth loop is the trap. It has two queues, pinned memory and `non_blocking`, and is serial: `.item()`
-# waits for this step's product, and the next copy is not launched before that wait ends. Without `.item()` the
-# host runs ahead and launches copies early by itself. **The rule: the copy hides, and a step takes
-# max(C, K), when the copy (1) has a stream of its own and (2) is launched before the host waits for the step in
-# front of it. The host stays free, and C is small, when (3) it copies from pinned memory, non_blocking.** Point 2 is
-# what "double buffering" adds: while one batch is in use, the next one is on its way.
+# The last loop is the trap. It has two queues, pinned memory and `non_blocking`, and it is serial. `.item()` waits for
+# this step's product, and the next copy is launched only after that wait. Without `.item()` the host runs ahead, and
+# launches copies early by itself.
 #
-# How much is it worth? Batches of 64 MiB, multiplied by square matrices of growing width: the same copy, more
-# and more work for each byte. At which width does a second queue gain most?
-
-# %% experiment
-said_of_gain = {
-    "best width": ...,  # 256, 1024, 2048, 4096 or 16384
-    "gain there, at least 2×": ...,  # "yes" or "no"
-}
-
-# %% experiment
-rows, gain, rates = [], {}, {}
-for width in (256, 1024, 2048, 4096, 16384):
-    shape = (2**24 // width, width)
-    loops = [run(load, shape=shape) for load in (one_queue, two_queues)]
-    copies = [[k for k in loop.ran if k.kind == "copy h2d"] for loop in loops]
-    rates[width] = [sum(k.bytes for k in ks) / sum(k.duration_s for k in ks) / 1e9 for ks in copies]
-    product = next(k.duration_s for k in loops[0].ran if k.kind == "kernel")
-    gain[width] = loops[0].step / loops[1].step, copies[0][0].duration_s / product
-    times = map(format_seconds, (product, *(loop.step for loop in loops)))
-    rows.append(
-        (
-            width,
-            f"{gain[width][1]:.2f}",
-            *times,
-            f"{gain[width][0]:.2f}×",
-        )
-    )
-best = max(gain, key=lambda width: gain[width][0])
-lesson.table(
-    rows,
-    ["width", "C ÷ K", "K", "one queue", "two queues", "gain"],
-    evidence="simulated (H100)",
-    caption="20 steps each; C is the same everywhere, in one queue and in two",
-)
-
-# %% experiment
-lesson.compare_predictions(
-    said_of_gain,
-    {"best width": best, "gain there, at least 2×": "yes" if gain[best][0] >= 2 else "no"},
-    evidence="simulated (H100)",
-    choices={"best width": (256, 1024, 2048, 4096, 16384), "gain there, at least 2×": ("yes", "no")},
-)
-assert max(gained for gained, _ in gain.values()) < 2
-lesson.keep(best_gain=gain[best][0], best_ratio=gain[best][1])
+# **The rule.** A copy hides, and a step takes max(C, K), when the copy (1) has a stream of its own, and (2) is launched
+# before the host waits for the step in front of it. The host stays free when the copy (3) comes from pinned memory with
+# `non_blocking=True`. Point 2 is called **double buffering**: while one batch is in use, the next one is on its way.
 
 # %% [markdown]
-# (C + K) ÷ max(C, K) would be 2 if the two were equal, never more, and falls to 1 on both sides: hiding a short
-# copy saves a short copy, and behind a short product only that much fits. Of these widths the best has C ÷ K =
-# {{best_ratio:.2f}} and gains {{best_gain:.2f}}×. Double buffering makes no copy faster
-# (the same rate in both queues). It puts something beside it. If your C is larger than your K, send fewer bytes
-# (uint8 images, lesson 04); no number of streams brings you below C.
-#
 # **Exercise 5.1 — a prefetcher** (★★, 9 min)
 #
-# `two_queues` is serial as soon as the consumer waits in each step. Write the loader that is not, for any
-# iterable of batches.
+# `two_queues` becomes serial as soon as the consumer waits in each step. Write the loader that does not, for any iterable
+# of batches.
 #
-# <details><summary>Hint 1</summary>When a batch is yielded, the copy of the next one must have been launched
-# already: the consumer may wait for the GPU before it asks again.</details>
+# <details><summary>Hint 1</summary>When you yield a batch, the copy of the next batch must have been launched already:
+# the consumer may wait for the GPU before it asks again.</details>
 #
 # <details><summary>Hint 2</summary>Yield outside of <code>with gpu.stream(side)</code>: what is current at a
 # <code>yield</code> is current for the consumer. And a stream waits for what is in the other queue <i>when
-# wait_stream is called</i>: call it before you launch the next copy, or this batch waits for that one too.</details>
+# wait_stream is called</i>. Call it before you launch the next copy, or this batch waits for that copy too.</details>
 #
 # <details><summary>The idea</summary>Keep one batch in a variable. In a loop: let the current stream wait for the
-# side stream, take the batch out of the variable, <code>record_stream</code> it, launch the copy of the next
+# side stream, take the batch out of the variable, <code>record_stream</code> the batch, launch the copy of the next
 # one into the variable, yield.</details>
 
 
@@ -394,47 +270,33 @@ check_prefetch(  # right is worth a point, however slow
 # %% [markdown]
 # ## 3 · Right by luck
 #
-# Without the line `wait_stream`, the loop would still give right results as long as the copy happens to be done
-# in time. Here it is, on two days. On Monday the host is busy with something else for 2 ms between the copy and
-# its use, on Tuesday for 0.5 ms.
+# Without the line `wait_stream`, the loop would still give right results whenever the copy happens to be done in time.
+# Here is such a program on two days. On Monday the host is busy with something else for 2 ms between the copy and its
+# use. On Tuesday it is busy for 0.5 ms.
 
 
 # %% experiment
-def no_wait(gpu, side, page, pause=5e-3):
+def no_wait(gpu, side, page, pause):
     with gpu.stream(side):
         x = page.to(gpu.device, non_blocking=True)
     gpu.host_work(pause)
     return x.relu()
 
 
-lanes, found = [], {}
-for day, pause in {"Monday": 2e-3, "Tuesday": 0.5e-3}.items():
-    gpu = simulate("H100", strict=False, kernel_load_s=0.0)
-    with gpu:
-        no_wait(gpu, gpu.Stream(), torch.empty(BATCH, pin_memory=True), pause)
-    found[day], start = gpu.races, gpu.kernels[0].launch_ns
-    for k in gpu.kernels:
-        what, where = ("copy", "side") if k.kind == "copy h2d" else ("relu", "default")
-        lanes.append((what, f"{day}: {where}", (k.start_ns - start) / 1e9, (k.end_ns - start) / 1e9))
-plots.timeline(
-    lanes,
-    evidence="simulated (H100)",
-    links=False,
-    title="One program, two days: on Tuesday relu reads what has not arrived",
-)
-
-# %% experiment
-print(f"races: {', '.join(f'{day} {len(races)}' for day, races in found.items())}\n{found['Monday'][0]}")
+days = {day: shown.try_program(no_wait, pause) for day, pause in {"Monday": 2e-3, "Tuesday": 0.5e-3}.items()}
+print({day: f"races: {len(gpu.races)}" for day, gpu in days.items()})
+print(days["Monday"].races[0])
+shown.days_picture(days)
 
 # %% [markdown]
-# Both days have the same race, and it has nothing to do with the clock. The simulator does not ask whether the
-# two met. It asks whether anything *in the program* puts one before the other: two pieces of work are ordered
-# if they are in one stream, or if a chain of waits (`wait_stream`, an event, a synchronisation) leads from one
-# to the other. This is called **happens-before**. Two accesses to the same memory, one of them a write, with no
-# such chain are a **race**, on every run and every card. (It never shows you a wrong value: a simulated batch
-# has none. A real GPU shows one some day.)
+# Both days have the same race, although on Monday nothing met. The simulator does not ask whether two pieces of work met
+# by the clock. It asks whether anything *in the program* puts one before the other. Two pieces of work are ordered if
+# they are in one stream, or if a chain of waits (`wait_stream`, an event, a synchronisation) leads from one to the other.
+# This is called [**happens-before**](https://doi.org/10.1145/359545.359563). Two accesses to the same memory with no such
+# chain, one of them a write, are a **race**: on every run and every card. (A simulated batch has no values, so you never
+# see a wrong one here. A real GPU shows one some day.)
 #
-# Seven programs in which nothing meets by the clock. Which ones are a `"race"`, which are `"safe"`?
+# Five programs. `side` is another stream, `page` a pinned batch on the host. Which ones have a race?
 
 
 # %% experiment
@@ -442,7 +304,6 @@ def wait_too_early(gpu, side, page):
     gpu.current_stream().wait_stream(side)
     with gpu.stream(side):
         x = page.to(gpu.device, non_blocking=True)
-    gpu.host_work(5e-3)
     x.relu()
 
 
@@ -450,146 +311,59 @@ def wrong_way(gpu, side, page):
     with gpu.stream(side):
         x = page.to(gpu.device, non_blocking=True)
     side.wait_stream(gpu.current_stream())
-    gpu.host_work(5e-3)
     x.relu()
 
 
 def by_event(gpu, side, page):
     with gpu.stream(side):
         x = page.to(gpu.device, non_blocking=True)
-    arrived = side.record_event()
-    gpu.current_stream().wait_event(arrived)
-    x.relu()
-
-
-def one_stream(gpu, side, page):
-    x = page.to(gpu.device, non_blocking=True)
+    gpu.current_stream().wait_event(side.record_event())
     x.relu()
 
 
 def page_again(gpu, side, page):
     page.to(gpu.device, non_blocking=True)
-    gpu.host_work(5e-3)
-    page.fill_(1.0)  # the host puts the next batch into its buffer
-
-
-def page_again_pageable(gpu, side, page):
-    page = torch.empty(BATCH)
-    page.to(gpu.device, non_blocking=True)
-    page[0] = 1.0
+    page.fill_(1.0)  # the host puts the next batch into the same memory
 
 
 def early_result(gpu, side, page):
     y = torch.empty(BATCH, device=gpu.device).to("cpu", non_blocking=True)
-    gpu.host_work(5e-3)
     y[0].sum()
 
 
-PROGRAMS = [wait_too_early, wrong_way, by_event, one_stream, page_again, page_again_pageable, early_result]
+# %% experiment
+you = lesson.predict(
+    {"wait_too_early": ..., "wrong_way": ..., "by_event": ..., "page_again": ..., "early_result": ...},
+    choices=["race", "safe"],
+)
 
 # %% experiment
-said_of_programs = {  # "race" or "safe"
-    "wait_too_early": ...,
-    "wrong_way": ...,
-    "by_event": ...,
-    "one_stream": ...,
-    "page_again": ...,
-    "page_again_pageable": ...,
-    "early_result": ...,
-}
-
-# %% experiment
-found_in, rows = {}, []
-for program in PROGRAMS:
-    gpu = simulate("H100", strict=False)
-    with gpu:
-        program(gpu, gpu.Stream(), torch.empty(BATCH, pin_memory=True))
-        touched = next((k.start_ns for k in gpu.kernels if k.name == "aten.relu"), gpu.clock_ns())
-    copied = next(k.end_ns for k in gpu.kernels if k.kind != "kernel")
-    found_in[program.__name__] = "race" if gpu.races else "safe"
-    rows.append(
-        (program.__name__, "yes" if touched < copied else "no", gpu.races[0].kind if gpu.races else "none")
-    )
-lesson.table(rows, ["program", "met by the clock", "race"], evidence="simulated (H100)")
-
-# %% experiment
-lesson.compare_predictions(said_of_programs, found_in, evidence="simulated (H100)", choices=["race", "safe"])
+programs = [wait_too_early, wrong_way, by_event, page_again, early_result]
+ran = {program.__name__: shown.try_program(program) for program in programs}
+found = {name: shown.verdict(gpu) for name, gpu in ran.items()}
+you.against(found, shown.kinds_table(ran), evidence="simulated (H100)", what="is a")
 
 # %% [markdown]
-# - A wait covers what is in the other queue **when it is called**: nothing that comes later (`wait_too_early`).
-# - It has a direction: `a.wait_stream(b)` holds up *a* (`wrong_way`). Read it as a sentence.
-# - In one stream the GPU needs no wait. The **host** does: it is not in the queue. It may write a pinned page
-#   again, or read a result, only after a synchronisation (`page_again`, `early_result`). Waiting for one event
-#   (`event.synchronize()`) is enough, and holds the host no longer than need be.
-#
-# ### Where the wait stands
-#
-# Another way to double-buffer: no copy stream, but two streams in turn, each with the copy *and* the training
-# step of its batch. Two steps must not overlap, since both change the weights; copies may. One wait does it, if
-# it stands in the right place:
-
-
-# %% experiment
-def in_turn(gpu, batches, w, optimizer, where):
-    streams = gpu.Stream(), gpu.Stream()
-    for stream in streams:
-        stream.wait_stream(gpu.current_stream())
-    for i, batch in enumerate(batches):
-        submit, running = streams[i % 2], streams[(i + 1) % 2]
-        with gpu.stream(submit):
-            if where == "before the copy":
-                submit.wait_stream(running)
-            x = batch.to(gpu.device, non_blocking=True)
-            if where == "between copy and step":
-                submit.wait_stream(running)
-            if where == "the other way round":
-                running.wait_stream(submit)
-            (x @ w).sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-    for stream in streams:
-        gpu.current_stream().wait_stream(stream)
-
-
-rows, places = [], {}
-for where in ("before the copy", "between copy and step", "the other way round", "nowhere"):
-    gpu = simulate("H100", strict=False)
-    with gpu:
-        w = torch.empty(4096, 4096, device=gpu.device, requires_grad=True)
-        optimizer = torch.optim.SGD([w], lr=0.1)
-        batches = [torch.empty(BATCH, pin_memory=True) for _ in range(10)]
-        in_turn(gpu, batches[:2], w, optimizer, where)
-        gpu.synchronize()
-        start = gpu.clock()
-        in_turn(gpu, batches, w, optimizer, where)
-        gpu.synchronize()
-        step = (gpu.clock() - start) / len(batches)
-    places[where] = step, len(gpu.races)
-    rows.append((where, format_seconds(step), len(gpu.races)))
-assert [races > 0 for _, races in places.values()] == [False, False, True, True]
-lesson.keep(saved_ms=1e3 * (places["before the copy"][0] - places["between copy and step"][0]))
-lesson.table(rows, ["where the wait stands", "a step", "races"], evidence="simulated (H100)")
-
-# %% [markdown]
-# Only the second row is fast and right. The first is right and serial: its copy waits too, which costs
-# {{saved_ms:.1f}} ms a step. The last two are as fast as the second and race for the weights. The book notes name this
-# line, and not its place.
+# - A wait covers what is in the other queue **when it is called**, and nothing that comes later (`wait_too_early`).
+# - A wait has a direction: `a.wait_stream(b)` holds up *a* (`wrong_way`). Read it aloud as a sentence.
+# - In one stream the GPU needs no wait. The **host** does, because the host is in no stream. It may write a pinned page
+#   again, or read a result, only after a synchronisation (`page_again`, `early_result`). `event.synchronize()` waits for
+#   one copy, and holds the host no longer than needed.
 #
 # ### Who gets the memory next?
 #
-# When a tensor dies, its memory goes back to PyTorch's *caching allocator*, not to the card, and the next tensor
-# of that size takes it, at once: the allocator thinks in the order of **one** stream, the one in which the
-# tensor was made. In that stream the new owner comes behind the old one's last use, so nothing need be waited
-# for. But a batch is made in the copy stream and used in another. The next copy could write into it while the
-# product still reads. `x.record_stream(s)` says "s uses this too": when x dies, its memory is taken again only
-# after what was in s at that moment is *done*.
+# When a tensor dies, its memory goes back to PyTorch's *caching allocator*, and the next tensor of that size takes it at
+# once. The allocator knows the order of **one** stream: the one in which the tensor was made. In that stream the new
+# owner comes after the old one's last use. But our batch is made in `side` and used in another stream. The next copy
+# could write into its memory while the product still reads.
+# [`x.record_stream(s)`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.record_stream.html) says "s uses this
+# too": the memory of x is taken again only after what was in s when x died is *done*.
 #
-# The other way round needs a wait as well: a tensor made in the current stream may get memory that work still in
-# that stream reads. To fill it from another stream, let that one wait first: `side.wait_stream(gpu.current_stream())`.
+# The other direction needs a wait as well. A tensor made in the current stream may get memory that work still in that
+# stream reads. Before another stream fills it, that stream has to wait: `side.wait_stream(gpu.current_stream())`.
 #
-# ### Three programs that need you
-#
-# Each of these gives right results on a good day. (Before each, a tensor was dropped that the GPU still works on.)
+# Each of these three programs gives right results on a good day. The table lists their races. (Before each program, a
+# tensor was dropped that the GPU still works on.)
 
 
 # %% experiment
@@ -619,27 +393,17 @@ def norms_racy(gpu, chunks):
     return [value.item() for value in arrived]
 
 
-rows = []
-for program in (squares_racy, ring_racy, norms_racy):
-    gpu = simulate("H100", strict=False)
-    with gpu:
-        device = gpu.device if program is norms_racy else "cpu"
-        given = [torch.empty(2048, 2048, device=device, pin_memory=device == "cpu") for _ in range(4)]
-        torch.empty(2048, 2048, device=gpu.device).zero_()  # dropped at once
-        program(gpu, given)
-    rows += [
-        (program.__name__, r.kind, f"{r.first.name} on {r.first.lane}", f"{r.second.name} on {r.second.lane}")
-        for r in gpu.races
-    ]
-lesson.table(rows, ["program", "race", "first", "second"], evidence="simulated (H100)")
+# %% experiment
+shown.races_table([squares_racy, ring_racy, norms_racy], on_gpu=["norms_racy"])
 
 # %% [markdown]
 # **Exercise 5.2 — three racy programs** (★★★, 18 min)
 #
-# Repair each, and keep what overlaps. (`memory reused`: somebody writes into a dropped tensor's memory while the
-# old tensor is still being used in another stream.)
+# Repair each program, and keep what overlaps. (`memory reused`: somebody writes into a dropped tensor's memory while the
+# old tensor is still in use in another stream.) **For the core, repair `squares` and `norms`, in about 9 minutes.** `ring`
+# is the hardest. Come back to it in *Further*, before you read "What does record_stream cost?", which shows a way.
 #
-# <details><summary>Hint 1</summary>For each row: which of the two has to come first, and in which queue is
+# <details><summary>Hint 1</summary>For each row of the table: which of the two has to come first, and in which queue is
 # the other one? That one's stream (or the host) has to wait. The first two programs need two things each.</details>
 #
 # <details><summary>Hint 2</summary>In <code>ring</code>, the copy must come after the last use of <i>its own</i>
@@ -735,19 +499,126 @@ check_norms(Squares("values", 4, 6), Squares("A100", 1024, 12), Squares("H100", 
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4 · What `record_stream` costs
+# ## The running example
+
+# %% [markdown]
+# ## Your own script
 #
-# The memory is taken again when the other stream's work is done: on the GPU, and the host is far ahead. 20 batches
-# pass through each of three loaders, one at a time, and the host never waits. For how many batches does the allocator
-# take memory from the card: 1, 2, 3 or 20? And which one has a race?
+# Look first at whether any copy runs beside a kernel. The block profiles three of your steps, and says whether your
+# batches are pinned. Read the file with the line below it: with a GPU the picture has a lane for each stream, and shows who
+# waits for whom. Try first `DataLoader(…, pin_memory=True)` with `non_blocking=True`, then remove what waits in each step
+# (`.item()`, lesson 03), and only then a stream of your own, as in Exercise 5.1. For races there,
+# [`TORCH_CUDA_SANITIZER=1`](https://docs.pytorch.org/docs/stable/cuda._sanitizer.html) is PyTorch's prototype. It works by
+# happens-before too, for kernels and not for the host.
+#
+# ```python
+# from torch.profiler import profile
+#
+# batches = iter(loader)
+# first = next(batches)
+# step(first)  # kernels are loaded
+# tensors = first if isinstance(first, (list, tuple)) else [first]
+# print("pinned:", [x.is_pinned() for x in tensors if hasattr(x, "is_pinned")])
+# with profile() as prof:  # the CPU, and the GPU where there is one
+#     for _, batch in zip(range(3), batches):
+#         step(batch)
+# prof.export_chrome_trace("copies.json.gz")
+# ```
+#
+# ```bash
+# python -m helpers copies.json.gz
+# ```
+#
+# ## On the real GPU
+#
+# The same names work on a real GPU: `simulate` only stands in for `torch.cuda`. A net of four layers takes batches of 64 MiB
+# and looks at its result in each step: copied from pageable memory, from pinned memory, and from pinned memory with the
+# next batch prefetched. These loops run live where there is a GPU, or show a recording.
 
 # %% experiment
-said_of_memory = {
-    "two_queues without record_stream": ...,  # batches: 1, 2, 3 or 20
-    "two_queues, as above": ...,
-    "two_buffers": ...,
-    "one has a race": ...,  # "first", "second" or "third"
+from helpers import recordings
+
+ways = ("serial", "pinned", "double_buffered")
+here = {name: recordings.show(f"05/{name}", simulated="H100") for name in ways}
+simulated = here["serial"].evidence.startswith("simulated")
+print("no GPU here, and no recording yet") if simulated else shown.real_table(here)
+
+# %% [markdown]
+# ## Sources on trial
+#
+# Each claim is tried once more by a short program, in `helpers/trials/streams_and_double_buffering.py`. Three of them are
+# shown here; the other three are kept for lesson 18.
+
+# %% experiment
+from helpers.trials import streams_and_double_buffering as trials
+
+shown_here = ("05-pin-memory", "05-speeds-the-copy", "05-non-blocking-safe")
+lesson.verdicts(trials.rows(), evidence="simulated (H100)", shown=shown_here)
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | Pinned *and* `non_blocking`, or the host waits. | Small copies: the driver takes the bytes along. |
+# | A copy hides in a stream of its own. | C > K: send fewer bytes. Two kernels that each fill the GPU take turns. |
+# | Launch the next copy before you wait for this step. | Nobody waits: then the host runs ahead by itself. |
+# | `a.wait_stream(b)`: *a* waits for what is in *b* now. | Too much to wait for? An event says exactly what. |
+# | In one stream the GPU needs no wait. | The host is in no stream: `event.synchronize()`. |
+# | Across streams: `record_stream` before the tensor dies. | A host that runs far ahead fills the memory: *Further*. |
+#
+# **Read on**: PyTorch, [*CUDA semantics*](https://docs.pytorch.org/docs/stable/notes/cuda.html) (streams, pinned memory) and
+# [*A guide on good usage of non_blocking and pin_memory()*](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
+# · L. Lamport, [*Time, clocks, and the ordering of events in a distributed system*](https://doi.org/10.1145/359545.359563)
+# (1978) · C. Flanagan and S. Freund, [*FastTrack*](https://doi.org/10.1145/1542476.1542490) (2009), how to check
+# happens-before cheaply.
+
+# %% experiment
+lesson.progress()
+
+# %% [markdown]
+# ## Further
+#
+# Three sections. Each stands alone.
+#
+# ### How much is a second queue worth? (4 min)
+#
+# Batches of 64 MiB are multiplied by square matrices of growing width: the same copy, and more and more work for each
+# byte. At which width does the second queue gain most, and is the loop there at least twice as fast?
+
+# %% experiment
+you = lesson.predict(
+    {"the gain is largest at width": ..., "the loop is at least twice as fast there": ...},
+    choices={
+        "the gain is largest at width": [256, 1024, 2048, 4096, 16384],
+        "the loop is at least twice as fast there": ["yes", "no"],
+    },
+)
+
+# %% experiment
+widths = (256, 1024, 2048, 4096, 16384)
+loops = {w: [shown.run(load, shape=(2**24 // w, w)) for load in (one_queue, two_queues)] for w in widths}
+gain = {width: one.step_s / two.step_s for width, (one, two) in loops.items()}
+best = max(gain, key=gain.get)
+lesson.keep(best_gain=gain[best], best_ratio=loops[best][0].copy_s / loops[best][0].product_s)
+found = {
+    "the gain is largest at width": best,
+    "the loop is at least twice as fast there": "yes" if gain[best] >= 2 else "no",
 }
+you.against(found, shown.gain_table(loops), evidence="simulated (H100)", what="simulated")
+
+# %% [markdown]
+# The gain is (C + K) ÷ max(C, K). It would be 2 if C and K were equal, and is never more. It falls to 1 on both sides:
+# hiding a short copy saves a short copy, and behind a short product only that much of the copy fits. Of these widths the
+# best has C ÷ K = {{best_ratio:.2f}} and is {{best_gain:.2f}} times as fast.
+#
+# Double buffering makes no copy faster. It puts something beside the copy. If C is larger than K, send fewer bytes (uint8,
+# lesson 04): no number of streams brings a step below C.
+#
+# ### What does `record_stream` cost? (5 min)
+#
+# Do `ring` of Exercise 5.2 first. Now 20 batches pass through three loaders, one batch at a time, and the host never
+# waits. For how many batches does the allocator take memory from the card, and which loader has a race?
 
 
 # %% experiment
@@ -775,54 +646,50 @@ def two_buffers(gpu, batches):
         used[i % 2].record()
 
 
-rows, measured = [], {}
-for name, load in zip(said_of_memory, (unrecorded, two_queues, two_buffers), strict=False):
-    for item in (False, True)[: 1 + (load is two_queues)]:  # and once with a host that waits
-        loop = run(load, item=item)
-        kinds = ", ".join(r.kind for r in loop.gpu.races) or "none"
-        batches = round(loop.grown / 2**26)
-        rows.append((name, "yes" if item else "no", batches, kinds, format_seconds(loop.step)))
-        if not item:
-            measured[name] = batches
-measured["one has a race"] = ("first", "second", "third")[
-    [row[3] != "none" for row in rows if row[1] == "no"].index(True)
-]
-lesson.table(
-    rows,
-    ["loader", "host waits in each step", "batches of memory", "race", "a step"],
-    evidence="simulated (H100)",
-    caption="20 batches",
+# %% experiment
+you = lesson.predict(
+    {
+        "unrecorded: batches of memory": ...,
+        "two_queues: batches of memory": ...,
+        "two_buffers: batches of memory": ...,
+        "the loader with a race": ...,
+    },
+    choices={
+        "unrecorded: batches of memory": [1, 2, 3, 20],
+        "two_queues: batches of memory": [1, 2, 3, 20],
+        "two_buffers: batches of memory": [1, 2, 3, 20],
+        "the loader with a race": ["unrecorded", "two_queues", "two_buffers"],
+    },
 )
 
 # %% experiment
-lesson.compare_predictions(
-    said_of_memory, measured, evidence="simulated (H100)", choices=[1, 2, 3, 20, "first", "second", "third"]
-)
-batches_of = [row[2] for row in rows]
-lesson.keep(
-    unrecorded=batches_of[0], recorded=batches_of[1], recorded_waits=batches_of[2], buffers=batches_of[3]
-)
+loops = {load.__name__: shown.run(load) for load in (unrecorded, two_queues, two_buffers)}
+found = {f"{name}: batches of memory": shown.batches(loop) for name, loop in loops.items()}
+found["the loader with a race"] = next(name for name, loop in loops.items() if loop.races)
+loops["two_queues, the host waits in each step"] = waiting = shown.run(two_queues, item=True)
+lesson.keep(unrecorded=shown.batches(loops["unrecorded"]), recorded=shown.batches(loops["two_queues"]))
+lesson.keep(recorded_waits=shown.batches(waiting), buffers=shown.batches(loops["two_buffers"]))
+you.against(found, shown.memory_table(loops), evidence="simulated (H100)", what="simulated")
 
 # %% [markdown]
 # Without `record_stream`: {{unrecorded}} batches, and a race. With it: no race, and {{recorded}} batches. When the host
-# asks for memory for batch 2, batch 0 has died, but the GPU has not read it yet. The allocator may not wait (that would
-# hold the host), so it takes fresh memory from the card. How much depends on how far the host runs ahead: with a wait
-# in each step the same loader needs {{recorded_waits}}. The third way says the same with events: it never frees
-# anything, makes the *copy* wait and not the allocator, and holds {{buffers}} batches however far ahead the host is.
+# asks for memory for batch 2, batch 0 has died, but the GPU has not read it yet. The allocator may not wait, because that
+# would hold the host. So it takes fresh memory from the card. How much depends on how far the host runs ahead: with a wait
+# in each step the same loader needs {{recorded_waits}}. The third loader never frees anything. It makes the *copy* wait, by
+# events, and holds {{buffers}} batches however far ahead the host is.
 #
-# **The rule: `record_stream` is right everywhere and costs memory where the host runs far ahead. Where memory
-# is short, keep the buffers and order their uses with events.** (FSDP2 was written without
-# `record_stream` for this reason, as
-# [its documentation](https://docs.pytorch.org/docs/2.13/distributed.fsdp.fully_shard.html) says.)
-
-# %% [markdown]
-# ## 5 · Three engines and a host
+# **The rule:** `record_stream` is right everywhere, and costs memory where the host runs far ahead. Where memory is short,
+# keep the buffers and order their uses with events. (FSDP2 was written without `record_stream` for this reason, as
+# [its documentation](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) says.)
 #
-# The way back is the same, on a third engine: results go to the host beside both copies in and compute. And the
-# host is a stage of its own: it decodes what comes and saves what goes. With everything in a row a batch costs
-# the sum of all; in a pipeline, only its slowest stage. The new thing is that the **host** is now inside the
-# chain: it refills a page that a copy engine reads, and reads a page that one fills. No stream keeps it from
-# doing so too early. Only `event.synchronize()` does, and each one is a chance to wait for too much.
+# ### Three engines and a host (3 min, and an exercise)
+#
+# The way back works in the same way, on a third engine: results go to the host beside the copies in and the compute. And
+# the host is a stage of its own: it decodes what comes, and saves what goes. With everything in a row, a batch costs the
+# sum of all stages. In a pipeline it costs only the slowest stage.
+#
+# The new thing is that the **host** is inside the chain. It refills a page that a copy engine reads, and it reads a page
+# that a copy engine fills. No stream keeps the host from doing so too early. Only `event.synchronize()` does.
 
 
 # %% experiment
@@ -834,37 +701,13 @@ def pipeline_serial(gpu, pages, results, decode, compute, save, n):
         save(i, results[0])
 
 
-gpu = simulate("H100", context_s=0.0, library_s=0.0, kernel_load_s=0.0)
-with gpu:
-    w = torch.empty(2048, 2048, device=gpu.device)
-    pages, results = ([torch.empty(2048, 2048, pin_memory=True) for _ in range(2)] for _ in range(2))
-    pipeline_serial(
-        gpu,
-        pages,
-        results,
-        decode=lambda i, page: gpu.host_work(0.6e-3),
-        compute=lambda x: torch.linalg.multi_dot([x, w, w, w, w]),
-        save=lambda i, page: gpu.host_work(0.2e-3),
-        n=3,
-    )
-    start = gpu.kernels[0].launch_ns
-worked = [h for h in gpu.host if h.name == "host work"]
-rows = [(("decode", "save")[i % 2], "CPU", h.start_ns, h.end_ns) for i, h in enumerate(worked)]
-names = {"copy h2d": "copy in", "copy d2h": "copy out", "kernel": "compute"}
-rows += [(names[k.kind], names[k.kind], k.start_ns, k.end_ns) for k in gpu.kernels]
-first = rows[0][2]
-plots.timeline(
-    [(what, lane, (a - first) / 1e9, (b - first) / 1e9) for what, lane, a, b in rows],
-    evidence="simulated (H100)",
-    links=False,
-    title="Three batches in a row: four workers, and one works",
-)
+shown.pipeline_picture(pipeline_serial)
 
 # %% [markdown]
 # **Exercise 5.3 — correct, and serial** (★★★, 25 min)
 #
-# Make `pipeline_serial` overlap, so that the slowest stage never waits. Four stages: the host (decode *and* save,
-# D + S together), copy in (C), compute (K), copy out (B). You get two host buffers for each direction.
+# Make `pipeline_serial` overlap, so that the slowest stage never waits. There are four stages: the host (decode *and*
+# save, D + S together), copy in (C), compute (K), copy out (B). You get two host buffers for each direction.
 #
 # <details><summary>Hint 1</summary>For each of the two kinds of page: what has to be over before the host
 # touches it? That is one event per page. (Waiting for an event that was never recorded returns at once.)</details>
@@ -952,141 +795,3 @@ check_pipeline(
     Stages("values", (64, 8), (64, 48), 1, 1e-4, 3e-4, 6, own_stream=True),
 )
 ### END HIDDEN TESTS
-
-# %% [markdown]
-# ## On the real GPU
-#
-# Three experiments, written with these same names, run live where there is a CUDA GPU, and show a recording where
-# one exists. For this lesson none has been recorded yet; without a GPU you see them simulated, and each says so. A
-# four-layer net on batches of 64 MiB that looks at its loss in each step: copied from pageable memory, from pinned
-# memory, and from pinned memory with the next batch prefetched. The first step down is pinning, the second hiding.
-
-# %% experiment
-from helpers import recordings, trace
-
-shown = {
-    name: recordings.show(f"05/{name}", simulated="H100") for name in ("serial", "pinned", "double_buffered")
-}
-rows = []
-for name, result in shown.items():
-    o, about = trace.overlap(result.trace), "" if result.evidence.startswith("simulated") else "≈ "
-    seconds = [o.span / len(trace.steps(result.trace)), o.copy, o.copy_and_compute]
-    rows.append((name, *(about + format_seconds(s) for s in seconds), f"{about}{o.hidden_copy:.0%}"))
-lesson.table(
-    rows,
-    ["loop", "a step", "copying, all steps", "beside kernels", "hidden"],
-    evidence=shown["serial"].evidence,
-)
-
-# %% experiment
-plots.zoom(
-    shown["double_buffered"].trace, title="Double-buffered: the upper stream computes, the lower one copies"
-)
-
-# %% [markdown]
-# What to look for on yours: how far are your copies from {{pageable_gbs:.0f}} and {{pinned_gbs:.0f}} GB/s (the host's
-# part differs most)? Is the hidden share as high when the product is small? For races there, PyTorch has a
-# [prototype](https://docs.pytorch.org/docs/stable/cuda._sanitizer.html) that works by the same principle, for kernels
-# and not for the host: `TORCH_CUDA_SANITIZER=1`.
-#
-# ## Sources on trial
-
-# %% experiment tags=["fold"]
-gpu = simulate("H100")
-with gpu:  # a training step that names no stream
-    model = torch.nn.Sequential(*(torch.nn.Linear(512, 512, device=gpu.device) for _ in range(4)))
-    optimizer = torch.optim.AdamW(model.parameters())
-    for _ in range(3):
-        model(torch.empty(64, 512, pin_memory=True).to(gpu.device, non_blocking=True)).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-ordered = all(a.end_ns <= b.start_ns for a, b in zip(gpu.kernels, gpu.kernels[1:], strict=False))
-streams = len({k.stream for k in gpu.kernels})
-one, two = rates[best]
-small, large = (gain[min(gain, key=lambda w: sign * gain[w][1])] for sign in (1, -1))
-fast = min(step for step, _ in places.values()) * 1.05
-good = [where for where, (step, races) in places.items() if step < fast and not races]
-in_one_stream = {name: found_in[name] for name in ("one_stream", "page_again", "early_result")}
-sections = [
-    "1 · Who waits for a copy?",
-    "2 · Two queues",
-    "3 · Right by luck",
-    "3 · Where the wait stands",
-]
-claims = [
-    (
-        "05-one-queue",
-        "book-notes",
-        "without a stream named, all work enters one queue and runs in the order of submission",
-        f"three training steps: {len(gpu.kernels)} kernels and copies in {streams} stream, "
-        f"{'each' if ordered else 'not each'} after the one before",
-        "confirmed" if ordered and streams == 1 else "refuted",
-        sections[1],
-    ),
-    (
-        "05-non-blocking-safe",
-        "book-notes",
-        "non_blocking does not corrupt data, since the queue keeps the order",
-        "in one stream: " + ", ".join(f"{name} {what}" for name, what in in_one_stream.items()),
-        "holds when the host leaves the buffer alone until the copy is done",
-        sections[2],
-    ),
-    (
-        "05-speeds-the-copy",
-        "book-notes",
-        "double buffering mainly speeds up copying",
-        f"{one:.1f} GB/s in one queue, {two:.1f} in two; the step: {gain[best][0]:.2f}× as fast",
-        "refuted: it hides the copy" if abs(two / one - 1) < 0.02 else "confirmed",
-        sections[1],
-    ),
-    (
-        "05-small-data",
-        "book-notes",
-        "where little is copied, it hardly shows",
-        f"C ÷ K = {small[1]:.2f}: {small[0]:.2f}×; {gain[best][1]:.2f}: {gain[best][0]:.2f}×; {large[1]:.2f}: {large[0]:.2f}×",
-        "holds when little means little beside the compute; much beside little compute hardly shows either",
-        sections[1],
-    ),
-    (
-        "05-wait-stream",
-        "book-notes",
-        "`submit_stream.wait_stream(running_stream)` orders the two queues",
-        "; ".join(
-            f"{where}: {format_seconds(step)}, {races} races" for where, (step, races) in places.items()
-        ),
-        f"holds when it stands {good[0]}" if len(good) == 1 else "confirmed" if good else "refuted",
-        sections[3],
-    ),
-    (
-        "05-pin-memory",
-        "five-strategies",
-        "`pin_memory=True` is a key to an efficient loader",
-        f"a call holds the host {format_seconds(calls['pageable'][0])}; pinned {format_seconds(calls['pinned'][0])}; "
-        f"pinned and non_blocking {format_seconds(calls['pinned, non_blocking=True'][0])}",
-        "holds when the copy is non_blocking too, and in a stream of its own; alone it only raises the rate",
-        sections[0],
-    ),
-]
-lesson.verdicts(claims, evidence="simulated (H100)")
-
-# %% [markdown]
-# ## Recap
-#
-# | rule of thumb | where it stops being true |
-# |---|---|
-# | Pinned *and* `non_blocking`, or the host waits | up to 64 KiB the driver takes the bytes along |
-# | A copy hides in a stream of its own | C > K: send fewer bytes; two kernels that each fill the GPU take turns |
-# | Launch the next copy before you wait for this step | nobody waits: then the host runs ahead by itself |
-# | `a.wait_stream(b)`: a waits for what is in b *now* | too much to wait for? An event says exactly what |
-# | In one stream the GPU needs no wait | the host is in no stream: `event.synchronize()` |
-# | Across streams: `record_stream` before the tensor dies | far-ahead hosts run out of memory: keep buffers, use events |
-# | No race found by happens-before: none on any card | for the paths that ran: run the odd last batch as well |
-#
-# **For your own code**: is C + K or max(C, K) what you measure? · is every source pinned, every copy
-# non_blocking? · what does the host wait for, and what is in the queues by then? · for every tensor that crosses
-# streams: who waits, and who owns its memory? · for every pinned page: which event frees it?
-#
-# **To read on**: PyTorch, *CUDA semantics* (streams, backward passes, pinned memory) and *A guide on good usage
-# of non_blocking and pin_memory()*; the CUDA Runtime API's page *API synchronization behavior*; L. Lamport, *Time,
-# Clocks, and the Ordering of Events in a Distributed System* (1978), where happens-before comes from; C. Flanagan
-# and S. Freund, *FastTrack* (2009), how to check it cheaply.
