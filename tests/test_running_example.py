@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from helpers import running_example
-from helpers.running_example import plain, rungs, scores
-from helpers.running_example.rungs import RUNGS, after
+from helpers.running_example import after, plain, rungs, scores, spread
+from helpers.running_example.rungs import RUNGS
 from helpers.running_example.script import PLAIN
+from helpers.running_example.spread import SPREAD
 
 ROOT = Path(__file__).resolve().parents[1]
 #: how far the losses of a rung may be from the plain script's, as a share
@@ -23,6 +24,20 @@ TOLERANCE = {lesson: 1e-3 if "10" in lesson else 1e-5 for lesson in RUNGS}
 @pytest.mark.parametrize("lesson", RUNGS)
 def test_every_rung_trains_as_the_plain_script_does(lesson: str) -> None:
     assert scores.losses(after(lesson)) == pytest.approx(scores.losses(PLAIN), rel=TOLERANCE[lesson])
+
+
+@pytest.mark.parametrize("lesson", SPREAD)
+def test_on_several_ranks_it_trains_alike(lesson: str) -> None:
+    """Two real processes, each with the whole batch: the mean of equal gradients is the gradient."""
+    assert scores.losses(after(lesson), ranks=2) == pytest.approx(scores.losses(after("10")), rel=1e-3)
+
+
+def test_several_ranks_send_and_hold_less() -> None:
+    alone, *spread = scores.score(after("10")), *(scores.score(after(lesson), 8) for lesson in SPREAD)
+    parallel, sharded, split = spread
+    assert alone.sent_bytes == 0 and all(s.sent_bytes > 10e6 for s in spread)
+    assert sharded.peak_bytes < 0.85 * parallel.peak_bytes and split.peak_bytes < alone.peak_bytes
+    assert parallel.step_s > alone.step_s, "eight times the tokens, but no step is faster"
 
 
 def test_the_script_learns() -> None:
@@ -89,20 +104,23 @@ def section(lesson: str) -> str:
     return "\n".join(cell.partition("\n")[2] for cell in cells[:end] if cell.startswith("experiment"))
 
 
-@pytest.mark.parametrize("lesson", [lesson for lesson in RUNGS if lesson.isdigit()])
+@pytest.mark.parametrize("lesson", [lesson for lesson in RUNGS | SPREAD if lesson.isdigit()])
 def test_a_lessons_cell_is_its_rung(lesson: str) -> None:
     code = section(lesson)
     if not code:
         pytest.skip("the lesson has no section yet")
-    kept, written = functions(Path(rungs.__file__).read_text(encoding="utf-8")), functions(code)
-    for part in RUNGS[lesson].parts.values():
-        if part.__module__ == rungs.__name__ and part.__name__ in written:
+    written, kept = functions(code), dict[str, str]()
+    for module in (rungs, spread):
+        kept |= functions(Path(module.__file__).read_text(encoding="utf-8"))
+    rung = (RUNGS | SPREAD)[lesson]
+    for part in rung.parts.values():
+        if part.__name__ in written:
             assert written[part.__name__] == kept[part.__name__], part.__name__
     calls = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Call)]
     begun = [ast.literal_eval(n.args[0]) for n in calls if ast.unparse(n.func) == "running_example.after"]
-    assert (RUNGS[lesson].begins or lesson) in begun
+    assert (rung.begins or lesson) in begun
     replaced = {k.arg for n in calls if ast.unparse(n.func).endswith(".replace") for k in n.keywords}
-    assert set(RUNGS[lesson].parts) <= replaced
+    assert set(rung.parts) <= replaced
 
 
 # ---------------------------------------------------------------------------------------- what does not fit
@@ -122,6 +140,11 @@ def test_a_part_that_does_not_fit_says_what_is_wanted(
 ) -> None:
     with pytest.raises(error, match=said):
         PLAIN.replace(**parts)
+
+
+def test_a_lesson_without_a_rung_is_named() -> None:
+    with pytest.raises(KeyError, match="'11' left no script of its own; there are 00, 01"):
+        after("11")
 
 
 def test_another_training_is_named() -> None:

@@ -25,7 +25,7 @@ def trials() -> Iterator[Any]:
                 yield pytest.param(function, id=f"{name}.{one}")
 
 
-@pytest.mark.parametrize("trial", trials())
+@pytest.mark.parametrize("trial", [*trials()])
 def test_a_claim_on_trial_has_its_row(trial: Callable[[], tuple[str, ...]]) -> None:
     row = trial()
     lesson.verdicts([row], evidence="arithmetic")

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -384,6 +385,8 @@ def main(argv: list[str] | None = None) -> int:
                 else f"{len(paths)} lessons are as their masters say"
             )
             return bool(problems)
+        with suppress(BadMaster):  # said at the end: another lesson's fault need not stop this one
+            write_index(everything)  # a lesson that ends with its progress reads it
         with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
             for line in pool.map(lambda p: build_one(p, asked.force), paths):
                 print(line, flush=True)

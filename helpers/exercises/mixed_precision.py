@@ -21,7 +21,7 @@ Tensors = list[torch.Tensor]
 Form = tuple[int, int]
 
 
-# --- 10.1 decode and encode ---------------------------------------------------------------------------------------
+# --- 10.4 decode and encode ---------------------------------------------------------------------------------------
 
 
 def _spelled(bits: int, exponent: int, mantissa: int) -> str:
@@ -118,7 +118,7 @@ def check_encode(numbers: Mapping[Form, Any]) -> None:
     _check_numbers("encode", numbers, nearest, "1 · Range and precision")
 
 
-# --- 10.2 mixed_loss ----------------------------------------------------------------------------------------------
+# --- 10.1 mixed_loss ----------------------------------------------------------------------------------------------
 
 _PRODUCTS = ("mm", "conv", "attention", "dot", "mv")
 
@@ -395,7 +395,7 @@ def check_Scaler(*cases: Training) -> None:
         check.function("Scaler", [case], [_with_torchs(case)], budget={"syncs": case.steps}, **known)
 
 
-# --- 10.4 aligned -------------------------------------------------------------------------------------------------
+# --- 10.2 aligned -------------------------------------------------------------------------------------------------
 
 
 @cache

@@ -119,7 +119,8 @@ def float_ranges(
     body = 0.36 * len(rows) + 0.75 + upper
     fig, _ = style.figure(
         body, evidence=evidence, title=title,
-        note="solid: normal, all bits of mantissa; hatched: subnormal, fewer and fewer"
+        note=("bars: how many numbers have each power of two; " if groups else "")
+        + "solid: normal, all bits of mantissa; hatched: subnormal, fewer and fewer"
         + ("; arrows: on beyond the picture" if any(f.smallest < 2.0**low or f.largest > 2.0**high for f in rows) else "")
         + "; right: from 1 to the next value",
     )  # fmt: skip
@@ -131,7 +132,7 @@ def float_ranges(
         edges = np.arange(math.floor(low), math.ceil(high) + 1)
         ax.hist(logs[name], bins=edges, color=style.SERIES[i], alpha=0.85)
         ax.set_yticks([])
-        ax.grid(False)
+        ax.tick_params(axis="x", length=0)
         ax.set_title(name, loc="left", color=style.SERIES[i], fontweight="bold", fontsize=style.SMALL)
         ax.spines["left"].set_visible(False)
     ax = axes[-1]
@@ -162,7 +163,9 @@ def float_ranges(
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(low - pad, high + pad), xlabel="power of two")
     ax.set_yticks(range(len(rows)), [f.name for f in rows])
     ax.grid(axis="y", visible=False)
-    return Picture(fig, evidence, f"{title}: {', '.join(f'{f.name} up to {shown(f.largest)}' for f in rows)}")
+    told = "".join(f"{name}; " for name in groups)
+    told += ", ".join(f"{f.name} up to {shown(f.largest)}" for f in rows)
+    return Picture(fig, evidence, f"{title}: {told}")
 
 
 def _log2(values: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:

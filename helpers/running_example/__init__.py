@@ -13,14 +13,16 @@ from helpers import lazy
 
 if TYPE_CHECKING:
     from .plain import Size as Size
-    from .rungs import after as after
     from .scores import LARGE as LARGE
     from .scores import SMALL as SMALL
     from .scores import Board as Board
     from .scores import compare as compare
+    from .scores import on_cpu as on_cpu
     from .scores import score as score
+    from .scores import trained as trained
     from .script import Script as Script
     from .source import source as source
+    from .whole import after as after
     from .whole import ladder as ladder
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__)

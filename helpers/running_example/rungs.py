@@ -1,7 +1,4 @@
-"""What each lesson replaced in the running example: the same code as in the lesson's own cell.
-
-`RUNGS[lesson]` says which script the lesson began with, and which parts it replaced.
-"""
+"""What lessons 01 to 10 replaced in the running example: the same code as in the lesson's own cell."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from helpers.running_example import plain
 from helpers.running_example.plain import Batch, Record, Size
-from helpers.running_example.script import PLAIN, Part, Script
+from helpers.running_example.script import Part, Rung
 
 # ------------------------------------------------------------------------------------ 01: views for copies
 
@@ -157,15 +153,6 @@ def forward_in_bf16(model: nn.Module, inputs: Tensor, targets: Tensor) -> Batch:
         return plain.forward(model, inputs, targets)
 
 
-@dataclass(frozen=True)
-class Rung:
-    """A lesson's change. begins: whose script the lesson began with. parts: what it replaced. says: that in words."""
-
-    begins: str
-    parts: dict[str, Part]
-    says: str
-
-
 PACKED: dict[str, Part] = {"text": packed_text, "batches": batches_by_index, "to_device": bytes_to_device}
 GRAPHED: dict[str, Part] = {"optimizer": capturable_adamw, "around": graphed}
 
@@ -184,9 +171,3 @@ RUNGS = {
     "10": Rung("08", {"forward": forward_in_bf16}, "bf16"),
     "10+07": Rung("10", GRAPHED, "bf16, CUDA graph again"),
 }
-
-
-def after(lesson: str) -> Script:
-    """The script as that lesson left it. KeyError for a lesson that changes nothing in it."""
-    rung = RUNGS[lesson]
-    return after(rung.begins).replace(**rung.parts) if rung.begins else PLAIN

@@ -11,8 +11,10 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch import nn
 
 from helpers import timing
+from helpers.ranks import run_ranks
 from helpers.running_example.plain import Record, Size
 from helpers.running_example.script import Script
 from helpers.seconds import LIVE_CPU, Speedup, format_seconds
@@ -128,43 +130,74 @@ def _go(run: Iterator[Record], steps: int) -> None:
 
 
 @lru_cache(maxsize=64)
-def losses(script: Script, steps: int = TRIED) -> tuple[float, ...]:
-    """The script's first losses at size SMALL: on the CPU, or with the simulated GPU's true values if it needs one."""
+def losses(script: Script, ranks: int = 1, steps: int = TRIED) -> tuple[float, ...]:
+    """The script's first losses at size SMALL.
+
+    On the CPU; with the simulated GPU's true values if a part needs a GPU; on two real processes if `ranks` are several.
+    """
+    if ranks > 1:
+        found: tuple[float, ...] = run_ranks(_losses, 2, script, steps)[0]
+        return found
     try:
-        with NoGPU() as gpu:
-            return _losses(script, gpu, steps)
+        return _losses(script, steps)
     except (
         NeedsGPU
     ):  # with values, host tensors count as the GPU's: what orders them is looked at in `score` alone
-        with simulate(CARD, values=True, strict=False) as simulated:
-            return _losses(script, simulated, steps)
+        with simulate(CARD, values=True, strict=False) as gpu:
+            return _losses(script, steps, gpu)
 
 
-def _losses(script: Script, gpu: Any, steps: int) -> tuple[float, ...]:
-    run = script.train(SMALL, gpu, steps)
-    record = next(run)
-    _go(run, steps - 1)
-    return tuple(map(float, record.losses))
+def _losses(script: Script, steps: int, gpu: Any = None) -> tuple[float, ...]:
+    with nullcontext(gpu) if gpu is not None else NoGPU() as device:
+        run = script.train(SMALL, device, steps)
+        record = next(run)
+        _go(run, steps - 1)
+        return tuple(map(float, record.losses))
+
+
+def trained(script: Script, steps: int) -> nn.Module:
+    """The model of size SMALL after so many steps on the CPU."""
+    models: list[nn.Module] = []
+
+    def prepare(model: nn.Module, gpu: Any) -> nn.Module:
+        models.append(model)
+        return script.prepare(model, gpu)
+
+    with NoGPU() as gpu:
+        _go(script.replace(prepare=prepare).train(SMALL, gpu, steps), steps)
+    return models[0]
+
+
+def on_cpu(script: Script) -> Callable[[], Record]:
+    """A function that does the script's next step, at size SMALL, on the CPU."""
+    with NoGPU() as gpu:
+        run = script.train(SMALL, gpu, 10_000)
+        next(run)
+
+    def step() -> Record:
+        with NoGPU():
+            return next(run)
+
+    return step
 
 
 def live(before: Script, after: Script, pairs: int = 8) -> Speedup | None:
     """Steps of both on this CPU, one thread, in pairs. None where one of them needs a GPU."""
-    with NoGPU() as gpu:
-        runs = [script.train(SMALL, gpu, 2 * pairs) for script in (before, after)]
-        try:
-            for run in runs:
-                next(run)
-        except NeedsGPU:
-            return None
-        first, second = runs
-        return timing.compare(lambda: next(first), lambda: next(second), pairs=pairs, number=1, num_threads=1)
+    try:
+        steps = [on_cpu(script) for script in (before, after)]
+    except NeedsGPU:
+        return None
+    return timing.compare(*steps, pairs=pairs, number=1, num_threads=1)
 
 
 class Board(ShownAsTable):
     """before, after: their scores. same: whether they train alike, within the tolerance. ratio: live, on the CPU."""
 
-    def __init__(self, before: Score, after: Score, apart: float, tolerance: float, ratio: Speedup | None) -> None:  # fmt: skip
-        self.before, self.after, self.ratio = before, after, ratio
+    def __init__(
+        self, before: Score, after: Score, *, apart: float, tolerance: float, ratio: Speedup | None = None,
+        ranks: tuple[int, int] = (1, 1),
+    ) -> None:  # fmt: skip
+        self.before, self.after, self.ratio, self.ranks = before, after, ratio, ranks
         self.apart, self.tolerance, self.same = apart, tolerance, apart <= tolerance
 
     def table(self) -> Table:
@@ -173,12 +206,17 @@ class Board(ShownAsTable):
             old, new = getattr(self.before, key), getattr(self.after, key)
             if key != "sent_bytes" or old or new:
                 rows.append((name, form(old), form(new), _ratio(old, new)))
-        cpu = "needs a GPU" if self.ratio is None else self.ratio.cell
-        rows.append((f"time on the CPU, {LIVE_CPU}", "", "", cpu))
+        if self.ranks == (1, 1):
+            cpu = "needs a GPU" if self.ratio is None else self.ratio.cell
+            rows.append((f"time on the CPU, {LIVE_CPU}", "", "", cpu))
         said = f"the losses of {TRIED} steps agree within {self.tolerance:.2%}"
         if not self.same:
             said = f"THE LOSSES DIFFER by up to {self.apart:.2%}: this is another training"
-        columns = ["a step of the script", "before", "after", "before ÷ after"]
+        old, new = (
+            f"{name}, each of {n} GPUs" if n > 1 else name
+            for name, n in zip(("before", "after"), self.ranks, strict=True)
+        )
+        columns = ["a step of the script", old, new, "before ÷ after"]
         evidence, caption = f"{SIMULATED} · {LIVE_CPU}", f"{BESIDE[SIMULATED]} · {said}"
         return table(rows, columns, evidence=evidence, caption=caption)
 
@@ -204,15 +242,20 @@ ROWS: list[tuple[str, str, Callable[[float], str]]] = [
 ]
 
 
-def compare(before: Script, after: Script, *, tolerance: float = 1e-4, ranks: int = 1) -> Board:
+def compare(
+    before: Script, after: Script, *, tolerance: float = 1e-4, ranks: int | tuple[int, int] = 1
+) -> Board:
     """What the step from one script to the other bought.
 
-    tolerance: how far the losses of both may be apart, as a share. ranks: how many GPUs `after` runs on.
+    tolerance: how far the losses of both may be apart, as a share. ranks: on how many GPUs each of them runs; their
+    losses are then those of two real processes.
     """
     for script in (before, after):
         if not isinstance(script, Script):
             raise TypeError(f"compare wants two scripts, such as before.replace(…), not {script!r}")
-    old, new = losses(before), losses(after)
-    apart = max(abs(a - b) / a if math.isfinite(b) else math.inf for a, b in zip(old, new, strict=True))
-    ratio = live(before, after)
-    return Board(score(before), score(after, ranks), apart, tolerance, ratio)
+    a, b = both = (ranks, ranks) if isinstance(ranks, int) else ranks
+    pairs = zip(losses(before, a), losses(after, b), strict=True)
+    apart = max(abs(old - new) / old if math.isfinite(new) else math.inf for old, new in pairs)
+    ratio = live(before, after) if both == (1, 1) else None
+    scored = score(before, a), score(after, b)
+    return Board(*scored, apart=apart, tolerance=tolerance, ratio=ratio, ranks=both)

@@ -60,4 +60,13 @@ class Script:
         return plain.train(self, size, gpu, steps)
 
 
+@dataclass(frozen=True)
+class Rung:
+    """A lesson's change. begins: whose script the lesson began with. parts: what it replaced. says: that in words."""
+
+    begins: str
+    parts: dict[str, Part]
+    says: str
+
+
 PLAIN = Script()
