@@ -94,6 +94,7 @@ def pictures() -> dict[str, object]:
             evidence="simulated (H100)",
             spans={"naive": (0, 6e-6)},
         ),
+        "matrix_splits": lambda: plots.matrix_splits(6, 8, 10),
         "autograd_graph": lambda: plots.autograd_graph((a.exp() * 2).sum(), names={"a": a}),
     }
 

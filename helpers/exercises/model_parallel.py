@@ -17,7 +17,7 @@ from helpers.exercises._judge import each_value
 from helpers.exercises._ranks import check_ranks, on_ranks
 from helpers.simulator.world.pipeline import order, pipeline
 
-_BETWEEN_LAYERS = "3 · Split between the layers"
+_BETWEEN_LAYERS = "2 · Split between the layers"
 _RATE = 0.1
 
 # --- 16.1 ParallelMLP ---------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def layers(seed: int, many: int, stages: int, microbatches: int, tight: float) -
 
 
 def check_balance(*cases: check.Case) -> None:
-    check.function("balance", cases, verify=each_value(_not_balanced), look=_BETWEEN_LAYERS)
+    check.function("balance", cases, verify=each_value(_not_balanced), look="Balance the stages")
 
 
 # --- 16.4 layout --------------------------------------------------------------------------------------------------
@@ -359,4 +359,4 @@ def net(
 def check_layout(*nets: list[Any], refused: Sequence[list[Any]] = ()) -> None:
     """refused: those that fit nowhere, for which it raises ValueError."""
     cases = [check.case(*one) for one in nets] + [check.case(*one, raises=ValueError) for one in refused]
-    check.function("layout", cases, verify=each_value(_laid_out), look="4 · Lay it over the machine")
+    check.function("layout", cases, verify=each_value(_laid_out), look="Lay it over the machine")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .panels import curves as curves
     from .picture import Picture as Picture
     from .pipelines import schedule as schedule
+    from .splits import matrix_splits as matrix_splits
     from .stepmemory import memory_model as memory_model
     from .storage import storage_path as storage_path
     from .timing import samples as samples

@@ -96,7 +96,7 @@ you.against_ratios(ratios, picture, evidence="live (CPU)", what="times smaller",
 # - A scale for each group helps where groups differ in size. In rows of very different size it wins nearly everything.
 # - Among random normal numbers a scale for each group of 32 wins one bit: the error falls from {{of_one:.2%}} to
 #   {{of_groups:.2%}}. But the scales take room. A float32 scale for 32 numbers is one bit more for each number. Spent on the
-#   integers, that bit gives {{of_nine:.2%}}, which is no worse.
+#   integers, that bit gives {{of_nine:.2%}}: about the same.
 #
 # So weights usually get one symmetric scale for each row. Weights of 4 bits usually get a 16-bit scale for each 32 to 128
 # numbers. Affine is kept for activations that lie on one side of 0. Two details are often wrong:
