@@ -18,7 +18,7 @@
 
 # %% setup
 import torch
-from torch import nn
+from torch import nn  # noqa: F401 - for your answers
 from torch.nn import functional as F
 
 from helpers import lesson, recordings
