@@ -24,6 +24,7 @@ import torch
 from torch import nn
 
 from helpers import lesson, memory, plots, simulate, widgets
+from helpers.experiments import memory_pools as show
 
 MIB = 2**20
 
@@ -53,8 +54,6 @@ you = lesson.predict(
 )
 
 # %% experiment
-from helpers.experiments import memory_pools as show
-
 sizes = {
     "1 byte": 1,
     "1 MiB": MIB,
@@ -196,8 +195,8 @@ plots.segments(card.gpu, title="documents: the card when the request failed")
 # - **Total capacity** and **free** belong to the card. What *this process has in use* includes more than PyTorch
 #   (see *Further*).
 # - **Allocated by PyTorch** is your tensors.
-# - **Reserved but unallocated** is the number to look at. If it is smaller than the request, no order and no option
-#   helps: you must need less memory (lesson 09). If it is larger than the request, the free memory is in pieces.
+# - **Reserved but unallocated** is the number to look at. Add to it what is free on the card. If the sum is smaller than the
+#   request, no option helps: you must need less memory (lesson 09). If the sum is larger, there is room, but in pieces.
 #
 # The error always advises `expandable_segments:True`, even if the option is on already
 # ([issue 173049](https://github.com/pytorch/pytorch/issues/173049)). It names the older variable `PYTORCH_CUDA_ALLOC_CONF`.
@@ -214,7 +213,7 @@ plots.segments(card.gpu, title="documents: the card when the request failed")
 # `expandable_segments` they are a page. Neither is empty, so neither goes back. No option moves a live block. Only the
 # program can: it copies the survivors into one tensor while there is still room for the copy (the last row).
 #
-# An option repairs the *sizes* of requests. Which blocks live *beside each other* only your program can change.
+# So an option changes how blocks are *cut*. Which blocks live *beside each other*, only your program can change.
 
 # %% [markdown]
 # **Exercise 8.1 — the same results, reserved once** (★★, 8 min)
@@ -562,7 +561,7 @@ print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 # python -m helpers snapshot.pickle
 # ```
 #
-# The second line prints the peak and the lines of code that held it. You can also drop the file on
+# The second command prints the peak and the lines of code that held it. You can also drop the file on
 # [pytorch.org/memory_viz](https://pytorch.org/memory_viz), which draws it in your browser and uploads nothing. For one look without a file
 # there is [`torch.cuda.memory_summary()`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.memory_summary.html).
 #
@@ -593,7 +592,7 @@ lesson.verdicts(
 # |---|---|
 # | Reserved is what PyTorch takes from the card, allocated is what you use. | The CUDA context, NCCL and other processes are in neither. |
 # | Freed memory is used again, not given back. | Only by the same pool and the same stream. |
-# | "Reserved but unallocated" larger than the request: fragmentation. | If it is smaller, no option helps: use less. |
+# | "Reserved but unallocated" and free memory, together larger than the request: fragmentation. | If they are smaller, no option helps: use less. |
 # | Growing shapes: `expandable_segments:True`, or the longest first. | Small survivors in every segment: copy them together. |
 # | `empty_cache()` is for other processes. | PyTorch does the same by itself before it fails. |
 # | A leak is growth step after step. The snapshot names the line that allocated. | Who keeps the block is another line. |
@@ -610,10 +609,9 @@ lesson.progress()
 # %% [markdown]
 # ## Further
 #
-# Four parts, each for itself: write the allocator (28 min) · pools and streams (4 min) · who else holds memory (4 min) · what
-# notebooks and hooks keep (15 min).
+# Each section stands alone.
 #
-# ### Write the allocator
+# ### Write the allocator (28 min)
 #
 # You know all the rules. `cudaMalloc` and `cudaFree` are given. Write what stands between them and the tensors, for one
 # stream.
@@ -756,7 +754,7 @@ check_Allocator(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Pools and streams
+# ### Pools and streams (4 min)
 #
 # A free block is not free for everyone. Each program below frees a block, and its last call asks for memory. Is the
 # block **reused**, or does the last call get **new** memory from CUDA? `on 1` means: in stream 1 (lesson 05).
@@ -794,7 +792,7 @@ you.against(
 # other stream has passed. A CUDA graph (lesson 07) has a pool of its own, which is closed in the same way. You can make such a pool
 # yourself: [`torch.cuda.MemPool`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.MemPool.html).
 #
-# ### Who else holds memory
+# ### Who else holds memory (4 min)
 #
 # `nvidia-smi` shows what a process holds from the card. That is always more than PyTorch has reserved. And one block in
 # PyTorch's books belongs to no tensor of yours. At the first matrix product
@@ -841,7 +839,7 @@ you.against(note.answers(), note.table(), evidence=gpu.evidence, what="MiB")
 # - [`set_per_process_memory_fraction`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.set_per_process_memory_fraction.html)
 #   is a **limit**. Nothing was reserved, and a request above the limit failed. It protects other processes on a shared card.
 #
-# ### What notebooks and hooks keep
+# ### What notebooks and hooks keep (15 min)
 #
 # A notebook keeps the value of a cell's last line, in `Out[…]` and in `_`. Below, that value is a view of three numbers.
 

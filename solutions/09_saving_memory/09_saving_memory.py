@@ -22,6 +22,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from helpers import count, lesson, memory, plots
+from helpers.experiments import saving_memory as show
 
 torch.set_num_threads(1)
 MIB = 2**20
@@ -74,8 +75,6 @@ you = lesson.predict(
 )
 
 # %% experiment
-from helpers.experiments import saving_memory as show
-
 net = stack(256, 8)
 
 
@@ -372,8 +371,8 @@ check_choose_checkpoints(
 # %% [markdown]
 # ## 4 · Let go of it earlier
 #
-# The cheapest way is to drop what nobody needs any more. A block and a head of 4,096 words run two steps of a training loop,
-# with one habit at a time. Which habits raise the peak?
+# The cheapest way is to drop what nobody needs any more. A block and an output layer for 4,096 words run two steps of a training
+# loop, with one habit at a time. (The model's output, one number for each word, is called the *logits*.) Which habits raise the peak?
 
 # %% experiment
 you = lesson.predict(
@@ -452,7 +451,7 @@ picture = plots.memory_model(pulled, budget=BUDGET, title="8 blocks, 8,192 rows"
 you.against(show.reached(pulled, BUDGET), picture, table, evidence="arithmetic")
 
 # %% [markdown]
-# Neither alone. Weights, the optimizer's means and one set of gradients are {{floor_mib:.0f}} MiB, and no piece and no
+# Neither reaches the budget alone. Weights, the optimizer's means and one set of gradients are {{floor_mib:.0f}} MiB, and no piece and no
 # checkpoint makes them smaller. Above this floor both ways shrink the activations, and together they multiply.
 #
 # Which way has the lowest price? **Sixteen pieces and nothing else**, if 512 rows are enough work for your card: no FLOP more and the same
@@ -550,10 +549,9 @@ lesson.progress()
 # %% [markdown]
 # ## Further
 #
-# Four parts, each for itself: what one operator keeps, and the formula of a step (35 min) · the forgotten division (3 min) · a
-# checkpoint from scratch (34 min) · put it elsewhere (23 min).
+# Each section stands alone.
 #
-# ### What one operator keeps
+# ### What one operator keeps (35 min)
 #
 # Whoever wrote an operator's backward chose what it keeps. Take linear → activation → linear. The
 # second linear layer keeps its own input in any case. How many arrays of that size does the activation **add** to what is kept? And
@@ -661,7 +659,7 @@ check_training_memory(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### The forgotten division
+# ### The forgotten division (3 min)
 #
 # You accumulate 8 pieces and forget to divide by 8. How many times as far does the first step go, with SGD and with Adam?
 
@@ -680,7 +678,7 @@ you.against_ratios(forgot, evidence="live (CPU)", what="times as far")
 # shows only where something is compared with a gradient that is eight times too large: gradient clipping, `eps`, or Adam's
 # `weight_decay`. (AdamW's weight decay goes past the gradient, straight to the weights.)
 #
-# ### A checkpoint from scratch
+# ### A checkpoint from scratch (34 min)
 #
 # How much more arithmetic a checkpoint costs depends on the part. By default `use_reentrant=False` stops early
 # ([its source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/checkpoint.py#L398-L407)): the result of the last
@@ -783,7 +781,7 @@ check_checkpointed(Chain(240, 30, 20, p=0.2), Chain(100, 24, 10, p=0.0, two=True
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Put it elsewhere
+# ### Put it elsewhere (23 min)
 #
 # The host has plenty of memory, and a saved tensor is not needed until backward.
 # [`saved_tensors_hooks(pack, unpack)`](https://docs.pytorch.org/docs/stable/autograd.html#torch.autograd.graph.saved_tensors_hooks)
