@@ -117,8 +117,8 @@ def test_a_lessons_cell_is_its_rung(lesson: str) -> None:
         if part.__name__ in written:
             assert written[part.__name__] == kept[part.__name__], part.__name__
     calls = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Call)]
-    begun = [ast.literal_eval(n.args[0]) for n in calls if ast.unparse(n.func) == "running_example.after"]
-    assert (rung.begins or lesson) in begun
+    begun = [ast.unparse(n.args[0]) for n in calls if ast.unparse(n.func) == "running_example.after"]
+    assert repr(rung.begins or lesson) in begun
     replaced = {k.arg for n in calls if ast.unparse(n.func).endswith(".replace") for k in n.keywords}
     assert set(rung.parts) <= replaced
 

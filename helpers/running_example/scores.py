@@ -226,7 +226,7 @@ def _number(number: float) -> str:
 
 
 def _ratio(old: float, new: float) -> str:
-    return "" if not old and not new else "∞" if not new else f"{old / new:.2f}×"
+    return f"{old / new:.2f}×" if old and new else ""
 
 
 #: a score's fields in the order of the table: field, name, form

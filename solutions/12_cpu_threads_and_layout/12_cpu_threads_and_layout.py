@@ -411,6 +411,27 @@ you.against(reorders, shown.layouts_table(list(you)), evidence="live (CPU)", wha
 
 # %% [markdown]
 # ## The running example
+#
+# The lessons before this one changed what the script asks of a GPU. Here the same script runs on your CPU, in its small size,
+# with one thread and with two. (`on_cpu` gives a function that does the script's next step.)
+
+# %% experiment
+from helpers import bench, running_example
+
+step = running_example.on_cpu(running_example.after("08"))
+for threads in (1, 2):
+    timed = bench(step, repeats=8, number=1, num_threads=threads)
+    print(f"{threads} thread(s): {timed.cell} a step, live (CPU)")
+
+operators = count(step).operators
+lesson.keep(script_operators=operators)
+print(f"operators in a step: {operators}")
+
+# %% [markdown]
+# A second thread cannot make this step twice as fast. Each of the {{script_operators}} operators of a step passes through
+# Python and the dispatcher on one thread. Only the larger kernels are shared out, and at this size many of them are too small.
+# How much the second thread buys is a matter of your machine: the two lines above say it. The other change of this lesson
+# buys nothing at all here. `channels_last` is an order for images, and the model has no convolution.
 
 # %% [markdown]
 # ## Your own script
