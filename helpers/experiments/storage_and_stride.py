@@ -37,9 +37,9 @@ def view_or_copy(counts: Counts) -> str:
 
 
 def lines(found: Mapping[str, Counts], names: Mapping[str, Any]) -> Table:
-    """Line → what it gives, the bytes that it allocates, and what happens to it with `view` in place of `reshape`."""
-    rows = [(code, view_or_copy(c), c.bytes_allocated, _as_view(code, names)) for code, c in found.items()]
-    return table(rows, ["line", "gives", "bytes", "with view(…)"], evidence=CPU)
+    """Line → the bytes that it allocates, and what happens to it with `view` in place of `reshape`."""
+    rows = [(code, c.bytes_allocated, _as_view(code, names)) for code, c in found.items()]
+    return table(rows, ["line", "new bytes", "view(…) in place of reshape(…)"], evidence=CPU)
 
 
 def _as_view(code: str, names: Mapping[str, Any]) -> str:
@@ -53,11 +53,9 @@ def _as_view(code: str, names: Mapping[str, Any]) -> str:
 
 
 def reads(found: Mapping[str, Counts], names: Mapping[str, Any]) -> Table:
-    """Index → what reading through it gives and costs, and which operator writes through it."""
-    rows = [
-        (code, view_or_copy(c), c.bytes_allocated, c.syncs, _writer(code, names)) for code, c in found.items()
-    ]
-    columns = ["index", "read: gives", "read: bytes", "read: would sync on a GPU", "written by"]
+    """Index → what reading through it costs, and which operator writes through it."""
+    rows = [(code, c.bytes_allocated, c.syncs, _writer(code, names)) for code, c in found.items()]
+    columns = ["index", "read: new bytes", "read: would sync on a GPU", "written by"]
     caption = "bytes include the index, where a list had to become a tensor first"
     return table(rows, columns, evidence=CPU, caption=caption)
 

@@ -21,7 +21,7 @@ import torch
 from helpers import count, lesson, plots, widgets
 from helpers.experiments import storage_and_stride as show
 
-lesson.start("01_storage_and_stride", evidence=["live (CPU)", "arithmetic"])
+lesson.start("01_storage_and_stride", evidence=["live (CPU)", "arithmetic", "simulated (H100)"])
 
 # %% experiment
 show.times_of_transposing()
@@ -123,9 +123,8 @@ you.against(
 # same on every machine, and they grade your exercises.
 #
 # Now look at the strips: each is the walk in the order of the *result*. ("flat" says whether one step length describes
-# the whole walk.) **Splitting** one dimension into two is always
-# possible. **Merging** two neighbours is the hard part: the step from the end of one row to the start of the next must be
-# the same as every other step.
+# the whole walk.) **Splitting** one dimension into two is always possible. **Merging** two neighbours is the hard part: the
+# step from the end of one row to the start of the next must be the same as every other step.
 #
 # $$\text{stride}_i = \text{size}_{i+1} \cdot \text{stride}_{i+1}$$
 #
