@@ -8,7 +8,7 @@
 # PyTorch that gets memory from CUDA and hands it out to tensors. It follows a few rules. With them you can say what a
 # program will take, read the error of a full card, and find the line that holds too much.
 #
-# **Time** 60 min, two exercises among them; *Further*: 50 min, where you write the allocator yourself. **Before this**
+# **Time** 60 min, two exercises among them; *Further*: 55 min, where you write the allocator yourself. **Before this**
 # lessons 00 to 02 (the simulated GPU, views, what keeps a graph alive); for one part of *Further* also 05 (streams).
 #
 # **Afterwards you can**
@@ -120,12 +120,17 @@ you = lesson.predict(
 
 # %% experiment
 steps = memory.steps_of(PROGRAM)
-stepper = widgets.allocator_stepper(PROGRAM, step=8)
-you.against(show.answers(steps), show.moves(steps), stepper, evidence=steps.evidence)
+you.against(show.answers(steps), show.moves(steps), evidence=steps.evidence)
 
 # %% [markdown]
-# The stepper shows the same program call by call. Orange is what the call took or gave back. Press ◀ and ▶, or change the program:
-# add `free f`, `free e` and `empty_cache` at the end.
+# The stepper shows the same program call by call. Orange is what the call took or gave back. Go back and forward with its
+# buttons, or change the program: add `free f`, `free e` and `empty_cache` at the end.
+
+# %% experiment
+widgets.allocator_stepper(PROGRAM, step=8)
+
+# %% [markdown]
+# Three more rules:
 #
 # 5. **Best fit.** A request takes the smallest free block of its pool that is large enough, and splits it.
 # 6. **Merging.** A freed block merges at once with free neighbours in its segment.
@@ -564,14 +569,6 @@ print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 # The second command prints the peak and the lines of code that held it. You can also drop the file on
 # [pytorch.org/memory_viz](https://pytorch.org/memory_viz), which draws it in your browser and uploads nothing. For one look without a file
 # there is [`torch.cuda.memory_summary()`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.memory_summary.html).
-#
-# ## On the real GPU
-#
-# The documents of section 3 at a quarter of their size, on a card with room for all of them: in order of length, with the option, and
-# longest first. What is reserved beyond what is allocated is the price of the order.
-
-# %% experiment
-show.on_the_card()
 
 # %% [markdown]
 # ## Sources on trial
@@ -944,3 +941,12 @@ check_ActivationLog(
     Net([5], 2, frozen=True),
 )
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# ### On a real GPU (2 min)
+#
+# The documents of section 3 at a quarter of their size, on a card with room for all of them: in order of length, with the option, and
+# longest first. What is reserved beyond what is allocated is the price of the order.
+
+# %% experiment
+show.on_the_card()
