@@ -254,7 +254,7 @@ def _replaced(got: dict[str, Any], program: str, most: int, fused: int) -> str |
 def check_addcmul_backend(programs: Mapping[str, tuple[int, int]]) -> None:
     """programs: an expression of a, …, e, row and column → (operators in all, of which addcmul)."""
     cases = [check.case(program, *wanted) for program, wanted in programs.items()]
-    judge, look = each_value(_replaced), "3 · What is made of it"
+    judge, look = each_value(_replaced), "Further: What is made of it"
     note = "torch.compile(f, backend=addcmul_backend) tries it on your own f."
     check.function("addcmul_backend", cases, drive=_rewrite, verify=judge, look=look, note=note)
 
@@ -276,6 +276,6 @@ def _few_nests(got: dict[str, Any], call: tuple[torch.Tensor]) -> str | None:
 
 
 def check_prepare(*xs: torch.Tensor) -> None:
-    cases, judge, look = [check.case((x,)) for x in xs], each_value(_few_nests), "4 · The kernel, read"
+    cases, judge, look = [check.case((x,)) for x in xs], each_value(_few_nests), "3 · The kernel, read"
     note = "print(compiling.kernels(prepare, x).readable) shows the nests."
     check.function("prepare", cases, drive=_compile_and_call, verify=judge, look=look, note=note)

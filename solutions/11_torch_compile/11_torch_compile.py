@@ -3,36 +3,32 @@
 #
 # ## What does the compiler see?
 #
-# One line, `torch.compile(model)`, and a compiler reads your Python, writes C++ or Triton, and runs that instead.
-# When it works it is the cheapest speed-up there is. When it does not, it rarely says so: it falls back to
-# Python, or compiles again at every call, and the program stays right and gets slow. This lesson opens the
-# four doors between your line and the kernel: what is captured, what is assumed, what is made of it, what it costs.
+# You write one line, [`torch.compile(model)`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html). A compiler
+# reads your Python, writes C++ (or Triton, for a GPU), and runs that in place of your Python. When this works, one line makes
+# the program faster. When it does not work, the program stays right and is slow: the compiler goes back to Python, or it
+# compiles again and again. This lesson shows what the compiler captures, what it takes for granted, what it writes, and
+# what that costs.
 #
-# **Time** 90–105 min, two thirds of it exercises. **Before this** lessons 01 and 02 (views, operators, autograd).
+# **Time** 60 min, half of it the two exercises; *Further*: 85 min. **Before this** lessons 01, 02 and 10 (views,
+# operators, autograd, autocast).
 #
 # **Afterwards you can**
-# - find every place where the compiler gave up, and write code in which it does not;
-# - say which call will compile again, and why, and stop it;
-# - write a backend, read a generated kernel, and count its walks through memory.
+# - find every place where the compiler stopped, and write code in which it does not stop;
+# - say which call will compile again, and why, and prevent it;
+# - train a model with `torch.compile`, autocast and GradScaler together, and say how much faster it can get.
 #
-# **On trial** (tested at the end) what a guide to torch.compile says: that `mode="reduce-overhead"` shortens compiling;
-# that `backend="tensorrt"`, `options={"dynamic": True}`, `torch.randn((-1, …))` and `torch.compile(pipe)` work; that
-# `symbolic_trace`, `_dynamo.optimize` and `torch.compile` are three steps to take one after another; that training gets
-# 300 % faster. And of the book's notes: that `fullgraph=True` gives the whole graph.
-#
-# The graded parts need no C++ compiler. The case studies use `transformers` and `diffusers` where they are installed
-# (`make lab EXTRAS=models`), with random weights and no download; without them you see our small stand-in.
+# The exercises need no C++ compiler.
 
 # %% setup
-import logging
 import operator
-import warnings
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 
-from helpers import compiling, lesson, plots, simulate
+from helpers import compiling, lesson
+from helpers.experiments import torch_compile as lab
 
 torch.set_num_threads(1)
 lesson.start("11_torch_compile", evidence=["live (CPU)", "simulated (H100)"])
@@ -40,11 +36,17 @@ lesson.start("11_torch_compile", evidence=["live (CPU)", "simulated (H100)"])
 # %% [markdown]
 # ## 1 · What is captured
 #
-# To optimise more than one operator at a time, something has to get the whole computation out of Python. There
-# were three ideas. **Tracing** runs the function once and writes down the operators (`torch.jit.trace`). **Source
-# analysis** reads the text and compiles a language of its own (`torch.jit.script`). **Bytecode capture** interprets
-# Python's own bytecode just before it runs and takes out what is tensor work: that is Dynamo, the front of
-# `torch.compile`. Four little functions for them:
+# To optimise more than one operator at a time, something must get the whole computation out of Python. PyTorch has had
+# three ideas:
+#
+# - **Tracing**, [`torch.jit.trace`](https://docs.pytorch.org/docs/stable/generated/torch.jit.trace.html): run the function
+#   once and record the operators.
+# - **Source analysis**, `torch.jit.script`: read the text as a small language and compile that.
+# - **Bytecode capture**, `torch.compile`: read Python's bytecode just before it runs, and take out the tensor work. The part
+#   that does this is called **Dynamo**.
+#
+# Each of three little programs is captured with three positive numbers, and then called with five negative numbers. Is the
+# second result right, silently wrong, or an error?
 
 
 # %% experiment
@@ -52,100 +54,75 @@ def branch(x):
     return x * 2 if x.sum() > 0 else x - 1
 
 
-def lookup(x):
-    return {"up": torch.relu, "down": torch.neg}["down"](x)
-
-
 def read_out(x):
     return x / x.max().item()
 
 
-def sized(x):
-    return x * x.shape[0]
+def lookup(x):
+    return {"up": torch.relu, "down": torch.neg}["down"](x)
 
 
-# %% [markdown]
-# Each capture sees `x` with three positive numbers, and is then called with five negative ones. Is the second result
-# **right**, silently **wrong**, or does it raise an **error**?
-
-# %% experiment
-prediction = {"trace: if on the data": ..., "trace: a number read out": ..., "trace: the shape, used": ...}
-prediction |= {"script: a dict of functions": ..., "dynamo: if on the data": ...}
+you = lesson.predict(
+    {"trace: branch": ..., "trace: read_out": ..., "script: lookup": ..., "compile: branch": ...},
+    choices=["right", "wrong", "error"],
+)
 
 # %% experiment
 CAPTURES = {
     "trace": lambda fn, x: torch.jit.trace(fn, (x,), check_trace=False),
     "script": lambda fn, x: torch.jit.script(fn),
-    "dynamo": lambda fn, x: torch.compile(fn, backend="eager"),
+    "compile": lambda fn, x: torch.compile(fn, backend="eager"),
 }
-PROGRAMS = {"if on the data": branch, "a dict of functions": lookup}
-PROGRAMS |= {"a number read out": read_out, "the shape, used": sized}
-
-
-def outcome(how, fn):
-    first, second = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, -2.0, -3.0, -4.0, -5.0])
-    try:
-        with warnings.catch_warnings(), compiling.watch():
-            warnings.simplefilter("ignore")  # tracing warns about some of this; jit is deprecated
-            captured = CAPTURES[how](fn, first)
-            captured(first)
-            return "right" if torch.equal(captured(second), fn(second)) else "wrong"
-    except Exception:
-        return "error"
-
-
-found = {f"{how}: {what}": outcome(how, fn) for what, fn in PROGRAMS.items() for how in CAPTURES}
-lesson.compare_predictions(
-    prediction, {k: found[k] for k in prediction}, evidence="live (CPU)", choices=("right", "wrong", "error")
-).show()
-lesson.table(
-    [(what, *(found[f"{how}: {what}"] for how in CAPTURES)) for what in PROGRAMS],
-    ["", *CAPTURES],
-    evidence="live (CPU)",
-    caption="the second call, with other numbers and another size",
-)
+found = {
+    f"{how}: {fn.__name__}": lab.second_call(capture, fn)
+    for fn in (branch, read_out, lookup)
+    for how, capture in CAPTURES.items()
+}
+you.against(found, lab.captures_table(found), evidence="live (CPU)", what="second result")
 
 # %% [markdown]
-# A trace is a recording: whatever Python decided while it ran is baked in, and nothing checks it later. (A shape in
-# arithmetic is an exception: reading it is recorded as an operator. An `if` or a loop over it is baked in as well.)
-# Source analysis understands data-dependent `if`s and stops where its language does; here at a dict of functions.
-# Dynamo is right in every row, by two means. What it took for granted it writes down as **guards**, checked before
-# each call. What it cannot take into a graph it leaves to Python, in a **graph break**: it compiles what came before,
-# lets Python do the one thing, and starts a new graph behind it. `explain` shows both. In it, `1/0` is the first
-# compiled version of the second piece of Python that was met, and "chatty, resumed" is such a rest of `chatty`:
+# A trace is a recording. What Python decided while it ran stays as it was, and nothing checks it later. Source analysis
+# understands an `if` on data, and stops where its language ends: here at a dict of functions.
+#
+# Dynamo is right in each row, by two means:
+#
+# - **Guards.** Dynamo writes down what it took for granted, and checks that before each call.
+# - **Graph breaks.** Where Dynamo cannot go on, it compiles what it has, lets Python do the one thing, and begins a new
+#   graph behind it.
+#
+# `compiling.explain` shows both:
 
 
 # %% experiment
 def chatty(x, limit):
     norm = x.norm()
-    if norm > limit:  # Python must know: which way?
+    if norm > limit:
         x = x * (limit / norm)
-    print("clipped")  # a side effect
+    print("clipped")
     return torch.relu(x) + 1
 
 
-report = compiling.explain(chatty, torch.ones(4), 1.0)
-report
-
-# %% experiment
-for graph in report.graphs:
-    print(graph.id, graph.operators)
-print(*dict.fromkeys(f"guard  {g}" for g in report.guards if g.about in ("x", "limit")), sep="\n")
+lab.pieces(chatty, compiling.explain(chatty, torch.ones(4), 1.0))
 
 # %% [markdown]
-# (The other guards hold of globals and modes.) Nothing is wrong in the result. But each graph is optimised alone, each
-# border writes its tensors to memory and goes back to Python, and on a GPU the `if` waits for the device (lesson 03).
+# The result is right. But each graph is optimised alone. At each break tensors are written to memory and Python takes
+# over; on a GPU the `if` also waits for the device (lesson 03).
 #
-# `torch.compile(fn, fullgraph=True)` insists on one graph: what still breaks is an error. And it captures more than the
-# default does. [Its docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/__init__.py#L2644-L2648) says that
-# it "opts into unbacked semantics": `capture_scalar_outputs` and `capture_dynamic_output_shape_ops` are on, so that a
-# number or a size that only the data knows becomes a symbol in the graph. (Pull requests
-# [163121](https://github.com/pytorch/pytorch/pull/163121) and [163123](https://github.com/pytorch/pytorch/pull/163123),
-# September 2025; before them both were errors.) **How many graphs**, or an "error"?
+# `torch.compile(f, fullgraph=True)` insists on one graph, and raises an error where it would break. It also captures more
+# than plain `torch.compile`: a number or a size that only the data knows becomes a symbol in the graph. What does each
+# call give?
 
 # %% experiment
-prediction = {".item()": ..., ".item(), fullgraph=True": ..., "x[mask], fullgraph=True": ...}
-prediction |= {"if on a tensor, fullgraph=True": ..., "print, fullgraph=True": ...}
+you = lesson.predict(
+    {
+        "x / x.max().item()": ...,
+        "x / x.max().item(), fullgraph=True": ...,
+        "x - x[x > 0].mean(), fullgraph=True": ...,
+        "an if on a tensor, fullgraph=True": ...,
+        "a print, fullgraph=True": ...,
+    },
+    choices=["1 graph", "2 graphs", "an error"],
+)
 
 
 # %% experiment
@@ -159,57 +136,32 @@ def talks(x):
     return y.cos()
 
 
-def captured(fn, fullgraph):
-    try:
-        with compiling.watch() as w:
-            torch.compile(fn, backend="eager", fullgraph=fullgraph)(torch.tensor([1.0, 2.0, 3.0]))
-        return [graph.operators for graph in w.graphs], ""
-    except Exception as problem:
-        return "error", f"{type(problem).__name__}: {str(problem).splitlines()[0]}"
-
-
-BREAKS = {".item()": read_out, "x[mask]": picked, "if on a tensor": branch, "print": talks}
-both = {name: (captured(fn, False), captured(fn, True)) for name, fn in BREAKS.items()}
-many = lambda got: got if got == "error" else len(got)  # noqa: E731
-graphs = {name: many(plain[0]) for name, (plain, _) in both.items()}
-graphs |= {f"{name}, fullgraph=True": many(full[0]) for name, (_, full) in both.items()}
-lesson.compare_predictions(
-    prediction, {k: graphs[k] for k in prediction}, evidence="live (CPU)",
-    choices=dict.fromkeys(prediction, ("error", *range(10))),
-).show()  # fmt: skip
-lesson.table(
-    [(name, many(plain[0]), many(full[0]), full[1]) for name, (plain, full) in both.items()],
-    ["", "graphs", "with fullgraph=True", ""],
-    evidence="live (CPU)",
-).show()
-lesson.keep(refused=sum(full[0] == "error" for _, full in both.values()), breaking=len(both))
-print("`.item()` as one graph:", *both[".item()"][1][0])
+BREAKS = {"x / x.max().item()": read_out, "x - x[x > 0].mean()": picked}
+BREAKS |= {"an if on a tensor": branch, "a print": talks}
+both = {name: (lab.captured(fn, False), lab.captured(fn, True)) for name, fn in BREAKS.items()}
+gives = {name: str(plain) for name, (plain, _) in both.items()}
+gives |= {f"{name}, fullgraph=True": str(full) for name, (_, full) in both.items()}
+you.against(gives, lab.breaks_table(both), evidence="live (CPU)", what="gives")
 
 # %% [markdown]
-# The number that is read out is still read out, inside the graph: on a GPU it waits as before. {{refused}} of the
-# {{breaking}} stay errors, and so does `chatty`. The message is a page; its head says what to do:
-
-# %% experiment
-try:
-    with compiling.watch():
-        torch.compile(chatty, backend="eager", fullgraph=True)(torch.ones(4), 1.0)
-except Exception as problem:
-    said = [line for line in str(problem).splitlines() if line.strip() and 'File "' not in line]
-    print(*[f"{type(problem).__name__}:", *said[:5]], sep="\n")
-
-# %% [markdown]
-# Plain `torch.compile`, which is what you meet in most programs, breaks at all four. So better write it otherwise:
+# With `fullgraph=True` the number is still read out, inside the graph. Plain `torch.compile`, which most programs use, breaks
+# at all four. So write the code in another way
+# ([more about graph breaks](https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html)):
 #
 # | instead of | write |
 # |---|---|
 # | `if` on a tensor's numbers | `torch.where`, `clamp`, a factor that is 1 where nothing should change |
-# | `.item()`, `float(t)` | keep the 0-d tensor |
+# | `.item()`, `float(t)` | keep the tensor of one number |
 # | `x[mask]`, whose size is data | keep the shape, and weigh with the mask |
 # | `print` and logs inside | return the number, print outside |
 #
+# Two ways out for code that you cannot change: `torch.compiler.disable(f)` leaves a function to Python on purpose, and
+# [`torch.cond`](https://docs.pytorch.org/docs/stable/cond.html) puts both branches of an `if` into the graph.
+
+# %% [markdown]
 # **Exercise 11.1 — one graph** (★★, 8 min)
 #
-# This function clips a vector, looks at its larger numbers, and talks. Each of these breaks the graph.
+# This function clips a vector, looks at its larger numbers, and talks. It breaks the graph in several places.
 #
 # ```python
 # def centre(x, limit):
@@ -227,8 +179,8 @@ except Exception as problem:
 # <details><summary>Hint 1</summary>The factor is limit ÷ norm where the norm is too large and 1 elsewhere: the smaller of
 # two numbers, no <code>if</code>.</details>
 #
-# <details><summary>Hint 2</summary>A mean over some is a sum over all, the others as 0, divided by how many. A mask has no
-# <code>mean</code>, but a <code>sum</code>, which counts in int64.</details>
+# <details><summary>Hint 2</summary>A mean over some numbers is a sum over all, with the others as 0, divided by how many. A
+# mask has no <code>mean</code>, but a <code>sum</code>, which counts in int64.</details>
 #
 # <details><summary>The idea</summary><code>x * (limit / norm).clamp(max=1)</code>; <code>kept = x.abs() > …</code>;
 # <code>torch.where(kept, x, 0).sum() / kept.sum()</code>.</details>
@@ -282,223 +234,117 @@ check_centre(check.case(*[(x, 1.0) for x in edge.repeat_interleave(2, 1)[:, ::2]
 # %% [markdown]
 # ## 2 · What is assumed
 #
-# Compiled code is right only where its guards hold: dtype, device, strides, sizes, the values of some Python numbers,
-# gradient mode. Where none of the versions compiled so far fits, Dynamo compiles again. It keeps at most {{limit}}
-# versions of one function
-# ([`recompile_limit`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/config.py#L115-L121)). A batch
-# whose size changes from call to call:
+# A compiled **version** of a function is right only where its guards hold: dtype, device, strides, sizes, the values of
+# some Python numbers, gradient mode. Where no version fits, Dynamo compiles another. Dynamo keeps at most {{limit}} versions
+# of one function
+# ([`recompile_limit`](https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html)).
+#
+# A function gets `x` of shape (n, 4), and n changes from call to call: 14 calls, 12 different sizes. How many compilations
+# are there? And how do you learn that the limit was reached?
+
+# %% experiment
+you = lesson.predict(
+    {
+        "torch.compile(f)": ...,
+        "dynamic=True": ...,
+        "dynamic=False": ...,
+        "at the limit, torch.compile(f) gives": ...,
+        "at the limit, fullgraph=True gives": ...,
+    },
+    choices={
+        "torch.compile(f)": [1, 2, 3, 8, 12],
+        "dynamic=True": [1, 2, 3, 8, 12],
+        "dynamic=False": [1, 2, 3, 8, 12],
+        "at the limit, torch.compile(f) gives": ["nothing", "a warning", "an error"],
+        "at the limit, fullgraph=True gives": ["nothing", "a warning", "an error"],
+    },
+)
 
 
 # %% experiment
-STREAM = [3, 7, 1, 12, 5, 8, 2, 9, 4, 3, 6, 12, 10, 13]
-
-
 def scaled(x, k=2.0):
     return torch.relu(x) * k
 
 
-# %% [markdown]
-# **How many compilations** for these fourteen calls with `x` of shape (n, 4), for each setting of `dynamic`?
-
-# %% experiment
-prediction = {"torch.compile(f)": ..., "dynamic=True": ..., "dynamic=False": ...}
-
-# %% experiment
+SIZES = [3, 7, 1, 12, 5, 8, 2, 9, 4, 3, 6, 12, 10, 13]
 SETTINGS = {"dynamic=False": False, "torch.compile(f)": None, "dynamic=True": True}
+streams = {name: lab.stream(scaled, SIZES, dynamic) for name, dynamic in SETTINGS.items()}
+measured = {name: one.after[-1] for name, one in streams.items()}
+measured["at the limit, torch.compile(f) gives"], warned = lab.at_the_limit(scaled)
+measured["at the limit, fullgraph=True gives"], raised = lab.at_the_limit(scaled, fullgraph=True)
+lesson.keep(limit=max(streams["dynamic=False"].after), raised=raised.partition(":")[0])
+why = lab.reasons({name: one.report for name, one in streams.items()})
+you.against(measured, lab.compilations(streams), why, evidence="live (CPU)", what="measured")
 
+# %% [markdown]
+# - **By default** Dynamo takes the first size for the only one. When the size changes, Dynamo makes that dimension a symbol,
+#   and the second version serves every size *from 2 up*. Size 1 gets a version of its own, since a dimension of 1
+#   broadcasts.
+# - **`dynamic=True`** begins with a symbol in every dimension.
+#   [`torch._dynamo.mark_dynamic(x, 0)`](https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html) does so
+#   for one dimension of one tensor.
+# - **`dynamic=False`** compiles for each size, up to the limit. From then on new sizes run **as plain Python**: the flat end
+#   of the highest curve is no good sign.
+#
+# At the limit plain `torch.compile` prints one warning. With `fullgraph=True` the call raises `{{raised}}`.
+# `TORCH_LOGS=recompiles python train.py` prints the reason of each recompilation.
+#
+# What else changes from call to call? Twelve calls, each with another number k: as an argument (an int factor, an int in
+# `range(k)`, a float, a 0-d tensor), or as an int attribute of a module. How many compilations?
 
-def stream(sizes, dynamic):
-    """Compilations after each call, and what the compiler said of it."""
-    made = []
-    after = []
-
-    def backend(graph, inputs):
-        made.append(graph)
-        return graph.forward
-
-    with compiling.watch(backend) as w:
-        fast = torch.compile(scaled, dynamic=dynamic)
-        for n in sizes:
-            fast(torch.ones(n, 4))
-            after.append(len(made))
-    return after, w
-
-
-streams = {name: stream(STREAM, dynamic) for name, dynamic in SETTINGS.items()}
-lesson.keep(limit=max(streams["dynamic=False"][0]))
-lesson.compare_predictions(
-    prediction, {name: after[-1] for name, (after, _) in streams.items()}, evidence="live (CPU)",
-    choices=range(15),
-).show()  # fmt: skip
-
-# %% experiment tags=["fold"]
-from helpers.plots import style
-from helpers.plots.picture import Picture
-
-fig, _ = style.figure(2.9, evidence="live (CPU)", title="Compilations, call by call")
-ax = fig.subplots()
-for i, (name, (after, _)) in enumerate(streams.items()):
-    color, marker = style.SERIES[i], style.MARKERS[i]
-    ax.step(range(len(after)), after, where="mid", color=color, linewidth=3.6 - 1.1 * i)
-    face = color if i else "white"  # hollow and larger: what lies on top of it leaves it to be seen
-    ax.plot(
-        range(len(after)),
-        after,
-        marker,
-        color=color,
-        markersize=(12, 7, 4.5)[i],
-        markerfacecolor=face,
-        label=name,
-    )
-seen = streams["dynamic=False"][0]
-# every version there may be is made; new sizes run as plain Python from here on
-full = seen.index(max(seen)) + 1
-python = [i for i in range(full, len(STREAM)) if STREAM[i] not in STREAM[:full]]
-ax.plot(
-    python, [seen[-1]] * len(python), "x", color=style.SERIES[0], markersize=7, label="runs as plain Python"
+# %% experiment
+you = lesson.predict(
+    {
+        "an int factor": ...,
+        "an int in range(k)": ...,
+        "a float": ...,
+        "a 0-d tensor": ...,
+        "an int attribute": ...,
+    },
+    choices=[1, 2, 8, 12],
 )
-ax.set_xticks(range(len(STREAM)), [str(n) for n in STREAM])
-ax.set(xlabel="rows in each call", ylabel="compilations so far", ylim=(0, 9.5))
-ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-Picture(fig, "live (CPU)", "Compilations so far against the call, for three settings of dynamic")
-
-# %% experiment
-for name, (_, w) in streams.items():
-    print(f"{name}: {w.runs} runs of compiled code in {len(STREAM)} calls")
-    for r in w.recompiles[:3]:
-        print("   compiled again:", r.reason)
-    for c in w.failures:
-        print("   gave up:", c.failed[:60])
-
-# %% [markdown]
-# - **By default** the first size is taken for the only one. When it changes, Dynamo makes that dimension a
-#   symbol, and the second version serves every size *from 2 up*. Size 1 keeps a version of its own, since a dimension
-#   of 1 broadcasts: its code would differ.
-# - **`dynamic=True`** begins with the symbol, in every dimension; `torch._dynamo.mark_dynamic(x, 0)` before the first call
-#   in this one only ([docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/decorators.py#L1232)).
-# - **`dynamic=False`** compiles for each size, up to the limit. After that, a size that has no version runs **as plain
-#   Python**; the sizes that have one still use theirs. The results are right, and the calls are slow: the flat end of the
-#   highest curve is no good sign.
-#
-# **How does one learn that the limit was reached?** By "nothing", "a warning" or "an error", as plain `torch.compile`
-# and with `fullgraph=True`:
-
-# %% experiment
-prediction = {"torch.compile(f)": ..., "fullgraph=True": ...}
 
 
 # %% experiment
-def ninth_size(**options):
-    """("nothing", "a warning" or "an error", its first line) when a ninth size comes; limit: 8."""
-    said, log = [], logging.getLogger("torch._dynamo.convert_frame")
-
-    def hears(record):  # gives nothing, so that nobody else hears it
-        said.append(("a warning", record.getMessage().splitlines()[0]))
-
-    torch.compiler.reset()
-    log.addFilter(hears)
-    try:
-        fast = torch.compile(scaled, backend="eager", dynamic=False, **options)
-        for n in range(2, 11):
-            fast(torch.ones(n, 4))
-    except Exception as problem:
-        said = [("an error", f"{type(problem).__name__}: {problem}")]
-    finally:
-        log.removeFilter(hears)
-        torch.compiler.reset()
-    return said[0] if said else ("nothing", "")
-
-
-told = {"torch.compile(f)": ninth_size(), "fullgraph=True": ninth_size(fullgraph=True)}
-lesson.compare_predictions(
-    prediction, {k: how for k, (how, _) in told.items()}, evidence="live (CPU)",
-    choices=("nothing", "a warning", "an error"),
-).show()  # fmt: skip
-print(*(f"{name}: {text}" for name, (_, text) in told.items()), sep="\n")
-
-# %% [markdown]
-# Plain `torch.compile` warns once, on standard error, where a log file may be the only reader. With `fullgraph=True` it
-# raises `FailOnRecompileLimitHit`
-# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/convert_frame.py#L1986-L2040)); so it does in
-# every program where `torch._dynamo.config.fail_on_recompile_limit_hit` is set. `TORCH_LOGS=recompiles` prints the
-# reasons of each recompilation.
-#
-# What else changes from call to call? Python numbers, and where a tensor comes from. **How many compilations in twelve
-# calls**, each with another number or another shape?
-
-# %% experiment
-prediction = {
-    "an int argument": ...,
-    "an int argument, in range(k)": ...,
-    "a float argument": ...,
-    "a 0-d tensor": ...,
-    "an int attribute of a module": ...,
-}
-prediction |= {"rows, dynamic=True": ..., "rows reshaped from (n, l, 4), dynamic=True": ...}
-
-
-# %% experiment
-class Counter(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.step = 0
-
-    def forward(self, x):
-        self.step += 1
-        return x * self.step
-
-
 def grown(x, k):
     for _ in range(k):
         x = x + 1
     return x
 
 
-def again(fn, calls, dynamic=None):
+def twelve(fn, calls, dynamic=None):
     with compiling.watch("eager") as w:
         fast = torch.compile(fn, dynamic=dynamic)
         for call in calls:
             fast(*call)
-    gave_up = f"{w.failures[0].failed}; " if w.failures else ""
-    return w.counts()["compilations"], w.runs, gave_up + "; ".join(r.reason for r in w.recompiles[:3])
+    return w
 
 
-x = torch.ones(3)
-leading = [(2, 3), (4, 5), (1, 6), (3, 2), (5, 1), (1, 1), (2, 7), (6, 1), (3, 4), (1, 8), (5, 5), (2, 2)]
-rows = [torch.ones(n, l, 4).reshape(n * l, 4) for n, l in leading]
-found = {
-    "an int argument": again(scaled, [(x, k) for k in range(2, 14)]),
-    "an int argument, in range(k)": again(grown, [(x, k) for k in range(2, 14)]),
-    "a float argument": again(scaled, [(x, k / 7) for k in range(2, 14)]),
-    "a 0-d tensor": again(scaled, [(x, torch.tensor(k)) for k in range(2, 14)]),
-    "an int attribute of a module": again(Counter(), [(x,)] * 12),
-    "rows, dynamic=True": again(scaled, [(r.clone(),) for r in rows], True),
-    "rows reshaped from (n, l, 4), dynamic=True": again(scaled, [(r,) for r in rows], True),
+x, ks = torch.ones(3), range(2, 14)
+reports = {
+    "an int factor": twelve(scaled, [(x, k) for k in ks]),
+    "an int in range(k)": twelve(grown, [(x, k) for k in ks]),
+    "a float": twelve(scaled, [(x, k / 7) for k in ks]),
+    "a 0-d tensor": twelve(scaled, [(x, torch.tensor(k)) for k in ks]),
+    "an int attribute": twelve(lab.Counter(), [(x,)] * 12),
 }
-lesson.compare_predictions(
-    prediction, {k: v[0] for k, v in found.items()}, evidence="live (CPU)", choices=range(13)
-).show()
-lesson.table(
-    [(what, *row) for what, row in found.items()],
-    ["what changes", "compilations", "compiled runs", "why again"],
-    evidence="live (CPU)",
-)
+made = {what: w.counts()["compilations"] for what, w in reports.items()}
+you.against(made, lab.reasons(reports), evidence="live (CPU)", what="compilations")
 
 # %% [markdown]
-# A number that comes as an **argument** is guarded by its value once, and gets a symbol as soon as it changes, where
-# Python itself need not know it. A factor need not be known. How often a loop runs must be, so each k of `range(k)` needs
-# a version of its own. An int **attribute of a module** stays guarded by its value: a module that counts its calls and
-# computes with the count soon has as many versions as are kept, and then runs as plain Python. And a **view brings its
-# base along** (`x._base`, the tensor that it is a view of): the base's sizes are guarded too, so that rows reshaped from
-# (n, l, 4) bring the ones in n and l back.
+# - A number that comes as an **argument** is guarded by its value once. When the number changes it becomes a symbol, if
+#   Python itself need not know it. A factor need not be known. How often a loop runs must be known, so each k of `range(k)`
+#   needs a version of its own.
+# - An int **attribute of a module** stays guarded by its value. A module that counts its calls soon reaches the limit.
+#   Remedy: keep the count in a 0-d tensor (`register_buffer`), or pass it as an argument.
 
 # %% [markdown]
 # **Exercise 11.2 — explain the recompiles** (★★, 10 min)
 #
-# Be the cache: for a list of sizes, say at each call whether a version is reused, compiled (and for which sizes it will
-# then hold), or given up. It is twenty lines at most, and after it no recompile is a riddle.
+# Be the compiler's cache. For a list of sizes, say at each call whether a version is reused, compiled (and for which sizes
+# it will then hold), or given up.
 #
-# <details><summary>Hint 1</summary>Keep the list of versions compiled so far, each as the guard it holds; look whether any
+# <details><summary>Hint 1</summary>Keep the list of versions compiled so far, each as the guard it holds. Look whether any
 # of them (not only the newest) fits.</details>
 #
 # <details><summary>Hint 2</summary>With <code>dynamic=None</code>: a size other than 1 gets the symbol as soon as any version
@@ -565,12 +411,248 @@ check_cache(
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ## 3 · The kernel, read
+#
+# Dynamo's graph goes to a **backend**. The default backend is **Inductor**. Inductor writes loops over memory: a loop with
+# all the loops inside it is called a **loop nest**. `compiling.kernels` shows the code, here for one plain CPU thread so that
+# it can be read. How many loop nests does Inductor write for each function? (What a library does inside is not counted.)
+
+
+# %% experiment
+def rescale(x):
+    x = x - x.min()
+    return x / x.max()
+
+
+def columns(x):
+    return torch.stack([x[:, i] * i for i in range(4)], 1)
+
+
+you = lesson.predict(
+    {
+        "relu(x * 2 + 1)": ...,
+        "rescale(x)": ...,
+        "x.softmax(-1)": ...,
+        "relu(x @ x.t())": ...,
+        "columns(x)": ...,
+    },
+    choices=[1, 2, 3, 4, 5],
+)
+
+# %% experiment
+FUNCTIONS = {
+    "relu(x * 2 + 1)": lambda x: torch.relu(x * 2 + 1),
+    "rescale(x)": rescale,
+    "x.softmax(-1)": lambda x: x.softmax(-1),
+    "relu(x @ x.t())": lambda x: torch.relu(x @ x.t()),
+    "columns(x)": columns,
+}
+written = {name: compiling.kernels(fn, torch.rand(64, 64)) for name, fn in FUNCTIONS.items()}
+code = lab.Text(written["rescale(x)"].readable)
+nests = {name: k.loops for name, k in written.items()}
+bound = {"float32": lab.faster_at_most(torch.float32), "bfloat16": lab.faster_at_most(torch.bfloat16)}
+lesson.keep(bound32=bound["float32"], bound16=bound["bfloat16"], share16=1 / bound["bfloat16"])
+you.against(nests, lab.nests_table(written), code, evidence="live (CPU)", what="loop nests")
+
+# %% [markdown]
+# Below the tables stands the code of `rescale`. (4096 is 64 · 64; a `tmp` is a register, an `out_ptr` is memory.) The first
+# nest finds the minimum. The second subtracts the minimum *and* finds the maximum. The third subtracts again, which is
+# cheaper than storing the difference, and divides. So these are the rules of **fusion**:
+#
+# - Pointwise operators join each other, and the reduction that takes their result. What passes between them stays in
+#   registers.
+# - A reduction ends a walk over what is reduced: whatever needs its result must wait. In `rescale` that is all of x. In a
+#   softmax it is only one row.
+# - Parts of a tensor that are handled one by one become a nest each.
+# - Matrix products go to a library.
+#
+# So fusion saves memory traffic, and leaves products as they are. How much can that give a real model? On the simulated H100
+# we ran a Transformer layer of width 1,024 with 8 sequences of 1,024 tokens, forward and backward, and supposed that the compiler made
+# everything free except the products and attention. The layer would be {{bound32:.2f}} times as fast in float32 (without
+# TF32), and {{bound16:.2f}} times in bfloat16. In bfloat16 Tensor Cores shorten the products so much that they take only
+# {{share16:.0%}} of the time. The faster your products, the more the compiler can give.
+
+# %% [markdown]
+# ## 4 · Training, and what it costs
+#
+# Training adds two things: a backward pass, which Inductor compiles too, and changes of mode. `fast = torch.compile(model)`
+# trains for one epoch of 40 batches. All batches have 64 rows, but the last has 20. Then comes validation: `model.eval()` and
+# `torch.no_grad()`. How many **new** compilations does each part bring?
+
+# %% experiment
+you = lesson.predict(
+    {"the first 39 batches": ..., "the last batch": ..., "validation, on 20 rows": ...}, choices=[0, 1, 2, 39]
+)
+
+# %% experiment
+model, _, batches = lab.classifier()
+made, after = [], [0]
+
+
+def backend(graph, inputs):
+    made.append(graph)
+    return graph.forward
+
+
+with compiling.watch():
+    fast = torch.compile(model, backend=backend)
+    for part in (batches[:39], batches[39:]):
+        for x, y in part:
+            F.cross_entropy(fast(x), y).backward()
+        after.append(len(made))
+    model.eval()
+    with torch.no_grad():
+        fast(batches[39][0])
+    after.append(len(made))
+new = [b - a for a, b in pairwise(after)]
+you.against(dict(zip(you, new)), evidence="live (CPU)", what="new compilations")
+
+# %% [markdown]
+# Each new situation is compiled once, and then kept: another size, gradients off. (`drop_last=True` in the DataLoader spares
+# you one.)
+#
+# Now `torch.compile`, autocast and GradScaler (lesson 10) together. Compile the model alone. Autocast stands around the
+# forward pass and the loss, as without compiling. Scaler and optimizer stay outside the compiled model. The backend
+# `aot_eager` captures forward and backward as Inductor's does, and writes no C++, so that this cell is quick. For the speed
+# leave the backend out.
+
+
+# %% experiment
+def train(dtype, compiled=True):
+    model, optimizer, batches = lab.classifier()
+    fast = torch.compile(model, backend="aot_eager") if compiled else model
+    scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)  # on a GPU: "cuda"
+    losses = []
+    for x, y in batches:
+        with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
+            loss = F.cross_entropy(fast(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+runs = {
+    "float32": lambda: train(torch.float32, compiled=False),
+    "float32, compiled": lambda: train(torch.float32),
+}
+runs |= {"autocast bfloat16, compiled": lambda: train(torch.bfloat16)}
+runs |= {"autocast float16, scaler, compiled": lambda: train(torch.float16)}
+lab.trained(runs)
+
+# %% [markdown]
+# All four learn alike. The two compilations are those of the prediction: 64 rows, and 20.
+#
+# **What does compiling cost?** Seconds: with empty caches Inductor also calls a C++ compiler (Triton on a GPU). With its
+# cache on disk most of that is spared. The table times one small function.
+
+# %% experiment tags=["nbval-ignore-output"]
+lab.cost(lambda x: torch.relu(x.sin() * x.cos() + x.exp().sqrt()), torch.rand(2**20))
+
+# %% [markdown]
+# ## The running example
+
+# %% [markdown]
+# ## Your own script
+#
+# First look for breaks, then for recompiles. These lines say where each break is, and count the compilations of an epoch.
+# `backend="eager"` captures graphs and writes no code; leave it out when the counts are right. Then time a step, compiled and
+# not, with `%%bench` (`%load_ext helpers`).
+#
+# ```python
+# import torch._dynamo as dynamo
+#
+# x, y = (part.to(device) for part in next(iter(loader)))
+# found = dynamo.explain(model)(x)
+# print(found.graph_count, "graphs,", found.graph_break_count, "breaks")
+# for one in found.break_reasons:
+#     print(one.user_stack[-1], one.reason.splitlines()[0])
+#
+# dynamo.utils.counters.clear()
+# fast = torch.compile(model, backend="eager")
+# for x, y in loader:
+#     loss_fn(fast(x.to(device)), y.to(device)).backward()
+# optimizer.zero_grad()
+# print("compilations:", dynamo.utils.counters["stats"]["unique_graphs"])
+# ```
+#
+# On the command line: the reasons in words, and a report to click through
+# ([tlparse](https://github.com/meta-pytorch/tlparse)).
+#
+# ```bash
+# TORCH_LOGS=graph_breaks,recompiles python train.py
+# TORCH_TRACE=/tmp/trace python train.py && tlparse /tmp/trace
+# ```
+
+# %% [markdown]
+# ## On the real GPU
+#
+# A chain of six operators and a matrix product, without and with `torch.compile`. The cell runs live where there is a CUDA
+# GPU. Look whether the product gains anything.
+
+
+# %% experiment tags=["nbval-ignore-output"]
+def chain(x):
+    return x.exp().neg().tanh().sigmoid().sin().relu()
+
+
+lesson.on_gpu(lambda device: lab.eager_and_compiled(device, chain), recording="11/eager_and_compiled")
+
+# %% [markdown]
+# ## Sources on trial
+
+# %% experiment
+lesson.verdicts(
+    lab.on_trial(both, streams, bound),
+    evidence="live (CPU) · simulated (H100)",
+    shown=("11-300-percent", "11-reduce-overhead", "11-fullgraph"),
+)
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | Give `fullgraph=True` to what you compile on purpose. | It captures numbers and sizes read from data, which still make a GPU wait. It raises at the recompile limit. |
+# | Sizes that change: `dynamic=True`, or let Dynamo find out. | Size 1 is a version of its own. |
+# | Numbers that come as arguments may change. | `range(k)` and an int attribute of a module: a version for each value, {{limit}} at most. |
+# | Fusion saves bytes, not products. | The faster the products (bfloat16), the more the rest weighs. |
+# | Compile the model, or its repeated block; leave scaler, optimizer and logging outside. | A pipeline captured as one graph grows with its steps (*Two models*). |
+# | Compiling pays. | Not in a short run: it takes seconds, and later calls must earn them. |
+#
+# **Read on**: PyTorch's [programming model of torch.compile](https://docs.pytorch.org/docs/stable/compile/programming_model.html)
+# and its [list of modes and options](https://docs.pytorch.org/docs/stable/generated/torch.compile.html); J. Ansel and others,
+# [PyTorch 2](https://doi.org/10.1145/3620665.3640366) (2024).
+
+# %% experiment
+lesson.progress()
+
+# %% [markdown]
+# ## Further
+#
+# ### Twenty shapes, two compilations (24 min)
+#
+# A **view** brings its base along: `x._base` is the tensor that x is a view of, and Dynamo guards the base's sizes too. The
+# table shows rows of shape (n · l, 4) in twelve sizes, with `dynamic=True`: as copies, and as views of batches (n, l, 4).
+
+
+# %% experiment
+rows = lab.rows_of_batches()
+copies, views = [(one.clone(),) for one in rows], [(one,) for one in rows]
+reports = {"copies": twelve(scaled, copies, dynamic=True), "views": twelve(scaled, views, dynamic=True)}
+lab.reasons(reports, most=3)
+
+# %% [markdown]
+# The copies have one size that changes. The views bring n and l back, and with them the versions for size 1.
+
+# %% [markdown]
 # **Exercise 11.3 — twenty shapes, two compilations** (★★, 15 min)
 #
-# A service gets tensors of shape (n, l, d), n and l different at each call and sometimes 1; the model works on each row
-# of d numbers by itself. Serve them with at most two compilations, and without computing much for nothing. One trap is not
-# the point here, so beforehand: of a view the guards hold the sizes of its base too (last row of the table above), and
-# `.detach()`, last, makes it count as none.
+# A service gets tensors of shape (n, l, d). n and l differ at each call and are sometimes 1. The model works on each row of
+# d numbers by itself. Serve the tensors with at most two compilations, and without computing much for nothing. One trap is
+# not the point here, so beforehand: `.detach()`, as the last thing before the call, makes a view count as no view.
 #
 # <details><summary>Hint 1</summary>With <code>dynamic=True</code> a size of 1 still has versions of its own: n = 1 with l ≥ 2, n ≥ 2 with
 # l = 1, both, neither. The model does not care how its rows are arranged in n and l. You may.</details>
@@ -625,10 +707,10 @@ check_serve(one, [(1 + (7 * i) % 13, 1 + (5 * i) % 11) for i in range(1, 21)])
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3 · What is made of it
+# ### What is made of it (34 min)
 #
-# Dynamo's graph goes to a **backend**: a function that takes an FX graph and example inputs, and returns
-# something callable. This one prints what it is given and runs it as it is:
+# A **backend** is a function. It takes a graph and example inputs, and returns something callable. This one shows what it is
+# given and runs it as it is:
 
 
 # %% experiment
@@ -637,16 +719,7 @@ def gated(a, b, c):
 
 
 def show(graph, inputs):
-    shown.extend(
-        (
-            n.op,
-            n.name,
-            getattr(n.target, "__name__", n.target),
-            str(n.args),
-            ", ".join(u.name for u in n.users),
-        )
-        for n in graph.graph.nodes
-    )
+    shown.append(lab.nodes(graph.graph))
     return graph.forward
 
 
@@ -654,21 +727,16 @@ shown = []
 leaves = [torch.ones(3, requires_grad=True) for _ in range(3)]
 with compiling.watch():
     torch.compile(gated, backend=show)(*leaves)
-lesson.table(
-    shown,
-    ["op", "name", "target", "args", "users"],
-    evidence="live (CPU)",
-    caption="graph.graph.nodes of gated",
-)
+shown[0]
 
 # %% [markdown]
-# Each row is a `Node`. Its `args` are the nodes it reads (or plain numbers), its `users` the nodes that read it. What a
-# **call_function** calls is a function, `operator.mul` for `*`; the target of a **call_method** is the method's name, a
-# string. A backend may change this graph: `graph.graph.inserting_before(node)`, `call_function(target, args)`,
-# `node.replace_all_uses_with(new)`, `erase_node(node)`, then `graph.recompile()`.
+# Each row is a [`Node`](https://docs.pytorch.org/docs/stable/fx.html). Its `args` are the nodes that it reads (or plain
+# numbers). Its `users` are the nodes that read it. A **call_function** calls a function, `operator.mul` for `*`. The target of
+# a **call_method** is the method's name, a string. A backend may change the graph: `graph.graph.inserting_before(node)`,
+# `call_function(target, args)`, `node.replace_all_uses_with(new)`, `erase_node(node)`, then `graph.recompile()`.
 #
-# Inductor's backend has two steps. **AOTAutograd** runs the graph with symbols and traces the *backward* too, ahead of
-# time; both come out in ATen's operators, without operators in place. **Inductor** then writes loops.
+# Inductor works in two steps. First **AOTAutograd** runs the graph with symbols and traces the *backward* pass too, ahead of
+# time. Both graphs come out in ATen's operators, without operators in place. Then Inductor writes the loops.
 
 # %% experiment
 from torch._dynamo.backends.common import aot_autograd
@@ -684,26 +752,22 @@ def boxed(graph, inputs):
 
 with compiling.watch():
     torch.compile(gated, backend=aot_autograd(fw_compiler=boxed, bw_compiler=boxed))(*leaves).backward()
-for name, code in zip(("forward", "backward"), parts, strict=True):
-    print(
-        name,
-        *[line.partition(";")[0] for line in code.splitlines() if "=" in line or "return" in line],
-        sep="\n",
-    )
+for name, code in zip(("forward", "backward"), parts):
+    print(name, lab.lines_of(code), sep="\n")
 
 # %% [markdown]
-# `primals_…` are what the forward graph takes in, here a, b and c; `tangents_1` is the gradient of what it gives. The forward
-# graph returns more than the sum: `primals_1`, `primals_2` and `detach` (the result of relu) are what is
-# **saved for backward**, and what the backward graph takes in. There, `expand` is the gradient of the sum,
-# `threshold_backward` that of relu, and two products remain. Inductor gets the two one by one, and fuses within each.
+# `primals_…` are what the forward graph takes in, here a, b and c. `tangents_1` is the gradient of the result. The forward
+# graph returns more than the sum: `primals_1`, `primals_2` and `detach` (the result of relu) are **saved for backward**, and
+# the backward graph takes them in. There `expand` is the gradient of the sum, `threshold_backward` that of relu, and two
+# products remain. Inductor gets the two graphs one by one, and fuses within each.
 
 # %% [markdown]
 # **Exercise 11.4 — a backend of your own** (★★★, 20 min)
 #
 # ATen has `torch.addcmul(c, a, b)` for c + a · b: one operator where there were two, and no product in between. Write
 # a backend that finds the pattern and replaces it. (Inductor needs no such help: it fuses a product and a sum by itself. The
-# pattern is small enough to learn on; those that pay are ones Inductor cannot know, such as a library's kernel for several
-# operators.)
+# pattern is small enough to learn on. Patterns that pay are ones that Inductor cannot know, such as a library's kernel for
+# several operators.)
 #
 # <details><summary>Hint 1</summary>Walk over <code>graph.graph.nodes</code>. An addition is <code>operator.add</code> or
 # <code>torch.add</code> (call_function) or the method <code>"add"</code> (call_method). Which of its two arguments is a
@@ -793,166 +857,30 @@ check_addcmul_backend(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4 · The kernel, read
+# ### Fewer walks (20 min)
 #
-# Now what Inductor writes. `compiling.kernels` shows it for one plain CPU thread without vector instructions, so
-# that it can be read.
-
+# On a GPU (Triton) each nest is, roughly, one kernel, and fusion saves bytes. Here is a chain of six operators, and one
+# kernel that moves what the fused kernel would move (x in, y out):
 
 # %% experiment
-def rescale(x):
-    x = x - x.min()
-    return x / x.max()
-
-
-def columns(x):
-    return torch.stack([x[:, i] * i for i in range(4)], 1)
-
-
-FUNCTIONS = {
-    "relu(x * 2 + 1)": lambda x: torch.relu(x * 2 + 1),
-    "rescale": rescale,
-    "softmax over rows": lambda x: x.softmax(-1),
-    "relu(x @ x.t())": lambda x: torch.relu(x @ x.t()),
-    "columns": columns,
-    "sort": lambda x: x.sort(-1).values + 1,
-}
+six = lab.chain()
+lesson.keep(fewer_bytes=six.bytes, less_time=six.time)
+six.picture
 
 # %% [markdown]
-# **How many loop nests does Inductor write** for each? (A nest is a loop with all the loops inside it. What a library's
-# operator does inside is not counted.)
-
-# %% experiment
-prediction = {
-    "relu(x * 2 + 1)": ...,
-    "rescale": ...,
-    "softmax over rows": ...,
-    "relu(x @ x.t())": ...,
-    "columns": ...,
-}
-
-# %% experiment
-x = torch.rand(64, 64)
-written = {name: compiling.kernels(fn, x) for name, fn in FUNCTIONS.items()}
-lesson.compare_predictions(
-    prediction, {n: written[n].loops for n in prediction}, evidence="live (CPU)", choices=range(13)
-).show()
-lesson.table(
-    [
-        (name, k.loops, len(k.fused), ", ".join(n.replace("extern_kernels.", "") for n in k.extern))
-        for name, k in written.items()
-    ],
-    ["function", "loop nests", "generated kernels", "left to libraries"],
-    evidence="live (CPU)",
-    caption="on the CPU several nests may sit in one kernel, a C++ function",
-)
-
-# %% experiment
-print(written["rescale"].readable, written["softmax over rows"].readable, sep="\n\n")  # 4096 = 64 · 64
-
-# %% [markdown]
-# (`readable` is the code without its imports and most of its casts; `code` is all of it.) Read `rescale` from the top: one
-# nest finds the minimum, one subtracts it *and* finds the maximum, one subtracts again (cheaper than to store) and divides.
-# `tmp` are registers, `out_ptr` is memory. So the rules of fusion are in front of you:
+# The chain moves {{fewer_bytes:.0f}} times as many bytes, and takes {{less_time:.1f}} times as long. The difference: both pay
+# the launch of a first kernel, and the synchronize at the end.
 #
-# - Pointwise operators join each other and the reduction that eats them; what passes between them stays in registers.
-# - A reduction ends a walk over *what is reduced*: nothing that needs its result can go on before it is there. In
-#   `rescale` that is all of x. In softmax it is one row: three inner loops within one nest, of which two walk the row of x,
-#   and the third a buffer of one row, where the second has stored the exponentials.
-# - Two reductions share a walk if neither waits for the other; in `rescale` the second waits for the first only by the
-#   way it is written.
-# - Pieces of a tensor handled one by one become a nest each.
-# - Matrix products and sorts go to a library; here, on the CPU, pointwise work before or after them is a nest of its own.
-#
-# On a GPU (Triton) each nest is, roughly, a kernel, and what fusion saves is bytes. A chain of six operators, and a
-# single one that moves what the fused kernel would (x in, y out):
-
-# %% experiment tags=["fold"]
-from helpers.plots.lanes import rows_of
-
-gpu = simulate("H100")
-with gpu:
-    big = torch.empty(2**22, device=gpu.device)
-    torch.relu(big)
-    for op in (torch.exp, torch.neg, torch.tanh, torch.sigmoid, torch.sin, torch.relu):
-        op(big)  # warm
-    gpu.synchronize()
-    bars, marks, moved, lasted = [], {}, {}, {}
-    chains = {
-        "six operators": (torch.exp, torch.neg, torch.tanh, torch.sigmoid, torch.sin, torch.relu),
-        "as one kernel": (torch.relu,),
-    }
-    for name, chain in chains.items():
-        before, began = len(gpu.kernels), gpu.clock()
-        y = big
-        for op in chain:
-            y = op(y)
-        gpu.synchronize()
-        moved[name] = sum(k.bytes for k in gpu.kernels[before:])
-        lasted[name] = gpu.clock() - began
-        marks[name] = late = max((end for *_, end in bars), default=0.0)
-        bars += [
-            (
-                "synchronize" if kind == "synchronize" else name,
-                lane.split()[0],
-                a - began + late,
-                b - began + late,
-            )
-            for kind, lane, a, b in rows_of(gpu, began)
-        ]
-bars.sort(key=lambda bar: bar[0] == "synchronize")
-fused_ratio = lasted["six operators"] / lasted["as one kernel"]
-print(f"bytes: {moved['six operators'] / moved['as one kernel']:.0f} times, time: {fused_ratio:.1f} times")
-busy = {name: sum(b - a for kind, lane, a, b in bars if kind == name and lane != "CPU") for name in chains}
-print(f"kernels alone: {busy['six operators'] / busy['as one kernel']:.1f} times")
-plots.timeline(
-    bars, evidence="simulated (H100)", marks=marks, title="A chain of six pointwise operators, and one kernel"
-)
-
-# %% [markdown]
-# Bytes and kernels' time fall by the same factor; the launch of the first kernel and the synchronize at the end are paid
-# in both, and dilute it.
-#
-# And a real layer? A Transformer layer of width 1,024 (8 sequences of 1,024 tokens), forward and backward. Suppose that
-# the compiler made everything free but the products and attention. **At most how many times faster** would it be?
-# (float32 as torch multiplies it by default, `set_float32_matmul_precision("highest")`: no TF32.)
+# Two reductions share a walk if neither waits for the other. In `rescale` the second waits for the first only because of the
+# way it is written. And softmax? Its loops:
 
 # %% experiment
-FASTER = ("less than 1.2", "1.2 to 2", "2 to 4", "more than 4")
-prediction = {"float32": ..., "bfloat16": ...}  # each one of FASTER
-
-
-# %% experiment
-def at_most(dtype):
-    gpu = simulate("H100")
-    with gpu:
-        layer = torch.nn.TransformerEncoderLayer(
-            1024, 16, 4096, batch_first=True, device=gpu.device, dtype=dtype
-        )
-        h = torch.empty(8, 1024, 1024, device=gpu.device, dtype=dtype)
-        for _ in range(2):  # the first is warm-up
-            before = len(gpu.kernels)
-            layer(h).sum().backward()
-        gpu.synchronize()
-    spent = gpu.kernels[before:]
-    products = sum(k.duration_s for k in spent if "mm" in k.name or "attention" in k.name)
-    return sum(k.duration_s for k in spent) / products
-
-
-bound = {"float32": at_most(torch.float32), "bfloat16": at_most(torch.bfloat16)}
-in_words = {dtype: FASTER[sum(times >= edge for edge in (1.2, 2, 4))] for dtype, times in bound.items()}
-lesson.compare_predictions(prediction, in_words, evidence="simulated (H100)", choices=FASTER).show()
-lesson.table(
-    [(dtype, f"{times:.2f}", f"{1 / times:.0%}") for dtype, times in bound.items()],
-    ["a Transformer layer in", "at most, times faster", "share of products and attention"],
-    evidence="simulated (H100)",
-)
+print(written["x.softmax(-1)"].readable)
 
 # %% [markdown]
-# Fusion leaves products what they are. In bfloat16 the Tensor Cores shorten them far more than the bytes of the rest
-# shrink, so the rest weighs more: the faster your products, the more a compiler has to give.
-
-# %% [markdown]
+# Three inner loops stand in one nest. Two of them walk a row of x. The third walks a buffer of one row, where the second has
+# stored the exponentials.
+#
 # How many nests does Inductor write for this one?
 
 
@@ -964,9 +892,9 @@ def plain_prepare(x):
     return y + torch.cat([y[:, 1:], y[:, :1]], 1)
 
 
-nests = compiling.kernels(plain_prepare, torch.rand(64, 64)).loops
-lesson.keep(nests=nests)
-print("loop nests:", nests)
+many = compiling.kernels(plain_prepare, torch.rand(64, 64)).loops
+lesson.keep(nests=many)
+print("loop nests:", many)
 
 # %% [markdown]
 # **Exercise 11.5 — fewer walks** (★★, 10 min)
@@ -974,8 +902,8 @@ print("loop nests:", nests)
 # `plain_prepare` takes {{nests}} loop nests (`print(compiling.kernels(plain_prepare, x).readable)` shows them). Write the
 # same numbers in three, or in two.
 #
-# <details><summary>Hint 1</summary>One for the two reductions together, one that makes y, one for its sum with its neighbour. (Two: the
-# neighbour computed again from x. Walks against arithmetic.)</details>
+# <details><summary>Hint 1</summary>One nest for the two reductions together, one that makes y, one for its sum with its
+# neighbour. (Two: the neighbour computed again from x. Walks against arithmetic.)</details>
 #
 # <details><summary>Hint 2</summary>The largest of x − min is max − min. SiLU does not care for halves. A rotation has an
 # operator of its own, and indexing would do.</details>
@@ -1016,335 +944,51 @@ check_prepare(torch.randn(12, 30, generator=g, dtype=torch.float64).t() * 1e4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5 · What it costs, and the modes
+# ### Modes (2 min)
 #
-# Compiling takes seconds: with empty caches Inductor also calls a C++ compiler (Triton on a GPU). With its cache on disk
-# only Dynamo, the guards and the look-up are left. In memory a call checks its guards and runs. The cell below times these,
-# and compares later calls with uncompiled ones in pairs (lesson 00). Its last line says after how many calls the first one
-# has paid, by a power of ten: more than that no clock supports. (It builds real code and needs a C++ compiler; without one
-# it says so.)
-
-# %% experiment tags=["nbval-ignore-output"]
-try:
-    cost = compiling.seconds(lambda x: torch.relu(x.sin() * x.cos() + x.exp().sqrt()), torch.rand(2**20))
-    print(cost)
-    print(cost.payback())
-except compiling.CannotCompile as problem:
-    print(problem)
-
-# %% [markdown]
-# And the modes? A mode is nothing but a set of Inductor's options
-# ([`list_mode_options`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/__init__.py#L338-L378)). **What
-# does `reduce-overhead` set:** "nothing", "fewer
-# passes", "no autotuning" or "CUDA graphs"? **And does Inductor then write "the same" kernels for the CPU, or "others"?**
+# A mode of `torch.compile` is nothing but a set of Inductor's options:
 
 # %% experiment
-prediction = {"reduce-overhead sets": ..., "its kernels for the CPU": ...}
-
-# %% experiment
-MODES = torch._inductor.list_mode_options()
-x = torch.rand(16, 16)
-by_mode = {mode: compiling.kernels(rescale, x, mode=mode).bodies() for mode in ("default", "reduce-overhead")}
-same_code = by_mode["default"] == by_mode["reduce-overhead"]
-sets = MODES["reduce-overhead"]
-measured = {
-    "reduce-overhead sets": "CUDA graphs"
-    if set(sets) == {"triton.cudagraphs"}
-    else ", ".join(sets) or "nothing",
-    "its kernels for the CPU": "the same" if same_code else "others",
-}
-said = (("nothing", "fewer passes", "no autotuning", "CUDA graphs"), ("the same", "others"))
-lesson.compare_predictions(
-    prediction, measured, evidence="live (CPU)", choices=dict(zip(prediction, said, strict=True))
-).show()
-lesson.table(
-    [
-        (
-            mode,
-            ", ".join(f"{k}={v}" for k, v in list(options.items())[:3]) + (", …" if len(options) > 3 else "")
-            or "none",
-        )
-        for mode, options in MODES.items()
-    ],
-    ["mode", "options it sets"],
-    evidence="live (CPU)",
-    caption=f"default and reduce-overhead write {'the same' if same_code else 'different'} kernels for the CPU",
-)
+lab.modes()
 
 # %% [markdown]
-# `reduce-overhead` sets CUDA graphs: they remove *launch* overhead at run time (lesson 07) and are captured on top of
-# compiling; the kernels for the CPU are the same ones. `max-autotune` sets CUDA graphs too, and it compiles variants of
-# each product and times them (`max-autotune-no-cudagraphs` does only that). Only `lite` leaves work out: it switches
-# Inductor's passes off and calls ATen's own operators, so that it fuses next to nothing. (It is in the source of torch
-# 2.13 and not in torch.compile's documentation.) For less compiling there is the cache, `dynamic=True`, and **regional
-# compilation**: compile one block of a model that repeats it, and all its copies share the code.
+# `reduce-overhead` sets CUDA graphs. They remove *launch* overhead at run time (lesson 07) and are captured on top of
+# compiling, so this mode does not compile faster. `max-autotune` sets CUDA graphs too; it compiles variants of each product
+# and times them. `max-autotune-no-cudagraphs` only does the timing. `lite` switches Inductor's passes off. (`lite` is in the
+# source of torch 2.13, and not in torch.compile's documentation.)
 #
-# ### Two models
+# ### Two models (5 min)
 #
-# Our stand-in for a pipeline: a small network, called in a loop by an object that also formats, logs and collects.
+# A diffusion **pipeline** calls a network in a loop, and also formats, logs and collects. Ours is a stand-in:
+#
+# ```python
+# class Pipeline:
+#     def __call__(self, x, steps=4):
+#         for step in range(steps):
+#             x = x - 0.1 * self.net(x, torch.tensor(step / steps))
+#             self.logs.append(f"step {step}: {x.norm().item():.3f}")
+#         return x.numpy().round(2)
+# ```
+#
 # Compile the whole object, or the network inside?
 
-
 # %% experiment
-class Block(torch.nn.Module):
-    def __init__(self, d=16):
-        super().__init__()
-        self.norm, self.up, self.down = (
-            torch.nn.LayerNorm(d),
-            torch.nn.Linear(d, 2 * d),
-            torch.nn.Linear(2 * d, d),
-        )
-
-    def forward(self, x):
-        return x + self.down(F.gelu(self.up(self.norm(x))))
-
-
-class Denoiser(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.blocks = torch.nn.ModuleList(Block() for _ in range(4))
-
-    def forward(self, x, t):
-        for block in self.blocks:
-            x = block(x + t)
-        return x
-
-
-class Pipeline:
-    def __init__(self):
-        self.net, self.logs = Denoiser().eval(), []
-
-    def __call__(self, x, steps=4):
-        for step in range(steps):
-            x = x - 0.1 * self.net(x, torch.tensor(step / steps))
-            self.logs.append(f"step {step}: {x.norm().item():.3f}")
-        return x.numpy().round(2)
-
-
-WAYS = ("torch.compile(pipe)", "torch.compile(pipe, fullgraph=True)", "pipe.net = torch.compile(pipe.net)",
-        "block.compile() for each block")  # fmt: skip
-
-
-def compiled_how(how, calls):
-    pipe, ran = Pipeline(), []
-
-    def backend(graph, inputs):
-        def run(*args):
-            ran.append(graph)
-            return graph.forward(*args)
-
-        return run
-
-    with torch.no_grad(), compiling.watch() as w:
-        call = pipe
-        if "(pipe" in how and "net" not in how:
-            call = torch.compile(pipe, backend=backend, fullgraph="fullgraph" in how)
-        elif "net" in how:
-            pipe.net = torch.compile(pipe.net, backend=backend, fullgraph=True)
-        else:
-            for block in pipe.net.blocks:
-                block.compile(backend=backend, fullgraph=True)
-        for steps in calls:
-            call(torch.ones(2, 16), steps)
-    w.runs = len(ran)
-    return w
-
-
-ways = {how: compiled_how(how, [4]) for how in WAYS}
-eight = {how: compiled_how(how, [8]).operators for how in WAYS}
-thrice = {how: compiled_how(how, [4, 4, 4]) for how in WAYS[1:3]}
-lesson.table(
-    [(how, len(w.graphs), w.operators, eight[how], len(w.breaks), w.runs) for how, w in ways.items()],
-    ["", "graphs", "operators in them", "for 8 steps", "breaks", "runs"],
-    evidence="live (CPU)",
-    caption="four blocks; but for one column, four steps",
-).show()
-assert ways[WAYS[0]].operators == ways[WAYS[2]].operators  # by accident: the network's own graph
-for c in ways[WAYS[0]].failures:
-    print(f"left to Python: {c.function}: {c.failed}")
-for b in ways[WAYS[0]].breaks:
-    print(f"the break: {b.where.partition(' in ')[2]}: {b.line}\n   {b.reason}")
-for how, w in thrice.items():
-    why = f" (again: {'; '.join(r.reason for r in w.recompiles)})" if w.recompiles else ""
-    print(f"graphs after three calls of four steps, {how}: {len(w.graphs)}{why}")
+lab.pipe_table()
 
 # %% [markdown]
-# In the first row Dynamo met a break in a loop and left all of `__call__` to Python. Python called the network, and that
-# was compiled: the same graph as in the third row, found by accident. `fullgraph=True` does capture the whole pipe, with
-# the number that the log reads out, and that is worse: the loop is unrolled, so that the graph, and the code to be
-# written for it, grows with the steps; and the length of `self.logs` is guarded, so that each call compiles it again.
-# Compile the part that computes (third row), where `fullgraph=True` keeps the accident from ending unseen. The last row is
-# regional compilation: one graph of one block, which all four blocks run.
+# - `torch.compile(pipe)`: Dynamo met a break inside a loop and left all of `__call__` to Python. Python called the network,
+#   and the network was compiled: the right graph, found by accident.
+# - `fullgraph=True` on the pipe captures everything, and that is worse. The loop is unrolled, so the graph grows with the
+#   steps. The length of `self.logs` is guarded, so each call compiles again.
+# - **`pipe.net = torch.compile(pipe.net)`** compiles the part that computes. In diffusers that is
+#   `pipe.unet = torch.compile(pipe.unet)`.
+# - `block.compile()` for each block is **regional compilation**: one small graph, which all blocks share. It compiles fastest.
 #
-# Now the real classes, a BERT encoder and a diffusion UNet in small sizes with random weights (without `transformers` and
-# `diffusers` this cell shows our network, called in the same two ways). BERT's length changes; the UNet's time step is an
-# argument, and an int or a tensor, as you choose:
+# Now two real classes, a BERT encoder and a diffusion UNet, in small sizes with random weights. BERT's length changes. The
+# UNet's time step comes as an int, or as a tensor.
 
-# %% experiment tags=["nbval-ignore-output", "fold"]
-try:
-    import contextlib
-    import io
-    import logging
-
-    logging.disable(logging.WARNING)
-    with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from diffusers import UNet2DModel
-        from transformers import BertConfig, BertModel
-
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    bert = BertModel(BertConfig(vocab_size=50, **sizes)).eval()
-    unet = UNet2DModel(
-        sample_size=8, layers_per_block=1, norm_num_groups=8, block_out_channels=(8,), mid_block_type=None,
-        down_block_types=("DownBlock2D",), up_block_types=("UpBlock2D",), add_attention=False,
-    ).eval()  # fmt: skip
-    image = torch.rand(1, 3, 8, 8)
-    models = [
-        (
-            "BERT, dynamic=True, lengths 8, 12, 20",
-            bert,
-            True,
-            [(torch.ones(2, n, dtype=torch.int64),) for n in (8, 12, 20)],
-        )
-    ]
-except ImportError:
-    print("transformers and diffusers are not installed here (`make lab EXTRAS=models`): our stand-in")
-    unet, image = Denoiser().eval(), torch.rand(2, 16)
-    models = []
-finally:
-    logging.disable(logging.NOTSET)
 # %% experiment tags=["nbval-ignore-output"]
-models += [
-    ("UNet, time step as an int", unet, None, [(image, t) for t in (9, 6, 3)]),
-    ("UNet, time step as a tensor", unet, None, [(image, torch.tensor(t)) for t in (9, 6, 3)]),
-]
-rows = []
-for name, model, dynamic, calls in models:
-    with torch.no_grad(), compiling.watch("eager") as w:
-        fast = torch.compile(model, dynamic=dynamic)
-        for call in calls:
-            fast(*call)
-    why = w.recompiles[0].reason if w.recompiles else ""
-    numbers = w.counts()
-    rows.append((name, numbers["compilations"], numbers["operators"], numbers["graph_breaks"], why))
-# an int time step, a tensor; breaks
-assert [r[1] for r in rows[-2:]] == [2, 1] and not any(r[3] for r in rows)
-lesson.table(rows, ["model", "graphs", "operators", "breaks", "compiled again"], evidence="live (CPU)")
+lab.real_models()
 
 # %% [markdown]
-# The real classes have no breaks, and one compiled version serves BERT's three lengths. A time step that comes as an int
-# is compiled for its first value, and again as a symbol; as a tensor it is compiled once.
-#
-# ## On the real GPU
-#
-# Eager against compiled, for the chain of section 4 and a matrix product, live where there is a CUDA GPU. No recording
-# exists yet; without a GPU the simulated figure above is all there is. Look whether the product gains anything.
-
-
-# %% experiment
-def eager_and_compiled():
-    from helpers import bench
-
-    x = torch.rand(4096, 4096, device="cuda")
-    chain = lambda x: x.exp().neg().tanh().sigmoid().sin().relu()  # noqa: E731
-    rows = {}
-    for name, fn in {"six operators": chain, "a product": lambda x: x @ x}.items():
-        for how, f in (("eager", fn), ("compiled", torch.compile(fn))):
-            rows[f"{name}, {how}"] = bench(f, x).median_s
-    return rows
-
-
-lesson.on_gpu(eager_and_compiled, recording="11/eager_and_compiled")
-
-# %% [markdown]
-# ## Sources on trial
-
-# %% experiment tags=["fold"]
-
-
-def short(text, most=60):
-    return text if len(text) <= most else text[:most].rpartition(" ")[0] + " …"
-
-
-def tried(fn):
-    try:
-        with compiling.watch():
-            fn()
-        return "ran"
-    except Exception as problem:
-        return short(f"{type(problem).__name__}: {' '.join(str(problem).split())}")
-
-
-def three_steps():
-    traced = torch.fx.symbolic_trace(torch.nn.Linear(4, 4))
-    return torch.compile(torch._dynamo.optimize(traced))(torch.rand(2, 4))
-
-
-x = torch.rand(3)
-tensorrt = tried(lambda: torch.compile(rescale, backend="tensorrt")(x))
-option = tried(lambda: torch.compile(rescale, options={"dynamic": True})(x))
-negative = tried(lambda: torch.randn((-1, 3, 32, 32)))
-steps = tried(three_steps)
-whole, full, inner, _ = ways.values()
-kept = [name for name, (_, full_) in both.items() if full_[0] == "error"]
-sections = (
-    "1 · What is captured",
-    "2 · What is assumed",
-    "4 · The kernel, read",
-    "5 · What it costs, and the modes",
-)
-gone = lambda said: "refuted" if said != "ran" else "confirmed"  # noqa: E731
-rows = [
-    ("11-reduce-overhead", "compile-300", 'mode="reduce-overhead" reduces compile time',
-     f"it sets {', '.join(MODES['reduce-overhead'])}; the kernels for the CPU are {'the same' if same_code else 'others'}",
-     "refuted: the same code is written, and CUDA graphs come on top" if "triton.cudagraphs" in MODES["reduce-overhead"] else "untested",
-     sections[3]),
-    ("11-tensorrt", "compile-300", 'backend="tensorrt"', tensorrt,
-     gone(tensorrt) + (" for torch alone: another package would have to register it" if tensorrt != "ran" else ""),
-     "Sources on trial"),
-    ("11-options-dynamic", "compile-300", 'options={"dynamic": True} gives dynamic shapes',
-     f"{option}; dynamic=True: {streams['dynamic=True'][0][-1]} compilations for {len(set(STREAM))} sizes", gone(option),
-     sections[1]),
-    ("11-randn", "compile-300", "torch.randn((-1, 3, 32, 32)) is a dynamic input", negative, gone(negative),
-     "Sources on trial"),
-    ("11-three-steps", "compile-300", "symbolic_trace, then _dynamo.optimize(traced), then torch.compile", steps,
-     gone(steps) + (": optimize takes a backend and gives no function" if steps != "ran" else ""),
-     "Sources on trial"),
-    ("11-pipe", "compile-300", "torch.compile(pipe) compiles a diffusion pipeline",
-     f"stand-in: {len(whole.breaks)} break, {whole.operators} operators captured; fullgraph=True: {full.operators}, for 8 steps "
-     f"{eight[WAYS[1]]}, {len(thrice[WAYS[1]].graphs)} graphs after 3 calls; its network alone: {inner.operators}, {len(thrice[WAYS[2]].graphs)} graph",
-     "holds when Python between the graphs is acceptable; compile the network inside"
-     if full.operators > inner.operators else "confirmed", sections[3]),
-    ("11-300-percent", "compile-300", "training 300 % faster (72 h → 24 h), steps of 800 ms → 200 ms",
-     f"72 ÷ 24 is {72 / 24:.0f} times, {72 / 24 - 1:.0%} faster, while its steps are {800 / 200:.0f} times; simulated: the chain of "
-     f"six {fused_ratio:.1f} times (forward only), a Transformer layer, forward and backward, at most {bound['float32']:.1f} (float32), {bound['bfloat16']:.1f} (bfloat16): "
-        f"products take {1 / bound['float32']:.0%} and {1 / bound['bfloat16']:.0%} of it",
-        "holds when products take at most a third of a step, and the rest costs next to nothing" if max(bound.values()) < 3
-     else "untested: the model is not given", sections[2]),
-    ("11-fullgraph", "book-notes", "fullgraph=True gives the whole graph", f"of {len(both)} functions with a break, {len(both) - len(kept)} in one graph; an error for: {', '.join(kept)}",
-     "holds when what breaks is a number or a size read from the data; it raises otherwise" if kept else "confirmed", sections[0]),
-]  # fmt: skip
-lesson.verdicts(rows, evidence="live (CPU) · simulated (H100)")
-
-# %% [markdown]
-# ## Recap
-#
-# | rule of thumb | where it stops being true |
-# |---|---|
-# | `fullgraph=True` in everything you compile on purpose. | It captures numbers and sizes read from the data, and raises at the rest; it raises at the recompile limit too. |
-# | Sizes that change: `dynamic=True`, or let Dynamo find out. | A 1 is a size of its own; a view brings its base's sizes. |
-# | Number arguments may change. | `range(k)` and an int attribute of a module are guarded by value: {{limit}} versions, then a warning and plain Python, or with `fullgraph=True` an error. |
-# | Fusion saves bytes, not products. | The faster the products (bfloat16), the more the rest weighs. |
-# | Write reductions so that none waits for another. | Softmax over rows waits too, for a row at a time, and is one nest. |
-# | Compile the model or its repeated block, not the program around it. | The whole pipe may compile its network by accident; as one graph it grows with its steps. |
-#
-# **Checklist for your own code**
-# - [ ] `compiling.explain(model, x)`: how many graphs, which breaks?
-# - [ ] A day of real shapes through `compiling.watch()`: how many recompiles, and did anything give up?
-# - [ ] Does a counter or a schedule live in a module as a Python int?
-# - [ ] How long is the compile, how many calls pay it, and is the cache kept between jobs?
-# - [ ] Which share of the step are matrix products?
-#
-# **Read on**: PyTorch's documentation, *torch.compiler*: *Dynamo core concepts*, *Dealing with recompilations*, *Common graph
-# breaks*; J. Ansel and others, *PyTorch 2: faster machine learning through dynamic Python bytecode transformation and
-# graph compilation* (2024).
+# A time step that comes as an int is compiled for its first value, and again as a symbol. As a tensor it is compiled once.
