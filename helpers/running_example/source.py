@@ -15,7 +15,7 @@ class Source:
         self.text, self.name = text, name
 
     def __repr__(self) -> str:
-        return f"{self.name}, {len(self.text.splitlines())} lines: print(….text) shows them"
+        return f"{self.name}, {len(self.text.splitlines())} lines, which unfold in a notebook"
 
     def _repr_html_(self) -> str:
         lines = len(self.text.splitlines())

@@ -31,7 +31,7 @@ from helpers import lesson, simulate
 from helpers.experiments import streams_and_double_buffering as shown
 
 BATCH = (4096, 4096)  # float32: 64 MiB
-lesson.start("05_streams_and_double_buffering", evidence=["simulated (H100)"])
+lesson.start("05_streams_and_double_buffering", evidence=["simulated (H100)", "live (CPU)"])
 
 # %% [markdown]
 # The GPU is simulated. The bus carries {{pinned_gbs:.0f}} of the {{sheet_gbs:.0f}} GB/s on the H100's data sheet, and

@@ -486,8 +486,8 @@ board
 # %% [markdown]
 # The peak falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. The price is a second forward pass through every layer:
 # the step takes {{script_slower:.0%}} longer. The script fits easily without checkpoints, so here they buy nothing that is
-# needed, and lesson 10 goes on without them. They would pay at once if the memory that they free let a larger batch in, or
-# if the model did not fit.
+# needed, and lesson 10 goes on without them. They pay where the freed memory lets a larger batch in, or where the model does
+# not fit otherwise.
 
 # %% [markdown]
 # ## Your own script

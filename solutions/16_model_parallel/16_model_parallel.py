@@ -395,8 +395,8 @@ running_example.ladder()
 # %% [markdown]
 # A step took {{script_plain:.1f}} ms, and takes {{script_best:.2f}} ms at the end: {{script_faster:.1f}} times as fast on the
 # simulated H100. Four changes made nearly all of the difference: the fused operators, the waits, the
-# fused AdamW and bf16. Four others bought no time: the copies that `@` makes anyway, the batches that are tiny, and, until the
-# kernels were short, the graph. None of them was wrong. The step was waiting for something else.
+# fused AdamW and bf16. The others bought little time or none: `@` makes most of the copies anyway, the batches are tiny, and
+# the graph had to wait for short kernels. Those changes were not wrong. The step was waiting for something else.
 
 # %% [markdown]
 # ## Your own script
