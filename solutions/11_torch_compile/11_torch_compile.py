@@ -553,6 +553,39 @@ lab.cost(lambda x: torch.relu(x.sin() * x.cos() + x.exp().sqrt()), torch.rand(2*
 
 # %% [markdown]
 # ## The running example
+#
+# What does the compiler see in the script? Two parts are asked for their graphs and breaks, `forward` and `clip`, in the plain
+# script and in that of lesson 10. Then two formulas of the plain script, GELU and attention, are asked for the code that
+# Inductor writes.
+
+# %% experiment
+from helpers import count, running_example
+from helpers.running_example import plain
+
+tokens = torch.zeros(8, 64, dtype=torch.int64)
+for name, script in {"plain": running_example.after("00"), "lesson 10": running_example.after("10")}.items():
+    model = plain.GPT(script, running_example.SMALL)
+    forward = compiling.explain(script.forward, model, tokens, tokens)
+    script.forward(model, tokens, tokens)[1].backward()
+    clip = compiling.explain(script.clip, model)
+    print(f"{name:9}  graph breaks in forward: {len(forward.breaks)}, in clip: {len(clip.breaks)}")
+
+# %% experiment
+x, q = torch.randn(8, 64, 512), torch.randn(8, 4, 64, 32)
+gelu, attention = compiling.kernels(plain.activation, x), compiling.kernels(plain.attention, q, q, q)
+lesson.keep(script_gelu=count(plain.activation, x).operators, script_gelu_loops=gelu.loops)
+lesson.keep(script_attention=count(plain.attention, q, q, q).operators, script_loops=attention.loops)
+print("GELU:", gelu, "\nattention:", attention)
+
+# %% [markdown]
+# The plain clipping breaks the graph at `if length > most`: the compiler cannot know which way it goes. Lesson 03 took that
+# line out so that the CPU need not wait, and that serves the compiler too. The {{script_gelu}} operators of GELU become
+# {{script_gelu_loops}} loop nest: the compiler finds by itself the fusion that lesson 02 chose by hand. The
+# {{script_attention}} operators of attention become {{script_loops}} loop nests, and its two products still go to the library,
+# one after the other. The compiler fused loops. It did not find the other algorithm, that of `scaled_dot_product_attention`,
+# so lesson 02's line stays. There is no scoreboard
+# here: the simulated GPU runs operators one by one and cannot run compiled code. On a GPU, write `model.compile()` into
+# `prepare` and measure.
 
 # %% [markdown]
 # ## Your own script
