@@ -138,7 +138,7 @@ def against_the_work(loops: Mapping[str, Ran], work_s: float) -> Table:
 
 def end_of_a_read(t: trace.Trace) -> float:
     """When the second .item() of a trace returns, in seconds."""
-    reads = [row for row in t.rows("operator") if row["name"] == "aten::_local_scalar_dense"]
+    reads: list[Any] = [row for row in t.rows("operator") if row["name"] == "aten::_local_scalar_dense"]
     return float(reads[1]["end_s"])
 
 

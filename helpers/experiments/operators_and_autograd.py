@@ -156,15 +156,15 @@ def small_attention(by_hand: Callable[..., Any]) -> Picture:
     """Both ways of attention with one head of 16 tokens, one after the other, on a simulated H100's lanes."""
     gpu = simulate("H100")
     with gpu:
-        heads = [torch.ones(1, 1, 16, 64, device=gpu.device) for _ in range(3)]
+        q, k, v = (torch.ones(1, 1, 16, 64, device=gpu.device) for _ in range(3))
         for way in (F.scaled_dot_product_attention, by_hand):
-            way(*heads)
+            way(q, k, v)
         gpu.synchronize()
         began = gpu.clock()
-        by_hand(*heads)
+        by_hand(q, k, v)
         gpu.synchronize()
         switch = gpu.clock()
-        F.scaled_dot_product_attention(*heads)
+        F.scaled_dot_product_attention(q, k, v)
         gpu.synchronize()
     return plots.timeline(
         [(_bar(name), lane.split()[0], a, b) for name, lane, a, b in rows_of(gpu, began)],
