@@ -147,6 +147,7 @@ def shared_out(chunks: Mapping[int, Sequence[int]]) -> Picture:
 
 _WORKER = """
 TORCH = "import torch; print(torch.get_num_threads())"
+NUMPY = "import numpy, psutil; a = numpy.ones((600, 600)); a @ a; print(psutil.Process().num_threads())"
 
 def start(ask, **env):
     return Popen([sys.executable, "-c", ask], env=os.environ | env, stdout=PIPE, text=True)
@@ -156,7 +157,7 @@ class Told(IterableDataset):
         before, a = psutil.Process().num_threads(), np.ones((600, 600))
         a @ a
         numpy, cpus = 1 + psutil.Process().num_threads() - before, os.sched_getaffinity(0)
-        programs = [start(TORCH), start(TORCH, OMP_NUM_THREADS="1")]
+        programs = [start(TORCH), start(TORCH, OMP_NUM_THREADS="1"), start(NUMPY, OMP_NUM_THREADS="1")]
         os.sched_setaffinity(0, [min(cpus)])
         programs.append(start(TORCH))
         yield [torch.get_num_threads(), numpy, *(int(p.communicate()[0]) for p in programs)]
@@ -176,8 +177,8 @@ answer([sum(len(os.sched_getaffinity(int(t))) == 1 for t in tasks), len(tasks), 
 @cache
 def in_a_worker() -> tuple[Any, ...]:
     """Threads that may be used in a DataLoader's worker: by torch, by NumPy, by torch in a program that the worker starts,
-    in one with OMP_NUM_THREADS=1, and in one started after the worker was bound to one CPU."""
-    return tuple(asked(_WORKER)) if LINUX else ("?",) * 5
+    in one with OMP_NUM_THREADS=1, by NumPy in such a one, and by torch in one started after the worker was bound to one CPU."""
+    return tuple(asked(_WORKER)) if LINUX else ("?",) * 6
 
 
 @cache

@@ -18,7 +18,7 @@
 
 # %% setup
 import torch
-from torch import nn  # noqa: F401 - for your answers
+from torch import nn
 from torch.nn import functional as F
 
 from helpers import lesson, recordings
@@ -475,7 +475,7 @@ you.against(found, shown.errors_table(errors), evidence="live (CPU)")
 
 
 # %% experiment
-class Int8Linear(nn.Module):
+class StoredInInt8(nn.Module):
     def __init__(self, linear):
         super().__init__()
         weight, self.bias = linear.weight.detach(), linear.bias
@@ -490,7 +490,7 @@ def in_int8(model):
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.Linear):
-                setattr(module, name, Int8Linear(child))
+                setattr(module, name, StoredInInt8(child))
 
 
 # %% experiment
@@ -890,5 +890,5 @@ shown.torchao_table(model, sample, own=Int8Linear)
 # %% [markdown]
 # The bytes and errors are those of your layer. Without `torch.compile`, torchao's dynamic layers call even more operators
 # than yours: they are the *op by op* of section 2. torchao also has 4-bit weights, float8, SmoothQuant (a prototype) and
-# quantization-aware training. The older [`torch.ao.quantization`](https://docs.pytorch.org/docs/stable/quantization.html), still
+# quantization-aware training. The older `torch.ao.quantization`, still
 # in many tutorials, is deprecated.

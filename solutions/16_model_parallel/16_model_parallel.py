@@ -404,7 +404,7 @@ running_example.ladder()
 # First ask whether the model must be split at all. Weights, gradients and Adam's two moments take four times the bytes of the
 # weights (in float32). If these fit one GPU, use DDP; if they fit when sharded, use `fully_shard`. Only then look at how the
 # parameters are spread over the layers: a pipeline wants equal stages, and one huge layer wants tensor parallelism. After a split,
-# count the collectives of one step, in each rank. One all-reduce a layer more than you planned is the usual fault.
+# count the collectives of one step, in each rank. One all-reduce too many in each layer is easily overlooked.
 #
 # ```python
 # from torch.distributed.tensor.debug import CommDebugMode
