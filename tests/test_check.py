@@ -190,6 +190,8 @@ def test_exceptions_are_told_with_their_line() -> None:
         raise NotImplementedError()
 
     assert "not written yet" in failure({"f": stub}, "f", None, lambda x: x)
+    for wanted in (ValueError, RuntimeError):  # NotImplementedError is a RuntimeError, and no answer
+        assert "not written yet" in failure({"f": stub}, "f", [check.case(2, raises=wanted)])
 
 
 def test_gradients_are_compared() -> None:

@@ -344,6 +344,10 @@ def _fault(
     error = report.error
     if error is not None and (text := machine_fault(error)):
         return text
+    # a DataLoader hands on what a worker raised as its traceback
+    if error is not None and error["type"] == "NotImplementedError":
+        if error["text"].strip().split("\n")[-1] in ("", error["type"]):
+            return "not written yet. Replace `raise NotImplementedError()` in the cell above with your answer, run it, then run this cell again."
     if one.raises is not None:
         if error is None:
             return f"returned {brief(report.value)}, wanted {one.raises.__name__}"
@@ -352,12 +356,6 @@ def _fault(
     if error is not None:
         if error["type"] == "NotPlain":
             return f"returned {error['text']}"
-        # a DataLoader hands on what a worker raised as its traceback
-        if error["type"] == "NotImplementedError" and error["text"].strip().split("\n")[-1] in (
-            "",
-            error["type"],
-        ):
-            return "not written yet. Replace `raise NotImplementedError()` in the cell above with your answer, run it, then run this cell again."
         return f"raised {error['type']}: {error['text']}" + (
             f"\n  {error['where']}" if error["where"] else ""
         )
