@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +44,11 @@ def test_several_ranks_send_and_hold_less() -> None:
 def test_the_script_learns() -> None:
     first, *_, last = scores.losses(PLAIN)
     assert 5.3 < first < 6.2 and last < 0.7 * first
+
+
+def test_the_script_runs_as_it_stands() -> None:
+    run = plain.train(plain, scores.SMALL, SimpleNamespace(device=torch.device("cpu")), 2)
+    assert [len(record.losses) for record in run] == [1, 2]
 
 
 def fewer(lesson: str, field: str) -> tuple[float, float]:

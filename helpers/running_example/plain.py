@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -199,3 +201,9 @@ def train(parts: Any, size: Size, gpu: Any, steps: int) -> Iterator[Record]:
         logits, loss = step(inputs, targets)
         parts.log(record, logits, loss)
         yield record
+
+
+if __name__ == "__main__":
+    here = SimpleNamespace(device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    for record in train(sys.modules[__name__], Size(), here, steps=100):
+        print(f"step {len(record.losses)}: loss {record.losses[-1]:.3f}")
