@@ -475,7 +475,7 @@ you.against(found, shown.errors_table(errors), evidence="live (CPU)")
 
 
 # %% experiment
-class StoredInInt8(nn.Module):
+class Int8Linear(nn.Module):
     def __init__(self, linear):
         super().__init__()
         weight, self.bias = linear.weight.detach(), linear.bias
@@ -490,7 +490,7 @@ def in_int8(model):
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.Linear):
-                setattr(module, name, StoredInInt8(child))
+                setattr(module, name, Int8Linear(child))
 
 
 # %% experiment
@@ -516,7 +516,7 @@ lesson.keep(script_operators=operators["float32"], script_operators_now=operator
 # %% [markdown]
 # The stored model shrinks from {{script_mib:.1f}} to {{script_mib_now:.1f}} MiB, and the loss hardly changes. Each
 # forward pass, though, has {{script_operators_now}} operators in place of {{script_operators}}: every layer first
-# writes its weights as float32 and then reads them. So this form saves memory and costs time. It saves time only with an
+# writes its weights as float32 and then reads them. So this form saves memory, and it does more work. int8 saves time only with an
 # operator that multiplies the integers themselves, and for many tokens at once, as above.
 
 # %% [markdown]
