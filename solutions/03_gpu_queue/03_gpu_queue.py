@@ -487,7 +487,7 @@ print(
 # The waits of a step go from {{script_syncs:.0f}} to {{script_syncs_now:.1f}}. Before, no kernel ran for
 # {{script_idle:.2f}} ms of each step: after every wait the GPU had nothing to do until the CPU had launched the next work.
 # Now it is {{script_idle_now:.2f}} ms. The two waits that are left are the copies of the batch, the matter of
-# lessons 04 and 05. On the CPU there is no GPU to wait for: there the change buys nothing.
+# lessons 04 and 05. On the CPU there is no GPU to wait for, so the last line tells of the other clipping alone.
 
 # %% [markdown]
 # ## Your own script

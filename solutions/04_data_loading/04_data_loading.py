@@ -470,7 +470,7 @@ shown.read_order({way: files.epoch(way) for way in ("one by one", "in blocks")})
 # ## The running example
 #
 # The script keeps its text as a list of Python numbers. For a batch it cuts pieces out of the list and makes a tensor of
-# each. Then it sends inputs and targets apart, with 8 bytes for each byte of text. Below the text is one tensor of bytes,
+# each. Then it sends inputs and targets apart, with 8 bytes for each byte of text. Below, the text is one tensor of bytes,
 # one indexing gathers the whole batch, and one copy sends it. The GPU makes `int64` of it.
 
 # %% experiment

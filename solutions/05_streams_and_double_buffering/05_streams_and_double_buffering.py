@@ -501,7 +501,7 @@ check_norms(Squares("values", 4, 6), Squares("A100", 1024, 12), Squares("H100", 
 # %% [markdown]
 # ## The running example
 #
-# The script still waits once in a step, for the copy of its batch. Below the next batch is sent while the current step
+# The script still waits once in a step, for the copy of its batch. Below, the next batch is sent while the current step
 # runs: from pinned memory, `non_blocking`, on a stream of its own. `wait_stream` and `record_stream` stand where this lesson
 # says that they have to. The simulated GPU would name a race.
 

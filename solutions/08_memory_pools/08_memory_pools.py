@@ -502,7 +502,7 @@ you.against(fates, evidence="live (CPU)", what="memory of x")
 # ## The running example
 #
 # The script keeps the logits of every step, "to look at later". Each of them is a block of GPU memory that no later step can
-# use, and each holds on to its graph. Below the script keeps what one would look at: the byte that the model finds most
+# use, and each holds on to its graph. Below, the script keeps what one would look at: the byte that the model finds most
 # likely, one byte in place of 256 numbers. (The CUDA graph of lesson 07 stays out: the script is that of lesson 06.)
 
 # %% experiment
