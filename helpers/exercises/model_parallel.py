@@ -20,7 +20,7 @@ from helpers.simulator.world.pipeline import order, pipeline
 _BETWEEN_LAYERS = "2 · Split between the layers"
 _RATE = 0.1
 
-# --- 16.1 ParallelMLP ---------------------------------------------------------------------------------------------
+# --- 16.3 ParallelMLP ---------------------------------------------------------------------------------------------
 
 
 def whole(shape: Sequence[int], hidden: int, biases: Sequence[bool], seed: int) -> list[Any]:
@@ -191,7 +191,7 @@ def check_ParallelMLP(n: int, *cases: list[Any]) -> None:
     check_ranks("ParallelMLP", _split, _split_as_whole, n, list(cases), look=look)
 
 
-# --- 16.2 one_f_one_b ---------------------------------------------------------------------------------------------
+# --- 16.1 one_f_one_b ---------------------------------------------------------------------------------------------
 
 
 @reference
@@ -226,7 +226,7 @@ def check_one_f_one_b(*cases: list[int], refused: Sequence[list[int]]) -> None:
     check.function("one_f_one_b", asked, verify=each_value(_table_wrong), look=_BETWEEN_LAYERS)
 
 
-# --- 16.3 balance -------------------------------------------------------------------------------------------------
+# --- 16.4 balance -------------------------------------------------------------------------------------------------
 
 Layers = tuple[tuple[float, ...], tuple[int, ...], tuple[int, ...]]  # seconds, weights, activations
 
@@ -286,7 +286,7 @@ def check_balance(*cases: check.Case) -> None:
     check.function("balance", cases, verify=each_value(_not_balanced), look="Balance the stages")
 
 
-# --- 16.4 layout --------------------------------------------------------------------------------------------------
+# --- 16.2 layout --------------------------------------------------------------------------------------------------
 
 NVLINK, INFINIBAND, ETHERNET, PCIE = [3.4e-6, 450e9], [9.6e-6, 50e9], [9.6e-6, 12.5e9], [5.7e-6, 63e9]
 _AXES = ("tp", "pp", "dp")
@@ -359,4 +359,4 @@ def net(
 def check_layout(*nets: list[Any], refused: Sequence[list[Any]] = ()) -> None:
     """refused: those that fit nowhere, for which it raises ValueError."""
     cases = [check.case(*one) for one in nets] + [check.case(*one, raises=ValueError) for one in refused]
-    check.function("layout", cases, verify=each_value(_laid_out), look="Lay it over the machine")
+    check.function("layout", cases, verify=each_value(_laid_out), look="3 · Lay it over the machine")

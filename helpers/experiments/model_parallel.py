@@ -131,7 +131,7 @@ def try_mlp(own: Any, plan: Any) -> Table | None:
         return sent_table(ranks.run_ranks(beside, 2, own, plan, timeout=20)[0])
     except ranks.RankError as problem:
         print(
-            f"for later: this cell wants your ParallelMLP of exercise 16.1 ({str(problem).splitlines()[0]})"
+            f"for later: this cell wants your ParallelMLP of exercise 16.3 ({str(problem).splitlines()[0]})"
         )
         return None
 
@@ -234,7 +234,7 @@ def limits_table(own: Callable[..., Any]) -> Table | None:
     try:
         limited = {most: pipeline(own(4, 8, most)) for most in (1, 2, 3, 4)}
     except NotImplementedError:
-        print("for later: this cell wants your one_f_one_b of exercise 16.2")
+        print("for later: this cell wants your one_f_one_b of exercise 16.1")
         return None
     rows = [(most, str(list(run.peak)), f"{run.bubble:.1%}") for most, run in limited.items()]
     return table(rows, ["most", "held, by rank", "bubble"], evidence="arithmetic")
@@ -383,15 +383,26 @@ def counted(pp: int, dp: int, tp: int) -> tuple[dict[str, int], dict[str, list[i
     return told, groups
 
 
-def mesh_table(tried: Mapping[tuple[int, int, int], Any], formula: Callable[..., Mapping[str, int]]) -> Table:
-    """tried: (pp, dp, tp) → what counted gave; formula: the same by arithmetic."""
+def by_formula(pp: int, dp: int, tp: int) -> dict[str, int]:
+    """What counted counts, by arithmetic: payload bytes of one rank on the first stage in one step, by axis."""
+    layers, a = LAYERS // pp, 4 * ROWS * HIDDEN  # a rank's layers; one micro-batch between two of them
+    of_mlp = 2 * 4 * HIDDEN * HIDDEN // tp  # weights of one split MLP
+    return {
+        "tp": layers * MICRO * 2 * a if tp > 1 else 0,  # an all-reduce each way, layer and micro-batch
+        "pp": MICRO * 2 * a if pp > 1 else 0,  # to the next stage, and back from it
+        "dp": layers * 4 * of_mlp if dp > 1 else 0,  # gradients, once a step
+    }
+
+
+def mesh_table(tried: Mapping[tuple[int, int, int], Any]) -> Table:
+    """tried: (pp, dp, tp) → what counted gave; beside it the same by arithmetic."""
 
     def row(shape: tuple[int, int, int], axis: str) -> tuple[Any, ...]:
         pp, dp, tp = shape
         told, groups = tried[shape]
         group = f"{groups[axis][:3]} …" if len(groups[axis]) > 3 else str(groups[axis])
         mesh = f"pp {pp} · dp {dp} · tp {tp}"
-        return f"{pp * dp * tp:,}", mesh, axis, f"{formula(*shape)[axis]:,}", f"{told[axis]:,}", group
+        return f"{pp * dp * tp:,}", mesh, axis, f"{by_formula(*shape)[axis]:,}", f"{told[axis]:,}", group
 
     rows = [row(shape, axis) for shape in tried for axis in AXES]
     columns = ["ranks", "mesh, outermost first", "axis", "bytes by formula", "counted", "rank 0's group"]
@@ -403,7 +414,7 @@ def mesh_table(tried: Mapping[tuple[int, int, int], Any], formula: Callable[...,
 
 
 def network_of(between: str) -> dict[str, Any]:
-    """Nodes of 8 H100s of 80 GB with NVLink 4, and a network between them, as exercise 16.4 describes one."""
+    """Nodes of 8 H100s of 80 GB with NVLink 4, and a network between them, as exercise 16.2 describes one."""
     found = {"inside": ranks.LINKS["NVLink 4"], "between": ranks.LINKS[between]}
     links = {where: [link.latency_s, link.bytes_per_s] for where, link in found.items()}
     return {"per_node": 8, "memory": 80e9, "flops": flops(), **links}
@@ -433,7 +444,7 @@ def layouts_table(layout: Callable[..., dict[str, Any]]) -> Table | None:
             for n in (1024, 64, 16)
         ]
     except NotImplementedError:
-        print("for later: this cell wants your layout of exercise 16.4")
+        print("for later: this cell wants your layout of exercise 16.2")
         return None
     note = "fastest layout that fits (axes inside a node); sequences of 2,048 tokens; no sending hidden, no states sharded"
     columns = ["parameters", "sequences a step", *NETWORKS]
@@ -441,7 +452,7 @@ def layouts_table(layout: Callable[..., dict[str, Any]]) -> Table | None:
 
 
 def prices_table(step_seconds: Callable[..., float]) -> Table:
-    """A step of the 1.2 B model in five layouts, by step_seconds of exercise 16.4, and without dp's sending."""
+    """A step of the 1.2 B model in five layouts, by step_seconds of exercise 16.2, and without dp's sending."""
 
     def priced(sizes: Mapping[str, int], inside: Sequence[str], sequences: int) -> str:
         model = {"layers": 24, "width": 2048, "tokens": 2048, "sequences": sequences}
@@ -519,6 +530,6 @@ def claims(gathered: Step, paired: Step) -> list[tuple[str, ...]]:
             "confirmed; sharding the states (lesson 15) is another way"
             if split < 80e9 < alone
             else "untested",
-            "Further · Lay it over the machine",
+            "3 · Lay it over the machine",
         ),
     ]

@@ -466,15 +466,6 @@ print(f"operators in a step: {operators}")
 # ```
 
 # %% [markdown]
-# ## On the real GPU
-#
-# A GPU asks for a layout too: a half-precision convolution on Tensor Cores wants `channels_last`. For a contiguous x, cuDNN may
-# launch extra kernels that change the layout. With a CUDA GPU this cell counts them.
-
-# %% experiment
-lesson.on_gpu(shown.turning_kernels, recording="12/turning_kernels")
-
-# %% [markdown]
 # ## Sources on trial
 #
 # Three claims that matter here. The last one is about an option of
@@ -799,6 +790,13 @@ check_channels_last_net(
 )
 ### END HIDDEN TESTS
 
+
+# %% [markdown]
+# A GPU asks for a layout too: a half-precision convolution on Tensor Cores wants `channels_last`. For a contiguous x, cuDNN may launch
+# extra kernels that change the layout. With a CUDA GPU this cell counts them:
+
+# %% experiment
+lesson.on_gpu(shown.turning_kernels, recording="12/turning_kernels")
 
 # %% [markdown]
 # ### Numbers side by side

@@ -7,12 +7,12 @@
 # cannot grow any further, or when a step must be shorter than one sample takes on one GPU. Then the model itself is split: **inside
 # its layers** (tensor parallel), or **between its layers** (pipeline). Each way sends other things, at another time.
 #
-# **Time** 60 min, three quarters of it exercises; *Further*: 70 min. **Before this** lesson 14 (collectives, the α–β model, DDP).
+# **Time** 60 min, half of it exercises; *Further*: 75 min. **Before this** lesson 14 (collectives, the α–β model, DDP).
 #
 # **Afterwards you can**
 # - split an MLP over ranks so that as little as possible is sent, and count what is sent;
 # - write a pipeline schedule, and say beforehand how long ranks wait and what they hold;
-# - say when a model needs neither.
+# - lay out 64 GPUs for a given model and network, and say when a model needs none of this.
 
 # %% setup
 import torch
@@ -87,129 +87,8 @@ you.against(calls, shown.sent_table(steps), evidence="live (CPU)", what="collect
 # each product is right too, but sends {{gathering:.1f}} times as much.
 #
 # Attention works the same way, with heads in place of columns. But look at its backward: q, k and v each sum the gradient of x for
-# themselves, three all-reduces in place of one. Counting shows it, and *Further* mends it.
-
-# %% [markdown]
-# **Exercise 16.1 — a tensor-parallel MLP** (★★★, 20 min)
-#
-# Write this split by hand, without `torch.distributed.tensor`. The test runs it in real processes. It looks at what was sent, at the
-# bytes that each rank still holds, and at two steps of SGD.
-#
-# <details><summary>Hint 1</summary>Both small functions are an
-# <a href="https://docs.pytorch.org/docs/stable/notes/extending.html"><code>autograd.Function</code></a>: one does nothing in forward
-# and an all-reduce in backward, the other the reverse. Where in the MLP does each belong?</details>
-#
-# <details><summary>Hint 2</summary>What does <code>weight.chunk(n)[rank]</code> keep alive? And how often is the second bias in the
-# sum?</details>
-#
-# <details><summary>The idea</summary>first: take this rank's rows of <code>weight</code> and of <code>bias</code> (the weight of
-# nn.Linear is transposed, so its output columns are rows), and clone them: a view keeps the whole matrix. second: take columns of
-# <code>weight</code>, without bias; all-reduce; then add the whole bias, once.</details>
-
-
-# %% exercise="parallel_mlp"
-def summed_forward(y: torch.Tensor) -> torch.Tensor:
-    """The sum of all ranks' y; the gradient goes through as it is. y itself keeps its numbers."""
-    ### BEGIN SOLUTION
-
-    class Sum(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, y):
-            y = y.contiguous().clone()
-            dist.all_reduce(y)
-            return y
-
-        @staticmethod
-        def backward(ctx, grad):
-            return grad
-
-    return Sum.apply(y)
-    ### END SOLUTION
-
-
-def summed_backward(x: torch.Tensor) -> torch.Tensor:
-    """x as it is; its gradient is the sum of all ranks' gradients."""
-    ### BEGIN SOLUTION
-
-    class Sum(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.view_as(x)
-
-        @staticmethod
-        def backward(ctx, grad):
-            grad = grad.contiguous().clone()
-            dist.all_reduce(grad)
-            return grad
-
-    return Sum.apply(x)
-    ### END SOLUTION
-
-
-class ParallelMLP(nn.Module):
-    """second(gelu(first(x))), split over all n ≥ 2 ranks of torch.distributed's default group.
-
-    first: nn.Linear (width → hidden); second: nn.Linear (hidden → width); both with or without bias; the same on
-    all ranks. They are only read. ValueError if hidden is not a multiple of n.
-    x: (…, width), float32, the same on all ranks; y too, and x's gradient. gelu is F.gelu's.
-
-    Communication: forward exactly one all-reduce (sum) of y's bytes, backward exactly one of x's; none in __init__. By
-    `dist.all_reduce`: nothing of torch.distributed.tensor, and no functional collectives.
-    What it trains are its `parameters()`, on rank r the r-th n-th of the hidden units and the second bias; the test
-    may train each rank with another learning rate. Held by each rank once first and second are gone: these, 256 bytes
-    of other tensors.
-    """
-
-    def __init__(self, first: nn.Linear, second: nn.Linear) -> None:
-        super().__init__()
-        ### BEGIN SOLUTION
-        n, rank = dist.get_world_size(), dist.get_rank()
-        if first.out_features % n:
-            raise ValueError(f"{first.out_features} hidden units do not split over {n} ranks")
-
-        def part(full, dim):
-            return nn.Parameter(full.detach().chunk(n, dim)[rank].clone())
-
-        self.first = part(first.weight, 0)
-        self.first_bias = None if first.bias is None else part(first.bias, 0)
-        self.second = part(second.weight, 1)
-        self.second_bias = None if second.bias is None else nn.Parameter(second.bias.detach().clone())
-        ### END SOLUTION
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        ### BEGIN SOLUTION
-        hidden = F.gelu(F.linear(summed_backward(x), self.first, self.first_bias))
-        y = summed_forward(F.linear(hidden, self.second))
-        return y if self.second_bias is None else y + self.second_bias
-        ### END SOLUTION
-
-
-# %% test="parallel_mlp" points=2
-from helpers.exercises.model_parallel import check_ParallelMLP, whole
-
-check_ParallelMLP(
-    2,
-    whole([3, 16], 64, biases=[True, True], seed=1),
-    whole([2, 128], 256, biases=[True, False], seed=2),
-    whole([2, 8], 7, biases=[False, True], seed=3),
-)
-
-
-# %% hidden="parallel_mlp" points=4
-### BEGIN HIDDEN TESTS
-from helpers.exercises.model_parallel import check_ParallelMLP, whole
-
-check_ParallelMLP(
-    3,
-    whole([2, 5, 7], 21, biases=[True, False], seed=11),
-    whole([9, 32], 48, biases=[False, True], seed=12),
-    whole([4, 128], 192, biases=[False, False], seed=13),
-    whole([4, 4], 7, biases=[True, True], seed=14),  # does not split: ValueError
-    whole([6], 9, biases=[True, False], seed=15),  # one row, without a leading dimension
-    whole([2, 1], 3, biases=[False, True], seed=16),  # one unit on each rank
-)
-### END HIDDEN TESTS
-
+# themselves, three all-reduces in place of one. Counting shows that, and *Further* mends it. There, in exercise 16.3, you also write
+# the split of the MLP by hand.
 
 # %% [markdown]
 # ## 2 · Split between the layers
@@ -262,7 +141,7 @@ you.against(dict(zip(you, said, strict=True)), table, *pictures, evidence="arith
 # stages a rank, the bubble is (p − 1) ÷ (v m + p − 1). The price is more messages, and more activations than plain 1F1B.
 
 # %% [markdown]
-# **Exercise 16.2 — a 1F1B schedule** (★★, 10 min)
+# **Exercise 16.1 — a 1F1B schedule** (★★, 10 min)
 #
 # Write the order of work for each rank, with one thing that the library does not have: a limit on the activations that a rank may
 # hold. The test runs your table and looks at the order, the bubble and the peak. Do it without a schedule of the course or of torch.
@@ -324,9 +203,176 @@ check_one_f_one_b(
 
 
 # %% [markdown]
-# Which of the two ways? Tensor parallelism sends in the middle of every layer, and in forward nothing hides that. So it wants the
-# fastest link, which is inside one node. A pipeline sends little and can cross nodes, but needs many micro-batches. Data parallelism
-# needs neither, as long as the model fits when it is sharded (lesson 15). *Further* puts numbers on this.
+# ## 3 · Lay it over the machine
+#
+# Which of the two ways? Both at once, and data parallelism too: 64 GPUs in 8 nodes are `tp · pp · dp = 64` (tensor, pipeline and data
+# parallel). A [**device mesh**](https://docs.pytorch.org/docs/stable/distributed.html) numbers the ranks along three axes. The innermost
+# axis gets neighbouring ranks, so with 8 GPUs a node an innermost axis of 8 never leaves its node. What does one rank of the first stage
+# send along each axis in one step?
+#
+# - **tp**: all-reduces of a micro-batch, two a layer; a pipeline of pp stages has 1 ÷ pp of the layers on a rank;
+# - **pp**: each micro-batch to the next stage, and its gradient back;
+# - **dp**: all-reduces of the gradients, of which a rank has 1 ÷ tp; once a step.
+#
+# The model: 16 MLPs of width 64, 4 micro-batches of 16 rows. The meshes: pp 2 · dp 4 · tp 8 (64 ranks) and pp 8 · dp 16 · tp 8 (1,024
+# ranks). A fake group, one process that stands for all ranks, counts.
+
+# %% experiment
+you = lesson.predict(
+    {
+        "64 ranks: the axis that sends most": ...,
+        "64 ranks: the axis that sends least": ...,
+        "what one rank sends along tp, with 1,024 ranks against 64": ...,
+    },
+    choices={
+        "64 ranks: the axis that sends most": ["tp", "pp", "dp"],
+        "64 ranks: the axis that sends least": ["tp", "pp", "dp"],
+        "what one rank sends along tp, with 1,024 ranks against 64": ["smaller", "the same", "larger"],
+    },
+)
+
+
+# %% experiment
+small, large = (2, 4, 8), (8, 16, 8)  # pp, dp, tp
+tried = {mesh: shown.counted(*mesh) for mesh in (small, large)}
+few, many = tried[small][0], tried[large][0]  # bytes by axis
+said = [max(few, key=few.get), min(few, key=few.get), shown.against(many["tp"], few["tp"])]
+found, table = dict(zip(you, said, strict=True)), shown.mesh_table(tried)
+you.against(found, table, evidence="simulated (fake group)")
+
+# %% [markdown]
+# - **tp** sends in every layer of every micro-batch, and in forward nothing hides that. It gets the fastest link.
+# - With more stages a rank has fewer layers. So with 1,024 ranks tp and dp send less, and pp as much as before.
+# - Between **pp** and **dp** there is no fixed order. The bytes of pp grow with the micro-batches, those of dp with the parameters of
+#   a rank. dp can hide behind backward (lesson 14). And dp takes its sequences from the pipelines: the more dp, the fewer
+#   micro-batches each pipeline has.
+
+# %% [markdown]
+# **Exercise 16.2 — lay out the GPUs** (★★, 10 min)
+#
+# Given a model and a network: which tp, pp and dp, in which order of axes, fits and has the shortest step? What a step takes and holds
+# is given, in `step_seconds` and `held`. Find the layouts, and the link of each axis.
+#
+# <details><summary>Hint 1</summary>There are few layouts: try them all, each tp and pp that divide, in each order of the
+# axes.</details>
+#
+# <details><summary>Hint 2</summary>The stride of an axis is the product of the sizes of the axes inside it. Its group lies in one node
+# if stride · size is no more than the GPUs of a node.</details>
+#
+# <details><summary>The idea</summary>For each tp and pp that divide, dp = gpus ÷ (tp · pp); skip what is not allowed or does not fit.
+# For each of the six orders from <code>itertools.permutations</code>, go from the innermost axis outwards and multiply the stride:
+# that gives the three links. Keep the least step_seconds.</details>
+
+
+# %% exercise="layout"
+def step_seconds(model: dict[str, int], network: dict, sizes: dict[str, int], links: dict) -> float:
+    """Seconds of a step. sizes: axis → ranks along it; links: axis → its [α, β]; the rest as in layout.
+
+    Nothing is hidden, and all-reduces are flat rings over an axis's slowest link, not in two levels as in "Which link can bear it?". P parameters; a micro-batch is one sequence, and has a bytes
+    between two layers (bfloat16). A slot is what a stage does with one of them, forward and backward.
+    """
+    tp, pp, dp = (sizes[axis] for axis in ("tp", "pp", "dp"))
+    L, h, s, B = (model[key] for key in ("layers", "width", "tokens", "sequences"))
+    P, a, microbatches = 12 * L * h * h, 2 * s * h, B // dp
+
+    def ring(n, size, link):
+        return 2 * (n - 1) * (link[0] + size / (n * link[1]))
+
+    slot = 6 * s * P / (pp * tp) / network["flops"] + 4 * L / pp * ring(tp, a, links["tp"])
+    if pp > 1:  # one message to the next stage, one back
+        slot += 2 * (links["pp"][0] + a / links["pp"][1])
+    return (microbatches + pp - 1) * slot + ring(dp, 2 * P / (tp * pp), links["dp"])
+
+
+def held(model: dict[str, int], sizes: dict[str, int]) -> float:
+    """Bytes of the GPU that holds most: 16 of a parameter, and the activations of the micro-batches alive."""
+    tp, pp, dp = (sizes[axis] for axis in ("tp", "pp", "dp"))
+    L, h, s, B = (model[key] for key in ("layers", "width", "tokens", "sequences"))
+    return (16 * 12 * L * h * h + min(pp, B // dp) * 34 * s * h * L) / (tp * pp)
+
+
+def layout(model: dict[str, int], network: dict, gpus: int = 64) -> dict:
+    """The fastest layout that fits: {"tp": …, "pp": …, "dp": …, "order": […], "step_s": …}; step_s in seconds.
+
+    order: the axes, outermost first, e.g. ["pp", "dp", "tp"]; tp · pp · dp = gpus.
+    model: {"layers": L, "width": h, "tokens": s (of a sequence), "sequences": B (in a step)}. network: {"per_node":
+    GPUs, "memory": bytes of a GPU, "flops": of a GPU in a second, "inside": [α, β], "between": [α, β]}, α in seconds a
+    message, β in bytes a second.
+    Allowed: tp divides h, pp divides L, dp divides B, and what is held fits the memory. An axis uses `inside` if its
+    stride (the product of the sizes of the axes after it in order) times its size is at most per_node, else `between`.
+    ValueError if nothing is allowed. Any of several equally fast layouts is right.
+    """
+    ### BEGIN SOLUTION
+    import itertools
+
+    best, shortest = None, float("inf")
+    for tp, pp in itertools.product(range(1, gpus + 1), repeat=2):
+        if gpus % (tp * pp) or model["width"] % tp or model["layers"] % pp:
+            continue
+        sizes = {"tp": tp, "pp": pp, "dp": gpus // (tp * pp)}
+        if model["sequences"] % sizes["dp"] or held(model, sizes) > network["memory"]:
+            continue
+        for axes in itertools.permutations(sizes):
+            stride, links = 1, {}
+            for axis in reversed(axes):
+                stride *= sizes[axis]
+                links[axis] = network["inside" if stride <= network["per_node"] else "between"]
+            step = step_seconds(model, network, sizes, links)
+            if step < shortest:
+                best, shortest = {**sizes, "order": list(axes), "step_s": step}, step
+    if best is None:
+        raise ValueError("no layout fits")
+    return best
+    ### END SOLUTION
+
+
+# %% test="layout" points=1
+from helpers.exercises.model_parallel import INFINIBAND, NVLINK, check_layout, net
+
+check_layout(
+    net(24, 2048, 2048, 512, links=[NVLINK, INFINIBAND]),
+    net(30, 3000, 2048, 12, links=[NVLINK, INFINIBAND]),
+    net(96, 12288, 2048, 1024, links=[NVLINK, INFINIBAND], memory=192e9),
+    refused=[net(96, 12288, 2048, 1024, links=[NVLINK, INFINIBAND], memory=20e9)],
+)
+
+
+# %% hidden="layout" points=2
+### BEGIN HIDDEN TESTS
+from helpers.exercises.model_parallel import ETHERNET, INFINIBAND, NVLINK, PCIE, check_layout, net
+
+check_layout(
+    net(32, 4096, 4096, 256, links=[NVLINK, ETHERNET]),
+    net(48, 8192, 4096, 64, links=[NVLINK, INFINIBAND]),
+    net(48, 8192, 4096, 512, links=[PCIE, ETHERNET], per_node=4),
+    net(80, 8192, 8192, 128, links=[NVLINK, INFINIBAND], gpus=128),
+    net(36, 1280, 1024, 64, links=[PCIE, INFINIBAND], memory=16e9),
+    net(30, 6144, 2048, 48, links=[NVLINK, ETHERNET], gpus=48, per_node=6),
+    net(64, 16384, 2048, 32, links=[NVLINK, NVLINK], per_node=64, memory=180e9),
+    net(40, 5120, 2048, 8, links=[NVLINK, INFINIBAND], per_node=2),
+    net(8, 1024, 512, 2048, links=[NVLINK, ETHERNET]),
+    net(8, 16384, 512, 4, links=[NVLINK, ETHERNET], gpus=128, memory=16e9),
+    net(96, 6144, 2048, 64, links=[PCIE, ETHERNET], memory=40e9),
+    net(32, 8192, 8192, 2, links=[PCIE, ETHERNET], per_node=64, memory=40e9),
+    net(13, 5120, 512, 2048, links=[PCIE, PCIE], per_node=64, gpus=128),
+    net(36, 4096, 2048, 4, links=[NVLINK, ETHERNET], per_node=12, gpus=48),
+    net(12, 1024, 512, 6, links=[NVLINK, ETHERNET], gpus=1),
+    net(14, 1792, 1024, 14, links=[NVLINK, ETHERNET], gpus=7, per_node=1),
+    refused=[net(61, 4096, 2048, 61, links=[NVLINK, INFINIBAND], memory=1e9)],
+)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# Your layout for three models on 64 GPUs of 80 GB in nodes of 8:
+
+# %% experiment
+shown.layouts_table(layout)
+
+# %% [markdown]
+# Tensor parallelism comes in where sequences are few: it is the only axis that needs no more sequences. But first see whether the model
+# fits when it is sharded (lesson 15), and whether the sending of dp hides behind backward (lesson 14). Use tensor or pipeline
+# parallelism only if one of these fails, or if a step has too few sequences for so many GPUs.
 
 # %% [markdown]
 # ## The running example
@@ -450,13 +496,156 @@ lesson.progress()
 #
 # | section | minutes |
 # |---|---|
+# | A tensor-parallel MLP, by hand, with exercise 16.3 | 32 |
+# | Sequence parallelism | 3 |
+# | Which link can bear it? | 9 |
+# | Why is a layout fast? | 2 |
+# | When messages take time, and torch's own schedules | 7 |
+# | Balance the stages, with exercise 16.4 | 23 |
+
+# %% [markdown]
+# ### A tensor-parallel MLP, by hand
+#
+# **Exercise 16.3 — a tensor-parallel MLP** (★★★, 20 min)
+#
+# Write this split by hand, without `torch.distributed.tensor`. The test runs it in real processes. It looks at what was sent, at the
+# bytes that each rank still holds, and at two steps of SGD.
+#
+# <details><summary>Hint 1</summary>Both small functions are an
+# <a href="https://docs.pytorch.org/docs/stable/notes/extending.html"><code>autograd.Function</code></a>: one does nothing in forward
+# and an all-reduce in backward, the other the reverse. Where in the MLP does each belong?</details>
+#
+# <details><summary>Hint 2</summary>What does <code>weight.chunk(n)[rank]</code> keep alive? And how often is the second bias in the
+# sum?</details>
+#
+# <details><summary>The idea</summary>first: take this rank's rows of <code>weight</code> and of <code>bias</code> (the weight of
+# nn.Linear is transposed, so its output columns are rows), and clone them: a view keeps the whole matrix. second: take columns of
+# <code>weight</code>, without bias; all-reduce; then add the whole bias, once.</details>
+
+
+# %% exercise="parallel_mlp"
+def summed_forward(y: torch.Tensor) -> torch.Tensor:
+    """The sum of all ranks' y; the gradient goes through as it is. y itself keeps its numbers."""
+    ### BEGIN SOLUTION
+
+    class Sum(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y):
+            y = y.contiguous().clone()
+            dist.all_reduce(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    return Sum.apply(y)
+    ### END SOLUTION
+
+
+def summed_backward(x: torch.Tensor) -> torch.Tensor:
+    """x as it is; its gradient is the sum of all ranks' gradients."""
+    ### BEGIN SOLUTION
+
+    class Sum(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            grad = grad.contiguous().clone()
+            dist.all_reduce(grad)
+            return grad
+
+    return Sum.apply(x)
+    ### END SOLUTION
+
+
+class ParallelMLP(nn.Module):
+    """second(gelu(first(x))), split over all n ≥ 2 ranks of torch.distributed's default group.
+
+    first: nn.Linear (width → hidden); second: nn.Linear (hidden → width); both with or without bias; the same on
+    all ranks. They are only read. ValueError if hidden is not a multiple of n.
+    x: (…, width), float32, the same on all ranks; y too, and x's gradient. gelu is F.gelu's.
+
+    Communication: forward exactly one all-reduce (sum) of y's bytes, backward exactly one of x's; none in __init__. By
+    `dist.all_reduce`: nothing of torch.distributed.tensor, and no functional collectives.
+    What it trains are its `parameters()`, on rank r the r-th n-th of the hidden units and the second bias; the test
+    may train each rank with another learning rate. Held by each rank once first and second are gone: these, 256 bytes
+    of other tensors.
+    """
+
+    def __init__(self, first: nn.Linear, second: nn.Linear) -> None:
+        super().__init__()
+        ### BEGIN SOLUTION
+        n, rank = dist.get_world_size(), dist.get_rank()
+        if first.out_features % n:
+            raise ValueError(f"{first.out_features} hidden units do not split over {n} ranks")
+
+        def part(full, dim):
+            return nn.Parameter(full.detach().chunk(n, dim)[rank].clone())
+
+        self.first = part(first.weight, 0)
+        self.first_bias = None if first.bias is None else part(first.bias, 0)
+        self.second = part(second.weight, 1)
+        self.second_bias = None if second.bias is None else nn.Parameter(second.bias.detach().clone())
+        ### END SOLUTION
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        ### BEGIN SOLUTION
+        hidden = F.gelu(F.linear(summed_backward(x), self.first, self.first_bias))
+        y = summed_forward(F.linear(hidden, self.second))
+        return y if self.second_bias is None else y + self.second_bias
+        ### END SOLUTION
+
+
+# %% test="parallel_mlp" points=2
+from helpers.exercises.model_parallel import check_ParallelMLP, whole
+
+check_ParallelMLP(
+    2,
+    whole([3, 16], 64, biases=[True, True], seed=1),
+    whole([2, 128], 256, biases=[True, False], seed=2),
+    whole([2, 8], 7, biases=[False, True], seed=3),
+)
+
+
+# %% hidden="parallel_mlp" points=4
+### BEGIN HIDDEN TESTS
+from helpers.exercises.model_parallel import check_ParallelMLP, whole
+
+check_ParallelMLP(
+    3,
+    whole([2, 5, 7], 21, biases=[True, False], seed=11),
+    whole([9, 32], 48, biases=[False, True], seed=12),
+    whole([4, 128], 192, biases=[False, False], seed=13),
+    whole([4, 4], 7, biases=[True, True], seed=14),  # does not split: ValueError
+    whole([6], 9, biases=[True, False], seed=15),  # one row, without a leading dimension
+    whole([2, 1], 3, biases=[False, True], seed=16),  # one unit on each rank
+)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# Your MLP beside torch's. What `parallelize_module` gives beyond yours: weights that know that they are parts (`DTensor`, which
+# checkpoints and optimizers understand), and any module.
+
+# %% experiment
+shown.try_mlp(ParallelMLP, columns_rows)
+
+# %% [markdown]
+# ## Further
+#
+# | section | minutes |
+# |---|---|
 # | Sequence parallelism, and your MLP beside torch's | 5 |
 # | Which link can bear it? | 11 |
 # | When messages take time, and torch's own schedules | 8 |
 # | Balance the stages, with exercise 16.3 | 24 |
 # | Lay it over the machine, with exercise 16.4 | 24 |
 #
-# ### Sequence parallelism, and your MLP beside torch's
+# ### Sequence parallelism
 #
 # Two more plans. `PrepareModuleInput` makes x one thing that q, k and v share. **Sequence parallelism** lets x come in, and y go out,
 # with half of the *tokens* on each rank; the products in between need all tokens.
@@ -480,12 +669,6 @@ shown.sent_table(steps | ranks.run_ranks(shown.split_and_run, 2, more)[0])
 # works on single tokens, here LayerNorm, keeps only its part for backward (compare the bytes kept,
 # [Korthikanti and others, 2022](https://arxiv.org/abs/2205.05198)). The price: the weights of LayerNorm see only the tokens of one
 # rank, so their gradients need one more sum.
-#
-# Your MLP beside torch's. What `parallelize_module` gives beyond yours: weights that know that they are parts (`DTensor`, which
-# checkpoints and optimizers understand), and any module.
-
-# %% experiment
-shown.try_mlp(ParallelMLP, columns_rows)
 
 # %% [markdown]
 # ### Which link can bear it?
@@ -549,6 +732,20 @@ shown.shares_table(sending_share)
 shown.products_table()
 
 # %% [markdown]
+# ### Why is a layout fast?
+#
+# Five layouts of the smallest model of section 3, priced by `step_seconds`:
+
+# %% experiment
+shown.prices_table(step_seconds)
+
+# %% [markdown]
+# - Inside the node belongs the axis that sends most in a step. That is tp, where tp is used. Else it depends: with 1,024 sequences a
+#   pipeline of 8 hands on 128 micro-batches, and pp goes inside; with 64 sequences dp does.
+# - Why is a pipeline faster here at all, for a model that fits one GPU? With dp alone every GPU sends all gradients; a stage has only
+#   some of them. Look at the brackets: if the sending of dp hides behind backward, as with DDP, dp alone is the fastest of the five.
+
+# %% [markdown]
 # ### When messages take time, and torch's own schedules
 #
 # So far messages took no time. In the explorer each takes a quarter of a forward. With 4 ranks and messages that cost nothing, how
@@ -585,7 +782,7 @@ shown.limits_table(one_f_one_b)
 # A pipeline is as fast as its **slowest stage**. Layers are not equal: an embedding is cheap, the last projection to the vocabulary
 # is expensive. With 1F1B the first stages hold the most activations, so the cut that balances the time may not fit.
 #
-# **Exercise 16.3 — balance the stages** (★★, 15 min)
+# **Exercise 16.4 — balance the stages** (★★, 15 min)
 #
 # Cut the layers so that the slowest stage is as fast as it can be, and every stage fits. The test adds up what each of your stages
 # takes and holds.
@@ -674,196 +871,3 @@ check_balance(
     check.case([1e-7, 3e-7, 2e-7, 2e-7, 1e-7], [1] * 5, [0] * 5, 3, 1, 9),
 )
 ### END HIDDEN TESTS
-
-
-# %% [markdown]
-# ### Lay it over the machine
-#
-# 64 GPUs in 8 nodes can be split in three ways at once: `tp · pp · dp = 64` (tensor, pipeline and data parallel). A
-# [**device mesh**](https://docs.pytorch.org/docs/stable/distributed.html) numbers the ranks along three axes. The innermost axis gets
-# neighbouring ranks, so with 8 GPUs a node an innermost axis of 8 never leaves its node. What does one rank of the first stage send
-# along each axis in one step?
-#
-# - **tp**: all-reduces of a micro-batch, two a layer; a pipeline of pp stages has 1 ÷ pp of the layers on a rank;
-# - **pp**: each micro-batch to the next stage, and its gradient back;
-# - **dp**: all-reduces of the gradients, of which a rank has 1 ÷ tp; once a step.
-#
-# The model: 16 MLPs of width 64, 4 micro-batches of 16 rows. The meshes: pp 2 · dp 4 · tp 8 (64 ranks) and pp 8 · dp 16 · tp 8 (1,024
-# ranks). A fake group counts.
-
-# %% experiment
-you = lesson.predict(
-    {
-        "64 ranks: the axis that sends most": ...,
-        "64 ranks: the axis that sends least": ...,
-        "what one rank sends along tp, with 1,024 ranks against 64": ...,
-    },
-    choices={
-        "64 ranks: the axis that sends most": ["tp", "pp", "dp"],
-        "64 ranks: the axis that sends least": ["tp", "pp", "dp"],
-        "what one rank sends along tp, with 1,024 ranks against 64": ["smaller", "the same", "larger"],
-    },
-)
-
-
-# %% experiment
-def by_formula(pp, dp, tp):
-    """Payload of one rank on the first stage in one step: bytes by axis."""
-    layers, micro = 16 // pp, 4 * 16 * 64  # a rank's layers; the bytes of one micro-batch between two layers
-    weights = 2 * 4 * 64 * 64 // tp  # of one split MLP
-    return {
-        "tp": layers * 4 * 2 * micro if tp > 1 else 0,
-        "pp": 4 * 2 * micro if pp > 1 else 0,
-        "dp": layers * 4 * weights if dp > 1 else 0,
-    }
-
-
-tried = {shape: shown.counted(*shape) for shape in ((1, 1, 8), (2, 4, 8), (8, 16, 8))}
-few, many = tried[2, 4, 8][0], tried[8, 16, 8][0]
-said = [max(few, key=few.get), min(few, key=few.get), shown.against(many["tp"], few["tp"])]
-found, table = dict(zip(you, said, strict=True)), shown.mesh_table(tried, by_formula)
-you.against(found, table, evidence="simulated (fake group)")
-
-# %% [markdown]
-# - **tp** sends in every layer of every micro-batch, and in forward nothing hides that. It gets the fastest link.
-# - With more stages a rank has fewer layers. So with 1,024 ranks tp and dp send less, and pp as much as before.
-# - Between **pp** and **dp** there is no fixed order. The bytes of pp grow with the micro-batches, those of dp with the parameters of
-#   a rank. dp can hide behind backward (lesson 14). And dp takes its sequences from the pipelines: the more dp, the fewer
-#   micro-batches each pipeline has.
-#
-# **Exercise 16.4 — lay out the GPUs** (★★, 10 min)
-#
-# Given a model and a network: which tp, pp and dp, in which order of axes, fits and has the shortest step? What a step takes and holds
-# is given, in `step_seconds` and `held`. Find the layouts, and the link of each axis.
-#
-# <details><summary>Hint 1</summary>There are few layouts: try them all, each tp and pp that divide, in each order of the
-# axes.</details>
-#
-# <details><summary>Hint 2</summary>The stride of an axis is the product of the sizes of the axes inside it. Its group lies in one node
-# if stride · size is no more than the GPUs of a node.</details>
-#
-# <details><summary>The idea</summary>For each tp and pp that divide, dp = gpus ÷ (tp · pp); skip what is not allowed or does not fit.
-# For each of the six orders from <code>itertools.permutations</code>, go from the innermost axis outwards and multiply the stride:
-# that gives the three links. Keep the least step_seconds.</details>
-
-
-# %% exercise="layout"
-def step_seconds(model: dict[str, int], network: dict, sizes: dict[str, int], links: dict) -> float:
-    """Seconds of a step. sizes: axis → ranks along it; links: axis → its [α, β]; the rest as in layout.
-
-    Nothing is hidden, and all-reduces are flat rings over an axis's slowest link, not in two levels as in "Which link can bear it?". P parameters; a micro-batch is one sequence, and has a bytes
-    between two layers (bfloat16). A slot is what a stage does with one of them, forward and backward.
-    """
-    tp, pp, dp = (sizes[axis] for axis in ("tp", "pp", "dp"))
-    L, h, s, B = (model[key] for key in ("layers", "width", "tokens", "sequences"))
-    P, a, microbatches = 12 * L * h * h, 2 * s * h, B // dp
-
-    def ring(n, size, link):
-        return 2 * (n - 1) * (link[0] + size / (n * link[1]))
-
-    slot = 6 * s * P / (pp * tp) / network["flops"] + 4 * L / pp * ring(tp, a, links["tp"])
-    if pp > 1:  # one message to the next stage, one back
-        slot += 2 * (links["pp"][0] + a / links["pp"][1])
-    return (microbatches + pp - 1) * slot + ring(dp, 2 * P / (tp * pp), links["dp"])
-
-
-def held(model: dict[str, int], sizes: dict[str, int]) -> float:
-    """Bytes of the GPU that holds most: 16 of a parameter, and the activations of the micro-batches alive."""
-    tp, pp, dp = (sizes[axis] for axis in ("tp", "pp", "dp"))
-    L, h, s, B = (model[key] for key in ("layers", "width", "tokens", "sequences"))
-    return (16 * 12 * L * h * h + min(pp, B // dp) * 34 * s * h * L) / (tp * pp)
-
-
-def layout(model: dict[str, int], network: dict, gpus: int = 64) -> dict:
-    """The fastest layout that fits: {"tp": …, "pp": …, "dp": …, "order": […], "step_s": …}; step_s in seconds.
-
-    order: the axes, outermost first, e.g. ["pp", "dp", "tp"]; tp · pp · dp = gpus.
-    model: {"layers": L, "width": h, "tokens": s (of a sequence), "sequences": B (in a step)}. network: {"per_node":
-    GPUs, "memory": bytes of a GPU, "flops": of a GPU in a second, "inside": [α, β], "between": [α, β]}, α in seconds a
-    message, β in bytes a second.
-    Allowed: tp divides h, pp divides L, dp divides B, and what is held fits the memory. An axis uses `inside` if its
-    stride (the product of the sizes of the axes after it in order) times its size is at most per_node, else `between`.
-    ValueError if nothing is allowed. Any of several equally fast layouts is right.
-    """
-    ### BEGIN SOLUTION
-    import itertools
-
-    best, shortest = None, float("inf")
-    for tp, pp in itertools.product(range(1, gpus + 1), repeat=2):
-        if gpus % (tp * pp) or model["width"] % tp or model["layers"] % pp:
-            continue
-        sizes = {"tp": tp, "pp": pp, "dp": gpus // (tp * pp)}
-        if model["sequences"] % sizes["dp"] or held(model, sizes) > network["memory"]:
-            continue
-        for axes in itertools.permutations(sizes):
-            stride, links = 1, {}
-            for axis in reversed(axes):
-                stride *= sizes[axis]
-                links[axis] = network["inside" if stride <= network["per_node"] else "between"]
-            step = step_seconds(model, network, sizes, links)
-            if step < shortest:
-                best, shortest = {**sizes, "order": list(axes), "step_s": step}, step
-    if best is None:
-        raise ValueError("no layout fits")
-    return best
-    ### END SOLUTION
-
-
-# %% test="layout" points=1
-from helpers.exercises.model_parallel import INFINIBAND, NVLINK, check_layout, net
-
-check_layout(
-    net(24, 2048, 2048, 512, links=[NVLINK, INFINIBAND]),
-    net(30, 3000, 2048, 12, links=[NVLINK, INFINIBAND]),
-    net(96, 12288, 2048, 1024, links=[NVLINK, INFINIBAND], memory=192e9),
-    refused=[net(96, 12288, 2048, 1024, links=[NVLINK, INFINIBAND], memory=20e9)],
-)
-
-
-# %% hidden="layout" points=2
-### BEGIN HIDDEN TESTS
-from helpers.exercises.model_parallel import ETHERNET, INFINIBAND, NVLINK, PCIE, check_layout, net
-
-check_layout(
-    net(32, 4096, 4096, 256, links=[NVLINK, ETHERNET]),
-    net(48, 8192, 4096, 64, links=[NVLINK, INFINIBAND]),
-    net(48, 8192, 4096, 512, links=[PCIE, ETHERNET], per_node=4),
-    net(80, 8192, 8192, 128, links=[NVLINK, INFINIBAND], gpus=128),
-    net(36, 1280, 1024, 64, links=[PCIE, INFINIBAND], memory=16e9),
-    net(30, 6144, 2048, 48, links=[NVLINK, ETHERNET], gpus=48, per_node=6),
-    net(64, 16384, 2048, 32, links=[NVLINK, NVLINK], per_node=64, memory=180e9),
-    net(40, 5120, 2048, 8, links=[NVLINK, INFINIBAND], per_node=2),
-    net(8, 1024, 512, 2048, links=[NVLINK, ETHERNET]),
-    net(8, 16384, 512, 4, links=[NVLINK, ETHERNET], gpus=128, memory=16e9),
-    net(96, 6144, 2048, 64, links=[PCIE, ETHERNET], memory=40e9),
-    net(32, 8192, 8192, 2, links=[PCIE, ETHERNET], per_node=64, memory=40e9),
-    net(13, 5120, 512, 2048, links=[PCIE, PCIE], per_node=64, gpus=128),
-    net(36, 4096, 2048, 4, links=[NVLINK, ETHERNET], per_node=12, gpus=48),
-    net(12, 1024, 512, 6, links=[NVLINK, ETHERNET], gpus=1),
-    net(14, 1792, 1024, 14, links=[NVLINK, ETHERNET], gpus=7, per_node=1),
-    refused=[net(61, 4096, 2048, 61, links=[NVLINK, INFINIBAND], memory=1e9)],
-)
-### END HIDDEN TESTS
-
-
-# %% [markdown]
-# Your layout for three models on 64 GPUs of 80 GB in nodes of 8:
-
-# %% experiment
-shown.layouts_table(layout)
-
-# %% [markdown]
-# And five layouts of the smallest model, priced:
-
-# %% experiment
-shown.prices_table(step_seconds)
-
-# %% [markdown]
-# - Inside the node belongs the axis that sends most in a step. That is tp, where tp is used. Else it depends: with 1,024 sequences a
-#   pipeline of 8 hands on 128 micro-batches, and pp goes inside; with 64 sequences dp does.
-# - Tensor parallelism comes in where sequences are few: it is the only axis that needs no more sequences.
-# - Why is a pipeline faster here at all, for a model that fits one GPU? With dp alone every GPU sends all gradients; a stage has only
-#   some of them. Look at the brackets: if the sending of dp hides behind backward, as with DDP, dp alone is the fastest of the five.
-#
-# So first see whether sharding makes the model fit (lesson 15), and whether the sending of dp hides. Use tensor or pipeline parallelism
-# only if one of these fails, or if a step has too few sequences for so many GPUs.
