@@ -8,7 +8,7 @@
 # few workers make the batches, each batch carries more bytes than it must, or the disk is asked for many small
 # pieces. For each of the three there is a number that you can work out before you buy anything.
 #
-# **Time** 59 min, 26 of them for two exercises; *Further*: 42 min, with two more exercises. **Before this** lessons 00
+# **Time** 60 min, 26 of them for two exercises; *Further*: 42 min, with two more exercises. **Before this** lessons 00
 # and 01 (clocks and ≈; storages and copies). Lesson 03 helps.
 #
 # **Afterwards you can**

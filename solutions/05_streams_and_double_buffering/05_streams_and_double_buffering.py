@@ -131,31 +131,28 @@ def two_queues(gpu: Any, batches: Iterable[torch.Tensor]) -> Iterator[torch.Tens
 
 
 # %% [markdown]
-# Each step takes a batch from the loader and multiplies the batch by a square matrix. The pinned copy takes C =
-# {{c_pinned_ms:.1f}} ms, the pageable copy C = {{c_pageable_ms:.1f}} ms, the product K = {{k_ms:.1f}} ms. In the last row
-# each step also calls `.item()`, to look at its result. Is a step about the **sum** C + K, or the **max** of C and K?
+# Each step takes a batch from the loader, in pinned memory, and multiplies the batch by a square matrix. The copy takes
+# C = {{c_ms:.1f}} ms, the product K = {{k_ms:.1f}} ms. In the last row each step also calls `.item()`, to look at its
+# result. Is a step about the **sum** C + K, or the **max** of C and K?
 
 # %% experiment
 you = lesson.predict(
     {
-        "one queue, pinned": ...,
-        "two queues, pageable": ...,
-        "two queues, pinned": ...,
-        "two queues, pinned, .item()": ...,
+        "one queue": ...,
+        "two queues": ...,
+        "two queues, .item() in each step": ...,
     },
     choices=["sum", "max"],
 )
 
 # %% experiment
 loops = {
-    "one queue, pinned": shown.run(one_queue),
-    "two queues, pageable": shown.run(two_queues, pinned=False),
-    "two queues, pinned": shown.run(two_queues),
-    "two queues, pinned, .item()": shown.run(two_queues, item=True),
+    "one queue": shown.run(one_queue),
+    "two queues": shown.run(two_queues),
+    "two queues, .item() in each step": shown.run(two_queues, item=True),
 }
-one = loops["one queue, pinned"]
-lesson.keep(c_pinned_ms=1e3 * one.copy_s, k_ms=1e3 * one.product_s)
-lesson.keep(c_pageable_ms=1e3 * loops["two queues, pageable"].copy_s)
+one = loops["one queue"]
+lesson.keep(c_ms=1e3 * one.copy_s, k_ms=1e3 * one.product_s)
 you.against(
     {name: loop.nearer for name, loop in loops.items()},
     shown.loops_table(loops),
@@ -166,8 +163,7 @@ you.against(
 
 # %% [markdown]
 # Different engines can overlap: copying with computing. (Two large products in two streams take turns, because one of
-# them fills the GPU alone.) Even the pageable copy hides: while the host feeds it, the product launched before it runs.
-# But the host is held, and {{c_pageable_ms:.1f}} ms remain {{c_pageable_ms:.1f}} ms.
+# them fills the GPU alone.)
 #
 # The last loop is the trap. It has two queues, pinned memory and `non_blocking`, and it is serial. `.item()` waits for
 # this step's product, and the next copy is launched only after that wait. Without `.item()` the host runs ahead, and
