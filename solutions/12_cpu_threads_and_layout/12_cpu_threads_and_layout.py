@@ -292,7 +292,7 @@ def best_threads(
 
     Returns {"threads": the number from 1 to cores with the least time of a step (the smallest of equals),
     "speedup": one thread's time ÷ that time,
-    "bound": the speed-up for regions that cost nothing and threads without end (at most as many chunks as above: so it
+    "bound": the speed-up for teams that cost nothing and threads without end (at most as many chunks as above: so it
         is lower than the dotted line of section 3, which cuts without end),
     "processes", "each": min(copies, ⌊cores ÷ n⌋) processes of n threads each, n such that they finish most steps a second
     together (of equals, the smallest n); processes do not disturb one another}.
@@ -333,7 +333,7 @@ case = check.case([(40_000, 400_000.0, True), (9, 100_000.0, False)], 8, 3, 2_00
 hint = "Two chunks, a serial fifth, and memory for three processes."
 check_best_threads(case, expect=[answer(2, 500 / 303, 500 / 300, 3, 2)], note=hint)
 case = check.case([(6 * 32_768, 600_000.0, True)], 4, 2, 10_000.0, 60_000.0)
-hint = "Regions are dear: the fourth thread costs more than it takes over."
+hint = "Teams are dear: the fourth thread costs more than it takes over."
 check_best_threads(case, expect=[answer(3, 600 / 390, 6.0, 2, 2)], note=hint)
 case = check.case([(100_001, 100_001.0, True), (10**6, 1e6, True), (9, 50_000.0, False)], 8, 3, 2e3, 500.0)
 want = answer(8, 1_150_001 / (25_001 + 125_000 + 62_000), 1_150_001 / (25_001 + 82_259), 2, 4)
@@ -368,7 +368,7 @@ def exact(parts, cores, copies, wake_ns, each_ns):
     return answer(best, *speedups, min(copies, cores // split), split)
 
 
-# regions for nothing: more threads change nothing
+# teams for nothing: more threads change nothing
 ties = [(100_000, 1e5, True), (65_536, 5e4, True), (32_768, 2e4, True)]
 free = [check.case(ties, 8, copies, 0.0, 0.0) for copies in (1, 4)]
 free += [check.case([(9, 5.0, False)], 4, 3, 0.0, 0.0)]
@@ -382,7 +382,7 @@ check_best_threads(*random_steps(60), *free, expect=exact)
 # For each output a convolution reads all channels of a few neighbouring pixels.
 # [`channels_last`](https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html) (lesson 01) keeps the channels of a
 # pixel side by side, so one vector instruction takes 8 or 16 of them. On the CPU most convolutions are done by the library
-# **oneDNN**. It prints what it does if `ONEDNN_VERBOSE=1` is set before Python starts. A line with the word `reorder` computes
+# **oneDNN**. oneDNN prints each of its steps if `ONEDNN_VERBOSE=1` is set before Python starts. A step called `reorder` computes
 # nothing: it writes data in another layout. **How many reorders does one convolution of 2 × 16 × 20 × 20 with 3 × 3 filters cost?**
 
 # %% experiment
@@ -461,7 +461,7 @@ print(f"operators in a step: {operators}")
 # NUMA node.
 #
 # ```bash
-# ONEDNN_VERBOSE=1 python train.py | grep reorder | cut -d, -f6,7,9,11 | sort | uniq -c | sort -rn | head
+# ONEDNN_VERBOSE=1 python train.py | grep reorder | cut -d, -f6,9,12 | sort | uniq -c | sort -rn | head
 # numactl --cpunodebind=0 --membind=0 python train.py
 # ```
 

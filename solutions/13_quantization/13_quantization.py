@@ -532,13 +532,15 @@ lesson.keep(script_operators=operators["float32"], script_operators_now=operator
 # import torch
 #
 # linears = {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
-# loud = {}
+# loud, hooks = {}, []
 # for name, layer in linears.items():
 #     def look(layer, given, name=name):
 #         channels = given[0].detach().flatten(0, -2).abs().amax(0)
 #         loud[name] = float(channels.max() / channels.median())
-#     layer.register_forward_pre_hook(look)
+#     hooks.append(layer.register_forward_pre_hook(look))
 # step(next(iter(loader)))
+# for hook in hooks:
+#     hook.remove()
 # for name in loud:
 #     w = linears[name].weight.detach()
 #     scale = w.abs().amax(1, keepdim=True).clamp(min=1e-12) / 127

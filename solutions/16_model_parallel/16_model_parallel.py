@@ -448,7 +448,9 @@ running_example.ladder()
 # ## Your own script
 #
 # First ask whether the model must be split at all. Weights, gradients and Adam's two moments take four times the bytes of the
-# weights (in float32). If these fit one GPU, use DDP; if they fit when sharded, use `fully_shard`. Only then look at how the
+# weights (in float32). If these fit one GPU, use
+# [DDP](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html); if they fit when sharded, use
+# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html). Only then look at how the
 # parameters are spread over the layers: a pipeline wants equal stages, and one huge layer wants tensor parallelism. After a split,
 # count the collectives of one step, in each rank. One all-reduce too many in each layer is easily overlooked.
 #
@@ -466,6 +468,8 @@ running_example.ladder()
 
 # %% [markdown]
 # ## Sources on trial
+#
+# Three claims that matter here.
 
 # %% experiment
 tried = shown.claims(*list(steps.values())[:2])
