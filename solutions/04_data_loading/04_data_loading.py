@@ -506,7 +506,7 @@ board
 
 # %% [markdown]
 # A step copies {{script_bytes_now:,.0f}} bytes to the GPU in place of {{script_bytes:,.0f}}, in one copy and not in two, and
-# waits once less. The time of a step hardly moves. A batch of text is tiny: even the larger copy takes microseconds. The
+# waits one time fewer. The time of a step hardly moves. A batch of text is tiny: even the larger copy takes microseconds. The
 # same change pays for images, where a batch is megabytes. The simulated GPU does not count the Python work of cutting lists.
 # The line with ≈ counts it, but a step of this model on a CPU takes far longer than its batch.
 
