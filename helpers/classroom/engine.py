@@ -23,6 +23,7 @@ from helpers.classroom.zygote import KEPT, TooLarge, receive, send
 #: seconds that a cell or a request of a test may take, and all of a submission. Processor time is capped before
 #: (`zygote.CPU_S`): these end what waits, and are far above what a busy machine takes
 CELL_S, NOTEBOOK_S = 120.0, 900.0
+_ENDED = "the process ended before it answered"
 _RANKS = re.compile(r"^(from|import) .*\b_?ranks\b", re.MULTILINE)
 
 
@@ -57,6 +58,7 @@ class Learner:
     ran: dict[int, Ran] = field(default_factory=dict)
     timeouts: int = 0
     ranks: bool = False  # tests run ranks, which are forked from a server
+    apart: bool = False  # a copy of the child answers, which ends with its exercise
     _connection: socket.socket | None = None
 
     def run(self, step: Step) -> None:
@@ -72,15 +74,24 @@ class Learner:
         """A transport for :func:`helpers.check.through`."""
         if self._connection is None:
             self._begin()
+        if not self.apart:
+            self.apart = not self._exchange({"apart": True, "looked": True}).get("broken")
         reply = self._exchange({"ask": request})
         if reply.get("missing") and (why := self._why_missing(request["name"])):
             return {"broken": why}
         if reply.get("broken"):
-            self.close()  # what has changed there, or swollen, is not for the next exercise
+            self.leave()  # what has changed there, or swollen, is not for the next exercise
         return reply
 
+    def leave(self) -> None:
+        """End the copy that answers: the child goes on, and knows nothing of what the copy was asked."""
+        if self.apart and self._connection is not None:
+            self._exchange({"back": True})
+        self.apart = False
+
     def close(self) -> None:
-        """End the child."""
+        """End the child, and the copy of it that answers."""
+        self.apart = False
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -118,16 +129,19 @@ class Learner:
         try:
             send(self._connection, message)
             reply = receive(self._connection)
+            if isinstance(reply, dict) and "died" in reply:
+                self.apart = False
+                return {"broken": _ENDED}
             if isinstance(reply, dict):
                 return reply
-            broken = "the process ended before it answered"
+            broken = _ENDED
         except TimeoutError:
             broken = f"no answer within {seconds:.0f} s"
             self.timeouts += 1  # of who has waited so long for nothing, the next gets half of it
         except TooLarge as odd:
             broken = f"its answer is too large ({odd})"
         except (OSError, ValueError, RecursionError):
-            broken = "the process ended before it answered"
+            broken = _ENDED
         self.close()
         return {"broken": broken}
 
@@ -153,8 +167,8 @@ def grade(
     hidden = False
     try:
         for step in in_order(steps):
-            if hidden and step.role != "hidden":
-                learner.close()  # what it has seen of hidden inputs, a later cell could print, or a visible test quote
+            if step.role not in ("test", "hidden") or (hidden and step.role == "test"):
+                learner.leave()  # what it has seen of hidden inputs, a later cell could print, or a visible test quote
             hidden = step.role == "hidden"
             if step.role not in ("test", "hidden"):
                 earlier = [cell.source for cell in learner.cells if cell.role != "setup"]

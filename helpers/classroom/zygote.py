@@ -45,6 +45,8 @@ LIMITS = {
     resource.RLIMIT_CORE: 0,
 }
 CPU_S = int(os.environ.get("GRADE_CPU_S", "30"))
+#: how a copy ends that was told to
+BACK = 17
 _PR_SET_DUMPABLE = 4  # prctl(2)
 
 
@@ -94,6 +96,8 @@ def serve(connection: socket.socket, before: "Intact") -> None:
     {"ranks": True}, first → {}: a server is forked for drives that run ranks, while this process has run nothing
     {"run": source, "place": "<cell 3>", "looked": bool} → {"printed": str, "error": None or [type, text, lines of a traceback]}
     {"ask": request of the judge} → :func:`helpers.check.probe.answer`'s reply
+    {"apart": True} → {}: a copy of this process answers from here on, until {"back": True}; then this one again, which knows
+        nothing of what was asked meanwhile. If the copy dies, this one says so in its place: {"died": True}
     """
     import torch
 
@@ -106,7 +110,12 @@ def serve(connection: socket.socket, before: "Intact") -> None:
     while (message := receive(connection)) is not None:
         _more_time()
         reply: dict[str, Any] = {}
-        if "run" in message:
+        if "back" in message:
+            os._exit(BACK)
+        if "apart" in message and (copy := os.fork()):
+            _, status = os.waitpid(copy, 0)
+            reply = {} if os.waitstatus_to_exitcode(status) == BACK else {"died": True}
+        elif "run" in message:
             reply = _run(message["run"], message["place"], namespace)
         elif "ask" in message:
             reply = probe.answer(message["ask"], namespace)
