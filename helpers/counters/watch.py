@@ -3,7 +3,7 @@
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -17,6 +17,10 @@ from helpers.tensors import tensors
 # of the class: an answer could give its storage a method of its own
 _nbytes, _resizable = torch.UntypedStorage.nbytes, torch.UntypedStorage.resizable
 Storages = dict[int, tuple[torch.UntypedStorage, int]]  # identity → storage, bytes
+
+
+#: what takes part in most operators, and is neither a parameter nor a subclass with a dispatch of its own
+_PLAIN = frozenset({torch.Tensor})
 
 
 class _Threads(threading.local):
@@ -47,21 +51,21 @@ class Watch(Mode):
         kwargs = kwargs or {}
         if self.silent or func.namespace in ("prim", "profiler"):
             return func(*args, **kwargs)
-        if any(_wraps_others(kind) for kind in types):
-            return NotImplemented  # a DTensor unpacks itself first; the operators on its shard then come here
+        for kind in types:
+            if kind not in _PLAIN and _wraps_others(kind):
+                return NotImplemented  # a DTensor unpacks itself first; the operators on its shard then come here
         op = operator(func)
         if op.composite:  # these arrive whole only in inference mode: take them apart, as elsewhere
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        given: list[torch.Tensor] = self._safely(tensors, (args, kwargs)) or []
+        given, before = self._safely(self._look, args, kwargs) or ([], {})
         if op.custom and all(tensor.device.type == "cpu" for tensor in given):
             with self:  # run its kernel under our eyes
                 return func.redispatch(
                     private_torch.DispatchKeySet(private_torch.DispatchKey.CPU), *args, **kwargs
                 )
-        before: Storages = self._safely(self._look, given) or {}
         result = func(*args, **kwargs)
         self._safely(self._record, op, before, args, kwargs, result)
         return result
@@ -74,11 +78,12 @@ class Watch(Mode):
             self.failure = self.failure or error
             return None
 
-    def _look(self, given: list[torch.Tensor]) -> Storages:
+    def _look(self, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], Storages]:
+        given = tensors((args, kwargs) if kwargs else args)
         for tensor in given:
-            if isinstance(tensor, torch.nn.Parameter):
+            if type(tensor) not in _PLAIN and isinstance(tensor, torch.nn.Parameter):
                 self._parameter(tensor)
-        return _storages(given)
+        return given, _held(given)
 
     def _record(self, op: Operator, before: Storages, args: Any, kwargs: Any, result: Any) -> None:
         after = _storages(result)
@@ -155,7 +160,7 @@ running = _Threads()
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    if hasattr(type(tensor), "__tensor_flatten__"):  # a DTensor or the like: its bytes are in what it wraps
+    if type(tensor) not in _PLAIN and hasattr(type(tensor), "__tensor_flatten__"):  # a DTensor or the like: its bytes are in what it wraps
         return None
     try:
         return torch.Tensor.untyped_storage(tensor)  # not one of the tensor's own
@@ -164,8 +169,16 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
 
 
 def _storages(tree: Any) -> Storages:
-    found = (_storage(tensor) for tensor in tensors(tree))
-    return {storage._cdata: (storage, _nbytes(storage)) for storage in found if storage is not None}
+    return _held((tree,) if type(tree) is torch.Tensor else tensors(tree))
+
+
+def _held(given: Iterable[torch.Tensor]) -> Storages:
+    found: Storages = {}
+    for tensor in given:
+        storage = _storage(tensor)
+        if storage is not None:
+            found[storage._cdata] = storage, _nbytes(storage)
+    return found
 
 
 def _leaves_torch(op: Operator, before: Storages, args: Any, kwargs: Any) -> bool:
