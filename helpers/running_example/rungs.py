@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from helpers.running_example import plain
+from helpers.running_example import plain as plain_script
 from helpers.running_example.plain import Batch, Record, Size
 from helpers.running_example.script import Part, Rung
 
@@ -57,7 +57,7 @@ def log_every_five(record: Record, logits: Tensor, loss: Tensor) -> None:
 
 
 def packed_text() -> Tensor:
-    return torch.tensor(plain.text(), dtype=torch.uint8)
+    return torch.tensor(plain_script.text(), dtype=torch.uint8)
 
 
 def batches_by_index(tokens: Tensor, size: Size, steps: int) -> Iterator[Tensor]:
@@ -150,7 +150,7 @@ def through_checkpoint(block: nn.Module, x: Tensor) -> Tensor:
 
 def forward_in_bf16(model: nn.Module, inputs: Tensor, targets: Tensor) -> Batch:
     with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
-        return plain.forward(model, inputs, targets)
+        return plain_script.forward(model, inputs, targets)
 
 
 PACKED: dict[str, Part] = {"text": packed_text, "batches": batches_by_index, "to_device": bytes_to_device}

@@ -477,11 +477,11 @@ shown.read_order({way: files.epoch(way) for way in ("one by one", "in blocks")})
 import random
 
 from helpers import running_example
-from helpers.running_example import plain
+from helpers.running_example import plain as plain_script
 
 
 def packed_text():
-    return torch.tensor(plain.text(), dtype=torch.uint8)
+    return torch.tensor(plain_script.text(), dtype=torch.uint8)
 
 
 def batches_by_index(tokens, size, steps):

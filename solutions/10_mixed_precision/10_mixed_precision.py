@@ -491,12 +491,12 @@ check_aligned(
 
 # %% experiment
 from helpers import running_example
-from helpers.running_example import plain
+from helpers.running_example import plain as plain_script
 
 
 def forward_in_bf16(model, inputs, targets):
     with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
-        return plain.forward(model, inputs, targets)
+        return plain_script.forward(model, inputs, targets)
 
 
 before = running_example.after("08")

@@ -560,11 +560,11 @@ lab.cost(lambda x: torch.relu(x.sin() * x.cos() + x.exp().sqrt()), torch.rand(2*
 
 # %% experiment
 from helpers import count, running_example
-from helpers.running_example import plain
+from helpers.running_example import plain as plain_script
 
 tokens = torch.zeros(8, 64, dtype=torch.int64)
 for name, script in {"plain": running_example.after("00"), "lesson 10": running_example.after("10")}.items():
-    model = plain.GPT(script, running_example.SMALL)
+    model = plain_script.GPT(script, running_example.SMALL)
     forward = compiling.explain(script.forward, model, tokens, tokens)
     script.forward(model, tokens, tokens)[1].backward()
     clip = compiling.explain(script.clip, model)
@@ -572,9 +572,12 @@ for name, script in {"plain": running_example.after("00"), "lesson 10": running_
 
 # %% experiment
 x, q = torch.randn(8, 64, 512), torch.randn(8, 4, 64, 32)
-gelu, attention = compiling.kernels(plain.activation, x), compiling.kernels(plain.attention, q, q, q)
-lesson.keep(script_gelu=count(plain.activation, x).operators, script_gelu_loops=gelu.loops)
-lesson.keep(script_attention=count(plain.attention, q, q, q).operators, script_loops=attention.loops)
+gelu, attention = (
+    compiling.kernels(plain_script.activation, x),
+    compiling.kernels(plain_script.attention, q, q, q),
+)
+lesson.keep(script_gelu=count(plain_script.activation, x).operators, script_gelu_loops=gelu.loops)
+lesson.keep(script_attention=count(plain_script.attention, q, q, q).operators, script_loops=attention.loops)
 print("GELU:", gelu, "\nattention:", attention)
 
 # %% [markdown]

@@ -495,16 +495,16 @@ def in_int8(model):
 
 # %% experiment
 from helpers import count, running_example
-from helpers.running_example import plain
+from helpers.running_example import plain as plain_script
 
 model = running_example.trained(running_example.after("08"), steps=40)
-inputs, targets = next(plain.batches(plain.text(), running_example.SMALL, 1))
+inputs, targets = next(plain_script.batches(plain_script.text(), running_example.SMALL, 1))
 stored, operators = {}, {}
 for form in ("float32", "int8"):
     if form == "int8":
         in_int8(model)
     with torch.no_grad():
-        ran = count(plain.forward, model, inputs, targets)
+        ran = count(plain_script.forward, model, inputs, targets)
     stored[form] = sum(tensor.nbytes for tensor in model.state_dict().values())
     operators[form] = ran.operators
     print(
