@@ -12,18 +12,8 @@ from helpers.tables import Table, table
 from helpers.timing import bench
 
 CPU = "live (CPU)"
-X = "torch.arange(24.0).reshape(4, 6)"
 
 # --- views and copies ---------------------------------------------------------------------------------------------
-
-
-def times_of_transposing() -> Table:
-    """`m.t()` beside `m.t().contiguous()`, on a small matrix and a large one: seconds by the clock."""
-    rows = [
-        (f"{m.nbytes:,}", bench(m.t, min_run_time=0.1).cell, bench(lambda m: m.t().contiguous(), m).cell)
-        for m in (torch.ones(250, 250), torch.ones(2000, 2000))
-    ]
-    return table(rows, ["bytes in m", "m.t()", "m.t().contiguous()"], evidence=CPU)
 
 
 def layout(tensor: Tensor) -> str:

@@ -5,7 +5,7 @@
 #
 # Every later lesson changes some code and claims that the change helped. This lesson is about the claim. A clock
 # around a GPU call reads the wrong thing. A first run is slower than all others. Two runs of the same code differ. A
-# machine that warms up slows whatever is timed last. Each of these has shown people a speed-up that was not there.
+# machine that warms up slows whatever is timed last. Each of these can show a speed-up that is not there.
 #
 # **Time** 60 min, in two sittings if you like (a good break is before section 3); *Further*: 75 min. **Before
 # this**: Python, and enough PyTorch to write a training loop. You need no GPU.
@@ -15,8 +15,7 @@
 # 2. say "faster", "slower" or "cannot tell" from runs on a noisy, drifting machine;
 # 3. find out which change helps *your* model before you keep it.
 #
-# **How to work.** First you **predict**: click an answer. Then the measurement appears, and only then you read why. A
-# wrong prediction is worth more than a right one: it shows you what to look at.
+# **How to work.** First you **predict**: click an answer. Then the measurement appears, and only then you read why.
 
 # %% setup
 import math
@@ -137,7 +136,7 @@ you.against(blamed, show.lines(naive, waited), evidence="simulated (H100)", what
 # %% [markdown]
 # `loss.item()` needs the number, so the CPU waits there until the GPU has done everything that was queued before. The
 # naive clock charges this line with the work of all the others. Whoever believes that clock removes `.item()`, and wins
-# almost nothing: the wait is gone, but the work that it waited for still has to be done. Section 5 shows how much is won.
+# almost nothing (section 5): the wait is gone, but the work that it waited for still has to be done.
 #
 # ## 2 · The first call
 #
@@ -371,15 +370,15 @@ plots.speedup(live, title="Time before ÷ time after, on this machine")
 
 # %% [markdown]
 # Expect the first interval far to the right of 1, and the second one around 1. If the second says "faster" or "slower", you
-# have met one of the false alarms that 95 % allows: one in twenty. Run the cell again, and it should go. If an interval is
-# wide, your machine is busy. Then more pairs are the cure: four times as many halve the width.
+# have met one of the false alarms that 95 % allows: run the cell again. If an interval is wide, your machine is busy: take
+# more pairs (four times as many halve the width).
 #
 # **Exercise 0.2 — faster, slower, or cannot tell** (★★, 8 min)
 #
 # Write the verdict yourself. `paired` is enough as long as no run is disturbed; here one run in twelve is, and takes up to
-# four times as long. How much the runs scatter differs from machine to machine, and nobody tells you. So a fixed "2 % or
-# more" is wrong somewhere. One way needs no theory of noise: if the change does nothing, each pair is a **coin toss**,
-# and "after" wins half of the pairs. So count the pairs that "after" won.
+# four times as long. And a fixed "2 % or more" is wrong on some machine, because each scatters in its own way. One way
+# needs no theory of noise: if the change does nothing, each pair is a **coin toss**, and "after" wins half of the pairs. So
+# count the pairs that "after" won.
 #
 # <details><summary>Hint 1</summary>Nine pairs of twelve say "faster". If the change does nothing: how often do nine or
 # more of twelve tossed coins fall alike? <code>math.comb(n, k)</code> counts the ways in which k of n
@@ -549,15 +548,15 @@ scored
 #     print(timer.blocked_autorange(min_run_time=1))  # the median, and the interquartile range
 # ```
 #
-# For a verdict on a change, `from helpers import compare` and call `compare(step_before, step_after, batch)`. In a notebook,
-# `%load_ext helpers` gives any cell a first line `%%bench` that times it.
+# For a verdict on a change: `from helpers import compare`, then `compare(step_before, step_after, batch)`. In a notebook,
+# `%load_ext helpers` and `%%bench` time any cell.
 
 # %% [markdown]
 # ## Sources on trial
 #
-# The course takes its claims from four texts on fast PyTorch, and puts them to the test. One claim of this lesson is a
-# table that promises 300 %. It mixes three meanings of "improved by x %": the ratio of the times, the rate gained and the
-# amount saved. So say "takes 0.25 of the time" or "4.0× as fast", and never "400 % faster".
+# The course puts claims from four texts on fast PyTorch to the test. One is a table that promises 300 %. It mixes three
+# meanings of "improved by x %": the ratio of the times, the rate gained and the amount saved. So say "takes 0.25 of the
+# time" or "4.0× as fast", and never "400 % faster".
 
 # %% experiment
 from helpers.trials import measure_first as trials
@@ -586,7 +585,7 @@ lesson.verdicts(
 # | Warm up until the readings stop falling | the start is what your user waits for |
 # | Median and interquartile range | you pay for the slowest run |
 # | Pairs in random order, ratio and interval | one run changes the next: pair whole processes |
-# | One change at a time, measured on your own model | two changes that only work together |
+# | One change at a time, on your own model | two changes that only work together |
 #
 # **Read on**: PyTorch's [benchmark tutorial](https://docs.pytorch.org/tutorials/recipes/recipes/benchmark.html) and its
 # notes on [how CUDA calls run asynchronously](https://docs.pytorch.org/docs/stable/notes/cuda.html); A. Georges, D.

@@ -23,13 +23,7 @@ from helpers.experiments import storage_and_stride as show
 
 lesson.start("01_storage_and_stride", evidence=["live (CPU)", "arithmetic", "simulated (H100)"])
 
-# %% experiment
-show.times_of_transposing()
-
 # %% [markdown]
-# In which column does the time follow the size of `m`? The left one only writes down a new way to walk, whatever the
-# size. The right one moves every number.
-#
 # ## Round 1 · Many tensors, one storage
 #
 # A **storage** is a row of cells in memory, with one number in each. A **tensor** says how to walk a storage. For that it
@@ -73,7 +67,7 @@ you.against(
 # Each strip is one tensor. The arrows follow its elements, the last index fastest. Transposing swapped two strides and
 # moved nothing. A column begins one cell in and steps by a whole row. A slice with a step multiplies a stride, and a slice
 # that leaves out the beginning moves the offset. Each of these tensors is a **view** of x: some integers, whatever the size
-# of the storage. (PyTorch lists all its [views](https://docs.pytorch.org/docs/stable/tensor_view.html).)
+# of the storage.
 #
 # **Move it yourself.** The buttons below set the sliders to a layout that has a name. Then move one slider at a time.
 # (1) Which slider makes every row walk the same cells? (2) What happens when a stride is −1?
@@ -184,8 +178,7 @@ you.against(
 # *values* in the list, and torch does not look at these: it always copies. There is one exception. An integer tensor
 # **without dimensions**, such as `one`, is read out to a Python number first, and then the index is a basic one.
 #
-# On a GPU, reading a number out makes the CPU wait for the GPU: a **sync** (lesson 03). A mask syncs too, because its
-# number of `True` decides the size of the result. So does a list: the CPU waits while its bytes go to the GPU.
+# (On a GPU, some of these indexes make the CPU wait for the GPU: a **sync**. Lesson 03 hunts them.)
 #
 # The last column is about **writing**. `x[index] = value` does not read. It calls an operator whose name ends in `_`, and
 # this writes into x's own storage, through any index. But what about two brackets, or `+=`? `pick` holds 0 and 2.
@@ -432,8 +425,7 @@ lesson.verdicts(
 )
 
 # %% [markdown]
-# The operators were picked by hand; your own may behave otherwise. Their list, and what a bad order costs in time, stand
-# under Further.
+# The operators were picked by hand; Further lists them.
 #
 # ## Recap
 #
