@@ -516,8 +516,8 @@ lesson.keep(script_operators=operators["float32"], script_operators_now=operator
 # %% [markdown]
 # The stored model shrinks from {{script_mib:.1f}} to {{script_mib_now:.1f}} MiB, and the loss hardly changes. Each
 # forward pass, though, has {{script_operators_now}} operators in place of {{script_operators}}: every layer first
-# writes its weights as float32 and then reads them. So this form saves memory, and it does more work. int8 saves time only with an
-# operator that multiplies the integers themselves, and for many tokens at once, as above.
+# writes its weights as float32 and then reads them. So this form saves memory, and it does more work. int8 saves time only where
+# one kernel converts the weights as it reads them (few tokens), or multiplies the integers themselves (many tokens), as in section 2.
 
 # %% [markdown]
 # ## Your own script
