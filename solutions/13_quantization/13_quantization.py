@@ -475,7 +475,7 @@ you.against(found, shown.errors_table(errors), evidence="live (CPU)")
 
 
 # %% experiment
-class Int8Linear(nn.Module):
+class StoredInInt8(nn.Module):
     def __init__(self, linear):
         super().__init__()
         weight, self.bias = linear.weight.detach(), linear.bias
@@ -490,7 +490,7 @@ def in_int8(model):
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.Linear):
-                setattr(module, name, Int8Linear(child))
+                setattr(module, name, StoredInInt8(child))
 
 
 # %% experiment
