@@ -80,6 +80,7 @@ def _wide() -> nn.Module:
 #: what holds the memory differs: activations, logits, weights
 NETS: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Tensor]]] = {
     "ResNet-50, 64 images": (ResNet, lambda d: torch.empty(64, 3, 224, 224, device=d)),
+    "ResNet-50, 96 images": (ResNet, lambda d: torch.empty(96, 3, 224, 224, device=d)),
     "GPT-2 small, 4 × 1,024 tokens": (GPT2, lambda d: torch.zeros(4, 1024, dtype=torch.int64, device=d)),
     "8 layers of 4,096 × 4,096, 16 rows": (_wide, lambda d: torch.empty(16, 4096, device=d)),
     "the same 8 layers, only forward": (_wide, lambda d: torch.empty(16, 4096, device=d)),

@@ -208,9 +208,10 @@ you.against(peaks.in_words(), peaks.table(), evidence="simulated (A100)", what="
 #   of the weights lie beside the weights, and the peak grows. For inference cast the whole model once, with `model.half()`
 #   or `model.bfloat16()`.
 #
-# **And speed?** For GPT-2 on an A100 [others have measured](https://github.com/karpathy/build-nanogpt) whole training steps.
-# A step in bf16 is {{bf16_all:.2f}} times as fast as a step in fp32, and only {{bf16_alone:.2f}} times as fast as a step with
-# TF32, which costs one line of code. Plain fp32 matmuls use no Tensor Cores at all. So always ask: *times as fast as what?*
+# **And speed?** For GPT-2 on an A100 [others have measured](https://github.com/karpathy/build-nanogpt) whole training
+# steps. A step in bf16 is {{bf16_all:.2f}} times as fast as a step in fp32, and only {{bf16_alone:.2f}} times as fast
+# as a step with TF32, which costs one line of code. Plain fp32 matmuls use no Tensor Cores at all. So always ask:
+# *times as fast as what?*
 #
 # **Now place the casts yourself.** In the net below one block is applied again and again, with the same weights. Its
 # stream `h` holds values around 300. Cast everything to fp16, or use autocast alone, and the loss is finite, plausible and

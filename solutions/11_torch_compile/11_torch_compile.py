@@ -466,11 +466,11 @@ you.against(nests, lab.nests_table(written), code, evidence="live (CPU)", what="
 # - Parts of a tensor that are handled one by one become a nest each.
 # - Matrix products go to a library.
 #
-# So fusion saves memory traffic, and leaves products as they are. How much can that give a real model? On the simulated H100
-# we ran a Transformer layer of width 1,024 with 8 sequences of 1,024 tokens, forward and backward, and supposed that the compiler made
-# everything free except the products and attention. The layer would be {{bound32:.2f}} times as fast in float32 (without
-# TF32), and {{bound16:.2f}} times in bfloat16. In bfloat16 Tensor Cores shorten the products so much that they take only
-# {{share16:.0%}} of the time. The faster your products, the more the compiler can give.
+# So fusion saves memory traffic, and leaves products as they are. How much can that give a real model? On the simulated
+# H100 we ran a Transformer layer of width 1,024 with 8 sequences of 1,024 tokens, forward and backward, and supposed
+# that the compiler made everything free except the products and attention. The layer would be {{bound32:.2f}} times as
+# fast in float32 (without TF32), and {{bound16:.2f}} times in bfloat16. In bfloat16 Tensor Cores shorten the products
+# so much that they take only {{share16:.0%}} of the time. The faster your products, the more the compiler can give.
 
 # %% [markdown]
 # ## 4 · Training, and what it costs
