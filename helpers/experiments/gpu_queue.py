@@ -14,7 +14,8 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from helpers import recordings, simulate, trace
+from helpers import plots, recordings, simulate, trace
+from helpers.plots.picture import Picture
 from helpers.seconds import format_seconds
 from helpers.simulator.devices import DEVICES
 from helpers.tables import Table, table
@@ -187,6 +188,21 @@ def on_the_map(tried: Mapping[str, Tried]) -> Table:
     ]
     caption = "on the right: times as fast with this remedy"
     return table(rows, columns, evidence=SIMULATED, caption=caption)
+
+
+#: three loops whose settings the learner does not see before the traces
+UNKNOWN: dict[str, dict[str, Any]] = {
+    "trace A": {"width": 3072, "batch": 2048, "read": True, "prepare_s": 0.2e-3},
+    "trace B": {"width": 3072, "batch": 1024, "read": True, "prepare_s": 4e-3},
+    "trace C": {"width": 1024, "batch": 512, "prepare_s": 2e-3},
+}
+
+
+def two_steps(name: str) -> Picture:
+    """The queue during the second and the third step of one of UNKNOWN."""
+    t = loop(**UNKNOWN[name]).trace
+    begin, last = trace.steps(t)[1:3]
+    return plots.queue(t, begin.start_s, last.start_s + last.seconds_s, title=name.replace("trace", "Trace"))
 
 
 # --- which lines wait ---------------------------------------------------------------------------------------------

@@ -622,7 +622,7 @@ lesson.table(path, ["where", "what happens"], evidence="live (CPU)")
 # %% experiment
 from helpers.experiments.operators_and_autograd import small_attention
 
-small_attention(attention_by_hand)
+small_attention()
 
 # %% [markdown]
 # A line joins each launch to its kernel. In `synchronize` the CPU only waits. The GPU is nearly idle. The CPU has one
@@ -891,6 +891,8 @@ you = lesson.predict(
 # %% experiment
 from helpers.experiments.operators_and_autograd import compare_modes, in_each_mode
 
+batch, weight = torch.randn(64, 256), torch.randn(256, 256).div(16).requires_grad_()
+
 
 def twenty():
     h = batch
@@ -1036,7 +1038,7 @@ check_grad_norms(Net(512, k=1024, width=1024, classes=8, shrink=32), memory=True
 # %% [markdown]
 # ### On your own GPU (2 min)
 #
-# If you have a GPU, the cell below times `x + y` on it as section 2 did. Look for the same time for all small sizes, a
+# If you have a GPU, the cell below times `x + y` on it with `add_on` of section 2. Look for the same time for all small sizes, a
 # bend, and a slope that the memory sets. Where is your crossover?
 
 # %% experiment

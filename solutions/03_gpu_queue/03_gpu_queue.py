@@ -8,7 +8,7 @@
 # three need opposite repairs, and from outside they look alike. A **trace** records what both sides do, and tells the
 # three apart.
 #
-# **Time** 60 min, with two exercises; *Further*: 35 min, with one more.
+# **Time** 60 min, with two exercises; *Further*: 40 min, with one more.
 # **Before this** lesson 00: launches, synchronize, events.
 #
 # **Afterwards you can**
@@ -82,9 +82,8 @@ you.against_ratios(
 # A GPU's row is **dense** where the GPU computes for 90 % of the time or more, and **sparse** where it computes for less
 # than 50 %. In between it is **dense with gaps**.
 #
-# Now the question can be measured: **the bottleneck is the part that, made faster, makes the step faster.** The simulator
-# can double one part of a machine. You cannot. A trace has to stand in for that experiment, and the rest of the lesson
-# shows when it can.
+# So the question can be measured: **the bottleneck is the part that, made faster, makes the step faster.** The simulator
+# can double one part of a machine. You cannot, so a trace has to stand in for that experiment.
 #
 # ## 2 · A read in every step
 #
@@ -541,9 +540,6 @@ lesson.verdicts(rows, evidence="simulated (H100) · live (CPU)", shown=three)
 # | A sync costs what the CPU does after it. | Nothing follows: the end of a run or an epoch. |
 # | Keep sums on the GPU, read once in a hundred steps. | The CPU needs the value to decide: early stopping. |
 #
-# **For your own code**: profile a few warm steps. Which field of the map? In the last field: what ran before the gap?
-# Run once with `set_sync_debug_mode("warn")`, and know a reason for each line that it names.
-#
 # **Read on**: PyTorch's [profiler recipe](https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html);
 # S. Williams, A. Waterman, D. Patterson, [*Roofline*](https://doi.org/10.1145/1498765.1498785) (2009);
 # [*Holistic Trace Analysis*](https://github.com/facebookresearch/HolisticTraceAnalysis), for many GPUs. Lesson 05 hides
@@ -556,6 +552,35 @@ lesson.progress()
 # ## Further
 #
 # Each section stands alone.
+#
+# ### Three traces, three repairs (7 min)
+#
+# Here are three loops whose code you do not see, two steps of each. For two of them, the lane *idle because* gives the same
+# cause. Which one repair makes each loop fastest?
+
+# %% experiment
+from helpers.experiments.gpu_queue import UNKNOWN, on_the_map, try_each, two_steps
+
+for name in UNKNOWN:
+    display(two_steps(name))
+
+# %% experiment
+you = lesson.predict(
+    {"trace A": ..., "trace B": ..., "trace C": ...},
+    choices=["CPU", "GPU", "copies", "no reads"],
+)
+
+# %% experiment
+remedies = {"CPU": {"cpu": 2}, "GPU": {"gpu": 2}, "copies": {"pcie": 2}, "no reads": {"read": False}}
+repaired = {name: try_each(settings, remedies) for name, settings in UNKNOWN.items()}
+best = {name: one.best for name, one in repaired.items()}
+you.against(best, on_the_map(repaired), evidence="simulated (H100)", what="helps most")
+
+# %% [markdown]
+# Trace A has a read in every step, and its GPU is busy all the same: the reads are harmless. In B and C the GPU idles
+# because nothing is launched, and yet they need different repairs. In B the host waits first, and then runs Python while
+# the GPU has nothing to do. Without the reads, this Python runs beside the kernels. In C the host never waits. Only a faster
+# CPU helps, or less Python.
 #
 # ### Busy is not fast (3 min)
 #
@@ -576,7 +601,7 @@ use_of_the_card(use)
 # busy all the time. (On a real GPU about a microsecond passes between two kernels of a queue. The simulator leaves this
 # out, so it says 100 %.)
 #
-# ### Why does it idle (16 min)
+# ### Why does it idle (15 min)
 #
 # **Exercise 3.3 — why does it idle?** (★★, 10 min)
 #
@@ -703,7 +728,7 @@ check_read_queue(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Record it yourself (6 min)
+# ### Record it yourself (5 min)
 #
 # A *schedule* says which steps
 # [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html#torch.profiler.schedule) keeps. It lets `wait`
@@ -749,7 +774,7 @@ you.against(measured, what_options_add(ran), evidence="live (CPU)")
 # Older texts use TensorBoard's profiler plugin and `export_memory_timeline`. Both are deprecated. Use Perfetto, which
 # also opens the files of `tensorboard_trace_handler`, and memory snapshots (lesson 08).
 #
-# ### Nsight Systems, Nsight Compute (5 min)
+# ### Nsight Systems, Nsight Compute (4 min)
 #
 # **Nsight Systems** records a trace of the whole machine: every process and thread, what they wait for in the operating
 # system, all GPUs, the network. Use it when the trace says “the CPU was busy” and Python's frames do not say with what:
