@@ -8,7 +8,7 @@
 # three need opposite repairs, and from outside they look alike. A **trace** records what both sides do, and tells the
 # three apart.
 #
-# **Time** 60 min, with two exercises; *Further*: 40 min, with one more.
+# **Time** 60 min, with two exercises; *Further*: 35 min, with one more.
 # **Before this** lesson 00: launches, synchronize, events.
 #
 # **Afterwards you can**
