@@ -70,6 +70,30 @@ def test_a_rung_buys_what_its_lesson_says(lesson: str, field: str, least: float)
     assert begun >= least * left, f"{field}: {begun} → {left}"
 
 
+@pytest.mark.parametrize("lesson", ["01", "04", "05", "07", "08"])
+def test_a_rung_that_buys_no_time_buys_none(lesson: str) -> None:
+    begun, left = fewer(lesson, "step_s")
+    assert begun == pytest.approx(left, rel=0.02)
+
+
+def test_the_graph_pays_where_kernels_are_short_and_costs_memory() -> None:
+    for lesson, least in (("07", 0.99), ("10+07", 1.1)):
+        begun, left = fewer(lesson, "step_s")
+        assert begun > least * left
+        begun, left = fewer(lesson, "peak_bytes")
+        assert left > begun
+
+
+def test_checkpoints_cost_time_and_save_memory() -> None:
+    (begun, left), (before, now) = fewer("09", "step_s"), fewer("09", "peak_bytes")
+    assert left > 1.1 * begun and now < 0.9 * before
+
+
+def test_no_change_buys_as_much_time_as_half_the_bits() -> None:
+    bought = {lesson: begun / left for lesson in list(RUNGS)[1:] for begun, left in [fewer(lesson, "step_s")]}
+    assert max(bought, key=bought.__getitem__) == "10" and bought["10"] > 2
+
+
 # ------------------------------------------------------------------------ the lessons' cells are the rungs
 
 
