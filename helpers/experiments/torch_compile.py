@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from helpers import bench, compiling, plots, simulate
 from helpers.compiling import Kernels, Report
+from helpers.compiling.timing import empty_caches
 from helpers.plots import style
 from helpers.plots.lanes import rows_of
 from helpers.plots.picture import Picture, drawn
@@ -351,15 +352,18 @@ def classifier() -> tuple[nn.Module, torch.optim.Optimizer, list[tuple[Tensor, T
 
 
 def trained(runs: Mapping[str, Callable[[], Tensor]]) -> Table:
-    """Each run gives its losses: how it ended, and what was compiled meanwhile."""
-    rows = []
+    """Each run gives its losses: how it ended, and what was compiled meanwhile, in an empty cache of its own."""
+    rows, note = [], "mean loss of the last 10 of 40 batches"
     for name, run in runs.items():
-        with quiet(), compiling.watch() as w:
-            losses = run()
+        try:
+            with quiet(), empty_caches(), compiling.watch() as w:
+                losses = run()
+        except compiling.CannotCompile:
+            note += f"; no C++ compiler for: {name}"
+            continue
         made = w.counts()["compilations"]
         rows.append((name, made, len(w.breaks), f"≈ {losses[-10:].mean().item():.4f}"))
-    columns = ["", "compilations", "graph breaks", "loss"]
-    return table(rows, columns, evidence=LIVE, caption="mean loss of the last 10 of 40 batches")
+    return table(rows, ["", "compilations", "graph breaks", "loss"], evidence=LIVE, caption=note)
 
 
 def cost(fn: Callable[..., Any], x: Tensor) -> Table | Text:

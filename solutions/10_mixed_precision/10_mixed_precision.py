@@ -9,7 +9,7 @@
 # and small gradients become zero. With too short a mantissa, small updates change nothing. **Mixed precision** means: use
 # 16 bits only where neither happens.
 #
-# **Time** 60 min, half of it the two exercises; *Further*: 60 min. **Before this** lessons 00 to 02 and 06 (the
+# **Time** 60 min, half of it the two exercises; *Further*: 65 min. **Before this** lessons 00 to 02 and 06 (the
 # simulated GPU, autograd, optimizers).
 #
 # **Afterwards you can**
@@ -63,15 +63,6 @@ for question in you:
 you.against(becomes, evidence="live (CPU)", what="becomes")
 
 # %% [markdown]
-# The **explorer** shows any number in all formats. Type a number, choose a format, flip its bits. Try *largest* and then *one
-# value up*, and *smallest* and then *one value down*.
-
-# %% experiment
-from helpers import widgets
-
-widgets.float_format_explorer(257.0, "bf16")
-
-# %% [markdown]
 # - **bf16** is fp32 without the last 16 bits: the same range, and only 2 to 3 decimal digits.
 # - **fp16** has 3 to 4 digits and a short range. Above 65,504 a number becomes infinite. Below about 6·10⁻⁸ it becomes
 #   zero. Between that and 6·10⁻⁵ fp16's numbers are *subnormal*: they have fewer and fewer digits.
@@ -80,7 +71,7 @@ widgets.float_format_explorer(257.0, "bf16")
 #   [`torch.set_float32_matmul_precision("high")`](https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html)
 #   switches TF32 on for matmuls. For cuDNN's convolutions
 #   [TF32 is on by default](https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices).
-# - **FP8** (`e4m3` and `e5m2` in the picture) has so little range that each tensor carries a scale of its own.
+# - **FP8** has so little range that each tensor carries a scale of its own.
 #
 # Rounding hurts most in a sum. If a running sum is much larger than the next summand, adding changes nothing: the summand is
 # **swamped**. Start at 0 and add 1 again and again. At which number does the count stand still? And what do the other two
@@ -826,12 +817,19 @@ check_Scaler(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Bits by hand, and FP8's scale (27 min)
+# ### Bits by hand, and FP8's scale (30 min)
 #
-# All formats on one number line:
+# All formats on one number line, and an **explorer** that shows any number in all of them. Type a number, choose a format,
+# flip its bits. Try *largest* and then *one value up*, and *smallest* and then *one value down*. (In the explorer's picture a
+# column is a place: all exponents end, and all mantissas begin, at the same place.)
 
 # %% experiment
 plots.float_ranges()
+
+# %% experiment
+from helpers import widgets
+
+widgets.float_format_explorer(257.0, "bf16")
 
 # %% [markdown]
 # What does rounding cost? Take a thousand numbers from a normal distribution, as they are and divided by 10,000, as

@@ -9,7 +9,7 @@
 # compiles again and again. This lesson shows what the compiler captures, what it takes for granted, what it writes, and
 # what that costs.
 #
-# **Time** 60 min, half of it the two exercises; *Further*: 85 min. **Before this** lessons 01, 02 and 10 (views,
+# **Time** 60 min, half of it the two exercises; *Further*: 90 min. **Before this** lessons 01, 02 and 10 (views,
 # operators, autograd, autocast).
 #
 # **Afterwards you can**
@@ -36,55 +36,9 @@ lesson.start("11_torch_compile", evidence=["live (CPU)", "simulated (H100)"])
 # %% [markdown]
 # ## 1 · What is captured
 #
-# To optimise more than one operator at a time, something must get the whole computation out of Python. PyTorch has had
-# three ideas:
-#
-# - **Tracing**, [`torch.jit.trace`](https://docs.pytorch.org/docs/stable/generated/torch.jit.trace.html): run the function
-#   once and record the operators.
-# - **Source analysis**, `torch.jit.script`: read the text as a small language and compile that.
-# - **Bytecode capture**, `torch.compile`: read Python's bytecode just before it runs, and take out the tensor work. The part
-#   that does this is called **Dynamo**.
-#
-# Each of three little programs is captured with three positive numbers, and then called with five negative numbers. Is the
-# second result right, silently wrong, or an error?
-
-
-# %% experiment
-def branch(x):
-    return x * 2 if x.sum() > 0 else x - 1
-
-
-def read_out(x):
-    return x / x.max().item()
-
-
-def lookup(x):
-    return {"up": torch.relu, "down": torch.neg}["down"](x)
-
-
-you = lesson.predict(
-    {"trace: branch": ..., "trace: read_out": ..., "script: lookup": ..., "compile: branch": ...},
-    choices=["right", "wrong", "error"],
-)
-
-# %% experiment
-CAPTURES = {
-    "trace": lambda fn, x: torch.jit.trace(fn, (x,), check_trace=False),
-    "script": lambda fn, x: torch.jit.script(fn),
-    "compile": lambda fn, x: torch.compile(fn, backend="eager"),
-}
-found = {
-    f"{how}: {fn.__name__}": lab.second_call(capture, fn)
-    for fn in (branch, read_out, lookup)
-    for how, capture in CAPTURES.items()
-}
-you.against(found, lab.captures_table(found), evidence="live (CPU)", what="second result")
-
-# %% [markdown]
-# A trace is a recording. What Python decided while it ran stays as it was, and nothing checks it later. Source analysis
-# understands an `if` on data, and stops where its language ends: here at a dict of functions.
-#
-# Dynamo is right in each row, by two means:
+# To optimise more than one operator at a time, something must get the whole computation out of Python. In `torch.compile` that
+# is **Dynamo**. Dynamo reads Python's bytecode just before it runs, and takes out the tensor work as a **graph**. The result
+# stays right, by two means:
 #
 # - **Guards.** Dynamo writes down what it took for granted, and checks that before each call.
 # - **Graph breaks.** Where Dynamo cannot go on, it compiles what it has, lets Python do the one thing, and begins a new
@@ -126,6 +80,14 @@ you = lesson.predict(
 
 
 # %% experiment
+def branch(x):
+    return x * 2 if x.sum() > 0 else x - 1
+
+
+def read_out(x):
+    return x / x.max().item()
+
+
 def picked(x):
     return x - x[x > 0].mean()
 
@@ -513,14 +475,13 @@ you.against(dict(zip(you, new)), evidence="live (CPU)", what="new compilations")
 #
 # Now `torch.compile`, autocast and GradScaler (lesson 10) together. Compile the model alone. Autocast stands around the
 # forward pass and the loss, as without compiling. Scaler and optimizer stay outside the compiled model. The backend
-# `aot_eager` captures forward and backward as Inductor's does, and writes no C++, so that this cell is quick. For the speed
-# leave the backend out.
+# `aot_eager` captures forward and backward as Inductor's does and writes no C++, which is quick. The last run is Inductor's.
 
 
 # %% experiment
-def train(dtype, compiled=True):
+def train(dtype, compiled=True, backend="aot_eager"):
     model, optimizer, batches = lab.classifier()
-    fast = torch.compile(model, backend="aot_eager") if compiled else model
+    fast = torch.compile(model, backend=backend) if compiled else model
     scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)  # on a GPU: "cuda"
     losses = []
     for x, y in batches:
@@ -540,10 +501,11 @@ runs = {
 }
 runs |= {"autocast bfloat16, compiled": lambda: train(torch.bfloat16)}
 runs |= {"autocast float16, scaler, compiled": lambda: train(torch.float16)}
+runs |= {"the same, with Inductor": lambda: train(torch.float16, backend="inductor")}
 lab.trained(runs)
 
 # %% [markdown]
-# All four learn alike. The two compilations are those of the prediction: 64 rows, and 20.
+# All five learn alike. The two compilations are those of the prediction: 64 rows, and 20.
 #
 # **What does compiling cost?** Seconds: with empty caches Inductor also calls a C++ compiler (Triton on a GPU). With its
 # cache on disk most of that is spared. The table times one small function.
@@ -992,6 +954,42 @@ lab.modes()
 # compiling, so this mode does not compile faster. `max-autotune` sets CUDA graphs too; it compiles variants of each product
 # and times them. `max-autotune-no-cudagraphs` only does the timing. `lite` switches Inductor's passes off. (`lite` is in the
 # source of torch 2.13, and not in torch.compile's documentation.)
+#
+# ### Three ways to capture (4 min)
+#
+# Before `torch.compile` there were two other ideas. **Tracing**,
+# [`torch.jit.trace`](https://docs.pytorch.org/docs/stable/generated/torch.jit.trace.html), runs the function once and records
+# the operators. **Source analysis**, `torch.jit.script`, reads the text as a small language and compiles that. Each of three
+# little programs is captured with three positive numbers, and then called with five negative numbers. (`branch` and
+# `read_out` are those of section 1.) Is the second result right, silently wrong, or an error?
+
+
+# %% experiment
+def lookup(x):
+    return {"up": torch.relu, "down": torch.neg}["down"](x)
+
+
+you = lesson.predict(
+    {"trace: branch": ..., "trace: read_out": ..., "script: lookup": ..., "compile: branch": ...},
+    choices=["right", "wrong", "error"],
+)
+
+# %% experiment
+CAPTURES = {
+    "trace": lambda fn, x: torch.jit.trace(fn, (x,), check_trace=False),
+    "script": lambda fn, x: torch.jit.script(fn),
+    "compile": lambda fn, x: torch.compile(fn, backend="eager"),
+}
+found = {
+    f"{how}: {fn.__name__}": lab.second_call(capture, fn)
+    for fn in (branch, read_out, lookup)
+    for how, capture in CAPTURES.items()
+}
+you.against(found, lab.captures_table(found), evidence="live (CPU)", what="second result")
+
+# %% [markdown]
+# A trace is a recording. What Python decided while it ran stays as it was, and nothing checks it later. Source analysis
+# understands an `if` on data, and stops where its language ends: here at a dict of functions.
 #
 # ### Two models (5 min)
 #
