@@ -106,7 +106,7 @@ def check_ring_all_reduce(*cases: check.Case) -> None:
     check.function("ring_all_reduce", cases, drive=_ring, verify=each_value(_as_a_ring), look=look, note=note)
 
 
-# --- 14.2 BucketedDDP ---------------------------------------------------------------------------------------------
+# --- 14.3 BucketedDDP ---------------------------------------------------------------------------------------------
 
 #: of _Net, in the reverse order of parameters(); first.weight is frozen
 _NAMES = "last.bias last.weight rare.bias rare.weight middle.bias middle.weight first.bias".split()
@@ -280,7 +280,7 @@ def check_BucketedDDP(n: int, *runs: tuple[Any, ...]) -> None:
     check_ranks("BucketedDDP", _train, _as_one_batch, n, list(runs), look=_HIDE_IT, note=note)
 
 
-# --- 14.3 choose_cap ----------------------------------------------------------------------------------------------
+# --- 14.2 choose_cap ----------------------------------------------------------------------------------------------
 
 
 def sent_with(
@@ -431,6 +431,6 @@ def _too_much_sent(calls: Calls, numbers: int, most: int) -> str | None:
 
 
 def check_int8_hook(n: int, *runs: tuple[Any, ...]) -> None:
-    look = "4 · Send less often, and less"
+    look = "Send less often, and less"
     note = "The same gradients in every step (times a factor), so the sum of k means should be k times the exact one. Some steps are of zeros."
     check_ranks("int8_hook", _hook, _nothing_lost, n, list(runs), look=look, note=note)

@@ -3,24 +3,21 @@
 #
 # ## What does the second GPU cost?
 #
-# Give each GPU a copy of the model and its own part of the batch, and bring the gradients together before each step. That
-# is data parallelism, and bringing together is its price: each step, over a link that is much slower than memory. This
-# lesson counts what is sent, says what it takes at 2 and at 1,024 GPUs, and hides it behind the computing. You need no
-# second GPU: processes on this machine send the real messages, and the simulated H100 has as many neighbours as you like.
+# Give each GPU a copy of the model and its own part of the batch. Before each step, bring the gradients of all GPUs together. This is
+# data parallelism. Bringing the gradients together is its price: in every step they cross a link that is much slower than a GPU's
+# memory. This lesson counts what is sent, says how long that takes on 2 and on 1,024 GPUs, and hides it behind backward. You need no
+# second GPU: processes on this machine send real messages, and the simulated H100 has as many neighbours as you like.
 #
-# **Time** 140–160 min, two thirds of it the four exercises: two sittings, of which parts 1 and 2 make the first.
-# **Before this** lessons 02 (autograd and its hooks) and 05 (overlap).
+# **Time** 60 min, two thirds of it exercises; *Further*: 120 min, most of it for two more exercises. **Before this** lessons 02
+# (autograd) and 05 (overlap).
 #
 # **Afterwards you can**
 # - say what an all-reduce puts on a link and how long it takes, for any size, number of GPUs and link;
-# - write a DistributedDataParallel: broadcast, hooks, buckets, overlap, average;
-# - read off a timeline what communication the step waits for, and choose the bucket size, the compression or the
-#   accumulation that removes it.
+# - write a ring all-reduce from sends and receives;
+# - read off a timeline which communication the step waits for, and choose the bucket size that hides most of it.
 #
-# **On trial** (who says so stands in the table at the end): *DataParallel is for up to 8 cards, DistributedDataParallel
-# for a thousand, and needs a launch script* · *buckets reduce the number of messages, and the first of them are sent while
-# backward still runs* · *communication that follows the topology is cheaper* · *compression reduces what is sent* · *Accelerate
-# does as DDP does* · *slow parts weigh more the more nodes there are*.
+# **On trial** *DataParallel scales to 8 cards, DDP to a thousand* (the article "Five strategies for faster training") · *DDP sends few
+# messages, and the first ones while backward still runs* · *the more nodes, the more unstable parts weigh* (book notes).
 
 # %% setup
 import os
@@ -33,7 +30,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from helpers import lesson, ranks
+from helpers import lesson, plots, ranks, widgets
+from helpers.experiments import data_parallel as shown
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
 lesson.start("14_data_parallel", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
@@ -41,373 +39,153 @@ lesson.start("14_data_parallel", evidence=["live (CPU)", "simulated (H100)", "ar
 # %% [markdown]
 # ## 1 · What is sent
 #
-# `ranks.run_ranks(f, 2)` runs a function of this notebook in two processes that know of each other; each is a *rank*.
-# `ranks.sent()` writes down what a rank sends. Ranks speak in *collectives*, calls that all of them make:
+# A **rank** is one of several processes that know of each other. Ranks speak in
+# [**collectives**](https://docs.pytorch.org/docs/stable/distributed.html#collective-functions), calls that all of them make:
 #
-# - **all-reduce**: each gives a tensor, each gets the sum of all; **reduce**: only one gets the sum;
-# - **broadcast**: all get what one of them has; **all-gather**: all get everybody's tensors, side by side.
+# - **all-reduce**: each rank gives a tensor, and each gets the sum of all;
+# - **broadcast**: all ranks get what one of them has;
+# - **all-gather**: all ranks get everybody's tensors, side by side.
 #
-# (A library carries them out: *gloo* between CPUs, here; NVIDIA's *NCCL* between GPUs.) Below, two ranks train one small
-# model with torch's own `DistributedDataParallel` (DDP), each on half of the batch. The model has 4 linear layers of
-# 64 × 64 with a bias each. What does one training step send, **as numbers per rank**?
+# A library carries collectives out: here *gloo*, between CPUs; between GPUs NVIDIA's
+# [*NCCL*](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html). `ranks.run_ranks(f, 2)` runs `f` in two processes, and
+# `ranks.sent()` writes down what a rank sends. Two ranks train one small model with torch's own
+# [`DistributedDataParallel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) (DDP), each on
+# half of the batch. The model has 4 linear layers with a weight and a bias each. What does one rank send in its third step?
 
 # %% experiment
-prediction = {
-    "gradients sent": ...,  # how many numbers of float32?
-    "calls": ...,  # how many all-reduces, with DDP's default settings?
-    "weights sent": ...,  # in the third step: how many numbers?
-    "same gradients as one process with the whole batch": ...,  # "yes" or "no"
-}
+you = lesson.predict(
+    {
+        "numbers sent, against the parameters of the model": ...,
+        "all-reduces in the step": ...,
+        "weights sent in the step": ...,
+        "the gradients are those of one process with the whole batch": ...,
+    },
+    choices={
+        "numbers sent, against the parameters of the model": ["half as many", "as many", "twice as many"],
+        "all-reduces in the step": ["1", "4, one a layer", "8, one a parameter"],
+        "weights sent in the step": ["none", "all"],
+        "the gradients are those of one process with the whole batch": ["yes", "no"],
+    },
+)
 
 
 # %% experiment
-def layers(n=4, width=64):
-    torch.manual_seed(0)
-    return nn.Sequential(*(m for _ in range(n) for m in (nn.Linear(width, width), nn.Tanh())))
-
-
 def train(batch):
-    """torch's DDP on this rank's part of the batch: the gradients of the third step, and what each step sent."""
-    model = layers()
-    with ranks.sent() as record:
+    model, records = shown.layers(), {}
+    with ranks.sent() as records["DDP(model)"]:
         ddp = nn.parallel.DistributedDataParallel(model)
-    records = {"DDP(model)": record}
-    mine = batch.chunk(dist.get_world_size())[dist.get_rank()]
+    mine = batch.chunk(dist.get_world_size())[dist.get_rank()]  # this rank's half
     for step in (1, 2, 3):
         model.zero_grad()
-        with ranks.sent(model) as record:
+        with ranks.sent(model) as records[f"step {step}"]:
             ddp(mine).square().mean().backward()
-        records[f"step {step}"] = record
     return [p.grad for p in model.parameters()], records
 
 
-torch.manual_seed(1)
-batch = torch.randn(32, 64)
-alone = layers()
-alone(batch).square().mean().backward()
-grads, records = ranks.run_ranks(train, 2, batch)[0]
-third = records["step 3"]
-assert [c.kind for c in third.calls] == ["all_reduce"]  # one call, and nothing else
-same = all(
-    torch.allclose(p.grad, g, rtol=1e-4, atol=1e-7) for p, g in zip(alone.parameters(), grads, strict=True)
-)
-measured = {
-    "gradients sent": third.bytes("all_reduce") // 4,
-    "calls": third.count("all_reduce"),
-    "weights sent": third.bytes("broadcast") // 4,
-    "same gradients as one process with the whole batch": "yes" if same else "no",
-}
-lesson.compare_predictions(prediction, measured, evidence="live (CPU)", choices=("yes", "no")).show()
-third
+grads, records = ranks.run_ranks(train, 2, shown.batch())[0]
+third, parameters = records["step 3"], sum(g.numel() for g in grads)
+lesson.keep(parameters=parameters, third_bytes=third.bytes("all_reduce"))
+said = [shown.times_many(third.bytes("all_reduce") // 4, parameters), shown.calls_in_words(third)]
+said += ["all" if third.bytes("broadcast") else "none", shown.same_gradients(grads)]
+found = dict(zip(you, said, strict=True))
+you.against(found, shown.records_table(records), evidence="live (CPU)")
 
 # %% [markdown]
-# One call carries every gradient. It is made inside backward, when the last parameter has its gradient. Of this model
-# nothing else travels: no weight, no activation, no sample. The copies stay equal because they start equal and add the
-# same numbers. A division on each rank makes a mean of the sum: **the mean of two means over 16 samples is the mean over
-# 32**. (Of unequal parts it is not.) What came before the third step:
-
-# %% experiment
-lesson.table(
-    [(when, " · ".join(f"{c.kind} {c.bytes:,}" for c in record.calls)) for when, record in records.items()],
-    ["", "collectives, with their bytes"],
-    evidence="live (CPU)",
-)
-
-# %% [markdown]
-# To begin with, the ranks compare the shapes of their parameters, and rank 0's weights go to all. In the second step rank 0
-# also says in which order *its* gradients came: from then on DDP groups gradients by that order, on all ranks. Remember
-# it for exercise 14.4.
+# One all-reduce carries all {{parameters:,}} gradients, {{third_bytes:,}} bytes of float32. It is made inside backward, when the last
+# parameter has its gradient. No weight, no activation and no sample travels. The copies of the model stay equal because they begin equal
+# and add the same numbers. Each rank divides its gradients by the number of ranks before they are added up, so the sum is a mean: **the
+# mean of two means over 16 samples is the mean over 32**. (With unequal parts it is not. And a model with BatchNorm sends more:
+# *Further*.)
 #
-# Two details that matter elsewhere. **When does DDP divide, before or after it adds up?** A gradient of 40,000 on both
-# ranks, in float16, where 65,504 is the largest number, tells. **And what does a model with BatchNorm send**, whose running
-# averages are no parameters?
-
-# %% experiment
-prediction = {
-    "DDP divides": ...,  # "before" or "after"
-    "BatchNorm, third step: broadcasts": ...,  # how many?
-    "the same, forward_sync_buffers=False": ...,
-}
-
-
-# %% experiment
-def details(batch):
-    """The mean that DDP makes of two gradients of 40,000 in float16; what the third step sends with BatchNorm."""
-    DDP, x = nn.parallel.DistributedDataParallel, torch.full((1, 1), 40_000.0, dtype=torch.float16)
-    layer = nn.Linear(1, 1, bias=False, dtype=torch.float16)
-    DDP(layer)(x).backward()
-    told = {}
-    for synced in (True, False):
-        ddp = DDP(nn.Sequential(layers(1), nn.BatchNorm1d(64)), forward_sync_buffers=synced)
-        for _ in range(3):
-            with ranks.sent() as record:
-                ddp(batch).square().mean().backward()
-        told[synced] = record
-    return layer.weight.grad.item(), told
-
-
-mean, normed = ranks.run_ranks(details, 2, batch)[0]
-assert normed[True].count("broadcast") == 2
-half = torch.tensor(40_000.0).half()
-assert (half + half).isinf()  # what dividing afterwards would divide
-measured = {
-    "DDP divides": "before" if mean == 40_000 else "after",
-    "BatchNorm, third step: broadcasts": normed[True].count("broadcast"),
-    "the same, forward_sync_buffers=False": normed[False].count("broadcast"),
-}
-lesson.compare_predictions(
-    prediction, measured, evidence="live (CPU)", choices=("before", "after", *range(10))
-).show()
-print(f"the mean of 40,000 and 40,000 in float16, by DDP: {mean:,.0f}")
-
-# %% [markdown]
-# DDP divides each gradient by the number of ranks as it copies it into the bucket, and adds up what is left
-# ([reducer.cpp](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp),
-# `mark_variable_ready_dense`; torch's own comm hooks
-# [do so too](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py#L24-L27)). A sum of a thousand
-# float16 gradients so stays in range; very small gradients may become zero instead.
-#
-# **BatchNorm's running averages are buffers.** At the beginning of each forward pass DDP broadcasts rank 0's to all
-# ([`forward_sync_buffers`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L793-L800),
-# which torch 2.13 puts in the place of `broadcast_buffers`): one message for the float32 numbers, one for the
-# whole-number count of batches. The mean and variance that a training step normalises by are still those of a rank's own
-# part of the batch. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes those of the whole batch. It needs GPUs, and
-# its price is a collective more in the forward and in the backward pass of each such layer
-# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/modules/_functions.py#L59-L205)).
-#
-# Before DDP there was `nn.DataParallel`: one process, one Python thread a GPU. What it does in *each* forward stands in
-# its source:
-
-# %% experiment
-import inspect
-
-doing = ("scatter", "replicate", "parallel_apply", "gather")
-forward = inspect.getsource(nn.DataParallel.forward).splitlines()
-print("\n".join(line.strip() for line in forward if any(f"self.{name}(" in line for name in doing)))
-threads = "threading.Thread(" in inspect.getsource(nn.parallel.parallel_apply)
-print("parallel_apply starts", "threads" if threads else "no threads")
-
-GPT2 = 124_439_808  # parameters; float32
-PCIE = "PCIe 4.0 x16"
-copying = {
-    (n, way): sum(ranks.seconds(kind, 4 * GPT2, n, PCIE, way) for kind in ("broadcast", "reduce"))
-    for n in (2, 4, 8)
-    for way in ("star", "ring")
-}
-summing = {n: ranks.seconds("all_reduce", 4 * GPT2, n, PCIE) for n in (2, 4, 8)}
-lesson.keep(ring_of_2=copying[2, "ring"] / summing[2], ring_of_8=copying[8, "ring"] / summing[8])
-lesson.table(
-    [
-        (n, *(f"{t * 1e3:.0f} ms" for t in (copying[n, "star"], copying[n, "ring"], summing[n])))
-        for n in summing
-    ],
-    ["GPUs", "DataParallel, copy by copy", "DataParallel, in a ring", "DDP's all-reduce"],
-    evidence="arithmetic",
-    caption="GPT-2's weights to all GPUs and its gradients back to the first, over PCIe 4.0; inputs and outputs not counted",
-)
-
-# %% [markdown]
-# `replicate` sends the whole model to every other GPU, each step anew, and backward sends all gradients to the first.
-# Copy by copy, everything passes through the first GPU's one link, and the time grows with the number of GPUs. Through
-# NCCL ([`torch.nn.parallel.comm`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L106-L118)
-# uses it where it can), a broadcast and a reduce go round a ring. Together they cost {{ring_of_2:.1f}} times an
-# all-reduce at two GPUs and {{ring_of_8:.2f}} times one at eight. So bytes alone do not condemn DataParallel. These do:
-#
-# - the model is sent **before** forward and must have arrived: nothing hides it;
-# - the threads share one Python interpreter, and its lock: they take turns at launching kernels (lesson 03 says what a
-#   host that is late costs);
-# - the first GPU also holds all outputs, and the optimizer runs on it alone;
-# - a process ends at the edge of its machine, and its GPUs are all there can be.
+# The table shows what came before. To begin with, the ranks compare the shapes of their parameters, and the weights of rank 0 go to all.
+# In the second step rank 0 also says in which order its gradients came. DDP will group gradients in that order.
 
 # %% [markdown]
 # ## 2 · What it takes: α and β
 #
-# A message over a link costs a fixed time α, whatever its size, and then its bytes divided by the bandwidth (β is one byte's
-# time). Links differ by more than their names say:
+# A message over a link takes a fixed time **α**, whatever its size, and then **β** for each byte (1 ÷ bandwidth). For NVLink 4, inside
+# a node, α is {{nvlink_us:.1f}} µs and the bandwidth {{nvlink_gbs:.0f}} GB/s. For InfiniBand NDR, between nodes, it is {{ndr_us:.1f}} µs
+# and {{ndr_gbs:.0f}} GB/s. Everything about collectives follows from counting messages and bytes. Two ways to make an all-reduce of S
+# bytes among n ranks:
+#
+# - **Ring.** Cut the tensor into n pieces. In each step, every rank sends one piece to its right neighbour and receives one from its
+#   left neighbour. After n − 1 steps, each piece is summed up on some rank. After n − 1 more steps, all ranks have all sums. These are
+#   2(n − 1) messages, one after the other, of S/n bytes each: 2(n − 1)(α + β S/n).
+# - **Tree.** Sums go up a tree and come down again, in small pieces that follow one another, so that all levels send at once: about
+#   2 α log₂ n + 2 β S.
 
 # %% experiment
-NDR, GB, MB = "InfiniBand NDR", 10**9, 10**6
-LINKS = ("NVLink 4", "PCIe 5.0 x16", NDR, "Ethernet 25G")
-lesson.table(
-    [
-        (name, place, f"{ranks.LINKS[name].latency_s * 1e6:.1f} µs", f"{ranks.LINKS[name].bytes_per_s / 1e9:.0f}")
-        for name, place in zip(LINKS, ("inside a node", "inside a node", "between nodes", "between nodes"), strict=True)
-    ],
-    ["link", "where", "α, a message", "GB/s, each way"],
-    evidence="arithmetic",
-    caption="published rates, NCCL's own latencies; Ethernet's is assumed. Sources: helpers/ranks/links.py",
-)  # fmt: skip
+nvlink, ndr = ranks.LINKS["NVLink 4"], ranks.LINKS["InfiniBand NDR"]
+lesson.keep(nvlink_us=1e6 * nvlink.latency_s, nvlink_gbs=nvlink.bytes_per_s / 1e9)
+lesson.keep(ndr_us=1e6 * ndr.latency_s, ndr_gbs=ndr.bytes_per_s / 1e9)
+shown.ring_steps(4)
 
 # %% [markdown]
-# Everything about collectives follows from counting messages and bytes. An all-reduce of S bytes among n ranks, two ways:
-#
-# - **ring**: cut the S bytes into n pieces. Each rank sends a piece to its right neighbour, adds what came from the
-#   left, and passes the sum on: after n − 1 steps each piece is summed up somewhere. n − 1 more steps hand the sums
-#   round. 2(n − 1) messages one after the other, each of S/n bytes: 2(n − 1)(α + S β/n).
-# - **tree**: sums go up a tree and come down again, in small pieces that follow one another, so that all levels send at
-#   once: about 2 α log₂ n + 2 S β.
-#
-# Predict, for InfiniBand NDR and a ring: 1,024 GPUs instead of 8. How many times as many **bytes** does each put on its
-# link, and how many times as long does it **take**?
+# Now take 1,024 GPUs in place of 8, in one ring over InfiniBand NDR. By how much does each of these grow? And which way is faster?
 
 # %% experiment
-SOME = ("less than 2x", "2x to 20x", "more than 20x")
-prediction = {
-    "bytes": ...,  # one of SOME
-    "time, 1 GB": ...,
-    "time, 1 MB": ...,
-    "faster for 1 MB at 1,024": ...,  # "ring" or "tree"
-    "faster for 1 GB at 8": ...,
-}
+you = lesson.predict(
+    {
+        "the bytes that each GPU sends": ...,
+        "the time of 1 GB": ...,
+        "the time of 1 MB": ...,
+        "faster for 1 GB among 8 GPUs": ...,
+        "faster for 1 MB among 1,024 GPUs": ...,
+    },
+    choices={
+        "the bytes that each GPU sends": ["less than 2 times", "2 to 20 times", "more than 20 times"],
+        "the time of 1 GB": ["less than 2 times", "2 to 20 times", "more than 20 times"],
+        "the time of 1 MB": ["less than 2 times", "2 to 20 times", "more than 20 times"],
+        "faster for 1 GB among 8 GPUs": ["ring", "tree"],
+        "faster for 1 MB among 1,024 GPUs": ["ring", "tree"],
+    },
+)
 
 
 # %% experiment
 def takes(size, n, way="ring"):
-    return ranks.seconds("all_reduce", size, n, NDR, way)
+    return ranks.seconds("all_reduce", size, n, "InfiniBand NDR", way)
 
 
-def times(a, b):
-    return SOME[0] if a < 2 * b else SOME[1] if a < 20 * b else SOME[2]
-
-
-def faster(size, n):
-    return min(("ring", "tree"), key=lambda way: takes(size, n, way))
-
-
-measured = {
-    "bytes": times(ranks.wire_bytes("all_reduce", GB, 1024), ranks.wire_bytes("all_reduce", GB, 8)),
-    "time, 1 GB": times(takes(GB, 1024), takes(GB, 8)),
-    "time, 1 MB": times(takes(MB, 1024), takes(MB, 8)),
-    "faster for 1 MB at 1,024": faster(MB, 1024),
-    "faster for 1 GB at 8": faster(GB, 8),
-}
-lesson.compare_predictions(prediction, measured, evidence="arithmetic", choices=(*SOME, "ring", "tree"))
-
-# %% experiment tags=["fold"]
-from helpers.plots import style
-from helpers.plots.picture import Picture, drawn
-
-
-@drawn
-def algorithms(sizes, counts, title, note):
-    fig, _ = style.figure(3.1, evidence="arithmetic", title=title, note=note)
-    for ax, n in zip(fig.subplots(1, len(counts), sharey=True), counts, strict=True):
-        for i, way in enumerate(("ring", "tree")):
-            ax.plot(
-                sizes,
-                [takes(s, n, way) * 1e3 for s in sizes],
-                color=style.SERIES[i],
-                ls=("-", "--")[i],
-                label=way,
-            )
-        ax.set(xscale="log", yscale="log", xlabel="bytes")
-        ax.set_title(f"{n:,} ranks", fontsize=style.TEXT)
-        ax.set_xticks([1e3, 1e6, 1e9], ["1 kB", "1 MB", "1 GB"])
-        ax.set_yticks([0.1, 1, 10, 100], ["100 µs", "1 ms", "10 ms", "100 ms"])
-        ax.minorticks_off()
-        if n == counts[0]:
-            ax.set_ylabel("time of one all-reduce")
-            ax.legend()
-    return Picture(fig, "arithmetic", f"{title}: for {', '.join(map(str, counts))} ranks")
-
-
-algorithms(
-    [10 ** (e / 4) for e in range(12, 41)],
-    (2, 8, 64, 1024),
-    title="Flat, then straight: first the messages cost, then the bytes",
-    note=f"ring and tree over {NDR}: {ranks.LINKS[NDR].latency_s * 1e6:.1f} µs a message, "
-    f"{ranks.LINKS[NDR].bytes_per_s / 1e9:.0f} GB/s",
-)
-
-# %% experiment
-lesson.table(
-    [(f"{n:,}", *(f"{takes(s, n, way) * 1e3:.2f} ms" for s in (MB, GB) for way in ("ring", "tree"))) for n in (8, 64, 1024)],
-    ["ranks", "1 MB, ring", "tree", "1 GB, ring", "tree"],
-    evidence="arithmetic",
-).show()  # fmt: skip
+MB, GB = 10**6, 10**9
+sent = {n: ranks.wire_bytes("all_reduce", GB, n) for n in (8, 1024)}
+grows = [sent[1024] / sent[8], takes(GB, 1024) / takes(GB, 8), takes(MB, 1024) / takes(MB, 8)]
+faster = [min(("ring", "tree"), key=lambda way: takes(size, n, way)) for size, n in ((GB, 8), (MB, 1024))]
+found = dict(zip(you, [*map(shown.in_range, grows), *faster], strict=True))
 lesson.keep(gigabyte=takes(GB, 1024, "tree") / takes(GB, 8) - 1)
+you.against(found, shown.ways_table(takes), shown.algorithms(takes), evidence="arithmetic")
 
 # %% [markdown]
-# The ring's bytes hardly depend on n: 2(n − 1)/n · S goes from S at two ranks to 2 S at infinitely many, and no all-reduce
-# by sends between ranks can do with less (Patarasuk and Yuan, 2009): that is why data parallelism scales at all.
-# Its **messages** do depend on n,
-# 2(n − 1) of them in a row. So the ring is the best one for much data among few ranks. For a megabyte the tree is ahead
-# already at 8; for a gigabyte it draws level at 64 and wins clearly at 1,024. NCCL predicts both
-# times and takes the better one (its [src/graph/tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc)).
-# So taken, a gigabyte among 1,024 costs {{gigabyte:.0%}} more than among 8.
+# The **bytes** of a ring hardly depend on n. A rank sends 2(n − 1)/n · S: S with two ranks, and never more than 2 S. No all-reduce that
+# is made of sends between ranks can do with less ([Patarasuk and Yuan, 2009](https://doi.org/10.1016/j.jpdc.2008.09.002)). This is why
+# data parallelism scales at all.
 #
-# Two rules follow, and the rest of the lesson lives on them. **Few large messages beat many small ones** (each costs its α).
-# **One message cannot begin before its last number is there** (so one very large one begins late).
+# The **messages** of a ring do depend on n: there are 2(n − 1), one after the other. So a ring is best for much data among few ranks.
+# For 1 MB the tree is faster already among 8; for 1 GB it is faster from 64 on. NCCL estimates both times and takes the shorter way
+# ([tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc)). Done like this, 1 GB among 1,024 GPUs takes only
+# {{gigabyte:.0%}} longer than among 8.
 #
-# Where the model stops: real bandwidths are below the published ones, protocols for small messages have a smaller α,
-# and links are shared. Take it for the shape, and measure your own two numbers (`nccl-tests`).
+# Two rules follow. **Few large messages are faster than many small ones**, because each message costs its α. **A message cannot begin
+# before its last number is there**, so one very large message begins late.
 #
-# ### Who is joined to whom
-#
-# Ring and tree say who speaks to whom; the *topology* says over what. 64 GPUs stand in nodes of 8: NVLink inside, InfiniBand
-# between. One ring through all of them is as slow as its slowest link. Or **the node first**: sum up inside each
-# node, so that each GPU holds an eighth; sum these eighths between the nodes, each over its own network card; gather inside
-# the node again. Predict, for GPT-2's gradients in bf16:
-
-# %% experiment
-prediction = {
-    "8 GPUs: all through one of them (star) ÷ ring": ...,  # one of SOME
-    "8 GPUs in a ring: PCIe 5.0 ÷ NVLink 4": ...,
-    "64 GPUs: one ring ÷ the node first": ...,
-}
-
-# %% experiment
-from helpers.simulator import simulate
-
-
-def among_64(way):
-    world = simulate("H100").world(64, nodes=8, link="NVLink 4", between=NDR, algorithm=way).ranks
-    return world.seconds("all_reduce", 2 * GPT2, tuple(range(64)))
-
-
-by_link = {
-    (k, way): ranks.seconds("all_reduce", 2 * GPT2, 8, k, way)
-    for k in LINKS
-    for way in ("star", "ring", "tree")
-}
-by_way = {way: among_64(way) for way in ("ring", "tree", "hierarchical")}
-measured = {
-    "8 GPUs: all through one of them (star) ÷ ring": times(by_link[NDR, "star"], by_link[NDR, "ring"]),
-    "8 GPUs in a ring: PCIe 5.0 ÷ NVLink 4": times(
-        by_link["PCIe 5.0 x16", "ring"], by_link["NVLink 4", "ring"]
-    ),
-    "64 GPUs: one ring ÷ the node first": times(by_way["ring"], by_way["hierarchical"]),
-}
-lesson.compare_predictions(prediction, measured, evidence="arithmetic", choices=SOME).show()
-lesson.table(
-    [(f"8, {k}", *(f"{by_link[k, way] * 1e3:.2f} ms" for way in ("star", "ring", "tree")), "") for k in LINKS]
-    + [("64 in 8 nodes", "", *(f"{t * 1e3:.2f} ms" for t in by_way.values()))],
-    ["GPUs, over", "star", "ring", "tree", "the node first"],
-    evidence="arithmetic",
-    caption=f"one all-reduce of {2 * GPT2 / MB:.0f} MB; 64: NVLink 4 inside, {NDR} between",
-)  # fmt: skip
+# (Real bandwidths are below the published ones, and links are shared. Take the model for the shape of the curves.)
 
 # %% [markdown]
-# A star loads one link with everybody's bytes; a ring loads all alike. Between nodes the trick is to send *less* over the
-# slow link: each GPU an eighth. It needs a network card for each GPU, as a DGX H100 has; with one card a node the eighths
-# queue up. From here on the simulated GPU takes the node first, and between nodes the better of ring and tree.
-
-# %% [markdown]
-# **Exercise 14.1 — a ring all-reduce from sends and receives** (★★★, 20 min)
+# **Exercise 14.1 — a ring all-reduce from sends and receives** (★★★, 15 min)
 #
-# Build the optimum: no rank may put more than 2(n − 1)/n of the tensor on its link, rounded up to whole pieces.
+# Write what the picture shows. No rank may put more than 2(n − 1)/n of the tensor on its link, rounded up to whole pieces.
 #
-# <details><summary>Hint 1</summary>Number the pieces 0 … n − 1. In step s of the first round, rank r sends piece (r − s) mod n
-# and receives piece (r − s − 1) mod n, which it adds. Which piece is complete on rank r after n − 1 steps? With that one
-# the second round begins.</details>
+# <details><summary>Hint 1</summary>Number the pieces 0 … n − 1. In step s of the first round (s = 0, 1, …), rank r sends piece
+# (r − s) mod n and receives piece (r − s − 1) mod n, which it adds. Which piece is complete on rank r after n − 1 steps? The second round
+# begins with that piece.</details>
 #
 # <details><summary>Hint 2</summary>If every rank first sends and then receives, all may wait for each other for ever. Begin both
-# (<code>dist.isend</code>, <code>dist.irecv</code>), then wait for both. What is received must be contiguous, and must not
-# overwrite the piece it is to be added to.</details>
+# (<code>dist.isend</code>, <code>dist.irecv</code>), then wait for both. The tensor that receives must be contiguous, and must not
+# overwrite the piece to which its numbers are added.</details>
 #
-# <details><summary>The idea</summary><code>x.view(-1).tensor_split(n)</code> gives n views, uneven where need be. 2(n − 1) steps;
-# in step s send view (r − s) mod n and receive view (r − s − 1) mod n: into a spare tensor, to be added, while s &lt; n − 1;
-# straight into the view afterwards.</details>
+# <details><summary>The idea</summary><code>x.view(-1).tensor_split(n)</code> gives n views, of unequal lengths if need be. Make 2(n − 1)
+# steps. In step s send view (r − s) mod n and receive view (r − s − 1) mod n. While s &lt; n − 1, receive into a spare tensor and add;
+# afterwards receive straight into the view.</details>
 
 
 # %% exercise="ring_all_reduce"
@@ -443,6 +221,7 @@ from helpers.exercises.data_parallel import check_ring_all_reduce
 
 check_ring_all_reduce(check.case(3, [((6,), "float32"), ((2, 2), "float32")]))
 
+
 # %% hidden="ring_all_reduce" points=3
 ### BEGIN HIDDEN TESTS
 from helpers import check
@@ -455,253 +234,305 @@ check_ring_all_reduce(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Yours and the formula, for a megabyte among four ranks:
-
-
-# %% experiment
-def around(numbers):
-    x = torch.ones(numbers)
-    with ranks.sent() as record:
-        ring_all_reduce(x)
-    return record
-
-
-try:
-    lesson.table(
-        [
-            (r.rank, r.count("send"), r.bytes("send"), f"{ranks.wire_bytes('all_reduce', MB, 4):,.0f}")
-            for r in ranks.run_ranks(around, 4, 250_000)
-        ],
-        ["rank", "messages sent", "bytes sent", "2(n − 1)/n · S"],
-        evidence="live (CPU)",
-    ).show()
-except ranks.RankError as odd:
-    print("your ring, once it is written" if odd.kind == "NotImplementedError" else odd)
-
-# %% [markdown]
 # ## 3 · Hide it: buckets and overlap
 #
-# Backward computes the last layer's gradient first, and while it works on the layers before, the link is idle. So send
-# early. But not each gradient by itself, for each all-reduce costs its α: DDP collects gradients in **buckets**. They are
-# filled in the order in which gradients come, about the *reverse* of the model's. By default the first bucket has 1 MiB,
-# so that sending begins soon, and the others 25. Whoever gives `bucket_cap_mb` gives it for all of them, the first
-# included ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L106-L110)). When a
-# bucket's last gradient is there, its all-reduce starts on a stream of its own, and backward goes on. Communication that
-# is still running when backward has ended is **exposed**: the step waits for it.
+# Backward computes the gradient of the last layer first. While it works on the layers before, the link is idle. So send early. But do
+# not send each gradient by itself, because each all-reduce costs its α. DDP collects gradients in **buckets**, in the order in which
+# they come, about the reverse of the model's order. When a bucket is full, its all-reduce starts on a stream of its own, and backward
+# goes on. Communication that still runs when backward has ended is **exposed**: the step waits for it.
 #
-# A step of GPT-2, 8 sequences of 1,024 tokens in bf16, on a simulated H100 among 64. Predict the best of six bucket sizes:
+# Eight large layers on one of 64 simulated H100s, twice: all gradients in one message after backward, and with DDP.
+
 
 # %% experiment
-LONGER = ("less than 1 %", "1 to 5 %", "5 to 25 %", "more than 25 %")
-prediction = {
-    "least exposed": ...,  # "default", "1 MiB", "5 MiB", "25 MiB", "100 MiB" or "all in one"
-    "at that size, the step is longer by": ...,  # one of LONGER
-    "and with all in one": ...,
+def lump(model):
+    flat = torch.cat([p.grad.flatten() for p in model.parameters()])
+    dist.all_reduce(flat)  # one message, after backward
+    flat.div_(dist.get_world_size())
+
+
+runs = {
+    "in one message": shown.step_on(64, None, lump),
+    "DDP": shown.step_on(64, nn.parallel.DistributedDataParallel),
 }
+lesson.keep(lump_ms=1e3 * runs["in one message"].seconds, ddp_ms=1e3 * runs["DDP"].seconds)
+timelines = {name: (run.gpu, run.began_s) for name, run in runs.items()}
+plots.compared(timelines, title="One step on rank 0 of 64: kernels, all-reduces, exposed time")
+
+# %% [markdown]
+# In each row, the upper bars are kernels, the middle ones all-reduces, and the lower ones the exposed time, in which only collectives
+# run. DDP sends the same bytes in eight messages, and takes {{ddp_ms:.1f}} ms in place of {{lump_ms:.1f}}. The gaps between its
+# all-reduces say that the link still has time. But the *last* bucket cannot hide: backward is over when its all-reduce starts. (DDP's last
+# kernels copy the sums from the buckets into the gradients.)
+#
+# How large should a bucket be? By default the first bucket has 1 MiB, so that sending begins early, and the others 25 MiB. If you give
+# `bucket_cap_mb`, it holds for all buckets
+# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L106-L110)). Below is a step of GPT-2, 8
+# sequences of 1,024 tokens in bf16. Move the bucket size, the ranks and the links, and watch the lowest lane. What do very small
+# buckets cost at 1,024 ranks? What do very large ones cost at 8?
 
 # %% experiment
-from helpers import plots, widgets
-
-CAPS = {"default": "default", "1 MiB": 1, "5 MiB": 5, "25 MiB": 25, "100 MiB": 100, "all in one": 1000}
 explorer = widgets.bucket_explorer(ranks=64)
-plans, floor = {}, {}
-largest = max(explorer.backward.gradients, key=lambda g: g.bytes)
-for n in (8, 64, 1024):
-    for name, cap in CAPS.items():
-        explorer.set(ranks=n, cap_mb=cap)
-        plans[n, name] = explorer.plan
-    floor[n] = explorer.world.seconds("all_reduce", largest.bytes, tuple(range(n)))
-explorer.set(ranks=64, cap_mb="default")
-
-
-def longer(plan):
-    part = plan.exposed_s / plan.backward.seconds
-    return next(
-        (name for name, most in zip(LONGER, (0.01, 0.05, 0.25), strict=False) if part < most), LONGER[-1]
-    )
-
-
-best = min(CAPS, key=lambda name: plans[64, name].exposed_s)
-measured = {
-    "least exposed": best,
-    "at that size, the step is longer by": longer(plans[64, best]),
-    "and with all in one": longer(plans[64, "all in one"]),
-}
-said = dict(zip(prediction, (list(CAPS), LONGER, LONGER), strict=True))
-lesson.compare_predictions(prediction, measured, evidence="simulated (H100)", choices=said).show()
-lesson.table(
-    [(name, len(plans[64, name].buckets), *(f"{plans[n, name].exposed_s * 1e6:,.0f} µs" for n in floor)) for name in CAPS]
-    + [("(the embedding alone)", 1, *(f"{t * 1e6:,.0f} µs" for t in floor.values()))],
-    ["bucket", "all-reduces", "exposed, 8 ranks", "64 ranks", "1,024 ranks"],
-    evidence="simulated (H100)",
-    caption=f"forward and backward alone take {explorer.backward.seconds * 1e3:.1f} ms. Of {explorer.backward.bytes / 1e6:.0f} MB "
-    f"of gradients {largest.bytes / 1e6:.0f} are {largest.name}'s, number {explorer.backward.gradients.index(largest) + 1} of "
-    f"{len(explorer.backward.gradients)} to be ready",
-)  # fmt: skip
-
-# %% [markdown]
-# Is it torch's own rule? Nine layers of 1 MiB, torch's DDP on a fake group of 8, and what it sends:
-
-
-# %% experiment
-def buckets_of(cap_mb, sizes=9):
-    """MiB of each all-reduce of a step: torch's own DDP, with nobody at the other end."""
-    with ranks.fake(8):
-        net = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(sizes)))
-        ddp = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=cap_mb)
-        for _ in range(2):  # the buckets are laid out again in the second step
-            with ranks.sent() as record:
-                ddp(torch.ones(1, 512)).sum().backward()
-    return [c.bytes >> 20 for c in record.of("all_reduce")]
-
-
-caps = {cap: buckets_of(cap) for cap in (None, 25, 5, 1)}
-assert caps[None] == [1, 8] and caps[25] == [9]
-lesson.table(
-    [(cap, ", ".join(map(str, sent))) for cap, sent in caps.items()],
-    ["bucket_cap_mb", "MiB of each all-reduce"],
-    evidence="live (CPU)",
-)
-
-# %% [markdown]
-# Move the bucket size, the ranks and the links, and watch the lowest lane: it is what the step pays.
-
-# %% experiment
 explorer
 
 # %% [markdown]
-# Small buckets pay an α each (at 1,024 ranks they queue up); large ones begin late. Between them little depends on the
-# size, as a share of the step. One thing no size can hide: the *last* bucket, for backward is over when it starts. In
-# GPT-2 the last gradient is the embedding's, which is also the output layer's: complete at the very end, and a large part
-# of all. Its own all-reduce is the table's last line, the floor; the best size comes close to it.
+# Small buckets pay an α each, and at many ranks they queue up. Large buckets begin late. On these fast links little depends on the
+# size between 1 and 25 MiB. On a slow network much does:
 #
-# The explorer's arithmetic leaves one thing out: kernels beside a collective are slower, for NCCL takes some of the
-# SMs and of the memory's bandwidth. The simulated GPU has that. Eight layers, all gradients in one lump after backward, and DDP:
+# **Exercise 14.2 — choose the bucket size** (★★, 10 min)
+#
+# You know when each gradient is ready, and what a message costs on your link. Find the bucket size with which the last all-reduce ends
+# first. Every size is allowed, not only round ones.
+#
+# <details><summary>Hint 1</summary>First compute the end for one size. Go through the gradients, and close a bucket with the gradient
+# with which it reaches the size. Send the bucket when it is full <em>and</em> the bucket before it has been sent.</details>
+#
+# <details><summary>Hint 2</summary>There are infinitely many sizes, but few different ways to cut. A slightly larger size makes another
+# cut only when it passes the sum of some gradients that follow one another.</details>
+#
+# <details><summary>The idea</summary>The candidates are the sums of <code>sizes[i:j]</code> for all i &lt; j, some hundreds or thousands.
+# Compute the end for each, and take the size with the smallest.</details>
 
 
-# %% experiment tags=["fold"]
-def step_on(n, how, steps=1, slow=None, jitter=0.0, contention=True):
-    """The simulated GPU, mean seconds and begin of the last of some training steps: 8 large layers, rank 0 of n H100s."""
-    across = {"nodes": n // 8, "between": NDR} if n > 8 else {}
-    gpu = simulate("H100").world(
-        n, link="NVLink 4", slow=slow, jitter=jitter, contention=contention, **across
-    )
-    with gpu:
-        kind = {"device": gpu.device, "dtype": torch.bfloat16}
-        model = nn.Sequential(*(nn.Linear(4096, 4096, bias=False, **kind) for _ in range(8)))
-        parallel = nn.parallel.DistributedDataParallel(model) if how == "DDP" else model
-        x = torch.empty(4096, 4096, **kind)
-        begins = []
-        for _ in range(2 + steps):  # two to warm up
-            gpu.synchronize()
-            begins.append(gpu.clock())
-            parallel(x).sum().backward()
-            if how == "lump":
-                flat = torch.cat([p.grad.flatten() for p in model.parameters()])
-                dist.all_reduce(flat)
-                flat.div_(n)
-            model.zero_grad()
-        gpu.synchronize()
-        ended = gpu.clock()
-    return gpu, (ended - begins[2]) / steps, begins[-1]
+# %% exercise="choose_cap"
+def choose_cap(sizes: list[int], ready_s: list[float], message_s: float, byte_s: float) -> int:
+    """The bucket size, in bytes, with which the gradients have all been summed soonest.
+
+    sizes: bytes of each gradient, in the order in which backward makes them. ready_s: when each is there, in seconds,
+        never decreasing. An all-reduce of b bytes takes message_s + b · byte_s, one after the other.
+
+    A bucket of size c is closed by the gradient with which it holds c bytes or more (the last one by the end), for the first
+    bucket too. It is sent when its last gradient is there and the bucket before it has been sent. Graded: the end of the
+    last all-reduce with your size is the earliest that any size gives. At most 150 gradients.
+    """
+
+    ### BEGIN SOLUTION
+    def end(cap):
+        free, held = 0.0, 0
+        for i, (size, ready) in enumerate(zip(sizes, ready_s, strict=True)):
+            held += size
+            if held >= cap or i == len(sizes) - 1:
+                free = max(free, ready) + message_s + held * byte_s
+                held = 0
+        return free
+
+    sums = {sum(sizes[i:j]) for i in range(len(sizes)) for j in range(i + 1, len(sizes) + 1)}
+    return min(sorted(sums), key=end)
+    ### END SOLUTION
 
 
-# %% experiment
-shown, _, last = step_on(64, "lump")
-plots.overlapped(shown, since_s=last, title="In one lump, after backward")
+# %% test="choose_cap" points=1
+from helpers.exercises.data_parallel import check_choose_cap
 
-# %% experiment
-shown, _, last = step_on(64, "DDP")
-plots.overlapped(shown, since_s=last, title="DDP: a bucket as soon as it is full")
+equal = [4_000_000] * 12
+uneven = [900_000, 700_000, 5_000_000, 200_000, 2_300_000, 2_300_000, 100_000, 4_000_000, 600_000, 3_000_000]
+ready_at = [0.001 * (i + 1) for i in range(12)]
+check_choose_cap(
+    [(equal, ready_at, 1e-6, 1e-10), (equal, ready_at, 5e-3, 1e-11), (uneven, ready_at[:10], 1.2e-3, 4e-10)],
+    best=[4_000_000, 24_000_000, 4_800_000],
+)
+
+
+# %% hidden="choose_cap" points=2
+### BEGIN HIDDEN TESTS
+import random
+from itertools import accumulate
+
+from helpers.exercises.data_parallel import check_choose_cap, sent_with
+
+
+def step_of(seed, n, message_s, byte_s):
+    made = random.Random(seed)
+    sizes = [made.choice((made.randrange(1000, 50000), made.randrange(10**5, 10**7))) for _ in range(n)]
+    return sizes, list(accumulate(made.random() * 5e-4 for _ in range(n))), message_s, byte_s
+
+
+def best_of(sizes, *rest):
+    sums = {sum(sizes[i:j]) for i in range(len(sizes)) for j in range(i + 1, len(sizes) + 1)}
+    return min(sums, key=lambda cap: sent_with(cap, sizes, *rest))
+
+
+links = ((1, 1, 1e-4, 1e-10), (2, 40, 3e-4, 5e-11), (31, 40, 3e-4, 5e-11), (56, 40, 8e-4, 1e-10))
+steps = [step_of(*given) for given in links]
+some, late = [3_000_000, 1_000, 2_000_000, 40_000] * 5, [0.0] * 10 + [2e-3] * 10
+# all at once; free messages; free bytes
+steps += [(some, [0.0] * 20, 2e-4, 1e-10), (some, late, 0.0, 1e-10), (some, late, 1e-4, 0.0)]
+check_choose_cap(steps, best=[best_of(*step) for step in steps])
+### END HIDDEN TESTS
 
 # %% [markdown]
-# (The last kernels copy the sums from the buckets into the gradients.) Sending takes most of its part of backward
-# here (the gaps). At the end it does not fit: the first layer needs no gradient of its input, so its backward is half as
-# long, and the end of the last bucket but one is exposed too.
-#
-# Now the question of this lesson. A step's time at 2, 8, 64 and 1,024 GPUs, each with a batch of its own, so that
-# 100 % is "n GPUs do n times the work". Then two kinds of bad luck: kernels that take 10 % more or less on each rank, at
-# random; and one rank of 64 whose kernels always take half as long again. Predict what is left of 100 %:
+# Your search on GPT-2, when 25 Gbit/s join the nodes of 8:
 
 # %% experiment
-LEFT = ("95 to 100 %", "85 to 95 %", "70 to 85 %", "60 to 70 %", "below 60 %")
-prediction = {
-    "2 GPUs, DDP": ...,  # one of LEFT
-    "1,024 GPUs, DDP": ...,
-    "1,024 GPUs, DDP, uneven kernels": ...,
-    "64 GPUs, DDP, one of them slow": ...,
-}
+shown.caps_table(choose_cap)
+
+# %% [markdown]
+# The best size among 16 ranks is a poor one among 64, where a message has a larger α. Among 64 DDP's default is better than
+# any single size, because its small first bucket is on the link early.
+
+# %% [markdown]
+# ## 4 · What is left of n GPUs
+#
+# The eight layers once more. Each GPU has a batch of its own, so 100 % means "n GPUs do n times the work". Then come two kinds of bad
+# luck. *Uneven kernels* take up to 10 % more or less time on each rank, at random. And with *one slow rank*, the kernels of 1 rank of
+# 64 always take 1.5 times as long. How much is left of 100 %?
 
 # %% experiment
-alone_s = step_on(1, "none")[1]
-paid = {(n, how): step_on(n, how)[1] for n in (2, 8, 64, 1024) for how in ("lump", "DDP")}
-paid |= {(n, "uneven"): step_on(n, "DDP", 4, jitter=0.1)[1] for n in (8, 64, 1024)}
-waiting, paid[64, "slow"], last = step_on(64, "DDP", slow={3: 1.5})
-free, only_one = step_on(2, "DDP", contention=False)[1], step_on(1, "DDP")[1]
+you = lesson.predict(
+    {"2 GPUs": ..., "1,024 GPUs": ..., "1,024 GPUs, uneven kernels": ..., "64 GPUs, one slow rank": ...},
+    choices=["over 95 %", "80 to 95 %", "65 to 80 %", "under 65 %"],
+)
 
-
-def left(n, how):
-    part = alone_s / paid[n, how]
-    return next(
-        (name for name, least in zip(LEFT, (0.95, 0.85, 0.7, 0.6), strict=False) if part >= least), LEFT[-1]
-    )
-
-
-measured = {
-    "2 GPUs, DDP": left(2, "DDP"),
-    "1,024 GPUs, DDP": left(1024, "DDP"),
-    "1,024 GPUs, DDP, uneven kernels": left(1024, "uneven"),
-    "64 GPUs, DDP, one of them slow": left(64, "slow"),
-}
-cost = [alone_s / paid[n, "DDP"] - alone_s / paid[n, "uneven"] for n in (8, 64, 1024)]
-lesson.keep(least_points=100 * min(cost), most_points=100 * max(cost))
-lesson.compare_predictions(prediction, measured, evidence="simulated (H100)", choices=LEFT).show()
-lesson.table(
-    [
-        (f"{n:,}", *(f"{alone_s / paid[n, how]:.0%}" if (n, how) in paid else "" for how in ("lump", "DDP", "uneven", "slow")))
-        for n in (2, 8, 64, 1024)
-    ],
-    ["GPUs", "in one lump", "DDP", "DDP, uneven kernels", "DDP, one slow rank"],
-    evidence="simulated (H100)",
-    caption=f"time of a step alone ({alone_s * 1e3:.2f} ms) ÷ time of a step among n; nodes of 8, NVLink 4 inside, {NDR} "
-    f"between. 2 GPUs, if collectives took nothing from the kernels beside them: {alone_s / free:.0%}; DDP on one GPU: "
-    f"{alone_s / only_one:.0%}",
-).show()  # fmt: skip
-plots.overlapped(waiting, since_s=last, title="Rank 0, while rank 3 of 64 is slow")
+# %% experiment
+DDP, slow = nn.parallel.DistributedDataParallel, shown.one_slow(64)
+tried = [shown.step_on(2, DDP), shown.step_on(1024, DDP), shown.uneven(1024), slow]
+left = [shown.left(run) for run in tried]
+lesson.keep(left_2=left[0], left_1024=left[1], left_uneven=left[2], left_slow=left[3])
+picture = plots.overlapped(slow.gpu, since_s=slow.began_s, title="Rank 0, while rank 3 of 64 is slow")
+found = dict(zip(you, map(shown.share, left), strict=True))
+you.against(found, shown.efficiency_table(lump), picture, evidence="simulated (H100)")
 
 # %% [markdown]
-# The second GPU costs three things, and most of it is not waiting for messages: copying gradients into the buckets and
-# the sums out again, which DDP pays with one GPU too (`gradient_as_bucket_view=True` saves a part); what collectives
-# take from the kernels beside them; and the exposed part of the last all-reduce (the caption takes them apart). From 8
-# to 64 comes the slower link between nodes; from 64 to 1,024 hardly a byte is added, only messages. With uneven kernels
-# everybody waits in each all-reduce for the slowest of n. That costs {{least_points:.0f}} to {{most_points:.0f}} points
-# more, at each n.
+# **The second GPU** leaves {{left_2:.0%}}, and three things take the rest (the line under the table takes them apart). DDP copies
+# gradients into buckets and sums out again, even on one GPU. Collectives take something from the kernels beside them. And the last
+# all-reduce is exposed. From 8 to 64 GPUs the slower link between nodes is added. From 64 to 1,024 hardly a byte is added, only
+# messages: {{left_1024:.0%}} is left.
 #
-# One slow card slows all the others: look for it first. The last picture shows how: on *everybody else's* timeline the
-# collectives are long, for in them (pale) they wait. **The rank that never waits is the slow one.**
-#
-# Now write it. What you have seen so far is the specification.
+# With uneven kernels everybody waits in each all-reduce for the slowest of all: {{left_uneven:.0%}}. One slow GPU makes all others slow:
+# {{left_slow:.0%}}. Look at the picture to see how you find it. On the timeline of every *other* rank the collectives are long, because
+# these ranks wait in them (pale). **The rank that never waits is the slow one.**
 
 # %% [markdown]
-# **Exercise 14.2 — a DistributedDataParallel** (★★★★, 35 min)
+# ## The running example
 #
-# The training loop will be `ddp(x)…backward()`, then `ddp.finish()`, then the optimizer. When several small batches make
-# one step,
-# all but the last go under `with ddp.no_sync():`, for nothing needs to be sent before the gradients are complete.
+# One line spreads the script over GPUs. Below are lesson 10's script on one simulated H100 and the same script on each of
+# eight, which average their gradients. (Lesson 10's graph stays out: the simulated GPU captures no collectives.) The losses come
+# from two real processes on this machine. Both take the same batch here, so the losses have to stay the same. In real
+# training every GPU takes a batch of its own.
+
+# %% experiment
+from helpers import running_example
+
+
+def data_parallel(model, gpu):
+    return nn.parallel.DistributedDataParallel(model)
+
+
+before = running_example.after("10")
+spread = before.replace(prepare=data_parallel)
+board = running_example.compare(before, spread, ranks=(1, 8), tolerance=1e-3)
+lesson.keep(script_launches=board.before.launches, script_launches_now=board.after.launches)
+lesson.keep(script_sent=board.after.sent_bytes / 2**20)
+lesson.keep(script_slower=board.after.step_s / board.before.step_s - 1)
+lesson.keep(script_tokens=8 * board.before.step_s / board.after.step_s)
+board
+
+# %% [markdown]
+# No step becomes faster: it takes {{script_slower:.0%}} longer. What grows is the number of tokens. Eight GPUs take eight
+# batches in that time, {{script_tokens:.1f}} times as many tokens a second as one. Each GPU sends {{script_sent:.1f}} MiB a step,
+# a float32 gradient for each weight, and launches {{script_launches_now:.0f}} times in place of {{script_launches:.0f}}: DDP
+# copies gradients into its buckets and out again. Both show, since this step waits for launches already.
+
+# %% [markdown]
+# ## Your own script
 #
-# <details><summary>Hint 1</summary><code>p.register_post_accumulate_grad_hook(f)</code> calls <code>f(p)</code> when p's gradient
-# is complete <em>and</em> added to <code>p.grad</code>: so what <code>no_sync</code> has collected is in it already. Count
-# down what each bucket still lacks; at 0 it can be sent.</details>
+# First ask what sending costs at all. The comm hook
+# [`noop_hook`](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html) sends nothing: the difference between the two times below is
+# what you could gain. Is it small? Then leave the buckets alone. Is it large? Compare the bytes of gradients with your link (section 2).
+# Then accumulate with `no_sync`, send 16 bits, or try other buckets, in this order. If each rank takes another time without sending,
+# look for the slow rank first.
 #
-# <details><summary>Hint 2</summary>A parameter that one rank did not use never fires there. If that rank now skips its bucket and
-# sends the next, the two ranks add up different buckets, or wait for each other for ever. So all ranks send buckets in the same
-# order, 0, 1, 2, …: one that is full waits for those before it, and <code>finish</code> sends what was held up, with zeros where
-# there is no gradient.</details>
+# ```python
+# import copy, time
+# import torch.distributed as dist
+# from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
+# from torch.nn.parallel import DistributedDataParallel
+#
+# dist.init_process_group()  # torchrun says which rank this is
+# for hook in (None, noop_hook):
+#     ddp = DistributedDataParallel(copy.deepcopy(model))
+#     if hook:
+#         ddp.register_comm_hook(None, hook)
+#     for _ in ("warm-up", "measured"):
+#         began = time.perf_counter()
+#         for x, y in loader:
+#             loss_fn(ddp(x.to(device)), y.to(device)).backward()
+#         next(ddp.parameters()).grad.sum().item()  # waits for the GPU
+#     print(dist.get_rank(), hook, f"{(time.perf_counter() - began) / len(loader) * 1e3:.2f} ms a step")
+# ```
+#
+# ```bash
+# torchrun --standalone --nproc-per-node 2 train.py
+# ```
+
+# %% [markdown]
+# ## Sources on trial
+#
+# Short programs in `helpers/trials/data_parallel.py` try each claim. Four more claims are kept for lesson 18.
+
+# %% experiment tags=["nbval-ignore-output"]
+from helpers.trials import data_parallel as trials
+
+three = ("14-eight-cards", "14-buckets", "14-nodes")
+lesson.verdicts(trials.rows(), evidence="live (CPU) · simulated (H100) · arithmetic", shown=three)
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | An all-reduce by ring puts 2(n − 1)/n · S on each link: at most 2 S, however many ranks. | Small S or many ranks: then 2(n − 1) messages count, and a tree is faster. |
+# | Hide sending behind backward. | The last bucket never hides; where sending takes longer than backward, the difference is exposed. |
+# | Keep DDP's default buckets, 1 MiB and then 25. | Slow links or many ranks: measure. |
+# | The mean of the ranks' gradients is the gradient of the whole batch. | Unequal parts; losses that are not means over samples; layers that look at the batch, such as BatchNorm. |
+# | n GPUs do n times the work. | Everybody waits for the slowest rank, and for the slowest link. |
+#
+# **Read on**: [Li and others, 2020](https://arxiv.org/abs/2006.15704), how DDP was made;
+# torch's [note on DDP](https://docs.pytorch.org/docs/stable/notes/ddp.html);
+# [nccl-tests](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md), to measure your own links. The model does not fit
+# one GPU? Lesson 15.
+
+# %% experiment
+lesson.progress()
+
+# %% [markdown]
+# ## Further
+#
+# | section | minutes |
+# |---|---|
+# | A DistributedDataParallel, with exercise 14.3 | 55 |
+# | Which bucket size? | 5 |
+# | When DDP divides, and what BatchNorm sends | 4 |
+# | Who is joined to whom | 5 |
+# | DataParallel | 3 |
+# | Send less often, and less, with exercise 14.4 | 40 |
+# | torchrun and Accelerate | 6 |
+# | Your own link | 2 |
+#
+# Each section rests on the set-up cell alone.
+#
+# ### A DistributedDataParallel
+#
+# Now write the class itself. What you have seen so far is its specification.
+#
+# **Exercise 14.3 — a DistributedDataParallel** (★★★★, 35 min)
+#
+# The training loop will be `ddp(x)…backward()`, then `ddp.finish()`, then the optimizer. When several small batches make one step, all
+# but the last go under `with ddp.no_sync():`, because nothing needs to be sent before the gradients are complete.
+#
+# <details><summary>Hint 1</summary><code>p.register_post_accumulate_grad_hook(f)</code> calls <code>f(p)</code> when the gradient of p
+# is complete <em>and</em> added to <code>p.grad</code>. So what <code>no_sync</code> has collected is in it already. Count down what each
+# bucket still lacks; at 0 it can be sent.</details>
+#
+# <details><summary>Hint 2</summary>The hook of a parameter that one rank did not use never fires on that rank. If this rank now skips the
+# bucket and sends the next one, the two ranks add up different buckets, or wait for each other for ever. So all ranks send buckets in the
+# same order, 0, 1, 2, …: a full bucket waits for those before it, and <code>finish</code> sends what was held up, with zeros where there
+# is no gradient.</details>
 #
 # <details><summary>The idea</summary><code>_ready(p)</code>: unless in <code>no_sync</code>, lower the count of p's bucket; while
 # the count of the next bucket to be sent is 0: <code>_send()</code>, that is <code>flat = torch.cat(gradients)</code>,
-# <code>work = dist.all_reduce(flat, async_op=True)</code>, keep both. <code>finish</code>: send the rest, wait for each,
-# divide by n, copy the pieces of <code>flat</code> back into the gradients, set all counts again.</details>
+# <code>work = dist.all_reduce(flat, async_op=True)</code>, keep both. <code>finish</code>: send the rest, wait for each, divide by n, copy
+# the pieces of <code>flat</code> back into the gradients, set all counts again.</details>
 
 
 # %% exercise="bucketed_ddp"
@@ -802,6 +633,7 @@ check_BucketedDDP(
     training(200, (1, 2, 4, 6), [True, False], buckets=[2, 2, 2, 1]),
 )
 
+
 # %% hidden="bucketed_ddp" points=4
 ### BEGIN HIDDEN TESTS
 from helpers.exercises.data_parallel import check_BucketedDDP, training
@@ -816,267 +648,256 @@ check_BucketedDDP(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Yours, on the simulated H100 with 63 others: the same class, without a change.
+# Yours on the simulated H100 with 63 others, the same class without a change, above torch's:
 
 # %% experiment
-picture = None
-try:
-    gpu = simulate("H100").world(64, nodes=8, link="NVLink 4", between=NDR)
-    with gpu:
-        kind = {"device": gpu.device, "dtype": torch.bfloat16}
-        mine = BucketedDDP(nn.Sequential(*(nn.Linear(4096, 4096, bias=False, **kind) for _ in range(8))))
-        for _ in range(3):
-            gpu.synchronize()
-            began = gpu.clock()
-            mine(torch.empty(4096, 4096, **kind)).sum().backward()
-            mine.finish()
-            mine.zero_grad()
-        gpu.synchronize()
-        took = gpu.clock() - began
-    print(
-        f"your DDP: {took * 1e3:.2f} ms a step; torch's: {paid[64, 'DDP'] * 1e3:.2f} ms; alone: {alone_s * 1e3:.2f} ms"
-    )
-    picture = plots.overlapped(gpu, since_s=began, title="Your DDP")
-except NotImplementedError:
-    print("your DDP, once it is written")
-picture
+shown.try_ddp(BucketedDDP)
 
 # %% [markdown]
-# If yours is a little faster than torch's: it may copy the first sums out while the last are on their way, where torch
-# copies all at the end. Gradients that are *views* of the bucket need no copy out (`gradient_as_bucket_view=True`). They are
-# still copied in, as long as `zero_grad` sets gradients to None, which is its default
+# If yours is a little faster than torch's: yours may copy the first sums out while the last are on their way, where torch copies all of
+# them at the end. With
+# [`gradient_as_bucket_view=True`](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) the
+# gradients are views of the buckets. This saves the copy out, and the memory of a second set of gradients. They are still copied in, as
+# long as `zero_grad` sets gradients to None, which is its default
 # ([docstring](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L782-L792)).
 #
-# **Exercise 14.3 — choose the bucket size** (★★, 12 min)
+# ### Which bucket size?
 #
-# The explorer's arithmetic, turned round: from when each gradient is ready, and what a message costs on your link, find
-# the bucket size with which the last all-reduce ends first. Every size is allowed, not only round ones.
-#
-# <details><summary>Hint 1</summary>First the end for one size: go through the gradients, close a bucket by the gradient with
-# which it reaches the size, and send it when it is full <em>and</em> the bucket before it has been sent.</details>
-#
-# <details><summary>Hint 2</summary>There are infinitely many sizes, but few different ways to cut. When does a slightly larger
-# size make another cut? Only when it passes the sum of some gradients that follow one another.</details>
-#
-# <details><summary>The idea</summary>Candidates are the sums of <code>sizes[i:j]</code> for all i &lt; j, some hundreds or
-# thousands. Compute the end for each and take the size with the smallest.</details>
+# A step of GPT-2, 8 sequences of 1,024 tokens in bf16, on a simulated H100. By how much is the step longer than forward and backward
+# alone, among 64? And with buckets of 1 MiB in place of 25 MiB, is the exposed time shorter or longer?
 
-
-# %% exercise="choose_cap"
-def choose_cap(sizes: list[int], ready_s: list[float], message_s: float, byte_s: float) -> int:
-    """The bucket size, in bytes, with which the gradients have all been summed soonest.
-
-    sizes: bytes of each gradient, in the order in which backward makes them. ready_s: when each is there, in seconds,
-        never decreasing. An all-reduce of b bytes takes message_s + b · byte_s, one after the other.
-
-    A bucket of size c is closed by the gradient with which it holds c bytes or more (the last one by the end), for the first
-    bucket too. It is sent when its last gradient is there and the bucket before it has been sent. Graded: the end of the
-    last all-reduce with your size is the earliest that any size gives. At most 150 gradients.
-    """
-
-    ### BEGIN SOLUTION
-    def end(cap):
-        free, held = 0.0, 0
-        for i, (size, ready) in enumerate(zip(sizes, ready_s, strict=True)):
-            held += size
-            if held >= cap or i == len(sizes) - 1:
-                free = max(free, ready) + message_s + held * byte_s
-                held = 0
-        return free
-
-    sums = {sum(sizes[i:j]) for i in range(len(sizes)) for j in range(i + 1, len(sizes) + 1)}
-    return min(sorted(sums), key=end)
-    ### END SOLUTION
-
-
-# %% test="choose_cap" points=1
-from helpers.exercises.data_parallel import check_choose_cap
-
-equal = [4_000_000] * 12
-uneven = [900_000, 700_000, 5_000_000, 200_000, 2_300_000, 2_300_000, 100_000, 4_000_000, 600_000, 3_000_000]
-ready_at = [0.001 * (i + 1) for i in range(12)]
-check_choose_cap(
-    [(equal, ready_at, 1e-6, 1e-10), (equal, ready_at, 5e-3, 1e-11), (uneven, ready_at[:10], 1.2e-3, 4e-10)],
-    best=[4_000_000, 24_000_000, 4_800_000],
+# %% experiment
+you = lesson.predict(
+    {
+        "buckets of 5 MiB, the step is longer by": ...,
+        "all gradients in one bucket, the step is longer by": ...,
+        "8 GPUs, 1 MiB in place of 25 MiB": ...,
+        "1,024 GPUs, 1 MiB in place of 25 MiB": ...,
+    },
+    choices={
+        "buckets of 5 MiB, the step is longer by": ["less than 1 %", "1 to 5 %", "5 to 25 %"],
+        "all gradients in one bucket, the step is longer by": ["1 to 5 %", "5 to 25 %", "more than 25 %"],
+        "8 GPUs, 1 MiB in place of 25 MiB": ["shorter", "about the same", "longer"],
+        "1,024 GPUs, 1 MiB in place of 25 MiB": ["shorter", "about the same", "longer"],
+    },
 )
 
-# %% hidden="choose_cap" points=2
-### BEGIN HIDDEN TESTS
-import random
-from itertools import accumulate
-
-from helpers.exercises.data_parallel import check_choose_cap, sent_with
-
-
-def step_of(seed, n, message_s, byte_s):
-    made = random.Random(seed)
-    sizes = [made.choice((made.randrange(1000, 50000), made.randrange(10**5, 10**7))) for _ in range(n)]
-    return sizes, list(accumulate(made.random() * 5e-4 for _ in range(n))), message_s, byte_s
-
-
-def best_of(sizes, *rest):
-    sums = {sum(sizes[i:j]) for i in range(len(sizes)) for j in range(i + 1, len(sizes) + 1)}
-    return min(sums, key=lambda cap: sent_with(cap, sizes, *rest))
-
-
-links = ((1, 1, 1e-4, 1e-10), (2, 40, 3e-4, 5e-11), (31, 40, 3e-4, 5e-11), (56, 40, 8e-4, 1e-10))
-steps = [step_of(*given) for given in links]
-some, late = [3_000_000, 1_000, 2_000_000, 40_000] * 5, [0.0] * 10 + [2e-3] * 10
-# all at once; free messages; free bytes
-steps += [(some, [0.0] * 20, 2e-4, 1e-10), (some, late, 0.0, 1e-10), (some, late, 1e-4, 0.0)]
-check_choose_cap(steps, best=[best_of(*step) for step in steps])
-### END HIDDEN TESTS
+# %% experiment
+said = [shown.longer(shown.plan(64, cap)) for cap in ("5 MiB", "all in one")]
+for n in (8, 1024):
+    said.append(shown.against(*(shown.plan(n, cap).exposed_s for cap in ("1 MiB", "25 MiB"))))
+found = dict(zip(you, said, strict=True))
+you.against(found, shown.buckets_table(), evidence="simulated (H100)")
 
 # %% [markdown]
-# Your search, on GPT-2 over a slow network: nodes of 8 joined by 25 Gbit/s, among 16 and among 64. The same arithmetic as the
-# explorer's, with every size tried.
+# In GPT-2 the last gradient is the embedding's. The embedding is also the output layer, so its gradient is complete only at the very
+# end, and it is a large part of all gradients. Its own all-reduce is the table's last line. No bucket size can get below this floor,
+# and the best one comes close to it.
+#
+# Is this torch's own rule? Nine layers of 1 MiB in torch's DDP, on a fake group of 8 with nobody at the other end:
+
 
 # %% experiment
-from helpers.simulator.world.buckets import overlap
+def buckets_of(cap_mb):
+    with ranks.fake(8):
+        net = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(9)))
+        ddp = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=cap_mb)
+        for _ in range(2):  # the buckets are laid out again in the second step
+            with ranks.sent() as record:
+                ddp(torch.ones(1, 512)).sum().backward()
+    return [c.bytes >> 20 for c in record.of("all_reduce")]
 
-gradients, slow = explorer.backward.gradients, {}
-for n in (16, 64):
-    world = widgets.bucket_explorer(explorer.backward, ranks=n, between="Ethernet 25G").world
-    slow[n] = lambda size, n=n, world=world: world.seconds("all_reduce", size, tuple(range(n)))
 
-try:
-    caps = {}
-    for n, summed_in in slow.items():
-        byte_s = (summed_in(100 * MB) - summed_in(0)) / (100 * MB)
-        sizes, ready_s = [g.bytes for g in gradients], [g.ready_s for g in gradients]
-        caps[f"{n}'s best"] = choose_cap(sizes, ready_s, summed_in(0), byte_s) / 2**20
-    caps |= {"": 1.0, "DDP's": None}
-    lesson.table(
-        [
-            (f"{mib:.1f} MiB" if mib else "1, then 25", name, *(f"{overlap(explorer.backward, f, mib).exposed_s * 1e3:.1f} ms" for f in slow.values()))
-            for name, mib in caps.items()
-        ],
-        ["bucket", "", "exposed, 16 ranks", "64 ranks"],
-        evidence="simulated (H100)",
-        caption=f"a step alone takes {explorer.backward.seconds * 1e3:.1f} ms",
-    ).show()  # fmt: skip
-except NotImplementedError:
-    print("your bucket size, once it is written")
+sizes = [(f"bucket_cap_mb={cap}", str(buckets_of(cap))) for cap in (None, 25, 5, 1)]
+lesson.table(sizes, ["", "MiB of each all-reduce"], evidence="live (CPU)")
 
 # %% [markdown]
-# What is best among 16 is dear among 64, where a message has a larger α. Among 64, DDP's default is better still than
-# any single size: its small first bucket is on the link early. On the fast network above, sizes from 1 to 25 MiB were
-# nearly equal: there the search is not worth its while.
-
-# %% [markdown]
-# ## 4 · Send less often, and less
+# ### When DDP divides, and what BatchNorm sends
 #
-# What cannot be hidden can be avoided. Two ways, and one thing to know about each:
-#
-# - **Less often**: accumulate k small batches before a step, and send only in the last one (`no_sync`). Same gradients.
-# - **Less**: a *comm hook* gets each bucket and returns what all ranks are to have. It may send 16 bits a number, or 8, or of
-#   each matrix only two thin factors (PowerSGD). Not the same gradients.
-#
-# Bytes of four backward passes of the small net, on two live ranks:
+# Does DDP divide before or after it adds up? This matters in float16, whose largest number is 65,504. Two ranks have a gradient of
+# 40,000 each. And how many broadcasts does a model with BatchNorm make in its third step? Its running averages are **buffers**, not
+# parameters.
 
 # %% experiment
-import logging
+you = lesson.predict(
+    {"DDP divides": ..., "broadcasts with BatchNorm": ..., "with forward_sync_buffers=False": ...},
+    choices={
+        "DDP divides": ["before adding up", "after adding up"],
+        "broadcasts with BatchNorm": [0, 2, 4],
+        "with forward_sync_buffers=False": [0, 2, 4],
+    },
+)
 
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
 
-HOOKS = {
-    "16 bits": lambda: (None, default_hooks.fp16_compress_hook),
-    "rank-1 factors": lambda: (power.PowerSGDState(None, 1, start_powerSGD_iter=2), power.powerSGD_hook),
-}
-
-
-def four_passes(batch, hooks):
-    """What four backward passes send, each way."""
-    logging.getLogger(power.__name__).setLevel("ERROR")
-    told = {}
-    mine = batch.chunk(dist.get_world_size())[dist.get_rank()]
-    for way in ("plain", "no_sync", *hooks):
-        model = layers()
-        ddp = nn.parallel.DistributedDataParallel(model)
-        if way in hooks:
-            ddp.register_comm_hook(*hooks[way]())
-        for _ in range(3):  # these are not counted
-            ddp(mine).square().mean().backward()
-        with ranks.sent(model) as record:
-            for i in range(4):
-                if way == "no_sync" and i < 3:
-                    with ddp.no_sync():
-                        ddp(mine).square().mean().backward()
-                else:
-                    ddp(mine).square().mean().backward()
-        told[way] = record
+# %% experiment
+def details(batch):
+    DDP, x = nn.parallel.DistributedDataParallel, torch.full((1, 1), 40_000.0, dtype=torch.float16)
+    layer = nn.Linear(1, 1, bias=False, dtype=torch.float16)
+    DDP(layer)(x).backward()
+    told = [layer.weight.grad.item()]
+    for synced in (True, False):
+        ddp = DDP(nn.Sequential(shown.layers(1), nn.BatchNorm1d(64)), forward_sync_buffers=synced)
+        for _ in range(3):
+            with ranks.sent() as record:
+                ddp(batch).square().mean().backward()
+        told.append(record.count("broadcast"))
     return told
 
 
-sending = ranks.run_ranks(four_passes, 2, batch, HOOKS)[0]
-lesson.table(
-    [
-        (way, r.count("all_reduce"), r.bytes("all_reduce"), r.of("all_reduce")[0].dtype)
-        for way, r in sending.items()
-    ],
-    ["four backward passes", "all-reduces", "bytes", "as"],
-    evidence="live (CPU)",
+mean, synced, unsynced = ranks.run_ranks(details, 2, shown.batch())[0]
+said = ["before adding up" if mean == 40_000 else "after adding up", synced, unsynced]
+you.against(dict(zip(you, said, strict=True)), evidence="live (CPU)")
+
+# %% [markdown]
+# The mean came out as 40,000 and not as infinity. DDP divides each gradient by the number of ranks as it copies it into the bucket
+# ([reducer.cpp](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp),
+# `mark_variable_ready_dense`; torch's own comm hooks
+# [do so too](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py#L24-L27)). So a
+# sum of a thousand float16 gradients stays in range. Very small gradients may become zero instead.
+#
+# At the beginning of each forward pass DDP broadcasts the buffers of rank 0
+# ([`forward_sync_buffers`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L793-L800), which torch 2.13
+# puts in the place of `broadcast_buffers`). One message carries the float32 numbers, one the whole-number count of batches. But a
+# training step normalises by the mean and variance of a rank's own part of the batch.
+# [`nn.SyncBatchNorm.convert_sync_batchnorm(model)`](https://docs.pytorch.org/docs/stable/generated/torch.nn.SyncBatchNorm.html) takes
+# those of the whole batch. It needs GPUs. Its price is one collective more in the forward and one in the backward pass of each such layer
+# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/modules/_functions.py#L59-L205)).
+#
+# ### Who is joined to whom
+#
+# Ring and tree say who speaks to whom. The **topology** says over what. Here are four links:
+
+# %% experiment
+shown.links_table()
+
+# %% [markdown]
+# 64 GPUs stand in nodes of 8, with NVLink inside and InfiniBand between. One ring through all of them is as slow as its slowest link. Or
+# **the node first**: sum up inside each node, so that each GPU holds an eighth of the sums; add up these eighths between the nodes, each
+# over a network card of its own; gather inside the node again. And a **star** sends everything through one GPU. For the gradients of
+# GPT-2 in bf16: how many times as long does the first of the two take?
+
+# %% experiment
+you = lesson.predict(
+    {
+        "8 GPUs: star against ring": ...,
+        "8 GPUs in a ring: PCIe 5.0 against NVLink 4": ...,
+        "64 GPUs: one ring against the node first": ...,
+    },
+    choices=[1, 2, 4, 8, 16],
 )
 
-# %% [markdown]
-# Fewer bytes, and with factors more messages. 8 bits a number want a message more too: the ranks must agree on a common scale
-# first. Predict by α and β, for 8 ranks: which is faster?
-
 # %% experiment
-prediction = {
-    "10,000 numbers, NVLink 4": ...,  # "float32" or "int8"
-    "10,000 numbers, Ethernet 25G": ...,
-    "1,000,000 numbers, NVLink 4": ...,
-    "1,000,000 numbers, Ethernet 25G": ...,
-    "100,000,000 numbers, NVLink 4": ...,
-}
-
-# %% experiment
-rows, by_bits = [], {}
-for numbers in (10**4, 10**6, 10**8):
-    for link in ("NVLink 4", "Ethernet 25G"):
-        whole, less = (ranks.seconds("all_reduce", numbers * size, 8, link) for size in (4, 1))
-        less += ranks.seconds("all_reduce", 4, 8, link)
-        rows.append((f"{numbers:,}", link, f"{whole * 1e6:,.0f} µs", f"{less * 1e6:,.0f} µs"))
-        by_bits[f"{numbers:,} numbers, {link}"] = "int8" if less < whole else "float32"
-lesson.compare_predictions(
-    prediction, {k: by_bits[k] for k in prediction}, evidence="arithmetic", choices=("float32", "int8")
-).show()
-lesson.table(rows, ["numbers", "8 ranks over", "float32", "int8, after the scale"], evidence="arithmetic")
+ratios = [
+    shown.among_8("InfiniBand NDR", "star") / shown.among_8("InfiniBand NDR", "ring"),
+    shown.among_8("PCIe 5.0 x16", "ring") / shown.among_8("NVLink 4", "ring"),
+    shown.among_64("ring") / shown.among_64("hierarchical"),
+]
+found, what = dict(zip(you, ratios, strict=True)), "times as long"
+you.against_ratios(found, shown.topology_table(), evidence="arithmetic", what=what)
 
 # %% [markdown]
-# Compression saves bytes, not messages. 16 bits need no message more; int8 (its scale) and factors do, and make small tensors
-# slower.
+# A star loads one link with everybody's bytes; a ring loads all links alike. Between nodes it helps to send *less* over the slow link:
+# each GPU an eighth. This needs a network card for each GPU, as a DGX H100 has. With one card a node the eighths queue up. The simulated
+# GPU takes the node first, and between nodes the shorter of ring and tree.
 #
-# Now what it costs in exactness. On an int8 grid a gradient of 0.3 steps is rounded to 0. **Error feedback** keeps what
-# was rounded
-# off and adds it to the *next* gradient. Predict: the same 0.3 for 20 steps. What has been sent in all, in steps of the grid?
+# ### DataParallel
+#
+# Before DDP there was [`nn.DataParallel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.DataParallel.html): one process, with
+# one Python thread a GPU. Its source says what it does in *each* forward:
 
 # %% experiment
-prediction = {"without feedback": ..., "with feedback": ...}  # exact: 20 · 0.3 = 6
+import inspect
+
+doing = ("scatter", "replicate", "parallel_apply", "gather")
+forward = inspect.getsource(nn.DataParallel.forward).splitlines()
+print("\n".join(line.strip() for line in forward if any(f"self.{name}(" in line for name in doing)))
+lesson.keep(ring_of_2=shown.copying(2, "ring") / shown.summing(2))
+lesson.keep(ring_of_8=shown.copying(8, "ring") / shown.summing(8))
+shown.copying_table()
+
+# %% [markdown]
+# `replicate` sends the whole model to every other GPU, each step anew, and backward sends all gradients to the first GPU. Copy by copy,
+# everything passes through the one link of the first GPU, and the time grows with the number of GPUs. NCCL
+# ([`torch.nn.parallel.comm`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L106-L118) uses it) can send in a
+# ring. Then the time stays, and is {{ring_of_2:.1f}} times (2 GPUs) to {{ring_of_8:.1f}} times (8 GPUs) that of DDP's all-reduce.
+# None of it hides behind backward.
+#
+# ### Send less often, and less
+#
+# What cannot be hidden can be avoided, in two ways:
+#
+# - **Less often**: accumulate k small batches before a step, and send only in the last one. The gradients stay the same.
+# - **Less**: a [*comm hook*](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html) gets each bucket and returns what all ranks are to
+#   have. It may send 16 bits a number, or only the largest numbers with their places, or of each matrix only two thin factors
+#   ([PowerSGD](https://arxiv.org/abs/1905.13727)). The gradients do not stay the same.
+#
+# Four backward passes of the small model of section 1, on two live ranks:
+
 
 # %% experiment
-without, fed, rest = 0.0, 0.0, 0.0
+def accumulated(ddp, parts):
+    for part in parts[:-1]:
+        with ddp.no_sync():  # forward and backward: nothing is sent
+            ddp(part).square().mean().backward()
+    ddp(parts[-1]).square().mean().backward()
+
+
+sending = ranks.run_ranks(shown.four_passes, 2, accumulated)[0]
+shown.passes_table(sending)
+
+# %% [markdown]
+# All ways send fewer bytes, but the largest tenth and the factors need more messages. Eight bits a number need one message more, too:
+# the ranks must first agree on a common scale. By α and β, for 8 ranks: which is faster?
+
+# %% experiment
+you = lesson.predict(
+    {
+        "10,000 numbers, NVLink 4": ...,
+        "10,000 numbers, Ethernet 25G": ...,
+        "1,000,000 numbers, NVLink 4": ...,
+        "1,000,000 numbers, Ethernet 25G": ...,
+        "100,000,000 numbers, NVLink 4": ...,
+    },
+    choices=["float32", "int8"],
+)
+
+# %% experiment
+found = {}
+for question in you:
+    numbers, link = question.split(" numbers, ")
+    whole, less = shown.float_and_int8(int(numbers.replace(",", "")), link)
+    found[question] = "int8" if less < whole else "float32"
+you.against(found, shown.bits_table(), evidence="arithmetic", what="faster")
+
+# %% [markdown]
+# Compression saves bytes, not messages. 16 bits need no message more. An int8 scale and factors do, and make small tensors slower.
+#
+# Now the price in exactness. On an int8 grid a gradient of 0.3 steps is rounded to 0. **Error feedback**
+# ([Karimireddy and others, 2019](https://arxiv.org/abs/1901.09847)) keeps what was rounded off and adds it to the *next* gradient. The
+# same gradient of 0.3 comes 20 times. What has been sent in all, in steps of the grid?
+
+# %% experiment
+you = lesson.predict({"without feedback": ..., "with feedback": ...}, choices=[0, 6, 20])
+
+# %% experiment
+without, fed, rest = 0, 0, 0.0
 for _ in range(20):
     without += round(0.3)
     whole = round(0.3 + rest)
     rest += 0.3 - whole
     fed += whole
-lesson.compare_predictions(
-    prediction, {"without feedback": without, "with feedback": fed}, evidence="arithmetic", choices=range(21)
-)
+you.against({"without feedback": without, "with feedback": fed}, evidence="arithmetic", what="sent")
 
 # %% [markdown]
-# Without feedback such a weight never learns. With it the rest grows until it is sent, and nothing is lost for ever.
+# Without feedback such a weight never learns. With feedback the rest grows until it is sent, and nothing is lost for ever.
 #
 # **Exercise 14.4 — eight bits, and nothing lost** (★★★, 20 min)
 #
-# Whole numbers from several ranks can be added as they are if all ranks use the same scale and leave room for the sum: of n
-# ranks each may use −(127 // n) … 127 // n: 31 values at 8 ranks, three at 64, none above 127. This hook is for one node.
+# Whole numbers from several ranks can be added as they are, if all ranks use the same scale and leave room for the sum. Each of n ranks
+# may use −(127 // n) … 127 // n: up to ±15 with 8 ranks, ±1 with 64, and nothing but 0 with more than 127. This hook is for one node.
 #
-# DDP forms its buckets **anew** after the first backward, in the order in which gradients came (part 1: the broadcasts in
-# step 2). So `bucket.index()` is no name for a place to keep a rest; a parameter is.
+# DDP forms its buckets **anew** after the first backward, in the order in which gradients came (the broadcasts of step 2, in section 1).
+# So `bucket.index()` does not tell where to keep a rest; a parameter does.
 #
 # <details><summary>Hint 1</summary><code>bucket.buffer()</code> is the flat tensor, <code>bucket.gradients()</code> its views, one for each of
 # <code>bucket.parameters()</code>. Add each parameter's rest to its view, then quantize the whole buffer. Keep a <em>copy</em> of
@@ -1129,6 +950,7 @@ from helpers.exercises.data_parallel import check_int8_hook, hooked
 
 check_int8_hook(2, hooked(4, 12, [1.0] * 5 + [0.0], cap_mb=25.0), hooked(7, 12, [0.0, 1.0, 1.0], cap_mb=25.0))
 
+
 # %% hidden="int8_hook" points=3
 ### BEGIN HIDDEN TESTS
 from helpers.exercises.data_parallel import check_int8_hook, hooked
@@ -1140,270 +962,71 @@ check_int8_hook(2, hooked(8, 10, [1e-12, 1e-12, 0.0], cap_mb=25.0), hooked(9, 10
 ### END HIDDEN TESTS
 
 # %% experiment
-try:
-    eight = ranks.run_ranks(four_passes, 2, batch, {"8 bits, fed back": lambda: ({}, int8_hook)})[0]
-    lesson.table(
-        [(way, r.count("all_reduce"), r.bytes("all_reduce")) for way, r in eight.items()],
-        ["four backward passes", "all-reduces", "bytes"],
-        evidence="live (CPU)",
-    ).show()
-except ranks.RankError as odd:
-    print("your hook, once it is written" if odd.kind == "NotImplementedError" else odd)
+shown.try_hook(int8_hook)
 
 # %% [markdown]
-# ## The same with the tools
+# ### torchrun and Accelerate
 #
-# Outside of a notebook ranks are started by **torchrun**. It runs a script in n processes and tells each who it is by
-# environment variables, which `init_process_group` reads. This cell writes a script; in a terminal in the folder
-# `script.parent`, the line it prints starts it (on two machines, on both: `--nnodes 2 --rdzv-backend c10d --rdzv-id 1
-# --rdzv-endpoint host:port` instead of `--standalone`; untested here). It takes some seconds: each process imports torch.
+# Outside of a notebook, [**torchrun**](https://docs.pytorch.org/docs/stable/elastic/run.html) starts the ranks. It runs a script in n
+# processes and tells each one who it is by environment variables (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT).
+# `init_process_group` reads them. Two lines are often forgotten. `set_device` gives each process a GPU of its own. And
+# [`DistributedSampler`](https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler) gives each
+# rank other samples, in another order in each epoch if `set_epoch` is called.
 
-# %% experiment tags=["nbval-ignore-output"]
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-
-script = Path(tempfile.mkdtemp()) / "train.py"
-script.write_text("""\
+# %% experiment
+script = """
 import os
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-cards = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
-device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cards else torch.device("cpu")
-if cards:
+gpu = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
+if gpu:
     torch.cuda.set_device(device)
-dist.init_process_group("nccl" if cards else "gloo")
-torch.manual_seed(dist.get_rank())                                    # other samples on each rank
-model = nn.parallel.DistributedDataParallel(nn.Linear(8, 1).to(device))  # the same weights: rank 0's
+dist.init_process_group("nccl" if gpu else "gloo")
+x = torch.arange(512.0).sin().reshape(64, 8)
+sampler = DistributedSampler(data := TensorDataset(x, x.sum(1)))
+model = nn.parallel.DistributedDataParallel(nn.Linear(8, 1).to(device))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(3):
-    x = torch.randn(16, 8, device=device)
-    loss = (model(x).squeeze(1) - x.sum(1)).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-own = model.module.weight.detach()
-total = own.clone()
-dist.all_reduce(total)
-if dist.get_rank() == 0:
-    n = dist.get_world_size()
-    print(n, "ranks, equal weights on all:", torch.allclose(total / n, own))
-dist.destroy_process_group()
-""")
-print("torchrun --standalone --nproc-per-node 2 train.py")
-run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
-environment = os.environ | {"OMP_NUM_THREADS": "1"}
-try:
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    print(done.stdout.strip() or "it did not run here; its last words: " + done.stderr.strip()[-300:])
-except subprocess.TimeoutExpired:
-    print("torchrun had not finished after two minutes here")
-
-# %% [markdown]
-# **Accelerate** (Hugging Face) wraps the same in three lines: `Accelerator()`, `prepare(…)`, `accelerator.backward(loss)`. It is
-# part of the extra `models` (`make lab EXTRAS=models`). Without it you lose only the next table.
-
-
-# %% experiment tags=["nbval-ignore-output"]
-import importlib.util
-
-
-def accelerated(batch):
-    # torchrun would have set them; nobody connects
-    os.environ |= {"MASTER_PORT": "29500", "OMP_NUM_THREADS": "1"}
-    from accelerate import Accelerator
-
-    model = layers()
-    accelerator = Accelerator(cpu=True)
-    prepared, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    mine = batch.chunk(dist.get_world_size())[dist.get_rank()]
-    for _ in range(3):
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for x, y in DataLoader(data, batch_size=8, sampler=sampler):
         optimizer.zero_grad()
-        with ranks.sent(model) as record:
-            accelerator.backward(prepared(mine).square().mean())
-    return type(prepared).__name__, record.count("all_reduce"), record.bytes("all_reduce")
-
-
-by_accelerate = None
-if importlib.util.find_spec("accelerate") is None:
-    print("accelerate is not installed here (`make lab EXTRAS=models`)")
-else:
-    by_accelerate = ranks.run_ranks(accelerated, 2, batch)[0]
-    lesson.table(
-        [("DistributedDataParallel, part 1", third.count("all_reduce"), third.bytes("all_reduce")),
-         (f"Accelerate, a {by_accelerate[0]}", *by_accelerate[1:])],
-        ["third step", "all-reduces", "bytes"],
-        evidence="live (CPU)",
-    ).show()  # fmt: skip
-
-# %% [markdown]
-# ## On the real GPU
-#
-# No run on several GPUs has been recorded for this lesson: the tables above are of real processes on a CPU and of the simulated
-# H100, and say so. With two GPUs or more, `ranks.run_ranks` gives rank r the GPU r, and the cell below times
-# all-reduces over your own link and works out its α and β.
-
+        (model(x.to(device)).squeeze(1) - y.to(device)).square().mean().backward()
+        optimizer.step()
+print(f"rank {dist.get_rank()}: {len(sampler)} of {len(data)} samples, sum of weights {model.module.weight.sum():.6f}")
+dist.destroy_process_group()
+"""
 
 # %% experiment tags=["nbval-ignore-output"]
-def time_all_reduce(sizes):
-    told = {}
-    for size in sizes:
-        x = torch.zeros(size // 4, device=torch.device("cuda", dist.get_rank()))
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        for i in range(25):
-            if i == 5:
-                begin.record()
-            dist.all_reduce(x)
-        end.record()
-        end.synchronize()
-        told[size] = begin.elapsed_time(end) / 20 / 1e3
-    return told
-
-
-cards = torch.cuda.device_count()
-if cards > 1:
-    small, large = 4_000, 400_000_000
-    took = ranks.run_ranks(time_all_reduce, cards, [small, large])[0]
-    rate = ranks.wire_bytes("all_reduce", large - small, cards) / (took[large] - took[small])
-    lesson.table(
-        [(f"≈ {took[small] / (2 * (cards - 1)) * 1e6:.1f} µs", f"≈ {rate / 1e9:.0f} GB/s")],
-        ["α, if by ring", "1 / β"],
-        evidence="live (GPU)",
-        caption=f"{cards} GPUs: {small:,} bytes in ≈ {took[small] * 1e6:,.0f} µs, {large:,} in ≈ {took[large] * 1e3:,.1f} ms",
-    ).show()  # fmt: skip
-else:
-    print("fewer than two GPUs here: nothing to time")
+print("torchrun --standalone --nproc-per-node 2 train.py")
+print(shown.torchrun(script))
 
 # %% [markdown]
-# ## Sources on trial
+# It takes some seconds, because each process imports torch. On two machines, run this on both: `--nnodes 2 --rdzv-backend c10d
+# --rdzv-id 1 --rdzv-endpoint host:port` in place of `--standalone` (untested here).
+#
+# [**Accelerate**](https://huggingface.co/docs/accelerate/index) (Hugging Face) wraps the same in three lines: `Accelerator()`,
+# `prepare(…)`, `accelerator.backward(loss)`. It is part of the extra `models` (`make lab EXTRAS=models`). What does it send?
 
-# %% experiment tags=["nbval-ignore-output", "fold"]
-SENT, TAKES, HIDE, LESS, TOOLS = (
-    "1 · What is sent",
-    "2 · What it takes: α and β",
-    "3 · Hide it: buckets and overlap",
-    "4 · Send less often, and less",
-    "The same with the tools",
-)
-limits = sum(
-    "device" in line and "8" in line
-    for line in inspect.getsource(nn.DataParallel).splitlines()
-    if "if " in line
-)
-efficiency = {key: alone_s / took for key, took in paid.items()}
-slower = all(copying[n, way] > summing[n] for n in summing for way in ("star", "ring"))
-default, lump = plans[64, "default"], plans[64, "all in one"]
-fewer = len(default.buckets) < len(explorer.backward.gradients) and default.exposed_s < lump.exposed_s
-size_of = {way: r.bytes("all_reduce") for way, r in sending.items()}
-falls = efficiency[8, "uneven"] > efficiency[64, "uneven"] > efficiency[1024, "uneven"]
-same = by_accelerate == ("DistributedDataParallel", third.count("all_reduce"), third.bytes("all_reduce"))
-rows = [
-    (
-        "14-eight-cards",
-        "five-strategies",
-        "DataParallel scales to 8 cards, DDP to a thousand",
-        f"{limits} limits of 8 in its source; weights and gradients over PCIe at 2 → 8 cards, copy by copy {copying[2, 'star'] * 1e3:.0f} → "
-        f"{copying[8, 'star'] * 1e3:.0f} ms, by ring {copying[2, 'ring'] * 1e3:.0f} → {copying[8, 'ring'] * 1e3:.0f}, DDP {summing[2] * 1e3:.0f} → "
-        f"{summing[8] * 1e3:.0f}; DDP at 1,024, 8 layers: {efficiency[1024, 'DDP']:.0%}",
-        "holds when 8 stands for one machine's cards; but DataParallel sends more, and none of it hidden, from 2 cards on"
-        if slower and not limits
-        else "refuted",
-        SENT,
-    ),
-    (
-        "14-ddp-table",
-        "five-strategies",
-        "DataParallel: one process, many threads, starts simply; DDP: many processes, needs a launch script",
-        f"parallel_apply starts {'threads' if threads else 'no threads'}; DDP ran in {third.world_size} processes, started by a cell of this "
-        "notebook, and by torchrun",
-        "holds when the processes are meant; a script is the usual way and not a need"
-        if threads
-        else "refuted",
-        TOOLS,
-    ),
-    (
-        "14-topology",
-        "book-notes",
-        "collectives that follow the topology are cheaper",
-        f"{2 * GPT2 / MB:.0f} MB among 64 in nodes of 8: one ring {by_way['ring'] * 1e3:.1f} ms, the node first {by_way['hierarchical'] * 1e3:.1f}",
-        "confirmed" if by_way["hierarchical"] < min(by_way["ring"], by_way["tree"]) else "refuted",
-        TAKES,
-    ),
-    (
-        "14-buckets",
-        "book-notes",
-        "DDP groups gradients into few messages, and sends the first while backward runs",
-        f"GPT-2 at 64: {len(explorer.backward.gradients)} gradients in {len(default.buckets)} messages, "
-        f"{default.exposed_s * 1e6:,.0f} of {default.communication_s * 1e6:,.0f} µs exposed; all in one: {lump.exposed_s * 1e6:,.0f}",
-        "confirmed" if fewer else "refuted",
-        HIDE,
-    ),
-    (
-        "14-nodes",
-        "book-notes",
-        "more nodes: more latency, and unstable parts weigh more",
-        f"efficiency {efficiency[8, 'DDP']:.0%} → {efficiency[1024, 'DDP']:.0%} from 8 to 1,024 ranks; with uneven kernels "
-        f"{efficiency[8, 'uneven']:.0%} → {efficiency[1024, 'uneven']:.0%}; one slow rank of 64: {efficiency[64, 'slow']:.0%}",
-        "confirmed" if falls else "refuted",
-        HIDE,
-    ),
-    (
-        "14-compression",
-        "book-notes",
-        "compressing gradients (quantized, sparse, low rank) lowers what is sent",
-        f"four passes: {size_of['plain']:,} bytes plain, {size_of['16 bits']:,} in 16 bits, {size_of['rank-1 factors']:,} as rank-1 factors in "
-        f"{sending['rank-1 factors'].count()} messages and not {sending['plain'].count()}; sparse: not tried. 10,000 numbers over NVLink: "
-        f"{by_bits['10,000 numbers, NVLink 4']} is faster than int8",
-        "holds when bytes, and not messages, are what takes the time"
-        if max(size_of["16 bits"], size_of["rank-1 factors"]) < size_of["plain"]
-        else "refuted",
-        LESS,
-    ),
-    (
-        "14-accelerate",
-        "book-notes",
-        "Accelerate does the same as DDP, with more optimizations",
-        f"the model is a {by_accelerate[0]}; {by_accelerate[1]} all-reduce of {by_accelerate[2]:,} bytes, DDP's own; other "
-        "optimizations were not tried"
-        if by_accelerate
-        else "not installed here",
-        "untested"
-        if by_accelerate is None
-        else "confirmed for what is sent; the rest is untested"
-        if same
-        else "refuted",
-        TOOLS,
-    ),
-]
-lesson.verdicts(rows, evidence="live (CPU) · simulated (H100) · arithmetic")
+# %% experiment tags=["nbval-ignore-output"]
+shown.accelerate_table()
 
 # %% [markdown]
-# ## Recap
-#
-# | rule of thumb | where it stops being true |
-# |---|---|
-# | An all-reduce by ring puts 2(n − 1)/n · S on each link: at most 2 S, however many ranks. | Small S or many ranks: then 2(n − 1) messages count, and trees win. |
-# | Hide it behind backward. | The last bucket never is; where sending takes longer than backward, the difference is exposed. |
-# | DDP's default buckets, 1 MiB and then 25. | The optimum is flat as a share of the step; at 1,024 ranks small buckets queue up: measure. |
-# | The mean of the ranks' gradients is the whole batch's. | Unequal parts; losses that are not means over samples; layers that look at the batch (BatchNorm: `SyncBatchNorm`). |
-# | Accumulate with `no_sync` to send less often. | The batch grows with it. |
-# | Compress, and feed the error back. | Few bytes: the extra messages cost more than the bytes saved. |
-# | n GPUs, n times the work. | Everybody waits for the slowest, and for the slowest link. |
-#
-# **Checklist for your own code**
-# - [ ] How many bytes of gradients, over which link: what must it take (α, β), and what does backward take?
-# - [ ] Is there a gap after backward on the timeline? Is it the last bucket, or all of them?
+# **A checklist for your own code**
 # - [ ] Does every rank use every parameter? If not, torch's DDP must be told: `find_unused_parameters=True`.
-# - [ ] Accumulating: forward *and* backward of all but the last part under
-#   [`no_sync`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L1659-L1680), and each
-#   loss divided by their number?
-# - [ ] Does each rank read other samples (`DistributedSampler`, and `set_epoch(epoch)` every epoch)? Does rank 0 alone save?
-# - [ ] Are all ranks equally fast? A rank that never waits in a collective is the slow one.
+# - [ ] Do you accumulate? Then forward *and* backward of all but the last part go under
+#   [`no_sync`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L1659-L1680), and each loss is divided by
+#   the number of parts.
+# - [ ] Does each rank read other samples? Does rank 0 alone save?
+# - [ ] Is there memory for it? NCCL has buffers of its own for each group of ranks, which torch's allocator does not count.
 #
-# **Read on**: S. Li and others, *PyTorch Distributed: experiences on accelerating data parallel training* (2020), and PyTorch's
-# note *Distributed Data Parallel*; P. Patarasuk and X. Yuan, *Bandwidth optimal all-reduce algorithms for clusters of
-# workstations* (2009); T. Vogels and others, *PowerSGD* (2019), and S. P. Karimireddy and others, *Error feedback fixes SignSGD*
-# (2019); NVIDIA's *nccl-tests*, doc/PERFORMANCE.md. The model itself does not fit? Lesson 15.
+# ### Your own link
+#
+# With two GPUs or more, `ranks.run_ranks` gives rank r the GPU r. Then the cell below times all-reduces over your own link and works out
+# its α and β.
+
+# %% experiment tags=["nbval-ignore-output"]
+shown.own_link()
