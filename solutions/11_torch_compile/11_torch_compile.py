@@ -108,7 +108,7 @@ you.against(gives, lab.breaks_table(both), evidence="live (CPU)", what="gives")
 # %% [markdown]
 # With `fullgraph=True` the number is still read out, inside the graph. Plain `torch.compile`, which most programs use, breaks
 # at all four. So write the code in another way
-# ([more about graph breaks](https://docs.pytorch.org/docs/stable/compile/programming_model.graph_breaks_index.html)):
+# ([more about graph breaks](https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/compile/programming_model.graph_breaks_index.html)):
 #
 # | instead of | write |
 # |---|---|
@@ -118,7 +118,7 @@ you.against(gives, lab.breaks_table(both), evidence="live (CPU)", what="gives")
 # | `print` and logs inside | return the number, print outside |
 #
 # Two ways out for code that you cannot change: `torch.compiler.disable(f)` leaves a function to Python on purpose, and
-# [`torch.cond`](https://docs.pytorch.org/docs/stable/cond.html) puts both branches of an `if` into the graph.
+# [`torch.cond`](https://docs.pytorch.org/docs/stable/generated/torch.cond.html) puts both branches of an `if` into the graph.
 
 # %% [markdown]
 # **Exercise 11.1 — one graph** (★★, 8 min)
@@ -199,7 +199,7 @@ check_centre(check.case(*[(x, 1.0) for x in edge.repeat_interleave(2, 1)[:, ::2]
 # A compiled **version** of a function is right only where its guards hold: dtype, device, strides, sizes, the values of
 # some Python numbers, gradient mode. Where no version fits, Dynamo compiles another. Dynamo keeps at most {{limit}} versions
 # of one function
-# ([`recompile_limit`](https://docs.pytorch.org/docs/stable/compile/programming_model.recompilation.html)).
+# ([`recompile_limit`](https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/compile/programming_model.recompilation.html)).
 #
 # A function gets `x` of shape (n, 4), and n changes from call to call: 14 calls, 12 different sizes. How many compilations
 # are there? And how do you learn that the limit was reached?
@@ -243,7 +243,7 @@ you.against(measured, lab.compilations(streams), why, evidence="live (CPU)", wha
 #   and the second version serves every size *from 2 up*. Size 1 gets a version of its own, since a dimension of 1
 #   broadcasts.
 # - **`dynamic=True`** begins with a symbol in every dimension.
-#   [`torch._dynamo.mark_dynamic(x, 0)`](https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html) does so
+#   [`torch._dynamo.mark_dynamic(x, 0)`](https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_dynamic_shapes.html) does so
 #   for one dimension of one tensor.
 # - **`dynamic=False`** compiles for each size, up to the limit. From then on new sizes run **as plain Python**: the flat end
 #   of the highest curve is no good sign.
@@ -423,7 +423,7 @@ you.against(nests, lab.nests_table(written), code, evidence="live (CPU)", what="
 #
 # - Pointwise operators join each other, and the reduction that takes their result. What passes between them stays in
 #   registers.
-# - A reduction ends a walk over what is reduced: whatever needs its result must wait. In `rescale` that is all of x. In a
+# - A reduction ends a loop over what is reduced: whatever needs its result must wait. In `rescale` that is all of x. In a
 #   softmax it is only one row.
 # - Parts of a tensor that are handled one by one become a nest each.
 # - Matrix products go to a library.
@@ -620,7 +620,7 @@ lesson.verdicts(
 # | Compile the model, or its repeated block; leave scaler, optimizer and logging outside. | A pipeline captured as one graph grows with its steps (*Two models*). |
 # | Compiling pays. | Not in a short run: it takes seconds, and later calls must earn them. |
 #
-# **Read on**: PyTorch's [programming model of torch.compile](https://docs.pytorch.org/docs/stable/compile/programming_model.html)
+# **Read on**: PyTorch's [programming model of torch.compile](https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/compile/programming_model.html)
 # and its [list of modes and options](https://docs.pytorch.org/docs/stable/generated/torch.compile.html); J. Ansel and others,
 # [PyTorch 2](https://doi.org/10.1145/3620665.3640366) (2024).
 
@@ -869,7 +869,7 @@ six.picture
 # The chain moves {{fewer_bytes:.0f}} times as many bytes, and takes {{less_time:.1f}} times as long. The difference: both pay
 # the launch of a first kernel, and the synchronize at the end.
 #
-# Two reductions share a walk if neither waits for the other. In `rescale` the second waits for the first only because of the
+# A pass through memory is called a **walk**. Two reductions share a walk if neither waits for the other. In `rescale` the second waits for the first only because of the
 # way it is written. And softmax? Its loops:
 
 # %% experiment
