@@ -406,8 +406,8 @@ you.against(found, shown.efficiency_table(lump), picture, evidence="simulated (H
 # ## The running example
 #
 # One line spreads the script over GPUs. Below are lesson 10's script on one simulated H100 and the same script on each of
-# eight, which average their gradients. (Lesson 10's graph stays out: the simulated GPU captures no collectives.) The losses come
-# from two real processes on this machine. Both take the same batch here, so the losses have to stay the same. In real
+# eight, which average their gradients. (Lesson 10's graph stays out: the simulated GPU captures no collectives.) The losses
+# come from two real processes on this machine. Both take the same batch here, so the losses have to stay the same. In real
 # training every GPU takes a batch of its own.
 
 # %% experiment
