@@ -124,3 +124,12 @@ def test_a_prediction_is_clicked_and_the_result_waits_for_it(lab: Lab, server: S
     expect(lab.cell(2)).to_contain_text("1 of 2 predicted right", timeout=20_000)
     expect(lab.cell(1).locator(".widget-toggle-button.mod-active")).to_have_count(2)
     lab.shot("9-prediction-kept")
+
+
+def test_nothing_opens_dirty(lab: Lab, server: Server) -> None:
+    """To open a notebook and look at it changes nothing: JupyterLab asks nobody to save."""
+    for notebook in ("notebooks/start.ipynb", NOTEBOOK, "notebooks/03_gpu_queue/03_gpu_queue.ipynb"):
+        lab.open(notebook)
+        lab.page.wait_for_timeout(2_000)
+        dirty = lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab.jp-mod-dirty")
+        expect(dirty).to_have_count(0)
