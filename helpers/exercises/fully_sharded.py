@@ -56,7 +56,7 @@ def _laid(t: Tensor, odd: bool) -> Tensor:
     return t.t().contiguous().t() if odd and t.dim() == 2 else t.clone()
 
 
-# --- 15.1 ShardedOptimizer ----------------------------------------------------------------------------------------
+# --- 15.3 ShardedOptimizer ----------------------------------------------------------------------------------------
 
 
 @partial(on_ranks, timeout=10)
@@ -176,7 +176,7 @@ def check_ShardedOptimizer(shapes: Shapes, seed: int, n: int, steps: int, odd: b
     check_ranks("ShardedOptimizer", _optimize, _sharded_as_one, *of, look=look, note=note)
 
 
-# --- 15.2 sharded_linear ------------------------------------------------------------------------------------------
+# --- 15.1 sharded_linear ------------------------------------------------------------------------------------------
 
 
 def _chain(seed: int, sizes: list[int]) -> Iterator[Tensor]:
@@ -311,7 +311,7 @@ def check_sharded_linear(seed: int, n: int, sizes: list[int], rows: int, odd: bo
     check_ranks("sharded_linear", _run_chain, _chain_as_whole, *of, look=look, note=note)
 
 
-# --- 15.3 step_bytes ----------------------------------------------------------------------------------------------
+# --- 15.2 step_bytes ----------------------------------------------------------------------------------------------
 
 
 class _Block(torch.nn.Module):
