@@ -51,10 +51,10 @@ def clip_both(model: nn.Module, most: float = 1.0) -> None:
         nn.utils.clip_grads_with_norm_(params, most, length)
 
 
-#: on several GPUs; each begins with lesson 10's script, without its graph: collectives are not captured here
+#: on several GPUs, without the graph of lesson 10: the simulated GPU captures no collectives
 SPREAD = {
     "14": Rung("10", {"prepare": data_parallel}, "8 GPUs, data parallel"),
-    "15": Rung("10", {"prepare": sharded}, "8 GPUs, fully sharded"),
+    "15": Rung("14", {"prepare": sharded}, "8 GPUs, fully sharded"),
     "16": Rung(
         "10",
         {"prepare": split_layers, "optimizer": adamw_of_both, "clip": clip_both},

@@ -428,7 +428,7 @@ lesson.keep(script_tokens=8 * board.before.step_s / board.after.step_s)
 board
 
 # %% [markdown]
-# No step becomes faster: it takes {{script_slower:.0%}} longer. What grows is the number of tokens. Eight GPUs take eight
+# No step becomes faster: a step takes {{script_slower:.0%}} longer. What grows is the number of tokens. Eight GPUs take eight
 # batches in that time, {{script_tokens:.1f}} times as many tokens a second as one. Each GPU sends {{script_sent:.1f}} MiB a step,
 # a float32 gradient for each weight, and launches {{script_launches_now:.0f}} times in place of {{script_launches:.0f}}: DDP
 # copies gradients into its buckets and out again. Both show, since this step waits for launches already.

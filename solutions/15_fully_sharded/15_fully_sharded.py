@@ -407,9 +407,6 @@ you.against_ratios(ratios, compared, evidence="simulated (H100)", what="times as
 # an eighth. Each block is wrapped by itself, then the rest.
 
 # %% experiment
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-
 from helpers import running_example
 
 
@@ -421,7 +418,7 @@ def sharded(model, gpu):
 
 
 before = running_example.after("14")
-smaller = running_example.after("10").replace(prepare=sharded)
+smaller = before.replace(prepare=sharded)
 board = running_example.compare(before, smaller, ranks=8, tolerance=1e-3)
 lesson.keep(script_mib=board.before.peak_bytes / 2**20, script_mib_now=board.after.peak_bytes / 2**20)
 lesson.keep(script_sent=board.before.sent_bytes / 2**20, script_sent_now=board.after.sent_bytes / 2**20)
