@@ -49,9 +49,9 @@ lesson.start("15_fully_sharded", evidence=["arithmetic", "live (CPU)", "simulate
 # - **ZeRO-3**: and 1/n of the weights. They are gathered before they are needed, once in forward and once in backward, and let go of
 #   after use. This stage is called *fully sharded*.
 #
-# A model has 8 billion parameters, on 8 ranks. **How many GB of these 16 bytes does each rank hold?** And with many ranks: **how many
-# times the weights' bytes does a rank put on its link in one step?** Lesson 14's all-reduce is a reduce-scatter and then an
-# all-gather. Each of the two sends the data once.
+# A model has 8 billion parameters, on 8 ranks. **How many GB of weights, gradients and optimizer state does each rank hold?** And with
+# many ranks: **how many times the weights' bytes does a rank put on its link in one step** (sent ÷ weights)**?** Lesson 14's
+# all-reduce is a reduce-scatter and then an all-gather. Each of the two sends the data once.
 
 # %% experiment
 HELD = [16, 30, 44, 128]
@@ -110,8 +110,8 @@ you.against(found, bars, shown.sent_table(), evidence="arithmetic · live (CPU)"
 #
 # All parameters of one call travel in one collective, except for those that an inner `fully_shard` has taken before. So **what you
 # wrap is what is gathered at once**. A **call per layer** means one `fully_shard` for each layer, and one for the model. The option
-# `reshard_after_forward=False` keeps the gathered weights until backward is through. If you do not set it, inner modules let go, and
-# the outermost module keeps its weights.
+# `reshard_after_forward=False` keeps the gathered weights until backward is through (**kept**, for short). If you do not set it, inner
+# modules let go, and the outermost module keeps its weights.
 
 # %% experiment
 WAYS = {  # a call for each layer?  reshard_after_forward
@@ -272,8 +272,8 @@ you.against(times, evidence="live (CPU)", what="times its bytes")
 
 # %% [markdown]
 # `fully_shard` cuts along the **first** dimension. Then it fills up the part of every rank to the same number of rows. So 64 rows on
-# 1,024 ranks travel as 1,024 rows: {{carried}} times the bytes, in each of the three messages. Most ranks have an empty shard. A
-# layer of 1,024 × 1,024 on as many ranks is sent {{wide}} time over: its rows come out even.
+# 1,024 ranks travel as 1,024 rows: {{carried}} times the bytes, in each of the three messages. Most ranks have an empty shard. For a
+# layer of 1,024 × 1,024 on as many ranks the factor is {{wide}}, because its rows come out even.
 #
 # **Exercise 15.2 — bytes per step, predicted** (★★, 8 min)
 #
@@ -338,10 +338,10 @@ check_step_bytes(
 # %% [markdown]
 # ## 4 · Does it hide?
 #
-# While a layer computes, `fully_shard` already gathers the next one, in a stream of its own. Now the simulated H100: eight to a node,
-# with NVLink 4 inside and InfiniBand NDR between the nodes. Six bfloat16 layers of 4,096 × 4,096, and 8,192 tokens on each rank. Two
-# ways you know. The third is **HSDP**, hybrid sharding: a mesh of two dimensions cuts the weights inside the node only, and each
-# node has a copy.
+# While a layer computes, `fully_shard` already gathers the next one, in a stream of its own. Does the message arrive before the product is
+# done? The simulated H100s stand eight to a node, with NVLink 4 inside and InfiniBand NDR between the nodes. The model has six bfloat16
+# layers of 4,096 × 4,096, and each rank has 8,192 tokens. Two of the three ways below you know. The third is **HSDP**, hybrid
+# sharding: the weights are cut inside the node only, and each node has a copy of all shards.
 
 
 # %% experiment
@@ -384,7 +384,7 @@ compared = plots.compared(shown.drawn_from(drawn), title="Forward and backward, 
 you.against_ratios(ratios, compared, evidence="simulated (H100)", what="times as long")
 
 # %% [markdown]
-# In the picture each run has its kernels above, its collectives below them, and in red the time in which only collectives run.
+# In the picture each run has its kernels above, its collectives below them, and at the bottom the time in which only collectives run.
 #
 # - **8 ranks**: the gather of the next layer lies under this layer's product. Only the first gather and the last reduce-scatter stick
 #   out.
@@ -657,8 +657,8 @@ shown.tokens_table(WRAPS)
 # ### Formats and checkpoints
 #
 # With `MixedPrecisionPolicy(param_dtype=torch.bfloat16)` a layer is gathered in 16 bits, and `fully_shard` computes with what
-# arrives. **How many times the bytes of float32 do these have then? And can one process load what two ranks have saved, each
-# its own shards?** (By
+# arrives. **How many times their bytes in float32 do the shards and the messages have then? And can one process load what two
+# ranks have saved, each its own shards?** (By
 # [`torch.distributed.checkpoint`](https://docs.pytorch.org/docs/stable/distributed.checkpoint.html).)
 
 # %% experiment
