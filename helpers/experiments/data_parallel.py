@@ -267,7 +267,7 @@ def alone() -> Run:
 
 
 def uneven(n: int) -> Run:
-    """DDP among n, with kernels that take 10 % longer or shorter, at random."""
+    """DDP among n, with kernels that take longer or shorter at random, typically by 10 %."""
     return step_on(n, DDP, steps=4, jitter=0.1)
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+import torch.distributed as dist
+
 from helpers.experiments import data_parallel as shown
 
 Row = tuple[str, str, str, str, str, str]
@@ -129,7 +133,30 @@ def accelerate() -> Row:
     )
 
 
+def listing() -> Row:
+    """The article's set-up of a process, without what torchrun puts into the environment."""
+    names = "MASTER_ADDR", "MASTER_PORT"
+    kept = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        next(dist.rendezvous("env://", rank=0, world_size=2))  # what init_process_group calls first
+        said = "nothing"
+    except ValueError as problem:
+        said = str(problem).partition("rendezvous: ")[2]
+    finally:
+        os.environ.update(kept)
+    return (
+        "14-listing",
+        "five-strategies",
+        '`init_process_group("nccl", rank=…, world_size=…)`, then `DDP(model.cuda(), device_ids=[local_rank])`, sets a process up',
+        f"without torchrun it raises: {said}. `torch.cuda.set_device` is not in the listing either: not tried, without two GPUs",
+        "partly: holds when torchrun or the caller has set the address"
+        if "MASTER_ADDR" in said
+        else "untested: this version says otherwise",
+        "Further · torchrun and Accelerate",
+    )
+
+
 def rows() -> list[Row]:
     """All of them."""
-    claims = eight_cards, ddp_table, topology, buckets, nodes, compression, accelerate
+    claims = eight_cards, ddp_table, topology, buckets, nodes, compression, accelerate, listing
     return [claim() for claim in claims]

@@ -373,8 +373,8 @@ shown.caps_table(choose_cap)
 # %% [markdown]
 # ## 4 · What is left of n GPUs
 #
-# The eight layers once more. Each GPU has a batch of its own, so 100 % means "n GPUs do n times the work". Then come two kinds of bad
-# luck. *Uneven kernels* take up to 10 % more or less time on each rank, at random. And with *one slow rank*, the kernels of 1 rank of
+# The eight layers once more, with DDP. Each GPU has a batch of its own, so 100 % means "n GPUs do n times the work". Then come two kinds of bad
+# luck. *Uneven kernels* take more or less time on each rank, at random, typically by 10 %. And with *one slow rank*, the kernels of 1 rank of
 # 64 always take 1.5 times as long. How much is left of 100 %?
 
 # %% experiment
@@ -459,6 +459,7 @@ board
 #             loss_fn(ddp(x.to(device)), y.to(device)).backward()
 #         next(ddp.parameters()).grad.sum().item()  # waits for the GPU
 #     print(dist.get_rank(), hook, f"{(time.perf_counter() - began) / len(loader) * 1e3:.2f} ms a step")
+# dist.destroy_process_group()
 # ```
 #
 # ```bash
@@ -468,7 +469,7 @@ board
 # %% [markdown]
 # ## Sources on trial
 #
-# Short programs in `helpers/trials/data_parallel.py` try each claim. Four more claims are kept for lesson 18.
+# Short programs in `helpers/trials/data_parallel.py` try each claim. Five more claims are kept for lesson 18.
 
 # %% experiment tags=["nbval-ignore-output"]
 from helpers.trials import data_parallel as trials
@@ -971,7 +972,8 @@ shown.try_hook(int8_hook)
 # processes and tells each one who it is by environment variables (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT).
 # `init_process_group` reads them. Two lines are often forgotten. `set_device` gives each process a GPU of its own. And
 # [`DistributedSampler`](https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler) gives each
-# rank other samples, in another order in each epoch if `set_epoch` is called.
+# rank other samples, in another order in each epoch if `set_epoch` is called. (The article's listing has neither line. And without
+# torchrun, or an address set by hand, its `init_process_group` raises: the claim `14-listing`.)
 
 # %% experiment
 script = """
