@@ -8,7 +8,7 @@
 # PyTorch that gets memory from CUDA and hands it out to tensors. It follows a few rules. With them you can say what a
 # program will take, read the error of a full card, and find the line that holds too much.
 #
-# **Time** 60 min, two exercises among them; *Further*: 55 min, where you write the allocator yourself. **Before this**
+# **Time** 60 min, two exercises among them; *Further*: 54 min, where you write the allocator yourself. **Before this**
 # lessons 00 to 02 (the simulated GPU, views, what keeps a graph alive); for one part of *Further* also 05 (streams).
 #
 # **Afterwards you can**
@@ -41,7 +41,8 @@ lesson.start("08_memory_pools", evidence=["live (CPU)", "simulated (H100)", "sim
 # - **allocated** is the sum of all blocks in use ([`torch.cuda.memory_allocated()`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.memory_allocated.html));
 # - **reserved** is the sum of all segments ([`torch.cuda.memory_reserved()`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.memory_reserved.html)).
 #
-# A fresh GPU holds one tensor of the size on the left. How much memory is **reserved**?
+# A fresh GPU holds one tensor. If the tensor has 1 MiB, 2 MiB are reserved. With 9 MiB it is 20 MiB, with 10 MiB it is
+# 10 MiB. How much memory is **reserved** for the sizes below?
 
 # %% experiment
 you = lesson.predict(
@@ -82,15 +83,16 @@ you.against(show.reserved(taken), show.sizes(taken), evidence="simulated (H100)"
 # 2. **Two pools.** Requests up to 1 MiB go to the *small* pool, larger requests to the *large* pool. The pools share
 #    nothing.
 # 3. **Segments.** The small pool asks CUDA for 2 MiB at a time. The large pool asks for 20 MiB at a time. A request of
-#    10 MiB or more gets a segment of its own size, rounded up to 2 MiB.
-# 4. **Splitting.** What is left of a block becomes a free block of its own if it is large enough: more than 1 MiB in the
-#    large pool, 512 bytes in the small pool. Otherwise the rest stays with the block, unused. The last row shows this: more is
-#    allocated than was asked for.
+#    10 MiB or more gets a segment of its own size, rounded up to a multiple of 2 MiB.
+# 4. **Splitting.** A request takes the beginning of a free block. The rest becomes a free block of its own if it is large
+#    enough: more than 1 MiB in the large pool, at least 512 bytes in the small pool. Otherwise the rest stays with the
+#    block, unused. This happens in the last row: its segment has 22 MiB, the rest is 1 MiB, so 22 MiB are allocated.
 #
 # ## 2 · Reuse, split, merge
 #
-# What happens to a block that is freed? The program below is run by a model of the allocator, written after PyTorch's
-# source (label: `simulated (allocator)`). `a = 6 MiB` makes a tensor, `free a` lets go of it.
+# What happens to a block that is freed? If a block beside it is free too, the two **merge** into one larger free block.
+# The program below is run by a model of the allocator, written after PyTorch's source (label: `simulated (allocator)`).
+# `a = 6 MiB` makes a tensor, `free a` lets go of it. A pencil helps: draw the segment.
 
 # %% experiment
 PROGRAM = """
@@ -143,7 +145,8 @@ widgets.allocator_stepper(PROGRAM, step=8)
 #
 # ## 3 · Free, and out of memory
 #
-# A card has 7 GiB. Two programs run on it, and neither ever needs more than 6 GiB at once. By default both fail.
+# A card has 7 GiB. Each of the two programs below has the card for itself, and never needs more than 6 GiB at once. By
+# default both fail.
 #
 # - **documents**: 16 documents of growing length. Each makes a wide temporary array, then its result. The
 #   result stays, and the temporary array goes.
@@ -154,7 +157,8 @@ widgets.allocator_stepper(PROGRAM, step=8)
 # ([all options](https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)):
 #
 # - `max_split_size_mb:128`: a block of 128 MiB or more is never split. It is in use as a whole or free as a whole.
-# - `expandable_segments:True`: one segment for each pool, which grows at its end by pages of 20 MiB. On `empty_cache()`, and
+# - `expandable_segments:True`: one segment for each pool, which grows at its end by pages of 20 MiB (2 MiB in the small
+#   pool). On `empty_cache()`, and
 #   before a request fails, each page without any block in use goes back to CUDA.
 #
 # Which of the two options makes each program fit?
@@ -208,7 +212,7 @@ plots.segments(card.gpu, title="documents: the card when the request failed")
 # Where both are set, [the older one
 # counts](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/cuda/CUDAAllocatorConfig.h#L133-L151).
 #
-# **Why documents fails.** A result is cut out of the block of the last temporary. The next temporary is longer, finds no block
+# **Why documents fails.** A result is cut out of the free block of an earlier temporary. The next temporary is longer, finds no block
 # that fits, and takes a new segment. The old segment cannot go back, because a result lives in it, and its rest is too
 # short. With `max_split_size_mb:128` large blocks stay whole, so they can go back to CUDA. The price is a `cudaFree` for
 # each, and every `cudaFree` waits for the device. With `expandable_segments` all of this lies in one segment, and neighbours
@@ -235,7 +239,8 @@ plots.segments(card.gpu, title="documents: the card when the request failed")
 # ```
 #
 # Write it so that it returns the same results and reserves no more than the budget below. `empty_cache()` in the loop is
-# no answer: the host would wait for every document. You may also compute a document in pieces.
+# no answer: the host would wait for every document. You may also compute a document in pieces. (cuBLAS, the
+# library behind `@`, keeps a buffer of its own to work in: its *workspace*. The budget has room for it.)
 #
 # <details><summary>Hint 1</summary>How many wide arrays exist while <code>relu</code> works, in the second turn of the
 # loop? Three. Which ones?</details>
@@ -299,7 +304,8 @@ check_encode(
 #
 # This training loop keeps four rows of each batch "for the report". A batch has 4,096 rows and takes 16 MiB; four rows take
 # 16 KiB. [`_record_memory_history()`](https://docs.pytorch.org/docs/stable/torch_cuda_memory.html) notes for every block the
-# line of code that asked for it, and `_snapshot()` returns all blocks with their lines. Memory that grows with every step is a **leak**. Which
+# line of code that asked for it, and `_snapshot()` returns all blocks with their lines
+# (here as `gpu.memory`, on your GPU as `torch.cuda.memory`). Memory that grows with every step is a **leak**. Which
 # line will the snapshot name for it, and how fast does it grow?
 
 # %% experiment
@@ -332,7 +338,7 @@ you.against(show.leak(snapshot, snapshots), picture, evidence=snapshot.evidence)
 
 # %% [markdown]
 # The leak is the staircase in the picture: a whole batch in every step. `x[:4]` is a view (lesson 01), and a view keeps the whole storage
-# alive. The snapshot names the line that **allocated** the block, because that is where the stack was written down. Who
+# alive. The snapshot names the line that **allocated** the block (`notebook:7` is line 7 of the cell above), because that is where the stack was written down. Who
 # *keeps* the block you have to find yourself: search for uses of what that line made.
 #
 # The optimizer's state is large too. It appears once and then stays as it is, so it is no leak. A leak is growth step after step.
@@ -451,7 +457,7 @@ show.try_it(find_leak, snapshots)
 # ## 5 · What keeps a tensor
 #
 # Python counts the references to an object, and frees the object when the last reference goes. So the memory of `x` is free at once when nothing
-# refers to its storage any more. There is one exception. Objects that refer to each other in a circle (a **cycle**) never
+# refers to its storage any more. One case is different. Objects that refer to each other in a circle (a **cycle**) never
 # reach zero; Python's [cycle collector](https://docs.python.org/3/library/gc.html) finds them, but only when it happens to run.
 #
 # Below, a function does something with `x`, then `del x` follows. Is the memory of `x` **freed** at once, **kept**, or kept
@@ -503,7 +509,8 @@ you.against(fates, evidence="live (CPU)", what="memory of x")
 #
 # The script keeps the logits of every step, "to look at later". Each of them is a block of GPU memory that no later step can
 # use, and each holds on to its graph. Below, the script keeps what one would look at: the byte that the model finds most
-# likely, one byte in place of 256 numbers. (The CUDA graph of lesson 07 stays out: the script is that of lesson 06.)
+# likely, one byte in place of 256 numbers. The last two lines of
+# `log_and_let_go` are those of lesson 03. (The CUDA graph of lesson 07 stays out: the script is that of lesson 06.)
 
 # %% experiment
 from helpers import running_example
@@ -546,8 +553,12 @@ print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 # %% [markdown]
 # ## Your own script
 #
-# Look at reserved − allocated first. If it is small, you need less memory: go to lesson 09. If it is large, look for growing
-# shapes, and try `PYTORCH_ALLOC_CONF=expandable_segments:True` before anything else. Then record four steps and dump a snapshot:
+# After an out-of-memory error, read its numbers first: what is reserved but unallocated, and what is free on the card,
+# together against the request (section 3). Without an error, compare **reserved** with the **peak** of what is allocated.
+# (After a step the activations are free, so what is allocated *then* says little.) If reserved is close to the peak, you
+# need less memory: go to lesson 09. If reserved is far above the peak, look for growing shapes, and try
+# `PYTORCH_ALLOC_CONF=expandable_segments:True` before anything else. If *allocated* grows from step to step, you have a
+# leak. This block prints the three numbers for four steps and writes a snapshot, which names the lines:
 #
 # ```python
 # import itertools
@@ -796,7 +807,8 @@ you.against(
 # [cuBLAS](https://docs.pytorch.org/docs/stable/notes/cuda.html#cublas-workspaces) gets a buffer to work in: on an H100
 # 32 MiB, allocated by PyTorch and kept from then on.
 #
-# Two tensors of 1,024 MiB, `x` and `y = x @ x`, are made and deleted. How many MiB are there then? The last question is about a card of 80 GB,
+# Two tensors of 1,024 MiB, `x` and `y = x @ x`, are made and deleted. How many MiB are allocated then, and how
+# many are reserved after each of the calls below? The last question is about a card of 80 GB,
 # on which nothing else has happened since.
 
 # %% experiment
@@ -836,7 +848,7 @@ you.against(note.answers(), note.table(), evidence=gpu.evidence, what="MiB")
 # - [`set_per_process_memory_fraction`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.set_per_process_memory_fraction.html)
 #   is a **limit**. Nothing was reserved, and a request above the limit failed. It protects other processes on a shared card.
 #
-# ### What notebooks and hooks keep (15 min)
+# ### What notebooks and hooks keep (16 min)
 #
 # A notebook keeps the value of a cell's last line, in `Out[…]` and in `_`. Below, that value is a view of three numbers.
 
