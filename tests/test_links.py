@@ -17,7 +17,7 @@ from helpers.lesson import SOURCES
 #: whose pages stay where they are
 HOSTS = {
     "docs.pytorch.org", "pytorch.org", "dev-discuss.pytorch.org", "docs.nvidia.com", "developer.nvidia.com", "docs.python.org",
-    "ui.perfetto.dev", "zdevito.github.io", "docs.docker.com", "docs.rs", "docs.ffcv.io", "ffmpeg.org",
+    "ui.perfetto.dev", "zdevito.github.io", "docs.docker.com", "docs.rs", "docs.ffcv.io", "docs.opencv.org", "ffmpeg.org",
     "numpy.org", "pandas.pydata.org", "huggingface.co", "arxiv.org", "doi.org", "github.com", "blog.ezyang.com",
 }  # fmt: skip
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((https?://[^\s)]+)\)")

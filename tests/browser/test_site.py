@@ -55,7 +55,11 @@ class Links(HTMLParser):
 
 
 def test_every_link_leads_somewhere_and_every_picture_is_described(site: Path) -> None:
-    pages = {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html") if "_static" not in path.parts}
+    pages = {
+        path: Links(path.read_text(encoding="utf-8"))
+        for path in site.rglob("*.html")
+        if "_static" not in path.parts
+    }
     lost = []
     for path, found in pages.items():
         for link in found.links:
