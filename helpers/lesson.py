@@ -1,6 +1,5 @@
 """What every lesson says and keeps: its set-up line, predictions, verdicts on the sources, and progress."""
 
-import math
 import os
 import platform
 import re
@@ -12,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from helpers.earlier import watch_names
-from helpers.predictions import _word, predict, spelled
+from helpers.predictions import predict, spelled
 from helpers.progress import begin, current, index, progress, record
 from helpers.tables import Table, table
 
 __all__ = [
-    "SOURCES", "Table", "compare_predictions", "compare_ratios", "current", "index", "keep", "on_gpu", "predict", "progress", "record", "spelled",
+    "SOURCES", "Table", "current", "index", "keep", "on_gpu", "predict", "progress", "record", "spelled",
     "start", "table", "verdicts",
 ]  # fmt: skip
 
@@ -54,91 +53,6 @@ def _check_python() -> None:
             f"this kernel's Python ({sys.executable}) has no {', '.join(missing)}. The course runs in its own environment: "
             "start it with `make lab`, then choose Kernel > Change Kernel… > Python 3 (ipykernel)."
         )
-
-
-#: words or numbers that may be answered, or a range of numbers
-Choices = Sequence[Any]
-
-
-def compare_predictions(
-    prediction: Mapping[str, Any],
-    measured: Mapping[str, Any],
-    *,
-    evidence: str,
-    what: str = "measured",
-    choices: Choices | Mapping[str, Choices] = (),
-) -> Table:
-    """Beside each measured value: what the learner said, ✓ or ✗. An answer left as ``...`` shows as not yet given.
-
-    choices: what may be answered; another answer is asked back, and none counts as wrong for being another word. Of
-        a sequence the words are for lines that measured a word, the rest for the others; ``range(0, 9)``: any number
-        from 0 to 8. Where lines have answers of their own: a mapping from line to them. A line without any takes all.
-    """
-    rows, right, given = [], 0, 0
-    for key, value in measured.items():
-        said, offered = prediction.get(key, ...), _choices(choices, key, value)
-        if offered and os.environ.get("COURSE_BUILD") and not _offers(offered, value):
-            raise ValueError(f"measured {value!r} for {key!r}, which nobody can answer: {_asked(offered)}")
-        if said is ...:
-            mark = "—"
-        elif offered and not _offers(offered, said):
-            mark = f"{said}: {_asked(offered)}?"
-        else:
-            given += 1
-            right += _word(said) == _word(value)
-            mark = f"{said} " + ("✓" if _word(said) == _word(value) else "✗")
-        rows.append((key, str(value), mark))
-    caption = (
-        f"{right} of {given} predicted right"
-        if given
-        else "predict first, then measure: fill in the cell above and run both again"
-    )
-    return table(rows, ["expression", what, "you said"], evidence=evidence, caption=caption)
-
-
-def compare_ratios(
-    prediction: Mapping[str, Any],
-    ratios: Mapping[str, float],
-    *,
-    choices: Sequence[float],
-    evidence: str,
-    what: str,
-    shown: str = "{:.2f}",
-) -> Table:
-    """compare_predictions against the nearest of the choices, with the ratio itself beside it, in the form `shown`."""
-
-    def nearest(ratio: float) -> float:
-        return min(choices, key=lambda n: abs(math.log(ratio / n)))
-
-    near = {name: nearest(ratio) for name, ratio in ratios.items()}
-    said = compare_predictions(prediction, near, evidence=evidence, choices=choices)
-    rows = [(*row, shown.format(r)) for row, r in zip(said.rows, ratios.values(), strict=True)]
-    return table(
-        rows, ["", f"{what}, about", "you said", "measured"], evidence=evidence, caption=said.caption
-    )
-
-
-def _choices(choices: Choices | Mapping[str, Choices], key: str, value: Any) -> Choices:
-    if isinstance(choices, Mapping):
-        return choices.get(key, ())
-    if isinstance(choices, range):
-        return () if isinstance(value, str | bool) else choices
-    return [c for c in choices if isinstance(c, str) == isinstance(value, str | bool)]
-
-
-def _offers(offered: Choices, said: Any) -> bool:
-    if not isinstance(offered, range):
-        return _word(said) in map(_word, offered)
-    try:
-        return offered.start <= float(said) <= offered.stop - 1
-    except (TypeError, ValueError):
-        return False
-
-
-def _asked(offered: Choices) -> str:
-    if isinstance(offered, range):
-        return f"a number from {offered.start} to {offered.stop - 1}"
-    return f"one of {', '.join(map(str, offered))}"
 
 
 def verdicts(

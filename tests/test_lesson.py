@@ -51,51 +51,6 @@ def test_table_says_where_its_numbers_come_from() -> None:
     assert repr(table([], ["a"], evidence="arithmetic")) == "a\n[arithmetic]"
 
 
-def test_predictions() -> None:
-    shown = lesson.compare_predictions(
-        {"a": "view", "b": "view", "c": ...}, {"a": "view", "b": "copy", "c": "copy"}, evidence="live (CPU)"
-    )
-    assert [r[2] for r in shown.rows] == ["view ✓", "view ✗", "—"] and "1 of 2" in shown.caption
-    alike = lesson.compare_predictions(
-        {"a": "1.0x", "b": "1", "c": "Yes"}, {"a": "1.0×", "b": 1, "c": True}, evidence="live (CPU)"
-    )
-    assert all("✓" in r[2] for r in alike.rows)
-    spelled = lesson.compare_predictions(
-        {"a": " View", "b": "clone"},
-        {"a": "view", "b": "copy"},
-        evidence="live (CPU)",
-        choices=["view", "copy"],
-    )
-    assert [r[2] for r in spelled.rows] == [" View ✓", "clone: one of view, copy?"], (
-        "a misspelt answer is not a wrong one"
-    )
-    own = {
-        "first": ["1x", "2x"]
-    }  # words of the line's own: a wrong one is wrong, an unknown one is asked back
-    said = lesson.compare_predictions(
-        {"first": "1x", "then": "30"}, {"first": "2x", "then": "31"}, evidence="live (CPU)", choices=own
-    )
-    assert [row[2] for row in said.rows] == ["1x ✗", "30 ✗"] and "0 of 2" in said.caption
-    said = lesson.compare_predictions({"first": "9x"}, {"first": "2x"}, evidence="live (CPU)", choices=own)
-    assert [row[2] for row in said.rows] == ["9x: one of 1x, 2x?"]
-    assert "predict first" in lesson.compare_predictions({}, {"a": 1}, evidence="live (CPU)").caption
-
-
-def test_an_answer_nobody_measured_counts_and_gives_nothing_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = {"a": "copy", "n": 3, "far": 99, "free": "whatever"}
-    measured = {"a": "view", "n": 4, "far": 4, "free": "view"}
-    offers = {"a": ("view", "copy"), "n": range(0, 9), "far": range(0, 9)}
-    shown = lesson.compare_predictions(said, measured, evidence="live (CPU)", choices=offers)
-    assert [r[2] for r in shown.rows] == ["copy ✗", "3 ✗", "99: a number from 0 to 8?", "whatever ✗"]
-    mixed = lesson.compare_predictions(
-        {"a": "no", "n": 2}, {"a": "yes", "n": 4}, evidence="live (CPU)", choices=("yes", "no", 2, 4)
-    )
-    assert [r[2] for r in mixed.rows] == ["no ✗", "2 ✗"]
-    monkeypatch.setenv("COURSE_BUILD", "1")
-    with pytest.raises(ValueError, match="measured 9 for 'n', which nobody can answer: a number from 0 to 8"):
-        lesson.compare_predictions({}, {"n": 9}, evidence="live (CPU)", choices=offers)
-
-
 def test_a_prediction_is_asked_kept_and_marked(learner: Path) -> None:
     asked = {"a": ..., "b": ..., "n": ...}
     offers = {"a": ("view", "copy"), "b": ("view", "copy"), "n": (1, 2, 4)}
@@ -257,19 +212,12 @@ def test_names_load_on_first_use() -> None:
         helpers.nothing  # noqa: B018
 
 
-def test_a_number_is_right_however_it_is_written() -> None:
+def test_an_answer_may_be_spelled_in_its_ways() -> None:
     for said in (1, 1.0, "1", "1.0"):
-        assert "✓" in repr(lesson.compare_predictions({"a": said}, {"a": 1.0}, evidence="live (CPU)"))
-    assert "✗" in repr(lesson.compare_predictions({"a": 2}, {"a": 1.0}, evidence="live (CPU)"))
-
-
-def test_a_word_that_was_offered_but_never_measured_is_an_answer() -> None:
-    table = repr(
-        lesson.compare_predictions(
-            {"a": "sum"}, {"a": "max"}, evidence="live (CPU)", choices=("sum", "max", "min")
-        )
-    )
-    assert "sum ✗" in table and "0 of 1" in table
+        you = Prediction({"a": said}, [1.0, 2, 4])
+        assert "1 of 1" in repr(you.against({"a": 1.0}, evidence="live (CPU)"))
+    you = Prediction({"a": "1.0x", "b": True}, {"a": ("1.0×", "2.0×"), "b": ("yes", "no")})
+    assert "2 of 2" in repr(you.against({"a": "1.0×", "b": "yes"}, evidence="live (CPU)"))
 
 
 @pytest.fixture
