@@ -8,7 +8,7 @@
 # for a while, or let go of it earlier. Each way has a price. In this lesson you find out when a step needs most,
 # use these ways, and read the price of each off a counter before you pay it.
 #
-# **Time** 60 min, two exercises among them; *Further*: 95 min, where you write a checkpoint and an offload yourself. **Before
+# **Time** 60 min, two exercises among them; *Further*: 92 min, where you write a checkpoint and an offload yourself. **Before
 # this** lessons 00 to 02 (counters, autograd, what is saved for backward); 06 and 08 help.
 #
 # **Afterwards you can**
@@ -86,6 +86,7 @@ def needs(rows, **options):
 by_rows = {rows: needs(rows) for rows in (16, 128, 256, 1024, 8192)}
 step_until, backward_from = show.where_it_tips(by_rows)
 lesson.keep(step_until=step_until, backward_from=backward_from)
+lesson.keep(loop_mib=by_rows[16].peak_bytes / MIB, foreach_mib=needs(16, foreach=True).peak_bytes / MIB)
 picture = plots.memory_model(by_rows[8192], title="One step of 8 blocks, 8,192 rows")
 you.against(show.phases(by_rows), picture, show.kinds(by_rows), evidence="arithmetic")
 
@@ -97,9 +98,13 @@ you.against(show.phases(by_rows), picture, show.kinds(by_rows), evidence="arithm
 # A small batch has hardly any activations. Its peak is in the optimizer's step, where all gradients are there and the optimizer
 # adds its own temporaries. In the table the peak moves from step to backward between {{step_until}} and {{backward_from}} rows.
 #
-# This matters for the remedy. Fewer activations lower the first kind of peak and do nothing for the second. So find out
-# first on which side you are. `memory.estimate` of this course works it out from shapes; *Your own script* below
-# measures it on a card.
+# How large these temporaries are depends on the optimizer's loop. AdamW goes through one weight after the other here, as it
+# does on a CPU. On a CUDA GPU its default is `foreach` (lesson 06), whose temporaries are as large as all weights: then 16 rows
+# need {{foreach_mib:.0f}} MiB in place of {{loop_mib:.0f}}. `fused=True` needs none.
+#
+# So find out first in which phase your peak is. Fewer activations lower a peak in backward. They do nothing for a peak in
+# the optimizer's step. `memory.estimate`, a function of this course, works the phase out from shapes; *Your own script*
+# below measures it on a card.
 #
 # ## 2 · The batch in pieces
 #
@@ -154,7 +159,8 @@ you.against(show.same(off), show.how_far_off(off), evidence="live (CPU)", what="
 
 # %% [markdown]
 # A mean of means is the mean of all only if every piece counts alike. So add up *sums*, and divide by the number of targets that
-# count in the **whole** batch. That number is known before the first piece. The Hugging Face trainer had this mistake until
+# count in the **whole** batch. That number is known before the first piece. (Pieces of 100 leave 12 rows for the last one. As a
+# mean, these 12 rows count as much as 100.) The Hugging Face trainer had this mistake until
 # [October 2024](https://github.com/huggingface/transformers/pull/34191): a piece with few tokens weighed as much as a
 # piece with many.
 #
@@ -192,7 +198,7 @@ def accumulated_backward(
     perhaps none in a piece. The last piece may be smaller. rows: 1 to n.
 
     Adds to every .grad what F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
-    would add (to 9 decimals in float64, whereas two integer tensors divide in float32), and returns that loss: shape
+    would add (to 9 decimals in float64; note that one integer tensor ÷ another is float32), and returns that loss: shape
     (), of the logits' dtype, without a graph.
 
     Budget: peak live bytes at most those of the plain step on the largest piece, one more set of gradients, and a
@@ -345,7 +351,7 @@ from helpers.exercises.saving_memory import check_choose_checkpoints
 check_choose_checkpoints(
     check.case([10, 10, 10], [1, 1, 1], [5, 5, 5], 30),
     check.case([10, 10, 10], [1, 1, 1], [5, 5, 5], 21),
-    check.case([40, 10, 10, 10], [2, 2, 2, 2], [99, 5, 6, 7], 60),  # what saves most is the dearest
+    check.case([40, 10, 10, 10], [2, 2, 2, 2], [99, 5, 6, 7], 60),  # what saves most costs most
     check.case([10, 20, 90], [10, 5, 1], [3, 3, 3], 105),  # the last one by itself lowers nothing
     check.case([30, 80, 90, 70], [2, 4, 2, 1], [7, 11, 10, 6], 250),  # the best per byte first pays too much
     check.case([10, 10, 50], [1, 1, 1], [1, 1, 1], 40, raises=ValueError),
@@ -420,7 +426,7 @@ you.against(show.higher(habits), show.habits(habits), evidence="live (CPU)", wha
 # ## 5 · All of it, side by side
 #
 # Take the net of section 1, 8,192 rows, and a budget of 140 MiB. Every way to save has a price: FLOPs, launches, or another
-# result. Do 8 pieces, or a checkpoint around each block, reach the budget?
+# result. Do 8 pieces of 1,024 rows, or a checkpoint around each block, reach the budget?
 
 # %% experiment
 BUDGET = 140 * MIB
@@ -446,12 +452,14 @@ WAYS = {
 }
 pulled = {name: needs(8192 // how.get("micro_batches", 1), **how) for name, (how, _) in WAYS.items()}
 lesson.keep(floor_mib=show.floor(pulled["plain"]) / MIB)
+lesson.keep(alone_mib=by_rows[1024].peak_bytes / MIB, eighth_mib=pulled["8 pieces"].peak_bytes / MIB)
 table = show.ways(pulled, {name: price for name, (_, price) in WAYS.items()}, BUDGET, as_torch_does)
 picture = plots.memory_model(pulled, budget=BUDGET, title="8 blocks, 8,192 rows")
 you.against(show.reached(pulled, BUDGET), picture, table, evidence="arithmetic")
 
 # %% [markdown]
-# Neither reaches the budget alone. Weights, the optimizer's means and one set of gradients are {{floor_mib:.0f}} MiB, and no piece and no
+# Neither reaches the budget alone. Did you look up 1,024 rows in section 1? A batch of 1,024 rows needs {{alone_mib:.0f}} MiB, but
+# eight pieces need {{eighth_mib:.0f}}: the gradients of the earlier pieces are there all the time. Weights, the optimizer's means and one set of gradients are {{floor_mib:.0f}} MiB, and no piece and no
 # checkpoint makes them smaller. Above this floor both ways shrink the activations, and together they multiply.
 #
 # Which way has the lowest price? **Sixteen pieces and nothing else**, if 512 rows are enough work for your card: no FLOP more and the same
@@ -492,8 +500,11 @@ board
 # %% [markdown]
 # ## Your own script
 #
-# Find out first in which phase your peak is. If it is in *step*, fewer activations do not help. If it is in *backward*, try
-# smaller pieces first, then checkpoints around each block, then offloading.
+# Find out first in which phase your peak is.
+#
+# - If the peak is in *step*, fewer activations do not help. Try `AdamW(..., fused=True)`, then an optimizer with less state.
+# - If it is in *forward* or *backward*, first let go of what has a needless name (section 4), which is free. Then try smaller
+#   pieces, then checkpoints around each block, then offloading (*Further*).
 #
 # ```python
 # x, y = (part.to(device) for part in next(iter(loader)))
@@ -678,7 +689,7 @@ you.against_ratios(forgot, evidence="live (CPU)", what="times as far")
 # shows only where something is compared with a gradient that is eight times too large: gradient clipping, `eps`, or Adam's
 # `weight_decay`. (AdamW's weight decay goes past the gradient, straight to the weights.)
 #
-# ### A checkpoint from scratch (34 min)
+# ### A checkpoint from scratch (33 min)
 #
 # How much more arithmetic a checkpoint costs depends on the part. By default `use_reentrant=False` stops early
 # ([its source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/checkpoint.py#L398-L407)): the result of the last
@@ -781,7 +792,7 @@ check_checkpointed(Chain(240, 30, 20, p=0.2), Chain(100, 24, 10, p=0.0, two=True
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Put it elsewhere (23 min)
+# ### Put it elsewhere (21 min)
 #
 # The host has plenty of memory, and a saved tensor is not needed until backward.
 # [`saved_tensors_hooks(pack, unpack)`](https://docs.pytorch.org/docs/stable/autograd.html#torch.autograd.graph.saved_tensors_hooks)
@@ -789,7 +800,7 @@ check_checkpointed(Chain(240, 30, 20, p=0.2), Chain(100, 24, 10, p=0.0, two=True
 # with that. [`save_on_cpu()`](https://docs.pytorch.org/docs/stable/autograd.html#torch.autograd.graph.save_on_cpu) is exactly
 # this: a copy to the host in `pack`, a copy back in `unpack`. This is **offloading**.
 #
-# Eight blocks of width 512 run with 2,048 rows on a simulated H100: plain, with checkpoints around each block, and with `save_on_cpu`. How many
+# Eight blocks of width 512 run with 2,048 rows on a simulated H100: plain, with checkpoints around each block, and with `save_on_cpu`. About how many
 # times as long as the plain step do the others take? And does `save_on_cpu` move more, fewer or as many bytes as the activations have?
 
 # %% experiment
@@ -831,8 +842,8 @@ you.against(show.of_offloading(steps), show.steps(steps), show.bus(steps), evide
 # nothing, and costs the way there and back in each step. The library's hook cannot know that. Yours can.
 #
 # **The time.** Checkpoints cost the arithmetic of section 3. Offloading costs the copies: from pageable memory, one
-# after the other, with nothing beside them. Pinned memory and a second stream (lesson 05) can hide copies that are shorter than the
-# arithmetic beside them. Offloading is better than computing again for a number that is dearer to compute than to move, behind very wide layers
+# after the other, with nothing beside them. Pinned memory (`save_on_cpu(pin_memory=True)`) and a second stream (lesson 05) can hide copies that are shorter than the
+# arithmetic beside them. Offloading is better than computing again for a number that costs more to compute than to move, behind very wide layers
 # or attention over a long sequence, and for one that waits long (the first blocks). Here checkpoints win by far.
 #
 # Where there is a CUDA GPU, the next cell runs the same three ways on it, and a fourth with pinned memory.
