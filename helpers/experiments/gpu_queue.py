@@ -388,7 +388,7 @@ def what_options_add(ran: Profiled) -> Table:
         ("always", f"operators: `aten::addmm` {names.count('aten::addmm')} times"),
         (
             '`record_function("forward")`',
-            f"{names.count('forward')} named spans (with a GPU: on its lane too)",
+            f"{names.count('forward')} named spans (with a GPU: in its row too)",
         ),
         ("`record_shapes=True`", f"inputs of addmm: {shapes[0][:3]}"),
         ("`profile_memory=True`", f"bytes that an operator takes: {taken}"),
@@ -440,5 +440,5 @@ def four_loops() -> Table | None:
         told, evidence = trace.classify(shown.trace), shown.evidence
         shares = (f"≈ {share:.0%}" for share in trace.shares(shown.trace))
         rows.append((name, *shares, told.density, told.bottleneck))
-    columns = ["loop", "GPU computes", "CPU waits", "the GPU's lane", "trace.classify"]
+    columns = ["loop", "GPU computes", "CPU waits", "the GPU is", "trace.classify"]
     return table(rows, columns, evidence=evidence)

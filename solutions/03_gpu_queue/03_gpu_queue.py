@@ -73,17 +73,17 @@ you.against_ratios(
 # In pictures and traces the CPU is called the *host*, and a queue of the GPU is called a *stream*. The curve at the
 # bottom is the **queue depth**: launches that have been made and have not started yet.
 #
-# - Small layers: every kernel is over before the next launch arrives. The depth goes to and fro between 0 and
-#   {{deepest}}. (Even on a free GPU {{way_us:.1f}} µs pass between a launch and its start.) The GPU waits for every
-#   launch. The picture calls this idle time *short kernels*.
-# - Large layers: all four steps are in the queue before the first has run. At the end, the CPU waits for the GPU. (A real
-#   queue is finite. When it is full, the launch itself waits.)
+# - Small layers: every kernel is over before the next launch arrives, so the depth is 0 or {{deepest}}. (Even on a free
+#   GPU {{way_us:.1f}} µs pass between a launch and its start.) The GPU waits for every launch. The picture calls this idle
+#   time *short kernels*.
+# - Large layers: the CPU puts all four steps into the queue before the GPU has done the first. For the rest of the picture
+#   the CPU waits for the GPU. (A real queue is finite. When it is full, the launch itself waits.)
 #
-# A GPU's row is **dense** where the GPU computes for 90 % of the time or more, and **sparse** where it computes for less
-# than 50 %. In between it is **dense with gaps**.
+# The GPU is **dense** where it computes for 90 % of the time or more, and **sparse** where it computes for less than 50 %.
+# In between it is **dense with gaps**.
 #
 # So the question can be measured: **the bottleneck is the part that, made faster, makes the step faster.** The simulator
-# can double one part of a machine. You cannot, so a trace has to stand in for that experiment.
+# can make one part of a machine twice as fast. You cannot, so you have to find the bottleneck in a trace.
 #
 # ## 2 · A read in every step
 #
@@ -119,13 +119,15 @@ you.against_ratios(longer, shown, evidence="simulated (H100)", what="times the G
 
 # %% [markdown]
 # The read alone makes a step {{with_read:.2f}} times as long as the GPU's work, the Python alone {{with_prepare:.2f}}
-# times. Both together make it {{with_both:.2f}} times as long. They cost the whole of the Python.
+# times. Both together make it {{with_both:.2f}} times as long: the step grows by all of the Python's time.
 #
-# The reason is the queue. The queue is a store of work, on which the GPU lives while the CPU does something else.
-# `.item()` returns when the store is empty. Then the GPU idles through whatever the CPU does next. **A sync costs what
-# the CPU does after it.** So a sync hides well: a profile shows the time in the preparation of data, which is innocent.
+# The reason is the queue. While the CPU runs Python, the GPU takes its work from the queue. But `.item()` returns only
+# when the queue is empty. Then the GPU has no work until the CPU launches again. Such a wait of the CPU is called a
+# **sync**, and **a sync costs what the CPU does after it.** So a sync hides well: a profile shows the time in the
+# preparation of data, which is innocent.
 #
-# The window below shows 40 µs before and 40 µs after the end of one read. What happens before the gap, and in it?
+# The helper `trace.classify` looks at a trace and prints a verdict. Read its first line, its first two points and its
+# last line. The picture shows 40 µs before and 40 µs after the end of one read. What happens before the gap, and in it?
 
 # %% experiment
 from helpers import widgets
@@ -134,33 +136,29 @@ from helpers.experiments.gpu_queue import end_of_a_read
 gappy = loops["read and prepare"].trace
 print(trace.classify(gappy))
 read_s = end_of_a_read(gappy)
+lesson.keep(refill_ms=trace.gaps.REFILL_NS / 1e6)
 widgets.timeline_zoom(gappy, read_s - 40e-6, read_s + 40e-6)
 
 # %% [markdown]
 # Before the gap, the optimizer's kernel runs, and the host is in `_local_scalar_dense`, the operator behind `.item()`.
-# In the gap there is no kernel and no launch. The host runs Python. (Run the cell to move the window.)
+# In the gap there is no kernel and no launch. The host runs Python. (The helper counts the first {{refill_ms:.1f}} ms after
+# a sync as *sync*, and the rest of the gap as *nothing launched*. Run the cell to move the window.)
 #
 # By the gap alone, the loop would be *CPU-bound*: the CPU was busy and launched nothing. But without the read, the same
-# Python costs nothing. So `trace.classify` plays the trace again without the host's waits. Most of the idle time goes
-# away with them, and the verdict is *sync-bound*.
+# Python costs nothing. So `trace.classify` computes how long the steps would take without the host's waits. Most of the
+# idle time is then gone, and the verdict is *sync-bound*.
 #
 # ## 3 · A map
 #
-# You can see as much with two numbers. How much of the time does the **GPU compute**? And for how much of it does the
-# **CPU wait** for the GPU? (A CPU that runs ahead counts as waiting, because a full queue will stop it.) Below are six
-# loops. *Middle* has layers of 2048 × 2048. *Narrow* has layers of 512 × 512, and copies a batch of 16,384 rows to the
-# GPU in every step. What makes each loop fastest: a CPU, a GPU or copies twice as fast, or no reads?
+# Two numbers lead to the same verdict. How much of the time does the **GPU compute**? And for how much of the time does the **CPU
+# wait** for the GPU? (A CPU that runs ahead counts as waiting, because a full queue will stop it.) The table will have
+# both numbers for the loops above, and for a *narrow* one: layers of 512 × 512, and in every step a batch is copied to
+# the GPU. The copy takes {{copy_ms:.1f}} ms, and the GPU's own work {{narrow_ms:.1f}} ms. *Middle* are the layers of
+# 2048 × 2048. What makes each loop fastest: a CPU, a GPU or copies twice as fast, or no reads?
 
 # %% experiment
 you = lesson.predict(
-    {
-        "small layers": ...,
-        "large layers": ...,
-        "middle, read": ...,
-        "middle, prepare": ...,
-        "middle, read and prepare": ...,
-        "narrow, copied": ...,
-    },
+    {"middle, read": ..., "middle, prepare": ..., "narrow, copied": ...},
     choices=["CPU", "GPU", "copies", "no reads"],
 )
 
@@ -178,7 +176,9 @@ six = {
 remedies = {"CPU": {"cpu": 2}, "GPU": {"gpu": 2}, "copies": {"pcie": 2}, "no reads": {"read": False}}
 tried = {name: try_each(settings, remedies) for name, settings in six.items()}
 best = {name: one.best for name, one in tried.items()}
-copied = shares(tried["narrow, copied"].ran.trace)
+narrow, step_s = tried["narrow, copied"].ran
+copied, narrow_s = shares(narrow), gpu_work_s(narrow)
+lesson.keep(narrow_ms=1e3 * narrow_s, copy_ms=1e3 * (step_s - narrow_s))
 launch_word = trace.classify(tried["small layers"].ran.trace).bottleneck
 lesson.keep(copied_computes=copied.computes, copied_waits=copied.waits, launch_word=launch_word)
 you.against(best, on_the_map(tried), evidence="simulated (H100)", what="helps most")
@@ -191,18 +191,20 @@ you.against(best, on_the_map(tried), evidence="simulated (H100)", what="helps mo
 # | **the GPU computes nearly always** | balanced | the **GPU** is the limit, however many syncs there are |
 # | **the GPU often idles** | the **CPU** is the limit | they take **turns**: something between them |
 #
-# In the last field, the gaps say what stands between them. Either a copy runs in the gaps, or the CPU came back from a
-# read. With a full queue, a step takes as long as the slower side. Where the sides take turns, it takes the sum of both.
+# In the field *turns*, look at the gaps: either a copy runs in them, or the CPU came back from a read. As long as the
+# queue holds work, a step takes as long as the slower side. Where the sides take turns, it takes the sum of both.
 # (A copy in the same queue adds to the GPU's time. Lesson 05 gives copies a queue of their own.)
 #
 # “Sparse, so it is the CPU” is wrong without the second number. In the last row the GPU computes {{copied_computes:.0%}}
-# of the time, and the CPU waits for {{copied_waits:.0%}}. The map holds for steady running, so `shares` leaves out the
-# ends of a trace. In the first step the queue is still empty, and after the last one the CPU waits for all that is left.
+# of the time, but the CPU waits for {{copied_waits:.0%}}. The map is about steps in the middle of a run, so `shares` leaves
+# out the first step of a trace, when the queue is still empty, and the last one, after which the CPU waits for the rest.
 #
-# **Exercise 3.1 — name the bottleneck** (★★, 8 min)
+# **Exercise 3.1 — name the bottleneck** (★★, 6 min)
 #
 # Write the map as a function. The traces come from simulated cards, with noise and without, from a machine without a
-# GPU, or are laid out as a real card writes them. The words of `trace.classify` mean the same:
+# GPU, or are laid out as a real card writes them. You need `t.has_gpu`, `shares(t)` from the set-up with its fields
+# `computes` and `waits`, and `trace.idle(t)`: its `seconds` is a dict from cause to seconds, its `total` the sum. This
+# is how the words correspond:
 #
 # | on the map | `bottleneck` returns | `trace.classify` says |
 # |---|---|---|
@@ -211,13 +213,12 @@ you.against(best, on_the_map(tried), evidence="simulated (H100)", what="helps mo
 # | turns, a copy runs in the gaps | `"copies"` | copy-bound |
 # | turns, the CPU came back from a read | `"syncs"` | sync-bound |
 #
-# <details><summary>Hint 1</summary><code>shares(t)</code> from the set-up gives both numbers. Some traces have no GPU
-# work at all: <code>t.has_gpu</code>. The docstring says how far from a border every case lies.</details>
+# <details><summary>Hint 1</summary>Some traces have no GPU work at all: ask <code>t.has_gpu</code> first. The
+# docstring says how far from a border every case lies.</details>
 # <details><summary>Hint 2</summary>A busy GPU decides first: a sync in every step is harmless then. Next, a CPU
 # that hardly waits. What is left are the turns.</details>
-# <details><summary>The idea</summary>The map, from top to bottom. In its last field compare
-# <code>trace.idle(t).seconds["waiting for a copy"]</code> (it may be missing) with all of the idle time,
-# <code>trace.idle(t).total</code>.</details>
+# <details><summary>The idea</summary>The map, from top to bottom. For the turns, compare
+# <code>seconds["waiting for a copy"]</code> (it may be missing) with half of <code>total</code>.</details>
 
 
 # %% exercise="bottleneck"
@@ -320,20 +321,20 @@ you.against(told, waits_by_line(who), evidence="simulated (H100)", what="the CPU
 # There are three reasons:
 #
 # 1. **Python needs the value**: `if`, `print`, and `min`, which is an `if` inside. Let the GPU decide (`minimum`,
-#    `where`, a factor of 0 or 1). Read later, many values at once.
-# 2. **The CPU needs a size**: `x[mask]`, `nonzero`, `unique`. Nobody can allocate the result before somebody has counted.
-#    Keep the shape and give weight 0 (`where`, `masked_fill`, `ignore_index`).
-# 3. **The bytes lie in ordinary memory**: the driver must have read them before the call returns. A Python list is such
-#    memory, in `torch.tensor` and as an index (`x[[0, 2]]`). Make the tensor once, or pin it and copy with
+#    `where`, a factor of 0 or 1), or read later, many values at once.
+# 2. **The CPU needs a size**: `x[mask]`, `nonzero`, `unique`. PyTorch cannot allocate the result before the GPU has counted
+#    its elements. Keep the shape and give weight 0 (`where`, `masked_fill`, `ignore_index`).
+# 3. **The bytes lie in ordinary memory**: the driver must have read them before the call returns. `torch.tensor` and an
+#    index like `x[[0, 2]]` copy from ordinary memory too. Make such a tensor once, or pin it and copy with
 #    `non_blocking=True` (lesson 05).
 #
 # **Exercise 3.2 — a loop that does not wait** (★★★, 15 min)
 #
 # `train_plain` trains a classifier and waits {{waits_a_step:.0f}} times a step. Every wait was put there for a good
-# reason. Write `train`: the same log and the same weights, with one wait for every `log_every` steps. The table below
-# names the lines that wait, as
+# reason. Write `train`: the same log and the same weights, with one wait for every `log_every` steps. The table after
+# the code names the lines that wait, as
 # [`torch.cuda.set_sync_debug_mode("warn")`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html)
-# does on a real GPU. (Its documentation says that it names most such lines, not all.)
+# does on a real GPU. (Its documentation warns that it does not know every kind of sync.)
 #
 # <details><summary>Hint 1</summary>Which of the three reasons is each of these waits? Two of them are of the kind
 # “let the GPU decide”; the sums may stay on the GPU; for the unlabelled rows look at
@@ -468,32 +469,22 @@ def log_every_five(record, logits, loss):
 before = running_example.after("02")
 faster = before.replace(clip=clip_on_device, log=log_every_five)
 board = running_example.compare(before, faster)
+was, now = board.before, board.after
+lesson.keep(script_idle=1e3 * (was.step_s - was.busy_s), script_idle_now=1e3 * (now.step_s - now.busy_s))
+lesson.keep(script_syncs=was.syncs, script_syncs_now=now.syncs)
 board
 
-
-# %% experiment
-def idle_ms(score):
-    return 1e3 * (score.step_s - score.busy_s)  # ms of a step in which no kernel runs
-
-
-lesson.keep(script_idle=idle_ms(board.before), script_idle_now=idle_ms(board.after))
-lesson.keep(script_syncs=board.before.syncs, script_syncs_now=board.after.syncs)
-print(
-    f"no kernel runs for {idle_ms(board.before):.2f} ms of a step before, {idle_ms(board.after):.2f} ms after"
-)
-
 # %% [markdown]
-# The waits of a step go from {{script_syncs:.0f}} to {{script_syncs_now:.1f}}. Before, no kernel ran for
-# {{script_idle:.2f}} ms of each step: after every wait the GPU had nothing to do until the CPU had launched the next work.
-# Now it is {{script_idle_now:.2f}} ms. The two waits that are left are the copies of the batch, the matter of
-# lessons 04 and 05. On the CPU there is no GPU to wait for, so the last line tells of the other clipping alone.
+# The syncs of a step go from {{script_syncs:.0f}} to {{script_syncs_now:.1f}}. Subtract the time of the kernels from the
+# time of a step: before, no kernel ran for {{script_idle:.2f}} ms of a step, because after every sync the GPU had nothing
+# to do until the CPU had launched the next work. Now it is {{script_idle_now:.2f}} ms. The two syncs that are left are the
+# copies of the batch (lessons 04 and 05). In the last row there is no GPU to wait for, and nothing is gained.
 
 # %% [markdown]
 # ## Your own script
 #
-# Look first at two numbers: how much of the time the GPU computes, and how much of it the CPU waits. Try first what the
-# verdict says: fewer waits, fewer and larger launches, cheaper kernels. The block records four warm steps with
-# [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html). With a GPU it records the GPU too.
+# Look first at two things: how much of the time the GPU computes, and whether the CPU waits for it. The block records four
+# warm steps with [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html). With a GPU it records the GPU too.
 #
 # ```python
 # from torch.profiler import profile, schedule
@@ -511,12 +502,16 @@ print(
 # python -m helpers trace.json.gz
 # ```
 #
+# Try first what belongs to the verdict. *Sync-bound*: find the line that waits, and read less often. *Launch-bound*: fewer
+# and larger launches (lessons 02 and 07). *CPU-bound*: less Python in the step, or data prepared elsewhere (lesson 04).
+# *Copy-bound*: pinned memory (lesson 05). *GPU-bound*: cheaper kernels (lesson 10).
+#
 # The same file opens in [Perfetto](https://ui.perfetto.dev). In a notebook, `%load_ext helpers` and a first line
 # `%%trace mine.json.gz` do all of it for one cell. Profiling takes time itself: measure again without the profiler.
 #
 # ## Sources on trial
 #
-# The book notes' flow: a sparse queue means the CPU; a dense queue means the GPU; with gaps, look before and after them.
+# The book notes say: a sparse queue means the CPU; a dense queue means the GPU; with gaps, look before and after them.
 
 # %% experiment
 from helpers.trials import gpu_queue as trials
@@ -553,9 +548,9 @@ lesson.progress()
 #
 # Each section stands alone.
 #
-# ### Three traces, three repairs (7 min)
+# ### Three traces, three repairs (6 min)
 #
-# Here are three loops whose code you do not see, two steps of each. For two of them, the lane *idle because* gives the same
+# Here are three loops whose code you do not see, two steps of each. For two of them, the row *idle because* gives the same
 # cause. Which one repair makes each loop fastest?
 
 # %% experiment
@@ -597,16 +592,16 @@ use = {name: used(make) for name, make in BUSY.items()}
 use_of_the_card(use)
 
 # %% [markdown]
-# Low utilization is a finding: the GPU waits. High utilization is no finding. The last row keeps one corner of the card
-# busy all the time. (On a real GPU about a microsecond passes between two kernels of a queue. The simulator leaves this
+# Low utilization tells you that the GPU waits. High utilization tells you nothing: the last program uses a small corner of
+# the card, all the time. (On a real GPU about a microsecond passes between two kernels of a queue. The simulator leaves this
 # out, so it says 100 %.)
 #
 # ### Why does it idle (15 min)
 #
 # **Exercise 3.3 — why does it idle?** (★★, 10 min)
 #
-# This is the analysis under the verdicts above, from bare times. The walk for the queue depth is given. The walk for the
-# idle time is yours.
+# `trace.classify` rests on this analysis. Here it starts from bare times. The function for the queue depth is given. The
+# function for the idle time is yours.
 #
 # <details><summary>Hint 1</summary>As <code>depths</code> does it: collect <i>every</i> moment that occurs in the
 # three lists, sort them, and look at the pieces between neighbours. Within a piece nothing changes.</details>
