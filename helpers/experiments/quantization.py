@@ -90,7 +90,7 @@ def products_table(products: Mapping[str, Tensor], exact: Tensor) -> Table:
         (name, str(c.dtype).removeprefix("torch."), f"{float((c == exact).float().mean()):.1%}")
         for name, c in products.items()
     ]
-    note = f"int32 surely holds the sum of {(2**31 - 1) // 127**2:,} products of the largest int8"
+    note = f"int32 holds the sum of {(2**31 - 1) // 127**2:,} products of the largest int8 without wrapping"
     return table(rows, ["", "type of the result", "share right"], evidence="live (CPU)", caption=note)
 
 
@@ -148,7 +148,7 @@ def against_bfloat16(gain: Gains) -> Picture:
         log=True,
         level=1.0,
         xticks={t: f"{t:,}" for t in tokens},
-        mark=(ridge, f"ridge: {ridge:.0f}"),
+        mark=(ridge, f"{ridge:.0f}: reading = multiplying"),
     )
 
 
@@ -178,7 +178,7 @@ def smoothing_curves(alphas: Sequence[float], found: Mapping[str, Sequence[float
 def try_smooth(smooth: Callable[..., None], rounded: Callable[..., Tensor]) -> None:
     """Print the error of a layer behind a LayerNorm whose weight makes a channel loud, before and after smooth.
 
-    rounded(t, dim=1): t in 8 bits, with a scale for each row.
+    rounded(t, dim=0): t in 8 bits, with a scale for each row.
     """
     dice = torch.Generator().manual_seed(0)
     norm, layer = nn.LayerNorm(256), nn.Linear(256, 256, bias=False)
@@ -191,7 +191,7 @@ def try_smooth(smooth: Callable[..., None], rounded: Callable[..., Tensor]) -> N
         quiet = x[:, ordinary] @ layer.weight[:, ordinary].t()
 
         def off() -> float:
-            both = rounded(norm(given), dim=1) @ rounded(layer.weight, dim=1).t()
+            both = rounded(norm(given), dim=0) @ rounded(layer.weight, dim=0).t()
             return float((both - want).norm() / quiet.norm())
 
         plain = off()

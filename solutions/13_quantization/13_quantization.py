@@ -40,9 +40,9 @@ lesson.start("13_quantization", evidence=["live (CPU)", "simulated (H100)"])
 
 # %% experiment
 def symmetric(x, bits=8, dim=None):
-    """x, rounded. One scale for all of x; with dim, one scale for each row (1) or column (0)."""
+    """The matrix x, rounded. One scale for all of x; with dim, one for each row (0) or each column (1)."""
     most = 2 ** (bits - 1) - 1
-    scale = (x.abs().amax() if dim is None else x.abs().amax(dim, keepdim=True)) / most
+    scale = (x.abs().amax() if dim is None else x.abs().amax(1 - dim, keepdim=True)) / most
     return (x / scale).round().clamp(-most, most) * scale
 
 
@@ -54,14 +54,15 @@ def affine(x):
 
 
 # %% [markdown]
-# Three changes to the scale. **How many times smaller does each change make the error?**
+# Three changes to the scale. The error is taken as a share of the numbers, row by row, and the median row counts. **How many
+# times smaller does each change make the error?**
 
 # %% experiment
 you = lesson.predict(
     {
         "the output of a ReLU: affine in place of symmetric": ...,
         "random normal numbers: a scale for each 32 numbers in place of one for all": ...,
-        "rows of very different size: a scale for each row in place of one for all": ...,
+        "rows, some a hundred times as large as others: a scale for each row in place of one for all": ...,
     },
     choices=[1, 2, 4, 16],
 )
@@ -80,8 +81,8 @@ def off(got, want):
 
 errors = [
     (off(symmetric(after_relu), after_relu), off(affine(after_relu), after_relu)),
-    (off(symmetric(groups), groups), off(symmetric(groups, dim=1), groups)),
-    (off(symmetric(uneven), uneven), off(symmetric(uneven, dim=1), uneven)),
+    (off(symmetric(groups), groups), off(symmetric(groups, dim=0), groups)),
+    (off(symmetric(uneven), uneven), off(symmetric(uneven, dim=0), uneven)),
 ]
 lesson.keep(of_groups=errors[1][1], of_nine=off(symmetric(groups, bits=9), groups), of_one=errors[1][0])
 ratios = {question: before / after for question, (before, after) in zip(you, errors, strict=True)}
@@ -95,8 +96,8 @@ you.against_ratios(ratios, picture, evidence="live (CPU)", what="times smaller",
 # - Affine wins that bit back where all values lie on one side of 0.
 # - A scale for each group helps where groups differ in size. In rows of very different size it wins nearly everything.
 # - Among random normal numbers a scale for each group of 32 wins one bit: the error falls from {{of_one:.2%}} to
-#   {{of_groups:.2%}}. But the scales take room. A float32 scale for 32 numbers is one bit more for each number. Spent on the
-#   integers, that bit gives {{of_nine:.2%}}: about the same.
+#   {{of_groups:.2%}}. But a float32 scale for 32 numbers is one bit more for each number. Spent on the integers, that bit
+#   gives {{of_nine:.2%}}: about the same.
 #
 # So weights usually get one symmetric scale for each row. Weights of 4 bits usually get a 16-bit scale for each 32 to 128
 # numbers. Affine is kept for activations that lie on one side of 0. Two details are often wrong:
@@ -263,16 +264,17 @@ you.against(said, shown.products_table(products, exact), evidence="live (CPU)", 
 # `a @ b` returns int8, and on the CPU each sum wraps around without a warning. (On CUDA it
 # [raises an error](https://github.com/pytorch/pytorch/issues/49890).) `torch._int_mm` returns int32. The name is internal, but
 # no public operator does the same, and torchao, PyTorch's library for quantization, calls it too. On CUDA `_int_mm`
-# [accepts](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/Blas.cpp) only **more than 16 rows**, and
-# inner and outer sizes that are multiples of 8. A model that passes its tests with 32 tokens fails with a single token. The
-# cure: add rows of zeros, and cut them off the result.
+# [accepts](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/Blas.cpp) a only with **more than 16 rows**,
+# and the numbers of columns of a and of b must be multiples of 8. In a language model a row is a **token**: tests with 32 tokens
+# pass, and a single token fails. The cure: add rows of zeros, and cut them off the result.
 #
-# Where do the scales go? They can be moved out of the sum if they do not depend on k, the index of the sum:
+# Where do the scales go? Let q and r be the integers of x and w, s one scale for each row of x, and t one for each row of w.
+# Such scales do not depend on k, the index of the sum, and can be moved out of it:
 #
 # $$y_{mn} = \sum_k x_{mk} w_{nk} \approx \sum_k (s_m q_{mk})(t_n r_{nk}) = s_m\, t_n \sum_k q_{mk} r_{nk}$$
 #
-# So x gets one scale for each row (each token), computed when x arrives; this is **dynamic** quantization. The weight gets one
-# scale for each output row. A scale for each *input channel* k is impossible here. Section 3 shows when that hurts.
+# The scales of x are computed when x arrives; this is **dynamic** quantization. The scales of w are computed once. A scale for
+# each *input channel* k is impossible here. Section 3 shows when that hurts.
 
 # %% [markdown]
 # **Exercise 13.2 — a linear layer of integers** (★★★, 14 min)
@@ -403,10 +405,11 @@ said = {question: in_words(question) for question in you}
 you.against(said, shown.against_bfloat16(gain), evidence="simulated (H100)", what="than bfloat16")
 
 # %% [markdown]
-# **Few tokens** (left of the dotted line, the *ridge*): the time of the layer is the time to read its weights. Half the bytes
-# help only if the kernel converts the weights as it reads them: {{alone:.2f}} times as fast with 1 token. A conversion by an
-# operator of its own reads the weights, writes them, and the product reads them again: {{converted:.2f}} times as fast, which
-# is slower than before.
+# **Few tokens**: the time of the layer is the time to read its weights. At the dotted line bfloat16 multiplies as long as it
+# reads. Half the bytes help only if the kernel converts the weights as it reads them: {{alone:.2f}} times as fast with 1 token.
+# This gain ends before the line, since half the bytes are read in half the time. A conversion by an operator of its own reads
+# the weights, writes them, and the product reads them again: {{converted:.2f}} times as fast, which is slower than before. Op by
+# op, a single token pays for one launch after the other.
 #
 # **Many tokens**: the time of the layer is the time to multiply. The int8 product alone is faster, but the elementwise
 # operators around it cost more than it saves: {{by_ops:.2f}} times as fast.
@@ -443,14 +446,14 @@ def output_off(x, weight, want=want):
     return float((x @ weight.t() - want).norm() / quiet.norm())
 
 
-rounded = symmetric(x, dim=1)
+rounded = symmetric(x, dim=0)
 lost = float((rounded[:, ordinary] == 0).float().mean()) * 100
 errors = {
-    "the weights": output_off(x, symmetric(weight, dim=1)),
+    "the weights": output_off(x, symmetric(weight, dim=0)),
     "x": output_off(rounded, weight),
-    "both": output_off(rounded, symmetric(weight, dim=1)),
+    "both": output_off(rounded, symmetric(weight, dim=0)),
     "both, without the loud channel": output_off(
-        symmetric(x[:, ordinary], dim=1), symmetric(weight[:, ordinary], dim=1), want=quiet
+        symmetric(x[:, ordinary], dim=0), symmetric(weight[:, ordinary], dim=0), want=quiet
     ),
 }
 without = errors["both, without the loud channel"]
@@ -524,7 +527,7 @@ lesson.keep(script_operators=operators["float32"], script_operators_now=operator
 #
 # Quantization of weights pays where linear layers hold most of the bytes, and it hurts where a channel is loud. So look at each
 # linear layer first: its size, its rounding error in 8 bits, and how much louder its loudest input channel is than the median
-# channel. Above about 20, round only the weights of that layer, or smooth it. Try
+# channel. Where it is more than about 20 times as loud, round only the weights of that layer, or smooth it. Try
 # [torchao](https://github.com/pytorch/ao) first (`quantize_(model, Int8WeightOnlyConfig())`, then `torch.compile`), and measure
 # the accuracy on your task. `%%count` (after `%load_ext helpers`) shows which operators a quantized forward really calls.
 #
@@ -573,7 +576,7 @@ lesson.verdicts(tried, evidence="live (CPU) · simulated (H100)", shown=two)
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | Half of the grid unused is twice the error. | To cut off a few rare large values may be better still. |
+# | Half of the grid without values doubles the error: choose the range by the values. | A few rare large values set the range: to cut them off may be better. |
 # | Weights: symmetric, a scale for each output row, 8 bits, no training. | With 4 bits and fewer: a scale for each 32 to 128 numbers, or train with the rounding. |
 # | Activations: a scale for each token, computed when they arrive. | One loud channel: smooth it first, or compute it apart. |
 # | A scale must not depend on the index of the sum. | Weight-only: x is not rounded, and groups along k are possible. |
@@ -614,9 +617,9 @@ def smoothed(alpha):
 
 
 curves = {
-    "both": [output_off(symmetric(a, dim=1), symmetric(w, dim=1)) for a, w in map(smoothed, alphas)],
-    "only x": [output_off(symmetric(a, dim=1), w) for a, w in map(smoothed, alphas)],
-    "only the weights": [output_off(a, symmetric(w, dim=1)) for a, w in map(smoothed, alphas)],
+    "both": [output_off(symmetric(a, dim=0), symmetric(w, dim=0)) for a, w in map(smoothed, alphas)],
+    "only x": [output_off(symmetric(a, dim=0), w) for a, w in map(smoothed, alphas)],
+    "only the weights": [output_off(a, symmetric(w, dim=0)) for a, w in map(smoothed, alphas)],
 }
 lesson.keep(stays=curves["both"][10] / without)
 shown.smoothing_curves(alphas, curves, without)
@@ -750,8 +753,9 @@ you.against_ratios(found, picture, evidence="live (CPU)", what="right", shown="�
 # <details><summary>Hint 1</summary>The shortest way is an identity: <code>c + (value − c).detach()</code> has the value of
 # <code>value</code> and the gradient of <code>c</code>. The other way is an <code>autograd.Function</code>.</details>
 #
-# <details><summary>Hint 2</summary>Which c has gradient 1 inside and 0 outside? <code>w.clamp(…)</code> at (most + ½) scales. In
-# an <code>autograd.Function</code>: <code>ctx.save_for_backward(mask)</code>, and nothing else.</details>
+# <details><summary>Hint 2</summary>Which c has gradient 1 inside and 0 outside? <code>w.clamp(…)</code> at (most + ½) scales, in one
+# call: <code>torch.minimum</code> and <code>torch.maximum</code> would keep a second tensor. Compute <code>value</code> from
+# <code>w.detach()</code>. In an <code>autograd.Function</code>: <code>ctx.save_for_backward(mask)</code>, and nothing else.</details>
 #
 # <details><summary>The idea</summary>The loop: for each step, h = x; for each layer of net, a Linear becomes
 # <code>F.linear(h, fake_quantize(layer.weight, scale, bits), layer.bias)</code> with the scale from
@@ -874,7 +878,7 @@ check_train_quantized(
 
 
 # %% [markdown]
-# Your loop on one net of spirals. Its goal is what the exact net says of the training points:
+# Your loop on one net (the picture shows the mean of three), trained to give the exact net's answers to the training points:
 
 # %% experiment
 shown.try_training(train_quantized, spirals, exact_net)
@@ -890,7 +894,7 @@ model, sample = shown.small_model()
 shown.torchao_table(model, sample, own=Int8Linear)
 
 # %% [markdown]
-# The bytes and errors are those of your layer. Without `torch.compile`, torchao's dynamic layers call even more operators
-# than yours: they are the *op by op* of section 2. torchao also has 4-bit weights, float8, SmoothQuant (a prototype) and
-# quantization-aware training. The older `torch.ao.quantization`, still
-# in many tutorials, is deprecated.
+# The bytes are those of your layer, and so is the error of the dynamic layers. Weight-only has half that error here, because x
+# is not rounded. Without `torch.compile`, the dynamic layers call even more operators than yours: they are the *op by op* of
+# section 2. torchao also has 4-bit weights, float8, SmoothQuant (a prototype) and quantization-aware training. The older
+# `torch.ao.quantization`, still in many tutorials, is deprecated.
