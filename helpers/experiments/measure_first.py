@@ -277,15 +277,22 @@ def training_step(
         torch.set_float32_matmul_precision(found)
 
 
-def gains(before: Mapping[str, Step], gain: Mapping[str, Mapping[str, float]]) -> Table:
-    """Models side by side: the step as it was, and what each change gives. gain: model → change → ratio."""
+def gains(
+    before: Mapping[str, Step], gain: Mapping[str, Mapping[str, float]], twice: Mapping[str, Step]
+) -> Table:
+    """Models side by side: the step as it was, what each change gives, and the time of a step with twice the batch.
+
+    gain: model → change → ratio. twice: model → the step, as it was, with twice the batch.
+    """
     rows = [
         ("as it was: time of a step", *(format_seconds(step.seconds) for step in before.values())),
         ("as it was: the GPU works", *(f"{step.busy:.0%} of it" for step in before.values())),
     ]
     for name in next(iter(gain.values())):
         rows.append((name, *(f"{gain[model][name]:.2f}×" for model in before)))
-    caption = "lower rows: time before ÷ time after, one change at a time"
+    longer = (f"{twice[model].seconds / step.seconds:.2f} × the time" for model, step in before.items())
+    rows.append(("as it was, twice the batch", *longer))
+    caption = "no item, TF32, foreach: time before ÷ time after, one change at a time"
     return table(rows, ["", *before], evidence=H100, caption=caption)
 
 

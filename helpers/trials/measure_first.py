@@ -34,7 +34,7 @@ def simple_time(naive: Mapping[str, float], waited: Mapping[str, float]) -> Row:
         else "partly: holds when the device is synchronized before each reading"
     )
     claim = "A simple `time` measurement locates the bottleneck quickly"
-    return ("00-simple-time", "guide", claim, measured, said, "1 · The line that waits gets the blame")
+    return ("00-simple-time", "guide", claim, measured, said, "1 · Which line is slow?")
 
 
 def event_kernel_time() -> Row:

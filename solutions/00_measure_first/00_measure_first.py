@@ -4,14 +4,14 @@
 # ## How do I know that it got faster?
 #
 # Every later lesson changes some code and claims that the change helped. This lesson is about the claim. A clock
-# around a GPU call reads the wrong thing. A first run is slower than all others. Two runs of the same code differ. A
-# machine that warms up slows whatever is timed last. Each of these can show a speed-up that is not there.
+# around a GPU call reads the wrong thing. The first run is slower than all others. Two runs of the same code differ. A
+# machine that heats up slows whatever is timed last. Each of these can show a speed-up that is not there.
 #
 # **Time** 60 min, in two sittings if you like (a good break is before section 3); *Further*: 75 min. **Before
 # this**: Python, and enough PyTorch to write a training loop. You need no GPU.
 #
 # **Afterwards you can**
-# 1. time GPU work so that the number is the work;
+# 1. time the work of a GPU, and not only its launch;
 # 2. say "faster", "slower" or "cannot tell" from runs on a noisy, drifting machine;
 # 3. find out which change helps *your* model before you keep it.
 #
@@ -34,8 +34,7 @@ lesson.start(
 # %% [markdown]
 # Every table and picture says where its numbers come from. *live (CPU)* was measured on this machine just now; a **≈**
 # stands before each number that a clock gave. *arithmetic* needed no run. *simulated (H100)* comes from a model of a GPU:
-# `simulate("H100")` gives PyTorch a GPU that is not there. Its times are estimates. **What waits for what** is exact, and
-# this lesson needs nothing else.
+# `simulate("H100")` gives PyTorch a GPU that is not there. Its times are estimates; **what waits for what** is exact.
 #
 # ## 1 · What does a clock around a GPU call read?
 #
@@ -85,21 +84,20 @@ you.against(*show.timers(gpu, readings, since_s=t0, products=3), evidence=gpu.ev
 
 # %% [markdown]
 # The CPU needs {{launch_us:.0f}} µs to launch a product (the narrow orange boxes). Then it is free again, and the GPU
-# has barely begun. A clock that is read at this moment has measured the CPU.
+# has barely begun. A clock that is read now has measured the CPU.
 #
 # > **Rule.** Read the clock only after `synchronize()`: at the end of the work, and at its beginning too. Otherwise work
 # > that was queued earlier is counted as yours.
 #
-# The second timer still reads {{beside_us:.0f}} µs more than the kernels took: one launch and one wait lie inside. If you
-# wait once after twenty calls, the twenty calls share these microseconds. If you wait after *every* call, every call
-# pays them. So **wait once, not every time**.
+# The second timer still reads {{beside_us:.0f}} µs more than the kernels took: one launch and one wait lie inside. Wait
+# once after twenty calls, and they share these microseconds. Wait after *every* call, and each pays them. So **wait once,
+# not every time**.
 #
-# ### The line that waits gets the blame
+# ### Which line is slow?
 #
-# A training step has three lines, and you want to know which one is slow:
-# `forward` (eight matrix products), `loss` (a mean), `log` (`loss.item()`, which brings the number to the CPU). You read
-# a clock after each line. Which line does that clock call the slowest? And which line is it, when you synchronize before
-# each reading?
+# A training step has three lines: `forward` (eight matrix products), `loss` (a mean), `log` (`loss.item()`, which brings
+# the number to the CPU). You read a clock after each line. Which line does this clock call the slowest? And which line is
+# the slowest, if you synchronize before each reading?
 
 # %% experiment
 you = lesson.predict(
@@ -135,13 +133,13 @@ you.against(blamed, show.lines(naive, waited), evidence="simulated (H100)", what
 
 # %% [markdown]
 # `loss.item()` needs the number, so the CPU waits there until the GPU has done everything that was queued before. The
-# naive clock charges this line with the work of all the others. Whoever believes that clock removes `.item()`, and wins
-# almost nothing (section 5): the wait is gone, but the work that it waited for still has to be done.
+# naive clock charges this line with the work of all the others: the line that waits gets the blame. If you believe this
+# clock, you remove `.item()`, and win almost nothing (section 5). The wait is gone, but the work is still to be done.
 #
 # ## 2 · The first call
 #
-# The same product eight times on a fresh GPU. Each call is timed correctly: clock, call, synchronize, clock. How does
-# the first call compare with the last one? And which of the eight calls are slow?
+# The same product eight times on a fresh GPU. Each call is timed correctly: clock, call, synchronize, clock. How many
+# times as long as the last call does the first one take? And which of the eight calls are slow?
 
 # %% experiment
 you = lesson.predict(
@@ -171,10 +169,8 @@ you.against(*show.first_call(gpu, calls), evidence=gpu.evidence)
 # every mean: even the mean of a thousand calls is {{mean_of_1000:.1f}} times a warm call.
 #
 # > **Rule.** Call the work first, then synchronize, then start the clock. This is the **warm-up**. On a real system more
-# > things are slow at first: `torch.compile`, the file cache, a GPU that has yet to raise its clocks. So warm up until the
-# > readings stop falling.
-# >
-# > *Where it stops:* when the start itself is your question, as in a command-line tool.
+# > things are slow at first: `torch.compile`, the file cache, a GPU whose clock frequency still rises. So warm up until
+# > the readings stop falling.
 #
 # **Exercise 0.1 — time work on a GPU** (★★, 8 min)
 #
@@ -245,9 +241,9 @@ check_time_on_gpu(
 # %% [markdown]
 # ## 3 · Noise
 #
-# Now the clock reads the right thing, but the machine is not alone: two runs of the same code differ. (Section 4 shows
-# that on your own machine.) For counting we take a machine made of random numbers: most runs scatter by 3 %, and one run in
-# ten is **disturbed** and takes up to twice as long.
+# Now the clock reads the right thing, and still two runs of the same code differ. To count false alarms, we need a machine
+# that we know. So this one is made of random numbers: most runs scatter by 3 %, and one run in ten is **disturbed** and
+# takes up to twice as long.
 #
 # We compare A with A a thousand times, and raise an alarm whenever the two differ by 5 % or more. Every alarm is false.
 # Which summary of the runs raises the fewest false alarms, and which the most?
@@ -270,7 +266,8 @@ alarms = {}
 for name, summary in summaries.items():
     a, same = (summary(show.noisy(rng, 3e-3, 1000, 10)) for _ in range(2))
     alarms[name] = int((abs(np.log(a / same)) >= math.log(1.05)).sum())
-lesson.keep(one=alarms["one run"], mean=alarms["mean of 10"], median=alarms["median of 10"])
+lesson.keep(one=alarms["one run"], mean=alarms["mean of 10"])
+lesson.keep(median=alarms["median of 10"], minimum=alarms["minimum of 10"])
 fewest, most = min(alarms, key=alarms.get), max(alarms, key=alarms.get)
 you.against(
     {"fewest false alarms": fewest, "most false alarms": most},
@@ -281,17 +278,15 @@ you.against(
 # %% [markdown]
 # One run proves nothing: {{one}} false alarms in 1,000. The mean of ten is even worse here, with {{mean}}: in ten runs
 # there is usually a disturbed one, and the mean passes it on. The **median**, the run in the middle, drops it: {{median}}
-# false alarms. The minimum drops it too, but the minimum is the luckiest run, and no user has that run every time.
+# false alarms. The minimum drops it too, but it is a single run, the luckiest, and so it scatters more: {{minimum}}.
 #
 # > **Rule.** Report the median, and beside it the **interquartile range**: the spread of the middle half of the runs.
-# >
-# > *Where it stops:* when you pay for the slowest run, as a user who waits does. Then report the 99th percentile.
 #
 # ## 4 · Drift, and runs in pairs
 #
-# A median removes noise. It does not remove **drift**: a chip that heats up and lowers its clock, a neighbour who starts
-# a job. Below, the change is truly worth 1.03×: "after" needs 3 % less time. But while you measure, the machine slows
-# down by a quarter.
+# A median removes noise. It does not remove **drift**: a chip that heats up and lowers its clock frequency, a neighbour
+# who starts a job. Below, "after" truly needs 3 % less time (1.03×). But while you measure, the machine slows down by a
+# quarter.
 
 # %% experiment
 show.drift()
@@ -300,9 +295,10 @@ show.drift()
 # On the left, all runs of "before" came first, and the drift hit "after". On the right, the two ran **in turns**: one run
 # of each makes a pair, and a coin decides which goes first.
 #
-# How much faster is "after"? An honest answer is an **interval** that holds the truth 95 times in 100. If the whole
-# interval lies above 1, the verdict is "faster"; below 1, "slower"; if 1 lies inside, "cannot tell". Ours reaches two
-# **standard errors** to either side of the measured ratio; a standard error is the spread of n numbers ÷ √n.
+# How much faster is "after"? An honest answer is an **interval** that holds the true ratio, before ÷ after, 95 times in
+# 100. If the whole interval lies above 1, the verdict is "faster"; below 1, "slower"; if 1 lies inside, "cannot tell". Our
+# interval reaches two **standard errors** to either side of the measured ratio. (A standard error is the standard
+# deviation of n numbers ÷ √n.)
 #
 # We measure in 200 sessions, in three ways. What does each way say in most of them?
 
@@ -343,9 +339,6 @@ you.against(*show.sessions(found), evidence="simulated (noisy machine)", what="s
 # {{right}} sessions.
 #
 # > **Rule.** Run the two versions in turns, in random order, and look at the ratios of the pairs.
-# >
-# > *Where it stops:* when one run changes the next, for example by filling a cache. Then give each run its own process,
-# > and pair the processes.
 #
 # `compare(before, after)` does all of this. Here it runs live, on your CPU: 64 small sums in a Python loop against one sum
 # over all rows, and then the one sum against itself.
@@ -371,14 +364,14 @@ plots.speedup(live, title="Time before ÷ time after, on this machine")
 # %% [markdown]
 # Expect the first interval far to the right of 1, and the second one around 1. If the second says "faster" or "slower", you
 # have met one of the false alarms that 95 % allows: run the cell again. If an interval is wide, your machine is busy: take
-# more pairs (four times as many halve the width).
+# four times as many pairs, and the interval is half as wide.
 #
 # **Exercise 0.2 — faster, slower, or cannot tell** (★★, 8 min)
 #
-# Write the verdict yourself. `paired` is enough as long as no run is disturbed; here one run in twelve is, and takes up to
-# four times as long. And a fixed "2 % or more" is wrong on some machine, because each scatters in its own way. One way
-# needs no theory of noise: if the change does nothing, each pair is a **coin toss**, and "after" wins half of the pairs. So
-# count the pairs that "after" won.
+# Write the verdict yourself. Here one run in twelve is disturbed and takes up to four times as long, and the means in
+# `paired` do not stand that. A fixed limit ("2 % or more") fails too, because machines scatter differently. One way needs
+# no theory of noise: if the change does nothing, each pair is a **coin toss**, and "after" wins half of the pairs. So count
+# the pairs that "after" won.
 #
 # <details><summary>Hint 1</summary>Nine pairs of twelve say "faster". If the change does nothing: how often do nine or
 # more of twelve tossed coins fall alike? <code>math.comb(n, k)</code> counts the ways in which k of n
@@ -455,15 +448,14 @@ check_verdict(told, machines)
 # %% [markdown]
 # ## 5 · The golden loop: measure → change → measure
 #
-# Now everything together, on a training step: four layers, AdamW as a loop over the parameters, `loss.item()` in every
-# step. Three changes are often recommended:
+# Now a whole training step: four layers, AdamW as a loop over the parameters, `loss.item()` in every step. Three changes
+# that people recommend:
 #
 # - **no item**: drop `loss.item()`;
-# - **TF32**: let the GPU multiply with fewer digits, many times as fast
+# - **TF32**: let the GPU multiply float32 matrices with fewer digits, in less time
 #   ([`set_float32_matmul_precision`](https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html));
 # - **foreach**: let [AdamW](https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html) update all parameters
-#   with a few launches. (On a GPU this is what PyTorch does unless you ask for the loop, as we did here. Lesson 06 compares
-#   the two.)
+#   with a few launches. (On a GPU, PyTorch does this unless you ask for the loop, as we did here.)
 #
 # Which change helps most on a **small** model (width 512, batch 256)? Which on a **large** one (width 2048, batch 2048)?
 
@@ -482,33 +474,38 @@ gain = {
     }
     for model, shape in models.items()
 }
+twice = {model: show.training_step(width, 2 * batch) for model, (width, batch) in models.items()}
 small, large = gain.values()
 lesson.keep(
     item=small["no item"], tf32=small["TF32"], foreach=large["foreach"],
     busy=before["small model"].busy, full=before["large model"].busy,
+    twice_small=twice["small model"].seconds / before["small model"].seconds,
+    twice_large=twice["large model"].seconds / before["large model"].seconds,
 )  # fmt: skip
 best = {model: max(ratios, key=ratios.get) for model, ratios in gain.items()}
-you.against(best, show.gains(before, gain), evidence="simulated (H100)", what="helps most")
+you.against(best, show.gains(before, gain, twice), evidence="simulated (H100)", what="helps most")
 
 # %% [markdown]
 # Each model has another winner, and the winner of one model is worth almost nothing on the other: TF32 gives
 # {{tf32:.2f}}× on the small model, foreach {{foreach:.2f}}× on the large one. The row "the GPU works" says why. In the
-# small step the GPU works {{busy:.0%}} of the time and waits for launches in between. Faster arithmetic speeds up what
-# nobody waits for. In the large step the GPU works {{full:.0%}} of the time, so only faster arithmetic helps. And dropping
-# `.item()`, the line that section 1 blamed, gives {{item:.2f}}×.
+# small step the GPU works {{busy:.0%}} of the time and waits for launches in between, so faster arithmetic saves nothing.
+# In the large step the GPU works {{full:.0%}} of the time, so only faster arithmetic helps. And dropping `.item()`, the
+# line that section 1 blamed, gives {{item:.2f}}×.
 #
-# No list of tips knows which of the two models you have. One measurement does.
+# No list of tips knows which of the two models you have. One measurement does: **double the batch** (the last row). The
+# small step takes {{twice_small:.2f}} times as long: its GPU had time to spare. The large step takes
+# {{twice_large:.2f}} times as long: its GPU was the limit.
 #
 # > **Rule.** Measure, make **one** change, measure again. Two changes at once give one number, and a loss can hide behind
-# > a gain. After each change, ask again what limits you. Stop when little is left to win.
+# > a gain. After each change, ask again what limits you.
 
 # %% [markdown]
 # ## The running example
 #
-# One training script goes through the whole course. A small GPT, a language model, learns a text byte by byte. The script
-# is correct, and it is slow in a dozen ways; nobody says where. Each lesson ends with this script: the lesson's technique is
-# put into it in a few lines, and a scoreboard says what that bought, or that it bought nothing. Unfold the script, and read
-# `train` at its end first: `train` puts the other functions together, and every function can be replaced by another.
+# One training script goes through the whole course: a small language model, a GPT, learns a text byte by byte. The script
+# is correct, and it is slow in a dozen ways. Near its end, each lesson puts its technique into this script, and a
+# **scoreboard** says what was gained, if anything. Unfold the script, and read only `train`, at its end: `train` puts the
+# other functions together, and each of them can be replaced.
 
 # %% experiment
 from helpers import running_example
@@ -523,18 +520,17 @@ lesson.keep(script_launches=scored.launches, script_syncs=scored.syncs, script_m
 scored
 
 # %% [markdown]
-# This is the **scoreboard** before any change. On the simulated H100 a step takes {{script_ms:.1f}} ms. Its kernels take
-# {{script_busy_ms:.1f}} ms of that, so the GPU has nothing to do for the rest. In one step the CPU launches
-# {{script_launches:,.0f}} kernels and copies, and waits {{script_syncs:.0f}} times for the GPU. The memory reaches
-# {{script_mib:.0f}} MiB. All of it comes from the simulated GPU, so it is the same on every machine. Later scoreboards add
-# one line with ≈, a smaller model on your CPU. Before you go on: which line of the script would you change first? Write the
-# line down. Lesson 16 ends with the whole list, and you can compare.
+# A step takes {{script_ms:.1f}} ms on the simulated H100. Its kernels take {{script_busy_ms:.1f}} ms of that, and for the
+# rest the GPU has nothing to do. In one step the CPU launches {{script_launches:,.0f}} kernels and copies, and waits
+# {{script_syncs:.0f}} times for the GPU. The memory reaches {{script_mib:.0f}} MiB. Which function of the script would you
+# change first? Write it down. Lesson 16 ends with the whole list, and you can compare.
 
 # %% [markdown]
 # ## Your own script
 #
-# Look first at one number: the median time of a warm training step. Try first to repeat the measurement without any
-# change: two medians that differ by 5 % mean that you cannot see a gain of 5 %.
+# Look first at one number: the median time of a warm training step. Measure it twice without any change: if the two
+# medians differ by 5 %, you cannot see a gain of 5 %. Try first a batch of twice the size. If the step takes hardly longer,
+# the GPU has time to spare: look for launches, waits and slow data (lessons 02 to 07).
 # [`torch.utils.benchmark`](https://docs.pytorch.org/docs/stable/benchmark_utils.html) waits for a GPU by itself.
 #
 # ```python
@@ -555,8 +551,7 @@ scored
 # ## Sources on trial
 #
 # The course puts claims from four texts on fast PyTorch to the test. One is a table that promises 300 %. It mixes three
-# meanings of "improved by x %": the ratio of the times, the rate gained and the amount saved. So say "takes 0.25 of the
-# time" or "4.0× as fast", and never "400 % faster".
+# meanings of "improved by x %". So say "takes 0.25 of the time" or "4.0× as fast", and never "400 % faster".
 
 # %% experiment
 from helpers.trials import measure_first as trials
@@ -582,17 +577,17 @@ lesson.verdicts(
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | Synchronize before you read the clock, at both ends | you want the CPU's own share: do not wait |
-# | Warm up until the readings stop falling | the start is what your user waits for |
-# | Median and interquartile range | you pay for the slowest run |
-# | Pairs in random order, ratio and interval | one run changes the next: pair whole processes |
+# | Warm up until the readings stop falling | the start is what your user waits for, as in a command-line tool |
+# | Median and interquartile range | a user waits for the slowest run: report the 99th percentile |
+# | Pairs in random order, ratio and interval | one run changes the next (a cache fills): pair whole processes |
 # | One change at a time, on your own model | two changes that only work together |
 #
 # **Read on**: PyTorch's [benchmark tutorial](https://docs.pytorch.org/tutorials/recipes/recipes/benchmark.html) and its
 # notes on [how CUDA calls run asynchronously](https://docs.pytorch.org/docs/stable/notes/cuda.html); A. Georges, D.
 # Buytaert and L. Eeckhout, [*Statistically rigorous Java performance
-# evaluation*](https://doi.org/10.1145/1297027.1297033) (2007), which holds for Python too.
+# evaluation*](https://doi.org/10.1145/1297027.1297033) (2007).
 #
-# Next, **lesson 01**: what one line of tensor code does to memory. What stands below is for another day.
+# Next, **lesson 01**: what one line of tensor code does to memory.
 
 # %% experiment
 lesson.progress()
@@ -615,7 +610,7 @@ lesson.progress()
 # interval will do. The test counts how often it holds the truth.
 #
 # <details><summary>Hint 1</summary>First turn each pair into one number. A ratio of 2 and a ratio of ½
-# should be equally far from 1. Then: which middle drops a disturbed run, section 3?</details>
+# should be equally far from 1. Then: which summary of section 3 dropped a disturbed run?</details>
 # <details><summary>Hint 2</summary>One NumPy index array of shape (1000, n) makes all draws at once. 95 % of
 # the middles lie between two percentiles of them: which two?</details>
 # <details><summary>The idea</summary><code>d = log(before / after)</code>; ratio =
@@ -838,7 +833,7 @@ you.against(
 #
 # That works because the CPU has nothing to do here but to launch. Where the CPU also computes, CPU and GPU work
 # **overlap**, and every wait costs some of the overlap: then measure a longer stretch. It does not work where later steps
-# differ: a cache that fills up, data that gets longer, a checkpoint every thousand steps, a GPU that lowers its clock after
+# differ: a cache that fills up, data that gets longer, a checkpoint every thousand steps, a GPU that lowers its clock frequency after
 # a minute. Then the small run must contain one of each.
 #
 # **Exercise 0.5 — predict the long run** (★★, 10 min)
@@ -942,8 +937,8 @@ show.changes(show.together())
 #
 # ### Fixed clocks (3 min)
 #
-# A GPU changes its own clock with heat and power. Say the clock drops by 30 %. How much slower is a large matrix product,
-# and how much a large addition?
+# A GPU changes its own clock frequency with heat and power. Say the frequency drops by 30 %. How many times as long does a
+# large matrix product take, and a large addition?
 
 # %% experiment
 you = lesson.predict({"matrix product": ..., "addition": ...}, choices=["1.0×", "1.2×", "1.4×"])
