@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -106,6 +107,12 @@ def ran(gpu: Any, fn: Callable[..., Any], *inputs: Tensor) -> Ran:
 Fused = dict[str, tuple[Ran, Ran]]
 
 
+def about(elements: float) -> str:
+    """The nearest of four sizes, by ratio: "100", "10 thousand", "1 million" or "100 million"."""
+    sizes = {"100": 1e2, "10 thousand": 1e4, "1 million": 1e6, "100 million": 1e8}
+    return min(sizes, key=lambda name: abs(math.log(elements / sizes[name])))
+
+
 def both_ways(gpu: Any, norm: Any, entropy: Any, attention: Any) -> Fused:
     """Five computations in sizes that fit a layer: (written out, as PyTorch has it), in the order of the prediction."""
     with gpu:
@@ -148,7 +155,7 @@ def what_fusion_gives(fused: Fused, evidence: str) -> Table:
         for name, (hand, has) in fused.items()
     ]
     columns = ["written out → PyTorch's operator", "launches", "MB moved", "time, µs", "the largest part"]
-    caption = "forward only; the time holds the way to the GPU and one synchronize"
+    caption = "forward only; the time includes the way to the GPU and one synchronize"
     return table(rows, columns, evidence=evidence, caption=caption)
 
 

@@ -4,8 +4,8 @@
 # ## Where does the time of a small operator go?
 #
 # You write `x + y`. Before the first two numbers are added, the call goes out of Python, through PyTorch's
-# dispatcher and past autograd. For a large tensor the addition takes nearly all of the time. For a small tensor
-# the way to the addition does. Real code has many small operators: biases, norms, masks, losses, optimizer steps.
+# dispatcher and past autograd. For a large tensor the addition takes nearly all of the time. For a small tensor this
+# call takes nearly all of the time. Real code has many small operators: biases, norms, masks, losses, optimizer steps.
 # This lesson finds the size at which the two parts are equal. Then it shows what autograd adds: a graph, and the
 # memory that the graph holds.
 #
@@ -33,7 +33,7 @@ lesson.start("02_operators_and_autograd", evidence=["live (CPU)", "simulated (H1
 # the tensors' device and dtype, with autograd or without.
 #
 # `x`, `y` and `w` are 64 × 64 matrices, and `b` has 64 numbers. How many operators does each line send through the
-# dispatcher? Views count. A view moves no data, but the dispatcher has to be passed all the same.
+# dispatcher? Views count: a view moves no data, but it goes through the dispatcher too.
 
 # %% experiment
 you = lesson.predict(
@@ -58,26 +58,28 @@ lesson.keep(einsum=einsum.operators, einsum_views=einsum.views, cosine=cosine.op
 you.against(few_or_many(counted), which_operators(counted), evidence="live (CPU)", what="operators")
 
 # %% [markdown]
-# A name in Python says little about the number of operators. Two lines surprise most people.
+# A **kernel** is the code that does the work on the device. Nearly every operator that is no view starts a kernel. A
+# name in Python says little about the number of operators. Two lines surprise most people:
 #
-# - `einsum` sends {{einsum}} operators. One of them, `bmm`, does the work. The other {{einsum_views}} are views,
-#   which give two inputs and a result the shapes that `bmm` wants.
-# - `cosine_similarity` has no kernel of its own. It is a name for a recipe of {{cosine}} smaller operators. PyTorch
-#   calls such functions *composite*.
-#
-# A **kernel** is the code that does the work on the device. Nearly every operator that is no view starts a
-# kernel.
+# - `einsum` sends {{einsum}} operators. One of them, `bmm`, does the work. The other {{einsum_views}} are views. They give
+#   the two inputs and the result of `bmm` the right shapes.
+# - `cosine_similarity` has no kernel of its own. It calls {{cosine}} smaller operators. PyTorch calls such functions
+#   *composite*.
 #
 # ## 2 · Overhead against size
 #
 # The time of `x + y` has two parts. The **call** takes the same time for every size: Python, the dispatcher, a new
 # tensor. The **work** grows with the number of elements. At some size the two parts are equal. This size is the
-# **crossover**. How many elements does `x + y` have at its crossover, about?
+# **crossover**.
+#
+# The simulator assumes that a call takes {{launch_us:.0f}} µs on a GPU, and that the memory of an H100 moves
+# {{gb_s:,.0f}} GB in a second. On a CPU both numbers are smaller. How many float32 elements does `x + y` have at its
+# crossover, about?
 
 # %% experiment
 you = lesson.predict(
     {"crossover on this CPU, one thread": ..., "crossover on a (simulated) H100": ...},
-    choices=[100, 10_000, 1_000_000, 100_000_000],
+    choices=["100", "10 thousand", "1 million", "100 million"],
 )
 
 # %% experiment
@@ -102,38 +104,36 @@ with simulate("H100") as h100:
     gpu_s = [add_on(h100, n) for n in GPU_SIZES]
 
 # %% experiment
-from helpers.experiments.operators_and_autograd import bandwidth, crossing, crossing_on
+from helpers.experiments.operators_and_autograd import about, bandwidth, crossing, crossing_on
 
 found = {
-    "crossover on this CPU, one thread": crossing(SIZES, cpu_s),
-    "crossover on a (simulated) H100": crossing_on(h100.card),
+    "crossover on this CPU, one thread": about(crossing(SIZES, cpu_s)),
+    "crossover on a (simulated) H100": about(crossing_on(h100.card)),
 }
 lesson.keep(launch_us=h100.card.assumptions.operator_s * 1e6, gb_s=bandwidth(h100.card) / 1e9)
-lesson.keep(gpu_elements=crossing_on(h100.card))
-you.against_ratios(
+lesson.keep(gpu_millions=crossing_on(h100.card) / 1e6)
+you.against(
     found,
     plots.crossover(SIZES, {"x + y": cpu_s}, evidence="live (CPU)", title="One CPU thread"),
     plots.crossover(GPU_SIZES, {"x + y": gpu_s}, evidence=h100.evidence, title="One H100", law="max"),
     evidence="live (CPU) · simulated (H100)",
-    what="elements",
-    shown="≈ {:,.0f}",
+    what="elements, about",
 )
 
 # %% [markdown]
-# In both pictures the flat part on the left is the call, and the slope on the right is the work. The ring is the
-# crossover. The two devices differ in one point:
+# In both pictures the flat part on the left is the call (“floor”), and the slope on the right is the work. The ring is
+# the crossover. The two devices differ in one point:
 #
 # - On the CPU, call and work follow each other. The time is their **sum**.
 # - On a GPU, the call is a **launch**: the CPU puts a kernel into the GPU's queue, and goes on. It launches the next
 #   operator while the GPU works on the last one. The time is the **larger** of the two.
 #
-# For the H100 you can calculate the crossover. The simulator assumes that a launch takes {{launch_us:.0f}} µs. The
-# memory moves {{gb_s:,.0f}} GB in a second, and `x + y` moves 12 bytes for each element: two reads of 4 bytes, one
-# write. So {{gpu_elements:,}} elements move during one launch. A faster memory moves the crossover to the right. So
-# does a slower call.
+# For the H100 you can calculate the crossover. `x + y` moves 12 bytes for each element: two reads of 4 bytes, one write.
+# During the {{launch_us:.0f}} µs of one launch the memory moves the bytes of {{gpu_millions:.2f}} million elements. A faster
+# memory moves the crossover to the right. So does a slower call.
 #
 # A bias or the mean of a row lies far below the crossover. There, **the number of operators is the time**. Above the
-# crossover, bytes decide, or arithmetic in a matrix product.
+# crossover, the number of bytes decides, or in a matrix product the arithmetic.
 #
 # ## 3 · Operators that exist already
 #
@@ -183,11 +183,12 @@ you.against(launches(fused), gains, evidence="simulated (H100)", what="launches"
 # [`F.scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html).
 # Each is **fused**: it does several steps in one operator, or in two.
 #
-# Fewer launches help small tensors. Fewer bytes help large tensors. A fused operator that is one kernel gives both,
-# because the results between its steps never leave the chip. (`cross_entropy` is {{entropy}} kernels here.) The bytes
-# of attention shrink most: written out, the matrix of scores is written and read several times
-# ([FlashAttention](https://arxiv.org/abs/2205.14135) avoids it). The last column says where the gain ends. When
-# arithmetic is the largest part, saving more bytes wins little.
+# Three of the first four work on about half a million elements, which is below the crossover: fewer launches help them.
+# Attention has 8 sequences of 512 tokens and 16 heads, so its scores have 8 · 16 · 512 · 512 elements: fewer bytes help
+# it. Written out, attention writes and reads the scores several times;
+# [FlashAttention](https://arxiv.org/abs/2205.14135) does not. A fused operator that is one kernel has fewer launches and
+# fewer bytes, because the results between its steps never leave the chip. (`cross_entropy` is {{entropy}} kernels here.)
+# The last column says where the gain ends. When arithmetic is the largest part, fewer launches or bytes win little.
 #
 # **The rule.** Count operators where tensors are small, and bytes where they are large. Use PyTorch's operator where
 # it has one for several of your steps. Check with `count`, because a name does not tell.
@@ -197,7 +198,7 @@ you.against(launches(fused), gains, evidence="simulated (H100)", what="launches"
 # `block_plain` below is the end of a gated residual layer, written operator by operator. Write `block`: the same
 # numbers and gradients in **at most 6 operators**, views counted.
 #
-# <details><summary>Hint 1</summary>Count <code>block_plain</code> first. Mark which of its operators belong to one
+# <details><summary>Hint 1</summary>Mark which lines of <code>block_plain</code> belong to one
 # idea: a matrix product with a bias, a gated sum, a normalisation with scale and shift, an activation.</details>
 #
 # <details><summary>Hint 2</summary>All four ideas have an operator. Few people know the gated sum: look at the
@@ -283,8 +284,9 @@ check_block(layer(8, 5, 7, torch.float64, trained=True, data=True), gradients=Tr
 # the function that will do this operator's part of the backward. A node **keeps** in memory the tensors that it will
 # need. A tensor with a `grad_fn` holds its node, and the node holds the graph below it.
 #
-# Everybody knows the list called `losses`. How bad is it? A small net runs ten steps. Each step makes one matrix called
-# `hidden`, and puts one thing into a list. How many of the ten matrices are still in memory at the end?
+# Many scripts put the loss of every step into a list. Does such a list keep the graphs in memory? A small net runs ten
+# steps. Each step makes one matrix called `hidden`, and puts one thing into a list. How many of the ten matrices are
+# still in memory at the end?
 
 
 # %% experiment
@@ -324,14 +326,15 @@ alive = {what: run.live_bytes // (64 * 256 * 4) for what, run in zip(you, runs, 
 you.against(alive, evidence="live (CPU)", what="hidden matrices in memory")
 
 # %% [markdown]
-# Backward frees what each node kept. After backward, the list of losses holds empty nodes only. The harm is done by
-# a graph that *no* backward goes through: a loss in validation, a metric beside the loss, gradients made with
-# `create_graph=True`. A detached row does as much harm without any graph. The row is a view, and a view holds its
-# whole storage (lesson 01).
+# Backward frees what each node kept. After backward, the list of losses holds empty nodes only. What stays is a graph
+# that *no* backward goes through: a loss in validation, or a metric beside the loss. With
+# [`create_graph=True`](https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html) backward frees nothing, and
+# gives the gradients a graph of their own. A detached row keeps as much memory without any graph. The row is a view, and a
+# view holds its whole storage (lesson 01).
 #
-# **Exercise 2.2 — who keeps the graph?** (★★, 15 min)
+# **Exercise 2.2 — who keeps the graph?** (★★, 12 min)
 #
-# `train_leaky` trains correctly, and its memory grows with every step. Run the table below it. Then write `train`: the
+# `train_leaky` trains correctly, and its memory grows with every step. The cell after it shows how much. Write `train`: the
 # same numbers, and no memory that grows with the number of steps, except what is returned. There is more than one
 # leak, and one leak has no graph at all.
 #
@@ -489,9 +492,12 @@ board
 # %% [markdown]
 # ## Your own script
 #
-# Look first at the number of operators in one step, and at those that are called most often. Try first to remove calls:
-# a Python loop over samples or layers, a norm or a loss written out. Then look for what outlives a step and has a
-# `grad_fn`. In a notebook, `%load_ext helpers` and `%%count` as a cell's first line count that cell's operators.
+# Look first at the number of operators in one step, and multiply it by the time of one call: the floor of your picture in
+# section 2. Is the product near the time of your step? Then try first to remove calls: a Python loop over samples, heads
+# or equal layers, a norm, a loss or attention that is written out. Start with the operators that are called most often. If
+# the product is small, calls are not the problem. If memory grows, look for what outlives a step and has a `grad_fn`.
+#
+# In a notebook, `%load_ext helpers` and `%%count` as a cell's first line count that cell's operators.
 #
 # ```python
 # from torch.profiler import ProfilerActivity, profile
@@ -534,10 +540,7 @@ lesson.verdicts(
 # | After backward, a kept loss holds no matrices. | A graph that no backward goes through holds all of them. |
 # | Keep the numbers of a step with `.detach()`. | A detached view holds its whole storage: `.clone()` it. |
 #
-# **For your own code**: how many operators does a step send, and how many of them work on small tensors? Is there a
-# Python loop over samples, heads or equal layers? Is a norm, loss or attention written out? What outlives a step, and
-# does it have a `grad_fn`? When you cannot lower the count by hand, CUDA graphs (lesson 07) or a compiler (lesson 11)
-# may help.
+# When you cannot lower the count by hand, CUDA graphs (lesson 07) or a compiler (lesson 11) may help.
 #
 # **Read on**: [Autograd mechanics](https://docs.pytorch.org/docs/stable/notes/autograd.html) and [Extending
 # PyTorch](https://docs.pytorch.org/docs/stable/notes/extending.html) in PyTorch's manual; E. Yang, [PyTorch
@@ -573,11 +576,11 @@ times(
 )
 
 # %% [markdown]
-# The times are those of this machine. Look at two steps. A view, which moves no data, already costs many times an empty
-# Python function. And one `backward` on one element costs as much as several forward calls.
+# The times are those of this machine. Look at two rows. A view, which moves no data, already costs many times as much as
+# an empty Python function. And one `backward` on one element costs as much as several forward calls.
 #
-# The way through the dispatcher can be watched. A *function mode* stands above everything and sees what your line
-# calls. A *dispatch mode* stands below autograd and sees what goes on to a kernel. `count` is built from these two.
+# You can watch a call on its way. A *function mode* stands above everything and sees what your line calls. A *dispatch
+# mode* stands below autograd and sees what goes on to a kernel. `count` is built from these two.
 
 # %% experiment
 from torch.overrides import TorchFunctionMode
@@ -614,7 +617,7 @@ lesson.table(path, ["where", "what happens"], evidence="live (CPU)")
 # - `ADInplaceOrView` keeps a record of views and of changes in place.
 # - `CPU` is the kernel.
 #
-# Every operator pays for each stop, whatever the size of its tensors. The two base classes of the cell stand in
+# Every operator pays for these stops, whatever the size of its tensors. The two base classes of the cell stand in
 # PyTorch's manual under [Extending PyTorch](https://docs.pytorch.org/docs/stable/notes/extending.html).
 #
 # On a GPU, the CPU pays for all of this while the GPU waits. The attention of section 3, with one head of 16 tokens:
@@ -944,8 +947,9 @@ each_tried(["made_there._version", "made_there.add_(1)", "asks + made_there", "a
 # for every batch, and never a gradient of each sample in memory. ([Goodfellow, 2015](https://arxiv.org/abs/1510.01799)
 # found the formula.)
 #
-# <details><summary>Hint 1</summary>For one sample, the gradient of a linear layer's weight is an outer
-# product: δ of its output times its input. What is the length of an outer product?</details>
+# <details><summary>Hint 1</summary>Call δ the gradient of one sample's loss with respect to the output of a linear
+# layer. The gradient of the layer's weight is an outer product: δ times the layer's input x. What is the length of an
+# outer product?</details>
 #
 # <details><summary>Hint 2</summary>‖δ xᵀ‖² = ‖δ‖²·‖x‖², and the bias adds ‖δ‖². So all you need is δ of
 # both layers for the whole batch, each of them (batch, features).</details>

@@ -150,11 +150,11 @@ widgets.timeline_zoom(gappy, read_s - 40e-6, read_s + 40e-6)
 #
 # ## 3 · A map
 #
-# Two numbers lead to the same verdict. How much of the time does the **GPU compute**? And for how much of the time does the **CPU
-# wait** for the GPU? (A CPU that runs ahead counts as waiting, because a full queue will stop it.) The table will have
-# both numbers for the loops above, and for a *narrow* one: layers of 512 × 512, and in every step a batch is copied to
-# the GPU. The copy takes {{copy_ms:.1f}} ms, and the GPU's own work {{narrow_ms:.1f}} ms. *Middle* are the layers of
-# 2048 × 2048. What makes each loop fastest: a CPU, a GPU or copies twice as fast, or no reads?
+# Two numbers lead to the same verdict. How much of the time does the **GPU compute**? And for how much of the time does
+# the **CPU wait** for the GPU? (A CPU that runs ahead counts as waiting, because a full queue will stop it.) The table
+# will have both numbers for the loops above, and for a *narrow* one: layers of 512 × 512, and in every step a batch is
+# copied to the GPU. The copy takes {{copy_ms:.1f}} ms, and the GPU's own work {{narrow_ms:.1f}} ms. *Middle* are the
+# layers of 2048 × 2048. What makes each loop fastest: a CPU, a GPU or copies twice as fast, or no reads?
 
 # %% experiment
 you = lesson.predict(
