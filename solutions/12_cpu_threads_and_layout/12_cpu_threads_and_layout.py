@@ -7,7 +7,7 @@
 # slow for other reasons: too few threads take part, too many threads share a core, threads run far from their memory, or the
 # numbers lie in an order that a kernel has to change first. The code shows none of this. All of it can be counted.
 #
-# **Time** 60 min, more than half of it exercises; *Further*: 70 min. **Before this** lessons 01 (strides) and 04 (workers); for a
+# **Time** 60 min, more than half of it exercises; *Further*: 71 min. **Before this** lessons 01 (strides) and 04 (workers); for a
 # part of *Further*, lesson 11 (Inductor).
 #
 # **Afterwards you can**
@@ -36,7 +36,7 @@ lesson.start("12_cpu_threads_and_layout", evidence=["live (CPU)", "arithmetic", 
 # [`torch.get_num_threads()`](https://docs.pytorch.org/docs/stable/generated/torch.get_num_threads.html) says how many there are.
 # OpenMP, the library behind them, starts them as a **team** when the first operator needs them. So a team can be counted. Each line
 # below runs in a fresh process: set 8 threads (the machine need not have 8 cores), run one operator, count the threads.
-# **Does one thread work, or the team of 8?** (These rounds need Linux; on other systems they show "?".)
+# **Does the one thread do it alone, or is the team of 8 started?** (These rounds need Linux; on other systems they show "?".)
 
 # %% experiment
 you = lesson.predict(
@@ -66,12 +66,13 @@ you.against(teams, evidence="live (CPU)", what="threads")
 #
 # - Most are split by **elements**, from 32,769 elements on. 32,768 is `GRAIN_SIZE` in PyTorch's
 #   [`TensorIterator.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/TensorIterator.h#L72-L76): less work than
-#   that is not worth a thread.
+#   that is not worth a thread of its own.
 # - Some are split by **rows**. A single long row stays with one thread.
 # - Some are not split at all, because each number depends on the number before: random numbers, for example.
 #
-# Kernels of libraries (MKL, oneDNN) have limits of their own. Into how many **chunks** is an operator split? By
-# [`ParallelOpenMP.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.h#L16-L48) so:
+# Kernels of libraries (MKL, oneDNN) have limits of their own. A team that is started need not have work for all: the operator is
+# split into **chunks**, and each thread takes one at most. How many chunks there are,
+# [`ParallelOpenMP.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.h#L16-L48) says:
 
 # %% experiment
 GRAIN = 32_768
@@ -96,9 +97,10 @@ shown.shared_out({size: chunks(size, 8) for size in (32_768, 32_769, 100_000, 1_
 # ## 2 · Too many threads
 #
 # Processes multiply threads. A worker of a `DataLoader` uses torch and NumPy, and it may start a program that uses torch too.
-# Each could use 1 thread, or as many as the machine has CPUs ("all"). The last question is about binding.
-# `os.sched_setaffinity(0, {3})` **binds**: from then on only CPU 3 may be used. A process has run an operator with 4 threads, and
-# then makes such a call. **How many threads may be used, or are bound?**
+# Each could use 1 thread, or as many as the machine has CPUs ("all"). **How many threads may each use?**
+#
+# The last question is about binding. `os.sched_setaffinity(0, {3})` **binds**: from then on only CPU 3 may be used. A process runs
+# an operator with 4 threads, and makes such a call afterwards. **How many of its threads are bound?**
 
 # %% experiment
 you = lesson.predict(
@@ -132,13 +134,15 @@ print(f"after the late call: {bound_now} of {there} threads bound; torch.get_num
 # - **Programs that start later count the CPUs that they may use.** So binding a worker also limits what the worker starts.
 # - **[`os.sched_setaffinity(0, …)`](https://docs.python.org/3/library/os.html#os.sched_setaffinity) binds one thread, the caller.**
 #   A new thread inherits the CPUs of the thread that starts it. A thread that already runs keeps its own. So bind before the first
-#   operator, or bind every thread in `/proc/self/task`.
+#   operator, or bind every thread in `/proc/self/task`. (That there are more than 4: `torch.set_num_threads(4)` at once
+#   [starts 3 threads](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.cpp) of another pool, for
+#   kernels of the library QNNPACK.)
 #
 # Every Python thread that runs an operator also starts a team of its own (measured under *Further*). A server with 16 request
 # threads and 16 intra-op threads has 256.
 
 # %% [markdown]
-# **Exercise 12.1 — bind each worker** (★★, 18 min)
+# **Exercise 12.1 — bind each worker** (★★, 12 min)
 #
 # Write a function that makes a `worker_init_fn` from a plan: `plan[i]` lists the CPUs of worker i. `DataLoader(…,
 # worker_init_fn=bound(plan))` calls it in each worker, with the worker's number, before the worker loads anything. (On other
@@ -262,7 +266,7 @@ you.against(best, shown.amdahl(curves, 11, note), evidence="arithmetic", what="b
 # that nobody else uses.)
 
 # %% [markdown]
-# **Exercise 12.2 — the best number of threads** (★★, 12 min)
+# **Exercise 12.2 — the best number of threads** (★★, 10 min)
 #
 # You have measured the parts of a step on one thread. Compute how many threads are best, what they bring, and how to divide a
 # machine that serves many requests.
@@ -381,7 +385,7 @@ check_best_threads(*random_steps(60), *free, expect=exact)
 #
 # For each output a convolution reads all channels of a few neighbouring pixels.
 # [`channels_last`](https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html) (lesson 01) keeps the channels of a
-# pixel side by side, so one vector instruction takes 8 or 16 of them. On the CPU most convolutions are done by the library
+# pixel side by side, so one instruction of the processor takes 8 or 16 of them at once. On the CPU most convolutions are done by the library
 # **oneDNN**. oneDNN prints each of its steps if `ONEDNN_VERBOSE=1` is set before Python starts. A step called `reorder` computes
 # nothing: it writes data in another layout. **How many reorders does one convolution of 2 × 16 × 20 × 20 with 3 × 3 filters cost?**
 
@@ -437,9 +441,10 @@ print(f"operators in a step: {operators}")
 # %% [markdown]
 # ## Your own script
 #
-# Look first at how many threads there are and how many CPUs the process may use (in a container the second number is often
-# smaller). Then try the numbers of threads, a few steps each, on a machine that does nothing else. `py-spy dump --native --pid …`
-# shows what the threads do while a step is slow.
+# Look first at how many threads there are and how many CPUs the process may use. Where a container or a batch system hands out
+# single CPUs, the second number is smaller than the machine's. A container's limit on CPU *time* (`docker run --cpus=2`) does not
+# show there, but in `/sys/fs/cgroup/cpu.max`. Then try the numbers of threads, a few steps each, on a machine that does nothing
+# else. [`py-spy dump --native --pid …`](https://github.com/benfred/py-spy) shows what the threads do while a step is slow.
 #
 # ```python
 # import os, time, torch
@@ -500,9 +505,9 @@ lesson.progress()
 # | section | minutes |
 # |---|---|
 # | Which memory is near? with exercise 12.3 | 31 |
-# | Who loses channels_last? with exercise 12.4 | 31 |
-# | Numbers side by side: vectors and bf16 | 6 |
-# | A second pool of threads | 3 |
+# | Who loses channels_last? with exercise 12.4 | 33 |
+# | Numbers side by side: vectors and bf16 | 5 |
+# | A second pool of threads | 2 |
 #
 # ### Which memory is near?
 #
@@ -524,7 +529,7 @@ you = lesson.predict(
 # %% experiment
 team = [0, 0, 0, 0, 1, 1, 1, 1]  # the node of each thread
 made = {
-    "made by randn": shown.pages([0], team),  # section 1: one thread writes
+    "made by randn": shown.pages([0], team),  # who writes, who reads; randn: one thread writes
     "made by fill_, by the same team": shown.pages(team, team),
     "made by randn, in one process a node": shown.pages([0], [0] * 4) + shown.pages([1], [1] * 4),
 }
@@ -539,17 +544,17 @@ you.against(local, shown.pages_picture(made), evidence="arithmetic", what="on th
 # [`torchrun --numa-binding`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/numa/binding.py#L1-L20) says 1 to 10 % typically,
 # for some programs much more and for some nothing.
 #
-# With SMT ("hyper-threading") one core shows as two logical CPUs, called **siblings**. Siblings share the arithmetic units. For
-# matrix products one thread a core is enough, says
-# [PyTorch's tutorial on CPU performance](https://docs.pytorch.org/tutorials/intermediate/torchserve_with_ipex.html). The command
-# `lscpu --parse=CPU,CORE,NODE` tells which is which:
+# With SMT ("hyper-threading") one core shows as two logical CPUs, called **siblings**. Siblings share the arithmetic units. So
+# PyTorch's own launcher for CPUs,
+# [`torch.backends.xeon.run_cpu`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/backends/xeon/run_cpu.py), uses one thread a
+# core unless told otherwise. The command `lscpu --parse=CPU,CORE,NODE` tells which is which:
 
 # %% experiment
 cpus = [(0, 0, 0), (1, 1, 0), (2, 2, 1), (3, 3, 1), (4, 0, 0), (5, 1, 0), (6, 2, 1), (7, 3, 1)]
 shown.machine_table(cpus)
 
 # %% [markdown]
-# **Exercise 12.3 — a thread plan** (★★★, 25 min)
+# **Exercise 12.3 — a thread plan** (★★★, 17 min)
 #
 # Share out the cores of a machine over worker processes that compute. Exercise 12.1 binds by such a plan.
 #
@@ -713,7 +718,7 @@ cost = count(plain_net, shown.random_weights(), image)
 shown.moved_table(cost.by_operator)
 
 # %% [markdown]
-# **Exercise 12.4 — no layout conversion inside** (★★★, 25 min)
+# **Exercise 12.4 — no layout conversion inside** (★★★, 17 min)
 #
 # Write `plain_net` so that all activations stay in `channels_last`. Prepare once what can be prepared once.
 #
