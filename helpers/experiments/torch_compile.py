@@ -546,7 +546,7 @@ SECTIONS = (
     "1 · What is captured",
     "2 · What is assumed",
     "3 · The kernel, read",
-    "4 · Training, and what it costs",
+    "Further: Modes",
 )
 
 

@@ -4,9 +4,9 @@
 # ## What does the compiler see?
 #
 # You write one line, [`torch.compile(model)`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html). A compiler
-# reads your Python, writes C++ (or Triton, for a GPU), and runs that in place of your Python. When this works, one line makes
-# the program faster. When it does not work, the program stays right and is slow: the compiler goes back to Python, or it
-# compiles again and again. This lesson shows what the compiler captures, what it takes for granted, what it writes, and
+# reads your Python, writes C++ (for a GPU: Triton, a language for kernels), and runs that in place of your Python. When this
+# works, one line makes the program faster. When it does not work, the program stays right and is slow: the compiler goes
+# back to Python, or it compiles again and again. This lesson shows what the compiler captures, what it takes for granted, what it writes, and
 # what that costs.
 #
 # **Time** 60 min, half of it the two exercises; *Further*: 90 min. **Before this** lessons 01, 02 and 10 (views,
@@ -59,12 +59,12 @@ def chatty(x, limit):
 lab.pieces(chatty, compiling.explain(chatty, torch.ones(4), 1.0))
 
 # %% [markdown]
-# The result is right. But each graph is optimised alone. At each break tensors are written to memory and Python takes
-# over; on a GPU the `if` also waits for the device (lesson 03).
+# Each graph is optimised alone. At each break tensors are written to memory and Python takes over; on a GPU the `if` also
+# waits for the device (lesson 03).
 #
 # `torch.compile(f, fullgraph=True)` insists on one graph, and raises an error where it would break. It also captures more
-# than plain `torch.compile`: a number or a size that only the data knows becomes a symbol in the graph. What does each
-# call give?
+# than plain `torch.compile`: a number or a size that only the data knows becomes a **symbol**, a name in the graph for a
+# number that is not known yet. What does each call give?
 
 # %% experiment
 you = lesson.predict(
@@ -156,8 +156,8 @@ def centre(x: torch.Tensor, limit: float) -> tuple[torch.Tensor, torch.Tensor, t
     calls.
     Returns (result (n,), norm of x before clipping, 0-d float; how many were kept, 0-d int64).
 
-    Compiled, it is one graph without breaks that runs at each call, and made of torch's own operators, for which
-    Inductor can write kernels (no custom operator).
+    Compiled, it is one graph without breaks that runs at each call, and made of torch's own operators (none that you
+    registered yourself), for which the compiler can write kernels.
     """
     ### BEGIN SOLUTION
     norm = x.norm()
@@ -201,8 +201,9 @@ check_centre(check.case(*[(x, 1.0) for x in edge.repeat_interleave(2, 1)[:, ::2]
 # of one function
 # ([`recompile_limit`](https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/compile/programming_model.recompilation.html)).
 #
-# A function gets `x` of shape (n, 4), and n changes from call to call: 14 calls, 12 different sizes. How many compilations
-# are there? And how do you learn that the limit was reached?
+# A function gets `x` of shape (n, 4), and n changes from call to call: 3, 7, 1, 12, 5, … (14 calls, 12 sizes, one of them 1).
+# By default the compiler decides itself which sizes become symbols; `dynamic=True` says all, `dynamic=False` says none. How
+# many compilations are there? And how do you learn that the limit was reached?
 
 # %% experiment
 you = lesson.predict(
@@ -242,14 +243,13 @@ you.against(measured, lab.compilations(streams), why, evidence="live (CPU)", wha
 # - **By default** Dynamo takes the first size for the only one. When the size changes, Dynamo makes that dimension a symbol,
 #   and the second version serves every size *from 2 up*. Size 1 gets a version of its own, since a dimension of 1
 #   broadcasts.
-# - **`dynamic=True`** begins with a symbol in every dimension.
-#   [`torch._dynamo.mark_dynamic(x, 0)`](https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_dynamic_shapes.html) does so
-#   for one dimension of one tensor.
+# - **`dynamic=True`** begins with a symbol for every size (of one dimension only:
+#   [`torch._dynamo.mark_dynamic(x, 0)`](https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_dynamic_shapes.html)).
+#   Only size 1 adds a version.
 # - **`dynamic=False`** compiles for each size, up to the limit. From then on new sizes run **as plain Python**: the flat end
 #   of the highest curve is no good sign.
 #
 # At the limit plain `torch.compile` prints one warning. With `fullgraph=True` the call raises `{{raised}}`.
-# `TORCH_LOGS=recompiles python train.py` prints the reason of each recompilation.
 #
 # What else changes from call to call? Twelve calls, each with another number k: as an argument (an int factor, an int in
 # `range(k)`, a float, a 0-d tensor), or as an int attribute of a module. How many compilations?
@@ -275,7 +275,7 @@ def grown(x, k):
 
 
 def twelve(fn, calls, dynamic=None):
-    with compiling.watch("eager") as w:
+    with compiling.watch("eager") as w:  # captures, and runs the graph as it is: no code is written
         fast = torch.compile(fn, dynamic=dynamic)
         for call in calls:
             fast(*call)
@@ -294,11 +294,11 @@ made = {what: w.counts()["compilations"] for what, w in reports.items()}
 you.against(made, lab.reasons(reports), evidence="live (CPU)", what="compilations")
 
 # %% [markdown]
-# - A number that comes as an **argument** is guarded by its value once. When the number changes it becomes a symbol, if
-#   Python itself need not know it. A factor need not be known. How often a loop runs must be known, so each k of `range(k)`
-#   needs a version of its own.
+# - A number that comes as an **argument** is guarded by its value at first. When it changes, the compiler makes it a symbol,
+#   unless Python must know its value. A factor may be a symbol. `range(k)` must know k to unroll its loop, so each k needs a
+#   version of its own.
 # - An int **attribute of a module** stays guarded by its value. A module that counts its calls soon reaches the limit.
-#   Remedy: keep the count in a 0-d tensor (`register_buffer`), or pass it as an argument.
+#   Instead keep the count in a 0-d tensor (`register_buffer`), or pass it as an argument.
 
 # %% [markdown]
 # **Exercise 11.2 — explain the recompiles** (★★, 10 min)
@@ -421,23 +421,23 @@ you.against(nests, lab.nests_table(written), code, evidence="live (CPU)", what="
 # nest finds the minimum. The second subtracts the minimum *and* finds the maximum. The third subtracts again, which is
 # cheaper than storing the difference, and divides. So these are the rules of **fusion**:
 #
-# - Pointwise operators join each other, and the reduction that takes their result. What passes between them stays in
+# - Pointwise operators share a nest, also with the reduction that takes their result. What passes between them stays in
 #   registers.
-# - A reduction ends a loop over what is reduced: whatever needs its result must wait. In `rescale` that is all of x. In a
-#   softmax it is only one row.
-# - Parts of a tensor that are handled one by one become a nest each.
+# - What needs a reduction's result must wait until the loop over the reduced numbers has ended. In `rescale` that loop
+#   covers all of x. In a softmax it covers only one row.
+# - Parts of a tensor that are handled one by one become a nest each (`columns`).
 # - Matrix products go to a library.
 #
 # So fusion saves memory traffic, and leaves products as they are. How much can that give a real model? On the simulated
 # H100 we ran a Transformer layer of width 1,024 with 8 sequences of 1,024 tokens, forward and backward, and supposed
 # that the compiler made everything free except the products and attention. The layer would be {{bound32:.2f}} times as
-# fast in float32 (without TF32), and {{bound16:.2f}} times in bfloat16. In bfloat16 Tensor Cores shorten the products
-# so much that they take only {{share16:.0%}} of the time. The faster your products, the more the compiler can give.
+# fast in float32 (without TF32), and {{bound16:.2f}} times in bfloat16, where Tensor Cores shorten the products to
+# {{share16:.0%}} of the layer's time. The smaller the products' share of the time, the more the compiler can give.
 
 # %% [markdown]
 # ## 4 · Training, and what it costs
 #
-# Training adds two things: a backward pass, which Inductor compiles too, and changes of mode. `fast = torch.compile(model)`
+# Training adds a backward pass, which Inductor compiles too, and a change to validation. `fast = torch.compile(model)`
 # trains for one epoch of 40 batches. All batches have 64 rows, but the last has 20. Then comes validation: `model.eval()` and
 # `torch.no_grad()`. How many **new** compilations does each part bring?
 
@@ -532,7 +532,6 @@ for name, script in {"plain": running_example.after("00"), "lesson 10": running_
     clip = compiling.explain(script.clip, model)
     print(f"{name:9}  graph breaks in forward: {len(forward.breaks)}, in clip: {len(clip.breaks)}")
 
-# %% experiment
 x, q = torch.randn(8, 64, 512), torch.randn(8, 4, 64, 32)
 gelu, attention = (
     compiling.kernels(plain_script.activation, x),
@@ -540,7 +539,8 @@ gelu, attention = (
 )
 lesson.keep(script_gelu=count(plain_script.activation, x).operators, script_gelu_loops=gelu.loops)
 lesson.keep(script_attention=count(plain_script.attention, q, q, q).operators, script_loops=attention.loops)
-print("GELU:", gelu, "\nattention:", attention)
+for name, found in {"GELU": gelu, "attention": attention}.items():
+    print(f"{name:9}  loop nests: {found.loops}, products left to a library: {len(found.extern)}")
 
 # %% [markdown]
 # The plain clipping breaks the graph at `if length > most`: the compiler cannot know which way it goes. Lesson 03 took that
@@ -548,16 +548,16 @@ print("GELU:", gelu, "\nattention:", attention)
 # {{script_gelu_loops}} loop nest: the compiler finds by itself the fusion that lesson 02 chose by hand. The
 # {{script_attention}} operators of attention become {{script_loops}} loop nests, and its two products still go to the library,
 # one after the other. The compiler fused loops. It did not find the other algorithm, that of `scaled_dot_product_attention`,
-# so lesson 02's line stays. There is no scoreboard
-# here: the simulated GPU runs operators one by one and cannot run compiled code. On a GPU, write `model.compile()` into
-# `prepare` and measure.
+# so lesson 02's line stays. There is no scoreboard here: the simulated GPU runs operators one by one and cannot run compiled
+# code. On a GPU, write `model.compile()` into `prepare` and measure.
 
 # %% [markdown]
 # ## Your own script
 #
-# First look for breaks, then for recompiles. These lines say where each break is, and count the compilations of an epoch.
+# First look for breaks, then for recompiles. These lines say where each break is, and count the graphs that an epoch compiles.
+# Without breaks, two or three are as they should be; a number that grows with the batches is not.
 # `backend="eager"` captures graphs and writes no code; leave it out when the counts are right. Then time a step, compiled and
-# not, with `%%bench` (`%load_ext helpers`).
+# not, with `%%bench` (`%load_ext helpers`): in bfloat16 first, where there is most to gain.
 #
 # ```python
 # import torch._dynamo as dynamo
@@ -573,7 +573,7 @@ print("GELU:", gelu, "\nattention:", attention)
 # for x, y in loader:
 #     loss_fn(fast(x.to(device)), y.to(device)).backward()
 # optimizer.zero_grad()
-# print("compilations:", dynamo.utils.counters["stats"]["unique_graphs"])
+# print("graphs compiled:", dynamo.utils.counters["stats"]["unique_graphs"])
 # ```
 #
 # On the command line: the reasons in words, and a report to click through
@@ -616,7 +616,7 @@ lesson.verdicts(
 # | Give `fullgraph=True` to what you compile on purpose. | It captures numbers and sizes read from data, which still make a GPU wait. It raises at the recompile limit. |
 # | Sizes that change: `dynamic=True`, or let Dynamo find out. | Size 1 is a version of its own. |
 # | Numbers that come as arguments may change. | `range(k)` and an int attribute of a module: a version for each value, {{limit}} at most. |
-# | Fusion saves bytes, not products. | The faster the products (bfloat16), the more the rest weighs. |
+# | Fusion saves bytes, not products. | The faster the products (bfloat16), the larger the share of the rest. |
 # | Compile the model, or its repeated block; leave scaler, optimizer and logging outside. | A pipeline captured as one graph grows with its steps (*Two models*). |
 # | Compiling pays. | Not in a short run: it takes seconds, and later calls must earn them. |
 #
@@ -901,7 +901,7 @@ print("loop nests:", many)
 # same numbers in three, or in two.
 #
 # <details><summary>Hint 1</summary>One nest for the two reductions together, one that makes y, one for its sum with its
-# neighbour. (Two: the neighbour computed again from x. Walks against arithmetic.)</details>
+# neighbour. (Two are possible too: compute the neighbour again from x. That is more arithmetic, and one walk less.)</details>
 #
 # <details><summary>Hint 2</summary>The largest of x − min is max − min. SiLU does not care for halves. A rotation has an
 # operator of its own, and indexing would do.</details>
