@@ -11,8 +11,8 @@
 # *something else* than you wrote, without an error. So half of this lesson is about speed, and half about what a recording
 # holds.
 #
-# **Time** 60 min, more than half of it exercises; *Further*: 50 min. **Before this** lessons 00 and 03 (the simulated GPU, the
-# queue); 06 helps.
+# **Time** 60 min, more than half of it exercises; *Further*: 45 min. **Before this** lessons 00 (the simulated GPU), 03 (the
+# queue) and 05 (streams).
 #
 # **Afterwards you can**
 # - find the mistakes that a capture makes silently, and repair them;
@@ -38,10 +38,10 @@ lesson.start("07_cuda_graphs", evidence=["simulated (H100)", "live (CPU)"])
 # ## 1 · One launch for a whole step
 #
 # The step: eight layers of 256 × 256, batch 64, SGD with momentum. It has {{kernels}} kernels, of {{kernel_us:.1f}} µs each
-# on average. Before each step, two tensors (the next batch) are copied into the GPU's memory. A launch costs this CPU
-# {{launch_us:.1f}} µs on average, Python included.
+# on average. Before each step, two tensors (the next batch) are copied into the GPU's memory. For each launch the simulated
+# CPU needs {{launch_us:.1f}} µs on average. (The operators that launch nothing, such as views, are counted in.)
 #
-# Now we capture the step. Inside `with gpu.graph(graph):` (on a real GPU
+# First we run the step **eager**: as always, Python launches each kernel. Then we capture the step. Inside `with gpu.graph(graph):` (on a real GPU
 # [`torch.cuda.graph`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.graphs.graph.html)) nothing runs: PyTorch
 # writes down the kernels and their arguments. `graph.replay()` launches what was written; it costs the CPU
 # {{replay_us:.0f}} µs.
@@ -86,10 +86,11 @@ measured = {
 you.against(measured, shown.compared(loops), *shown.queues(eager, replayed), evidence="simulated (H100)")
 
 # %% [markdown]
-# The same kernels do the same work. Only the pause before each kernel is gone. The first picture calls its cause *short
-# kernels*: a kernel ends before the next is launched (lesson 03). In the second picture each replay adds its whole list to
-# the launches that wait. So the GPU computes {{share_replayed:.0%}} of the time in place of {{share_eager:.0%}}, and now
-# the CPU waits for the GPU.
+# The same kernels do the same work. Only the pause before each kernel is gone. The first picture calls the cause of these
+# pauses *short kernels*: a kernel ends before the next is launched (lesson 03). In the second picture each replay adds its
+# whole list to the launches that wait. The CPU has soon launched all ten steps; then the CPU waits for the GPU. In the whole
+# loop the GPU computes {{share_replayed:.0%}} of the time in place of {{share_eager:.0%}}. (Each picture shows only a part
+# of the loop, so its percentage is a little different.)
 #
 # The function `captured` is the recipe, in three parts:
 #
@@ -106,8 +107,8 @@ you.against(measured, shown.compared(loops), *shown.queues(eager, replayed), evi
 #
 # The simulated GPU can also compute true values (`values=True`). We capture `y = x * scale * gain` and
 # `noise = torch.rand(4)`. Here x = [1, 2] and gain = [1, 1] are tensors on the GPU, and scale = 10.0 is a Python number.
-# Then we change one thing after the other, and replay after each change. **After which changes does y show the change?**
-# The last two lines ask about the replays themselves.
+# Then we change one thing after the other, and replay after each change. (b = [5, 6] and c = [7, 7] are other tensors on the
+# GPU.) **After which changes does y show the change?** The last two lines ask about the replays themselves.
 
 # %% experiment
 you = lesson.predict(
@@ -157,7 +158,11 @@ you.against(answers, replays.table(), evidence="simulated (H100)", what="shows i
 # without the graph from the same start, with other data in each step, and compare.** (*Further* shows what three such
 # mistakes do to a training run. One of them *lowers* the loss that the step reports.)
 #
-# Now look at three small captures. Each runs without an error, and each is wrong. (7.1 says what they should compute.)
+# Here are three small captures. Each runs without an error, and each is wrong:
+#
+# - **scorer** should give each batch its scores, and these should stay as they are;
+# - **smoother** should move a state a quarter of the way to each new value;
+# - **updater** should make a step like Adam's, with another learning rate in each call.
 
 
 # %% experiment
@@ -209,7 +214,7 @@ def updater_as_found(gpu, weight, lr=0.1):
 shown.wrong_results(scorer_as_found, smoother_as_found, updater_as_found)
 
 # %% [markdown]
-# **Exercise 7.1 — three silent captures** (★★, 9 min)
+# **Exercise 7.1 — three silent captures** (★★, 8 min)
 #
 # For each capture, say which addresses and which numbers it wrote down. Then write the three so that they are right. Begin
 # with the code above.
@@ -231,8 +236,8 @@ def scorer(gpu, weight: torch.Tensor, example: torch.Tensor):
 
     weight (n, m), example and every batch (rows, n), on the GPU. weight and example are the caller's and stay as they
     are; a batch may be gone after the call. One capture, however many calls follow. A call of score_of: one replay of
-    that one graph, at most 3 launches in all, no copy from the CPU, no wait. What is computed with more than one
-    number is computed in the graph: outside it only copies and fills.
+    that one graph, at most 3 launches in all, no copy from the CPU, no wait. Outside of the graph, tensors of more
+    than one number are only copied and filled: the rest is computed in the graph.
     """
     ### BEGIN SOLUTION
     x = example.clone()
@@ -339,8 +344,9 @@ check_updater(
 # %% [markdown]
 # **Exercise 7.2 — a graphed training step** (★★★, 14 min)
 #
-# Now the real thing: a step for any model and for any optimizer that can be captured, with the numbers of an ordinary
-# loop. It warms up, captures, and replays. The last batch of an epoch is smaller: that one it trains without the graph.
+# Now the real thing: a step for any model and for any optimizer that can be captured. (PyTorch refuses to capture AdamW
+# unless it was made with `capturable=True`; the tests do that.) The losses and weights are those of an ordinary loop. The
+# step warms up, captures, and replays. The last batch of an epoch is smaller: the step trains on it without the graph.
 # (`gpu` has the names of `torch.cuda`.)
 #
 # <details><summary>Hint 1</summary>The warm-up must not train in secret. The first <code>warm_up</code> calls are
@@ -364,7 +370,7 @@ class GraphedStep:
     """step = GraphedStep(gpu, model, optimizer, loss_fn, warm_up=3); loss = step(x, y)
 
     gpu: torch.cuda's names: Stream, stream, current_stream, CUDAGraph, graph, synchronize, …
-    model, optimizer: on that GPU; the optimizer may be captured. loss_fn(model(x), y) is a scalar.
+    model, optimizer: on that GPU; the optimizer can be captured. loss_fn(model(x), y) is a scalar.
 
     A call trains one step on a batch, x and y on the GPU, and returns its loss: a tensor without a graph of
     autograd, which no later call changes. The batch is the caller's: never written, and it may be gone after
@@ -447,9 +453,14 @@ check_GraphedStep(
 # %% [markdown]
 # ## 3 · When does it help?
 #
-# A graph makes launches cheap. It makes no kernel faster. Take the step of round 1 with a growing batch. The launches take
-# the CPU {{launching_us:.0f}} µs, whatever the batch. The kernels take the GPU {{small_us:.0f}} µs with batch 64, and
-# {{large_us:.0f}} µs with batch 4,096. **How many times as fast is the replay?**
+# A graph makes launches cheap. It makes no kernel faster. Take the step of round 1 with larger batches. Its launches take
+# the CPU {{launching_us:.0f}} µs, whatever the batch. Its kernels take the GPU:
+#
+# | batch | 128 | 512 | 4,096 |
+# |---|---|---|---|
+# | kernels | {{us_128:.0f}} µs | {{us_512:.0f}} µs | {{us_4096:.0f}} µs |
+#
+# The CPU launches while the GPU computes. **How many times as fast as the eager step is the replayed one?**
 
 # %% experiment
 you = lesson.predict({"batch 128": ..., "batch 512": ..., "batch 4,096": ...}, choices=[1, 1.5, 2, 3, 4, 6])
@@ -458,7 +469,8 @@ you = lesson.predict({"batch 128": ..., "batch 512": ..., "batch 4,096": ...}, c
 eager, replayed = shown.growing_batch(captured)  # batch → the loop of round 1
 gain = {batch: eager[batch].seconds / replayed[batch].seconds for batch in eager}
 lesson.keep(launching_us=1e6 * eager[64].seconds)
-lesson.keep(small_us=1e6 * eager[64].computing, large_us=1e6 * eager[4096].computing)
+us = {batch: 1e6 * eager[batch].computing for batch in eager}
+lesson.keep(us_128=us[128], us_512=us[512], us_4096=us[4096])
 ratios = {f"batch {batch:,}": gain[batch] for batch in (128, 512, 4096)}
 picture = shown.floor_and_slope(eager, replayed)
 you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as fast")
@@ -466,15 +478,16 @@ you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as 
 # %% [markdown]
 # In a loop the CPU and the GPU work at the same time, and the slower of the two sets the pace. Without a graph a step takes
 # **max(launches, kernels)**. With a graph it takes about the **kernels** alone. So the gain is the ratio of the two. Where
-# the kernels take longer than the launches, a graph gives nothing. (Between the two lower curves lies the copy of the
-# batch. Lesson 05 hides it.)
+# the kernels take longer than the launches, a graph gives nothing. (The replayed step takes a little longer than its kernels
+# alone: the batch has to be copied. Lesson 05 hides this copy.)
 
 # %% [markdown]
 # ## The running example
 #
 # The script's step has no wait any more, so it can be captured. Three ordinary steps come first, then one capture, then only
 # replays. The batch is copied into the tensors that the graph knows. What the graph writes is cloned, since the next replay
-# writes over it. AdamW has to be `capturable`: its step counter must live on the GPU.
+# writes over it. AdamW has to be made with `capturable=True`. It counts its steps, and a counter on the CPU would stand
+# still in a replay. (The fused AdamW counts on the GPU anyway, but PyTorch asks for the option all the same.)
 
 # %% experiment
 import itertools
@@ -534,17 +547,19 @@ board
 # or give your own file to `python -m helpers trace.json.gz`. Where the verdict is *launch-bound*, a graph helps. Where the
 # GPU computes all the time, it does not. Try first the road that needs no code of yours:
 # [`torch.compile(model, mode="reduce-overhead")`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html). By
-# hand it takes these lines, with a loader that drops its smaller last batch:
+# hand it takes these lines, with a loader that drops its smaller last batch (`drop_last=True`), and with a `step` that
+# never waits for the GPU (no `.item()`, no `print` of a loss). Then compare some losses with those of the loop without
+# the graph:
 #
 # ```python
 # for group in optimizer.param_groups:
-#     group["capturable"] = True  # before its first step: keeps AdamW's step counter on the GPU
+#     group["capturable"] = True  # before the first step: AdamW then counts its steps on the GPU
 # static = [part.to(device) for part in next(iter(loader))]
 # side = torch.cuda.Stream()
 # side.wait_stream(torch.cuda.current_stream())
 # with torch.cuda.stream(side):
 #     for _ in range(3):
-#         step(static)  # warm-up: it trains on this batch
+#         step(static)  # warm-up: trains three times on this batch
 # torch.cuda.current_stream().wait_stream(side)
 # graph = torch.cuda.CUDAGraph()
 # with torch.cuda.graph(graph):
@@ -559,7 +574,7 @@ board
 # ## On the real GPU
 #
 # With a CUDA GPU, this cell measures a forward pass of 16 layers, eager and replayed. Is the gain at batch 16 larger or
-# smaller than the simulated one? The difference is Python and the driver, on your CPU. Does a gain of some per cent remain
+# smaller than in round 3? A part of the difference is Python and the driver, on your CPU. Does a gain of some per cent remain
 # for the largest batch? These are the gaps between kernels, which the simulation leaves out.
 
 # %% experiment
@@ -599,10 +614,10 @@ lesson.progress()
 # %% [markdown]
 # ## Further
 #
-# Five sections, each on its own: three mistakes in a training loop (5 min), what cannot be captured (20 min), what a graph
-# costs in memory (5 min), graphs that others make (4 min), and whether a graph pays (16 min).
+# Five sections, each on its own: three mistakes in a training loop (4 min), what cannot be captured (19 min), what a graph
+# costs in memory (4 min), graphs that others make (3 min), and whether a graph pays (15 min).
 #
-# ### Three mistakes in a training loop (5 min)
+# ### Three mistakes in a training loop (4 min)
 #
 # A training loop, captured correctly, and with each of three mistakes:
 #
@@ -630,7 +645,7 @@ you.against(
 # - **Moved** goes on training the old tensors, which the model no longer has. Its loss is perfect. Your model stands still.
 # - **Baked** looks a little worse, to someone who knows the right curve.
 #
-# ### What cannot be captured (20 min)
+# ### What cannot be captured (19 min)
 #
 # During a capture nothing runs. So three kinds of lines cannot be captured: a line that needs an *answer* from the GPU, a
 # line that copies from ordinary CPU memory, and an optimizer that counts its steps on the CPU. **Eight lines: can each be
@@ -749,7 +764,7 @@ check_robust_step(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### What a graph costs in memory (5 min)
+# ### What a graph costs in memory (4 min)
 #
 # A graph's addresses must stay valid as long as the graph lives. So PyTorch takes the memory of a capture from a **private
 # pool**, and gives it to nobody else. And a graph has one shape. Four batch sizes (8,192, 4,096, 2,048 and 1,024) need four
@@ -772,14 +787,15 @@ you.against_ratios(ratios, shown.pools(held), evidence="simulated (H100)", what=
 
 # %% [markdown]
 # With one pool and the largest graph first, the smaller graphs fit into memory that the largest has let go: all four take
-# {{largest_first:.0f}} MiB. The other way round they can use less of it again, and take {{smallest_first:.0f}} MiB.
+# {{largest_first:.0f}} MiB. With the smallest graph first, each later graph is too large for most of what was let go: all
+# four take {{smallest_first:.0f}} MiB.
 #
-# Sharing has a price: the temporaries of these graphs lie at the same addresses, and so do results that you no longer
-# hold. So [replay them one after the
+# Sharing has a price: the temporaries of these graphs lie at the same addresses. So does a result that you no longer hold.
+# So [replay them one after the
 # other](https://docs.pytorch.org/docs/stable/notes/cuda.html#sharing-memory-across-captures), and never on two streams at
 # once. Programs that serve many shapes do this: they capture a ladder of batch sizes, and pad each batch to the next one.
 #
-# ### Graphs that others make (4 min)
+# ### Graphs that others make (3 min)
 #
 # [`make_graphed_callables`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.make_graphed_callables.html) captures
 # forward and backward of a module, each as a graph, and leaves the loop to you. `torch.compile(mode="reduce-overhead")`
@@ -798,7 +814,7 @@ shown.made_by_others()
 # what cannot be captured. On a CPU it skips all graphs, and does not say so. The next run overwrites its results, as in
 # round 2; [reading an old one raises](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/cudagraph_trees.py).
 #
-# ### Does it pay? (16 min)
+# ### Does it pay? (15 min)
 #
 # Round 3 had a CPU that never waits. Often it waits in each step: a loss is read, or a token is chosen. Here are three
 # steps, graphed with one copy into the graph's input:
@@ -818,9 +834,10 @@ shown.gains_table(gains)
 
 # %% [markdown]
 # When the CPU waits, each step begins with an idle GPU. Then no earlier step hides the launches that come before a long
-# kernel. So the second loop gains {{hidden_waits:.2f}}× in place of {{hidden_free:.2f}}×. The first loop gains less,
-# {{short_waits:.2f}}× in place of {{short_free:.2f}}×: waiting, and the way to the GPU, take as long with a graph as
-# without. In the last loop the graph loses what the copy into its input costs: {{long:.2f}}×.
+# kernel. So the second loop gains {{hidden_waits:.1f}}× in place of {{hidden_free:.1f}}×. The first loop gains less,
+# {{short_waits:.1f}}× in place of {{short_free:.1f}}×: the wait itself, and the way of a launch to the GPU, take as long
+# with a graph as without. In the last loop there is nothing to gain, and the copy into the graph's input costs a little:
+# {{long:.2f}}×.
 
 # %% [markdown]
 # **Exercise 7.4 — does it pay?** (★★, 8 min)
