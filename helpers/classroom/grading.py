@@ -8,6 +8,7 @@ plain data, its cells run in a sandbox, and its tests are judged in a third proc
 import contextlib
 import glob
 import os
+import re
 import sys
 import warnings
 from datetime import datetime
@@ -21,10 +22,11 @@ from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.apps import api
-from nbgrader.converters import Autograde
+from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import (
     AssignLatePenalties,
+    ClearSolutions,
     NbGraderPreprocessor,
 )
 from nbgrader.utils import compute_checksum, is_grade, is_solution, is_task, parse_utc
@@ -40,6 +42,7 @@ from helpers.classroom.settings import (
     COURSE_ID,
     EXCHANGE,
     EXPERIMENT_TAG,
+    OPEN_STUB,
     QUIET_KERNEL,
     ROOT,
     STUB,
@@ -182,6 +185,16 @@ class SaveVerdicts(NbGraderPreprocessor):
         grade.needs_manual_grade = verdict is None or bool(verdict["human"]) or by_hand
 
 
+class Clear(ClearSolutions):
+    """nbgrader's own, but for an answer in no function: a comment stands in its place."""
+
+    def _replace_solution_region(self, cell: NotebookNode, language: str) -> bool:
+        replaced = bool(super()._replace_solution_region(cell, language))
+        cell.source = re.sub(rf"(?m)^{re.escape(STUB)}$", OPEN_STUB, cell.source)
+        return replaced
+
+
+GENERATE = [Clear if kind is ClearSolutions else kind for kind in GenerateAssignment().preprocessors]
 SANITIZE: list[type[NbGraderPreprocessor]] = [Sanitise]
 # of each cell, nbgrader's metadata are the master's by now, and were checked when that was released
 AUTOGRADE = [Judge, Sanitise, SaveVerdicts, AssignLatePenalties]
@@ -204,6 +217,7 @@ def configure(c: Any, root: Path = ROOT) -> None:
     sparing.spare(c)
     c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", "*.py", "*.pyc", "*.answers-*"]
     c.ClearSolutions.code_stub = {"python": STUB}
+    c.GenerateAssignment.preprocessors = GENERATE
     # when the learner validates: this replaces nbclient's default tag, so tagging a cell skip-execution does nothing
     c.NotebookClient.skip_cells_with_tag = EXPERIMENT_TAG
     c.Execute.extra_arguments = QUIET_KERNEL

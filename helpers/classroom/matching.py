@@ -21,7 +21,7 @@ from nbformat import NotebookNode, from_dict
 
 from helpers.classroom.master import KINDS, MARKERS
 from helpers.classroom.reading import NotGradable, Written
-from helpers.classroom.settings import STUB
+from helpers.classroom.settings import OPEN_STUB, STUB
 
 #: where a top-level definition begins: def, class, or a name that is assigned
 _DEFINES = re.compile(r"(?:async[ \t]+def|def|class)[ \t]+(\w+)|([A-Za-z_]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")
@@ -642,7 +642,7 @@ def _onto(pieces: list[tuple[str, str]], text: str) -> list[tuple[str, str]]:
 
 def _normal(text: str) -> str:
     """A text without what an editor may change: blank lines, and blanks at a line's end."""
-    return "\n".join(_lines(text))
+    return "\n".join(STUB if line == OPEN_STUB else line for line in _lines(text))
 
 
 def _lines(text: str) -> list[str]:

@@ -24,3 +24,5 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THRE
 QUIET_KERNEL = ["--IPKernelApp.log_level=40"]
 #: what stands in a learner's notebook where the master has a solution
 STUB = "raise NotImplementedError()  # your answer"
+#: … and where the answer is in no function: a cell that raises would end Run All
+OPEN_STUB = "# your answer: in place of what stands above"

@@ -247,6 +247,8 @@ def _device_of_result(clip: Callable[..., Tensor], *inputs: Any) -> str:
     try:
         return clip(*inputs).device.type
     except (RuntimeError, TypeError) as error:
+        if type(error) is NotImplementedError and not error.args:
+            raise  # it is not begun
         return f"nowhere: {error}"
 
 
