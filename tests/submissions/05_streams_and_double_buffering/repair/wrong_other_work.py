@@ -14,10 +14,6 @@ def squares(gpu, pages):
     return torch.stack(sums)
 
 
-def ring(gpu, pages):
-    return squares(gpu, pages)
-
-
 def norms(gpu, chunks):
     if gpu.device.type == "cpu":
         return [(x @ x).sum().item() for x in chunks]

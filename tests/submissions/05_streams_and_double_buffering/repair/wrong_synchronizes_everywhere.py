@@ -10,18 +10,5 @@ def squares(gpu, pages):
     return torch.stack(sums)
 
 
-def ring(gpu, pages):
-    side, sums = gpu.Stream(), []
-    buffers = [torch.empty(pages[0].shape, device=gpu.device) for _ in range(2)]
-    for i, page in enumerate(pages):
-        x = buffers[i % 2]
-        gpu.synchronize()
-        with gpu.stream(side):
-            x.copy_(page, non_blocking=True)
-        gpu.current_stream().wait_stream(side)
-        sums.append((x @ x).sum())
-    return torch.stack(sums)
-
-
 def norms(gpu, chunks):
     return [(x @ x).sum().item() for x in chunks]
