@@ -264,8 +264,8 @@ you.against(said, shown.products_table(products, exact), evidence="live (CPU)", 
 # `a @ b` returns int8, and on the CPU each sum wraps around without a warning. (On CUDA it
 # [raises an error](https://github.com/pytorch/pytorch/issues/49890).) `torch._int_mm` returns int32. The name is internal, but
 # no public operator does the same, and torchao, PyTorch's library for quantization, calls it too. On CUDA `_int_mm`
-# [accepts](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/Blas.cpp) a only with **more than 16 rows**,
-# and the numbers of columns of a and of b must be multiples of 8. In a language model a row is a **token**: tests with 32 tokens
+# [accepts](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/Blas.cpp) `a` only with **more than 16
+# rows**, and the numbers of columns of `a` and of `b` must be multiples of 8. In a language model a row is a **token**: tests with 32 tokens
 # pass, and a single token fails. The cure: add rows of zeros, and cut them off the result.
 #
 # Where do the scales go? Let q and r be the integers of x and w, s one scale for each row of x, and t one for each row of w.
@@ -490,10 +490,9 @@ class StoredInInt8(nn.Module):
 
 
 def in_int8(model):
-    for module in list(model.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, nn.Linear):
-                setattr(module, name, StoredInInt8(child))
+    for name, module in list(model.named_modules()):
+        if isinstance(module, nn.Linear):
+            model.set_submodule(name, StoredInInt8(module))
 
 
 # %% experiment
