@@ -39,6 +39,10 @@ def _word(answer: Any) -> str:
         return word
 
 
+def _label(choice: Any) -> str:
+    return f"{choice:,}" if type(choice) is int else str(choice)
+
+
 def predict(questions: Mapping[str, Any], choices: Sequence[Any] | Mapping[str, Sequence[Any]]) -> Prediction:
     """Ask, and show the buttons. questions: question → an answer, or ``...`` to click one.
 
@@ -165,7 +169,7 @@ class Prediction(Mapping[str, Any]):
         offers = self.offered[question]
         chosen = next((i for i, c in enumerate(offers) if _word(c) == _word(self[question])), None)
         buttons = widgets.ToggleButtons(
-            options=[(str(c), i) for i, c in enumerate(offers)],
+            options=[(_label(c), i) for i, c in enumerate(offers)],
             index=chosen,
             tooltips=[f"{question}: {c}" for c in offers],
             style={"button_width": "auto"},
@@ -176,7 +180,7 @@ class Prediction(Mapping[str, Any]):
         return widgets.HBox([label, buttons], layout=widgets.Layout(flex_flow="row wrap"))
 
     def __repr__(self) -> str:
-        lines = [(q, " · ".join(map(str, self.offered[q])) + self._beside(q)) for q in self]
+        lines = [(q, " · ".join(map(_label, self.offered[q])) + self._beside(q)) for q in self]
         width = max((len(q) for q, _ in lines), default=0)
         return "\n".join(f"{q.ljust(width)}  {rest}" for q, rest in lines)
 
@@ -184,7 +188,7 @@ class Prediction(Mapping[str, Any]):
         left = 'style="text-align:left"'
         rows = "".join(
             f"<tr><td {left}>{cell_html(q)}</td><td {left}>"
-            + escape(" · ".join(map(str, self.offered[q])) + self._beside(q))
+            + escape(" · ".join(map(_label, self.offered[q])) + self._beside(q))
             + "</td></tr>"
             for q in self
         )
