@@ -64,10 +64,10 @@ you.against(
 )
 
 # %% [markdown]
-# Each strip is one tensor. The arrows follow its elements, the last index fastest. Transposing swapped two strides and
-# moved nothing. A column begins one cell in and steps by a whole row. A slice with a step multiplies a stride, and a slice
-# that leaves out the beginning moves the offset. Each of these tensors is a **view** of x: some integers, whatever the size
-# of the storage.
+# Each strip is one tensor. The arrows follow its elements, the last index fastest. "+6 ×18" means: 18 arrows go six cells
+# forward. ("flat" says whether all arrows are equally long.) Transposing swapped two strides and moved nothing. A column
+# begins one cell in and steps by a whole row. A slice with a step multiplies a stride, and a slice that leaves out the
+# beginning moves the offset. Each of these tensors is a **view** of x: a few integers, whatever the size of the storage.
 #
 # **Move it yourself.** The buttons below set the sliders to a layout that has a name. Then move one slider at a time.
 # (1) Which slider makes every row walk the same cells? (2) What happens when a stride is −1?
@@ -84,7 +84,7 @@ widgets.stride_explorer()
 #
 # ## Round 2 · Which of these lines copy?
 #
-# `reshape` is the most common line that is free or expensive depending on what came before it.
+# `reshape` is sometimes free and sometimes expensive: it depends on the strides of the tensor that it gets.
 # [`expand`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.expand.html) repeats a row by a stride of 0.
 # `x` is the same 4 × 6 matrix of float32. For each line: is the result a view of x's storage, or a copy?
 
@@ -116,9 +116,9 @@ you.against(
 # `count(fn, …)` runs a function and counts what PyTorch did: operators, copies, new storages, bytes. The counts are the
 # same on every machine, and they grade your exercises.
 #
-# Now look at the strips: each is the walk in the order of the *result*. ("flat" says whether one step length describes
-# the whole walk.) **Splitting** one dimension into two is always possible. **Merging** two neighbours is the hard part: the
-# step from the end of one row to the start of the next must be the same as every other step.
+# Now look at the strips: each is the walk in the order of the *result*. **Splitting** one dimension into two is always
+# possible. **Merging** two neighbours is the hard part: the step from the end of one row to the start of the next must be
+# the same as every other step.
 #
 # $$\text{stride}_i = \text{size}_{i+1} \cdot \text{stride}_{i+1}$$
 #
@@ -142,8 +142,8 @@ you.against(
 #
 # ## Round 3 · Indexing: to read, and to write
 #
-# `x[…]` hides two machines. **Basic** indexing (integers, slices, `...`, `None`) is arithmetic on shape, stride and
-# offset. **Advanced** indexing (lists, arrays, tensors) collects elements one by one. View or copy?
+# There are two kinds of index. A **basic** one is made of integers, slices, `...` and `None`. An **advanced** one has a
+# list, an array or a tensor in it. For which can torch say the result with a shape, a stride and an offset?
 
 # %% experiment
 names = {
@@ -200,8 +200,8 @@ you.against(
 )
 
 # %% [markdown]
-# With two brackets, the first one reads and the second one writes. `x[[0, 2]]` is a copy, so the second bracket writes into
-# a copy that is then thrown away: no error, no warning. `x[pick] += 1` works, because Python writes the result *back*
+# With two brackets, the first one reads and the second one writes. `x[[0, 2]]` is a copy. So the second bracket writes into
+# a copy, and the copy is thrown away: no error, no warning. `x[pick] += 1` works, because Python writes the result *back*
 # through the index. `x[pick].add_(1)` writes nothing back.
 #
 # > **Rule.** Reading with integers and slices is a view. Reading with a list, an array, a bool or a tensor is a copy.
@@ -213,8 +213,8 @@ you.against(
 # **Exercise 1.1 — ten lines** (★★, 6 min)
 #
 # `x` is the same 4 × 6 matrix. Replace each `None` by `"view"` (the result lies in x's storage) or `"copy"` (it has a new
-# one), and delete the `raise` line. Decide all ten first, then check yourself with `count`. The visible test looks at
-# four lines, the hidden test at the other six.
+# one), and delete the `raise` line. Decide all ten first. Then check yourself: for a view, `count(eval, line, {"x": x}).copies`
+# is 0. The visible test looks at four lines, the hidden test at the other six.
 #
 # <details><summary>Hint 1</summary>For each line ask: is there a shape, a stride and an offset over x's 24
 # cells that say it?</details>
@@ -262,9 +262,8 @@ check_answers(
 # %% [markdown]
 # **Exercise 1.2 — four copies, or one** (★★★, 15 min)
 #
-# The next cell holds a loader that gives the right result and looks like code that you have seen: some frames of a video,
-# cropped, in the layout that a network wants. Each of its four lines copies every number that it is given. Run it, then
-# write `clip` below it, which gives the same result in the one copy that it needs.
+# The next cell holds a loader that gives the right result: some frames of a video, cropped, in the layout that a network
+# wants. Each of its four lines makes a copy. Run it. Then write `clip` in the cell below it: the same result, in one copy.
 #
 # <details><summary>Hint 1</summary>Which of the four steps could be views, if they came in another order?
 # Only one of them cannot.</details>
@@ -296,8 +295,8 @@ def clip(video: torch.Tensor, every: int, top: int, left: int, size: int) -> tor
     """Frames 0, every, 2 * every, … of a video; of each, size rows from `top` and size columns from `left`.
 
     video: (t, h, w, c) uint8, nothing empty, any strides (a still picture's may be 0) and offset, on any device.
-    Returns (f, c, size, size) float32 with f = ceil(t / every), contiguous and on video's device. Limits: 1 copy, 1 new storage of
-    4 * f * c * size * size bytes, and no detour through NumPy (0 syncs), whose memory no counter sees.
+    Returns (f, c, size, size) float32 with f = ceil(t / every), contiguous and on video's device. Limits: 1 copy,
+    1 new storage of 4 * f * c * size * size bytes, and no detour through NumPy (0 syncs), whose memory no counter sees.
     ValueError if the crop does not fit into the frame: 0 <= top, top + size <= h, and the same for left and w.
     """
     ### BEGIN SOLUTION
@@ -350,10 +349,10 @@ check_clip(*[check.case(rgba, 1, *place, 16, raises=ValueError) for place in out
 # %% [markdown]
 # ## The running example
 #
-# Lesson 00 showed a training script, a small GPT, that is slow on purpose. Its attention makes copies that nobody needs:
-# three `.contiguous()`, one more for the transposed keys, and a mask that `repeat` writes out for each head of each text.
-# Below, views and broadcasting take their place. `before.replace(attention=…)` gives the same script with another function
-# in one place, and `compare` runs both.
+# Lesson 00 showed a training script, a small GPT, that is slow on purpose. Its attention makes copies that do not look
+# necessary: three `.contiguous()`, one more for the transposed keys, and a mask that `repeat` writes out for each head of
+# each text. Below, views and broadcasting take their place. `before.replace(attention=…)` gives the same script with
+# another function in one place, and `compare` runs both.
 
 # %% experiment
 import math
@@ -371,42 +370,43 @@ def attention_by_views(q, k, v):
 
 before = running_example.after("00")
 faster = before.replace(attention=attention_by_views)
+q = torch.randn(8, 64, 4, 32).transpose(1, 2)  # queries as the script makes them: a view
+copied, viewed = (count(script.attention, q, q, q) for script in (before, faster))
+lesson.keep(script_copies=copied.copies, script_views=viewed.copies)
 running_example.compare(before, faster)
 
-# %% experiment
-x = torch.randn(8, 64, 4, 32).transpose(1, 2)  # queries as the script makes them: a view
-copied, viewed = (count(script.attention, x, x, x) for script in (before, faster))
-lesson.keep(script_copies=copied.copies, script_views=viewed.copies)
-print(f"copies in one attention: {copied.copies} before, {viewed.copies} after")
-
 # %% [markdown]
-# The script is shorter, and almost nothing is gained. One attention made {{script_copies}} copies, and it still makes
-# {{script_views}}. `@` on a batch of matrices wants each matrix in one piece. Where the queries, keys or values are views
-# across the memory, `@` copies them itself, as `reshape` does. So most of the `.contiguous()` calls only did early what had
-# to be done anyway. Lesson 02 has an operator that needs none of these copies.
+# The script is shorter, and almost nothing is gained. `count` says why: one attention made {{script_copies}} copies, and it
+# still makes {{script_views}}. The reason is round 2's rule. `@` on four dimensions first **merges** texts and heads into
+# one dimension. In queries, keys and values the two cannot merge, so `@` copies all three itself, as `reshape` does. The
+# `.contiguous()` calls only did early what had to be done anyway. Lesson 02 has an operator that needs none of these copies.
 
 # %% [markdown]
 # ## Your own script
 #
-# Look first at the data path of one step: from the file to the model's input. Try first to say what is wanted in views
-# (slices, `permute`), and to move the numbers once, at the end, into the dtype and the layout that the model wants. The
-# [profiler](https://docs.pytorch.org/docs/stable/profiler.html) lists every copy, also those inside other operators:
+# Look first at the path of a batch: from the file to the model's input. Try first to say what is wanted in views (slices,
+# `permute`), and to move the numbers once, at the end, into the dtype and the layout that the model wants. The
+# [profiler](https://docs.pytorch.org/docs/stable/profiler.html) lists the copies, also those inside other operators. (It
+# does not see a loader's worker processes: set `num_workers=0` meanwhile.)
 #
 # ```python
 # from torch.profiler import ProfilerActivity, profile
 #
 # with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
-#     for batch in loader:
+#     for _, batch in zip(range(3), loader):
 #         step(batch)
-# for row in seen.key_averages(group_by_input_shape=True):
-#     if row.key in ("aten::copy_", "aten::contiguous", "aten::index"):
-#         print(row.count, row.key, row.input_shapes)
+# rows = seen.key_averages(group_by_input_shape=True)
+# for row in sorted(rows, key=lambda row: -row.self_cpu_time_total):
+#     if row.key in ("aten::copy_", "aten::index"):
+#         print(f"{row.self_cpu_time_total:.0f} µs, {row.count} × {row.key} {row.input_shapes}")
 # ```
 #
-# In a notebook, `%load_ext helpers` and `%%count` above a cell count its copies and its bytes. Where a small tensor
-# outlives a large one, `clone()` it: a view keeps the whole storage alive.
+# Begin with the first row whose shape you know. If its time is small beside the time of the three steps, leave it. In a
+# notebook, `%load_ext helpers` and `%%count` above a cell count its copies and its bytes.
 #
 # ## Sources on trial
+#
+# Many texts warn of tensors that are not contiguous, and of advanced indexing. Three of their claims:
 
 # %% experiment
 from helpers.trials import storage_and_stride as trials
