@@ -358,7 +358,7 @@ def _read(path: Path, offset: int = 0, size: int | None = None) -> Read:
 def read_order(epochs: Mapping[str, Sequence[Read]], evidence: str = "live (CPU)") -> Picture:
     """Where in the file each read of an epoch lies, way by way."""
     title = "One epoch over the packed file: what the disk is asked for"
-    note = "each stroke is one read, in two colours by turns; a jump between two reads is a seek"
+    note = "each stroke is one read, in two colours by turns; at each jump a hard disk moves its head"
     fig, _ = style.figure(2.9, evidence=evidence, title=title, note=note)
     axes = fig.subplots(1, len(epochs), sharex=True, sharey=True)
     for ax, (way, reads) in zip(axes, epochs.items(), strict=True):

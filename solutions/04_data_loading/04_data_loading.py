@@ -6,7 +6,7 @@
 # A training step needs two things: the model and the next batch. If the batch comes late, even the fastest GPU waits.
 # No kernel in its trace is slow then. The trace has gaps (lesson 03). A batch comes late for one of three reasons: too
 # few workers make the batches, each batch carries more bytes than it must, or the disk is asked for many small
-# pieces. For each of the three there is a number that you can work out before you buy anything.
+# pieces. For each of the three you can work out a number in advance.
 #
 # **Time** 60 min, 26 of them for two exercises; *Further*: 42 min, with two more exercises. **Before this** lessons 00
 # and 01 (clocks and ≈; storages and copies). Lesson 03 helps.
@@ -68,13 +68,15 @@ you.against(
 # who waits for whom, batch by batch.
 #
 # Without workers nothing overlaps: a step takes step + load. One worker delivers a batch every 30 ms. W workers deliver
-# a batch every 30 ÷ W ms. The model takes a batch every 10 ms. The slower side sets the pace:
+# a batch every 30 ÷ W ms. The model could take a batch every 10 ms. The slower side sets the pace:
 #
 # > time of a step = max( step, load ÷ W )
 #
 # So **W = ⌈load ÷ step⌉ workers are enough** (⌈ ⌉ rounds up). More workers only hold more memory: each one keeps
-# `prefetch_factor` batches (2 by default) ready, in shared memory. In a Docker container shared memory (`/dev/shm`)
-# has 64 MB [if nobody says otherwise](https://docs.docker.com/reference/cli/docker/container/run/).
+# `prefetch_factor` batches (2 by default) ready in **shared memory**, which several processes can use. A Docker
+# container has only 64 MB of it (`/dev/shm`), unless you start it with a larger
+# [`--shm-size`](https://docs.docker.com/reference/cli/docker/container/run/). If there is too little, a worker dies with
+# a `bus error`.
 #
 # This rule is for workers that *wait*. Decoding an image is different: the worker *computes*, and needs a core all the
 # time. The same 30 ms, now spent in a busy loop by workers that may use two cores together. How many ms is a step now?
@@ -107,7 +109,8 @@ you.against(
 #
 # > time of a step = max( step, (wait + cpu) ÷ W, cpu ÷ cores )
 #
-# (Linux lets us tie the workers to two cores. On other systems this cell uses all cores, and its real times differ.)
+# Your real times are longer than the rule says when other programs use the cores too: count only cores that are free.
+# (Linux lets us tie the workers to two cores. On other systems this cell uses all cores.)
 
 # %% [markdown]
 # **Exercise 4.1 — choose the workers** (★★, 8 min)
@@ -358,11 +361,12 @@ check_Shared(
 # ## 3 · What crosses the bus?
 #
 # A batch is on its way to the GPU: 256 images of 3 × 224 × 224 values. The network wants float32, four bytes a value.
-# An image file has one byte a value (uint8). There are two ways to get there. Make the float32 on the CPU and send it. Or
-# send the uint8, and make it float32 on the GPU with two small kernels.
+# A decoded image has one byte a value (uint8). There are two ways. Make the float32 on the CPU and send it. Or send the
+# uint8, and make it float32 on the GPU with two small kernels: one converts, one divides by 255. They read and write the
+# GPU's own memory, at {{inside_gbs:,.0f}} GB/s here.
 #
 # There are also two kinds of host memory. **Pageable** memory is what you normally get. The driver first copies it into
-# a buffer of its own. **Pinned** memory is memory that the operating system has promised not to move, so the GPU's
+# a buffer of its own. **Pinned** memory stays where it is: the operating system may not move it, so the GPU's
 # copy engine reads it directly. `DataLoader(pin_memory=True)` makes pinned batches. On the simulated H100 the bus
 # carries {{pinned_gbs:.0f}} GB/s from pinned memory (its data sheet says {{sheet_gbs:.0f}}) and {{pageable_gbs:.0f}} GB/s
 # from pageable memory.
@@ -390,14 +394,11 @@ you.against_ratios(ratios, table, evidence=sent.evidence, what="float32 ÷ uint8
 
 # %% [markdown]
 # The faster the copy, the more the two kernels count. From pinned memory they take {{kernels_share:.0%}} of the time
-# until the batch is ready. They are quick because they read and write the GPU's own memory, at
-# {{inside_gbs:,.0f}} GB/s here.
+# until the batch is ready.
 #
-# So **keep uint8 until the last place, and convert on the GPU**. Bytes that nobody makes need not pass through a
-# worker's memory, shared memory and the bus. This stops being true where the CPU has to compute in float anyway, for
-# example to resize well. Then round back to uint8 before you send.
-#
-# A pinned copy can also run *beside* the kernels: that is lesson 05.
+# So **keep uint8 as long as you can, and convert on the GPU**. Float32 made on the CPU takes four times the room in the
+# worker, in shared memory and on the bus. If the CPU has to compute in float anyway, for example to resize well, round
+# back to uint8 before you send. (A pinned copy can also run *beside* the kernels: that is lesson 05.)
 #
 # ## 4 · How many reads is an epoch?
 #
@@ -458,7 +459,7 @@ shown.read_order({way: files.epoch(way) for way in ("one by one", "in blocks")})
 # %% [markdown]
 # **Bandwidth ÷ IOPS is the size of a read at which the two limits meet.** For smaller reads the number of requests is
 # the limit. For larger reads the bandwidth is. On the hard disk that size is far above one image: an epoch in random
-# order is almost nothing but moving the head, and no code can make up for that. On the NVMe drive that size is below
+# order is almost nothing but moving the head, whatever your code does. On the NVMe drive that size is below
 # one image, so order costs nothing there, *if many reads are under way at once*. One process that waits for each read
 # gets only a small part of the drive's IOPS. Several workers get more.
 #
@@ -547,11 +548,10 @@ print("no GPU here, and no recording yet") if simulated else shown.sent_table(he
 # %% [markdown]
 # ## Sources on trial
 #
-# The second claim is one listing from the article. Its call of
-# [`ImageFolder`](https://docs.pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html) meets
-# torchvision's documented signature (torchvision is not part of this course). Its call of `DataLoader` meets the real
-# class. The programs that try the claims stand in `helpers/trials/data_loading.py`; three more claims are kept for
-# lesson 18.
+# The second claim is a listing in the article. Its call of
+# [`ImageFolder`](https://docs.pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html) is checked against
+# the signature in torchvision's documentation (torchvision is not part of this course). Its call of `DataLoader` is run.
+# The programs that try the claims stand in `helpers/trials/data_loading.py`. Three more claims are kept for lesson 18.
 
 # %% experiment
 from helpers.trials import data_loading as trials
@@ -621,7 +621,7 @@ you.against(found, shown.map_table(file, sizes), evidence="live (CPU)", what="is
 # %% [markdown]
 # The map holds next to nothing, **but pickling the map sends the whole file**, once to each worker. So a data set keeps
 # a function that opens the map, and each process opens its own. The same is true of an open file: after a fork, two
-# workers share its position, and when both `seek` and then `read`, each gets the other's bytes.
+# workers share its position, and when both `seek` and then `read`, each may get the other's bytes.
 #
 # A slice of a map is not read yet. Copy what you return, or the file is read later, where you do not expect it. Documents
 # that lie far apart cost at least one page fault each, so neighbours are worth reading together.
@@ -770,7 +770,8 @@ print(f"tokens in the batches: {as_they_come:.0%}, or {by_length:.0%} if the doc
 lesson.keep(as_they_come=as_they_come, by_length=by_length)
 
 # %% [markdown]
-# The second loss is larger, and the GPU pays for it: only {{as_they_come:.0%}} of the numbers in all batches are tokens, the
+# The table shows the first loss: the usual collate makes two tensors for each document before it makes the batch. The
+# second loss is larger, and the GPU pays for it: only {{as_they_come:.0%}} of the numbers in all batches are tokens, the
 # rest is padding. If the 2,000 documents are sorted by length first, {{by_length:.0%}} are tokens. The batches are then
 # visited in random order. The price is a weaker shuffle again: documents of one length always meet.
 
@@ -884,7 +885,7 @@ shown.decode_table(files, {way: bench(call).median_s for way, call in ways.items
 
 # %% [markdown]
 # Decoded pixels take several times the space and next to no CPU. Which way is better depends on what you lack: work out
-# the bytes with section 4's table and the cores with section 1's rule. Most people go a middle way: shrink each image
+# the bytes with section 4's table and the cores with section 1's rule. A middle way is common: shrink each image
 # once to the size that training uses, and store that as JPEG again.
 #
 # ### Uneven load times (2 min)
@@ -903,8 +904,8 @@ lesson.table(
 )
 
 # %% [markdown]
-# A deeper queue evens out: the model lives on finished batches while a slow one is made. A deeper queue makes nothing
-# faster, and each batch in it takes shared memory.
+# With more batches ahead, the model takes finished ones while a slow one is made. No batch is made any faster, and each
+# batch ahead takes shared memory.
 #
 # ### Threads and memory in workers (1 min)
 #
