@@ -36,7 +36,7 @@ lesson.start("05_streams_and_double_buffering", evidence=["simulated (H100)", "l
 # %% [markdown]
 # The GPU is simulated. The bus carries {{pinned_gbs:.0f}} of the {{sheet_gbs:.0f}} GB/s on the H100's data sheet, and
 # {{pageable_gbs:.0f}} GB/s from ordinary memory. Both numbers are assumptions. One engine computes, one copies to the
-# device, one copies back; a data-centre card has at least these. *What waits for what* is as on a real GPU.
+# device, one copies back; a data-centre card has at least these. *What waits for what* follows the rules of CUDA.
 #
 # ## 1 · Who waits for a copy?
 #
