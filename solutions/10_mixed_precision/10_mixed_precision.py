@@ -64,18 +64,18 @@ you.against(becomes, evidence="live (CPU)", what="becomes")
 
 # %% [markdown]
 # - **bf16** is fp32 without the last 16 bits: the same range, and only 2 to 3 decimal digits.
-# - **fp16** has 3 to 4 digits and a short range. Above 65,504 a number becomes infinite. Below about 6·10⁻⁸ it becomes
-#   zero. Between that and 6·10⁻⁵ fp16's numbers are *subnormal*: they have fewer and fewer digits.
+# - **fp16** has 3 to 4 digits and a short range. Its largest number is 65,504, and what lies clearly above becomes infinite.
+#   Its smallest is about 6·10⁻⁸, and what is less than half of that becomes zero. From there up to 6·10⁻⁵ fp16's numbers
+#   are *subnormal*: the smaller they are, the fewer digits they have.
 # - **TF32** is no dtype. Tensors stay in fp32, and Tensor Cores read only 19 bits of each number: fp32's exponent and
 #   fp16's mantissa. TF32 saves time and no memory.
 #   [`torch.set_float32_matmul_precision("high")`](https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html)
 #   switches TF32 on for matmuls. For cuDNN's convolutions
 #   [TF32 is on by default](https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices).
-# - **FP8** has so little range that each tensor carries a scale of its own.
 #
 # Rounding hurts most in a sum. If a running sum is much larger than the next summand, adding changes nothing: the summand is
-# **swamped**. Start at 0 and add 1 again and again. At which number does the count stand still? And what do the other two
-# give?
+# **swamped**. Start at 0 and add 1 again and again: where does the count stand still? Then two more:
+# `torch.ones(100_000).sum()` in fp16, and a bf16 weight of 1 from which 0.001 is taken 1,000 times.
 
 # %% experiment
 you = lesson.predict(
@@ -125,8 +125,8 @@ you.against(measured, evidence="live (CPU)", what="is")
 #
 # [`torch.autocast("cuda", dtype=torch.float16)`](https://docs.pytorch.org/docs/stable/amp.html) changes no model. Autocast
 # looks at each operator when it is called. Operators on one list run in half precision (matmuls, convolutions, attention).
-# Operators on another list run in fp32. An operator on no list takes its inputs as they come
-# ([the lists](https://docs.pytorch.org/docs/stable/amp.html#autocast-op-reference)).
+# Operators on another list run in fp32: those that add up many numbers, or whose results soon become very large. An operator
+# on no list takes its inputs as they come ([the lists](https://docs.pytorch.org/docs/stable/amp.html#autocast-op-reference)).
 #
 # Inside such a block `x` and `w` are fp32, and `h` is fp16. Which dtype has each result?
 
@@ -162,9 +162,9 @@ you.against(kinds, evidence="simulated (H100)", what="dtype")
 
 # %% [markdown]
 # Look again at three lines. `h.square()` is a power, and powers are on the fp32 list. `h * h` is the same number, but
-# products are on no list: in fp16 `h * h` is infinite from 256 on. `h + x` is fp32, since PyTorch promotes to the wider dtype:
-# a residual stream that begins in fp32 stays in fp32. (These are CUDA's lists. On the CPU softmax and powers stay in half
-# precision.)
+# products are on no list: in fp16 `h * h` is infinite from 256 on. `h + x` is fp32, since PyTorch promotes to the wider
+# dtype: a residual stream that begins in fp32 stays in fp32. (These are CUDA's lists. On the CPU softmax and powers stay in
+# half precision.)
 #
 # Put the autocast block around the forward pass and the loss, and nothing else. The backward pass runs in the dtypes of
 # the forward pass by itself.
@@ -199,10 +199,8 @@ you.against(peaks.in_words(), peaks.table(), evidence="simulated (A100)", what="
 #   of the weights lie beside the weights, and the peak grows. For inference cast the whole model once, with `model.half()`
 #   or `model.bfloat16()`.
 #
-# **And speed?** For GPT-2 on an A100 [others have measured](https://github.com/karpathy/build-nanogpt) whole training
-# steps. A step in bf16 is {{bf16_all:.2f}} times as fast as a step in fp32, and only {{bf16_alone:.2f}} times as fast
-# as a step with TF32, which costs one line of code. Plain fp32 matmuls use no Tensor Cores at all. So always ask:
-# *times as fast as what?*
+# **And speed?** Plain fp32 matmuls use no Tensor Cores, and with TF32 they do. So ask of every speed-up of mixed precision:
+# *times as fast as what?* The figures that others measured stand under Further.
 #
 # **Now place the casts yourself.** In the net below one block is applied again and again, with the same weights. Its
 # stream `h` holds values around 300. Cast everything to fp16, or use autocast alone, and the loss is finite, plausible and
@@ -263,9 +261,9 @@ def mixed_loss(
     difference), also where the result is hundreds away from its target. Autocast is closed while the tests
     run. Budgets, forward and backward together:
     - matmuls: as many FLOPs as plain_loss, and results of 2 bytes an element, so none of them in fp32;
-    - casts: 2 bytes for each element of x, and 6 (fp16 one way, fp32 the other) for each element of a weight, of
-      x @ w_in, of the result, of the last h, and in each turn of the block for 2·n·d + 2·n·u elements. That is
-      enough to compute gelu in fp32, and not to cast weights twice. Casts are `.to`, `.half`, `.float`;
+    - casts (`.to`, `.half`, `.float`): no more bytes than it takes to cast once: x, each weight, x @ w_in, the last h, the
+      result, and in each turn of the block 2·n·d + 2·n·u elements. That is enough to compute gelu in fp32, and not to cast
+      weights twice. (Each element counts 2 bytes one way and 4 the other; x has no way back.)
     - everything: at most 1.5 times the operators of plain_loss, and 1.1 times the bytes that it allocates.
     """
     ### BEGIN SOLUTION
@@ -300,8 +298,9 @@ check_mixed_loss(
 # %% [markdown]
 # ## 3 · Gradients that vanish
 #
-# A small net learns from a teacher, in fp32, fp16 and bf16. Its loss is multiplied by a **factor**, as a side term in a sum of
-# losses is. Adam divides each gradient by its usual size, so the factor should change nothing. From which factor on does
+# A small net learns from a teacher, in fp32, fp16 and bf16. Its loss is multiplied by a **factor**, as happens to a small
+# term in a sum of losses. Adam divides each gradient by its usual size, so the factor should change nothing. With factor 1
+# half of the activations' gradients are smaller than {{usual:.0f}}·10⁻⁵, and half are larger. From which factor on does
 # fp16 learn nothing within 60 steps? And what does the program warn you with?
 
 # %% experiment
@@ -333,15 +332,16 @@ for name, factor in FACTORS.items():
     for run, (dtype, scaled) in RUNS.items():
         one = partial(step, dtype=dtype, factor=factor)
         sweep[name][run] = lab.learn(one, 60, factor=factor, enabled=scaled)
+lesson.keep(usual=1e5 * sweep["1"]["fp32"].of_activations.abs().median().item())
 finite = all(run.finite for runs in sweep.values() for run in runs.values())
 measured = [lab.stopped_at(sweep), "nothing" if finite else "a loss of NaN"]
 flows = lab.flows(sweep["1/100,000"]["fp32"])
 you.against(dict(zip(you, measured)), lab.sweep_table(sweep), flows, evidence="live (CPU)")
 
 # %% [markdown]
-# At factor 1 fp16 needs no help. With each smaller factor more gradients are zero, and nothing says so. (fp32 learns more
-# slowly at the end too: Adam's `eps` of 10⁻⁸ is no longer small beside such gradients.) bf16 keeps fp32's range, and needs no
-# scaler.
+# At factor 1 fp16 needs no help. With each smaller factor more gradients are zero, and nothing says so. While some are left,
+# Adam makes the most of them. (fp32 too learns more slowly at the smallest factors: Adam's `eps` of 10⁻⁸ is no longer small
+# beside such gradients.) bf16 keeps fp32's range, and needs no scaler.
 #
 # The picture shows the reason. In fp16's backward pass the gradient of each activation is an fp16 tensor. With the factor
 # 1/100,000 nearly all of them lie below fp16's range.
@@ -365,9 +365,8 @@ you.against(dict(zip(you, measured)), lab.sweep_table(sweep), flows, evidence="l
 # scaler.update()
 # ```
 #
-# Older code has `torch.cuda.amp.autocast()` and `torch.cuda.amp.GradScaler()`. Both are
-# [deprecated](https://docs.pytorch.org/docs/stable/amp.html) and print a warning. Write
-# `torch.autocast("cuda")` and `torch.amp.GradScaler("cuda")`.
+# In older code `torch.cuda.amp.autocast()` and `torch.cuda.amp.GradScaler()` do the same; both are
+# [deprecated](https://docs.pytorch.org/docs/stable/amp.html).
 
 # %% [markdown]
 # ## 4 · Shapes that fit
@@ -375,7 +374,7 @@ you.against(dict(zip(you, measured)), lab.sweep_table(sweep), flows, evidence="l
 # A Tensor Core multiplies small blocks, and its kernels fetch 16 bytes at a time.
 # [NVIDIA's guide](https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html#requirements-tc)
 # wants the three sizes M, N and K of a matmul, (M, K) times (K, N), in multiples of **16 bytes**: 4 numbers in TF32, 8 in
-# fp16 and bf16, 16 in FP8 and INT8. Newer versions of cuBLAS use Tensor Cores for other shapes too. But how well?
+# fp16 and bf16, 16 in formats of 8 bits. Newer versions of cuBLAS use Tensor Cores for other shapes too. But how well?
 #
 # [Meta's tool HTA](https://github.com/facebookresearch/HolisticTraceAnalysis) comes with traces of A100s. They hold a TF32
 # matmul of 1024 × 1024 by 1024 × **1300**, and one by 1024 × **1705**, which is 1.3 times the work. How many times as long
@@ -396,8 +395,8 @@ lesson.keep(share=found.share, words=up(50257, 64), more_words=up(50257, 64) / 5
 you.against_ratios(times, found.table(), found.picture(), evidence="published", what="times as long")
 
 # %% [markdown]
-# Among matmuls of like work, those with a size that misses reach only {{share:.2f}} of the rate. (The traces come from
-# other people's models, so the shapes differ in more than this.)
+# Among matmuls of like work, those in which a size is no multiple of 4 reach only {{share:.2f}} of the rate. (The traces
+# come from other people's models, so the shapes differ in more than this.)
 #
 # So pad: add zeros up to the next multiple, compute, and cut the result. Padding costs FLOPs, and how many is arithmetic.
 # GPT-2's vocabulary of 50,257 becomes {{words:,}}, the next multiple of 64, for {{more_words:.2%}} more FLOPs. Pad weights
@@ -428,9 +427,9 @@ def aligned(weights: list[torch.Tensor], biases: list[torch.Tensor], multiple: i
     except after the last. forward takes x: (rows, in_0), any number of rows, and returns (rows, out_last) as
     the plain net computes it (relative error 1e-4). Inputs are left as they are.
 
-    Budgets: FLOPs exactly those of M, N and K rounded up to their next multiples; bytes allocated: twice the
-    padded weights and biases, once and not in each forward, and in each forward the padded x and 3 arrays of
-    each layer's padded output. No syncs.
+    Budgets: FLOPs exactly those of M, N and K rounded up to their next multiples. Bytes allocated: when forward is made,
+    twice the padded weights and biases; in each call of forward, the padded x and 3 arrays of each layer's padded output.
+    No syncs.
     """
     ### BEGIN SOLUTION
 
@@ -499,10 +498,10 @@ lesson.keep(script_ms=1e3 * board.after.step_s, script_busy=1e6 * board.after.bu
 board
 
 # %% [markdown]
-# On the simulated H100 no other lesson's change gains as much: {{script_faster:.1f}} times as fast, because the matrix
-# products now run on Tensor Cores. The losses differ a little, within the tolerance that the table states. And something new
-# has happened. A step takes {{script_ms:.2f}} ms, but its kernels take only {{script_busy:.0f}} µs. The kernels have become so
-# short that the GPU waits for launches. The graph of lesson 07 takes that wait away, so its two parts are put back.
+# On the simulated H100 a step is {{script_faster:.1f}} times as fast, because the matrix products now run on Tensor Cores.
+# The losses differ a little, as the last line under the table says. And something new has happened. A step takes
+# {{script_ms:.2f}} ms, but its kernels take only {{script_busy:.0f}} µs. The kernels have become so short that the GPU
+# waits for launches. The graph of lesson 07 takes that wait away, so its two parts are put back.
 
 # %% experiment
 graph = running_example.after("07")
@@ -512,16 +511,16 @@ lesson.keep(script_again=again.before.step_s / again.after.step_s)
 again
 
 # %% [markdown]
-# The same graph that bought nothing in lesson 07 now makes the step {{script_again:.2f}} times as fast. Which change pays depends
-# on what the step waits for at that moment. So one measures again after each change.
+# The same graph that bought nothing in lesson 07 now makes the step {{script_again:.2f}} times as fast. Which change pays
+# depends on what the step waits for at that moment. So measure again after each change.
 
 # %% [markdown]
 # ## Your own script
 #
-# First switch TF32 on, then try bf16's autocast. If your GPU has no bf16 (`torch.cuda.is_bf16_supported()`), use fp16 and a
-# GradScaler. These lines print which share of each parameter's gradients fp16 would turn into zero, and the loss in both
-# precisions. (The gradients of activations can be smaller still.) `%load_ext helpers`, then `%%bench` as a cell's first line,
-# times a step before and after.
+# First switch TF32 on (`torch.set_float32_matmul_precision("high")`), then try bf16's autocast. If your GPU has no bf16
+# (`torch.cuda.is_bf16_supported()`), use fp16 and a GradScaler. These lines print which share of each parameter's gradients
+# fp16 would turn into zero, and the loss in both precisions. (The gradients of activations can be smaller still.)
+# `%load_ext helpers`, then `%%bench` as a cell's first line, times a step before and after.
 #
 # ```python
 # x, y = (part.to(device) for part in next(iter(loader)))
@@ -565,7 +564,7 @@ lesson.verdicts(
 # | Range is the exponent's, precision the mantissa's. | Subnormal numbers: small ones lose precision too. |
 # | One operator in half precision does little harm; a chain of them does. | Kernels that add up in half precision ([fp16 reductions](https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html) can be allowed). |
 # | Weights, optimizer states and running sums stay in fp32. | 8-bit optimizers and stochastic rounding keep small updates in other ways. |
-# | Autocast knows what to cast. | Products, your own norms and losses are on no list. |
+# | Autocast knows what to cast. | Products of numbers are on no list, so a norm or a loss that you wrote yourself may overflow. |
 # | Half the bits, half the memory. | Only for activations. In inference autocast's copies come on top of the weights. |
 # | Sizes in multiples of 16 bytes. | Small matmuls: padding costs more than it brings. |
 #
@@ -639,9 +638,10 @@ you.against(measured, lab.casts_table(ways), evidence="simulated (H100)", what="
 lab.published_speeds()
 
 # %% [markdown]
-# The GPT-2 runs differ in precision alone. The
-# [ResNet-50 runs](https://github.com/NVIDIA/DeepLearningExamples/tree/master/PyTorch/Classification/ConvNets) changed the
-# memory format too (lesson 12), so their factors are not mixed precision's alone.
+# The [GPT-2 runs](https://github.com/karpathy/build-nanogpt) differ in precision alone. A step in bf16 is {{bf16_all:.2f}}
+# times as fast as a step in fp32, and only {{bf16_alone:.2f}} times as fast as a step with TF32, which costs one line of
+# code. The [ResNet-50 runs](https://github.com/NVIDIA/DeepLearningExamples/tree/master/PyTorch/Classification/ConvNets)
+# changed the memory format too (lesson 12), so their factors are not mixed precision's alone.
 #
 # ### Weights in bf16 (4 min)
 #
@@ -706,11 +706,10 @@ lab.scale_steps(
 # already, whether they were finite, and how many good steps there have been in a row. The first two begin anew in
 # <code>update</code>, the last after every change of the scale.</details>
 #
-# <details><summary>The idea</summary><code>finite = torch.stack([g.isfinite().all() for g in grads]).all()</code> is one tensor;
-# <code>g.mul_(1 / scale)</code> for each. <code>step</code>: unscale if that is due, then
-# <code>if finite.item(): return optimizer.step()</code>. <code>update</code>: back off after a bad step, else count, and
-# grow when
-# the count reaches the interval.</details>
+# <details><summary>The idea</summary><code>finite = torch.stack([g.isfinite().all() for g in grads]).all()</code> is one
+# tensor; <code>g.mul_(1 / scale)</code> for each. <code>step</code>: unscale if that is due, then
+# <code>if finite.item(): return optimizer.step()</code>. <code>update</code>: back off after a bad step, else count, and grow when the count
+# reaches the interval.</details>
 
 
 # %% exercise="grad_scaler"
@@ -856,12 +855,13 @@ lab.rounding_errors(normal, divisor=10_000)
 # | 1 … 2^E − 2 | (−1)^s · 2^(e − bias) · (1 + m ÷ 2^M) |
 # | 2^E − 1, all ones | m = 0: infinity, else NaN |
 #
-# <details><summary>Hint 1</summary>Decoding: cut the three fields out with <code>&gt;&gt;</code> and <code>&amp;</code>. Both finite
-# lines of the table are one: (m, plus 2^M unless e = 0) · 2^(max(e, 1) − bias − M).</details>
+# <details><summary>Hint 1</summary>Decoding: cut the three fields out with <code>&gt;&gt;</code> and <code>&amp;</code>.
+# Both finite lines of the table are one: (m, plus 2^M unless e = 0) · 2^(max(e, 1) − bias − M).</details>
 #
 # <details><summary>Hint 2</summary>Encoding: neighbours of |x| lie 2^q apart, and q needs only the exponent of |x|, which
-# <code>torch.frexp</code> gives exactly; it is never less than 1 − bias − M. Divide by 2^q, and <code>torch.round</code>
-# does the rest: it rounds halves to the even number. float64 has room for all of it.</details>
+# <code>torch.frexp</code> gives exactly (for 0 it gives 0: take the smallest q there); q is never less than 1 − bias − M.
+# Divide by 2^q, and <code>torch.round</code> does the rest: it rounds halves to the even number. float64 has room for all
+# of it.</details>
 #
 # <details><summary>The idea</summary>The magnitudes' bit patterns count upwards without a gap: 0, smallest subnormal, …,
 # largest, infinity. So the pattern is (|x| ÷ 2^q, rounded) plus (q + M + bias − 1) · 2^M, and a mantissa that rounds up to
