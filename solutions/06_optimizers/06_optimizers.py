@@ -11,7 +11,7 @@
 # **bytes** that these kernels move. In this lesson you measure both for all three programs, and you write two of the
 # programs yourself.
 #
-# **Time** 55 min, half of it exercises; *Further*: 50 min. **Before this** lessons 00 to 02 (the simulated GPU,
+# **Time** 50 min, half of it exercises; *Further*: 45 min. **Before this** lessons 00 to 02 (the simulated GPU,
 # operators and their counts, autograd).
 #
 # **Afterwards you can**
@@ -39,11 +39,11 @@ lesson.start("06_optimizers", evidence=["live (CPU)", "simulated (H100)"])
 # Two words first. A **parameter** is one tensor that is trained, such as a matrix or a bias. A **weight** is one number
 # in a parameter. Our net has 12 linear layers, so it has 24 parameters: 12 matrices and 12 biases.
 #
-# AdamW's formula needs eight operators for one parameter (you write them in exercise 6.1). On a GPU each operator is a
-# kernel. The three programs use the formula in three ways:
+# AdamW's formula needs eight operators for one parameter (you write them in exercise 6.1). On a GPU, each operator on one
+# tensor launches one kernel. The three programs use the formula in three ways:
 #
 # - **for-loop** (`foreach=False`): Python takes one parameter after the other, and calls the eight operators for it.
-# - **foreach** (`foreach=True`): Python calls eight operators, and each operator takes the list of all parameters.
+# - **foreach** (`foreach=True`): Python calls eight operators, and gives each of them the *list* of all parameters.
 # - **fused** (`fused=True`): one kernel computes the whole formula for all parameters. A second, tiny kernel counts steps.
 #
 # **How many kernels does one step launch?** And which way needs the most *temporary* memory, for results that are gone
@@ -94,16 +94,19 @@ you.against(measured, shown.costs(steps, LAYERS), evidence="simulated (H100)")
 # %% [markdown]
 # All three reach the same weights, up to rounding: fused computes in another order. The costs are not the same:
 #
-# - **for-loop**: eight kernels for each of the 24 parameters. Its temporaries are two tensors of *one* parameter's size:
-#   the square root of the second running mean, and this root after a division. The next parameter uses their memory again.
-# - **foreach**: eight kernels in all. CUDA packs a list of tensors into one launch; PyTorch calls this *multi-tensor
-#   apply*. But now the roots of all parameters exist at the same time. They need as much memory as all weights.
+# - **for-loop**: eight kernels for each of the 24 parameters. Its temporaries are two or three arrays of *one*
+#   parameter's size: the square root of the second running mean, this root after a division, and often a last root of the
+#   parameter before.
+# - **foreach**: eight kernels in all. Here an operator on a list is one kernel, which gets the addresses of all tensors of
+#   the list (PyTorch calls this *multi-tensor apply*). But now the roots of all parameters exist at the same time. They
+#   need as much memory as all weights.
 # - **fused**: two kernels. The large one loads a weight with its gradient and its two means, computes the formula in
 #   registers, and writes three results. No root is ever stored. For each weight it moves {{fused_bytes:.0f}} bytes; the
 #   other two move {{loop_bytes:.0f}}.
 #
 # **What does `AdamW(params)` choose?** Here it launches {{unasked}} kernels. [On a CUDA GPU the default is foreach, on a CPU
-# it is the for-loop](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/optim/optimizer.py). So whoever compares "AdamW" with fused on a GPU compares *foreach* with fused.
+# it is the for-loop](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/optim/optimizer.py). So whoever compares "AdamW"
+# with fused on a GPU compares *foreach* with fused.
 #
 # Not every optimizer has all three. Of the {{all_kinds}} optimizers in
 # [`torch.optim`](https://docs.pytorch.org/docs/stable/optim.html), {{foreach_kinds}} take `foreach=`. Only
@@ -158,9 +161,9 @@ def adamw_loop(
     step: t, the number of this step, from 1.
 
     The numbers are those of torch.optim.AdamW (to 10 decimals in float64). Budget: 8 operators per
-    parameter, no syncs, and beyond its inputs at most 2 arrays of the largest parameter alive at once (the
-    root of v, and the one that the next turn of a loop makes before the name lets go of it). torch's own
-    AdamW in one operator, torch._fused_adamw_, is for later.
+    parameter, no syncs, and beyond its inputs at most 2 arrays of the largest parameter alive at once: a
+    root of v, and the root of the parameter before, which lives until its name is bound again. torch's own
+    AdamW in one operator, torch._fused_adamw_, is not allowed here.
     """
     ### BEGIN SOLUTION
     correction1, correction2 = (1 - beta**step for beta in betas)
@@ -242,8 +245,8 @@ def adamw_foreach(
 
     Budgets: without a limit 8 operators, however many parameters, and one array for each parameter alive at
     once. With a limit 8 · (1 + 2 · total ÷ temp_bytes) operators, as two neighbouring groups are together
-    larger than the limit, and at most max(temp_bytes, the largest parameter) bytes alive. 1 KiB is left over
-    for numbers.
+    larger than the limit, and at most max(temp_bytes, the largest parameter) bytes alive. Each memory budget
+    has 1 KiB more, for numbers.
     """
     ### BEGIN SOLUTION
     correction1, correction2 = (1 - beta**step for beta in betas)
@@ -365,8 +368,8 @@ you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as 
 # | many, with many weights in all | its launches are gone, its bytes stay | a third of the bytes |
 # | many, with few weights in all | its launches are gone | 2 launches in place of 8 |
 #
-# Here are three nets: 100 small parameters (the last row of this table), the parameters of GPT-2 (the middle row), and 8
-# large parameters (the first row).
+# Here are three nets: 100 small parameters (the last row above), the parameters of GPT-2 (the middle row), and 8 large
+# parameters (the first row):
 
 # %% experiment
 from helpers import recordings
@@ -374,7 +377,10 @@ from helpers import recordings
 shown.three_nets(recordings.show("06/three_adamws", simulated="H100"))
 
 # %% [markdown]
-# The for-loop's temporaries in GPT-2 belong to one parameter, the large embedding.
+# With many small parameters, foreach takes away most of the time, and fused most of the rest. With few large parameters,
+# only fused is faster.
+# The for-loop's temporaries in GPT-2 are two arrays of one parameter, the large embedding. In the last net they are three:
+# the root of the parameter before is as large, and is still there when the next one is made.
 #
 # > **Limit of the simulation.** Python does more in each step than launch kernels: `torch.optim` collects its lists
 # > again. The simulation leaves this out. If your machine has a CUDA GPU, the last cell measures that GPU: compare the
@@ -405,15 +411,16 @@ board
 # %% [markdown]
 # One argument takes most of the launches away: {{script_before:.0f}} before, {{script_after:.0f}} after. The step is
 # {{script_faster:.2f}} times as fast on the simulated H100. The gain is that small because the launches were not what the
-# step waited for: the GPU was busy all the time. What the step saves is memory traffic. The for-loop reads and writes each
-# parameter, its gradient and its two means several times, the fused kernel once.
+# step waited for: the GPU was busy all the time. What the step saves is memory traffic. The for-loop moves the weights, the
+# gradients and the two means through the memory several times, the fused kernel once.
 
 # %% [markdown]
 # ## Your own script
 #
 # Look first at the number of your parameters and at the two options. Then look in the profiler's table for the row
-# `Optimizer.step#…`: its share of the step is all that a faster optimizer can save. Try `fused=True` first. If your
-# optimizer does not have it, see that `foreach` is not switched off.
+# `Optimizer.step#…`: its share of the whole step is all that a faster optimizer can save. (With a GPU, look at its share
+# in the column *CUDA total*, too.) Try `fused=True` first. If your optimizer does not have it, see that `foreach` is not
+# switched off.
 #
 # ```python
 # from torch.profiler import profile
@@ -464,10 +471,10 @@ lesson.progress()
 # %% [markdown]
 # ## Further
 #
-# Five sections, each on its own: gradients that die early (15 min), the time of a step before you own the GPU (20 min),
-# what a larger batch buys (5 min) and asks of the learning rate (8 min), and lists that do not become one launch (3 min).
+# Five sections, each on its own: gradients that die early (14 min), the time of a step before you own the GPU (18 min),
+# what a larger batch buys (5 min) and asks of the learning rate (5 min), and lists that do not become one launch (3 min).
 #
-# ### When does a gradient die? (15 min)
+# ### When does a gradient die? (14 min)
 #
 # Gradients need as much memory as the weights. When are they there? Take 16 square parameters, a tiny batch, and plain
 # SGD, which has no means and no temporaries. A step can end in three ways:
@@ -593,7 +600,7 @@ check_step_in_backward(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### How long will a step take? (20 min)
+# ### How long will a step take? (18 min)
 #
 # Round 2 took the larger of two sums: all launches, or all kernels. This is right when all kernels are alike. Here are two
 # parameters of very different size, and the launches and kernels of the three ways on one axis of time:
@@ -708,7 +715,8 @@ you.against_ratios(ratios, shown.by_batch(shown.BATCHES), evidence="simulated (H
 
 # %% [markdown]
 # For small batches, the time hardly grows: a step with 64 samples takes {{to_64:.2f}} times as long as a step with one. The
-# launches set this time, and their number does not depend on the batch. The kernels' time does not shrink to zero either:
+# launches set this time, and their number does not depend on the batch. (The step ends a little after its last launch: the
+# large kernel of AdamW is launched last, and has to run, too.) The kernels' time does not shrink to zero either:
 # a layer reads its whole matrix, and the optimizer all its numbers, for one sample as for a thousand.
 #
 # The first row in which the kernels take longer than the launches is the **knee**. Beyond it a sample still gets cheaper
@@ -716,7 +724,7 @@ you.against_ratios(ratios, shown.by_batch(shown.BATCHES), evidence="simulated (H
 # {{to_65536:.1f}} times as long. So a larger batch gives parallelism up to the knee and a little beyond. The optimizer is a
 # fixed cost of the step: the smaller the batch, the more the choice between the three AdamWs matters.
 #
-# ### What a larger batch asks of the learning rate (8 min)
+# ### What a larger batch asks of the learning rate (5 min)
 #
 # A larger batch means fewer steps per epoch. So the learning rate has to change, but by how much?
 #
@@ -746,7 +754,7 @@ you.against_ratios(
 
 # %% [markdown]
 # Each curve has a lowest point, and this point moves to the right as the batch grows: for SGD in proportion to the batch,
-# for Adam about half as far on this logarithmic axis.
+# for Adam about half as far on this logarithmic axis. (The picture leaves out batch 1,024. The table has it.)
 #
 # Both rules hold in a *range* of batches. With batch 1,024 only four steps are left: the best rates no longer follow the
 # rules, and no rate reaches the loss of the small batches. There, noise no longer matters, and more samples per step are
