@@ -4,20 +4,17 @@
 # ## What does the second GPU cost?
 #
 # Give each GPU a copy of the model and its own part of the batch. Before each step, bring the gradients of all GPUs together. This is
-# data parallelism. Bringing the gradients together is its price: in every step they cross a link that is much slower than a GPU's
-# memory. This lesson counts what is sent, says how long that takes on 2 and on 1,024 GPUs, and hides it behind backward. You need no
-# second GPU: processes on this machine send real messages, and the simulated H100 has as many neighbours as you like.
+# data parallelism. Its price: in every step the gradients cross a link that is much slower than a GPU's memory. This lesson counts what
+# is sent, says how long that takes on 2 and on 1,024 GPUs, and hides it behind backward. You need no second GPU: processes on this
+# machine send real messages, and simulated H100s do the rest.
 #
-# **Time** 60 min, two thirds of it exercises; *Further*: 120 min, most of it for two more exercises. **Before this** lessons 02
+# **Time** 60 min, more than half of it exercises; *Further*: 121 min, most of it for two more exercises. **Before this** lessons 02
 # (autograd) and 05 (overlap).
 #
 # **Afterwards you can**
-# - say what an all-reduce puts on a link and how long it takes, for any size, number of GPUs and link;
+# - say what an all-reduce puts on a link, and how long it takes;
 # - write a ring all-reduce from sends and receives;
 # - read off a timeline which communication the step waits for, and choose the bucket size that hides most of it.
-#
-# **On trial** *DataParallel scales to 8 cards, DDP to a thousand* (the article "Five strategies for faster training") · *DDP sends few
-# messages, and the first ones while backward still runs* · *the more nodes, the more unstable parts weigh* (book notes).
 
 # %% setup
 import os
@@ -92,27 +89,26 @@ you.against(found, shown.records_table(records), evidence="live (CPU)")
 
 # %% [markdown]
 # One all-reduce carries all {{parameters:,}} gradients, {{third_bytes:,}} bytes of float32. It is made inside backward, when the last
-# parameter has its gradient. No weight, no activation and no sample travels. The copies of the model stay equal because they begin equal
-# and add the same numbers. Each rank divides its gradients by the number of ranks before they are added up, so the sum is a mean: **the
-# mean of two means over 16 samples is the mean over 32**. (With unequal parts it is not. And a model with BatchNorm sends more:
+# parameter has its gradient. No weight, no activation and no sample is sent. The copies of the model begin equal and stay equal, because
+# each takes its step with the same gradients. Each rank divides its gradients by the number of ranks before they are added up, so the sum
+# is a mean: **the mean of two means over 16 samples is the mean over 32**. (Unequal parts break this. A model with BatchNorm sends more:
 # *Further*.)
 #
-# The table shows what came before. To begin with, the ranks compare the shapes of their parameters, and the weights of rank 0 go to all.
-# In the second step rank 0 also says in which order its gradients came. DDP will group gradients in that order.
+# Before that, DDP compares the shapes of the parameters and gives all ranks the weights of rank 0. In step 2 rank 0 says in which
+# order its gradients came: DDP groups them in that order (section 3).
 
 # %% [markdown]
 # ## 2 · What it takes: α and β
 #
 # A message over a link takes a fixed time **α**, whatever its size, and then **β** for each byte (1 ÷ bandwidth). For NVLink 4, inside
 # a node, α is {{nvlink_us:.1f}} µs and the bandwidth {{nvlink_gbs:.0f}} GB/s. For InfiniBand NDR, between nodes, it is {{ndr_us:.1f}} µs
-# and {{ndr_gbs:.0f}} GB/s. Everything about collectives follows from counting messages and bytes. Two ways to make an all-reduce of S
-# bytes among n ranks:
+# and {{ndr_gbs:.0f}} GB/s. So count messages and bytes. There are two ways to make an all-reduce of S bytes among n ranks:
 #
 # - **Ring.** Cut the tensor into n pieces. In each step, every rank sends one piece to its right neighbour and receives one from its
-#   left neighbour. After n − 1 steps, each piece is summed up on some rank. After n − 1 more steps, all ranks have all sums. These are
-#   2(n − 1) messages, one after the other, of S/n bytes each: 2(n − 1)(α + β S/n).
-# - **Tree.** Sums go up a tree and come down again, in small pieces that follow one another, so that all levels send at once: about
-#   2 α log₂ n + 2 β S.
+#   left neighbour. After n − 1 steps, each piece is summed up on one rank. After n − 1 more steps, all ranks have all sums. Each
+#   rank sends 2(n − 1) messages of S/n bytes, one after the other: 2(n − 1)(α + β S/n).
+# - **Tree.** Each rank sends its sum to the one above it. The top has the whole sum, and it comes down the same way. All levels send at
+#   once, in small pieces that follow one another: about 2 α log₂ n + 2 β S.
 
 # %% experiment
 nvlink, ndr = ranks.LINKS["NVLink 4"], ranks.LINKS["InfiniBand NDR"]
@@ -121,7 +117,8 @@ lesson.keep(ndr_us=1e6 * ndr.latency_s, ndr_gbs=ndr.bytes_per_s / 1e9)
 shown.ring_steps(4)
 
 # %% [markdown]
-# Now take 1,024 GPUs in place of 8, in one ring over InfiniBand NDR. By how much does each of these grow? And which way is faster?
+# Take 1,024 GPUs in place of 8, in one ring over InfiniBand NDR. How many times as much is each of the first three? And which way is
+# faster?
 
 # %% experiment
 you = lesson.predict(
@@ -157,27 +154,26 @@ you.against(found, shown.ways_table(takes), shown.algorithms(takes), evidence="a
 
 # %% [markdown]
 # The **bytes** of a ring hardly depend on n. A rank sends 2(n − 1)/n · S: S with two ranks, and never more than 2 S. No all-reduce that
-# is made of sends between ranks can do with less ([Patarasuk and Yuan, 2009](https://doi.org/10.1016/j.jpdc.2008.09.002)). This is why
-# data parallelism scales at all.
+# is made of sends between ranks can do with less ([Patarasuk and Yuan, 2009](https://doi.org/10.1016/j.jpdc.2008.09.002)).
 #
 # The **messages** of a ring do depend on n: there are 2(n − 1), one after the other. So a ring is best for much data among few ranks.
-# For 1 MB the tree is faster already among 8; for 1 GB it is faster from 64 on. NCCL estimates both times and takes the shorter way
-# ([tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc)). Done like this, 1 GB among 1,024 GPUs takes only
-# {{gigabyte:.0%}} longer than among 8.
+# For 1 MB the tree is faster already among 8. For 1 GB the ring is faster among 8, and the tree among 64. NCCL estimates both times and
+# takes the faster way ([tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc)). Then 1 GB among 1,024 GPUs takes
+# only {{gigabyte:.0%}} longer than among 8.
 #
 # Two rules follow. **Few large messages are faster than many small ones**, because each message costs its α. **A message cannot begin
 # before its last number is there**, so one very large message begins late.
 #
-# (Real bandwidths are below the published ones, and links are shared. Take the model for the shape of the curves.)
+# (Real links are slower, and shared. Take the model for the shape of the curves.)
 
 # %% [markdown]
-# **Exercise 14.1 — a ring all-reduce from sends and receives** (★★★, 15 min)
+# **Exercise 14.1 — a ring all-reduce from sends and receives** (★★★, 12 min)
 #
-# Write what the picture shows. No rank may put more than 2(n − 1)/n of the tensor on its link, rounded up to whole pieces.
+# Write what the picture shows. Number the pieces 0 … n − 1 and the steps s = 0 … 2n − 3. In step s, rank r sends piece (r − s) mod n
+# and receives piece (r − s − 1) mod n. No rank may put more than 2(n − 1)/n of the tensor on its link, rounded up to whole pieces.
 #
-# <details><summary>Hint 1</summary>Number the pieces 0 … n − 1. In step s of the first round (s = 0, 1, …), rank r sends piece
-# (r − s) mod n and receives piece (r − s − 1) mod n, which it adds. Which piece is complete on rank r after n − 1 steps? The second round
-# begins with that piece.</details>
+# <details><summary>Hint 1</summary>Up to step n − 2 a rank adds what it receives. After these n − 1 steps, piece (r + 1) mod n is
+# complete on rank r, and the numbering goes on with just this piece. From now on a received piece replaces the old one.</details>
 #
 # <details><summary>Hint 2</summary>If every rank first sends and then receives, all may wait for each other for ever. Begin both
 # (<code>dist.isend</code>, <code>dist.irecv</code>), then wait for both. The tensor that receives must be contiguous, and must not
@@ -260,24 +256,13 @@ timelines = {name: (run.gpu, run.began_s) for name, run in runs.items()}
 plots.compared(timelines, title="One step on rank 0 of 64: kernels, all-reduces, exposed time")
 
 # %% [markdown]
-# In each row, the upper bars are kernels, the middle ones all-reduces, and the lower ones the exposed time, in which only collectives
-# run. DDP sends the same bytes in eight messages, and takes {{ddp_ms:.1f}} ms in place of {{lump_ms:.1f}}. The gaps between its
-# all-reduces say that the link still has time. But the *last* bucket cannot hide: backward is over when its all-reduce starts. (DDP's last
-# kernels copy the sums from the buckets into the gradients.)
+# DDP sends the same bytes in eight messages, and takes {{ddp_ms:.1f}} ms in place of {{lump_ms:.1f}}. The lowest bars are the exposed
+# time. Between DDP's all-reduces are gaps: the link is not busy all the time. But the *last* all-reduce cannot hide: backward is over
+# when it starts.
 #
-# How large should a bucket be? By default the first bucket has 1 MiB, so that sending begins early, and the others 25 MiB. If you give
-# `bucket_cap_mb`, it holds for all buckets
-# ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L106-L110)). Below is a step of GPT-2, 8
-# sequences of 1,024 tokens in bf16. Move the bucket size, the ranks and the links, and watch the lowest lane. What do very small
-# buckets cost at 1,024 ranks? What do very large ones cost at 8?
-
-# %% experiment
-explorer = widgets.bucket_explorer(ranks=64)
-explorer
-
-# %% [markdown]
-# Small buckets pay an α each, and at many ranks they queue up. Large buckets begin late. On these fast links little depends on the
-# size between 1 and 25 MiB. On a slow network much does:
+# How large should a bucket be? Small buckets pay an α each, and at many ranks they queue up. Large buckets begin late. By default the
+# first bucket has 1 MiB, so that sending begins early, and the others 25 MiB. On fast links little depends on the size (*Further* has
+# sliders for it). On a slow network much does:
 #
 # **Exercise 14.2 — choose the bucket size** (★★, 10 min)
 #
@@ -361,21 +346,21 @@ check_choose_cap(steps, best=[best_of(*step) for step in steps])
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your search on GPT-2, when 25 Gbit/s join the nodes of 8:
+# Your search on a training step of GPT-2, with nodes of 8 GPUs joined by Ethernet of 25 Gbit/s:
 
 # %% experiment
 shown.caps_table(choose_cap)
 
 # %% [markdown]
-# The best size among 16 ranks is a poor one among 64, where a message has a larger α. Among 64 DDP's default is better than
-# any single size, because its small first bucket is on the link early.
+# The best size among 16 ranks is a poor one among 64, where an all-reduce takes more messages. Among 64, DDP's default is even better
+# than the best single size: its small first bucket is on the link early.
 
 # %% [markdown]
 # ## 4 · What is left of n GPUs
 #
-# The eight layers once more, with DDP. Each GPU has a batch of its own, so 100 % means "n GPUs do n times the work". Then come two kinds of bad
-# luck. *Uneven kernels* take more or less time on each rank, at random, typically by 10 %. And with *one slow rank*, the kernels of 1 rank of
-# 64 always take 1.5 times as long. How much is left of 100 %?
+# The eight layers once more, with DDP. Each GPU has a batch of its own, so 100 % means "n GPUs do n times the work". Then come two
+# kinds of bad luck. *Uneven kernels* take more or less time on each rank, at random, typically by 10 %. With *one slow rank*, the
+# kernels of 1 rank of 64 always take 1.5 times as long. How much is left of 100 %?
 
 # %% experiment
 you = lesson.predict(
@@ -393,14 +378,14 @@ found = dict(zip(you, map(shown.share, left), strict=True))
 you.against(found, shown.efficiency_table(lump), picture, evidence="simulated (H100)")
 
 # %% [markdown]
-# **The second GPU** leaves {{left_2:.0%}}, and three things take the rest (the line under the table takes them apart). DDP copies
-# gradients into buckets and sums out again, even on one GPU. Collectives take something from the kernels beside them. And the last
-# all-reduce is exposed. From 8 to 64 GPUs the slower link between nodes is added. From 64 to 1,024 hardly a byte is added, only
-# messages: {{left_1024:.0%}} is left.
+# **With two GPUs** {{left_2:.0%}} is left. Three things take the rest (see the line under the table). DDP copies gradients into
+# buckets and sums out again, even on one GPU. Collectives are kernels, too, and take part of the GPU from the others. And the last
+# all-reduce is exposed. From 8 to 64 GPUs the slower link between nodes is added. From 64 to 1,024 a GPU sends hardly a byte more,
+# only more messages: {{left_1024:.0%}} is left.
 #
-# With uneven kernels everybody waits in each all-reduce for the slowest of all: {{left_uneven:.0%}}. One slow GPU makes all others slow:
-# {{left_slow:.0%}}. Look at the picture to see how you find it. On the timeline of every *other* rank the collectives are long, because
-# these ranks wait in them (pale). **The rank that never waits is the slow one.**
+# With uneven kernels all ranks wait in each all-reduce for the slowest one: {{left_uneven:.0%}}. One slow GPU makes all others slow:
+# {{left_slow:.0%}}. How do you find it? On the timeline of every *other* rank, such as the one in the picture, the collectives are long,
+# because these ranks wait in them (pale). **The rank that never waits is the slow one.**
 
 # %% [markdown]
 # ## The running example
@@ -428,19 +413,19 @@ lesson.keep(script_tokens=8 * board.before.step_s / board.after.step_s)
 board
 
 # %% [markdown]
-# No step becomes faster: a step takes {{script_slower:.0%}} longer. What grows is the number of tokens. Eight GPUs take eight
-# batches in that time, {{script_tokens:.1f}} times as many tokens a second as one. Each GPU sends {{script_sent:.1f}} MiB a step,
-# a float32 gradient for each weight, and launches {{script_launches_now:.0f}} times in place of {{script_launches:.0f}}: DDP
-# copies gradients into its buckets and out again. Both show, since this step waits for launches already.
+# A step takes {{script_slower:.0%}} longer. But eight GPUs take eight batches in that time: {{script_tokens:.1f}} times as many tokens a
+# second as one. Each GPU sends {{script_sent:.1f}} MiB a step, a float32 gradient for each weight, and launches
+# {{script_launches_now:.0f}} times in place of {{script_launches:.0f}}: DDP copies gradients into its buckets and out again. These launches
+# cost time, because this step waits for launches already.
 
 # %% [markdown]
 # ## Your own script
 #
-# First ask what sending costs at all. The comm hook
-# [`noop_hook`](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html) sends nothing: the difference between the two times below is
-# what you could gain. Is it small? Then leave the buckets alone. Is it large? Compare the bytes of gradients with your link (section 2).
-# Then accumulate with `no_sync`, send 16 bits, or try other buckets, in this order. If each rank takes another time without sending,
-# look for the slow rank first.
+# First ask what sending costs at all. A comm hook says what DDP sends of a bucket.
+# [`noop_hook`](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html) sends nothing, so the difference between the two times below
+# is the most that you can gain. Is it small? Then leave the buckets alone. Is it large? Compare the bytes of gradients with your link
+# (section 2). Then accumulate with `no_sync`, send 16 bits (both in *Further*), or try other buckets, in this order. If the ranks'
+# times differ without sending, look for the slow rank first.
 #
 # ```python
 # import copy, time
@@ -469,7 +454,7 @@ board
 # %% [markdown]
 # ## Sources on trial
 #
-# Short programs in `helpers/trials/data_parallel.py` try each claim. Five more claims are kept for lesson 18.
+# Three claims that matter here. Five more wait for lesson 18.
 
 # %% experiment tags=["nbval-ignore-output"]
 from helpers.trials import data_parallel as trials
@@ -502,10 +487,10 @@ lesson.progress()
 # | section | minutes |
 # |---|---|
 # | A DistributedDataParallel, with exercise 14.3 | 55 |
-# | Which bucket size? | 5 |
+# | Which bucket size? | 7 |
 # | When DDP divides, and what BatchNorm sends | 4 |
 # | Who is joined to whom | 5 |
-# | DataParallel | 3 |
+# | DataParallel | 2 |
 # | Send less often, and less, with exercise 14.4 | 40 |
 # | torchrun and Accelerate | 6 |
 # | Your own link | 2 |
@@ -695,7 +680,9 @@ you.against(found, shown.buckets_table(), evidence="simulated (H100)")
 # end, and it is a large part of all gradients. Its own all-reduce is the table's last line. No bucket size can get below this floor,
 # and the best one comes close to it.
 #
-# Is this torch's own rule? Nine layers of 1 MiB in torch's DDP, on a fake group of 8 with nobody at the other end:
+# Is this torch's own rule? By default the first bucket has 1 MiB and the others 25. If you give `bucket_cap_mb`, it holds for the first
+# bucket too ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L106-L110)). Nine layers of 1 MiB
+# in torch's DDP, on a fake group of 8 with nobody at the other end:
 
 
 # %% experiment
@@ -713,11 +700,19 @@ sizes = [(f"bucket_cap_mb={cap}", str(buckets_of(cap))) for cap in (None, 25, 5,
 lesson.table(sizes, ["", "MiB of each all-reduce"], evidence="live (CPU)")
 
 # %% [markdown]
+# Move the bucket size, the ranks and the links, and watch the lowest lane. What do very small buckets cost at 1,024 ranks? What do very
+# large ones cost at 8?
+
+# %% experiment
+explorer = widgets.bucket_explorer(ranks=64)
+explorer
+
+# %% [markdown]
 # ### When DDP divides, and what BatchNorm sends
 #
 # Does DDP divide before or after it adds up? This matters in float16, whose largest number is 65,504. Two ranks have a gradient of
-# 40,000 each. And how many broadcasts does a model with BatchNorm make in its third step? Its running averages are **buffers**, not
-# parameters.
+# 40,000 each. And how many broadcasts does a model with BatchNorm make in its third step? Its running averages are
+# **buffers**: tensors of the model that are not parameters. DDP keeps them equal, unless it is told `forward_sync_buffers=False`.
 
 # %% experiment
 you = lesson.predict(
