@@ -108,7 +108,7 @@ def sent_table(steps: Mapping[str, Step]) -> Table:
         "backward",
         "bytes a rank sends",
         "bytes kept for backward",
-        "equals the unsplit",
+        "y as unsplit",
     ]
     note = f"2 ranks, x of {TOKENS} tokens × {WIDTH} float32 ({TOKENS * WIDTH * 4:,} bytes); sent: on the wire, by rings; kept: activations"
     return table(rows, columns, evidence="live (CPU)", caption=note)

@@ -3,11 +3,11 @@
 #
 # ## What if the data is not what to split?
 #
-# Lessons 14 and 15 gave each GPU other data. That no longer helps when the activations of one sample do not fit, when the batch
-# cannot grow any further, or when a step must be shorter than one sample takes on one GPU. Then the model itself is split: **inside
-# its layers** (tensor parallel), or **between its layers** (pipeline). Each way sends other things, at another time.
+# In lessons 14 and 15 each GPU works on its own part of the data. This no longer helps when the activations of one sample do not fit,
+# when the batch cannot grow any further, or when a step must be shorter than one sample takes on one GPU. Then the model itself is
+# split: **inside its layers** (tensor parallel), or **between its layers** (pipeline parallel).
 #
-# **Time** 60 min, half of it exercises; *Further*: 75 min. **Before this** lesson 14 (collectives, the α–β model, DDP).
+# **Time** 60 min, half of it exercises; *Further*: 76 min. **Before this** lesson 14 (collectives, the α–β model, DDP).
 #
 # **Afterwards you can**
 # - split an MLP over ranks so that as little as possible is sent, and count what is sent;
@@ -32,7 +32,8 @@ lesson.start("16_model_parallel", evidence=["live (CPU)", "simulated (H100)", "a
 # ## 1 · Split a matrix product
 #
 # Two ranks share the product `y = x @ w`. Each has half of w. There are two ways to split w. By **columns**, each rank computes half
-# of the columns of y, from all of x. By **rows**, each rank needs half of the columns of x only, and computes an addend of all of y.
+# of the columns of y, from all of x. By **rows**, each rank needs only half of the columns of x. It computes a matrix of the size of
+# y, and the sum of both matrices is y.
 
 # %% experiment
 dice = torch.Generator().manual_seed(0)
@@ -46,7 +47,7 @@ print("by rows:", torch.allclose(by_rows, x @ w, atol=1e-4))
 plots.matrix_splits(rows=6, inner=8, columns=10)
 
 # %% [markdown]
-# To put the halves side by side is an **all-gather**. To add them up is an **all-reduce**. An MLP has two products and an
+# Putting the halves side by side takes an **all-gather**. Adding the two matrices takes an **all-reduce**. An MLP has two products and an
 # elementwise function between them: `gelu(x @ a) @ b`. Attention has products too, with something done to each head between them.
 #
 # PyTorch's
@@ -83,12 +84,12 @@ you.against(calls, shown.sent_table(steps), evidence="live (CPU)", what="collect
 # %% [markdown]
 # **Split the first product by columns and the second by rows.** Then nothing has to be put together between them: gelu works on
 # single numbers, and the columns that a rank has are just what its rows of the second matrix need. One all-reduce of y is left.
-# Backward is the mirror image. x went to all ranks, so its gradient is a sum over all ranks: one all-reduce more. To gather after
-# each product is right too, but sends {{gathering:.1f}} times as much.
+# Backward has one, too: all ranks used x, so its gradient is a sum over all ranks. Gathering after each product gives the same y,
+# but sends {{gathering:.1f}} times as much.
 #
 # Attention works the same way, with heads in place of columns. But look at its backward: q, k and v each sum the gradient of x for
-# themselves, three all-reduces in place of one. Counting shows that, and *Further* mends it. There, in exercise 16.3, you also write
-# the split of the MLP by hand.
+# themselves, three all-reduces in place of one. *Further* mends this. There, in exercise 16.3, you also write the split of the MLP
+# by hand.
 
 # %% [markdown]
 # ## 2 · Split between the layers
@@ -132,13 +133,13 @@ table = shown.runs_table(runs)
 you.against(dict(zip(you, said, strict=True)), table, *pictures, evidence="arithmetic")
 
 # %% [markdown]
-# Compare the first two pictures: both are equally long. **1F1B does not make the bubble smaller. It makes the memory smaller**: of p
-# ranks, rank r (counted from 0) holds p − r micro-batches at most, not all m. The bubble of both is (p − 1) ÷ (m + p − 1) of the
-# time. So 1F1B pays indirectly: m may now grow, and a larger m makes the bubble smaller.
+# Compare the first two pictures: both are equally long. **1F1B does not make the bubble smaller. It makes the memory smaller.** With p
+# ranks and m micro-batches, rank r (counted from 0) holds p − r micro-batches at most, not all m. The bubble of both is
+# (p − 1) ÷ (m + p − 1) of the time. So 1F1B pays indirectly: m may now grow, and a larger m makes the bubble smaller.
 #
 # In the third picture each rank has two rows, one for each of its two stages, with its earlier stage above. Its peak counts
 # activations of one stage, which is half of a rank's layers. (The two shades only tell neighbouring micro-batches apart.) With v
-# stages a rank, the bubble is (p − 1) ÷ (v m + p − 1). The price is more messages, and more activations than plain 1F1B.
+# stages on each rank, the bubble is (p − 1) ÷ (v m + p − 1). The price is more messages, and more activations than plain 1F1B.
 
 # %% [markdown]
 # **Exercise 16.1 — a 1F1B schedule** (★★, 10 min)
@@ -205,12 +206,12 @@ check_one_f_one_b(
 # %% [markdown]
 # ## 3 · Lay it over the machine
 #
-# Which of the two ways? Both at once, and data parallelism too: 64 GPUs in 8 nodes are `tp · pp · dp = 64` (tensor, pipeline and data
-# parallel). A [**device mesh**](https://docs.pytorch.org/docs/stable/distributed.html) numbers the ranks along three axes. The innermost
-# axis gets neighbouring ranks, so with 8 GPUs a node an innermost axis of 8 never leaves its node. What does one rank of the first stage
-# send along each axis in one step?
+# Which of the two ways? Often both at once, with data parallelism beside them: 64 GPUs in 8 nodes are `tp · pp · dp = 64` (tensor,
+# pipeline and data parallel). A [**device mesh**](https://docs.pytorch.org/docs/stable/distributed.html) numbers the ranks along three
+# axes. The innermost axis gets neighbouring ranks, so with 8 GPUs a node an innermost axis of 8 never leaves its node. What does one
+# rank of the first stage send along each axis in one step?
 #
-# - **tp**: all-reduces of a micro-batch, two a layer; a pipeline of pp stages has 1 ÷ pp of the layers on a rank;
+# - **tp**: all-reduces of a micro-batch, two an MLP; a pipeline of pp stages has 1 ÷ pp of the MLPs on a rank;
 # - **pp**: each micro-batch to the next stage, and its gradient back;
 # - **dp**: all-reduces of the gradients, of which a rank has 1 ÷ tp; once a step.
 #
@@ -266,10 +267,11 @@ you.against(found, table, evidence="simulated (fake group)")
 
 # %% exercise="layout"
 def step_seconds(model: dict[str, int], network: dict, sizes: dict[str, int], links: dict) -> float:
-    """Seconds of a step. sizes: axis → ranks along it; links: axis → its [α, β]; the rest as in layout.
+    """Seconds of a step. sizes: axis → ranks along it; links: axis → its [α, bandwidth]; the rest as in layout.
 
-    Nothing is hidden, and all-reduces are flat rings over an axis's slowest link, not in two levels as in "Which link can bear it?". P parameters; a micro-batch is one sequence, and has a bytes
-    between two layers (bfloat16). A slot is what a stage does with one of them, forward and backward.
+    Nothing is hidden, and all-reduces are plain rings over an axis's link. P parameters; a micro-batch is one sequence, and has
+    a bytes between two layers (bfloat16). A layer is attention and an MLP, so it makes 4 all-reduces along tp. A slot is
+    what a stage does with one micro-batch, forward and backward.
     """
     tp, pp, dp = (sizes[axis] for axis in ("tp", "pp", "dp"))
     L, h, s, B = (model[key] for key in ("layers", "width", "tokens", "sequences"))
@@ -296,8 +298,8 @@ def layout(model: dict[str, int], network: dict, gpus: int = 64) -> dict:
 
     order: the axes, outermost first, e.g. ["pp", "dp", "tp"]; tp · pp · dp = gpus.
     model: {"layers": L, "width": h, "tokens": s (of a sequence), "sequences": B (in a step)}. network: {"per_node":
-    GPUs, "memory": bytes of a GPU, "flops": of a GPU in a second, "inside": [α, β], "between": [α, β]}, α in seconds a
-    message, β in bytes a second.
+    GPUs, "memory": bytes of a GPU, "flops": of a GPU in a second, "inside": link, "between": link}, a link being
+    [α, bandwidth], in seconds a message and bytes a second.
     Allowed: tp divides h, pp divides L, dp divides B, and what is held fits the memory. An axis uses `inside` if its
     stride (the product of the sizes of the axes after it in order) times its size is at most per_node, else `between`.
     ValueError if nothing is allowed. Any of several equally fast layouts is right.
@@ -370,9 +372,10 @@ check_layout(
 shown.layouts_table(layout)
 
 # %% [markdown]
-# Tensor parallelism comes in where sequences are few: it is the only axis that needs no more sequences. But first see whether the model
-# fits when it is sharded (lesson 15), and whether the sending of dp hides behind backward (lesson 14). Use tensor or pipeline
-# parallelism only if one of these fails, or if a step has too few sequences for so many GPUs.
+# Tensor parallelism comes in where sequences are few. dp needs a sequence for each copy of the model, and pp needs many to keep its
+# bubble small; tp needs no more sequences. But first see whether the model fits when it is sharded (lesson 15), and whether the
+# sending of dp hides behind backward (lesson 14). Use tensor or pipeline parallelism only if one of these fails, or if a step has too
+# few sequences for so many GPUs.
 
 # %% [markdown]
 # ## The running example
@@ -429,7 +432,7 @@ board
 # the step takes {{script_slower:.0%}} longer: the CPU has more to launch, and every sum has to be waited for. The peak falls from
 # {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. Layers are split when one layer is too large or too slow for one GPU.
 #
-# This was the script's last change. Here is the whole ladder on one GPU, from lesson 00 on. In lesson 00 you wrote down the
+# This was the script's last change. Here are all its steps on one GPU, from lesson 00 on. In lesson 00 you wrote down the
 # line that you would have changed first: where is it?
 
 # %% experiment
@@ -441,8 +444,9 @@ running_example.ladder()
 # %% [markdown]
 # A step took {{script_plain:.1f}} ms, and takes {{script_best:.2f}} ms at the end: {{script_faster:.1f}} times as fast on the
 # simulated H100. Four changes made nearly all of the difference: the fused operators, the waits, the
-# fused AdamW and bf16. The others bought little time or none: `@` makes most of the copies anyway, the batches are tiny, and
-# the graph had to wait for short kernels. Those changes were not wrong. The step was waiting for something else.
+# fused AdamW and bf16. The others saved little time or none. `@` makes most of the copies of lesson 01 anyway, the batches
+# of lessons 04 and 05 are tiny, and lesson 07's graph had to wait for short kernels. Those changes were not wrong. The step was
+# waiting for something else.
 
 # %% [markdown]
 # ## Your own script
@@ -452,7 +456,8 @@ running_example.ladder()
 # [DDP](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html); if they fit when sharded, use
 # [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html). Only then look at how the
 # parameters are spread over the layers: a pipeline wants equal stages, and one huge layer wants tensor parallelism. After a split,
-# count the collectives of one step, in each rank. One all-reduce too many in each layer is easily overlooked.
+# count the collectives of one step, in each rank: one all-reduce too many in each layer is easily overlooked. (A single process has
+# none to count.)
 #
 # ```python
 # from torch.distributed.tensor.debug import CommDebugMode
@@ -639,20 +644,11 @@ check_ParallelMLP(
 shown.try_mlp(ParallelMLP, columns_rows)
 
 # %% [markdown]
-# ## Further
-#
-# | section | minutes |
-# |---|---|
-# | Sequence parallelism, and your MLP beside torch's | 5 |
-# | Which link can bear it? | 11 |
-# | When messages take time, and torch's own schedules | 8 |
-# | Balance the stages, with exercise 16.3 | 24 |
-# | Lay it over the machine, with exercise 16.4 | 24 |
-#
 # ### Sequence parallelism
 #
 # Two more plans. `PrepareModuleInput` makes x one thing that q, k and v share. **Sequence parallelism** lets x come in, and y go out,
-# with half of the *tokens* on each rank; the products in between need all tokens.
+# with half of the *tokens* on each rank; the products in between need all tokens. The first three lines of the table are those of
+# section 1.
 
 # %% experiment
 once = parallel.PrepareModuleInput(input_layouts=(Replicate(),), desired_input_layouts=(Replicate(),))
@@ -672,7 +668,7 @@ shown.sent_table(steps | ranks.run_ranks(shown.split_and_run, 2, more)[0])
 # a reduce-scatter and an all-gather. The bytes on the wire stay the same. In between, each rank has only some of the tokens, so what
 # works on single tokens, here LayerNorm, keeps only its part for backward (compare the bytes kept,
 # [Korthikanti and others, 2022](https://arxiv.org/abs/2205.05198)). The price: the weights of LayerNorm see only the tokens of one
-# rank, so their gradients need one more sum.
+# rank, so their gradients need one more sum. The table does not count it: `DTensor` leaves it to the optimizer's step.
 
 # %% [markdown]
 # ### Which link can bear it?
