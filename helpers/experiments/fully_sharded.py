@@ -79,7 +79,10 @@ def sent_table() -> Table:
         counted = [sent_by(stage, n) for n in _SIZES]
         cells = [f"{a:.3f} · {b:.3f}" for a, b in zip(ruled, counted, strict=True)]
         rows.append((stage, f"{factor} (n − 1)/n", *cells))
-    note = "rule · count. Counted on a fake group: DDP; reduce-scatter and all-gather by hand; fully_shard, a call per layer"
+    note = (
+        "rule · count. Counted on rank 0 of a fake group (nobody is at the other end): DDP; reduce-scatter and all-gather by hand; "
+        "fully_shard, a call per layer"
+    )
     columns = ["sent ÷ weights", "rule", *(f"{n:,} ranks" for n in _SIZES)]
     return table(rows, columns, evidence=f"{ARITHMETIC} · {LIVE}", caption=note)
 

@@ -4,15 +4,15 @@
 # ## How does a model larger than the GPU train?
 #
 # With lesson 14's data parallelism (*DDP*), every rank holds the whole model, all of its gradients and all of the optimizer's
-# state. The eighth GPU is as full as the first one. This lesson cuts them up: each rank keeps one part of everything. What a rank
-# lacks, the others send when it is needed. So a model fits that no single GPU could hold. This is **fully sharded data
-# parallelism**, *FSDP*. You count what each rank stores and sends, on 8, 64 and 1,024 ranks, and you find out where it stops paying.
+# state. The eighth GPU is as full as the first one. **Fully sharded data parallelism**, *FSDP*, cuts model, gradients and state up,
+# and each rank keeps one part. What a rank lacks, the others send when it is needed. So a model fits that no single GPU could hold.
+# You count what each rank stores and sends, on 8, 64 and 1,024 ranks, and you find out where FSDP stops paying.
 #
 # **Time** 60 min, more than half of it exercises; *Further*: 62 min. **Before this** lessons 09 (what training stores) and 14
 # (collectives, the α–β model, overlap).
 #
 # **Afterwards you can**
-# - say what each rank stores and sends with each stage of ZeRO, before you rent the machines;
+# - say what each rank stores and sends, before you rent the machines;
 # - write a sharded layer, and say what a way to wrap a model with `fully_shard` holds and sends;
 # - tell from a timeline whether gathering hides behind computing, and what to do if not.
 
@@ -41,17 +41,18 @@ lesson.start("15_fully_sharded", evidence=["arithmetic", "live (CPU)", "simulate
 # ## 1 · What is stored, what is sent
 #
 # Training in mixed precision with Adam keeps 16 bytes for each parameter ([ZeRO](https://arxiv.org/abs/1910.02054), 2020). Weight
-# and gradient have 16 bits: 2 + 2 bytes. The optimizer keeps a weight of 32 bits and two moments: 12 bytes. The paper cuts these up
-# in three **stages**. On n ranks:
+# and gradient have 16 bits: 2 + 2 bytes. The optimizer keeps the weight and two moments in 32 bits: 12 bytes. The paper cuts these
+# bytes up in three **stages**. On n ranks:
 #
 # - **ZeRO-1**: each rank keeps 1/n of the optimizer's 12 bytes;
 # - **ZeRO-2**: and 1/n of the gradients;
 # - **ZeRO-3**: and 1/n of the weights. They are gathered before they are needed, once in forward and once in backward, and let go of
 #   after use. This stage is called *fully sharded*.
 #
-# A model has 8 billion parameters, on 8 ranks. **How many GB of weights, gradients and optimizer state does each rank hold?** And with
-# many ranks: **how many times the weights' bytes does a rank put on its link in one step** (sent ÷ weights)**?** Lesson 14's
-# all-reduce is a reduce-scatter and then an all-gather. Each of the two sends the data once.
+# A model of 8 billion parameters trains on 8 ranks. **How many GB of weights, gradients and optimizer state does each rank hold?** And
+# with many ranks: **how many times the weights' bytes does a rank put on its link in one step** (sent ÷ weights)**?** The gradients
+# have as many bytes as the weights. Lesson 14's all-reduce is a reduce-scatter and then an all-gather; each of the two sends the data
+# once.
 
 # %% experiment
 HELD = [16, 30, 44, 128]
@@ -97,10 +98,10 @@ bars = shown.stored_bars(held, list(CUT))
 you.against(found, bars, shown.sent_table(), evidence="arithmetic · live (CPU)")
 
 # %% [markdown]
-# The optimizer is three quarters of the bytes, so stage 1 already takes most of the gain. Its traffic costs nothing more. DDP
-# all-reduces the gradients, which is a reduce-scatter *and* an all-gather. ZeRO-1 puts the optimizer's step **between the two**:
-# reduce-scatter the gradients, update this rank's part of the weights, all-gather the new weights. Stage 3 lets go of the weights after
-# use. For that it sends half as much again: one more gather. No stage cuts the activations.
+# The optimizer is three quarters of the bytes, so stage 1 already saves most of them. It sends no more than DDP. DDP all-reduces the
+# gradients, which is a reduce-scatter *and* an all-gather. ZeRO-1 puts the optimizer's step **between the two**: reduce-scatter the
+# gradients, update this rank's part of the weights, all-gather the new weights. Stage 3 makes a reduce-scatter and two gathers, as it
+# lets go of the weights after forward: half as much again. No stage cuts the activations.
 #
 # ## 2 · Gather, use, let go
 #
@@ -111,7 +112,7 @@ you.against(found, bars, shown.sent_table(), evidence="arithmetic · live (CPU)"
 # All parameters of one call travel in one collective, except for those that an inner `fully_shard` has taken before. So **what you
 # wrap is what is gathered at once**. A **call per layer** means one `fully_shard` for each layer, and one for the model. The option
 # `reshard_after_forward=False` keeps the gathered weights until backward is through (**kept**, for short). If you do not set it, inner
-# modules let go, and the outermost module keeps its weights.
+# modules let go, and the outermost module keeps its weights. A **mesh** names the ranks that share the parts: here all ranks.
 
 # %% experiment
 WAYS = {  # a call for each layer?  reshard_after_forward
@@ -164,9 +165,9 @@ you.against(found, picture, shown.ways_table(runs), evidence="live (CPU)")
 # %% [markdown]
 # - **One call for all**: all layers are whole at once. That saves gradients and optimizer state, but the weights' peak stays. Its one
 #   reduce-scatter waits for the last gradient, so it can hide behind nothing.
-# - **A call per layer**: one layer is whole at a time. A rank sends half as much again as with DDP.
-# - **Kept**: as few bytes as DDP, but all layers are whole when backward begins. You may say this for some layers only: *Further*
-#   asks for which.
+# - **A call per layer**: one layer is whole at a time. A rank sends half as much again as with DDP. (The message of the next layer
+#   may already fill a buffer. The picture does not count buffers; *Further* does.)
+# - **Kept**: as few bytes as DDP, but all layers are whole when backward begins. *Further* keeps some layers only.
 
 # %% [markdown]
 # **Exercise 15.1 — a fully sharded linear** (★★★, 15 min)
@@ -194,7 +195,7 @@ def sharded_linear(x: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
 
     float32, any strides. Each rank has its own x. In backward shard gets its rows of the **mean** over the ranks of W's
     gradient, x the gradient of this rank. Sent per call: all_gather of W in forward, all_gather of W and reduce_scatter
-    of its gradient in backward, with the shard as it then is; nothing else. A frozen shard gets no gradient, and nothing
+    of its gradient in backward, with the numbers that the shard has at that moment; nothing else. A frozen shard gets no gradient, and nothing
     is reduce-scattered for it; where x needs none, the gather in backward may be left out. No W lives longer than the function that
     gathered it: a chain of L calls, forward and backward, has at most 3 · the largest W + all shards + 32 KiB alive at once, and saves no W.
     """
@@ -277,7 +278,8 @@ you.against(times, evidence="live (CPU)", what="times its bytes")
 #
 # **Exercise 15.2 — bytes per step, predicted** (★★, 8 min)
 #
-# Predict what one rank sends in a step: the calls, the bytes of the messages (the **payload**), and the bytes on its link.
+# A **block** is what one call of `fully_shard` wraps. Predict what one rank sends in a step: the collectives, the bytes of their
+# messages (the **payload**), and the bytes on its link.
 #
 # <details><summary>Hint 1</summary>A rank's part of a parameter has ⌈first ÷ n⌉ rows. A message has n such parts of every parameter
 # in the block.</details>
@@ -363,8 +365,9 @@ def hsdp(model, gpu):
 
 
 # %% [markdown]
-# A layer's message is as large on 1,024 ranks as on 8. **How many times as long as on 8 ranks does forward and backward take on
-# 1,024?**
+# A layer's message is as large on 1,024 ranks as on 8. On 8 ranks its gather takes {{near_us:.0f}} µs, and the product that can hide it
+# {{product_us:,.0f}} µs. A ring pays lesson 14's α at every step. **How many times as long as on 8 ranks do forward and backward take
+# on 1,024?**
 
 # %% experiment
 you = lesson.predict({"DDP": ..., "a call per layer": ..., "HSDP": ...}, choices=[1, 1.5, 3, 10])
@@ -377,6 +380,7 @@ steps["8: HSDP"] = steps["8: a call per layer"]  # on one node they are the same
 ratios = {way: steps[f"1,024: {way}"].seconds / steps[f"8: {way}"].seconds for way in WRAPS}
 slow, mixed = steps["1,024: a call per layer"], steps["1,024: HSDP"]
 lesson.keep(gather_us=1e6 * slow.message_s("all_gather"), product_us=1e6 * slow.product_s())
+lesson.keep(near_us=1e6 * steps["8: a call per layer"].message_s("all_gather"))
 lesson.keep(of_the_gradient=mixed.bytes("reduce_scatter") / mixed.bytes("all_reduce"))
 lesson.keep(hsdp_mb=mixed.peak / 1e6, slow_mb=slow.peak / 1e6)
 drawn = {name: steps[name] for name in ("8: a call per layer", *(f"1,024: {way}" for way in WRAPS))}
@@ -391,8 +395,7 @@ you.against_ratios(ratios, compared, evidence="simulated (H100)", what="times as
 # - **A call per layer on 1,024 ranks**: a gather takes {{gather_us:,.0f}} µs, and the product beside it {{product_us:,.0f}} µs. The
 #   ring goes through 128 nodes, one after the other, and pays the latency of each.
 # - **DDP** suffers far less. An all-reduce between nodes may go by a *tree*, in few steps (lesson 14). Gathers and reduce-scatters
-#   have only rings, in this simulation as in NCCL before [PAT](https://arxiv.org/abs/2506.20252) (2025). With PAT, small gathers take
-#   few steps too.
+#   have only rings, in this simulation as in NCCL before [PAT](https://arxiv.org/abs/2506.20252) (2025).
 # - **HSDP**: its gathers stay on NVLink. Its third lane is an all-reduce between the nodes, of 1/{{of_the_gradient:.0f}} of the
 #   gradient. A rank stores 1/8 of everything in place of 1/1,024. Here that is {{hsdp_mb:,.0f}} MB at the peak in place of
 #   {{slow_mb:,.0f}}: most of both are activations.
@@ -426,18 +429,20 @@ board
 
 # %% [markdown]
 # The peak of each GPU falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB, and not to an eighth. Weights, gradients and
-# two means are four times {{script_sent:.0f}} MiB. Most of the rest is activations, and those stay whole. The price is
-# traffic: {{script_sent_now:.0f}} MiB a step in place of {{script_sent:.0f}}, because the weights are gathered for the forward
-# pass and again for the backward pass. This script fits into one GPU many times over, so the sharding buys nothing that it
-# needs. The larger the share of weights, gradients and means in the peak, the more the sharding saves.
+# two means are four times {{script_sent:.0f}} MiB. Most of the rest is activations, and those stay whole. The price is traffic.
+# The table counts messages: {{script_sent_now:.0f}} MiB a step in place of {{script_sent:.0f}}. But an all-reduce puts its message on
+# the link twice, a gather once. So the link carries about half as much again, as in section 1. The times differ by less than the
+# simulator's error. This script fits into one GPU many times over, so it needs no sharding.
 
 # %% [markdown]
 # ## Your own script
 #
 # First divide. A rank will hold about 16 bytes × parameters ÷ ranks, and all of its activations. If the activations are what fills
-# your GPU, sharding will not help: see lesson 09. Then wrap each block, then the model, and make the optimizer **after** that,
-# because `fully_shard` replaces the parameters. Start it with `torchrun`, and profile one rank: `python -m helpers trace.json.gz`
-# says whether the gathers hide.
+# your GPU, sharding will not help: see lesson 09. Build the model on the CPU, before anything uses the GPU. Each call of
+# `fully_shard` moves its block to this rank's own GPU and cuts it there, so the whole model never stands on one GPU. Wrap each block,
+# then the model. Make the optimizer **after** that, because `fully_shard` replaces the parameters. Start the script with `torchrun`,
+# and profile one rank: `python -m helpers trace.json.gz` says whether the gathers hide. If they do not, first try more tokens a rank,
+# then HSDP.
 #
 # ```python
 # import torch
@@ -610,8 +615,8 @@ def two_ahead(model, gpu):
 # %% experiment
 you = lesson.predict(
     {
-        "one of 8 ranks computes 1.5 times as slowly": ...,
-        "one of 1,024 ranks computes 1.5 times as slowly": ...,
+        "8 ranks, one takes 1.5 times as long to compute": ...,
+        "1,024 ranks, one takes 1.5 times as long to compute": ...,
         "1,024 ranks, gathered two layers ahead": ...,
         "1,024 ranks, all six layers in one call": ...,
     },
@@ -643,11 +648,11 @@ you.against_ratios(
 shown.tokens_table(WRAPS)
 
 # %% [markdown]
-# - **A slow rank** is waited for at every layer (pale). Where the network is what everybody waits for, it costs nothing more.
+# - **A slow rank**: at every layer the others wait for it (pale). Where all ranks wait for the network anyway, it costs nothing more.
 # - **Two ahead** gains nothing on 1,024 ranks: the link is never idle.
 # - **Larger units** make fewer messages, and more layers are whole at once. With all layers in one call, everybody waits for the whole
 #   message before forward and after backward. On 1,024 ranks it is still the faster way.
-# - **Kept**: no gathers in backward. While the network keeps up, that is a little faster than DDP.
+# - **Kept**: no gathers in backward. On 8 and 64 ranks that is as fast as DDP.
 # - **Four times the tokens**: the products are longer and hide more of the messages. A call per layer comes close to DDP.
 #
 # The older class `FullyShardedDataParallel` has names for these ways
@@ -714,16 +719,16 @@ you.against(dict(zip(you, answers, strict=True)), shown.formats_table(policies),
 
 # %% [markdown]
 # The shards stay float32, for the optimizer. With 4 bytes of gradient and Adam's 8 that makes 16 bytes for each parameter again.
-# `reduce_dtype=torch.float32` keeps the sum of a thousand gradients from being rounded at each addition (lesson 10).
+# With `reduce_dtype=torch.float32` the sum of a thousand gradients is not rounded to 16 bits at each addition (lesson 10).
 #
-# Of a checkpoint each rank wrote its own half, and where that half belongs. A plain model in one process read both. If you gather the
-# whole model on rank 0 to save it, rank 0 needs memory for all of it.
+# Each rank wrote its own half of the checkpoint. The file `.metadata` says where each half belongs. A plain model in one process read
+# both halves. If you gather the whole model on rank 0 to save it, rank 0 needs memory for all of it.
 #
 # ### Offload to the host
 #
 # [`CPUOffloadPolicy()`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) keeps shards, gradients and optimizer
 # in the host's memory. Its price is arithmetic. Each of the two gathers begins with a copy of this rank's shard to the GPU, in
-# float32. Each gradient's shard goes back. All of that goes over the rank's own PCIe.
+# float32. Each gradient's shard goes back. All these bytes go over the rank's own PCIe link.
 
 # %% experiment
 shown.offload_table()
@@ -733,7 +738,7 @@ shown.offload_table()
 #
 # ### Which blocks to keep
 #
-# To keep a block's weights after forward saves one gather. It costs memory. If there is room for some blocks: for which? This is what
+# To keep a block's weights after forward saves one gather. It costs memory. If only some blocks can be kept: which ones? This is what
 # `fully_shard` of torch 2.13 has in memory at block i, beyond the shards. The blocks before and after it are b₋₁ and b₊₁:
 #
 # - **forward**: all blocks *kept before i*; block i twice, as the gather delivers it and as weights copied out of that; and the
@@ -742,7 +747,8 @@ shown.offload_table()
 #   because it is gathered ahead; weights and gradient of i; the gradient of b₊₁ on its way through reduce-scatter; and 1/n of
 #   the gradients that are done.
 #
-# Six blocks on 64 ranks, with few tokens. **Compare the memory at the worst moment, and the bytes sent:**
+# Six blocks of 8 MiB each (the unequal ones: 8, 24, 8, 16, 8 and 8) on 64 ranks, with few tokens. **Compare the memory at the worst
+# moment, and the bytes sent:**
 
 # %% experiment
 you = lesson.predict(
