@@ -5,7 +5,7 @@
     snippets.ran()        # rows: (id, source, section, what, what happened as written, what happened as it should be)
 
 A snippet is a listing, or a call, setting or class that a sentence names to be typed. A listing that makes two calls on
-trial is two. Each is run in a minimal form: the source's calls and arguments, our names and data. The same on every
+trial is two. What stands in a sentence is typed as it stands there, empty parentheses too. Each is run in a minimal form: the source's calls and arguments, our names and data. The same on every
 machine: what asks for a GPU runs on the simulated one, or on the CPU where the compiler or a library is needed, and the
 result says on which. As data they are `SNIPPETS`. By source and section, `n` the number of its snippets:
 

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from helpers import private_torch
 from helpers.simulator import simulate
 
-from .running import CPU, SIMULATED, Snippet, captured, counted, snippet
+from .running import CPU, SIMULATED, Snippet, captured, counted, problem_of, snippet
 
 
 def _two_streams(wait: str) -> str:
@@ -128,12 +128,12 @@ def _chooses(x: torch.Tensor) -> torch.Tensor:
 
 
 def fullgraph_written() -> str:
-    torch.compile(_reads, fullgraph=True, backend="eager")(torch.rand(4))
-    return "one graph"
+    return captured(lambda: torch.compile(_chooses, fullgraph=True)(torch.rand(4)))
 
 
 def fullgraph_should() -> str:
-    return captured(lambda: torch.compile(_chooses, fullgraph=True)(torch.rand(4)))
+    said = problem_of(lambda: torch.compile(_reads, fullgraph=True, backend="eager")(torch.rand(4)))
+    return f"the same; where Python asks for a tensor's value it raises {said.partition(':')[0]}"
 
 
 def _sizes(dynamic: bool | None) -> str:
