@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from helpers import plots, simulate, trace
+from helpers import plots, private_torch, simulate, trace
 from helpers.plots import Picture
 from helpers.seconds import format_seconds
 from helpers.tables import Table, table
@@ -416,10 +416,9 @@ def launches(graphed: bool) -> int:
 @cache
 def reduce_overhead() -> tuple[str, int]:
     """The options that the mode sets, and how many graphs it skipped when it compiled for this CPU."""
-    from torch._dynamo.utils import counters
-
+    counters = private_torch.dynamo_counters
     counters.clear()
-    options = torch._inductor.list_mode_options("reduce-overhead")
+    options = private_torch.list_mode_options("reduce-overhead")
     try:
         torch.compile(torch.mm, mode="reduce-overhead")(torch.eye(4), torch.eye(4))
     except Exception as error:  # no C++ compiler on this machine

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from helpers import bench, count, plots, simulate
+from helpers import bench, count, plots, private_torch, simulate
 from helpers.counters import Counts
 from helpers.plots.lanes import rows_of
 from helpers.plots.overhead import fit_overhead
@@ -389,7 +389,7 @@ def compare_modes(counted: Mapping[str, Counts]) -> Table:
     rows = []
     for name, c in counted.items():
         with MODES[name]():
-            stops = str(torch._C._dispatch_keys(torch.empty(1))).removeprefix("DispatchKeySet")
+            stops = str(private_torch.dispatch_keys(torch.empty(1))).removeprefix("DispatchKeySet")
         clock = f"≈ {format_seconds(min(turn[name] for turn in turns))}"
         rows.append((name, c.operators, c.saved_bytes, c.peak_live_bytes, clock, stops))
     columns = ["", "operators", "bytes kept", "peak live bytes", "50 tiny adds", "stops of a new tensor"]

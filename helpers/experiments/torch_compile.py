@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from helpers import bench, compiling, plots, simulate
+from helpers import bench, compiling, plots, private_torch, simulate
 from helpers.compiling import Kernels, Report
 from helpers.compiling.timing import empty_caches
 from helpers.plots import style
@@ -391,7 +391,7 @@ def eager_and_compiled(device: torch.device, chain: Callable[[Tensor], Tensor]) 
 def modes() -> Table:
     """The options that each mode of torch.compile sets."""
     rows = []
-    for mode, options in torch._inductor.list_mode_options().items():
+    for mode, options in private_torch.list_mode_options().items():
         first = [f"{name}={value}" for name, value in list(options.items())[:3]]
         rows.append((mode, ", ".join(first + ["…"] * (len(options) > 3)) or "none"))
     return table(rows, ["mode", "options it sets"], evidence=LIVE)
@@ -561,7 +561,7 @@ def _rescale(x: Tensor) -> Tensor:
 
 
 def _reduce_overhead() -> tuple[str, ...]:
-    sets = torch._inductor.list_mode_options()["reduce-overhead"]
+    sets = private_torch.list_mode_options()["reduce-overhead"]
     x = torch.rand(16, 16)
     plain, mode = (compiling.kernels(_rescale, x, mode=m).bodies() for m in ("default", "reduce-overhead"))
     return (

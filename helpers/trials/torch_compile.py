@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers import compiling
+from helpers import compiling, private_torch
 from helpers.experiments.torch_compile import WAYS, compiled_pipe, tried
 
 #: id, source, claim, measured, verdict, experiment
@@ -76,7 +76,7 @@ def three_steps() -> Row:
 
     def steps() -> Any:
         traced = torch.fx.symbolic_trace(nn.Linear(4, 4))
-        return torch.compile(torch._dynamo.optimize(traced))(torch.rand(2, 4))  # type: ignore[arg-type]
+        return torch.compile(private_torch.dynamo_optimize(traced))(torch.rand(2, 4))
 
     said = tried(steps)
     return (
@@ -116,7 +116,7 @@ def one_kernel() -> Row:
 
 def is_there() -> Row:
     """The claim "11-is-not-none": what the check says where no graph can be built."""
-    with torch._inductor.config.patch("cpp.cxx", ("no-such-compiler",)):
+    with private_torch.inductor_config.patch("cpp.cxx", ("no-such-compiler",)):
         said = tried(lambda: torch.compile(_double)(torch.rand(5)))
     return (
         "11-is-not-none", "compile-300", "`torch.compile is not None` shows that compiling works",
