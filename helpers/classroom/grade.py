@@ -219,15 +219,19 @@ def _summary(
     notes: dict[str, Any],
     seconds: float,
 ) -> str:
-    lines = [f"{name}: {len(students)} submissions, {len(new)} of them graded now, in {seconds:.0f} s."]
+    refused = sum(bool(notes[student].get("not_gradable")) for student in new)
+    now = f"{len(new) - refused} of them graded now" + f" and {refused} not gradable" * bool(refused)
+    lines = [f"{name}: {len(students)} submissions, {now}, in {seconds:.0f} s."]
     if changes is not None:
         lines += [f"  changed: {change}" for change in changes] or ["  Nobody's points changed."]
-    mended = sum(bool(notes[student].get("notes")) for student in new)
-    if mended:
-        lines.append(f"  Of {mended} the feedback says what was put right, or is odd about the file.")
+    if mended := [student for student in new if notes[student].get("notes")]:
+        named = ", ".join(mended[:5]) + " …" * (len(mended) > 5)
+        lines.append(
+            f"  Put right before grading, or odd about the file, as their pages say: {len(mended)} ({named})."
+        )
     waiting = {student: _needs(note) for student, note in notes.items() if _needs(note)}
     if waiting:
-        lines.append(f"  {len(waiting)} need a person:")
+        lines.append(f"  {len(waiting)} need{'s' * (len(waiting) == 1)} a person:")
         lines += [f"    {student}: {why}" for student, reasons in waiting.items() for why in reasons]
     else:
         lines.append("  Nobody needs a person.")

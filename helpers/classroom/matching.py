@@ -363,7 +363,7 @@ def _answer(own: Own, owns: Sequence[Own], cells: list[_Cell], result: Matched) 
         given = [t.strip("\n") for n, t in _pieces(own.stub) if n not in defined and t.strip() not in text]
         text = "\n\n\n".join([*given, text])
         result.notes.append(
-            f"exercise {own.grade_id}: the answer stood in another cell, and was taken from there"
+            f"exercise {own.grade_id}: the answer, or a part of it, stood in another cell, and was taken from there"
         )
     if any(len(v.cells) - len(v.beside) > 1 for v in chosen):
         result.notes.append(f"exercise {own.grade_id}: its cell was split, and was joined again")
@@ -378,7 +378,7 @@ def _answer(own: Own, owns: Sequence[Own], cells: list[_Cell], result: Matched) 
         )
     if _CONFLICT.search(text):
         result.human.append(f"exercise {own.grade_id}: its cell holds the marks of a merge conflict")
-    answer = _Cell(chosen[0].cells[0].order, "code", text, "", own)
+    answer = _Cell(chosen[0].cells[0].order, "code", _as_given(text), "", own)
     used = {c.order for v in chosen for c in v.cells}
     spare = {c.order for v in answering for c in v.cells} | {c.order for c in mine}
     left = [c for c in cells if c.order not in used | spare]
@@ -399,7 +399,7 @@ def _unanswered(
         result.notes.append(
             f"exercise {own.grade_id}: its cell was empty or no code, and was put back as it was given"
         )
-    answer = _Cell(mine[0].order if mine else -1, "code", text, "", own)
+    answer = _Cell(mine[0].order if mine else -1, "code", _as_given(text), "", own)
     used = {c.order for v in written[:1] for c in v.cells}
     left = [c for c in cells if c.own is not own] + [c for v in written[:1] for c in v.beside]
     return answer, left + [s for c in mine if c.order not in used and (s := _spare(own, c, answer))]
@@ -638,6 +638,11 @@ def _onto(pieces: list[tuple[str, str]], text: str) -> list[tuple[str, str]]:
     name, before = pieces[-1]
     pieces[-1] = (name, before + text)
     return pieces
+
+
+def _as_given(text: str) -> str:
+    """With the comment that a student was given, where the master's text has a raise in no function."""
+    return re.sub(rf"(?m)^{re.escape(STUB)}$", OPEN_STUB, text)
 
 
 def _normal(text: str) -> str:

@@ -213,7 +213,7 @@ you.against(
 # **Exercise 1.1 — ten lines** (★★, 6 min)
 #
 # `x` is the same 4 × 6 matrix. Replace each `None` by `"view"` (the result lies in x's storage) or `"copy"` (it has a new
-# one), and delete the `raise` line. Decide all ten first. Then check yourself: for a view, `count(eval, line, {"x": x}).copies`
+# one), and leave the rest as it is. Decide all ten first. Then check yourself: for a view, `count(eval, line, {"x": x}).copies`
 # is 0. The visible test looks at four lines, the hidden test at the other six.
 #
 # <details><summary>Hint 1</summary>For each line ask: is there a shape, a stride and an offset over x's 24
