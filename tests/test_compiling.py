@@ -659,3 +659,33 @@ check.function("f", [check.case(torch.ones(3))], expect=None, drive=drive, verif
     with request.getfixturevalue("runner").notebook(cells) as notebook:
         verdict = judge(test, "f", notebook.ask)
     assert verdict.passed, verdict.text
+
+
+def test_a_buffer_that_is_written_in_place_spoils_the_compiled_gradient() -> None:
+    """Lesson 11 warns of it. When a torch has mended this, the lesson may say so."""
+
+    class Counting(nn.Module):
+        def __init__(self, in_place: bool) -> None:
+            super().__init__()
+            self.in_place, self.linear = in_place, nn.Linear(4, 4)
+            self.register_buffer("steps", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.in_place:
+                self.steps.add_(1)
+            else:
+                self.steps = self.steps + 1
+            return self.steps * F.silu(self.linear(x))
+
+    def gradient(in_place: bool, backend: str | None) -> torch.Tensor:
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = Counting(in_place)
+        run = torch.compile(model, backend=backend) if backend else model
+        run(torch.ones(2, 4)).sum().backward()
+        assert model.linear.weight.grad is not None
+        return model.linear.weight.grad
+
+    true = gradient(in_place=True, backend=None)
+    assert torch.allclose(gradient(in_place=False, backend="aot_eager"), true)
+    assert torch.allclose(gradient(in_place=True, backend="aot_eager"), 2 * true), "is it mended?"

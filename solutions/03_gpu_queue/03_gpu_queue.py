@@ -485,6 +485,7 @@ board
 #
 # Look first at two things: how much of the time the GPU computes, and whether the CPU waits for it. The block records four
 # warm steps with [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html). With a GPU it records the GPU too.
+# Before that, run the loop once on one fixed batch: if it is much faster so, begin with the loader (lesson 04).
 #
 # ```python
 # from torch.profiler import profile, schedule

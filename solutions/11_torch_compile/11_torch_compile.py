@@ -298,7 +298,9 @@ you.against(made, lab.reasons(reports), evidence="live (CPU)", what="compilation
 #   unless Python must know its value. A factor may be a symbol. `range(k)` must know k to unroll its loop, so each k needs a
 #   version of its own.
 # - An int **attribute of a module** stays guarded by its value. A module that counts its calls soon reaches the limit.
-#   Instead keep the count in a 0-d tensor (`register_buffer`), or pass it as an argument.
+#   Instead pass the count as an argument, or keep it in a 0-d tensor (`register_buffer`) and make a new one at each call:
+#   `self.steps = self.steps + 1`. Do not write into it (`self.steps.add_(1)`) where a gradient depends on it: compiled by
+#   PyTorch 2.13, backward then reads the count of the next step, and nothing warns.
 
 # %% [markdown]
 # **Exercise 11.2 — explain the recompiles** (★★, 10 min)
@@ -555,7 +557,8 @@ for name, found in {"GELU": gelu, "attention": attention}.items():
 # ## Your own script
 #
 # First look for breaks, then for recompiles. These lines say where each break is, and count the graphs that an epoch compiles.
-# Without breaks, two or three are as they should be; a number that grows with the batches is not.
+# Without breaks, two or three are as they should be; a number that grows with the batches is not. Mend one cause, then
+# count again: a cause can hide behind another.
 # `backend="eager"` captures graphs and writes no code; leave it out when the counts are right. Then time a step, compiled and
 # not, with `%%bench` (`%load_ext helpers`): in bfloat16 first, where there is most to gain.
 #
