@@ -16,6 +16,7 @@ from helpers import check, count, ranks
 from helpers.classroom.reference import reference
 from helpers.exercises._judge import each_value
 from helpers.exercises._ranks import check_ranks, normal, on_ranks
+from helpers.sharded_peak import worst_moment
 
 _MARGIN = 2048
 _KINDS = ("SGD", "Adam")
@@ -357,18 +358,6 @@ def mib(*sizes: int) -> list[int]:
     return [size << 20 for size in sizes]
 
 
-def needed(blocks: list[int], let_go: Sequence[bool], n: int) -> tuple[int, str, int]:
-    """(bytes, "forward" or "backward", block) of the worst moment."""
-    b, moments = [*blocks, 0], []
-    for i in range(len(blocks)):
-        kept = sum(c for c, gone in zip(blocks[:i], let_go[:i], strict=True) if not gone)
-        before = b[i - 1] if i else 0
-        ahead = before if i and let_go[i - 1] else 0
-        moments.append((kept + 2 * b[i] + before, "forward", i))
-        moments.append((kept + ahead + 2 * b[i] + b[i + 1] + sum(b[i + 1 :]) // n, "backward", i))
-    return max(moments)
-
-
 @reference
 @cache
 def _most_kept(blocks: tuple[int, ...], n: int, budget: int) -> int:
@@ -391,7 +380,7 @@ def random_blocks(seed: int, lengths: Sequence[int], worlds: Sequence[int]) -> I
     for long in lengths:
         for n in worlds:
             blocks = mib(*(n * dice.randint(1, 40) for _ in range(long)))
-            low, high = (needed(blocks, [gone] * long, n)[0] for gone in (True, False))
+            low, high = (worst_moment(blocks, [gone] * long, n)[0] for gone in (True, False))
             for tight in (0.0, 0.3, 0.6):
                 yield check.case(blocks, n, int(low + tight * max(0, high - low)))
 
@@ -402,7 +391,7 @@ def _not_the_best(got: Any, blocks: list[int], n: int, budget: int) -> str | Non
     if type(got) not in (list, tuple) or len(got) != len(blocks) or any(type(g) is not bool for g in got):
         return f"{told}wanted a list of {len(blocks)} bools"
     said = "".join("g" if gone else "k" for gone in got) + " (k kept, g let go of)"
-    most, when, i = needed(blocks, got, n)
+    most, when, i = worst_moment(blocks, got, n)
     if most > budget:
         return f"{told}{said} needs {most / 2**20:g} MiB in {when} at block {i}"
     kept = sum(b for b, gone in zip(blocks, got, strict=True) if not gone)

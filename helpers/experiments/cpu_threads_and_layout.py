@@ -57,7 +57,7 @@ def _server() -> Any:
         "stdout": subprocess.PIPE,
         "stderr": subprocess.DEVNULL,
     }
-    return subprocess.Popen([sys.executable, "-c", _SERVER], env=known, text=True, **pipes)
+    return subprocess.Popen([sys.executable, "-c", _SERVER], env=known, encoding="utf-8", **pipes)
 
 
 def asked(code: str, *arguments: Any, **env: str) -> Any:
@@ -150,7 +150,7 @@ TORCH = "import torch; print(torch.get_num_threads())"
 NUMPY = "import numpy, psutil; a = numpy.ones((600, 600)); a @ a; print(psutil.Process().num_threads())"
 
 def start(ask, **env):
-    return Popen([sys.executable, "-c", ask], env=os.environ | env, stdout=PIPE, text=True)
+    return Popen([sys.executable, "-c", ask], env=os.environ | env, stdout=PIPE, encoding="utf-8")
 
 class Told(IterableDataset):
     def __iter__(self):

@@ -586,7 +586,9 @@ def torchrun(script: str, n: int = 2) -> str:
     ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     try:
-        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            line, env=environment, capture_output=True, encoding="utf-8", timeout=120, check=False
+        )
     except subprocess.TimeoutExpired:
         return "torchrun had not finished after two minutes here"
     said = "\n".join(sorted(done.stdout.splitlines()))

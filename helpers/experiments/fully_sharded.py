@@ -19,9 +19,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from helpers import ranks, simulate
-from helpers.exercises.fully_sharded import needed
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
+from helpers.sharded_peak import worst_moment
 from helpers.tables import Table, table
 
 LAYERS, WIDTH = 6, 64
@@ -348,7 +348,7 @@ def simulated_plan(mib: tuple[int, ...], letters: str, n: int = 64) -> Plan:
         took, peak = gpu.clock() - began, gpu.max_memory_allocated() - held
     ruled_sent = sum((3 if gone else 2) * b for b, gone in zip(blocks, let_go, strict=True))
     really = sum(c.bytes for c in gpu.collectives[sent:])
-    return Plan(blocks, letters, needed(list(blocks), let_go, n)[0], peak, ruled_sent, really, took)
+    return Plan(blocks, letters, worst_moment(list(blocks), let_go, n)[0], peak, ruled_sent, really, took)
 
 
 EQUAL, UNEQUAL = (8,) * 6, (8, 24, 8, 16, 8, 8)

@@ -842,9 +842,10 @@ check_plan(
 # %% hidden="plan" points=2
 ### BEGIN HIDDEN TESTS
 from helpers import check
-from helpers.exercises.fully_sharded import check_plan, mib, needed, random_blocks
+from helpers.exercises.fully_sharded import check_plan, mib, random_blocks
+from helpers.sharded_peak import worst_moment
 
-least = needed(mib(8, 104, 48), [True] * 3, 8)[0]
+least = worst_moment(mib(8, 104, 48), [True] * 3, 8)[0]
 check_plan(
     *random_blocks(4, [9, 8, 6, 5, 3], [8, 64]),
     check.case(mib(8, 104, 48), 8, least - 1, raises=ValueError),
