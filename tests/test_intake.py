@@ -109,7 +109,7 @@ def test_right_answers_of_every_lesson_come_through(name: str, tmp_path: Path) -
     solved, submission = reference(name), answered(name)
     released = json.loads((build.NOTEBOOKS / name / f"{name}.ipynb").read_text(encoding="utf-8"))
     for own, cell in zip(owned(solved), plain(released)["cells"], strict=True):
-        assert own.role in ("experiment", "text") or own.stub == cell["source"].strip(), own.grade_id
+        assert own.role in ("experiment", "text") or own.given == cell["source"].strip(), own.grade_id
         assert own.asked or own.role != "exercise"
     saved(submission, tmp_path / f"{name}.ipynb")
     taken = take(tmp_path, solved, name)

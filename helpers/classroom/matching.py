@@ -51,12 +51,17 @@ class Own:
 
     @cached_property
     def stub(self) -> str:
-        """The text that the student was given."""
+        """The text that the student was given, with a raise wherever an answer goes."""
         text = self.node.source
         begin, end = (re.escape(mark) for mark in MARKERS["exercise"])
         text = re.sub(rf"(?ms)^([ \t]*){begin}.*?{end}[^\n]*", rf"\1{STUB}", text)
         begin, end = (re.escape(mark) for mark in MARKERS["hidden"])
         return re.sub(rf"(?s){begin}.*?{end}", "", text).strip()
+
+    @cached_property
+    def given(self) -> str:
+        """The text that the student was given, to the letter."""
+        return _as_given(self.stub)
 
     @cached_property
     def pieces(self) -> dict[str, str]:

@@ -574,7 +574,7 @@ def bits_table() -> Table:
 def torchrun(script: str, n: int = 2) -> str:
     """What the script's n processes print, started by torchrun, sorted by rank."""
     path = Path(tempfile.mkdtemp()) / "train.py"
-    path.write_text(script)
+    path.write_text(script, encoding="utf-8")
     line = [
         sys.executable,
         "-m",
