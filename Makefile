@@ -19,7 +19,7 @@ export JUPYTER_PREFER_ENV_PATH = 1
 export PYTHONUTF8 = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup test lint build check grade record bundle site reset clean clean-all
+.PHONY: help lab setup test lint build check grade record bundle site report reset clean clean-all
 .SILENT:
 
 help: ## list the commands
@@ -43,6 +43,7 @@ lint: ## ruff and mypy only
 
 build: setup ## masters in, notebooks out: rebuild the lessons that changed (LESSON=01: only that one)
 	$(PY) -m helpers.classroom.build $(LESSON) $(ARGS)
+	$(PY) -m helpers.running_example docs/ladder.png
 	$(PY) -m helpers.simulator.cost.calibration
 
 check: setup ## say whether a notebook is not as its master says
@@ -62,6 +63,9 @@ bundle: setup ## for instructors: the course as students get it, without answers
 site: ## the course as pages to read and search, without answers (TO=_site)
 	$(SETUP) site
 	$(PY) -m helpers.classroom.site --to "$(or $(TO),_site)"
+
+report: setup ## your progress as one page to show to a colleague (TO=report.html NAME=Ada)
+	$(PY) -m helpers report --to "$(or $(TO),report.html)" --name "$(NAME)"
 
 reset: setup ## a fresh copy of one lesson (LESSON=01); yours is kept beside it
 	$(PY) -m helpers.classroom.release "$(LESSON)"

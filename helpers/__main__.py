@@ -2,6 +2,7 @@
 
     python -m helpers trace.json.gz        what limits the run, and who waits for whom  (torch.profiler)
     python -m helpers snapshot.pickle      the peak and the lines that held it          (torch.cuda.memory)
+    python -m helpers report               what you did in the course, as a page; report --help says more
 
 The picture is written to the folder that you are in, as trace-picture.png or snapshot-picture.png. Nothing in the file
 is run.
@@ -67,6 +68,11 @@ def trace_shown(read: "Trace") -> "Picture":
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0; 2 for a file that cannot be read, with why on stderr."""
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["report"]:
+        from helpers import report
+
+        return report.main(words[1:])
     parser = argparse.ArgumentParser(
         prog="python -m helpers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -75,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--evidence", help='what stands on the picture, for instance "recorded (A100, 2026-05)"'
     )
-    given = parser.parse_args(argv)
+    given = parser.parse_args(words)
     try:
         print(f"drawn: {show(given.file, given.out, given.evidence)}")
     except (ValueError, OSError) as problem:

@@ -8,15 +8,18 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from helpers.earlier import watch_names
 from helpers.predictions import predict, spelled
 from helpers.progress import begin, current, index, progress, record
 from helpers.tables import Table, table
 
+if TYPE_CHECKING:
+    from helpers.report import Report
+
 __all__ = [
-    "SOURCES", "Table", "current", "index", "keep", "on_gpu", "predict", "progress", "record", "spelled",
+    "SOURCES", "Table", "current", "index", "keep", "on_gpu", "predict", "progress", "record", "report", "spelled",
     "start", "table", "verdicts",
 ]  # fmt: skip
 
@@ -133,6 +136,21 @@ def keep(**values: Any) -> None:
         from IPython.display import display
 
         display({KEPT_MIME: plain}, raw=True)
+
+
+def report(to: str = "report.html", name: str = "") -> "Report | None":
+    """Write one page of what you solved, predicted and repaired, to show to a colleague; None where there is nothing yet.
+
+    to: the file, beside the notebook. name: whose it is. ValueError where what is kept cannot be read, FileExistsError
+    where a file of another kind stands in the way.
+    """
+    from helpers import report as reports  # pictures, which few cells need
+
+    try:
+        return reports.write(Path(to), name)
+    except reports.NothingYet as nothing:
+        print(nothing)
+        return None
 
 
 def on_gpu(experiment: Callable[[Any], Any], recording: str) -> Any:

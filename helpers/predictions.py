@@ -236,11 +236,31 @@ class Outcome:
         """Whether it may be seen: every question has an answer, or the learner wants it without."""
         return self._asked.revealed or not self._asked.unanswered or any(map(os.environ.get, STATIC))
 
+    def _remember(self) -> None:
+        """It is being seen: what was said until now is what was predicted."""
+        if any(map(os.environ.get, STATIC)):
+            return
+        shown = self._rows
+        progress.came_out(
+            {
+                question: {
+                    "said": None if said is ... else str(said),
+                    "measured": " · ".join(dict.fromkeys(shown[question])),
+                    "right": _word(said) == _word(self._right[question]),
+                    "choices": len(self._asked.offered[question]),
+                    "evidence": self._evidence,
+                }
+                for question, said in self._asked.items()
+            }
+        )
+
     def show(self) -> None:
         """Show it in a notebook, print it elsewhere."""
         display = _display()
         if display is None:
             print(self)
+            if self.is_open:
+                self._remember()
         else:
             self._ipython_display_()
 
@@ -256,6 +276,7 @@ class Outcome:
         from IPython.display import display
 
         if self.is_open:
+            self._remember()
             for part in (self.table(), *self._also):
                 display(part)
             return
@@ -279,6 +300,7 @@ class Outcome:
             button.on_click(lambda _: self._asked.reveal())
             self._place.children = [widgets.HTML(f"<p>{escape(self._waiting())}</p>"), button]
         else:
+            self._remember()
             self._place.children = [_as_widget(widgets, part) for part in (self.table(), *self._also)]
 
 

@@ -1,19 +1,32 @@
-"""What a learner has done in which lesson: exercises that pass, predictions that were made. One small file a user."""
+"""What a learner has done in which lesson: exercises that pass, predictions and what came of them, boards.
+
+One small file a user. One that cannot be read is put aside, never written over.
+"""
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from helpers.tables import Table, table
 
-__all__ = ["begin", "current", "index", "predicted", "progress", "record", "remember"]
+__all__ = [
+    "Damaged", "begin", "came_out", "current", "index", "keep_board", "kept", "predicted", "progress", "record",
+    "remember", "status",
+]  # fmt: skip
 
 _INDEX = Path(__file__).with_name("lessons.json")
 _current: str | None = None
-#: in a lesson's part of the file, beside the names of its checks: question → answer
-_PREDICTIONS = "predictions"
+#: in a lesson's part of the file, beside the names of its checks: question → answer; question → what came out;
+#: title → a table and a ladder
+_PREDICTIONS, _OUTCOMES, _BOARDS = _WITHIN = ("predictions", "outcomes", "boards")
+
+State = dict[str, dict[str, Any]]
+
+
+class Damaged(ValueError):
+    """The file with the progress is not what was written there."""
 
 
 def begin(lesson: str) -> None:
@@ -29,18 +42,42 @@ def current() -> str | None:
 
 def record(name: str, passed: bool) -> None:
     """Remember that the visible test of ``name`` passed or failed. Silent while building and grading."""
-    _note(name, passed)
+    _change(lambda own: own.update({name: passed}))
 
 
 def remember(question: str, answer: Any) -> None:
     """Remember a prediction, so that it is still there after a restart. Silent while building and grading."""
-    _note(question, answer, _PREDICTIONS)
+    _change(lambda own: own.setdefault(_PREDICTIONS, {}).update({question: answer}))
 
 
 def predicted() -> Mapping[str, Any]:
     """The predictions that were made in this lesson: question → answer."""
-    found = _read().get(_current or "", {}).get(_PREDICTIONS, {})
-    return found if isinstance(found, dict) else {}
+    found: dict[str, Any] = _read().get(_current or "", {}).get(_PREDICTIONS, {})
+    return found
+
+
+def came_out(outcomes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Remember what came of predictions: question → said (None: looked at unanswered), measured, right, choices,
+    evidence. What was seen first stands: an answer given after the result is no prediction.
+    """
+    seen = _read().get(_current or "", {}).get(_OUTCOMES, {})
+    if fresh := {question: dict(one) for question, one in outcomes.items() if question not in seen}:
+        _change(lambda own: own.setdefault(_OUTCOMES, {}).update(fresh))
+
+
+def keep_board(
+    title: str,
+    board: Table,
+    rungs: Sequence[tuple[str, float, float, bool]] = (),
+    evidence: str = "simulated (H100)",
+) -> None:
+    """Keep a board for the learner's report; the last of a title stands. Silent while building and grading.
+
+    rungs: its ladder: name, seconds of a step, peak bytes, and whether the next rung builds on it. evidence: the ladder's.
+    """
+    about: dict[str, Any] = {"columns": board.columns, "rows": board.rows, "evidence": board.label}
+    about |= {"caption": board.caption, "rungs": [list(rung) for rung in rungs], "drawn": evidence}
+    _change(lambda own: own.setdefault(_BOARDS, {}).update({title: about}))
 
 
 def index() -> dict[str, Any]:
@@ -59,21 +96,22 @@ def progress(lesson: str | None = None) -> Table:
             raise ValueError(f"no lesson {chosen!r}; there are {', '.join(lessons)}")
         chosen = matches[0]
         own, columns = state.get(chosen, {}), ["exercise", "minutes", "visible test"]
-        rows = [(e["title"], e["minutes"], _status(e, own)) for e in lessons[chosen]["exercises"]]
+        rows = [(e["title"], e["minutes"], status(e, own)) for e in lessons[chosen]["exercises"]]
         afresh = (
             f"to start this lesson afresh: `make reset LESSON={chosen[:2]}` (your answers are kept in a copy)"
         )
         return table(rows, columns, evidence="your own runs", caption=afresh)
     rows = []
     for name, about in lessons.items():
-        done = sum(_status(e, state.get(name, {})) == "passes" for e in about["exercises"])
+        done = sum(status(e, state.get(name, {})) == "passes" for e in about["exercises"])
         total = len(about["exercises"])
         rows.append((about["title"], f"{done} of {total}", "█" * done + "░" * (total - done)))
     caption = "an exercise counts when its visible test passes"
     return table(rows, ["lesson", "solved", ""], evidence="your own runs", caption=caption)
 
 
-def _status(exercise: Mapping[str, Any], state: Mapping[str, Any]) -> str:
+def status(exercise: Mapping[str, Any], state: Mapping[str, Any]) -> str:
+    """Of an exercise of the index, by its lesson's part of the file: "passes", "fails" or "not run yet"."""
     results = [state.get(n) for n in exercise["checks"]]
     if results and all(results):
         return "passes"
@@ -86,32 +124,58 @@ def _file() -> Path:
     return Path(base) / "pytorch-performance-measured" / "progress.json"
 
 
-def _read() -> dict[str, dict[str, Any]]:
+def kept() -> State:
+    """All that is kept: lesson → name of a check → whether it passed, and the lesson's predictions, outcomes and boards.
+
+    {} where nothing is. :class:`Damaged` where the file cannot be read, or holds what nobody wrote there.
+    """
     if os.environ.get("COURSE_BUILD"):  # a reference shows a lesson that nobody has begun
         return {}
     path = _file()
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as problem:
-        safe = "starting afresh. Your answers are in the notebooks and are safe."
-        print(f"progress: {path} cannot be read ({problem}); {safe}")
+        raise Damaged(f"{path} cannot be read ({problem})") from None
+    try:
+        found = json.loads(text)
+    except ValueError as problem:
+        raise Damaged(f"{path} cannot be read ({problem})") from None
+    if not isinstance(found, dict) or not all(map(_is_whole, found.values())):
+        raise Damaged(f"{path} cannot be read (it is JSON, but no progress)")
+    return found
+
+
+def _is_whole(own: Any) -> bool:
+    return isinstance(own, dict) and all(isinstance(own.get(part, {}), dict) for part in _WITHIN)
+
+
+def _read() -> State:
+    try:
+        return kept()
+    except Damaged as problem:
+        print(f"progress: {problem}; starting afresh. Your answers are in the notebooks and are safe.")
         return {}
 
 
-def _note(name: str, value: Any, within: str = "") -> None:
+def _change(change: Callable[[dict[str, Any]], Any]) -> None:
+    """Write down what changes in the part of the lesson that was begun. Nothing is while building and grading."""
     grading = os.environ.get("NBGRADER_EXECUTION") == "autograde"
     if _current is None or grading or os.environ.get("COURSE_BUILD"):
         return
-    state = _read()
-    place = state.setdefault(_current, {})
-    if within:
-        place = place.setdefault(within, {})
-    place[name] = value
     path = _file()
     try:
+        try:
+            state = kept()
+        except Damaged as problem:
+            aside = next(
+                p for n in range(1, 1000) if not (p := path.with_suffix(f".damaged-{n}.json")).exists()
+            )
+            path.replace(aside)
+            print(f"progress: {problem}. It is kept as {aside.name}; a new one begins.")
+            state = {}
+        change(state.setdefault(_current, {}))
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}.tmp")
         fresh.write_text(json.dumps(state, indent=1), encoding="utf-8")

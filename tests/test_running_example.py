@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import io
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from helpers import running_example
 from helpers.running_example import after, plain, rungs, scores, spread
@@ -92,6 +95,16 @@ def test_checkpoints_cost_time_and_save_memory() -> None:
 def test_no_change_buys_as_much_time_as_half_the_bits() -> None:
     bought = {lesson: begun / left for lesson in list(RUNGS)[1:] for begun, left in [fewer(lesson, "step_s")]}
     assert max(bought, key=bought.__getitem__) == "10" and bought["10"] > 2
+
+
+def test_readme_shows_the_ladder_as_it_is() -> None:
+    drawn = running_example.ladder()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"![{drawn.alt}](docs/ladder.png)" in readme, "its words; `make build` draws the picture"
+    kept, fresh = Image.open(ROOT / "docs" / "ladder.png"), Image.open(io.BytesIO(drawn.png()))
+    assert kept.info["Description"] == fresh.info["Description"] and kept.size == fresh.size
+    apart = np.abs(np.asarray(kept).astype(int) - np.asarray(fresh).astype(int)).mean()
+    assert apart < 1, f"docs/ladder.png is {apart:.1f} of 255 levels off: `make build` draws it anew"
 
 
 # ------------------------------------------------------------------------ the lessons' cells are the rungs

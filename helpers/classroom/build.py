@@ -252,7 +252,8 @@ def start_page(index: dict[str, Any]) -> NotebookNode:
         "exercise says *not written yet* until you have written your answer, then what it measured and what it "
         "wanted. *Validate*, in the notebook's toolbar, runs all tests at once. Your answers stay in the notebook; "
         "`make reset LESSON=01` in a terminal gives you a fresh copy and keeps the old one beside it.\n\n"
-        "Run the next cell to see which exercises you have solved."
+        "Run the next cell to see which exercises you have solved. `lesson.report()` makes a page of that, of your predictions "
+        "and of what you made faster, to show to a colleague."
     )
     code = 'from helpers import lesson\n\nlesson.progress("all")'
     cells = [new_markdown_cell(intro), new_code_cell(code)]

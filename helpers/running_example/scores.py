@@ -13,7 +13,7 @@ from unittest import mock
 import torch
 from torch import nn
 
-from helpers import timing
+from helpers import progress, timing
 from helpers.ranks import run_ranks
 from helpers.running_example.plain import Record, Size
 from helpers.running_example.script import Script
@@ -258,4 +258,6 @@ def compare(
     apart = max(abs(old - new) / old if math.isfinite(new) else math.inf for old, new in pairs)
     ratio = live(before, after) if both == (1, 1) else None
     scored = score(before, a), score(after, b)
-    return Board(*scored, apart=apart, tolerance=tolerance, ratio=ratio, ranks=both)
+    board = Board(*scored, apart=apart, tolerance=tolerance, ratio=ratio, ranks=both)
+    progress.keep_board(f"another {', '.join(after.unlike(before))}", board.table())
+    return board

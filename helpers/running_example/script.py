@@ -55,6 +55,10 @@ class Script:
                 pass
         return Script(**(known | parts))
 
+    def unlike(self, other: Script) -> list[str]:
+        """The names of the parts that are not the same as the other's."""
+        return [f.name for f in fields(self) if getattr(self, f.name) is not getattr(other, f.name)]
+
     def train(self, size: plain.Size, gpu: Any, steps: int) -> Iterator[plain.Record]:
         """`plain.train` with these parts."""
         return plain.train(self, size, gpu, steps)

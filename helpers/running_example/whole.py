@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from helpers import plots
 from helpers.plots import ladders
 from helpers.running_example.rungs import RUNGS
@@ -26,12 +28,17 @@ def _rung(lesson: str) -> Rung:
     return SPREAD[lesson]
 
 
-def ladder() -> plots.Picture:
-    """Time and peak memory of a step on the simulated H100, rung by rung, from the plain script on."""
+def ladder(lessons: Collection[str] | None = None) -> plots.Picture:
+    """Time and peak memory of a step on the simulated H100, rung by rung, from the plain script on.
+
+    lessons: those whose rungs are shown ("03"), beside the plain script; default: all.
+    """
     last = list(RUNGS)[-1]
     kept = {last} | {rung.begins for rung in RUNGS.values()}
     rows = []
     for lesson, rung in RUNGS.items():
+        if lessons is not None and lesson != "00" and lesson[:2] not in lessons:
+            continue
         scored = score(after(lesson))
         rows.append(ladders.Rung(f"{lesson} {rung.says}", scored.step_s, scored.peak_bytes, lesson in kept))
     return plots.ladder(rows, evidence=SIMULATED, title="The running example, lesson by lesson")
