@@ -1,10 +1,10 @@
 """What every lesson says and keeps: its set-up line, predictions, verdicts on the sources, and progress."""
 
+import ast
 import os
 import platform
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,11 +23,24 @@ __all__ = [
     "start", "table", "verdicts",
 ]  # fmt: skip
 
-#: the documents whose claims the course tests: key → their titles, in English too, and authors
-SOURCES = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
+
+def _about(module: Path) -> dict[str, str]:
+    """What the module of a source assigns to SOURCE, read off its text: a lesson needs a title, and runs no trial."""
+    for node in ast.parse(module.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SOURCE":
+            return dict(ast.literal_eval(node.value))
+    raise ValueError(f"{module.name}: SOURCE = {{title, english, author, url}} is missing")
+
+
+#: the documents whose claims the course tests: key → their titles, in English too, authors, and addresses where known
+SOURCES = {
+    module.stem.replace("_", "-"): _about(module)
+    for module in sorted((Path(__file__).parent / "trials" / "sources").glob("[a-z]*.py"))
+}
 VERDICTS = ("confirmed", "partly", "holds when", "refuted", "untested")
 #: what a claim on trial consists of, in the order of a row
 CLAIM = ("id", "source", "claim", "measured", "verdict", "experiment")
+Row = tuple[str, str, str, str, str, str]
 VERDICTS_MIME = "application/vnd.pytorch-performance.verdicts+json"
 KEPT_MIME = "application/vnd.pytorch-performance.kept+json"
 

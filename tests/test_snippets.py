@@ -82,6 +82,7 @@ def test_every_snippet_of_the_list_is_there() -> None:
         assert source in lesson.SOURCES
         assert sum(one.source == source for one in snippets.SNIPPETS) == n, source
     assert sum(listed.values()) == len(EXPECTED)
+    assert snippets.LITERALLY.keys() <= EXPECTED.keys()
 
 
 @pytest.mark.slow
@@ -92,6 +93,9 @@ def test_they_do_what_they_did_and_the_same_again() -> None:
     there = all(find_spec(name) for name in ("transformers", "diffusers"))
     for name, source, _, _, *happened in snippets.ran():
         assert name.startswith(source + "/")
+        assert name not in snippets.LITERALLY or snippets.fails(happened[0]), (
+            f"{name}: what is there to explain?"
+        )
         for said, expected in zip(happened, EXPECTED[name], strict=True):
             assert "\n" not in said and " at 0x" not in said and "≈" not in said
             if name in MODELS and not there:

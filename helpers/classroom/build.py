@@ -29,11 +29,12 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from helpers.classroom import keeping, prose
+from helpers.classroom import collecting, keeping, prose
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
 from helpers.classroom.release import release
 from helpers.classroom.settings import CELL_TIMEOUT, NOTEBOOKS, ONE_THREAD, QUIET_KERNEL, ROOT, SOLUTIONS
+from helpers.trials import verdicts
 
 INDEX = ROOT / "helpers" / "lessons.json"
 START = NOTEBOOKS / "start.ipynb"
@@ -116,7 +117,8 @@ def _fingerprint(master: Master, modules: Iterable[str]) -> str:
     data = {p for folder in {path.parent for path in paths} for p in folder.rglob("*.*") if p.suffix in DATA}
     for path in sorted(paths):
         digest.update(_meaning(path).encode() if path.exists() else b"gone")
-    for path in sorted(data - {INDEX}):
+    made_here = {INDEX} if Path(verdicts.__file__) in paths else {INDEX, verdicts.KEPT}
+    for path in sorted(data - made_here):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -326,6 +328,11 @@ def build_one(path: Path, force: bool) -> str:
     )
 
 
+def write_verdicts(paths: list[Path]) -> None:
+    """What the last lesson shows of all others."""
+    keeping.write(verdicts.KEPT, collecting.text(path.with_suffix(".ipynb") for path in paths))
+
+
 def write_index(paths: list[Path]) -> None:
     index = {p.stem: index_entry(masters.read(p)) for p in paths}
     before = json.loads(INDEX.read_text(encoding="utf-8")) if INDEX.exists() else {}
@@ -380,6 +387,8 @@ def main(argv: list[str] | None = None) -> int:
                 or START.read_text(encoding="utf-8") != text_of(start_page(index))
             ):
                 problems.append("the lesson index or the start page is out of date")
+            if not collecting.is_current(p.with_suffix(".ipynb") for p in everything):
+                problems.append(f"{verdicts.KEPT.name} is not what the lessons' verdicts say")
             print(
                 "\n".join(problems) + "\nrun `make build`"
                 if problems
@@ -388,9 +397,12 @@ def main(argv: list[str] | None = None) -> int:
             return bool(problems)
         with suppress(BadMaster):  # said at the end: another lesson's fault need not stop this one
             write_index(everything)  # a lesson that ends with its progress reads it
-        with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
-            for line in pool.map(lambda p: build_one(p, asked.force), paths):
-                print(line, flush=True)
+        last = [p for p in paths if p.stem == verdicts.HERE]  # it reads what all others keep
+        for some in ([p for p in paths if p not in last], last):
+            with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
+                for line in pool.map(lambda p: build_one(p, asked.force), some):
+                    print(line, flush=True)
+            write_verdicts(everything)
         write_index(everything)
     except BadMaster as problem:
         print(f"build: {problem}", file=sys.stderr)

@@ -23,10 +23,12 @@ book-notes, 8       data: wait_stream · optimizers: three implementations · me
 
 from __future__ import annotations
 
+import re
+
 from helpers.trials.snippets import book_notes, compile_300, compile_300_models, five_strategies, guide
 from helpers.trials.snippets.running import NOT_RUN, NotRun, Snippet
 
-__all__ = ["COLUMNS", "NOT_RUN", "SNIPPETS", "NotRun", "Row", "Snippet", "fails", "ran"]
+__all__ = ["COLUMNS", "LITERALLY", "NOT_RUN", "SNIPPETS", "NotRun", "Row", "Snippet", "fails", "ran", "said"]
 
 #: id, source, section, what, what happened as written, what happened as it should be
 Row = tuple[str, str, str, str, str, str]
@@ -39,6 +41,21 @@ SNIPPETS: tuple[Snippet, ...] = (
     *five_strategies.SNIPPETS,
     *book_notes.SNIPPETS,
 )
+#: errors that come of typing a sentence, or an abridged listing, as it stands: id → what its reader would fill in
+LITERALLY = {
+    "guide/autocast": "the listing leaves the body of the block to the reader",
+    "guide/threads": "a sentence names the function, without its argument",
+    "compile-300/utilization": "the package that it asks is not installed here",
+    "compile-300/event": "a sentence names the class, without its argument",
+    "five-strategies/ddp": "the script that starts it, torchrun, would set the address",
+    "five-strategies/fused-adam": "it is a class of another package, NVIDIA's Apex, named without it",
+    "book-notes/wait-stream": "a sentence names two streams that it does not make, one of them with a slip",
+    "book-notes/implementations": "these are names of ways, not of arguments",
+    "book-notes/max-split-size": "a sentence names the setting, without a value",
+    "book-notes/comm-hook": "a sentence names the method, without its arguments",
+    "book-notes/amp": "a sentence names the class, without its argument",
+    "book-notes/mode": "a slip within the word",
+}
 
 
 def ran(source: str | None = None) -> list[Row]:
@@ -48,6 +65,13 @@ def ran(source: str | None = None) -> list[Row]:
         for one in SNIPPETS
         if source in (None, one.source)
     ]
+
+
+def said(name: str) -> tuple[str, str]:
+    """Run one, by its id: what happened as written, and as it should be, without where it was run."""
+    one = next(one for one in SNIPPETS if one.id == name)
+    written, should = (re.sub(r"^on the [\w ]+: ", "", run()) for run in (one.as_written, one.as_it_should))
+    return written.replace("runs; ", ""), should.replace("runs; ", "")
 
 
 def fails(happened: str) -> bool:

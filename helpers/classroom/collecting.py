@@ -1,0 +1,48 @@
+"""From the executed references to helpers/trials/kept.json: every verdict that a lesson keeps, which lesson, on what evidence."""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from helpers.lesson import VERDICTS_MIME
+from helpers.trials.verdicts import HERE, KEPT
+
+#: the last line of a table as text: "[live (CPU); how far off] caption"
+_LABEL = re.compile(r"^\[([^\];]+)", re.MULTILINE)
+
+
+def collect(references: Iterable[Path]) -> dict[str, dict[str, str]]:
+    """id → the claim's row, with its lesson and its evidence. references: executed notebooks; the last lesson's is passed over.
+
+    ValueError: two lessons keep a verdict of one id.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted(references):
+        for told in _tables(path) if path.stem != HERE and path.exists() else ():
+            label = _LABEL.findall("".join(told["text/plain"]))[-1]
+            for row in told[VERDICTS_MIME]["claims"]:
+                name = row["id"]
+                if name in found:
+                    raise ValueError(f"{path.stem}: {found[name]['lesson']} keeps a verdict {name!r} too")
+                verdict = re.sub("^holds when", "partly: holds when", row["verdict"])
+                about = {k: row[k] for k in ("source", "claim", "measured", "experiment")}
+                found[name] = about | {"verdict": verdict, "evidence": label, "lesson": path.stem}
+    return found
+
+
+def _tables(path: Path) -> list[dict[str, Any]]:
+    """The outputs of a notebook that carry verdicts."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    data = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
+    return [one for one in data if VERDICTS_MIME in one]
+
+
+def text(references: Iterable[Path]) -> str:
+    """What kept.json has to hold."""
+    return json.dumps(collect(references), indent=1, ensure_ascii=False) + "\n"
+
+
+def is_current(references: Iterable[Path]) -> bool:
+    return KEPT.exists() and KEPT.read_text(encoding="utf-8") == text(references)

@@ -1,0 +1,102 @@
+"""The table of claims: every source's list holds together, every trial runs, nothing in it is typed or out of date."""
+
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from helpers.classroom import build, collecting
+from helpers.lesson import SOURCES, VERDICTS_MIME
+from helpers.trials import claims, verdicts
+
+EVERY = claims.every()
+OWN = [
+    pytest.param(source, claim, id=f"{source}.{claim.trial.__name__}")
+    for source, claim in EVERY
+    if callable(claim.trial)
+]
+GUIDE = Path(__file__).parents[1] / "docs" / "adding-a-source.md"
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_source_is_whole(source: str) -> None:
+    listed = claims.claims(source)
+    assert listed
+    for claim in listed:
+        assert sum(map(bool, (claim.kept, claim.trial, claim.why))) == 1, claim
+        assert claim.section, claim
+        assert claim.words or claim.kept or isinstance(claim.trial, str), f"{claim}: in which words?"
+        assert bool(claim.evidence) == bool(claim.trial), f"{claim}: what is measured has its evidence"
+
+
+def test_every_verdict_that_a_lesson_keeps_is_in_a_list() -> None:
+    told = json.loads(verdicts.KEPT.read_text(encoding="utf-8"))
+    listed = {claim.kept for _, claim in EVERY if claim.kept}
+    for name in listed - set(told):
+        pytest.fail(f"{name}: no lesson keeps this verdict")
+    for name in set(told) - listed:
+        pytest.fail(
+            f"{name}: add kept(<section>, {name!r}) to the CLAIMS of helpers/trials/sources/{told[name]['source'].replace('-', '_')}.py"
+        )
+    for source, claim in EVERY:
+        if claim.kept and not claim.words:
+            assert told[claim.kept]["source"] == source, f"{claim.kept}: another source's words"
+
+
+def test_what_lessons_keep_is_not_out_of_date() -> None:
+    references = [path.with_suffix(".ipynb") for path in build.find([])]
+    assert collecting.is_current(references), f"{verdicts.KEPT.name}: run `make build`"
+
+
+@pytest.mark.parametrize(("source", "claim"), OWN)
+def test_a_trial_runs_and_reads_no_clock(source: str, claim: claims.Claim) -> None:
+    _, _, words, measured, verdict, _ = claims.row(source, claim)
+    assert words and verdict.startswith(verdicts.WORDS)
+    assert measured and "≈" not in measured and not re.search(r"\b0x[0-9a-f]+|\n", measured), measured
+
+
+def test_a_claim_takes_a_lessons_verdict_or_says_why_not() -> None:
+    row = {"claim": "c", "measured": "m", "verdict": "partly: x", "evidence": "live (CPU)", "lesson": "03_gpu_queue", "experiment": "3 · A map"}  # fmt: skip
+    same = verdicts._verdict("guide", claims.kept("1", "03-a"), {"03-a": row})
+    own = verdicts._verdict("guide", claims.kept("1", "03-a", "in other words"), {"03-a": row})
+    none = verdicts._verdict("guide", claims.untested("1", "c", "no such machine"), {})
+    assert (same.claim, own.claim, same.word, same.lesson) == (
+        "c",
+        "in other words",
+        "partly",
+        "03_gpu_queue",
+    )
+    assert (none.word, none.verdict, none.lesson) == ("untested", "untested: no such machine", "")
+
+
+def _notebook(path: Path, claim: dict[str, str], label: str) -> Path:
+    data: dict[str, Any] = {"text/plain": f"claim\nc\n[{label}]", VERDICTS_MIME: {"claims": [claim]}}
+    path.write_text(json.dumps({"cells": [{"outputs": [{"data": data}]}]}))
+    return path
+
+
+def test_verdicts_are_collected_once_and_not_from_the_table_itself(tmp_path: Path) -> None:
+    row = dict.fromkeys(("source", "claim", "measured", "experiment"), "w") | {
+        "id": "01-a",
+        "verdict": "holds when x",
+    }
+    first = _notebook(tmp_path / "01_a.ipynb", row, "simulated (H100); times ±9 %")
+    last = _notebook(tmp_path / f"{verdicts.HERE}.ipynb", row, "arithmetic")
+    found = collecting.collect([first, last])["01-a"]
+    assert (found["lesson"], found["evidence"], found["verdict"]) == ("01_a", "simulated (H100)", "partly: holds when x")  # fmt: skip
+    with pytest.raises(ValueError, match="01_a keeps a verdict '01-a' too"):
+        collecting.collect([first, _notebook(tmp_path / "02_b.ipynb", row, "arithmetic")])
+
+
+def test_the_page_on_adding_a_source_is_true() -> None:
+    """Its listing is a source as the lists above are."""
+    (listing,) = re.findall(r"(?ms)^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"))
+    module: Any = ModuleType("tips")
+    exec(compile(listing, "tips.py", "exec"), module.__dict__)
+    assert {"title", "english", "author", "url"} == module.SOURCE.keys()
+    told = json.loads(verdicts.KEPT.read_text(encoding="utf-8"))
+    words = [verdicts._verdict("tips", claim, told).word for claim in module.CLAIMS]
+    assert words[0] == "confirmed" and words[2] == "untested"
