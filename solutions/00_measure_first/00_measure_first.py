@@ -164,15 +164,16 @@ lesson.keep(mean_of_1000=(calls[0] + 999 * calls[-1]) / 1000 / calls[-1])
 you.against(*show.first_call(gpu, calls), evidence=gpu.evidence)
 
 # %% [markdown]
-# The first use of a GPU makes a *context* on it, and the first product loads a library and a kernel. (How long that
-# takes is an assumption of the simulator. That it happens once is not.) A process pays for this once, but you see it in
-# every mean: even the mean of a thousand calls is {{mean_of_1000:.1f}} times a warm call.
+# The first use of a GPU makes a *context* on it (what the driver has to know of your process), and the first product
+# loads a library and a kernel. (How long that takes is an assumption of the simulator. That it happens once is not. A
+# real GPU makes its context a little earlier: when it gets its first tensor.) A process pays for this once, but you
+# see it in every mean: even the mean of a thousand calls is {{mean_of_1000:.1f}} times a warm call.
 #
 # > **Rule.** Call the work first, then synchronize, then start the clock. This is the **warm-up**. On a real system more
 # > things are slow at first: `torch.compile`, the file cache, a GPU whose clock frequency still rises. So warm up until
 # > the readings stop falling.
 #
-# **Exercise 0.1 — time work on a GPU** (★★, 8 min)
+# **Exercise 0.1 — time work on a GPU** (★★, 10 min)
 #
 # Put the rules together in one function: warm up, wait at both ends, wait once. It runs on the simulated GPU and,
 # unchanged, on a real one.
@@ -366,12 +367,12 @@ plots.speedup(live, title="Time before ÷ time after, on this machine")
 # have met one of the false alarms that 95 % allows: run the cell again. If an interval is wide, your machine is busy: take
 # four times as many pairs, and the interval is half as wide.
 #
-# **Exercise 0.2 — faster, slower, or cannot tell** (★★, 8 min)
+# **Exercise 0.2 — faster, slower, or cannot tell** (★★, 12 min)
 #
-# Write the verdict yourself. Here one run in twelve is disturbed and takes up to four times as long, and the means in
-# `paired` do not stand that. A fixed limit ("2 % or more") fails too, because machines scatter differently. One way needs
-# no theory of noise: if the change does nothing, each pair is a **coin toss**, and "after" wins half of the pairs. So count
-# the pairs that "after" won.
+# Write the verdict yourself. Here one run in twelve is disturbed and takes up to four times as long. One such run
+# spoils the mean in `paired`. A fixed limit ("2 % or more") fails too, because one machine is noisier than another.
+# One way needs no theory of noise: if the change does nothing, each pair is a **coin toss**, and "after" wins half of
+# the pairs. So count the pairs that "after" won.
 #
 # <details><summary>Hint 1</summary>Nine pairs of twelve say "faster". If the change does nothing: how often do nine or
 # more of twelve tossed coins fall alike? <code>math.comb(n, k)</code> counts the ways in which k of n
@@ -496,8 +497,8 @@ you.against(best, show.gains(before, gain, twice), evidence="simulated (H100)", 
 # small step takes {{twice_small:.2f}} times as long: its GPU had time to spare. The large step takes
 # {{twice_large:.2f}} times as long: its GPU was the limit.
 #
-# > **Rule.** Measure, make **one** change, measure again. Two changes at once give one number, and a loss can hide behind
-# > a gain. After each change, ask again what limits you.
+# > **Rule.** Measure, make **one** change, measure again. Two changes at once give one number, and one of them may
+# > have made the step slower. After each change, ask again what limits you.
 
 # %% [markdown]
 # ## The running example
@@ -529,9 +530,10 @@ scored
 # ## Your own script
 #
 # Look first at one number: the median time of a warm training step. Measure it twice without any change: if the two
-# medians differ by 5 %, you cannot see a gain of 5 %. Try first a batch of twice the size. If the step takes hardly longer,
-# the GPU has time to spare: look for launches, waits and slow data (lessons 02 to 07).
-# [`torch.utils.benchmark`](https://docs.pytorch.org/docs/stable/benchmark_utils.html) waits for a GPU by itself.
+# medians differ by 5 %, you cannot see a gain of 5 %. Try first a batch of twice the size. If the step takes hardly
+# longer, the GPU has time to spare: look for launches, waits and slow data (lessons 02 to 07).
+# [`torch.utils.benchmark`](https://docs.pytorch.org/docs/stable/benchmark_utils.html) waits for a GPU by itself, and
+# computes in one CPU thread unless you set `num_threads`.
 #
 # ```python
 # from torch.utils import benchmark
@@ -601,7 +603,7 @@ lesson.progress()
 #
 # "Faster" is one word. A colleague also wants to know *how much*, and how sure you are.
 #
-# **Exercise 0.3 — a speed-up with an interval** (★★, 15 min)
+# **Exercise 0.3 — a speed-up with an interval** (★★, 20 min)
 #
 # `paired` of section 4 is enough as long as no run is disturbed. Here one run in twelve is, and takes up to four times as
 # long: try `return paired(before, after)` first, and read what the test says. Then write an interval whose middle a
@@ -669,9 +671,10 @@ check_paired_speedup(
 # %% [markdown]
 # ### The same seed, the same result (21 min)
 #
-# A change that makes a run faster must leave its result as it was. You can see that only if the result repeats. This toy
-# training shuffles with Python, adds noise with NumPy, and starts from torch's random weights. Each line below seeds some
-# of the three **generators** (sources of random numbers) and runs the training four times. How many *different* results?
+# A change that makes a run faster must leave its result as it was. You can see that only if the result repeats. This
+# toy training shuffles with Python, adds noise with NumPy, and starts from torch's random weights. Each row below
+# seeds none, one, two or all of the three **generators** (sources of random numbers), and then runs the training,
+# four times. How many *different* results?
 
 
 # %% experiment
@@ -715,8 +718,8 @@ you.against(
 # Every generator that takes part must be seeded. They are global: a helper that seeds one, and does not put its state
 # back, changes its caller's numbers.
 #
-# Seeds are not all. The **order of a sum** matters, and the number of threads decides the order. Next to 1e8, float32 has
-# no room for a 1. It has room for a sum of several ones:
+# Seeds are not all. The **order of a sum** matters, and the number of threads decides the order. Near 1e8, two
+# neighbouring float32 numbers are 8 apart. Adding 1 to 1e8 changes nothing; adding several ones at once can:
 
 # %% experiment
 values = torch.tensor([1e8] + 14 * [1.0] + [-1e8])  # float32; the exact sum is 14
@@ -740,7 +743,7 @@ show.sums(added)
 # picks ordered versions, and raises where there is none. They may be slower. So use them to compare results, and not to
 # time. (More in PyTorch's [notes on reproducibility](https://docs.pytorch.org/docs/stable/notes/randomness.html).)
 #
-# **Exercise 0.4 — a run that repeats, and leaves no trace** (★★, 10 min)
+# **Exercise 0.4 — a run that repeats, and leaves no trace** (★★, 14 min)
 #
 # <details><summary>Hint 1</summary>Five things to set: three generators, the threads, the deterministic
 # setting. Each module that sets one can also tell you what it is now.</details>
@@ -828,15 +831,15 @@ you.against(
 )
 
 # %% [markdown]
-# A small run contains all of the start and little of the rest. Scaled up, three steps predict {{scaled_up:.0f}} times the
-# full run. Take the start apart from the steps, and three steps predict a thousand within {{apart:.1%}}.
+# A small run contains all of the start and little of the rest. Scaled up, three steps predict {{scaled_up:.0f}} times
+# the full run. Time the first step by itself, and three later ones predict a thousand within {{apart:.1%}}.
 #
 # That works because the CPU has nothing to do here but to launch. Where the CPU also computes, CPU and GPU work
 # **overlap**, and every wait costs some of the overlap: then measure a longer stretch. It does not work where later steps
 # differ: a cache that fills up, data that gets longer, a checkpoint every thousand steps, a GPU that lowers its clock frequency after
 # a minute. Then the small run must contain one of each.
 #
-# **Exercise 0.5 — predict the long run** (★★, 10 min)
+# **Exercise 0.5 — predict the long run** (★★, 14 min)
 #
 # These steps have a CPU part too (decoding, Python). It overlaps with the GPU's part as long as nobody waits.
 #
