@@ -79,8 +79,9 @@ you.against(
 widgets.stride_explorer()
 
 # %% [markdown]
-# > **Rule.** A tensor is shape, stride and offset over a storage. What can be said with a new shape, stride and offset
-# > *can* be a view. Everything else must **copy** the numbers into a new storage.
+# > **Rule.** A tensor is shape, stride and offset over a storage. Where a new shape, stride and offset over the same
+# > storage describe the result, the result *can* be a view. Everywhere else the numbers must be **copied** into a new
+# > storage.
 #
 # ## Round 2 · Which of these lines copy?
 #
@@ -142,8 +143,8 @@ you.against(
 #
 # ## Round 3 · Indexing: to read, and to write
 #
-# There are two kinds of index. A **basic** one is made of integers, slices, `...` and `None`. An **advanced** one has a
-# list, an array or a tensor in it. For which can torch say the result with a shape, a stride and an offset?
+# There are two kinds of index. A **basic** one is made of integers, slices, `...` and `None`. An **advanced** one has
+# a list, an array or a tensor in it. Whose result can be described by a shape, a stride and an offset?
 
 # %% experiment
 names = {
@@ -210,14 +211,14 @@ you.against(
 # > *Where it stops:* at the second bracket. And with `+=`, an index that names the same row twice adds once
 # > ([`index_add_`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_add_.html) adds twice).
 #
-# **Exercise 1.1 — ten lines** (★★, 6 min)
+# **Exercise 1.1 — ten lines** (★★, 8 min)
 #
 # `x` is the same 4 × 6 matrix. Replace each `None` by `"view"` (the result lies in x's storage) or `"copy"` (it has a new
 # one), and leave the rest as it is. Decide all ten first. Then check yourself: for a view, `count(eval, line, {"x": x}).copies`
 # is 0. The visible test looks at four lines, the hidden test at the other six.
 #
-# <details><summary>Hint 1</summary>For each line ask: is there a shape, a stride and an offset over x's 24
-# cells that say it?</details>
+# <details><summary>Hint 1</summary>For each line ask: is there a shape, a stride and an offset over x's 24 cells that
+# describe the result?</details>
 # <details><summary>Hint 2</summary>Three questions, for each call in a line. Is there anything to compute? Does it merge
 # dimensions that cannot merge (round 2)? Would it need a negative stride (round 1)?</details>
 # <details><summary>The idea</summary>Go from left to right and write down the stride after each call. A
@@ -260,7 +261,7 @@ check_answers(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Exercise 1.2 — four copies, or one** (★★★, 15 min)
+# **Exercise 1.2 — four copies, or one** (★★★, 20 min)
 #
 # The next cell holds a loader that gives the right result: some frames of a video, cropped, in the layout that a network
 # wants. Each of its four lines makes a copy. Run it. Then write `clip` in the cell below it: the same result, in one copy.
@@ -384,10 +385,10 @@ running_example.compare(before, faster)
 # %% [markdown]
 # ## Your own script
 #
-# Look first at the path of a batch: from the file to the model's input. Try first to say what is wanted in views (slices,
-# `permute`), and to move the numbers once, at the end, into the dtype and the layout that the model wants. The
-# [profiler](https://docs.pytorch.org/docs/stable/profiler.html) lists the copies, also those inside other operators. (It
-# does not see a loader's worker processes: set `num_workers=0` meanwhile.)
+# Look first at the path of a batch: from the file to the model's input. Try first to describe what you want by views
+# (slices, `permute`), and to move the numbers once, at the end, into the dtype and the layout that the model wants.
+# The [profiler](https://docs.pytorch.org/docs/stable/profiler.html) lists the copies, also those inside other
+# operators. (It does not see a loader's worker processes: set `num_workers=0` meanwhile.)
 #
 # ```python
 # from torch.profiler import ProfilerActivity, profile
@@ -455,7 +456,7 @@ lesson.progress()
 #
 # Write the formula of round 1, and its inverse. With these two you could write `print(x)` for any strided tensor.
 #
-# **Exercise 1.3 — from index to cell, and back** (★★, 12 min)
+# **Exercise 1.3 — from index to cell, and back** (★★, 17 min)
 #
 # <details><summary>Hint 1</summary>For the inverse, start with the largest stride: how many whole steps of
 # it fit into what is left of <code>cell - offset</code>?</details>
@@ -559,7 +560,7 @@ print(f"{len(judged)} slices: the rule and reshape(-1) agree on {sum(judged)}")
 # From the rule follows what **contiguous** means exactly: the last stride is 1, and every pair of neighbouring dimensions
 # merges. Then the walk visits one cell after the other.
 #
-# **Exercise 1.4 — contiguous, or not?** (★★, 6 min)
+# **Exercise 1.4 — contiguous, or not?** (★★, 8 min)
 #
 # Decide it from shape and stride alone, as PyTorch does. The visible test tries a few layouts. The hidden test holds your
 # function against [`is_contiguous()`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_contiguous.html) on
@@ -682,7 +683,7 @@ show.tried(
 # `as_strided` checks only that the walk ends inside the storage. It does not know which part of the storage was yours: the
 # third and the fourth line read numbers that are not in `part`, without a word.
 #
-# **Exercise 1.5 — the same numbers, a different walk** (★★, 12 min)
+# **Exercise 1.5 — the same numbers, a different walk** (★★, 17 min)
 #
 # Sliding windows (the heart of a convolution, of a moving average, of a language model's training samples)
 # and the blocks on a matrix's diagonal. Neither needs a byte. `as_strided` can do both.
