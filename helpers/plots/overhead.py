@@ -62,7 +62,7 @@ def _fit_larger(n: np.ndarray, t: np.ndarray, design: np.ndarray) -> tuple[float
 
 
 _LAWS = {
-    "sum": "time = floor + slope · elements · dotted: floor · dashed: slope · ring: the two are equal",
+    "sum": "time = floor + slope × elements · dotted: floor · dashed: slope · ring: the two are equal",
     "max": "time = the larger of the two · dotted: floor · dashed: slope · ring: where the slope takes over",
 }
 

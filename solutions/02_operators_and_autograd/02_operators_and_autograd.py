@@ -29,8 +29,8 @@ lesson.start("02_operators_and_autograd", evidence=["live (CPU)", "simulated (H1
 # ## 1 · One line, how many operators?
 #
 # PyTorch runs a line of tensor code as a series of **operators**. An operator is one entry in PyTorch's list of
-# tensor functions, such as `aten.add` or `aten.mm`. The **dispatcher** takes each operator and finds the code for
-# the tensors' device and dtype, with autograd or without.
+# tensor functions, such as `aten.add` or `aten.mm`. The **dispatcher** takes each operator and finds the code for the
+# tensors' device, with autograd or without.
 #
 # `x`, `y` and `w` are 64 × 64 matrices, and `b` has 64 numbers. How many operators does each line send through the
 # dispatcher? Views count: a view moves no data, but it goes through the dispatcher too.
@@ -183,17 +183,19 @@ you.against(launches(fused), gains, evidence="simulated (H100)", what="launches"
 # [`F.scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html).
 # Each is **fused**: it does several steps in one operator, or in two.
 #
-# Three of the first four work on about half a million elements, which is below the crossover: fewer launches help them.
-# Attention has 8 sequences of 512 tokens and 16 heads, so its scores have 8 · 16 · 512 · 512 elements: fewer bytes help
-# it. Written out, attention writes and reads the scores several times;
-# [FlashAttention](https://arxiv.org/abs/2205.14135) does not. A fused operator that is one kernel has fewer launches and
-# fewer bytes, because the results between its steps never leave the chip. (`cross_entropy` is {{entropy}} kernels here.)
-# The last column says where the gain ends. When arithmetic is the largest part, fewer launches or bytes win little.
+# Three of the first four work on about half a million elements, which is below the crossover: fewer launches help
+# them. Attention has 8 sequences of 512 tokens and 16 heads, so its scores have 8 · 16 · 512 · 512 elements: fewer
+# bytes help it. Written out, attention writes and reads the scores several times. The kernels behind PyTorch's
+# operator never write all of them ([FlashAttention](https://arxiv.org/abs/2205.14135) is the best known). A fused
+# operator that is one kernel has fewer launches and fewer bytes, because the results between its steps never leave
+# the chip. (`cross_entropy` is {{entropy}} kernels here.) The last column says where the gain ends. When arithmetic
+# is the largest part, fewer launches or bytes win little.
 #
 # **The rule.** Count operators where tensors are small, and bytes where they are large. Use PyTorch's operator where
-# it has one for several of your steps. Check with `count`, because a name does not tell.
+# it has one for several of your steps. Check with `count`, because the name of a function does not tell you the
+# number.
 #
-# **Exercise 2.1 — few operators** (★★, 10 min)
+# **Exercise 2.1 — few operators** (★★, 13 min)
 #
 # `block_plain` below is the end of a gated residual layer, written operator by operator. Write `block`: the same
 # numbers and gradients in **at most 6 operators**, views counted.
@@ -236,9 +238,9 @@ def block(
 
     x: (n, k). w: (d, k). b, gate, gamma, beta: (d,). residual: (n, d). All of one dtype, float32 or float64, of any
     strides, and each of them may want gradients or not. Returns (n, d), in the dtype of x.
-    Budget of the forward: 6 operators, views counted, and no syncs; where an input wants gradients, 7, since
-    autograd may have to copy what is about to be changed in place. block_plain holds four ideas, one of
-    them needs a view beside its operator: five, and one to spare.
+    Budget of the forward: 6 operators, views counted, and no syncs. block_plain holds four ideas, one of them needs a
+    view beside its operator: five, and one to spare. Where an input wants gradients, 7: an activation in place makes
+    autograd copy its input first.
     """
     ### BEGIN SOLUTION
     h = torch.addcmul(residual, gate, F.linear(x, w, b))
@@ -332,7 +334,7 @@ you.against(alive, evidence="live (CPU)", what="hidden matrices in memory")
 # gives the gradients a graph of their own. A detached row keeps as much memory without any graph. The row is a view, and a
 # view holds its whole storage (lesson 01).
 #
-# **Exercise 2.2 — who keeps the graph?** (★★, 12 min)
+# **Exercise 2.2 — who keeps the graph?** (★★, 16 min)
 #
 # `train_leaky` trains correctly, and its memory grows with every step. The cell after it shows how much. Write `train`: the
 # same numbers, and no memory that grows with the number of steps, except what is returned. There is more than one
@@ -647,8 +649,8 @@ plots.autograd_graph(out, evidence="live (CPU)", names=names, title="s = 2x − 
 # that asked for a gradient. `x * 2` has no node, because nothing in it asked for one. Two gradients arrive at
 # `SubBackward0`, and they are added.
 #
-# The small lines are what a node keeps (`count` calls it `saved_bytes`). `tanh` keeps its result. The product keeps its
-# two factors. One of them is that same result: one storage, counted once.
+# The small lines are what a node keeps (`count` calls it `saved_bytes`). `tanh` keeps its result. The product keeps
+# its two factors (`self` and `other`). One of them is that same result: one storage, counted once.
 #
 # `x` and `y` have n elements of 4 bytes each, and both want gradients. How much does each line keep for backward?
 # The unit is one tensor like `x`, 4n bytes.
@@ -746,7 +748,7 @@ plots.autograd_graph(
 #
 # ### A Function that keeps less (30 min)
 #
-# **Exercise 2.3 — a third of the bytes** (★★★, 20 min)
+# **Exercise 2.3 — a third of the bytes** (★★★, 26 min)
 #
 # You can choose what a function keeps, with
 # [`torch.autograd.Function`](https://docs.pytorch.org/docs/stable/autograd.html#function): run the forward unrecorded,
@@ -940,7 +942,7 @@ each_tried(["made_there._version", "made_there.add_(1)", "asks + made_there", "a
 # A Python loop over samples is the most expensive way to use small operators: it multiplies the calls by the batch.
 # Sometimes one more dimension replaces the loop. Sometimes it takes a formula, which can save memory too.
 #
-# **Exercise 2.4 — gradient norms, sample by sample** (★★★, 20 min)
+# **Exercise 2.4 — gradient norms, sample by sample** (★★★, 26 min)
 #
 # Private training ([DP-SGD](https://arxiv.org/abs/1607.00133)) and data selection need the length of *each sample's*
 # gradient. `grad_norms_loop` runs one backward for each sample. Write `grad_norms`: the same numbers, as many operators
