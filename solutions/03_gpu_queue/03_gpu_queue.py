@@ -8,8 +8,8 @@
 # three need opposite repairs, and from outside they look alike. A **trace** records what both sides do, and tells the
 # three apart.
 #
-# **Time** 60 min, with two exercises; *Further*: 35 min, with one more.
-# **Before this** lesson 00: launches, synchronize, events.
+# **Time** 60 min, with two exercises; *Further*: 43 min, with one more. **Before this** lesson 00: launches,
+# synchronize, events.
 #
 # **Afterwards you can**
 # - read a trace: queue depth, gaps, what lies before and after a gap, and what would help;
@@ -70,8 +70,9 @@ you.against_ratios(
 )
 
 # %% [markdown]
-# In pictures and traces the CPU is called the *host*, and a queue of the GPU is called a *stream*. The curve at the
-# bottom is the **queue depth**: launches that have been made and have not started yet.
+# In pictures and traces the CPU is called the *host*, and a queue of the GPU is called a *stream*. (The ordinary
+# queue has the number 7 in traces of NVIDIA's cards.) The curve at the bottom is the **queue depth**: launches that
+# have been made and have not started yet.
 #
 # - Small layers: every kernel is over before the next launch arrives, so the depth is 0 or {{deepest}}. (Even on a free
 #   GPU {{way_us:.1f}} µs pass between a launch and its start.) The GPU waits for every launch. The picture calls this idle
@@ -150,11 +151,12 @@ widgets.timeline_zoom(gappy, read_s - 40e-6, read_s + 40e-6)
 #
 # ## 3 · A map
 #
-# Two numbers lead to the same verdict. How much of the time does the **GPU compute**? And for how much of the time does
-# the **CPU wait** for the GPU? (A CPU that runs ahead counts as waiting, because a full queue will stop it.) The table
-# will have both numbers for the loops above, and for a *narrow* one: layers of 512 × 512, and in every step a batch is
-# copied to the GPU. The copy takes {{copy_ms:.1f}} ms, and the GPU's own work {{narrow_ms:.1f}} ms. *Middle* are the
-# layers of 2048 × 2048. What makes each loop fastest: a CPU, a GPU or copies twice as fast, or no reads?
+# Two numbers are enough for most verdicts. How much of the time does the **GPU compute**? And for how much of the
+# time does the **CPU wait** for the GPU? (A CPU that runs ahead counts as waiting, because a full queue will stop
+# it.) The table will have both numbers for the loops above, and for a *narrow* one: layers of 512 × 512, and in every
+# step a batch is copied to the GPU. The copy takes {{copy_ms:.1f}} ms, and the GPU's own work {{narrow_ms:.1f}} ms.
+# *Middle* are the layers of 2048 × 2048. What makes each loop fastest: a CPU, a GPU or copies twice as fast, or no
+# reads?
 
 # %% experiment
 you = lesson.predict(
@@ -199,7 +201,7 @@ you.against(best, on_the_map(tried), evidence="simulated (H100)", what="helps mo
 # of the time, but the CPU waits for {{copied_waits:.0%}}. The map is about steps in the middle of a run, so `shares` leaves
 # out the first step of a trace, when the queue is still empty, and the last one, after which the CPU waits for the rest.
 #
-# **Exercise 3.1 — name the bottleneck** (★★, 6 min)
+# **Exercise 3.1 — name the bottleneck** (★★, 8 min)
 #
 # Write the map as a function. The traces come from simulated cards, with noise and without, from a machine without a
 # GPU, or are laid out as a real card writes them. You need `t.has_gpu`, `shares(t)` from the set-up with its fields
@@ -328,7 +330,7 @@ you.against(told, waits_by_line(who), evidence="simulated (H100)", what="the CPU
 #    index like `x[[0, 2]]` copy from ordinary memory too. Make such a tensor once, or pin it and copy with
 #    `non_blocking=True` (lesson 05).
 #
-# **Exercise 3.2 — a loop that does not wait** (★★★, 15 min)
+# **Exercise 3.2 — a loop that does not wait** (★★★, 20 min)
 #
 # `train_plain` trains a classifier and waits {{waits_a_step:.0f}} times a step. Every wait was put there for a good
 # reason. Write `train`: the same log and the same weights, with one wait for every `log_every` steps. The table after
@@ -497,7 +499,8 @@ board
 #         prof.step()  # without this call nothing is recorded
 # ```
 #
-# This line prints the verdict, and draws a picture like those above:
+# This line prints the verdict, and draws a picture like those above. (*Further* begins with lists that lead from a
+# verdict to lines of code.)
 #
 # ```bash
 # python -m helpers trace.json.gz
@@ -549,6 +552,74 @@ lesson.progress()
 #
 # Each section stands alone.
 #
+# ### A whole script: from the verdict to the line (8 min)
+#
+# A verdict is a word. Lists lead from the word to the lines of a script. Here is lesson 00's script, with the lists that
+# you need for a script of your own:
+#
+# - `gpu.profile()` is `torch.profiler.profile` for the simulated GPU, with the same options.
+# - `trace.top(t, by="call")` adds up the time in each kind of call to the GPU's driver: `cudaLaunchKernel` launches,
+#   `cudaMemcpyAsync` starts a copy, `cudaStreamSynchronize` waits until a queue is empty. `by="host"` adds up each
+#   operator's own time on the CPU, and `by="device"` each kernel's time on the GPU.
+# - `memory.leaks` names the lines whose memory stays after a step, from the memory's recorded history (lesson 08).
+#
+# The script has three faults that you know from the lessons: its clipping waits for the GPU (`if length > most`), its log
+# waits (`loss.item()`), and its AdamW launches small kernels for each parameter alone. It also leaves 2 MiB behind in each
+# step of about 5 ms, and the card has 80 GB. Which call takes the most time? Which repair, alone, gives the most? And how
+# long does the memory last?
+
+# %% experiment
+you = lesson.predict(
+    {"the call with the most time": ..., "the best repair": ..., "the memory lasts for": ...},
+    choices={
+        "the call with the most time": ["cudaLaunchKernel", "cudaMemcpyAsync", "cudaStreamSynchronize"],
+        "the best repair": ["clip without a wait", "log without a wait", "AdamW in few launches"],
+        "the memory lasts for": ["minutes", "hours", "days"],
+    },
+)
+
+# %% experiment
+from helpers import memory, running_example, simulate
+from helpers.experiments.gpu_queue import lasting, repairs, what_each_gives
+
+script, gpu = running_example.after("00"), simulate("H100")
+with gpu:
+    steps = script.train(running_example.LARGE, gpu, steps=8)
+    for _ in range(3):
+        next(steps)  # warm up
+    gpu.memory._record_memory_history()
+    with gpu.profile() as prof:
+        for _ in range(4):
+            next(steps)
+            prof.step()
+    snapshot, free = memory.read(gpu), gpu.mem_get_info()[0]
+
+t, gains = trace.read(prof), repairs(script)
+calls = trace.top(t, 3, by="call")
+leak = memory.leaks(snapshot, steps=4)[0]  # the history holds four steps: what each left behind
+lasts_s = free / leak.per_step[-1] * trace.steps(t)[1].seconds_s
+lesson.keep(clip=gains["clip without a wait"], log=gains["log without a wait"])
+lesson.keep(adamw=gains["AdamW in few launches"], clip_adamw=gains["clip and AdamW"], lasts_min=lasts_s / 60)
+found = [calls[0].name, max(list(gains)[:3], key=gains.get), lasting(lasts_s)]
+you.against(dict(zip(you, found)), calls.table, what_each_gives(gains, leak), evidence="simulated (H100)")
+
+# %% [markdown]
+# **A list says where time is spent. It does not say what a repair gives.** Most of the time in calls goes to waiting.
+# But the log without its wait is {{log:.2f}}× as fast, and the clipping without its wait {{clip:.2f}}×. A sync costs
+# what the CPU does after it: after the log, the next forward's large kernels soon fill the queue again; after the
+# clipping come AdamW's many small launches, and the GPU waits for each of them. With few launches AdamW gives
+# {{adamw:.2f}}×. So take a candidate from the list, replace it alone (`script.replace(clip=…)`), and measure. Then
+# record again, because one repair changes what the next one gives: both together give {{clip_adamw:.2f}}×, no more
+# than AdamW alone. With few launches after it, the clipping's wait costs nothing.
+#
+# **And the leak?** The last line of the table names the line of the script that made the memory: the head of the model,
+# which makes the logits. (Who *keeps* them is another line: the log.) A leak costs hardly any time, until it ends the
+# run. So compare two numbers: how long the memory lasts (free memory ÷ growth a step × time of a step, here
+# {{lasts_min:.1f}} minutes), and how long your run is. If the run is longer, the leak is the first repair, whatever the
+# others give. If not, it is the last.
+#
+# For files of your own: `trace.read("trace.json.gz")`, and `memory.read("snapshot.pickle")` (lesson 08 writes one).
+#
 # ### Three traces, three repairs (6 min)
 #
 # Here are three loops whose code you do not see, two steps of each. For two of them, the row *idle because* gives the same
@@ -599,10 +670,10 @@ use_of_the_card(use)
 #
 # ### Why does it idle (15 min)
 #
-# **Exercise 3.3 — why does it idle?** (★★, 10 min)
+# **Exercise 3.3 — why does it idle?** (★★, 13 min)
 #
-# `trace.classify` rests on this analysis. Here it starts from bare times. The function for the queue depth is given. The
-# function for the idle time is yours.
+# `trace.classify` rests on such an analysis. Here you write it for plain lists of times, without a trace. The
+# function for the queue depth is given. The function for the idle time is yours.
 #
 # <details><summary>Hint 1</summary>As <code>depths</code> does it: collect <i>every</i> moment that occurs in the
 # three lists, sort them, and look at the pieces between neighbours. Within a piece nothing changes.</details>
