@@ -239,8 +239,8 @@ def hand_out_picture(found: HandedOut, evidence: str = "live (CPU)") -> Picture:
 
 @dataclass(frozen=True)
 class Bus:
-    """GB/s to the device from pinned and from pageable memory, by a card's data sheet, and inside it; kernels: their share
-    of the time until a batch of uint8 from pinned memory is ready as float32."""
+    """GB/s to the device from pinned and from pageable memory, on paper (sheet), and inside the GPU; kernels: their
+    share of the time until a batch of uint8 from pinned memory is ready as float32."""
 
     pinned: float
     pageable: float

@@ -24,7 +24,7 @@ Load = Callable[[Any, Sequence[torch.Tensor]], Iterable[torch.Tensor]]
 
 
 def pcie_gbs(card: str = "H100") -> float:
-    """GB/s of the bus, by the card's data sheet."""
+    """GB/s of the bus, as its generation of PCIe has in one direction."""
     return DEVICES[card].pcie_bytes_per_s / 1e9
 
 

@@ -15,9 +15,6 @@
 # - tell whether your model waits for data, and work out how many workers it needs;
 # - say what each worker gets, and share samples out without losing or repeating one;
 # - send a quarter of the bytes to the GPU, and store data so that a shuffled epoch needs few, large reads.
-#
-# **On trial** *`num_workers = 4 × GPUs`* · *`ImageFolder(…, num_workers=16, pin_memory=True)`* (both from the article
-# "Five strategies for faster training") · *random reads are measured in IOPS, sequential ones in MB/s* (book notes).
 
 # %% setup
 import math
@@ -113,7 +110,7 @@ you.against(
 # (Linux lets us tie the workers to two cores. On other systems this cell uses all cores.)
 
 # %% [markdown]
-# **Exercise 4.1 — choose the workers** (★★, 8 min)
+# **Exercise 4.1 — choose the workers** (★★, 12 min)
 #
 # From stage times that somebody has measured, work out the number of workers, and what sets the pace then. "Your own
 # script", below, shows how to measure the times.
@@ -143,7 +140,7 @@ def choose_workers(
 
     wait_us, cpu_us: µs that a worker waits and computes for one batch, ≥ 0. step_us: µs of a training step, ≥ 1, which
     takes none of the `cores` ≥ 1 from the workers. batch_bytes ≥ 1: W · prefetch batches must fit into shared_bytes.
-    (No test depends on how a float is rounded in ⌈load ÷ (cpu ÷ cores)⌉.)
+    (No test depends on how a float is rounded.)
 
     Returns {"workers": W, "step_us": t, "limit": l}. W: the smallest number with the shortest step, among those that
     fit (0 always does: it takes step + wait + cpu). t: that step's µs (a float or an int). l: what keeps t from being
@@ -264,7 +261,7 @@ you.against(found, shown.hand_out_picture(indexed), evidence="live (CPU)", what=
 # must stand in a file. Your script needs `if __name__ == "__main__":`.
 
 # %% [markdown]
-# **Exercise 4.2 — each sample exactly once** (★★, 9 min)
+# **Exercise 4.2 — each sample exactly once** (★★, 14 min)
 #
 # Write an iterable data set that shares itself out over several GPUs (**ranks**: one training process for each GPU)
 # *and* over the workers of each. In a worker,
@@ -360,16 +357,17 @@ check_Shared(
 # %% [markdown]
 # ## 3 · What crosses the bus?
 #
-# A batch is on its way to the GPU: 256 images of 3 × 224 × 224 values. The network wants float32, four bytes a value.
-# A decoded image has one byte a value (uint8). There are two ways. Make the float32 on the CPU and send it. Or send the
-# uint8, and make it float32 on the GPU with two small kernels: one converts, one divides by 255. They read and write the
-# GPU's own memory, at {{inside_gbs:,.0f}} GB/s here.
+# The **bus** (PCIe) connects the CPU's memory and the GPU. A batch of 256 images, 3 × 224 × 224 values each, is sent
+# over it. The network wants float32, four bytes a value. A decoded image has one byte a value (uint8). There are two
+# ways. Make the float32 on the CPU and send it. Or send the uint8, and make it float32 on the GPU with two small
+# kernels: one converts, one divides by 255. They read and write the GPU's own memory, at {{inside_gbs:,.0f}} GB/s
+# here.
 #
-# There are also two kinds of host memory. **Pageable** memory is what you normally get. The driver first copies it into
-# a buffer of its own. **Pinned** memory stays where it is: the operating system may not move it, so the GPU's
+# There are also two kinds of host memory. **Pageable** memory is what you normally get. The driver first copies it
+# into a buffer of its own. **Pinned** memory stays where it is: the operating system may not move it, so the GPU's
 # copy engine reads it directly. `DataLoader(pin_memory=True)` makes pinned batches. On the simulated H100 the bus
-# carries {{pinned_gbs:.0f}} GB/s from pinned memory (its data sheet says {{sheet_gbs:.0f}}) and {{pageable_gbs:.0f}} GB/s
-# from pageable memory.
+# carries {{pinned_gbs:.0f}} GB/s from pinned memory (of the {{sheet_gbs:.0f}} that PCIe 5.0 has in one direction) and
+# {{pageable_gbs:.0f}} GB/s from pageable memory.
 #
 # With uint8 a quarter of the bytes crosses the bus. By what factor does uint8 shorten the time until the float32 batch is
 # ready on the GPU?
@@ -548,10 +546,11 @@ print("no GPU here, and no recording yet") if simulated else shown.sent_table(he
 # %% [markdown]
 # ## Sources on trial
 #
-# The second claim is a listing in the article. Its call of
-# [`ImageFolder`](https://docs.pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html) is checked against
-# the signature in torchvision's documentation (torchvision is not part of this course). Its call of `DataLoader` is run.
-# The programs that try the claims stand in `helpers/trials/data_loading.py`. Three more claims are kept for lesson 18.
+# The second claim is a listing in the article "Five strategies for faster training". Its call of
+# [`ImageFolder`](https://docs.pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html) is checked
+# against the signature in torchvision's documentation (torchvision is not part of this course). Its call of
+# `DataLoader` is run. The programs that try the claims stand in `helpers/trials/data_loading.py`. Three more claims
+# are kept for lesson 18.
 
 # %% experiment
 from helpers.trials import data_loading as trials
@@ -631,7 +630,7 @@ you.against(found, shown.map_table(file, sizes), evidence="live (CPU)", what="is
 # memory and sends only a handle.
 
 # %% [markdown]
-# **Exercise 4.3 — documents from a map** (★★, 11 min)
+# **Exercise 4.3 — documents from a map** (★★, 16 min)
 #
 # Write a data set over a packed file that reads exactly the bytes that it returns, and that can be sent to a worker for
 # the price of its index. If a data set has `__getitems__`, `DataLoader` calls it with the indices of a whole batch. That
@@ -776,7 +775,7 @@ lesson.keep(as_they_come=as_they_come, by_length=by_length)
 # visited in random order. The price is a weaker shuffle again: documents of one length always meet.
 
 # %% [markdown]
-# **Exercise 4.4 — a batch with one allocation** (★★, 7 min)
+# **Exercise 4.4 — a batch with one allocation** (★★, 10 min)
 #
 # Put the batch together without the many small tensors of `usual`.
 #

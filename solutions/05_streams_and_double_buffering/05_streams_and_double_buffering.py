@@ -16,10 +16,6 @@
 # - say which copies make the host wait, and which run beside the compute;
 # - write a prefetcher that hides copies behind compute;
 # - find a missing wait from the order of events, and not from a wrong result.
-#
-# **On trial** *`pin_memory=True` is a key to an efficient loader* (the article "Five strategies for faster training") ·
-# *double buffering mainly speeds up copying* · *non_blocking cannot corrupt data, since the queue is in order* (book
-# notes).
 
 # %% setup
 from collections.abc import Callable, Iterable, Iterator
@@ -34,9 +30,10 @@ BATCH = (4096, 4096)  # float32: 64 MiB
 lesson.start("05_streams_and_double_buffering", evidence=["simulated (H100)", "live (CPU)"])
 
 # %% [markdown]
-# The GPU is simulated. The bus carries {{pinned_gbs:.0f}} of the {{sheet_gbs:.0f}} GB/s on the H100's data sheet, and
-# {{pageable_gbs:.0f}} GB/s from ordinary memory. Both numbers are assumptions. One engine computes, one copies to the
-# device, one copies back; a data-centre card has at least these. *What waits for what* follows the rules of CUDA.
+# The GPU is simulated. The **bus** (PCIe) connects the host's memory and the GPU. It carries {{pinned_gbs:.0f}} of
+# the {{sheet_gbs:.0f}} GB/s that PCIe 5.0 has in one direction, and {{pageable_gbs:.0f}} GB/s from ordinary memory.
+# Both numbers are assumptions. One engine computes, one copies to the device, one copies back; a data-centre card has
+# at least these. *What waits for what* follows the rules of CUDA.
 #
 # ## 1 · Who waits for a copy?
 #
@@ -176,7 +173,7 @@ you.against(
 # `non_blocking=True`. Point 2 is called **double buffering**: while one batch is in use, the next one is on its way.
 
 # %% [markdown]
-# **Exercise 5.1 — a prefetcher** (★★, 9 min)
+# **Exercise 5.1 — a prefetcher** (★★, 13 min)
 #
 # `two_queues` becomes serial as soon as the consumer waits in each step. Write the loader that does not, for any iterable
 # of batches.
@@ -381,7 +378,7 @@ def norms_racy(gpu, chunks):
 shown.races_table([squares_racy, norms_racy], on_gpu=["norms_racy"])
 
 # %% [markdown]
-# **Exercise 5.2 — two racy programs** (★★, 9 min)
+# **Exercise 5.2 — two racy programs** (★★, 14 min)
 #
 # Repair both programs, and keep what overlaps. (In the table, `aten._to_copy` is `.to`, `aten.mm` is `@`, and
 # `aten._local_scalar_dense` is `.item()`.)
@@ -629,11 +626,11 @@ shown.races_table([ring_racy])
 
 # %% [markdown]
 # The second row is the one to expect: a copy fills a buffer that a product still reads. The first row is about the
-# memory of the buffers. They are made in the default stream. There a buffer may get the memory of a dead tensor that
-# the GPU still works on. (Before the program, such a tensor was dropped.) In the default stream this is safe, but `side`
-# fills the buffer.
+# memory of the buffers. Just before the program, a tensor was filled with zeros (`aten.zero_`) and dropped, and a
+# buffer gets its memory. Work in the default stream comes after the zeros. But `side` fills the buffer, and `side`
+# waits for nothing.
 #
-# **Exercise 5.3 — two buffers in turn** (★★★, 10 min)
+# **Exercise 5.3 — two buffers in turn** (★★★, 15 min)
 #
 # Repair the program, and keep what overlaps.
 #
@@ -755,9 +752,10 @@ you.against(found, shown.memory_table(loops), evidence="simulated (H100)", what=
 # {{recorded_waits}}. The third loader never frees anything. There the *copy* waits, by events, and {{buffers}} batches are
 # enough however far ahead the host is.
 #
-# **The rule:** `record_stream` is always right, and costs memory where the host runs far ahead. Where memory is short,
-# keep the buffers and order their uses with events. (FSDP2, of lesson 15, avoids `record_stream` for this reason:
-# [its documentation](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html).)
+# **The rule:** `record_stream` is always right, and costs memory where the host runs far ahead. Where memory is
+# short, keep the buffers and order their uses with events. (FSDP2, of lesson 15, avoids `record_stream` for this
+# reason: [PyTorch's tutorial](https://docs.pytorch.org/tutorials/intermediate/FSDP_tutorial.html), "How FSDP2
+# works".)
 #
 # ### Three engines and a host (3 min, and an exercise)
 #
@@ -782,7 +780,7 @@ def pipeline_serial(gpu, pages, results, decode, compute, save, n):
 shown.pipeline_picture(pipeline_serial)
 
 # %% [markdown]
-# **Exercise 5.4 — a pipeline with the host in it** (★★★, 25 min)
+# **Exercise 5.4 — a pipeline with the host in it** (★★★, 35 min)
 #
 # Make `pipeline_serial` overlap, so that the slowest stage never waits. There are four stages: the host (decode *and*
 # save, D + S together), copy in (C), compute (K), copy out (B). You get two host buffers for each direction.
