@@ -188,8 +188,8 @@ def bound_late() -> tuple[Any, Any, Any]:
 
 
 def one_or_all(threads: Any, of: Any) -> str:
-    """The number in the words of the prediction: "1", "all", or itself."""
-    return "1" if threads == 1 else "all" if threads == of else str(threads)
+    """The number in the words of the prediction: "1", "all", or itself. Half of the CPUs count as all: MKL counts cores."""
+    return "1" if threads == 1 else "all" if threads in (of, CORES // 2) else str(threads)
 
 
 # --- 3, what more threads bring -----------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def amdahl(curves: Mapping[str, Mapping[int, float]], limit: float, note: str) -
         top = max(curve, key=curve.__getitem__)
         ax.plot([top], [curve[top]], style.MARKERS[i], color=style.SERIES[i], markersize=8)
     ax.axhline(limit, color=style.INK, linestyle=":", linewidth=1)
-    ax.text(64, limit, "1 ÷ serial part", ha="right", va="bottom", fontsize=style.SMALL)
+    ax.text(64, limit * 1.02, "1 ÷ serial part", ha="right", va="bottom", fontsize=style.SMALL)
     ax.set(xlabel="threads", ylabel="times as fast as 1 thread", ylim=(0, limit * 1.15))
     ax.legend(loc="center right", bbox_to_anchor=(1, 0.36))
     return Picture(fig, "arithmetic", f"{title}; marks: the best number of threads")

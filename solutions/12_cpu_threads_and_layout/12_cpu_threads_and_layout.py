@@ -97,7 +97,8 @@ shown.shared_out({size: chunks(size, 8) for size in (32_768, 32_769, 100_000, 1_
 # ## 2 · Too many threads
 #
 # Processes multiply threads. A worker of a `DataLoader` uses torch and NumPy, and it may start a program that uses torch too.
-# Each could use 1 thread, or as many as the machine has CPUs ("all"). **How many threads may each use?**
+# Each could use 1 thread, or as many as the machine has CPUs ("all"; some libraries count two CPUs of one core as one). **How many
+# threads may each use?**
 #
 # The last question is about binding. `os.sched_setaffinity(0, {3})` **binds**: from then on only CPU 3 may be used. A process runs
 # an operator with 4 threads, and makes such a call afterwards. **How many of its threads are bound?**
@@ -134,8 +135,8 @@ print(f"after the late call: {bound_now} of {there} threads bound; torch.get_num
 # - **Programs that start later count the CPUs that they may use.** So binding a worker also limits what the worker starts.
 # - **[`os.sched_setaffinity(0, …)`](https://docs.python.org/3/library/os.html#os.sched_setaffinity) binds one thread, the caller.**
 #   A new thread inherits the CPUs of the thread that starts it. A thread that already runs keeps its own. So bind before the first
-#   operator, or bind every thread in `/proc/self/task`. (That there are more than 4: `torch.set_num_threads(4)` at once
-#   [starts 3 threads](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.cpp) of another pool, for
+#   operator, or bind every thread in `/proc/self/task`. (The line above counts more than 4 threads, because `torch.set_num_threads(4)`
+#   itself [starts 3 threads](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.cpp) of another pool, for
 #   kernels of the library QNNPACK.)
 #
 # Every Python thread that runs an operator also starts a team of its own (measured under *Further*). A server with 16 request
@@ -145,8 +146,8 @@ print(f"after the late call: {bound_now} of {there} threads bound; torch.get_num
 # **Exercise 12.1 — bind each worker** (★★, 12 min)
 #
 # Write a function that makes a `worker_init_fn` from a plan: `plan[i]` lists the CPUs of worker i. `DataLoader(…,
-# worker_init_fn=bound(plan))` calls it in each worker, with the worker's number, before the worker loads anything. (On other
-# systems than Linux the tests look at numbers of threads only.)
+# worker_init_fn=bound(plan))` calls it in each worker, with the worker's number, before the worker loads anything. (Where the
+# system is not Linux, the tests look only at the numbers of threads.)
 #
 # <details><summary>Hint 1</summary>Four things must be set: which CPUs, for which threads, how many threads torch uses, and what the
 # programs read that the worker starts. Where does Linux list the threads of a process?</details>
@@ -164,8 +165,8 @@ print(f"after the late call: {bound_now} of {there} threads bound; torch.get_num
 def bound(plan: list[list[int]]) -> Callable[[int], None]:
     """A worker_init_fn: called with the number of a worker, inside its process, it binds the worker.
 
-    plan[i]: the CPUs of worker i, each once, in any order. More workers than entries: begin again with the first. At least one entry; no entry
-        is empty.
+    plan[i]: the CPUs of worker i, each once, in any order. At least one entry; no entry is empty. More workers than
+        entries: begin again with the first.
     The worker's CPUs are those of its entry that it is allowed to use at that moment; if it may use none of them, all that it
     is allowed. Afterwards
     - every thread of the worker, there already (whoever started it) or started later, runs on these CPUs only, and so does
@@ -226,7 +227,7 @@ check_bound(
 #
 # **Amdahl's law**: the part of a step that is not split sets the limit. If the share s of the time is serial, n threads make the
 # step at most 1 ÷ (s + (1 − s) ÷ n) times as fast, and never more than 1 ÷ s. Two more things limit a CPU. An operator has no more
-# chunks than section 1 says. And to wake a team takes time, the more the larger the team is.
+# chunks than section 1 says. And waking a team takes time: a larger team takes longer.
 #
 # Here is a model of a step: 10 operators on tensors of one size, and one `randn` of that size. **On a machine with 64 cores, which
 # number of threads is best?**
@@ -261,9 +262,9 @@ you.against(best, shown.amdahl(curves, 11, note), evidence="arithmetic", what="b
 # %% [markdown]
 # The smallest step has nothing to split. The others have {{few_chunks}} and {{many_chunks}} chunks an operator, and each thread
 # beyond that number only costs. Even the best number stays well below the dotted line, Amdahl's limit. **So the best number of
-# threads belongs to a model and its batch, not to a machine.** What one step cannot use, a second process can. (The two costs are
-# an assumption. To find yours, measure `x + 1` on 32,769 elements with 1 thread and with more, by lesson 00's `bench`, on cores
-# that nobody else uses.)
+# threads belongs to a model and its batch, not to a machine.** A second process can use the cores that one step cannot. (The two
+# costs are an assumption. To find yours, measure `x + 1` on 32,769 elements with 1 thread and with more, by lesson 00's `bench`,
+# on cores that nobody else uses.)
 
 # %% [markdown]
 # **Exercise 12.2 — the best number of threads** (★★, 10 min)
@@ -418,7 +419,7 @@ you.against(reorders, shown.layouts_table(list(you)), evidence="live (CPU)", wha
 # ## The running example
 #
 # The lessons before this one changed what the script asks of a GPU. Here the same script runs on your CPU, in its small size,
-# with one thread and with two. (`on_cpu` gives a function that does the script's next step.)
+# with one thread and with two: in float32, as lesson 08 left it. (`on_cpu` gives a function that does the script's next step.)
 
 # %% experiment
 from helpers import bench, running_example
@@ -435,7 +436,7 @@ print(f"operators in a step: {operators}")
 # %% [markdown]
 # A second thread cannot make this step twice as fast. Each of the {{script_operators}} operators of a step passes through
 # Python and the dispatcher on one thread. Only the larger kernels are shared out, and at this size many of them are too small.
-# How much the second thread buys is a matter of your machine: the two lines above say it. The other change of this lesson
+# How much the second thread buys depends on your machine: the two lines above say it. The other change of this lesson
 # buys nothing at all here. `channels_last` is an order for images, and the model has no convolution.
 
 # %% [markdown]
@@ -574,9 +575,9 @@ def thread_plan(cpus: list[tuple[int, int, int]], allowed: list[int], workers: i
     """The logical CPUs of each worker, ascending; their number is its number of threads.
 
     cpus: (cpu, core, node) of each logical CPU that is online, in any order; core numbers are unique on the machine, and
-        a core lies in one node. allowed: CPUs that this process may use (some may be offline). workers: at least 1.
-    Usable is what is online and allowed; a core is usable if one of its CPUs is. ValueError where there are more workers
-        than usable cores (or none of either): start fewer.
+        a core lies in one node. allowed: CPUs that this process may use (some may be offline). workers: how many.
+    Usable is what is online and allowed; a core is usable if one of its CPUs is. ValueError if there are more workers than
+        usable cores ("start fewer"), if no core is usable, and if workers is 0.
 
     No core serves two workers, of a core one CPU at most is in the plan, and a worker stays within one node. Among
     such plans, in this order:
@@ -686,7 +687,7 @@ table = lesson.table(rows, ["operator", "channels_last", "copies"], evidence="li
 you.against({code: kept(done[code]) for code in you}, table, evidence="live (CPU)", what="layout")
 
 # %% [markdown]
-# - Element-wise operators take the layout of their **first** operand. A `cat` of mixed layouts returns a contiguous result.
+# - Arithmetic such as `+` takes the layout of its **first** operand. A `cat` of mixed layouts returns a contiguous result.
 # - Indexing channels, `softmax(1)`, `repeat`, `einsum` and instance norm return contiguous results, silently. The next convolution
 #   then reorders everything. (Not all of them show a copy: some change the layout inside their kernel.)
 # - `permute(0, 2, 3, 1)` costs nothing. Its result is contiguous, with channels last. Norms over channels, and 1 × 1 convolutions
@@ -742,8 +743,8 @@ def channels_last_net(weights: dict) -> Callable[[torch.Tensor], torch.Tensor]:
     weights: "stem" (C, 3, 3, 3); "blocks", a list of {"mix": (C, C, 3, 3), "order": (C,) int64, "point": (C, C)};
         "head" (classes, 2 · C · h · w). All contiguous, and not to be changed; what you need in another layout or order is made
         here, once, and not in the function returned.
-    x: (N, 3, H, W) float32, H and W multiples of 4, contiguous or channels_last. Returns (N, classes), plain_net's values (to 4 digits); gradients
-        are off.
+    x: (N, 3, H, W) float32, H and W multiples of 4, contiguous or channels_last. Returns (N, classes),
+        plain_net's values (to 4 digits); gradients are off.
 
     In each call: x is converted once, if it is not channels_last, and nothing else; each convolution (as many as in
     plain_net, or more) gets x and weights in channels_last; no operator changes the layout.
@@ -854,7 +855,7 @@ shown.bf16_table()
 # ### A second pool of threads
 #
 # `torch.get_num_interop_threads()` counts another pool, the **inter-op** threads, for whole operators side by side. Who uses it? One
-# child with 4 intra-op threads, and what each thing started:
+# process with 4 intra-op threads runs five things. How many threads did each of them start?
 
 # %% experiment tags=["nbval-ignore-output"]
 started = list(shown.new_threads().items()) or [("Linux only", "?")]
@@ -862,4 +863,5 @@ lesson.table(started, ["what ran, in this order", "new threads"], evidence="live
 
 # %% [markdown]
 # Ordinary eager code does not use the inter-op pool: not the backward pass, not two operators that do not need each other. The pool
-# belongs to TorchScript's `fork`. The last row is two threads, and a team of 3 more for each.
+# belongs to TorchScript's `fork`. The last row counts two Python threads, and 3 more in the team of
+# each.
