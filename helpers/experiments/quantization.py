@@ -34,7 +34,7 @@ _SHAPES = [(1, 64, 64), (16, 64, 64), (17, 64, 64), (17, 8, 24), (33, 100, 12), 
 
 @drawn
 def _number_lines(rows: Mapping[str, tuple[Tensor, Tensor]], title: str, note: str) -> Picture:
-    """rows: label → (values, grid): how the values lie, and the grid; points that no value is rounded to are short and red."""
+    """rows: label → (values, grid): how the values lie, and the grid; points that no value is rounded to are short and orange."""
     evidence = "live (CPU)"
     fig, _ = style.figure(0.85 * len(rows) + 0.3, evidence=evidence, title=title, note=note)
     axes = fig.subplots(len(rows), 1, squeeze=False)[:, 0]
@@ -76,7 +76,7 @@ def number_lines(after_relu: Tensor, uneven: Tensor) -> Picture:
             "the same row,\na scale of its own": (small, grid(small.abs().max() / 7)),
         },
         "Where the values lie, and the grid to which they are rounded",
-        "4 bits, so that the points can be seen. Short and red: points to which no value is rounded. Light: how many "
+        "4 bits, so that the points can be seen. Short and orange: points to which no value is rounded. Light: how many "
         "values lie there (square root, the tallest cut off)",
     )
 

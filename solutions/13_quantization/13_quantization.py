@@ -54,8 +54,8 @@ def affine(x):
 
 
 # %% [markdown]
-# Three changes to the scale. The error is taken as a share of the numbers, row by row, and the median row counts. **How many
-# times smaller does each change make the error?**
+# Three changes to the scale. For each row of the matrix, the error is taken as a share of the row; what counts is the median over
+# the rows. **How many times smaller does each change make the error?**
 
 # %% experiment
 you = lesson.predict(
@@ -90,11 +90,12 @@ picture = shown.number_lines(after_relu, uneven)
 you.against_ratios(ratios, picture, evidence="live (CPU)", what="times smaller", shown="{:.1f}")
 
 # %% [markdown]
-# The red points of the grid are wasted, because no value is near them. If half the points are wasted, the scale is twice as
+# The orange points of the grid are wasted, because no value is near them. If half the points are wasted, the scale is twice as
 # large as necessary, and so is the error: **one bit is lost**.
 #
 # - Affine wins that bit back where all values lie on one side of 0.
-# - A scale for each group helps where groups differ in size. In rows of very different size it wins nearly everything.
+# - A scale for each group helps where groups differ in size. With rows of very different size it removes nearly
+#   all of the error of the small rows.
 # - Among random normal numbers a scale for each group of 32 wins one bit: the error falls from {{of_one:.2%}} to
 #   {{of_groups:.2%}}. But a float32 scale for 32 numbers is one bit more for each number. Spent on the integers, that bit
 #   gives {{of_nine:.2%}}: about the same.
@@ -407,7 +408,7 @@ you.against(said, shown.against_bfloat16(gain), evidence="simulated (H100)", wha
 # %% [markdown]
 # **Few tokens**: the time of the layer is the time to read its weights. At the dotted line bfloat16 multiplies as long as it
 # reads. Half the bytes help only if the kernel converts the weights as it reads them: {{alone:.2f}} times as fast with 1 token.
-# This gain ends before the line, since half the bytes are read in half the time. A conversion by an operator of its own reads
+# Half the bytes are read in half the time, so this gain is gone at about half as many tokens as the line marks. A conversion by an operator of its own reads
 # the weights, writes them, and the product reads them again: {{converted:.2f}} times as fast, which is slower than before. Op by
 # op, a single token pays for one launch after the other.
 #
@@ -658,7 +659,8 @@ def smooth(
     s = amax^alpha ÷ wmax^(1 − alpha), with wmax the largest |weight| of the channel over all linears; s = 1 where
     either is 0. The same nn.Parameters hold the new numbers. Biases of the linears do not change.
     Budgets: nothing lives on (0 bytes), not even a copy in a Parameter's place; meanwhile at most one temporary
-    of the largest weight's size, and 64 bytes a channel and 1 KiB; as many operators in the forward as before. Without .numpy() and .tolist().
+    of the largest weight's size, and 64 bytes a channel and 1 KiB; as many operators in the forward as before.
+    Without .numpy() and .tolist().
     """
     ### BEGIN SOLUTION
     with torch.no_grad():
@@ -768,7 +770,7 @@ def fake_quantize(w: torch.Tensor, scale: torch.Tensor, bits: int = 8) -> torch.
     w: an nn.Parameter or any tensor; scale: broadcasts against w, no gradient. The gradient of w is the output's
     where |w| ≤ (most + ½) · scale, and 0 beyond. Without torch.fake_quantize_….
     Budget: of what it allocates, the result lives on after the forward, and for backward one byte per element (a
-    mask) and 16 per scale; w itself may be kept for nothing.
+    mask) and 16 per scale. To keep w itself for backward costs nothing.
     """
     ### BEGIN SOLUTION
     most = 2 ** (bits - 1) - 1
@@ -787,8 +789,9 @@ def train_quantized(
 
     Each step: forward over all of x with every Linear's weight through fake_quantize, one scale per output row,
     largest |w| of the row ÷ most, from the weights as they are at this step; biases (which may be None) and other
-    layers, such as a LayerNorm with parameters, as they are. Loss: F.mse_loss(output, y). Step: every parameter p −= lr · gradient of this step alone. Weights stay exact
-    (float) in net, which is plain again afterwards; its .grad is None before and may be anything afterwards. A row of zeros stays finite. No syncs (.item() and the like).
+    layers, such as a LayerNorm with parameters, as they are. Loss: F.mse_loss(output, y). Step: every parameter
+    p −= lr · gradient of this step alone. Weights stay exact (float) in net, which is plain again afterwards; its .grad
+    is None before and may be anything afterwards. A row of zeros stays finite. No syncs (.item() and the like).
     """
     ### BEGIN SOLUTION
     most = 2 ** (bits - 1) - 1
