@@ -94,7 +94,7 @@ you.against(found, shown.records_table(records), evidence="live (CPU)")
 # is a mean: **the mean of two means over 16 samples is the mean over 32**. (Unequal parts break this. A model with BatchNorm sends more:
 # *Further*.)
 #
-# Before that, DDP compares the shapes of the parameters and gives all ranks the weights of rank 0. In step 2 rank 0 says in which
+# When the model is wrapped, DDP compares the shapes of the parameters and gives all ranks the weights of rank 0. In step 2 rank 0 says in which
 # order its gradients came: DDP groups them in that order (section 3).
 
 # %% [markdown]
@@ -107,8 +107,9 @@ you.against(found, shown.records_table(records), evidence="live (CPU)")
 # - **Ring.** Cut the tensor into n pieces. In each step, every rank sends one piece to its right neighbour and receives one from its
 #   left neighbour. After n − 1 steps, each piece is summed up on one rank. After n − 1 more steps, all ranks have all sums. Each
 #   rank sends 2(n − 1) messages of S/n bytes, one after the other: 2(n − 1)(α + β S/n).
-# - **Tree.** Each rank sends its sum to the one above it. The top has the whole sum, and it comes down the same way. All levels send at
-#   once, in small pieces that follow one another: about 2 α log₂ n + 2 β S.
+# - **Tree.** The ranks stand in a tree of log₂ n levels. Each rank adds what it receives from below, and sends the sum up. The top rank
+#   then has the whole sum, which goes down the same way. All levels send at once, in small pieces that follow one another: about
+#   2 α log₂ n + 2 β S.
 
 # %% experiment
 nvlink, ndr = ranks.LINKS["NVLink 4"], ranks.LINKS["InfiniBand NDR"]
@@ -157,7 +158,7 @@ you.against(found, shown.ways_table(takes), shown.algorithms(takes), evidence="a
 # is made of sends between ranks can do with less ([Patarasuk and Yuan, 2009](https://doi.org/10.1016/j.jpdc.2008.09.002)).
 #
 # The **messages** of a ring do depend on n: there are 2(n − 1), one after the other. So a ring is best for much data among few ranks.
-# For 1 MB the tree is faster already among 8. For 1 GB the ring is faster among 8, and the tree among 64. NCCL estimates both times and
+# For 1 MB the tree is faster already among 8. For 1 GB the ring is faster among 8; among 64 the tree is a little faster. NCCL estimates both times and
 # takes the faster way ([tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc)). Then 1 GB among 1,024 GPUs takes
 # only {{gigabyte:.0%}} longer than among 8.
 #
@@ -169,8 +170,9 @@ you.against(found, shown.ways_table(takes), shown.algorithms(takes), evidence="a
 # %% [markdown]
 # **Exercise 14.1 — a ring all-reduce from sends and receives** (★★★, 12 min)
 #
-# Write what the picture shows. Number the pieces 0 … n − 1 and the steps s = 0 … 2n − 3. In step s, rank r sends piece (r − s) mod n
-# and receives piece (r − s − 1) mod n. No rank may put more than 2(n − 1)/n of the tensor on its link, rounded up to whole pieces.
+# Write what the picture shows. Number the pieces 0 … n − 1, and the steps s = 0 … 2n − 3 (the picture counts steps from 1). In step s,
+# rank r sends piece (r − s) mod n and receives piece (r − s − 1) mod n. No rank may send more than 2(n − 1) pieces, each an n-th of the
+# tensor, rounded up.
 #
 # <details><summary>Hint 1</summary>Up to step n − 2 a rank adds what it receives. After these n − 1 steps, piece (r + 1) mod n is
 # complete on rank r, and the numbering goes on with just this piece. From now on a received piece replaces the old one.</details>
@@ -267,7 +269,7 @@ plots.compared(timelines, title="One step on rank 0 of 64: kernels, all-reduces,
 # **Exercise 14.2 — choose the bucket size** (★★, 10 min)
 #
 # You know when each gradient is ready, and what a message costs on your link. Find the bucket size with which the last all-reduce ends
-# first. Every size is allowed, not only round ones.
+# earliest. Every size is allowed, not only round ones.
 #
 # <details><summary>Hint 1</summary>First compute the end for one size. Go through the gradients, and close a bucket with the gradient
 # with which it reaches the size. Send the bucket when it is full <em>and</em> the bucket before it has been sent.</details>
@@ -414,9 +416,11 @@ board
 
 # %% [markdown]
 # A step takes {{script_slower:.0%}} longer. But eight GPUs take eight batches in that time: {{script_tokens:.1f}} times as many tokens a
-# second as one. Each GPU sends {{script_sent:.1f}} MiB a step, a float32 gradient for each weight, and launches
-# {{script_launches_now:.0f}} times in place of {{script_launches:.0f}}: DDP copies gradients into its buckets and out again. These launches
-# cost time, because this step waits for launches already.
+# second as one. Each GPU brings {{script_sent:.1f}} MiB a step into the all-reduces, a float32 gradient for each weight. (The table counts
+# this. The ring of section 2 puts up to twice as much on the link.) And it launches {{script_launches_now:.0f}} times in place of
+# {{script_launches:.0f}}: DDP copies gradients into its buckets and out again. These launches cost time, because this step waits for
+# launches already. Two options of DDP need fewer copies or launches: try `gradient_as_bucket_view=True` and `batched_grad_copy=True` in
+# the cell above.
 
 # %% [markdown]
 # ## Your own script
@@ -794,7 +798,7 @@ you.against_ratios(found, shown.topology_table(), evidence="arithmetic", what=wh
 # %% [markdown]
 # A star loads one link with everybody's bytes; a ring loads all links alike. Between nodes it helps to send *less* over the slow link:
 # each GPU an eighth. This needs a network card for each GPU, as a DGX H100 has. With one card a node the eighths queue up. The simulated
-# GPU takes the node first, and between nodes the shorter of ring and tree.
+# GPU takes the node first, and between nodes the faster of ring and tree.
 #
 # ### DataParallel
 #
@@ -815,7 +819,7 @@ shown.copying_table()
 # `replicate` sends the whole model to every other GPU, each step anew, and backward sends all gradients to the first GPU. Copy by copy,
 # everything passes through the one link of the first GPU, and the time grows with the number of GPUs. NCCL
 # ([`torch.nn.parallel.comm`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L106-L118) uses it) can send in a
-# ring. Then the time stays, and is {{ring_of_2:.1f}} times (2 GPUs) to {{ring_of_8:.1f}} times (8 GPUs) that of DDP's all-reduce.
+# ring. Then the time does not grow with the GPUs: it is {{ring_of_2:.1f}} times (2 GPUs) to {{ring_of_8:.1f}} times (8 GPUs) that of DDP's all-reduce.
 # None of it hides behind backward.
 #
 # ### Send less often, and less
@@ -921,8 +925,8 @@ def int8_hook(state: dict, bucket: dist.GradBucket) -> torch.futures.Future[torc
 
     Graded on: what is sent, at most a byte a number plus 16 bytes a bucket; at any time the *sum* of all means so far,
     off by at most half a step of the grid, and each mean, off by at most one step (each bound may be passed by 5 %).
-    A step of the grid is largest |number| in the bucket (rests added) on any rank ÷ (127 // n). A bucket may be all zeros. Best in one all_reduce of
-    int8, after the scale: bytes are counted call by call.
+    A step of the grid is largest |number| in the bucket (rests added) on any rank ÷ (127 // n). A bucket may be all
+    zeros. Best in one all_reduce of int8, after the scale: bytes are counted call by call.
     """
     ### BEGIN SOLUTION
     n, buffer = dist.get_world_size(), bucket.buffer()
@@ -967,8 +971,9 @@ shown.try_hook(int8_hook)
 # processes and tells each one who it is by environment variables (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT).
 # `init_process_group` reads them. Two lines are often forgotten. `set_device` gives each process a GPU of its own. And
 # [`DistributedSampler`](https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler) gives each
-# rank other samples, in another order in each epoch if `set_epoch` is called. (The article's listing has neither line. And without
-# torchrun, or an address set by hand, its `init_process_group` raises: the claim `14-listing`.)
+# rank other samples, in another order in each epoch if `set_epoch` is called. (The listing in *Five strategies for faster
+# training*, one of the course's sources, has neither line. And without torchrun, or an address set by hand, its `init_process_group`
+# raises an error: lesson 18 has that claim.)
 
 # %% experiment
 script = """
