@@ -22,12 +22,13 @@ _SHORT = {
     "reduce": "R", "gather": "G", "scatter": "S", "send": "send", "recv": "recv",
 }  # fmt: skip
 _COMPUTE, _COMMUNICATION, _EXPOSED = style.BLUE, style.PURPLE, style.VERMILLION
-# what hands data round has one colour, what adds up another, single messages a third
-_HANDS = {"all_gather", "broadcast", "gather", "scatter", "all_to_all"}
+# what hands data round has one colour, what adds up another, its half and single messages a third and a fourth
+_COLOURS = dict.fromkeys(("all_gather", "broadcast", "gather", "scatter", "all_to_all"), style.GREEN)
+_COLOURS |= {"reduce_scatter": style.SKY, "send": style.ORANGE, "recv": style.ORANGE}
 
 
 def _colour(kind: str) -> str:
-    return style.GREEN if kind in _HANDS else style.SKY if kind in ("send", "recv") else _COMMUNICATION
+    return _COLOURS.get(kind, _COMMUNICATION)
 
 
 def _pale(kind: str) -> tuple[float, float, float]:
@@ -84,13 +85,15 @@ class _Run:
                 busy = spans.intersection(busy, spans.complement(spans.clip(done, low, high), low, high))
         return busy
 
-    @property
-    def key(self) -> list[keys.Entry]:
+    def key(self, short: bool = True) -> list[keys.Entry]:
+        """short: with the letters that stand in the bars."""
         kinds = dict.fromkeys(c.kind for c in self.every)
         entries: list[keys.Entry] = [((_COMPUTE,), "kernels")]
         for colour in dict.fromkeys(map(_colour, kinds)):
             mine = [k for k in kinds if _colour(k) == colour]
-            said = ", ".join(k if _SHORT[k] == k else f"{_SHORT[k]} {k}" for k in mine if k in _SHORT)
+            said = ", ".join(
+                f"{_SHORT[k]} {k}" if short and _SHORT[k] != k else k for k in mine if k in _SHORT
+            )
             entries.append(((colour,), said or "collectives"))
         late = dict.fromkeys(_pale(c.kind) for c in self.every if c.start > c.arrival)
         if late:
@@ -154,7 +157,7 @@ def overlapped(
     alone.size, alone.beside = style.SMALL, len(alone.start) == 1
     gantt = Gantt([*lanes, Lane("exposed", [alone], empty="nothing")], run.begin / 1e9, run.end / 1e9, bar=0.36, space=0.22)  # fmt: skip
     head = " · ".join(x for x in (run.note if note is None else note, said) if x)
-    gantt.draw(run.evidence, title, head, key=gantt.key(run.key), marks=marks, grid=False)
+    gantt.draw(run.evidence, title, head, key=gantt.key(run.key()), marks=marks, grid=False)
     return gantt.picture(run.evidence, f"{title}: {len(run.every)} collectives; {said}")
 
 
@@ -182,7 +185,7 @@ def compared(runs: Mapping[str, tuple[Any, float]], *, title: str) -> Picture:
             row.texts = None
         lanes.append(Lane(name, rows, ground=None, after=format_seconds((run.end - run.begin) / 1e9)))
     gantt = Gantt(lanes, 0.0, every.end / 1e9, bar=0.117, pitch=0.13, space=0.2)
-    gantt.draw(every.evidence, title, key=gantt.key(every.key))
+    gantt.draw(every.evidence, title, key=gantt.key(every.key(short=False)))
     said = "; ".join(f"{lane.label} {lane.after}" for lane in lanes)
     return gantt.picture(every.evidence, f"{title}: {said}")
 

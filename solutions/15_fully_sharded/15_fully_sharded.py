@@ -45,14 +45,14 @@ lesson.start("15_fully_sharded", evidence=["arithmetic", "live (CPU)", "simulate
 # bytes up in three **stages**. On n ranks:
 #
 # - **ZeRO-1**: each rank keeps 1/n of the optimizer's 12 bytes;
-# - **ZeRO-2**: and 1/n of the gradients;
-# - **ZeRO-3**: and 1/n of the weights. They are gathered before they are needed, once in forward and once in backward, and let go of
+# - **ZeRO-2**: also 1/n of the gradients;
+# - **ZeRO-3**: also 1/n of the weights. They are gathered before they are needed, once in forward and once in backward, and let go of
 #   after use. This stage is called *fully sharded*.
 #
 # A model of 8 billion parameters trains on 8 ranks. **How many GB of weights, gradients and optimizer state does each rank hold?** And
 # with many ranks: **how many times the weights' bytes does a rank put on its link in one step** (sent ÷ weights)**?** The gradients
-# have as many bytes as the weights. Lesson 14's all-reduce is a reduce-scatter and then an all-gather; each of the two sends the data
-# once.
+# have as many bytes as the weights. A **reduce-scatter** adds up the ranks' tensors and leaves on each rank an n-th of the sums: the first
+# round of lesson 14's ring. An all-gather is the second round. An all-reduce is both, and each of the two sends the data once.
 
 # %% experiment
 HELD = [16, 30, 44, 128]
@@ -195,9 +195,10 @@ def sharded_linear(x: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
 
     float32, any strides. Each rank has its own x. In backward shard gets its rows of the **mean** over the ranks of W's
     gradient, x the gradient of this rank. Sent per call: all_gather of W in forward, all_gather of W and reduce_scatter
-    of its gradient in backward, with the numbers that the shard has at that moment; nothing else. A frozen shard gets no gradient, and nothing
-    is reduce-scattered for it; where x needs none, the gather in backward may be left out. No W lives longer than the function that
-    gathered it: a chain of L calls, forward and backward, has at most 3 · the largest W + all shards + 32 KiB alive at once, and saves no W.
+    of its gradient in backward, with the numbers that the shard has at that moment; nothing else. A frozen shard gets no
+    gradient, and nothing is reduce-scattered for it; where x needs none, the gather in backward may be left out. No W
+    lives longer than the function that gathered it: a chain of L calls, forward and backward, has at most 3 · the
+    largest W + all shards + 32 KiB alive at once, and saves no W.
     """
     ### BEGIN SOLUTION
     return _ShardedLinear.apply(x, shard)
@@ -526,12 +527,12 @@ class ShardedOptimizer:
     """Steps as one optimizer on the mean of all ranks' gradients would; keeps 1/n of its state (ZeRO-1).
 
     params: float32 Parameters of any strides, the same on all n ranks, each once; those with requires_grad have N numbers
-    together, and frozen ones stay as they are. make: list of Parameters → a
-    torch.optim.Optimizer that treats each number by itself; called once.
+    together, and frozen ones stay as they are. make: list of Parameters → a torch.optim.Optimizer that treats each
+    number by itself; called once.
 
     With part = ⌈N / n⌉: the optimizer made holds at most part numbers, and of what this class made (the optimizer's
-    state included) at most 5 · part · 4 bytes + 2 KiB are alive after a step: Adam needs 4, one is to spare. Each step sends n · part · 4 bytes by
-    reduce_scatter and as many by all_gather, each in one call, and nothing else.
+    state included) at most 5 · part · 4 bytes + 2 KiB are alive after a step: Adam needs 4, one is to spare. Each step
+    sends n · part · 4 bytes by reduce_scatter and as many by all_gather, each in one call, and nothing else.
     """
 
     def __init__(self, params, make):
