@@ -213,7 +213,7 @@ check_one_f_one_b(
 #
 # - **tp**: all-reduces of a micro-batch, two an MLP; a pipeline of pp stages has 1 ÷ pp of the MLPs on a rank;
 # - **pp**: each micro-batch to the next stage, and its gradient back;
-# - **dp**: all-reduces of the gradients, of which a rank has 1 ÷ tp; once a step.
+# - **dp**: all-reduces of the gradients, of which a rank has 1 ÷ (tp · pp); once a step.
 #
 # The model: 16 MLPs of width 64, 4 micro-batches of 16 rows. The meshes: pp 2 · dp 4 · tp 8 (64 ranks) and pp 8 · dp 16 · tp 8 (1,024
 # ranks). A fake group, one process that stands for all ranks, counts.
@@ -380,9 +380,9 @@ shown.layouts_table(layout)
 # %% [markdown]
 # ## The running example
 #
-# The last change of the script splits its layers. Each of eight GPUs has an eighth of every wide layer's columns and of every
-# narrow layer's rows. AdamW and the clipping now meet two kinds of parameters, split and whole ones, and want them in groups
-# of one kind.
+# The last change of the script splits its layers. A block's MLP is the layers `wide` and `narrow`: each of eight GPUs has an eighth
+# of the columns of `wide` and of the rows of `narrow`. AdamW and the clipping now meet two kinds of parameters, split ones and whole
+# ones. A group of parameters must be of one kind.
 
 # %% experiment
 from torch.distributed.device_mesh import init_device_mesh
@@ -444,7 +444,7 @@ running_example.ladder()
 # %% [markdown]
 # A step took {{script_plain:.1f}} ms, and takes {{script_best:.2f}} ms at the end: {{script_faster:.1f}} times as fast on the
 # simulated H100. Four changes made nearly all of the difference: the fused operators, the waits, the
-# fused AdamW and bf16. The others saved little time or none. `@` makes most of the copies of lesson 01 anyway, the batches
+# fused AdamW and bf16. The others saved little time or none. `@` itself makes most of the copies that lesson 01 avoids, the batches
 # of lessons 04 and 05 are tiny, and lesson 07's graph had to wait for short kernels. Those changes were not wrong. The step was
 # waiting for something else.
 
@@ -580,9 +580,9 @@ class ParallelMLP(nn.Module):
 
     Communication: forward exactly one all-reduce (sum) of y's bytes, backward exactly one of x's; none in __init__. By
     `dist.all_reduce`: nothing of torch.distributed.tensor, and no functional collectives.
-    What it trains are its `parameters()`, on rank r the r-th n-th of the hidden units and the second bias; the test
-    may train each rank with another learning rate. Held by each rank once first and second are gone: these, 256 bytes
-    of other tensors.
+    What it trains are its `parameters()`: on rank r, part r of n equal parts of the hidden units, and the second bias;
+    the test may train each rank with another learning rate. Held by each rank once first and second are gone: these,
+    and at most 256 bytes of other tensors.
     """
 
     def __init__(self, first: nn.Linear, second: nn.Linear) -> None:
