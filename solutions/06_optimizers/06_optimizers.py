@@ -11,7 +11,7 @@
 # **bytes** that these kernels move. In this lesson you measure both for all three programs, and you write two of the
 # programs yourself.
 #
-# **Time** 50 min, half of it exercises; *Further*: 45 min. **Before this** lessons 00 to 02 (the simulated GPU,
+# **Time** 50 min, two exercises among them; *Further*: 45 min. **Before this** lessons 00 to 02 (the simulated GPU,
 # operators and their counts, autograd).
 #
 # **Afterwards you can**
@@ -39,8 +39,8 @@ lesson.start("06_optimizers", evidence=["live (CPU)", "simulated (H100)"])
 # Two words first. A **parameter** is one tensor that is trained, such as a matrix or a bias. A **weight** is one number
 # in a parameter. Our net has 12 linear layers, so it has 24 parameters: 12 matrices and 12 biases.
 #
-# AdamW's formula needs eight operators for one parameter (you write them in exercise 6.1). On a GPU, each operator on one
-# tensor launches one kernel. The three programs use the formula in three ways:
+# AdamW's formula needs eight operators for one parameter (you write them in exercise 6.1). On a GPU, each of these
+# operators launches one kernel when it gets one tensor. The three programs use the formula in three ways:
 #
 # - **for-loop** (`foreach=False`): Python takes one parameter after the other, and calls the eight operators for it.
 # - **foreach** (`foreach=True`): Python calls eight operators, and gives each of them the *list* of all parameters.
@@ -95,11 +95,11 @@ you.against(measured, shown.costs(steps, LAYERS), evidence="simulated (H100)")
 # All three reach the same weights, up to rounding: fused computes in another order. The costs are not the same:
 #
 # - **for-loop**: eight kernels for each of the 24 parameters. Its temporaries are two or three arrays of *one*
-#   parameter's size: the square root of the second running mean, this root after a division, and often a last root of the
-#   parameter before.
-# - **foreach**: eight kernels in all. Here an operator on a list is one kernel, which gets the addresses of all tensors of
-#   the list (PyTorch calls this *multi-tensor apply*). But now the roots of all parameters exist at the same time. They
-#   need as much memory as all weights.
+#   parameter's size: the square root of the second running mean, and this root after a division. The third is the root
+#   of the parameter before: its name holds it until the new root is ready.
+# - **foreach**: eight kernels in all. Here an operator on a list is one kernel, which gets the addresses of all
+#   tensors of the list (PyTorch calls this *multi-tensor apply*). But now the roots of all parameters exist at the
+#   same time. Together they need as much memory as all weights.
 # - **fused**: two kernels. The large one loads a weight with its gradient and its two means, computes the formula in
 #   registers, and writes three results. No root is ever stored. For each weight it moves {{fused_bytes:.0f}} bytes; the
 #   other two move {{loop_bytes:.0f}}.
@@ -116,7 +116,7 @@ you.against(measured, shown.costs(steps, LAYERS), evidence="simulated (H100)")
 # 2019](https://arxiv.org/abs/1711.05101)).
 
 # %% [markdown]
-# **Exercise 6.1 — AdamW, one parameter after the other** (★★, 8 min)
+# **Exercise 6.1 — AdamW, one parameter after the other** (★★, 10 min)
 #
 # | in words | formula |
 # |---|---|
@@ -207,7 +207,7 @@ check_adamw_loop(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Exercise 6.2 — AdamW on lists, with a memory limit** (★★, 10 min)
+# **Exercise 6.2 — AdamW on lists, with a memory limit** (★★, 12 min)
 #
 # Write the same step in `torch._foreach_*` operators: each of them takes lists. Their price is that the roots of *all* v
 # exist at the same time. So add a limit. With `temp_bytes` you cut the lists into groups, and only one group's roots may
@@ -244,9 +244,9 @@ def adamw_foreach(
     temp_bytes: None for no limit. A parameter larger than the limit makes a group of its own.
 
     Budgets: without a limit 8 operators, however many parameters, and one array for each parameter alive at
-    once. With a limit 8 · (1 + 2 · total ÷ temp_bytes) operators, as two neighbouring groups are together
-    larger than the limit, and at most max(temp_bytes, the largest parameter) bytes alive. Each memory budget
-    has 1 KiB more, for numbers.
+    once. With a limit at most 8 · (1 + 2 · total ÷ temp_bytes) operators, where total is the bytes of all
+    parameters (two neighbouring groups are together larger than the limit, so there are not many groups), and
+    at most max(temp_bytes, the largest parameter) bytes alive. Each memory budget has 1 KiB more, for numbers.
     """
     ### BEGIN SOLUTION
     correction1, correction2 = (1 - beta**step for beta in betas)
@@ -365,8 +365,8 @@ you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as 
 # | your parameters | foreach, against the for-loop | fused, against foreach |
 # |---|---|---|
 # | few, large | no faster: the same bytes | a third of the bytes |
-# | many, with many weights in all | its launches are gone, its bytes stay | a third of the bytes |
-# | many, with few weights in all | its launches are gone | 2 launches in place of 8 |
+# | many, with many weights in all | most launches are gone, the bytes stay | a third of the bytes |
+# | many, with few weights in all | most launches are gone | 2 launches in place of 8 |
 #
 # Here are three nets: 100 small parameters (the last row above), the parameters of GPT-2 (the middle row), and 8 large
 # parameters (the first row):
@@ -377,21 +377,20 @@ from helpers import recordings
 shown.three_nets(recordings.show("06/three_adamws", simulated="H100"))
 
 # %% [markdown]
-# With many small parameters, foreach takes away most of the time, and fused most of the rest. With few large parameters,
-# only fused is faster.
-# The for-loop's temporaries in GPT-2 are two arrays of one parameter, the large embedding. In the last net they are three:
-# the root of the parameter before is as large, and is still there when the next one is made.
+# With many small parameters, foreach takes away most of the time, and fused most of the rest. With few large
+# parameters, only fused is faster. The for-loop's temporaries in GPT-2 are two arrays of one parameter, the large
+# embedding. In the last net they are three, since the root of the parameter before is as large as the new one.
 #
-# > **Limit of the simulation.** Python does more in each step than launch kernels: `torch.optim` collects its lists
-# > again. The simulation leaves this out. If your machine has a CUDA GPU, the last cell measures that GPU: compare the
-# > first net's times with the simulated ones.
+# > **Limit of the simulation.** In each step Python does more than launch kernels: `torch.optim` collects its lists
+# > again. The simulation leaves this out. If your machine has a CUDA GPU, the table above was measured on that GPU:
+# > compare the for-loop of the first net with 8 × 100 launches of {{launch_us:.0f}} µs.
 
 # %% [markdown]
 # ## The running example
 #
-# The script says `foreach=False`, so its AdamW walks over the parameters one by one. (On a CUDA GPU, `AdamW` without that
-# argument would take the foreach form by itself. The script has switched it off.) `fused=True` updates all parameters in
-# one or two kernels.
+# The script says `foreach=False`, so its AdamW walks over the parameters one by one. (On a CUDA GPU, `AdamW` without
+# that argument would take the foreach form by itself. The script has switched it off.) `fused=True` updates all
+# parameters in two kernels.
 
 # %% experiment
 from helpers import running_example
@@ -554,7 +553,7 @@ def step_in_backward(
     """From now on, every backward() also makes the AdamW step of each parameter that got a gradient.
 
     params: leaves that want gradients, float32 or float64, used once or several times in the forward. Returns the
-    handles of the hooks: handle.remove() ends it; called again, it begins anew.
+    handles of the hooks: when all are removed, backward() trains no more. A second call begins with fresh state.
 
     After backward(), every p.grad is None, and the weights are those of torch.optim.AdamW after backward()
     and step(), as if zero_grad() followed. Budget for everything that lives, state included: 2 arrays for
@@ -612,8 +611,8 @@ shown.launches_and_kernels([2**11, 2**21])
 # A bar of the CPU is one launch and lasts `launch_s`. A line leads from it to its kernel. The kernel can start `latency_s`
 # after the end of the launch, and it lasts `floor_s` at least.
 #
-# Look at the for-loop. For the small parameter, the GPU waits for each launch. For the large one, the kernels last longer
-# than the launches: the CPU runs ahead, and the latency no longer shows.
+# Look at the for-loop. For the small parameter, the GPU waits for each launch. For the large one, the eight kernels
+# take longer than their eight launches: soon the CPU is ahead, and the latency no longer shows.
 
 # %% [markdown]
 # **Exercise 6.4 — predict the step** (★★, 10 min)
@@ -719,10 +718,11 @@ you.against_ratios(ratios, shown.by_batch(shown.BATCHES), evidence="simulated (H
 # large kernel of AdamW is launched last, and has to run, too.) The kernels' time does not shrink to zero either:
 # a layer reads its whole matrix, and the optimizer all its numbers, for one sample as for a thousand.
 #
-# The first row in which the kernels take longer than the launches is the **knee**. Beyond it a sample still gets cheaper
-# for a while, because larger matrices fill the GPU better. In the last rows it does not: 16 times the batch takes
-# {{to_65536:.1f}} times as long. So a larger batch gives parallelism up to the knee and a little beyond. The optimizer is a
-# fixed cost of the step: the smaller the batch, the more the choice between the three AdamWs matters.
+# The first row in which the kernels take longer than the launches is the **knee**. Beyond it a sample still gets
+# cheaper for a while, because larger matrices fill the GPU better. In the last rows a sample gets hardly any cheaper:
+# 16 times the batch takes {{to_65536:.1f}} times as long. So a larger batch gives parallelism up to the knee and a
+# little beyond. The optimizer is a fixed cost of the step: the smaller the batch, the more the choice between the
+# three AdamWs matters.
 #
 # ### What a larger batch asks of the learning rate (5 min)
 #
@@ -730,9 +730,10 @@ you.against_ratios(ratios, shown.by_batch(shown.BATCHES), evidence="simulated (H
 #
 # - **SGD**: k small steps along nearly the same gradient equal one step that is k times as long. So the rate grows **in
 #   proportion** to the batch ([Goyal and others, 2017](https://arxiv.org/abs/1706.02677)).
-# - **Adam** divides each gradient by √v̂, which is mostly noise. In a batch k times as large the noise is √k times smaller,
-#   so at the same rate each step is already √k times as long. The rate itself has to grow by the other **√k**
-#   ([Malladi and others, 2022](https://arxiv.org/abs/2205.10287); their rule changes β₁, β₂ and eps too).
+# - **Adam** divides each gradient by √v̂, which is mostly noise. In a batch k times as large the noise is √k times
+#   smaller, so at the same rate each step goes √k times as far. It should go k times as far, as k small steps do. So
+#   the rate has to grow by **√k**, too ([Malladi and others, 2022](https://arxiv.org/abs/2205.10287); their rule
+#   changes β₁, β₂ and eps too).
 #
 # Here is a small test of both rules. A net of 16 hidden units learns from 4,096 noisy samples, in batches of 8, 32, 128
 # and 1,024. For each batch we try a row of learning rates, each from 6 seeds. **From batch 8 to batch 128, 16-fold: by what
