@@ -8,10 +8,9 @@
 # to **replay**.
 #
 # A graph can make such a step several times as fast, and it leaves every kernel as it is. But a graph can also compute
-# *something else* than you wrote, without an error. So half of this lesson is about speed, and half about what a recording
-# holds.
+# *something else* than you wrote, without an error. So this lesson is about speed, and about what a recording holds.
 #
-# **Time** 60 min, more than half of it exercises; *Further*: 45 min. **Before this** lessons 00 (the simulated GPU), 03 (the
+# **Time** 60 min, two exercises among them; *Further*: 45 min. **Before this** lessons 00 (the simulated GPU), 03 (the
 # queue) and 05 (streams).
 #
 # **Afterwards you can**
@@ -100,8 +99,8 @@ you.against(measured, shown.compared(loops), *shown.queues(eager, replayed), evi
 #    simulation does not notice if you leave the side stream out. A real GPU may.)
 # 3. **Capture one step.** It runs nothing. The replay runs.
 #
-# > **Limit of the simulation.** Times of launches are round assumptions. On a real GPU a graph also shortens the gap of
-# > about a microsecond between two kernels.
+# > **Limit of the simulation.** Times of launches are round assumptions. On a real GPU a graph also shortens the gap
+# > between two kernels. The simulation leaves this out.
 #
 # ## 2 · A recording holds addresses and numbers
 #
@@ -118,7 +117,7 @@ you = lesson.predict(
         "scale = 100.0": ...,
         "gain.fill_(3)": ...,
         "torch.rand gives new numbers": ...,
-        "first = y, kept from the first replay, changes": ...,
+        "first = y after replay 1: first changes later": ...,
     },
     choices=["yes", "no"],
 )
@@ -158,7 +157,8 @@ you.against(answers, replays.table(), evidence="simulated (H100)", what="shows i
 # without the graph from the same start, with other data in each step, and compare.** (*Further* shows what three such
 # mistakes do to a training run. One of them *lowers* the loss that the step reports.)
 #
-# Here are three small captures. Each runs without an error, and each is wrong:
+# Here are three small captures. (To be short, they leave the warm-up out.) Each runs without an error, and each is
+# wrong:
 #
 # - **scorer** should give each batch its scores, and these should stay as they are;
 # - **smoother** should move a state a quarter of the way to each new value;
@@ -214,7 +214,7 @@ def updater_as_found(gpu, weight, lr=0.1):
 shown.wrong_results(scorer_as_found, smoother_as_found, updater_as_found)
 
 # %% [markdown]
-# **Exercise 7.1 — three silent captures** (★★, 8 min)
+# **Exercise 7.1 — three silent captures** (★★, 10 min)
 #
 # For each capture, say which addresses and which numbers it wrote down. Then write the three so that they are right. Begin
 # with the code above.
@@ -342,7 +342,7 @@ check_updater(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Exercise 7.2 — a graphed training step** (★★★, 14 min)
+# **Exercise 7.2 — a graphed training step** (★★★, 16 min)
 #
 # Now the real thing: a step for any model and for any optimizer that can be captured. (PyTorch refuses to capture AdamW
 # unless it was made with `capturable=True`; the tests do that.) The losses and weights are those of an ordinary loop. The
@@ -476,18 +476,20 @@ picture = shown.floor_and_slope(eager, replayed)
 you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as fast")
 
 # %% [markdown]
-# In a loop the CPU and the GPU work at the same time, and the slower of the two sets the pace. Without a graph a step takes
-# **max(launches, kernels)**. With a graph it takes about the **kernels** alone. So the gain is the ratio of the two. Where
-# the kernels take longer than the launches, a graph gives nothing. (The replayed step takes a little longer than its kernels
-# alone: the batch has to be copied. Lesson 05 hides this copy.)
+# In a loop the CPU and the GPU work at the same time, and the slower of the two sets the pace. Without a graph a step
+# takes **max(launches, kernels)**. With a graph it takes about the **kernels** alone. So the gain is the ratio of the
+# two. Where the kernels take longer than the launches, a graph gives nothing. (In the picture the replayed step takes
+# longer than its kernels alone: the batch has to be copied, and a larger batch takes longer to copy. Lesson 05 hides
+# this copy.)
 
 # %% [markdown]
 # ## The running example
 #
-# The script's step has no wait any more, so it can be captured. Three ordinary steps come first, then one capture, then only
-# replays. The batch is copied into the tensors that the graph knows. What the graph writes is cloned, since the next replay
-# writes over it. AdamW has to be made with `capturable=True`. It counts its steps, and a counter on the CPU would stand
-# still in a replay. (The fused AdamW counts on the GPU anyway, but PyTorch asks for the option all the same.)
+# The script's step has no wait any more, so it can be captured. (The losses are still read, once in five steps. That
+# happens outside of the step.) Three ordinary steps come first, then one capture, then only replays. The batch is
+# copied into the tensors that the graph knows. What the graph writes is cloned, since the next replay writes over it.
+# AdamW has to be made with `capturable=True`. It counts its steps, and a counter on the CPU would stand still in a
+# replay. (The fused AdamW counts on the GPU in any case, but PyTorch asks for the option all the same.)
 
 # %% experiment
 import itertools
@@ -573,9 +575,9 @@ board
 # %% [markdown]
 # ## On the real GPU
 #
-# With a CUDA GPU, this cell measures a forward pass of 16 layers, eager and replayed. Is the gain at batch 16 larger or
-# smaller than in round 3? A part of the difference is Python and the driver, on your CPU. Does a gain of some per cent remain
-# for the largest batch? These are the gaps between kernels, which the simulation leaves out.
+# With a CUDA GPU, this cell measures a forward pass of 16 layers, eager and replayed. Is the gain at batch 16 larger
+# or smaller than in round 3? A part of the difference is Python and the driver, on your CPU. Does a gain of some per
+# cent remain for the largest batch? It may come from shorter gaps between kernels, which the simulation leaves out.
 
 # %% experiment
 shown.on_a_gpu()
@@ -583,7 +585,7 @@ shown.on_a_gpu()
 # %% [markdown]
 # ## Sources on trial
 #
-# Three claims, and what was measured; the third in *Further*. (*Further* tries a fourth, about `reduce-overhead`.)
+# Three claims, and what was measured. The third is tried in *Further*, and so is a fourth, about `reduce-overhead`.
 
 # %% experiment
 from helpers.trials import cuda_graphs as trials
@@ -633,6 +635,7 @@ lesson.progress()
 you = lesson.predict({"stale": ..., "moved": ..., "baked": ...}, choices=["higher", "lower", "same"])
 
 # %% experiment
+lesson.keep(noise=shown.NOISE**2)
 you.against(
     {mistake: shown.late_loss(mistake) for mistake in ("stale", "moved", "baked")},
     shown.loss_curves(),
@@ -641,9 +644,11 @@ you.against(
 )
 
 # %% [markdown]
-# - **Stale** learns one batch by heart. Its loss looks very good: it falls below the noise, which no model can predict.
-# - **Moved** goes on training the old tensors, which the model no longer has. Its loss is perfect. Your model stands still.
-# - **Baked** looks a little worse, to someone who knows the right curve.
+# - **Stale** learns one batch by heart. Its loss looks very good: it falls below {{noise:.2f}}, the mean square of the
+#   noise in the data. No model can predict noise, so such a loss is a warning.
+# - **Moved** goes on training the old tensors, which the model no longer has. The reported loss is exactly the correct
+#   one, but your model stands still.
+# - **Baked** reports a loss that is a little higher. Without the correct curve beside it you would not notice.
 #
 # ### What cannot be captured (19 min)
 #
@@ -790,10 +795,11 @@ you.against_ratios(ratios, shown.pools(held), evidence="simulated (H100)", what=
 # {{largest_first:.0f}} MiB. With the smallest graph first, each later graph is too large for most of what was let go: all
 # four take {{smallest_first:.0f}} MiB.
 #
-# Sharing has a price: the temporaries of these graphs lie at the same addresses. So does a result that you no longer hold.
-# So [replay them one after the
-# other](https://docs.pytorch.org/docs/stable/notes/cuda.html#sharing-memory-across-captures), and never on two streams at
-# once. Programs that serve many shapes do this: they capture a ladder of batch sizes, and pad each batch to the next one.
+# Sharing has a price: the temporaries of these graphs lie at the same addresses, and so may a result that you no
+# longer hold. So [replay them one after the
+# other](https://docs.pytorch.org/docs/stable/notes/cuda.html#sharing-memory-across-captures), and never on two streams
+# at once. Programs that serve many shapes do this: they capture a ladder of batch sizes, and pad each batch to the
+# next one.
 #
 # ### Graphs that others make (3 min)
 #

@@ -3,10 +3,10 @@
 #
 # ## Where did my memory go?
 #
-# Your tensors add up to 4 GiB. `nvidia-smi` shows 7 GiB. A request for one more GiB fails, although "3 GiB are reserved
-# but unallocated". All of these numbers are true. Between your tensors and the GPU stands an **allocator**: the part of
-# PyTorch that gets memory from CUDA and hands it out to tensors. It follows a few rules. With them you can say what a
-# program will take, read the error of a full card, and find the line that holds too much.
+# Your tensors add up to 4 GiB. `nvidia-smi` shows 7 GiB. A request for one more GiB fails, although "3 GiB are
+# reserved but unallocated". All of these numbers are true. Between your tensors and the GPU stands an **allocator**:
+# the part of PyTorch that gets memory from CUDA and hands it out to tensors. It follows a few rules. With these rules
+# you can say what a program will take, read the error of a full card, and find the line that asked for too much.
 #
 # **Time** 60 min, two exercises among them; *Further*: 54 min, where you write the allocator yourself. **Before this**
 # lessons 00 to 02 (the simulated GPU, views, what keeps a graph alive); for one part of *Further* also 05 (streams).
@@ -222,10 +222,10 @@ plots.segments(card.gpu, title="documents: the card when the request failed")
 # `expandable_segments` they are a page. Neither is empty, so neither goes back. No option moves a live block. Only the
 # program can: it copies the survivors into one tensor while there is still room for the copy (the last row).
 #
-# So an option changes how blocks are *cut*. Which blocks live *beside each other*, only your program can change.
+# So an option changes how blocks are *cut*. Only your program can change which blocks lie *beside each other*.
 
 # %% [markdown]
-# **Exercise 8.1 — the same results, reserved once** (★★, 8 min)
+# **Exercise 8.1 — the same results, reserved once** (★★, 10 min)
 #
 # This function takes its documents in the order in which they come, and here they come in order of length.
 #
@@ -337,14 +337,15 @@ picture = plots.memory_timeline(snapshot, most=4, title="Eight steps: who holds 
 you.against(show.leak(snapshot, snapshots), picture, evidence=snapshot.evidence)
 
 # %% [markdown]
-# The leak is the staircase in the picture: a whole batch in every step. `x[:4]` is a view (lesson 01), and a view keeps the whole storage
-# alive. The snapshot names the line that **allocated** the block (`notebook:7` is line 7 of the cell above), because that is where the stack was written down. Who
-# *keeps* the block you have to find yourself: search for uses of what that line made.
+# The leak is the blue staircase in the picture: a whole batch in every step. `x[:4]` is a view (lesson 01), and a view
+# keeps the whole storage alive. The snapshot names the line that **allocated** the block (`notebook:7` is line 7 of
+# the cell above), because that is where the stack was written down. Who *keeps* the block you have to find yourself:
+# search for uses of what that line made.
 #
 # The optimizer's state is large too. It appears once and then stays as it is, so it is no leak. A leak is growth step after step.
 
 # %% [markdown]
-# **Exercise 8.2 — name the leak** (★★, 7 min)
+# **Exercise 8.2 — name the leak** (★★, 9 min)
 #
 # You have a snapshot after every step. Which line's memory grows in each of them?
 #
@@ -545,10 +546,10 @@ lesson.keep(script_kept=kept / 2**20, script_now=now, script_full=80e9 / kept)
 print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 
 # %% [markdown]
-# The peak of nine steps falls only a little. What matters is what one step adds: {{script_kept:.1f}} MiB before,
-# {{script_now:,}} bytes now. After {{script_full:,.0f}} steps, the 80 GB of an H100 would have been full of logits. A peak
-# over a few steps does not show a leak. Compare the memory after one step with the memory after a later step. The time does
-# not change.
+# The peak falls only a little. (*Peak memory* in this table is the most that was reserved, in nine steps.) What
+# matters is what one step adds: {{script_kept:.1f}} MiB before, {{script_now:,}} bytes now. After {{script_full:,.0f}}
+# steps at the latest, the 80 GB of an H100 would have been full of logits. A peak over a few steps does not show a
+# leak. Compare the memory after one step with the memory after a later step. The time does not change.
 
 # %% [markdown]
 # ## Your own script
@@ -648,7 +649,8 @@ lesson.progress()
 class Allocator:
     """A caching allocator for one stream of one device. All sizes and addresses are whole numbers of bytes.
 
-    cuda_malloc(nbytes) returns the address of a new segment (0 is one), None where the device is too full for it.
+    cuda_malloc(nbytes) returns the address of a new segment (0 is an address, too), or None where the device is
+    too full for it.
     cuda_free(address) takes a whole segment back.
 
     - A request (nbytes ≥ 1) is rounded up to a multiple of 512. Rounded sizes up to 1 MiB are of the small
@@ -796,9 +798,10 @@ you.against(
 # %% [markdown]
 # A block belongs to the **pool and the stream** that it was made for. Within one stream PyTorch can use a block again
 # without waiting, because the stream runs in order. After
-# [`record_stream`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.record_stream.html) the block waits until the
-# other stream has passed. A CUDA graph (lesson 07) has a pool of its own, which is closed in the same way. You can make such a pool
-# yourself: [`torch.cuda.MemPool`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.MemPool.html).
+# [`record_stream`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.record_stream.html) a freed block is
+# used again only when the other stream has done all the work that it had at the moment of the free. A CUDA graph
+# (lesson 07) has a pool of its own, which is closed in the same way. You can make such a pool yourself:
+# [`torch.cuda.MemPool`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.MemPool.html).
 #
 # ### Who else holds memory (4 min)
 #
@@ -807,9 +810,8 @@ you.against(
 # [cuBLAS](https://docs.pytorch.org/docs/stable/notes/cuda.html#cublas-workspaces) gets a buffer to work in: on an H100
 # 32 MiB, allocated by PyTorch and kept from then on.
 #
-# Two tensors of 1,024 MiB, `x` and `y = x @ x`, are made and deleted. How many MiB are allocated then, and how
-# many are reserved after each of the calls below? The last question is about a card of 80 GB,
-# on which nothing else has happened since.
+# Two tensors of 1,024 MiB, `x` and `y = x @ x`, are made and deleted. How many MiB are allocated then, and how many
+# are reserved after each of the calls below? (The last two calls follow one after the other, on a card of 80 GB.)
 
 # %% experiment
 you = lesson.predict(
@@ -868,7 +870,7 @@ gc.collect()
 print("after Out is emptied:", "freed" if watched() is None else "kept")
 
 # %% [markdown]
-# The last uncaught exception is kept too, in `sys.last_value`, until the next one.
+# The last exception that nobody caught is kept too, in `sys.last_value`, until the next one.
 #
 # The cycle that most code has is an object that hangs its own method on a model:
 #
@@ -957,8 +959,8 @@ check_ActivationLog(
 # %% [markdown]
 # ### On a real GPU (2 min)
 #
-# The documents of section 3 at a quarter of their size, on a card with room for all of them: in order of length, with the option, and
-# longest first. What is reserved beyond what is allocated is the price of the order.
+# The documents of section 3 at a quarter of their size, on a card with room for all of them: in order of length, with
+# `expandable_segments`, and longest first. What is reserved beyond what is allocated is the price of the order.
 
 # %% experiment
 show.on_the_card()
