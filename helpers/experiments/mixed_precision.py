@@ -327,7 +327,7 @@ def flows(run: Learned) -> Picture:
         },
         ["bf16", "fp16"],
         evidence="live (CPU)",
-        title="Where a loss that counts 1/100,000 puts its gradients",
+        title="A loss with the factor 1/100,000: its gradients, and what fp16 can hold",
     )
 
 

@@ -393,8 +393,8 @@ def bus(found: Mapping[str, Mapping[str, float]]) -> Table:
     }
     rows = [(name, f"{rate / 1e9:,.0f}", f"{1e3 * moved / rate:,.1f}") for name, rate in rates.items()]
     caption = (
-        f"moved there and back at the bus's rate, one float32 costs what a linear layer of {wide:,.0f} inputs costs "
-        "to compute it"
+        f"to move one float32 there and back at the bus's rate takes as long as to compute it in a linear layer of "
+        f"{wide:,.0f} inputs"
     )
     return table(rows, ["copies from and to", "GB/s", "ms one way"], evidence="arithmetic", caption=caption)
 

@@ -3,10 +3,11 @@
 #
 # ## How do I train what does not fit?
 #
-# `CUDA out of memory`. Some of what fills the card is there whatever you do. Some is there only for a part of the step. There are
-# four ways to have less of the second kind: go through the batch in pieces, compute again what you could have kept, move it to the host
-# for a while, or let go of it earlier. Each way has a price. In this lesson you find out when a step needs most,
-# use these ways, and read the price of each off a counter before you pay it.
+# `CUDA out of memory`. Some of what fills the card is there whatever you do. Some is there only for a part of the
+# step. There are four ways to have less of the second kind: go through the batch in pieces, compute a part again in
+# place of keeping it, move it to the host for a while, or let go of it earlier. Each way has a price. In this lesson
+# you find out when a step needs most, and you try three of the four ways (the host is in *Further*). A counter tells
+# you the price of each.
 #
 # **Time** 60 min, two exercises among them; *Further*: 92 min, where you write a checkpoint and an offload yourself. **Before
 # this** lessons 00 to 02 (counters, autograd, what is saved for backward); 06 and 08 help.
@@ -91,16 +92,17 @@ picture = plots.memory_model(by_rows[8192], title="One step of 8 blocks, 8,192 r
 you.against(show.phases(by_rows), picture, show.kinds(by_rows), evidence="arithmetic")
 
 # %% [markdown]
-# Forward climbs in the picture, because each operator keeps what its backward will need. When backward begins, all activations are still
-# there. Backward makes the first gradients of activations *beside* them (temporaries, pink). Only then can it let go of
-# activations. So **with a large batch the peak is at the beginning of backward**.
+# In forward the curve climbs, because each operator keeps what its backward will need. When backward begins, all
+# activations are still there. Backward makes the first gradients of activations *beside* them (temporaries, pink).
+# Only then can it let go of activations. So **with a large batch the peak is at the beginning of backward**. (The
+# picture names `aten.sum` at the peak. That operator makes the gradient of a bias: it is only the last 1 KiB.)
 #
 # A small batch has hardly any activations. Its peak is in the optimizer's step, where all gradients are there and the optimizer
 # adds its own temporaries. In the table the peak moves from step to backward between {{step_until}} and {{backward_from}} rows.
 #
-# How large these temporaries are depends on the optimizer's loop. AdamW goes through one weight after the other here, as it
-# does on a CPU. On a CUDA GPU its default is `foreach` (lesson 06), whose temporaries are as large as all weights: then 16 rows
-# need {{foreach_mib:.0f}} MiB in place of {{loop_mib:.0f}}. `fused=True` needs none.
+# How large these temporaries are depends on the optimizer's loop. AdamW goes through one parameter after the other
+# here, as it does on a CPU. On a CUDA GPU its default is `foreach` (lesson 06), whose temporaries are as large as all
+# weights: then 16 rows need {{foreach_mib:.0f}} MiB in place of {{loop_mib:.0f}}. `fused=True` needs none.
 #
 # So find out first in which phase your peak is. Fewer activations lower a peak in backward. They do nothing for a peak in
 # the optimizer's step. `memory.estimate`, a function of this course, works the phase out from shapes; *Your own script*
@@ -179,8 +181,9 @@ you.against(show.same(off), show.how_far_off(off), evidence="live (CPU)", what="
 #
 # <details><summary>Hint 1</summary><code>reduction="sum"</code>, and a divisor that you know before the loop.</details>
 #
-# <details><summary>Hint 2</summary>What of a piece is still there while the next piece runs forward? Whatever has a name, for example
-# <code>logits</code>. And the result must have no graph: add up <code>loss.detach()</code>.</details>
+# <details><summary>Hint 2</summary>Which tensors of a piece are still there while the next piece runs forward? Those
+# that have a name, for example <code>logits</code>. And the result must have no graph: add up
+# <code>loss.detach()</code>.</details>
 #
 # <details><summary>The idea</summary><code>total = (targets != -100).sum()</code>. For each pair of
 # <code>inputs.split(rows)</code> and <code>targets.split(rows)</code>: take the sum of losses ÷ total, call
@@ -604,14 +607,14 @@ you.against(show.adds(acts), show.activations(acts), evidence="live (CPU)")
 # relu and sigmoid keep their *result*. That is the next layer's input, which is kept in any case: nothing is added. gelu and
 # silu keep their *input*, which nobody else needs: one array more.
 #
-# An operator that works in place and keeps its result saves an array for a moment, and nothing of what is kept. An operator
-# that works in place and keeps its input saves nothing at all: autograd copies the old values before they are written over. If you write over
-# what *another* operator kept, backward raises, because each tensor counts its versions. `.data` and the array
-# behind `.numpy()` escape this count. Then the gradients are wrong without a word.
+# An operator that works in place and keeps its result needs one array less for a moment. What is kept stays the same.
+# An operator that works in place and keeps its input needs no array less: autograd copies the old values before they
+# are written over. If you write over what *another* operator kept, backward raises, because each tensor counts its
+# versions. `.data` and the array behind `.numpy()` escape this count. Then the gradients are wrong, without an error.
 #
-# With that, activations are a sum over operators, and static memory is arithmetic. A whole step is a formula. (The picture of
-# section 1 names `aten.sum` at the peak. That operator makes a bias's gradient, the last 1 KiB. The large arrays before it are the
-# gradients of the input and of the weight of the last block's `down`.)
+# With that, activations are a sum over operators, and static memory is arithmetic. A whole step is a formula. (At the
+# peak of section 1's picture the large temporaries are the gradients of the input and of the weight of the last
+# block's `down`.)
 
 # %% [markdown]
 # **Exercise 9.3 — predict it** (★★, 20 min)
@@ -623,10 +626,10 @@ you.against(show.adds(acts), show.activations(acts), evidence="live (CPU)")
 # per row; each linear layer keeps its input; gelu keeps its input. Is one of these tensors kept by two of them? Then
 # it is one storage. The sum x + … keeps nothing.</details>
 #
-# <details><summary>Hint 2</summary>The peak is the larger of two moments. In the first, backward is through with the last block's
-# <code>down</code>. Of what was saved, only the loss's input is gone (no name <code>out</code> keeps it here). New are the
-# gradients of down's result, of its input, and of its <em>weight</em>. In the second moment the
-# optimizer is at work: all gradients are there, and two temporaries as large as the largest weight.</details>
+# <details><summary>Hint 2</summary>The peak is the larger of two moments. In the first, backward is through with the
+# last block's <code>down</code>. Of what was saved, only the loss's input is gone (no name <code>out</code> keeps it
+# here). New are the gradients of down's result, of its input, and of its <em>weight</em>. In the second moment the
+# optimizer is at work: all gradients are there, and two temporaries as large as the largest parameter.</details>
 #
 # <details><summary>The idea</summary>Per block and row: x, the normed x (width each), up's result and gelu's result
 # (4·width each), and 2: 10·width + 2 numbers. The loss keeps the last result: width. Static: 12 bytes per weight. Peak:
@@ -834,17 +837,18 @@ lesson.keep(too_many_mib=show.too_many(steps) / MIB)
 you.against(show.of_offloading(steps), show.steps(steps), show.bus(steps), evidence="simulated (H100)")
 
 # %% [markdown]
-# **The peaks.** Weights, gradients, the batch and the matrix library's workspace stay. Both ways get close to that; what is left above
-# it is one block's work.
+# **The peaks.** Weights, gradients, the batch and the matrix library's workspace stay. Both ways get close to that.
+# The rest is what one block needs while it works.
 #
-# **The bytes.** Why more than the activations? For the gradient of its input a linear layer also saves its **weight**. 16 weights
-# of 4 MiB are the {{too_many_mib:.0f}} MiB too many. The weights are on the card in any case: moving them frees
-# nothing, and costs the way there and back in each step. The library's hook cannot know that. Yours can.
+# **The bytes.** Why more than the activations? For the gradient of its input a linear layer also saves its **weight**,
+# a matrix. 16 matrices of 4 MiB are the {{too_many_mib:.0f}} MiB too many. They are on the card in any case: moving
+# them frees nothing, and costs the way there and back in each step. The library's hook cannot know that. Yours can.
 #
 # **The time.** Checkpoints cost the arithmetic of section 3. Offloading costs the copies: from pageable memory, one
-# after the other, with nothing beside them. Pinned memory (`save_on_cpu(pin_memory=True)`) and a second stream (lesson 05) can hide copies that are shorter than the
-# arithmetic beside them. Offloading is better than computing again for a number that costs more to compute than to move, behind very wide layers
-# or attention over a long sequence, and for one that waits long (the first blocks). Here checkpoints win by far.
+# after the other, with nothing beside them. Pinned memory (`save_on_cpu(pin_memory=True)`) and a second stream (lesson
+# 05) can hide copies that are shorter than the arithmetic beside them. Offloading is better than computing again where
+# a number costs more to compute than to move: behind very wide layers, or attention over a long sequence. It is also
+# better where a number waits long: in the first blocks. Here checkpoints win by far.
 #
 # Where there is a CUDA GPU, the next cell runs the same three ways on it, and a fourth with pinned memory.
 
@@ -878,7 +882,7 @@ def offloaded(parameters: list[nn.Parameter], put, get, min_bytes: int):
     (Once for both is accepted. But an address does not tell: it is given again once its tensor has gone.)
 
     Gradients are those without it, bit for bit. Budget: bytes put, and bytes got, are the saved bytes that the
-    rule above names; peak live bytes (host not counted) at most those of the plain step minus half of them.
+    rule above names; peak live bytes (host not counted) at most those of the plain step minus half of the bytes put.
     Backward uses what get() gives: in some tests the host halves the numbers.
     """
     ### BEGIN SOLUTION

@@ -5,12 +5,12 @@
 #
 # A number in 16 bits takes half the bytes of a number in 32, and a GPU's Tensor Cores multiply it in a fraction of the
 # time. The missing bits come from two places. The **exponent** says how large and how small a number can be. The
-# **mantissa** says how close together neighbouring numbers lie. With too short an exponent, large values become infinite
-# and small gradients become zero. With too short a mantissa, small updates change nothing. **Mixed precision** means: use
-# 16 bits only where neither happens.
+# **mantissa** says how close together neighbouring numbers lie. With too short an exponent, large values become
+# infinite and small gradients become zero. With too short a mantissa, small updates change nothing. **Mixed
+# precision** means: use 16 bits only where none of this happens.
 #
-# **Time** 60 min, half of it the two exercises; *Further*: 65 min. **Before this** lessons 00 to 02 and 06 (the
-# simulated GPU, autograd, optimizers).
+# **Time** 60 min, two exercises among them; *Further*: 67 min. **Before this** lessons 00 to 02 and 06 (the simulated
+# GPU, autograd, optimizers).
 #
 # **Afterwards you can**
 # - say what a format does to a number: overflow, rounding, underflow;
@@ -116,9 +116,10 @@ you.against(measured, evidence="live (CPU)", what="is")
 # that. PyTorch's kernels add up in fp32 and round once at the end. fp16's result is infinite only because 100,000 is out of
 # its range.
 #
-# **One operator in half precision does little harm. Harm comes from half precision kept from one operator to the next**:
-# in a running sum, in a residual stream, in a weight. That is why training keeps **master weights** in fp32. An update is
-# often a thousandth of its weight, and bf16 cannot add the two.
+# **One operator in half precision does little harm. Harm comes from half precision kept from one operator to the
+# next**: in a running sum, in a weight, or in a *residual stream* (the `h` of `h = h + block(h)`, to which each block
+# adds its result). That is why training keeps **master weights** in fp32. An update is often a thousandth of its
+# weight, and bf16 cannot add the two.
 
 # %% [markdown]
 # ## 2 · What autocast casts
@@ -128,7 +129,7 @@ you.against(measured, evidence="live (CPU)", what="is")
 # Operators on another list run in fp32: those that add up many numbers, or whose results soon become very large. An operator
 # on no list takes its inputs as they come ([the lists](https://docs.pytorch.org/docs/stable/amp.html#autocast-op-reference)).
 #
-# Inside such a block `x` and `w` are fp32, and `h` is fp16. Which dtype has each result?
+# Inside such a block `x` and `w` are fp32, and `h` is fp16. Which dtype does each result have?
 
 # %% experiment
 you = lesson.predict(
@@ -193,8 +194,8 @@ you.against(peaks.in_words(), peaks.table(), evidence="simulated (A100)", what="
 
 # %% [markdown]
 # - **ResNet-50**: nearly all of its peak is activations, so nearly half is saved.
-# - **GPT-2** lies between. Its weights, gradients and momenta stay in fp32. Its largest activation holds a logit for each
-#   of 50,257 words, and the loss casts the logits back to fp32: the fp16 copy is extra memory.
+# - **GPT-2** lies between. Its weights, its gradients and AdamW's running means stay in fp32. Its largest activation
+#   holds a logit for each of 50,257 words, and the loss casts the logits back to fp32: the fp16 copy is extra memory.
 # - **The 8 layers** have large weights and small activations. In training nothing is saved. In inference the fp16 copies
 #   of the weights lie beside the weights, and the peak grows. For inference cast the whole model once, with `model.half()`
 #   or `model.bfloat16()`.
@@ -224,7 +225,7 @@ with torch.autocast("cpu", dtype=torch.float16):
 lab.off_by(exact, losses)
 
 # %% [markdown]
-# **Exercise 10.1 — place the casts** (★★, 10 min)
+# **Exercise 10.1 — place the casts** (★★, 12 min)
 #
 # Write `plain_loss` with casts. Every matmul, forward and backward, gets fp16 inputs: on a GPU that is the saving. Loss
 # and gradients stay as fp32 has them. No number is cast twice. Do it by hand: the tests do not allow `torch.autocast`.
@@ -262,8 +263,9 @@ def mixed_loss(
     run. Budgets, forward and backward together:
     - matmuls: as many FLOPs as plain_loss, and results of 2 bytes an element, so none of them in fp32;
     - casts (`.to`, `.half`, `.float`): no more bytes than it takes to cast once: x, each weight, x @ w_in, the last h, the
-      result, and in each turn of the block 2·n·d + 2·n·u elements. That is enough to compute gelu in fp32, and not to cast
-      weights twice. (Each element counts 2 bytes one way and 4 the other; x has no way back.)
+      result, and in each turn of the block 2·n·d + 2·n·u elements. That is enough even if gelu is
+      computed in fp32. It is not enough if a weight is cast twice. (A cast counts the bytes of its result, and so
+      does the cast of the gradient in backward. x needs no gradient.)
     - everything: at most 1.5 times the operators of plain_loss, and 1.1 times the bytes that it allocates.
     """
     ### BEGIN SOLUTION
@@ -298,10 +300,11 @@ check_mixed_loss(
 # %% [markdown]
 # ## 3 · Gradients that vanish
 #
-# A small net learns from a teacher, in fp32, fp16 and bf16. Its loss is multiplied by a **factor**, as happens to a small
-# term in a sum of losses. Adam divides each gradient by its usual size, so the factor should change nothing. With factor 1
-# half of the activations' gradients are smaller than {{usual:.0f}}·10⁻⁵, and half are larger. From which factor on does
-# fp16 learn nothing within 60 steps? And what does the program warn you with?
+# A small net learns in fp32, fp16 and bf16 what another, fixed net computes (its *teacher*). The loss is multiplied by
+# a **factor**, as happens to a small term in a sum of losses. Adam divides each gradient by its usual size, so the
+# factor should change nothing. With factor 1 half of the activations' gradients are smaller than {{usual:.0f}}·10⁻⁵,
+# and half are larger. From which factor on does fp16 learn nothing within 60 steps? And what warns you? (The run
+# *fp16, scaled* in the result has a remedy that comes after it.)
 
 # %% experiment
 you = lesson.predict(
@@ -403,7 +406,7 @@ you.against_ratios(times, found.table(), found.picture(), evidence="published", 
 # once, when the model is made, not in each forward pass.
 
 # %% [markdown]
-# **Exercise 10.2 — pad the shapes that miss** (★★, 8 min)
+# **Exercise 10.2 — pad the shapes that miss** (★★, 10 min)
 #
 # A net of linear layers with sigmoids between them has sizes that fit nowhere. Make a function that computes the same, in
 # matmuls whose M, N and K are all multiples of `multiple`.
@@ -691,8 +694,9 @@ lab.scale_steps(
 )
 
 # %% [markdown]
-# First the gradients overflow, and steps are skipped until the scale is small enough. From then on the scale moves at the
-# edge of overflow, and each try costs one step. That is why the default waits for 2,000 good steps.
+# First the gradients overflow, and steps are skipped until the scale is small enough. From then on the scale doubles
+# after every 20 good steps. When it has become too large, one step is lost. That is why the default waits for 2,000
+# good steps.
 
 # %% [markdown]
 # **Exercise 10.3 — a GradScaler** (★★★, 15 min)

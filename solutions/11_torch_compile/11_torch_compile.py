@@ -3,13 +3,13 @@
 #
 # ## What does the compiler see?
 #
-# You write one line, [`torch.compile(model)`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html). A compiler
-# reads your Python, writes C++ (for a GPU: Triton, a language for kernels), and runs that in place of your Python. When this
-# works, one line makes the program faster. When it does not work, the program stays right and is slow: the compiler goes
-# back to Python, or it compiles again and again. This lesson shows what the compiler captures, what it takes for granted, what it writes, and
-# what that costs.
+# You write one line, [`torch.compile(model)`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html). A
+# compiler reads your Python, writes C++ (for a GPU: Triton, a language for kernels), and runs that in place of your
+# Python. When this works, one line makes the program faster. When it does not work, the program is slow, and still
+# right (but for a trap in section 2): the compiler goes back to Python, or it compiles again and again. This lesson
+# shows what the compiler captures, what it takes for granted, what code it writes, and what all this costs.
 #
-# **Time** 60 min, half of it the two exercises; *Further*: 90 min. **Before this** lessons 01, 02 and 10 (views,
+# **Time** 60 min, two exercises among them; *Further*: 90 min. **Before this** lessons 01, 02 and 10 (views,
 # operators, autograd, autocast).
 #
 # **Afterwards you can**
@@ -114,16 +114,17 @@ you.against(gives, lab.breaks_table(both), evidence="live (CPU)", what="gives")
 # |---|---|
 # | `if` on a tensor's numbers | `torch.where`, `clamp`, a factor that is 1 where nothing should change |
 # | `.item()`, `float(t)` | keep the tensor of one number |
-# | `x[mask]`, whose size is data | keep the shape, and weigh with the mask |
+# | `x[mask]`, whose size depends on the data | keep the shape, and use `torch.where` with the mask |
 # | `print` and logs inside | return the number, print outside |
 #
 # Two ways out for code that you cannot change: `torch.compiler.disable(f)` leaves a function to Python on purpose, and
 # [`torch.cond`](https://docs.pytorch.org/docs/stable/generated/torch.cond.html) puts both branches of an `if` into the graph.
 
 # %% [markdown]
-# **Exercise 11.1 — one graph** (★★, 8 min)
+# **Exercise 11.1 — one graph** (★★, 9 min)
 #
-# This function clips a vector, looks at its larger numbers, and talks. It breaks the graph in several places.
+# This function clips a vector, takes the mean of its larger numbers, and prints. It breaks the graph in several
+# places.
 #
 # ```python
 # def centre(x, limit):
@@ -246,8 +247,8 @@ you.against(measured, lab.compilations(streams), why, evidence="live (CPU)", wha
 # - **`dynamic=True`** begins with a symbol for every size (of one dimension only:
 #   [`torch._dynamo.mark_dynamic(x, 0)`](https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_dynamic_shapes.html)).
 #   Only size 1 adds a version.
-# - **`dynamic=False`** compiles for each size, up to the limit. From then on new sizes run **as plain Python**: the flat end
-#   of the highest curve is no good sign.
+# - **`dynamic=False`** compiles for each size, up to the limit. From then on new sizes run **as plain Python**. So the
+#   flat end of the highest curve is a bad sign.
 #
 # At the limit plain `torch.compile` prints one warning. With `fullgraph=True` the call raises `{{raised}}`.
 #
@@ -377,9 +378,10 @@ check_cache(
 # %% [markdown]
 # ## 3 · The kernel, read
 #
-# Dynamo's graph goes to a **backend**. The default backend is **Inductor**. Inductor writes loops over memory: a loop with
-# all the loops inside it is called a **loop nest**. `compiling.kernels` shows the code, here for one plain CPU thread so that
-# it can be read. How many loop nests does Inductor write for each function? (What a library does inside is not counted.)
+# Dynamo's graph goes to a **backend**. The default backend is **Inductor**. Inductor writes loops over memory. A loop,
+# together with all the loops inside it, is called a **loop nest**. `compiling.kernels` shows the code, here for one
+# plain CPU thread so that it can be read. How many loop nests does Inductor write for each function? (What a library
+# does inside is not counted.)
 
 
 # %% experiment
@@ -509,8 +511,8 @@ lab.trained(runs)
 # %% [markdown]
 # All five learn alike. The two compilations are those of the prediction: 64 rows, and 20.
 #
-# **What does compiling cost?** Seconds: with empty caches Inductor also calls a C++ compiler (Triton on a GPU). With its
-# cache on disk most of that is spared. The table times one small function.
+# **What does compiling cost?** Seconds: with empty caches Inductor also calls a C++ compiler (Triton on a GPU). With
+# its cache on disk most of that is spared. The table times one small function, and is different at each run.
 
 # %% experiment tags=["nbval-ignore-output"]
 lab.cost(lambda x: torch.relu(x.sin() * x.cos() + x.exp().sqrt()), torch.rand(2**20))
@@ -545,22 +547,23 @@ for name, found in {"GELU": gelu, "attention": attention}.items():
     print(f"{name:9}  loop nests: {found.loops}, products left to a library: {len(found.extern)}")
 
 # %% [markdown]
-# The plain clipping breaks the graph at `if length > most`: the compiler cannot know which way it goes. Lesson 03 took that
-# line out so that the CPU need not wait, and that serves the compiler too. The {{script_gelu}} operators of GELU become
-# {{script_gelu_loops}} loop nest: the compiler finds by itself the fusion that lesson 02 chose by hand. The
-# {{script_attention}} operators of attention become {{script_loops}} loop nests, and its two products still go to the library,
-# one after the other. The compiler fused loops. It did not find the other algorithm, that of `scaled_dot_product_attention`,
-# so lesson 02's line stays. There is no scoreboard here: the simulated GPU runs operators one by one and cannot run compiled
-# code. On a GPU, write `model.compile()` into `prepare` and measure.
+# The plain clipping breaks the graph at `if length > most`: the compiler cannot know which way it goes. Lesson 03 took
+# that line out so that the CPU need not wait, and that serves the compiler too. The {{script_gelu}} operators of GELU
+# become {{script_gelu_loops}} loop nest: the compiler finds by itself the fusion that lesson 02 chose by hand. The
+# {{script_attention}} operators of attention become {{script_loops}} loop nests, and its two products still go to the
+# library, one after the other. The compiler fused loops. It did not find the other algorithm, that of
+# `scaled_dot_product_attention`, so lesson 02's line stays. There is no scoreboard here: the simulated GPU runs
+# operators one by one and cannot run compiled code. On a GPU, write `model.compile()` into the script's `prepare`,
+# through which the model goes before training, and measure.
 
 # %% [markdown]
 # ## Your own script
 #
-# First look for breaks, then for recompiles. These lines say where each break is, and count the graphs that an epoch compiles.
-# Without breaks, two or three are as they should be; a number that grows with the batches is not. Mend one cause, then
-# count again: a cause can hide behind another.
-# `backend="eager"` captures graphs and writes no code; leave it out when the counts are right. Then time a step, compiled and
-# not, with `%%bench` (`%load_ext helpers`): in bfloat16 first, where there is most to gain.
+# First look for breaks, then for recompiles. These lines say where each break is, and count the graphs that an epoch
+# compiles. Without breaks, two or three graphs are normal. A number that grows with the batches is not. Mend one
+# cause, then count again: a cause can hide behind another. `backend="eager"` captures graphs and writes no code; leave
+# it out when the counts are right. Then time a step, compiled and not, with `%%bench` (`%load_ext helpers`): in
+# bfloat16 first, where there is most to gain.
 #
 # ```python
 # import torch._dynamo as dynamo
@@ -651,9 +654,10 @@ lab.reasons(reports, most=3)
 # %% [markdown]
 # **Exercise 11.3 — twenty shapes, two compilations** (★★, 15 min)
 #
-# A service gets tensors of shape (n, l, d). n and l differ at each call and are sometimes 1. The model works on each row of
-# d numbers by itself. Serve the tensors with at most two compilations, and without computing much for nothing. One trap is
-# not the point here, so beforehand: `.detach()`, as the last thing before the call, makes a view count as no view.
+# A service gets tensors of shape (n, l, d). n and l differ at each call and are sometimes 1. The model works on each
+# row of d numbers by itself. Serve the tensors with at most two compilations, and without much padding. One trap is
+# not the point here, so we name it: a view brings its base along, as above. After `.detach()`, as the last thing
+# before the call, a view counts as no view.
 #
 # <details><summary>Hint 1</summary>With <code>dynamic=True</code> a size of 1 still has versions of its own: n = 1 with l ≥ 2, n ≥ 2 with
 # l = 1, both, neither. The model does not care how its rows are arranged in n and l. You may.</details>
@@ -869,8 +873,8 @@ lesson.keep(fewer_bytes=six.bytes, less_time=six.time)
 six.picture
 
 # %% [markdown]
-# The chain moves {{fewer_bytes:.0f}} times as many bytes, and takes {{less_time:.1f}} times as long. The difference: both pay
-# the launch of a first kernel, and the synchronize at the end.
+# The chain moves {{fewer_bytes:.0f}} times as many bytes, and takes {{less_time:.1f}} times as long. The time falls
+# less than the bytes, because both pay the launch of a first kernel, and the synchronize at the end.
 #
 # A pass through memory is called a **walk**. Two reductions share a walk if neither waits for the other. In `rescale` the second waits for the first only because of the
 # way it is written. And softmax? Its loops:
@@ -991,8 +995,8 @@ found = {
 you.against(found, lab.captures_table(found), evidence="live (CPU)", what="second result")
 
 # %% [markdown]
-# A trace is a recording. What Python decided while it ran stays as it was, and nothing checks it later. Source analysis
-# understands an `if` on data, and stops where its language ends: here at a dict of functions.
+# A trace is a recording. What Python decided while it ran stays as it was, and nothing checks it later. Source
+# analysis understands an `if` on data. It stops where its small language ends: here at a dict of functions.
 #
 # ### Two models (5 min)
 #
