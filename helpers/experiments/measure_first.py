@@ -215,7 +215,14 @@ def sessions(found: Mapping[str, Sequence[Interval]]) -> tuple[dict[str, str], T
         held = sum(low <= TRUTH <= high for _, low, high in intervals)
         width = float(np.median([high / low - 1 for _, low, high in intervals]))
         rows.append((way, *counts, held, f"{width:.1%}"))
-    columns = ["way", "faster", "slower", "cannot tell", f"holds {TRUTH}", "median width"]
+    columns = [
+        "way",
+        "faster",
+        "slower",
+        "cannot tell",
+        f"intervals with {TRUTH} inside",
+        "their median width",
+    ]
     picture = plots.speedup(
         {way: intervals[1] for way, intervals in found.items()},
         evidence=NOISY,
