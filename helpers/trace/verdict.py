@@ -234,8 +234,8 @@ def _askers(t: Trace, calls: NDArray[np.bool_], pieces: Nest) -> str:
 def _of_waits(t: Trace, found: Unwaited, about: str, pieces: Nest) -> str:
     return (
         f"the host also waited {about}{format_seconds(found.waited)} for the GPU{_askers(t, answers(t), pieces)}, and the GPU "
-        f"for what the host did after that: without the waits both work at the same time, {about}{format_seconds(found.after)} "
-        f"instead of {about}{format_seconds(found.before)}, at most {about}{found.gain:.2f}×"
+        f"for what the host did after that: without the waits both would work at the same time, and the whole trace would "
+        f"take {about}{format_seconds(found.after)} instead of {about}{format_seconds(found.before)}: at most {about}{found.gain:.2f}×"
     )
 
 
