@@ -16,6 +16,7 @@ import torch
 KIND = "kind"
 #: numbers and the like in what an answer returns: lists within lists can be worth more than there is memory
 MOST = 500_000
+_AS_IT_IS = frozenset((type(None), bool, int, float, str))
 #: others, quantized ones among them, have no values that can be compared: torch ends the process that tries
 _DTYPES = re.compile(r"bool|bfloat16|u?int(8|16|32|64)|float(16|32|64|8_\w+)|complex(32|64|128)")
 _OF_NUMBERS: dict[str, Any] = {"slice": slice, "range": range, "complex": complex}
@@ -85,22 +86,39 @@ def _decode_tensor(item: dict[str, Any]) -> torch.Tensor:
     return tensor.requires_grad_() if item["grad"] else tensor
 
 
-def encode(value: Any, with_storage: bool = False, left: list[int] | None = None) -> Any:
+def encode(value: Any, with_storage: bool = False) -> Any:
     """``value`` as JSON-able data. ``with_storage``: tensors keep stride, offset and their whole storage.
 
-    Raises :class:`NotPlain` for an object that may not cross, and for more than :data:`MOST` of them (left: how many
-    there may still be).
+    Raises :class:`NotPlain` for an object that may not cross, and for more than :data:`MOST` of them.
     """
-    left = left or [MOST]
+    left = MOST
 
-    def down(item: Any) -> Any:
-        left[0] -= 1
-        if not left[0]:
+    def all_of(items: list[Any]) -> list[Any]:
+        nonlocal left
+        left -= len(items)
+        if left <= 0:
             raise NotPlain(f"more than {MOST:,} values")
-        return encode(item, with_storage, left)
+        # at the speed of C, since most lists are flat
+        return items if _AS_IT_IS.issuperset(map(type, items)) else [one(item) for item in items]
 
-    if value is None or type(value) in (bool, int, float, str):
-        return value
+    def one(value: Any) -> Any:
+        if type(value) in _AS_IT_IS:
+            return value
+        if isinstance(value, list):
+            return all_of([*list.__iter__(value)])
+        if isinstance(value, tuple):
+            return {KIND: "tuple", "value": all_of([*tuple.__iter__(value)])}
+        if isinstance(value, set | frozenset):
+            return {KIND: "set", "value": all_of([*value])}
+        if isinstance(value, dict):
+            return {KIND: "dict", "value": [all_of([k, v]) for k, v in dict.items(value)]}
+        return _encode_one(value, with_storage)
+
+    return one(value)
+
+
+def _encode_one(value: Any, with_storage: bool) -> Any:
+    """What holds no others."""
     if value is ...:  # a prediction that was not filled in
         return None
     if isinstance(value, bool | np.bool_):
@@ -118,14 +136,6 @@ def encode(value: Any, with_storage: bool = False, left: list[int] | None = None
         return _encode_tensor(value, with_storage)
     if isinstance(value, np.ndarray):
         return {KIND: "array", "value": _encode_tensor(torch.from_numpy(np.ascontiguousarray(value)), False)}
-    if isinstance(value, list):
-        return [down(v) for v in list.__iter__(value)]
-    if isinstance(value, tuple):
-        return {KIND: "tuple", "value": [down(v) for v in tuple.__iter__(value)]}
-    if isinstance(value, set | frozenset):
-        return {KIND: "set", "value": [down(v) for v in value]}
-    if isinstance(value, dict):
-        return {KIND: "dict", "value": [[down(k), down(v)] for k, v in dict.items(value)]}
     if isinstance(value, slice | range):
         return {KIND: type(value).__name__, "value": [value.start, value.stop, value.step]}
     if isinstance(value, torch.dtype):
@@ -138,7 +148,7 @@ def encode(value: Any, with_storage: bool = False, left: list[int] | None = None
 def decode(item: Any) -> Any:
     """The value that :func:`encode` was given."""
     if isinstance(item, list):
-        return [decode(v) for v in item]
+        return item if _AS_IT_IS.issuperset(map(type, item)) else [decode(v) for v in item]
     if not isinstance(item, dict):
         return item
     kind = item[KIND]

@@ -30,7 +30,7 @@ class Intact:
     """What functions, classes and modules there are now, to be compared with what there are later."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[str, Any, dict[str, Any], tuple[Any, ...], tuple[Any, ...]]] = []
+        self._kept: list[tuple[str, Any, dict[str, Any], int, tuple[Any, ...]]] = []
         self._inherited: list[tuple[str, type, set[str]]] = []
         self._functions: dict[FunctionType, str] = {}
         classes = dict.fromkeys([*_CLASSES, private_torch.TorchDispatchMode])
@@ -52,7 +52,7 @@ class Intact:
     def _keep(self, name: str, owner: Any) -> None:
         now = vars(owner)
         held = {key: value for key, value in now.items() if _is_code(value) and key != _WRAPPED}
-        self._kept.append((name, owner, held, (*now,), (*now.values(),)))
+        self._kept.append((name, owner, held, len(now), (*now.values(),)))
         for key, value in held.items():
             if isinstance(value, FunctionType):
                 self._functions.setdefault(value, f"{name}.{key}")
@@ -67,9 +67,9 @@ class Intact:
 
     def _changes(self) -> Iterator[str]:
         # asked after every cell and every answer, about 16,000 names: what has not changed at all is seen in C loops
-        for name, owner, held, keys, values in self._kept:
+        for name, owner, held, size, values in self._kept:
             now = vars(owner)
-            if (*now,) != keys or not all(map(is_, now.values(), values)):
+            if len(now) != size or not all(map(is_, now.values(), values)):
                 yield from (f"`{name}.{key}`" for key, value in held.items() if now.get(key) is not value)
         for name, kind, inherited in self._inherited:
             if not inherited.isdisjoint(vars(kind)):

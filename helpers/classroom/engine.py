@@ -76,12 +76,19 @@ class Learner:
             self._begin()
         if not self.apart:
             self.apart = not self._exchange({"apart": True, "looked": True}).get("broken")
-        reply = self._exchange({"ask": request})
+        reply = self._exchange({"ask": request, "looked": True})
         if reply.get("missing") and (why := self._why_missing(request["name"])):
             return {"broken": why}
         if reply.get("broken"):
             self.leave()  # what has changed there, or swollen, is not for the next exercise
         return reply
+
+    def changed(self) -> str:
+        """What the answers of a test have changed that others use too, where nobody may; "" if all is as it was."""
+        if self._connection is None or not (why := str(self._exchange({}).get("broken", ""))):
+            return ""
+        self.leave()
+        return why
 
     def leave(self) -> None:
         """End the copy that answers: the child goes on, and knows nothing of what the copy was asked."""
@@ -201,7 +208,9 @@ def _verdict(step: Step, learner: Learner, refused: dict[str, str], skip: dict[s
             return {"broken": f"a cell before this one was not run: {refused['']}"}
         return reply
 
-    return judge(step.source, step.grade_id, ask)
+    verdict = judge(step.source, step.grade_id, ask)
+    # looked at once a test, and of one that passed: it costs as much as many an answer
+    return Verdict(False, why) if verdict.passed and (why := learner.changed()) else verdict
 
 
 @cache

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import nbgrader.api
 from nbconvert.exporters import NotebookExporter
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
@@ -48,6 +49,10 @@ from helpers.classroom.settings import (
     STUB,
 )
 from helpers.classroom.submission import GRADING, clean, enter, key_of, steps_of
+
+# a submission's way opens the gradebook eight times, and nbgrader makes an engine each time, which has then to compile
+# every statement anew; this one keeps them, and `Gradebook.close` still closes its connections
+nbgrader.api.create_engine = cache(nbgrader.api.create_engine)
 
 
 class Careful(CourseDirectory):

@@ -91,11 +91,12 @@ class _Kept(io.StringIO):
 
 def serve(connection: socket.socket, before: "Intact") -> None:
     """In the child, until the other side hangs up. Of a cell or an answer after which anything is no longer as `before`
-    the reply is {"broken": why}, and no more; a cell that was `looked` at already is not asked.
+    the reply is {"broken": why}, and no more; where `looked` is true, this is not asked.
 
     {"ranks": True}, first → {}: a server is forked for drives that run ranks, while this process has run nothing
     {"run": source, "place": "<cell 3>", "looked": bool} → {"printed": str, "error": None or [type, text, lines of a traceback]}
-    {"ask": request of the judge} → :func:`helpers.check.probe.answer`'s reply
+    {"ask": request of the judge, "looked": bool} → :func:`helpers.check.probe.answer`'s reply
+    {} → {}
     {"apart": True} → {}: a copy of this process answers from here on, until {"back": True}; then this one again, which knows
         nothing of what was asked meanwhile. If the copy dies, this one says so in its place: {"died": True}
     """
