@@ -516,10 +516,10 @@ you.against(peaks, picture, evidence="simulated (H100)", what="arrays at the pea
 #   {{none}} arrays in place of {{zeros}}: at the end of backward all gradients exist.
 # - **Step inside backward** holds {{inside}}.
 #
-# AdamW needs four arrays for each parameter: weights, gradients, m and v. The step inside backward saves one of the four.
-# The price: nothing may need all gradients at the same time. Clipping by the *total* norm does, `GradScaler` does (it skips
-# the whole step if one gradient is infinite), and so does adding up several backwards before a step. (The peak is lesson
-# 09's subject. PyTorch has a [tutorial on this
+# AdamW needs four arrays for each parameter: weights, gradients, m and v. The step inside backward saves one of the
+# four. The price: nothing may need all gradients at the same time. Clipping by the *total* norm does. `GradScaler`
+# (lesson 10) does: it skips the whole step if one gradient is infinite. Adding up several backwards before a step
+# does, too. (The peak is lesson 09's subject. PyTorch has a [tutorial on this
 # step](https://docs.pytorch.org/tutorials/intermediate/optimizer_step_in_backward_tutorial.html).)
 
 # %% [markdown]
@@ -757,10 +757,10 @@ you.against_ratios(
 # Each curve has a lowest point, and this point moves to the right as the batch grows: for SGD in proportion to the batch,
 # for Adam about half as far on this logarithmic axis. (The picture leaves out batch 1,024. The table has it.)
 #
-# Both rules hold in a *range* of batches. With batch 1,024 only four steps are left: the best rates no longer follow the
-# rules, and no rate reaches the loss of the small batches. There, noise no longer matters, and more samples per step are
-# wasted ([McCandlish and others, 2018](https://arxiv.org/abs/1812.06162)). So use the rule as the middle of a small sweep,
-# and not in place of the sweep.
+# Both rules hold in a *range* of batches. With batch 1,024 only four steps are left: the best rates no longer follow
+# the rules, and no rate reaches the loss of the small batches. There, noise no longer matters, and more samples per
+# step are wasted ([McCandlish and others, 2018](https://arxiv.org/abs/1812.06162)). So do not trust the rule alone:
+# try a few rates around the one that it gives.
 #
 # ### Lists that do not become one launch (3 min)
 #

@@ -564,7 +564,7 @@ lesson.verdicts(
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | bf16 with autocast, and no scaler. | GPUs before Ampere have no fast bf16: use fp16 and a scaler there. |
-# | Range is the exponent's, precision the mantissa's. | Subnormal numbers: small ones lose precision too. |
+# | The exponent gives the range, the mantissa the precision. | Subnormal numbers: small ones lose precision too. |
 # | One operator in half precision does little harm; a chain of them does. | Kernels that add up in half precision ([fp16 reductions](https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html) can be allowed). |
 # | Weights, optimizer states and running sums stay in fp32. | 8-bit optimizers and stochastic rounding keep small updates in other ways. |
 # | Autocast knows what to cast. | Products of numbers are on no list, so a norm or a loss that you wrote yourself may overflow. |
@@ -822,9 +822,10 @@ check_Scaler(
 # %% [markdown]
 # ### Bits by hand, and FP8's scale (30 min)
 #
-# All formats on one number line, and an **explorer** that shows any number in all of them. Type a number, choose a format,
-# flip its bits. Try *largest* and then *one value up*, and *smallest* and then *one value down*. (In the explorer's picture a
-# column is a place: all exponents end, and all mantissas begin, at the same place.)
+# Here are all formats on one number line, and an **explorer** that shows any number in all of them. (*e5m2* and *e4m3*
+# are the two formats of 8 bits, called **FP8**: 5 or 4 bits of exponent, 2 or 3 of mantissa.) Type a number, choose a
+# format, flip its bits. Try *largest* and then *one value up*, and *smallest* and then *one value down*. (In the
+# explorer's picture a column is a place: all exponents end, and all mantissas begin, at the same place.)
 
 # %% experiment
 plots.float_ranges()

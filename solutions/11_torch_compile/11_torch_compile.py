@@ -241,9 +241,9 @@ why = lab.reasons({name: one.report for name, one in streams.items()})
 you.against(measured, lab.compilations(streams), why, evidence="live (CPU)", what="measured")
 
 # %% [markdown]
-# - **By default** Dynamo takes the first size for the only one. When the size changes, Dynamo makes that dimension a symbol,
-#   and the second version serves every size *from 2 up*. Size 1 gets a version of its own, since a dimension of 1
-#   broadcasts.
+# - **By default** Dynamo supposes that the first size is the only one. When the size changes, Dynamo makes that
+#   dimension a symbol, and the second version serves every size *from 2 up*. Size 1 gets a version of its own, since a
+#   dimension of 1 broadcasts.
 # - **`dynamic=True`** begins with a symbol for every size (of one dimension only:
 #   [`torch._dynamo.mark_dynamic(x, 0)`](https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_dynamic_shapes.html)).
 #   Only size 1 adds a version.
