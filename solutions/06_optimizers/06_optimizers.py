@@ -95,8 +95,8 @@ you.against(measured, shown.costs(steps, LAYERS), evidence="simulated (H100)")
 # All three reach the same weights, up to rounding: fused computes in another order. The costs are not the same:
 #
 # - **for-loop**: eight kernels for each of the 24 parameters. Its temporaries are two or three arrays of *one*
-#   parameter's size: the square root of the second running mean, and this root after a division. The third is the root
-#   of the parameter before: its name holds it until the new root is ready.
+#   parameter's size: the square root of the second running mean, and this root after a division. The third, from the
+#   second parameter on, is the root of the parameter before: its name holds it until the new root is ready.
 # - **foreach**: eight kernels in all. Here an operator on a list is one kernel, which gets the addresses of all
 #   tensors of the list (PyTorch calls this *multi-tensor apply*). But now the roots of all parameters exist at the
 #   same time. Together they need as much memory as all weights.
@@ -128,8 +128,8 @@ you.against(measured, shown.costs(steps, LAYERS), evidence="simulated (H100)")
 # Written literally, each sign of the formula is an operator that makes a new tensor. You have eight operators per
 # parameter.
 #
-# <details><summary>Hint 1</summary>Every line but the last changes one tensor: each is one or two operators whose name ends
-# in an underscore. <code>lerp_</code> moves a tensor part of the way to another, <code>addcmul_</code> adds a scaled
+# <details><summary>Hint 1</summary>Every line of the table but the last is one or two operators whose name ends in an
+# underscore. <code>lerp_</code> moves a tensor part of the way to another, <code>addcmul_</code> adds a scaled
 # product, <code>addcdiv_</code> a scaled quotient.</details>
 #
 # <details><summary>Hint 2</summary>1 − β₁ᵗ and 1 − β₂ᵗ are Python numbers and cost no operator. m̂ need not exist: its divisor

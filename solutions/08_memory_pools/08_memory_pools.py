@@ -339,8 +339,8 @@ you.against(show.leak(snapshot, snapshots), picture, evidence=snapshot.evidence)
 # %% [markdown]
 # The leak is the blue staircase in the picture: a whole batch in every step. `x[:4]` is a view (lesson 01), and a view
 # keeps the whole storage alive. The snapshot names the line that **allocated** the block (`notebook:7` is line 7 of
-# the cell above), because that is where the stack was written down. Who *keeps* the block you have to find yourself:
-# search for uses of what that line made.
+# the cell above), because the line is noted when the block is handed out. Who *keeps* the block you have to find
+# yourself: search for uses of what that line made.
 #
 # The optimizer's state is large too. It appears once and then stays as it is, so it is no leak. A leak is growth step after step.
 

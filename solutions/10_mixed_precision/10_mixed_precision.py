@@ -342,9 +342,10 @@ flows = lab.flows(sweep["1/100,000"]["fp32"])
 you.against(dict(zip(you, measured)), lab.sweep_table(sweep), flows, evidence="live (CPU)")
 
 # %% [markdown]
-# At factor 1 fp16 needs no help. With each smaller factor more gradients are zero, and nothing says so. While some are left,
-# Adam makes the most of them. (fp32 too learns more slowly at the smallest factors: Adam's `eps` of 10⁻⁸ is no longer small
-# beside such gradients.) bf16 keeps fp32's range, and needs no scaler.
+# At factor 1 fp16 needs no help. With each smaller factor more gradients are zero, and nothing says so. While some are
+# not zero, Adam divides them by their small size, and the net still learns. (fp32 too learns more slowly at the
+# smallest factors: Adam's `eps` of 10⁻⁸ is no longer small beside such gradients.) bf16 keeps fp32's range, and needs
+# no scaler.
 #
 # The picture shows the reason. In fp16's backward pass the gradient of each activation is an fp16 tensor. With the factor
 # 1/100,000 nearly all of them lie below fp16's range.
