@@ -1,0 +1,1 @@
+"""The capstone: a training script that the learner has not met."""

@@ -1,0 +1,130 @@
+"""The capstone on two ranks: three ways, killed and gone on with, the losses of a run that nobody killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from helpers import ranks
+from helpers.capstone import fast, spread
+
+STEPS, EVERY, DIES = 8, 4, 6
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def run(by: str, to: str, dies: int = 0, at_save: bool = False, every: int = EVERY) -> None:
+    """In a rank: train; rank 0 ends by SIGKILL in step `dies`, or where it has to save that step."""
+    os.environ.setdefault("MASTER_PORT", "29500")  # torchrun would have set it, and Accelerate asks
+    torch.compiler.set_stance("force_eager")  # it would be compiled in each rank of each run
+    plain: Any = spread.dcp.save if at_save else spread.accumulate
+    calls = 0
+
+    def until(*args: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == (dies // every if at_save else dies):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return plain(*args, **named)
+
+    if dies and spread.dist.get_rank() == 0:
+        setattr(*((spread.dcp, "save") if at_save else (spread, "accumulate")), until)
+    spread.train(by, Path(to), fast.Size(), STEPS, every)
+
+
+def losses(to: Path) -> dict[int, float]:
+    """step → loss. A step that is written down twice has the same loss both times."""
+    lines = (to / "losses.jsonl").read_text(encoding="utf-8").splitlines()
+    found = {(line["step"], line["loss"]) for line in map(json.loads, lines)}
+    assert len(found) == len(dict(found))
+    return dict(sorted(found))
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], dict[int, float]]:
+    """The losses of a run that nobody killed, by a way on so many ranks."""
+
+    @cache
+    def of(by: str, n: int) -> dict[int, float]:
+        to = tmp_path_factory.mktemp(by)
+        ranks.run_ranks(run, n, by, str(to))
+        return losses(to)
+
+    return of
+
+
+@pytest.mark.parametrize("by", spread.WAYS)
+def test_killed_it_goes_on_as_if_it_had_not_been(
+    by: str, tmp_path: Path, unbroken: Callable[[str, int], dict[int, float]]
+) -> None:
+    if by == "accelerated" and importlib.util.find_spec("accelerate") is None:
+        pytest.skip("accelerate comes with the extra models")
+    with pytest.raises(ranks.RankError, match="killed by SIGKILL"):
+        ranks.run_ranks(run, 2, by, str(tmp_path), DIES)
+    assert list(losses(tmp_path)) == list(range(1, EVERY + 1))
+    ranks.run_ranks(run, 2, by, str(tmp_path))
+    whole = unbroken("sharded" if by == "sharded" else "parallel", 2)
+    assert losses(tmp_path) == whole, "to the last bit"
+    assert whole == pytest.approx(unbroken("parallel", 1), rel=1e-3)
+
+
+def test_another_way_goes_on_from_what_was_whole(
+    tmp_path: Path, unbroken: Callable[[str, int], dict[int, float]]
+) -> None:
+    """Data parallel on two ranks dies in its second checkpoint; one process, sharded, goes on from the first."""
+    with pytest.raises(ranks.RankError, match="killed by SIGKILL"):
+        ranks.run_ranks(run, 2, "parallel", str(tmp_path), 4, True, 2)
+    assert (tmp_path / "step-000002/.metadata").exists()
+    assert not (tmp_path / "step-000004/.metadata").exists()
+    (
+        tmp_path / "losses.jsonl"
+    ).unlink()  # steps 3 and 4 are done again by one rank, whose sums are other sums
+    ranks.run_ranks(run, 1, "sharded", str(tmp_path))
+    alone = unbroken("parallel", 1)
+    assert losses(tmp_path) == pytest.approx({step: alone[step] for step in range(3, STEPS + 1)}, rel=1e-3)
+
+
+KILLED = """
+import os, signal
+from helpers.capstone import spread
+
+plain, calls = spread.accumulate, 0
+def accumulate(*args):
+    global calls
+    calls += 1
+    if calls == {dies} and os.environ["RANK"] == "0" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return plain(*args)
+spread.accumulate = accumulate
+spread.main()
+"""
+
+
+def test_torchrun_starts_killed_ranks_again(
+    tmp_path: Path, unbroken: Callable[[str, int], dict[int, float]]
+) -> None:
+    program = tmp_path / "killed.py"
+    program.write_text(KILLED.format(dies=DIES), encoding="utf-8")
+    line = "-m torch.distributed.run --standalone --nproc-per-node 2 --max-restarts 1"
+    known = {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    ran = subprocess.run(
+        [sys.executable, *line.split(), program, "--by", "sharded", "--to", tmp_path, "--steps", str(STEPS)],
+        env=os.environ | known,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert "exitcode: -9" in ran.stderr, "killed once"
+    assert losses(tmp_path) == pytest.approx(unbroken("sharded", 2), rel=1e-6)
