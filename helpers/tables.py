@@ -14,6 +14,7 @@ CLOCK_WIDTH = 12
 #: evidence → what stands beside its times: how far off they may be. Filled by who knows it (simulator.devices)
 BESIDE: dict[str, str] = {}
 _LINK = re.compile(r"\[([^\]]+)\]\((https://[^\s)]+)\)")
+_LONG = re.compile(r"[^\s<>]{16,}")
 _TIME = re.compile(r"(?<![^\W\d_])(ns|µs|ms)\b|\d s\b")
 
 
@@ -42,7 +43,7 @@ class Table:
     def _repr_html_(self) -> str:
         left = 'style="text-align:left;vertical-align:top"'
         head = "".join(f"<th {left}>{html.escape(c)}</th>" for c in self.columns)
-        rows = ["".join(f"<td {left}>{cell_html(c)}</td>" for c in row) for row in self.rows]
+        rows = ["".join(f"<td {left}>{_breakable(cell_html(c))}</td>" for c in row) for row in self.rows]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         caption = f" · {html.escape(self.caption)}" if self.caption else ""
         note = f"<b>{html.escape(self.label)}</b>{caption}"
@@ -80,6 +81,15 @@ def cell_html(text: str) -> str:
         f"<code>{part}</code>" if i % 2 else _LINK.sub(r'<a href="\2">\1</a>', part)
         for i, part in enumerate(parts)
     )
+
+
+def _breakable(text: str) -> str:
+    """HTML whose long names may go on in a new line after ``_`` and the like: a table is as wide as its longest word."""
+
+    def broken(word: re.Match[str]) -> str:
+        return word[0] if "://" in word[0] else re.sub(r"(?<=[_.(,=])(?=[^\W\d])", "<wbr>", word[0])
+
+    return _LONG.sub(broken, text)
 
 
 def table(

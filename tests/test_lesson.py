@@ -41,6 +41,11 @@ def test_table_says_where_its_numbers_come_from() -> None:
         and "&lt;b&gt;" in table([["<b>"]], ["x"], evidence="arithmetic")._repr_html_()
     )
     assert "<code>x.t()</code>" in table([["`x.t()`"]], ["x"], evidence="arithmetic")._repr_html_()
+    long = table(
+        [["[a](https://b.org/c_d_e_f_g_h)", "set_some_limit(0.8)"]], ["x", "y"], evidence="arithmetic"
+    )
+    assert ">set_<wbr>some_<wbr>limit(0.8)<" in long._repr_html_(), "a narrow page breaks a long name"
+    assert 'href="https://b.org/c_d_e_f_g_h"' in long._repr_html_()
     for bad in (
         {"rows": [[1]], "columns": ["a", "b"], "evidence": "x"},
         {"rows": [[1]], "evidence": "x"},

@@ -70,7 +70,8 @@ class AllocatorStepper(Movable):
         self.conf_text = ipywidgets.Text(value=self.conf, placeholder="PYTORCH_ALLOC_CONF, e.g. max_split_size_mb:32",
                                          layout=ipywidgets.Layout(width="26em"))  # fmt: skip
         again = self._button("run this program", self._again, width="12em")
-        return ipywidgets.HBox([self.program, ipywidgets.VBox([self.conf_text, again])])
+        beside = ipywidgets.Layout(flex_flow="row wrap")
+        return ipywidgets.HBox([self.program, ipywidgets.VBox([self.conf_text, again])], layout=beside)
 
     def _again(self) -> None:
         try:

@@ -9,6 +9,7 @@ from typing import Any
 from helpers.float_formats import FORMATS, Format
 from helpers.plots.float_format import float_bits, shown
 from helpers.plots.picture import Picture
+from helpers.plots.style import INK
 
 from .movable import Movable
 
@@ -85,10 +86,11 @@ class FloatFormatExplorer(Movable):
         )  # fmt: skip
         self.entry.observe(self._moved, names="value")
         self.choice = ipywidgets.ToggleButtons(options=list(FORMATS), value=self.format.name, style=narrow)
-        self.choice.style.button_width = "4em"
+        self.choice.style.button_width = "5em"
         self.choice.observe(self._chose, names="value")
         for place in range(max(f.bits for f in FORMATS.values())):
             flip = ipywidgets.Button(layout=ipywidgets.Layout(width="1.6em", padding="0", margin="0 1px"))
+            flip.style.text_color = INK  # the buttons are pale in the dark theme too
             flip.on_click(lambda _, place=place: self.flip(place))
             self.flips.append(flip)
         actions: dict[str, Callable[[], None]] = {

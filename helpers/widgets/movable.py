@@ -76,8 +76,8 @@ class Movable(ABC):
         """A control has another value."""
 
     def _fit(self) -> Any:
-        """As wide as the picture, where there is room for it."""
-        return self._kit.Layout(width="100%", max_width=f"{round(WIDTH * 96)}px")
+        """As wide as the picture, where there is room for it. ipywidgets adds a margin of 2 pixels on both sides."""
+        return self._kit.Layout(width="calc(100% - 4px)", max_width=f"{round(WIDTH * 96)}px")
 
     def _draw(self) -> None:
         """Show the present picture and its facts; nothing before there is a widget."""
