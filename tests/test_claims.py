@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from helpers.classroom import build, collecting
+from helpers.classroom import build, claims_page, collecting
 from helpers.lesson import SOURCES, VERDICTS_MIME
 from helpers.trials import claims, verdicts
 
@@ -89,6 +89,25 @@ def test_verdicts_are_collected_once_and_not_from_the_table_itself(tmp_path: Pat
     assert (found["lesson"], found["evidence"], found["verdict"]) == ("01_a", "simulated (H100)", "partly: holds when x")  # fmt: skip
     with pytest.raises(ValueError, match="01_a keeps a verdict '01-a' too"):
         collecting.collect([first, _notebook(tmp_path / "02_b.ipynb", row, "arithmetic")])
+
+
+def test_the_page_of_claims_has_them_all() -> None:
+    every = [
+        verdicts.Verdict(
+            f"i{n}", source, "1", f"a_b | `c_{n}`", "2 < 3", "partly: x", "live (CPU)", "03_gpu_queue", "3"
+        )
+        for n, source in enumerate(SOURCES)
+    ]
+    text = claims_page.page(every, {"03_gpu_queue": "03 · The GPU's queue"})
+    for n, source in enumerate(SOURCES):
+        assert f"a\\_b \\| `c_{n}` | 2 &lt; 3 | **partly**: x | live (CPU) | [03 · The GPU's queue](../notebooks/03_gpu_queue" in text  # fmt: skip
+        assert SOURCES[source]["author"] in text
+    assert f"| all | 0 | {len(every)} | 0 | 0 |" in text
+
+
+def test_the_page_of_claims_is_not_out_of_date() -> None:
+    text = build.claims_text(build.find([]))
+    assert not text or build.CLAIMS.read_text(encoding="utf-8") == text, "run `make build`"
 
 
 def test_the_page_on_adding_a_source_is_true() -> None:

@@ -64,6 +64,12 @@ def pictures() -> dict[str, object]:
             ],
             evidence="simulated (H100)",
         ),
+        "shares": lambda: plots.shares(
+            {"one": {"held": 3, "fell": 1}, "two": {"held": 0, "fell": 2}},
+            evidence="arithmetic",
+            title="Two groups",
+            xlabel="claims",
+        ),
         "series": lambda: plots.series(
             {"in turn": {"a": [1e-3, 2e-3], "b": [2e-3, 3e-3]}, "alone": {"a": [1e-3]}},
             evidence="simulated (noisy machine)",

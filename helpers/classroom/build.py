@@ -29,7 +29,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from helpers.classroom import collecting, keeping, prose
+from helpers.classroom import claims_page, collecting, keeping, prose
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
 from helpers.classroom.release import release
@@ -38,6 +38,7 @@ from helpers.trials import verdicts
 
 INDEX = ROOT / "helpers" / "lessons.json"
 START = NOTEBOOKS / "start.ipynb"
+CLAIMS = ROOT / "docs" / "claims.md"
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -331,6 +332,15 @@ def build_one(path: Path, force: bool) -> str:
 def write_verdicts(paths: list[Path]) -> None:
     """What the last lesson shows of all others."""
     keeping.write(verdicts.KEPT, collecting.text(path.with_suffix(".ipynb") for path in paths))
+    if text := claims_text(paths):
+        keeping.write(CLAIMS, text)
+
+
+def claims_text(paths: list[Path]) -> str:
+    """The page of all claims; "" while the last lesson is not built."""
+    built = next((p.with_suffix(".ipynb") for p in paths if p.stem == verdicts.HERE), None)
+    found = claims_page.rows(built) if built is not None and built.exists() else []
+    return claims_page.page(found, {p.stem: masters.read(p).title for p in paths}) if found else ""
 
 
 def write_index(paths: list[Path]) -> None:
@@ -389,6 +399,9 @@ def main(argv: list[str] | None = None) -> int:
                 problems.append("the lesson index or the start page is out of date")
             if not collecting.is_current(p.with_suffix(".ipynb") for p in everything):
                 problems.append(f"{verdicts.KEPT.name} is not what the lessons' verdicts say")
+            text = claims_text(everything)
+            if text and (not CLAIMS.exists() or CLAIMS.read_text(encoding="utf-8") != text):
+                problems.append(f"{CLAIMS.name} is not what the last lesson's table says")
             print(
                 "\n".join(problems) + "\nrun `make build`"
                 if problems

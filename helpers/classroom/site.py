@@ -30,6 +30,7 @@ GUIDES = (
     "docs/instructors.md",
     "docs/jupyterhub.md",
     "docs/recording.md",
+    "docs/claims.md",
     "docs/adding-a-source.md",
     "docs/architecture.md",
     "CONTRIBUTING.md",

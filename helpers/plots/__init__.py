@@ -30,5 +30,6 @@ if TYPE_CHECKING:
     from .timing import speedup as speedup
     from .trace_queue import queue as queue
     from .trace_zoom import zoom as zoom
+    from .verdicts import shares as shares
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__)

@@ -61,7 +61,7 @@ def row(source: str, claim: Claim) -> Row:
     if isinstance(claim.trial, str):
         module, _, name = claim.trial.partition(".")
         whole: Row = getattr(importlib.import_module(f"helpers.trials.{module}"), name)()
-        return whole if not claim.words else (*whole[:2], claim.words, *whole[3:])
+        return (*whole[:2], claim.words or whole[2], *whole[3:5], f"`{claim.trial}`")
     measured, verdict = claim.trial()
     name = claim.trial.__name__
     return f"18-{source}-{name.replace('_', '-')}", source, claim.words, measured, verdict, f"`{name}`"

@@ -19,10 +19,16 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "day"
 SMALL = "small, random weights"
 
 
+def _library(name: str) -> Any:
+    """transformers or diffusers, without its bars of progress, which a notebook would keep as dead widgets."""
+    importlib.import_module(f"{name}.utils.logging").disable_progress_bar()
+    return importlib.import_module(name)
+
+
 def _bert() -> tuple[Any, Any]:
     """A BERT with two classes, and the two encoded texts."""
     need("transformers")
-    transformers = importlib.import_module("transformers")
+    transformers = _library("transformers")
     config = transformers.BertConfig(
         vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )  # fmt: skip
@@ -70,7 +76,7 @@ def bert_train_should() -> str:
 def _pipe(**how: Any) -> Any:
     """A Stable Diffusion pipeline for pictures of 16 × 16, read from a folder."""
     need("diffusers", "transformers")
-    diffusers, transformers = map(importlib.import_module, ("diffusers", "transformers"))
+    diffusers, transformers = map(_library, ("diffusers", "transformers"))
     ends, few = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}, {"norm_num_groups": 4}
     letters = ["<|startoftext|>", "<|endoftext|>", *"lake", *(f"{letter}</w>" for letter in "lake")]
     text = transformers.CLIPTextConfig(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import logging
 import re
@@ -54,6 +55,7 @@ def snippet(
 def told(run: Callable[[], str], where: str = "") -> Callable[[], str]:
     """The same as one line: where, what was warned of as deprecated, and what `run` returned or raised."""
 
+    @functools.wraps(run)
     def tell() -> str:
         notes: list[str] = []
         try:

@@ -1,0 +1,11 @@
+# counts the first call at each size: earns 0
+def border(before, after, low, high):
+    def holds(n):
+        return count(after, n).operators <= count(before, n).operators / 2
+
+    if not holds(high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return high
