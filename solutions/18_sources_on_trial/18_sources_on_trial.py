@@ -3,12 +3,12 @@
 #
 # ## What of all this is true?
 #
-# Seventeen lessons have put claims to the test, a few in each. This lesson brings them together: four texts on fast
+# The lessons before this one have put claims to the test, a few in each. Here they come together: four texts on fast
 # PyTorch, the code of a book, and PyTorch's own tuning guide. What holds, what holds under a condition, what is wrong? The
 # answers will age, and other texts will come. So the second half is about the method: how you try a claim yourself.
 #
 # **Time** 60 min, with two exercises; *Further*: 25 min, with one more. **Before this** lessons 00 and 02: pairs and
-# intervals, counters. The other lessons help, but each claim says where it was tried.
+# intervals, counters. The other lessons help. Each claim says where it was tried.
 #
 # **Afterwards you can**
 # - say what a claim leaves out, and what would have to be measured;
@@ -122,7 +122,8 @@ claims.find(lesson="05")
 
 # %% [markdown]
 # The last column says which lesson tried a claim, and in which section. A name in code is a function below
-# `helpers/trials/`. The whole table, with links, is a page of the course: [claims.md](../../docs/claims.md).
+# `helpers/trials/`. The whole table, with links, is a page of the course's site, and
+# `docs/claims.md` of its repository.
 #
 # Here are the sources, and who wrote them. Nobody typed a number into this table: the lessons' runs keep their verdicts,
 # and the build collects them.
@@ -169,7 +170,7 @@ you.against(
 #
 # Worse than an error is code that runs and does something else. One source says that
 # [`set_per_process_memory_fraction(0.8)`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.set_per_process_memory_fraction.html)
-# allocates memory in advance. Another one sets the weights of chosen layers to half precision by their name. Here are
+# allocates memory in advance. The same source sets the weights of chosen layers to half precision by their name. Here are
 # both, each in the shortest form that runs:
 
 # %% experiment
@@ -240,7 +241,7 @@ you.against(
 )
 
 # %% [markdown]
-# Three honest people, three verdicts. Who tried one size found what was true there. Only the trial over all sizes finds
+# Three honest people, three verdicts. With one size you find what is true at this size. Only the trial over all sizes finds
 # the condition: with one parameter there is nothing to put together. And the first step counts what is made once:
 # {{cold_after}} operators for 8 parameters in place of {{warm_after}}.
 #
@@ -603,4 +604,4 @@ for claim in tuning_guide.CLAIMS:
     print(f"{claim.section}: {claim.words}")
 
 # %% [markdown]
-# [adding-a-source.md](../../docs/adding-a-source.md) says how, in half a page.
+# `docs/adding-a-source.md` of the course's repository, a page of its site too, says how, in half a page.
