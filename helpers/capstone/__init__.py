@@ -1,1 +1,27 @@
-"""The capstone: a training script that the learner has not met."""
+"""The capstone: a training script that the learner has not met, clean to read, correct, and slow in many ways.
+
+    script = capstone.script()                       # the class's; another class has other faults
+    faster = script.replace(clip=my_clip)
+    capstone.compare(script, faster)                 # counters before and after, and whether it still learns the same
+
+A seed picks the faults (`catalogue`, `build`) that the fast text (`fast`) is given. `scores` counts what a step takes.
+"""
+
+from typing import TYPE_CHECKING
+
+from helpers import lazy
+
+if TYPE_CHECKING:
+    from .climbing import ladder as ladder
+    from .climbing import rungs as rungs
+    from .given import budget as budget
+    from .given import fault_rungs as fault_rungs
+    from .given import script as script
+    from .parts import Script as Script
+    from .scores import Board as Board
+    from .scores import Run as Run
+    from .scores import Score as Score
+    from .scores import compare as compare
+    from .scores import score as score
+
+__getattr__, __dir__, __all__ = lazy.attach(__name__)

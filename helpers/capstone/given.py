@@ -1,0 +1,121 @@
+"""What a class is given: its script, what each exercise may cost, and the ladder of repairs.
+
+All of it follows from the class's seed. A student's copy has it as data (given.json), and not what it was made from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from helpers.capstone import scores
+from helpers.capstone.parts import Script
+from helpers.classroom.keeping import write
+from helpers.classroom.variant import class_seed
+from helpers.plots.ladders import Rung
+
+HERE = Path(__file__).parent
+#: what :func:`made` returned for one seed: in a student's copy for its class, else for the usual script
+GIVEN = HERE / "given.json"
+#: the same for this machine's class, written at its first use
+CLASS = HERE / "given_class.json"
+#: what a student's copy has not: the answers
+KEPT_BACK = tuple(
+    HERE / name for name in ("fast.py", "catalogue.py", "build.py", "given.json", "given_class.json")
+)
+#: what it follows from
+SOURCES = tuple(
+    HERE / name for name in ("fast.py", "catalogue.py", "build.py", "scores.py", "parts.py", "files.py")
+)
+#: how much of what an exercise's repairs save may be left
+LEFT = 0.2
+#: … and of what is counted one by one
+LEFT_OF = dict.fromkeys(("syncs", "collectives", "compilations"), 0.1)
+
+
+@lru_cache(maxsize=8)
+def _given(seed: str) -> dict[str, Any]:
+    for path in (GIVEN, CLASS):
+        if path.exists():
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if found["seed"] == seed and found["of"] in (fingerprint(), ""):
+                return found
+    found = made(seed)
+    if seed == class_seed() != "":
+        with contextlib.suppress(OSError):  # a course that nobody may write to works it out each time
+            write(CLASS, text_of(found))
+    return found
+
+
+def handed_out() -> dict[str, Any]:
+    """What a student's copy has of it."""
+    return _given(class_seed()) | {"of": ""}
+
+
+def text_of(given: dict[str, Any]) -> str:
+    return json.dumps(given, indent=1, sort_keys=True) + "\n"
+
+
+def fingerprint() -> str:
+    """Of the files that what is given follows from; "" in a student's copy."""
+    if not all(path.exists() for path in SOURCES):
+        return ""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:16]
+
+
+def made(seed: str) -> dict[str, Any]:
+    """source: the script's text. limits: exercise → counter → the most that it may cost. sent_bytes: of the gradients."""
+    from helpers.capstone import build  # which a student's copy has not
+
+    slow, fast = (scores.score(one).as_dict() for one in (build.slow(seed), build.fast()))
+    limits: dict[str, dict[str, float]] = {}
+    for area, counters in build.GRADED.items():
+        best = scores.score(build.repaired(seed, area)).as_dict()
+        limits[area] = {name: _limit(name, slow, best) for name in counters}
+    limits["all"] = {name: _limit(name, slow, fast) for name in scores.FIELDS}
+    source = build.slow(seed).source
+    about = {"seed": seed, "of": fingerprint(), "source": source}
+    return about | {"limits": limits, "sent_bytes": fast["sent_bytes"]}
+
+
+def _limit(name: str, slow: dict[str, float], best: dict[str, float]) -> float:
+    return best[name] + LEFT_OF.get(name, LEFT) * (slow[name] - best[name])
+
+
+def script(seed: str | None = None) -> Script:
+    """The class's script; with a seed, another class's."""
+    return Script(_given(class_seed() if seed is None else seed)["source"])
+
+
+def budget(seed: str | None = None) -> dict[str, dict[str, float]]:
+    """Exercise → counter → the most that the script may cost after it: the best of it, and a fifth of what that saves.
+
+    Exercises: "data", "model", "step", "run" (each with the others' parts as they were), "all".
+    """
+    limits: dict[str, dict[str, float]] = _given(class_seed() if seed is None else seed)["limits"]
+    return limits
+
+
+def sent_bytes() -> float:
+    """Bytes that a step has to send to other ranks: the gradients, once."""
+    sent: float = _given(class_seed())["sent_bytes"]
+    return sent
+
+
+def fault_rungs(seed: str | None = None) -> list[Rung]:
+    """The ladder of the catalogue's own repairs, from a class's script to the fast one. About a minute."""
+    from helpers.capstone import build, climbing
+
+    seed = class_seed() if seed is None else seed
+    faults = {fault.name: fault for fault in build.picked(seed)}
+    return climbing.climbed(lambda names: build.slow(seed, [faults[name] for name in names]), list(faults))
+
+
+if __name__ == "__main__":  # python -m helpers.capstone.given: the usual script's, after a change of SOURCES
+    write(GIVEN, text_of(made("")))
+    sys.stdout.write(f"{GIVEN.name} is written\n")

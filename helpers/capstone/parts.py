@@ -1,0 +1,159 @@
+"""A training script as a value: its text, and functions that stand in for some of its own."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import inspect
+import linecache
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+Part = Callable[..., Any]
+
+#: what an exercise repairs: the functions of the script that may be replaced
+AREAS: dict[str, tuple[str, ...]] = {
+    "data": ("fetch", "loading", "send"),
+    "model": (
+        "normalise", "augment", "attention", "activation", "places", "split_heads", "through", "cost", "forward",
+    ),
+    "step": ("pieces", "accumulate", "share", "clip", "make_optimizer", "average"),
+    "run": ("count_right", "log", "remember", "held_out", "validate", "to_host", "save"),
+}  # fmt: skip
+PARTS = tuple(part for parts in AREAS.values() for part in parts)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script's text. replaced: the functions that stand in for its own, by name."""
+
+    source: str
+    replaced: tuple[tuple[str, Part], ...] = ()
+
+    def part(self, name: str) -> str:
+        """The text of one of its functions or classes. ValueError for a name that it does not define."""
+        return _parts(self.source)[self._known(name, tuple(_parts(self.source)))]
+
+    def replace(self, **parts: Part) -> Script:
+        """The script with other functions in place of some of its own.
+
+        A new function may use every name of the script, as if it stood there. ValueError for a name that is no part,
+        TypeError for what is no function or takes other arguments than the one that it stands for.
+        """
+        for name, part in parts.items():
+            self._known(name, PARTS)
+            _fits(name, part, self.part(name))
+        return Script(self.source, tuple(sorted((dict(self.replaced) | parts).items(), key=lambda p: p[0])))
+
+    def _known(self, name: str, names: tuple[str, ...]) -> str:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            meant = f"do you mean {near[0]!r}? " if near else ""
+            raise ValueError(f"the script has no part {name!r}: {meant}it has {', '.join(names)}")
+        return name
+
+    def module(self) -> ModuleType:
+        """A new module that has run the script's text, with the replaced functions in it."""
+        name = f"train_{zlib.crc32(self.source.encode()):08x}.py"
+        lines = self.source.splitlines(keepends=True)
+        linecache.cache[name] = len(self.source), None, lines, name
+        made = ModuleType("the_script")
+        sys.modules[made.__name__] = made  # where dataclasses look their module up
+        try:
+            exec(compile(self.source, name, "exec", dont_inherit=True), vars(made))  # noqa: S102 - the course's own text
+        finally:
+            del sys.modules[made.__name__]
+        vars(made).update(self.replaced)
+        return made
+
+    def train(self, files: Any, size: Any, gpu: Any, steps: int, seed: int = 0) -> Iterator[Any]:
+        """The script's `train`, step by step: yields its record. size: see :func:`size_of`."""
+        return self.within(self.module(), files, size, gpu, steps, seed)
+
+    def within(
+        self, made: ModuleType, files: Any, size: Any, gpu: Any, steps: int, seed: int = 0
+    ) -> Iterator[Any]:
+        """The same in a module that is there already, of :meth:`module`. size: keyword arguments of its Size."""
+        run = made.train(files, made.Size(**size), gpu, steps, seed)
+        spaces = [space for _, part in self.replaced if (space := _globals_of(part)) is not None]
+        while True:
+            with _lent(vars(made), spaces):
+                try:
+                    record = next(run)
+                except StopIteration:
+                    return
+            yield record
+
+    def write(self, path: Path | str) -> Path:
+        """Write the text to a file, to be read, and run by `python train.py`. What was replaced is not in it."""
+        path = Path(path)
+        path.write_text(self.source, encoding="utf-8")
+        return path
+
+    def __repr__(self) -> str:
+        others = ", ".join(name for name, _ in self.replaced)
+        return f"<a script of {len(self.source.splitlines())} lines; replaced: {others or 'nothing'}>"
+
+
+@functools.lru_cache(maxsize=64)
+def _parts(source: str) -> dict[str, str]:
+    lines = source.splitlines()
+    found = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
+            found[node.name] = "\n".join(lines[first - 1 : node.end_lineno]) + "\n"
+    return found
+
+
+def _fits(name: str, part: Part, text: str) -> None:
+    made = next(node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)).args
+    names = [arg.arg for arg in made.args]
+    needed = names[: len(names) - len(made.defaults)]
+    said = f"{name}({', '.join(needed)})"
+    if not callable(part):
+        raise TypeError(f"{name}={part!r} is no function: the script calls it as {said}")
+    try:
+        inspect.signature(part).bind(*needed)
+    except TypeError as problem:
+        called = getattr(part, "__name__", part)
+        raise TypeError(f"the script calls {said}, which {called} does not take: {problem}") from None
+    except ValueError:  # a function written in C that does not say what it takes
+        pass
+
+
+def _globals_of(part: Any) -> dict[str, Any] | None:
+    """The global names of the function behind a part, below decorators."""
+    for _ in range(20):
+        inner = next(
+            (one for mark in ("__wrapped__", "_torchdynamo_orig_callable", "func") if (one := getattr(part, mark, None))),
+            None,
+        )  # fmt: skip
+        if inner is None:
+            break
+        part = inner
+    found: dict[str, Any] | None = getattr(part, "__globals__", None)
+    return found
+
+
+@contextmanager
+def _lent(names: dict[str, Any], spaces: list[dict[str, Any]]) -> Iterator[None]:
+    """Within this block, other modules have the script's names too, where they have none of that name."""
+    lent = []
+    for space in spaces:
+        missing = [n for n in names if n not in space and n[:2] != "__"]
+        space.update((name, names[name]) for name in missing)
+        lent.append((space, missing))
+    try:
+        yield
+    finally:
+        for space, missing in lent:
+            for name in missing:
+                space.pop(name, None)

@@ -1,0 +1,417 @@
+"""The capstone's scoreboard: what a step of a script takes on a simulated H100, and whether it still trains alike."""
+
+from __future__ import annotations
+
+import logging
+import math
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.utils.data import DataLoader
+
+from helpers import compiling, count
+from helpers.capstone.files import Files, draw_shapes
+from helpers.capstone.parts import Script
+from helpers.running_example.scores import NeedsGPU, NoGPU
+from helpers.seconds import format_seconds
+from helpers.simulator import simulate
+from helpers.sizes import size_text
+from helpers.tables import BESIDE, ShownAsTable, Table, table
+
+CARD = "H100"
+SIMULATED = f"simulated ({CARD})"
+#: the size at which steps are counted on the simulated GPU; losses are compared at smaller ones (:class:`Run`)
+LARGE = {"side": 64, "width": 256, "heads": 8, "layers": 2, "batch": 64, "parts": 2}
+PICTURES, CORES, RANKS = 256, 16, 2
+WARM_UP, STEPS = (
+    4,
+    4,
+)  # steps before the counting, and counted ones: one reading, validation and checkpoint in them
+
+# What loading takes in the simulation: round numbers of the right order, as `simulator.devices.Assumptions` are.
+REQUEST_S = 30e-6  # seconds to ask for pictures once: open, seek
+READ_BYTES_PER_S = 1e9  # read and unpack
+MAKE_BYTES_PER_S = 4e9  # put a batch together, whatever its dtype
+
+
+@dataclass(frozen=True, repr=False)
+class Score(ShownAsTable):
+    """What a step of a script takes on the simulated GPU, one of two ranks: means of four steps.
+
+    busy_s: its kernels together. read_s: work of reading a batch, by whoever does it; stall_s: what of all loading the
+    step waits for. copied_bytes: to the device and from it. collectives: calls of torch.distributed. peak_bytes: the
+    most that was allocated; growth_bytes: what a step leaves behind. compilations: of a whole run, recompiles included;
+    they are counted on the CPU with a backend that builds nothing.
+    """
+
+    step_s: float
+    busy_s: float
+    stall_s: float
+    read_s: float
+    launches: float
+    operators: float
+    syncs: float
+    copied_bytes: float
+    collectives: float
+    sent_bytes: float
+    saved_bytes: float
+    peak_bytes: float
+    growth_bytes: float
+    compilations: float
+    recompiles: float
+
+    def table(self) -> Table:
+        rows = [(name, form(getattr(self, key))) for key, name, form in ROWS]
+        return table(rows, ["a step of the script", "takes"], evidence=SIMULATED)
+
+    def as_dict(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def _number(number: float) -> str:
+    return f"{number:,.1f}".removesuffix(".0")
+
+
+#: a score's fields in the order of the table: field, name, form
+ROWS: list[tuple[str, str, Callable[[float], str]]] = [
+    ("step_s", "time", format_seconds),
+    ("busy_s", "time of its kernels", format_seconds),
+    ("stall_s", "waits for data", format_seconds),
+    ("read_s", "reading, by whoever reads", format_seconds),
+    ("launches", "launches", _number),
+    ("operators", "operators", _number),
+    ("syncs", "syncs", _number),
+    ("copied_bytes", "bytes copied to and from the device", size_text),
+    ("collectives", "collectives", _number),
+    ("sent_bytes", "bytes sent to the other rank", size_text),
+    ("saved_bytes", "bytes saved for backward", size_text),
+    ("peak_bytes", "peak memory", size_text),
+    ("growth_bytes", "memory that it leaves behind", size_text),
+    ("compilations", "compilations in a run", _number),
+    ("recompiles", "of these, again", _number),
+]
+FIELDS = tuple(key for key, _, _ in ROWS)
+assert FIELDS == tuple(f.name for f in fields(Score))
+
+
+# ------------------------------------------------------------------------------------------------- the loader
+
+
+class _Loader:
+    """A DataLoader of one process, which knows on a simulated clock when each batch would be there."""
+
+    def __init__(self, data: Any, batch_size: Any = None, **how: Any) -> None:
+        self.data = data
+        self.workers, self.ahead = how.get("num_workers", 0), how.get("prefetch_factor") or 2
+        self.pinned = bool(how.get("pin_memory"))
+        with warnings.catch_warnings():  # about more workers than this machine has cores
+            warnings.simplefilter("ignore")
+            DataLoader(data, batch_size=None, **how)  # refuses what does not go together
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.data[i] for i in range(len(self.data)))
+
+
+class _Simulated:
+    """What is heard of reading, and loaders that wait on the simulated GPU's clock."""
+
+    def __init__(self, gpu: Any) -> None:
+        self.gpu, self.read_s, self.stall_s = gpu, 0.0, 0.0
+
+    def heard(self, pictures: int, nbytes: int) -> None:
+        self.read_s += REQUEST_S + nbytes / READ_BYTES_PER_S
+
+    def loader(self, data: Any, batch_size: Any = None, **how: Any) -> Iterator[Any]:
+        made = _Loader(data, batch_size, **how)
+        free = [self.gpu.clock()] * made.workers
+        taken: list[float] = []  # when each batch was asked for
+        for i in range(len(data)):
+            before = self.read_s
+            batch = data[i]
+            took = self.read_s - before + sum(t.nbytes for t in batch) / MAKE_BYTES_PER_S
+            now = self.gpu.clock()
+            taken.append(now)
+            if made.workers:
+                behind = i - made.workers * made.ahead  # a worker is told to begin when that one was taken
+                begins = max(free[i % made.workers], taken[behind] if behind >= 0 else 0.0)
+                free[i % made.workers] = begins + took
+                took = max(0.0, begins + took - now)
+            self.stall_s += took
+            self.gpu.host_work(took)
+            yield [
+                t.pin_memory() if made.pinned and not made.workers else _pinned(t, made, self.gpu)
+                for t in batch
+            ]
+
+
+def _pinned(tensor: Any, made: _Loader, gpu: Any) -> Any:
+    """Pinned by the loader's own thread, which costs the program nothing."""
+    return gpu._machine.pinned.add(tensor.clone()) if made.pinned else tensor
+
+
+# ---------------------------------------------------------------------------------------------------- a score
+
+
+@lru_cache(maxsize=256)
+def score(script: Script) -> Score:
+    """Run the script on a simulated H100 at size LARGE, four steps after four, as one of two ranks."""
+    return Score(**_simulated(script), **_compiled(script))
+
+
+def traced(script: Script) -> Any:
+    """The simulated GPU on which the script has run, with all that it kept: .trace(), .memory, .host, .kernels.
+
+    `helpers.trace.read(gpu.trace())` and `gpu.memory._snapshot()` are what the readers take.
+    """
+    gpu = simulate(CARD)
+    gpu.memory._record_memory_history()
+    _simulated(script, gpu)
+    return gpu
+
+
+def _simulated(script: Script, gpu: Any = None) -> dict[str, float]:
+    gpu = gpu or simulate(CARD).world(RANKS)
+    seen = _Simulated(gpu)
+    made = script.module()  # outside: torch.compile says there that it changes nothing on this GPU
+    vars(made)["DataLoader"] = seen.loader
+    with _pictures(PICTURES, LARGE["side"], 0, seen.heard) as files, gpu, _cores():
+        run = script.within(made, files, LARGE, gpu, WARM_UP + STEPS + 1)  # the last one may be loaded ahead
+        for _ in range(WARM_UP):
+            next(run)
+        gpu.synchronize()
+        gpu.reset_peak_memory_stats()
+        kernels, host, calls = len(gpu.kernels), len(gpu.host), len(gpu.collectives)
+        start = gpu.clock(), gpu.launches, gpu.syncs, seen.read_s, seen.stall_s, gpu.memory_allocated()
+        with count() as counts:
+            for _ in range(STEPS):
+                next(run)
+        end = gpu.clock(), gpu.launches, gpu.syncs, seen.read_s, seen.stall_s, gpu.memory_allocated()
+        gpu.synchronize()
+        ran, step = gpu.kernels[kernels:], [(b - a) / STEPS for a, b in zip(start, end, strict=True)]
+        return {
+            "step_s": (gpu.clock() - start[0]) / STEPS,
+            "busy_s": sum(k.duration_s for k in ran if k.kind == "kernel") / STEPS,
+            "stall_s": step[4],
+            "read_s": step[3],
+            "launches": step[1],
+            "operators": sum(record.kind == "operator" for record in gpu.host[host:]) / STEPS,
+            "syncs": step[2],
+            "copied_bytes": sum(k.bytes for k in ran if k.kind in ("copy h2d", "copy d2h")) / STEPS,
+            "collectives": len(gpu.collectives[calls:]) / STEPS,
+            "sent_bytes": sum(call.bytes for call in gpu.collectives[calls:]) / STEPS,
+            "saved_bytes": counts.saved_bytes / STEPS,
+            "peak_bytes": float(gpu.max_memory_allocated()),
+            "growth_bytes": step[5],
+        }
+
+
+def _cores() -> Any:
+    return mock.patch("os.cpu_count", lambda: CORES)
+
+
+class _pictures:  # noqa: N801 - reads as a function
+    """Files drawn into a folder of their own, which is gone afterwards."""
+
+    def __init__(
+        self, count: int, side: int, seed: int, heard: Callable[[int, int], None] | None = None
+    ) -> None:
+        self.how = count, side, seed, heard
+
+    def __enter__(self) -> Files:
+        self.folder = tempfile.TemporaryDirectory()
+        return draw_shapes(self.folder.name, *self.how)
+
+    def __exit__(self, *error: Any) -> None:
+        self.folder.cleanup()
+
+
+# ------------------------------------------------------------------------------------------------- its losses
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on the CPU, small: the sizes of pictures, model and batch, and how many steps.
+
+    autocast: in bfloat16 where the script asks for it; otherwise that stays float32, and losses are to agree closely.
+    ranks: as one of so many, each with the same pictures: the mean of equal gradients is the gradient.
+    """
+
+    side: int = 16
+    width: int = 32
+    heads: int = 4
+    layers: int = 2
+    batch: int = 12
+    parts: int = 2
+    steps: int = 9
+    seed: int = 0
+    files: int = 96
+    autocast: bool = False
+    ranks: int = 1
+
+    def __str__(self) -> str:
+        changed = [f"{f.name}={v}" for f in fields(self) if (v := getattr(self, f.name)) != f.default]
+        return f"a run of {self.steps} steps" + (f" ({', '.join(changed)})" if changed else "")
+
+
+@lru_cache(maxsize=256)
+def trained(script: Script, run: Run) -> dict[str, Any]:
+    """What a run of the script comes to: plain data, the same on every machine but for rounding.
+
+    rows: a step's loss, right answers, gradient's length. held_out, guesses, weights, averaged, saved: see the script's
+    Record. compilations, recompiles: of what it compiles.
+    """
+    quiet = logging.getLogger("torch._dynamo")
+    level = quiet.level
+    quiet.setLevel(logging.ERROR)  # a function that is compiled too often is told by its number
+    try:
+        with compiling.watch("eager") as report:
+            try:
+                found = _trained(script, run, NoGPU() if run.ranks == 1 else _with_values(run))
+            except NeedsGPU:
+                found = _trained(script, run, _with_values(run))
+    finally:
+        quiet.setLevel(level)
+    counted = report.counts()
+    return found | {"compilations": counted["compilations"], "recompiles": counted["recompiles"]}
+
+
+def _with_values(run: Run) -> Any:
+    gpu = simulate(CARD, values=True, strict=False)
+    return gpu.world(run.ranks) if run.ranks > 1 else gpu
+
+
+def _trained(script: Script, run: Run, gpu: Any) -> dict[str, Any]:
+    size = {name: getattr(run, name) for name in LARGE}
+    with ExitStack() as stack:
+        files = stack.enter_context(_pictures(run.files, run.side, run.seed))
+        stack.enter_context(gpu)
+        stack.enter_context(_cores())
+        if not run.autocast:
+            stack.enter_context(_in_float32())
+        made = script.module()
+        vars(made)["DataLoader"] = _Loader
+        steps: Any = script.within(made, files, size, gpu, run.steps, run.seed)
+        for _ in range(run.steps):
+            record = next(steps)
+        frame = steps.gi_frame.f_locals["run"].gi_frame.f_locals
+        weights = {
+            name: torch.cat([p.detach().flatten() for p in frame[name].parameters()])
+            for name in ("model", "averaged")
+        }
+        waiting = [row.tolist() for row in record.waiting]
+        return {
+            "rows": [[float(number) for number in row] for row in [*record.rows, *waiting]],
+            "held_out": [float(loss) for loss in record.held_out],
+            "guesses": [_classes(one).tolist() for one in record.guesses],
+            "weights": {name: _sketch(flat) for name, flat in weights.items()},
+            "saved": {
+                name: _sketch(v) if isinstance(v, torch.Tensor) else v for name, v in record.saved.items()
+            },
+        }
+
+
+def _sketch(weights: torch.Tensor) -> list[float]:
+    """64 sums of the numbers, each with signs of its own: who has the same sums has the same weights."""
+    weights = weights.detach().flatten().double()
+    signs = torch.randint(2, (64, len(weights)), generator=torch.Generator().manual_seed(len(weights)))
+    return ((2 * signs - 1).double() @ weights).tolist()
+
+
+def _classes(guess: torch.Tensor) -> torch.Tensor:
+    guess = guess.argmax(-1) if guess.dim() > 1 else guess
+    return guess.long()
+
+
+class _in_float32(ExitStack):  # noqa: N801 - reads as a function
+    """Within this block, autocast changes nothing."""
+
+    def __enter__(self) -> _in_float32:
+        super().__enter__()
+        for name in ("torch.autocast.__enter__", "torch.autocast.__exit__"):
+            self.enter_context(mock.patch(name, lambda *given: None))
+        return self
+
+
+def _compiled(script: Script) -> dict[str, float]:
+    found = trained(script, Run())
+    return {name: found[name] for name in ("compilations", "recompiles")}
+
+
+#: how far two trainings may be apart, as a share: in float32, and in bfloat16
+CLOSE, ROUNDED = 1e-3, 5e-2
+
+
+def apart(one: dict[str, Any], other: dict[str, Any], tolerance: float = CLOSE) -> str | None:
+    """What is first found to differ between two of :func:`trained`, in words; None where they agree."""
+    for i, (a, b) in enumerate(zip(one["rows"], other["rows"], strict=False), start=1):
+        for name, x, y in zip(
+            ("loss", "number of right answers", "length of the gradient"), a, b, strict=True
+        ):
+            if name != "loss" and tolerance > CLOSE:
+                continue  # rounding may change which answer is the likeliest
+            if not _near(x, y, tolerance):
+                return f"the {name} of step {i} is {y:.5g}, and {x:.5g} in the script as it was"
+    if len(one["rows"]) != len(other["rows"]):
+        return f"{len(other['rows'])} steps are in the log, wanted {len(one['rows'])}"
+    for name, said in (("held_out", "validation"), ("guesses", "entry of the guesses")):
+        if len(one[name]) != len(other[name]):
+            return f"there are {len(other[name])} of record.{name}, wanted {len(one[name])}"
+        for i, (a, b) in enumerate(zip(one[name], other[name], strict=True), start=1):
+            if name == "guesses" and tolerance > CLOSE:
+                continue
+            if not (_near(a, b, tolerance) if name == "held_out" else a == b):
+                return f"{said} {i} is another than in the script as it was"
+    if one["saved"].keys() != other["saved"].keys():
+        return f"the checkpoint has {sorted(other['saved'])}, wanted {sorted(one['saved'])}"
+    for what, a, b in [
+        ("the {} weights", one["weights"], other["weights"]),
+        ("the checkpoint's {!r}", one["saved"], other["saved"]),
+    ]:
+        for name in a:
+            if not _alike(a[name], b[name], tolerance):
+                return f"{what.format(name)} are others than in the script as it was"
+    return None
+
+
+def _alike(one: Any, other: Any, tolerance: float) -> bool:
+    if not isinstance(one, list):
+        return bool(one == other)
+    size = math.sqrt(sum(a * a for a in one))
+    far = math.sqrt(sum((a - b) ** 2 for a, b in zip(one, other, strict=True)))
+    return far <= tolerance * max(size, 1e-9)
+
+
+def _near(a: float, b: float, tolerance: float) -> bool:
+    return math.isfinite(b) and abs(a - b) <= tolerance * max(abs(a), 1e-3)
+
+
+class Board(ShownAsTable):
+    """Two scores side by side. odd: what the second run learned otherwise, in words; "" if it learned the same."""
+
+    def __init__(self, before: Score, after: Score, odd: str) -> None:
+        self.before, self.after, self.odd, self.same = before, after, odd, not odd
+
+    def table(self) -> Table:
+        rows = []
+        for key, name, form in ROWS:
+            old, new = getattr(self.before, key), getattr(self.after, key)
+            rows.append((name, form(old), form(new), f"{old / new:.2f}×" if old and new else ""))
+        said = f"THIS IS ANOTHER TRAINING: {self.odd}" if self.odd else f"the losses agree within {CLOSE:.1%}"
+        columns = ["a step of the script", "before", "after", "before ÷ after"]
+        return table(rows, columns, evidence=SIMULATED, caption=f"{BESIDE[SIMULATED]} · {said}")
+
+
+def compare(before: Script, after: Script) -> Board:
+    """What was bought between one script and the other, and whether it still learns the same."""
+    for script in (before, after):
+        if not isinstance(script, Script):
+            raise TypeError(f"compare wants two scripts, such as script.replace(…), not {script!r}")
+    odd = apart(trained(before, Run()), trained(after, Run()))
+    return Board(score(before), score(after), odd or "")
