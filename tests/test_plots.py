@@ -70,6 +70,14 @@ def pictures() -> dict[str, object]:
             title="Two groups",
             xlabel="claims",
         ),
+        "ladder_shares": lambda: plots.ladder_shares(
+            {
+                "one": [Rung("plain", 5e-3, 2**29), Rung("fused", 1e-3, 2**28)],
+                "two": [Rung("plain", 1e-3, 2**20)],
+            },
+            {"a guide": (4, 0.5)},
+            evidence="simulated (H100)",
+        ),
         "series": lambda: plots.series(
             {"in turn": {"a": [1e-3, 2e-3], "b": [2e-3, 3e-3]}, "alone": {"a": [1e-3]}},
             evidence="simulated (noisy machine)",

@@ -42,14 +42,17 @@ def _of_torch(fn: Any) -> bool:
 
 
 def write(
-    graph: Any, inputs: list[Any], mode: str | None = None, vectors: bool = False
-) -> Callable[..., Any]:
+    graph: Any, inputs: list[Any], mode: str | None = None, vectors: bool = False,
+    seen: Callable[[Any, str], None] = lambda lowered, text: None,
+) -> Callable[..., Any]:  # fmt: skip
     """A backend of torch.compile. What was written is in the structured trace, as if Inductor had done it all.
 
     The graph runs on ATen's kernels. mode: as torch.compile takes it.
 
     vectors: write for this machine's vector instructions and threads; which ones it has, Inductor finds out by
     building a little program. Otherwise for one thread of a CPU without any.
+
+    seen: is handed each graph as Inductor has it (a GraphLowering with its scheduler), and the Python it wrote.
     """
     try:
         lowering, generate = private_torch.GraphLowering, private_torch.GraphLowering.codegen
@@ -60,6 +63,7 @@ def write(
 
     def written(self: Any) -> Any:
         wrapper, kernels = self.codegen_with_cpp_wrapper() if self.cpp_wrapper else generate(self)
+        seen(self, str(getattr(wrapper, "value", wrapper)))
         for part in (wrapper, kernels):
             if text := getattr(part, "value", part):
                 tell(str(text))

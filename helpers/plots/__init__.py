@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .float_format import float_ranges as float_ranges
     from .graph import autograd_graph as autograd_graph
     from .ladders import ladder as ladder
+    from .ladders import ladder_shares as ladder_shares
     from .lanes import timeline as timeline
     from .memory import memory_timeline as memory_timeline
     from .overhead import crossover as crossover

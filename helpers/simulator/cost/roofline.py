@@ -180,10 +180,11 @@ def launch(machine: Machine, func: Any, works: list[Work], dtype: torch.dtype | 
     """One operator on the host, and its kernels on the device."""
     if machine.works is not None:
         machine.works += works
-    machine.launch(str(func._overloadpacket), [_load(machine, one) for one in works], library(func), dtype)
+    machine.launch(str(func._overloadpacket), [load(machine, one) for one in works], library(func), dtype)
 
 
-def _load(machine: Machine, todo: Work) -> Load:
+def load(machine: Machine, todo: Work) -> Load:
+    """One kernel's work as the machine takes it."""
     card, taken = machine.card, machine.sm_share
     beside = None
     if taken is not None:  # next to a collective, which takes its share of the SMs, and one of the bandwidth

@@ -1,0 +1,22 @@
+"""The reference repair: from a plain fp32 step to a fast one, rung by rung, for models of BERT-base's and GPT-2's size.
+
+reference_repair.ladder("gpt2")    # time and peak memory of a step, rung by rung
+reference_repair.table("gpt2")     # the same in figures, beside what the sources promise
+reference_repair.ladders()         # both, as times and shares of the plain step
+reference_repair.live("gpt2")      # on this CPU, at a reduced size, each rung beside the plain step
+"""
+
+from typing import TYPE_CHECKING
+
+from helpers import lazy
+
+if TYPE_CHECKING:
+    from .shown import NAMES as NAMES
+    from .shown import ladder as ladder
+    from .shown import ladders as ladders
+    from .shown import live as live
+    from .shown import losses as losses
+    from .shown import scored as scored
+    from .shown import table as table
+
+__getattr__, __dir__, __all__ = lazy.attach(__name__)

@@ -1,0 +1,219 @@
+"""What each rung came to: recorded on a GPU where it was, else simulated; and live, on this CPU, at a reduced size.
+
+The simulated figures are kept in simulated.json, since the simulation of a whole ladder takes half a minute:
+
+    python -m helpers.reference_repair.shown      # simulate anew, and write them (after a change of this folder)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from helpers import plots, recordings, tables, timing
+from helpers.compiling import CannotCompile
+from helpers.lesson import SOURCES
+from helpers.plots import ladders as pictures
+from helpers.reference_repair.models import TASKS, Way, fused_attention, rungs, rungs_of, send_ahead
+from helpers.reference_repair.steps import measured, one, stepper
+from helpers.seconds import LIVE_CPU, format_seconds
+from helpers.simulator import devices, simulate
+from helpers.sizes import size_text
+
+NAMES = tuple(TASKS)
+CARD = "H100"
+KEPT = Path(__file__).with_name("simulated.json")
+_FROM = ("models.py", "steps.py", "inductor.py")
+
+#: what the sources promise: source, times as fast, share of the memory that is left, in its words
+HEADLINES = [
+    ("five-strategies", 12 / 3.2, 14 / 22, "12 to 3.2 h an epoch, 22 to 14 GB"),
+    ("compile-300", 800 / 200, 6 / 12, "800 to 200 ms a step, 12 to 6 GB"),
+]
+#: milliseconds a step on an A100, by the lecture of docs/recording.md: its steps under torch.compile
+LECTURE = {"compiled": 130.0, "compiled, fused attention": 96.0}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A rung: its name, seconds of a step, and the most bytes that the allocator had from the device."""
+
+    name: str
+    step_s: float
+    peak_bytes: int
+
+
+def scored(name: str) -> list[Scored]:
+    """The ladder "bert" or "gpt2", the plain step first. KeyError for another name."""
+    return [Scored(r["rung"], r["seconds"], r["peak_bytes"]) for r in _rows(name)[0]]
+
+
+def _rows(name: str) -> tuple[list[dict[str, Any]], str]:
+    if name not in TASKS:
+        raise KeyError(f"no ladder {name!r}: there are {', '.join(TASKS)}")
+    if (recording := recordings.load(f"17/{name}", device=CARD)) is not None and recording.table:
+        return recording.table, recording.evidence
+    return kept()[name], f"simulated ({CARD})"
+
+
+def kept() -> dict[str, Any]:
+    """simulated.json."""
+    found: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return found
+
+
+def digest() -> str:
+    """Of what the simulated figures follow from: this folder's programs, and the simulator's shares."""
+    made = hashlib.sha256(devices.EFFICIENCIES.read_bytes())
+    for file in _FROM:
+        made.update((KEPT.parent / file).read_bytes())
+    return made.hexdigest()[:16]
+
+
+def simulated(name: str) -> list[dict[str, Any]]:
+    """A ladder on the simulated card, now."""
+    with simulate(CARD) as gpu:
+        return measured(TASKS[name], gpu)
+
+
+def lecture(what: str) -> float:
+    """Milliseconds of that step of the lecture's, on a simulated A100."""
+    way = Way(activation=rungs.fused_gelu, send=send_ahead, clip=_no_clip, bf16=True, adamw="", compiled=True)
+    if what == "compiled, fused attention":
+        way = replace(way, attention=fused_attention)
+    with simulate("A100") as gpu:
+        seconds: float = one(TASKS["gpt2"], way, gpu)["seconds"]
+    return 1e3 * seconds
+
+
+def _no_clip(model: torch.nn.Module) -> None:
+    """The lecture clips later."""
+
+
+# ------------------------------------------------------------------------------------- how far off
+
+
+def off_by(rung: str) -> str:
+    """How far the simulator was off on whole steps like that rung's, which others measured: least and most."""
+    names = [r.says for r in rungs_of(TASKS["bert"])]
+    if names.index(rung) >= names.index("compiled"):
+        errors, of = [ms / LECTURE[what] - 1 for what, ms in kept()["lecture"].items()], "compiled"
+    else:
+        of = "fp32" if names.index(rung) < names.index("bf16") else "16-bit"
+        kinds = ("fp32",) if of == "fp32" else ("fp16", "bf16")
+        errors = [
+            step["error"]
+            for step in devices.efficiencies()["steps"]
+            if step["what"].startswith(("bert", "gpt2"))
+            and any(f", {kind}," in step["what"] for kind in kinds)
+        ]
+    return f"{min(errors):+.0%} to {max(errors):+.0%} ({len(errors)} {of} steps)"
+
+
+# ------------------------------------------------------------------------------------- tables, pictures
+
+
+def table(name: str) -> tables.Table:
+    """A row a rung; then what the sources promise of other models, on other cards."""
+    found, evidence = scored(name), _rows(name)[1]
+    first = found[0]
+    rows = [
+        (
+            r.name, format_seconds(r.step_s), f"{first.step_s / r.step_s:.2f}×", size_text(r.peak_bytes),
+            f"{r.peak_bytes / first.peak_bytes:.0%}", off_by(r.name),
+        )
+        for r in found
+    ]  # fmt: skip
+    for key, times, share, words in HEADLINES:
+        source = SOURCES[key]
+        said = f"[{source['english']}]({source['url']})" if "url" in source else source["english"]
+        rows.append((f"source says: {said}", words, f"{times:.2f}×", "", f"{share:.0%}", "not given"))
+    columns = [
+        "a step",
+        "time",
+        "times as fast",
+        "peak memory",
+        "of the plain",
+        "simulated ÷ measured − 1, such steps",
+    ]
+    task = TASKS[name]
+    caption = f"{task.what}: {task.batch} × {task.context} tokens; compiled: Inductor's plan, see inductor.py"
+    return tables.table(rows, columns, evidence=evidence, caption=caption)
+
+
+def ladder(name: str) -> plots.Picture:
+    """Time and peak memory of a step, rung by rung."""
+    found, task = scored(name), TASKS[name]
+    bars = [pictures.Rung(r.name, r.step_s, r.peak_bytes) for r in found]
+    title = f"{task.what}, {task.batch} × {task.context} tokens: what each repair left"
+    return plots.ladder(bars, evidence=_rows(name)[1], title=title)
+
+
+def ladders() -> plots.Picture:
+    """Every ladder, as times and shares of its plain step; lines where the sources' promises lie."""
+    rows = {
+        TASKS[name].what: [pictures.Rung(r.name, r.step_s, r.peak_bytes) for r in scored(name)]
+        for name in NAMES
+    }
+    lines = {SOURCES[key]["english"]: (times, share) for key, times, share, _ in HEADLINES}
+    return plots.ladder_shares(rows, lines, evidence=_rows(NAMES[0])[1], title="The reference repair")
+
+
+# -------------------------------------------------------------------------------------------- live
+
+
+def losses(name: str, rung: int, steps: int = 4) -> list[float]:
+    """The first losses of a rung at its reduced size, on this CPU; a captured rung's with the simulated GPU's true values."""
+    task, way = TASKS[name].reduced(), rungs_of(TASKS[name])[rung].way
+    if way.graphed:
+        with simulate(CARD, values=True, strict=False) as gpu:
+            once = stepper(task, replace(way, compiled=False), gpu)
+            record = [once() for _ in range(steps)][-1]
+            return [float(loss) for loss, _ in record]
+    once = stepper(task, way, SimpleNamespace(device=torch.device("cpu")))
+    record = [once() for _ in range(steps)][-1]
+    return [float(loss) for loss, _ in record]
+
+
+def live(name: str, pairs: int = 8, threads: int | None = None) -> tables.Table:
+    """Each rung's step in pairs with the plain one's, on this CPU, at the reduced size. What needs a GPU is left out."""
+    cpu, task, rows = SimpleNamespace(device=torch.device("cpu")), TASKS[name].reduced(), []
+    first, *others = rungs_of(TASKS[name])
+    plain = stepper(task, first.way, cpu)
+    plain()
+    for rung in others:
+        if rung.way.graphed:
+            continue
+        once = stepper(task, rung.way, cpu)
+        try:
+            once(), once()
+        except CannotCompile as problem:
+            rows.append((rung.says, str(problem)))
+            continue
+        ratio = timing.compare(plain, once, pairs=pairs, number=1, num_threads=threads)
+        rows.append((rung.says, f"{ratio.cell} ({ratio.low:.2f} to {ratio.high:.2f})"))
+    caption = (
+        f"{task.what}, reduced: {task.layers} layers of {task.width}, {task.batch} × {task.context} tokens"
+    )
+    return tables.table(
+        rows, ["a step", "times as fast as the plain fp32 step"], evidence=LIVE_CPU, caption=caption
+    )
+
+
+def write() -> None:
+    """Simulate everything anew, and keep it."""
+    found: dict[str, Any] = {"from": digest()} | {name: simulated(name) for name in NAMES}
+    found["lecture"] = {what: round(lecture(what), 1) for what in LECTURE}
+    KEPT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
+    for name in NAMES:
+        print(table(name))
