@@ -25,10 +25,16 @@ LONGEST_FIRST = (
 )
 
 
+#: files that share one JupyterLab and one Chromium
+ONE_LAB = ("test_learner.py", "test_report_page.py", "test_widgets.py")
+
+
 class _Groups(LoadScopeScheduling):
     """One file's tests stay together, for their fixtures' sake; of the lessons' tests, one lesson's."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if _file(nodeid).endswith(ONE_LAB):
+            return "one lab"
         return f"{_file(nodeid)}::{_lesson(nodeid)}"
 
 

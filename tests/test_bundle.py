@@ -129,6 +129,7 @@ def test_a_lesson_is_solved_in_it(copy: Path) -> None:
     handed_out = notebook.read_text()
     said = run(copy, python, "-m", "nbgrader", "validate", str(notebook)).stdout
     assert "VALIDATION FAILED" in said and "solutions" not in said, "nothing is answered yet"
+    assert "not written yet" in said, "Validate, which runs this command, says why"
     nbformat.write(fill(notebook, STORAGE, {e.id for e in LESSONS[0].exercises}), notebook)
     done = run(copy, python, "-m", "nbgrader", "validate", str(notebook))
     assert "Success! Your notebook passes all the tests." in done.stdout, done.stdout + done.stderr

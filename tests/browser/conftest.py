@@ -46,7 +46,7 @@ class Server:
     log: Path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """`make lab PORT=…` with an empty HOME, on a copy of the course in a folder whose name has a space."""
     place = tmp_path_factory.mktemp("lab")
@@ -98,7 +98,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             pytest.fail(f"make lab did not end at Ctrl-C:\n{log.read_text()}")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     assert found, "no Chromium, and REQUIRE_BROWSER=1 says that these tests must run (apt install chromium)"
@@ -108,7 +108,7 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """A person's browser: JupyterLab's scripts, some megabytes, are read once for all pages."""
     opened = browser.new_context(viewport={"width": 1400, "height": 1000}, locale="en-GB")
