@@ -7,6 +7,7 @@ because a worker process that is started afresh (``spawn``, ``forkserver``) impo
 import os
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,11 @@ def decode_image(path: str | Path) -> np.ndarray:
 
 def text(documents: int = 100, seed: int = 0) -> list[str]:
     """Documents of 1 to 40 short sentences, most of them short."""
+    return list(_text(documents, seed))
+
+
+@lru_cache(maxsize=8)  # every run of the running example begins with it
+def _text(documents: int, seed: int) -> tuple[str, ...]:
     rng = np.random.default_rng(seed)
 
     def sentence() -> str:
@@ -56,7 +62,7 @@ def text(documents: int = 100, seed: int = 0) -> list[str]:
             f"the {rng.choice(_NOUNS)} {rng.choice(_VERBS)} the {rng.choice(_NOUNS)} {rng.choice(_PLACES)} ."
         )
 
-    return [" ".join(sentence() for _ in range(int(40 ** rng.random()))) for _ in range(documents)]
+    return tuple(" ".join(sentence() for _ in range(int(40 ** rng.random()))) for _ in range(documents))
 
 
 def pack_documents(documents: list[str], path: str | Path) -> tuple[np.ndarray, list[str]]:
