@@ -553,7 +553,8 @@ def border(before: Callable[[int], None], after: Callable[[int], None], low: int
     ### BEGIN SOLUTION
 
     def holds(n):
-        before(n), after(n)
+        before(n)
+        after(n)
         return count(after, n).operators <= count(before, n).operators / 2
 
     if not holds(high):
