@@ -85,8 +85,15 @@ class Lab:
         expect(
             self.page.locator("#jp-main-dock-panel .lm-TabBar-tab.lm-mod-current.jp-mod-dirty")
         ).to_have_count(0, timeout=20_000)
-        content: dict[str, Any] = json.loads((self.course / notebook).read_text())
-        return content
+        until = time.monotonic() + 20
+        while True:
+            try:
+                content: dict[str, Any] = json.loads((self.course / notebook).read_text())
+                return content
+            except json.JSONDecodeError:  # the server empties the file, and then writes it
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
 
     def cell(self, place: int) -> Locator:
         """The cell at ``place``, counted from 0 as in the file, scrolled into view."""
