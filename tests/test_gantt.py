@@ -224,7 +224,7 @@ def test_every_kind_of_collective_and_of_waiting_is_in_the_key() -> None:
     figure = picture_of("overlapped, slow").figure
     said = [t.get_text() for t in figure.findobj(Text) if t.get_gid() == "key"]
     assert said == [
-        "kernels", "AG all_gather", "AR all_reduce, RS reduce_scatter", "send", "waiting for the slowest rank",
+        "kernels", "AG all_gather", "AR all_reduce", "RS reduce_scatter", "send", "waiting for the slowest rank",
         "only collectives run",
     ]  # fmt: skip
     squares = {to_hex(s.get_facecolor()) for s in figure.findobj(Rectangle) if s.get_gid() == "key"}
