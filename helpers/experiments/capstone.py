@@ -26,7 +26,7 @@ import torch
 
 from helpers import capstone, memory, plots, ranks, trace
 from helpers.capstone import given, scores
-from helpers.capstone.script import AREAS, PARTS, Script
+from helpers.capstone.parts import AREAS, PARTS, Script
 from helpers.experiments.gpu_queue import _machine, _source
 from helpers.plots import ladders
 from helpers.seconds import format_seconds

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from helpers import capstone, lesson, plots, trace
 from helpers.capstone import given
+from helpers.capstone.parts import Script
 from helpers.experiments import capstone as show
 
 torch.set_num_threads(1)
@@ -153,7 +154,7 @@ show.held(show.snapshot(script))
 
 
 # %% exercise="repair_data"
-def repair_data(script: capstone.Script) -> capstone.Script:
+def repair_data(script: Script) -> Script:
     """The script with other functions for some of: fetch, loading, send.
 
     fetch(files, rows): pictures uint8 [rows, 3, side, side] and labels int64 [rows], a batch of the host's memory.
@@ -227,7 +228,7 @@ show.tried(script, repair_data)
 
 
 # %% exercise="repair_model"
-def repair_model(script: capstone.Script) -> capstone.Script:
+def repair_model(script: Script) -> Script:
     """The script with other functions for some of the model's parts; train.py says what each takes and returns.
 
     normalise(pictures), augment(pictures, mirrored), attention(q, k, v), activation(x), places(maps),
@@ -326,7 +327,7 @@ show.tried(script, repair_model)
 
 
 # %% exercise="repair_step"
-def repair_step(script: capstone.Script) -> capstone.Script:
+def repair_step(script: Script) -> Script:
     """The script with other functions for some of the step's parts; train.py says what each takes and returns.
 
     pieces(batch, parts), accumulate(model, batch, parts), share(model), clip(model, most=1.0), make_optimizer(model),
@@ -509,7 +510,7 @@ lesson.progress()
 
 
 # %% exercise="repair_run"
-def repair_run(script: capstone.Script) -> capstone.Script:
+def repair_run(script: Script) -> Script:
     """The script with other functions for some of the run's parts; train.py says what each takes and returns.
 
     count_right(logits, labels), log(record, loss, right, length), remember(record, logits), held_out(files, size, gpu),
@@ -607,7 +608,7 @@ show.tried(script, repair_run)
 
 
 # %% exercise="repair"
-def repair(script: capstone.Script) -> capstone.Script:
+def repair(script: Script) -> Script:
     """The script with all your repairs. The training stays the same.
 
     Budget, a point each: time of a step on the simulated H100, peak memory, launches, syncs.
