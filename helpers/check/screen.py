@@ -120,7 +120,7 @@ _HIDES = frozenset(
 )
 #: … but for this part of one, and what exercises of a lesson are about
 _SHOWN = "torch.multiprocessing.reductions"
-_IN_LESSON = {"11": "torch.compile"}
+_IN_LESSON = {"11": "torch.compile", "17": "torch.compile"}
 #: private names that exercises are about
 _KNOWN = re.compile(
     "_(parameters|buffers|modules|forward_hooks|forward_pre_hooks|backward_hooks|base|cdata|version|is_view|saved_\\w+"

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from helpers.capstone import given
 from helpers.classroom import build, reference
 from helpers.classroom import master as masters
 from helpers.classroom.judging import judge
@@ -32,6 +33,8 @@ STUDENT = "student"
 CLASS = ROOT / "helpers" / "classroom"
 #: of it: what `make reset`, Validate and a lesson's tests need
 CLASSROOM = {"__init__.py", "keeping.py", "reference.py", "release.py", "settings.py", "variant.py"}
+#: the tests of the lesson whose script a class is given
+CAPSTONE = ROOT / "helpers" / "exercises" / "capstone.py"
 #: what a package is made of; what else lies beside it is somebody's own
 SUFFIXES = {
     ".py",
@@ -90,9 +93,15 @@ def _helpers(lessons: list[Master]) -> dict[str, bytes]:
     files = {}
     for name, data in _tree(ROOT / "helpers").items():
         path = ROOT / name
-        if path in left_out or (CLASS in path.parents and path not in {CLASS / one for one in CLASSROOM}):
+        if (
+            path in left_out
+            or path in given.KEPT_BACK
+            or (CLASS in path.parents and path not in {CLASS / one for one in CLASSROOM})
+        ):
             continue
         files[name] = without_answers(data.decode()).encode() if path in every else data
+    if CAPSTONE in every - left_out:  # the class's script, and not what it was made from
+        files[given.GIVEN.relative_to(ROOT).as_posix()] = given.text_of(given.handed_out()).encode()
     told = json.dumps(heard_by(lessons), indent=1, sort_keys=True)
     return files | {reference.TOLD.relative_to(ROOT).as_posix(): f"{told}\n".encode()}
 
