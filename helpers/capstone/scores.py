@@ -7,10 +7,11 @@ import math
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -119,7 +120,7 @@ class _Loader:
         return (self.data[i] for i in range(len(self.data)))
 
 
-class _Simulated:
+class Loading:
     """What is heard of reading, and loaders that wait on the simulated GPU's clock."""
 
     def __init__(self, gpu: Any) -> None:
@@ -165,20 +166,22 @@ def score(script: Script) -> Score:
     return Score(**_simulated(script), **_compiled(script))
 
 
-def traced(script: Script) -> Any:
-    """The simulated GPU on which the script has run, with all that it kept: .trace(), .memory, .host, .kernels.
+class Running(NamedTuple):
+    """A script on a simulated GPU, warm. module: its names. run: its steps. seen: what its loading took; seen.gpu."""
 
-    `helpers.trace.read(gpu.trace())` and `gpu.memory._snapshot()` are what the readers take.
+    module: ModuleType
+    run: Iterator[Any]
+    seen: Loading
+
+
+@contextmanager
+def running(script: Script, gpu: Any = None) -> Iterator[Running]:
+    """Within this block: the script at size LARGE after WARM_UP steps; STEPS more can be taken.
+
+    gpu: of :func:`helpers.simulator.simulate`; else an H100, one of two.
     """
-    gpu = simulate(CARD)
-    gpu.memory._record_memory_history()
-    _simulated(script, gpu)
-    return gpu
-
-
-def _simulated(script: Script, gpu: Any = None) -> dict[str, float]:
     gpu = gpu or simulate(CARD).world(RANKS)
-    seen = _Simulated(gpu)
+    seen = Loading(gpu)
     made = script.module()  # outside: torch.compile says there that it changes nothing on this GPU
     vars(made)["DataLoader"] = seen.loader
     with _pictures(PICTURES, LARGE["side"], 0, seen.heard) as files, gpu, _cores():
@@ -186,6 +189,12 @@ def _simulated(script: Script, gpu: Any = None) -> dict[str, float]:
         for _ in range(WARM_UP):
             next(run)
         gpu.synchronize()
+        yield Running(made, run, seen)
+
+
+def _simulated(script: Script) -> dict[str, float]:
+    with running(script) as (_, run, seen):
+        gpu = seen.gpu
         gpu.reset_peak_memory_stats()
         kernels, host, calls = len(gpu.kernels), len(gpu.host), len(gpu.collectives)
         start = gpu.clock(), gpu.launches, gpu.syncs, seen.read_s, seen.stall_s, gpu.memory_allocated()

@@ -42,18 +42,7 @@ STEPS = scores.STEPS
 def _running(script: Script, card: Any = scores.CARD) -> Iterator[tuple[Any, ModuleType, Any]]:
     """The simulated GPU, one of two; the script's module; and its run, warm."""
     gpu = simulate(card).world(scores.RANKS)
-    seen = scores._Simulated(gpu)
-    made = script.module()
-    vars(made)["DataLoader"] = seen.loader
-    with (
-        scores._pictures(scores.PICTURES, scores.LARGE["side"], 0, seen.heard) as files,
-        gpu,
-        scores._cores(),
-    ):
-        run = script.within(made, files, scores.LARGE, gpu, scores.WARM_UP + STEPS + 1)
-        for _ in range(scores.WARM_UP):
-            next(run)
-        gpu.synchronize()
+    with scores.running(script, gpu) as (made, run, _):
         yield gpu, made, run
 
 
