@@ -14,6 +14,8 @@ from helpers import lazy
 if TYPE_CHECKING:
     from .climbing import ladder as ladder
     from .climbing import rungs as rungs
+    from .finding import by_part as by_part
+    from .finding import where as where
     from .given import budget as budget
     from .given import fault_rungs as fault_rungs
     from .given import script as script

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 Part = Callable[..., Any]
@@ -59,15 +59,19 @@ class Script:
             raise ValueError(f"the script has no part {name!r}: {meant}it has {', '.join(names)}")
         return name
 
+    @property
+    def file(self) -> str:
+        """What tracebacks and snapshots call its file."""
+        return f"train_{zlib.crc32(self.source.encode()):08x}.py"
+
     def module(self) -> ModuleType:
         """A new module that has run the script's text, with the replaced functions in it."""
-        name = f"train_{zlib.crc32(self.source.encode()):08x}.py"
         lines = self.source.splitlines(keepends=True)
-        linecache.cache[name] = len(self.source), None, lines, name
+        linecache.cache[self.file] = len(self.source), None, lines, self.file
         made = ModuleType("the_script")
         sys.modules[made.__name__] = made  # where dataclasses look their module up
         try:
-            exec(compile(self.source, name, "exec", dont_inherit=True), vars(made))  # noqa: S102 - the course's own text
+            exec(compile(self.source, self.file, "exec", dont_inherit=True), vars(made))  # noqa: S102 - the course's own text
         finally:
             del sys.modules[made.__name__]
         vars(made).update(self.replaced)
@@ -82,9 +86,8 @@ class Script:
     ) -> Iterator[Any]:
         """The same in a module that is there already, of :meth:`module`. size: keyword arguments of its Size."""
         run = made.train(files, made.Size(**size), gpu, steps, seed)
-        spaces = [space for _, part in self.replaced if (space := _globals_of(part)) is not None]
         while True:
-            with _lent(vars(made), spaces):
+            with _lent(vars(made), spaces(self)):
                 try:
                     record = next(run)
                 except StopIteration:
@@ -129,8 +132,25 @@ def _fits(name: str, part: Part, text: str) -> None:
         pass
 
 
+def spaces(script: Script) -> list[dict[str, Any]]:
+    """The global names of the functions that stand in for some of the script's own."""
+    return [space for _, part in script.replaced if (space := _globals_of(part)) is not None]
+
+
+def code_of(part: Any) -> CodeType | None:
+    """The code behind a part, below decorators."""
+    found: CodeType | None = getattr(_below(part), "__code__", None)
+    return found
+
+
 def _globals_of(part: Any) -> dict[str, Any] | None:
-    """The global names of the function behind a part, below decorators."""
+    """The global names of the function behind a part."""
+    found: dict[str, Any] | None = getattr(_below(part), "__globals__", None)
+    return found
+
+
+def _below(part: Any) -> Any:
+    """The function below decorators."""
     for _ in range(20):
         inner = next(
             (one for mark in ("__wrapped__", "_torchdynamo_orig_callable", "func") if (one := getattr(part, mark, None))),
@@ -139,8 +159,7 @@ def _globals_of(part: Any) -> dict[str, Any] | None:
         if inner is None:
             break
         part = inner
-    found: dict[str, Any] | None = getattr(part, "__globals__", None)
-    return found
+    return part
 
 
 @contextmanager

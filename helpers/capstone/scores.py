@@ -40,6 +40,8 @@ WARM_UP, STEPS = (
 REQUEST_S = 30e-6  # seconds to ask for pictures once: open, seek
 READ_BYTES_PER_S = 1e9  # read and unpack
 MAKE_BYTES_PER_S = 4e9  # put a batch together, whatever its dtype
+#: what torch.profiler calls the time in which the program waits for its loader
+WAITING = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,8 +127,10 @@ class Loading:
 
     def __init__(self, gpu: Any) -> None:
         self.gpu, self.read_s, self.stall_s = gpu, 0.0, 0.0
+        self.told: Callable[[int, int], None] = lambda pictures, nbytes: None  # whoever listens (finding)
 
     def heard(self, pictures: int, nbytes: int) -> None:
+        self.told(pictures, nbytes)
         self.read_s += REQUEST_S + nbytes / READ_BYTES_PER_S
 
     def loader(self, data: Any, batch_size: Any = None, **how: Any) -> Iterator[Any]:
@@ -145,7 +149,7 @@ class Loading:
                 free[i % made.workers] = begins + took
                 took = max(0.0, begins + took - now)
             self.stall_s += took
-            self.gpu.host_work(took)
+            self.gpu._machine.line.spend(WAITING, "work", took)
             yield [
                 t.pin_memory() if made.pinned and not made.workers else _pinned(t, made, self.gpu)
                 for t in batch
@@ -276,6 +280,13 @@ def trained(script: Script, run: Run) -> dict[str, Any]:
     rows: a step's loss, right answers, gradient's length. held_out, guesses, weights, averaged, saved: see the script's
     Record. compilations, recompiles: of what it compiles.
     """
+    found, report = watched(script, run)
+    counted = report.counts()
+    return found | {"compilations": counted["compilations"], "recompiles": counted["recompiles"]}
+
+
+def watched(script: Script, run: Run) -> tuple[dict[str, Any], compiling.Report]:
+    """What a run comes to, and what it compiled."""
     quiet = logging.getLogger("torch._dynamo")
     level = quiet.level
     quiet.setLevel(logging.ERROR)  # a function that is compiled too often is told by its number
@@ -287,8 +298,7 @@ def trained(script: Script, run: Run) -> dict[str, Any]:
                 found = _trained(script, run, _with_values(run))
     finally:
         quiet.setLevel(level)
-    counted = report.counts()
-    return found | {"compilations": counted["compilations"], "recompiles": counted["recompiles"]}
+    return found, report
 
 
 def _with_values(run: Run) -> Any:

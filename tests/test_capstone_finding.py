@@ -1,0 +1,44 @@
+"""The capstone's tool that says where: all of a counter is charged to lines, and every fault can be found by it."""
+
+import pytest
+
+from helpers import capstone
+from helpers.capstone import build, finding, scores
+
+SCRIPT = build.slow("")
+
+
+def lines(counter: str) -> dict[finding.Place, finding.Charge]:
+    in_memory = counter in ("peak_bytes", "growth_bytes")
+    return (finding._memory if in_memory else finding._charges)(SCRIPT)[counter]
+
+
+def test_all_of_a_counter_is_charged_to_some_line() -> None:
+    found = scores.score(SCRIPT).as_dict()
+    counters = set(finding.LESSONS) - {"step_s", "peak_bytes", "growth_bytes", "compilations", "recompiles"}
+    for counter in counters:
+        charged = sum(one.amount for one in lines(counter).values())
+        assert charged == pytest.approx(found[counter]), counter
+    assert sum(one.amount for one in lines("peak_bytes").values()) == pytest.approx(
+        found["peak_bytes"], rel=0.05
+    )
+
+
+def test_every_fault_can_be_found_by_its_counter() -> None:
+    for fault in build.picked(""):
+        shown = finding.where(SCRIPT, fault.counter).rows
+        new = "".join(text for _, text in fault.edits)
+        assert any(str(row[0]).strip("`") in new or fault.area in row[2] for row in shown) or (
+            "validate" in new and any("validate" in str(row[3]) for row in shown)
+        ), fault.name
+
+
+def test_the_lessons_to_look_up_are_those_of_the_catalogue() -> None:
+    for fault in build.FAULTS:
+        assert fault.lesson in finding.LESSONS[fault.counter], fault.name
+    assert finding.LESSONS.keys() == set(scores.FIELDS)
+
+
+def test_a_counter_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="no counter 'sync': there are step_s"):
+        capstone.where(SCRIPT, "sync")
