@@ -15,13 +15,17 @@ FAST = Path(__file__).with_name("fast.py")
 #: how many faults a script has
 FROM, TO = 16, 20
 
-#: what each exercise is graded by, a test a counter
+#: What each exercise is graded by, a test a counter. Each of these has a fault of its own in every script
+#: (:func:`picked`), and no right repair raises it. That is why launches are counted without casts: autocast adds more of
+#: them than most repairs of the model save.
 GRADED: dict[str, tuple[str, ...]] = {
     "data": ("read_s", "stall_s", "copied_bytes", "syncs"),
-    "model": ("launches", "saved_bytes", "busy_s", "compilations"),
-    "step": ("launches", "syncs", "collectives", "peak_bytes"),
+    "model": ("launches_but_casts", "saved_bytes", "busy_s", "compilations"),
+    "step": ("launches_but_casts", "syncs", "collectives", "peak_bytes"),
     "run": ("syncs", "growth_bytes", "copied_bytes", "saved_bytes"),
 }
+#: … and the exercise that puts the repairs of all areas together
+WHOLE = ("step_s", "peak_bytes", "launches_but_casts", "syncs")
 
 
 @lru_cache(maxsize=64)
@@ -36,7 +40,8 @@ def picked(seed: str) -> tuple[Fault, ...]:
     while True:
         some = dice.sample(list(places), dice.randint(FROM, TO))
         found = [dice.choice(places[place]) for place in places if place in some]
-        if wanted <= {(f.area, f.counter) for f in found} and kinds == {f.kind for f in found}:
+        raised = {(f.area, counter) for f in found for counter in (f.counter, *f.also)}
+        if wanted <= raised and kinds == {f.kind for f in found}:
             return tuple(found)
 
 

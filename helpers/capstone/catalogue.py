@@ -13,8 +13,9 @@ class Fault:
     """One way to be slow.
 
     place: where it stands, and of those of one place a script has one at most. area: the exercise that repairs it.
-    kind: of work. lesson: the course's that treats it. counter: the field of a Score that it raises. edits: (text of
-    the fast script, text in its place). imports: lines that the new text needs. repair: in one sentence.
+    kind: of work. lesson: the course's that treats it. counter: the field of a Score that it raises, and `also` others as
+    clearly. edits: (text of the fast script, text in its place). imports: lines that the new text needs. repair: in one
+    sentence.
     """
 
     name: str
@@ -26,20 +27,21 @@ class Fault:
     edits: tuple[tuple[str, str], ...]
     repair: str
     imports: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
 
 
 def _fault(
     name: str, place: str, kind: str, lesson: str, counter: str, repair: str, *edits: tuple[str, str],
-    imports: tuple[str, ...] = (),
+    imports: tuple[str, ...] = (), also: tuple[str, ...] = (),
 ) -> Fault:  # fmt: skip
-    return Fault(name, place, PLACES[place], kind, lesson, counter, edits, repair, imports)
+    return Fault(name, place, PLACES[place], kind, lesson, counter, edits, repair, imports, also)
 
 
 #: every place, and the exercise that it belongs to
 PLACES = {
     "read": "data", "width": "data", "workers": "data", "send": "data",
     "attention": "model", "activation": "model", "layout": "model", "cost": "model", "precision": "model",
-    "through": "model", "augment": "model", "scale": "model",
+    "augment": "model", "scale": "model",
     "pieces": "step", "backward": "step", "share": "step", "clip": "step", "optimizer": "step", "average": "step",
     "log": "run", "right": "run", "remember": "run", "validate": "run", "held": "run", "checkpoint": "run", "when": "run",
 }  # fmt: skip
@@ -130,7 +132,7 @@ FAULTS: tuple[Fault, ...] = (
         imports=("import math",),
     ),
     _fault(
-        "head by head", "attention", "launches", "02", "launches",
+        "head by head", "attention", "launches", "02", "launches_but_casts",
         "One call for all heads.",
         (_ATTENDED, """    heads = [
         F.scaled_dot_product_attention(q[:, i : i + 1], k[:, i : i + 1], v[:, i : i + 1])
@@ -140,10 +142,16 @@ FAULTS: tuple[Fault, ...] = (
 """),
     ),
     _fault(
-        "GELU by its formula", "activation", "launches", "02", "launches",
+        "attention runs twice", "attention", "checkpointing", "09", "busy_s",
+        "It keeps its inputs and outputs, which others keep anyway: a checkpoint spares no memory here.",
+        (_ATTENDED, "    return checkpoint(F.scaled_dot_product_attention, q, k, v, use_reentrant=False)\n"),
+        imports=("from torch.utils.checkpoint import checkpoint",),
+    ),
+    _fault(
+        "GELU by its formula", "activation", "launches", "02", "launches_but_casts",
         "F.gelu(x, approximate='tanh') is one kernel, and saves one tensor.",
         ('    return F.gelu(x, approximate="tanh")\n', "    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))\n"),
-        imports=("import math",),
+        imports=("import math",), also=("saved_bytes",),
     ),
     _fault(
         "GELU by powers", "activation", "memory", "02", "saved_bytes",
@@ -151,10 +159,10 @@ FAULTS: tuple[Fault, ...] = (
         ('    return F.gelu(x, approximate="tanh")\n', """    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * torch.pow(x, 3))
     return x * torch.sigmoid(2 * inner)
 """),
-        imports=("import math",),
+        imports=("import math",), also=("launches_but_casts",),
     ),
     _fault(
-        "heads laid out anew", "layout", "layout", "01", "launches",
+        "heads laid out anew", "layout", "layout", "01", "busy_s",
         "Views will do: attention takes any strides.",
         (_HEADS, """    parts = qkv.chunk(3, dim=-1)
     return [part.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous() for part in parts]
@@ -166,7 +174,7 @@ FAULTS: tuple[Fault, ...] = (
         ("    return maps.flatten(2).transpose(1, 2)\n", "    return torch.cat([row.transpose(1, 2) for row in maps.unbind(2)], dim=1)\n"),
     ),
     _fault(
-        "the loss by hand", "cost", "launches", "02", "launches",
+        "the loss by hand", "cost", "launches", "02", "busy_s",
         "F.cross_entropy does it.",
         ("    return F.cross_entropy(logits, labels)\n", """    wanted = F.one_hot(labels, len(SHAPES)).float()
     shares = torch.softmax(logits.float(), dim=-1)
@@ -185,12 +193,6 @@ FAULTS: tuple[Fault, ...] = (
     with torch.autocast(numbers.device.type, dtype=torch.bfloat16):
         return logits, cost(logits, labels)
 """),
-    ),
-    _fault(
-        "every layer runs twice", "through", "checkpointing", "09", "busy_s",
-        "There is memory for the activations: keep them.",
-        ("    return block(x)\n", "    return checkpoint(block, x, use_reentrant=False)\n"),
-        imports=("from torch.utils.checkpoint import checkpoint",),
     ),
     _fault(
         "picture by picture", "augment", "compilation", "11", "compilations",
@@ -296,26 +298,26 @@ FAULTS: tuple[Fault, ...] = (
         imports=("import math",),
     ),
     _fault(
-        "AdamW in a loop", "optimizer", "launches", "06", "launches",
+        "AdamW in a loop", "optimizer", "launches", "06", "launches_but_casts",
         "fused=True takes all weights in one kernel.",
         ("lr=2e-3, fused=True)", "lr=2e-3, foreach=False)"),
     ),
     _fault(
-        "a group a weight", "optimizer", "launches", "06", "launches",
+        "a group a weight", "optimizer", "launches", "06", "launches_but_casts",
         "One group for all weights that are treated alike.",
         ("    return torch.optim.AdamW(model.parameters(), lr=2e-3, fused=True)\n", """    groups = [{"params": [weight]} for weight in model.parameters()]
     return torch.optim.AdamW(groups, lr=2e-3, fused=True)
 """),
     ),
     _fault(
-        "averages one by one", "average", "launches", "06", "launches",
+        "averages one by one", "average", "launches", "06", "launches_but_casts",
         "torch._foreach_lerp_ takes all weights in a few kernels.",
         (_AVERAGED, """    for kept, weight in zip(averaged.parameters(), model.parameters(), strict=True):
         kept.mul_(decay).add_(weight, alpha=1 - decay)
 """),
     ),
     _fault(
-        "averages in a new state", "average", "launches", "06", "launches",
+        "averages in a new state", "average", "launches", "06", "launches_but_casts",
         "torch._foreach_lerp_ changes all weights in place.",
         (_AVERAGED, """    now, kept = model.state_dict(), averaged.state_dict()
     averaged.load_state_dict({name: decay * kept[name] + (1 - decay) * now[name] for name in kept})

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from helpers.capstone.files import SHAPES, Files, draw_shapes
 
-LOG_EVERY, VALIDATE_EVERY, SAVE_EVERY = 4, 4, 4
+LOG_EVERY, VALIDATE_EVERY, SAVE_EVERY = 4, 2, 4
 
 
 @dataclass(frozen=True)

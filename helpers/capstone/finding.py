@@ -32,7 +32,8 @@ from helpers.tables import Table, table
 
 #: the lessons that treat what raises a counter
 LESSONS = {
-    "step_s": "03", "busy_s": "09, 10", "stall_s": "04", "read_s": "04", "launches": "01, 02, 06",
+    "step_s": "03", "busy_s": "01, 02, 09, 10", "stall_s": "04", "read_s": "04", "launches": "01, 02, 06",
+    "launches_but_casts": "01, 02, 06",
     "operators": "01, 02", "syncs": "03, 05", "copied_bytes": "04, 08, 10", "collectives": "14", "sent_bytes": "14",
     "saved_bytes": "02, 09", "peak_bytes": "08, 09", "growth_bytes": "08", "compilations": "11", "recompiles": "11",
 }  # fmt: skip
@@ -125,6 +126,8 @@ class _Meter:
 
     def kernel(self, record: Any) -> None:
         self.charge("launches", 1, record.name)
+        if not scores.is_cast(record):
+            self.charge("launches_but_casts", 1, record.name)
         if record.kind == "kernel":
             self.charge("busy_s", record.duration_s, record.name, record.flops)
         elif record.kind.startswith("copy"):

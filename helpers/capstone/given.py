@@ -36,6 +36,8 @@ SOURCES = tuple(
 LEFT = 0.2
 #: … and of what is counted one by one
 LEFT_OF = dict.fromkeys(("syncs", "collectives", "compilations"), 0.1)
+#: of a graded counter, the repairs have to save this share; of what is counted one by one so many a step (counts are exact)
+SAVED, SAVED_OF = 0.05, 0.5
 
 
 @lru_cache(maxsize=8)
@@ -77,14 +79,19 @@ def made(seed: str) -> dict[str, Any]:
     for area, counters in build.GRADED.items():
         best = scores.score(build.repaired(seed, area)).as_dict()
         limits[area] = {name: _limit(name, slow, best) for name in counters}
-    limits["all"] = {name: _limit(name, slow, fast) for name in scores.FIELDS}
+    limits["all"] = {name: _limit(name, slow, fast, graded=name in build.WHOLE) for name in scores.FIELDS}
     source = build.slow(seed).source
     about = {"seed": seed, "of": fingerprint(), "source": source}
     return about | {"limits": limits, "sent_bytes": fast["sent_bytes"]}
 
 
-def _limit(name: str, slow: dict[str, float], best: dict[str, float]) -> float:
-    return best[name] + LEFT_OF.get(name, LEFT) * (slow[name] - best[name])
+def _limit(name: str, slow: dict[str, float], best: dict[str, float], graded: bool = True) -> float:
+    """The most that a counter may be. ValueError for a graded one that the repairs hardly lower: who did nothing would
+    be given the point, or nobody could have it."""
+    saved = slow[name] - best[name]
+    if graded and saved < (SAVED_OF if name in LEFT_OF else SAVED * slow[name]):
+        raise ValueError(f"{name}: {slow[name]:g} before the repairs, {best[name]:g} after them")
+    return best[name] + LEFT_OF.get(name, LEFT) * max(0.0, saved)
 
 
 def script(seed: str | None = None) -> Script:

@@ -30,11 +30,11 @@ CARD = "H100"
 SIMULATED = f"simulated ({CARD})"
 #: the size at which steps are counted on the simulated GPU; losses are compared at smaller ones (:class:`Run`)
 LARGE = {"side": 64, "width": 256, "heads": 8, "layers": 2, "batch": 64, "parts": 2}
-PICTURES, CORES, RANKS = 256, 16, 2
-WARM_UP, STEPS = (
-    4,
-    4,
-)  # steps before the counting, and counted ones: one reading, validation and checkpoint in them
+PICTURES, CORES, RANKS = 128, 16, 2
+#: steps before the counting, and counted ones: one reading, two validations and one checkpoint in them
+WARM_UP, STEPS = 4, 4
+#: kernels of :func:`is_cast`
+CASTS = ("aten._to_copy", "cudnn.nchwToNhwcKernel", "cudnn.nhwcToNchwKernel")
 
 # What loading takes in the simulation: round numbers of the right order, as `simulator.devices.Assumptions` are.
 REQUEST_S = 30e-6  # seconds to ask for pictures once: open, seek
@@ -49,9 +49,10 @@ class Score(ShownAsTable):
     """What a step of a script takes on the simulated GPU, one of two ranks: means of four steps.
 
     busy_s: its kernels together. read_s: work of reading a batch, by whoever does it; stall_s: what of all loading the
-    step waits for. copied_bytes: to the device and from it. collectives: calls of torch.distributed. peak_bytes: the
-    most that was allocated; growth_bytes: what a step leaves behind. compilations: of a whole run, recompiles included;
-    they are counted on the CPU with a backend that builds nothing.
+    step waits for. launches_but_casts: without kernels that only put a tensor into another format or layout; autocast
+    adds such, and makes the others shorter. copied_bytes: to the device and from it. collectives: calls of
+    torch.distributed. peak_bytes: the most that was allocated; growth_bytes: what a step leaves behind. compilations: of
+    a whole run, recompiles included; they are counted on the CPU with a backend that builds nothing.
     """
 
     step_s: float
@@ -59,6 +60,7 @@ class Score(ShownAsTable):
     stall_s: float
     read_s: float
     launches: float
+    launches_but_casts: float
     operators: float
     syncs: float
     copied_bytes: float
@@ -89,6 +91,7 @@ ROWS: list[tuple[str, str, Callable[[float], str]]] = [
     ("stall_s", "waits for data", format_seconds),
     ("read_s", "reading, by whoever reads", format_seconds),
     ("launches", "launches", _number),
+    ("launches_but_casts", "launches, casts apart", _number),
     ("operators", "operators", _number),
     ("syncs", "syncs", _number),
     ("copied_bytes", "bytes copied to and from the device", size_text),
@@ -201,19 +204,23 @@ def _simulated(script: Script) -> dict[str, float]:
         gpu = seen.gpu
         gpu.reset_peak_memory_stats()
         kernels, host, calls = len(gpu.kernels), len(gpu.host), len(gpu.collectives)
-        start = gpu.clock(), gpu.launches, gpu.syncs, seen.read_s, seen.stall_s, gpu.memory_allocated()
+        start = *_now(gpu, seen), _held(gpu)
         with count() as counts:
             for _ in range(STEPS):
                 next(run)
-        end = gpu.clock(), gpu.launches, gpu.syncs, seen.read_s, seen.stall_s, gpu.memory_allocated()
+        now = _now(gpu, seen)
         gpu.synchronize()
-        ran, step = gpu.kernels[kernels:], [(b - a) / STEPS for a, b in zip(start, end, strict=True)]
+        end = *now, _held(gpu)
+        ran = gpu.kernels[kernels:]
+        casts = sum(is_cast(k) and not k.graph for k in ran) / STEPS
+        step = [(b - a) / STEPS for a, b in zip(start, end, strict=True)]
         return {
             "step_s": (gpu.clock() - start[0]) / STEPS,
             "busy_s": sum(k.duration_s for k in ran if k.kind == "kernel") / STEPS,
             "stall_s": step[4],
             "read_s": step[3],
             "launches": step[1],
+            "launches_but_casts": step[1] - casts,
             "operators": sum(record.kind == "operator" for record in gpu.host[host:]) / STEPS,
             "syncs": step[2],
             "copied_bytes": sum(k.bytes for k in ran if k.kind in ("copy h2d", "copy d2h")) / STEPS,
@@ -223,6 +230,21 @@ def _simulated(script: Script) -> dict[str, float]:
             "peak_bytes": float(gpu.max_memory_allocated()),
             "growth_bytes": step[5],
         }
+
+
+def is_cast(kernel: Any) -> bool:
+    """Whether it only puts a tensor into another format or layout."""
+    return bool(kernel.kind == "kernel" and kernel.name in CASTS)
+
+
+def _now(gpu: Any, seen: Loading) -> tuple[float, ...]:
+    return gpu.clock(), gpu.launches, gpu.syncs, seen.read_s, seen.stall_s
+
+
+def _held(gpu: Any) -> int:
+    """Bytes of what is alive, as asked for: the allocator's own sizes depend on which block was free."""
+    found: int = gpu.memory_stats()["requested_bytes.all.current"]
+    return found
 
 
 def _cores() -> Any:
