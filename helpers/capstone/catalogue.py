@@ -349,7 +349,7 @@ FAULTS: tuple[Fault, ...] = (
     _fault(
         "logits kept", "remember", "memory", "08", "growth_bytes",
         "Keep the class, a byte a picture.",
-        (_REMEMBERED, "    record.guesses.append(logits.float())\n"),
+        (_REMEMBERED, "    record.guesses.append(logits.clone().float())\n"),
     ),
     _fault(
         "shares kept", "remember", "memory", "08", "growth_bytes",
