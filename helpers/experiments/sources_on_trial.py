@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from helpers import plots
-from helpers.lesson import SOURCES, VERDICTS_MIME
+from helpers import plots, sources
+from helpers.lesson import VERDICTS_MIME
 from helpers.plots.picture import Picture
 from helpers.tables import Table, table
 from helpers.trials import snippets, verdicts
@@ -54,8 +54,8 @@ class Claims:
 
         Not more than `most`; the caption says how many there are. KeyError for a source that is not there.
         """
-        if source and source not in SOURCES:
-            raise KeyError(f"no source {source!r}; there are {', '.join(SOURCES)}")
+        if source and source not in sources.every():
+            raise KeyError(f"no source {source!r}; there are {', '.join(sources.every())}")
         found = [
             row
             for row in self.rows
@@ -86,9 +86,8 @@ class Claims:
         counted = self.by(lambda row: row.source)
         rows = []
         for key, words in counted.items():
-            about = SOURCES[key]
-            title = f"[{about['english']}]({about['url']})" if "url" in about else about["english"]
-            rows.append([key, title, about["author"], *words.values(), sum(words.values())])
+            author = sources.every()[key]["author"]
+            rows.append([key, sources.linked(key), author, *words.values(), sum(words.values())])
         rows.append(["all", "", "", *self.total.values(), len(self.rows)])
         return table(rows, ["key", "source", "author", *WORDS, "claims"], evidence=ARITHMETIC)
 

@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 
-from helpers import plots, recordings, tables, timing
+from helpers import plots, recordings, sources, tables, timing
 from helpers.compiling import CannotCompile
-from helpers.lesson import SOURCES
 from helpers.plots import ladders as pictures
 from helpers.reference_repair.models import TASKS, Way, fused_attention, rungs, rungs_of, send_ahead
 from helpers.reference_repair.steps import measured, one, stepper
@@ -131,9 +130,9 @@ def table(name: str) -> tables.Table:
         for r in found
     ]  # fmt: skip
     for key, times, share, words in HEADLINES:
-        source = SOURCES[key]
-        said = f"[{source['english']}]({source['url']})" if "url" in source else source["english"]
-        rows.append((f"source says: {said}", words, f"{times:.2f}×", "", f"{share:.0%}", "not given"))
+        rows.append(
+            (f"source says: {sources.linked(key)}", words, f"{times:.2f}×", "", f"{share:.0%}", "not given")
+        )
     columns = [
         "a step",
         "time",
@@ -161,7 +160,7 @@ def ladders() -> plots.Picture:
         TASKS[name].what: [pictures.Rung(r.name, r.step_s, r.peak_bytes) for r in scored(name)]
         for name in NAMES
     }
-    lines = {SOURCES[key]["english"]: (times, share) for key, times, share, _ in HEADLINES}
+    lines = {sources.every()[key]["english"]: (times, share) for key, times, share, _ in HEADLINES}
     return plots.ladder_shares(rows, lines, evidence=_rows(NAMES[0])[1], title="The reference repair")
 
 
