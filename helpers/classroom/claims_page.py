@@ -1,5 +1,6 @@
 """docs/claims.md: every claim with its verdict, source by source, from what the last lesson's executed notebook carries."""
 
+import html
 import json
 import re
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 from helpers import sources
 from helpers.lesson import VERDICTS_MIME
+from helpers.tables import breakable
 from helpers.trials.verdicts import HERE, WORDS, Verdict
 
 #: the title of each lesson's page, by its folder
@@ -50,11 +52,9 @@ def page(claims: list[Verdict], titles: Titles) -> str:
                 # two sources may make one claim: its name leads to the first
                 place = "" if c.id in named or not c.id else f'<a id="{c.id}"></a>'
                 named.add(c.id)
-                told = (_plain(part) for part in (c.claim, c.measured))
-                shown.append(
-                    [place + _plain(c.section), *told, _bold(c), c.evidence or "—", _where(c, titles)]
-                )
-        text.append(_table(["section", "claim", "measured", "verdict", "evidence", "where"], shown))
+                measured = _plain(c.measured) + (f"<br>*{c.evidence}*" if c.evidence else "")
+                shown.append([place + _plain(c.section), _plain(c.claim), measured, _judged(c, titles)])
+        text.append(_table(["section", "claim", "measured, *evidence*", "verdict, where"], shown))
     return "\n".join(text) + "\n"
 
 
@@ -77,14 +77,12 @@ def _by_lesson(claims: list[Verdict], titles: Titles) -> str:
     return _table(["lesson", "its claims"], rows)
 
 
-def _bold(claim: Verdict) -> str:
-    return f"**{claim.word}**{_plain(claim.verdict[len(claim.word) :])}"
-
-
-def _where(claim: Verdict, titles: Titles) -> str:
+def _judged(claim: Verdict, titles: Titles) -> str:
+    verdict = f"**{claim.word}**{_plain(claim.verdict[len(claim.word) :])}"
     if not claim.lesson:
-        return "—"
-    return f"[{titles.get(claim.lesson, claim.lesson)}]({_address(claim.lesson)}), {_plain(claim.experiment)}"
+        return verdict
+    lesson = f"[{titles.get(claim.lesson, claim.lesson)}]({_address(claim.lesson)})"
+    return f"{verdict}<br>{lesson}, {_plain(claim.experiment)}"
 
 
 def _address(lesson: str) -> str:
@@ -97,7 +95,7 @@ def _table(columns: list[str], cells: list[list[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text as Markdown in one line of a table: bars, underlines and stars outside of code are no marks."""
-    parts = text.replace("\n", " ").replace("|", "\\|").split("`")
-    plain = [p if i % 2 else re.sub(r"([_*])", r"\\\1", p.replace("<", "&lt;")) for i, p in enumerate(parts)]
-    return "`".join(plain)
+    """Text as Markdown in one line of a table: bars, underlines and stars are no marks, and long names may be broken."""
+    parts = html.escape(text.replace("\n", " "), quote=False).split("`")
+    safe = [breakable(re.sub(r"([_*|])", r"\\\1", part)) for part in parts]
+    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(safe))
