@@ -1,6 +1,5 @@
 """What every lesson says and keeps: its set-up line, predictions, verdicts on the sources, and progress."""
 
-import ast
 import os
 import platform
 import re
@@ -10,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from helpers import sources
 from helpers.earlier import watch_names
 from helpers.predictions import predict, spelled
 from helpers.progress import begin, current, index, progress, record
@@ -19,24 +19,10 @@ if TYPE_CHECKING:
     from helpers.report import Report
 
 __all__ = [
-    "SOURCES", "Table", "current", "index", "keep", "on_gpu", "predict", "progress", "record", "report", "spelled",
+    "Table", "current", "index", "keep", "on_gpu", "predict", "progress", "record", "report", "spelled",
     "start", "table", "verdicts",
 ]  # fmt: skip
 
-
-def _about(module: Path) -> dict[str, str]:
-    """What the module of a source assigns to SOURCE, read off its text: a lesson needs a title, and runs no trial."""
-    for node in ast.parse(module.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SOURCE":
-            return dict(ast.literal_eval(node.value))
-    raise ValueError(f"{module.name}: SOURCE = {{title, english, author, url}} is missing")
-
-
-#: the documents whose claims the course tests: key → their titles, in English too, authors, and addresses where known
-SOURCES = {
-    module.stem.replace("_", "-"): _about(module)
-    for module in sorted((Path(__file__).parent / "trials" / "sources").glob("[a-z]*.py"))
-}
 VERDICTS = ("confirmed", "partly", "holds when", "refuted", "untested")
 #: what a claim on trial consists of, in the order of a row
 CLAIM = ("id", "source", "claim", "measured", "verdict", "experiment")
@@ -78,7 +64,7 @@ def verdicts(
 
     shown: ids of the claims in the table, in their order (default: all). The others are kept as data.
 
-    Each claim, a mapping or a row: ``id``, ``source`` (a key of :data:`SOURCES`), ``claim``, ``measured``, ``verdict``
+    Each claim, a mapping or a row: ``id``, ``source`` (a key of :func:`helpers.sources.every`), ``claim``, ``measured``, ``verdict``
     (begins with confirmed / partly / refuted / untested), ``experiment`` (the heading where it was run).
     """
     told = [dict(c if isinstance(c, Mapping) else zip(CLAIM, c, strict=True)) for c in claims]
@@ -86,21 +72,14 @@ def verdicts(
         if lacking := set(CLAIM) - set(claim):
             raise ValueError(f"claim {claim.get('id', claim)!r} lacks {sorted(lacking)}")
         name, source, verdict = f"claim {claim['id']!r}", claim["source"], claim["verdict"]
-        if source not in SOURCES:
-            raise ValueError(f"{name}: no source {source!r}; there are {sorted(SOURCES)}")
+        if source not in sources.every():
+            raise ValueError(f"{name}: no source {source!r}; there are {sorted(sources.every())}")
         if not verdict.startswith(VERDICTS):
             raise ValueError(f"{name}: a verdict begins with one of {VERDICTS}, not {verdict!r}")
     by_id = {claim["id"]: claim for claim in told}
     if unknown := set(shown) - set(by_id):
         raise ValueError(f"shown: no claim {sorted(unknown)}; there are {sorted(by_id)}")
     return VerdictTable(told, evidence, [by_id[one] for one in shown] or told)
-
-
-def _source(key: str) -> str:
-    """Title and author, with a link where an address is known."""
-    about = SOURCES[key]
-    title = f"[{about['english']}]({about['url']})" if "url" in about else about["english"]
-    return f"{title} ({about['author']})"
 
 
 class VerdictTable:
@@ -112,7 +91,7 @@ class VerdictTable:
         self.claims = claims
         rows = [
             c
-            | {"source": _source(c["source"]), "measured here": c["measured"]}
+            | {"source": sources.signed(c["source"]), "measured here": c["measured"]}
             | {"verdict": re.sub("^holds when", "partly: holds when", c["verdict"])}
             for c in shown or claims
         ]

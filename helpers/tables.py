@@ -43,7 +43,7 @@ class Table:
     def _repr_html_(self) -> str:
         left = 'style="text-align:left;vertical-align:top"'
         head = "".join(f"<th {left}>{html.escape(c)}</th>" for c in self.columns)
-        rows = ["".join(f"<td {left}>{_breakable(cell_html(c))}</td>" for c in row) for row in self.rows]
+        rows = ["".join(f"<td {left}>{breakable(cell_html(c))}</td>" for c in row) for row in self.rows]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         caption = f" · {html.escape(self.caption)}" if self.caption else ""
         note = f"<b>{html.escape(self.label)}</b>{caption}"
@@ -83,7 +83,7 @@ def cell_html(text: str) -> str:
     )
 
 
-def _breakable(text: str) -> str:
+def breakable(text: str) -> str:
     """HTML whose long names may go on in a new line after ``_`` and the like: a table is as wide as its longest word."""
 
     def broken(word: re.Match[str]) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from helpers import sources
 from helpers.classroom import build, claims_page, collecting
-from helpers.lesson import SOURCES, VERDICTS_MIME
+from helpers.lesson import VERDICTS_MIME
 from helpers.trials import claims, verdicts
 
 EVERY = claims.every()
@@ -21,7 +22,7 @@ OWN = [
 GUIDE = Path(__file__).parents[1] / "docs" / "adding-a-source.md"
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", sources.every())
 def test_a_source_is_whole(source: str) -> None:
     listed = claims.claims(source)
     assert listed
@@ -94,15 +95,17 @@ def test_verdicts_are_collected_once_and_not_from_the_table_itself(tmp_path: Pat
 def test_the_page_of_claims_has_them_all() -> None:
     every = [
         verdicts.Verdict(
-            f"i{n}", source, "1", f"a_b | `c_{n}`", "2 < 3", "partly: x", "live (CPU)", "03_gpu_queue", "3"
+            f"03-i{n}", source, "1", f"a_b | `c_{n}`", "2 < 3", "partly: x", "live (CPU)", "03_gpu_queue", "3"
         )
-        for n, source in enumerate(SOURCES)
+        for n, source in enumerate(sources.every())
     ]
     text = claims_page.page(every, {"03_gpu_queue": "03 · The GPU's queue"})
-    for n, source in enumerate(SOURCES):
-        assert f"a\\_b \\| `c_{n}` | 2 &lt; 3 | **partly**: x | live (CPU) | [03 · The GPU's queue](../notebooks/03_gpu_queue" in text  # fmt: skip
-        assert SOURCES[source]["author"] in text
-    assert f"| all | 0 | {len(every)} | 0 | 0 |" in text
+    for n, source in enumerate(sources.every()):
+        assert f"a\\_b \\| <code>c\\_{n}</code> | 2 &lt; 3<br>*live (CPU)* | **partly**: x<br>[03 · The GPU's queue](../notebooks/03_gpu_queue" in text  # fmt: skip
+        assert sources.every()[source]["author"] in text
+        assert f"[{source}](#{source})" in text and f"\n## {source}\n" in text
+        assert f'<a href="#03-i{n}">i{n}</a> partly' in text and f'| <a id="03-i{n}"></a>1 |' in text
+    assert f"| all |  | 0 | {len(every)} | 0 | 0 |" in text
 
 
 def test_the_page_of_claims_is_not_out_of_date() -> None:

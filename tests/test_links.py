@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from helpers import sources
 from helpers.classroom import build
 from helpers.classroom import master as masters
-from helpers.lesson import SOURCES
 
 #: whose pages stay where they are
 HOSTS = {
@@ -78,6 +78,6 @@ def test_no_paper_is_a_bare_name(name: str) -> None:
 
 
 def test_sources_say_whose_they_are() -> None:
-    for key, about in SOURCES.items():
+    for key, about in sources.every().items():
         assert {"title", "english", "author"} <= about.keys(), key
         assert about.get("url", "https://").startswith("https://"), key

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from helpers import lesson
+from helpers import sources
 from helpers.trials import snippets
 
 #: id → (how the result begins as written, … as it should be), behind where it was run. "" is a run without an error
@@ -79,7 +79,7 @@ def test_every_snippet_of_the_list_is_there() -> None:
     assert [one.id for one in snippets.SNIPPETS] == [*EXPECTED]
     listed = {name: int(n) for name, n in re.findall(r"(?m)^([\w-]+), (\d+) ", snippets.__doc__ or "")}
     for source, n in listed.items():
-        assert source in lesson.SOURCES
+        assert source in sources.every()
         assert sum(one.source == source for one in snippets.SNIPPETS) == n, source
     assert sum(listed.values()) == len(EXPECTED)
     assert snippets.LITERALLY.keys() <= EXPECTED.keys()

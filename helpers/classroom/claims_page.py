@@ -1,10 +1,14 @@
 """docs/claims.md: every claim with its verdict, source by source, from what the last lesson's executed notebook carries."""
 
+import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-from helpers.lesson import SOURCES, VERDICTS_MIME
+from helpers import sources
+from helpers.lesson import VERDICTS_MIME
+from helpers.tables import breakable
 from helpers.trials.verdicts import HERE, WORDS, Verdict
 
 #: the title of each lesson's page, by its folder
@@ -14,7 +18,14 @@ HEAD = """# Every claim, and its verdict
 
 What the sources say, what was measured, and what came of it. The build writes this page from the runs of the lessons:
 nothing in it is typed. The last lesson, [{title}]({path}), is about it, and [adding-a-source.md](adding-a-source.md)
-says how a source comes in.
+says how a source comes in. Find a claim by its source, by the lesson that tried it, or by a word, with the browser's search.
+
+## By source
+"""
+BY_LESSON = """
+## By lesson
+
+By the names of the claims: each leads to its row. What no lesson's cell tries, the last lesson tries by functions of its own.
 """
 
 
@@ -30,37 +41,48 @@ def rows(notebook: Path) -> list[Verdict]:
 
 def page(claims: list[Verdict], titles: Titles) -> str:
     """The page's text. titles: folder of a lesson → its title."""
-    text = [HEAD.format(title=titles.get(HERE, HERE), path=_address(HERE))]
-    counted = [[sum(c.source == s and c.word == w for c in claims) for w in WORDS] for s in SOURCES]
-    total = [sum(column) for column in zip(*counted, strict=True)]
-    text.append(_table(["source", *WORDS], [[_title(s), *map(str, n)] for s, n in zip(SOURCES, counted, strict=True)] + [["all", *map(str, total)]]))  # fmt: skip
-    for source in SOURCES:
-        text.append(
-            f"\n## {SOURCES[source]['english']}\n\n{SOURCES[source]['title']}, {SOURCES[source]['author']}\n"
-        )
-        shown = [
-            [c.section, c.claim, c.measured, _bold(c), c.evidence or "—", _where(c, titles)]
-            for c in claims
-            if c.source == source
-        ]
-        text.append(_table(["section", "claim", "measured", "verdict", "evidence", "where"], shown))
+    text = [HEAD.format(title=titles.get(HERE, HERE), path=_address(HERE)), _by_source(claims)]
+    text += [BY_LESSON, _by_lesson(claims, titles)]
+    named: set[str] = set()
+    for source, about in sources.every().items():
+        text.append(f"\n## {source}\n\n{sources.signed(source)}. Its title: {about['title']}\n")
+        shown = []
+        for c in claims:
+            if c.source == source:
+                # two sources may make one claim: its name leads to the first
+                place = "" if c.id in named or not c.id else f'<a id="{c.id}"></a>'
+                named.add(c.id)
+                measured = _plain(c.measured) + (f"<br>*{c.evidence}*" if c.evidence else "")
+                shown.append([place + _plain(c.section), _plain(c.claim), measured, _judged(c, titles)])
+        text.append(_table(["section", "claim", "measured, *evidence*", "verdict, where"], shown))
     return "\n".join(text) + "\n"
 
 
-def _title(source: str) -> str:
-    about = SOURCES[source]
-    title = f"[{about['english']}]({about['url']})" if "url" in about else about["english"]
-    return f"{title} ({about['author']})"
+def _by_source(claims: list[Verdict]) -> str:
+    rows = []
+    for source in sources.every():
+        words = [sum(c.source == source and c.word == word for c in claims) for word in WORDS]
+        rows.append([f"[{source}](#{source})", sources.signed(source), *map(str, words)])
+    rows.append(["all", "", *(str(sum(c.word == word for c in claims)) for word in WORDS)])
+    return _table(["claims", "source", *WORDS], rows)
 
 
-def _bold(claim: Verdict) -> str:
-    return f"**{claim.word}**{claim.verdict[len(claim.word) :]}"
+def _by_lesson(claims: list[Verdict], titles: Titles) -> str:
+    rows = []
+    for lesson in sorted({c.lesson for c in claims if c.lesson}):
+        names = {c.id: c.word for c in claims if c.lesson == lesson}
+        # as HTML: Markdown's own links lead to headings only
+        links = [f'<a href="#{name}">{name[3:]}</a> {word}' for name, word in names.items()]
+        rows.append([f"[{titles.get(lesson, lesson)}]({_address(lesson)})", " · ".join(links)])
+    return _table(["lesson", "its claims"], rows)
 
 
-def _where(claim: Verdict, titles: Titles) -> str:
+def _judged(claim: Verdict, titles: Titles) -> str:
+    verdict = f"**{claim.word}**{_plain(claim.verdict[len(claim.word) :])}"
     if not claim.lesson:
-        return "—"
-    return f"[{titles.get(claim.lesson, claim.lesson)}]({_address(claim.lesson)}), {claim.experiment}"
+        return verdict
+    lesson = f"[{titles.get(claim.lesson, claim.lesson)}]({_address(claim.lesson)})"
+    return f"{verdict}<br>{lesson}, {_plain(claim.experiment)}"
 
 
 def _address(lesson: str) -> str:
@@ -68,17 +90,12 @@ def _address(lesson: str) -> str:
 
 
 def _table(columns: list[str], cells: list[list[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *cells]
-    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+    """cells: Markdown."""
+    return "\n".join("| " + " | ".join(line) + " |" for line in [columns, ["---"] * len(columns), *cells])
 
 
-def _cell(text: str) -> str:
-    """In one line of a table: bars, underlines and stars outside of code are no marks."""
-    if text == "---":
-        return text
-    parts = text.replace("\n", " ").replace("|", "\\|").split("`")
-    plain = [
-        p if i % 2 or p.startswith(("[", "**")) else p.replace("<", "&lt;").replace("_", "\\_")
-        for i, p in enumerate(parts)
-    ]
-    return "`".join(plain)
+def _plain(text: str) -> str:
+    """Text as Markdown in one line of a table: bars, underlines and stars are no marks, and long names may be broken."""
+    parts = html.escape(text.replace("\n", " "), quote=False).split("`")
+    safe = [breakable(re.sub(r"([_*|])", r"\\\1", part)) for part in parts]
+    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(safe))

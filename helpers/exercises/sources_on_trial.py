@@ -12,7 +12,7 @@ from helpers import check
 from helpers.exercises._judge import each
 from helpers.experiments.sources_on_trial import FRESH, Series, draw
 
-# --- 18.1 judge ---------------------------------------------------------------------------------------------------
+# --- 18.2 judge ---------------------------------------------------------------------------------------------------
 
 Conditions = Mapping[str, Series]
 
@@ -38,7 +38,7 @@ class Data:
 def of_fresh(name: str) -> Data:
     """The data of one of the lesson's three claims."""
     claim = FRESH[name]
-    return Data(f"claim {name}", claim.promised, claim.runs, claim.control)
+    return Data(f"claim {name}", claim.promised, claim.runs, claim.control, claim.also)
 
 
 def same(runs: Conditions) -> dict[str, Series]:
@@ -46,28 +46,28 @@ def same(runs: Conditions) -> dict[str, Series]:
     return {name: Series(1.0, one.n, one.scatter) for name, one in runs.items()}
 
 
-def _say(judge: Callable[..., Any], cases: list[Any]) -> list[Any]:
-    return [judge(*case) for case in cases]
-
-
 def check_judge(wanted: Mapping[Data, str]) -> None:
     """wanted: data → the verdict on it."""
-    sent = [[d.promised, draw(d.runs, d.seed), draw(d.control, d.seed + 63), list(d.also)] for d in wanted]
+    cases = [
+        check.case(d.promised, draw(d.runs, d.seed), draw(d.control, d.seed + 63), list(d.also))
+        for d in wanted
+    ]
 
     def said(reports: list[check.Report]) -> str | None:
-        words = reports[0].value
         wrong = [
-            f"{data.name}: you say {got!r}, wanted {want!r}"
-            for (data, want), got in zip(wanted.items(), words, strict=True)
-            if got != want
+            f"{data.name}: you say {report.value!r}, wanted {want!r}"
+            for (data, want), report in zip(wanted.items(), reports, strict=True)
+            if report.value != want
         ]
-        return f"{len(words) - len(wrong)} of {len(words)} right.\n  " + "\n  ".join(wrong) if wrong else None
+        return (
+            f"{len(wanted) - len(wrong)} of {len(wanted)} right.\n  " + "\n  ".join(wrong) if wrong else None
+        )
 
     look = '"Three fresh claims", above: which question comes first?'
-    check.function("judge", [check.case(sent)], drive=_say, verify=said, look=look)
+    check.function("judge", cases, verify=said, look=look)
 
 
-# --- 18.2 trial ---------------------------------------------------------------------------------------------------
+# --- 18.1 trial ---------------------------------------------------------------------------------------------------
 
 
 def _operators(n: int) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from helpers import plots
-from helpers.lesson import SOURCES, VERDICTS_MIME
+from helpers import plots, sources
+from helpers.lesson import VERDICTS_MIME
 from helpers.plots.picture import Picture
 from helpers.tables import Table, table
 from helpers.trials import snippets, verdicts
@@ -50,17 +50,17 @@ class Claims:
     def find(
         self, source: str = "", verdict: str = "", lesson: str = "", text: str = "", most: int = 12
     ) -> Table:
-        """The rows of a source (its key), with a verdict (its word), of a lesson ("05"), or with a text in the claim.
+        """The rows of a source (its key), with a verdict (its word), of a lesson ("05"), or with a text in a row's words.
 
         Not more than `most`; the caption says how many there are. KeyError for a source that is not there.
         """
-        if source and source not in SOURCES:
-            raise KeyError(f"no source {source!r}; there are {', '.join(SOURCES)}")
+        if source and source not in sources.every():
+            raise KeyError(f"no source {source!r}; there are {', '.join(sources.every())}")
         found = [
             row
             for row in self.rows
             if source in ("", row.source) and verdict in ("", row.word) and row.lesson.startswith(lesson)
-            and text.casefold() in row.claim.casefold()
+            and text.casefold() in f"{row.claim} {row.measured} {row.verdict}".casefold()
         ]  # fmt: skip
         if not found:
             return table([("—",) * 5], _COLUMNS, evidence=ARITHMETIC, caption="no claim is like that")
@@ -86,9 +86,8 @@ class Claims:
         counted = self.by(lambda row: row.source)
         rows = []
         for key, words in counted.items():
-            about = SOURCES[key]
-            title = f"[{about['english']}]({about['url']})" if "url" in about else about["english"]
-            rows.append([key, title, about["author"], *words.values(), sum(words.values())])
+            author = sources.every()[key]["author"]
+            rows.append([key, sources.linked(key), author, *words.values(), sum(words.values())])
         rows.append(["all", "", "", *self.total.values(), len(self.rows)])
         return table(rows, ["key", "source", "author", *WORDS, "claims"], evidence=ARITHMETIC)
 
@@ -258,12 +257,16 @@ def draw(series: Mapping[str, Series], seed: int) -> dict[str, Pairs]:
 
 @dataclass(frozen=True)
 class Fresh:
-    """A claim of a post that does not exist: what it promises (before ÷ after), and what somebody measured."""
+    """A claim of a post that does not exist: what it promises (before ÷ after), and what somebody measured.
+
+    also: what else was changed.
+    """
 
     says: str
     promised: float
     runs: Mapping[str, Series]
     control: Mapping[str, Series]
+    also: tuple[str, ...] = ()
 
     def numbers(self) -> tuple[dict[str, Pairs], dict[str, Pairs]]:
         """The paired numbers of the runs and of the control, by condition."""
@@ -295,7 +298,8 @@ def fresh_table(interval: Interval) -> Table:
     for name, claim in FRESH.items():
         runs, control = claim.numbers()
         for condition, pairs in runs.items():
-            row = (f"{name}: {claim.says}", condition, len(pairs[0]), told(pairs), told(control[condition]))
-            rows.append(row)
-    columns = ["claim", "condition", "pairs", "before ÷ after (interval)", "control"]
+            ratios = told(pairs), told(control[condition])
+            also = ", ".join(claim.also) or "nothing"
+            rows.append((f"{name}: {claim.says}", condition, also, len(pairs[0]), *ratios))
+    columns = ["claim", "condition", "also changed", "pairs", "before ÷ after (interval)", "control"]
     return table(rows, columns, evidence="simulated (noisy machine)")

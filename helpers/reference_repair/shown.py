@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from helpers import plots, recordings, tables, timing
+from helpers import plots, recordings, sources, tables, timing
 from helpers.compiling import CannotCompile
-from helpers.lesson import SOURCES
-from helpers.plots import ladders as pictures
+from helpers.plots.ladders import Rung
 from helpers.reference_repair.models import TASKS, Way, fused_attention, rungs, rungs_of, send_ahead
 from helpers.reference_repair.steps import measured, one, stepper
 from helpers.seconds import LIVE_CPU, format_seconds
@@ -28,6 +28,7 @@ from helpers.sizes import size_text
 
 NAMES = tuple(TASKS)
 CARD = "H100"
+CPU = SimpleNamespace(device=torch.device("cpu"))
 KEPT = Path(__file__).with_name("simulated.json")
 _FROM = ("models.py", "steps.py", "inductor.py")
 
@@ -40,18 +41,12 @@ HEADLINES = [
 LECTURE = {"compiled": 130.0, "compiled, fused attention": 96.0}
 
 
-@dataclass(frozen=True)
-class Scored:
-    """A rung: its name, seconds of a step, and the most bytes that the allocator had from the device."""
+def scored(name: str) -> list[Rung]:
+    """The ladder "bert" or "gpt2", the plain step first; bytes: the most that the allocator had from the device.
 
-    name: str
-    step_s: float
-    peak_bytes: int
-
-
-def scored(name: str) -> list[Scored]:
-    """The ladder "bert" or "gpt2", the plain step first. KeyError for another name."""
-    return [Scored(r["rung"], r["seconds"], r["peak_bytes"]) for r in _rows(name)[0]]
+    KeyError for another name.
+    """
+    return [Rung(r["rung"], r["seconds"], r["peak_bytes"]) for r in _rows(name)[0]]
 
 
 def _rows(name: str) -> tuple[list[dict[str, Any]], str]:
@@ -125,15 +120,15 @@ def table(name: str) -> tables.Table:
     first = found[0]
     rows = [
         (
-            r.name, format_seconds(r.step_s), f"{first.step_s / r.step_s:.2f}×", size_text(r.peak_bytes),
-            f"{r.peak_bytes / first.peak_bytes:.0%}", off_by(r.name),
+            r.name, format_seconds(r.seconds), f"{first.seconds / r.seconds:.2f}×", size_text(r.nbytes),
+            f"{r.nbytes / first.nbytes:.0%}", off_by(r.name),
         )
         for r in found
     ]  # fmt: skip
     for key, times, share, words in HEADLINES:
-        source = SOURCES[key]
-        said = f"[{source['english']}]({source['url']})" if "url" in source else source["english"]
-        rows.append((f"source says: {said}", words, f"{times:.2f}×", "", f"{share:.0%}", "not given"))
+        rows.append(
+            (f"source says: {sources.linked(key)}", words, f"{times:.2f}×", "", f"{share:.0%}", "not given")
+        )
     columns = [
         "a step",
         "time",
@@ -150,18 +145,14 @@ def table(name: str) -> tables.Table:
 def ladder(name: str) -> plots.Picture:
     """Time and peak memory of a step, rung by rung."""
     found, task = scored(name), TASKS[name]
-    bars = [pictures.Rung(r.name, r.step_s, r.peak_bytes) for r in found]
     title = f"{task.what}, {task.batch} × {task.context} tokens: what each repair left"
-    return plots.ladder(bars, evidence=_rows(name)[1], title=title)
+    return plots.ladder(found, evidence=_rows(name)[1], title=title)
 
 
 def ladders() -> plots.Picture:
     """Every ladder, as times and shares of its plain step; lines where the sources' promises lie."""
-    rows = {
-        TASKS[name].what: [pictures.Rung(r.name, r.step_s, r.peak_bytes) for r in scored(name)]
-        for name in NAMES
-    }
-    lines = {SOURCES[key]["english"]: (times, share) for key, times, share, _ in HEADLINES}
+    rows = {TASKS[name].what: scored(name) for name in NAMES}
+    lines = {sources.every()[key]["english"]: (times, share) for key, times, share, _ in HEADLINES}
     return plots.ladder_shares(rows, lines, evidence=_rows(NAMES[0])[1], title="The reference repair")
 
 
@@ -171,26 +162,22 @@ def ladders() -> plots.Picture:
 def losses(name: str, rung: int, steps: int = 4) -> list[float]:
     """The first losses of a rung at its reduced size, on this CPU; a captured rung's with the simulated GPU's true values."""
     task, way = TASKS[name].reduced(), rungs_of(TASKS[name])[rung].way
-    if way.graphed:
-        with simulate(CARD, values=True, strict=False) as gpu:
-            once = stepper(task, replace(way, compiled=False), gpu)
-            record = [once() for _ in range(steps)][-1]
-            return [float(loss) for loss, _ in record]
-    once = stepper(task, way, SimpleNamespace(device=torch.device("cpu")))
-    record = [once() for _ in range(steps)][-1]
-    return [float(loss) for loss, _ in record]
+    with simulate(CARD, values=True, strict=False) if way.graphed else nullcontext(CPU) as gpu:
+        once = stepper(task, replace(way, compiled=way.compiled and not way.graphed), gpu)
+        record = [once() for _ in range(steps)][-1]
+        return [float(loss) for loss, _ in record]
 
 
 def live(name: str, pairs: int = 8, threads: int | None = None) -> tables.Table:
     """Each rung's step in pairs with the plain one's, on this CPU, at the reduced size. What needs a GPU is left out."""
-    cpu, task, rows = SimpleNamespace(device=torch.device("cpu")), TASKS[name].reduced(), []
+    task, rows = TASKS[name].reduced(), []
     first, *others = rungs_of(TASKS[name])
-    plain = stepper(task, first.way, cpu)
+    plain = stepper(task, first.way, CPU)
     plain()
     for rung in others:
         if rung.way.graphed:
             continue
-        once = stepper(task, rung.way, cpu)
+        once = stepper(task, rung.way, CPU)
         try:
             once(), once()
         except CannotCompile as problem:

@@ -9,7 +9,8 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from helpers.lesson import SOURCES, Row
+from helpers import sources
+from helpers.lesson import Row
 
 #: what a trial returns: what was measured, and the verdict, its word first
 Outcome = tuple[str, str]
@@ -50,7 +51,7 @@ def untested(section: str, words: str, why: str) -> Claim:
 
 
 def claims(source: str) -> tuple[Claim, ...]:
-    """What a source claims, in its order. source: a key of SOURCES."""
+    """What a source claims, in its order. source: a key of :func:`helpers.sources.every`."""
     module = importlib.import_module(f"helpers.trials.sources.{source.replace('-', '_')}")
     found: tuple[Claim, ...] = module.CLAIMS
     return found
@@ -69,4 +70,4 @@ def row(source: str, claim: Claim) -> Row:
 
 def every() -> list[tuple[str, Claim]]:
     """(source, claim) of all sources, each in its order."""
-    return [(source, claim) for source in SOURCES for claim in claims(source)]
+    return [(source, claim) for source in sources.every() for claim in claims(source)]

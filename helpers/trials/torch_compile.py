@@ -48,16 +48,6 @@ def shape_options() -> Row:
     )  # fmt: skip
 
 
-def memory_format_option() -> Row:
-    """The claim "11-memory-format"."""
-    options: Any = {"memory_format": torch.channels_last}
-    said = tried(lambda: torch.compile(_double, options=options)(torch.rand(3)))
-    return (
-        "11-memory-format", "compile-300", 'options={"memory_format": torch.channels_last} chooses the layout', said,
-        _refused(said, ": the model and its input are converted with .to(memory_format=…)"), HERE,
-    )  # fmt: skip
-
-
 def negative_size() -> Row:
     """The claim "11-randn"."""
     said = tried(lambda: torch.randn((-1, 3, 32, 32)))

@@ -7,7 +7,7 @@ import sys
 import urllib.error
 import urllib.request
 
-from helpers.lesson import SOURCES
+from helpers import sources
 from tests.test_links import LESSONS, links
 
 
@@ -16,7 +16,7 @@ def main() -> int:
     for name in LESSONS:
         for address in links(name):
             places.setdefault(address, set()).add(name[:2])
-    for key, about in SOURCES.items():
+    for key, about in sources.every().items():
         if "url" in about:
             places.setdefault(about["url"], set()).add(key)
     lost = 0

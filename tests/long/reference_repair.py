@@ -1,12 +1,46 @@
-"""By hand: the compiled rungs train as the plain step does, and the lecture's compiled steps are what is kept. A minute."""
+"""By hand, two minutes: compiled rungs train as the plain step does, the dry run with what Inductor writes now, the lecture.
+
+python -m pytest -n 0 tests/long/reference_repair.py
+python -m tests.long.reference_repair     # keep what Inductor writes of the small model now, after a new torch
+"""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
 import pytest
 
-from helpers import reference_repair
-from helpers.reference_repair import shown
+from helpers import reference_repair, simulate
+from helpers.recordings import registry, running
+from helpers.reference_repair import inductor, shown
 from helpers.reference_repair.models import TASKS, rungs_of
+from helpers.reference_repair.steps import one
+
+WRITTEN = Path(__file__).with_name("inductor_wrote.json")
+SMALL = dict(layers=2, width=64, heads=2, vocabulary=512, context=32, batch=2)
+
+
+def written_now() -> str:
+    """What Inductor writes of the small decoder's block and of its end: outputs, then text, takes and works of its graphs."""
+    task = replace(TASKS["gpt2"], **SMALL)
+    way = next(rung.way for rung in rungs_of(task) if rung.way.compiled)
+    block, _, leave = inductor.parts_of(task, inductor.reduced_way(way))
+    found = []
+    for part in (block, leave):
+        graphs = []
+        for graph in part.graphs:
+            lines = [line for line in graph.text.splitlines() if not line.strip().startswith("#")]
+            takes = [[shape, str(dtype).removeprefix("torch.")] for shape, dtype in graph.takes]
+            works = {name: [asdict(work) for work in some] for name, some in graph.works.items()}
+            graphs.append(["\n".join(lines), takes, works])
+        found.append([part.outputs, *graphs])
+    return json.dumps(found, indent=1) + "\n"
+
+
+def test_what_the_suite_takes_for_inductors_is() -> None:
+    assert WRITTEN.read_text(encoding="utf-8") == written_now()
 
 
 @pytest.mark.parametrize("name", shown.NAMES)
@@ -16,6 +50,25 @@ def test_a_compiled_rung_trains_as_the_plain_step_does(name: str) -> None:
     assert reference_repair.losses(name, which) == pytest.approx(plain, rel=1e-2)
 
 
+def test_a_dry_run_with_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The encoder's last block is another than the rest; its kernels are those that Inductor wrote."""
+    task = replace(TASKS["bert"], **SMALL)
+    monkeypatch.setitem(TASKS, "bert", task)
+    given = running.run_simulated(registry.find("17/bert"), "H100")
+    assert [row["rung"] for row in given["table"]] == [rung.says for rung in rungs_of(task)]
+    compiled = next(rung.way for rung in rungs_of(task) if rung.way.compiled)
+    with simulate("H100") as gpu:
+        one(task, compiled, gpu)
+    block, last, _ = parts = inductor.parts_of(task, inductor.reduced_way(compiled))
+    assert all(len(part.graphs) == 2 for part in parts) and last is not block
+    works = [works for part in parts for graph in part.graphs for works in graph.works.values()]
+    assert {work.name for some in works for work in some} <= {kernel.name for kernel in gpu.kernels}
+
+
 @pytest.mark.parametrize("what", shown.LECTURE)
 def test_the_kept_errors_of_compiled_steps_are_todays(what: str) -> None:
     assert shown.lecture(what) == pytest.approx(shown.kept()["lecture"][what], abs=0.1)
+
+
+if __name__ == "__main__":
+    WRITTEN.write_text(written_now(), encoding="utf-8")

@@ -28,7 +28,7 @@ NOT_RUN = "not run: "
 class Snippet:
     """A snippet of a source. as_written, as_it_should: run it, and say in a line what happened.
 
-    source: a key of :data:`helpers.lesson.SOURCES`. section: as the source numbers or calls it. what: the call that matters.
+    source: a key of :func:`helpers.sources.every`. section: as the source numbers or calls it. what: the call that matters.
     """
 
     id: str

@@ -104,7 +104,6 @@ CLAIMS = (
     tried("2.2.1", "torch_compile.one_kernel"),
     untested("2.2.2", "the best memory layout is chosen by itself", "Inductor chooses layouts for convolutions on a GPU, and there is none here"),
     kept("2.2.2", "12-memory-format"),
-    tried("2.2.2", "torch_compile.memory_format_option"),
     tried("2.2.3, 3.3.1", "torch_compile.tensorrt"),
     kept("2.2.3", "11-options-dynamic"),
     tried("2.3", before_training, "torch.compile compiles before training, and adapts while it runs"),
