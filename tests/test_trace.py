@@ -1155,3 +1155,17 @@ def test_a_window_without_work_is_busy_for_nothing_and_not_for_minus_nothing() -
     none = np.zeros(0, dtype=np.int64)
     gaps = trace.gaps.Idle({"a": 0.2, "b": 0.1}, none, none, none, none, (0.0, 0.3), "simulated")
     assert gaps.total > gaps.span and f"{gaps.busy:.0%}" == "0%"
+
+
+def test_a_host_that_does_other_work_is_not_launching_because_it_copied_just_before_the_kernel() -> None:
+    gpu = simulate("H100")
+    with gpu:
+        x, rows = torch.empty(4096, 4096, device=gpu.device), torch.arange(64)
+        with gpu.profile() as prof:
+            for _ in range(4):
+                (x @ x)[rows.to(gpu.device)].relu()
+                gpu.synchronize()
+                gpu.host_work(4e-3)  # then a copy, and right after it the kernels
+                rows.to(gpu.device)
+        found = trace.idle(trace.read(prof))
+    assert found.seconds["nothing launched"] > 4 * 3.5e-3, found

@@ -112,7 +112,7 @@ def idle(t: Trace, start_s: float | None = None, end_s: float | None = None) -> 
             f"{work.start_ns[0] / 1e9} s to {work.end_ns.max() / 1e9} s"
         )
     gap_a, gap_b = spans.complement(covered(work, begin, end, "compute", "memory"), begin, end)
-    launched, between = _next_launch(work, gap_b)
+    launched = _next_launch(work, gap_b)
     copying = covered(work, begin, end, "copy")
     communicating = covered(work, begin, end, "communication")
     waiting, wait_ends = _waits(t, work)
@@ -132,7 +132,7 @@ def idle(t: Trace, start_s: float | None = None, end_s: float | None = None) -> 
     ended = wait_ends[np.maximum(last, 0)] if len(wait_ends) else np.full(len(a), -(10**18))
     blocked = spans.inside(waiting, middle)
     refill = (last >= 0) & (ended >= gap_a[gap]) & (middle - ended <= REFILL_NS)
-    host = np.select([blocked | refill, between[gap] <= LAUNCH_NS], [_SYNC, _SHORT], _NOTHING)
+    host = np.select([blocked | refill, _between(work, middle) <= LAUNCH_NS], [_SYNC, _SHORT], _NOTHING)
     is_copy, is_comm = spans.inside(copying, middle), spans.inside(communicating, middle)
     ready = is_launched | blocked | (launched[gap] == _NEVER)
     cause = np.select(
@@ -147,21 +147,22 @@ def idle(t: Trace, start_s: float | None = None, end_s: float | None = None) -> 
     return Idle(seconds, a, b, cause, gap, (begin / 1e9, end / 1e9), t.evidence)
 
 
-def _next_launch(work: Work, gap_b: Ints) -> tuple[Ints, Ints]:
-    """For each gap: when the work that ends it was launched, and how long after the launch before that began.
-
-    A gap that no work ends (the trace's end) counts as never launched, after a long time.
-    """
+def _next_launch(work: Work, gap_b: Ints) -> Ints:
+    """For each gap: when the work that ends it was launched. A gap that no work ends (the trace's end) counts as never."""
     own = work.of("compute", "memory")
-    start, launch, done = (
-        np.append(times[own], _NEVER) for times in (work.start_ns, work.launch_ns, work.launched_ns)
-    )
-    at = np.searchsorted(start[:-1], gap_b, side="left")
-    times = np.sort(work.launch_ns)  # any launch shows that the host is launching, whatever it launches
-    place = np.searchsorted(times, launch[at], side="left")
-    before = times[np.maximum(place - 1, 0)]
-    between = np.where((at < len(start) - 1) & (place > 0), done[at] - before, _NEVER)
-    return done[at], between
+    start, done = (np.append(times[own], _NEVER) for times in (work.start_ns, work.launched_ns))
+    found: Ints = done[np.searchsorted(start[:-1], gap_b, side="left")]
+    return found
+
+
+def _between(work: Work, moments: Ints) -> Ints:
+    """For each moment: from the beginning of the launch before it to the end of the next one. Any launch shows that the
+    host is launching, whatever it launches; before the first and after the last one it counts as a long time."""
+    order = np.argsort(work.launch_ns, kind="stable")
+    begins, ends = work.launch_ns[order], np.append(work.launched_ns[order], _NEVER)
+    place = np.searchsorted(begins, moments, side="right")
+    found: Ints = np.where(place > 0, ends[place] - begins[np.maximum(place - 1, 0)], _NEVER)
+    return found
 
 
 def _waits(t: Trace, work: Work) -> tuple[spans.Spans, Ints]:
