@@ -41,12 +41,12 @@ def _compile_alone(ladder: list[Rung]) -> Row:
         f"({format_seconds(before.seconds)} to {format_seconds(after.seconds)}) with {memory:.0%} of the memory; "
         f"with all rungs before it {times(ladder[0], after):.1f} times with {share(ladder[0], after):.0%}"
     )
-    kept = [word for word, good in (("the time", alone >= said), ("the memory", memory <= left)) if good]
+    kept = {"the time": alone >= said, "the memory": memory <= left}
     verdict = (
         "confirmed"
-        if len(kept) == 2
-        else f"partly: {kept[0]} is as promised, the other is not; what was slow before is not said"
-        if kept
+        if all(kept.values())
+        else f"partly: {max(kept, key=kept.__getitem__)} is as promised, {min(kept, key=kept.__getitem__)} is not; the source's model is not given"
+        if any(kept.values())
         else "refuted for this model: most of a step are products, which torch.compile does not make faster"
     )
     return (

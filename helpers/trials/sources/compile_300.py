@@ -97,6 +97,7 @@ CLAIMS = (
     untested("1.1", "moving a model from training to inference takes days of fusing and quantizing by hand", "days of whose work, on which model, is not said"),
     kept("1.2", "00-percent-table"),
     kept("1.2", "11-300-percent"),
+    kept("1.2", "17-compile"),
     untested("1.2", "torch.compile raises the GPU's utilization from 45 to 90 %", "the model is not given, and utilization says little (lesson 03)"),
     tried("1.2, 8.1", "torch_compile.half_the_memory"),
     tried("2.1", graph_then_code, "a graph is captured as FX, optimised, and turned into code for the machine"),
