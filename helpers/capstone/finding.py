@@ -339,7 +339,7 @@ def by_part(script: Script) -> Table:
     """What each function took in a step without those that it calls, the longest on the CPU first."""
     rows = [
         (f"`{name}`" if name in _AREA else name, _AREA.get(name, ""), format_seconds(took["step_s"]),
-         format_seconds(took["busy_s"]), f"{took['launches']:,.1f}", f"{took['syncs']:.1f}")
+         format_seconds(took["busy_s"]), _FORMS["launches"][1](took["launches"]), _FORMS["syncs"][1](took["syncs"]))
         for name, took in sorted(spent(script).items(), key=lambda item: -item[1]["step_s"])
         if took["step_s"] >= 1e-6
     ]  # fmt: skip

@@ -20,11 +20,12 @@ from unittest import mock
 
 import torch
 
-from helpers import capstone, plots, ranks, reference_repair, trace
+from helpers import capstone, plots, progress, ranks, reference_repair, trace
 from helpers.capstone import finding, given, scores
 from helpers.capstone.parts import AREAS, Script
 from helpers.experiments.gpu_queue import _machine
 from helpers.plots import ladders
+from helpers.predictions import Outcome, Prediction
 from helpers.simulator import simulate
 from helpers.tables import ShownAsTable, Table, table
 
@@ -133,7 +134,6 @@ def worst(found: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
 # --- repairs -------------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=64)
 def repaired(script: Script, *repairs: Repair) -> Script:
     """The script with these repairs, one on the other; those that are not written yet are left out."""
     for repair in repairs:
@@ -184,16 +184,26 @@ def left_out(board: capstone.Board) -> dict[str, str]:
     }
 
 
-def own_ladder(script: Script, *repairs: Repair) -> plots.Picture:
+def your_ladder(you: Prediction, script: Script, repairs: Mapping[str, Repair]) -> Outcome | str:
+    """Which repair alone shortens a step most, against what was predicted; and all of them, function by function."""
+    written = {
+        name: after for name, repair in repairs.items() if (after := repaired(script, repair)) is not script
+    }
+    if not written:
+        return "for later: this cell wants a repair of yours"
+    took = {name: a_step(after).seconds for name, after in written.items()}
+    picture = _ladder(script, repaired(script, *repairs.values()))
+    return you.against(
+        {"alone, it shortens a step most": min(took, key=took.__getitem__)}, picture, evidence=SIMULATED
+    )
+
+
+def _ladder(script: Script, after: Script) -> plots.Picture:
     """Time and peak memory of a step, function by function, the one that cost the CPU most at first.
 
     What changes both by less than 2 % has no row of its own.
     """
-    new = {
-        name: part
-        for name, part in repaired(script, *repairs).replaced
-        if not _as_it_was(part, script.part(name))
-    }
+    new = {name: part for name, part in after.replaced if not _as_it_was(part, script.part(name))}
     cost = finding.spent(script)
     cost["loading"], cost["make_optimizer"] = (
         cost["send"],
@@ -201,7 +211,7 @@ def own_ladder(script: Script, *repairs: Repair) -> plots.Picture:
     )  # who carries out what these two set up
     cost["forward"] = cost["Block.forward"]
     order = sorted(new, key=lambda name: -cost[name]["step_s"])
-    start = capstone.score(script)
+    start, end = capstone.score(script), capstone.score(after)
     rows, now = [("as it was", Step(start.step_s, int(start.peak_bytes)))], script
     for name in order:
         now = now.replace(**{name: new[name]})
@@ -209,8 +219,11 @@ def own_ladder(script: Script, *repairs: Repair) -> plots.Picture:
         if max(abs(a / b - 1) for a, b in zip(found, last, strict=True)) >= 0.02:
             rows.append((name, found))
     if rest := len(order) + 1 - len(rows):
-        rows.append((f"{rest} more", a_step(now)))
+        rows.append((f"{rest} more", Step(end.step_s, int(end.peak_bytes))))
     bars = [ladders.Rung(name, found.seconds, found.peak_bytes) for name, found in rows]
+    if len(bars) > 1:
+        board, kept = capstone.compare(script, after).table(), [(name, *found, True) for name, found in rows]
+        progress.keep_board("The capstone: my repairs, one on the other", board, kept)
     return plots.ladder(bars, evidence=SIMULATED, title="Your repairs, one on the other")
 
 
@@ -235,24 +248,12 @@ def _body(text: str) -> list[str]:
     return [ast.dump(node) for node in (*made.decorator_list, *first)]
 
 
-def best(script: Script, repairs: Mapping[str, Repair]) -> str:
-    """Whose repair alone shortens a step most."""
-    took = {name: capstone.score(repaired(script, repair)).step_s for name, repair in repairs.items()}
-    return min(took, key=took.__getitem__)
-
-
 # --- Further: the same for models of others' sizes -----------------------------------------------------------------
-
-
-def rungs_of(name: str) -> list[ladders.Rung]:
-    """A reference ladder, the plain step first."""
-    found: list[Any] = reference_repair.scored(name)
-    return [r if isinstance(r, ladders.Rung) else ladders.Rung(r.name, r.step_s, r.peak_bytes) for r in found]
 
 
 def climbed(name: str) -> dict[str, str]:
     """Of a reference ladder: how many times as fast its last rung is, in words; and the rung that bought most."""
-    found = rungs_of(name)
+    found = reference_repair.scored(name)
     times = found[0].seconds / found[-1].seconds
     bought = {now.name: last.seconds / now.seconds for last, now in itertools.pairwise(found)}
     said = "under 4 times" if times < 4 else "4 to 8 times" if times < 8 else "over 8 times"

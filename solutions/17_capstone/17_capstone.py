@@ -160,8 +160,8 @@ capstone.where(script, "peak_bytes")
 # - The counter falls, and the step stays as long. Keep the repair: another limit hides it.
 # - The script learns something else. Take the repair back.
 #
-# Here is an example of the last kind. Somebody finds that `average` launches kernels for each weight, and that the losses of the training do
-# not need it. So they leave it out. **Does the loss of a training step change? Does the board accept the repair?**
+# Here is an example of the last kind. Somebody sees that no gradient depends on `average`, and leaves its work out. **Does the loss of a
+# training step change? Does the board accept the repair?**
 
 # %% experiment
 you = lesson.predict({"the loss of a step changes": ..., "the board accepts it": ...}, choices=["yes", "no"])
@@ -472,15 +472,14 @@ you = lesson.predict({"alone, it shortens a step most": ...}, choices=["data", "
 
 # %% experiment
 repairs = {"data": repair_data, "model": repair_model, "step": repair_step}
-picture = show.own_ladder(script, *repairs.values())
-you.against(
-    {"alone, it shortens a step most": show.best(script, repairs)}, picture, evidence="simulated (H100)"
-)
+show.your_ladder(you, script, repairs)
 
 # %% [markdown]
 # The functions that cost the CPU most come first. In another order the rows would be others, and the last one the same. A repair
 # behind another limit seems to buy nothing until that limit is gone. **So what a repair buys is a property of the script at that
 # moment.** The same holds for every "this made it twice as fast" that you read.
+#
+# `lesson.report()` puts this ladder on a page, with what else you solved, to show to a colleague.
 
 # %% [markdown]
 # ## Your own script
@@ -522,7 +521,7 @@ you.against(
 # %% experiment
 from helpers.trials import capstone as trials
 
-headlines = trials.headlines(show.rungs_of("bert"), show.rungs_of("gpt2"))
+headlines = trials.headlines(reference_repair.scored("bert"), reference_repair.scored("gpt2"))
 lesson.verdicts(headlines, evidence="simulated (H100) · arithmetic")
 
 # %% [markdown]
@@ -723,7 +722,7 @@ show.tried(script, "all", repair_data, repair_model, repair_step, repair_run)
 # which rung buys most?**
 
 # %% experiment
-steps = [rung.name for rung in show.rungs_of("bert")[1:]]
+steps = [rung.name for rung in reference_repair.scored("bert")[1:]]
 you = lesson.predict(
     {"all rungs together": ..., "the rung that buys most": ...},
     choices={
