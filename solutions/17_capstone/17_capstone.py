@@ -496,8 +496,8 @@ show.your_ladder(you, script, repairs)
 #     start = time.perf_counter()
 #     for batch in batches:
 #         step(batch)
-#     if torch.cuda.is_available():
-#         torch.cuda.synchronize()
+#     if torch.accelerator.is_available():
+#         torch.accelerator.synchronize()
 #     return time.perf_counter() - start
 #
 # some = list(itertools.islice(loader, 10))
