@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from helpers import ranks
-from helpers.capstone import fast, spread
+from helpers.capstone import spread
 
 STEPS, EVERY, DIES = 8, 4, 6
 
@@ -40,7 +40,7 @@ def run(by: str, to: str, dies: int = 0, at_save: bool = False, every: int = EVE
 
     if dies and spread.dist.get_rank() == 0:
         setattr(*((spread.dcp, "save") if at_save else (spread, "accumulate")), until)
-    spread.train(by, Path(to), fast.Size(), STEPS, every)
+    spread.train(by, Path(to), spread.script.Size(), STEPS, every)
 
 
 def losses(to: Path) -> dict[int, float]:

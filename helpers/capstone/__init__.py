@@ -4,7 +4,8 @@
     faster = script.replace(clip=my_clip)
     capstone.compare(script, faster)                 # counters before and after, and whether it still learns the same
 
-A seed picks the faults (`catalogue`, `build`) that the fast text (`fast`) is given. `scores` counts what a step takes.
+A seed picks the faults (`catalogue`, `build`) that the fast text (`fast`) is given. A student's copy has none of these
+three, but what follows from them for its class (`given`). `scores` counts what a step takes.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
 """What can be slow in the capstone's script: each fault as a change of the fast text, with its lesson and what it costs.
 
-A student's copy has neither this module nor the fast text (:mod:`helpers.classroom.bundle`).
+A student's copy has neither this module nor the fast text nor what makes a script of them (`given.KEPT_BACK`).
 """
 
 from __future__ import annotations

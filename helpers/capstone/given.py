@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import json
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from helpers.capstone import scores
 from helpers.capstone.parts import Script
 from helpers.classroom.keeping import write
 from helpers.classroom.variant import class_seed
-from helpers.plots.ladders import Rung
+
+if TYPE_CHECKING:  # a rank that trains needs neither pictures nor the simulator
+    from helpers.plots.ladders import Rung
 
 HERE = Path(__file__).parent
 #: what :func:`made` returned for one seed: in a student's copy for its class, else for the usual script
@@ -40,13 +43,20 @@ LEFT_OF = dict.fromkeys(("syncs", "collectives", "compilations"), 0.1)
 SAVED, SAVED_OF = 0.05, 0.5
 
 
-@lru_cache(maxsize=8)
-def _given(seed: str) -> dict[str, Any]:
+def _kept(seed: str) -> dict[str, Any] | None:
+    """What is on disk of :func:`made`, if it is up to date."""
     for path in (GIVEN, CLASS):
         if path.exists():
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             if found["seed"] == seed and found["of"] in (fingerprint(), ""):
                 return found
+    return None
+
+
+@lru_cache(maxsize=8)
+def _given(seed: str) -> dict[str, Any]:
+    if found := _kept(seed):
+        return found
     found = made(seed)
     if seed == class_seed() != "":
         with contextlib.suppress(OSError):  # a course that nobody may write to works it out each time
@@ -71,9 +81,13 @@ def fingerprint() -> str:
 
 
 def made(seed: str) -> dict[str, Any]:
-    """source: the script's text. limits: exercise → counter → the most that it may cost. sent_bytes: of the gradients."""
-    from helpers.capstone import build  # which a student's copy has not
+    """source: the script's text. limits: exercise → counter → the most that it may cost. sent_bytes: of the gradients.
 
+    LookupError in a student's copy.
+    """
+    from helpers.capstone import scores
+
+    build = _build()
     slow, fast = (scores.score(one).as_dict() for one in (build.slow(seed), build.fast()))
     limits: dict[str, dict[str, float]] = {}
     for area, counters in build.GRADED.items():
@@ -94,9 +108,23 @@ def _limit(name: str, slow: dict[str, float], best: dict[str, float], graded: bo
     return best[name] + LEFT_OF.get(name, LEFT) * max(0.0, saved)
 
 
+def _build() -> ModuleType:
+    """What scripts are made by. LookupError in a student's copy, which has not got it."""
+    try:
+        return importlib.import_module("helpers.capstone.build")
+    except ModuleNotFoundError:
+        raise LookupError(
+            "the faults and their repairs are kept back: a student's copy has its own class's script and limits. "
+            "capstone.ladder(script, yours) shows what your repairs bought"
+        ) from None
+
+
 def script(seed: str | None = None) -> Script:
-    """The class's script; with a seed, another class's."""
-    return Script(_given(class_seed() if seed is None else seed)["source"])
+    """The class's script; with a seed, another class's, which a student's copy has not (LookupError)."""
+    seed = class_seed() if seed is None else seed
+    found = _kept(seed)
+    own: Script = Script(found["source"]) if found else _build().slow(seed)
+    return own
 
 
 def budget(seed: str | None = None) -> dict[str, dict[str, float]]:
@@ -115,11 +143,18 @@ def sent_bytes() -> float:
 
 
 def fault_rungs(seed: str | None = None) -> list[Rung]:
-    """The ladder of the catalogue's own repairs, from a class's script to the fast one. About a minute."""
-    from helpers.capstone import build, climbing
+    """The ladder of the catalogue's own repairs, from a class's script to the fast one. About a minute.
 
+    A rung is named by its kind of work, and never by the repair. LookupError in a student's copy: they are kept back.
+    """
+    from helpers.capstone import climbing
+
+    build = _build()
     seed = class_seed() if seed is None else seed
-    faults = {fault.name: fault for fault in build.picked(seed)}
+    faults: dict[str, Any] = {}
+    for fault in build.picked(seed):
+        number = sum(other.kind == fault.kind for other in faults.values()) + 1
+        faults[f"{fault.kind} {number}" if number > 1 else fault.kind] = fault
     return climbing.climbed(lambda names: build.slow(seed, [faults[name] for name in names]), list(faults))
 
 

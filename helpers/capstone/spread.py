@@ -1,4 +1,4 @@
-"""The capstone's fast script on several GPUs, or processes: data parallel, fully sharded, or by Accelerate.
+"""The class's script, as it was handed out, on several GPUs, or processes: data parallel, fully sharded, or by Accelerate.
 
     export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # else ranks that torchrun starts again look for their dead fellows
     torchrun --standalone --nproc-per-node 2 --max-restarts 3 -m helpers.capstone.spread --by sharded --to run
@@ -33,11 +33,13 @@ from torch.distributed.checkpoint import state_dict as states
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader, Dataset, Subset
 
-from helpers.capstone import fast, files
+from helpers.capstone import files, given
 
 PICTURES = 1024
+#: the class's train.py, as a module: each way below replaces how it sends gradients, and nothing else
+script: Any = given.script().module()
 
 # ------------------------------------------------------------------------------------------------ three ways
 
@@ -59,7 +61,7 @@ def parallel(device: torch.device) -> Way:
     """Each rank has the whole model: DistributedDataParallel."""
 
     def wrap(model: Any, averaged: Any) -> tuple[Any, Any, torch.optim.Optimizer]:
-        return DistributedDataParallel(model), averaged, fast.make_optimizer(model)
+        return DistributedDataParallel(model), averaged, script.make_optimizer(model)
 
     return Way(wrap, lambda model: model.no_sync())
 
@@ -73,7 +75,7 @@ def sharded(device: torch.device) -> Way:
             for block in one.blocks:
                 fully_shard(block, mesh=mesh)
             fully_shard(one, mesh=mesh)
-        return model, averaged, fast.make_optimizer(model)
+        return model, averaged, script.make_optimizer(model)
 
     @contextlib.contextmanager
     def unsent(model: Any) -> Any:
@@ -90,7 +92,7 @@ def accelerated(device: torch.device) -> Way:
     accelerator = accelerate.Accelerator(cpu=device.type == "cpu")
 
     def wrap(model: Any, averaged: Any) -> tuple[Any, Any, torch.optim.Optimizer]:
-        prepared, optimizer = accelerator.prepare(model, fast.make_optimizer(model))
+        prepared, optimizer = accelerator.prepare(model, script.make_optimizer(model))
         return prepared, averaged, optimizer
 
     return Way(wrap, accelerator.no_sync, accelerator.backward)
@@ -101,8 +103,14 @@ WAYS = {"parallel": parallel, "sharded": sharded, "accelerated": accelerated}
 # ------------------------------------------------------------------------------- each rank's share of a batch
 
 
-class Shares(fast.Steps):
+class Shares(Dataset[Any]):
     """Item i is this rank's share of the batch of step i. ValueError where the ranks' shares would differ in size."""
+
+    def __init__(self, files: files.Files, size: Any, seed: int, steps: int) -> None:
+        self.files, self.size, self.seed, self.steps = files, size, seed, steps
+
+    def __len__(self) -> int:
+        return self.steps
 
     def __getitem__(self, step: int) -> list[Tensor]:
         ranks, parts = dist.get_world_size(), self.size.parts
@@ -110,19 +118,19 @@ class Shares(fast.Steps):
             raise ValueError(
                 f"{ranks} ranks cannot share a batch of {self.size.batch} in {parts} parts alike"
             )
-        rows, mirrored = fast.draw(step, self.seed, len(self.files), self.size)
+        rows, mirrored = script.draw(step, self.seed, len(self.files), self.size)
         mine = torch.arange(self.size.batch).view(parts, ranks, -1)[:, dist.get_rank()].flatten()
-        return [*fast.fetch(self.files, [rows[i] for i in mine.tolist()]), mirrored[mine]]
+        return [*script.fetch(self.files, [rows[i] for i in mine.tolist()]), mirrored[mine]]
 
 
 def accumulate(way: Way, model: Any, batch: list[Tensor], parts: int) -> Tensor:
     """The script's part of that name; the gradients are sent once. Returns this rank's loss and right answers."""
     found = []
-    for number, (pictures, labels, mirrored) in enumerate(fast.pieces(batch, parts), start=1):
+    for number, (pictures, labels, mirrored) in enumerate(script.pieces(batch, parts), start=1):
         with contextlib.nullcontext() if number == parts else way.unsent(model):
-            logits, loss = fast.forward(model, fast.augment(pictures, mirrored), labels)
+            logits, loss = script.forward(model, script.augment(pictures, mirrored), labels)
             way.backward(loss / parts)
-        found.append(torch.stack([loss.detach() / parts, fast.count_right(logits, labels)]))
+        found.append(torch.stack([loss.detach() / parts, script.count_right(logits, labels)]))
     return torch.stack(found).sum(0)
 
 
@@ -180,29 +188,31 @@ def report(to: Path, step: int, rows: list[Tensor]) -> None:
                 file.write(json.dumps(row) + "\n")
 
 
-def train(by: str, to: Path, size: fast.Size, steps: int, every: int = 4, seed: int = 0) -> None:
+def train(by: str, to: Path, size: Any, steps: int, every: int = 4, seed: int = 0) -> None:
     """In each rank: train until that step, from the newest checkpoint in the folder on. KeyError for another way.
 
-    every: so many steps from one checkpoint, and from one look at the losses, to the next.
+    size: a Size of the script. every: so many steps from one checkpoint, and from one look at the losses, to the next.
     """
     device = start()
     gpu, way = SimpleNamespace(device=device), WAYS[by](device)
     torch.manual_seed(seed)
-    plain = fast.Net(size).to(device)
+    plain = script.Net(size).to(device)
     model, averaged, optimizer = way.wrap(plain, copy.deepcopy(plain))
     path = newest(to)
     done = load(path, model, averaged, optimizer) if path else 0
     cores = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     with tempfile.TemporaryDirectory() as folder:
         shares = Shares(files.draw_shapes(folder, PICTURES, size.side, seed), size, seed, steps)
-        batches = DataLoader(Subset(shares, range(done, steps)), batch_size=None, **fast.loading(cores, gpu))
+        batches = DataLoader(
+            Subset(shares, range(done, steps)), batch_size=None, **script.loading(cores, gpu)
+        )
         rows: list[Tensor] = []
-        for step, batch in enumerate(fast.send(batches, gpu), start=done + 1):
+        for step, batch in enumerate(script.send(batches, gpu), start=done + 1):
             optimizer.zero_grad()
             rows.append(accumulate(way, model, batch, size.parts))
-            fast.clip(model)
+            script.clip(plain)
             optimizer.step()
-            fast.average(averaged, model)
+            script.average(averaged, plain)  # whose names are those of the average, however it is wrapped
             if step % every == 0 or step == steps:
                 report(to, step, rows)
                 dcp.save(state(model, averaged, optimizer), checkpoint_id=to / f"step-{step:06}")
@@ -218,7 +228,7 @@ def main() -> None:
     wants.add_argument("--every", type=int, default=4, help="steps from one checkpoint to the next")
     asked = wants.parse_args()
     asked.to.mkdir(parents=True, exist_ok=True)
-    train(asked.by, asked.to, fast.Size(), asked.steps, asked.every)
+    train(asked.by, asked.to, script.Size(), asked.steps, asked.every)
     dist.destroy_process_group()
 
 

@@ -269,8 +269,8 @@ Part = tuple[str, str]  # a way of helpers.capstone.spread, and the folder of a 
 
 
 def _train(runs: Sequence[Part], dies: int, until: int) -> None:
-    """In a rank: the fast script, run after run, until a step; rank 0 is killed in step `dies`."""
-    from helpers.capstone import fast, spread
+    """In a rank: the script, run after run, until a step; rank 0 is killed in step `dies`."""
+    from helpers.capstone import spread
 
     os.environ.setdefault("MASTER_PORT", "29500")  # torchrun would have set it, and Accelerate asks
     torch.compiler.set_stance("force_eager")  # here it would take longer than the run
@@ -283,7 +283,7 @@ def _train(runs: Sequence[Part], dies: int, until: int) -> None:
 
     spread.accumulate = accumulate  # type: ignore[assignment]  # a function of the same arguments
     for by, to in runs:
-        spread.train(by, Path(to), fast.Size(), until, EVERY)
+        spread.train(by, Path(to), spread.script.Size(), until, EVERY)
 
 
 def _losses(to: str) -> list[float]:
