@@ -1,6 +1,9 @@
 """The capstone's tool that says where: all of a counter is charged to lines, and every fault can be found by it."""
 
+from typing import Any
+
 import pytest
+import torch
 
 from helpers import capstone
 from helpers.capstone import build, finding, scores
@@ -42,3 +45,26 @@ def test_the_lessons_to_look_up_are_those_of_the_catalogue() -> None:
 def test_a_counter_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="no counter 'sync': there are step_s"):
         capstone.where(SCRIPT, "sync")
+
+
+def keeps_all(record: Any, logits: torch.Tensor) -> None:
+    record.guesses.append(logits.repeat(2, 1))
+
+
+@torch.compile
+def turned(pictures: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
+    numbers = pictures.float() / 127.5 - 1
+    return (
+        numbers.flip(-1)
+        if bool(mirrored.all())
+        else torch.where(mirrored[:, None, None, None], numbers.flip(-1), numbers)
+    )
+
+
+def test_lines_of_what_a_learner_puts_in_are_named_as_the_function_that_they_stand_for() -> None:
+    mine = SCRIPT.replace(remember=keeps_all, augment=turned)
+    [grows] = capstone.where(mine, "growth_bytes").rows
+    assert grows[:4] == ("`record.guesses.append(logits.repeat(2, 1))`", "remember", "run", "remember")
+    said = capstone.where(mine, "syncs").rows
+    assert any("mirrored.all()" in row[0] and row[1:3] == ("augment", "model") for row in said), said
+    assert any("mirrored.all()" in row[0] for row in capstone.where(mine, "compilations").rows)

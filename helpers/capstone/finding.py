@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 import sys
 from bisect import bisect_right
 from collections import defaultdict
@@ -191,6 +192,19 @@ def _place(frame: FrameType | None) -> Place:
     return _at(frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_qualname)
 
 
+def _named(script: Script, charges: Charges) -> Charges:
+    """The same, where functions that stand in for the script's are called as those."""
+    parts = {_name(code.co_qualname): part for part, made in script.replaced if (code := code_of(made))}
+    named: Charges = {}
+    for counter, lines in charges.items():
+        named[counter] = {
+            p._replace(function=parts.get(p.function, p.function)): one for p, one in lines.items()
+        }
+        for one in lines.values():
+            one.via = {parts.get(name, name): share for name, share in one.via.items()}
+    return named
+
+
 @lru_cache(maxsize=16)
 def _charges(script: Script) -> Charges:
     """Four steps of the script, warm: counter → line → what it took in a step."""
@@ -202,7 +216,7 @@ def _charges(script: Script) -> Charges:
     for lines in meter.charges.values():
         for one in lines.values():
             one.amount /= scores.STEPS
-    return meter.charges
+    return _named(script, meter.charges)
 
 
 @lru_cache(maxsize=16)
@@ -228,7 +242,8 @@ def _memory(script: Script) -> Charges:
     for one in stay.values():
         one.amount /= scores.STEPS
     every = set(range(2, scores.STEPS + 1))  # weights and caches may come in the first
-    return {"peak_bytes": peak, "growth_bytes": {p: one for p, one in stay.items() if every <= steps[p]}}
+    stays = {place: one for place, one in stay.items() if every <= steps[place]}
+    return _named(script, {"peak_bytes": peak, "growth_bytes": stays})
 
 
 class _Known:
@@ -240,7 +255,7 @@ class _Known:
             n.lineno: n for n in ast.walk(ast.parse(script.source)) if isinstance(n, ast.FunctionDef)
         }
         self.classes = [n for n in ast.parse(script.source).body if isinstance(n, ast.ClassDef)]
-        self.others = {name: code.co_filename for name, part in script.replaced if (code := code_of(part))}
+        self.others = {c.co_name: c.co_filename for _, part in script.replaced if (c := code_of(part))}
 
     def add(self, lines: dict[Place, Charge], block: Any) -> Place:
         place, via = self.place(block.frames)
@@ -315,14 +330,18 @@ def _said(one: Charge) -> str:
 
 def _compiled(script: Script, look: str) -> Table:
     """What a small run on the CPU compiles, line by line, and why again."""
-    report, rows = watched(script), []
-    places = {c.where: c.function for c in report.compilations}
+    report, rows, known = watched(script), [], _Known(script)
+    places = {c.where: c.function.partition(",")[0] for c in report.compilations}
     for where, function in places.items():
-        line = int(where.rpartition(":")[2])
-        place = _at(script.file, line, function.partition(",")[0])
+        file = script.file if where.startswith(script.file) else known.others.get(function, script.file)
+        place = _at(
+            file, int(re.findall(r"\d+", where)[-1]), function
+        )  # "train_….py:110", or "cell, line 15"
         made = sum(c.where == where and bool(c.operators) for c in report.compilations)
-        why = [f"the graph breaks: {b.reason}" for b in report.breaks if f":{line} " in f"{b.where} "]
-        again = [r.reason for r in report.recompiles if f":{line})" in r.where]
+        why = [
+            f"the graph breaks: {b.reason}" for b in report.breaks if f"{b.where} ".startswith(f"{where} ")
+        ]
+        again = [r.reason for r in report.recompiles if f"({where})" in r.where]
         why += [f"again, since this was no longer so: {again[0]}"] if again else []
         rows.append((f"`{place.text}`", place.function, place.area, made, "; ".join(why)))
     columns = ["compiled from this line on", "in", "area", "compilations", "why"]

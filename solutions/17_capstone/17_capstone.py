@@ -184,7 +184,11 @@ you.against(show.left_out(board), board, evidence="simulated (H100)")
 # remembers the last batch, or that leaves work out, earns nothing.
 #
 # The exercises follow the areas. Each is graded by four counters, a point each, and a counter that you repair earns its point, whatever the
-# others do. Take them in the order of *your* list. None needs another one.
+# others do. Take them in the order of *your* list. None needs another one. Work in small steps:
+#
+# - `print(script.part("fetch"))` shows a function of the script. Copy it into your answer, and change what you have to.
+# - Run the cell after the tests: it shows your counters beside the budget.
+# - `capstone.where(repair_data(script), "syncs")` shows what is left.
 
 # %% [markdown]
 # **Exercise 17.1 — the data** (★★, 8 min)
