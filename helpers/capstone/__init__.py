@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from helpers import lazy
 
 if TYPE_CHECKING:
-    from .climbing import ladder as ladder
-    from .climbing import rungs as rungs
     from .finding import by_part as by_part
     from .finding import where as where
     from .given import budget as budget

@@ -114,8 +114,7 @@ def _build() -> ModuleType:
         return importlib.import_module("helpers.capstone.build")
     except ModuleNotFoundError:
         raise LookupError(
-            "the faults and their repairs are kept back: a student's copy has its own class's script and limits. "
-            "capstone.ladder(script, yours) shows what your repairs bought"
+            "the faults and their repairs are kept back: a student's copy has its own class's script and limits"
         ) from None
 
 
