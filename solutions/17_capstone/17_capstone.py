@@ -756,8 +756,8 @@ reference_repair.ladders()
 # One repair buys most: 16 bits. It moves the products to the Tensor Cores. That is why a headline means little without the precision of the plain
 # step.
 #
-# Is there a CPU at hand? `reference_repair.live("gpt2")` climbs the ladder there, on a smaller model, in pairs with the plain step (lesson 00). It
-# takes half a minute, and its factors are those of your machine.
+# And on a CPU? `reference_repair.live("gpt2", threads=2)` climbs the ladder on yours, with a smaller model, each rung in pairs with the plain
+# step (lesson 00). It takes half a minute, so this page does not run it.
 
 # %% [markdown]
 # ### On several GPUs, killed and gone on with
