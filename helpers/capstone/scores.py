@@ -10,16 +10,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
 from torch.utils.data import DataLoader
 
-from helpers import compiling, count, progress
+from helpers import compiling, count, private_torch, progress
 from helpers.capstone.files import Files, draw_shapes
 from helpers.capstone.parts import Script
+from helpers.capstone.twins import with_twins
+from helpers.check.sealed import sealed
 from helpers.running_example.scores import NeedsGPU, NoGPU
 from helpers.seconds import format_seconds
 from helpers.simulator import simulate
@@ -29,7 +31,7 @@ from helpers.tables import ShownAsTable, Table, table
 CARD = "H100"
 SIMULATED = f"simulated ({CARD})"
 #: the size at which steps are counted on the simulated GPU; losses are compared at smaller ones (:class:`Run`)
-LARGE = {"side": 64, "width": 256, "heads": 8, "layers": 2, "batch": 64, "parts": 2}
+LARGE = MappingProxyType({"side": 64, "width": 256, "heads": 8, "layers": 2, "batch": 64, "parts": 2})
 PICTURES, CORES, RANKS = 128, 16, 2
 #: steps before the counting, and counted ones: one reading, two validations and one checkpoint in them
 WARM_UP, STEPS = 4, 4
@@ -130,6 +132,7 @@ class Loading:
 
     def __init__(self, gpu: Any) -> None:
         self.gpu, self.read_s, self.stall_s = gpu, 0.0, 0.0
+        self.loaded: list[list[float]] = []  # the mean of each picture, by batches
         self.told: Callable[[int, int], None] = lambda pictures, nbytes: None  # whoever listens (finding)
 
     def heard(self, pictures: int, nbytes: int) -> None:
@@ -143,6 +146,8 @@ class Loading:
         for i in range(len(data)):
             before = self.read_s
             batch = data[i]
+            with private_torch.disable_current_modes():
+                self.loaded.append(batch[0].double().flatten(1).mean(1).tolist())
             took = self.read_s - before + sum(t.nbytes for t in batch) / MAKE_BYTES_PER_S
             now = self.gpu.clock()
             taken.append(now)
@@ -170,7 +175,7 @@ def _pinned(tensor: Any, made: _Loader, gpu: Any) -> Any:
 @lru_cache(maxsize=256)
 def score(script: Script) -> Score:
     """Run the script on a simulated H100 at size LARGE, four steps after four, as one of two ranks."""
-    return Score(**_simulated(script), **_compiled(script))
+    return Score(**counted(script)[0], **_compiled(script))
 
 
 class Running(NamedTuple):
@@ -192,14 +197,18 @@ def running(script: Script, gpu: Any = None) -> Iterator[Running]:
     made = script.module()  # outside: torch.compile says there that it changes nothing on this GPU
     vars(made)["DataLoader"] = seen.loader
     with _pictures(PICTURES, LARGE["side"], 0, seen.heard) as files, gpu, _cores():
-        run = script.within(made, files, LARGE, gpu, WARM_UP + STEPS + 1)  # the last one may be loaded ahead
+        run = script.within(
+            made, files, LARGE, sealed(gpu), WARM_UP + STEPS + 1
+        )  # the last one may be loaded ahead
         for _ in range(WARM_UP):
             next(run)
         gpu.synchronize()
         yield Running(made, run, seen)
 
 
-def _simulated(script: Script) -> dict[str, float]:
+@lru_cache(maxsize=256)
+def counted(script: Script) -> tuple[dict[str, float], dict[str, list[int]], list[list[float]]]:
+    """Of the counted steps: a score's fields, the work on the GPU (:func:`_work`), and a number a picture of each batch."""
     with running(script) as (_, run, seen):
         gpu = seen.gpu
         gpu.reset_peak_memory_stats()
@@ -214,7 +223,7 @@ def _simulated(script: Script) -> dict[str, float]:
         ran = gpu.kernels[kernels:]
         casts = sum(is_cast(k) and not k.graph for k in ran) / STEPS
         step = [(b - a) / STEPS for a, b in zip(start, end, strict=True)]
-        return {
+        found = {
             "step_s": (gpu.clock() - start[0]) / STEPS,
             "busy_s": sum(k.duration_s for k in ran if k.kind == "kernel") / STEPS,
             "stall_s": step[4],
@@ -230,6 +239,16 @@ def _simulated(script: Script) -> dict[str, float]:
             "peak_bytes": float(gpu.max_memory_allocated()),
             "growth_bytes": step[5],
         }
+        return found, _work(ran), seen.loaded
+
+
+def _work(ran: list[Any]) -> dict[str, list[int]]:
+    """Kind and name of a kernel or copy → how many ran, their FLOPs and their bytes."""
+    work: dict[str, list[int]] = {}
+    for kernel in ran:
+        of = work.setdefault(f"{kernel.kind} {kernel.name}", [0, 0, 0])
+        of[:] = of[0] + 1, of[1] + kernel.flops, of[2] + kernel.bytes
+    return work
 
 
 def is_cast(kernel: Any) -> bool:
@@ -275,7 +294,8 @@ class Run:
     """A run on the CPU, small: the sizes of pictures, model and batch, and how many steps.
 
     autocast: in bfloat16 where the script asks for it; otherwise that stays float32, and losses are to agree closely.
-    ranks: as one of so many, each with the same pictures: the mean of equal gradients is the gradient.
+    ranks: as one of so many, each with the same pictures: the mean of equal gradients is the gradient. More than one, or
+    a script that asks for what only a GPU has: on a simulated GPU whose tensors have true values (`twins`).
     """
 
     side: int = 16
@@ -299,7 +319,7 @@ class Run:
 def trained(script: Script, run: Run) -> dict[str, Any]:
     """What a run of the script comes to: plain data, the same on every machine but for rounding.
 
-    rows: a step's loss, right answers, gradient's length. held_out, guesses, weights, averaged, saved: see the script's
+    work: on the GPU, if there is one, after WARM_UP steps. rows: a step's loss, right answers, gradient's length. held_out, guesses, weights, averaged, saved: see the script's
     Record. compilations, recompiles: of what it compiles.
     """
     found, report = watched(script, run)
@@ -315,32 +335,31 @@ def watched(script: Script, run: Run) -> tuple[dict[str, Any], compiling.Report]
     try:
         with compiling.watch("eager") as report:
             try:
-                found = _trained(script, run, NoGPU() if run.ranks == 1 else _with_values(run))
+                found = _trained(script, run, NoGPU() if run.ranks == 1 else None)
             except NeedsGPU:
-                found = _trained(script, run, _with_values(run))
+                found = _trained(script, run, None)
     finally:
         quiet.setLevel(level)
     return found, report
 
 
-def _with_values(run: Run) -> Any:
-    gpu = simulate(CARD, values=True, strict=False)
-    return gpu.world(run.ranks) if run.ranks > 1 else gpu
-
-
-def _trained(script: Script, run: Run, gpu: Any) -> dict[str, Any]:
+def _trained(script: Script, run: Run, cpu: NoGPU | None) -> dict[str, Any]:
     size = {name: getattr(run, name) for name in LARGE}
     with ExitStack() as stack:
         files = stack.enter_context(_pictures(run.files, run.side, run.seed))
-        stack.enter_context(gpu)
+        gpu: Any = simulate(CARD).world(run.ranks) if run.ranks > 1 else simulate(CARD)
+        stack.enter_context(cpu or with_twins(gpu))
         stack.enter_context(_cores())
-        if not run.autocast:
+        if cpu and not run.autocast:  # twins are float32 as they are
             stack.enter_context(_in_float32())
         made = script.module()
         vars(made)["DataLoader"] = _Loader
-        steps: Any = script.within(made, files, size, gpu, run.steps, run.seed)
+        steps: Any = script.within(made, files, size, cpu or sealed(gpu), run.steps, run.seed)
+        launched = []
         for _ in range(run.steps):
+            launched.append(len(gpu.kernels))
             record = next(steps)
+        work = _work(gpu.kernels[launched[min(WARM_UP, run.steps - 1)] :])
         frame = steps.gi_frame.f_locals["run"].gi_frame.f_locals
         weights = {
             name: torch.cat([p.detach().flatten() for p in frame[name].parameters()])
@@ -348,6 +367,7 @@ def _trained(script: Script, run: Run, gpu: Any) -> dict[str, Any]:
         }
         waiting = [row.tolist() for row in record.waiting]
         return {
+            "work": work,
             "rows": [[float(number) for number in row] for row in [*record.rows, *waiting]],
             "held_out": [float(loss) for loss in record.held_out],
             "guesses": [_classes(one).tolist() for one in record.guesses],
@@ -360,7 +380,7 @@ def _trained(script: Script, run: Run, gpu: Any) -> dict[str, Any]:
 
 def _sketch(weights: torch.Tensor) -> list[float]:
     """64 sums of the numbers, each with signs of its own: who has the same sums has the same weights."""
-    weights = weights.detach().flatten().double()
+    weights = weights.detach().flatten().cpu().double()
     signs = torch.randint(2, (64, len(weights)), generator=torch.Generator().manual_seed(len(weights)))
     return ((2 * signs - 1).double() @ weights).tolist()
 
