@@ -178,7 +178,7 @@ def grade(
                 learner.leave()  # what it has seen of hidden inputs, a later cell could print, or a visible test quote
             hidden = step.role == "hidden"
             if step.role not in ("test", "hidden"):
-                earlier = [cell.source for cell in learner.cells if cell.role != "setup"]
+                earlier = [cell.source for cell in learner.cells]
                 if step.role != "setup" and (why := screen(step.source, lesson, earlier)):
                     refused[step.exercise if step.role == "exercise" else ""] = why
                     learner.ran[step.place] = Ran(ended=why)

@@ -31,7 +31,12 @@ def run(**fields: Any) -> Run:
 
 
 #: a run on the simulated GPU with true values, and otherwise as the steps are counted: only pictures and weights are smaller
-TIED = asdict(Run(**{**scores.LARGE, "side": 32, "width": 32}, steps=8, files=scores.PICTURES, ranks=2))
+TIED = asdict(
+    Run(
+        side=32, width=32, heads=scores.LARGE["heads"], layers=scores.LARGE["layers"], batch=scores.LARGE["batch"],
+        parts=scores.LARGE["parts"], steps=scores.WARM_UP + scores.STEPS, files=scores.PICTURES, ranks=scores.RANKS,
+    )
+)  # fmt: skip
 
 
 @lru_cache(maxsize=8)
