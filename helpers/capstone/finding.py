@@ -351,7 +351,7 @@ def _compiled(script: Script, look: str) -> Table:
 @lru_cache(maxsize=16)
 def watched(script: Script) -> compiling.Report:
     """What a small run of the script on the CPU compiles."""
-    return scores.watched(script, scores.Run())[1]
+    return scores.watched(script, scores.COMPILED)[1]
 
 
 def by_part(script: Script) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import tempfile
@@ -296,6 +297,7 @@ class Run:
     autocast: in bfloat16 where the script asks for it; otherwise that stays float32, and losses are to agree closely.
     ranks: as one of so many, each with the same pictures: the mean of equal gradients is the gradient. More than one, or
     a script that asks for what only a GPU has: on a simulated GPU whose tensors have true values (`twins`).
+    compiled: torch.compile compiles, which takes seconds; otherwise it changes nothing.
     """
 
     side: int = 16
@@ -309,10 +311,15 @@ class Run:
     files: int = 96
     autocast: bool = False
     ranks: int = 1
+    compiled: bool = False
 
     def __str__(self) -> str:
         changed = [f"{f.name}={v}" for f in fields(self) if (v := getattr(self, f.name)) != f.default]
         return f"a run of {self.steps} steps" + (f" ({', '.join(changed)})" if changed else "")
+
+
+#: the run whose compilations are counted
+COMPILED = Run(compiled=True)
 
 
 @lru_cache(maxsize=256)
@@ -320,11 +327,13 @@ def trained(script: Script, run: Run) -> dict[str, Any]:
     """What a run of the script comes to: plain data, the same on every machine but for rounding.
 
     work: on the GPU, if there is one, after WARM_UP steps. rows: a step's loss, right answers, gradient's length. held_out, guesses, weights, averaged, saved: see the script's
-    Record. compilations, recompiles: of what it compiles.
+    Record. compilations, recompiles: of a run that compiles.
     """
+    if not run.compiled:
+        return _on_cpu_or_gpu(script, run)
     found, report = watched(script, run)
-    counted = report.counts()
-    return found | {"compilations": counted["compilations"], "recompiles": counted["recompiles"]}
+    told = report.counts()
+    return found | {name: told[name] for name in ("compilations", "recompiles")}
 
 
 def watched(script: Script, run: Run) -> tuple[dict[str, Any], compiling.Report]:
@@ -334,13 +343,17 @@ def watched(script: Script, run: Run) -> tuple[dict[str, Any], compiling.Report]
     quiet.setLevel(logging.ERROR)  # a function that is compiled too often is told by its number
     try:
         with compiling.watch("eager") as report:
-            try:
-                found = _trained(script, run, NoGPU() if run.ranks == 1 else None)
-            except NeedsGPU:
-                found = _trained(script, run, None)
+            found = _on_cpu_or_gpu(script, run)
     finally:
         quiet.setLevel(level)
     return found, report
+
+
+def _on_cpu_or_gpu(script: Script, run: Run) -> dict[str, Any]:
+    if run.ranks == 1:
+        with contextlib.suppress(NeedsGPU):
+            return _trained(script, run, NoGPU())
+    return _trained(script, run, None)
 
 
 def _trained(script: Script, run: Run, cpu: NoGPU | None) -> dict[str, Any]:
@@ -350,6 +363,10 @@ def _trained(script: Script, run: Run, cpu: NoGPU | None) -> dict[str, Any]:
         gpu: Any = simulate(CARD).world(run.ranks) if run.ranks > 1 else simulate(CARD)
         stack.enter_context(cpu or with_twins(gpu))
         stack.enter_context(_cores())
+        if not run.compiled:
+            stack.enter_context(
+                mock.patch("torch.compile", lambda part=None, **how: part or (lambda one: one))
+            )
         if cpu and not run.autocast:  # twins are float32 as they are
             stack.enter_context(_in_float32())
         made = script.module()
@@ -401,7 +418,7 @@ class _in_float32(ExitStack):  # noqa: N801 - reads as a function
 
 
 def _compiled(script: Script) -> dict[str, float]:
-    found = trained(script, Run())
+    found = trained(script, COMPILED)
     return {name: found[name] for name in ("compilations", "recompiles")}
 
 
