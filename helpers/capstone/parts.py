@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import functools
-import inspect
 import linecache
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-Part = Callable[..., Any]
+from helpers.running_example.script import Part, fits, known_part
 
 #: what an exercise repairs: the functions of the script that may be replaced
 AREAS: dict[str, tuple[str, ...]] = {
@@ -39,7 +37,7 @@ class Script:
 
     def part(self, name: str) -> str:
         """The text of one of its functions or classes. ValueError for a name that it does not define."""
-        return _parts(self.source)[self._known(name, tuple(_parts(self.source)))]
+        return _parts(self.source)[known_part(name, tuple(_parts(self.source)))]
 
     def replace(self, **parts: Part) -> Script:
         """The script with other functions in place of some of its own.
@@ -48,16 +46,8 @@ class Script:
         TypeError for what is no function or takes other arguments than the one that it stands for.
         """
         for name, part in parts.items():
-            self._known(name, PARTS)
-            _fits(name, part, self.part(name))
+            fits(name, part, _needed(self.part(known_part(name, PARTS))))
         return Script(self.source, tuple(sorted((dict(self.replaced) | parts).items(), key=lambda p: p[0])))
-
-    def _known(self, name: str, names: tuple[str, ...]) -> str:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
-            meant = f"do you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"the script has no part {name!r}: {meant}it has {', '.join(names)}")
-        return name
 
     @property
     def file(self) -> str:
@@ -116,20 +106,10 @@ def _parts(source: str) -> dict[str, str]:
     return found
 
 
-def _fits(name: str, part: Part, text: str) -> None:
+def _needed(text: str) -> list[str]:
+    """Names of the arguments that the function of this text has no default for."""
     made = next(node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)).args
-    names = [arg.arg for arg in made.args]
-    needed = names[: len(names) - len(made.defaults)]
-    said = f"{name}({', '.join(needed)})"
-    if not callable(part):
-        raise TypeError(f"{name}={part!r} is no function: the script calls it as {said}")
-    try:
-        inspect.signature(part).bind(*needed)
-    except TypeError as problem:
-        called = getattr(part, "__name__", part)
-        raise TypeError(f"the script calls {said}, which {called} does not take: {problem}") from None
-    except ValueError:  # a function written in C that does not say what it takes
-        pass
+    return [arg.arg for arg in made.args[: len(made.args) - len(made.defaults)]]
 
 
 def spaces(script: Script) -> list[dict[str, Any]]:

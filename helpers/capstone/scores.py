@@ -23,7 +23,7 @@ from helpers.capstone.files import Files, draw_shapes
 from helpers.capstone.parts import Script
 from helpers.capstone.twins import with_twins
 from helpers.check.sealed import sealed
-from helpers.running_example.scores import NeedsGPU, NoGPU
+from helpers.running_example.scores import NeedsGPU, NoGPU, Row, beside, number_text
 from helpers.seconds import format_seconds
 from helpers.simulator import simulate
 from helpers.sizes import size_text
@@ -83,28 +83,24 @@ class Score(ShownAsTable):
         return asdict(self)
 
 
-def _number(number: float) -> str:
-    return f"{number:,.1f}".removesuffix(".0")
-
-
 #: a score's fields in the order of the table: field, name, form
-ROWS: list[tuple[str, str, Callable[[float], str]]] = [
+ROWS: list[Row] = [
     ("step_s", "time", format_seconds),
     ("busy_s", "time of its kernels", format_seconds),
     ("stall_s", "waits for data", format_seconds),
     ("read_s", "reading, by whoever reads", format_seconds),
-    ("launches", "launches", _number),
-    ("launches_but_casts", "launches, casts apart", _number),
-    ("operators", "operators", _number),
-    ("syncs", "syncs", _number),
+    ("launches", "launches", number_text),
+    ("launches_but_casts", "launches, casts apart", number_text),
+    ("operators", "operators", number_text),
+    ("syncs", "syncs", number_text),
     ("copied_bytes", "bytes copied to and from the device", size_text),
-    ("collectives", "collectives", _number),
+    ("collectives", "collectives", number_text),
     ("sent_bytes", "bytes sent to the other rank", size_text),
     ("saved_bytes", "bytes saved for backward", size_text),
     ("peak_bytes", "peak memory", size_text),
     ("growth_bytes", "memory that it leaves behind", size_text),
-    ("compilations", "compilations in a run", _number),
-    ("recompiles", "of these, again", _number),
+    ("compilations", "compilations in a run", number_text),
+    ("recompiles", "of these, again", number_text),
 ]
 FIELDS = tuple(key for key, _, _ in ROWS)
 assert FIELDS == tuple(f.name for f in fields(Score))
@@ -477,13 +473,9 @@ class Board(ShownAsTable):
         self.before, self.after, self.odd, self.same = before, after, odd, not odd
 
     def table(self) -> Table:
-        rows = []
-        for key, name, form in ROWS:
-            old, new = getattr(self.before, key), getattr(self.after, key)
-            rows.append((name, form(old), form(new), f"{old / new:.2f}×" if old and new else ""))
         said = f"THIS IS ANOTHER TRAINING: {self.odd}" if self.odd else f"the losses agree within {CLOSE:.1%}"
         columns = ["a step of the script", "before", "after", "before ÷ after"]
-        return table(rows, columns, evidence=SIMULATED, caption=said)
+        return table(beside(ROWS, self.before, self.after), columns, evidence=SIMULATED, caption=said)
 
 
 #: its title in the learner's report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -201,11 +201,8 @@ class Board(ShownAsTable):
         self.apart, self.tolerance, self.same = apart, tolerance, apart <= tolerance
 
     def table(self) -> Table:
-        rows = []
-        for key, name, form in ROWS:
-            old, new = getattr(self.before, key), getattr(self.after, key)
-            if key != "sent_bytes" or old or new:
-                rows.append((name, form(old), form(new), _ratio(old, new)))
+        alone = not self.before.sent_bytes and not self.after.sent_bytes
+        rows = beside([row for row in ROWS if row[0] != "sent_bytes" or not alone], self.before, self.after)
         if self.ranks == (1, 1):
             cpu = "needs a GPU" if self.ratio is None else self.ratio.cell
             rows.append((f"time on the CPU, {LIVE_CPU}", "", "", cpu))
@@ -221,21 +218,30 @@ class Board(ShownAsTable):
         return table(rows, columns, evidence=evidence, caption=caption)
 
 
-def _number(number: float) -> str:
+#: a field of a score, its name in a table, and how its number is written there
+Row = tuple[str, str, Callable[[float], str]]
+
+
+def beside(rows: Iterable[Row], before: Any, after: Any) -> list[tuple[str, str, str, str]]:
+    """Two scores as rows of a table: name, both numbers, and how many times as much the first one is."""
+    found = []
+    for key, name, form in rows:
+        old, new = getattr(before, key), getattr(after, key)
+        found.append((name, form(old), form(new), f"{old / new:.2f}×" if old and new else ""))
+    return found
+
+
+def number_text(number: float) -> str:
     return f"{number:,.1f}".removesuffix(".0")
 
 
-def _ratio(old: float, new: float) -> str:
-    return f"{old / new:.2f}×" if old and new else ""
-
-
 #: a score's fields in the order of the table: field, name, form
-ROWS: list[tuple[str, str, Callable[[float], str]]] = [
+ROWS: list[Row] = [
     ("step_s", "time", format_seconds),
     ("busy_s", "time of its kernels", format_seconds),
-    ("launches", "launches", _number),
-    ("operators", "operators", _number),
-    ("syncs", "syncs", _number),
+    ("launches", "launches", number_text),
+    ("operators", "operators", number_text),
+    ("syncs", "syncs", number_text),
     ("copied_bytes", "bytes copied to the device", size_text),
     ("sent_bytes", "bytes sent to other ranks", size_text),
     ("peak_bytes", "peak memory", size_text),

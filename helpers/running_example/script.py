@@ -4,13 +4,36 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from helpers.running_example import plain
 
 Part = Callable[..., Any]
+
+
+def known_part(name: str, names: Collection[str]) -> str:
+    """The name, if a script has a part of that name. ValueError otherwise, with the one that may be meant."""
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1)
+        meant = f"do you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"the script has no part {name!r}: {meant}it has {', '.join(names)}")
+    return name
+
+
+def fits(name: str, part: Any, needed: Sequence[str]) -> None:
+    """TypeError for what is no function, or cannot be called with the arguments that the script gives this part."""
+    said = f"{name}({', '.join(needed)})"
+    if not callable(part):
+        raise TypeError(f"{name}={part!r} is no function: the script calls it as {said}")
+    try:
+        inspect.signature(part).bind(*needed)
+    except TypeError as problem:
+        called = getattr(part, "__name__", part)
+        raise TypeError(f"the script calls {said}, which {called} does not take: {problem}") from None
+    except ValueError:  # a function written in C that does not say what it takes
+        pass
 
 
 @dataclass(frozen=True)
@@ -38,21 +61,8 @@ class Script:
         """
         known = {f.name: getattr(self, f.name) for f in fields(self)}
         for name, part in parts.items():
-            if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                meant = f"do you mean {near[0]!r}? " if near else ""
-                raise ValueError(f"the script has no part {name!r}: {meant}it has {', '.join(known)}")
-            wanted = inspect.signature(getattr(plain, name))
-            if not callable(part):
-                raise TypeError(f"{name}={part!r} is no function: the script calls it as {name}{wanted}")
-            needed = [p.name for p in wanted.parameters.values() if p.default is p.empty]
-            try:
-                inspect.signature(part).bind(*needed)
-            except TypeError as problem:
-                said = f"the script calls {name}({', '.join(needed)}), which {part.__name__} does not take"
-                raise TypeError(f"{said}: {problem}") from None
-            except ValueError:  # a function written in C that does not say what it takes
-                pass
+            wanted = inspect.signature(getattr(plain, known_part(name, known)))
+            fits(name, part, [p.name for p in wanted.parameters.values() if p.default is p.empty])
         return Script(**(known | parts))
 
     def unlike(self, other: Script) -> list[str]:
