@@ -28,7 +28,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.checkpoint import state_dict as states
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -210,7 +210,8 @@ def train(by: str, to: Path, size: Any, steps: int, every: int = 4, seed: int = 
         for step, batch in enumerate(script.send(batches, gpu), start=done + 1):
             optimizer.zero_grad()
             rows.append(accumulate(way, model, batch, size.parts))
-            script.clip(plain)
+            # not the script's own: where weights are sharded, .item() of a gradient's length is that of this rank's share
+            nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
             optimizer.step()
             script.average(averaged, plain)  # whose names are those of the average, however it is wrapped
             if step % every == 0 or step == steps:

@@ -58,9 +58,7 @@ def a_step(script: Script, cpu: float = 1, gpu: float = 1, pcie: float = 1, load
     with mock.patch.multiple(scores, **faster), scores.running(script, there) as (_, run, _):
         there.reset_peak_memory_stats()
         began = there.clock()
-        with (
-            count()
-        ):  # as a score is taken: it looks at each tensor that is saved, which takes the host a moment
+        with count():  # as for a score: to look at what is saved takes the host a moment
             for _ in range(STEPS):
                 next(run)
         there.synchronize()

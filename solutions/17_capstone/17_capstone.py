@@ -788,7 +788,8 @@ you.against(show.same_losses(found), show.killed_table(found), evidence="live (C
 # is whole, or it is not there: its last file, `.metadata`, is written when all ranks are done.
 #
 # The names in the checkpoint are those of the model, without the wrapper around it. So one way can go on from another, also on
-# another number of ranks.
+# another number of ranks. One function of the script does not come along as it is: `clip`. Where gradients are sharded, `.item()` of a
+# gradient's length is the length of this rank's share, and no error says so. `nn.utils.clip_grad_norm_` adds up over all ranks.
 #
 # The same file runs under [torchrun](https://docs.pytorch.org/docs/stable/elastic/run.html), with gloo on CPUs and with NCCL on GPUs:
 #
