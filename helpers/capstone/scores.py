@@ -368,10 +368,14 @@ def _trained(script: Script, run: Run, cpu: NoGPU | None) -> dict[str, Any]:
         made = script.module()
         vars(made)["DataLoader"] = _Loader
         steps: Any = script.within(made, files, size, cpu or sealed(gpu), run.steps, run.seed)
-        launched = []
+        launched: list[int] = []
+        record: Any = None
         for _ in range(run.steps):
             launched.append(len(gpu.kernels))
-            record = next(steps)
+            record = next(steps, record)
+            if record is None or steps.gi_frame is None:
+                done = f"{len(launched) - 1} of {run.steps}"
+                raise RuntimeError(f"the run was over after {done} steps: send has to yield every batch")
         work = _work(gpu.kernels[launched[min(WARM_UP, run.steps - 1)] :])
         frame = steps.gi_frame.f_locals["run"].gi_frame.f_locals
         weights = {

@@ -121,6 +121,13 @@ _HIDES = frozenset(
 #: … but for this part of one, and what exercises of a lesson are about
 _SHOWN = "torch.multiprocessing.reductions"
 _IN_LESSON = {"11": "torch.compile", "17": "torch.compile"}
+#: … and what is closed in one lesson: its exercises count bytes saved for backward, and these keep tensors out of that count
+_NOT_IN_LESSON = {
+    "17": frozenset(
+        f"torch.autograd.{name}"
+        for name in ("Function", "graph.saved_tensors_hooks", "graph.save_on_cpu", "function.Function")
+    )
+}
 #: private names that exercises are about
 _KNOWN = re.compile(
     "_(parameters|buffers|modules|forward_hooks|forward_pre_hooks|backward_hooks|base|cdata|version|is_view|saved_\\w+"
@@ -187,6 +194,7 @@ def screen(source: str, lesson: str | None = None, earlier: Iterable[str] = ()) 
     except (ValueError, RecursionError, MemoryError):
         return "Line 1 begins a cell that Python cannot read: write it with shorter expressions."
     closed = _HIDES - ({_IN_LESSON.get(lesson[:2], "")} if lesson else set(_IN_LESSON.values()))
+    closed |= _NOT_IN_LESSON.get(lesson[:2], frozenset()) if lesson else frozenset()
     imports = [node for text in earlier for node in _import_statements(text)]
     found = sorted(_Reader(tree, closed, imports).refused(), key=lambda at: at[0])
     return f"Line {found[0][0]} {found[0][1]}." if found else None

@@ -1,0 +1,18 @@
+def repair_data(script):
+    def fetch(files, rows):
+        return torch.from_numpy(files.read(rows)), torch.from_numpy(files.labels[rows])
+
+    def loading(cores, gpu):
+        return {"num_workers": max(1, cores // 2), "pin_memory": gpu.device.type != "cpu"}
+
+    def send(batches, gpu):
+        ready = None
+        for batch in batches:
+            batch = [tensor.to(gpu.device, non_blocking=True) for tensor in batch]
+            if ready is not None:
+                yield ready
+            ready = batch
+        if ready is not None:
+            yield ready
+
+    return script.replace(fetch=fetch, loading=loading, send=send)
