@@ -2,7 +2,7 @@
 
 reference_repair.ladder("gpt2")    # time and peak memory of a step, rung by rung
 reference_repair.table("gpt2")     # the same in figures, beside what the sources promise
-reference_repair.ladders()         # both, as times and shares of the plain step
+reference_repair.ladders()         # both and the capstone's, as times and shares of the plain step
 reference_repair.live("gpt2")      # on this CPU, at a reduced size, each rung beside the plain step
 """
 
