@@ -218,10 +218,8 @@ def _ladder(script: Script, after: Script) -> plots.Picture:
         now = now.replace(**{name: new[name]})
         try:
             found, last = a_step(now), rows[-1][1]
-        except (
-            Exception
-        ):  # it wants a function that comes later, as `validate` does `held_out`: they share a row
-            continue
+        except Exception:  # it wants a function that comes later, as `validate` does `held_out`
+            continue  # so they share a row
         if max(abs(a / b - 1) for a, b in zip(found, last, strict=True)) >= 0.02:
             rows.append((name, found))
     if rest := len(order) + 1 - len(rows):
