@@ -390,7 +390,8 @@ def _trained(script: Script, run: Run, cpu: NoGPU | None) -> dict[str, Any]:
             "guesses": [_classes(one).tolist() for one in record.guesses],
             "weights": {name: _sketch(flat) for name, flat in weights.items()},
             "saved": {
-                name: _sketch(v) if isinstance(v, torch.Tensor) else v for name, v in record.saved.items()
+                name: (ON_GPU if v.is_meta else _sketch(v)) if isinstance(v, torch.Tensor) else v
+                for name, v in record.saved.items()
             },
         }
 
@@ -422,6 +423,8 @@ def _compiled(script: Script) -> dict[str, float]:
     return {name: found[name] for name in ("compilations", "recompiles")}
 
 
+#: in place of what a checkpoint keeps where a lost GPU would take it along
+ON_GPU = "on the GPU"
 #: how far two trainings may be apart, as a share: in float32, and in bfloat16
 CLOSE, ROUNDED = 1e-3, 5e-2
 
@@ -448,6 +451,8 @@ def apart(one: dict[str, Any], other: dict[str, Any], tolerance: float = CLOSE) 
                 return f"{said} {i} is another than in the script as it was"
     if one["saved"].keys() != other["saved"].keys():
         return f"the checkpoint has {sorted(other['saved'])}, wanted {sorted(one['saved'])}"
+    if away := [name for name, value in other["saved"].items() if value == ON_GPU]:
+        return f"the checkpoint's {away[0]!r} is still on the GPU"
     for what, a, b in [
         ("the {} weights", one["weights"], other["weights"]),
         ("the checkpoint's {!r}", one["saved"], other["saved"]),
