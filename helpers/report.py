@@ -11,6 +11,7 @@ import argparse
 import base64
 import hashlib
 import platform
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -218,7 +219,9 @@ first and then measured. Exercises are judged by counters (operators, copies, by
 
 def _repaired(lessons: Sequence[Lesson]) -> str:
     """What the learner's own repair of the last lesson's slow script bought."""
-    found = [board for one in lessons if one.name.startswith(CAPSTONE) for board in one.boards.items()]
+    boards = [board for one in lessons if one.name.startswith(CAPSTONE) for board in one.boards.items()]
+    climbed = [board["rows"] for _, board in boards if board["rungs"]]
+    found = [(title, board) for title, board in boards if board["rungs"] or board["rows"] not in climbed]
     if not found:
         return ""
     says = "A training script that was given: correct, clean to read, and slow in many ways, none of them marked."
@@ -310,7 +313,7 @@ def _board(title: str, board: Mapping[str, Any]) -> str:
     from helpers import plots
     from helpers.plots.ladders import Rung
 
-    rows = [[cell_html(str(cell)) for cell in row] for row in board["rows"]]
+    rows = [[cell_html(_whole(str(cell))) for cell in row] for row in board["rows"]]
     note = f"<b>{escape(board['evidence'])}</b>" + (
         f" · {escape(board['caption'])}" if board["caption"] else ""
     )
@@ -321,6 +324,11 @@ def _board(title: str, board: Mapping[str, Any]) -> str:
         parts.append(f"<p>{escape(_bought(rungs, board['drawn']))}</p>")
         parts.append(_picture(plots.ladder(rungs, evidence=board["drawn"], title=title)))
     return "\n".join(parts)
+
+
+def _whole(cell: str) -> str:
+    """A number keeps its unit in its line."""
+    return re.sub(r"(?<=\d) (?=\w{1,4}$)", "\u00a0", cell)
 
 
 def _bought(rungs: Sequence[Any], evidence: str) -> str:

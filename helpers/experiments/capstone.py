@@ -215,11 +215,12 @@ def _ladder(script: Script, after: Script) -> plots.Picture:
     start, end = capstone.score(script), capstone.score(after)
     rows, now = [("as it was", Step(start.step_s, int(start.peak_bytes)))], script
     for name in order:
-        now = now.replace(**{name: new[name]})
+        more = now.replace(**{name: new[name]})
         try:
-            found, last = a_step(now), rows[-1][1]
-        except Exception:  # it wants a function that comes later, as `validate` does `held_out`
-            continue  # so they share a row
+            found, last = a_step(more), rows[-1][1]
+        except Exception:  # it wants one that comes later, as `validate` does `held_out`
+            continue  # the last row has it
+        now = more
         if max(abs(a / b - 1) for a, b in zip(found, last, strict=True)) >= 0.02:
             rows.append((name, found))
     if rest := len(order) + 1 - len(rows):
