@@ -5,6 +5,8 @@ author = copyright = project
 html_title = project
 extensions = ["myst_nb"]
 html_theme = "sphinx_book_theme"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_theme_options = {
     "show_navbar_depth": 1,
     "show_toc_level": 2,
