@@ -20,6 +20,10 @@ html_theme_options = {
 html_context = {"default_mode": "auto"}
 html_show_copyright = False
 html_copy_source = False
+#: the search reads each page that it found for a line to show: from a file, a browser may not
+html_js_files = [
+    (None, {"body": 'if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false'})
+]
 html_last_updated_fmt = None
 #: the notebooks come with what they showed; nothing runs here
 nb_execution_mode = "off"
