@@ -76,13 +76,13 @@ you.against(words, measured, evidence="live (CPU)", what="verdict")
 # %% [markdown]
 # ## 2 · The table
 #
-# The table calls each source by a key:
-#
-# - `five-strategies`, `guide`: an article on five strategies, and a general guide;
-# - `compile-300`: an article which promises that torch.compile makes training 300 % faster;
-# - `book-notes`, `book-code`: the notes of a reader on a book about performance and memory, and the book's own scripts;
-# - `tuning-guide`: PyTorch's own.
-#
+# Here are the sources, and who wrote them. The key is what the table calls a source. Nobody typed a number into the table:
+# the lessons' runs keep their verdicts, and the build collects them.
+
+# %% experiment
+claims
+
+# %% [markdown]
 # All in all there are {{claims}} claims. {{untested}} of them are untested, each for a reason: the source does not say which
 # model it means, or a GPU or a large data set is missing, or no run could show it. The other {{tested}} were tried. Of ten
 # tried claims, how many are confirmed, and how many refuted? Which source has the most refuted ones?
@@ -132,12 +132,6 @@ claims.find(lesson="05", most=3)
 # The last column says which lesson tried a claim, and in which section. A name in code is a function below
 # `helpers/trials/`. The whole table is `docs/claims.md` of the course's repository, and a page of its site. There every
 # claim has a link, from its source and from its lesson.
-#
-# Here are the sources, and who wrote them. Nobody typed a number into this table: the lessons' runs keep their verdicts,
-# and the build collects them.
-
-# %% experiment
-claims
 
 # %% [markdown]
 # ## 3 · A trial in five parts
