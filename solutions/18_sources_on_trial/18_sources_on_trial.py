@@ -76,7 +76,7 @@ you.against(words, measured, evidence="live (CPU)", what="verdict")
 # %% [markdown]
 # ## 2 · The table
 #
-# Here are the sources, and who wrote them. The key is what the table calls a source. Nobody typed a number into the table:
+# Here are the sources, and who wrote them. The key is what the table calls a source. No measured number in it was typed:
 # the lessons' runs keep their verdicts, and the build collects them.
 
 # %% experiment
