@@ -595,7 +595,8 @@ you.against(
 #
 # Worse than an error is code that runs and does something else. Here are two, each in the shortest form that runs. The
 # first sets a limit, and reserves nothing. What reserves memory in advance is a tensor of that size, dropped at once:
-# PyTorch's pool keeps its block (lesson 08). The second turns one large picture into four rows of results, without a word.
+# PyTorch's pool keeps its block (lesson 08). The second turns one large picture into four rows of results, without a word;
+# with `flatten(1)` in its place that picture raises an error.
 
 # %% experiment
 show.in_full("compile-300/memory-fraction")
