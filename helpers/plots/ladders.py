@@ -32,8 +32,8 @@ def ladder(rungs: Sequence[Rung], *, evidence: str, title: str = "What each chan
     if not rungs:
         raise ValueError("ladder: no rungs; give at least one")
     hollow = "filled: the rows below build on it · hollow: tried, and taken out again"
-    said = ("" if all(rung.kept for rung in rungs) else hollow, BESIDE.get(evidence, ""))
-    note = "; ".join(filter(None, said))
+    beside = BESIDE.get(evidence, "")
+    note = beside if all(rung.kept for rung in rungs) else "; ".join(filter(None, (hollow, beside)))
     fig, _ = style.figure(0.55 + 0.34 * len(rungs), evidence=evidence, title=title, note=note)
     time, memory = fig.subplots(1, 2, sharey=True)
     factor, unit = style.time_unit(max(rung.seconds for rung in rungs))
