@@ -5,6 +5,8 @@ author = copyright = project
 html_title = project
 extensions = ["myst_nb"]
 html_theme = "sphinx_book_theme"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_theme_options = {
     "show_navbar_depth": 1,
     "show_toc_level": 2,
@@ -18,6 +20,10 @@ html_theme_options = {
 html_context = {"default_mode": "auto"}
 html_show_copyright = False
 html_copy_source = False
+#: the search reads each page that it found for a line to show: from a file, a browser may not
+html_js_files = [
+    (None, {"body": 'if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false'})
+]
 html_last_updated_fmt = None
 #: the notebooks come with what they showed; nothing runs here
 nb_execution_mode = "off"

@@ -1,5 +1,6 @@
 """Odd answers: they end only their own test; and what a sealed GPU shows."""
 
+import contextlib
 import subprocess
 import time
 
@@ -9,6 +10,7 @@ import torch
 from helpers import check
 from helpers.check.sealed import sealed
 from helpers.classroom import master as masters
+from helpers.classroom.engine import Learner, Step
 from helpers.classroom.master import Master
 from helpers.classroom.runner import Runner
 from helpers.simulator import simulate
@@ -63,6 +65,51 @@ def test_an_ended_process_is_told(runner: Runner, end: str) -> None:
     with runner.notebook(["import os", end]) as notebook, check.through(notebook.ask):
         with pytest.raises(check.CheckFailed, match="ended before it answered"):
             check.function("twice", [check.case(1)])
+
+
+ON_RANKS = """
+import os
+from helpers import ranks
+from helpers.ranks import starting
+
+def runs():
+    return ranks.run_ranks(os.getppid, 2)
+
+def dies():
+    starting.server().ask(do="start", folder="/nowhere", n=1, modules=[])
+    os.kill(os.getpid(), 9)
+
+def owes():
+    starting.server().busy = True
+"""
+
+
+def test_the_ranks_of_all_exercises_come_from_one_server(runner: Runner) -> None:
+    """Another would import torch first, for seconds. One is made after a copy that ended in the middle of a request."""
+    learner = Learner(runner.warm, time.monotonic() + 300, ranks=True)
+    learner.run(Step(0, "setup", ON_RANKS))
+    parents: list[int] = []
+
+    def ask(name: str) -> None:  # in a copy of its own, as each exercise is
+        with check.through(learner.ask):
+            check.function(
+                name, [check.case()], verify=lambda reports: parents.extend(reports[0].value or [])
+            )
+        learner.leave()
+
+    try:
+        for _ in range(2):
+            ask("runs")
+        assert len(parents) == 4 and len(set(parents)) == 1
+        for spoils in ("owes", "dies"):
+            with contextlib.suppress(check.CheckFailed):
+                ask(spoils)
+            ask("runs")
+            assert len(set(parents)) == 2, spoils
+            learner.close()
+            del parents[2:]
+    finally:
+        learner.close()
 
 
 def test_an_endless_answer_is_ended(runner: Runner, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:

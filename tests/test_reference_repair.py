@@ -13,8 +13,8 @@ import torch
 from helpers import reference_repair, simulate
 from helpers.capstone import catalogue
 from helpers.recordings import registry, running
-from helpers.reference_repair import inductor, shown, steps
-from helpers.reference_repair.models import TASKS, Task, Way, rungs_of
+from helpers.reference_repair import inductor, on_cpu, shown, steps
+from helpers.reference_repair.models import TASKS, Task, Way, fused_attention, rungs_of
 from helpers.simulator.cost.roofline import Work
 
 #: what Inductor wrote of the small decoder's block and end, made by tests/long/reference_repair.py
@@ -46,11 +46,12 @@ def written_once() -> list[inductor.Written]:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_rung_trains_as_the_plain_step_does(name: str) -> None:
-    plain = reference_repair.losses(name, 0)
-    for i, rung in enumerate(rungs_of(TASKS[name])):
+    first, *others = rungs_of(TASKS[name])
+    plain = reference_repair.losses(name, first)
+    for rung in others:
         if not rung.way.compiled or rung.way.graphed:  # compiled: in tests/long/reference_repair.py
             same = pytest.approx(plain, rel=TOLERANCE[rung.way.bf16])
-            assert reference_repair.losses(name, i) == same, rung.says
+            assert reference_repair.losses(name, rung) == same, rung.says
 
 
 def test_the_kept_figures_are_those_of_these_programs() -> None:
@@ -102,6 +103,25 @@ def test_the_experiment_records_every_rung(monkeypatch: pytest.MonkeyPatch) -> N
     assert kernels < before and graphed < launches
     works = [works for part in written_once() for graph in part.graphs for works in graph.works.values()]
     assert {work.name for some in works for work in some} <= names
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_as_products_is_the_fused_one(causal: bool) -> None:
+    q, k, v = torch.randn(3, 2, 4, 8, 16, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(on_cpu.products(q, k, v, causal), fused_attention(q, k, v, causal))
+
+
+@pytest.mark.skipif(
+    not on_cpu.KEPT.exists(), reason="python -m helpers.reference_repair.on_cpu was not run yet"
+)
+@pytest.mark.parametrize("name", TASKS)
+def test_two_cores_had_it_three_times_as_fast(name: str) -> None:
+    """What was measured once, and is kept: no clock is read here."""
+    kept = json.loads(on_cpu.KEPT.read_text(encoding="utf-8"))
+    assert [row["rung"] for row in kept[name]] == [rung.says for rung in on_cpu.rungs_here(TASKS[name])[1:]]
+    said = repr(reference_repair.measured_once(name))
+    assert f"[recorded ({kept['processor']}, 20" in said
+    assert kept["gpt2"][-1]["low"] >= 3
 
 
 def test_the_table_says_what_was_promised_and_how_far_it_may_be_off() -> None:

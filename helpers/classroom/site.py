@@ -58,6 +58,8 @@ def lay_out(lessons: list[Master], to: Path) -> None:
         _relinked(ROOT / "README.md", names, to, "") + "\n".join(tree), encoding="utf-8"
     )
     shutil.copy(ROOT / "docs" / "conf.py", to)
+    (to / "_static").mkdir()
+    shutil.copy(ROOT / "docs" / "site.css", to / "_static")
 
 
 def _toctree(caption: str, pages: list[str]) -> str:

@@ -112,10 +112,16 @@ def serve(connection: socket.socket, before: "Intact") -> None:
         _more_time()
         reply: dict[str, Any] = {}
         if "back" in message:
+            starting.give_back()
             os._exit(BACK)
-        if "apart" in message and (copy := os.fork()):
-            _, status = os.waitpid(copy, 0)
-            reply = {} if os.waitstatus_to_exitcode(status) == BACK else {"died": True}
+        if "apart" in message:
+            if copy := os.fork():
+                _, status = os.waitpid(copy, 0)
+                if os.waitstatus_to_exitcode(status) != BACK:
+                    starting.drop(at_once=True)  # it may have died in the middle of a run
+                    reply = {"died": True}
+            else:
+                starting.borrow()
         elif "run" in message:
             reply = _run(message["run"], message["place"], namespace)
         elif "ask" in message:

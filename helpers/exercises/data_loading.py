@@ -7,6 +7,7 @@ import pickle
 import random
 import sys
 import tempfile
+import traceback
 import tracemalloc
 import weakref
 from collections import Counter
@@ -30,6 +31,16 @@ Files = Sequence[tuple[Sequence[int], int]]
 #: real workers, which are forked: only then do they know a notebook's class
 _WORKERS: dict[str, Any] = {"timeout": 60, "multiprocessing_context": "fork"}
 _CAN_FORK = sys.platform == "linux"
+
+
+def _all_from(loader: Any) -> list[Any]:
+    """Its samples. Where it fails, its workers end now: what the exception holds of it, only the garbage collector would
+    find, which ends the queues first, so that torch waits five seconds for each worker in vain."""
+    try:
+        return [sample for batch in loader for sample in batch]
+    except Exception as odd:
+        traceback.clear_frames(odd.__traceback__)
+        raise
 
 
 # --- 4.3 Documents ------------------------------------------------------------------------------------------------
@@ -177,7 +188,7 @@ def _from_a_file(Documents: Any, lengths: Sequence[int], workers: int) -> tuple[
         dataset = Documents(functools.partial(np.memmap, path, dtype=np.uint16, mode="r"), ends)
         many = {"num_workers": workers, **_WORKERS} if workers and _CAN_FORK else {}
         loader: Any = DataLoader(dataset, batch_size=4, collate_fn=list, **many)
-        first = [document.clone() for batch in loader for document in batch]
+        first = [document.clone() for document in _all_from(loader)]
         single = [dataset[i] for i in reversed(range(len(dataset)))]
         if sys.platform != "win32":
             np.memmap(path, np.uint16, "r+")[:] = 0  # what still lies in the map is lost
@@ -338,7 +349,7 @@ def _share_out(Shared: Any, **fields: Any) -> list[dict[str, Any]]:
             dataset.set_epoch(epoch)
             if asked.real and _CAN_FORK:
                 loader: Any = DataLoader(dataset, batch_size=4, num_workers=workers, **_WORKERS)
-                got = [int(v) for batch in loader for v in batch]
+                got = [int(v) for v in _all_from(loader)]
                 told.append({"epoch": epoch, "got": got, "reads": len(got), "again": True, "same": True})
                 continue
             for w in range(max(1, workers)):

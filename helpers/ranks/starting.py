@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -34,7 +35,7 @@ class Server:
         self._into, self._out = os.fdopen(into, "w", encoding="utf-8"), os.fdopen(out, encoding="utf-8")
         self._pid, self._errors = pid, errors
         self._owner = os.getpid()
-        self._ready = False
+        self._ready = self._lent = False
         self.busy = False  # in the middle of a request
 
     @classmethod
@@ -55,15 +56,22 @@ class Server:
     def ask(self, **request: Any) -> dict[str, Any]:
         """One request and its answer. RuntimeError with what the server printed, if it cannot be used."""
         self.busy = True
-        if not self._ready:
-            self._reply()
-            self._ready = True
+        self.wait_until_ready()
         with contextlib.suppress(OSError):  # the missing reply tells
             self._into.write(json.dumps(request) + "\n")
             self._into.flush()
         reply = self._reply()
         self.busy = False
         return reply
+
+    def wait_until_ready(self) -> None:
+        if not self._ready:
+            self._reply()
+            self._ready = True
+
+    def lend(self) -> None:
+        """In a copy of the process that the server belongs to, which waits until this copy has ended."""
+        self._owner, self._lent = os.getpid(), True
 
     def _reply(self) -> dict[str, Any]:
         if text := self._out.readline():
@@ -79,17 +87,23 @@ class Server:
     def alive(self) -> bool:
         if self._owner != os.getpid():  # this process is a fork of the one that it belongs to
             return False
+        if self._lent:
+            # only its parent hears how it ends; here the pipe tells, when nobody holds its other end
+            return not self._out.closed and not _hung_up(self._out.fileno())
         try:
             return os.waitpid(self._pid, os.WNOHANG) == (0, 0)
         except ChildProcessError:
             return False
 
-    def close(self) -> None:
-        """End it, and with it every rank."""
+    def close(self, at_once: bool = False) -> None:
+        """End it, and with it every rank. at_once: whoever holds its input open, and in the middle of a request."""
         if self._owner != os.getpid():
             return
         with contextlib.suppress(OSError):
             self._into.close()
+        if at_once or self._lent:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)  # the ranks die with it
         until = time.monotonic() + 15
         while self.alive():  # a process that was forked from this one may hold its input open
             time.sleep(0.001)
@@ -103,6 +117,12 @@ class Server:
 _server: Server | None = None
 
 
+def _hung_up(fd: int) -> bool:
+    looking = select.poll()
+    looking.register(fd, 0)
+    return bool(looking.poll(0))
+
+
 def server() -> Server:
     """This process's server; a new one if there is none that lives."""
     global _server
@@ -112,13 +132,25 @@ def server() -> Server:
     return _server
 
 
-def drop() -> None:
+def drop(at_once: bool = False) -> None:
     """End the server, if there is one."""
     global _server
     if _server is not None:
         atexit.unregister(_server.close)
-        _server.close()
+        _server.close(at_once)
         _server = None
+
+
+def borrow() -> None:
+    """In a copy of the process that has the server: use it, where a copy cannot fork one. Its owner waits meanwhile."""
+    if _server is not None and FORKS:
+        _server.lend()
+
+
+def give_back() -> None:
+    """Before such a copy ends: a server that owes an answer would give it to the next who asks."""
+    if _server is not None and _server.busy:
+        drop(at_once=True)
 
 
 def fork_server() -> None:
@@ -144,6 +176,7 @@ def fork_server() -> None:
     os.close(its_in)
     os.close(its_out)
     _server = Server(pid, into, out)
+    _server.wait_until_ready()
     atexit.register(_server.close)
 
 

@@ -45,7 +45,7 @@ def begin(code: str, simulated: str | None, device: dict[str, Any]) -> dict[str,
         "python": platform.python_version(),
         "numpy": numpy.__version__,
         "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
+        "processor": processor(),
         "date": date.today().isoformat(),
         "command": _command(),
         "code": code,
@@ -70,7 +70,7 @@ def _driver() -> str:
     return out.split("\n")[0].strip() or "unknown"
 
 
-def _processor() -> str:
+def processor() -> str:
     """The host's CPU model: launches and syncs cost the host's time."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")

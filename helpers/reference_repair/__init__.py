@@ -3,7 +3,8 @@
 reference_repair.ladder("gpt2")    # time and peak memory of a step, rung by rung
 reference_repair.table("gpt2")     # the same in figures, beside what the sources promise
 reference_repair.ladders()         # both and the capstone's, as times and shares of the plain step
-reference_repair.live("gpt2")      # on this CPU, at a reduced size, each rung beside the plain step
+reference_repair.live("gpt2")      # on this CPU, at a reduced size, each rung beside the plain step: a minute
+reference_repair.measured_once("gpt2")      # the same as it came out on two cores, once
 """
 
 from typing import TYPE_CHECKING
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING
 from helpers import lazy
 
 if TYPE_CHECKING:
+    from .on_cpu import live as live
+    from .on_cpu import losses as losses
+    from .on_cpu import measured_once as measured_once
     from .shown import NAMES as NAMES
     from .shown import ladder as ladder
     from .shown import ladders as ladders
-    from .shown import live as live
-    from .shown import losses as losses
     from .shown import scored as scored
     from .shown import table as table
 

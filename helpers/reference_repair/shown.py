@@ -1,4 +1,4 @@
-"""What each rung came to: recorded on a GPU where it was, else simulated; and live, on this CPU, at a reduced size.
+"""What each rung came to: recorded on a GPU where it was, else simulated.
 
 The simulated figures are kept in simulated.json, since the simulation of a whole ladder takes half a minute:
 
@@ -10,20 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from helpers import plots, recordings, sources, tables, timing
-from helpers.compiling import CannotCompile
+from helpers import plots, recordings, sources, tables
 from helpers.plots.ladders import Rung
 from helpers.reference_repair.models import TASKS, Way, fused_attention, rungs, rungs_of, send_ahead
-from helpers.reference_repair.steps import measured, one, stepper
-from helpers.seconds import LIVE_CPU, format_seconds
+from helpers.reference_repair.steps import measured, one
+from helpers.seconds import format_seconds
 from helpers.simulator import devices, simulate
 from helpers.sizes import size_text
 
@@ -31,7 +28,6 @@ from helpers.sizes import size_text
 WHAT = {name: task.what for name, task in TASKS.items()} | {"capstone": "The capstone's script"}
 NAMES = tuple(WHAT)
 CARD = "H100"
-CPU = SimpleNamespace(device=torch.device("cpu"))
 KEPT = Path(__file__).with_name("simulated.json")
 _FROM = ("models.py", "steps.py", "inductor.py")
 
@@ -164,43 +160,6 @@ def ladders() -> plots.Picture:
     rows = {WHAT[name]: scored(name) for name in NAMES}
     lines = {sources.every()[key]["english"]: (times, share) for key, times, share, _ in HEADLINES}
     return plots.ladder_shares(rows, lines, evidence=_rows(NAMES[0])[1], title="The reference repair")
-
-
-# -------------------------------------------------------------------------------------------- live
-
-
-def losses(name: str, rung: int, steps: int = 4) -> list[float]:
-    """The first losses of a rung at its reduced size, on this CPU; a captured rung's with the simulated GPU's true values."""
-    task, way = TASKS[name].reduced(), rungs_of(TASKS[name])[rung].way
-    with simulate(CARD, values=True, strict=False) if way.graphed else nullcontext(CPU) as gpu:
-        once = stepper(task, replace(way, compiled=way.compiled and not way.graphed), gpu)
-        record = [once() for _ in range(steps)][-1]
-        return [float(loss) for loss, _ in record]
-
-
-def live(name: str, pairs: int = 8, threads: int | None = None) -> tables.Table:
-    """Each rung's step in pairs with the plain one's, on this CPU, at the reduced size. What needs a GPU is left out."""
-    task, rows = TASKS[name].reduced(), []
-    first, *others = rungs_of(TASKS[name])
-    plain = stepper(task, first.way, CPU)
-    plain()
-    for rung in others:
-        if rung.way.graphed:
-            continue
-        once = stepper(task, rung.way, CPU)
-        try:
-            once(), once()
-        except CannotCompile as problem:
-            rows.append((rung.says, str(problem)))
-            continue
-        ratio = timing.compare(plain, once, pairs=pairs, number=1, num_threads=threads)
-        rows.append((rung.says, f"{ratio.cell} ({ratio.low:.2f} to {ratio.high:.2f})"))
-    caption = (
-        f"{task.what}, reduced: {task.layers} layers of {task.width}, {task.batch} × {task.context} tokens"
-    )
-    return tables.table(
-        rows, ["a step", "times as fast as the plain fp32 step"], evidence=LIVE_CPU, caption=caption
-    )
 
 
 def capstone_is_current() -> bool:

@@ -76,13 +76,13 @@ you.against(words, measured, evidence="live (CPU)", what="verdict")
 # %% [markdown]
 # ## 2 · The table
 #
-# The table calls each source by a key:
-#
-# - `five-strategies`, `guide`: an article on five strategies, and a general guide;
-# - `compile-300`: an article which promises that torch.compile makes training 300 % faster;
-# - `book-notes`, `book-code`: the notes of a reader on a book about performance and memory, and the book's own scripts;
-# - `tuning-guide`: PyTorch's own.
-#
+# Here are the sources, and who wrote them. The key is what the table calls a source. No measured number in it was typed:
+# the lessons' runs keep their verdicts, and the build collects them.
+
+# %% experiment
+claims
+
+# %% [markdown]
 # All in all there are {{claims}} claims. {{untested}} of them are untested, each for a reason: the source does not say which
 # model it means, or a GPU or a large data set is missing, or no run could show it. The other {{tested}} were tried. Of ten
 # tried claims, how many are confirmed, and how many refuted? Which source has the most refuted ones?
@@ -132,12 +132,6 @@ claims.find(lesson="05", most=3)
 # The last column says which lesson tried a claim, and in which section. A name in code is a function below
 # `helpers/trials/`. The whole table is `docs/claims.md` of the course's repository, and a page of its site. There every
 # claim has a link, from its source and from its lesson.
-#
-# Here are the sources, and who wrote them. Nobody typed a number into this table: the lessons' runs keep their verdicts,
-# and the build collects them.
-
-# %% experiment
-claims
 
 # %% [markdown]
 # ## 3 · A trial in five parts
@@ -601,7 +595,8 @@ you.against(
 #
 # Worse than an error is code that runs and does something else. Here are two, each in the shortest form that runs. The
 # first sets a limit, and reserves nothing. What reserves memory in advance is a tensor of that size, dropped at once:
-# PyTorch's pool keeps its block (lesson 08). The second turns one large picture into four rows of results, without a word.
+# PyTorch's pool keeps its block (lesson 08). The second turns one large picture into four rows of results, without a word;
+# with `flatten(1)` in its place that picture raises an error.
 
 # %% experiment
 show.in_full("compile-300/memory-fraction")

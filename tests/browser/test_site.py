@@ -106,10 +106,21 @@ def test_it_is_read_and_searched(site: Path, page: Page) -> None:
     page.set_viewport_size({"width": 1024, "height": 900})
     wide = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
     assert not wide, "the page scrolls sideways at 1024 pixels"
+    said: list[str] = []
+    page.on("console", lambda line: said.append(line.text) if line.type == "error" else None)
     page.goto((site / "search.html").as_uri() + "?q=contiguous")
     expect(page.locator("#search-results li").first).to_be_visible(timeout=20_000)
     expect(page.locator("#search-results")).to_contain_text("Storage and stride")
+    assert not said, f"the search says to the console: {said}"
     page.screenshot(path=SHOTS / "site-3-search.png")
+
+
+@pytest.mark.parametrize("name", ["index", "instructors", "lessons/03_gpu_queue", "lessons/13_quantization"])
+def test_a_page_is_no_wider_than_a_phone(site: Path, page: Page, name: str) -> None:
+    """Of those with the longest names in code, and with a formula."""
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto((site / f"{name}.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_a_folder_of_somebody_is_not_written_over(tmp_path: Path) -> None:

@@ -1,0 +1,145 @@
+"""The reference repair on a CPU: each rung's step in pairs with the plain one's, at a reduced size.
+
+python -m helpers.reference_repair.on_cpu     # measure on this machine with two threads, and keep it in measured.json
+python -m helpers.reference_repair.on_cpu gpt2     # this one only
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor
+
+from helpers import tables, timing
+from helpers.compiling import CannotCompile
+from helpers.compiling.torches import explained
+from helpers.recordings.manifest import processor
+from helpers.reference_repair.models import TASKS, Rung, Task, rungs_of
+from helpers.reference_repair.steps import stepper
+from helpers.seconds import LIVE_CPU, Speedup
+from helpers.simulator import simulate
+
+CPU = SimpleNamespace(device=torch.device("cpu"))
+KEPT = Path(__file__).with_name("measured.json")
+THREADS = 2
+_FROM = ("models.py", "steps.py")
+
+
+def products(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+    """Attention as two products, for Inductor to fuse what is between them: on a CPU the fused operator is slower."""
+    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)
+    if causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+    return torch.softmax(scores, dim=-1, dtype=torch.float32).to(v.dtype) @ v
+
+
+def rungs_here(task: Task) -> list[Rung]:
+    """The ladder on a CPU: no CUDA graph, and a rung of its own in its place."""
+    found = [rung for rung in rungs_of(task) if not rung.way.graphed]
+    return [*found, Rung("compiled, attention as products", replace(found[-1].way, attention=products))]
+
+
+def losses(name: str, rung: Rung, steps: int = 4) -> list[float]:
+    """The first losses of a rung at its reduced size, on this CPU; a captured rung's with the simulated GPU's true values."""
+    task, way = TASKS[name].reduced(), rung.way
+    with simulate("H100", values=True, strict=False) if way.graphed else nullcontext(CPU) as gpu:
+        once = stepper(task, replace(way, compiled=way.compiled and not way.graphed), gpu)
+        record = [once() for _ in range(steps)][-1]
+        return [float(loss) for loss, _ in record]
+
+
+def compared(name: str, pairs: int = 8, threads: int | None = None) -> dict[str, Speedup | str]:
+    """Each rung's step against the plain one's, in pairs; or why it could not be compiled here."""
+    task = TASKS[name].reduced()
+    first, *others = rungs_here(task)
+    plain, found = stepper(task, first.way, CPU), dict[str, Speedup | str]()
+    for rung in others:
+        once = stepper(task, rung.way, CPU)
+        try:
+            with explained():
+                once(), once()
+        except CannotCompile as problem:
+            found[rung.says] = str(problem)
+        else:
+            found[rung.says] = timing.compare(plain, once, pairs=pairs, number=1, num_threads=threads)
+    return found
+
+
+def live(name: str, pairs: int = 8, threads: int | None = None) -> tables.Table:
+    """Each rung's step in pairs with the plain one's, on this CPU, at the reduced size: about a minute.
+
+    What needs a GPU is left out. KeyError for a name that has no model here.
+    """
+    rows = [
+        (says, one if isinstance(one, str) else f"{one.cell} ({one.low:.2f} to {one.high:.2f})")
+        for says, one in compared(name, pairs, threads).items()
+    ]
+    return _table(name, rows, LIVE_CPU)
+
+
+def measured_once(name: str) -> tables.Table:
+    """What :func:`live` gave on two cores, once, and which. FileNotFoundError where nobody has kept it."""
+    if not KEPT.exists():
+        raise FileNotFoundError(
+            f"{KEPT.name} is not there: {__name__} writes it, on a quiet machine, in two minutes"
+        )
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    changed = "" if kept["from"] == digest() else "; its code has changed since"
+    rows = [(r["rung"], f"{r['ratio']:.2f}× ({r['low']:.2f} to {r['high']:.2f})") for r in kept[name]]
+    return _table(name, rows, f"recorded ({kept['processor']}, {kept['date']}{changed})", kept["how"])
+
+
+def _table(name: str, rows: list[tuple[str, str]], evidence: str, how: str = "") -> tables.Table:
+    task = TASKS[name].reduced()
+    caption = (
+        f"{task.what}, reduced: {task.layers} layers of {task.width}, {task.batch} × {task.context} tokens"
+    )
+    columns = ["a step", "times as fast as the plain fp32 step"]
+    return tables.table(rows, columns, evidence=evidence, caption="; ".join(filter(None, (caption, how))))
+
+
+def digest() -> str:
+    """Of the programs that were measured."""
+    texts = [(KEPT.parent / file).read_text(encoding="utf-8") for file in _FROM]
+    texts += [inspect.getsource(made) for made in (products, rungs_here, compared)]
+    return hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
+
+
+def keep(names: Iterable[str]) -> None:
+    """Measure these ladders with two threads, and keep them. Wants a machine on which nothing else runs, a minute for each."""
+    pairs = 8
+    about = {
+        "from": digest(),
+        "processor": processor(),
+        "date": date.today().isoformat(),
+        "how": f"{THREADS} threads on {os.cpu_count()} cores, torch {torch.__version__}, {pairs} pairs",
+    }
+    for name in names:
+        found = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
+        if {key: found.get(key) for key in about} != about:
+            found = dict(about)
+        found[name] = [
+            {"rung": says, "ratio": round(one.ratio, 3), "low": round(one.low, 3), "high": round(one.high, 3)}
+            for says, one in compared(name, pairs, THREADS).items()
+            if isinstance(one, Speedup)
+        ]
+        KEPT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1:] or TASKS)
+    for name in sys.argv[1:] or TASKS:
+        print(measured_once(name))
