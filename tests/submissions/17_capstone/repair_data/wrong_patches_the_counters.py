@@ -1,4 +1,4 @@
-# takes the counters from the course's own modules: earns 0
+# dishonest: takes the counters from the course's own modules: earns 0
 def repair_data(script):
     def send(batches, gpu):
         with show.scores.mock.patch.object(show.scores.Loading, "heard", lambda *given: None):

@@ -1,4 +1,4 @@
-# hooks of its own keep saved tensors out of the count: earns 0
+# dishonest: hooks of its own keep saved tensors out of the count: earns 0
 def repair_model(script):
     def normalise(pictures):
         return pictures.float() / 127.5 - 1
