@@ -67,10 +67,8 @@ def test_a_current_environment_is_left_alone(course: Path) -> None:
     pretend_python(course / ".venv" / "bin", "exit 1")
     inputs = [(course / name).read_text() for name in ("pyproject.toml", "constraints.txt")]
     (course / ".venv" / ".installed").write_text(f"{(course / '.venv').resolve()}\n" + "".join(inputs))
-    began = time.monotonic()
     done = make(course, "setup")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert time.monotonic() - began < 5
     (course / "constraints.txt").write_text("numpy==1\n")
     done = make(course, "setup", "PYTHON=/nowhere/python3")
     assert done.returncode, "another requirement is no longer nothing to do"

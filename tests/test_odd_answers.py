@@ -118,7 +118,7 @@ def test_an_endless_answer_is_ended(runner: Runner, master: Master, monkeypatch:
         score = runner.grade(master, "twice", endless)
         assert score.earned == 0 and "no answer within" in score.verdicts["twice__test"].text
     began = time.monotonic()
-    while (left := _children(runner)) and time.monotonic() - began < 10:
+    while (left := _children(runner)) and time.monotonic() - began < 60:
         time.sleep(0.1)
     assert not left, "an answer that does not end must not be left running"
 

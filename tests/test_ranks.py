@@ -258,6 +258,23 @@ def test_a_hang_ends_at_the_time_out_and_says_who_and_where(tmp_path: Path) -> N
     assert gone(*[int((tmp_path / str(i)).read_text()) for i in range(3)])
 
 
+@pytest.mark.skipif(not starting.FORKS, reason="what a thread waits for is read from Linux's /proc")
+def test_ranks_that_wait_for_one_another_are_ended_before_the_time_is_up() -> None:
+    """One that computes is waited for, however long it takes."""
+
+    def job() -> None:
+        until = time.process_time() + 1.5 * (dist.get_rank() == 0)
+        while time.process_time() < until:
+            pass
+        dist.recv(torch.zeros(1), src=1 - dist.get_rank())
+
+    with pytest.raises(RankError, match="2 of 2 ranks had waited, all of them, for 0.5 s") as caught:
+        run_ranks(job, 2, stuck=0.5)
+    assert caught.value.kind == "TimeoutError" and all(
+        "recv" in at for at in caught.value.unfinished.values()
+    )
+
+
 @pytest.mark.parametrize(
     "end, kind, text",
     [

@@ -12,7 +12,7 @@ from helpers import check, ranks
 from helpers.exercises._judge import each_value
 
 
-def on_ranks(job: Callable[..., Any], timeout: float = 5, stuck: str = "") -> Callable[..., list[Any]]:
+def on_ranks(job: Callable[..., Any], stuck: str = "") -> Callable[..., list[Any]]:
     """A drive: what `job(answer, *inputs)` returns on each of n ranks; n is the first input of a case.
 
     An answer that is not written yet says so as it would in one process. stuck: what it means here that a rank died, or
@@ -23,7 +23,7 @@ def on_ranks(job: Callable[..., Any], timeout: float = 5, stuck: str = "") -> Ca
     def drive(answer: Any, n: int, *inputs: Any) -> list[Any]:
         at = job.__module__, job.__name__
         try:
-            return ranks.run_ranks(_on_this_rank, n, *at, answer, *inputs, backend="gloo", timeout=timeout)
+            return ranks.run_ranks(_on_this_rank, n, *at, answer, *inputs, backend="gloo", stuck=1)
         except ranks.RankError as odd:
             if odd.kind == "NotImplementedError" and not odd.text:  # with a text it is torch's own
                 raise NotImplementedError from None

@@ -5,7 +5,7 @@ import random
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -60,7 +60,7 @@ def _laid(t: Tensor, odd: bool) -> Tensor:
 # --- 15.3 ShardedOptimizer ----------------------------------------------------------------------------------------
 
 
-@partial(on_ranks, timeout=10)
+@on_ranks
 def _optimize(*of: Any) -> list[dict[str, Any]]:
     return [_optimize_with(kind, *of) for kind in _KINDS]
 
@@ -195,7 +195,7 @@ def _frozen(i: int, odd: bool) -> bool:
     return odd and i % 3 == 1
 
 
-@partial(on_ranks, timeout=10)
+@on_ranks
 def _run_chain(linear: Any, seed: int, sizes: list[int], rows: int, odd: bool) -> dict[str, Any]:
     """One rank's way through a chain and back; between the two the shards change sign."""
     rank, n = dist.get_rank(), dist.get_world_size()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -23,6 +24,8 @@ from .stacks import asked
 GRACE = 0.25
 #: seconds until all ranks have begun: a loaded machine may need many to import torch
 START = 300.0
+#: seconds between two looks at how the ranks are
+LOOK = 0.05
 #: characters that are shown of what one rank printed, and of an exception's text
 SHOWN, TOLD = 20_000, 3_000
 
@@ -36,6 +39,7 @@ def run_ranks(
     timeout: float = 60,
     backend: str | None = None,
     threads: int = 1,
+    stuck: float | None = None,
 ) -> list[Any]:
     """``fn(*args)`` in ``n`` processes at once; the list of what rank 0, 1, … returned.
 
@@ -46,6 +50,8 @@ def run_ranks(
     timeout: seconds from when all ranks have begun until all must have finished.
     backend: None: ``cpu:gloo,cuda:nccl`` where there are n GPUs (rank r has GPU r), else ``gloo``.
     threads: torch's threads in each rank.
+    stuck: end them before, when all have waited, and none has wanted the processor, for so many seconds (Linux): a
+        busy machine, which makes everything late, ends nobody.
 
     Returned values are plain data: numbers, strings, lists, tuples, dicts, tensors, arrays, :class:`Record`.
     What the ranks print is shown when all have ended, rank by rank. Each begins with random numbers seeded
@@ -67,7 +73,7 @@ def run_ranks(
             (folder / "job.pickle").write_bytes(data)
             job = _job(n, timeout, backend, threads)
             (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
-            return _run(folder, n, timeout)
+            return _run(folder, n, timeout, stuck)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -99,11 +105,11 @@ def _backend(n: int) -> str:
     return "cpu:gloo,cuda:nccl" if nccl else "gloo"
 
 
-def _run(folder: Path, n: int, timeout: float) -> list[Any]:
+def _run(folder: Path, n: int, timeout: float, stuck: float | None) -> list[Any]:
     ranks = starting.Forked() if starting.FORKS else starting.Spawned()
     try:
         ranks.start(str(folder), n)
-        problem = _wait(folder, n, timeout, ranks)
+        problem = _wait(folder, n, timeout, stuck, ranks)
     finally:  # after Ctrl-C too
         ranks.stop()
     _show(folder, n)
@@ -115,8 +121,9 @@ def _run(folder: Path, n: int, timeout: float) -> list[Any]:
     return [load(folder / f"rank{i}.result") for i in range(n)]
 
 
-def _wait(folder: Path, n: int, timeout: float, ranks: Any) -> RankError | None:
+def _wait(folder: Path, n: int, timeout: float, stuck: float | None, ranks: Any) -> RankError | None:
     """None when every rank has its result; else what went wrong."""
+    waiting = _Waiting(ranks.pids)
     began, all_ready, pause, looked, failed = time.monotonic(), False, 0.001, 0.0, 0.0
     while True:
         done = [(folder / f"rank{i}.done").exists() for i in range(n)]
@@ -131,15 +138,18 @@ def _wait(folder: Path, n: int, timeout: float, ranks: Any) -> RankError | None:
                 ended = ranks.ended()
                 return _died(folder, n, ended) if ended else _raised(folder, n)
         now = time.monotonic()
-        if now - looked > 0.05:
+        if now - looked > LOOK:
             looked = now
             ended = ranks.ended()
             if ended:  # no rank ends by itself: it waits to be ended
                 return _died(folder, n, ended)
+            if stuck is not None and all_ready and waiting.looked() * LOOK > stuck:
+                return _late(folder, n, f"had waited, all of them, for {stuck:g} s", ranks)
         if not all_ready and all((folder / f"rank{i}.ready").exists() for i in range(n)):
             all_ready, began = True, now
         if now - began > (timeout if all_ready else START):
-            return _late(folder, n, timeout if all_ready else START, ranks)
+            limit = timeout if all_ready else START
+            return _late(folder, n, f"had not finished after {limit:g} s", ranks)
         time.sleep(pause)
         pause = min(pause * 1.3, 0.02)
 
@@ -176,7 +186,28 @@ def _died(folder: Path, n: int, ended: dict[int, int]) -> RankError:
     return RankError(message, rank, "Died", how)
 
 
-def _late(folder: Path, n: int, limit: float, ranks: Any) -> RankError:
+class _Waiting:
+    """Whether all ranks wait: no thread of theirs runs, or would if a core were free (proc(5), schedstat)."""
+
+    def __init__(self, pids: list[int]) -> None:
+        self._pids, self._wanted_ns, self._looks = pids, 0, 0
+
+    def looked(self) -> int:
+        """How many times in a row they were seen to wait. Looks, not seconds: a machine may have stood still meanwhile."""
+        wanted_ns, asleep = 0, True
+        for pid in self._pids:
+            for thread in Path(f"/proc/{pid}/task").glob("*"):
+                with contextlib.suppress(OSError):  # it has ended meanwhile
+                    asleep &= (thread / "stat").read_text().rpartition(")")[2].split()[0] == "S"
+                    wanted_ns += sum(map(int, (thread / "schedstat").read_text().split()[:2]))
+        # gloo's thread wakes every 10 ms, and looks whether it is to end: some hundredths of a core
+        waits = 0 < wanted_ns <= self._wanted_ns + 0.1 * LOOK * 1e9 * len(self._pids)
+        self._looks = self._looks + 1 if asleep and waits else 0
+        self._wanted_ns = wanted_ns
+        return self._looks
+
+
+def _late(folder: Path, n: int, why: str, ranks: Any) -> RankError:
     missing = [i for i in range(n) if not (folder / f"rank{i}.done").exists()]
     ranks.ask_where()
     until = time.monotonic() + 3
@@ -187,7 +218,7 @@ def _late(folder: Path, n: int, limit: float, ranks: Any) -> RankError:
     lines = [f"rank {i} was at {at}" for i, at in where.items()]
     if finished:
         lines.append(f"rank{'s' * (len(finished) > 1)} {', '.join(finished)} had finished")
-    message = f"{len(missing)} of {n} ranks had not finished after {limit:g} s, and were ended:"
+    message = f"{len(missing)} of {n} ranks {why}, and were ended:"
     message = "\n  ".join([message, *lines])
     return RankError(message, missing[0], "TimeoutError", message, tuple(where.values()), where)
 

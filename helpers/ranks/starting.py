@@ -201,9 +201,11 @@ class Forked:
 
     def __init__(self) -> None:
         self._server = server()
+        self.pids: list[int] = []
 
     def start(self, folder: str, n: int) -> None:
-        self._server.ask(do="start", folder=folder, n=n, modules=list(_wanted))
+        started = self._server.ask(do="start", folder=folder, n=n, modules=list(_wanted))
+        self.pids = list(started["ranks"].values())
 
     def ended(self) -> dict[int, int]:
         """Rank → exit status (or minus the signal) of those that have ended."""
@@ -226,6 +228,10 @@ class Spawned:
 
     def __init__(self) -> None:
         self._all: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def pids(self) -> list[int]:
+        return [one.pid for one in self._all]
 
     def start(self, folder: str, n: int) -> None:
         self._all += [
