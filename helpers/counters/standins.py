@@ -161,7 +161,9 @@ def _pack(tensor: torch.Tensor) -> _Saved:
             f", which is output {tensor.output_nr} of {tensor.grad_fn.name()}," if tensor.grad_fn else ""
         )
         # Detached: an output saved by the node that made it would else keep that node, and so itself, alive.
-        return _Saved(tensor.detach(), tensor._version, made_by)
+        # Nobody is to see that, least of all a simulated GPU, whose CPU would take time for it.
+        with private_torch.disable_current_modes():
+            return _Saved(tensor.detach(), tensor._version, made_by)
 
 
 def _unpack(saved: _Saved) -> torch.Tensor:
