@@ -499,6 +499,13 @@ def test_the_learners_own_settings_change_nothing() -> None:
     assert "matplotlib.pyplot" not in sys.modules or not matplotlib.pyplot.get_fignums()
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_ladder_says_what_hollow_means_where_a_row_is(kept: bool) -> None:
+    rungs = [Rung("plain", 2e-3, 3.0), Rung("tried", 1e-3, 2.0, kept)]
+    texts = [text.get_text() for text in plots.ladder(rungs, evidence="arithmetic").figure.texts]
+    assert any("hollow" in text for text in texts) is not kept
+
+
 def test_evidence_labels() -> None:
     for label in ("live (CPU)", "live (GPU)", "recorded (H100, 2026-01)", "simulated (H100)", "arithmetic"):
         assert style.check_evidence(label) == label

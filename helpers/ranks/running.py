@@ -198,8 +198,12 @@ class _Waiting:
         for pid in self._pids:
             for thread in Path(f"/proc/{pid}/task").glob("*"):
                 with contextlib.suppress(OSError):  # it has ended meanwhile
-                    asleep &= (thread / "stat").read_text().rpartition(")")[2].split()[0] == "S"
-                    wanted_ns += sum(map(int, (thread / "schedstat").read_text().split()[:2]))
+                    state, taken = (
+                        (thread / name).read_text(encoding="utf-8", errors="replace")
+                        for name in ("stat", "schedstat")
+                    )
+                    asleep &= state.rpartition(")")[2].split()[0] == "S"
+                    wanted_ns += sum(map(int, taken.split()[:2]))
         # gloo's thread wakes every 10 ms, and looks whether it is to end: some hundredths of a core
         waits = 0 < wanted_ns <= self._wanted_ns + 0.1 * LOOK * 1e9 * len(self._pids)
         self._looks = self._looks + 1 if asleep and waits else 0
