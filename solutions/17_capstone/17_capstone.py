@@ -28,7 +28,7 @@ from helpers.experiments import capstone as show
 
 torch.set_num_threads(1)
 script = given.script()
-lesson.start("17_capstone", evidence=["simulated (H100)", "live (CPU)", "arithmetic"])
+lesson.start("17_capstone", evidence=["simulated (H100)", "live (CPU)", "recorded", "arithmetic"])
 
 # %% [markdown]
 # ## 1 · Meet the script
