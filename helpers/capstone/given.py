@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import json
 import sys
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -150,11 +151,14 @@ def fault_rungs(seed: str | None = None) -> list[Rung]:
 
     build = _build()
     seed = class_seed() if seed is None else seed
-    faults: dict[str, Any] = {}
-    for fault in build.picked(seed):
-        number = sum(other.kind == fault.kind for other in faults.values()) + 1
-        faults[f"{fault.kind} {number}" if number > 1 else fault.kind] = fault
-    return climbing.climbed(lambda names: build.slow(seed, [faults[name] for name in names]), list(faults))
+    faults = {fault.name: fault for fault in build.picked(seed)}
+    rungs = climbing.climbed(lambda names: build.slow(seed, [faults[name] for name in names]), list(faults))
+    met: list[str] = []
+    for i, rung in enumerate(rungs):
+        if rung.name in faults:
+            met.append(kind := faults[rung.name].kind)
+            rungs[i] = replace(rung, name=f"{kind} {n}" if (n := met.count(kind)) > 1 else kind)
+    return rungs
 
 
 if __name__ == "__main__":  # python -m helpers.capstone.given: the usual script's, after a change of SOURCES
