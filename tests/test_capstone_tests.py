@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from helpers.capstone import build, given, scores
+from helpers.capstone import alone, build, given, scores
+from helpers.capstone.catalogue import FAULTS, Fault
+from helpers.capstone.parts import AREAS
 from helpers.check import probe
 from helpers.check.judge import through
 from helpers.classroom import master as masters
@@ -14,6 +17,8 @@ from helpers.classroom.build import find
 from helpers.exercises import capstone as exercises
 
 SEED = "spring"
+#: places of faults that lie in a part which is called by itself
+ALONE = {"attention", "activation", "layout", "cost", "scale", "clip", "optimizer", "average"}
 
 
 def test_the_reference_earns_all_points_in_another_class(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +49,20 @@ def test_a_run_with_true_values_learns_what_the_cpu_does(seed: str) -> None:
     for script in (build.slow(seed), build.fast()):
         on_cpu, with_values = scores.trained(script, scores.Run(steps=5)), scores.trained(script, run)
         assert scores.apart(on_cpu, with_values, 1e-4) is None and with_values["work"]
+
+
+@pytest.mark.parametrize("fault", [one for one in FAULTS if one.place in ALONE], ids=lambda fault: fault.name)
+def test_a_fault_changes_no_result_of_a_part(fault: Fault) -> None:
+    """Whatever a script is handed out with, its repair gives the same, called by itself."""
+    slow, fast = build.with_faults((fault,)), build.fast()
+    changed = [name for name in alone.CALLS if slow.part(name) != fast.part(name)]
+    assert changed
+    for name in changed:
+        assert alone.apart(name, alone.results(slow, name), alone.results(fast, name)) is None
+
+
+def test_failures_send_readers_to_headings_of_the_lesson() -> None:
+    text = "\n".join(cell.source for cell in masters.read(next(path for path in find(["17"]))).cells)
+    assert set(exercises._LOOK) == {*AREAS, "all"}
+    for heading in exercises._LOOK.values():
+        assert re.search(rf"^#+ {re.escape(heading)}$", text, re.MULTILINE), heading

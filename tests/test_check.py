@@ -29,6 +29,20 @@ def failure(learner: dict[str, Any], name: str = "f", cases: Any = None, *args: 
     return str(caught.value)
 
 
+def test_a_test_may_say_how_it_calls_and_what_passed(capsys: pytest.CaptureFixture[str]) -> None:
+    def drive(f: Any, x: Any) -> Any:
+        return f(x)
+
+    def broken(script: Any) -> Any:
+        raise KeyError("clip")
+
+    told: dict[str, Any] = {"drive": drive, "verify": lambda reports: None, "call": "f(script)"}
+    assert failure({"f": broken}, "f", [check.case(3)], **told).startswith("f(script): raised KeyError")
+    with check.through(against(f=abs)):
+        check.function("f", [check.case(3)], passed=lambda reports: f"{reports[0].value} of 3 runs", **told)
+    assert capsys.readouterr().out == "✓ f: 3 of 3 runs\n"
+
+
 @pytest.mark.parametrize(
     "value",
     [

@@ -224,6 +224,8 @@ def function(
     drive: Callable[..., Any] | None = None,
     budget: dict[str, int] | Callable[..., dict[str, int]] | None = None,
     verify: Callable[[list[Report]], str | None] | None = None,
+    call: str = "",
+    passed: Callable[[list[Report]], str] | None = None,
     look: str = "",
     note: str = "",
 ) -> None:
@@ -239,6 +241,8 @@ def function(
         the case's inputs that returns this. With ``grads`` the counters cover forward and backward.
     verify: looks at the reports of all calls that should return; says what is wrong, or ``None``. Calls that should raise
         are looked at last.
+    call: how messages write the call, where a drive's inputs are none of the learner's function.
+    passed: what is said of calls that are right, in place of their number.
     look, note: where to look again, and one more line of help, in the message of a failure.
 
     Raises :class:`CheckFailed` with what was measured, what was wanted and what to look at.
@@ -270,14 +274,18 @@ def function(
         some = [i for i, one in enumerate(cases) if (one.raises is not None) == raising]
         for i in some:
             one = cases[i]
+            called = call or f"{name}({_arguments(one)})"
             if text := _fault(reports[i], one, *wants[i], expect is not None, match):
-                raise _failed(name, f"{name}({_arguments(one)}): {text}", look, note)
+                raise _failed(name, f"{called}: {text}", look, note)
             if not raising and budget is not None and (text := _over(reports[i], one, budget)):
                 so_far = "values are right, but it" if expect is not None else "it"
-                raise _failed(name, f"{name}({_arguments(one)}): {so_far} {text}", look, note)
+                raise _failed(name, f"{called}: {so_far} {text}", look, note)
         if some and not raising and verify is not None:
             if text := _verified(verify, [reports[i] for i in some]):
                 raise _failed(name, f"{name}: {text}", look, note)
+    if passed is not None:
+        _passed(name, f"{name}: {passed(reports)}")
+        return
     compared = "as wanted" if verify is not None else ""
     if expect is not None:
         compared = "values and gradients right" if match.grads else "values right"

@@ -10,18 +10,17 @@ from inspect import isfunction
 from typing import Any
 
 from helpers import capstone, check
-from helpers.capstone import scores
+from helpers.capstone import alone, scores
 from helpers.capstone.given import sent_bytes
 from helpers.capstone.parts import AREAS, PARTS, Script
 from helpers.capstone.scores import Run
 from helpers.exercises._judge import each
 
+#: headings of the lesson, by area
 _LOOK = {
-    "data": "1 · The data",
-    "model": "2 · The model",
-    "step": "3 · The step",
-    "run": "4 · The run",
-    "all": "5 · The whole",
+    **dict.fromkeys(("data", "model", "step"), "3 · Where is it?"),
+    "run": "The run around the step",
+    "all": "4 · Rank them, then repair one",
 }
 #: of an entry of :func:`helpers.capstone.scores.counted`'s work
 FLOPS, BYTES = 1, 2
@@ -67,9 +66,11 @@ def _said(value: Any) -> str:
     return f"the function {value.__name__}" if isfunction(value) else f"a {type(value).__name__}"
 
 
-def _learn(answer: Callable[[Script], Any], area: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the repaired script learns in these runs."""
-    return [scores.trained(_repaired(answer, area), Run(**one)) for one in runs]
+def _learn(answer: Callable[[Script], Any], area: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """alone: what the repaired script's parts give, called one by one; runs: what it learns in these."""
+    after = _repaired(answer, area)
+    parts = {name: alone.results(after, name) for name, _ in after.replaced if name in alone.CALLS}
+    return {"alone": parts, "runs": [scores.trained(after, Run(**one)) for one in runs]}
 
 
 def _measure(answer: Callable[[Script], Any], area: str, compiles: bool) -> dict[str, Any]:
@@ -80,9 +81,16 @@ def _measure(answer: Callable[[Script], Any], area: str, compiles: bool) -> dict
     return found | {"compiled": scores.trained(after, scores.COMPILED)} if compiles else found
 
 
+def _gives_the_same(report: check.Report) -> str | None:
+    before, found = capstone.script(), report.value["alone"]
+    odds = (alone.apart(name, alone.results(before, name), found[name]) for name in found)
+    odd = next(filter(None, odds), None)
+    return f"{odd}. It has to compute the same." if odd else None
+
+
 def _learns_the_same(report: check.Report) -> str | None:
     _, runs = report.args
-    odds = (_odd(Run(**one), learned) for one, learned in zip(runs, report.value, strict=True))
+    odds = (_odd(Run(**one), learned) for one, learned in zip(runs, report.value["runs"], strict=True))
     return next(filter(None, odds), None)
 
 
@@ -142,25 +150,37 @@ def _far(one: list[float], other: list[float]) -> bool:
 def _check(name: str, area: str, counter: str, runs: tuple[Run, ...]) -> None:
     limit = capstone.budget()[area][counter]
     said, form = _FORMS[counter]
+    each_step = "" if counter in ("compilations", "recompiles", "peak_bytes") else " a step"
+
+    def takes(report: check.Report) -> float:
+        found: float = (report.value["score"] | report.value.get("compiled", {}))[counter]
+        return found
 
     def too_much(report: check.Report) -> str | None:
-        got = (report.value["score"] | report.value.get("compiled", {}))[counter]
+        got = takes(report)
         if got <= limit * (1 + 1e-9):
             return None
         before = capstone.script()
         was = (scores.trained(before, scores.COMPILED) if compiles else scores.counted(before)[0])[counter]
-        each_step = "" if compiles or counter == "peak_bytes" else " a step"
         return f"it learns the same; {said}: {form(got)}{each_step}, wanted at most {form(limit)}; it was {form(was)}"
 
+    def learned(reports: list[check.Report]) -> str:
+        return f"learns the same in {len(asked)} run{'s' if len(asked) > 1 else ''}"
+
+    def spared(reports: list[check.Report]) -> str:
+        return f"{said}: {form(takes(reports[0]))}{each_step} (at most {form(limit)})"
+
     compiles = counter in ("compilations", "recompiles")
-    note = "capstone.compare(script, yours) shows every counter."
-    told: dict[str, Any] = {"look": _LOOK[area], "note": note}
+    note = "In a cell of its own, capstone.compare(script, yours) shows every counter."
+    told: dict[str, Any] = {"call": f"{name}(script)", "look": _LOOK[area], "note": note}
     default = asdict(Run())
     asked = [{k: v for k, v in asdict(one).items() if v != default[k]} for one in runs or (Run(),)]
     learns = check.case(area, asked)  # asked first: most of what is wrong shows here, and soon
-    check.function(name, [learns], drive=_learn, verify=each(_learns_the_same), **told)
+    same = each(_gives_the_same, _learns_the_same)
+    check.function(name, [learns], drive=_learn, verify=same, passed=learned, **told)
     costs = check.case(area, compiles)
-    check.function(name, [costs], drive=_measure, verify=each(_did_it_while_counted, too_much), **told)
+    cheap = each(_did_it_while_counted, too_much)
+    check.function(name, [costs], drive=_measure, verify=cheap, passed=spared, **told)
 
 
 def check_repair_data(counter: str, *runs: Run) -> None:
