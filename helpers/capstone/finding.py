@@ -26,6 +26,7 @@ from helpers import compiling, count, memory
 from helpers.capstone import scores
 from helpers.capstone.parts import AREAS, Script, code_of, spaces
 from helpers.counters.watch import running as counting
+from helpers.running_example.scores import number_text
 from helpers.seconds import format_seconds
 from helpers.simulator import simulate
 from helpers.sizes import size_text
@@ -117,12 +118,12 @@ class _Meter:
         return _place(inner), ""
 
     def host(self, record: Any) -> None:
-        self.charge("step_s", record.duration_s, _LOADER if record.name == scores.WAITING else record.name)
+        self.charge("step_s", record.duration_s, _LOADER if record.name in scores.WAITING else record.name)
         if record.kind == "operator":
             self.charge("operators", 1, record.name)
         elif record.kind == "sync":
             self.charge("syncs", 1, record.name)
-        elif record.name == scores.WAITING:
+        elif record.name in scores.WAITING:
             self.charge("stall_s", record.duration_s, _LOADER)
 
     def kernel(self, record: Any) -> None:
@@ -176,6 +177,8 @@ class _Meter:
 @lru_cache(maxsize=4096)
 def _at(file: str, line: int, function: str) -> Place:
     text = linecache.getline(file, line).partition("  #")[0].strip()
+    if function == "train" and text.startswith("optimizer."):  # what it launches follows from how it was made
+        function = "make_optimizer"
     return Place(text or f"line {line}", _name(function))
 
 
@@ -287,11 +290,11 @@ class _Known:
 # ---------------------------------------------------------------------------------------------------- as tables
 
 
-def where(script: Script, counter: str) -> Table:
-    """The lines that raise a counter most, and how much of it each is in a step. ValueError for no counter.
+def where(script: Script, counter: str, most: int = MOST) -> Table:
+    """The lines that raise a counter most, `most` of them, and how much of it each is in a step. ValueError for no counter.
 
     counter: a field of a Score, such as "syncs". "step_s" is the CPU's time. Lines of a backward pass are charged to
-    backward(). What is compiled is told in the words of lesson 11.
+    backward(), the optimizer's to make_optimizer. What is compiled is told in the words of lesson 11.
     """
     if counter not in LESSONS:
         raise ValueError(f"no counter {counter!r}: there are {', '.join(LESSONS)}")
@@ -302,7 +305,7 @@ def where(script: Script, counter: str) -> Table:
     whole, (name, form) = sum(one.amount for one in lines.values()), _FORMS[counter]
     rows = [
         (f"`{place.text}`", place.function, place.area, _via(one), f"{form(one.amount)} ({one.amount / whole:.0%})", _said(one))
-        for place, one in sorted(lines.items(), key=lambda item: -item[1].amount)[:MOST]
+        for place, one in sorted(lines.items(), key=lambda item: -item[1].amount)[:most]
         if one.amount
     ]  # fmt: skip
     said = "time of the CPU, waits included" if counter == "step_s" else name
@@ -355,7 +358,7 @@ def watched(script: Script) -> compiling.Report:
 
 
 def by_part(script: Script) -> Table:
-    """What each function took in a step without those that it calls, the longest on the CPU first."""
+    """What each function took in a step without those that it calls, the longest on the CPU first; sums by area."""
     rows = [
         (f"`{name}`" if name in _AREA else name, _AREA.get(name, ""), format_seconds(took["step_s"]),
          format_seconds(took["busy_s"]), _FORMS["launches"][1](took["launches"]), _FORMS["syncs"][1](took["syncs"]))
@@ -363,7 +366,23 @@ def by_part(script: Script) -> Table:
         if took["step_s"] >= 1e-6
     ]  # fmt: skip
     columns = ["function", "area", "CPU, waits included", "its kernels", "launches", "syncs"]
-    return table(rows, columns, evidence=scores.SIMULATED)
+    said = [
+        f"{area} {number_text(of['launches'])} and {number_text(of['syncs'])}"
+        for area, of in by_area(script).items()
+    ]
+    return table(
+        rows, columns, evidence=scores.SIMULATED, caption="launches and syncs by area: " + ", ".join(said)
+    )
+
+
+def by_area(script: Script) -> dict[str, dict[str, float]]:
+    """Area → counter → what its functions took in a step, backward passes apart."""
+    found = {area: {"launches": 0.0, "syncs": 0.0} for area in AREAS}
+    for name, took in spent(script).items():
+        of = found.get(_AREA.get(name, "model" if "." in name else ""), {})  # the classes are the model's
+        for counter in of:
+            of[counter] += took[counter]
+    return found
 
 
 def spent(script: Script) -> dict[str, dict[str, float]]:

@@ -44,8 +44,11 @@ CASTS = ("aten._to_copy", "cudnn.nchwToNhwcKernel", "cudnn.nhwcToNchwKernel")
 REQUEST_S = 30e-6  # seconds to ask for pictures once: open, seek
 READ_BYTES_PER_S = 1e9  # read and unpack
 MAKE_BYTES_PER_S = 4e9  # put a batch together, whatever its dtype
-#: what torch.profiler calls the time in which the program waits for its loader
-WAITING = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+#: what torch.profiler calls the time in which the program waits for a loader without workers, and with some
+WAITING = (
+    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+    "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,7 +104,7 @@ ROWS: list[Row] = [
     ("peak_bytes", "peak memory", size_text),
     ("growth_bytes", "memory that it leaves behind", size_text),
     ("compilations", "compilations in a run", number_text),
-    ("recompiles", "of these, again", number_text),
+    ("recompiles", "compilations, the repeated ones", number_text),
 ]
 FIELDS = tuple(key for key, _, _ in ROWS)
 assert FIELDS == tuple(f.name for f in fields(Score))
@@ -155,7 +158,7 @@ class Loading:
                 free[i % made.workers] = begins + took
                 took = max(0.0, begins + took - now)
             self.stall_s += took
-            self.gpu._machine.line.spend(WAITING, "work", took)
+            self.gpu._machine.line.spend(WAITING[made.workers > 0], "work", took)
             yield [
                 t.pin_memory() if made.pinned and not made.workers else _pinned(t, made, self.gpu)
                 for t in batch
@@ -479,15 +482,19 @@ def _near(a: float, b: float, tolerance: float) -> bool:
 
 
 class Board(ShownAsTable):
-    """Two scores side by side. odd: what the second run learned otherwise, in words; "" if it learned the same."""
+    """Two scores side by side, where they differ. odd: what the second run learned otherwise, in words; "" if it learned the same."""
 
     def __init__(self, before: Score, after: Score, odd: str) -> None:
         self.before, self.after, self.odd, self.same = before, after, odd, not odd
 
     def table(self) -> Table:
         said = f"THIS IS ANOTHER TRAINING: {self.odd}" if self.odd else f"the losses agree within {CLOSE:.1%}"
+        was, now = self.before.as_dict(), self.after.as_dict()
+        changed = [row for row in ROWS if was[row[0]] != now[row[0]]]
+        if same := len(ROWS) - len(changed):
+            said += f"; {same} counters are as they were"
         columns = ["a step of the script", "before", "after", "before ÷ after"]
-        return table(beside(ROWS, self.before, self.after), columns, evidence=SIMULATED, caption=said)
+        return table(beside(changed, self.before, self.after), columns, evidence=SIMULATED, caption=said)
 
 
 #: its title in the learner's report

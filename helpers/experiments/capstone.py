@@ -32,6 +32,8 @@ from helpers.tables import ShownAsTable, Table, table
 SIMULATED = scores.SIMULATED
 STEPS = scores.STEPS
 Repair = Callable[[Script], Script]
+#: what the exercise on the whole script is graded by
+WHOLE = ("step_s", "peak_bytes", "launches_but_casts", "syncs")
 
 # --- 1, the script, and which part of the machine ------------------------------------------------------------------
 
@@ -101,27 +103,24 @@ def computes(t: trace.Trace) -> str:
 
 
 def scoreboard(script: Script) -> Table:
-    """What a step takes, what it may take when all is repaired, how far it is over that, and where to look it up."""
-    limits, found = given.budget()["all"], capstone.score(script).as_dict()
+    """Of what is graded: what a step takes, what it may take when all is repaired, how far over it is, and where to look it up."""
+    budget, found = given.budget(), capstone.score(script).as_dict()
+    limits, graded = budget["all"], {*WHOLE}.union(*(of for area, of in budget.items() if area != "all"))
     rows = []
     for key, name, form in scores.ROWS:
+        if key not in graded:
+            continue
         now, limit = found[key], limits[key]
         over = "" if now <= limit else f"{now / limit:.1f} × the budget" if limit else "should be 0"
         rows.append((f'`"{key}"`', name, form(now), form(limit), over, finding.LESSONS[key]))
-    return table(
-        rows, ["counter", "a step of the script", "now", "budget", "over", "lessons"], evidence=SIMULATED
-    )
+    columns = ["counter", "a step of the script", "now", "budget", "over", "lessons"]
+    size = ", ".join(f"{name}={value}" for name, value in scores.LARGE.items())
+    return table(rows, columns, evidence=SIMULATED, caption=f"measured with Size({size})")
 
 
 def areas(script: Script) -> dict[str, dict[str, float]]:
     """Area → counter → what its functions took in a step, backward passes apart."""
-    area = {part: name for name, names in AREAS.items() for part in names}
-    found = {name: {"launches": 0.0, "syncs": 0.0} for name in AREAS}
-    for name, took in finding.spent(script).items():
-        of = found.get(area.get(name, "model" if "." in name else ""), {})  # the classes are the model's
-        for counter in of:
-            of[counter] += took[counter]
-    return found
+    return finding.by_area(script)
 
 
 def worst(found: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
@@ -146,7 +145,7 @@ def repaired(script: Script, *repairs: Repair) -> Script:
 
 
 class Tried(ShownAsTable):
-    """A script before and after, beside the budget of an exercise."""
+    """The graded counters of an exercise and the time, before and after, beside the budget."""
 
     def __init__(self, board: capstone.Board, limits: Mapping[str, float]) -> None:
         self.board, self.limits = board, limits
@@ -154,13 +153,16 @@ class Tried(ShownAsTable):
     def table(self) -> Table:
         before, after = self.board.before.as_dict(), self.board.after.as_dict()
         rows = []
-        for key, name, form in scores.ROWS:
+        shown = [row for row in scores.ROWS if row[0] in self.limits]
+        if "step_s" not in self.limits:
+            shown.append(scores.ROWS[0])
+        for key, name, form in shown:
             limit = self.limits.get(key)
             kept = "" if limit is None else "✓" if after[key] <= limit * (1 + 1e-9) else "not yet"
-            asked = "" if limit is None else form(limit)
+            asked = "not graded" if limit is None else form(limit)
             rows.append((name, form(before[key]), form(after[key]), asked, kept))
-        columns = ["a step of the script", "before", "after", "graded: at most", ""]
-        said = self.board.table().caption.rpartition("· ")[2]
+        columns = ["a step of the script", "before", "after", "at most", ""]
+        said = self.board.table().caption.partition("; ")[0]
         return table(rows, columns, evidence=SIMULATED, caption=said)
 
 
@@ -170,9 +172,8 @@ def tried(script: Script, area: str, *repairs: Repair) -> Tried | str:
     if after is script:
         return f"for later: this cell wants your {repairs[0].__name__}"
     limits = given.budget()[area]
-    graded = ("step_s", "peak_bytes", "launches_but_casts", "syncs")
     return Tried(
-        capstone.compare(script, after), limits if area != "all" else {key: limits[key] for key in graded}
+        capstone.compare(script, after), limits if area != "all" else {key: limits[key] for key in WHOLE}
     )
 
 
@@ -206,11 +207,10 @@ def _ladder(script: Script, after: Script) -> plots.Picture:
     """
     new = {name: part for name, part in after.replaced if not _as_it_was(part, script.part(name))}
     cost = finding.spent(script)
-    cost["loading"], cost["make_optimizer"] = (
+    cost["loading"], cost["forward"] = (
         cost["send"],
-        cost["train"],
-    )  # who carries out what these two set up
-    cost["forward"] = cost["Block.forward"]
+        cost["Block.forward"],
+    )  # who carries out what these set up
     order = sorted(new, key=lambda name: -cost[name]["step_s"])
     start, end = capstone.score(script), capstone.score(after)
     rows, now = [("as it was", Step(start.step_s, int(start.peak_bytes)))], script

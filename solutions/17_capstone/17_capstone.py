@@ -3,18 +3,18 @@
 #
 # ## How do I make a training script fast that I have never seen?
 #
-# Here is a training script of somebody else. It is correct, and it is clean to read. It is also slow in many ways, and nobody has
-# marked the slow places. You have the tools of sixteen lessons. What you need now is a *method*: measure, rank, repair one thing, measure
-# again. Another class may have another script than yours. So there is no list of answers to look up.
+# Here is a training script of somebody else. It is correct, and clean to read. It is also slow in many ways, and nobody has marked the
+# slow places. You have the tools. What you need now is a *method*: measure, rank, repair one thing, measure again. Another class may have
+# another script. So there is no list of answers.
 #
-# **Time** 60 min, with three exercises; *Further*: 40 min, with two more. **Before this** the lessons of Parts I to V (00 to 13). From
-# lesson 14 you need two words. A **rank** is one of several processes that train together, each with a GPU of its own. A
-# **collective** is a call in which all ranks exchange data.
+# **Time** 60 min, with three exercises; *Further*: 40 min, with two more. **Before this** the lessons of Parts I to V (00 to 13). Two
+# words from lesson 14: a **rank** is one of several processes that train together, each with its GPU; in a **collective** they
+# exchange data.
 #
 # **Afterwards you can**
 # - find out in five minutes what limits an unknown training run;
-# - go from a counter that is too high to the line that raises it, and to what is known about it;
-# - repair a script step by step, and prove at each step that it still learns the same.
+# - go from a counter that is too high to the line that raises it;
+# - repair a script step by step, and prove that it still learns the same.
 
 # %% setup
 import torch
@@ -33,26 +33,24 @@ lesson.start("17_capstone", evidence=["simulated (H100)", "live (CPU)", "recorde
 # %% [markdown]
 # ## 1 · Meet the script
 #
-# The script trains a small vision transformer to tell drawn shapes apart. A step goes through its batch in a few *pieces*, and adds up
-# their gradients. It takes the mean of the gradients of all ranks, shortens them where they are too long, and updates the weights.
-# Beside the model it keeps an average of the weights of earlier steps. Every few steps it logs, validates, and keeps a checkpoint.
+# The script trains a small vision transformer to tell drawn shapes apart. A step goes through its batch in *pieces*, and adds up their
+# gradients. Beside the model it keeps an average of earlier weights.
 #
 # The next cell writes the script to `train.py`, beside this notebook. **Open the file, and read it once from the end to the
-# beginning**: first `train`, then the functions that it calls. Five minutes are enough. Do not repair anything yet: what looks slow is
-# often not what costs.
+# beginning**: first `train`, then the functions that it calls. Do not repair anything yet: what looks slow is often not what costs.
 
 # %% experiment
 print(script.write("train.py").name, "is written:", len(script.source.splitlines()), "lines")
 show.parts()
 
 # %% [markdown]
-# The table lists the functions that you may replace, in four areas. The other functions and the classes stay as they are. A new function
-# goes in with `script.replace(name=function)`. It takes the arguments of the old one. In it you may use every name of the script, as if the
-# function stood in `train.py`.
+# Only these functions may be replaced. A new one goes in with `script.replace(name=function)`, and takes the arguments of the old one. It
+# may use every name of the script, as if it stood in `train.py`. One difference: **functions inside one answer that call each other take
+# their sibling along**, even where `replace` does not name it.
 #
-# The script now runs on a simulated H100, as one of two ranks. Before you measure it: **how much of the time does the GPU compute? And
-# which part of the machine, made twice as fast, would help most?** (*Copies* are those between the host and the GPU. *Loading* means
-# reading pictures, and making batches of them.)
+# The script now runs on a simulated H100, as one of two ranks; all numbers are this rank's. Before you measure it: **how much of the time
+# does the GPU compute? And which part of the machine, made twice as fast, would help most?** (*Copies* are those between the host and
+# the GPU. *Loading* means reading pictures, and making batches of them.)
 
 # %% experiment
 you = lesson.predict(
@@ -72,11 +70,11 @@ measured = {
 you.against(measured, show.of_the_machine(gains), evidence="simulated (H100)")
 
 # %% [markdown]
-# This is the first cut. It says which part of the machine holds the step up. If one number were near 2, that part alone would. The
-# further they all are from 2, the more the parts share the blame, one behind the other. Then you will have to relieve several of
-# them.
+# This is the first cut. A number near 2 means that this part alone holds the step up. Where all are far from 2, the parts share the
+# blame, and several of them need relief.
 #
-# The trace says more. Read it as in lesson 03: first the verdict, then its reasons, then the gaps in the picture.
+# Now the trace, as in lesson 03. The verdict says what keeps the GPU idle, and not what buys most. Its first line is on the middle two of
+# the four steps, the picture on all. Where it counts waits, these are calls of CUDA in all four; a copy can make two of them.
 
 # %% experiment
 print(trace.classify(recorded))
@@ -85,28 +83,24 @@ plots.queue(recorded, title="Four steps of the script, as it is")
 # %% [markdown]
 # ## 2 · What is too much?
 #
-# The time of a step is a bad guide for repairs. A sync costs nothing as long as the step waits for something else. So the
-# scoreboard shows what you can change: counts and bytes. A counter has a **budget**: what the best version of the script needs, and on top
-# a fifth of what all repairs together save (of syncs, collectives and compilations a tenth).
+# The time of a step is a bad guide: a sync costs nothing while the step waits for something else. So the scoreboard shows counts and
+# bytes too. Each has a **budget**: what the best version of the script needs, and on top a fifth of what all repairs together save (of
+# syncs, collectives and compilations a tenth).
 
 # %% experiment
 show.scoreboard(script)
 
 # %% [markdown]
-# Read the column *over*. A counter far over its budget has a cause somewhere in the script. Where the cell is empty, nothing needs to be
-# done. The last column names the lessons that treat this counter. Some counters need a word:
+# Read the column *over*. Where it is empty, nothing needs to be done. Some counters need a word:
 #
 # - *waits for data* is the part of loading that the step waits for; *reading* is all of it, whoever does it;
-# - *casts* are kernels that only put a tensor into another format or layout. Mixed precision adds such kernels, and is faster all
-#   the same. So launches are graded without them;
-# - *memory that it leaves behind* is what a step never gives back. It grows until the card is full;
-# - *compilations* are counted in a small run on the CPU.
+# - *casts* only put a tensor into another format or layout. Mixed precision adds some, and is faster all the same;
+# - *compilations* are counted in a small run on the CPU. On the simulated GPU `torch.compile` changes nothing.
 #
 # ## 3 · Where is it?
 #
-# A counter says *what* is too much. You also need to know *where*: in which function, in which line. First the functions. What happens
-# on the GPU is charged to the function that runs at that moment, and not to those that called it. **Which area launches most
-# (backward passes apart), and which waits most often for the GPU?**
+# First the functions. What happens is charged to the function that runs at that moment, and not to those that called it. **Which area
+# launches most (backward passes apart), and which waits most often for the GPU?**
 
 # %% experiment
 areas = ["data", "model", "step", "run"]
@@ -118,21 +112,18 @@ you.against(
 )
 
 # %% [markdown]
-# *Backward* stands for itself: each of its kernels belongs to an operator of forward. A function that is long on the CPU and launches
-# little either computes on the host, or waits.
+# *Backward* stands for itself: its kernels come from operators of forward, and no table says which. `optimizer.step()` is charged to
+# `make_optimizer`.
 #
-# `capstone.where` goes down to the line. It takes the name of a counter, as the scoreboard has it, and lists the lines that raise it. Where several
-# ways lead to a line, the table says which functions `train` had called, and how much comes from each.
+# `capstone.where` goes down to the line. It takes the name of a counter, as the scoreboard has it (`most=20` shows more lines). Where
+# several ways lead to a line, the table says how much comes from each function that `train` called.
 
 # %% experiment
 capstone.where(script, "syncs")
 
-# %% experiment
-capstone.where(script, "peak_bytes")
-
 # %% [markdown]
-# Now you: **put the name of another counter into one of the two cells, until you have looked at each that is over its budget.** The table
-# says where. It does not say what to do: some of these lines cost what they have to. Four questions help to tell:
+# Now you: **put other counters into this cell: the three that are furthest over.** The others can wait for their exercise. The table says
+# where, and not what to do: some of these lines cost what they have to. Four questions help to tell:
 #
 # | the counter is high; ask | for example |
 # |---|---|
@@ -141,18 +132,16 @@ capstone.where(script, "peak_bytes")
 # | Does it have to be this large? | the format of the numbers, what is saved for backward |
 # | Does anybody have to wait for it? | a number that Python asks for, a copy from memory that is not pinned |
 #
-# The number of the lesson is where to look up the remedy.
-#
 # ## 4 · Rank them, then repair one
 #
-# Write your list now, on paper: place, counter, what it costs. **What a repair can buy is at most what the place costs now**, and
-# you have measured that. Order the list by it. Where two places are close, take this order:
+# Write your list now, on paper: place, counter, what it costs. **What a repair can buy is at most what the place costs now.** Order the
+# list by it. Where two places are close, take this order:
 #
-# 1. **Waiting for data.** A step that waits for data hides every other repair. (Lessons 04, 05)
-# 2. **Syncs.** After a sync the GPU's queue is empty. Whatever the CPU does next costs time. (Lesson 03)
-# 3. **Launches**, if the kernels are short: fewer and larger ones. (Lessons 02, 06)
-# 4. **The kernels themselves**, if the GPU is the limit: fewer bits, better operators, nothing computed twice. (Lessons 09, 10)
-# 5. **Memory**, if it limits the batch: what is saved for backward, what is kept after the step. (Lessons 08, 09)
+# 1. **Waiting for data**: it hides every other repair.
+# 2. **Syncs**: after one the GPU's queue is empty, and whatever the CPU does next costs time.
+# 3. **Launches**, if the kernels are short: fewer and larger ones.
+# 4. **The kernels themselves**, if the GPU is the limit: fewer bits, better operators, nothing computed twice.
+# 5. **Memory**, if it limits the batch: what is saved for backward, what is kept after the step.
 #
 # Then repair **one** place, and look at the board. Three things can happen:
 #
@@ -160,8 +149,8 @@ capstone.where(script, "peak_bytes")
 # - The counter falls, and the step stays as long. Keep the repair: another limit hides it.
 # - The script learns something else. Take the repair back.
 #
-# Here is an example of the last kind. Somebody sees that no gradient depends on `average`, and leaves its work out. **Does the loss of a
-# training step change? Does the board accept the repair?**
+# An example of the last kind: no gradient depends on `average`, so somebody leaves its work out. **Does the loss of a training step
+# change? Does the board accept the repair?**
 
 # %% experiment
 you = lesson.predict({"the loss of a step changes": ..., "the board accepts it": ...}, choices=["yes", "no"])
@@ -176,31 +165,29 @@ board = capstone.compare(script, script.replace(average=no_average))
 you.against(show.left_out(board), board, evidence="simulated (H100)")
 
 # %% [markdown]
-# There are fewer launches, and the losses of the training are the same. But the averaged weights are what this script validates, and
-# they no longer move. The curve of the losses alone would not have shown it.
+# The losses of the training are the same. But the averaged weights are what this script validates, and they no longer move.
 #
-# **A faster script that learns something else is not faster.** So the board compares all that a run writes down. The tests compare it
-# in runs of other sizes, on other data, and over more steps than you tried. A function that is right for one shape only, that
-# remembers the last batch, or that leaves work out, earns nothing.
+# **A faster script that learns something else is not faster.** So the board compares all that one small run of one rank writes down. The
+# tests look at other sizes, other data, and more steps. A function that is right for one shape only, or that remembers the last batch,
+# earns nothing.
 #
-# The exercises follow the areas. Each is graded by four counters, a point each, and a counter that you repair earns its point, whatever the
-# others do. Take them in the order of *your* list. None needs another one. Work in small steps:
+# The exercises follow the areas. No exercise needs another one: take them in the order of *your* list. Each is graded by four counters, a
+# point each. A counter often takes the repair of several functions. Repair one, look, then the next:
 #
 # - `print(script.part("fetch"))` shows a function of the script. Copy it into your answer, and change what you have to.
-# - Run the cell after the tests: it shows your counters beside the budget.
-# - `capstone.where(repair_data(script), "syncs")` shows what is left.
+# - The cell after the tests shows your counters beside the budget.
+# - `capstone.where(repair_data(script), "syncs")`, in a cell of its own, shows what is left.
 
 # %% [markdown]
 # **Exercise 17.1 — the data** (★★, 8 min)
 #
 # Repair `fetch`, `loading` and `send`: those of them that need it. Graded counters: reading, waits for data, bytes copied, syncs.
 #
-# <details><summary>Hint 1</summary>How many requests does a batch take, and how many could it take? How many bytes does a pixel need
-# until it is on the GPU? Who reads while the GPU computes?</details>
+# <details><summary>Hint 1</summary>How many requests does a batch take, and how many could it? How many bytes does a pixel need until it is
+# on the GPU? Who reads while the GPU computes?</details>
 # <details><summary>Hint 2</summary>A copy to the GPU makes the CPU wait, unless the memory is pinned <i>and</i> the copy is asked not to
-# block. <code>loading</code> returns the arguments of a
-# <a href="https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader"><code>DataLoader</code></a>: its page lists all of
-# them.</details>
+# block. <code>loading</code> returns arguments of a
+# <a href="https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader"><code>DataLoader</code></a>.</details>
 # <details><summary>The idea</summary>One request for all rows of a batch, and uint8 until <code>normalise</code>; workers that read ahead
 # into pinned memory, about half as many as there are cores; <code>non_blocking=True</code> for every tensor.</details>
 
@@ -211,7 +198,8 @@ def repair_data(script: Script) -> Script:
 
     fetch(files, rows): pictures uint8 [rows, 3, side, side] and labels int64 [rows], a batch of the host's memory.
         files.read(rows) is one request, for one row or many; files.labels are in memory.
-    loading(cores, gpu): keyword arguments for the DataLoader. gpu.device.type is "cpu" where there is no GPU.
+    loading(cores, gpu): keyword arguments for the DataLoader. gpu.device.type is "cpu" where there is no GPU; on the
+        simulated one it is "meta", so ask for != "cpu", never for == "cuda".
     send(batches, gpu): yields each batch with its tensors on gpu.device; batches are lists of tensors.
 
     Returns script.replace(...). The training stays the same. Budget, a point each: reading, waits for data, bytes
@@ -269,11 +257,11 @@ show.tried(script, "data", repair_data)
 # Repair `normalise`, `augment`, `attention`, `activation`, `places`, `split_heads`, `through`, `cost` and `forward`: those of them that
 # need it. Graded counters: launches (casts apart), bytes saved for backward, time of the kernels, compilations.
 #
-# <details><summary>Hint 1</summary>Begin with the functions that stand high in the tables. For each: which single operator of PyTorch
-# computes this? Is there a copy where a view would do? Does anything run once more than it has to?</details>
-# <details><summary>Hint 2</summary>In which format are the large products computed: how many TFLOP/s does the table of
-# <code>"busy_s"</code> show, and how many could it be? And what does a compiled function depend on besides its tensors' shapes: the values
-# in them, Python's numbers?</details>
+# <details><summary>Hint 1</summary>For each function that stands high in the tables: which single operator of PyTorch computes this? Is
+# there a copy where a view would do? Does anything run twice?</details>
+# <details><summary>Hint 2</summary>How many TFLOP/s does the table of <code>"busy_s"</code> show for the large products? With fewer bits an
+# H100 reaches many times as many (lesson 10). And what does a compiled function depend on besides its tensors' shapes: the values in them,
+# Python's numbers?</details>
 # <details><summary>The idea</summary><code>F.scaled_dot_product_attention</code>, <code>F.gelu(x, approximate="tanh")</code>,
 # <code>F.cross_entropy</code>; views by <code>chunk</code>, <code>unflatten</code> and <code>transpose</code>; no checkpoint where memory is
 # not short; one <code>torch.where</code> over the whole batch; <code>torch.autocast</code> in bfloat16 around model and loss.</details>
@@ -372,8 +360,7 @@ show.tried(script, "model", repair_model)
 # Repair `pieces`, `accumulate`, `share`, `clip`, `make_optimizer` and `average`: those of them that need it. Graded counters: launches (casts
 # apart), syncs, collectives, peak memory.
 #
-# <details><summary>Hint 1</summary>How often does each loop run in a step: once, once a piece, once a weight? How often does it have
-# to?</details>
+# <details><summary>Hint 1</summary>How often does each loop run in a step: once, once a piece, once a weight?</details>
 # <details><summary>Hint 2</summary>The <code>torch._foreach_</code> functions of lesson 06 take a list of tensors in one call. A collective
 # has a price of its own, whatever it sends (lesson 14): put what you send into one tensor. And what keeps the graph of a piece alive when its
 # backward is done?</details>
@@ -469,8 +456,8 @@ show.tried(script, "step", repair_step)
 # %% [markdown]
 # ## 5 · Your ladder
 #
-# A *ladder* shows repairs one on the other. Each row is the script with one function more repaired. Run this section whenever you have
-# repaired something. **Which of your three repairs, alone, shortens a step most?**
+# A *ladder* shows repairs one on the other: each row has one function more. **Which of your three repairs, alone, shortens a step
+# most?**
 
 # %% experiment
 you = lesson.predict({"alone, it shortens a step most": ...}, choices=["data", "model", "step"])
@@ -480,17 +467,16 @@ repairs = {"data": repair_data, "model": repair_model, "step": repair_step}
 show.your_ladder(you, script, repairs)
 
 # %% [markdown]
-# The functions that cost the CPU most come first. In another order the rows would be others, and the last one the same. A repair
-# behind another limit seems to buy nothing until that limit is gone. **So what a repair buys is a property of the script at that
-# moment.** The same holds for every "this made it twice as fast" that you read.
+# The functions come in the order of the CPU's time that they cost at first; those that change less than 2 % share the last row. A
+# function that calls a sibling of its answer has the sibling's repair in its row too. In another order the rows would be others. **What a
+# repair buys is a property of the script at that moment**, in every "this made it twice as fast" that you read.
 #
-# `lesson.report()` puts this ladder on a page, with what else you solved, to show to a colleague.
+# `lesson.report()` puts this ladder on a page, to show to a colleague.
 
 # %% [markdown]
 # ## Your own script
 #
-# The same five minutes on a run of your own. Two numbers make the first cut: ten steps as they are, and ten steps on one batch. A trace of a
-# few steps says more.
+# On a run of your own, two numbers make the first cut:
 #
 # ```python
 # import itertools
@@ -513,15 +499,14 @@ show.your_ladder(you, script, repairs)
 # prof.export_chrome_trace("trace.json.gz")  # then, in a shell: python -m helpers trace.json.gz
 # ```
 #
-# Is it much faster on one batch? Then repair loading first. Otherwise begin with the verdict on the trace. Look for syncs next, with
-# [`torch.cuda.set_sync_debug_mode("warn")`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html). Is memory
-# the limit? Then record a snapshot, and read it with `python -m helpers snapshot.pickle` (lesson 08). Keep a run of twenty steps with
-# fixed seeds, and compare its losses after each repair.
+# Is it much faster on one batch? Then repair loading first. Otherwise begin with the verdict on the trace, then look for syncs with
+# [`torch.cuda.set_sync_debug_mode("warn")`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html). Compare the
+# losses of twenty steps, with fixed seeds, after each repair.
 #
 # ## Sources on trial
 #
-# Two of the sources end with a headline: so many times as fast, so much less memory. Neither gives the script that it began with. So they
-# are tried on two models of a known size (*Further* shows all rungs).
+# Two of the sources end with a headline, and neither gives the script that it began with. So they are tried on two models of a known
+# size (*Further* shows all rungs).
 
 # %% experiment
 from helpers.trials import capstone as trials
@@ -530,7 +515,7 @@ headlines = trials.headlines(reference_repair.scored("bert"), reference_repair.s
 lesson.verdicts(headlines, evidence="simulated (H100) · arithmetic")
 
 # %% [markdown]
-# "Times as fast" says as much about the script before as about the repairs. A script with more faults has a higher ladder.
+# "Times as fast" says as much about the script before as about the repairs.
 #
 # ## Recap
 #
@@ -540,13 +525,11 @@ lesson.verdicts(headlines, evidence="simulated (H100) · arithmetic")
 # | A repair buys at most what the place costs now. | Behind another limit it buys nothing yet. |
 # | First data, then syncs, launches, kernels, memory. | A run that does not fit begins with memory. |
 # | After every repair compare all that the run writes down, on more than one shape. | Other rounding (bfloat16) moves it a little: say how much. |
-# | Count first; a clock confirms. | Work inside one kernel has no counter: there the clock decides. |
 #
-# **Read on**: PyTorch's [performance tuning guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html), its
-# [profiler](https://docs.pytorch.org/docs/stable/profiler.html) and its [memory
-# snapshots](https://docs.pytorch.org/docs/stable/torch_cuda_memory.html); H. He,
+# **Read on**: PyTorch's [performance tuning guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html) and its
+# [profiler](https://docs.pytorch.org/docs/stable/profiler.html); H. He,
 # [*Making deep learning go brrrr from first principles*](https://horace.io/brrr_intro.html) (2022);
-# A. Karpathy's [*nanoGPT*](https://github.com/karpathy/nanoGPT), a fast script that is short. Lesson 18 weighs what the sources promise.
+# A. Karpathy's [*nanoGPT*](https://github.com/karpathy/nanoGPT), a fast script that is short.
 
 # %% experiment
 lesson.progress()
@@ -586,8 +569,9 @@ def repair_run(script: Script) -> Script:
     count_right(logits, labels), log(record, loss, right, length), remember(record, logits), held_out(files, size, gpu),
     validate(model, batches, gpu), to_host(module), save(record, step, model, averaged).
 
-    What a run writes down stays the same: see Record in train.py. (A guess may be kept in another dtype. Rows may wait
-    in record.waiting until LOG_EVERY of them are there.)
+    What a run writes down stays the same: see Record in train.py. Of `guesses` the classes count: an entry a step, of
+    logits or classes, in any dtype. `held_out` may hold numbers, or tensors of one number. Rows may wait in
+    record.waiting until LOG_EVERY of them are there.
 
     Returns script.replace(...). Budget, a point each: syncs, memory left behind, bytes copied, bytes saved.
     """
@@ -749,8 +733,7 @@ reference_repair.ladders()
 # The third ladder is this lesson's usual script. (Its rungs are named by kind of work. The functions would give answers away.) All
 # three go past the two headlines, and end under half of the memory. Three things have to be said with it:
 #
-# - **The size was chosen.** A first ladder of BERT, with shorter texts, ended lower. The length of 512 tokens came after that, and so did
-#   the rung of the last layer.
+# - **The size was chosen.** A first ladder of BERT, with shorter texts, ended lower.
 # - **The simulator is off.** The last column says by how much on steps like this one, which others have measured. On eager steps in
 #   16 bits it is too fast. So a ladder that ends at little over ten times may end below it on a real H100.
 # - **No rung here is a guess about a compiler.** What a compiled rung launches is Inductor's own plan. How long that takes is simulated.
