@@ -468,8 +468,9 @@ show.your_ladder(you, script, repairs)
 
 # %% [markdown]
 # The functions come in the order of the CPU's time that they cost at first (`loading` where `send` is, `forward` where `Block.forward`
-# is). Those that change less than 2 % share the last row. A function that calls a sibling of its answer has the sibling's repair in its row too. In another order the rows would be others. **What a
-# repair buys is a property of the script at that moment**, in every "this made it twice as fast" that you read.
+# is). Those that change less than 2 % share the last row. A function that calls a sibling of its answer has the sibling's repair in its
+# row too. In another order the rows would be others. **What a repair buys is a property of the script at that moment**, in every "this
+# made it twice as fast" that you read.
 #
 # `lesson.report()` puts this ladder on a page, to show to a colleague.
 
