@@ -712,7 +712,15 @@ show.tried(script, "all", repair_data, repair_model, repair_step, repair_run)
 # which rung buys most?**
 
 # %% experiment
-steps = [rung.name for rung in reference_repair.scored("bert")[1:]]
+steps = [
+    "fused operators",
+    "no needless wait",
+    "bf16",
+    "fused AdamW",
+    "last layer: what is read",
+    "compiled",
+    "CUDA graph",
+]
 you = lesson.predict(
     {"all rungs together": ..., "the rung that buys most": ...},
     choices={
