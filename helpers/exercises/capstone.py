@@ -189,12 +189,12 @@ def check_repair_data(counter: str, *runs: Run) -> None:
 
 
 def check_repair_model(counter: str, *runs: Run) -> None:
-    """counter: launches, saved_bytes, busy_s or compilations."""
+    """counter: launches_but_casts, saved_bytes, busy_s or compilations."""
     _check("repair_model", "model", counter, runs)
 
 
 def check_repair_step(counter: str, *runs: Run) -> None:
-    """counter: launches, syncs, collectives or peak_bytes."""
+    """counter: launches_but_casts, syncs, collectives or peak_bytes."""
     _check("repair_step", "step", counter, runs)
 
 

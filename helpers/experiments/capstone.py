@@ -20,7 +20,7 @@ from unittest import mock
 
 import torch
 
-from helpers import capstone, count, plots, progress, ranks, reference_repair, trace
+from helpers import capstone, plots, progress, ranks, reference_repair, trace
 from helpers.capstone import finding, given, scores
 from helpers.capstone.parts import AREAS, Script
 from helpers.experiments.gpu_queue import _machine
@@ -60,9 +60,8 @@ def a_step(script: Script, cpu: float = 1, gpu: float = 1, pcie: float = 1, load
     with mock.patch.multiple(scores, **faster), scores.running(script, there) as (_, run, _):
         there.reset_peak_memory_stats()
         began = there.clock()
-        with count():  # as for a score: to look at what is saved takes the host a moment
-            for _ in range(STEPS):
-                next(run)
+        for _ in range(STEPS):
+            next(run)
         there.synchronize()
         return Step((there.clock() - began) / STEPS, there.max_memory_allocated())
 
