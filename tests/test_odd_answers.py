@@ -1,8 +1,10 @@
 """Odd answers: they end only their own test; and what a sealed GPU shows."""
 
 import contextlib
+import dataclasses
 import subprocess
 import time
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from helpers import check
 from helpers.check.sealed import sealed
 from helpers.classroom import master as masters
 from helpers.classroom.engine import Learner, Step
-from helpers.classroom.master import Master
+from helpers.classroom.master import Cell, Master
 from helpers.classroom.runner import Runner
 from helpers.simulator import simulate
 from tests.test_build import GOOD, write
@@ -138,3 +140,36 @@ def test_the_processor_time_of_an_answer_is_counted(runner: Runner, master: Mast
     busy = "import time\ndef twice(x):\n    end = time.process_time() + 0.5\n    while time.process_time() < end:\n        pass\n    return x * 2"
     idle = runner.grade(master, "twice", "def twice(x):\n    return x * 2").cpu_s
     assert runner.grade(master, "twice", busy).cpu_s > idle + 0.4
+
+
+def test_the_time_of_processes_that_outlive_an_answer_is_counted_and_with_it(
+    runner: Runner, master: Master
+) -> None:
+    """Ranks do: who started them is ended first. And what one answer took is not taken off the next."""
+    outlives = """
+import os, time
+def twice(x):
+    out, into = os.pipe()
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os.close(out)
+            end = time.process_time() + 0.5
+            while time.process_time() < end:
+                pass
+            os.write(into, b".")
+            time.sleep(600)
+        os._exit(0)
+    os.read(out, 1)
+    return x * 2
+"""
+    again = dataclasses.replace(master, cells=[*_with(master, outlives)])
+    idle = runner.grade(master, "twice", None).cpu_s
+    assert runner.grade(again, "twice", None).cpu_s > idle + 0.4
+    assert not _children(runner)
+    assert 0 < runner.grade(master, "twice", None).cpu_s < 0.4
+
+
+def _with(master: Master, solution: str) -> Iterator[Cell]:
+    """The cells of a master, which is not screened, with another solution."""
+    for cell in master.cells:
+        yield dataclasses.replace(cell, source=solution) if cell.kind == "exercise" else cell

@@ -1,11 +1,9 @@
 """Grade single answers of the course's own, without a notebook: what the tests of the graders use."""
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 
 from helpers.classroom.engine import NOTEBOOK_S, Learner, Step, grade
@@ -17,7 +15,7 @@ from helpers.classroom.sandbox import Warm
 @dataclass(frozen=True)
 class Score:
     """Of one exercise: points earned, points there are, each test's verdict by grade_id, and the seconds of processor
-    time that the learner's side took (its cells, its calls, processes that it started; 0 where there is no /proc)."""
+    time that the learner's side took (its cells, its calls, processes that it started)."""
 
     earned: int
     possible: int
@@ -66,16 +64,15 @@ class Runner:
             Step(len(master.cells) + i, c.kind, c.source, c.grade_id, exercise)
             for i, c in enumerate(tests.values())
         ]
-        before = self._cpu_s()
+        before = self.warm.cpu_s
         verdicts: dict[str, Verdict] = {}
-        spent = 0.0
         for event in grade(self.warm, steps, master.name):
             if "verdict" in event:
                 verdicts[event["verdict"]] = Verdict(event["passed"], event["text"])
-                # while the child is there: who ended may not have been waited for
-                spent = self._cpu_s() - before
         earned = sum(test.points for name, test in tests.items() if verdicts[name].passed)
-        return Score(earned, sum(test.points for test in tests.values()), verdicts, spent)
+        return Score(
+            earned, sum(test.points for test in tests.values()), verdicts, self.warm.cpu_s - before
+        )
 
     @contextlib.contextmanager
     def notebook(self, cells: list[str]) -> Iterator[Learner]:
@@ -87,16 +84,3 @@ class Runner:
             yield learner
         finally:
             learner.close()
-
-    def _cpu_s(self) -> float:
-        """Seconds of processor time of the warm process and all that descends from it, those that have ended included."""
-        times: dict[int, tuple[int, int]] = {}
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError):  # it has ended meanwhile
-                fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
-                # proc(5), counted from the state: the parent, then user and system time, own and of children waited for
-                times[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
-        ours = {self.warm.pid}
-        while more := {pid for pid, (parent, _) in times.items() if parent in ours} - ours:
-            ours |= more
-        return sum(times[pid][1] for pid in ours if pid in times) / os.sysconf("SC_CLK_TCK")

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from functools import cache
@@ -130,10 +131,12 @@ class Warm:
     """A process that has imported torch and run nothing, in a sandbox: ``with Warm() as warm: warm.fork()``.
 
     sandboxed: ``False`` runs it with this user's own rights, for tests of answers that are ours.
+    cpu_s: seconds of processor time that its children have taken, and what they started, as of the last fork or sweep.
     """
 
     def __init__(self, sandboxed: bool = True) -> None:
         self.sandboxed = sandboxed
+        self.cpu_s = 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
 
@@ -158,6 +161,7 @@ class Warm:
             if not self.sandboxed:
                 command = [sys.executable, "-m", "helpers.classroom.zygote", str(other.fileno())]
                 environment = os.environ | ONE_THREAD | {"MPLBACKEND": "agg"}
+            self._told_s = 0.0  # what this process has said
             self._process = subprocess.Popen(
                 command,
                 env=environment,
@@ -204,8 +208,11 @@ class Warm:
         self._control.settimeout(_TOLD_S)
         try:
             socket.send_fds(self._control, [b"."], handles)
-            return self._control.recv(1) == DONE
-        except OSError:  # it has ended, or does not answer in time
+            (spent,) = DONE.unpack(self._control.recv(DONE.size))
+            self.cpu_s += spent - self._told_s
+            self._told_s = spent
+            return True
+        except (OSError, struct.error):  # it has ended, or does not answer in time
             return False
         finally:
             self._control.settimeout(None)

@@ -2,9 +2,10 @@
 
     python -m helpers.classroom.zygote FD [--alone]
 
-FD is a socket. A byte through it ends the child before, and what that left running. If a file descriptor comes with it,
-a new child is forked and speaks through that one: it runs the cells of a notebook that it is sent, and answers the
-judge's requests. Messages are JSON with a length before them.
+FD is a socket. A byte through it ends the child before, and what that left running; the reply says how much processor
+time all children have taken. If a file descriptor comes with the byte, a new child is forked and speaks through that one:
+it runs the cells of a notebook that it is sent, and answers the judge's requests. Messages are JSON with a length before
+them.
 """
 
 import argparse
@@ -23,14 +24,18 @@ import socket
 import struct
 import sys
 import traceback
+from glob import glob
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from helpers.check.intact import Intact
 
-#: what this process says: it can fork; it has done as it was told
-READY = DONE = b"."
+#: what this process says: it can fork
+READY = b"."
+#: … and that it has done as it was told: the seconds of processor time that notebooks have taken here
+DONE = struct.Struct("!d")
 #: the most bytes of one message; an answer's tensors take some thousands
 MOST = 64 << 20
 #: characters of what a cell prints that are kept
@@ -47,7 +52,7 @@ LIMITS = {
 CPU_S = int(os.environ.get("GRADE_CPU_S", "30"))
 #: how a copy ends that was told to
 BACK = 17
-_PR_SET_DUMPABLE = 4  # prctl(2)
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36  # prctl(2)
 
 
 class TooLarge(ValueError):
@@ -207,8 +212,32 @@ def _be_silent() -> None:
 
 def _traceable(yes: bool) -> None:
     """Whether processes of the same user may look into this one's memory (prctl(2), PR_SET_DUMPABLE)."""
+    _prctl(_PR_SET_DUMPABLE, int(yes))
+
+
+def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, int(yes), 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _end(child: int) -> None:
+    """End a notebook's process, and what it started: that is now this process's, where it is a subreaper."""
+    left = [child]
+    while left:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in left:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        listed = (Path(path).read_text(encoding="ascii") for path in glob("/proc/self/task/*/children"))
+        left = [int(pid) for line in listed for pid in line.split()]
+
+
+def _cpu_s() -> float:
+    """Seconds of processor time of this process and of those that it has waited for."""
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _reap(*_: Any) -> None:
@@ -229,6 +258,8 @@ def main(control: socket.socket, alone: bool) -> None:
     import_module("matplotlib.pyplot")  # every lesson's first cell asks for it
     if alone:
         _traceable(False)
+    # an answer's processes become this one's when the answer ends: else their time would be counted nowhere
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGCHLD, _reap)  # not ignored: else the time of children would not be counted
     before = Intact()
     # folders on the way to Python itself; all else that is there by now, caches, could be changed for the next notebook
@@ -239,6 +270,7 @@ def main(control: socket.socket, alone: bool) -> None:
         else set[str]()
     )
     gc.freeze()  # a child's collections pass over what is loaded here, and so do not copy its pages
+    began = _cpu_s()
     control.sendall(READY)
     child = 0
     while True:
@@ -246,10 +278,10 @@ def main(control: socket.socket, alone: bool) -> None:
         with contextlib.suppress(ConnectionResetError):
             told, handles, _, _ = socket.recv_fds(control, 1, 1)
         if child and not alone:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+            _end(child)
         if not told or (alone and not _sweep(at_first)):
             return
+        spent = _cpu_s() - began
         for handle in handles:
             with socket.socket(fileno=handle) as connection:
                 child = os.fork()
@@ -264,7 +296,7 @@ def main(control: socket.socket, alone: bool) -> None:
                         serve(connection, before)
                     finally:
                         os._exit(0)
-        control.sendall(DONE)
+        control.sendall(DONE.pack(spent))
 
 
 if __name__ == "__main__":
