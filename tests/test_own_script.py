@@ -1,16 +1,14 @@
 """The code under "Your own script" of each lesson runs as it stands, on a learner's own names."""
 
-import os
 import re
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from helpers.classroom import build
 from helpers.classroom import master as masters
+from helpers.classroom.runner import Runner
 
 HEADING = "## Your own script"
 #: what a learner has: the names that the text may use. Small, on the CPU or on the simulated GPU in torch.cuda's place
@@ -69,19 +67,12 @@ def alone() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", [path.stem for path in build.find([])])
-def test_own_script_runs_as_it_stands(name: str, tmp_path: Path) -> None:
-    found = fences(build.find([name])[0], "python")
-    for code in found:
-        script = tmp_path / "mine.py"
-        script.write_text(program(code))
-        ran = subprocess.run(
-            [sys.executable, script],
-            cwd=tmp_path,
-            env=os.environ | alone(),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert ran.returncode == 0, f"{name}: {ran.stderr[-2000:]}\n---\n{code}"
+def test_own_script_runs_as_it_stands(runner: Runner, name: str, tmp_path: Path) -> None:
+    """Each in a process of its own, forked from one that has imported torch: that alone would take longer than most."""
+    started = f"import os\nos.chdir({str(tmp_path)!r})\nos.environ.update({alone()})"
+    for code in fences(build.find([name])[0], "python"):
+        with runner.notebook([started, program(code)]) as script:
+            ran = script.ran[1]
+        assert not ran.error and not ran.ended, f"{name}: {ran}\n---\n{code}"
         lines = [line for line in code.splitlines() if line.strip()]
         assert len(lines) <= 16, f"{name}: {len(lines)} lines are more than one takes home"

