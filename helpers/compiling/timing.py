@@ -61,7 +61,14 @@ class Seconds(ShownAsTable):
 
 @contextmanager
 def empty_caches() -> Iterator[Callable[[], None]]:
-    """Inductor's caches in an empty folder of their own; gives a function that forgets what is in memory."""
+    """Inductor's caches in an empty folder of their own; gives a function that forgets what is in memory.
+
+    What the processor can do is asked before: that takes seconds of building little programs, whose results torch keeps in
+    its usual folder.
+    """
+    # torch names that folder in the environment; and what fails here is asked again by who compiles, and explained there
+    with mock.patch.dict(os.environ), suppress(Exception):
+        private_torch.cpu_vec_isa.valid_vec_isa_list()
     try:
         clear = private_torch.clear_caches
     except AttributeError as problem:
@@ -95,11 +102,6 @@ def seconds(
         fn(*args, **kwargs)
         return time.perf_counter() - start
 
-    if backend == "inductor":
-        # seconds of building little programs, whose results torch keeps in its usual folder for as long as that is there
-        # (it names that folder in the environment; what fails here is asked again below, and explained there)
-        with mock.patch.dict(os.environ), suppress(Exception):
-            private_torch.cpu_vec_isa.valid_vec_isa_list()
     with explained(), alone(), empty_caches() as forget:
         # the compiler's own modules and C++ headers are loaded and built once: they are not this function's cost
         torch.compile(_little, backend=backend)(torch.zeros(4))
