@@ -238,12 +238,15 @@ def texts(name: str, kind: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A class graded by nbgrader's own commands: a right, a wrong and many dishonest submissions of one lesson."""
+def course(tmp_path_factory: pytest.TempPathFactory, press: Callable[..., None]) -> Path:
+    """A class graded by nbgrader: a right, a wrong and many dishonest submissions of one lesson.
+
+    By its buttons: with the same course, its commands are in tests/test_class.py, and here for what comes after.
+    """
     root = tmp_path_factory.mktemp("course")
     master = next(m for m in LESSONS if m.name == CHEATED)
     begin(root, master)
-    nbgrader(root, "generate_assignment", CHEATED)
+    press(root, f"generate_assignment {CHEATED}")
     starts = {kind: texts(CHEATED, kind) for kind in ("right", "wrong")}
     students = {kind: fill(released(root, master), starts[kind]) for kind in starts}
     for name, (change, start, _) in TRICKS.items():
@@ -255,7 +258,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (shadow / "__init__.py").write_text(
         "class Any:\n    def __getattr__(self, n): return lambda *a, **k: None\ncheck = lesson = count = Any()\n"
     )
-    nbgrader(root, "autograde", CHEATED)
+    press(root, *(f"autograde {CHEATED} {student}" for student in students))
     nbgrader(root, "export")
     return root
 
@@ -275,15 +278,21 @@ def earns(answer: Path, possible: int) -> int:
     return int(said[1]) if answer.stem.startswith("wrong_") and said is not None else possible
 
 
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A course for all lessons: to make its gradebook takes longer than to grade many a lesson."""
+    return tmp_path_factory.mktemp("lessons")
+
+
 @pytest.mark.parametrize("master", LESSONS, ids=lambda m: m.name)
-def test_both_graders_give_the_same_score(press: Callable[..., None], tmp_path: Path, master: Master) -> None:
-    """One student a lesson, with wrong and right answers by turns: a kernel that runs a lesson takes its time."""
+def test_both_graders_give_the_same_score(press: Callable[..., None], empty: Path, master: Master) -> None:
+    """One student a lesson, with wrong and right answers by turns: all of a lesson in one process takes its time."""
     kind = "right" if master.name in BUILD_ON_EARLIER else "mixed"
-    begin(tmp_path, master)
-    press(tmp_path, f"generate_assignment {master.name}")
-    hand_in(tmp_path, master, kind, fill(released(tmp_path, master), texts(master.name, kind)))
-    press(tmp_path, f"autograde {master.name} {kind}")
-    with Gradebook(f"sqlite:///{tmp_path / 'gradebook.db'}") as gradebook:
+    begin(empty, master)
+    press(empty, f"generate_assignment {master.name}")
+    hand_in(empty, master, kind, fill(released(empty, master), texts(master.name, kind)))
+    press(empty, f"autograde {master.name} {kind}")
+    with Gradebook(f"sqlite:///{empty / 'gradebook.db'}") as gradebook:
         found = gradebook.find_submission(master.name, kind)
         got = found.score, found.max_score
     possible = {e.id: e.points for e in master.exercises}
