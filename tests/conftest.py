@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+import helpers.classroom  # noqa: F401 - before nbformat, which is then imported faster
+
 #: the files whose tests are each about a lesson, named first in brackets
 BY_LESSON = ("test_grading.py", "test_references.py", "test_submissions.py")
 #: what takes longest comes first, or one worker would be left with it at the end

@@ -70,9 +70,7 @@ class Runner:
             if "verdict" in event:
                 verdicts[event["verdict"]] = Verdict(event["passed"], event["text"])
         earned = sum(test.points for name, test in tests.items() if verdicts[name].passed)
-        return Score(
-            earned, sum(test.points for test in tests.values()), verdicts, self.warm.cpu_s - before
-        )
+        return Score(earned, sum(test.points for test in tests.values()), verdicts, self.warm.cpu_s - before)
 
     @contextlib.contextmanager
     def notebook(self, cells: list[str]) -> Iterator[Learner]:
