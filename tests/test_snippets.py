@@ -91,7 +91,8 @@ def test_every_snippet_of_the_list_is_there() -> None:
 )
 def test_they_do_what_they_did_and_the_same_again() -> None:
     there = all(find_spec(name) for name in ("transformers", "diffusers"))
-    for name, source, _, _, *happened in snippets.ran():
+    ran = snippets.ran()
+    for name, source, _, _, *happened in ran:
         assert name.startswith(source + "/")
         assert name not in snippets.LITERALLY or snippets.fails(happened[0]), (
             f"{name}: what is there to explain?"
@@ -104,11 +105,9 @@ def test_they_do_what_they_did_and_the_same_again() -> None:
                 )
             elif torch.__version__.startswith("2.13."):
                 assert bare(said).startswith(expected), f"{name}: {said}"
-    again = [one for one in snippets.SNIPPETS if one.id not in MODELS]
-    first, second = (
-        [(one.id, one.as_written(), one.as_it_should()) for one in order] for order in (again, again[::-1])
-    )
-    assert first == second[::-1]
+    first = [(name, *happened) for name, _, _, _, *happened in ran if name not in MODELS]
+    again = [one for one in snippets.SNIPPETS[::-1] if one.id not in MODELS]
+    assert first[::-1] == [(one.id, one.as_written(), one.as_it_should()) for one in again]
 
 
 def test_what_fails_is_told_from_what_runs() -> None:
