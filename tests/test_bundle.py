@@ -13,6 +13,7 @@ from nbformat.v4 import new_notebook
 
 from helpers.classroom import build, bundle
 from helpers.classroom import master as masters
+from helpers.classroom.master import Master
 from helpers.classroom.settings import ROOT
 
 LESSONS = [masters.read(path) for path in build.find(["01", "16"])]
@@ -62,6 +63,15 @@ def fill(notebook: Path, lesson: str, exercises: set[str]) -> nbformat.NotebookN
 
 
 def test_no_answer_and_no_hidden_test_is_in_it(files: dict[str, bytes]) -> None:
+    hold_no_answer(files, LESSONS)
+
+
+def test_nor_where_the_last_lessons_are() -> None:
+    lessons = [masters.read(path) for path in build.find(["17", "18"])]
+    hold_no_answer(bundle.contents(lessons), lessons)
+
+
+def hold_no_answer(files: dict[str, bytes], lessons: list[Master]) -> None:
     assert not [
         name for name in files if name.startswith(("solutions/", "tests/", "docs/", ".", "etc/student"))
     ]
@@ -70,16 +80,17 @@ def test_no_answer_and_no_hidden_test_is_in_it(files: dict[str, bytes]) -> None:
     grading = {name for name in files if name.startswith("helpers/classroom/")}
     assert grading == {f"helpers/classroom/{name}" for name in {*bundle.CLASSROOM, "told.json"}}
     given = [name for name in files if name.startswith("helpers/exercises/") and "/_" not in name]
-    lessons = {"storage_and_stride.py", "model_parallel.py"}
-    assert {Path(name).name for name in given} == lessons, "tests of other lessons are not"
+    wanted = {f"{lesson.name[3:]}.py" for lesson in lessons}
+    assert {Path(name).name for name in given} == wanted, "tests of other lessons are not"
     shown = {"".join(text.split()) for data in files.values() for text in data.decode().splitlines()}
-    for lesson in LESSONS:
+    for lesson in lessons:
         visible = {
             "".join(line.split()) for c in lesson.cells if c.kind == "test" for line in c.source.splitlines()
         }
         for cell in lesson.cells:
             secret = cell.source if cell.kind == "hidden" else ""
-            if cell.kind == "exercise":
+            # the capstone's answers are lines that earlier lessons have shown: tests/test_capstone.py looks for its own
+            if cell.kind == "exercise" and lesson.name != "17_capstone":
                 secret = cell.source.partition("### BEGIN SOLUTION")[2].partition("### END SOLUTION")[0]
             lines = {"".join(line.split()) for line in secret.splitlines()} - visible
             leaked = {line for line in lines & shown if len(line) > 24 and not line.startswith("from")}
