@@ -173,7 +173,6 @@ def main() -> None:
 
 
 def _answer() -> None:
-    from helpers.check import probe
     from helpers.classroom.engine import Step, grade
     from helpers.classroom.sandbox import Warm, require
 
@@ -181,7 +180,6 @@ def _answer() -> None:
     # what a test prints, in Python or in native code, must not come between the events
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    probe.load()
     with Warm(sandboxed=require()) as warm:
         for line in told:
             asked = json.loads(line)
