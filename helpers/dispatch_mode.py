@@ -1,10 +1,11 @@
-"""A dispatch mode that the compiler leaves alone: what every mode of the course's own is built on."""
+"""A dispatch mode that the compiler leaves alone: what every mode of the course's own is built on; and work unseen by all."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from helpers import private_torch
+from helpers.private_torch import modes_on, pop_mode, push_mode
 
 
 class Mode(private_torch.TorchDispatchMode):
@@ -38,3 +39,17 @@ class Looking(Mode):
 
     def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         raise NotImplementedError
+
+
+class Unseen:
+    """Within this block no dispatch mode sees what runs, and none of it is counted.
+
+    torch's own block for it looks after torch.export's modes too, and takes several times as long as a small operator.
+    """
+
+    def __enter__(self) -> None:
+        self._modes = [pop_mode(None) for _ in range(modes_on())]
+
+    def __exit__(self, *error: object) -> None:
+        for mode in reversed(self._modes):
+            push_mode(mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -18,24 +19,23 @@ _PLAIN = {int, float, bool, str, complex, type(None), torch.dtype, torch.device,
 def tensors(tree: Any) -> list[torch.Tensor]:
     """Every tensor in nested tuples, lists, dicts and dataclasses, in order; one that is there twice comes twice."""
     found: list[torch.Tensor] = []
-    _collect(tree, found)
+    _collect((tree,), found)
     return found
 
 
-def _collect(tree: Any, found: list[torch.Tensor]) -> None:
-    if isinstance(tree, torch.Tensor):
-        found.append(tree)
-    elif type(tree) in _PLAIN:
-        return
-    elif isinstance(tree, tuple | list):
-        for item in tree:
+def _collect(items: Iterable[Any], found: list[torch.Tensor]) -> None:
+    # This runs several times for every operator that is simulated or counted.
+    for item in items:
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif type(item) in _PLAIN:
+            continue
+        elif isinstance(item, (tuple, list)):
             _collect(item, found)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            _collect(item, found)
-    elif is_dataclass(tree) and not isinstance(tree, type):
-        for item in vars(tree).values():
-            _collect(item, found)
+        elif isinstance(item, dict):
+            _collect(item.values(), found)
+        elif is_dataclass(item) and not isinstance(item, type):
+            _collect(vars(item).values(), found)
 
 
 def channels_last(tensor: Any) -> torch.memory_format | None:

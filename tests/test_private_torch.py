@@ -53,6 +53,14 @@ def aside() -> None:
         torch.ones(1)
 
 
+def popped() -> None:
+    """One operator unseen, and one that is seen again."""
+    mode = private_torch.pop_mode(None)
+    torch.zeros(1)
+    private_torch.push_mode(mode)
+    torch.ones(1)
+
+
 def excluded() -> bool:
     keys = private_torch.DispatchKeySet(private_torch.DispatchKey.AutocastCPU)
     with torch.autocast("cpu"), private_torch.ExcludeDispatchKeyGuard(keys):
@@ -113,6 +121,8 @@ RELIED_ON: dict[str, Callable[[], Any]] = {
     "TorchDispatchMode": lambda: modes_seen(lambda: torch.ones(1)) == ["aten.ones.default"],
     "disable_current_modes": lambda: modes_seen(aside) == [],
     "modes_on": lambda: private_torch.modes_on() == 0,
+    "pop_mode": lambda: modes_seen(popped) == ["aten.ones.default"],
+    "push_mode": lambda: modes_seen(popped) == ["aten.ones.default"],
     "disabled_dispatch": lambda: callable(private_torch.disabled_dispatch),
     "DisableTorchFunction": lambda: not function_seen(private_torch.DisableTorchFunction()),
     "DisableAutocast": lambda: hasattr(private_torch.DisableAutocast, "__enter__"),

@@ -19,6 +19,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from helpers import private_torch
 from helpers.counters.watch import running
+from helpers.dispatch_mode import Unseen
 from helpers.waiting import lists_in
 
 _Syncs = Callable[..., tuple[str, ...] | None]
@@ -162,7 +163,7 @@ def _pack(tensor: torch.Tensor) -> _Saved:
         )
         # Detached: an output saved by the node that made it would else keep that node, and so itself, alive.
         # Nobody is to see that, least of all a simulated GPU, whose CPU would take time for it.
-        with private_torch.disable_current_modes():
+        with Unseen():
             return _Saved(tensor.detach(), tensor._version, made_by)
 
 

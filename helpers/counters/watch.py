@@ -12,6 +12,7 @@ from helpers import private_torch
 from helpers.counters.ledger import Ledger
 from helpers.counters.operators import Operator, filled, operator, waits
 from helpers.dispatch_mode import Mode
+from helpers.private_torch import DisableTorchFunction
 from helpers.tensors import tensors
 
 # of the class: an answer could give its storage a method of its own
@@ -72,7 +73,7 @@ class Watch(Mode):
 
     def _safely(self, step: Callable[..., Any], *args: Any) -> Any:
         try:
-            with private_torch.DisableTorchFunction():
+            with DisableTorchFunction():
                 return step(*args)
         except Exception as error:
             self.failure = self.failure or error

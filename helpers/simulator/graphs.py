@@ -20,7 +20,6 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -69,7 +68,7 @@ class Capture:
                 )
             return False
         stream = None if lane is self.origin else lane.number
-        self.nodes.append(replace(work, stream=stream, after=self._front[lane.number]))
+        self.nodes.append(work._replace(stream=stream, after=self._front[lane.number]))
         self._front[lane.number] = (len(self.nodes) - 1,)
         self._refused = ""
         if work.pageable and work.kind.startswith("copy"):

@@ -11,8 +11,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -38,8 +37,7 @@ class Pinned:
         return tensor.untyped_storage()._cdata in self._held
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """What one kernel is to the device. beside: seconds next to a collective that has this share of the memory
     bandwidth (None: the same); name: the kernel's, if not its operator's."""
 

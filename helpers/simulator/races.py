@@ -28,6 +28,7 @@ from helpers.simulator.frames import caller
 
 # Accesses remembered of one block of memory: more only where a program reads it in so many pieces.
 _KEPT = 512
+_FEW = 8  # … that are looked through one by one
 HOST = 0  # the host's place in a clock; stream n has place n + 1
 _REPLAY = "a graph's replay"
 
@@ -105,15 +106,16 @@ class _Seen(NamedTuple):
 class _Kept:
     """Accesses to one block of memory, in the order in which they came, and found again by their place.
 
-    Pieces of like length lie in one list, sorted by their first byte, so that a lookup sees those that it may touch
-    and not all: a program may go through a block in thousands of pieces.
+    Where there are many, pieces of like length lie in one list, sorted by their first byte, so that a lookup sees those
+    that it may touch and not all: a program may go through a block in thousands of pieces.
     """
 
     __slots__ = ("_all", "_next", "_starts")
 
     def __init__(self) -> None:
         self._all: dict[int, _Seen] = {}
-        self._starts: dict[int, list[tuple[int, int]]] = {}  # bits of the length → (first byte, number)
+        # Bits of the length → (first byte, number); None as long as there are few, as of nearly all blocks.
+        self._starts: dict[int, list[tuple[int, int]]] | None = None
         self._next = 0
 
     def __iter__(self) -> Iterator[_Seen]:
@@ -121,20 +123,33 @@ class _Kept:
 
     def add(self, seen: _Seen) -> None:
         """One more; beyond _KEPT the oldest is forgotten."""
+        number = self._next
+        self._all[number], self._next = seen, number + 1
+        if self._starts is not None:
+            self._sort_in(number, seen)
+            if len(self._all) > _KEPT:
+                self.drop(next(iter(self._all)))
+        elif len(self._all) > _FEW:
+            self._starts = {}
+            for number, one in self._all.items():
+                self._sort_in(number, one)
+
+    def _sort_in(self, number: int, seen: _Seen) -> None:
+        assert self._starts is not None
         low, high, _ = seen.place
-        insort(self._starts.setdefault((high - low).bit_length(), []), (low, self._next))
-        self._all[self._next] = seen
-        self._next += 1
-        if len(self._all) > _KEPT:
-            self.drop(next(iter(self._all)))
+        insort(self._starts.setdefault((high - low).bit_length(), []), (low, number))
 
     def drop(self, number: int) -> None:
         low, high, _ = self._all.pop(number).place
+        if self._starts is None:
+            return
         row = self._starts[(high - low).bit_length()]
         del row[bisect_left(row, (low, number))]
 
     def near(self, low: int, high: int) -> list[tuple[int, _Seen]]:
-        """(number, access) of all that lie between these bytes or reach into them, in order."""
+        """(number, access) of all that lie between these bytes or reach into them, in order; or simply of all."""
+        if self._starts is None:
+            return list(self._all.items())
         found = []
         for bits, row in self._starts.items():
             first = bisect_right(row, (low - (1 << bits), self._next))
@@ -246,7 +261,8 @@ class Races(Clocks):
             low, high, old = self._dead[last]
             for seen in old:
                 here = (max(low, address) - address, min(high, end) - address, None)
-                cell.seen.add(seen._replace(place=here, write=True, gone=True, home=stream_number))
+                gone = seen.agent, seen.tick, True, here, seen.name, seen.tensor, seen.line, True
+                cell.seen.add(_Seen(*gone, stream_number))
             rest += [(a, b, old) for a, b in ((low, address), (end, high)) if a < b]
             last += 1
         self._dead[first:last] = rest
@@ -304,12 +320,13 @@ class Races(Clocks):
         """Compare with what is kept; drop what any later racer would also race `now` about."""
         clock, (low, high, parts) = self._clocks[now.agent], now.place
         for number, seen in cell.seen.near(low, high):
-            ordered = clock[seen.agent] >= seen.tick
-            if not ordered and (now.write or seen.write) and overlap(seen.place, now.place):
-                self._report(seen, now)
-            whole = parts is None and low <= seen.place[0] and seen.place[1] <= high
-            if ordered and (now.write or not seen.write) and (whole or seen.place == now.place):
-                cell.seen.drop(number)
+            if clock[seen.agent] < seen.tick:  # not ordered
+                if (now.write or seen.write) and overlap(seen.place, now.place):
+                    self._report(seen, now)
+            elif now.write or not seen.write:
+                first, last, _ = seen.place
+                if (parts is None and low <= first and last <= high) or seen.place == now.place:
+                    cell.seen.drop(number)
         cell.seen.add(now)
 
     def _report(self, seen: _Seen, now: _Seen) -> None:

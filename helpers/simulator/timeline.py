@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ from helpers.simulator.races import Races
 _BEGIN, _END = itemgetter(0), itemgetter(1)
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(NamedTuple):
     """One piece of work on the device. kind: "kernel", "copy h2d", "copy d2h" or "collective". Times: simulated clock."""
 
     name: str
@@ -45,8 +44,7 @@ class Kernel:
         return (self.end_ns - self.start_ns) / 1e9
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(NamedTuple):
     """What the host did. kind: "operator", "work", "warm-up", or a wait: "sync", "queue full"."""
 
     name: str
@@ -174,8 +172,7 @@ class Lane:
     pending: deque[int] = field(default_factory=deque)  # end times of what may not be finished yet
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """A place in a stream. time_ns: when it is passed; knows: what is done by then (a vector clock); inside
     a graph capture: which one, and the nodes that come before."""
 
@@ -186,8 +183,7 @@ class Mark:
     peers: Any = None  # when the other ranks pass it, where they differ
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """A kernel or copy inside a graph. after: the nodes it waits for; stream: None for the launching one."""
 
     name: str

@@ -48,12 +48,14 @@ class Stats:
         """Add to each array's total and to its pool's share; a negative amount takes away."""
         own = 1 if small else 2
         for array, amount in amounts:
-            _change((array[0], array[own]), amount)
+            if amount:
+                _change(array[0], amount)
+                _change(array[own], amount)
 
     def change_oversize(self, name: str, size: int, amount: int) -> None:
         """Count a block or segment of `size` bytes, if it is one that max_split_size forbids to split."""
         if size >= self.max_split_size:
-            _change((self.oversize[name],), amount)
+            _change(self.oversize[name], amount)
 
     def reset_peaks(self) -> None:
         for stat in chain(*self.arrays.values(), self.oversize.values()):
@@ -72,15 +74,13 @@ class Stats:
         return dict(sorted(result.items()))
 
 
-def _change(stats: tuple[Stat, ...], amount: int) -> None:
-    for stat in stats:
-        now = stat[CURRENT] = stat[CURRENT] + amount
-        if amount < 0:
-            stat[FREED] -= amount
-        else:
-            stat[ALLOCATED] += amount
-            if now > stat[PEAK]:
-                stat[PEAK] = now
+def _change(stat: Stat, amount: int) -> None:
+    current, peak, allocated, freed = stat
+    current += amount
+    if amount < 0:
+        stat[:] = current, peak, allocated, freed - amount
+    else:
+        stat[:] = current, max(peak, current), allocated + amount, freed
 
 
 # ------------------------------------------------------------------------------------ history

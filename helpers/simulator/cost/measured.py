@@ -177,7 +177,7 @@ def _joined(works: Iterable[Work], kind: str | None) -> Work:
     # Which of fp32 and TF32 a product took depends on settings of the process that measured it.
     library = main.family in ("matmul", "convolution", "attention")
     flops, nbytes = sum(w.flops for w in works), sum(w.bytes for w in works)
-    return replace(main, flops=flops, bytes=nbytes, kind=kind if kind and library else main.kind)
+    return main._replace(flops=flops, bytes=nbytes, kind=kind if kind and library else main.kind)
 
 
 @dataclass(frozen=True)

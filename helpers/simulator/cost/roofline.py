@@ -13,10 +13,10 @@ done with the channels last, so that other layouts are turned before and after (
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from functools import cache, lru_cache
 from math import gcd, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.flop_counter import flop_registry
@@ -58,8 +58,7 @@ _INT8_PRODUCTS = {"_int_mm", "_weight_int8pack_mm"}
 _KINDS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.int8: "int8", torch.float64: "fp64_tensor"}
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """What one kernel has to do. flops: operations; bytes: read plus written; kind: which peak applies;
     family: which share of that peak such kernels reach; effort: FLOPs that the kernel does for each that was asked for;
     serial: steps in it that can only follow each other, each at least a kernel's floor; name: of the kernel, if not
@@ -75,29 +74,63 @@ class Work:
 
     def part(self, share: float) -> Work:
         """That share of it."""
-        return replace(self, flops=round(self.flops * share), bytes=round(self.bytes * share))
+        return self._replace(flops=round(self.flops * share), bytes=round(self.bytes * share))
+
+
+class _Operator(NamedTuple):
+    """What never changes about one operator, and would cost more to ask for than to keep.
+
+    name: without its namespace and overload; written: positions of the arguments that the schema says are written;
+    formula: of torch's for its FLOPs.
+    """
+
+    name: str
+    full_name: str
+    family: str
+    library: str | None
+    written: list[int]
+    launches: bool
+    formula: Callable[..., int] | None
+
+
+@cache
+def _operator(func: Any) -> _Operator:
+    name, formula = str(func._schema.name).partition("::")[2], flop_registry.get(func._overloadpacket)
+    library = None
+    if name in _CONVOLUTION:
+        library = "cuDNN"
+    elif family(name) == "factorisation":
+        library = "cuSOLVER"
+    elif "mm" in name and formula is not None:
+        library = "cuBLAS"
+    arguments = enumerate(func._schema.arguments)
+    return _Operator(
+        name,
+        str(func._overloadpacket),
+        family(name),
+        library,
+        [i for i, a in arguments if a.alias_info is not None and a.alias_info.is_write],
+        not (func.is_view or torch.Tag.inplace_view in func.tags or name in _NO_KERNEL),
+        formula,
+    )
 
 
 def launches_kernel(func: Any, out: Any) -> bool:
     """Whether CUDA would launch something: not for views, bare allocations and questions about shapes."""
-    if func.is_view or torch.Tag.inplace_view in func.tags or _name(func) in _NO_KERNEL:
-        return False
+    op = _operator(func)
     # An operator without a tensor result may still write one of its arguments (torch._foreach_add_).
-    return any(t.is_meta for t in tensors(out)) or bool(_written(func))
+    return op.launches and (bool(op.written) or any(t.is_meta for t in tensors(out)))
 
 
 def library(func: Any) -> str | None:
     """The library whose handle and workspace are made at the first such operator; None for plain kernels."""
-    if _name(func) in _CONVOLUTION:
-        return "cuDNN"
-    if family(_name(func)) == "factorisation":
-        return "cuSOLVER"
-    return "cuBLAS" if "mm" in _name(func) and func._overloadpacket in flop_registry else None
+    return _operator(func).library
 
 
 def kernels(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> list[Work]:
     """The kernels of one dispatched operator, in order."""
-    name = _name(func)
+    op = _operator(func)
+    name = op.name
     if name in _CONVOLUTION:
         return _convolution(work(func, args, kwargs, out), func, args, out)
     if (
@@ -105,22 +138,23 @@ def kernels(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
     ):  # a copy, and masked_fill_ on it (aten/src/ATen/native/TensorAdvancedIndexing.cpp)
         todo, result = work(func, args, kwargs, out), _bytes(out)
         copy = Work(out.numel(), _bytes(args[0]) + result, "fp32", "copy", name="aten.clone")
-        return [copy, replace(todo, bytes=todo.bytes - _bytes(args[0]) + result)]
+        return [copy, todo._replace(bytes=todo.bytes - _bytes(args[0]) + result)]
     if name in _SORTS:
         return _sort(name, _named(func, args) | kwargs, out)
-    if family(name) == "factorisation":
+    if op.family == "factorisation":
         return [_factorisation(name, _named(func, args) | kwargs, out)]
     return [work(func, args, kwargs, out)]
 
 
 def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Work:
     """FLOPs and bytes of one dispatched operator, as a single kernel."""
-    name = _name(func)
+    op = _operator(func)
+    name = op.name
     results = [t for t in tensors(out) if t.is_meta]
-    inputs = [t for t in tensors([args, kwargs]) if t.is_meta]
+    inputs = [t for t in tensors((args, kwargs)) if t.is_meta]
     written = sum(_bytes(t) for t in results)
     if not results:  # in place on lists
-        places = [i for i in _written(func) if i < len(args)]
+        places = [i for i in op.written if i < len(args)]
         if name.startswith("_fused_") and kwargs.get("grad_scale") is None:
             places.remove(1)  # gradients are written only when unscaled: native/cuda/fused_adam_utils.cuh
         results = [t for i in places for t in tensors(args[i]) if t.is_meta]
@@ -132,12 +166,13 @@ def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> 
     elif name.endswith("_like") or name in _SHAPE_ONLY:
         read = 0
     else:
-        read = _read([t for i, t in enumerate(inputs) if i not in _UNREAD.get(name, ())])
+        unread = _UNREAD.get(name, ())
+        read = _read([t for i, t in enumerate(inputs) if i not in unread])
     effort = 1.0
-    if func._overloadpacket in flop_registry:
-        flops = int(flop_registry[func._overloadpacket](*args, **kwargs, out_val=out))
+    if op.formula is not None:
+        flops = int(op.formula(*args, **kwargs, out_val=out))
         kind = _library_kind(name, next((t.dtype for t in inputs), torch.float32))
-        if family(name) == "matmul":
+        if op.family == "matmul":
             effort = _effort([*inputs, *results], kind)
     elif name in _INT8_PRODUCTS:
         flops = 2 * results[0].numel() * inputs[0].shape[-1]
@@ -145,7 +180,7 @@ def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> 
     else:
         flops = max(sum(t.numel() for t in results), sum(t.numel() for t in inputs[:1]))
         kind = "fp64" if any(t.dtype == torch.float64 for t in results) else "fp32"
-    return Work(flops, read + written, kind, family(name), effort)
+    return Work(flops, read + written, kind, op.family, effort)
 
 
 def seconds(todo: Work, card: Device, sms: float = 1.0, bandwidth: float = 1.0) -> float:
@@ -180,7 +215,8 @@ def launch(machine: Machine, func: Any, works: list[Work], dtype: torch.dtype | 
     """One operator on the host, and its kernels on the device."""
     if machine.works is not None:
         machine.works += works
-    machine.launch(str(func._overloadpacket), [load(machine, one) for one in works], library(func), dtype)
+    op = _operator(func)
+    machine.launch(op.full_name, [load(machine, one) for one in works], op.library, dtype)
 
 
 def load(machine: Machine, todo: Work) -> Load:
@@ -190,18 +226,6 @@ def load(machine: Machine, todo: Work) -> Load:
     if taken is not None:  # next to a collective, which takes its share of the SMs, and one of the bandwidth
         beside = lambda share: seconds(todo, card, 1 - taken, 1 - share)  # noqa: E731
     return Load(seconds(todo, card), todo.flops, todo.bytes, beside, todo.name)
-
-
-@cache
-def _name(func: Any) -> str:
-    return str(func._schema.name).partition("::")[2]
-
-
-@cache
-def _written(func: Any) -> list[int]:
-    """Positions of the arguments that the schema says are written."""
-    arguments = enumerate(func._schema.arguments)
-    return [i for i, a in arguments if a.alias_info is not None and a.alias_info.is_write]
 
 
 def _bytes(tensor: torch.Tensor) -> int:
@@ -284,7 +308,7 @@ def _convolution(todo: Work, func: Any, args: tuple[Any, ...], out: Any) -> list
     inner, outer = weight.shape[1], weight.shape[0] // groups  # (where it is transposed, the other way round)
     padded = [-(-channels // step) * step / channels for channels in (inner, outer)]
     # Groups of few channels share a block: one side of it is padded.
-    todo = replace(todo, effort=prod(padded) if groups == 1 else max(padded))
+    todo = todo._replace(effort=prod(padded) if groups == 1 else max(padded))
     if todo.kind == "tf32" or any(map(channels_last, (given, weight))):
         return [todo]
     results, grad = [t for t in tensors(out) if t.dim() > 1], named.get("grad_output")

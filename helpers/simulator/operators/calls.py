@@ -22,6 +22,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from helpers import private_torch
+from helpers.dispatch_mode import Unseen
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators.autocast import cuda_autocast
 from helpers.simulator.operators.cuda_kernels import attention, dropout, optimizers, plain_attention, rms_norm
@@ -30,6 +31,13 @@ from helpers.waiting import lists_in
 
 # Reads of CPU tensors that the dispatcher does not see; by name, since helpers.count puts stand-ins in their place.
 READS = ("tolist", "numpy", "__array__", "__repr__")
+# Names of functions that mean something else on CUDA, and arguments by which any function does: of every other call
+# nothing is asked. By name here too.
+_SPECIAL = frozenset(
+    """is_pinned pin_memory __format__ __getitem__ __setitem__ cuda to scaled_dot_product_attention tensor as_tensor
+    asarray""".split()
+).union(READS)
+_SPECIAL_ARGUMENTS = frozenset({"device", "pin_memory"})
 # Names of torch.cuda that `gpu` has too. Functions that PyTorch itself calls only where CUDA is available.
 _SAME = """
     synchronize stream current_stream default_stream memory_allocated max_memory_allocated memory_reserved
@@ -71,7 +79,7 @@ def copy_lists(machine: Machine, func: Any, args: Any) -> None:
         for found in lists_in(args[1]):
             if isinstance(found, np.ndarray) and args[0].is_meta:
                 continue  # torch makes a tensor of it first, and that one's copy is seen
-            with private_torch.disable_current_modes():
+            with Unseen():
                 places = torch.empty(np.shape(found), dtype=_index_type(found))
             machine.copy("aten._to_copy", "copy h2d", places, pinned=False, non_blocking=False)
 
@@ -89,9 +97,12 @@ class Calls(TorchFunctionMode):
         self._mode, self._machine = mode, mode.machine
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name not in _SPECIAL and (not kwargs or _SPECIAL_ARGUMENTS.isdisjoint(kwargs)):
+            return func(*args, **(kwargs or {}))
         kwargs, machine = dict(kwargs or {}), self._machine
         first = args[0] if args and isinstance(args[0], torch.Tensor) else None
-        if first is not None and first.device.type == "cpu" and getattr(func, "__name__", "") in READS:
+        if first is not None and first.device.type == "cpu" and name in READS:
             machine.races.host_touch(f"Tensor.{func.__name__}", first, False)
         if func is torch.Tensor.is_pinned and first is not None:
             return first in machine.pinned

@@ -10,12 +10,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from helpers import private_torch
-from helpers.dispatch_mode import Mode
+from helpers.dispatch_mode import Mode, Unseen
 from helpers.simulator.cost import roofline
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators import cuda_kernels, shapes
@@ -38,6 +38,50 @@ _HOST_LENGTHS = {f"aten._{name}" for name in (
     "pack_padded_sequence", "pack_padded_sequence_backward", "ctc_loss", "ctc_loss_backward",
 )}  # fmt: skip
 _COPY = aten.copy_.default
+# What the host needs the result of, so that one is made up.
+_ANSWERED = {
+    *(aten._local_scalar_dense, aten.equal, aten.allclose, aten._to_copy, aten.copy_),
+    *(aten._unique2, aten.masked_select),
+}
+
+
+class _Operator(NamedTuple):
+    """What never changes about one operator, and would cost more to ask for than to keep.
+
+    composite: it is made of other operators only, on a GPU too; answered: the host may need its result; indexes: it is
+    one of SELECTS or WRITES; sized_by_values: values decide how long its result is.
+    """
+
+    packet: Any
+    name: str
+    composite: bool
+    answered: bool
+    indexes: bool
+    writes: bool
+    sized_by_values: bool
+    factorises: bool
+    on_lists: bool
+
+
+@cache
+def _namespace(func: Any) -> str:
+    return str(func.namespace)
+
+
+@cache
+def _operator(func: Any) -> _Operator:
+    packet, name = func._overloadpacket, str(func._overloadpacket)
+    return _Operator(
+        packet,
+        name,
+        _composite(func),
+        packet in _ANSWERED,
+        name in SELECTS | WRITES,
+        name in WRITES,
+        torch.Tag.dynamic_output_shape in func.tags,
+        name in FACTORISATIONS,
+        cuda_kernels.is_list_operator(func),
+    )
 
 
 class Dispatch(Mode):
@@ -54,22 +98,22 @@ class Dispatch(Mode):
         self.puts_number = False  # whether an assignment of a Python number is running (see `calls`)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs, traffic = kwargs or {}, self._traffic
+        kwargs, traffic, namespace = kwargs or {}, self._traffic, _namespace(func)
         if types and any(kind.__name__ == "FakeTensor" for kind in types):
             return func(*args, **kwargs)  # somebody works out shapes, as DTensor does
         if types and any(_unwraps(kind) for kind in types):
             return NotImplemented  # nested tensors and the like: what is inside comes back here
         if traffic is not None:
-            if func.namespace in ("c10d", "_c10d_functional"):
+            if namespace in ("c10d", "_c10d_functional"):
                 return traffic.call(self.guard, func, args, kwargs)
-            if func.namespace == "fsdp":
+            if namespace == "fsdp":
                 with self:
                     out = traffic.copies(func, args, kwargs)
                 if out is not NotImplemented:
                     return out
-        if func.namespace != "aten":
+        if namespace != "aten":
             out = func(*args, **kwargs)
-            if func.namespace == "profiler":
+            if namespace == "profiler":
                 self.guard(self._annotate, func, args)
             return out
         if traffic is not None:
@@ -77,15 +121,15 @@ class Dispatch(Mode):
                 traffic.reduced()
             if func is _COPY and (same := traffic.comes_back(args)) is not None:
                 out = self._in_its_stream(func, args, kwargs)
-                with private_torch.disable_current_modes():
+                with Unseen():
                     args[0].copy_(same)
                 return out
         return self._in_its_stream(func, args, kwargs)
 
     def _in_its_stream(self, func: Any, args: Any, kwargs: Any) -> Any:
         """One aten operator: in a backward pass, in the stream of its forward pass."""
-        if _composite(func):  # these arrive whole only in inference mode: take them apart, as elsewhere
-            with self:
+        if _operator(func).composite:
+            with self:  # these arrive whole only in inference mode: take them apart, as elsewhere
                 out = func.decompose(*args, **kwargs)
             if out is not NotImplemented:
                 return out
@@ -118,9 +162,11 @@ class Dispatch(Mode):
 
     def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, Any, Any]]:
         """One operator on tensors without values: (result, what the machine saw of arguments and result)."""
-        before = self.guard(self.answer, func, args, kwargs)
-        if before is not None:
-            return before[0], (args, kwargs, before[0])
+        op = _operator(func)
+        if op.answered or self._notes.wanted:
+            before = self.guard(self.answer, func, args, kwargs)
+            if before is not None:
+                return before[0], (args, kwargs, before[0])
         given = args
         if func in _FILLS and args[2].device.type == "cpu" and not args[2].dim():
             # allowed on CUDA, and refused by the rule for meta: the number is an argument of the kernel
@@ -131,7 +177,7 @@ class Dispatch(Mode):
             if "is not on the expected device" in str(error):
                 error.add_note(_TWO_DEVICES)
             raise
-        if func._overloadpacket in (aten.all, aten._is_all_true):
+        if op.packet in (aten.all, aten._is_all_true):
             out._holds = True  # what a program checks is so
         self.guard(self.machine.memory.produced, func, args, kwargs, out)
         self.guard(self.account, func, args, kwargs, out)
@@ -179,7 +225,7 @@ class Dispatch(Mode):
             return (func(zero, zero),)
         if packet is aten._to_copy and torch.device(kwargs.get("device") or "meta").type == "cpu":
             non_blocking = bool(kwargs.get("non_blocking"))
-            with private_torch.disable_current_modes():
+            with Unseen():
                 zeros = self._zero(source.dtype).expand(source.shape)
             out = func(zeros, **kwargs)
             # With non_blocking PyTorch takes a pinned target, and hands it out before the bytes have arrived.
@@ -191,7 +237,7 @@ class Dispatch(Mode):
             return (func(args[0], self._zero(args[0].dtype)),)
         if packet in (aten._unique2, aten.masked_select):  # all of them differ, or are selected
             sizes = [source.numel() * bool(wanted) for wanted in [*args[2:], False, False][:2]]
-            with private_torch.disable_current_modes():
+            with Unseen():
                 made: Any = torch.empty(source.numel(), dtype=source.dtype, device="meta")
                 if packet is aten._unique2:
                     made = (made, *(torch.empty(n, dtype=torch.int64, device="meta") for n in sizes))
@@ -201,61 +247,61 @@ class Dispatch(Mode):
         return None
 
     def account(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        machine, packet = self.machine, func._overloadpacket
-        inputs = list(tensors([args, kwargs]))
-        if not any(t.is_meta for t in inputs) and not any(t.is_meta for t in tensors(out)):
+        machine, op = self.machine, _operator(func)
+        packet, name, inputs, results = op.packet, op.name, tensors((args, kwargs)), tensors(out)
+        on_host = [t for t in inputs if not t.is_meta]
+        result = next((t for t in results if t.is_meta), None)
+        if len(on_host) == len(inputs) and result is None:
             return  # the host's own business
         if packet is aten._linalg_check_errors:
             machine.copy("aten._local_scalar_dense", "copy d2h", args[0], True, non_blocking=False)
             return
         if not roofline.launches_kernel(func, out):
-            machine.line.spend(str(packet), "operator", machine.card.assumptions.view_s)
+            machine.line.spend(name, "operator", machine.card.assumptions.view_s)
             return
-        on_host = [t for t in inputs if t.device.type == "cpu"]
+        on_host = [t for t in on_host if t.device.type == "cpu"]
         if packet in (aten._to_copy, aten.copy_) and on_host:
             non_blocking = kwargs.get("non_blocking") or (packet is aten.copy_ and len(args) > 2 and args[2])
             pinned = on_host[0] in machine.pinned
-            machine.copy(str(packet), "copy h2d", on_host[0], pinned, bool(non_blocking))
+            machine.copy(name, "copy h2d", on_host[0], pinned, bool(non_blocking))
             return
-        fills = str(packet) in WRITES and self._fills(func, args)
+        fills = op.writes and self._fills(func, args)
         for tensor in on_host:
             if fills:
                 continue  # one number on its way into a mask: an argument of masked_fill_'s kernel
-            if str(packet) in SELECTS | WRITES:
-                machine.copy(str(packet), "copy h2d", tensor, pinned=False, non_blocking=False)
-            elif tensor.dim() and str(packet) not in _HOST_LENGTHS:
+            if op.indexes:
+                machine.copy(name, "copy h2d", tensor, pinned=False, non_blocking=False)
+            elif tensor.dim() and name not in _HOST_LENGTHS:
                 # (A number in a CPU tensor travels as a kernel's argument.)
                 machine.faults.append(
                     f"{packet}: a CPU tensor of shape {tuple(tensor.shape)} among GPU tensors; {_TWO_DEVICES}"
                 )
-        result = next((t for t in tensors(out) if t.is_meta), inputs[0] if inputs else None)
-        lists = cuda_kernels.is_list_operator(func)
+        if result is None and inputs:
+            result = inputs[0]
         dtype = result.dtype if result is not None else None
         if packet in (aten.masked_fill, aten.masked_fill_):
             for value in tensors([args[2:3], kwargs.get("value")]):
                 if value.is_meta:  # ATen/native/cuda/Indexing.cu: masked_fill_(mask, value.item())
                     machine.copy("aten._local_scalar_dense", "copy d2h", value, True, non_blocking=False)
-        if lists:
+        if op.on_lists:
             todo = roofline.work(func, args, kwargs, out)
             works = [todo.part(share) for share in cuda_kernels.launches(func, args, kwargs, out)]
         else:
             works = roofline.kernels(func, args, kwargs, out)
         roofline.launch(machine, func, works, dtype)
-        factorises = str(packet) in FACTORISATIONS or bool(kwargs.get("check_errors"))
-        if factorises or self._must_count(func, args):
-            machine.sync(
-                str(packet)
-            )  # the host must learn how many, to allocate the result, or whether it went well
+        if op.factorises or kwargs.get("check_errors") or self._must_count(func, args):
+            # The host must learn how many, to allocate the result, or whether it went well.
+            machine.sync(name)
 
     def _must_count(self, func: Any, args: Any) -> bool:
         """Whether the size of what is selected depends on values."""
-        name = str(func._overloadpacket)
-        if name not in SELECTS | WRITES:
-            return torch.Tag.dynamic_output_shape in func.tags
+        op = _operator(func)
+        if not op.indexes:
+            return op.sized_by_values
         # A number is in host memory where the program wrote it, and its mask on the device.
-        alike = name in WRITES and any(index.is_meta for index in tensors(args[1]))
+        alike = op.writes and any(index.is_meta for index in tensors(args[1]))
         number = alike and (args[2].device.type == "cpu" or self.puts_number)
-        return counts_a_mask(name, args, number_on_device=not number)
+        return counts_a_mask(op.name, args, number_on_device=not number)
 
     def _fills(self, func: Any, args: Any) -> bool:
         """Whether one number is put into a mask, which makes it masked_fill_: the number is its kernel's argument."""
@@ -265,12 +311,11 @@ class Dispatch(Mode):
     def _zero(self, dtype: torch.dtype) -> torch.Tensor:
         """A CPU zero, made unseen by any other mode that is counting."""
         if dtype not in self._zeros:
-            with private_torch.disable_current_modes():
+            with Unseen():
                 self._zeros[dtype] = torch.zeros((), dtype=dtype)
         return self._zeros[dtype]
 
 
-@cache
 def _composite(func: Any) -> bool:
     """Whether it is made of other operators only, on a GPU too."""
     if func._overloadpacket is getattr(aten, "_fused_rms_norm", None):

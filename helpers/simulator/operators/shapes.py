@@ -12,7 +12,7 @@ the first of them is called (torch/_compile.py), also in a program that compiles
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from types import CellType, FunctionType
 from typing import Any
@@ -20,6 +20,8 @@ from typing import Any
 import torch
 
 from helpers import private_torch
+from helpers.dispatch_mode import Unseen
+from helpers.private_torch import modes_on
 from helpers.simulator.operators.cuda_kernels import only_writes
 from helpers.tensors import CHANNELS_LAST, channels_last, tensors
 
@@ -62,7 +64,7 @@ def _as_cudnn_lays(func: Any, args: tuple[Any, ...], out: Any) -> Any:
         given = args[:2] if func is _CONVOLUTION else args[1:3]
         layout = next((found for found in map(channels_last, given) if found), None)
         if layout is not None:
-            with private_torch.disable_current_modes(), torch.no_grad():
+            with Unseen(), torch.no_grad():
                 return map_leaves(
                     out, lambda t: t.contiguous(memory_format=layout) if _has_channels(t) else t
                 )
@@ -87,13 +89,13 @@ def _on_zeros(error: Exception, func: Any, args: Any, kwargs: Any) -> Any:
             return fill(leaf.shape, dtype=leaf.dtype)
         return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
 
-    with private_torch.disable_current_modes():
+    with Unseen():
         out = func(*map_leaves(args, host), **map_leaves(kwargs, host))
         return map_leaves(out, lambda leaf: leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf)
 
 
 def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if private_torch.modes_on():  # another mode behind this one wants to see the call
+    if modes_on():  # another mode behind this one wants to see the call
         return func(*args, **kwargs)
     if only_writes(func, args):
         return None
@@ -116,8 +118,7 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return out
     if known is False:
         return func(*args, **kwargs)
-    with private_torch.disable_current_modes():
-        made = [_make(one) for one in known[1]]
+    made = [_make(one) for one in known[1]]
     return made[0] if known[0] is None else known[0](made)
 
 
@@ -140,20 +141,27 @@ def _pure(func: Any) -> bool:
     )  # fmt: skip
 
 
-def _key(value: Any, seen: list[torch.Tensor]) -> Any:
-    """A hashable stand-in for an argument; None where there is none (a CPU tensor, a generator)."""
-    if isinstance(value, torch.Tensor):
-        if not value.is_meta or value.layout is not torch.strided:
+def _key(values: Iterable[Any], seen: list[torch.Tensor]) -> tuple[Any, ...] | None:
+    """A hashable stand-in for arguments; None where there is none (of a CPU tensor, a generator)."""
+    parts: list[Any] = []
+    for value in values:
+        part: Any = None
+        if isinstance(value, torch.Tensor):
+            if value.is_meta and value.layout is torch.strided:
+                seen.append(value)
+                part = value.shape, value.stride(), value.dtype
+        elif isinstance(value, _PLAIN):
+            part = type(value), value  # 1, 1.0 and True are equal, and lead to different types
+        elif isinstance(value, (list, tuple)):
+            part = _key(value, seen)
+        elif isinstance(value, dict):
+            part = _key(value.items(), seen)
+        elif callable(value):
+            part = value
+        if part is None:
             return None
-        seen.append(value)
-        return value.shape, value.stride(), value.dtype
-    if isinstance(value, (list, tuple)):
-        parts = tuple([_key(item, seen) for item in value])
-        return None if None in parts else parts
-    if isinstance(value, dict):
-        return _key(tuple(value.items()), seen)
-    # 1, 1.0 and True are equal, and lead to different types.
-    return (type(value), value) if isinstance(value, _PLAIN) else value if callable(value) else None
+        parts.append(part)
+    return tuple(parts)
 
 
 def _answer(out: Any, seen: list[torch.Tensor]) -> Any:

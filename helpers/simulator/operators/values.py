@@ -24,6 +24,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from helpers import private_torch
+from helpers.dispatch_mode import Unseen
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators.calls import copy_lists, puts_number
 from helpers.simulator.operators.dispatch import Dispatch
@@ -61,7 +62,7 @@ class Values:
 
     def shadow(self, tree: Any) -> Any:
         """The same arguments as the GPU would see them: meta tensors for those on it."""
-        with private_torch.disable_current_modes(), private_torch.DisableTorchFunction(), torch.no_grad():
+        with Unseen(), private_torch.DisableTorchFunction(), torch.no_grad():
             return map_leaves(tree, self._one)
 
     def _one(self, leaf: Any) -> Any:
@@ -110,9 +111,7 @@ class ValueDispatch(Dispatch):
         started = machine.line.started
         answered = None
         if func._overloadpacket is not aten.masked_select:
-            with (
-                private_torch.disable_current_modes()
-            ):  # the shadow's answer is thrown away: nobody else is to count it
+            with Unseen():  # the shadow's answer is thrown away: nobody else is to count it
                 answered = self.guard(self.answer, func, *like)
         out = func(*args, **kwargs)
         if answered is not None:
@@ -176,7 +175,7 @@ class ValueCalls(TorchFunctionMode):
         if func in (T.cpu, T.tolist, T.numpy) and not on_host:
             machine.copy(f"Tensor.{func.__name__}", "copy d2h", values.shadow(first), False, False)
             if func is T.cpu:
-                with private_torch.disable_current_modes():
+                with Unseen():
                     return values.keep_on_host(first.clone())
         elif func in (T.tolist, T.numpy, T.__repr__):
             machine.races.host_touch(f"Tensor.{func.__name__}", first, False)
@@ -201,7 +200,7 @@ class ValueCalls(TorchFunctionMode):
         # With non_blocking PyTorch takes a pinned target, and hands it out before the bytes have arrived.
         shadow = values.shadow(found)
         machine.copy("aten._to_copy", "copy d2h", shadow, bool(non_blocking), bool(non_blocking))
-        with private_torch.disable_current_modes():
+        with Unseen():
             out = found.clone()
         if not non_blocking:
             return values.keep_on_host(out)
@@ -234,7 +233,7 @@ class Recorder:
 
     def before(self, func: Any, args: Any, kwargs: Any) -> Any:
         """An operator is about to run: keep the old bytes of what it may change, and its arguments."""
-        with private_torch.disable_current_modes(), private_torch.DisableTorchFunction(), torch.no_grad():
+        with Unseen(), private_torch.DisableTorchFunction(), torch.no_grad():
             for tensor in tensors([args, kwargs]):
                 storage = tensor.untyped_storage()
                 if storage._cdata not in self._known and not self._values.on_host(tensor):
@@ -256,7 +255,7 @@ class Recorder:
 
     def after(self, note: Any, out: Any, launched: bool) -> None:
         """It ran. Only what launched a kernel is part of the graph."""
-        with private_torch.disable_current_modes(), private_torch.DisableTorchFunction(), torch.no_grad():
+        with Unseen(), private_torch.DisableTorchFunction(), torch.no_grad():
             results = [out] if isinstance(out, torch.Tensor) else list(out or ()) if launched else []
             new: list[tuple[Any, torch.Tensor]] = []
             for tensor in tensors(out):
@@ -273,7 +272,7 @@ class Recorder:
 
     def end(self) -> None:
         """Nothing has happened: old memory as it was, new memory unwritten."""
-        with private_torch.disable_current_modes(), private_torch.DisableTorchFunction(), torch.no_grad():
+        with Unseen(), private_torch.DisableTorchFunction(), torch.no_grad():
             for storage, saved in self._before:
                 storage.copy_(saved)
             for storage, holds_bools in self._fresh:
@@ -286,7 +285,7 @@ class Recorder:
     def replay(self) -> None:
         """Run the recorded operators again."""
         guards = (torch.no_grad(), private_torch.DisableTorchFunction(), private_torch.DisableAutocast())
-        with private_torch.disable_current_modes(), guards[0], guards[1], guards[2]:
+        with Unseen(), guards[0], guards[1], guards[2]:
             for func, args, kwargs, new in self._steps:
                 out = func(*args, **kwargs)
                 results = [out] if isinstance(out, torch.Tensor) else out

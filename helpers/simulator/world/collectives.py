@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from helpers import private_torch
+from helpers.dispatch_mode import Unseen
 from helpers.ranks import collectives
 from helpers.tensors import tensors
 
@@ -62,7 +62,7 @@ def fill(kind: str, given: dict[str, Any], ins: Tensors, outs: Tensors, n: int, 
     if kind in ("send", "recv", "broadcast", "barrier") or not outs:
         return
     reduction = _reduction(given.get("reduce_op"))
-    with private_torch.disable_current_modes(), torch.no_grad():
+    with Unseen(), torch.no_grad():
         if kind in ("all_reduce", "reduce"):
             for one, out in zip(ins, outs, strict=True):
                 out.copy_(_reduced(one, reduction, n))
