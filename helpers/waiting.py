@@ -39,6 +39,7 @@ _CALLS = re.compile(
 
 SELECTS = frozenset({"aten.index", "aten._unsafe_index"})
 WRITES = frozenset({"aten.index_put", "aten.index_put_", "aten._index_put_impl_"})
+INDEXING = SELECTS | WRITES
 
 
 # Factorisations of matrices ask the device whether they went well: "When inputs are on a CUDA device, this function
@@ -75,11 +76,11 @@ def operator_waits(name: str, data_dependent: bool, args: Sequence[Any], kwargs:
             return _to_host(args[0].device, target, kwargs.get("non_blocking"))
         case "aten.copy_":
             return _to_host(args[1].device, args[0].device, any(args[2:3]))
-    return counts_a_mask(name, args) if name in SELECTS | WRITES else data_dependent
+    return counts_a_mask(name, args) if name in INDEXING else data_dependent
 
 
 def counts_a_mask(name: str, args: Sequence[Any], number_on_device: bool = False) -> bool:
-    """Whether an operator of `SELECTS` or `WRITES` has to count the True in a mask, which the host waits for.
+    """Whether an operator of `INDEXING` has to count the True in a mask, which the host waits for.
 
     One number under one mask alone is masked_fill_, which need not. A number that is on the device (number_on_device)
     does not go that way: its mask becomes indices, by nonzero() (ATen/native/TensorAdvancedIndexingUtils.h,

@@ -9,9 +9,9 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.flop_counter import flop_registry
 
 from helpers import private_torch
+from helpers.flops import formula
 from helpers.waiting import operator_waits
 
 COPIES: frozenset[str] = frozenset(
@@ -68,7 +68,7 @@ def operator(func: Any) -> Operator:
         composite=has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "CPU"),
         custom=func.namespace not in _CLOSED and runs_on(func.name(), "CPU"),
         data_dependent=not _DATA_DEPENDENT.isdisjoint(func.tags),
-        flops=_CPU_ATTENTION.get(name) or flop_registry.get(func._overloadpacket),  # type: ignore[arg-type]
+        flops=_CPU_ATTENTION.get(name) or formula(func),
     )
 
 

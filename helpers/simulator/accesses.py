@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,12 @@ _LARGEST_MASK = 1 << 26  # elements; beyond that two interleaved views count as 
 
 # A tensor's bytes inside its storage: first byte, end, and, unless they are all its own, (shape, strides).
 Place = tuple[Any, Any, tuple[tuple[int, ...], tuple[int, ...], int] | None]
+
+
+@cache
+def name_of(func: Any) -> str:
+    """ "aten.add", of each of its overloads."""
+    return str(func._overloadpacket)
 
 
 class _Schema(NamedTuple):

@@ -35,9 +35,14 @@ def frames() -> list[dict[str, Any]]:
 def caller() -> FrameType | None:
     """The line of the program that is running: the innermost frame outside PyTorch, the simulator and what counts."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(_NOT_THE_PROGRAM):
+    while frame is not None and _not_the_program(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     return frame
+
+
+@lru_cache(4096)
+def _not_the_program(module: str) -> bool:
+    return module.startswith(_NOT_THE_PROGRAM)
 
 
 @lru_cache(4096)

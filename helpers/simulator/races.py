@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from helpers.simulator.accesses import Access, Place, Race, accesses, advice, overlap, place
+from helpers.simulator.accesses import Access, Place, Race, accesses, advice, name_of, overlap, place
 from helpers.simulator.frames import caller
 
 # Accesses remembered of one block of memory: more only where a program reads it in so many pieces.
@@ -190,7 +190,7 @@ class Races(Clocks):
 
     def operator(self, lane: int, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """The work last put into that stream was this operator."""
-        self.touches(lane, str(func._overloadpacket), accesses(func, args, kwargs, out))
+        self.touches(lane, name_of(func), accesses(func, args, kwargs, out))
 
     def touches(self, lane: int, name: str, touched: Iterable[tuple[torch.Tensor, bool]]) -> None:
         """The work last put into that stream reads these tensors, and writes those with True."""
@@ -206,11 +206,16 @@ class Races(Clocks):
             elif tensor in self.pinned:  # a copy engine reads or writes host memory later
                 self._touch(self._host_cell(tensor), agent, write, place(tensor), name, tensor, line)
 
+    @property
+    def watches_host(self) -> bool:
+        """Whether a copy engine has touched host memory: else nothing that runs there can race."""
+        return bool(self._host_cells)
+
     def on_host(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """An operator on CPU tensors runs now."""
-        if self._host_cells and not func.is_view:
+        if not func.is_view:
             for tensor, write in accesses(func, args, kwargs, out):
-                self.host_touch(str(func._overloadpacket), tensor, write)
+                self.host_touch(name_of(func), tensor, write)
 
     def host_touch(self, name: str, tensor: torch.Tensor, write: bool) -> None:
         """The host reads or writes a CPU tensor, if a copy engine has ever touched it."""

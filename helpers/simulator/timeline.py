@@ -201,7 +201,7 @@ class Timeline:
     """The host clock, and what host and device did. noise: sigma of a log-normal factor on durations."""
 
     def __init__(self, card: Device, noise: float = 0.0, seed: int = 0) -> None:
-        self.card = card
+        self.card, self._latency_ns = card, round(card.assumptions.launch_latency_s * 1e9)
         self.host_ns = 0
         self.kernels: list[Kernel] = []
         self.host: list[Host] = []
@@ -349,7 +349,7 @@ class Timeline:
     @property
     def arrival_ns(self) -> int:
         """When a call that the host makes now reaches an idle device."""
-        return self.host_ns + round(self.card.assumptions.launch_latency_s * 1e9)
+        return self.host_ns + self._latency_ns
 
     def wait_until(self, name: str, when_ns: int) -> None:
         """The host blocks until the device has reached that moment: a synchronisation, even if it is past."""
@@ -363,8 +363,8 @@ class Timeline:
         self.races.drained(lane.number if lane else None)
 
     def _until(self, name: str, kind: str, end_ns: int) -> None:
-        self.host.append(Host(name, kind, self.host_ns, max(self.host_ns, end_ns)))
-        self.host_ns = self.host[-1].end_ns
+        begin, self.host_ns = self.host_ns, max(self.host_ns, end_ns)
+        self.host.append(Host(name, kind, begin, self.host_ns))
 
     def _ns(self, seconds: float) -> int:
         factor = float(np.exp(self._noise * self._random.standard_normal())) if self._noise else 1.0

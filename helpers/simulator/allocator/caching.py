@@ -129,9 +129,10 @@ class CachingAllocator:
             block.frames = where
             self.history.add("alloc", block.address, nbytes, block.stream, free.owner, where)
         self.active[block.address] = block
-        counts, sizes = (stats.allocation, stats.active), (stats.allocated, stats.active_bytes)
-        stats.change(free.small, *((count, 1) for count in counts), *((size, block.size) for size in sizes))
-        stats.change(free.small, (stats.requested, nbytes))
+        stats.change(
+            free.small, (stats.allocation, 1), (stats.active, 1), (stats.allocated, block.size),
+            (stats.active_bytes, block.size), (stats.requested, nbytes),
+        )  # fmt: skip
         stats.change_oversize("oversize_allocations", block.size, 1)
         return block
 
@@ -188,8 +189,8 @@ class CachingAllocator:
         if block.split:
             splits += 1
             merged += block.size
-        stats.change(free.small, (stats.active, -1), (stats.active_bytes, -size))
-        stats.change(free.small, (stats.requested, -block.requested))
+        gone = (stats.active, -1), (stats.active_bytes, -size), (stats.requested, -block.requested)
+        stats.change(free.small, *gone)
         if block.expandable is None:
             stats.change(free.small, (stats.inactive, splits), (stats.inactive_bytes, merged))
 

@@ -49,13 +49,12 @@ class Stats:
         own = 1 if small else 2
         for array, amount in amounts:
             if amount:
-                _change(array[0], amount)
-                _change(array[own], amount)
+                _change((array[0], array[own]), amount)
 
     def change_oversize(self, name: str, size: int, amount: int) -> None:
         """Count a block or segment of `size` bytes, if it is one that max_split_size forbids to split."""
         if size >= self.max_split_size:
-            _change(self.oversize[name], amount)
+            _change((self.oversize[name],), amount)
 
     def reset_peaks(self) -> None:
         for stat in chain(*self.arrays.values(), self.oversize.values()):
@@ -74,13 +73,14 @@ class Stats:
         return dict(sorted(result.items()))
 
 
-def _change(stat: Stat, amount: int) -> None:
-    current, peak, allocated, freed = stat
-    current += amount
-    if amount < 0:
-        stat[:] = current, peak, allocated, freed - amount
-    else:
-        stat[:] = current, max(peak, current), allocated + amount, freed
+def _change(stats: tuple[Stat, ...], amount: int) -> None:
+    for stat in stats:
+        current, peak, allocated, freed = stat
+        current += amount
+        if amount < 0:
+            stat[:] = current, peak, allocated, freed - amount
+        else:
+            stat[:] = current, current if current > peak else peak, allocated + amount, freed
 
 
 # ------------------------------------------------------------------------------------ history

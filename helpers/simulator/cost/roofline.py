@@ -19,8 +19,8 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.flop_counter import flop_registry
 
+from helpers.flops import formula as formula_of
 from helpers.simulator.accesses import place
 from helpers.simulator.devices import Device
 from helpers.simulator.machine import Load, Machine
@@ -95,7 +95,7 @@ class _Operator(NamedTuple):
 
 @cache
 def _operator(func: Any) -> _Operator:
-    name, formula = str(func._schema.name).partition("::")[2], flop_registry.get(func._overloadpacket)
+    name, formula = str(func._schema.name).partition("::")[2], formula_of(func)
     library = None
     if name in _CONVOLUTION:
         library = "cuDNN"
@@ -230,6 +230,8 @@ def load(machine: Machine, todo: Work) -> Load:
 
 def _bytes(tensor: torch.Tensor) -> int:
     """Distinct bytes behind a tensor: an expanded dimension (stride 0) is one element long."""
+    if tensor.is_contiguous():
+        return tensor.nbytes
     count = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         count *= size if stride or not size else 1

@@ -20,7 +20,7 @@ from helpers.simulator.cost import roofline
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators import cuda_kernels, shapes
 from helpers.tensors import tensors
-from helpers.waiting import FACTORISATIONS, SELECTS, WRITES, counts_a_mask
+from helpers.waiting import FACTORISATIONS, INDEXING, WRITES, counts_a_mask
 
 if TYPE_CHECKING:
     from helpers.simulator.operators.backward import Backward
@@ -49,7 +49,8 @@ class _Operator(NamedTuple):
     """What never changes about one operator, and would cost more to ask for than to keep.
 
     composite: it is made of other operators only, on a GPU too; answered: the host may need its result; indexes: it is
-    one of SELECTS or WRITES; sized_by_values: values decide how long its result is.
+    one of INDEXING; sized_by_values: values decide how long its result is; by_number: its
+    overload that takes a number for a tensor, None where that is no matter.
     """
 
     packet: Any
@@ -61,6 +62,7 @@ class _Operator(NamedTuple):
     sized_by_values: bool
     factorises: bool
     on_lists: bool
+    by_number: Any
 
 
 @cache
@@ -76,11 +78,12 @@ def _operator(func: Any) -> _Operator:
         name,
         _composite(func),
         packet in _ANSWERED,
-        name in SELECTS | WRITES,
+        name in INDEXING,
         name in WRITES,
         torch.Tag.dynamic_output_shape in func.tags,
         name in FACTORISATIONS,
         cuda_kernels.is_list_operator(func),
+        _FILLS.get(func),
     )
 
 
@@ -153,7 +156,7 @@ class Dispatch(Mode):
         out, seen = self.run(func, args, kwargs)
         if line.started != started:
             self.guard(self._touched, func, *seen)
-        else:
+        elif line.races.watches_host:
             self.guard(line.races.on_host, func, *seen)
         return out
 
@@ -168,9 +171,9 @@ class Dispatch(Mode):
             if before is not None:
                 return before[0], (args, kwargs, before[0])
         given = args
-        if func in _FILLS and args[2].device.type == "cpu" and not args[2].dim():
+        if op.by_number is not None and args[2].device.type == "cpu" and not args[2].dim():
             # allowed on CUDA, and refused by the rule for meta: the number is an argument of the kernel
-            func, args = _FILLS[func], (*args[:2], args[2].item())
+            func, args = op.by_number, (*args[:2], args[2].item())
         try:
             out = shapes.run(func, args, kwargs)
         except RuntimeError as error:

@@ -25,6 +25,7 @@ from helpers.private_torch import modes_on
 from helpers.simulator.operators.cuda_kernels import only_writes
 from helpers.tensors import CHANNELS_LAST, channels_last, tensors
 
+_META = torch.device("meta")
 _KNOWN: dict[Any, Any] = {}
 _MOST = 20_000  # answers kept
 _MOST_ZEROS = 1 << 28  # bytes of host memory, to find out a shape
@@ -97,10 +98,8 @@ def _on_zeros(error: Exception, func: Any, args: Any, kwargs: Any) -> Any:
 def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if modes_on():  # another mode behind this one wants to see the call
         return func(*args, **kwargs)
-    if only_writes(func, args):
-        return None
     if not _pure(func):
-        return func(*args, **kwargs)
+        return None if only_writes(func, args) else func(*args, **kwargs)
     seen: list[torch.Tensor] = []
     key = _key((func, args, kwargs) if kwargs else (func, args), seen)
     try:
@@ -126,7 +125,7 @@ def _make(like: Any) -> Any:
     if like is None:
         return None
     shape, stride, dtype = like
-    return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+    return torch.empty_strided(shape, stride, dtype=dtype, device=_META)
 
 
 @cache

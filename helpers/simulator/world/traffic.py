@@ -44,6 +44,7 @@ class Traffic:
         self.reducing: list[Mark] = []  # what DDP's reducer waits for, in C++ and out of our sight
         self._lanes: dict[Any, Lane] = {}
         self._open: dict[int, _Call] = {}  # id of a Sent → what it stands for
+        self._holding: list[_Call] = []  # those of them that the host has not outlived
         self._futures: dict[int, tuple[SentFuture, Mark | None]] = {}  # id of one → when it is there
         # Storage of a functional collective's result → when it is there, and what is kept until somebody has waited.
         self._results: dict[int, tuple[Mark, list[torch.Tensor]]] = {}
@@ -129,16 +130,19 @@ class Traffic:
         times = kernel.launch_ns, kernel.start_ns, start, kernel.end_ns
         self.calls.append(Collective(kind, nbytes, ranks, lane.number, *times))
         done = line.mark(lane)
-        for call in self._open.values():  # as NCCL's watchdog does
-            if call.done.time_ns <= line.host_ns:
-                call.held.clear()
-                call.tensors = []
+        over = [call for call in self._holding if call.done.time_ns <= line.host_ns]
+        for call in over:  # as NCCL's watchdog does
+            call.held.clear()
+            call.tensors = []
+        if over:
+            self._holding = [call for call in self._holding if call.done.time_ns > line.host_ns]
         for tensor in made:
             self._results[machine.seen(tensor).untyped_storage()._cdata] = done, [*reads, *writes]
         if real is None:
             return None
         sent = Sent(self)
-        self._open[id(sent)] = _Call(sent, kind, done, [*reads, *writes], mine, _unboxed(real))
+        call = self._open[id(sent)] = _Call(sent, kind, done, [*reads, *writes], mine, _unboxed(real))
+        self._holding.append(call)
         return sent
 
     def reduced(self) -> None:
@@ -237,6 +241,7 @@ class Traffic:
     def forget(self) -> None:
         """The block ends: nobody waits any more."""
         self._open.clear()
+        self._holding.clear()
         self._futures.clear()
 
 
