@@ -179,7 +179,7 @@ def test_products_whose_rows_are_no_whole_16_bytes_took_longer_and_do_so_here() 
     for m in measured.public():
         todo = work_of(m)
         if m.dtype == "tf32" and todo.flops > 5e8:
-            alone = roofline.seconds(replace(todo, effort=1.0), m.device)
+            alone = roofline.seconds(todo._replace(effort=1.0), m.device)
             taken[todo.effort > 1].append(m.seconds / alone)
     assert min(map(len, taken.values())) >= 10
     measured_cost = np.median(taken[True]) / np.median(taken[False])
