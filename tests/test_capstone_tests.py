@@ -9,7 +9,7 @@ import pytest
 
 from helpers.capstone import alone, build, given, scores
 from helpers.capstone.catalogue import FAULTS, Fault
-from helpers.capstone.parts import AREAS
+from helpers.capstone.parts import AREAS, WHOLE
 from helpers.check import probe
 from helpers.check.judge import through
 from helpers.classroom import master as masters
@@ -25,8 +25,7 @@ def test_the_reference_earns_all_points_in_another_class(monkeypatch: pytest.Mon
     slow, fast = build.slow(SEED), build.fast()
     before, best = scores.counted(slow)[0], scores.counted(fast)[0]
     limits = {
-        name: best[name] + given.LEFT_OF.get(name, given.LEFT) * (before[name] - best[name])
-        for name in build.WHOLE
+        name: best[name] + given.LEFT_OF.get(name, given.LEFT) * (before[name] - best[name]) for name in WHOLE
     }
     found = {"source": slow.source, "limits": {"all": limits}, "sent_bytes": best["sent_bytes"]}
     monkeypatch.setattr(given, "_given", lambda seed: found)
@@ -38,7 +37,7 @@ def test_the_reference_earns_all_points_in_another_class(monkeypatch: pytest.Mon
                 names,
             )  # noqa: S102
     with through(lambda request: probe.answer(request, names)):
-        for counter in build.WHOLE:
+        for counter in WHOLE:
             exercises.check_repair(counter, scores.Run(side=24, batch=15, parts=3))
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .given import budget as budget
     from .given import fault_rungs as fault_rungs
     from .given import script as script
+    from .on_cpu import live as live
     from .parts import Script as Script
     from .scores import Board as Board
     from .scores import Run as Run

@@ -6,16 +6,17 @@ thousandth in a few steps. Held against the script's own part, in float32 on the
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
 from helpers.capstone.parts import Script
+from helpers.capstone.plain import eager, without_autocast
+from helpers.capstone.twins import with_twins
+from helpers.simulator import simulate
 
 #: how far a result may be off, as a share of its largest number
 CLOSE = 1e-5
@@ -23,21 +24,30 @@ CLOSE = 1e-5
 Results = dict[str, tuple[list[int], list[float]]]
 
 
+@lru_cache(maxsize=256)
 def results(script: Script, name: str) -> Results:
     """What this part of the script (of CALLS) gives; autocast and torch.compile change nothing here."""
-    with ExitStack() as stack:
-        for autocast in ("torch.autocast.__enter__", "torch.autocast.__exit__"):
-            stack.enter_context(mock.patch(autocast, lambda *given: None))
-        eager = mock.patch("torch.compile", lambda part=None, **how: part or (lambda one: one))
-        stack.enter_context(eager)
-        if "torch._dynamo" in sys.modules:  # what was compiled before runs as it stands
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-        stack.enter_context(torch.random.fork_rng(devices=[]))
+    with without_autocast(), eager(), torch.random.fork_rng(devices=[]):
         made = script.module()
-        # in place of its training: a part that stands in for another sees the script's names there
-        vars(made)["train"] = lambda *given: iter([CALLS[name](made)])
+
+        def train(*given: Any) -> Iterator[Results]:
+            yield CALLS[name](made)
+
+        vars(made)["train"] = (
+            train  # a part that stands in for another sees the script's names where a step runs
+        )
         found: Results = next(script.within(made, None, {}, None, 0))
     return found
+
+
+def changed(before: Script, after: Script) -> str | None:
+    """How a part that `after` has replaced differs from that of `before`, called by itself; None where all agree."""
+    kept = dict(before.replaced)
+    for name, part in after.replaced:
+        if name in CALLS and kept.get(name) is not part:
+            if odd := apart(name, results(before, name), results(after, name)):
+                return odd
+    return None
 
 
 def apart(name: str, own: Results, other: Results) -> str | None:
@@ -129,6 +139,15 @@ def _make_optimizer(made: Any) -> Results:
     return _plain(**moved)
 
 
+def _share(made: Any) -> Results:
+    with with_twins(simulate("H100").world(2)) as gpu:
+        net = _net(made).to(gpu.device)
+        for weight, grad in zip(net.parameters(), _net(made).parameters(), strict=True):
+            weight.grad = grad.detach().to(gpu.device)
+        made.share(net)
+        return _plain(the_gradients=_flat(w.grad.cpu() for w in net.parameters() if w.grad is not None))
+
+
 def _labels() -> Tensor:
     return torch.tensor([0, 3, 5, 1])
 
@@ -145,6 +164,7 @@ CALLS: dict[str, Callable[[Any], Results]] = {
     "places": lambda made: _with_gradients(made.places, _drawn(2, 8, 4, 4)),
     "split_heads": lambda made: _with_gradients(lambda qkv: made.split_heads(qkv, 2), _drawn(2, 4, 24)),
     "cost": lambda made: _with_gradients(lambda logits: made.cost(logits, _labels()), 3 * _drawn(4, 6)),
+    "share": _share,
     "clip": _clip,
     "make_optimizer": _make_optimizer,
     "average": _average,

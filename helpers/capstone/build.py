@@ -24,8 +24,6 @@ GRADED: dict[str, tuple[str, ...]] = {
     "step": ("launches_but_casts", "syncs", "collectives", "peak_bytes"),
     "run": ("syncs", "growth_bytes", "copied_bytes", "saved_bytes"),
 }
-#: … and the exercise that puts the repairs of all areas together
-WHOLE = ("step_s", "peak_bytes", "launches_but_casts", "syncs")
 
 
 @lru_cache(maxsize=64)

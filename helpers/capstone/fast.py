@@ -41,8 +41,8 @@ class Record:
     """What a run writes down.
 
     rows: a step's loss, number of right answers and length of the gradient. waiting: the same, not read yet.
-    guesses: the classes that the last pictures were taken for, step by step. held_out: losses on pictures that are
-    not trained on. saved: the last checkpoint.
+    guesses: what the pictures of each step were taken for, as classes or as the logits that they follow from.
+    held_out: losses on pictures that are not trained on. saved: the last checkpoint.
     """
 
     rows: list[list[float]] = field(default_factory=list)
@@ -173,7 +173,7 @@ class Net(nn.Module):
 
 
 def cost(logits: Tensor, labels: Tensor) -> Tensor:
-    """The mean over the pictures of −log of the share that the right shape got."""
+    """The cross-entropy of the shapes, as a mean over the pictures."""
     return F.cross_entropy(logits, labels)
 
 

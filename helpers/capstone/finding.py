@@ -27,7 +27,6 @@ from helpers.capstone import scores
 from helpers.capstone.parts import AREAS, Script, code_of, spaces
 from helpers.counters.watch import running as counting
 from helpers.running_example.scores import number_text
-from helpers.seconds import format_seconds
 from helpers.simulator import simulate
 from helpers.sizes import size_text
 from helpers.tables import Table, table
@@ -39,8 +38,8 @@ LESSONS = {
     "operators": "01, 02", "syncs": "03, 05", "copied_bytes": "04, 08, 10", "collectives": "14", "sent_bytes": "14",
     "saved_bytes": "02, 09", "peak_bytes": "08, 09", "growth_bytes": "08", "compilations": "11", "recompiles": "11",
 }  # fmt: skip
-#: rows of a table
-MOST = 8
+#: rows of a table of lines; a function has one in the table of functions from so many seconds on
+MOST, LEAST_S = 8, 1e-5
 _LOADER = "waits for the DataLoader"
 _FORMS = {key: (name, form) for key, name, form in scores.ROWS}
 _AREA = {part: area for area, parts in AREAS.items() for part in parts}
@@ -140,13 +139,9 @@ class _Meter:
         self.charge("collectives", 1, record.kind)
         self.charge("sent_bytes", record.bytes, record.kind)
 
-    def read(self, pictures: int, nbytes: int) -> None:
-        took = scores.REQUEST_S + nbytes / scores.READ_BYTES_PER_S
-        self.charge(
-            "read_s",
-            took,
-            "a request of one picture" if pictures == 1 else f"a request of {pictures} pictures",
-        )
+    def read(self, pictures: int, seconds: float) -> None:
+        many = "one picture" if pictures == 1 else f"{pictures} pictures"
+        self.charge("read_s", seconds, f"a request of {many}")
 
     def saved(self, nbytes: int) -> None:
         self.charge("saved_bytes", nbytes, f"tensors of {size_text(nbytes)}")
@@ -358,14 +353,14 @@ def watched(script: Script) -> compiling.Report:
 
 
 def by_part(script: Script) -> Table:
-    """What each function took in a step without those that it calls, the longest on the CPU first; sums by area."""
+    """What each function took in a step without those that it calls, the longest on CPU or GPU first; sums by area."""
     rows = [
-        (f"`{name}`" if name in _AREA else name, _AREA.get(name, ""), format_seconds(took["step_s"]),
-         format_seconds(took["busy_s"]), _FORMS["launches"][1](took["launches"]), _FORMS["syncs"][1](took["syncs"]))
-        for name, took in sorted(spent(script).items(), key=lambda item: -item[1]["step_s"])
-        if took["step_s"] >= 1e-6
+        (f"`{name}`" if name in _AREA else name, _area(name), f"{1e3 * took['step_s']:.2f}",
+         f"{1e3 * took['busy_s']:.2f}", _FORMS["launches"][1](took["launches"]), _FORMS["syncs"][1](took["syncs"]))
+        for name, took in sorted(spent(script).items(), key=lambda item: -max(item[1]["step_s"], item[1]["busy_s"]))
+        if max(took["step_s"], took["busy_s"]) >= LEAST_S
     ]  # fmt: skip
-    columns = ["function", "area", "CPU, waits included", "its kernels", "launches", "syncs"]
+    columns = ["function", "area", "CPU, waits included (ms)", "its kernels (ms)", "launches", "syncs"]
     said = [
         f"{area} {number_text(of['launches'])} and {number_text(of['syncs'])}"
         for area, of in by_area(script).items()
@@ -375,11 +370,15 @@ def by_part(script: Script) -> Table:
     )
 
 
+def _area(function: str) -> str:
+    return _AREA.get(function, "model" if "." in function else "")  # the classes are the model's
+
+
 def by_area(script: Script) -> dict[str, dict[str, float]]:
     """Area → counter → what its functions took in a step, backward passes apart."""
     found = {area: {"launches": 0.0, "syncs": 0.0} for area in AREAS}
     for name, took in spent(script).items():
-        of = found.get(_AREA.get(name, "model" if "." in name else ""), {})  # the classes are the model's
+        of = found.get(_area(name), {})
         for counter in of:
             of[counter] += took[counter]
     return found

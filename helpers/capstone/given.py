@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from helpers.capstone.parts import Script
+from helpers.capstone.parts import WHOLE, Script
 from helpers.classroom.keeping import write
 from helpers.classroom.variant import class_seed
 
@@ -38,8 +38,8 @@ SOURCES = tuple(
 )
 #: how much of what an exercise's repairs save may be left
 LEFT = 0.2
-#: … and of what is counted one by one
-LEFT_OF = dict.fromkeys(("syncs", "collectives", "compilations"), 0.1)
+#: of what is counted one by one, a tenth of it, and at most so many: a repair that forgets one place is to be seen
+LEFT_ONE_BY_ONE, LEFT_OF = 0.1, {"syncs": 0.5, "collectives": 0.5, "compilations": 0.0}
 #: of a graded counter, the repairs have to save this share; of what is counted one by one so many a step (counts are exact)
 SAVED, SAVED_OF = 0.05, 0.5
 
@@ -88,13 +88,13 @@ def made(seed: str) -> dict[str, Any]:
     """
     from helpers.capstone import scores
 
-    build = _build()
+    build = builder()
     slow, fast = (scores.score(one).as_dict() for one in (build.slow(seed), build.fast()))
     limits: dict[str, dict[str, float]] = {}
     for area, counters in build.GRADED.items():
         best = scores.score(build.repaired(seed, area)).as_dict()
         limits[area] = {name: _limit(name, slow, best) for name in counters}
-    limits["all"] = {name: _limit(name, slow, fast, graded=name in build.WHOLE) for name in scores.FIELDS}
+    limits["all"] = {name: _limit(name, slow, fast, graded=name in WHOLE) for name in scores.FIELDS}
     source = build.slow(seed).source
     about = {"seed": seed, "of": fingerprint(), "source": source}
     return about | {"limits": limits, "sent_bytes": fast["sent_bytes"]}
@@ -106,10 +106,12 @@ def _limit(name: str, slow: dict[str, float], best: dict[str, float], graded: bo
     saved = slow[name] - best[name]
     if graded and saved < (SAVED_OF if name in LEFT_OF else SAVED * slow[name]):
         raise ValueError(f"{name}: {slow[name]:g} before the repairs, {best[name]:g} after them")
-    return best[name] + LEFT_OF.get(name, LEFT) * max(0.0, saved)
+    if name in LEFT_OF:
+        return best[name] + min(LEFT_OF[name], LEFT_ONE_BY_ONE * max(0.0, saved))
+    return best[name] + LEFT * max(0.0, saved)
 
 
-def _build() -> ModuleType:
+def builder() -> ModuleType:
     """What scripts are made by. LookupError in a student's copy, which has not got it."""
     try:
         return importlib.import_module("helpers.capstone.build")
@@ -123,7 +125,7 @@ def script(seed: str | None = None) -> Script:
     """The class's script; with a seed, another class's, which a student's copy has not (LookupError)."""
     seed = class_seed() if seed is None else seed
     found = _kept(seed)
-    own: Script = Script(found["source"]) if found else _build().slow(seed)
+    own: Script = Script(found["source"]) if found else builder().slow(seed)
     return own
 
 
@@ -149,7 +151,7 @@ def fault_rungs(seed: str | None = None) -> list[Rung]:
     """
     from helpers.capstone import climbing
 
-    build = _build()
+    build = builder()
     seed = class_seed() if seed is None else seed
     faults = {fault.name: fault for fault in build.picked(seed)}
     rungs = climbing.climbed(lambda names: build.slow(seed, [faults[name] for name in names]), list(faults))

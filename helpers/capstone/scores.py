@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,8 +19,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from helpers import compiling, count, private_torch, progress
+from helpers.capstone import alone
 from helpers.capstone.files import Files, draw_shapes
 from helpers.capstone.parts import Script
+from helpers.capstone.plain import eager, without_autocast
 from helpers.capstone.twins import with_twins
 from helpers.check.sealed import sealed
 from helpers.running_example.scores import NeedsGPU, NoGPU, Row, beside, number_text
@@ -134,11 +135,12 @@ class Loading:
     def __init__(self, gpu: Any) -> None:
         self.gpu, self.read_s, self.stall_s = gpu, 0.0, 0.0
         self.loaded: list[list[float]] = []  # the mean of each picture, by batches
-        self.told: Callable[[int, int], None] = lambda pictures, nbytes: None  # whoever listens (finding)
+        self.told: Callable[[int, float], None] = lambda pictures, seconds: None  # whoever listens (finding)
 
     def heard(self, pictures: int, nbytes: int) -> None:
-        self.told(pictures, nbytes)
-        self.read_s += REQUEST_S + nbytes / READ_BYTES_PER_S
+        took = REQUEST_S + nbytes / READ_BYTES_PER_S
+        self.told(pictures, took)
+        self.read_s += took
 
     def loader(self, data: Any, batch_size: Any = None, **how: Any) -> Iterator[Any]:
         made = _Loader(data, batch_size, **how)
@@ -197,7 +199,7 @@ def running(script: Script, gpu: Any = None) -> Iterator[Running]:
     seen = Loading(gpu)
     made = script.module()  # outside: torch.compile says there that it changes nothing on this GPU
     vars(made)["DataLoader"] = seen.loader
-    with _pictures(PICTURES, LARGE["side"], 0, seen.heard) as files, gpu, _cores():
+    with pictures(PICTURES, LARGE["side"], 0, seen.heard) as files, gpu, _cores():
         run = script.within(
             made, files, LARGE, sealed(gpu), WARM_UP + STEPS + 1
         )  # the last one may be loaded ahead
@@ -271,7 +273,7 @@ def _cores() -> Any:
     return mock.patch("os.cpu_count", lambda: CORES)
 
 
-class _pictures:  # noqa: N801 - reads as a function
+class pictures:  # noqa: N801 - reads as a function
     """Files drawn into a folder of their own, which is gone afterwards."""
 
     def __init__(
@@ -359,18 +361,14 @@ def _on_cpu_or_gpu(script: Script, run: Run) -> dict[str, Any]:
 def _trained(script: Script, run: Run, cpu: NoGPU | None) -> dict[str, Any]:
     size = {name: getattr(run, name) for name in LARGE}
     with ExitStack() as stack:
-        files = stack.enter_context(_pictures(run.files, run.side, run.seed))
+        files = stack.enter_context(pictures(run.files, run.side, run.seed))
         gpu: Any = simulate(CARD).world(run.ranks) if run.ranks > 1 else simulate(CARD)
         stack.enter_context(cpu or with_twins(gpu))
         stack.enter_context(_cores())
         if not run.compiled:
-            stack.enter_context(
-                mock.patch("torch.compile", lambda part=None, **how: part or (lambda one: one))
-            )
-            if "torch._dynamo" in sys.modules:  # what was compiled before runs as it stands
-                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            stack.enter_context(eager())
         if cpu and not run.autocast:  # twins are float32 as they are
-            stack.enter_context(_in_float32())
+            stack.enter_context(without_autocast())
         made = script.module()
         vars(made)["DataLoader"] = _Loader
         steps: Any = script.within(made, files, size, cpu or sealed(gpu), run.steps, run.seed)
@@ -412,16 +410,6 @@ def _sketch(weights: torch.Tensor) -> list[float]:
 def _classes(guess: torch.Tensor) -> torch.Tensor:
     guess = guess.argmax(-1) if guess.dim() > 1 else guess
     return guess.long()
-
-
-class _in_float32(ExitStack):  # noqa: N801 - reads as a function
-    """Within this block, autocast changes nothing."""
-
-    def __enter__(self) -> _in_float32:
-        super().__enter__()
-        for name in ("torch.autocast.__enter__", "torch.autocast.__exit__"):
-            self.enter_context(mock.patch(name, lambda *given: None))
-        return self
 
 
 def _compiled(script: Script) -> dict[str, float]:
@@ -487,6 +475,9 @@ class Board(ShownAsTable):
     def __init__(self, before: Score, after: Score, odd: str) -> None:
         self.before, self.after, self.odd, self.same = before, after, odd, not odd
 
+    #: a row for the top of a table that shows a training which is another: no other row counts then
+    ANOTHER = ("what it learns", "", "SOMETHING ELSE", "the same", "not yet")
+
     def table(self) -> Table:
         said = f"THIS IS ANOTHER TRAINING: {self.odd}" if self.odd else f"the losses agree within {CLOSE:.1%}"
         was, now = self.before.as_dict(), self.after.as_dict()
@@ -494,9 +485,13 @@ class Board(ShownAsTable):
         if same := len(ROWS) - len(changed):
             said += f"; {same} counters are as they were"
         columns = ["a step of the script", "before", "after", "before ÷ after"]
-        return table(beside(changed, self.before, self.after), columns, evidence=SIMULATED, caption=said)
+        rows = [(*self.ANOTHER[:3], "")] if self.odd else []
+        rows += beside(changed, self.before, self.after)
+        return table(rows, columns, evidence=SIMULATED, caption=said)
 
 
+#: a script's text → the shortest step of a repaired one that was put on a board
+_best: dict[str, float] = {}
 #: its title in the learner's report
 BOARD = "My repair of the capstone's script"
 
@@ -504,13 +499,15 @@ BOARD = "My repair of the capstone's script"
 def compare(before: Script, after: Script) -> Board:
     """What was bought between one script and the other, and whether it still learns the same.
 
-    The last board that does is kept for the learner's report.
+    The best board that does is kept for the learner's report.
     """
     for script in (before, after):
         if not isinstance(script, Script):
             raise TypeError(f"compare wants two scripts, such as script.replace(…), not {script!r}")
-    odd = apart(trained(before, Run()), trained(after, Run()))
+    odd = apart(trained(before, Run()), trained(after, Run())) or alone.changed(before, after)
     board = Board(score(before), score(after), odd or "")
-    if board.same:
+    best = _best.get(before.source, math.inf)
+    if board.same and board.after.step_s <= best:
+        _best[before.source] = board.after.step_s
         progress.keep_board(BOARD, board.table())
     return board

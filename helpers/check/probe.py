@@ -100,7 +100,7 @@ def _run(
     except (
         BaseException
     ) as problem:  # SystemExit and KeyboardInterrupt are answers too: they must not end the grading
-        report["error"] = _describe(problem)
+        report["error"] = describe(problem)
     report["printed"] = printed.getvalue()[:KEEP_OUTPUT]
     if report["error"] is not None:
         return report
@@ -167,7 +167,7 @@ def _geometry(value: Any) -> dict[str, Any] | None:
     return {"shape": list(value.shape), "stride": list(value.stride()), "contiguous": value.is_contiguous()}
 
 
-def _describe(problem: BaseException) -> dict[str, Any]:
+def describe(problem: BaseException) -> dict[str, Any]:
     """Type, text and the learner's own line of an exception, without frames of torch or of the helpers."""
     frames = traceback.extract_tb(problem.__traceback__)
     here = str(Path(__file__).parents[1])  # all the helpers: the counters' own frames too

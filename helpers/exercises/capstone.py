@@ -171,7 +171,7 @@ def _check(name: str, area: str, counter: str, runs: tuple[Run, ...]) -> None:
         return f"{said}: {form(takes(reports[0]))}{each_step} (at most {form(limit)})"
 
     compiles = counter in ("compilations", "recompiles")
-    note = "In a cell of its own, capstone.compare(script, yours) shows every counter."
+    note = f"In a cell of its own, capstone.compare(script, {name}(script)) shows every counter."
     told: dict[str, Any] = {"call": f"{name}(script)", "look": _LOOK[area], "note": note}
     default = asdict(Run())
     asked = [{k: v for k, v in asdict(one).items() if v != default[k]} for one in runs or (Run(),)]

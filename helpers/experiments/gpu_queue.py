@@ -53,7 +53,7 @@ def loop(
     read: loss.item() in every step. prepare_s: seconds of Python for the next batch, in every step. load: copy the
     batch to the GPU in every step. cpu, gpu, pcie: how many times as fast that part of the machine is.
     """
-    device: Any = simulate(_machine(cpu, gpu, pcie))
+    device: Any = simulate(machine(cpu, gpu, pcie))
     with device:
         layers = (nn.Linear(width, width, device=device.device) for _ in range(4))
         model = nn.Sequential(*(part for layer in layers for part in (layer, nn.ReLU())))
@@ -85,7 +85,7 @@ def loop(
     return Ran(trace.read(prof), (device.clock() - began) / steps)
 
 
-def _machine(cpu: float, gpu: float, pcie: float) -> Any:
+def machine(cpu: float, gpu: float, pcie: float) -> Any:
     """An H100 whose CPU, GPU and bus are so many times as fast."""
     a = H100.assumptions
     a = replace(a, operator_s=a.operator_s / cpu, launch_s=a.launch_s / cpu, view_s=a.view_s / cpu)

@@ -15,6 +15,7 @@ names that both have, and returns a dict with any of
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import importlib
 import inspect
@@ -29,6 +30,7 @@ from typing import Any
 
 Function = Callable[[Any], Mapping[str, Any]]
 _NAME = re.compile(r"[a-z0-9]+/[a-z0-9_]+")
+_MODULES = "helpers.recordings.experiments"
 
 
 @dataclass(frozen=True)
@@ -75,19 +77,26 @@ def experiment(
 
 def load_all() -> dict[str, Experiment]:
     """Import every module of helpers.recordings.experiments; the registry in order of names."""
-    from helpers.recordings import experiments
-
-    for module in pkgutil.iter_modules(experiments.__path__):
-        importlib.import_module(f"{experiments.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(importlib.import_module(_MODULES).__path__):
+        importlib.import_module(f"{_MODULES}.{module.name}")
     return dict(sorted(EXPERIMENTS.items()))
+
+
+def get(name: str) -> Experiment | None:
+    """The experiment of that name, or None. Of all modules only its lesson's is imported: what the others run is no concern
+    of a notebook that shows this one."""
+    lesson = name.partition("/")[0]
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module(f"{_MODULES}.{f'lesson{lesson}' if lesson.isdigit() else lesson}")
+    return EXPERIMENTS.get(name) or load_all().get(name)
 
 
 def find(name: str) -> Experiment:
     """The experiment of that name. ValueError, with the names that there are, for another."""
-    found = load_all()
-    if name not in found:
-        raise ValueError(f"no experiment {name!r}; there are {', '.join(found)}")
-    return found[name]
+    found = get(name)
+    if found is None:
+        raise ValueError(f"no experiment {name!r}; there are {', '.join(load_all())}")
+    return found
 
 
 def select(only: list[str]) -> list[Experiment]:
