@@ -112,14 +112,18 @@ def test_attention_as_products_is_the_fused_one(causal: bool) -> None:
     torch.testing.assert_close(on_cpu.products(q, k, v, causal), fused_attention(q, k, v, causal))
 
 
-@pytest.mark.parametrize(("name", "times"), [("gpt2", 3.0), ("bert", 2.5), ("capstone", 1.1)])
+@pytest.mark.parametrize(("name", "times"), [("gpt2", 3.0), ("bert", 2.5), ("capstone", 0.0)])
 def test_what_two_cores_gave_is_kept(name: str, times: float) -> None:
     """It was measured once: no clock is read here."""
     kept = json.loads(on_cpu.KEPT.read_text(encoding="utf-8"))[name]
     rungs = capstone.by_area("")[1] if name == "capstone" else rungs_of_a_cpu(name)
     assert [row["rung"] for row in kept["rungs"]] == list(rungs)
     assert f"[recorded ({kept['processor']}, 20" in repr(reference_repair.measured_once(name))
-    assert kept["rungs"][-1]["low"] >= times
+    last = kept["rungs"][-1]
+    if name == "capstone":
+        assert last["high"] < 1.1, "lesson 17 says that nothing is gained"
+    else:
+        assert last["low"] >= times
 
 
 def rungs_of_a_cpu(name: str) -> list[str]:

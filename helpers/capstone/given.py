@@ -39,7 +39,7 @@ SOURCES = tuple(
 #: how much of what an exercise's repairs save may be left
 LEFT = 0.2
 #: of what is counted one by one, a tenth of it, and at most so many: a repair that forgets one place is to be seen
-LEFT_ONE_BY_ONE, LEFT_OF = 0.1, {"syncs": 0.5, "collectives": 0.5, "compilations": 0.0}
+LEFT_ONE_BY_ONE, LEFT_OF = 0.1, {"syncs": 1.5, "collectives": 0.5, "compilations": 0.0}
 #: of a graded counter, the repairs have to save this share; of what is counted one by one so many a step (counts are exact)
 SAVED, SAVED_OF = 0.05, 0.5
 

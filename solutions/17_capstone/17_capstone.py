@@ -778,9 +778,9 @@ reference_repair.measured_once("gpt2")
 reference_repair.measured_once("capstone")
 
 # %% [markdown]
-# Far less than on the GPU. Most of its faults are a GPU's faults: a CPU computes each operator before the next one begins. So nothing
-# waits for a queue, and there is nothing to pin memory for. **A repair is for a machine.** `capstone.live(script, repair(script))` tries
-# yours on your CPU.
+# Here nothing is gained. Most of the script's faults are a GPU's faults: a CPU computes each operator before the next one begins. So
+# nothing waits for a queue, and there is nothing to pin memory for. **A repair is for a machine: measure on yours.**
+# `capstone.live(script, repair(script))` tries your repair on your CPU.
 
 # %% [markdown]
 # ### On several GPUs, killed and gone on with

@@ -6,16 +6,19 @@ def repair_data(script):
         return {"num_workers": max(1, cores // 2), "pin_memory": gpu.device.type != "cpu"}
 
     def send(batches, gpu):
-        if gpu.device.type == "cpu":
-            yield from batches
-            return
-        side = gpu.Stream()
-        for batch in batches:
-            with gpu.stream(side):
-                there = [tensor.to(gpu.device, non_blocking=True) for tensor in batch]
-            gpu.current_stream().wait_stream(side)
-            for tensor in there:
-                tensor.record_stream(gpu.current_stream())
-            yield there
+        side = gpu.Stream() if gpu.device.type != "cpu" else None
+        ready = None
+        for there in batches:
+            if side is not None:
+                with gpu.stream(side):
+                    there = [tensor.to(gpu.device, non_blocking=True) for tensor in there]
+                gpu.current_stream().wait_stream(side)
+                for tensor in there:
+                    tensor.record_stream(gpu.current_stream())
+            if ready is not None:
+                yield ready
+            ready = there  # one batch ahead
+        if ready is not None:
+            yield ready
 
     return script.replace(fetch=fetch, loading=loading, send=send)

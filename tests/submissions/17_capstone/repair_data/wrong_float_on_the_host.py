@@ -1,13 +1,6 @@
-# half as many bytes as before, and four times what there has to be: earns 3
+# half as many bytes as before, and four times what there has to be: earns 1
 def repair_data(script):
     def fetch(files, rows):
         return torch.from_numpy(files.read(rows)).float(), torch.from_numpy(files.labels[rows])
 
-    def loading(cores, gpu):
-        return {"num_workers": max(1, cores // 2), "pin_memory": gpu.device.type != "cpu"}
-
-    def send(batches, gpu):
-        for batch in batches:
-            yield [tensor.to(gpu.device, non_blocking=True) for tensor in batch]
-
-    return script.replace(fetch=fetch, loading=loading, send=send)
+    return script.replace(fetch=fetch)

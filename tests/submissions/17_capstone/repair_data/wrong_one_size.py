@@ -4,11 +4,4 @@ def repair_data(script):
         pictures = torch.from_numpy(files.read(rows)).view(len(rows), 3, 16, 16)
         return pictures, torch.from_numpy(files.labels[rows])
 
-    def loading(cores, gpu):
-        return {"num_workers": max(1, cores // 2), "pin_memory": gpu.device.type != "cpu"}
-
-    def send(batches, gpu):
-        for batch in batches:
-            yield [tensor.to(gpu.device, non_blocking=True) for tensor in batch]
-
-    return script.replace(fetch=fetch, loading=loading, send=send)
+    return script.replace(fetch=fetch)

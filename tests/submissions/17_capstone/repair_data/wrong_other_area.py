@@ -1,6 +1,3 @@
-# replaces a part of another exercise as well: earns 0
+# replaces a part of another exercise: earns 0
 def repair_data(script):
-    def fetch(files, rows):
-        return torch.from_numpy(files.read(rows)), torch.from_numpy(files.labels[rows])
-
-    return script.replace(fetch=fetch, through=lambda block, x: block(x))
+    return script.replace(through=lambda block, x: block(x))

@@ -1,22 +1,8 @@
-# autocast around the loss alone: earns 2
+# autocast around the loss alone: earns 0
 def repair_model(script):
-    def normalise(pictures):
-        return pictures.float() / 127.5 - 1
-
-    @torch.compile
-    def augment(pictures, mirrored):
-        numbers = normalise(pictures)
-        return torch.where(mirrored[:, None, None, None], numbers.flip(-1), numbers)
-
-    def activation(x):
-        return F.gelu(x, approximate="tanh")
-
-    def split_heads(qkv, heads):
-        return [part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, dim=-1)]
-
     def forward(model, numbers, labels):
         logits = model(numbers)
         with torch.autocast(numbers.device.type, dtype=torch.bfloat16):
             return logits, cost(logits, labels)
 
-    return script.replace(normalise=normalise, augment=augment, activation=activation, split_heads=split_heads, forward=forward)
+    return script.replace(forward=forward)

@@ -1,9 +1,6 @@
 def repair_run(script):
     def log(record, loss, right, length):
-        record.waiting.append(torch.stack([loss, right, length]))
-        if len(record.waiting) == LOG_EVERY:
-            record.rows += torch.stack(record.waiting).tolist()
-            record.waiting.clear()
+        record.rows.append(torch.stack([loss, right, length]).tolist())
 
     def count_right(logits, labels):
         return (logits.argmax(-1) == labels).sum()
@@ -27,4 +24,12 @@ def repair_run(script):
         if step % SAVE_EVERY == 0:
             record.saved = {"step": step, "model": to_host(model), "averaged": to_host(averaged)}
 
-    return script.replace(log=log, count_right=count_right, remember=remember, held_out=held_out, validate=validate, to_host=to_host, save=save)
+    return script.replace(
+        log=log,
+        count_right=count_right,
+        remember=remember,
+        held_out=held_out,
+        validate=validate,
+        to_host=to_host,
+        save=save,
+    )

@@ -1,30 +1,7 @@
-# logs, remembers and saves where nobody counts: earns 0
+# saves where nobody counts: earns 0
 def repair_run(script):
-    def log(record, loss, right, length):
-        if loss.device.type == "cpu":
-            record.rows.append([float(loss), float(right), float(length)])
-
-    def count_right(logits, labels):
-        return (logits.argmax(-1) == labels).sum()
-
-    def remember(record, logits):
-        if logits.device.type == "cpu":
-            record.guesses.append(logits.argmax(-1))
-
-    def held_out(files, size, gpu):
-        rows = list(range(len(files) - len(files) // 4, len(files)))
-        batches = [rows[i : i + size.batch] for i in range(0, len(rows), size.batch)]
-        return [[tensor.to(gpu.device) for tensor in fetch(files, batch)] for batch in batches]
-
-    @torch.no_grad()
-    def validate(model, batches, gpu):
-        return torch.stack([forward(model, normalise(x), labels)[1] for x, labels in batches]).mean()
-
-    def to_host(module):
-        return torch.cat([p.detach().flatten() for p in module.parameters()])
-
     def save(record, step, model, averaged):
         if step % SAVE_EVERY == 0 and next(model.parameters()).device.type == "cpu":
             record.saved = {"step": step, "model": to_host(model), "averaged": to_host(averaged)}
 
-    return script.replace(log=log, count_right=count_right, remember=remember, held_out=held_out, validate=validate, to_host=to_host, save=save)
+    return script.replace(save=save)

@@ -1,4 +1,4 @@
-# part by part, and each part's graph stays: earns 3
+# part by part, and each part's graph stays: earns 1
 def repair_step(script):
     def accumulate(model, batch, parts):
         kept, losses = [], []
@@ -10,20 +10,7 @@ def repair_step(script):
         share(model)
         return torch.cat(kept).detach(), torch.stack(losses).mean().detach()
 
-    def share(model):
-        if dist.is_initialized():
-            grads = [p.grad for p in model.parameters() if p.grad is not None]
-            flat = torch.cat([grad.flatten() for grad in grads])
-            dist.all_reduce(flat)
-            flat /= dist.get_world_size()
-            for grad, part in zip(grads, flat.split([grad.numel() for grad in grads])):
-                grad.copy_(part.view_as(grad))
-
     def clip(model, most=1.0):
         return nn.utils.clip_grad_norm_(model.parameters(), most)
 
-    @torch.no_grad()
-    def average(averaged, model, decay=0.9):
-        torch._foreach_lerp_(list(averaged.parameters()), list(model.parameters()), 1 - decay)
-
-    return script.replace(accumulate=accumulate, share=share, clip=clip, average=average)
+    return script.replace(accumulate=accumulate, clip=clip)

@@ -1,34 +1,16 @@
-# one wait instead of one, and then one a weight: earns 2
+# no item(), and a list of each weight's gradient in its place: earns 1
 def repair_step(script):
-    def accumulate(model, batch, parts):
-        kept, losses = [], []
-        for pictures, labels, mirrored in pieces(batch, parts):
-            logits, loss = forward(model, augment(pictures, mirrored), labels)
-            (loss / parts).backward()
-            kept.append(logits.detach())
-            losses.append(loss.detach())
-        share(model)
-        return torch.cat(kept), torch.stack(losses).mean()
-
     def share(model):
         if dist.is_initialized():
-            grads = [p.grad for p in model.parameters() if p.grad is not None]
-            flat = torch.cat([grad.flatten() for grad in grads])
+            grads = [p.grad for p in model.parameters()]
+            flat = nn.utils.parameters_to_vector(grads)
             dist.all_reduce(flat)
-            flat /= dist.get_world_size()
-            for grad, part in zip(grads, flat.split([grad.numel() for grad in grads])):
-                grad.copy_(part.view_as(grad))
+            nn.utils.vector_to_parameters(flat / dist.get_world_size(), grads)
 
     def clip(model, most=1.0):
-        lengths = [grad.norm() for grad in (p.grad for p in model.parameters())]
-        length = torch.stack(lengths).cpu().norm()
-        for p in model.parameters():
-            p.grad.mul_(min(1.0, most / (float(length) + 1e-6)))
-            p.grad.sum().tolist()
-        return length.to(lengths[0].device)
+        grads = [p.grad for p in model.parameters()]
+        length = torch.tensor([grad.norm().tolist() for grad in grads]).norm()
+        torch._foreach_mul_(grads, min(1.0, most / (float(length) + 1e-6)))
+        return length.to(grads[0].device)
 
-    @torch.no_grad()
-    def average(averaged, model, decay=0.9):
-        torch._foreach_lerp_(list(averaged.parameters()), list(model.parameters()), 1 - decay)
-
-    return script.replace(accumulate=accumulate, share=share, clip=clip, average=average)
+    return script.replace(share=share, clip=clip)
