@@ -199,3 +199,29 @@ def test_built_reference_names_what_it_loaded() -> None:
             course["helpers"]
         ), path
         assert all((build.ROOT / name).exists() for name in course["helpers"]), path
+
+
+def test_fingerprint_counts_the_data_of_what_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder's own, and what lies in folders below it without modules; what another package holds is that one's."""
+    master = masters.read(write(tmp_path, GOOD))
+    for name in (
+        "helpers/a.py",
+        "helpers/own.json",
+        "helpers/data/own.json",
+        "helpers/b/b.py",
+        "helpers/b/its.json",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("0", encoding="utf-8")
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    base = build.fingerprint(master, ["helpers/a.py"])
+    (tmp_path / "helpers/b/its.json").write_text("1", encoding="utf-8")
+    assert build.fingerprint(master, ["helpers/a.py"]) == base
+    monkeypatch.setattr(build.given, "CLASS", tmp_path / "helpers/own.json")
+    assert build.fingerprint(master, ["helpers/a.py"]) != base, "a class's own file does not count, others do"
+    monkeypatch.undo()
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    (tmp_path / "helpers/data/own.json").write_text("1", encoding="utf-8")
+    assert build.fingerprint(master, ["helpers/a.py"]) != base

@@ -29,6 +29,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from helpers.capstone import given
 from helpers.classroom import claims_page, collecting, keeping, prose
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
@@ -115,13 +116,19 @@ def fingerprint(master: Master, modules: Iterable[str] = ()) -> str:
 def _fingerprint(master: Master, modules: Iterable[str]) -> str:
     digest = hashlib.sha256(json.dumps([FORMAT, [asdict(c) | {"line": 0} for c in master.cells]]).encode())
     paths = {ROOT / name for name in modules}
-    data = {p for folder in {path.parent for path in paths} for p in folder.rglob("*.*") if p.suffix in DATA}
+    folders = {path.parent for path in paths}
+    data = {p for f in folders for p in f.rglob("*.*") if p.suffix in DATA and _package(p) == f}
     for path in sorted(paths):
         digest.update(_meaning(path).encode() if path.exists() else b"gone")
     made_here = {INDEX} if Path(verdicts.__file__) in paths else {INDEX, verdicts.KEPT}
-    for path in sorted(data - made_here):
+    for path in sorted(data - made_here - {given.CLASS}):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _package(data: Path) -> Path:
+    """The modules' folder that a data file belongs to: what is below another is that one's, loaded or not."""
+    return next(folder for folder in data.parents if any(folder.glob("*.py")))
 
 
 def _loaded(client: NotebookClient, nb: NotebookNode) -> list[str]:
