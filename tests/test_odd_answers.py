@@ -12,9 +12,10 @@ import torch
 from helpers import check
 from helpers.check.sealed import sealed
 from helpers.classroom import master as masters
-from helpers.classroom.engine import Learner, Step
+from helpers.classroom.engine import Learner
 from helpers.classroom.master import Cell, Master
 from helpers.classroom.runner import Runner
+from helpers.classroom.step import Step
 from helpers.simulator import simulate
 from tests.test_build import GOOD, write
 

@@ -9,8 +9,9 @@ import pytest
 
 from helpers.classroom import sandbox
 from helpers.classroom.bench import Bench
-from helpers.classroom.engine import Ran, Step, grade
+from helpers.classroom.engine import Ran, grade
 from helpers.classroom.runner import Runner
+from helpers.classroom.step import Step
 
 pytestmark = [
     pytest.mark.skipif(bool(sandbox.available()), reason=sandbox.available() or "there is a sandbox"),
@@ -184,11 +185,11 @@ def test_a_cell_ends(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with runner.notebook([]) as notebook:
             with monkeypatch.context() as hurry:
-                hurry.setattr("helpers.classroom.engine.CELL_S", 2.0)
+                hurry.setattr("helpers.classroom.engine.CELL_S", 1.0)
                 notebook.run(Step(0, "setup", endless))
             # what comes next has half of the usual time, which is enough on a busy machine too
             notebook.run(Step(1, "setup", "print('the next one')"))
-        assert "no answer within 2 s" in notebook.ran[0].ended
+        assert "no answer within 1 s" in notebook.ran[0].ended
         assert notebook.ran[1].printed == "the next one\n"
 
 

@@ -8,8 +8,9 @@ import pytest
 from helpers.classroom import build
 from helpers.classroom import master as masters
 from helpers.classroom.bench import Bench
-from helpers.classroom.engine import Step, grade
+from helpers.classroom.engine import grade
 from helpers.classroom.runner import Runner
+from helpers.classroom.step import Step
 from helpers.classroom.submission import clean, key_of, steps_of
 from helpers.classroom.variant import SEED, variant
 from tests.corpus.cases import place, saved

@@ -61,7 +61,7 @@ class Bench:
         self.end()
 
     def grade(self, lesson: str, steps: Sequence[Any]) -> Done:
-        """lesson: its folder's name; steps: of :class:`helpers.classroom.engine.Step`.
+        """lesson: its folder's name; steps: of :class:`helpers.classroom.step.Step`.
 
         Raises RuntimeError if the judge cannot be started.
         """
@@ -173,8 +173,9 @@ def main() -> None:
 
 
 def _answer() -> None:
-    from helpers.classroom.engine import Step, grade
+    from helpers.classroom.engine import grade
     from helpers.classroom.sandbox import Warm, require
+    from helpers.classroom.step import Step
 
     told, sys.stdin = sys.stdin, open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for as long as this process
     # what a test prints, in Python or in native code, must not come between the events

@@ -18,6 +18,7 @@ from helpers.classroom.judging import Verdict, judge
 from helpers.classroom.master import names
 from helpers.classroom.sandbox import Warm
 from helpers.classroom.settings import ROOT
+from helpers.classroom.step import Step
 from helpers.classroom.zygote import KEPT, TooLarge, receive, send
 
 #: seconds that a cell or a request of a test may take, and all of a submission. Processor time is capped before
@@ -25,17 +26,6 @@ from helpers.classroom.zygote import KEPT, TooLarge, receive, send
 CELL_S, NOTEBOOK_S = 120.0, 900.0
 _ENDED = "the process ended before it answered"
 _RANKS = re.compile(r"^(from|import) .*\b_?ranks\b", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A code cell of a clean notebook. role: "setup", "exercise", "added", "test" or "hidden"; place: its index."""
-
-    place: int
-    role: str
-    source: str
-    grade_id: str = ""
-    exercise: str = ""
 
 
 @dataclass

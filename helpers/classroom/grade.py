@@ -71,7 +71,7 @@ def _stat(path: Path) -> tuple[int, int]:
 def judged(lesson: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
     """The verdicts of a notebook's steps, by this thread's own judge. Plain data in and out: it may be far away."""
     from helpers.classroom.bench import Bench
-    from helpers.classroom.engine import Step
+    from helpers.classroom.step import Step
 
     if not hasattr(_own, "bench"):
         _own.bench = Bench()

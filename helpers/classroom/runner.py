@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
-from helpers.classroom.engine import NOTEBOOK_S, Learner, Step, grade
+from helpers.classroom.engine import NOTEBOOK_S, Learner, grade
 from helpers.classroom.judging import Verdict
 from helpers.classroom.master import Master
 from helpers.classroom.sandbox import Warm
+from helpers.classroom.step import Step
 
 
 @dataclass(frozen=True)

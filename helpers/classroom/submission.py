@@ -16,8 +16,8 @@ from nbformat.v4 import new_markdown_cell
 
 from helpers.classroom import sheet
 from helpers.classroom.bench import Done
-from helpers.classroom.engine import Step
 from helpers.classroom.intake import NotGradable, take
+from helpers.classroom.step import Step
 from helpers.classroom.variant import class_seed
 
 #: where a notebook keeps what grading says of it
