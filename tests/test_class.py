@@ -8,27 +8,26 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
+from nbgrader.apps import NbGraderAPI
+from traitlets.config import PyFileConfigLoader
 
 from helpers.classroom import build, exports, journal
-from helpers.classroom.grade import Class, grade
+from helpers.classroom.grade import Class, Writer, grade
 from helpers.classroom.submission import clean, key_of
 from tests.corpus.broken import BROKEN
 from tests.corpus.cases import Case, saved
 from tests.corpus.honest import HONEST
 from tests.corpus.hostile import CORPUS as HOSTILE
-from tests.test_intake import LESSON, answered, reference
+from tests.test_intake import LESSON, RUN_OTHERWISE, answered, reference
 
-CORPUS: dict[str, Case] = BROKEN | HONEST | HOSTILE
-CLEAN = [f"clean-{i:02}" for i in range(6)]
-#: one of each kind, where a test takes another way to the same verdicts: the batch is what proves these for everybody
-FEW = ["clean-00", "untouched", "a-number", "two-answered", "helper-cell-patches", "refused: forks"]
-#: and what nbgrader's own way may find in a folder instead of a notebook of the right name, or beside it
+#: what nbgrader's own way may find in a folder instead of a notebook of the right name, or beside it
 ODD_FOLDERS = [
     "nothing",
     "other-case",
@@ -38,6 +37,28 @@ ODD_FOLDERS = [
     "link",
     "folder-for-a-file",
 ]
+#: of files that tests/test_intake.py takes in: those of which something of their own is run, and of those that come to
+#: the very cells of the right notebook, or to no notebook, some of each kind. What follows is the same for all
+TAKEN = {
+    *RUN_OTHERWISE - {"deleted"},
+    *["utf-16", "format-3", "odd-metadata", "odd-cells", "odd-outputs", "large-outputs", "without-marks"],
+    *["everything-twice", "first-attempt-above", "run-and-folded", "merged-into-test", "two-answered"],
+    *[
+        "empty",
+        "deep",
+        "a-number",
+        "too-large",
+        "many-cells",
+        "another-lesson",
+        "fifo",
+        "socket",
+        *ODD_FOLDERS,
+    ],
+}
+CORPUS: dict[str, Case] = {n: case for n, case in (BROKEN | HONEST).items() if n in TAKEN} | HOSTILE
+CLEAN = [f"clean-{i:02}" for i in range(6)]
+#: one of each kind, where a test takes another way to the same verdicts: the batch is what proves these for everybody
+FEW = ["clean-00", "untouched", "a-number", "two-answered", "helper-cell-patches", "refused: forks"]
 POSSIBLE = {
     c.metadata.nbgrader.grade_id: c.metadata.nbgrader.points
     for c in reference(LESSON).cells
@@ -187,15 +208,12 @@ def test_nbgraders_own_command_and_button_give_the_same(graded: Path, tmp_path: 
     for student in ("clean-00", "helper-cell-patches"):
         nb = clean(root / "submitted" / student / LESSON, root / "solutions" / LESSON / f"{LESSON}.ipynb")
         (root / journal.FOLDER / f"{key_of(nb)}.json").unlink()
-    nbgrader(root, "db", "assignment", "add", LESSON)
-    nbgrader(root, "generate_assignment", LESSON)
+    Writer(Class(root, LESSON))  # the gradebook has to know the lesson
     nbgrader(root, "autograde", LESSON)
-    code = "from nbgrader.apps import NbGraderAPI; from traitlets.config import PyFileConfigLoader as Load\n"
-    code += "for student in ('clean-00', 'other-case', 'nothing'):\n"  # the formgrader's button, in its one server
-    code += "    grader = NbGraderAPI(config=Load('nbgrader_config.py', '.').load_config())\n"
-    code += f"    said = grader.autograde({LESSON!r}, student)\n"
-    code += "    assert said['success'], said"
-    subprocess.run([sys.executable, "-c", code], cwd=root, env=ENVIRONMENT, check=True)
+    for student in ("clean-00", "other-case", "nothing"):  # the formgrader's button, in its one server
+        loaded = PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
+        said = NbGraderAPI(config=loaded).autograde(LESSON, student)
+        assert said["success"], said
     hold(root, students)
 
 
@@ -214,12 +232,12 @@ def nbgrader(course: Path, *command: str) -> None:
 # --- other ways to the same grades ------------------------------------------------------------------------------------
 
 
-def command(course: Path, *more: str, **environment: str) -> subprocess.Popen[bytes]:
+def command(course: Path, *more: str) -> subprocess.Popen[bytes]:
     code = "import sys; from pathlib import Path; from helpers.classroom.grade import grade\n"
     code += f"sys.exit(grade(Path({str(course)!r}), {LESSON!r}, {', '.join(more)}))"
     return subprocess.Popen(
         [sys.executable, "-c", code],
-        env=ENVIRONMENT | environment,
+        env=ENVIRONMENT,
         start_new_session=True,
     )
 
@@ -230,17 +248,22 @@ def hold(root: Path, students: list[str], url: str = "") -> None:
     assert {s: found[s] for s in found if found[s] != wanted(s)} == {}
 
 
-def test_killed_it_goes_on_and_grades_the_same(tmp_path: Path) -> None:
+def test_killed_it_goes_on_and_grades_the_same(graded: Path, tmp_path: Path) -> None:
+    """Twice: while it only writes, since all verdicts are known; and while it judges."""
     root, dice = begin(tmp_path, FEW), random.Random(11)
-    for _ in range(2):
+    shutil.copytree(graded / journal.FOLDER, root / journal.FOLDER, ignore=shutil.ignore_patterns(LESSON))
+    for judges in (False, True):
+        if judges:
+            for verdicts in (root / journal.FOLDER).glob("*.json"):
+                verdicts.unlink()
         done = len(list((root / "feedback").glob("*")))
         running = command(root, "jobs=2")
-        while len(list((root / "feedback").glob("*"))) < min(done + 2, len(FEW)) and running.poll() is None:
-            time.sleep(0.02)
-        time.sleep(dice.random() * 0.5)
+        while len(list((root / "feedback").glob("*"))) < done + 1 and running.poll() is None:
+            time.sleep(0.01)
+        time.sleep(dice.random() * 0.2)
         os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
-    assert command(root, "jobs=1").wait() in (0, 3)
+        assert running.wait() == -signal.SIGKILL, "it ended before it could be killed"
+    assert grade(root, LESSON, jobs=1) in (0, 3)
     hold(root, FEW)
 
 
@@ -307,12 +330,19 @@ def scheduler() -> Iterator[Dask]:
 def test_dask_loses_a_worker_and_no_grade(tmp_path: Path, scheduler: Dask) -> None:
     address, workers = scheduler
     root = begin(tmp_path, FEW)
-    running = command(root, f"scheduler={address!r}")
-    while not list((root / "feedback").glob("*")) and running.poll() is None:
-        time.sleep(0.05)
-    assert running.poll() is None, "it ended before a worker could be killed"
-    os.killpg(workers[0].pid, signal.SIGKILL)
-    assert running.wait() in (0, 3)
+    left: list[int] = []
+
+    def kill() -> None:
+        while not (done := list((root / "feedback").glob("*"))):
+            time.sleep(0.05)
+        left.append(len(FEW) - len(done))
+        os.killpg(workers[0].pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    assert grade(root, LESSON, scheduler=address) in (0, 3)
+    killer.join()
+    assert left[0] > 0, "it ended before a worker could be killed"
     hold(root, FEW)
 
 
@@ -354,10 +384,13 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         shutil.rmtree(folder)
 
 
-def test_postgresql_holds_the_same_grades(graded: Path, tmp_path: Path, postgres: str) -> None:
+def test_postgresql_holds_the_same_grades(
+    graded: Path, tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = begin(tmp_path, FEW)
     shutil.copytree(graded / journal.FOLDER, root / journal.FOLDER, ignore=shutil.ignore_patterns(LESSON))
+    monkeypatch.setenv("GRADEBOOK", postgres)
     for _ in range(2):  # the second finds everything done
-        assert command(root, "jobs=2", GRADEBOOK=postgres).wait() in (0, 3)
+        assert grade(root, LESSON) in (0, 3)
     hold(root, FEW, postgres)
     assert not (root / "gradebook.db").exists()

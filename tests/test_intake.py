@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import dataclasses
 import json
 import random
 import re
@@ -16,6 +17,8 @@ from nbformat import NotebookNode
 from helpers.classroom import build
 from helpers.classroom.intake import NotGradable, Taken, take
 from helpers.classroom.matching import owned
+from helpers.classroom.step import Step
+from helpers.classroom.submission import steps_of
 from tests.corpus.broken import BROKEN
 from tests.corpus.cases import Case, Notebook, graded, place, plain, saved
 from tests.corpus.honest import HONEST
@@ -25,6 +28,14 @@ LESSONS = [path.stem for path in build.find([])]
 CORPUS: dict[str, Case] = BROKEN | HONEST
 #: cases whose right answer to this exercise is worded otherwise
 REWORDED = {"helper-in-another-cell": "is_contiguous", "left-the-raise": "is_contiguous"}
+#: cases of which something else is run than of the right notebook: tests/test_class.py grades each of them. Of all
+#: others that can be graded, the very same cells are run and judged, in the same order
+RUN_OTHERWISE = {
+    "halves-of-characters", "long-cell", "split-in-a-dictionary", "split-and-tried", "copy-for-trying",
+    "merged-with-an-import", "emptied", "deleted", "tests-edited", "half-in-another-cell", "helper-in-another-cell",
+    "left-the-raise", "tried-and-failed", "tried-without-end", "tried-no-python", "tried-what-is-refused",
+    "merge-conflict-in-a-cell", "untouched",
+}  # fmt: skip
 
 
 def reference(name: str) -> NotebookNode:
@@ -101,6 +112,11 @@ def hold_clean(taken: Taken, solved: NotebookNode) -> None:
         assert sentence == sentence.strip() and len(sentence) < 400 and "\n" not in sentence
 
 
+def run(taken: Taken) -> list[Step]:
+    """What is run and judged, wherever it stands: verdicts depend on nothing else of a submission."""
+    return [dataclasses.replace(step, place=0) for step in steps_of(taken.notebook)]
+
+
 # --- every lesson ---------------------------------------------------------------------------------------------------
 
 
@@ -175,6 +191,8 @@ def test_corpus(name: str, lesson: tuple[NotebookNode, Notebook], tmp_path: Path
             assert not wanted.items() <= meaning(source).items(), source
     again = taken_again(taken, tmp_path, solved, LESSON)
     assert again.notebook == taken.notebook and set(again.human) <= set(taken.human)
+    saved(plain(right), tmp_path / "right" / f"{LESSON}.ipynb")
+    assert (run(taken) != run(take(tmp_path / "right", solved, LESSON))) == (name in RUN_OTHERWISE)
 
 
 # --- whatever comes -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from helpers.check.screen import cell_of, screen
 from helpers.classroom import master as masters
 from helpers.classroom.build import find
 from helpers.classroom.runner import Runner
+from tests.corpus.hostile import SCREENED
 from tests.test_build import GOOD, write
 
 SUBMISSIONS = sorted((Path(__file__).parent / "submissions").glob("*/*/*.py"))
@@ -119,6 +120,11 @@ def test_the_rest_is_refused_in_one_sentence(source: str) -> None:
     assert said is not None and CLOSED[source] in said
     assert re.fullmatch(r"Line ([2-9]) .*[a-z`…)]\.", said), "one sentence that names the line"
     assert ". " not in said and int(said.split()[1]) <= 1 + len(source.splitlines())
+
+
+@pytest.mark.parametrize("cell", SCREENED)
+def test_attacks_that_worked_where_nothing_stopped_them_are_refused(cell: str) -> None:
+    assert screen(cell, "01_storage_and_stride", ["import torch"])
 
 
 def test_a_lesson_opens_what_it_is_about() -> None:

@@ -371,6 +371,16 @@ def computed_later(notebook: Notebook, folder: Path, name: str) -> None:
 
 
 ZERO = {"one_copy": 0}
+#: of what lowers counts, that which the screen lets pass: it is run, and found
+NOT_SCREENED = (
+    "benchmarks run text",
+    "a property on a class that was handed over",
+    "setattr in a function that calls its argument self",
+)
+#: what the screen refuses, as it stands in the exercise's cell. tests/test_screen.py has it read all of them; that what
+#: is refused is not run, and costs its exercise alone, some of them show in a class
+SCREENED = [source + FOUR_COPIES for what, source in LOWERED.items() if what not in NOT_SCREENED]
+SCREENED += [f"{source}\n\n{FOUR_COPIES}" for source in REFUSED.values()]
 CORPUS: dict[str, Case] = (
     {
         "links-beside": Case(links_beside),
@@ -411,10 +421,13 @@ CORPUS: dict[str, Case] = (
         "answer-never-ends": Case(instead("one_copy", f"def clip(*a):\n    {NEVER.replace(chr(10), chr(10) + '    ')}"), ZERO),
     }
     | {
-        f"lowers: {what}": Case(instead("one_copy", source + FOUR_COPIES), ZERO)
-        for what, source in LOWERED.items()
+        f"lowers: {what}": Case(instead("one_copy", LOWERED[what] + FOUR_COPIES), ZERO)
+        for what in (*NOT_SCREENED, "a formatter gets attributes")
     }
-    | {f"refused: {what}": Case(above("one_copy", source), ZERO) for what, source in REFUSED.items()}
+    | {
+        f"refused: {what}": Case(above("one_copy", REFUSED[what]), ZERO)
+        for what in ("forks", "the gradebook", "frames")
+    }
     | {
         f"returns: {what}": Case(instead("one_copy", RETURNING.replace("{}", value)), ZERO)
         for what, value in RETURNS.items()
