@@ -12,6 +12,8 @@ import helpers.classroom  # noqa: F401 - before nbformat, which is then imported
 
 #: the files whose tests are each about a lesson, named first in brackets
 BY_LESSON = ("test_grading.py", "test_references.py", "test_submissions.py")
+#: … of which one shares a sandbox among all lessons
+ONE_SANDBOX = "test_grading.py"
 #: what takes longest comes first, or one worker would be left with it at the end
 LONGEST_FIRST = (
     "test_class.py",
@@ -37,6 +39,8 @@ class _Groups(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         if _file(nodeid).endswith(ONE_LAB):
             return "one lab"
+        if _file(nodeid).endswith(ONE_SANDBOX):
+            return ONE_SANDBOX
         return f"{_file(nodeid)}::{_lesson(nodeid)}"
 
 

@@ -1,8 +1,7 @@
-"""The round trip with stock nbgrader commands, on honest, broken and dishonest submissions of real lessons."""
+"""Submissions of real lessons: the whole notebook in the sandbox, and the round trip with nbgrader, honest and dishonest."""
 
 import copy
 import csv
-import json
 import re
 import shutil
 import subprocess
@@ -14,11 +13,15 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
-from nbgrader.api import Gradebook
+from nbgrader.apps import NbGraderAPI
+from traitlets.config import PyFileConfigLoader
 
-from helpers.classroom import build
+from helpers.classroom import build, grading
 from helpers.classroom import master as masters
+from helpers.classroom.engine import grade
 from helpers.classroom.master import Master
+from helpers.classroom.sandbox import Warm, available
+from helpers.classroom.submission import GRADING, clean, steps_of
 
 SUBMISSIONS = Path(__file__).parent / "submissions"
 LESSONS = [masters.read(p) for p in build.find([])]
@@ -28,7 +31,6 @@ BUILD_ON_EARLIER = {"13_quantization"}
 #: here each exercise is tested by whole trainings: one is answered, and all of them in tests/test_references.py
 LARGE = {"17_capstone"}
 
-# stock nbgrader starts a kernel for each submission
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
@@ -44,47 +46,11 @@ def nbgrader(course: Path, *command: str) -> str:
     return run.stdout + run.stderr
 
 
-#: what JupyterLab's buttons call, in one process that imports nbgrader once: {"course": …, "commands": […]} a line
-BUTTONS = """
-import json, os, sys
-from nbgrader.apps import NbGraderAPI
-from traitlets.config import PyFileConfigLoader
-replies, sys.stdout = sys.stdout, sys.stderr
-for line in sys.stdin:
-    request = json.loads(line)
-    os.chdir(request["course"])
-    api = NbGraderAPI(config=PyFileConfigLoader("nbgrader_config.py", path=".").load_config())
-    said = ""
-    for command in request["commands"]:
-        name, *arguments = command.split()
-        result = getattr(api, name)(*arguments)
-        if not result["success"]:
-            said += command + result.get("log", "")[-3000:] + result.get("error", "")[-6000:]
-    print(json.dumps(said), file=replies, flush=True)
-"""
-
-
-@pytest.fixture(scope="session")
-def press(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., None]]:
-    """Presses buttons in a course: press(course, "autograde LESSON STUDENT", …)."""
-    log = tmp_path_factory.mktemp("buttons") / "log"
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-c", BUTTONS],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=build.ROOT,
-        )  # fmt: skip
-        assert process.stdin is not None and process.stdout is not None
-
-        def press(course: Path, *commands: str) -> None:
-            process.stdin.write(json.dumps({"course": str(course), "commands": commands}) + "\n")
-            process.stdin.flush()
-            reply = process.stdout.readline()
-            assert reply, log.read_text()[-9000:]
-            assert json.loads(reply) == ""
-
-        yield press
-        process.stdin.close()
-        process.wait(timeout=60)
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    """The sandbox that submissions are run in; without one where there is none, and test_sandbox.py is skipped too."""
+    with Warm(sandboxed=not available()) as running:
+        yield running
 
 
 def answers(name: str, kind: str) -> dict[str, Path]:
@@ -223,14 +189,6 @@ TRICKS: dict[str, tuple[Callable[[NotebookNode], None], str | None, str]] = {
 }
 
 
-def begin(root: Path, *lessons: Master) -> None:
-    """A course of its own in an empty folder."""
-    shutil.copy(build.ROOT / "nbgrader_config.py", root)
-    for master in lessons:
-        (root / "solutions" / master.name).mkdir(parents=True)
-        shutil.copy(build.reference_path(master), root / "solutions" / master.name)
-
-
 def hand_in(root: Path, master: Master, student: str, nb: NotebookNode) -> Path:
     folder = root / "submitted" / student / master.name
     folder.mkdir(parents=True)
@@ -238,28 +196,29 @@ def hand_in(root: Path, master: Master, student: str, nb: NotebookNode) -> Path:
     return folder
 
 
-def released(root: Path, master: Master) -> NotebookNode:
-    return nbformat.read(root / "notebooks" / master.name / f"{master.name}.ipynb", as_version=4)
-
-
 def texts(name: str, kind: str) -> dict[str, str]:
     return {exercise: path.read_text() for exercise, path in answers(name, kind).items()}
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory: pytest.TempPathFactory, press: Callable[..., None]) -> Path:
+def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A class graded by nbgrader: a right, a wrong and many dishonest submissions of one lesson.
 
     By its buttons: with the same course, its commands are in tests/test_class.py, and here for what comes after.
     """
     root = tmp_path_factory.mktemp("course")
     master = next(m for m in LESSONS if m.name == CHEATED)
-    begin(root, master)
-    press(root, f"generate_assignment {CHEATED}")
+    (root / "solutions" / CHEATED).mkdir(parents=True)
+    shutil.copy(build.ROOT / "nbgrader_config.py", root)
+    shutil.copy(build.reference_path(master), root / "solutions" / CHEATED)
+    buttons = NbGraderAPI(config=PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config())
+    said = buttons.generate_assignment(CHEATED)
+    assert said["success"], said
     starts = {kind: texts(CHEATED, kind) for kind in ("right", "wrong")}
-    students = {kind: fill(released(root, master), starts[kind]) for kind in starts}
+    given = nbformat.read(root / "notebooks" / CHEATED / f"{CHEATED}.ipynb", as_version=4)
+    students = {kind: fill(given, starts[kind]) for kind in starts}
     for name, (change, start, _) in TRICKS.items():
-        students[name] = fill(released(root, master), starts[start] if start else {})
+        students[name] = fill(given, starts[start] if start else {})
         change(students[name])
     folders = {student: hand_in(root, master, student, nb) for student, nb in students.items()}
     shadow = folders["tags"] / "helpers"  # a file that shadows the course's package
@@ -267,9 +226,12 @@ def course(tmp_path_factory: pytest.TempPathFactory, press: Callable[..., None])
     (shadow / "__init__.py").write_text(
         "class Any:\n    def __getattr__(self, n): return lambda *a, **k: None\ncheck = lesson = count = Any()\n"
     )
-    press(root, *(f"autograde {CHEATED} {student}" for student in students))
+    for student in students:
+        said = buttons.autograde(CHEATED, student)
+        assert said["success"], said
+    grading.bench().end()
     nbgrader(root, "export")
-    return root
+    yield root
 
 
 def scores(course: Path, assignment: str) -> dict[str, tuple[float, float]]:
@@ -287,26 +249,27 @@ def earns(answer: Path, possible: int) -> int:
     return int(said[1]) if answer.stem.startswith("wrong_") and said is not None else possible
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A course for all lessons: to make its gradebook takes longer than to grade many a lesson."""
-    return tmp_path_factory.mktemp("lessons")
-
-
 @pytest.mark.parametrize("master", LESSONS, ids=lambda m: m.name)
-def test_both_graders_give_the_same_score(press: Callable[..., None], empty: Path, master: Master) -> None:
-    """One student a lesson, with wrong and right answers by turns; what is not answered earns nothing."""
+def test_a_notebook_earns_what_its_answers_do(warm: Warm, tmp_path: Path, master: Master) -> None:
+    """One student a lesson, with wrong and right answers by turns: the whole notebook in the sandbox, and each answer as
+    tests/test_submissions.py has it by itself, outside.
+
+    A lesson can go wrong in what its notebook is cut into, in what one answer leaves to the next, and in what the sandbox
+    keeps from it (a compiler, processes, memory). From the verdicts to the gradebook all lessons go one way, which is
+    taken with lesson 01, here and in tests/test_class.py; that notebooks are released as they are built,
+    tests/test_references.py says.
+    """
     kind = "right" if master.name in BUILD_ON_EARLIER else "first" if master.name in LARGE else "mixed"
-    begin(empty, master)
-    press(empty, f"generate_assignment {master.name}")
-    hand_in(empty, master, kind, fill(released(empty, master), texts(master.name, kind)))
-    press(empty, f"autograde {master.name} {kind}")
-    with Gradebook(f"sqlite:///{empty / 'gradebook.db'}") as gradebook:
-        found = gradebook.find_submission(master.name, kind)
-        got = found.score, found.max_score
+    given = nbformat.read(build.NOTEBOOKS / master.name / f"{master.name}.ipynb", as_version=4)
+    folder = hand_in(tmp_path, master, kind, fill(given, texts(master.name, kind)))
+    nb = clean(folder, build.reference_path(master))
+    assert not nb.metadata[GRADING]["not_gradable"]
+    passed = {e["verdict"] for e in grade(warm, steps_of(nb), master.name) if e.get("passed")}
+    worth = {c.grade_id: c.points for c in master.cells if c.kind in ("test", "hidden")}
     possible = {e.id: e.points for e in master.exercises}
+    assert sum(worth.values()) == sum(possible.values())
     wanted = sum(earns(path, possible[name]) for name, path in answers(master.name, kind).items())
-    assert got == (wanted, sum(possible.values()))
+    assert sum(worth[name] for name in passed) == wanted
 
 
 @pytest.mark.parametrize("name", TRICKS)
