@@ -2,14 +2,17 @@
 
 import ast
 import json
+from collections.abc import Iterator
 from typing import Any
 
-from playwright.sync_api import Locator, expect
+import pytest
+from playwright.sync_api import BrowserContext, Locator, expect
 
 from tests.browser.conftest import Server
 from tests.browser.driver import Lab
 
 Notebook = dict[str, Any]
+Shown = tuple[Lab, dict[str, int]]
 
 
 def widget_cell(notebook: Notebook, shown: str) -> int:
@@ -85,24 +88,45 @@ def drag(lab: Lab, handle: Locator, pixels: int) -> None:
     lab.page.mouse.up()
 
 
-def show(lab: Lab, server: Server, lesson: str, shown: str) -> Widget:
-    """Open what the lesson's widget needs of the lesson, as it is given, and run that."""
-    folder = server.course / "notebooks" / lesson
-    notebook = json.loads((folder / f"{lesson}.ipynb").read_text())
-    places = needed(notebook, widget_cell(notebook, shown))
-    assert len(places) <= 8, "a widget's cell uses little of its lesson"
-    cells = [notebook["cells"][place] | {"outputs": [], "execution_count": None} for place in places]
-    part = f"{lesson}.answers-widget.ipynb"
-    (folder / part).write_text(json.dumps(notebook | {"cells": cells}))
-    lab.open(f"notebooks/{lesson}/{part}")
+#: the widgets, in the order of their tests: (lesson, what shows it)
+SHOWN = (
+    ("03_gpu_queue", "widgets.timeline_zoom"),
+    ("08_memory_pools", "widgets.allocator_stepper"),
+    ("14_data_parallel", "explorer"),
+    ("16_model_parallel", "widgets.pipeline_explorer"),
+)
+
+
+@pytest.fixture(scope="module")
+def shown(context: BrowserContext, server: Server) -> Iterator[Shown]:
+    """One notebook of what each widget needs of its lesson, as it is given, that was run: each one's place in it."""
+    cells: list[dict[str, Any]] = []
+    places: dict[str, int] = {}
+    for lesson, name in SHOWN:
+        notebook = json.loads((server.course / "notebooks" / lesson / f"{lesson}.ipynb").read_text())
+        own = needed(notebook, widget_cell(notebook, name))
+        assert len(own) <= 8, "a widget's cell uses little of its lesson"
+        cells += [
+            notebook["cells"][place] | {"id": f"{lesson}-{place}", "outputs": [], "execution_count": None}
+            for place in own
+        ]
+        places[name] = len(cells) - 1
+    path = "notebooks/03_gpu_queue/03_gpu_queue.answers-widget.ipynb"
+    (server.course / path).write_text(json.dumps(notebook | {"cells": cells}))
+    page = context.new_page()
+    page.set_default_timeout(30_000)
+    lab = Lab(page, server.url, server.token, server.course)
+    lab.open(path)
     lab.run_all(60)
     wrong = [lab.output(place) for place in range(len(cells)) if "Traceback" in lab.output(place)]
     assert not wrong, wrong[0]
-    return Widget(lab, len(cells) - 1)
+    yield lab, places
+    page.close()
 
 
-def test_the_timeline_zoom_of_lesson_03_moves(lab: Lab, server: Server) -> None:
-    widget = show(lab, server, "03_gpu_queue", "widgets.timeline_zoom")
+def test_the_timeline_zoom_of_lesson_03_moves(shown: Shown) -> None:
+    lab, places = shown
+    widget = Widget(lab, places["widgets.timeline_zoom"])
     widget.cell.scroll_into_view_if_needed()
     lab.shot("10-zoom-first", widget.box)
     first = widget.text.inner_text()
@@ -122,8 +146,9 @@ def test_the_timeline_zoom_of_lesson_03_moves(lab: Lab, server: Server) -> None:
     lab.shot("13-zoom-slider", widget.box)
 
 
-def test_the_allocator_stepper_of_lesson_08_moves(lab: Lab, server: Server) -> None:
-    widget = show(lab, server, "08_memory_pools", "widgets.allocator_stepper")
+def test_the_allocator_stepper_of_lesson_08_moves(shown: Shown) -> None:
+    lab, places = shown
+    widget = Widget(lab, places["widgets.allocator_stepper"])
     lab.shot("20-stepper-first", widget.box)
     first = widget.text.inner_text()
     assert widget.press("step ▶") != first
@@ -164,8 +189,9 @@ def slide(widget: Widget, label: str, key: str) -> str:
     return widget.moved(lambda: widget.lab.page.keyboard.press(key), label)
 
 
-def test_the_bucket_explorer_of_lesson_14_moves(lab: Lab, server: Server) -> None:
-    widget = show(lab, server, "14_data_parallel", "explorer")
+def test_the_bucket_explorer_of_lesson_14_moves(shown: Shown) -> None:
+    lab, places = shown
+    widget = Widget(lab, places["explorer"])
     lab.shot("30-buckets-first", widget.box)
     first = widget.text.inner_text()
     assert slide(widget, "bucket, MiB", "ArrowRight") != first
@@ -178,8 +204,9 @@ def test_the_bucket_explorer_of_lesson_14_moves(lab: Lab, server: Server) -> Non
     lab.shot("32-buckets-slow-inside", widget.box)
 
 
-def test_the_pipeline_explorer_of_lesson_16_moves(lab: Lab, server: Server) -> None:
-    widget = show(lab, server, "16_model_parallel", "widgets.pipeline_explorer")
+def test_the_pipeline_explorer_of_lesson_16_moves(shown: Shown) -> None:
+    lab, places = shown
+    widget = Widget(lab, places["widgets.pipeline_explorer"])
     lab.shot("40-pipeline-first", widget.box)
     first = widget.text.inner_text()
     assert first.startswith("1F1B: 4 ranks, 8 micro-batches")
