@@ -1,6 +1,7 @@
 """What `make` says when it cannot do what was asked, and that it does nothing where there is nothing to do."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,7 +15,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+#: what `make` reads if its caller says so: a make that runs these tests hands its own on, as in `make test ARGS=--lf`
+ASKED = {"MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS"}
+ASKED |= set(re.findall(r"\$\(([A-Z]+)\)", (ROOT / "Makefile").read_text(encoding="utf-8"))) - {"CURDIR"}
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k not in ASKED}
 
 
 @pytest.fixture
