@@ -130,7 +130,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = begin(tmp_path_factory.mktemp("class"), [*CORPUS, *CLEAN])
     before = files_of(root)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRADE_CPU_S", "4")  # for those that never end; nobody honest takes two
+        patch.setenv("GRADE_CPU_S", "3")  # for those that never end; nobody honest takes two
         assert grade(root, LESSON, jobs=2) == 3  # somebody needs a person
     assert files_of(root) == before
     return root
