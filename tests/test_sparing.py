@@ -1,5 +1,6 @@
 """nbgrader's commands and buttons replace what they made before; whatever a person put beside it is still there."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,11 @@ import pytest
 from nbgrader.apps import NbGraderAPI
 from traitlets.config import Config
 
+from helpers.classroom import grading
+from helpers.classroom.bench import Done, Ruling
 from helpers.classroom.grading import configure
 from helpers.classroom.settings import ROOT, SOLUTIONS
+from helpers.classroom.step import Step
 
 (REFERENCE,) = SOLUTIONS.glob("01_*/01_*.ipynb")
 LESSON = REFERENCE.stem
@@ -68,7 +72,7 @@ def holds(files: dict[Path, str]) -> bool:
 def test_generate_spares_what_a_person_has_there(press: Callable[..., bool], course: Path) -> None:
     folder = course / "notebooks" / LESSON
     notebook = folder / f"{LESSON}.ipynb"
-    assert press(course, "generate_assignment", LESSON)
+    assert button(course, "generate_assignment", LESSON)
     fresh = notebook.read_text()
     files, here = put(folder), folder.stat().st_ino
     notebook.write_text(fresh.replace(STUB, "return x + 41"))
@@ -88,7 +92,17 @@ def test_generate_spares_what_a_person_has_there(press: Callable[..., bool], cou
         assert any("return x + 42" in path.read_text() for path in folder.glob("*.answers-*"))
 
 
-def test_grading_and_feedback_spare_what_a_teacher_put_there(course: Path) -> None:
+class Quick:
+    """A judge that finds nothing right, at once: what is written where does not depend on it."""
+
+    def grade(self, lesson: str, steps: list[Step]) -> Done:
+        return Done({step.grade_id: Ruling(False, "no") for step in steps if step.grade_id}, {}, 0.0)
+
+
+def test_grading_and_feedback_spare_what_a_teacher_put_there(
+    course: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grading, "bench", Quick)
     assert button(course, "generate_assignment", LESSON)
     submitted = course / "submitted" / "ada" / LESSON
     submitted.mkdir(parents=True)
@@ -104,3 +118,18 @@ def test_grading_and_feedback_spare_what_a_teacher_put_there(course: Path) -> No
     (submitted / f"{LESSON}.ipynb").write_text("{ not a notebook")
     button(course, "autograde", LESSON, "ada")
     assert holds(files), "nor does a submission that cannot be graded cost a file"
+
+
+def test_a_new_gradebook_says_the_version_that_nbgrader_gives_it() -> None:
+    code = (
+        "import nbgrader.api; print(nbgrader.api.get_alembic_version())"  # this process has the course's own
+    )
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == grading.gradebook_version()
