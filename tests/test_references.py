@@ -85,6 +85,8 @@ def test_reference_runs_again_to_the_same(path: Path) -> None:
                 "import helpers.classroom, pytest; raise SystemExit(pytest.main())",
                 "-q",
                 "-p",
+                "nbval.plugin",  # by name: the plugins that other packages bring take as long to import as all else
+                "-p",
                 "no:cacheprovider",
                 "--no-header",
                 "--nbval",
@@ -101,7 +103,7 @@ def test_reference_runs_again_to_the_same(path: Path) -> None:
             str(path.with_suffix(".ipynb")),
         ],
         cwd=ROOT,
-        env=build.environment(masters.read(path)),
+        env=build.environment(masters.read(path)) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=10 * 60,

@@ -53,6 +53,9 @@ CPU_S = int(os.environ.get("GRADE_CPU_S", "30"))
 #: how a copy ends that was told to
 BACK = 17
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36  # prctl(2)
+_MADV_COLLAPSE, _LARGE_PAGE = 25, 2 << 20  # madvise(2); bytes
+#: the child before which this process's memory is put into large pages: that takes as long as it saves twenty of them
+_MANY = 20
 
 
 class TooLarge(ValueError):
@@ -234,6 +237,21 @@ def _end(child: int) -> None:
         left = [int(pid) for line in listed for pid in line.split()]
 
 
+def _in_large_pages() -> None:
+    """Put this process's memory into large pages where Linux can (6.1): to fork it takes a third of the time then."""
+    if sys.platform != "linux":
+        return
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for line in Path("/proc/self/maps").read_text(encoding="ascii", errors="replace").splitlines():
+        span, access, _, _, _, *path = line.split(maxsplit=5)
+        if access != "rw-p" or path not in ([], ["[heap]"]):
+            continue
+        begin, end = (int(at, 16) for at in span.split("-"))
+        for at in range(-(-begin // _LARGE_PAGE) * _LARGE_PAGE, end - _LARGE_PAGE + 1, _LARGE_PAGE):
+            madvise(at, _LARGE_PAGE, _MADV_COLLAPSE)  # one that cannot be, or an older Linux, leaves all as it is
+
+
 def _cpu_s() -> float:
     """Seconds of processor time of this process and of those that it has waited for."""
     used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -272,7 +290,7 @@ def main(control: socket.socket, alone: bool) -> None:
     gc.freeze()  # a child's collections pass over what is loaded here, and so do not copy its pages
     began = _cpu_s()
     control.sendall(READY)
-    child = 0
+    child = forked = 0
     while True:
         told, handles = b"", list[int]()
         with contextlib.suppress(ConnectionResetError):
@@ -281,6 +299,10 @@ def main(control: socket.socket, alone: bool) -> None:
             _end(child)
         if not told or (alone and not _sweep(at_first)):
             return
+        if handles and (forked := forked + 1) == _MANY:
+            own = _cpu_s()
+            _in_large_pages()
+            began += _cpu_s() - own  # no notebook's time
         spent = _cpu_s() - began
         for handle in handles:
             with socket.socket(fileno=handle) as connection:
