@@ -249,7 +249,8 @@ def _in_large_pages() -> None:
             continue
         begin, end = (int(at, 16) for at in span.split("-"))
         for at in range(-(-begin // _LARGE_PAGE) * _LARGE_PAGE, end - _LARGE_PAGE + 1, _LARGE_PAGE):
-            madvise(at, _LARGE_PAGE, _MADV_COLLAPSE)  # one that cannot be, or an older Linux, leaves all as it is
+            # a part that cannot be, and an older Linux, leave all as it is
+            madvise(at, _LARGE_PAGE, _MADV_COLLAPSE)
 
 
 def _cpu_s() -> float:
