@@ -12,6 +12,8 @@ RECORDER = $(or $(PYTHON),$(if $(wildcard $(VENV)/bin/python),$(PY),python3))
 
 # processes share the cores already: the threads of each would only wait for one another, and burn four times the time
 ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# the tests start hundreds of processes: each would compile all of `helpers` anew where a container says otherwise
+KEEP_COMPILED = PYTHONDONTWRITEBYTECODE=
 
 export JUPYTER_CONFIG_PATH = $(CURDIR)/etc/jupyter
 export JUPYTER_PREFER_ENV_PATH = 1
@@ -33,7 +35,7 @@ setup: ## make the environment, or bring it up to date (EXTRAS=models: with tran
 
 test: ## run every test: lint, types, lessons, graders, browser (LESSON=07: only what proves that lesson)
 	$(SETUP) test,models,classroom,hub,site
-	$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) $(if $(LESSON),--lesson "$(LESSON)") $(ARGS)
+	$(KEEP_COMPILED) $(ONE_THREAD) $(PY) -m pytest -n $(JOBS) $(if $(LESSON),--lesson "$(LESSON)") $(ARGS)
 
 lint: ## ruff and mypy only
 	$(SETUP) test,models,classroom,hub,site
