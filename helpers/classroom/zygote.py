@@ -269,7 +269,7 @@ def main(control: socket.socket, alone: bool) -> None:
     """alone: nobody else's processes run here, so that leftovers can be ended without asking whose they are."""
     from helpers.check import probe
     from helpers.check.intact import Intact
-    from helpers.compiling.torches import preload
+    from helpers.classroom.warming import preload
 
     # before any fork, so that no child pays for it
     probe.load()

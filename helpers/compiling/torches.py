@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import os
-import pkgutil
 import re
 import sys
 import tempfile
@@ -53,13 +52,8 @@ def preload() -> None:
     for name in _LOADED_LATE:
         with contextlib.suppress(ImportError):  # names come and go with torch's versions
             importlib.import_module(name)
-    with contextlib.suppress(ImportError):
-        patterns = importlib.import_module(_PATTERNS)
-        for found in pkgutil.iter_modules(patterns.__path__, f"{_PATTERNS}."):
-            importlib.import_module(found.name)
 
 
-_PATTERNS = "torch._inductor.fx_passes.serialized_patterns"
 _LOADED_LATE = """
     torch._dynamo torch._dynamo.backends.registry torch._dynamo.backends.debugging torch._dynamo.backends.inductor
     torch._dynamo.backends.cudagraphs torch._dynamo.backends.distributed torch._dynamo.repro.after_dynamo
@@ -69,17 +63,7 @@ _LOADED_LATE = """
     torch._inductor.codegen.halide torch._inductor.codegen.pallas torch._inductor.codegen.cuda_combined_scheduling
     torch._inductor.codegen.wrapper_fxir torch._inductor.fx_passes.fuse_attention torch._inductor.fx_passes.pad_mm
     torch._inductor.fx_passes.mkldnn_fusion torch._inductor.fx_passes.quantization
-    torch._functorch._aot_autograd.subclass_codegen torch._inductor.runtime.caching sympy.combinatorics
-    sympy.tensor.tensor torch._dynamo.backends.onnxrt torch._dynamo.backends.tensorrt torch._dynamo.backends.torchxla
-    torch._dynamo.backends.tvm torch._dynamo.dce_extra_outputs torch._higher_order_ops.passes torch._inductor.bounds
-    torch._functorch._activation_checkpointing.remat_using_tags_for_fwd_loss_bwd_graph_pass
-    torch._inductor.codegen.cpp_wrapper_mps torch._inductor.codegen.cpu_device_op_overrides
-    torch._inductor.codegen.cuda.device_op_overrides torch._inductor.codegen.mps_device_op_overrides
-    torch._inductor.codegen.mtia.device_op_overrides torch._inductor.codegen.python_wrapper_mtia
-    torch._inductor.codegen.segmented_tree torch._inductor.codegen.xpu.device_op_overrides
-    torch._inductor.codegen.xpu.xpu_combined_scheduling torch._inductor.extern_node_serializer
-    torch._inductor.fx_passes.apply_gumbel_max_trick torch._inductor.fx_passes.efficient_conv_bn_eval
-    torch._subclasses.schema_check_mode torch.distributed.tensor.experimental torch.utils._cpp_embed_headers
+    torch._functorch._aot_autograd.subclass_codegen torch._inductor.runtime.caching
 """.split()
 
 
