@@ -228,6 +228,7 @@ def function(
     passed: Callable[[list[Report]], str] | None = None,
     look: str = "",
     note: str = "",
+    counters: bool = True,
 ) -> None:
     """Call the learner's function ``name`` on every case, under the counters, and compare.
 
@@ -244,6 +245,7 @@ def function(
     call: how messages write the call, where a drive's inputs are none of the learner's function.
     passed: what is said of calls that are right, in place of their number.
     look, note: where to look again, and one more line of help, in the message of a failure.
+    counters: False leaves them out, and a report's ``counts`` empty: calls that take seconds take half as many.
 
     Raises :class:`CheckFailed` with what was measured, what was wanted and what to look at.
     """
@@ -264,6 +266,7 @@ def function(
         "cases": encoded,
         "grads": match.grads,
         "drive": _sent(drive),
+        "counters": counters,
     }
     reply = _ask(request, look)
     reports = []

@@ -93,7 +93,7 @@ def _run(
             else:
                 extra = {"count": count} if "count" in inspect.signature(drive).parameters else {}
                 call = lambda *a, **k: drive(subject, *a, **k, **extra)  # noqa: E731
-            with count() as counts:
+            with count() if request["counters"] else contextlib.nullcontext() as counts:
                 value = call(*args, **kwargs)
                 if request["grads"]:
                     _backward(value, grad_outputs)
@@ -116,7 +116,7 @@ def _run(
         i for i, (a, b) in enumerate(zip(args, before, strict=True)) if b is not None and not _same(a, b)
     ]
     report["view_of"] = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and _shares(value, a)]
-    report["counts"] = counts.as_dict()
+    report["counts"] = counts and counts.as_dict()
     return report
 
 

@@ -172,7 +172,7 @@ def _check(name: str, area: str, counter: str, runs: tuple[Run, ...]) -> None:
 
     compiles = counter in ("compilations", "recompiles")
     note = f"In a cell of its own, capstone.compare(script, {name}(script)) shows every counter."
-    told: dict[str, Any] = {"call": f"{name}(script)", "look": _LOOK[area], "note": note}
+    told: dict[str, Any] = {"call": f"{name}(script)", "look": _LOOK[area], "note": note, "counters": False}
     default = asdict(Run())
     asked = [{k: v for k, v in asdict(one).items() if v != default[k]} for one in runs or (Run(),)]
     learns = check.case(area, asked)  # asked first: most of what is wrong shows here, and soon
