@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from helpers import ranks
 from helpers.capstone import spread
+from helpers.capstone.plain import eager
 
 STEPS, EVERY, DIES = 8, 4, 6
 
@@ -26,8 +26,12 @@ pytestmark = pytest.mark.timeout(300)
 
 def run(by: str, to: str, dies: int = 0, at_save: bool = False, every: int = EVERY) -> None:
     """In a rank: train; rank 0 ends by SIGKILL in step `dies`, or where it has to save that step."""
+    with (
+        eager()
+    ):  # it would be compiled in each rank of each run, and importing the compiler alone takes seconds
+        from helpers.capstone import spread
+
     os.environ.setdefault("MASTER_PORT", "29500")  # torchrun would have set it, and Accelerate asks
-    torch.compiler.set_stance("force_eager")  # it would be compiled in each rank of each run
     plain: Any = spread.dcp.save if at_save else spread.accumulate
     calls = 0
 
@@ -97,7 +101,9 @@ def test_another_way_goes_on_from_what_was_whole(
 
 KILLED = """
 import os, signal
-from helpers.capstone import spread
+from helpers.capstone.plain import eager
+with eager():
+    from helpers.capstone import spread
 
 plain, calls = spread.accumulate, 0
 def accumulate(*args):
@@ -117,7 +123,7 @@ def test_torchrun_starts_killed_ranks_again(
     program = tmp_path / "killed.py"
     program.write_text(KILLED.format(dies=DIES), encoding="utf-8")
     line = "-m torch.distributed.run --standalone --nproc-per-node 2 --max-restarts 1"
-    known = {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    known = {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     ran = subprocess.run(
         [sys.executable, *line.split(), program, "--by", "sharded", "--to", tmp_path, "--steps", str(STEPS)],
         env=os.environ | known,

@@ -23,6 +23,7 @@ import torch
 from helpers import capstone, patience, plots, progress, ranks, reference_repair, trace
 from helpers.capstone import finding, given, scores
 from helpers.capstone.parts import AREAS, WHOLE, Script
+from helpers.capstone.plain import eager
 from helpers.check.probe import describe
 from helpers.experiments.gpu_queue import machine
 from helpers.plots import ladders
@@ -269,10 +270,10 @@ Part = tuple[str, str]  # a way of helpers.capstone.spread, and the folder of a 
 
 def _train(runs: Sequence[Part], dies: int, until: int) -> None:
     """In a rank: the script, run after run, until a step; rank 0 is killed in step `dies`."""
-    from helpers.capstone import spread
+    with eager():  # to compile would take longer than the run; importing the compiler alone takes seconds
+        from helpers.capstone import spread
 
     os.environ.setdefault("MASTER_PORT", "29500")  # torchrun would have set it, and Accelerate asks
-    torch.compiler.set_stance("force_eager")  # here it would take longer than the run
     plain, calls = spread.accumulate, itertools.count(1)
 
     def accumulate(*args: Any) -> torch.Tensor:
