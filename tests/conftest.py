@@ -71,9 +71,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"no lesson {wanted!r}: say its two digits, as in LESSON=07")
         items[:] = kept
     place = {name: i for i, name in enumerate(LONGEST_FIRST)}
-    items.sort(
-        key=lambda item: min([i for name, i in place.items() if name in item.nodeid], default=len(place))
-    )
+
+    def order(item: pytest.Item) -> tuple[int, str]:
+        first = min([i for name, i in place.items() if name in item.nodeid], default=len(place))
+        # the last digit first: lessons that stand together wait alike (for ranks), and two workers would wait at once
+        return first, _lesson(item.nodeid)[::-1]
+
+    items.sort(key=order)
 
 
 @pytest.fixture(scope="session")

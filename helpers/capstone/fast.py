@@ -26,7 +26,7 @@ LOG_EVERY, VALIDATE_EVERY, SAVE_EVERY = 4, 2, 4
 
 @dataclass(frozen=True)
 class Size:
-    """How large pictures, model and batch are. The gradients of a step are added up over so many parts of its batch."""
+    """How large pictures, model and batch are. The gradients of a step are added up over so many equal parts of its batch."""
 
     side: int = 16
     width: int = 32
@@ -188,7 +188,7 @@ def forward(model: nn.Module, numbers: Tensor, labels: Tensor) -> tuple[Tensor, 
 
 
 def pieces(batch: list[Tensor], parts: int) -> Iterator[tuple[Tensor, ...]]:
-    """The batch in so many parts, one after the other."""
+    """The batch in so many equal parts, one after the other."""
     yield from zip(*(tensor.chunk(parts) for tensor in batch), strict=True)
 
 

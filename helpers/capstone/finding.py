@@ -298,11 +298,14 @@ def where(script: Script, counter: str, most: int = MOST) -> Table:
         return _compiled(script, look)
     lines = (_memory if counter in ("peak_bytes", "growth_bytes") else _charges)(script).get(counter, {})
     whole, (name, form) = sum(one.amount for one in lines.values()), _FORMS[counter]
+    shown = sorted(lines.items(), key=lambda item: -item[1].amount)[:most]
     rows = [
         (f"`{place.text}`", place.function, place.area, _via(one), f"{form(one.amount)} ({one.amount / whole:.0%})", _said(one))
-        for place, one in sorted(lines.items(), key=lambda item: -item[1].amount)[:most]
+        for place, one in shown
         if one.amount
     ]  # fmt: skip
+    if any(one.amount for place, one in lines.items() if place not in dict(shown)):
+        look = f"in other lines: {form(whole - sum(one.amount for _, one in shown))}; {look}"
     said = "time of the CPU, waits included" if counter == "step_s" else name
     columns = ["line", "in", "area", "train calls", said, "what it is"]
     return table(rows, columns, evidence=scores.SIMULATED, caption=look)

@@ -116,15 +116,6 @@ def scoreboard(script: Script) -> Table:
     return table(rows, columns, evidence=SIMULATED, caption=said)
 
 
-def worst(script: Script) -> dict[str, str]:
-    """The area that launches most, and the one that waits most often."""
-    found = finding.by_area(script)
-    return {
-        said: max(found, key=lambda area: found[area][counter])
-        for said, counter in (("launches most", "launches"), ("waits most often", "syncs"))
-    }
-
-
 # --- repairs -------------------------------------------------------------------------------------------------------
 
 
