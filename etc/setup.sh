@@ -86,12 +86,14 @@ pip() {
     if [ -t 2 ]; then printf '\r\033[K' >&2; fi
     return $went
 }
+# Python compiles what it imports, once, where it may write. The tests import a third of what they install.
+case ,$extra, in *,test,*) compiled=--no-compile ;; *) compiled=--compile ;; esac
 say "Installing the course${extra:+ with its extras $extra} (PyTorch, JupyterLab, nbgrader …). A few minutes, the first time only."
 # The build tool first and from here, so that pip fetches no other version of it behind the scenes. Then PyTorch alone:
 # where its own index does not answer, pip is to go on without it soon, and takes nothing else from there.
-if ! pip install "setuptools" -c constraints.txt ||
-    { [ $build = cpu ] && ! pip install --no-deps --timeout 10 --retries 1 -r etc/pytorch-cpu.txt torch -c constraints.txt; } ||
-    ! pip install --no-build-isolation -c constraints.txt -e ".${extra:+[$extra]}"; then
+if ! pip install $compiled "setuptools" -c constraints.txt ||
+    { [ $build = cpu ] && ! pip install $compiled --no-deps --timeout 10 --retries 1 -r etc/pytorch-cpu.txt torch -c constraints.txt; } ||
+    ! pip install $compiled --no-build-isolation -c constraints.txt -e ".${extra:+[$extra]}"; then
     tail -n 15 "$log" | sed 's/^/  | /' >&2
     stop "pip could not finish; its last lines are above, all of them in $log." \
         "Often it is the network or the disk. Run the same command again: it goes on where it stopped."
