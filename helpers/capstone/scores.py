@@ -7,7 +7,7 @@ import logging
 import math
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
@@ -35,6 +35,8 @@ CARD = "H100"
 SIMULATED = f"simulated ({CARD})"
 #: the size at which steps are counted on the simulated GPU; losses are compared at smaller ones (:class:`Run`)
 LARGE = MappingProxyType({"side": 64, "width": 256, "heads": 8, "layers": 2, "batch": 64, "parts": 2})
+#: a size at which kernels outweigh all else of a step
+LARGER = MappingProxyType({**LARGE, "side": 128, "width": 1024, "batch": 32})
 PICTURES, CORES, RANKS = 128, 16, 2
 #: steps before the counting, and counted ones: one reading, two validations and one checkpoint in them
 WARM_UP, STEPS = 2, 4
@@ -190,8 +192,8 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def running(script: Script, gpu: Any = None) -> Iterator[Running]:
-    """Within this block: the script at size LARGE after WARM_UP steps; STEPS more can be taken.
+def running(script: Script, gpu: Any = None, size: Mapping[str, int] = LARGE) -> Iterator[Running]:
+    """Within this block: the script at this size after WARM_UP steps; STEPS more can be taken.
 
     gpu: of :func:`helpers.simulator.simulate`; else an H100, one of two.
     """
@@ -199,9 +201,9 @@ def running(script: Script, gpu: Any = None) -> Iterator[Running]:
     seen = Loading(gpu)
     made = script.module()  # outside: torch.compile says there that it changes nothing on this GPU
     vars(made)["DataLoader"] = seen.loader
-    with pictures(PICTURES, LARGE["side"], 0, seen.heard) as files, gpu, _cores():
+    with pictures(PICTURES, size["side"], 0, seen.heard) as files, gpu, _cores():
         run = script.within(
-            made, files, LARGE, sealed(gpu), WARM_UP + STEPS + 1
+            made, files, size, sealed(gpu), WARM_UP + STEPS + 1
         )  # the last one may be loaded ahead
         for _ in range(WARM_UP):
             next(run)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from helpers import plots, recordings, sources, tables
+from helpers.capstone import given, scores
 from helpers.plots.ladders import Rung
 from helpers.reference_repair.models import TASKS, Way, fused_attention, rungs, rungs_of, send_ahead
 from helpers.reference_repair.steps import measured, one
@@ -25,8 +26,12 @@ from helpers.simulator import devices, simulate
 from helpers.sizes import size_text
 
 #: each ladder and what it is of
-WHAT = {name: task.what for name, task in TASKS.items()} | {"capstone": "The capstone's script"}
+WHAT = {name: task.what for name, task in TASKS.items()} | {
+    "capstone": "The capstone's script",
+    "capstone, larger": "The capstone's script, larger",
+}
 NAMES = tuple(WHAT)
+SIZES = {"capstone": scores.LARGE, "capstone, larger": scores.LARGER}
 CARD = "H100"
 KEPT = Path(__file__).with_name("simulated.json")
 _FROM = ("models.py", "steps.py", "inductor.py")
@@ -41,9 +46,9 @@ LECTURE = {"compiled": 130.0, "compiled, fused attention": 96.0}
 
 
 def scored(name: str) -> list[Rung]:
-    """The ladder "bert", "gpt2" or "capstone", the plain step first; bytes: the most that the allocator had from the device.
+    """The ladder "bert", "gpt2", "capstone" or "capstone, larger", the plain step first. KeyError for another name.
 
-    KeyError for another name.
+    bytes: the most that the allocator had from the device; of the capstone's, the most that was allocated.
     """
     return [Rung(r["rung"], r["seconds"], r["peak_bytes"]) for r in _rows(name)[0]]
 
@@ -150,9 +155,10 @@ def ladder(name: str) -> plots.Picture:
 
 def _about(name: str) -> str:
     task = TASKS.get(name)
-    return (
-        f"{WHAT[name]}, {task.batch} × {task.context} tokens" if task else f"{WHAT[name]}, as usually given"
-    )
+    if task:
+        return f"{WHAT[name]}, {task.batch} × {task.context} tokens"
+    size = SIZES[name]
+    return f"{WHAT[name]}, as usually given, {size['batch']} pictures of {size['side']} × {size['side']}, width {size['width']}"
 
 
 def ladders() -> plots.Picture:
@@ -164,8 +170,6 @@ def ladders() -> plots.Picture:
 
 def capstone_is_current() -> bool:
     """Whether the capstone's kept ladder begins and ends where its budget says that it does: given.json has a test of its own."""
-    from helpers.capstone import given
-
     first, *_, last = kept()["capstone"]
     budget = given.budget("")["all"]
     return all(
@@ -174,17 +178,33 @@ def capstone_is_current() -> bool:
     )
 
 
+def larger() -> list[dict[str, Any]]:
+    """The capstone's script as it was and with all repairs, at its larger size: a step's seconds and most bytes."""
+    found = []
+    for name, one in (("as it was", given.script("")), ("all repairs", given.builder().fast())):
+        with scores.running(one, size=scores.LARGER) as (_, run, seen):
+            seen.gpu.reset_peak_memory_stats()
+            start = seen.gpu.clock()
+            for _ in range(scores.STEPS):
+                next(run)
+            seen.gpu.synchronize()
+            seconds = (seen.gpu.clock() - start) / scores.STEPS
+            found.append(
+                {"rung": name, "seconds": seconds, "peak_bytes": float(seen.gpu.max_memory_allocated())}
+            )
+    return found
+
+
 def write() -> None:
     """Simulate anew what is not of today's programs, and keep it."""
-    from helpers import capstone
-
     found = kept()
     if found["from"] != digest():
         found |= {"from": digest()} | {name: simulated(name) for name in TASKS}
         found["lecture"] = {what: round(lecture(what), 1) for what in LECTURE}
     if "capstone" not in found or not capstone_is_current():
-        rungs = capstone.fault_rungs("")
+        rungs = given.fault_rungs("")
         found["capstone"] = [{"rung": r.name, "seconds": r.seconds, "peak_bytes": r.nbytes} for r in rungs]
+    found["capstone, larger"] = larger()
     KEPT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
