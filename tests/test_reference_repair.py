@@ -77,7 +77,7 @@ def test_the_capstones_kept_ladder_is_that_of_its_script_today() -> None:
     kinds = {fault.kind for fault in catalogue.FAULTS}
     first, *others = shown.kept()["capstone"]
     for now, kept in zip(shown.larger(), shown.kept()["capstone, larger"], strict=True):
-        assert now == pytest.approx(kept, rel=1e-6)
+        assert now.pop("rung") == kept.pop("rung") and now == pytest.approx(kept, rel=1e-6)
     for row in others[:-1]:  # no name gives a repair away
         assert row["rung"].rstrip(" 0123456789") in kinds
 

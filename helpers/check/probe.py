@@ -179,6 +179,6 @@ def describe(problem: BaseException) -> dict[str, Any]:
     where = ""
     if own:
         line = own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno or 0).strip()
-        where = f"line {own[-1].lineno} of {own[-1].name}" + (f": {line}" if line else "")
+        where = f"line {own[-1].lineno}, in {own[-1].name}" + (f": {line}" if line else "")
     names = [k.__name__ for k in type(problem).__mro__ if issubclass(k, BaseException)]
     return {"type": type(problem).__name__, "mro": names, "text": str(problem)[:KEEP_OUTPUT], "where": where}
