@@ -133,6 +133,34 @@ def _summed(model):  # type: ignore[no-untyped-def]
             dist.all_reduce(p.grad)  # type: ignore[name-defined]  # noqa: F821
 
 
+def _forgotten(model):  # type: ignore[no-untyped-def]
+    if dist.is_initialized():  # type: ignore[name-defined]  # noqa: F821 - the script's
+        for p in model.parameters():
+            dist.all_reduce(p.grad.clone())  # type: ignore[name-defined]  # noqa: F821
+
+
+def _shared_too_early(model, batch, parts):  # type: ignore[no-untyped-def]
+    kept, total = [], 0
+    for number, (pictures, labels, mirrored) in enumerate(pieces(batch, parts)):  # type: ignore[name-defined]  # noqa: F821
+        if number == parts - 1:
+            share(model)  # type: ignore[name-defined]  # noqa: F821
+        logits, loss = forward(model, augment(pictures, mirrored), labels)  # type: ignore[name-defined]  # noqa: F821
+        (loss / parts).backward()
+        kept.append(logits.detach())
+        total += loss.detach() / parts
+    return torch.cat(kept), total
+
+
+def test_a_board_has_ranks_with_other_gradients() -> None:
+    """With the same on every rank, who never copies back what came in would train alike."""
+    script = capstone.script("")
+    assert (
+        "length of the gradient" in capstone.compare(script, script.replace(accumulate=_shared_too_early)).odd
+    )
+    assert "length of the gradient" in capstone.compare(script, script.replace(share=_forgotten)).odd
+    assert "share, called by itself" in (alone.changed(script, script.replace(share=_forgotten)) or "")
+
+
 def test_a_board_calls_parts_by_themselves_too() -> None:
     """What no loss of a small run of one rank shows: a sum for a mean, GELU by erf, a weight decay that is gone."""
     script = capstone.script("")

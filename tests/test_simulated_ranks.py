@@ -6,6 +6,7 @@ import itertools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -20,6 +21,7 @@ from helpers.check.sealed import sealed
 from helpers.ranks.costs import seconds as cost_of
 from helpers.ranks.links import LINKS, Link
 from helpers.simulator import SimGPU, SimulationError, simulate
+from helpers.simulator.world import collectives
 from helpers.simulator.world.buckets import Backward, Gradient, assign, gradients, overlap
 from helpers.simulator.world.network import World
 from helpers.simulator.world.pipeline import SCHEDULES, order, pipeline
@@ -469,6 +471,33 @@ def test_with_values_the_others_hold_what_this_one_holds() -> None:
 
 
 # ------------------------------------------------------------------------------------------- faults
+
+
+@pytest.mark.parametrize(
+    ("kind", "op", "takes", "gives"),
+    [
+        ("all_reduce", dist.ReduceOp.SUM, [[1.0, 2.0]], [[4.0, 8.0]]),
+        ("all_reduce", dist.ReduceOp.AVG, [[1.0, 2.0]], [[2.0, 4.0]]),
+        ("all_reduce", dist.ReduceOp.MAX, [[1.0, -2.0]], [[3.0, -2.0]]),
+        ("all_reduce", dist.ReduceOp.PRODUCT, [[1.0, 2.0]], [[3.0, 12.0]]),
+        ("reduce_scatter", dist.ReduceOp.SUM, [[1.0], [2.0]], [[4.0]]),
+        ("all_gather", None, [[1.0, 2.0]], [[1.0, 2.0], [3.0, 6.0]]),
+        ("all_gather", None, [[1.0, 2.0]], [[1.0, 2.0, 3.0, 6.0]]),
+        ("all_to_all", None, [[1.0, 2.0]], [[1.0, 3.0]]),
+        ("all_to_all", None, [[1.0], [2.0]], [[1.0], [3.0]]),
+    ],
+)
+def test_the_others_may_hold_more(kind: str, op: Any, takes: Any, gives: Any) -> None:
+    """The other one of two ranks holds three times what this one holds."""
+    ins, outs = [torch.tensor(one) for one in takes], [torch.empty(len(one)) for one in gives]
+    given = {} if op is None else {"reduce_op": _reducing(op)}
+    collectives.fill(kind, given, ins, outs, [1, 3], 0)
+    assert [out.tolist() for out in outs] == gives
+
+
+def _reducing(op: Any) -> Any:
+    """As the dispatcher hands it on."""
+    return SimpleNamespace(op=lambda: int(op))
 
 
 def test_who_does_not_wait_races() -> None:

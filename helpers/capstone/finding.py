@@ -45,6 +45,11 @@ _FORMS = {key: (name, form) for key, name, form in scores.ROWS}
 _AREA = {part: area for area, parts in AREAS.items() for part in parts}
 
 
+def _area(function: str) -> str:
+    """The exercise that a function belongs to; "" for what none repairs. The classes are the model's."""
+    return _AREA.get(function, "model" if "." in function else "")
+
+
 class Place(NamedTuple):
     """A line of the script, or of a function that stands in for one of its own."""
 
@@ -53,8 +58,7 @@ class Place(NamedTuple):
 
     @property
     def area(self) -> str:
-        """The exercise that the function belongs to; "" for what cannot be replaced."""
-        return _AREA.get(self.function, "")
+        return _area(self.function)
 
 
 @dataclass
@@ -371,10 +375,6 @@ def by_part(script: Script) -> Table:
     return table(
         rows, columns, evidence=scores.SIMULATED, caption="launches and syncs by area: " + ", ".join(said)
     )
-
-
-def _area(function: str) -> str:
-    return _AREA.get(function, "model" if "." in function else "")  # the classes are the model's
 
 
 def by_area(script: Script) -> dict[str, dict[str, float]]:

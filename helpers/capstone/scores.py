@@ -299,8 +299,8 @@ class Run:
     """A run on the CPU, small: the sizes of pictures, model and batch, and how many steps.
 
     autocast: in bfloat16 where the script asks for it; otherwise that stays float32, and losses are to agree closely.
-    ranks: as one of so many, each with the same pictures: the mean of equal gradients is the gradient. More than one, or
-    a script that asks for what only a GPU has: on a simulated GPU whose tensors have true values (`twins`).
+    ranks: as one of so many, of which the others have larger gradients. More than one, or a script that asks for what only
+    a GPU has: on a simulated GPU whose tensors have true values (`twins`).
     compiled: torch.compile compiles, which takes seconds; otherwise it changes nothing.
     """
 
@@ -419,6 +419,8 @@ def _compiled(script: Script) -> dict[str, float]:
     return {name: found[name] for name in ("compilations", "recompiles")}
 
 
+#: the runs that a board compares: of one rank, and of two that have other gradients
+BOARD_RUNS = (Run(), Run(ranks=RANKS, steps=2))
 #: in place of what a checkpoint keeps where a lost GPU would take it along
 ON_GPU = "on the GPU"
 #: how far two trainings may be apart, as a share: in float32, and in bfloat16
@@ -481,7 +483,11 @@ class Board(ShownAsTable):
     ANOTHER = ("what it learns", "", "SOMETHING ELSE", "the same", "not yet")
 
     def table(self) -> Table:
-        said = f"THIS IS ANOTHER TRAINING: {self.odd}" if self.odd else f"the losses agree within {CLOSE:.1%}"
+        said = (
+            f"THIS IS ANOTHER TRAINING: {self.odd}"
+            if self.odd
+            else f"in float32, the losses agree within {CLOSE:.1%}"
+        )
         was, now = self.before.as_dict(), self.after.as_dict()
         changed = [row for row in ROWS if was[row[0]] != now[row[0]]]
         if same := len(ROWS) - len(changed):
@@ -506,7 +512,8 @@ def compare(before: Script, after: Script) -> Board:
     for script in (before, after):
         if not isinstance(script, Script):
             raise TypeError(f"compare wants two scripts, such as script.replace(…), not {script!r}")
-    odd = apart(trained(before, Run()), trained(after, Run())) or alone.changed(before, after)
+    odds = (apart(trained(before, run), trained(after, run)) for run in BOARD_RUNS)
+    odd = next(filter(None, odds), None) or alone.changed(before, after)
     board = Board(score(before), score(after), odd or "")
     best = _best.get(before.source, math.inf)
     if board.same and board.after.step_s <= best:

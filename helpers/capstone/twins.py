@@ -9,6 +9,9 @@ leaves work out where it is counted learns something else here. (`simulate(..., 
 tensors lie on the CPU, and its GPU's device says so.)
 
 Twins of bfloat16 and float16 are float32: a training comes out as it would in float32.
+
+Of several ranks, the others hold OTHERS times what this one holds, whatever they exchange: who throws away what came in, has
+other gradients than who does not.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ _ATTENTION_BACKWARD = (
 )
 _attends = aten._scaled_dot_product_flash_attention_for_cpu
 _attends_backward = aten._scaled_dot_product_flash_attention_for_cpu_backward
+#: so many times what this rank holds
+OTHERS = 3
 _MAKES = (torch.tensor, torch.as_tensor, torch.asarray)
 
 
@@ -104,7 +109,8 @@ class _Dispatch(Dispatch):
             group: Any = dist.group.WORLD
             ins, outs = sides(kind, given, group)
             with private_torch.disable_current_modes(), torch.no_grad():
-                fill(kind, given, self.twins(ins), self.twins(outs), group.size(), group.rank())
+                held = [1 if rank == group.rank() else OTHERS for rank in range(group.size())]
+                fill(kind, given, self.twins(ins), self.twins(outs), held, group.rank())
         return out
 
     def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, Any, Any]]:

@@ -181,8 +181,8 @@ def capstone_is_current() -> bool:
 def larger() -> list[dict[str, Any]]:
     """The capstone's script as it was and with all repairs, at its larger size: a step's seconds and most bytes."""
     found = []
-    for name, one in (("as it was", given.script("")), ("all repairs", given.builder().fast())):
-        with scores.running(one, size=scores.LARGER) as (_, run, seen):
+    for name, script in (("as it was", given.script("")), ("all repairs", given.builder().fast())):
+        with scores.running(script, size=scores.LARGER) as (_, run, seen):
             seen.gpu.reset_peak_memory_stats()
             start = seen.gpu.clock()
             for _ in range(scores.STEPS):

@@ -18,7 +18,7 @@ from tests import test_capstone as short
 @pytest.mark.parametrize("seed", short.SEEDS)
 def test_a_seed(seed: str) -> None:
     slow, fast = build.slow(seed), build.fast()
-    for run in (scores.Run(), scores.Run(side=24, batch=15, parts=3, seed=5)):
+    for run in (*scores.BOARD_RUNS, scores.Run(side=24, batch=15, parts=3, seed=5)):
         assert scores.apart(scores.trained(fast, run), scores.trained(slow, run)) is None
     rounded = scores.Run(autocast=True)
     odd = scores.apart(scores.trained(fast, rounded), scores.trained(slow, rounded), scores.ROUNDED)
@@ -51,7 +51,8 @@ def test_counts_are_the_same_each_time(seed: str) -> None:
 def test_a_fault_alone(fault: Fault) -> None:
     """It raises the counters that it names, it learns the same, and its text is clean."""
     fast, slow = build.fast(), build.with_faults((fault,))
-    assert scores.apart(scores.trained(fast, scores.Run()), scores.trained(slow, scores.Run())) is None
+    for run in scores.BOARD_RUNS:
+        assert scores.apart(scores.trained(fast, run), scores.trained(slow, run)) is None
     before, after = scores.score(fast).as_dict(), scores.score(slow).as_dict()
     for name in (fault.counter, *fault.also):
         assert after[name] > before[name], name

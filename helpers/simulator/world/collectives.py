@@ -1,10 +1,13 @@
 """Calls of torch.distributed as collectives: which tensors they read and write on this rank, and with which values.
 
-Values, for `simulate(..., values=True)`, are those of a world in which every rank holds what this one holds.
+Values, for `simulate(..., values=True)`, are those of a world in which every rank holds what this one holds; see :func:`fill`.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,46 +56,65 @@ def sides(kind: str | None, given: dict[str, Any], group: Any) -> tuple[Tensors,
     return reads, writes
 
 
-def fill(kind: str, given: dict[str, Any], ins: Tensors, outs: Tensors, n: int, place: int) -> None:
-    """Write what rank `place` of `n` equal ranks would have. ins, outs: the same tensors where it works in place.
+def fill(
+    kind: str, given: dict[str, Any], ins: Tensors, outs: Tensors, held: Sequence[int], place: int
+) -> None:
+    """Write what this rank, `place`, has afterwards. ins, outs: the same tensors where it works in place.
 
-    A sum is n times the value, a product its n-th power; means, maxima and minima are the value itself. What is
-    received from one other rank is left as it was, since that rank's program is not known.
+    held: of each rank, how many times it holds what this one holds (itself: 1). Where all hold the same, a sum is so many
+    times the value, a product its power; means, maxima and minima are the value itself. What is received from one other
+    rank is left as it was, since that rank's program is not known.
     """
     if kind in ("send", "recv", "broadcast", "barrier") or not outs:
         return
     reduction = _reduction(given.get("reduce_op"))
+    n = len(held)
     with Unseen(), torch.no_grad():
         if kind in ("all_reduce", "reduce"):
             for one, out in zip(ins, outs, strict=True):
-                out.copy_(_reduced(one, reduction, n))
+                out.copy_(_reduced(one, reduction, held))
         elif kind == "all_to_all" and len(outs) > 1:
-            for out in outs:
-                out.copy_(ins[place])
+            for out, times in zip(outs, held, strict=True):
+                out.copy_(_times(ins[place], times))
         elif len(ins) == len(outs):
             for one, out in zip(ins, outs, strict=True):
                 if kind == "all_gather":
-                    out.view(n, -1).copy_(one.reshape(1, -1))
+                    for row, times in zip(out.view(n, -1), held, strict=True):
+                        row.copy_(_times(one.reshape(-1), times))
                 elif kind == "reduce_scatter":
-                    out.copy_(_reduced(one.reshape(n, -1)[place].view_as(out), reduction, n))
+                    out.copy_(_reduced(one.reshape(n, -1)[place].view_as(out), reduction, held))
                 elif kind == "all_to_all" and one.numel() == out.numel() and not one.numel() % n:
-                    out.view(n, -1).copy_(one.reshape(n, -1)[place].clone())
+                    part = one.reshape(n, -1)[place].clone()
+                    for row, times in zip(out.view(n, -1), held, strict=True):
+                        row.copy_(_times(part, times))
         elif kind in ("all_gather", "gather"):
-            for out in outs:
-                out.copy_(ins[0])
+            for out, times in zip(outs, itertools.cycle(held)):
+                out.copy_(_times(ins[0], times))
         else:  # reduce_scatter and scatter, from lists
-            outs[0].copy_(_reduced(ins[place], reduction, n))
+            outs[0].copy_(_reduced(ins[place], reduction, held))
 
 
-def _reduced(one: torch.Tensor, reduction: str, n: int) -> torch.Tensor:
-    return one * n if reduction == "sum" else one**n if reduction == "product" else one
+def _times(one: torch.Tensor, times: int) -> torch.Tensor:
+    return one if times == 1 else one * times
+
+
+def _reduced(one: torch.Tensor, reduction: str, held: Sequence[int]) -> torch.Tensor:
+    if reduction == "sum":
+        return one * sum(held)
+    if reduction == "product":
+        return one ** len(held) * math.prod(held)
+    if set(held) == {1}:
+        return one
+    each = torch.stack([_times(one, times) for times in held])
+    return {"max": each.amax, "min": each.amin}.get(reduction, each.mean)(0)
 
 
 def _reduction(given: Any) -> str:
     if given is None or isinstance(given, str):
         return given or ""
     number, kinds = int(given.op()), dist.ReduceOp.RedOpType
-    return next((name.lower() for name in ("SUM", "PRODUCT") if int(getattr(kinds, name)) == number), "")
+    names = ("SUM", "PRODUCT", "MAX", "MIN")
+    return next((name.lower() for name in names if int(getattr(kinds, name)) == number), "")
 
 
 def copies(func: Any, args: Any, kwargs: Any) -> Any:

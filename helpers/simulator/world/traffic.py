@@ -78,7 +78,7 @@ class Traffic:
             reads = []
         writes += made
         if machine.device.type == "cpu":
-            fill(kind, given, ins, writes, group.size(), group.rank())
+            fill(kind, given, ins, writes, [1] * group.size(), group.rank())
         real = None if functional else out[-1] if isinstance(out, tuple) else out
         sent = guard(self._launch, func, kind, given, group, reads, writes, made, real)
         if sent is None:  # (a Sent that nobody holds would lose its Python half, and be waited for in vain)
