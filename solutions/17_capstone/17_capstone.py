@@ -263,7 +263,7 @@ show.tried(script, "data", repair_data)
 # <details><summary>Hint 1</summary>For each function that stands high in the tables: which single operator of PyTorch computes this? Is
 # there a copy where a view would do? Does anything run twice?</details>
 # <details><summary>Hint 2</summary>How many TFLOP/s does the table of <code>"busy_s"</code> show for the large products? With fewer bits an
-# H100 reaches many times as many (lesson 10). And what does a compiled function depend on besides its tensors' shapes: the values in them,
+# H100 reaches many times as many (lesson 10; convolutions compute in TF32 without being asked). And what does a compiled function depend on besides its tensors' shapes: the values in them,
 # Python's numbers?</details>
 # <details><summary>The idea</summary><code>F.scaled_dot_product_attention</code>, <code>F.gelu(x, approximate="tanh")</code>,
 # <code>F.cross_entropy</code>; views by <code>chunk</code>, <code>unflatten</code> and <code>transpose</code>; no checkpoint where memory is
