@@ -125,10 +125,11 @@ class _Loader:
         self.pinned = bool(how.get("pin_memory"))
         with warnings.catch_warnings():  # about more workers than this machine has cores
             warnings.simplefilter("ignore")
-            DataLoader(data, batch_size=None, **how)  # refuses what does not go together
+            real = DataLoader(data, batch_size=None, **how)  # refuses what does not go together
+        self.order = real.sampler  # of the items: another one where somebody shuffles
 
     def __iter__(self) -> Iterator[Any]:
-        return (self.data[i] for i in range(len(self.data)))
+        return (self.data[i] for i in self.order)
 
 
 class Loading:
@@ -148,9 +149,9 @@ class Loading:
         made = _Loader(data, batch_size, **how)
         free = [self.gpu.clock()] * made.workers
         taken: list[float] = []  # when each batch was asked for
-        for i in range(len(data)):
+        for i, item in enumerate(made.order):
             before = self.read_s
-            batch = data[i]
+            batch = data[item]
             with private_torch.disable_current_modes():
                 self.loaded.append(batch[0].double().flatten(1).mean(1).tolist())
             took = self.read_s - before + sum(t.nbytes for t in batch) / MAKE_BYTES_PER_S

@@ -7,7 +7,7 @@
 # slow places. You have the tools. What you need now is a *method*: measure, rank, repair one thing, measure again. Another class may have
 # another script. So there is no list of answers.
 #
-# **Time** 60 min, with three exercises; *Further*: 42 min, with two more. **Before this** lessons 00 to 13. Three words from lesson 14:
+# **Time** 60 min, with three exercises; *Further*: 44 min, with two more. **Before this** lessons 00 to 13. Three words from lesson 14:
 # a **rank** is one of several processes that train together, each with its GPU; in a **collective** they exchange data; an **all-reduce**
 # is a collective that gives every rank the sum of what all ranks have.
 #
@@ -46,8 +46,8 @@ show.parts()
 
 # %% [markdown]
 # Only these functions may be replaced. A new one goes in with `script.replace(name=function)`, and takes the arguments of the old one. It
-# may use every name of the script, as if it stood in `train.py`. One difference: **where two functions of one answer call each other, the
-# call reaches your function**, even if `replace` does not name it.
+# may use every name of the script, as if it stood in `train.py`. One difference: **names of your answer and of your notebook come
+# first**. So give functions that you only try other names than the script has.
 #
 # The script now runs on a simulated H100, as one of two ranks; all numbers are this rank's. Before you measure it: **how much of the time
 # does the GPU compute? And which part of the machine, made twice as fast, would help most?** (*Copies* are those between the host and
@@ -72,8 +72,8 @@ you.against(measured, show.of_the_machine(gains), evidence="simulated (H100)")
 
 # %% [markdown]
 # This is the first cut. A number near 2 means that this part alone holds the step up. Where all are far from 2, the parts share the
-# blame, and several of them need relief. (*Twice as fast* is one kind of repair. Another takes work out of the way: what workers read
-# beside the step costs it nothing.) Now the trace of four steps, as in lesson 03:
+# blame, and several of them need relief. (Some repairs buy more than *twice as fast*: what workers read beside the step costs it
+# nothing.) Now the trace of four steps, as in lesson 03:
 
 # %% experiment
 plots.queue(recorded, title="Four steps of the script, as it is")
@@ -91,11 +91,14 @@ show.scoreboard(script)
 # %% [markdown]
 # Read the column *now ÷ budget*. Where it is empty, the budget is kept. Some counters need a word:
 #
-# - *waits for data* is the part of loading that the step waits for; *reading* is all of it, whoever does it;
+# - *waits for data* is how long the step waits until its batch is there; *reading* is the work of reading the pictures, whoever does
+#   it. Between the two, the batch is put together;
 # - *casts* put a tensor into another dtype, or into the layout that a convolution wants. Mixed precision adds casts, and still makes
 #   the step shorter;
 # - *bytes saved for backward* add up over a step, its parts and the validation. They are not all in memory at once;
 # - *compilations* are counted in a small run on the CPU. On the simulated GPU `torch.compile` changes nothing.
+#
+# The simulated GPU computes no values. So an `if` that asks for one finds 0, and what stands behind it is not counted.
 #
 # ## 3 · Where is it?
 #
@@ -129,42 +132,13 @@ capstone.where(script, "step_s")
 #
 # ## 4 · Rank them, then repair one
 #
-# Write down the three functions that cost most, each with its counter, and what it costs on the CPU or on the GPU, whichever is more.
-# For *backward*, write the model's function that costs most. And look at what a sync waits for: its time may be that of kernels which
-# others have launched.
-# **A repair buys at most what its place costs now, its backward pass included**, and often less: a wait that is gone from one line can
-# come back at the next. Where two places are close, take this order:
+# Look for the three functions that cost most: on the CPU or on the GPU, whichever is more. For *backward*, take the model's functions.
+# Where a line only waits, ask for what: it may be kernels that others have launched. **A repair buys at most what its place costs now,
+# its backward pass included**, and often less: a wait that is gone from one line can come back at the next. Where two places are close,
+# begin with the waits for data, which hide every other repair. Then come syncs, launches, the kernels themselves, and memory.
 #
-# 1. **Waiting for data**: it hides every other repair.
-# 2. **Syncs**: after one the GPU's queue is empty, and whatever the CPU does next costs time.
-# 3. **Launches**, if the kernels are short: fewer and larger ones.
-# 4. **The kernels themselves**, if the GPU is the limit: fewer bits, better operators, nothing computed twice.
-# 5. **Memory**, if it limits the batch: what is saved for backward, what is kept after the step.
-#
-# Then repair **one** place, and look at the board. Three things can happen:
-#
-# - The counter falls, and the step gets shorter. Go on.
-# - The counter falls, and the step stays as long. Keep the repair: another limit hides it.
-# - The script learns something else. Take the repair back.
-#
-# Somebody finds that `average` costs launches, and leaves its work out. **Does the loss of a training step change? Does the board accept
-# the repair?**
-
-# %% experiment
-you = lesson.predict({"the loss of a step changes": ..., "the board accepts it": ...}, choices=["yes", "no"])
-
-
-# %% experiment
-def no_average(averaged, model, decay=0.9):
-    pass
-
-
-board = capstone.compare(script, script.replace(average=no_average))
-you.against(show.left_out(board), board, evidence="simulated (H100)")
-
-# %% [markdown]
-# No gradient depends on `average`, so the losses of the training are the same. But the averaged weights are what this script validates,
-# and they no longer move.
+# Then repair **one** place, and look at the board. The counter falls, but the step stays as long? Keep the repair: another limit hides
+# it. The script learns something else? Take the repair back.
 #
 # **A faster script that learns something else is not faster.** So the board compares all that a small run writes down, and what a
 # function returns where it can be called by itself. The tests look at other sizes, other data, and more steps. A function that is right
@@ -172,8 +146,8 @@ you.against(show.left_out(board), board, evidence="simulated (H100)")
 #
 # The exercises follow the areas. No exercise needs another one: take them in the order of *your* list. (The area *run* comes in
 # *Further*.) Each is graded by four counters, a point each. **The test cell below an exercise looks at one of them**; hidden tests look
-# at the other three. Their budgets are those of a script in which this area alone is repaired. So most are wider than the board's. A counter
-# often takes the repair of several functions. Repair one, look, then the next:
+# at the other three. The budgets are wider here: they are what is left when this area alone is repaired. A counter often takes the
+# repair of several functions. So repair one, and look:
 #
 # - `print(script.part("fetch"))` shows a function of the script. Copy it into your answer, and change what you have to.
 # - The cell after the tests shows all four counters beside their budgets.
@@ -467,8 +441,7 @@ show.your_ladder(script, repair_data, repair_model, repair_step)
 
 # %% [markdown]
 # The functions come in the order of the CPU's time that they cost at first (`loading` where `send` is, `forward` where `Block.forward`
-# is). Those that change neither time nor memory by 2 % share the last row; together they may even cost a little. In another order the
-# rows would show other numbers. **What a repair buys depends on the script at that moment**, in every "this made it twice as fast" that
+# is). Those that change neither time nor memory by 2 % share the last row; together they may even cost a little. **What a repair buys depends on the script at that moment**, in every "this made it twice as fast" that
 # you read. `lesson.report()` puts this ladder on a page, to show to a colleague.
 #
 # The method ends as it began: measure again, this time the whole. Does it still learn the same? And what is left?
@@ -477,7 +450,8 @@ show.your_ladder(script, repair_data, repair_model, repair_step)
 show.tried(script, "all", repair_data, repair_model, repair_step)
 
 # %% [markdown]
-# What is over its budget here is left for the area *run*, in *Further*. Where nothing is, you can stop: that is a decision too.
+# What is over its budget here is left for the area *run*, in *Further*. (`show.scoreboard`, with the repaired script, shows all counters.)
+# Where nothing is, you can stop: that is a decision too.
 #
 # ## Your own script
 #
@@ -499,7 +473,8 @@ show.tried(script, "all", repair_data, repair_model, repair_step)
 # batches = iter(loader)  # starts the workers
 # first = next(batches)
 # step(first)  # the first one is slow
-# print("as it is:", seconds(itertools.islice(batches, 10)), "s; on one batch:", seconds([first] * 10), "s")
+# n = 100  # many more than the workers have ready
+# print("as it is:", seconds(itertools.islice(batches, n)), "s; on one batch:", seconds([first] * n), "s")
 # with profile() as prof:
 #     seconds([first] * 3)
 # prof.export_chrome_trace("trace.json.gz")  # then, in the course's folder: python -m helpers trace.json.gz
@@ -532,14 +507,33 @@ lesson.progress()
 #
 # | section | minutes |
 # |---|---|
-# | The run around the step, with exercise 17.4 | 12 |
+# | The run around the step, with exercise 17.4 | 14 |
 # | All of it, with exercise 17.5 | 4 |
 # | Two models of a known size, and the sources on trial | 12 |
 # | On several GPUs, killed and gone on with | 14 |
 #
 # ### The run around the step
 #
-# Logging, validation and checkpoints are not the training. They should cost next to nothing.
+# Logging, validation and checkpoints are not the training. They should cost next to nothing, and say what they said before.
+#
+# Somebody finds that `average` costs launches, and leaves its work out. **Does the loss of a training step change? Does the board accept
+# the repair?**
+
+# %% experiment
+you = lesson.predict({"the loss of a step changes": ..., "the board accepts it": ...}, choices=["yes", "no"])
+
+
+# %% experiment
+def no_average(averaged, model, decay=0.9):
+    pass
+
+
+board = capstone.compare(script, script.replace(average=no_average))
+you.against(show.left_out(board), board, evidence="simulated (H100)")
+
+# %% [markdown]
+# No gradient depends on `average`, so the losses of the training are the same. But the averaged weights are what this script validates,
+# and they no longer move.
 #
 # **Exercise 17.4 — the run** (★★, 10 min)
 #
