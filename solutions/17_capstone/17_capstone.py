@@ -458,25 +458,23 @@ show.tried(script, "all", repair_data, repair_model, repair_step)
 # On a run of your own, two numbers make the first cut:
 #
 # ```python
-# import itertools
 # import time
 # from torch.profiler import profile
 #
-# def seconds(batches):
+# def seconds(batches, steps=100):  # fewer than an epoch has, many more than the workers have ready
 #     start = time.perf_counter()
-#     for batch in batches:
+#     for _, batch in zip(range(steps), batches):
 #         step(batch)
 #     if torch.accelerator.is_available():
 #         torch.accelerator.synchronize()
 #     return time.perf_counter() - start
 #
 # batches = iter(loader)  # starts the workers
-# first = next(batches)
-# step(first)  # the first one is slow
-# n = 100  # many more than the workers have ready
-# print("as it is:", seconds(itertools.islice(batches, n)), "s; on one batch:", seconds([first] * n), "s")
+# first = [next(batches)] * 100
+# seconds(first, 3)  # the first steps are slow
+# print("as it is:", seconds(batches), "s; on one batch:", seconds(first), "s")
 # with profile() as prof:
-#     seconds([first] * 3)
+#     seconds(first, 3)
 # prof.export_chrome_trace("trace.json.gz")  # then, in the course's folder: python -m helpers trace.json.gz
 # ```
 #
