@@ -120,7 +120,7 @@ def activation(x: Tensor) -> Tensor:
 
 
 def places(maps: Tensor) -> Tensor:
-    """Feature maps [pictures, width, height, width] as a list of places, [pictures, places, width]."""
+    """Feature maps [pictures, features, height, width] as a list of places, [pictures, places, features]."""
     return maps.flatten(2).transpose(1, 2)
 
 

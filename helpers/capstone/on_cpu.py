@@ -1,6 +1,6 @@
 """The capstone's script on this machine's CPU: steps of repaired scripts in pairs with those of the script as it was.
 
-capstone.live(script, repair(script))      # half a minute
+capstone.live(script, repair(script))      # a minute
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from helpers.compiling.torches import explained
 from helpers.running_example.scores import NoGPU
 from helpers.seconds import LIVE_CPU, Speedup
 
-#: between the size of the losses' runs and that of the simulated steps: a CPU's step in tens of milliseconds
-SIZE = MappingProxyType({"side": 48, "width": 96, "heads": 4, "layers": 2, "batch": 32, "parts": 2})
+#: the model of the simulated steps, and a quarter of their batch: a step takes half a second on two cores
+SIZE = MappingProxyType({"side": 64, "width": 256, "heads": 8, "layers": 2, "batch": 16, "parts": 2})
 PICTURES = 128
 #: of a measurement: one reading of the log, two validations and one checkpoint are in them
 STEPS = 4
@@ -79,7 +79,7 @@ def by_area(seed: str) -> tuple[Script, dict[str, Script]]:
 
 
 def live(before: Script, after: Script, pairs: int = 8, threads: int | None = None) -> tables.Table:
-    """How many times as fast steps of `after` are as those of `before`, on this CPU, small: half a minute."""
+    """How many times as fast steps of `after` are as those of `before`, on this CPU, small: a minute."""
     found = compared(before, {"the repaired script": after}, pairs, threads)
     rows = [(name, f"{one.cell} ({one.low:.2f} to {one.high:.2f})") for name, one in found.items()]
     return table(rows, LIVE_CPU)

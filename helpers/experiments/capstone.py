@@ -20,7 +20,7 @@ from unittest import mock
 
 import torch
 
-from helpers import capstone, patience, plots, progress, ranks, reference_repair, trace
+from helpers import capstone, patience, plots, progress, ranks, reference_repair
 from helpers.capstone import finding, given, scores
 from helpers.capstone.parts import AREAS, WHOLE, Script
 from helpers.capstone.plain import eager
@@ -81,20 +81,10 @@ def of_the_machine(found: Mapping[str, float]) -> Table:
     return table(rows, ["twice as fast", "makes a step faster"], evidence=SIMULATED)
 
 
-def traced(script: Script) -> trace.Trace:
-    """Four steps, as torch.profiler would record them."""
-    with scores.running(script) as (_, run, seen):
-        with seen.gpu.profile() as prof:
-            for _ in range(STEPS):
-                next(run)
-                prof.step()
-        seen.gpu.synchronize()
-    return trace.read(prof)
-
-
-def computes(t: trace.Trace) -> str:
-    """How much of the time the GPU computes, in the words of lesson 03."""
-    share = trace.shares(t).computes
+def computes(script: Script) -> str:
+    """How much of a step the GPU computes, in the words of lesson 03."""
+    found = capstone.score(script)
+    share = found.busy_s / found.step_s
     return "over 80 %" if share >= 0.8 else "40 to 80 %" if share >= 0.4 else "under 40 %"
 
 
@@ -189,7 +179,7 @@ def your_ladder(script: Script, *repairs: Repair) -> plots.Picture | str:
 
 
 def _ladder(script: Script, after: Script) -> plots.Picture:
-    """Time and peak memory of a step, function by function, the one that cost the CPU most at first.
+    """Time and peak memory of a step, function by function, first the one that cost the CPU or the GPU most.
 
     What changes both by less than 2 % has no row of its own.
     """
@@ -199,7 +189,7 @@ def _ladder(script: Script, after: Script) -> plots.Picture:
         cost["send"],
         cost["Block.forward"],
     )  # who carries out what these set up
-    order = sorted(new, key=lambda name: -cost[name]["step_s"])
+    order = sorted(new, key=lambda name: -max(cost[name]["step_s"], cost[name]["busy_s"]))
     start, end = capstone.score(script), capstone.score(after)
     rows, now = [("as it was", Step(start.step_s, int(start.peak_bytes)))], script
     for name in patience.bar(order, "function by function"):

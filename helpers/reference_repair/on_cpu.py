@@ -41,19 +41,25 @@ CAPSTONE = "capstone"
 _FROM = ("models.py", "steps.py")
 
 
-def products(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """Attention as two products, for Inductor to fuse what is between them: on a CPU the fused operator is slower."""
-    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)
-    if causal:
-        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-        scores = scores.masked_fill(later, float("-inf"))
-    return torch.softmax(scores, dim=-1, dtype=torch.float32).to(v.dtype) @ v
+def products(q: Tensor, k: Tensor, v: Tensor, _: bool) -> Tensor:
+    """Attention without a mask as two products, for Inductor to fuse what is between them. All: [batch, heads, context, features].
+
+    Batch and heads are one dimension: products of four dimensions are a pattern of Inductor's (fx_passes/fuse_attention.py),
+    and it would put the fused operator back in their place.
+    """
+    sizes = q.shape[:2]
+    q, k, v = (part.flatten(0, 1) for part in (q, k, v))
+    scores = torch.bmm(q / math.sqrt(q.shape[-1]), k.transpose(1, 2))
+    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(v.dtype)
+    return torch.bmm(weights, v).unflatten(0, sizes)
 
 
 def rungs_here(task: Task) -> list[Rung]:
-    """The ladder on a CPU: no CUDA graph, and a rung of its own in its place."""
+    """The ladder on a CPU: no CUDA graph; an encoder has a rung of its own (of a decoder's products half would be masked)."""
     found = [rung for rung in rungs_of(task) if not rung.way.graphed]
-    return [*found, Rung("compiled, attention as products", replace(found[-1].way, attention=products))]
+    if task.classes:
+        found.append(Rung("compiled, attention as products", replace(found[-1].way, attention=products)))
+    return found
 
 
 def losses(name: str, rung: Rung, steps: int = 4) -> list[float]:
@@ -85,7 +91,7 @@ def compared(name: str, pairs: int = 8, threads: int | None = None) -> dict[str,
 
 
 def live(name: str, pairs: int = 8, threads: int | None = None) -> tables.Table:
-    """Each rung's step in pairs with the plain one's, on this CPU, at the reduced size: about a minute.
+    """Each rung's step in pairs with the plain one's, on this CPU, at the reduced size: some minutes.
 
     What needs a GPU is left out. KeyError for a name that is no ladder's. LookupError for the capstone's in a student's copy,
     which has not got its repairs: `capstone.live` tries one's own.
@@ -127,7 +133,7 @@ def digest(name: str) -> str:
 
 
 def keep(names: Iterable[str]) -> None:
-    """Measure these ladders with two threads, and keep them. Wants a machine on which nothing else runs, a minute for each."""
+    """Measure these ladders with two threads, and keep them. Wants a machine on which nothing else runs, minutes for each."""
     pairs = 8
     for name in names:
         found = json.loads(KEPT.read_text(encoding="utf-8"))

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers import capstone, lesson, plots, reference_repair
+from helpers import capstone, lesson, reference_repair
 from helpers.capstone import given
 from helpers.capstone.parts import Script
 from helpers.experiments import capstone as show
@@ -37,21 +37,20 @@ lesson.start("17_capstone", evidence=["simulated (H100)", "live (CPU)", "recorde
 # their gradients. Beside the model it keeps an average of earlier weights.
 #
 # The next cell writes the script to `train.py`, beside this notebook. **Open the file, and read two functions**: `train`, the last one,
-# then `accumulate`. You will meet the others when they cost something. Do not repair anything yet: what looks slow is often not what
-# costs.
+# then `accumulate`. Leave the others until they cost something: what looks slow is often not what costs.
 
 # %% experiment
 print(script.write("train.py").name, "is written:", len(script.source.splitlines()), "lines")
 show.parts()
 
 # %% [markdown]
-# Only these functions may be replaced. A new one goes in with `script.replace(name=function)`, and takes the arguments of the old one. It
-# may use every name of the script, as if it stood in `train.py`. One difference: **names of your answer and of your notebook come
-# first**. So give functions that you only try other names than the script has.
+# Only these functions may be replaced: `script.replace(name=function)` puts a new one in, with the arguments of the old one. A new
+# function may use every name of `train.py`. If your notebook has such a name too, your function gets the notebook's. So call what you
+# only try something else.
 #
-# The script now runs on a simulated H100, as one of two ranks; all numbers are this rank's. Before you measure it: **how much of the time
-# does the GPU compute? And which part of the machine, made twice as fast, would help most?** (*Copies* are those between the host and
-# the GPU. *Loading* means reading pictures, and making batches of them.)
+# The script now runs on a simulated H100, as one of two ranks. Before you measure: **how much of the time does the GPU compute? And
+# which part of the machine, made twice as fast, would help most?** (*Copies* are those between the host and the GPU. *Loading* means
+# reading pictures, and making batches of them.)
 
 # %% experiment
 you = lesson.predict(
@@ -63,42 +62,29 @@ you = lesson.predict(
 )
 
 # %% experiment
-recorded, gains = show.traced(script), show.gains(script)
+gains = show.gains(script)
 measured = {
-    "the GPU computes": show.computes(recorded),
+    "the GPU computes": show.computes(script),
     "twice as fast helps most": max(gains, key=gains.get),
 }
 you.against(measured, show.of_the_machine(gains), evidence="simulated (H100)")
 
 # %% [markdown]
-# This is the first cut. A number near 2 means that this part alone holds the step up. Where all are far from 2, the parts share the
-# blame, and several of them need relief. (Some repairs buy more than *twice as fast*: what workers read beside the step costs it
-# nothing.) Now the trace of four steps, as in lesson 03:
-
-# %% experiment
-plots.queue(recorded, title="Four steps of the script, as it is")
-
-# %% [markdown]
+# A number near 2 means that this part alone holds the step up. Where all are far from 2, the parts share the blame. Loading can gain more
+# than its number says: workers that read beside the step take nearly all of its time away.
+#
 # ## 2 · What is too much?
 #
-# The time of a step is a bad guide: a sync costs nothing while the step waits for something else. So the scoreboard shows counts and
-# bytes too. Each has a **budget**. It is what the script needs without its planted faults, and a fifth of the difference on top.
-# Syncs, collectives and compilations have less on top: each place that is left breaks the budget.
+# The time of a step alone is a bad guide: a sync costs nothing while the step waits for something else. So the scoreboard counts, too.
+# Each counter has a **budget**: what the script needs when all planted faults are repaired, and a fifth of what those repairs save. A
+# small fault may hide below it. Syncs, collectives and compilations are counted one by one, so their budgets leave less.
 
 # %% experiment
 show.scoreboard(script)
 
 # %% [markdown]
-# Read the column *now ÷ budget*. Where it is empty, the budget is kept. Some counters need a word:
-#
-# - *waits for data* is how long the step waits until its batch is there; *reading* is the work of reading the pictures, whoever does
-#   it. Between the two, the batch is put together;
-# - *casts* put a tensor into another dtype, or into the layout that a convolution wants. Mixed precision adds casts, and still makes
-#   the step shorter;
-# - *bytes saved for backward* add up over a step, its parts and the validation. They are not all in memory at once;
-# - *compilations* are counted in a small run on the CPU. On the simulated GPU `torch.compile` changes nothing.
-#
-# The simulated GPU computes no values. So an `if` that asks for one finds 0, and what stands behind it is not counted.
+# Where the column *now ÷ budget* is empty, the budget is kept. The simulated GPU computes no values: a Python `if` that asks it for one
+# finds 0, and what stands behind that `if` is not counted.
 #
 # ## 3 · Where is it?
 #
@@ -108,20 +94,18 @@ show.scoreboard(script)
 capstone.by_part(script)
 
 # %% [markdown]
-# Functions under 10 µs are left out. Four work through others: `fetch` and `loading` decide how long `send` waits, `through` and
-# `forward` decide how the model runs. *Backward* stands for itself: its kernels come from operators of forward, and no table says which. So a
-# function of the model costs more than its own row shows: the row *backward* is theirs together. `optimizer.step()` is charged to
-# `make_optimizer`.
+# Two things are not where you would look for them. The backward pass of the model's functions is one row, *backward*: each of them costs
+# more than its own row says. And four functions work inside other rows: `fetch` and `loading` in `send`, `through` and `forward` in those
+# of the model. (Functions under 10 µs are left out. `optimizer.step()` is charged to `make_optimizer`.)
 #
-# `capstone.where` goes down to the line. It takes the name of a counter, as the scoreboard has it (`most=20` shows more lines). Where
-# several ways lead to a line, the table says how much comes from each function that `train` called. `"step_s"` is the time of the CPU:
+# `capstone.where` goes down to the line. It takes the name of a counter, as the scoreboard has it. `"step_s"` is the time of the CPU:
 
 # %% experiment
 capstone.where(script, "step_s")
 
 # %% [markdown]
-# Now you: **put `"syncs"` into this cell, then `"busy_s"`, the time of the kernels.** Other counters can wait for their exercise. The
-# table says where, and not what to do: some of these lines cost what they have to. Four questions help to tell:
+# Where several ways lead to a line, the table says how much comes from each function that `train` called (`most=20` shows more lines). It
+# says where, and not what to do: some of these lines cost what they have to. Four questions help to tell:
 #
 # | the counter is high; ask | for example |
 # |---|---|
@@ -132,22 +116,17 @@ capstone.where(script, "step_s")
 #
 # ## 4 · Rank them, then repair one
 #
-# Look for the three functions that cost most: on the CPU or on the GPU, whichever is more. For *backward*, take the model's functions.
-# Where a line only waits, ask for what: it may be kernels that others have launched. **A repair buys at most what its place costs now,
-# its backward pass included**, and often less: a wait that is gone from one line can come back at the next. Where two places are close,
-# begin with the waits for data, which hide every other repair. Then come syncs, launches, the kernels themselves, and memory.
+# In the first table, the functions with the largest time are a good start, on the CPU or on the GPU. **A repair buys at most what its place
+# costs now, its backward pass included.** Often it buys less: a wait that is gone from one line can come back at the next. So begin with the
+# waits for data, which hide every other repair. Then come syncs, launches, the kernels themselves, and memory.
 #
-# Then repair **one** place, and look at the board. The counter falls, but the step stays as long? Keep the repair: another limit hides
-# it. The script learns something else? Take the repair back.
+# Repair **one** place, then look at the board. The counter falls, but the step stays as long? Keep the repair: another limit hides it. The
+# script learns something else? Take it back. **A faster script that learns something else is not faster.** So the board compares all that a
+# small run writes down. The tests look at other sizes, other data, and more steps.
 #
-# **A faster script that learns something else is not faster.** So the board compares all that a small run writes down, and what a
-# function returns where it can be called by itself. The tests look at other sizes, other data, and more steps. A function that is right
-# for one shape only, or that remembers the last batch, earns nothing.
-#
-# The exercises follow the areas. No exercise needs another one: take them in the order of *your* list. (The area *run* comes in
-# *Further*.) Each is graded by four counters, a point each. **The test cell below an exercise looks at one of them**; hidden tests look
-# at the other three. The budgets are wider here: they are what is left when this area alone is repaired. A counter often takes the
-# repair of several functions. So repair one, and look:
+# The exercises follow the areas. Take them in the order of what costs you most; the area *run* comes in *Further*. Each is graded by four
+# counters, a point each. **The test cell below an exercise looks at one of them**; hidden tests look at the other three. A budget is here
+# what is left when this area alone is repaired. A counter often takes the repair of several functions. So repair one, and look:
 #
 # - `print(script.part("fetch"))` shows a function of the script. Copy it into your answer, and change what you have to.
 # - The cell after the tests shows all four counters beside their budgets.
@@ -159,6 +138,7 @@ capstone.where(script, "step_s")
 # **Exercise 17.1 — the data** (★★, 8 min)
 #
 # Repair `fetch`, `loading` and `send`: those of them that need it. Graded counters: reading, waits for data, bytes copied, syncs.
+# *Waits for data* is how long the step waits until its batch is there. *Reading* is the work of reading the pictures, whoever does it.
 #
 # <details><summary>Hint 1</summary>How many requests does a batch take, and how many could it? How many bytes does a pixel need until it is
 # on the GPU? Who reads while the GPU computes?</details>
@@ -166,7 +146,7 @@ capstone.where(script, "step_s")
 # block. <code>loading</code> returns arguments of a
 # <a href="https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader"><code>DataLoader</code></a>.</details>
 # <details><summary>The idea</summary>One request for all rows of a batch, and uint8 until <code>normalise</code>; workers that read ahead
-# into pinned memory, about half as many as there are cores; <code>non_blocking=True</code> for every tensor.</details>
+# into pinned memory (one may do; half as many as there are cores is a usual start); <code>non_blocking=True</code> for every tensor.</details>
 
 
 # %% exercise="repair_data"
@@ -232,13 +212,21 @@ show.tried(script, "data", repair_data)
 # **Exercise 17.2 — the model** (★★★, 14 min)
 #
 # Repair `normalise`, `augment`, `attention`, `activation`, `places`, `split_heads`, `through`, `cost` and `forward`: those of them that
-# need it. Graded counters: launches (casts apart), bytes saved for backward, time of the kernels, compilations.
+# need it. Graded counters: launches (casts apart), bytes saved for backward, time of the kernels, compilations. Begin with
+# `capstone.where(script, "busy_s")`, in a cell of its own.
+#
+# - *Casts* put a tensor into another dtype, or into the layout that a convolution wants. Mixed precision adds some, and still makes the
+#   step shorter.
+# - *Bytes saved for backward* add up over a step, its parts and the validation. A checkpoint saves fewer, and computes them again.
+# - *Compilations* are counted in a small run on the CPU. The simulated GPU gains nothing by them: compiled once, or not at all, is the
+#   same to it.
 #
 # <details><summary>Hint 1</summary>For each function that stands high in the tables: which single operator of PyTorch computes this? Is
 # there a copy where a view would do? Does anything run twice?</details>
-# <details><summary>Hint 2</summary>How many TFLOP/s does the table of <code>"busy_s"</code> show for the large products? With fewer bits an
-# H100 reaches many times as many (lesson 10; convolutions compute in TF32 without being asked). And what does a compiled function depend on besides its tensors' shapes: the values in them,
-# Python's numbers?</details>
+# <details><summary>Hint 2</summary>How many TFLOP/s does the table of <code>"busy_s"</code> show for the large products? In 16 bits
+# an H100 reaches many times as many as in 32 (lesson 10); products as small as these stay far below that, and convolutions compute in TF32
+# without being asked. And what does a compiled function depend on besides its tensors' shapes: the values in them, Python's
+# numbers?</details>
 # <details><summary>The idea</summary><code>F.scaled_dot_product_attention</code>, <code>F.gelu(x, approximate="tanh")</code>,
 # <code>F.cross_entropy</code>; views by <code>chunk</code>, <code>unflatten</code> and <code>transpose</code>; no checkpoint where memory is
 # not short; one <code>torch.where</code> over the whole batch; <code>torch.autocast</code> in bfloat16 around model and loss.</details>
@@ -251,9 +239,9 @@ def repair_model(script: Script) -> Script:
     normalise(pictures), augment(pictures, mirrored), attention(q, k, v), activation(x), places(maps),
     split_heads(qkv, heads), through(block, x), cost(logits, labels), forward(model, numbers, labels).
 
-    Returns script.replace(...). The training stays the same, and the form of GELU. You may use torch.autocast, with
-    numbers.device.type: most test runs switch it off, and one may differ by what bfloat16 rounds. Budget, a point each:
-    launches (casts apart), bytes saved for backward, time of the kernels, compilations.
+    Returns script.replace(...). The training stays the same, and the form of GELU. torch.autocast(numbers.device.type,
+    dtype=torch.bfloat16) is allowed: the tests switch it off, but for one, which allows for what bfloat16 rounds. Budget,
+    a point each: launches (casts apart), bytes saved for backward, time of the kernels, compilations.
     """
     ### BEGIN SOLUTION
 
@@ -334,8 +322,8 @@ show.tried(script, "model", repair_model)
 # %% [markdown]
 # **Exercise 17.3 — the step** (★★★, 14 min)
 #
-# Repair `pieces`, `accumulate`, `share`, `clip`, `make_optimizer` and `average`: those of them that need it. Graded counters: launches (casts
-# apart), syncs, collectives, peak memory.
+# Repair `pieces`, `accumulate`, `share`, `clip`, `make_optimizer` and `average`: those of them that need it. Graded counters: launches
+# (casts apart), syncs, collectives, peak memory. Begin with `capstone.where(script, "syncs")`.
 #
 # <details><summary>Hint 1</summary>How often does each loop run in a step: once, once a part, once a weight?</details>
 # <details><summary>Hint 2</summary>The <code>torch._foreach_</code> functions of lesson 06 take a list of tensors in one call. A collective
@@ -440,9 +428,9 @@ show.tried(script, "step", repair_step)
 show.your_ladder(script, repair_data, repair_model, repair_step)
 
 # %% [markdown]
-# The functions come in the order of the CPU's time that they cost at first (`loading` where `send` is, `forward` where `Block.forward`
-# is). Those that change neither time nor memory by 2 % share the last row; together they may even cost a little. **What a repair buys depends on the script at that moment**, in every "this made it twice as fast" that
-# you read. `lesson.report()` puts this ladder on a page, to show to a colleague.
+# The functions come in the order of what they cost at first, on the CPU or on the GPU (`loading` where `send` is, `forward` where
+# `Block.forward` is). Those that change neither time nor memory by 2 % share the last row; together they may even cost a little. **What a
+# repair buys depends on the script at that moment**, in every "this made it twice as fast" that you read. `lesson.report()` puts this ladder on a page, to show to a colleague.
 #
 # The method ends as it began: measure again, this time the whole. Does it still learn the same? And what is left?
 
@@ -450,7 +438,8 @@ show.your_ladder(script, repair_data, repair_model, repair_step)
 show.tried(script, "all", repair_data, repair_model, repair_step)
 
 # %% [markdown]
-# What is over its budget here is left for the area *run*, in *Further*. (`show.scoreboard`, with the repaired script, shows all counters.)
+# What is over its budget here is left elsewhere, most of it in the area *run*, in *Further*: `capstone.where` with the repaired script names
+# the lines, and `show.scoreboard` shows all counters.
 # Where nothing is, you can stop: that is a decision too.
 #
 # ## Your own script
@@ -721,14 +710,20 @@ reference_repair.ladders()
 # One repair buys most: 16 bits. It moves the products to the Tensor Cores. That is why a headline means little without the precision of the plain
 # step.
 #
-# And on a CPU? The next table was recorded on two cores, with a smaller model, each rung in pairs with the plain step (lesson 00). The interval
-# stands behind each number. On a CPU the compiler writes attention as two products faster than the fused operator computes it.
+# And on a CPU? The next two tables were recorded on two cores, with smaller models, each rung in pairs with the plain step (lesson 00).
+# The interval stands behind each number.
 
 # %% experiment
 reference_repair.measured_once("gpt2")
 
+# %% experiment
+reference_repair.measured_once("bert")
+
 # %% [markdown]
-# `reference_repair.live("gpt2", threads=2)` climbs the same ladder on your CPU. It takes half a minute, so this page does not run it.
+# The last rung of BERT is a CPU's own. There the compiler makes faster code of two products and a softmax than the fused operator is. It has
+# to be kept from helping: where it knows attention again, it puts the fused operator back. GPT-2 has no such rung, because half of its
+# products would be masked. `reference_repair.live("gpt2", threads=2)` climbs a ladder on your CPU. It takes minutes, so this page does
+# not run it.
 #
 # And the capstone's script, area by area, on the same two cores?
 
@@ -736,9 +731,9 @@ reference_repair.measured_once("gpt2")
 reference_repair.measured_once("capstone")
 
 # %% [markdown]
-# Here nothing is gained. Most of the script's faults are a GPU's faults: a CPU computes each operator before the next one begins. So
-# nothing waits for a queue, and there is nothing to pin memory for. **A repair is for a machine: measure on yours.**
-# `capstone.live(script, repair(script))` tries your repair on your CPU.
+# Most of the script's faults are a GPU's faults. A CPU computes each operator before the next one begins: nothing waits for a queue, and
+# there is nothing to pin memory for. What helps is what makes the work itself less: 16 bits, and one operator where there were several.
+# **A repair is for a machine: measure on yours.** `capstone.live(script, repair(script))` tries your repair on your CPU, in a minute.
 
 # %% [markdown]
 # ### Sources on trial

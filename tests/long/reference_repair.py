@@ -11,12 +11,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from torch.profiler import profile
 
 from helpers import reference_repair, simulate
 from helpers.recordings import registry, running
 from helpers.reference_repair import inductor, on_cpu, shown
 from helpers.reference_repair.models import TASKS, rungs_of
-from helpers.reference_repair.steps import one
+from helpers.reference_repair.steps import one, stepper
 
 WRITTEN = Path(__file__).with_name("inductor_wrote.json")
 SMALL = dict(layers=2, width=64, heads=2, vocabulary=512, context=32, batch=2)
@@ -50,6 +51,16 @@ def test_compiled_rungs_train_as_the_plain_step_does(name: str) -> None:
     for rung in others:
         if rung.way.compiled:
             assert reference_repair.losses(name, rung) == same, rung.says
+
+
+def test_a_rung_of_products_computes_products() -> None:
+    """Inductor knows written-out attention again; then the rung would be the one before it."""
+    rung, fused = on_cpu.rungs_here(TASKS["bert"])[-1], "_scaled_dot_product_flash_attention_for_cpu"
+    once = stepper(TASKS["bert"].reduced(), replace(rung.way, first_only=False), on_cpu.CPU)
+    once()
+    with profile() as prof:
+        once()
+    assert fused not in {event.key.removeprefix("aten::") for event in prof.key_averages()}
 
 
 def test_a_dry_run_with_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
