@@ -5,6 +5,7 @@ tests/long/capstone.py does the same for ten seeds and for every fault.
 
 from __future__ import annotations
 
+import codeop
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ import torch
 from helpers import capstone, progress
 from helpers.capstone import alone, build, given, scores
 from helpers.capstone.catalogue import FAULTS, Fault
-from helpers.capstone.parts import WHOLE, Script
+from helpers.capstone.parts import PARTS, WHOLE, Script
 from helpers.classroom import bundle, variant
 from helpers.classroom import master as masters
 from helpers.classroom.build import find
@@ -201,6 +202,15 @@ for ask in (capstone.fault_rungs, lambda: capstone.script("another class")):
     except LookupError as problem:
         print(problem)
 """
+
+
+def test_a_function_can_be_copied_as_part_prints_it() -> None:
+    """Its annotations are names of train.py. The first cell defers them, for what a kernel compiles after it, too."""
+    cells = masters.read(find(["17_capstone"])[0]).cells
+    compiled = codeop.Compile()  # remembers `from __future__`, as IPython does
+    compiled(next(cell.source for cell in cells if cell.kind == "setup"), "<setup>", "exec")
+    for name in PARTS:
+        exec(compiled(capstone.script().part(name), "<answer>", "exec"), {"torch": torch})
 
 
 def test_a_students_copy_has_its_classs_script_and_no_answers(

@@ -369,17 +369,16 @@ def by_part(script: Script) -> Table:
     ]  # fmt: skip
     columns = ["function", "area", "CPU, waits included (ms)", "its kernels (ms)", "launches", "syncs"]
     said = [
-        f"{area} {number_text(of['launches'])} and {number_text(of['syncs'])}"
+        f"{area} {1e3 * of['step_s']:.1f} ms, {number_text(of['launches'])} and {number_text(of['syncs'])}"
         for area, of in by_area(script).items()
     ]
-    return table(
-        rows, columns, evidence=scores.SIMULATED, caption="launches and syncs by area: " + ", ".join(said)
-    )
+    caption = f"CPU, launches and syncs by area: {'; '.join(said)}"
+    return table(rows, columns, evidence=scores.SIMULATED, caption=caption)
 
 
 def by_area(script: Script) -> dict[str, dict[str, float]]:
     """Area → counter → what its functions took in a step, backward passes apart."""
-    found = {area: {"launches": 0.0, "syncs": 0.0} for area in AREAS}
+    found = {area: {"step_s": 0.0, "launches": 0.0, "syncs": 0.0} for area in AREAS}
     for name, took in spent(script).items():
         of = found.get(_area(name), {})
         for counter in of:

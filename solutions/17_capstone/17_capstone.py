@@ -17,6 +17,8 @@
 # - repair a script step by step, and prove that it still learns the same.
 
 # %% setup
+from __future__ import annotations
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -116,7 +118,7 @@ capstone.where(script, "step_s")
 #
 # ## 4 · Rank them, then repair one
 #
-# In the first table, the functions with the largest time are a good start, on the CPU or on the GPU. **A repair buys at most what its place
+# In the table of functions, the largest times are a good start, on the CPU or on the GPU. **A repair buys at most what its place
 # costs now, its backward pass included.** Often it buys less: a wait that is gone from one line can come back at the next. So begin with the
 # waits for data, which hide every other repair. Then come syncs, launches, the kernels themselves, and memory.
 #
@@ -124,7 +126,7 @@ capstone.where(script, "step_s")
 # script learns something else? Take it back. **A faster script that learns something else is not faster.** So the board compares all that a
 # small run writes down. The tests look at other sizes, other data, and more steps.
 #
-# The exercises follow the areas. Take them in the order of what costs you most; the area *run* comes in *Further*. Each is graded by four
+# The exercises follow the areas, whose sums stand below the table of functions. Take them in any order; *run* comes in *Further*. Each is graded by four
 # counters, a point each. **The test cell below an exercise looks at one of them**; hidden tests look at the other three. A budget is here
 # what is left when this area alone is repaired. A counter often takes the repair of several functions. So repair one, and look:
 #
@@ -216,7 +218,7 @@ show.tried(script, "data", repair_data)
 # `capstone.where(script, "busy_s")`, in a cell of its own.
 #
 # - *Casts* put a tensor into another dtype, or into the layout that a convolution wants. Mixed precision adds some, and still makes the
-#   step shorter.
+#   step shorter. In 16 bits attention is another kernel, of another layout: a `contiguous` beside it may then copy, and that counts.
 # - *Bytes saved for backward* add up over a step, its parts and the validation. A checkpoint saves fewer, and computes them again.
 # - *Compilations* are counted in a small run on the CPU. The simulated GPU gains nothing by them: compiled once, or not at all, is the
 #   same to it.
@@ -429,7 +431,8 @@ show.your_ladder(script, repair_data, repair_model, repair_step)
 
 # %% [markdown]
 # The functions come in the order of what they cost at first, on the CPU or on the GPU (`loading` where `send` is, `forward` where
-# `Block.forward` is). Those that change neither time nor memory by 2 % share the last row; together they may even cost a little. **What a
+# `Block.forward` is). Those that change neither time nor memory by 2 % share the last row; together they may even cost a little.
+# Does a function buy nothing, though it took long? Then it only waited, and now another line waits. **What a
 # repair buys depends on the script at that moment**, in every "this made it twice as fast" that you read. `lesson.report()` puts this ladder on a page, to show to a colleague.
 #
 # The method ends as it began: measure again, this time the whole. Does it still learn the same? And what is left?
