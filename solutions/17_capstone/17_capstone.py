@@ -723,8 +723,8 @@ reference_repair.measured_once("gpt2")
 reference_repair.measured_once("bert")
 
 # %% [markdown]
-# The last rung of BERT is a CPU's own. There the compiler makes faster code of two products and a softmax than the fused operator is. It has
-# to be kept from helping: where it knows attention again, it puts the fused operator back. GPT-2 has no such rung, because half of its
+# The last rung of BERT is a CPU's own. Written as two products and a softmax, attention becomes faster code there than the fused operator.
+# But the compiler must not notice: where it recognises attention, it puts the fused operator back. GPT-2 has no such rung: half of its
 # products would be masked. `reference_repair.live("gpt2", threads=2)` climbs a ladder on your CPU. It takes minutes, so this page does
 # not run it.
 #
