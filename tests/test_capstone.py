@@ -174,6 +174,15 @@ def test_a_board_calls_parts_by_themselves_too() -> None:
     assert alone.changed(script, build.fast()) is None
 
 
+def test_a_function_can_be_copied_as_part_prints_it() -> None:
+    """Its annotations are names of train.py. The first cell defers them, for what a kernel compiles after it, too."""
+    cells = masters.read(find(["17_capstone"])[0]).cells
+    compiled = codeop.Compile()  # remembers `from __future__`, as IPython does
+    compiled(next(cell.source for cell in cells if cell.kind == "setup"), "<setup>", "exec")
+    for name in PARTS:
+        exec(compiled(capstone.script().part(name), "<answer>", "exec"), {"torch": torch})
+
+
 def test_a_repair_may_compile_what_calls_the_scripts_own() -> None:
     compiled = torch.compile(lambda block, x: block(x), backend="eager")
     script = capstone.script("").replace(through=compiled)
@@ -202,15 +211,6 @@ for ask in (capstone.fault_rungs, lambda: capstone.script("another class")):
     except LookupError as problem:
         print(problem)
 """
-
-
-def test_a_function_can_be_copied_as_part_prints_it() -> None:
-    """Its annotations are names of train.py. The first cell defers them, for what a kernel compiles after it, too."""
-    cells = masters.read(find(["17_capstone"])[0]).cells
-    compiled = codeop.Compile()  # remembers `from __future__`, as IPython does
-    compiled(next(cell.source for cell in cells if cell.kind == "setup"), "<setup>", "exec")
-    for name in PARTS:
-        exec(compiled(capstone.script().part(name), "<answer>", "exec"), {"torch": torch})
 
 
 def test_a_students_copy_has_its_classs_script_and_no_answers(

@@ -18,7 +18,7 @@ def without_autocast() -> Iterator[None]:
     """
 
     def entered(self: torch.autocast) -> None:
-        if getattr(self, "fast_dtype", None) is torch.float16:
+        if self.fast_dtype is torch.float16:
             raise ValueError(
                 "torch.autocast in float16: small gradients become 0; wanted dtype=torch.bfloat16"
             )

@@ -126,9 +126,10 @@ capstone.where(script, "step_s")
 # script learns something else? Take it back. **A faster script that learns something else is not faster.** So the board compares all that a
 # small run writes down. The tests look at other sizes, other data, and more steps.
 #
-# The exercises follow the areas, whose sums stand below the table of functions. Take them in any order; *run* comes in *Further*. Each is graded by four
-# counters, a point each. **The test cell below an exercise looks at one of them**; hidden tests look at the other three. A budget is here
-# what is left when this area alone is repaired. A counter often takes the repair of several functions. So repair one, and look:
+# The exercises follow the areas, whose sums stand below the table of functions. Take them in any order; *run* comes in *Further*. Each is
+# graded by four counters, a point each. **The test cell below an exercise looks at one of them**; hidden tests look at the other three.
+# A budget is here what is left when this area alone is repaired. A counter often takes the repair of several functions. So repair one,
+# and look:
 #
 # - `print(script.part("fetch"))` shows a function of the script. Copy it into your answer, and change what you have to.
 # - The cell after the tests shows all four counters beside their budgets.
@@ -431,9 +432,10 @@ show.your_ladder(script, repair_data, repair_model, repair_step)
 
 # %% [markdown]
 # The functions come in the order of what they cost at first, on the CPU or on the GPU (`loading` where `send` is, `forward` where
-# `Block.forward` is). Those that change neither time nor memory by 2 % share the last row; together they may even cost a little.
-# Does a function buy nothing, though it took long? Then it only waited, and now another line waits. **What a
-# repair buys depends on the script at that moment**, in every "this made it twice as fast" that you read. `lesson.report()` puts this ladder on a page, to show to a colleague.
+# `Block.forward` is). Those that change neither time nor memory by 2 % share the last row; together they may even cost a little. Does a
+# function buy nothing, though it took long? It may only have waited, and now another line waits. **What a repair buys depends on the
+# script at that moment**, in every "this made it twice as fast" that you read. `lesson.report()` puts this ladder on a page, to show to
+# a colleague.
 #
 # The method ends as it began: measure again, this time the whole. Does it still learn the same? And what is left?
 
@@ -441,9 +443,8 @@ show.your_ladder(script, repair_data, repair_model, repair_step)
 show.tried(script, "all", repair_data, repair_model, repair_step)
 
 # %% [markdown]
-# What is over its budget here is left elsewhere, most of it in the area *run*, in *Further*: `capstone.where` with the repaired script names
-# the lines, and `show.scoreboard` shows all counters.
-# Where nothing is, you can stop: that is a decision too.
+# What is over its budget here is left elsewhere, first of all in the area *run*, in *Further*: `capstone.where` with the repaired script
+# names the lines, and `show.scoreboard` shows all counters. Where nothing is, you can stop: that is a decision too.
 #
 # ## Your own script
 #
@@ -735,7 +736,7 @@ reference_repair.measured_once("capstone")
 
 # %% [markdown]
 # Most of the script's faults are a GPU's faults. A CPU computes each operator before the next one begins: nothing waits for a queue, and
-# there is nothing to pin memory for. What helps is what makes the work itself less: 16 bits, and one operator where there were several.
+# there is nothing to pin memory for. Only the repairs of the model gain much here: they make the work itself less.
 # **A repair is for a machine: measure on yours.** `capstone.live(script, repair(script))` tries your repair on your CPU, in a minute.
 
 # %% [markdown]

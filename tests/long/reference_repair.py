@@ -7,7 +7,7 @@ python -m tests.long.reference_repair     # keep what Inductor writes of the sma
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ def written_now() -> str:
         for graph in part.graphs:
             lines = [line for line in graph.text.splitlines() if not line.strip().startswith("#")]
             takes = [[shape, str(dtype).removeprefix("torch.")] for shape, dtype in graph.takes]
-            works = {name: [asdict(work) for work in some] for name, some in graph.works.items()}
+            works = {name: [work._asdict() for work in some] for name, some in graph.works.items()}
             graphs.append(["\n".join(lines), takes, works])
         found.append([part.outputs, *graphs])
     return json.dumps(found, indent=1) + "\n"
@@ -56,7 +56,7 @@ def test_compiled_rungs_train_as_the_plain_step_does(name: str) -> None:
 def test_a_rung_of_products_computes_products() -> None:
     """Inductor knows written-out attention again; then the rung would be the one before it."""
     rung, fused = on_cpu.rungs_here(TASKS["bert"])[-1], "_scaled_dot_product_flash_attention_for_cpu"
-    once = stepper(TASKS["bert"].reduced(), replace(rung.way, first_only=False), on_cpu.CPU)
+    once = stepper(TASKS["bert"].reduced(), rung.way, on_cpu.CPU)
     once()
     with profile() as prof:
         once()
