@@ -46,7 +46,7 @@ lint: ## ruff and mypy only
 build: setup ## masters in, notebooks out: rebuild the lessons that changed (LESSON=01: only that one)
 	$(PY) -m helpers.classroom.build $(LESSON) $(ARGS)
 	$(PY) -m helpers.running_example docs/ladder.png
-	$(PY) -m helpers.simulator.cost.calibration
+	$(PY) -m helpers.calibration.fit
 
 check: setup ## say whether a notebook is not as its master says
 	$(PY) -m helpers.classroom.build --check $(LESSON)
@@ -57,7 +57,7 @@ grade: ## for instructors: grade what is new in submitted/*/LESSON, write feedba
 	$(PY) -m helpers.classroom.grade "$(LESSON)" --jobs "$(JOBS)" $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(ARGS)
 
 record: ## record the experiments on this machine's GPU (LESSON=03: only that one); bare torch is enough
-	$(RECORDER) -m helpers.recordings.record $(if $(LESSON),--only $(LESSON)) $(ARGS)
+	$(RECORDER) -m helpers.lessons.record $(if $(LESSON),--only $(LESSON)) $(ARGS)
 
 bundle: setup ## for instructors: the course as students get it, without answers (TO=course.zip, LESSONS="01 02")
 	$(PY) -m helpers.classroom.bundle $(LESSONS) --to "$(or $(TO),course.zip)"

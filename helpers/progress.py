@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from helpers.tables import Table, table
+from helpers.text.tables import Table, table
 
 __all__ = [
     "Damaged", "begin", "came_out", "current", "index", "keep_board", "kept", "predicted", "progress", "record",

@@ -15,7 +15,7 @@ import torch
 from helpers.simulator import RealGPU, SimGPU, SimulationError, simulate
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory, parse
 from helpers.simulator.memory import MemoryNames
-from helpers.sizes import size_as_torch
+from helpers.text.sizes import size_as_torch
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 

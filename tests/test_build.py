@@ -9,7 +9,7 @@ import pytest
 import helpers
 from helpers.classroom import build
 from helpers.classroom import master as masters
-from helpers.classroom.keeping import keep
+from helpers.keeping import keep
 from helpers.classroom.master import BadMaster
 from helpers.classroom.release import release
 
@@ -195,7 +195,7 @@ def test_built_reference_names_what_it_loaded() -> None:
     """The list comes from the kernel, so that lazy and relative imports are in it."""
     for path in build.find([]):
         course = json.loads(path.with_suffix(".ipynb").read_text())["metadata"]["course"]
-        assert {"helpers/lesson.py", "helpers/check/probe.py", "helpers/tables.py"} <= set(
+        assert {"helpers/lesson.py", "helpers/check/probe.py", "helpers/text/tables.py"} <= set(
             course["helpers"]
         ), path
         assert all((build.ROOT / name).exists() for name in course["helpers"]), path

@@ -98,7 +98,7 @@ def hold_no_answer(files: dict[str, bytes], lessons: list[Master]) -> None:
 
 
 def test_references_that_are_answers_have_no_text(files: dict[str, bytes]) -> None:
-    source = files["helpers/exercises/model_parallel.py"].decode()
+    source = files["helpers/lessons/model_parallel/exercises.py"].decode()
     bodies = {n.name: n.body for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)}
     for name in ("_one_f_one_b", "_least", "_shortest"):
         assert ast.unparse(bodies[name][-1]) == "..." and len(bodies[name]) <= 2

@@ -1,4 +1,4 @@
-"""helpers.simulator.cost.calibration: the fit finds what was put in, and its errors are those of rows it never saw."""
+"""helpers.calibration.fit: the fit finds what was put in, and its errors are those of rows it never saw."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from helpers.simulator import DEVICES, Device, devices, simulate
-from helpers.simulator.cost import calibration, measured, roofline
-from helpers.simulator.cost.measured import Measurement, parse, work_of
-from helpers.tables import table
+from helpers.calibration import fit as calibration, measured
+from helpers.simulator.cost import roofline
+from helpers.calibration.measured import Measurement, parse, work_of
+from helpers.text.tables import table
 
 
 def made_up(
@@ -139,7 +140,7 @@ def test_the_kept_table_was_fitted_on_the_kept_measurements() -> None:
     rows = calibration.collect()
     shares = devices.efficiencies()
     assert shares["measurements"] == calibration.digest(rows), (
-        "run `python -m helpers.simulator.cost.calibration --fit`"
+        "run `python -m helpers.calibration.fit --fit`"
     )
     kept = {(r["card"], r["family"], r["kind"]): r for r in shares["shares"]}
     for one in calibration.fit(rows):

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import capstone, progress
-from helpers.capstone import alone, build, given, scores
-from helpers.capstone.catalogue import FAULTS, Fault
-from helpers.capstone.parts import PARTS, WHOLE, Script
-from helpers.classroom import bundle, variant
+from helpers.lessons import capstone
+from helpers import progress
+from helpers.lessons.capstone import alone, build, given, scores
+from helpers.lessons.capstone.catalogue import FAULTS, Fault
+from helpers.lessons.capstone.parts import PARTS, WHOLE, Script
+from helpers.classroom import bundle
+from helpers.check import variant
 from helpers.classroom import master as masters
 from helpers.classroom.build import find
 
@@ -101,7 +103,7 @@ def test_scripts_read_as_clean_code() -> None:
 
 
 def test_what_is_given_is_up_to_date() -> None:
-    """If not: python -m helpers.capstone.given"""
+    """If not: python -m helpers.lessons.capstone.given"""
     assert f'"of": "{given.fingerprint()}"' in given.GIVEN.read_text(encoding="utf-8")
     assert capstone.script("").source == build.slow("").source
 
@@ -202,7 +204,7 @@ def _half(logits, labels):  # type: ignore[no-untyped-def]
 LOOK = """
 import sys
 from helpers import capstone
-from helpers.capstone import given, spread
+from helpers.lessons.capstone import given, spread
 assert given.__file__.startswith(sys.argv[1]), given.__file__
 print(len(capstone.script().source), capstone.budget()["data"]["syncs"], given.sent_bytes(), spread.script.Size())
 for ask in (capstone.fault_rungs, lambda: capstone.script("another class")):

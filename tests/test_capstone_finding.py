@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from helpers import capstone
-from helpers.capstone import build, finding, scores
+from helpers.lessons import capstone
+from helpers.lessons.capstone import build, finding, scores
 
 SCRIPT = build.slow("")
 

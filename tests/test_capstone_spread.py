@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from helpers import ranks
-from helpers.capstone.plain import eager
+from helpers.lessons.capstone.plain import eager
 
 STEPS, EVERY, DIES = 8, 4, 6
 
@@ -27,7 +27,7 @@ def run(by: str, to: str, dies: int = 0, at_save: bool = False, every: int = EVE
     with (
         eager()
     ):  # it would be compiled in each rank of each run, and importing the compiler alone takes seconds
-        from helpers.capstone import spread
+        from helpers.lessons.capstone import spread
 
     os.environ.setdefault("MASTER_PORT", "29500")  # torchrun would have set it, and Accelerate asks
     plain: Any = spread.dcp.save if at_save else spread.accumulate
@@ -97,9 +97,9 @@ def test_another_way_goes_on_from_what_was_whole(
 
 KILLED = """
 import os, signal
-from helpers.capstone.plain import eager
+from helpers.lessons.capstone.plain import eager
 with eager():
-    from helpers.capstone import spread
+    from helpers.lessons.capstone import spread
 
 plain, calls = spread.accumulate, 0
 def accumulate(*args):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from helpers import sources
+from helpers.lesson import sources
 from helpers.classroom import build, claims_page, collecting
 from helpers.lesson import VERDICTS_MIME
-from helpers.trials import claims, verdicts
+from helpers.lessons.sources_on_trial import claims, verdicts
 
 EVERY = claims.every()
 OWN = [

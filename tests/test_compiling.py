@@ -19,12 +19,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from helpers import compiling, count
-from helpers.compiling import guarding, places
+from helpers.compiling import guarding
+from helpers.text import places
 from helpers.compiling.generated import called, nested, readable
 from helpers.compiling.listening import TRACE
 from helpers.compiling.reading import broke, operators
 from helpers.compiling.torches import explained
-from helpers.seconds import Speedup
+from helpers.text.seconds import Speedup
 
 
 @pytest.fixture(autouse=True)

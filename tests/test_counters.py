@@ -28,7 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from helpers.counters import COPIES, Counts, count
 from helpers.counters import watch as watch_module
-from helpers.tensors import tensors
+from helpers.pytorch.tensors import tensors
 
 Program = Callable[[], Any]
 

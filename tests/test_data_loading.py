@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from helpers import lesson
-from helpers.experiments import data_loading as shown
-from helpers.trials import data_loading as trials
+from helpers.lessons.data_loading import experiments
+from helpers.lessons.data_loading import claims
 
 PNG = b"\x89PNG\r\n\x1a\n"
 # more workers than cores are what the lesson is about
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 @pytest.mark.parametrize(("workers", "ms"), [(0, 40), (1, 30), (2, 15), (3, 10), (4, 10)])
 def test_a_step_is_as_long_as_the_slower_side_needs(workers: int, ms: float) -> None:
-    assert shown.mean_step([30] * 601, 10, workers) == ms
+    assert experiments.mean_step([30] * 601, 10, workers) == ms
 
 
 def test_batches_are_taken_in_order_and_ordered_no_earlier_than_the_queue_allows() -> None:
     loads, workers, prefetch, step = [144 if b % 8 == 0 else 8 for b in range(80)], 3, 2, 10.0
-    batches = shown.queue(loads, step, workers, prefetch)
+    batches = experiments.queue(loads, step, workers, prefetch)
     for b, (before, after) in enumerate(itertools.pairwise(batches), 1):
         assert after.taken >= max(after.ended, before.taken + step) - 1e-9
         assert after.ended - after.begun == pytest.approx(loads[b])
@@ -32,36 +32,36 @@ def test_batches_are_taken_in_order_and_ordered_no_earlier_than_the_queue_allows
 
 
 def test_deeper_queues_help_uneven_loads_only() -> None:
-    assert shown.mean_step([30] * 601, 10, 2, 8) == shown.mean_step([30] * 601, 10, 2)
-    by_depth = [shown.mean_step(trials.UNEVEN, 10, 3, p) for p in (1, 2, 4, 8)]
+    assert experiments.mean_step([30] * 601, 10, 2, 8) == experiments.mean_step([30] * 601, 10, 2)
+    by_depth = [experiments.mean_step(claims.UNEVEN, 10, 3, p) for p in (1, 2, 4, 8)]
     assert all(a > b for a, b in itertools.pairwise(by_depth))
 
 
 def test_real_workers_take_turns_and_their_batches_lie_in_shared_memory() -> None:
-    found = shown.hand_out(2, 8)
-    assert found == shown.HandedOut(2, 4, (0, 1) * 4, True)
-    picture = shown.hand_out_picture(found)
+    found = experiments.hand_out(2, 8)
+    assert found == experiments.HandedOut(2, 4, (0, 1) * 4, True)
+    picture = experiments.hand_out_picture(found)
     assert picture.png().startswith(PNG) and "shared memory" in picture.alt
 
 
 def test_an_epoch_reads_each_byte_once() -> None:
-    files = shown.ImageFiles(count=64, size=16)
+    files = experiments.ImageFiles(count=64, size=16)
     for way, count in {"one by one": 64, "in blocks": 2}.items():
         reads = files.epoch(way)
         assert len(reads) == count and sum(size for _, _, size in reads) == files.pixels.nbytes
         assert len({offset for _, offset, _ in reads}) == count
     assert np.fromfile(files.packed, np.uint8).tolist() == files.pixels.ravel().tolist()
-    assert shown.read_order({way: files.epoch(way) for way in ("one by one", "in blocks")}).png()
+    assert experiments.read_order({way: files.epoch(way) for way in ("one by one", "in blocks")}).png()
 
 
 def test_padding_is_what_is_left_of_a_batch() -> None:
-    assert shown.useful(np.full(128, 8)) == 1
-    assert shown.useful(np.array([1] * 63 + [8])) == (63 + 8) / (64 * 8)
-    assert shown.useful(np.full(64, 1)) == 1 / 8
+    assert experiments.useful(np.full(128, 8)) == 1
+    assert experiments.useful(np.array([1] * 63 + [8])) == (63 + 8) / (64 * 8)
+    assert experiments.useful(np.full(64, 1)) == 1 / 8
 
 
 def test_each_claim_has_its_row() -> None:
-    rows = trials.rows()
+    rows = claims.rows()
     table = lesson.verdicts(rows, evidence="live (CPU) · arithmetic")
     assert len(table.claims) == len(rows)
     assert {row[0]: row[4].partition(":")[0] for row in rows} == {

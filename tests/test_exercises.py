@@ -1,10 +1,11 @@
-"""The references inside helpers.exercises, where something outside the course can confirm them."""
+"""The references inside helpers.lessons, where something outside the course can confirm them."""
 
 import pytest
 import torch
 
-from helpers.exercises import mixed_precision, model_parallel
-from helpers.float_formats import Format
+from helpers.lessons.mixed_precision import exercises as mixed_precision
+from helpers.lessons.model_parallel import exercises as model_parallel
+from helpers.lessons.mixed_precision.float_formats import Format
 
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(3, 7), (5, 9)])

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from helpers import plots, widgets
-from helpers.float_formats import FORMATS, Format
-from helpers.plots.float_format import shown
+from helpers.lessons.mixed_precision import explorer as mixed_precision_explorer
+from helpers.lessons.mixed_precision import format_picture
+from helpers.lessons.mixed_precision.float_formats import FORMATS, Format
+from helpers.lessons.mixed_precision.format_picture import shown
 
 PNG = b"\x89PNG\r\n\x1a\n"
 TORCH = {
@@ -93,26 +95,26 @@ def test_few_digits(value: float, text: str) -> None:
 
 
 def test_pictures_say_what_they_show() -> None:
-    about = plots.float_bits(70_000).alt
+    about = format_picture.float_bits(70_000).alt
     assert "fp16 inf, beyond its range" in about and "bf16 70144" in about
-    assert "e5m2 0.09375, −6.2 %" in plots.float_bits(0.1).alt
-    assert "fp16 0, all of it" in plots.float_bits(1e-8).alt
+    assert "e5m2 0.09375, −6.2 %" in format_picture.float_bits(0.1).alt
+    assert "fp16 0, all of it" in format_picture.float_bits(1e-8).alt
     for value in (0.0, -1.5, math.nan, -math.inf):
-        assert plots.float_bits(value, ["fp16", "e4m3"], chosen="e4m3").png().startswith(PNG)
-    ranges = plots.float_ranges()
-    assert "fp16 up to 65504" in ranges.alt and ranges.png() == plots.float_ranges().png()
-    drawn = plots.float_ranges(
+        assert format_picture.float_bits(value, ["fp16", "e4m3"], chosen="e4m3").png().startswith(PNG)
+    ranges = format_picture.float_ranges()
+    assert "fp16 up to 65504" in ranges.alt and ranges.png() == format_picture.float_ranges().png()
+    drawn = format_picture.float_ranges(
         {"gradients": [0.0, 1e-9, -3e-5], "none": [0.0]}, ["fp16"], evidence="live (CPU)"
     )
     assert drawn.evidence == "live (CPU)" and drawn.png().startswith(PNG)
     with pytest.raises(ValueError, match="no float format 'fp64'; there are fp32"):
-        plots.float_bits(1.0, ["fp64"])
+        format_picture.float_bits(1.0, ["fp64"])
     with pytest.raises(ValueError, match="no formats"):
-        plots.float_ranges(formats=[])
+        format_picture.float_ranges(formats=[])
 
 
 def test_explorer_flips_steps_and_chooses() -> None:
-    explorer = widgets.float_format_explorer(1.0, "fp16")
+    explorer = mixed_precision_explorer.float_format_explorer(1.0, "fp16")
     explorer.flip(0)
     assert explorer.value == -1.0
     explorer.step(1)
@@ -129,14 +131,14 @@ def test_explorer_flips_steps_and_chooses() -> None:
     assert math.isnan(explorer.value) and "stand for nan" in explorer.facts()
     with pytest.raises(ValueError, match="bits 0 to 15"):
         explorer.flip(16)
-    for refused in (lambda: explorer.choose("fp64"), lambda: widgets.float_format_explorer(1.0, "half")):
+    for refused in (lambda: explorer.choose("fp64"), lambda: mixed_precision_explorer.float_format_explorer(1.0, "half")):
         with pytest.raises(ValueError, match="there are fp32"):
             refused()
 
 
 def test_explorer_moves() -> None:
     pytest.importorskip("ipywidgets")
-    explorer = widgets.float_format_explorer(0.1, "e4m3")
+    explorer = mixed_precision_explorer.float_format_explorer(0.1, "e4m3")
     assert explorer.widget is explorer.widget
     before = bytes(explorer.image.value)
     assert before.startswith(PNG) and before == explorer.static().png()
@@ -159,12 +161,12 @@ def test_explorer_moves() -> None:
 
 def test_explorer_is_a_picture_where_nothing_can_move(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ipywidgets")
-    live, _ = widgets.float_format_explorer()._repr_mimebundle_()
+    live, _ = mixed_precision_explorer.float_format_explorer()._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in live and "image/png" in live
     monkeypatch.setenv(widgets.STATIC, "1")
-    built, about = widgets.float_format_explorer()._repr_mimebundle_()
+    built, about = mixed_precision_explorer.float_format_explorer()._repr_mimebundle_()
     assert set(built) == {"text/plain", "image/png"} and "alt" in about["image/png"]
     monkeypatch.delenv(widgets.STATIC)
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    bare, _ = widgets.float_format_explorer()._repr_mimebundle_()
+    bare, _ = mixed_precision_explorer.float_format_explorer()._repr_mimebundle_()
     assert set(bare) == {"text/plain", "image/png"} and "ipywidgets is not installed" in bare["text/plain"]

@@ -14,6 +14,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from helpers import plots
+from helpers.lessons.model_parallel import schedule_picture
 from helpers.plots import key, style
 from helpers.plots.gantt import NARROW, Gantt, Lane, Row
 from helpers.plots.picture import Picture
@@ -200,9 +201,9 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "overlapped, plan": lambda: plots.overlapped(plan(25), marks={"backward begins": 0.01}),
     "overlapped, slow": lambda: plots.overlapped(gpu(slow=True)),
     "compared": lambda: plots.compared({"fast": (gpu(), 0.0), "one is slow": (gpu(True), 1e-4)}, title="Both"),
-    "schedule": lambda: plots.schedule(pipeline(order("1F1B", 4, 8), {"F": 1.0}, send_s=0.25), unit="forwards"),
-    "schedule, deep": lambda: plots.schedule(pipeline(order("Interleaved 1F1B", 4, 8, 3), {"F": MS / 3})),
-    "schedule, wide": lambda: plots.schedule(pipeline(order("GPipe", 16, 32), {"F": MS})),
+    "schedule": lambda: schedule_picture.schedule(pipeline(order("1F1B", 4, 8), {"F": 1.0}, send_s=0.25), unit="forwards"),
+    "schedule, deep": lambda: schedule_picture.schedule(pipeline(order("Interleaved 1F1B", 4, 8, 3), {"F": MS / 3})),
+    "schedule, wide": lambda: schedule_picture.schedule(pipeline(order("GPipe", 16, 32), {"F": MS})),
 }  # fmt: skip
 
 
@@ -241,7 +242,7 @@ def test_a_picture_that_nothing_is_exposed_in_says_so() -> None:
 
 def test_numbers_of_a_schedule_are_those_of_its_boxes() -> None:
     run = pipeline(order("1F1B", 2, 3), {"F": 1.0})
-    figure = plots.schedule(run, unit="forwards").figure
+    figure = schedule_picture.schedule(run, unit="forwards").figure
     said = sorted(
         t.get_text() for t in figure.axes[0].texts if t.get_text().isdigit() and t.get_fontsize() < style.TEXT
     )

@@ -11,8 +11,8 @@ import torch
 import helpers
 from helpers import check, lesson, progress
 from helpers.classroom.release import reset
-from helpers.predictions import Prediction
-from helpers.tables import table
+from helpers.lesson.predictions import Prediction
+from helpers.text.tables import table
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from helpers import sources
+from helpers.lesson import sources
 from helpers.classroom import build
 from helpers.classroom import master as masters
 

@@ -6,7 +6,7 @@ import ipykernel
 import ipywidgets
 import pytest
 
-from helpers import patience
+from helpers.lesson import patience
 
 
 def test_outside_of_a_notebook_there_is_no_widget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,19 +15,19 @@ import pytest
 import torch
 
 from helpers import count, plots, widgets
-from helpers.plots import (
-    backward,
-    drift,
-    lanes,
-    layered,
-    overhead,
-    storage,
-    strip,
-    style,
-    walk,
-)
+from helpers.lessons.measure_first import drift
+from helpers.lessons.model_parallel import splits
+from helpers.lessons.operators_and_autograd import graph
+from helpers.lessons.operators_and_autograd import overhead
+from helpers.lessons.sources_on_trial import shares_picture
+from helpers.lessons.storage_and_stride import explorer as storage_and_stride_explorer
+from helpers.lessons.storage_and_stride import storage_picture
+from helpers.lessons.operators_and_autograd import backward, layered, overhead
+from helpers.lessons.measure_first import drift
+from helpers.plots import lanes, strip, style, walk
+from helpers.lessons.storage_and_stride import storage_picture as storage
 from helpers.plots.ladders import Rung
-from helpers.widgets import stride
+from helpers.lessons.storage_and_stride import explorer as stride
 
 PNG = b"\x89PNG\r\n\x1a\n"
 X = torch.arange(24.0).reshape(4, 6)
@@ -49,13 +49,13 @@ def pictures() -> dict[str, object]:
     """A small example of each public picture."""
     a = torch.ones(3, requires_grad=True)
     return {
-        "storage_path": lambda: plots.storage_path(["x.reshape(24)", "x.t().reshape(24)"], base=X),
-        "storage_path, labels": lambda: plots.storage_path(
+        "storage_path": lambda: storage_picture.storage_path(["x.reshape(24)", "x.t().reshape(24)"], base=X),
+        "storage_path, labels": lambda: storage_picture.storage_path(
             {"rows": lambda x: x[[0, 2, 0]], "part": lambda x: x[1:, :3]},
             base=X,
             labels=lambda i, j: f"r{i} c{j}",
         ),
-        "storage_path, colours": lambda: plots.storage_path(X.t(), colour_by=1),
+        "storage_path, colours": lambda: storage_picture.storage_path(X.t(), colour_by=1),
         "ladder": lambda: plots.ladder(
             [
                 Rung("00 plain", 5e-3, 2**29),
@@ -64,7 +64,7 @@ def pictures() -> dict[str, object]:
             ],
             evidence="simulated (H100)",
         ),
-        "shares": lambda: plots.shares(
+        "shares": lambda: shares_picture.shares(
             {"one": {"held": 3, "fell": 1}, "two": {"held": 0, "fell": 2}},
             evidence="arithmetic",
             title="Two groups",
@@ -78,7 +78,7 @@ def pictures() -> dict[str, object]:
             {"a guide": (4, 0.5)},
             evidence="simulated (H100)",
         ),
-        "series": lambda: plots.series(
+        "series": lambda: drift.series(
             {"in turn": {"a": [1e-3, 2e-3], "b": [2e-3, 3e-3]}, "alone": {"a": [1e-3]}},
             evidence="simulated (noisy machine)",
         ),
@@ -97,10 +97,10 @@ def pictures() -> dict[str, object]:
         ),
         "samples": lambda: plots.samples({"a": [1e-5, 2e-5, 3e-5], "b": [2e-4] * 9}, evidence="live (CPU)"),
         "speedup": lambda: plots.speedup({"a": (1.4, 1.2, 1.7), "b": (1.0, 0.9, 1.1)}, evidence="live (GPU)"),
-        "crossover": lambda: plots.crossover(
+        "crossover": lambda: overhead.crossover(
             [1, 100, 10_000], {"a": [1e-6, 1.1e-6, 9e-6]}, evidence="arithmetic"
         ),
-        "crossover, max": lambda: plots.crossover(
+        "crossover, max": lambda: overhead.crossover(
             [1, 100, 10_000], {"a": [1e-6, 1e-6, 9e-6]}, evidence="simulated (H100)", law="max"
         ),
         "timeline": lambda: plots.timeline(
@@ -108,8 +108,8 @@ def pictures() -> dict[str, object]:
             evidence="simulated (H100)",
             spans={"naive": (0, 6e-6)},
         ),
-        "matrix_splits": lambda: plots.matrix_splits(6, 8, 10),
-        "autograd_graph": lambda: plots.autograd_graph((a.exp() * 2).sum(), names={"a": a}),
+        "matrix_splits": lambda: splits.matrix_splits(6, 8, 10),
+        "autograd_graph": lambda: graph.autograd_graph((a.exp() * 2).sum(), names={"a": a}),
     }
 
 
@@ -163,7 +163,7 @@ def captions(picture: plots.Picture) -> list[str]:
 
 
 def test_a_copy_is_drawn_over_its_source_and_says_so() -> None:
-    picture = plots.storage_path(["x[:, 1:4].reshape(12)"], base=X)
+    picture = storage_picture.storage_path(["x[:, 1:4].reshape(12)"], base=X)
     said = captions(picture)
     assert "reads x in steps" in said and "result: own storage, shape (12,), stride (1,)" in said
     assert not any(text.startswith("shape") for text in said)
@@ -171,7 +171,7 @@ def test_a_copy_is_drawn_over_its_source_and_says_so() -> None:
     # The name of the source is the function's own; a copied *tensor* can only be drawn where it lies.
     assert walk.walks({"c": lambda row: row.clone()}, X)[0].reads == "row"
     assert walk.walks({"c": torch.clone}, X)[0].reads == "its source"
-    said = captions(plots.storage_path({"c": X.clone()}, base=X))
+    said = captions(storage_picture.storage_path({"c": X.clone()}, base=X))
     assert "its own storage" in said and "reads x in steps" not in said
 
 
@@ -199,9 +199,9 @@ def test_labels_stand_in_the_cells_of_their_elements() -> None:
 )
 def test_labels_and_colours_say_what_is_wrong(options: dict, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        plots.storage_path(X, **options)
+        storage_picture.storage_path(X, **options)
     with pytest.raises(ValueError, match="24 indices"):
-        plots.storage_path(X.reshape(24), colour_by=0)
+        storage_picture.storage_path(X.reshape(24), colour_by=0)
 
 
 def test_the_key_explains_what_is_there_and_nothing_else() -> None:
@@ -234,7 +234,7 @@ def test_the_key_explains_what_is_there_and_nothing_else() -> None:
 )
 def test_storage_path_says_what_is_wrong(views: object, base: object, error: type, said: str) -> None:
     with pytest.raises(error, match=said):
-        plots.storage_path(views, base)  # type: ignore[arg-type]
+        storage_picture.storage_path(views, base)  # type: ignore[arg-type]
 
 
 def test_cells_are_laid_out_in_rows_that_can_be_read() -> None:
@@ -301,7 +301,7 @@ def test_runs_stand_where_they_were_made() -> None:
     runs = drift.runs_of({"a": [1e-3, 2e-3], "b": [3e-3]}, {"a": [0, 2], "b": [1]})
     assert {name: places.tolist() for name, (places, _) in runs.items()} == {"a": [0, 2], "b": [1]}
     assert drift.runs_of({"a": [1e-3, 2e-3]})["a"][0].tolist() == [0, 1]
-    figure = plots.series(
+    figure = drift.series(
         {"one": {"a": [1.0]}, "two": {"a": [2.0], "b": [1.5]}}, evidence="arithmetic"
     ).figure
     assert [ax.get_title() for ax in figure.axes] == ["one", "two"]
@@ -324,13 +324,13 @@ def test_fit_is_never_negative() -> None:
         (lambda: plots.speedup({"a": (1, 2, 3)}, evidence="live (CPU)"), "low ≤ ratio ≤ high"),
         (lambda: plots.speedup({}, evidence="live (CPU)"), "nothing to draw"),
         (lambda: plots.speedup({"a": (1, 1, 1)}), "says where its numbers came from"),
-        (lambda: plots.crossover([1, 2], {"a": [1e-6]}, evidence="live (CPU)"), "2 sizes and 1 times"),
-        (lambda: plots.crossover([0, 2], {"a": [1, 1]}, evidence="live (CPU)"), "positive"),
-        (lambda: plots.crossover([1, 2], {"a": [1, 1]}, evidence="live (CPU)", law="min"), "law='min'"),
+        (lambda: overhead.crossover([1, 2], {"a": [1e-6]}, evidence="live (CPU)"), "2 sizes and 1 times"),
+        (lambda: overhead.crossover([0, 2], {"a": [1, 1]}, evidence="live (CPU)"), "positive"),
+        (lambda: overhead.crossover([1, 2], {"a": [1, 1]}, evidence="live (CPU)", law="min"), "law='min'"),
         (lambda: overhead.fit_overhead([1, 2], [1, 1], "min"), "law='min'"),
-        (lambda: plots.series({}, evidence="live (CPU)"), "no times"),
-        (lambda: plots.series({"a": [1.0]}, {"a": [0, 1]}, evidence="live (CPU)"), "a: 1 times and 2 run"),
-        (lambda: plots.series({"a": [1.0]}, {"b": [0]}, evidence="live (CPU)"), "a: 1 times and 0 run"),
+        (lambda: drift.series({}, evidence="live (CPU)"), "no times"),
+        (lambda: drift.series({"a": [1.0]}, {"a": [0, 1]}, evidence="live (CPU)"), "a: 1 times and 2 run"),
+        (lambda: drift.series({"a": [1.0]}, {"b": [0]}, evidence="live (CPU)"), "a: 1 times and 0 run"),
         (lambda: plots.timeline([], evidence="live (CPU)"), "no rows"),
         (lambda: plots.timeline([("k", "CPU", 2, 1)], evidence="live (CPU)"), "before it starts"),
         (lambda: plots.samples({"a": [1]}, evidence="measured"), "'published' or 'arithmetic'"),
@@ -397,7 +397,7 @@ def test_graph_tells_a_number_from_a_tensor(other: object, number: str) -> None:
     nodes = backward.nodes_of((w * other).sum())  # type: ignore[operator]
     assert [saved.number for saved in nodes[1].saved] == [number]
     assert backward.saved_bytes(nodes) == count(lambda: (w * other).sum()).saved_bytes  # type: ignore[operator]
-    said = captions(plots.autograd_graph((w * other).sum()))  # type: ignore[operator]
+    said = captions(graph.autograd_graph((w * other).sum()))  # type: ignore[operator]
     assert (f"other: the number {number}" in said) == bool(number)
 
 
@@ -424,14 +424,14 @@ def test_graph_reads_custom_functions_and_says_freed_and_changed() -> None:
 
 def test_graph_says_why_there_is_none() -> None:
     with pytest.raises(ValueError, match="nothing behind it asked for a gradient"):
-        plots.autograd_graph(torch.ones(2))
+        graph.autograd_graph(torch.ones(2))
     with pytest.raises(ValueError, match="it is a leaf"):
-        plots.autograd_graph(torch.ones(2, requires_grad=True))
+        graph.autograd_graph(torch.ones(2, requires_grad=True))
     y = torch.ones(2, requires_grad=True)
     for _ in range(60):
         y = y.sin()
     with pytest.raises(ValueError, match="over 40 nodes"):
-        plots.autograd_graph(y)
+        graph.autograd_graph(y)
 
 
 def test_boxes_do_not_overlap_and_edges_pass_between_them() -> None:
@@ -487,15 +487,15 @@ def test_every_text_lies_inside_the_picture(name: str) -> None:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_hard_tensors_draw(name: str) -> None:
-    assert plots.storage_path(VIEWS[name], title="A long title " * 12).png().startswith(PNG)
+    assert storage_picture.storage_path(VIEWS[name], title="A long title " * 12).png().startswith(PNG)
 
 
 def test_the_learners_own_settings_change_nothing() -> None:
     import matplotlib
 
-    before = plots.storage_path(X).png()
+    before = storage_picture.storage_path(X).png()
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black", "savefig.dpi": 30}):
-        assert plots.storage_path(X).png() == before
+        assert storage_picture.storage_path(X).png() == before
     assert "matplotlib.pyplot" not in sys.modules or not matplotlib.pyplot.get_fignums()
 
 
@@ -548,7 +548,7 @@ def test_a_cell_shows_the_picture_once() -> None:
 
 def test_explorer_moves() -> None:
     pytest.importorskip("ipywidgets")
-    explorer = widgets.stride_explorer()
+    explorer = storage_and_stride_explorer.stride_explorer()
     assert explorer.widget is explorer.widget
     before = bytes(explorer.image.value)
     assert before.startswith(PNG)
@@ -565,7 +565,7 @@ def test_explorer_moves() -> None:
 )
 def test_explorer_says_what_does_not_fit(name: str, value: int, said: str) -> None:
     pytest.importorskip("ipywidgets")
-    explorer = widgets.stride_explorer()
+    explorer = storage_and_stride_explorer.stride_explorer()
     explorer.widget  # noqa: B018
     explorer.controls[name].value = value
     assert said in explorer.layout.facts and said in repr(explorer)
@@ -582,7 +582,7 @@ def test_explorer_presets_fit_and_agree_with_torch() -> None:
 
 def test_explorer_shows_a_diagonal_in_one_dimension() -> None:
     pytest.importorskip("ipywidgets")
-    explorer = widgets.stride_explorer()
+    explorer = storage_and_stride_explorer.stride_explorer()
     explorer.widget  # noqa: B018
     explorer.buttons["diagonal"].click()
     assert "shape (4,) · stride (7,)" in repr(explorer) and explorer.controls["rows"].disabled
@@ -617,14 +617,14 @@ def test_explorer_refuses_what_torch_refuses() -> None:
 
 def test_explorer_is_a_picture_where_nothing_can_move(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ipywidgets")
-    live, _ = widgets.stride_explorer()._repr_mimebundle_()
+    live, _ = storage_and_stride_explorer.stride_explorer()._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in live and "image/png" in live
     monkeypatch.setenv(widgets.STATIC, "1")
-    built, about = widgets.stride_explorer()._repr_mimebundle_()
+    built, about = storage_and_stride_explorer.stride_explorer()._repr_mimebundle_()
     assert set(built) == {"text/plain", "image/png"} and "alt" in about["image/png"]
     monkeypatch.delenv(widgets.STATIC)
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    explorer = widgets.stride_explorer()
+    explorer = storage_and_stride_explorer.stride_explorer()
     bare, _ = explorer._repr_mimebundle_()
     assert explorer.widget is None and set(bare) == {"text/plain", "image/png"}
     assert "ipywidgets is not installed" in bare["text/plain"]
@@ -633,7 +633,7 @@ def test_explorer_is_a_picture_where_nothing_can_move(monkeypatch: pytest.Monkey
 
 
 def test_storage_module_is_the_public_one() -> None:
-    assert plots.storage_path is storage.storage_path
+    assert storage_picture.storage_path is storage.storage_path
     assert set(plots.__all__) == set(dir(plots))
     # A submodule of the same name would take a function's place once it is imported.
     assert all(callable(getattr(plots, name)) for name in plots.__all__)

@@ -14,6 +14,7 @@ import torch
 from matplotlib.text import Text
 
 from helpers import plots, simulate, trace, widgets
+from helpers.lessons.storage_and_stride import explorer as storage_and_stride_explorer
 from helpers.plots import gantt, style, trace_lanes
 from helpers.plots.picture import Picture
 from tests.drawing import boxes_of, overlaps, texts_of
@@ -368,6 +369,6 @@ def test_it_is_a_picture_where_nothing_can_move(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_widgets_are_found_by_name_and_no_other() -> None:
-    assert callable(widgets.stride_explorer) and callable(widgets.timeline_zoom)
+    assert callable(storage_and_stride_explorer.stride_explorer) and callable(widgets.timeline_zoom)
     with pytest.raises(AttributeError, match="no 'timeline_zum'; it has .*timeline_zoom"):
         widgets.timeline_zum  # noqa: B018

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.classroom import build
 from helpers.classroom import master as masters
-from helpers.predictions import Prediction
+from helpers.lesson.predictions import Prediction
 
 #: more buttons than this are no choice but a guess
 MOST = 7

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from helpers import private_torch
+from helpers.pytorch import private_torch
 
 ROOT = Path(__file__).resolve().parents[1]
 HELPERS = sorted((ROOT / "helpers").rglob("*.py"))

@@ -16,8 +16,9 @@ import pytest
 import torch
 
 from helpers import recordings, simulate, trace
-from helpers.recordings import files, manifest, record, registry, running
-from helpers.recordings.experiments.common import profiled
+from helpers.recordings import files, manifest, registry, running
+from helpers.lessons import record
+from helpers.recordings.common import profiled
 from helpers.recordings.registry import Experiment, code_hash, experiment
 
 ROOT = Path(__file__).resolve().parents[1]

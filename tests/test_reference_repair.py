@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from helpers import reference_repair, simulate
-from helpers.capstone import catalogue
-from helpers.capstone import on_cpu as capstone
+from helpers.lessons.capstone import reference_repair
+from helpers import simulate
+from helpers.lessons.capstone import catalogue
+from helpers.lessons.capstone import on_cpu as capstone
 from helpers.recordings import registry, running
-from helpers.reference_repair import inductor, on_cpu, shown, steps
-from helpers.reference_repair.models import TASKS, Task, Way, fused_attention, rungs_of
+from helpers.lessons.capstone.reference_repair import inductor, on_cpu, shown, steps
+from helpers.lessons.capstone.reference_repair.models import TASKS, Task, Way, fused_attention, rungs_of
 from helpers.simulator.cost.roofline import Work
 
 #: what Inductor wrote of the small decoder's block and end, made by tests/long/reference_repair.py
@@ -28,7 +29,7 @@ TOLERANCE = {False: 1e-4, True: 1e-2}
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `reduced`, and smaller: these tests read no clock."""
-    monkeypatch.setattr("helpers.reference_repair.models.Task.reduced", lambda task: replace(task, **SMALL))
+    monkeypatch.setattr("helpers.lessons.capstone.reference_repair.models.Task.reduced", lambda task: replace(task, **SMALL))
 
 
 def written_once() -> list[inductor.Written]:
@@ -56,7 +57,7 @@ def test_every_rung_trains_as_the_plain_step_does(name: str) -> None:
 
 
 def test_the_kept_figures_are_those_of_these_programs() -> None:
-    assert shown.kept()["from"] == shown.digest(), "run python -m helpers.reference_repair.shown"
+    assert shown.kept()["from"] == shown.digest(), "run python -m helpers.lessons.capstone.reference_repair.shown"
     plain = rungs_of(TASKS["gpt2"])[0]
     rows = {row["rung"]: row for row in shown.kept()["gpt2"]}
     with simulate(shown.CARD) as gpu:
@@ -73,7 +74,7 @@ def test_the_repair_is_past_what_the_sources_promise(name: str) -> None:
 
 
 def test_the_capstones_kept_ladder_is_that_of_its_script_today() -> None:
-    assert shown.capstone_is_current(), "run python -m helpers.reference_repair.shown"
+    assert shown.capstone_is_current(), "run python -m helpers.lessons.capstone.reference_repair.shown"
     kinds = {fault.kind for fault in catalogue.FAULTS}
     first, *others = shown.kept()["capstone"]
     for now, kept in zip(shown.larger(), shown.kept()["capstone, larger"], strict=True):

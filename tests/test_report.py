@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from helpers import __main__ as command
-from helpers import lesson, progress, report
-from helpers.predictions import Prediction
+from helpers import lesson, progress
+from helpers.lesson import report
+from helpers.lesson.predictions import Prediction
 from helpers.running_example.scores import Score
-from helpers.tables import table
+from helpers.text.tables import table
 
 EVIL = '<script>alert("x")</script>'
 

@@ -17,6 +17,8 @@ import torch.distributed as dist
 from torch import nn
 
 from helpers import count, plots, ranks, trace, widgets
+from helpers.lessons.model_parallel import explorer as model_parallel_explorer
+from helpers.lessons.model_parallel import schedule_picture
 from helpers.check.sealed import sealed
 from helpers.ranks.costs import seconds as cost_of
 from helpers.ranks.links import LINKS, Link
@@ -728,7 +730,7 @@ def test_a_schedule_that_cannot_be_says_why(table: Any, times: Any, said: str) -
 
 def test_schedules_are_drawn() -> None:
     for p, m in ((4, 8), (16, 16)):
-        picture = plots.schedule(pipeline(order("1F1B", p, m), {"F": 1e-3}, send_s=1e-4))
+        picture = schedule_picture.schedule(pipeline(order("1F1B", p, m), {"F": 1e-3}, send_s=1e-4))
         assert f"{p} ranks" in picture.alt and "bubble" in picture.alt
         rows = [t for t in picture.figure.axes[0].texts if t.get_text().startswith("rank")]
         assert len(rows) == p and picture.png()
@@ -765,14 +767,14 @@ def test_the_bucket_explorer_moves(small: Backward) -> None:
 
 def test_the_pipeline_explorer_moves() -> None:
     pytest.importorskip("ipywidgets")
-    explorer = widgets.pipeline_explorer("GPipe")
+    explorer = model_parallel_explorer.pipeline_explorer("GPipe")
     assert explorer.widget is not None and "27.3%" in explorer.facts
     explorer.controls["microbatches"].value = 16
     assert explorer.run is not None and explorer.run.microbatches == 16 and "15.8%" in explorer._text.value
     explorer.set(schedule="Interleaved 1F1B", microbatches=9)
     assert explorer.run is None and "equal rounds" in explorer._text.value and explorer.static().png()
     with pytest.raises(ValueError, match="1 to 16"):
-        widgets.pipeline_explorer(ranks=17)
+        model_parallel_explorer.pipeline_explorer(ranks=17)
 
 
 @pytest.mark.parametrize("kind", ["buckets", "pipeline"])
@@ -782,7 +784,7 @@ def test_explorers_are_pictures_where_nothing_can_move(
     pytest.importorskip("ipywidgets")
 
     def made() -> Any:
-        return widgets.bucket_explorer(small) if kind == "buckets" else widgets.pipeline_explorer()
+        return widgets.bucket_explorer(small) if kind == "buckets" else model_parallel_explorer.pipeline_explorer()
 
     live, _ = made()._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in live and "image/png" in live

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from helpers import count, trace
-from helpers.recordings.models import GPT2, Bert
+from helpers.models import GPT2, Bert
 from helpers.simulator import SimGPU, SimulationError, simulate
 from helpers.simulator.operators import autocast, cuda_kernels
 

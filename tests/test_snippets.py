@@ -6,8 +6,8 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from helpers import sources
-from helpers.trials import snippets
+from helpers.lesson import sources
+from helpers.lessons.sources_on_trial import snippets
 
 #: id → (how the result begins as written, … as it should be), behind where it was run. "" is a run without an error
 EXPECTED = {

@@ -13,32 +13,32 @@ import torch
 from helpers import lesson
 from helpers.classroom import build
 from helpers.classroom import master as masters
-from helpers.experiments import streams_and_double_buffering as shown
-from helpers.trials import streams_and_double_buffering as trials
+from helpers.lessons.streams_and_double_buffering import experiments
+from helpers.lessons.streams_and_double_buffering import claims
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.mark.parametrize(
     ("load", "item", "nearer"),
-    [(shown.one_queue, False, "sum"), (shown.two_queues, False, "max"), (shown.two_queues, True, "sum")],
+    [(experiments.one_queue, False, "sum"), (experiments.two_queues, False, "max"), (experiments.two_queues, True, "sum")],
 )
-def test_a_copy_hides_only_where_it_is_launched_early(load: shown.Load, item: bool, nearer: str) -> None:
-    loop = shown.run(load, item=item, steps=8)
+def test_a_copy_hides_only_where_it_is_launched_early(load: experiments.Load, item: bool, nearer: str) -> None:
+    loop = experiments.run(load, item=item, steps=8)
     assert loop.nearer == nearer and not loop.races
     assert sum(k.kind == "copy h2d" for k in loop.ran) == 8
     assert loop.gbs == pytest.approx(2**26 / loop.copy_s / 1e9)
 
 
 def test_a_copy_in_one_queue_runs_beside_nothing() -> None:
-    ran = shown.run(shown.one_queue, steps=2).ran
-    copy = shown.copy_of(1.0, ran)
+    ran = experiments.run(experiments.one_queue, steps=2).ran
+    copy = experiments.copy_of(1.0, ran)
     assert (copy.host, copy.beside_s, copy.nbytes) == ("waits", 0, 2**26)
-    assert shown.copy_of(1e-5, ran).host == "goes on"
-    both = shown.run(shown.two_queues, steps=2).ran
+    assert experiments.copy_of(1e-5, ran).host == "goes on"
+    both = experiments.run(experiments.two_queues, steps=2).ran
     second = [k for k in both if k.kind == "copy h2d"][1]
     products = [k for k in both if k.kind == "kernel"]
-    assert shown.copy_of(0.0, [second, *products]).beside_s > 0
+    assert experiments.copy_of(0.0, [second, *products]).beside_s > 0
 
 
 def _racy(gpu: Any, side: Any, page: torch.Tensor) -> None:
@@ -48,13 +48,13 @@ def _racy(gpu: Any, side: Any, page: torch.Tensor) -> None:
 
 
 def test_programs_are_tried_and_drawn() -> None:
-    gpus = {"Monday": shown.try_program(_racy), "Tuesday": shown.try_program(_racy)}
-    assert shown.verdict(gpus["Monday"]) == "race"
-    assert shown.kinds_table(gpus).rows[0] == ("Monday", "read after write")
+    gpus = {"Monday": experiments.try_program(_racy), "Tuesday": experiments.try_program(_racy)}
+    assert experiments.verdict(gpus["Monday"]) == "race"
+    assert experiments.kinds_table(gpus).rows[0] == ("Monday", "read after write")
     for picture in (
-        shown.days_picture(gpus),
-        shown.queues_picture({"one queue": shown.one_queue, "two queues": shown.two_queues}),
-        shown.pipeline_picture(_in_a_row),
+        experiments.days_picture(gpus),
+        experiments.queues_picture({"one queue": experiments.one_queue, "two queues": experiments.two_queues}),
+        experiments.pipeline_picture(_in_a_row),
     ):
         assert picture.png().startswith(PNG) and picture.alt
 
@@ -83,7 +83,7 @@ def test_the_claims_are_tried_on_the_loaders_that_the_lesson_shows(name: str) ->
 
 
 def test_each_claim_has_its_row() -> None:
-    rows = trials.rows()
+    rows = claims.rows()
     assert len(lesson.verdicts(rows, evidence="simulated (H100)").claims) == len(rows)
     assert {row[0]: row[4].partition(":")[0] for row in rows} == {
         "05-one-queue": "confirmed",

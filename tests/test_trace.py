@@ -17,7 +17,7 @@ import torch
 from helpers import simulate, trace
 from helpers.trace import names, spans, steady, verdict
 from helpers.trace.unwaited import _Replay
-from helpers.waiting import OPERATORS_WAIT_IN, WAITS_IN, call_waits
+from helpers.pytorch.waiting import OPERATORS_WAIT_IN, WAITS_IN, call_waits
 from tests.tracing import COPY, GEMM, NCCL, RELU, Maker, noise
 
 US = 1e-6

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from helpers import lesson
-from helpers.trials import memory_pools, saving_memory
+from helpers.lessons.memory_pools import claims as memory_pools
+from helpers.lessons.saving_memory import claims as saving_memory
 
 VERDICTS = {
     "08-nccl": "untested",

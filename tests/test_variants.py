@@ -12,7 +12,7 @@ from helpers.classroom.engine import grade
 from helpers.classroom.runner import Runner
 from helpers.classroom.step import Step
 from helpers.classroom.submission import clean, key_of, steps_of
-from helpers.classroom.variant import SEED, variant
+from helpers.check.variant import SEED, variant
 from tests.corpus.cases import place, saved
 from tests.test_intake import answered
 

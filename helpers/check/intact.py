@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-from helpers import private_torch
+from helpers.pytorch import private_torch
 
 _MODULES = """builtins base64 contextlib copy gc inspect io json json.decoder json.encoder linecache random socket struct
 traceback warnings weakref torch torch.autograd torch.nn.functional torch.utils.dlpack""".split()
 _CLASSES = (torch.Tensor, torch.UntypedStorage, torch.nn.Parameter)
-#: `helpers.dispatch_mode.Mode.hide_from_dynamo` wraps it, where torch._dynamo has been loaded meanwhile
+#: `helpers.pytorch.dispatch_mode.Mode.hide_from_dynamo` wraps it, where torch._dynamo has been loaded meanwhile
 _WRAPPED = "__torch_dispatch__"
 _INSIDE = [attrgetter(name) for name in ("__code__", "__defaults__", "__kwdefaults__")]
 

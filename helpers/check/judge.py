@@ -17,8 +17,8 @@ import torch
 from helpers.check.compare import brief, difference
 from helpers.check.data import decode, encode
 from helpers.check.screen import cell_of, screen
-from helpers.machine_fault import NOT_YOURS, machine_fault, machine_fault_of
-from helpers.predictions import spelled
+from helpers.check.machine_fault import NOT_YOURS, machine_fault, machine_fault_of
+from helpers.lesson.predictions import spelled
 from helpers.progress import current, record
 
 Transport = Callable[[dict[str, Any]], dict[str, Any]]
@@ -236,7 +236,7 @@ def function(
     expect: the reference, called with the same inputs; or one value a case; or ``None`` (only costs or ``verify``).
     match: tolerances, gradients, and whose storage the result shares.
     drive: ``drive(learner_fn, *inputs)`` runs in the learner's place when one call is not enough (to use a class, to
-        call twice) and returns plain data. It is a function of :mod:`helpers.exercises`, or one of the test cell that
+        call twice) and returns plain data. It is a function of :mod:`helpers.lessons`, or one of the test cell that
         imports what it uses. If it has a parameter ``count``, it is given the grader's own :func:`helpers.count`.
     budget: counter → the most that one case may cost (a field of :class:`helpers.counters.Counts`), or a function of
         the case's inputs that returns this. With ``grads`` the counters cover forward and backward.
@@ -305,7 +305,7 @@ def _sent(drive: Callable[..., Any] | None) -> dict[str, str] | None:
     """How the learner's side finds the drive: by name in the package that both sides have, else by its source."""
     if drive is None:
         return None
-    if drive.__module__.startswith("helpers.exercises."):
+    if drive.__module__.startswith("helpers.lessons."):
         return {"at": f"{drive.__module__}:{drive.__qualname__}"}
     return {"source": textwrap.dedent(inspect.getsource(drive))}
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from helpers import exercises
+from helpers import lessons as exercises
 from helpers.check.data import NotPlain, decode, encode
 from helpers.counters import count
 
@@ -58,7 +58,7 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
 
 
 def _load_drive(sent: dict[str, str]) -> Callable[..., Any]:
-    """The drive by its place in :mod:`helpers.exercises`, or made from the source in a test cell."""
+    """The drive by its place in :mod:`helpers.lessons`, or made from the source in a test cell."""
     if "at" in sent:
         module, _, name = sent["at"].partition(":")
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from helpers.earlier import made_in
+from helpers.lesson.earlier import made_in
 
 __all__ = ["cell_of", "screen"]
 

@@ -14,15 +14,16 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from helpers.capstone import given
-from helpers.classroom import build, reference
+from helpers.lessons.capstone import given
+from helpers.classroom import build
+from helpers.check import reference
 from helpers.classroom import master as masters
 from helpers.classroom.judging import judge
 from helpers.classroom.master import BadMaster, Master
 from helpers.classroom.release import release
 from helpers.classroom.runner import Runner
 from helpers.classroom.settings import COURSE_ID, FRESH, ROOT
-from helpers.classroom.variant import SEED_FILE, class_seed
+from helpers.check.variant import SEED_FILE, class_seed
 
 #: of the course's root: what a student's copy has as it is
 PLAIN = ("LICENSE", "constraints.txt", "environment.yml", "pyproject.toml", "setup.py")

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from helpers import sources
+from helpers.lesson import sources
 from helpers.lesson import VERDICTS_MIME
-from helpers.tables import breakable
-from helpers.trials.verdicts import HERE, WORDS, Verdict
+from helpers.text.tables import breakable
+from helpers.lessons.sources_on_trial.verdicts import HERE, WORDS, Verdict
 
 #: the title of each lesson's page, by its folder
 Titles = dict[str, str]

@@ -1,4 +1,4 @@
-"""From the executed references to helpers/trials/kept.json: every verdict that a lesson keeps, which lesson, on what evidence."""
+"""From the executed references to helpers/lessons/sources_on_trial/kept.json: every verdict that a lesson keeps, which lesson, on what evidence."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.lesson import VERDICTS_MIME
-from helpers.trials.verdicts import HERE, KEPT
+from helpers.lessons.sources_on_trial.verdicts import HERE, KEPT
 
 #: the last line of a table as text: "[live (CPU); how far off] caption"
 _LABEL = re.compile(r"^\[([^\];]+)", re.MULTILINE)

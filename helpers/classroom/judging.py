@@ -9,7 +9,7 @@ import torch
 
 from helpers import check
 from helpers.check.judge import Transport
-from helpers.machine_fault import machine_fault_of
+from helpers.check.machine_fault import machine_fault_of
 
 
 @dataclass(frozen=True)

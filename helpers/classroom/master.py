@@ -213,7 +213,7 @@ def _check_names(master: Master) -> None:
                     f"{where}: a test must stand alone, but uses {sorted(unknown)}: import it here, or name the learner's function as a string"
                 )
             # what is imported elsewhere too is the same thing, but for what a test takes from its exercises' module
-            own = bound - imports(cell.source) | imports(cell.source, "helpers.exercises")
+            own = bound - imports(cell.source) | imports(cell.source, "helpers.lessons")
             if taken := own & elsewhere:
                 raise BadMaster(
                     f"{where}: a test shares the notebook's names and would overwrite {sorted(taken)}: name its own otherwise"
@@ -225,7 +225,7 @@ def _check_names(master: Master) -> None:
                 )
             if not _checked(cell.source):
                 raise BadMaster(
-                    f"{where}: a test reaches the learner's code through a check_… of helpers.exercises, or check.function"
+                    f"{where}: a test reaches the learner's code through a check_… of helpers.lessons, or check.function"
                 )
             continue
         if unknown := free - known:

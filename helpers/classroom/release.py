@@ -13,7 +13,7 @@ from pathlib import Path
 
 from traitlets.config import Config
 
-from helpers.classroom.keeping import copy_beside, write
+from helpers.keeping import copy_beside, write
 from helpers.classroom.settings import FRESH, NOTEBOOKS, SOLUTIONS
 
 _one_at_a_time = threading.Lock()

@@ -11,7 +11,7 @@ from nbconvert.exporters import Exporter, NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.converters import GenerateAssignment, GenerateFeedback
 
-from helpers.classroom.keeping import copy_beside, has_work
+from helpers.keeping import copy_beside, has_work
 
 #: matches every notebook, as nbgrader's "*" does. But for "*", and only for that, nbgrader removes folders; asked for
 #: some notebooks by name, it removes what it made of those and leaves everything else in the folder alone.

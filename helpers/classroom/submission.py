@@ -18,7 +18,7 @@ from helpers.classroom import sheet
 from helpers.classroom.bench import Done
 from helpers.classroom.intake import NotGradable, take
 from helpers.classroom.step import Step
-from helpers.classroom.variant import class_seed
+from helpers.check.variant import class_seed
 
 #: where a notebook keeps what grading says of it
 GRADING = "course_grading"

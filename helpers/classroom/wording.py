@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import helpers
-from helpers.machine_fault import NOT_YOURS
+from helpers.check.machine_fault import NOT_YOURS
 
 _HELPERS = Path(helpers.__file__).parent
 #: what a verdict advises to do in the notebook

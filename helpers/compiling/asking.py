@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from helpers.tensors import tensors
+from helpers.pytorch.tensors import tensors
 
 from .backends import Backend, write
 from .generated import Kernels

@@ -15,7 +15,7 @@ from unittest import mock
 
 import torch
 
-from helpers import private_torch
+from helpers.pytorch import private_torch
 
 from .torches import CannotCompile
 

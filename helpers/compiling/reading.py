@@ -7,7 +7,7 @@ import re
 from .generated import Kernels
 from .guarding import guards, plain
 from .listening import Event
-from .places import function, source, where
+from helpers.text.places import function, source, where
 from .records import Break, Compilation, Graph, Recompile, Report
 
 _OPERATORS: dict[type[ast.AST], str] = {

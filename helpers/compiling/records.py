@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.tables import ShownAsTable, Table, table
+from helpers.text.tables import ShownAsTable, Table, table
 
 from .generated import Kernels
 

@@ -13,9 +13,9 @@ from unittest import mock
 
 import torch
 
-from helpers import private_torch
-from helpers.seconds import LIVE_CPU, Speedup, format_seconds
-from helpers.tables import ShownAsTable, Table, table
+from helpers.pytorch import private_torch
+from helpers.text.seconds import LIVE_CPU, Speedup, format_seconds
+from helpers.text.tables import ShownAsTable, Table, table
 from helpers.timing import compare
 
 from .torches import CannotCompile, alone, dynamo, explained, original

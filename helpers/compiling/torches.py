@@ -13,7 +13,7 @@ from unittest import mock
 
 import torch
 
-from helpers import private_torch
+from helpers.pytorch import private_torch
 
 #: how to get a C++ compiler, which Inductor needs for CPU code
 COMPILER = (

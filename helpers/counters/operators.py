@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from helpers import private_torch
-from helpers.flops import formula
-from helpers.waiting import operator_waits
+from helpers.pytorch import private_torch
+from helpers.pytorch.flops import formula
+from helpers.pytorch.waiting import operator_waits
 
 COPIES: frozenset[str] = frozenset(
     """

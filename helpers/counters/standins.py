@@ -17,10 +17,10 @@ import torch.autograd.graph
 import torch.utils.dlpack
 from torch.autograd.graph import saved_tensors_hooks
 
-from helpers import private_torch
+from helpers.pytorch import private_torch
 from helpers.counters.watch import running
-from helpers.dispatch_mode import Unseen
-from helpers.waiting import lists_in
+from helpers.pytorch.dispatch_mode import Unseen
+from helpers.pytorch.waiting import lists_in
 
 _Syncs = Callable[..., tuple[str, ...] | None]
 

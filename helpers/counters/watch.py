@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from helpers import private_torch
+from helpers.pytorch import private_torch
 from helpers.counters.ledger import Ledger
 from helpers.counters.operators import Operator, filled, operator, waits
-from helpers.dispatch_mode import Mode
-from helpers.private_torch import DisableTorchFunction
-from helpers.tensors import tensors
+from helpers.pytorch.dispatch_mode import Mode
+from helpers.pytorch.private_torch import DisableTorchFunction
+from helpers.pytorch.tensors import tensors
 
 # of the class: an answer could give its storage a method of its own
 _nbytes, _resizable = torch.UntypedStorage.nbytes, torch.UntypedStorage.resizable

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from helpers import lazy
 
 if TYPE_CHECKING:
-    from helpers.sizes import size_text as size_text
+    from helpers.text.sizes import size_text as size_text
 
     from .analysis import Fragmentation as Fragmentation
     from .analysis import Holder as Holder

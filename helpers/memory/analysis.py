@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.sizes import size_text
+from helpers.text.sizes import size_text
 
 from .heap import conf_of
 from .rebuild import History, history

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory
-from helpers.sizes import size_text
+from helpers.text.sizes import size_text
 
 from .heap import conf_of
 from .reading import read

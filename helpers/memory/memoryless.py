@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from helpers import private_torch
-from helpers.dispatch_mode import Mode
+from helpers.pytorch import private_torch
+from helpers.pytorch.dispatch_mode import Mode
 
 _MOST = 1 << 28  # bytes of real memory, to learn the size of one workspace
 

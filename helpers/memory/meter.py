@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from helpers import private_torch
+from helpers.pytorch import private_torch
 from helpers.counters.operators import Operator
 from helpers.counters.standins import saved_tensors, stand_ins
 from helpers.counters.watch import Storages, Watch, running

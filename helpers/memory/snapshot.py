@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from helpers.simulator.allocator.conf import LARGE_SEGMENT, SMALL_SEGMENT
-from helpers.sizes import size_text
+from helpers.text.sizes import size_text
 
 ALLOCATED, PENDING, FREE = "allocated", "pending free", "free"
 _POINTER = 1 << 16

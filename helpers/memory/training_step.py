@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from helpers.tensors import tensors
+from helpers.pytorch.tensors import tensors
 
 from .memoryless import Place
 from .meter import Meter

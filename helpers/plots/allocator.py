@@ -15,7 +15,7 @@ from helpers.memory.analysis import fragmentation
 from helpers.memory.calls import Steps
 from helpers.memory.reading import read
 from helpers.memory.snapshot import ALLOCATED, FREE, PENDING, Block, Segment, Snapshot
-from helpers.sizes import size_text
+from helpers.text.sizes import size_text
 
 from . import key as keys
 from . import style

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from helpers.seconds import format_seconds
-from helpers.sizes import size_text
+from helpers.text.seconds import format_seconds
+from helpers.text.sizes import size_text
 from helpers.trace import spans
 
 from . import key as keys

@@ -17,7 +17,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from helpers.seconds import approx, format_seconds
+from helpers.text.seconds import approx, format_seconds
 from helpers.trace import spans
 
 from . import key as keys

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from helpers.seconds import format_seconds
-from helpers.sizes import size_text
-from helpers.tables import BESIDE
+from helpers.text.seconds import format_seconds
+from helpers.text.sizes import size_text
+from helpers.text.tables import BESIDE
 
 from . import style
 from .picture import Picture, drawn

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from helpers.memory.analysis import Holder, by_site, peak_of
 from helpers.memory.reading import read
 from helpers.memory.rebuild import History, history
-from helpers.sizes import size_text, size_unit
+from helpers.text.sizes import size_text, size_unit
 
 from . import staircase, style
 from .picture import Picture, drawn, message

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from helpers.seconds import format_seconds
+from helpers.text.seconds import format_seconds
 
 from . import style
 from .picture import Picture, drawn

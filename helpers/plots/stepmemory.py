@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from helpers.memory.estimating import WORDS, Estimate, StepTimeline
 from helpers.memory.meter import KINDS
-from helpers.sizes import size_text, size_unit
+from helpers.text.sizes import size_text, size_unit
 
 from . import key as keys
 from . import staircase, style

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.seconds import format_seconds
+from helpers.text.seconds import format_seconds
 from helpers.trace import CAUSES, Idle, Trace
 from helpers.trace import names as words
 from helpers.trace.columns import nest

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from helpers.seconds import approx, format_seconds
+from helpers.text.seconds import approx, format_seconds
 from helpers.trace import QueueDepth, Trace, idle, queue_depth, read, spans
 from helpers.trace import names as words
 from helpers.trace.columns import Work

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from helpers.seconds import approx, format_seconds
+from helpers.text.seconds import approx, format_seconds
 from helpers.trace import Trace, idle, read
 
 from . import trace_lanes as parts

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from helpers import private_torch
+from helpers.pytorch import private_torch
 
 from . import listening
 

@@ -13,7 +13,7 @@ third of the bandwidth or less.
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.tables import read_rows
+from helpers.text.tables import read_rows
 
 
 @dataclass(frozen=True)

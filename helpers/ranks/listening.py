@@ -24,8 +24,8 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from helpers import private_torch
-from helpers.tensors import tensors
+from helpers.pytorch import private_torch
+from helpers.pytorch.tensors import tensors
 
 from . import collectives
 from .records import Call

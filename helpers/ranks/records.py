@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from helpers.tables import ShownAsTable, Table, table
+from helpers.text.tables import ShownAsTable, Table, table
 
 
 @dataclass(frozen=True)

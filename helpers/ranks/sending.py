@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules import module as hooks
 
-from helpers import private_torch
+from helpers.pytorch import private_torch
 
 from .listening import listening, release
 from .records import Call, Record

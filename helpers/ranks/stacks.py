@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from helpers.compiling.places import where
+from helpers.text.places import where
 
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 _LIBRARIES = tuple(

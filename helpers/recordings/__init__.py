@@ -5,7 +5,7 @@
     result.evidence                                 # "live (GPU)", "recorded (H100, 2026-11-21)", "simulated (H100)"
 
 `show` runs the experiment live where a CUDA device is, else shows its recording, else simulates it.
-python -m helpers.recordings.record makes recordings (docs/recording.md).
+python -m helpers.lessons.record makes recordings (docs/recording.md).
 """
 
 from __future__ import annotations

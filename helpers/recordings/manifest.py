@@ -56,7 +56,7 @@ def begin(code: str, simulated: str | None, device: dict[str, Any]) -> dict[str,
 def _command() -> str:
     """The command line as it is noted: without the folder that was written to."""
     asked = re.sub(r"--out[ =]\S+ ?", "", " ".join(sys.argv[1:]))
-    return files.scrub(f"python -m helpers.recordings.record {asked}".strip())
+    return files.scrub(f"python -m helpers.lessons.record {asked}".strip())
 
 
 def _driver() -> str:

@@ -57,7 +57,7 @@ def run_apart(one: Experiment, folder: Path, simulated: str | None, timeout: flo
     A process each: a CUDA error, a full memory or a crash of one experiment leaves the others alone, and each
     starts with an empty allocator.
     """
-    command = [sys.executable, "-m", "helpers.recordings.record", "--worker", one.name, "--out", str(folder)]
+    command = [sys.executable, "-m", "helpers.lessons.record", "--worker", one.name, "--out", str(folder)]
     if simulated:
         command += ["--simulate", simulated]
     env = os.environ | {"KINETO_LOG_LEVEL": "99"}

@@ -17,10 +17,10 @@ from helpers import progress, timing
 from helpers.ranks import run_ranks
 from helpers.running_example.plain import Record, Size
 from helpers.running_example.script import Script
-from helpers.seconds import LIVE_CPU, Speedup, format_seconds
+from helpers.text.seconds import LIVE_CPU, Speedup, format_seconds
 from helpers.simulator import simulate
-from helpers.sizes import size_text
-from helpers.tables import BESIDE, ShownAsTable, Table, table
+from helpers.text.sizes import size_text
+from helpers.text.tables import BESIDE, ShownAsTable, Table, table
 
 #: the example's size on this machine's CPU, and on the simulated H100
 SMALL, LARGE = Size(), Size(width=512, heads=8, context=256, batch=8)

@@ -1,6 +1,6 @@
 """The table of GPUs: what their makers publish (cards.csv), what share of it kernels reach, and what is assumed about the host.
 
-The shares, efficiencies.json, are fitted by `python -m helpers.simulator.cost.calibration --fit` on measurements
+The shares, efficiencies.json, are fitted by `python -m helpers.calibration.fit --fit` on measurements
 of real cards, and say which. A card that is not in them, or a kind of arithmetic that was not measured on it,
 takes the family's median over the measured cards; a family that was never measured takes the two round
 shares of `Assumptions`.
@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from helpers.tables import BESIDE, read_rows
+from helpers.text.tables import BESIDE, read_rows
 
 EFFICIENCIES = Path(__file__).with_name("efficiencies.json")
 

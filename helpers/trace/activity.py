@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.seconds import approx, format_seconds
+from helpers.text.seconds import approx, format_seconds
 
 from . import spans
 from .columns import Trace, Work

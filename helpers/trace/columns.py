@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.waiting import call_waits
+from helpers.pytorch.waiting import call_waits
 
 from . import names as words
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.seconds import approx, format_seconds
+from helpers.text.seconds import approx, format_seconds
 
 from . import spans
 from .activity import covered

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.seconds import approx, format_seconds
+from helpers.text.seconds import approx, format_seconds
 
 from . import names as words
 from . import spans

@@ -13,13 +13,7 @@ if TYPE_CHECKING:
     from .allocator import allocator_stepper as allocator_stepper
     from .buckets import BucketExplorer as BucketExplorer
     from .buckets import bucket_explorer as bucket_explorer
-    from .float_format import FloatFormatExplorer as FloatFormatExplorer
-    from .float_format import float_format_explorer as float_format_explorer
     from .movable import STATIC as STATIC
-    from .pipeline import PipelineExplorer as PipelineExplorer
-    from .pipeline import pipeline_explorer as pipeline_explorer
-    from .stride import StrideExplorer as StrideExplorer
-    from .stride import stride_explorer as stride_explorer
     from .timeline import TimelineZoom as TimelineZoom
     from .timeline import timeline_zoom as timeline_zoom
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from helpers.plots.picture import Picture
 from helpers.ranks.links import LINKS
-from helpers.seconds import format_seconds
+from helpers.text.seconds import format_seconds
 from helpers.simulator.world.buckets import Backward, Plan, overlap
 from helpers.simulator.world.network import World
 
@@ -118,7 +118,7 @@ def bucket_explorer(
 def _gpt2() -> Backward:
     import torch
 
-    from helpers.recordings.models import GPT2
+    from helpers.models import GPT2
     from helpers.simulator import simulate
     from helpers.simulator.world.buckets import gradients
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from helpers.plots.picture import Picture
-from helpers.seconds import approx, format_seconds
+from helpers.text.seconds import approx, format_seconds
 from helpers.trace import Trace, idle, read
 
 from .movable import Movable

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from helpers import bench, compare, lesson, plots, simulate
-from helpers.experiments import measure_first as show
+from helpers.lessons.measure_first import experiments
 
 lesson.start(
     "00_measure_first", evidence=["simulated (H100)", "simulated (noisy machine)", "live (CPU)", "arithmetic"]
@@ -79,8 +79,8 @@ readings = {
     "clock, after synchronize": t2 - t0,
     "a pair of events": start.elapsed_time(end) / 1e3,  # milliseconds → seconds
 }
-lesson.keep(launch_us=show.launch_us(gpu), beside_us=show.beside_us(gpu, t2 - t0, products=3))
-you.against(*show.timers(gpu, readings, since_s=t0, products=3), evidence=gpu.evidence, what="reads")
+lesson.keep(launch_us=experiments.launch_us(gpu), beside_us=experiments.beside_us(gpu, t2 - t0, products=3))
+you.against(*experiments.timers(gpu, readings, since_s=t0, products=3), evidence=gpu.evidence, what="reads")
 
 # %% [markdown]
 # The CPU needs {{launch_us:.0f}} µs to launch a product (the narrow orange boxes). Then it is free again, and the GPU
@@ -112,7 +112,7 @@ def time_lines(wait: bool) -> dict[str, float]:
     with (gpu := simulate("H100")):
         x, w = (torch.randn(2048, 2048, device=gpu.device) for _ in range(2))
         for _ in range(3):
-            clock = show.Laps(gpu, wait=wait)
+            clock = experiments.Laps(gpu, wait=wait)
             y = x
             for _ in range(8):
                 y = y @ w
@@ -129,7 +129,7 @@ blamed = {
     "the naive clock blames": max(naive, key=naive.get),
     "the clock after synchronize blames": max(waited, key=waited.get),
 }
-you.against(blamed, show.lines(naive, waited), evidence="simulated (H100)", what="slowest line")
+you.against(blamed, experiments.lines(naive, waited), evidence="simulated (H100)", what="slowest line")
 
 # %% [markdown]
 # `loss.item()` needs the number, so the CPU waits there until the GPU has done everything that was queued before. The
@@ -161,7 +161,7 @@ with gpu:
         gpu.synchronize()
         calls.append(gpu.clock() - t0)
 lesson.keep(mean_of_1000=(calls[0] + 999 * calls[-1]) / 1000 / calls[-1])
-you.against(*show.first_call(gpu, calls), evidence=gpu.evidence)
+you.against(*experiments.first_call(gpu, calls), evidence=gpu.evidence)
 
 # %% [markdown]
 # The first use of a GPU makes a *context* on it (what the driver has to know of your process), and the first product
@@ -220,7 +220,7 @@ def time_on_gpu(gpu: Any, work: Callable[[], object], repeats: int = 10) -> floa
 
 
 # %% test="time_on_gpu" points=1
-from helpers.exercises.measure_first import Calls, check_time_on_gpu
+from helpers.lessons.measure_first.exercises import Calls, check_time_on_gpu
 
 check_time_on_gpu(
     Calls(size=1024, products=2, repeats=20),
@@ -229,7 +229,7 @@ check_time_on_gpu(
 
 # %% hidden="time_on_gpu" points=5
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.measure_first import Calls, check_time_on_gpu
+from helpers.lessons.measure_first.exercises import Calls, check_time_on_gpu
 
 check_time_on_gpu(
     Calls(768, products=1, repeats=10),
@@ -265,14 +265,14 @@ summaries = {
 rng = np.random.default_rng(0)
 alarms = {}
 for name, summary in summaries.items():
-    a, same = (summary(show.noisy(rng, 3e-3, 1000, 10)) for _ in range(2))
+    a, same = (summary(experiments.noisy(rng, 3e-3, 1000, 10)) for _ in range(2))
     alarms[name] = int((abs(np.log(a / same)) >= math.log(1.05)).sum())
 lesson.keep(one=alarms["one run"], mean=alarms["mean of 10"])
 lesson.keep(median=alarms["median of 10"], minimum=alarms["minimum of 10"])
 fewest, most = min(alarms, key=alarms.get), max(alarms, key=alarms.get)
 you.against(
     {"fewest false alarms": fewest, "most false alarms": most},
-    show.alarms(alarms),
+    experiments.alarms(alarms),
     evidence="simulated (noisy machine)",
 )
 
@@ -290,7 +290,7 @@ you.against(
 # quarter.
 
 # %% experiment
-show.drift()
+experiments.drift()
 
 # %% [markdown]
 # On the left, all runs of "before" came first, and the drift hit "after". On the right, the two ran **in turns**: one run
@@ -315,23 +315,23 @@ def groups(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
     """Ratio of the two groups, and the lower and the upper end of its interval."""
     x, y = np.log(before), np.log(after)  # a difference of logarithms is a ratio of times
     error = math.sqrt(x.var(ddof=1) / len(x) + y.var(ddof=1) / len(y))
-    return show.around(x.mean() - y.mean(), 2 * error)
+    return experiments.around(x.mean() - y.mean(), 2 * error)
 
 
 def paired(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
     """The same from the ratio within each pair."""
     d = np.log(before / after)
-    return show.around(d.mean(), 2 * math.sqrt(d.var(ddof=1) / len(d)))
+    return experiments.around(d.mean(), 2 * math.sqrt(d.var(ddof=1) / len(d)))
 
 
 found = {
-    "first all before, then all after": [groups(*show.session(s, in_turns=False)) for s in range(200)],
-    "in turns, as two groups": [groups(*show.session(s, in_turns=True)) for s in range(200)],
-    "in turns, in pairs": [paired(*show.session(s, in_turns=True)) for s in range(200)],
+    "first all before, then all after": [groups(*experiments.session(s, in_turns=False)) for s in range(200)],
+    "in turns, as two groups": [groups(*experiments.session(s, in_turns=True)) for s in range(200)],
+    "in turns, in pairs": [paired(*experiments.session(s, in_turns=True)) for s in range(200)],
 }
-wrong, unsure, right = (show.words(intervals) for intervals in found.values())
+wrong, unsure, right = (experiments.words(intervals) for intervals in found.values())
 lesson.keep(slower=wrong.count("slower"), unsure=unsure.count("cannot tell"), right=right.count("faster"))
-you.against(*show.sessions(found), evidence="simulated (noisy machine)", what="says")
+you.against(*experiments.sessions(found), evidence="simulated (noisy machine)", what="says")
 
 # %% [markdown]
 # The first way is sure, and wrong: "slower" in {{slower}} of 200 sessions. The second way is honest and useless: the drift
@@ -411,7 +411,7 @@ def verdict(before: np.ndarray, after: np.ndarray) -> str:
 
 
 # %% test="verdict" points=1
-from helpers.exercises.measure_first import check_verdict
+from helpers.lessons.measure_first.exercises import check_verdict
 
 told = {
     "clearly faster": "faster",
@@ -429,7 +429,7 @@ check_verdict(told)
 
 # %% hidden="verdict" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.measure_first import Machine, check_verdict
+from helpers.lessons.measure_first.exercises import Machine, check_verdict
 
 machines = [
     Machine(30, scatter=0.02),
@@ -467,15 +467,15 @@ you = lesson.predict({"small model": ..., "large model": ...}, choices=["no item
 models = {"small model": (512, 256), "large model": (2048, 2048)}  # width, batch
 changes = {"no item": {"item": False}, "TF32": {"precision": "high"}, "foreach": {"foreach": True}}
 
-before = {model: show.training_step(*shape) for model, shape in models.items()}
+before = {model: experiments.training_step(*shape) for model, shape in models.items()}
 gain = {
     model: {
-        name: before[model].seconds / show.training_step(*shape, **change).seconds
+        name: before[model].seconds / experiments.training_step(*shape, **change).seconds
         for name, change in changes.items()
     }
     for model, shape in models.items()
 }
-twice = {model: show.training_step(width, 2 * batch) for model, (width, batch) in models.items()}
+twice = {model: experiments.training_step(width, 2 * batch) for model, (width, batch) in models.items()}
 small, large = gain.values()
 lesson.keep(
     item=small["no item"], tf32=small["TF32"], foreach=large["foreach"],
@@ -484,7 +484,7 @@ lesson.keep(
     twice_large=twice["large model"].seconds / before["large model"].seconds,
 )  # fmt: skip
 best = {model: max(ratios, key=ratios.get) for model, ratios in gain.items()}
-you.against(best, show.gains(before, gain, twice), evidence="simulated (H100)", what="helps most")
+you.against(best, experiments.gains(before, gain, twice), evidence="simulated (H100)", what="helps most")
 
 # %% [markdown]
 # Each model has another winner, and the winner of one model is worth almost nothing on the other: TF32 gives
@@ -556,18 +556,18 @@ scored
 # meanings of "improved by x %". So say "takes 0.25 of the time" or "4.0× as fast", and never "400 % faster".
 
 # %% experiment
-from helpers.trials import measure_first as trials
+from helpers.lessons.measure_first import claims
 
 lesson.verdicts(
     [
-        trials.measure_optimise_measure(gain),
-        trials.simple_time(naive, waited),
-        trials.event_kernel_time(),
-        trials.percent_table(),
-        trials.three_hundred_percent(),
-        trials.start_small(),
-        trials.one_at_a_time(),
-        trials.twelve_hours_to_three(),
+        claims.measure_optimise_measure(gain),
+        claims.simple_time(naive, waited),
+        claims.event_kernel_time(),
+        claims.percent_table(),
+        claims.three_hundred_percent(),
+        claims.start_small(),
+        claims.one_at_a_time(),
+        claims.twelve_hours_to_three(),
     ],
     evidence="simulated (H100) · arithmetic",
     shown=("00-measure-optimise-measure", "00-simple-time", "00-percent-table"),
@@ -650,13 +650,13 @@ def paired_speedup(before: np.ndarray, after: np.ndarray) -> tuple[float, float,
 
 
 # %% test="paired_speedup" points=1
-from helpers.exercises.measure_first import Machine, check_paired_speedup
+from helpers.lessons.measure_first.exercises import Machine, check_paired_speedup
 
 check_paired_speedup(Machine(n=30, ratio=1.08, scatter=0.03))
 
 # %% hidden="paired_speedup" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.measure_first import Machine, check_paired_speedup
+from helpers.lessons.measure_first.exercises import Machine, check_paired_speedup
 
 check_paired_speedup(
     Machine(20, ratio=0.9, scatter=0.06, jumpy=True),
@@ -733,7 +733,7 @@ for threads in (1, 2):
         total = total + subtotal
     added[threads] = float(total)
 lesson.keep(sum_one=added[1], sum_two=added[2])
-show.sums(added)
+experiments.sums(added)
 
 # %% [markdown]
 # One thread finds {{sum_one:.0f}}, two threads find {{sum_two:.0f}}. A parallel sum splits its terms among threads in this
@@ -790,13 +790,13 @@ def reproducible(train: Callable[[], Any], seed: int) -> Any:
 
 
 # %% test="reproducible" points=1
-from helpers.exercises.measure_first import Turns, check_reproducible
+from helpers.lessons.measure_first.exercises import Turns, check_reproducible
 
 check_reproducible(Turns(seeds=(5, 6, 5, 5), fails=("", "", "KeyError", "")))
 
 # %% hidden="reproducible" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.measure_first import Turns, check_reproducible
+from helpers.lessons.measure_first.exercises import Turns, check_reproducible
 
 check_reproducible(
     Turns((3, 3, 3, 4, 8), fails=("", "KeyError", "", "Stop", ""), nested=True),
@@ -818,14 +818,14 @@ you = lesson.predict(
 )
 
 # %% experiment
-full, first_step = show.cold_run(1000), show.cold_run(1)  # seconds
-scaled = {k: show.cold_run(k) * 1000 / k for k in (3, 50, 500)}
-apart = {k: first_step + 999 * show.cold_run(k, skip=1) / k for k in scaled}  # the start taken apart
+full, first_step = experiments.cold_run(1000), experiments.cold_run(1)  # seconds
+scaled = {k: experiments.cold_run(k) * 1000 / k for k in (3, 50, 500)}
+apart = {k: first_step + 999 * experiments.cold_run(k, skip=1) / k for k in scaled}  # the start taken apart
 lesson.keep(scaled_up=scaled[3] / full, apart=abs(apart[3] / full - 1))
-how_far = [show.how_far(guess / full - 1) for guess in scaled.values()]
+how_far = [experiments.how_far(guess / full - 1) for guess in scaled.values()]
 you.against(
     dict(zip(you, how_far, strict=True)),
-    show.predicted(full, scaled, apart),
+    experiments.predicted(full, scaled, apart),
     evidence="simulated (H100)",
     what="error",
 )
@@ -880,7 +880,7 @@ def predict_run(gpu: Any, step: Callable[[], object], steps: int) -> float:
 
 
 # %% test="predict_run" points=1
-from helpers.exercises.measure_first import Run, check_predict_run
+from helpers.lessons.measure_first.exercises import Run, check_predict_run
 
 check_predict_run(
     Run(size=3072, cpu_s=1e-3, steps=500),
@@ -890,7 +890,7 @@ check_predict_run(
 
 # %% hidden="predict_run" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.measure_first import Run, check_predict_run
+from helpers.lessons.measure_first.exercises import Run, check_predict_run
 
 check_predict_run(
     Run(2560, cpu_s=1.6e-3, steps=400, card="A100"),
@@ -920,7 +920,7 @@ plots.samples(again, evidence="live (CPU)", title="The same code, timed 40 times
 # Events read everything that passes between two marks in the queue. That is the kernel's time only if the queue is full.
 
 # %% experiment
-show.event_gaps()
+experiments.event_gaps()
 
 # %% [markdown]
 # Read the first row. Around *one* small kernel on an idle GPU, the events read mostly the gap until the kernel arrives.
@@ -933,7 +933,7 @@ show.event_gaps()
 # AdamW's `foreach`, together with a second forward pass that somebody forgot to remove:
 
 # %% experiment
-show.changes(show.together())
+experiments.changes(experiments.together())
 
 # %% [markdown]
 # Reported as one change, this is a success, and the second forward pass stays for ever.
@@ -947,7 +947,7 @@ show.changes(show.together())
 you = lesson.predict({"matrix product": ..., "addition": ...}, choices=["1.0×", "1.2×", "1.4×"])
 
 # %% experiment
-slower = {what: f"{ratio:.1f}×" for what, ratio in show.slower_at(clock=0.7).items()}
+slower = {what: f"{ratio:.1f}×" for what, ratio in experiments.slower_at(clock=0.7).items()}
 you.against(slower, evidence="simulated (H100)", what="slower by")
 
 # %% [markdown]
@@ -971,4 +971,4 @@ you.against(slower, evidence="simulated (H100)", what="slower by")
 # %% experiment tags=["nbval-ignore-output"]
 from helpers.simulator import RealGPU
 
-lesson.on_gpu(lambda device: show.three_ways(RealGPU()), recording="00_three_ways")
+lesson.on_gpu(lambda device: experiments.three_ways(RealGPU()), recording="00_three_ways")

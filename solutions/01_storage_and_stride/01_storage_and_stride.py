@@ -19,7 +19,9 @@
 import torch
 
 from helpers import count, lesson, plots, widgets
-from helpers.experiments import storage_and_stride as show
+from helpers.lessons.storage_and_stride.explorer import stride_explorer
+from helpers.lessons.storage_and_stride.storage_picture import storage_path
+from helpers.lessons.storage_and_stride import experiments
 
 lesson.start("01_storage_and_stride", evidence=["live (CPU)", "arithmetic", "simulated (H100)"])
 
@@ -55,10 +57,10 @@ you = lesson.predict(
 )
 
 # %% experiment
-found = {line: show.layout(eval(line)) for line in you}
+found = {line: experiments.layout(eval(line)) for line in you}
 you.against(
     found,
-    plots.storage_path(list(you), base=x, title="One storage of 24 cells, four ways to walk it"),
+    storage_path(list(you), base=x, title="One storage of 24 cells, four ways to walk it"),
     evidence="live (CPU)",
     what="stride and offset",
 )
@@ -76,7 +78,7 @@ you.against(
 # broadcast. (2) torch refuses: a stride is never negative. So a line that reverses an order has to copy.</details>
 
 # %% experiment
-widgets.stride_explorer()
+stride_explorer()
 
 # %% [markdown]
 # > **Rule.** A tensor is shape, stride and offset over a storage. Where a new shape, stride and offset over the same
@@ -107,9 +109,9 @@ you = lesson.predict(
 found = {line: count(eval, line, {"x": x}) for line in you}
 merging = ["x.t().reshape(24)", "x[1:, ::2].reshape(9)", "x[:, 1:4].reshape(12)"]
 you.against(
-    {line: show.view_or_copy(counted) for line, counted in found.items()},
-    show.lines(found, {"x": x}),
-    plots.storage_path(merging, base=x, title="reshape: where one step length is enough, and where not"),
+    {line: experiments.view_or_copy(counted) for line, counted in found.items()},
+    experiments.lines(found, {"x": x}),
+    storage_path(merging, base=x, title="reshape: where one step length is enough, and where not"),
     evidence="live (CPU)",
 )
 
@@ -169,8 +171,8 @@ you = lesson.predict(
 # %% experiment
 found = {line: count(eval, line, names) for line in you}
 you.against(
-    {line: show.view_or_copy(counted) for line, counted in found.items()},
-    show.reads(found, names),
+    {line: experiments.view_or_copy(counted) for line, counted in found.items()},
+    experiments.reads(found, names),
     evidence="live (CPU)",
 )
 
@@ -197,7 +199,7 @@ you = lesson.predict(
 
 # %% experiment
 you.against(
-    {line: show.changes(line, pick=names["pick"]) for line in you}, evidence="live (CPU)", what="afterwards"
+    {line: experiments.changes(line, pick=names["pick"]) for line in you}, evidence="live (CPU)", what="afterwards"
 )
 
 # %% [markdown]
@@ -242,13 +244,13 @@ answers |= dict(zip(answers, "view copy copy view view copy copy view copy view"
 ### END SOLUTION
 
 # %% test="view_or_copy" points=1
-from helpers.exercises.storage_and_stride import check_answers
+from helpers.lessons.storage_and_stride.exercises import check_answers
 
 check_answers("x.contiguous()", "x.t().contiguous()", "x[[1, 2]]", "x[1:3].flatten()")
 
 # %% hidden="view_or_copy" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.storage_and_stride import check_answers
+from helpers.lessons.storage_and_stride.exercises import check_answers
 
 check_answers(
     "x.float()",
@@ -288,7 +290,7 @@ def clip_in_four_copies(video: torch.Tensor, every: int, top: int, left: int, si
 
 
 video = torch.randint(0, 256, (16, 48, 64, 3), dtype=torch.uint8)
-show.allocations(count(clip_in_four_copies, video, every=2, top=8, left=16, size=32))
+experiments.allocations(count(clip_in_four_copies, video, every=2, top=8, left=16, size=32))
 
 
 # %% exercise="one_copy"
@@ -311,7 +313,7 @@ def clip(video: torch.Tensor, every: int, top: int, left: int, size: int) -> tor
 
 # %% test="one_copy" points=2
 from helpers import check
-from helpers.exercises.storage_and_stride import check_clip, film
+from helpers.lessons.storage_and_stride.exercises import check_clip, film
 
 frames = film(7, 12, 16, 3)
 check_clip(
@@ -327,8 +329,8 @@ check_clip(*[check.case(frames, 2, top, left, 8, raises=ValueError) for top, lef
 # %% hidden="one_copy" points=3
 ### BEGIN HIDDEN TESTS
 from helpers import check
-from helpers.classroom.variant import variant
-from helpers.exercises.storage_and_stride import check_clip, film
+from helpers.check.variant import variant
+from helpers.lessons.storage_and_stride.exercises import check_clip, film
 
 v = variant("one_copy__hidden")
 rgba = film(v.number(9), 20, 24, 4, seed=v.seed(1))
@@ -410,16 +412,16 @@ running_example.compare(before, faster)
 # Many texts warn of tensors that are not contiguous, and of advanced indexing. Three of their claims:
 
 # %% experiment
-from helpers.trials import storage_and_stride as trials
+from helpers.lessons.storage_and_stride import claims
 
 lesson.verdicts(
     [
-        trials.two_levels(),
-        trials.noncontiguous_raises(),
-        trials.noncontiguous_wrong(),
-        trials.noncontiguous_slow(),
-        trials.advanced_index(),
-        trials.pandas_numpy(),
+        claims.two_levels(),
+        claims.noncontiguous_raises(),
+        claims.noncontiguous_wrong(),
+        claims.noncontiguous_slow(),
+        claims.advanced_index(),
+        claims.pandas_numpy(),
     ],
     evidence="live (CPU) and arithmetic",
     shown=("01-noncontiguous-wrong", "01-noncontiguous-slow", "01-advanced-index"),
@@ -501,7 +503,7 @@ def unflatten(
 
 
 # %% test="flat_index" points=1
-from helpers.exercises.storage_and_stride import check_flat_index, check_unflatten
+from helpers.lessons.storage_and_stride.exercises import check_flat_index, check_unflatten
 
 # (index, stride, offset): the cell
 check_flat_index({((2, 3), (6, 1)): 15, ((3, 2), (1, 6), 0): 15, ((0, 2), (6, 2), 6): 10, ((), (), 5): 5})
@@ -515,8 +517,8 @@ check_unflatten({(7 * big + 5, (big, big), (big, 1)): (7, 5), (big + 1, (big,), 
 
 # %% hidden="flat_index" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.classroom.variant import variant
-from helpers.exercises.storage_and_stride import check_flat_index, check_unflatten, random_views
+from helpers.check.variant import variant
+from helpers.lessons.storage_and_stride.exercises import check_flat_index, check_unflatten, random_views
 
 v = variant("flat_index__hidden")
 wide = ((2 * 10**9, 3), (10**21, 7), 10**30)
@@ -546,11 +548,11 @@ check_unflatten(
 # %% experiment
 def rule_is_right(piece: torch.Tensor) -> bool:
     merges = piece.stride(0) == piece.size(1) * piece.stride(1)
-    return merges == (show.view_or_copy(count(piece.reshape, -1)) == "view")
+    return merges == (experiments.view_or_copy(count(piece.reshape, -1)) == "view")
 
 
 x = torch.arange(24.0).reshape(4, 6)
-judged = [rule_is_right(piece) for matrix in (x, x.t()) for piece in show.slices(matrix)]
+judged = [rule_is_right(piece) for matrix in (x, x.t()) for piece in experiments.slices(matrix)]
 print(f"{len(judged)} slices: the rule and reshape(-1) agree on {sum(judged)}")
 
 # %% [markdown]
@@ -596,7 +598,7 @@ def is_contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
 
 
 # %% test="is_contiguous" points=1
-from helpers.exercises.storage_and_stride import check_is_contiguous
+from helpers.lessons.storage_and_stride.exercises import check_is_contiguous
 
 check_is_contiguous(((4, 6), (6, 1)), ((6, 4), (1, 6)), ((4, 3), (6, 1)), ((3,), (2,)), ((), ()))
 check_is_contiguous(((3, 4), (0, 1)), ((2, 3, 4), (12, 4, 1)), ((2, 3, 4), (12, 1, 3)))
@@ -606,8 +608,8 @@ check_is_contiguous(((0, 3), (1, 9)), ((2, 0), (5, 5)), note="this tensor has no
 
 # %% hidden="is_contiguous" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.classroom.variant import variant
-from helpers.exercises.storage_and_stride import check_is_contiguous, random_layouts
+from helpers.check.variant import variant
+from helpers.lessons.storage_and_stride.exercises import check_is_contiguous, random_layouts
 
 big = 2**40  # more elements than any library can number: integers can
 check_is_contiguous(many=random_layouts(variant("is_contiguous__hidden").seed(0), many=4000))
@@ -643,8 +645,8 @@ you = lesson.predict(
 # %% experiment
 found = {line: count(eval, line, {"row": row}) for line in you}
 you.against(
-    show.spent(found),
-    plots.storage_path(
+    experiments.spent(found),
+    storage_path(
         {"row.expand(3, 6)": row.expand(3, 6), "row.repeat(3, 1)": row.repeat(3, 1)},
         base=row,
         title="The same 18 elements: 6 cells walked three times, or 18 cells of its own",
@@ -658,7 +660,7 @@ you.against(
 # the six cells. Reading an expanded tensor is safe and cheap. **Writing** is not, because several elements are one cell:
 
 # %% experiment
-show.written("stretched.add_(1)", "stretched[0] = 2.0", "stretched[0, 0] = 3.0")
+experiments.written("stretched.add_(1)", "stretched[0] = 2.0", "stretched[0, 0] = 3.0")
 
 # %% [markdown]
 # The first two lines write several elements that are one cell, and torch refuses. The third line writes a single element.
@@ -670,7 +672,7 @@ show.written("stretched.add_(1)", "stretched[0] = 2.0", "stretched[0, 0] = 3.0")
 # to 17:
 
 # %% experiment
-show.tried(
+experiments.tried(
     "part.as_strided((3,), (2,))",  # every second number of part
     "part.as_strided((3, 4), (1, 1))",  # three rows that overlap
     "part.as_strided((3,), (2,), 0)",  # from cell 0, which is not part's
@@ -732,7 +734,7 @@ def diagonal_blocks(x: torch.Tensor, size: int) -> torch.Tensor:
 import torch
 
 from helpers import check
-from helpers.exercises.storage_and_stride import check_diagonal_blocks, check_windows
+from helpers.lessons.storage_and_stride.exercises import check_diagonal_blocks, check_windows
 
 numbers = torch.arange(100.0)
 check_windows(check.case(numbers[:8], 3), check.case(numbers[:9], 4, 2), check.case(numbers[5:25:2], 3))
@@ -747,8 +749,8 @@ check_diagonal_blocks(check.case(numbers[:25].reshape(5, 5), 2, raises=ValueErro
 import torch
 
 from helpers import check
-from helpers.classroom.variant import variant
-from helpers.exercises.storage_and_stride import check_diagonal_blocks, check_windows
+from helpers.check.variant import variant
+from helpers.lessons.storage_and_stride.exercises import check_diagonal_blocks, check_windows
 
 v = variant("windows__hidden")
 numbers, all_of_it = torch.arange(2000, dtype=torch.int64), v.number(17)
@@ -793,7 +795,7 @@ def first_ten(copy: bool) -> torch.Tensor:
     return small.clone() if copy else small
 
 
-show.kept_alive({"big[:10]": count(first_ten, copy=False), "big[:10].clone()": count(first_ten, copy=True)})
+experiments.kept_alive({"big[:10]": count(first_ten, copy=False), "big[:10].clone()": count(first_ten, copy=True)})
 
 # %% [markdown]
 # So a small result can hold a large storage in memory, and the cure is, for once, a copy.
@@ -811,14 +813,14 @@ you = lesson.predict(
 )
 
 # %% experiment
-found = trials.outcomes()
+found = claims.outcomes()
 copying = {family: "same, extra copy" in of_family.values() for family, of_family in found.items()}
-each_time, before_the_loop = trials.softmax_copies()
+each_time, before_the_loop = claims.softmax_copies()
 lesson.keep(softmax_copies=each_time, copies_before=before_the_loop)
 you.against(
     {line: "some of them" if copying[line.split(",")[0]] else "none of them" for line in you},
-    show.outcomes(found),
-    show.named(found),
+    experiments.outcomes(found),
+    experiments.named(found),
     evidence="live (CPU)",
     what="copy more",
 )
@@ -837,7 +839,7 @@ you.against(
 # are summed: neighbours first, then numbers 2, 4, … cells apart.
 
 # %% experiment
-show.sums_at_strides()
+experiments.sums_at_strides()
 
 # %% [markdown]
 # The clock sees several things at once. From stride 1 to 2 the tensor stops being contiguous, and the sum may lose a faster
@@ -849,7 +851,7 @@ show.sums_at_strides()
 # this machine has a GPU, the next cell sums there.
 
 # %% experiment
-lesson.on_gpu(show.sums_on_gpu, recording="01_strided_sums")
+lesson.on_gpu(experiments.sums_on_gpu, recording="01_strided_sums")
 
 # %% [markdown]
 # ### Not contiguous on purpose: `channels_last` (5 min)
@@ -862,7 +864,7 @@ lesson.on_gpu(show.sums_on_gpu, recording="01_strided_sums")
 # %% experiment
 images = torch.arange(12.0).reshape(1, 3, 2, 2)
 last = images.to(memory_format=torch.channels_last)
-plots.storage_path(
+storage_path(
     {"images": images, "last": last},
     title="The same (1, 3, 2, 2) tensor: channel by channel, and pixel by pixel",
     labels=lambda n, c, h, w: f"{'abc'[c]}{2 * h + w}",
@@ -882,7 +884,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-you.against({line: show.format_of(line, last=last) for line in you}, evidence="live (CPU)", what="result")
+you.against({line: experiments.format_of(line, last=last) for line in you}, evidence="live (CPU)", what="result")
 
 # %% [markdown]
 # `flatten` before the last linear layer is the classic: free on a contiguous tensor, a silent copy on a channels_last one.
@@ -900,8 +902,8 @@ you.against({line: show.format_of(line, last=last) for line in you}, evidence="l
 # NumPy.
 
 # %% experiment
-parts = show.parts_of_frames()
-show.roads(parts, direct=torch.tensor, by_numpy=lambda part: torch.from_numpy(part.to_numpy()))
+parts = experiments.parts_of_frames()
+experiments.roads(parts, direct=torch.tensor, by_numpy=lambda part: torch.from_numpy(part.to_numpy()))
 
 # %% [markdown]
 # `torch.tensor(column)` asks for the rows labelled 0, 1, 2, … A filter leaves gaps in the labels, and then the call raises.

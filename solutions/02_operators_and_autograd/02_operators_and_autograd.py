@@ -22,6 +22,8 @@ import torch
 import torch.nn.functional as F
 
 from helpers import count, lesson, plots, simulate
+from helpers.lessons.operators_and_autograd.graph import autograd_graph
+from helpers.lessons.operators_and_autograd.overhead import crossover
 
 lesson.start("02_operators_and_autograd", evidence=["live (CPU)", "simulated (H100)"])
 
@@ -49,7 +51,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-from helpers.experiments.operators_and_autograd import few_or_many, which_operators
+from helpers.lessons.operators_and_autograd.experiments import few_or_many, which_operators
 
 x, y, w, b = torch.randn(64, 64), torch.randn(64, 64), torch.randn(64, 64), torch.randn(64)
 counted = {line: count(eval, line, globals()) for line in you}
@@ -83,7 +85,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-from helpers.experiments.operators_and_autograd import GPU_SIZES, SIZES, fastest
+from helpers.lessons.operators_and_autograd.experiments import GPU_SIZES, SIZES, fastest
 
 
 def add_on(gpu, n, repeats=100):
@@ -104,7 +106,7 @@ with simulate("H100") as h100:
     gpu_s = [add_on(h100, n) for n in GPU_SIZES]
 
 # %% experiment
-from helpers.experiments.operators_and_autograd import about, bandwidth, crossing, crossing_on
+from helpers.lessons.operators_and_autograd.experiments import about, bandwidth, crossing, crossing_on
 
 found = {
     "crossover on this CPU, one thread": about(crossing(SIZES, cpu_s)),
@@ -114,8 +116,8 @@ lesson.keep(launch_us=h100.card.assumptions.operator_s * 1e6, gb_s=bandwidth(h10
 lesson.keep(gpu_millions=crossing_on(h100.card) / 1e6)
 you.against(
     found,
-    plots.crossover(SIZES, {"x + y": cpu_s}, evidence="live (CPU)", title="One CPU thread"),
-    plots.crossover(GPU_SIZES, {"x + y": gpu_s}, evidence=h100.evidence, title="One H100", law="max"),
+    crossover(SIZES, {"x + y": cpu_s}, evidence="live (CPU)", title="One CPU thread"),
+    crossover(GPU_SIZES, {"x + y": gpu_s}, evidence=h100.evidence, title="One H100", law="max"),
     evidence="live (CPU) · simulated (H100)",
     what="elements, about",
 )
@@ -170,7 +172,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-from helpers.experiments.operators_and_autograd import both_ways, launches, what_fusion_gives
+from helpers.lessons.operators_and_autograd.experiments import both_ways, launches, what_fusion_gives
 
 fused = both_ways(simulate("H100"), norm_by_hand, entropy_by_hand, attention_by_hand)
 _, cross_entropy = fused["entropy_by_hand"]
@@ -249,7 +251,7 @@ def block(
 
 
 # %% test="few_operators" points=1
-from helpers.exercises.operators_and_autograd import check_block, layer
+from helpers.lessons.operators_and_autograd.exercises import check_block, layer
 
 check_block(layer(32, 16, 24), layer(64, 8, 8, eps=0.1), layer(40, 12, 10, trained=True))
 check_block(layer(9, 5, 4, trained=True), gradients=True)
@@ -258,7 +260,7 @@ check_block(layer(9, 5, 4, trained=True), gradients=True)
 ### BEGIN HIDDEN TESTS
 import torch
 
-from helpers.exercises.operators_and_autograd import check_block, layer
+from helpers.lessons.operators_and_autograd.exercises import check_block, layer
 
 check_block(
     layer(128, 32, 48, eps=1e-3),
@@ -273,7 +275,7 @@ check_block(
 ### BEGIN HIDDEN TESTS
 import torch
 
-from helpers.exercises.operators_and_autograd import check_block, layer
+from helpers.lessons.operators_and_autograd.exercises import check_block, layer
 
 check_block(layer(6, 5, 7, torch.float64, trained=True), gradients=True)
 check_block(layer(8, 5, 7, torch.float64, trained=True, data=True), gradients=True)
@@ -381,7 +383,7 @@ def train_leaky(w1, w2, inputs, targets, lr=0.1):
 
 
 # %% experiment
-from helpers.experiments.operators_and_autograd import peaks
+from helpers.lessons.operators_and_autograd.experiments import peaks
 
 peaks(train_leaky)
 
@@ -428,7 +430,7 @@ def train(
 
 
 # %% test="graph_keeper" points=1
-from helpers.exercises.operators_and_autograd import Training, check_train
+from helpers.lessons.operators_and_autograd.exercises import Training, check_train
 
 check_train(*[Training(steps, batch=48, k=16, width=64, out=2) for steps in (3, 15)])
 
@@ -436,7 +438,7 @@ check_train(*[Training(steps, batch=48, k=16, width=64, out=2) for steps in (3, 
 ### BEGIN HIDDEN TESTS
 import torch
 
-from helpers.exercises.operators_and_autograd import Training, check_train
+from helpers.lessons.operators_and_autograd.exercises import Training, check_train
 
 check_train(
     *[Training(steps, batch=64, k=8, width=128, out=2, lr=0.3) for steps in (2, 22)],
@@ -448,7 +450,7 @@ check_train(Training(5, batch=6, k=4, width=8, out=3, dtype=torch.float64), cost
 
 # %% hidden="graph_keeper" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.operators_and_autograd import Training, check_train
+from helpers.lessons.operators_and_autograd.exercises import Training, check_train
 
 check_train(
     Training(12, batch=32, k=8, width=64, out=2, lr=0.2),
@@ -519,14 +521,14 @@ board
 # Three claims from the course's sources. The third is tried in *Further*.
 
 # %% experiment
-from helpers.trials import operators_and_autograd as trials
+from helpers.lessons.operators_and_autograd import claims
 
 rows = [
-    trials.overhead(h100.card),
-    trials.fusion(fused),
-    trials.in_place(),
-    trials.graph(),
-    trials.accumulate(),
+    claims.overhead(h100.card),
+    claims.fusion(fused),
+    claims.in_place(),
+    claims.graph(),
+    claims.accumulate(),
 ]
 lesson.verdicts(
     rows, evidence="live (CPU) · simulated (H100)", shown=("02-overhead", "02-fusion", "02-in-place")
@@ -562,7 +564,7 @@ lesson.progress()
 # Each row below adds one thing to the row above.
 
 # %% experiment
-from helpers.experiments.operators_and_autograd import times
+from helpers.lessons.operators_and_autograd.experiments import times
 
 one, other, room = torch.rand(1), torch.rand(1), torch.empty(1)
 wants = torch.rand(1, requires_grad=True)
@@ -625,7 +627,7 @@ lesson.table(path, ["where", "what happens"], evidence="live (CPU)")
 # On a GPU, the CPU pays for all of this while the GPU waits. The attention of section 3, with one head of 16 tokens:
 
 # %% experiment
-from helpers.experiments.operators_and_autograd import small_attention
+from helpers.lessons.operators_and_autograd.experiments import small_attention
 
 small_attention()
 
@@ -642,7 +644,7 @@ x, w, v = torch.randn(100), torch.randn(100, requires_grad=True), torch.randn(10
 s = x * 2 - w
 out = (s.tanh() * s + v.exp()).sum()
 names = {"w": w, "v": v}
-plots.autograd_graph(out, evidence="live (CPU)", names=names, title="s = 2x − w; (tanh(s)·s + eᵛ).sum()")
+autograd_graph(out, evidence="live (CPU)", names=names, title="s = 2x − w; (tanh(s)·s + eᵛ).sum()")
 
 # %% [markdown]
 # The arrows point the way the gradients go: from the result at the top to the **leaves** at the bottom, the tensors
@@ -706,7 +708,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-from helpers.experiments.operators_and_autograd import by_change, needed, outcomes
+from helpers.lessons.operators_and_autograd.experiments import by_change, needed, outcomes
 
 found = outcomes()
 measured = {
@@ -734,7 +736,7 @@ w = torch.randn(100, requires_grad=True)
 z = (w + 1).exp()
 loss = (z.sin() + z).sum()
 z.add_(1)
-plots.autograd_graph(
+autograd_graph(
     loss, evidence="live (CPU)", names={"w": w}, title="z = exp(w + 1); loss = (sin(z) + z).sum(); z.add_(1)"
 )
 
@@ -811,7 +813,7 @@ class _TanhExp(torch.autograd.Function):
 # %% test="lean_function" points=2
 import torch
 
-from helpers.exercises.operators_and_autograd import check_tanhexp
+from helpers.lessons.operators_and_autograd.exercises import check_tanhexp
 
 g = torch.Generator().manual_seed(0)
 check_tanhexp(torch.randn(40, 50, generator=g), torch.linspace(-5, 5, 99, dtype=torch.float64))
@@ -822,7 +824,7 @@ check_tanhexp(kept_of=[50_000])
 ### BEGIN HIDDEN TESTS
 import torch
 
-from helpers.exercises.operators_and_autograd import check_tanhexp
+from helpers.lessons.operators_and_autograd.exercises import check_tanhexp
 
 g = torch.Generator().manual_seed(1)
 double = torch.randn(3, 5, 7, generator=g, dtype=torch.float64).mul(3)
@@ -844,7 +846,7 @@ check_tanhexp(double, tolerance=1e-12)  # float64 in, float64 throughout
 ### BEGIN HIDDEN TESTS
 import torch
 
-from helpers.exercises.operators_and_autograd import check_tanhexp
+from helpers.lessons.operators_and_autograd.exercises import check_tanhexp
 
 g = torch.Generator().manual_seed(2)
 check_tanhexp(torch.randn(30, 20, generator=g), kept_of=[30_000, 75_000])
@@ -870,7 +872,7 @@ check_tanhexp(torch.randn(30, 20, generator=g), kept_of=[30_000, 75_000])
 # for a GPU, to read a number from it.
 
 # %% experiment
-from helpers.experiments.operators_and_autograd import deciding
+from helpers.lessons.operators_and_autograd.experiments import deciding
 
 deciding()
 
@@ -894,7 +896,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-from helpers.experiments.operators_and_autograd import compare_modes, in_each_mode
+from helpers.lessons.operators_and_autograd.experiments import compare_modes, in_each_mode
 
 batch, weight = torch.randn(64, 256), torch.randn(256, 256).div(16).requires_grad_()
 
@@ -926,7 +928,7 @@ you.against(told, compare_modes(modes), evidence="live (CPU)", what="without a g
 # What that saves is a part of the call, so look for it in tiny operators only. What does it cost?
 
 # %% experiment
-from helpers.experiments.operators_and_autograd import each_tried
+from helpers.lessons.operators_and_autograd.experiments import each_tried
 
 with torch.inference_mode():
     made_there = torch.ones(3)
@@ -1000,7 +1002,7 @@ def grad_norms(
 
 
 # %% test="per_sample" points=2
-from helpers.exercises.operators_and_autograd import Net, check_grad_norms
+from helpers.lessons.operators_and_autograd.exercises import Net, check_grad_norms
 
 check_grad_norms(Net(1, k=5, width=4, classes=3), Net(2, k=6, width=4, classes=3))
 check_grad_norms(Net(64, k=40, width=32, classes=6), memory=True)
@@ -1009,7 +1011,7 @@ check_grad_norms(Net(64, k=40, width=32, classes=6), memory=True)
 ### BEGIN HIDDEN TESTS
 import torch
 
-from helpers.exercises.operators_and_autograd import Net, check_grad_norms
+from helpers.lessons.operators_and_autograd.exercises import Net, check_grad_norms
 
 check_grad_norms(
     *[Net(batch, k=7, width=9, classes=4) for batch in (4, 20, 96)],
@@ -1024,7 +1026,7 @@ check_grad_norms(
 ### BEGIN HIDDEN TESTS
 import torch
 
-from helpers.exercises.operators_and_autograd import Net, check_grad_norms
+from helpers.lessons.operators_and_autograd.exercises import Net, check_grad_norms
 
 
 def by_formula(x, y, w1, b1, w2, b2):  # at this size the loop would take seconds
@@ -1055,7 +1057,7 @@ def add_by_size(device):
     real = simulator.RealGPU()
     with real:
         seconds = [add_on(real, n) for n in GPU_SIZES]
-    return plots.crossover(GPU_SIZES, {"x + y": seconds}, evidence=real.evidence, title="This GPU", law="max")
+    return crossover(GPU_SIZES, {"x + y": seconds}, evidence=real.evidence, title="This GPU", law="max")
 
 
 lesson.on_gpu(add_by_size, recording="02_add_by_size")

@@ -50,7 +50,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-from helpers.experiments.gpu_queue import LARGE, SMALL, launch_to_start_us, loop, queues, second_step
+from helpers.lessons.gpu_queue.experiments import LARGE, SMALL, launch_to_start_us, loop, queues, second_step
 
 small, large = loop(**SMALL), loop(**LARGE)
 gains = {
@@ -103,7 +103,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-from helpers.experiments.gpu_queue import MIDDLE, against_the_work, gpu_work_s
+from helpers.lessons.gpu_queue.experiments import MIDDLE, against_the_work, gpu_work_s
 
 loops = {
     "neither": loop(**MIDDLE),
@@ -132,7 +132,7 @@ you.against_ratios(longer, shown, evidence="simulated (H100)", what="times the G
 
 # %% experiment
 from helpers import widgets
-from helpers.experiments.gpu_queue import end_of_a_read
+from helpers.lessons.gpu_queue.experiments import end_of_a_read
 
 gappy = loops["read and prepare"].trace
 print(trace.classify(gappy))
@@ -165,7 +165,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-from helpers.experiments.gpu_queue import on_the_map, try_each
+from helpers.lessons.gpu_queue.experiments import on_the_map, try_each
 
 six = {
     "small layers": SMALL,
@@ -248,7 +248,7 @@ def bottleneck(t: trace.Trace) -> str:
 
 
 # %% test="bottleneck" points=2
-from helpers.exercises.gpu_queue import Loop, check_bottleneck
+from helpers.lessons.gpu_queue.exercises import Loop, check_bottleneck
 
 wanted = {
     Loop("H100", 256, 64): "CPU",
@@ -265,7 +265,7 @@ check_bottleneck(wanted)
 
 # %% hidden="bottleneck" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.gpu_queue import Loop, check_bottleneck
+from helpers.lessons.gpu_queue.exercises import Loop, check_bottleneck
 
 wanted = {  # what helps most: found by doubling each part of the machine
     Loop("A100", 192, 128, read=True, noise=0.1): "CPU",
@@ -282,7 +282,7 @@ check_bottleneck(wanted)
 
 # %% hidden="bottleneck" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.gpu_queue import check_bottleneck
+from helpers.lessons.gpu_queue.exercises import check_bottleneck
 
 wanted = {"GPU": "GPU", "small": "CPU", "late": "CPU", "syncs": "syncs", "copies": "copies"}
 check_bottleneck(wanted | {"hidden copies": "GPU"})
@@ -312,7 +312,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-from helpers.experiments.gpu_queue import one_batch, waits_by_line, who_waits
+from helpers.lessons.gpu_queue.experiments import one_batch, waits_by_line, who_waits
 
 gpu, here = one_batch()
 who = who_waits(gpu, list(you), here)
@@ -376,7 +376,7 @@ def train_plain(gpu, model, batches, class_weights, lr=0.1, max_norm=1.0, log_ev
 
 
 # %% experiment
-from helpers.experiments.gpu_queue import steps_of
+from helpers.lessons.gpu_queue.experiments import steps_of
 
 waits, waiting_lines = steps_of(train_plain)
 lesson.keep(waits_a_step=waits)
@@ -434,13 +434,13 @@ def train(
 
 
 # %% test="train" points=2
-from helpers.exercises.gpu_queue import Steps, check_train
+from helpers.lessons.gpu_queue.exercises import Steps, check_train
 
 check_train(Steps("......", log_every=3), Steps(".i..u.i", log_every=3))
 
 # %% hidden="train" points=5
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.gpu_queue import Steps, check_train
+from helpers.lessons.gpu_queue.exercises import Steps, check_train
 
 check_train(Steps("..iu....", log_every=4, seed=4), Steps("i.u", log_every=1, seed=5))
 check_train(Steps(".l.h..", log_every=3, seed=6), Steps("..", log_every=3, seed=7), Steps("", log_every=2))
@@ -518,12 +518,12 @@ board
 # The book notes say: a sparse queue means the CPU; a dense queue means the GPU; with gaps, look before and after them.
 
 # %% experiment
-from helpers.trials import gpu_queue as trials
+from helpers.lessons.gpu_queue import claims
 
-of_the_map = (trials.sparse, trials.dense, trials.zoom, trials.nsight_compute)
+of_the_map = (claims.sparse, claims.dense, claims.zoom, claims.nsight_compute)
 rows = [claim(tried) for claim in of_the_map]
-rows += [trials.before_and_after(tried, longer["prepare"] / longer["neither"]), trials.utilization()]
-rows += [trials.schedule_recipe(), trials.cuda_time_total(), trials.nsys_memory()]
+rows += [claims.before_and_after(tried, longer["prepare"] / longer["neither"]), claims.utilization()]
+rows += [claims.schedule_recipe(), claims.cuda_time_total(), claims.nsys_memory()]
 three = ("03-sparse-cpu", "03-dense-gpu", "03-before-and-after")
 lesson.verdicts(rows, evidence="simulated (H100) · live (CPU)", shown=three)
 
@@ -580,7 +580,7 @@ you = lesson.predict(
 
 # %% experiment
 from helpers import memory, running_example, simulate
-from helpers.experiments.gpu_queue import lasting, repairs, what_each_gives
+from helpers.lessons.gpu_queue.experiments import lasting, repairs, what_each_gives
 
 script, gpu = running_example.after("00"), simulate("H100")
 with gpu:
@@ -626,7 +626,7 @@ you.against(dict(zip(you, found)), calls.table, what_each_gives(gains, leak), ev
 # cause. Which one repair makes each loop fastest?
 
 # %% experiment
-from helpers.experiments.gpu_queue import UNKNOWN, on_the_map, try_each, two_steps
+from helpers.lessons.gpu_queue.experiments import UNKNOWN, on_the_map, try_each, two_steps
 
 for name in UNKNOWN:
     display(two_steps(name))
@@ -658,7 +658,7 @@ you.against(best, on_the_map(repaired), evidence="simulated (H100)", what="helps
 # much of the card do they use?
 
 # %% experiment
-from helpers.experiments.gpu_queue import BUSY, use_of_the_card, used
+from helpers.lessons.gpu_queue.experiments import BUSY, use_of_the_card, used
 
 use = {name: used(make) for name, make in BUSY.items()}
 use_of_the_card(use)
@@ -739,7 +739,7 @@ def read_queue(kernels: Times, copies: Times, waits: Times) -> dict[str, int]:
 
 
 # %% test="read_queue" points=1
-from helpers.exercises.gpu_queue import Queue, check_read_queue
+from helpers.lessons.gpu_queue.exercises import Queue, check_read_queue
 
 four = [(0, 10, 30), (5, 30, 60), (8, 60, 70), (100, 112, 120)]  # a gap from 70 to 112, launched at 100
 check_read_queue(
@@ -756,7 +756,7 @@ check_read_queue(
 
 # %% hidden="read_queue" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.gpu_queue import check_read_queue, random_queue
+from helpers.lessons.gpu_queue.exercises import check_read_queue, random_queue
 
 
 def causes(kernels, copies, waits):
@@ -779,7 +779,7 @@ check_read_queue(*(random_queue(seed, n) for seed, n in ((5, 20), (6, 60), (7, 9
 
 # %% hidden="read_queue" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.gpu_queue import Queue, check_read_queue
+from helpers.lessons.gpu_queue.exercises import Queue, check_read_queue
 
 late = 10**12  # ns: a clock that has run for a quarter of an hour
 far = [(late, late + 5, late + 9), (late + 30, late + 41, late + 50), (late + 1, late + 9, late + 12)]
@@ -819,7 +819,7 @@ you = lesson.predict(
 # %% experiment
 from torch.profiler import schedule
 
-from helpers.experiments.gpu_queue import profiled, what_options_add
+from helpers.lessons.gpu_queue.experiments import profiled, what_options_add
 
 ran = profiled(schedule(wait=2, warmup=1, active=3))
 forgotten = profiled(schedule(wait=2, warmup=1, active=3), step_is_called=False)
@@ -870,7 +870,7 @@ you.against(measured, what_options_add(ran), evidence="live (CPU)")
 # recorded yet. The simulator's kernel times come from a model of just this kind, so use the table to learn the reading.
 
 # %% experiment
-from helpers.experiments.gpu_queue import five_kernels
+from helpers.lessons.gpu_queue.experiments import five_kernels
 
 five_kernels()
 
@@ -885,6 +885,6 @@ five_kernels()
 # name suggests? How much does the GPU compute in the launch-bound loop?
 
 # %% experiment tags=["nbval-ignore-output"]
-from helpers.experiments.gpu_queue import four_loops
+from helpers.lessons.gpu_queue.experiments import four_loops
 
 four_loops()

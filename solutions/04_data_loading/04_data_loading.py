@@ -26,8 +26,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from helpers import lesson, samples
-from helpers.experiments import data_loading as shown
-from helpers.experiments.data_loading import WORKERS
+from helpers.lessons.data_loading import experiments
+from helpers.lessons.data_loading.experiments import WORKERS
 
 torch.set_num_threads(1)  # workers are processes of their own: more threads would be in their way
 lesson.start("04_data_loading", evidence=["live (CPU)", "arithmetic", "simulated (H100)"])
@@ -51,11 +51,11 @@ you = lesson.predict(
 # %% experiment tags=["nbval-ignore-output"]
 LOAD, STEP = 30, 10  # ms
 model = {w: max(STEP, LOAD / w) if w else STEP + LOAD for w in range(5)}
-real = {w: shown.real_step(samples.Paced, LOAD, STEP, workers=w) for w in model}
+real = {w: experiments.real_step(samples.Paced, LOAD, STEP, workers=w) for w in model}
 you.against(
     {f"num_workers={w}": round(ms) for w, ms in model.items()},
-    shown.steps_table(model, real, "the load is a sleep of 30 ms, the step a sleep of 10 ms"),
-    shown.queue_picture(LOAD, STEP),
+    experiments.steps_table(model, real, "the load is a sleep of 30 ms, the step a sleep of 10 ms"),
+    experiments.queue_picture(LOAD, STEP),
     evidence="arithmetic",
     what="ms a step",
 )
@@ -92,10 +92,10 @@ def rule(wait, cpu, step, workers, cores):
 
 
 model = {w: rule(0, LOAD, STEP, workers=w, cores=2) for w in (1, 2, 4)}
-real = {w: shown.bound_step(LOAD, STEP, workers=w, cores=2) for w in model}
+real = {w: experiments.bound_step(LOAD, STEP, workers=w, cores=2) for w in model}
 you.against(
     {f"{w} workers that compute": round(ms) for w, ms in model.items()},
-    shown.steps_table(model, real, "each batch takes 30 ms of a core; other work on this machine adds time"),
+    experiments.steps_table(model, real, "each batch takes 30 ms of a core; other work on this machine adds time"),
     evidence="arithmetic",
     what="ms a step",
 )
@@ -163,7 +163,7 @@ def choose_workers(
 
 
 # %% test="choose_workers" points=1
-from helpers.exercises.data_loading import Stages, check_choose_workers
+from helpers.lessons.data_loading.exercises import Stages, check_choose_workers
 
 check_choose_workers(
     Stages((30_000, 0, 10_000, 2, 1, 100), 3, 10_000, "model", "only waiting: ⌈30 ÷ 10⌉"),
@@ -178,7 +178,7 @@ check_choose_workers(
 ### BEGIN HIDDEN TESTS
 from fractions import Fraction
 
-from helpers.exercises.data_loading import Stages, check_choose_workers, random_stages
+from helpers.lessons.data_loading.exercises import Stages, check_choose_workers, random_stages
 
 
 def searched(wait_us, cpu_us, step_us, cores, batch_bytes, shared_bytes, prefetch=2):
@@ -234,7 +234,7 @@ you = lesson.predict(
 # %% experiment
 iterable = DataLoader(samples.Counting(10), batch_size=None, num_workers=3, **WORKERS)
 yielded = len(list(iterable))
-indexed = shown.hand_out(workers=3)
+indexed = experiments.hand_out(workers=3)
 
 
 def processes(**options):
@@ -245,7 +245,7 @@ def processes(**options):
 afresh, kept = processes(), processes(persistent_workers=True)
 lesson.keep(yielded=yielded, ordered=indexed.ordered, afresh=afresh, kept=kept)
 found = dict(zip(you, (yielded, indexed.ordered, afresh, kept), strict=True))
-you.against(found, shown.hand_out_picture(indexed), evidence="live (CPU)", what="on this machine")
+you.against(found, experiments.hand_out_picture(indexed), evidence="live (CPU)", what="on this machine")
 
 # %% [markdown]
 # | what you saw | why | what to do |
@@ -317,7 +317,7 @@ class Shared(IterableDataset):
 
 
 # %% test="shared" points=1
-from helpers.exercises.data_loading import Epochs, check_Shared
+from helpers.lessons.data_loading.exercises import Epochs, check_Shared
 
 check_Shared(
     Epochs(10, world=1, workers=0),
@@ -329,7 +329,7 @@ check_Shared(
 
 # %% hidden="shared" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.data_loading import Epochs, check_Shared
+from helpers.lessons.data_loading.exercises import Epochs, check_Shared
 
 shapes = [(9, 2, 2, 0), (5, 1, 5, 0), (3, 1, 5, 0), (1, 3, 2, 4), (6, 2, 3, 5), (40, 4, 3, 1), (7, 1, 0, 9)]
 shapes += [(0, 2, 2, 0)]
@@ -342,7 +342,7 @@ check_Shared(
 
 # %% hidden="shared" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.data_loading import Epochs, check_Shared
+from helpers.lessons.data_loading.exercises import Epochs, check_Shared
 
 check_Shared(
     Epochs(29, 1, 4, [0, 2, 4, 0], seed=29, first=2000),
@@ -384,10 +384,10 @@ ratios = {
     "from pinned memory": ready["float32", True] / ready["uint8", True],
     "from pageable memory": ready["float32", False] / ready["uint8", False],
 }
-bus = shown.bus(sent.table, "H100")
+bus = experiments.bus(sent.table, "H100")
 lesson.keep(pinned_gbs=bus.pinned, pageable_gbs=bus.pageable, sheet_gbs=bus.sheet)
 lesson.keep(kernels_share=bus.kernels, inside_gbs=bus.inside)
-table = shown.sent_table(sent.table, sent.evidence)
+table = experiments.sent_table(sent.table, sent.evidence)
 you.against_ratios(ratios, table, evidence=sent.evidence, what="float32 ÷ uint8", shown="{:.1f}")
 
 # %% [markdown]
@@ -428,7 +428,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-IMAGES, BYTES, BLOCK = shown.IMAGES, shown.IMAGE_BYTES, 32
+IMAGES, BYTES, BLOCK = experiments.IMAGES, experiments.IMAGE_BYTES, 32
 
 
 def minutes(reads, disk):
@@ -436,23 +436,23 @@ def minutes(reads, disk):
     return (requests + moving if disk.seeks else max(requests, moving)) / 60
 
 
-one_by_one = {name: minutes(IMAGES, disk) for name, disk in shown.DISKS.items()}
-in_blocks = {name: minutes(IMAGES / BLOCK, disk) for name, disk in shown.DISKS.items()}
+one_by_one = {name: minutes(IMAGES, disk) for name, disk in experiments.DISKS.items()}
+in_blocks = {name: minutes(IMAGES / BLOCK, disk) for name, disk in experiments.DISKS.items()}
 found = {
     "hard disk, one by one: minutes": round(one_by_one["hard disk"]),
     "hard disk, blocks of 32: minutes": round(in_blocks["hard disk"]),
     "NVMe, one by one: times as long as blocks": round(one_by_one["NVMe drive"] / in_blocks["NVMe drive"]),
 }
 you.against(
-    found, shown.disks_table(one_by_one, in_blocks, BLOCK), evidence="arithmetic", what="minutes or times"
+    found, experiments.disks_table(one_by_one, in_blocks, BLOCK), evidence="arithmetic", what="minutes or times"
 )
 
 # %% [markdown]
 # Here are both ways on a real file, a small one with 256 images:
 
 # %% experiment
-files = shown.ImageFiles(count=256)
-shown.read_order({way: files.epoch(way) for way in ("one by one", "in blocks")})
+files = experiments.ImageFiles(count=256)
+experiments.read_order({way: files.epoch(way) for way in ("one by one", "in blocks")})
 
 # %% [markdown]
 # **Bandwidth ÷ IOPS is the size of a read at which the two limits meet.** For smaller reads the number of requests is
@@ -541,7 +541,7 @@ board
 # %% experiment
 here = recordings.show("04/to_the_device", simulated="H100")
 simulated = here.evidence.startswith("simulated")
-print("no GPU here, and no recording yet") if simulated else shown.sent_table(here.table, here.evidence)
+print("no GPU here, and no recording yet") if simulated else experiments.sent_table(here.table, here.evidence)
 
 # %% [markdown]
 # ## Sources on trial
@@ -549,14 +549,14 @@ print("no GPU here, and no recording yet") if simulated else shown.sent_table(he
 # The second claim is a listing in the article "Five strategies for faster training". Its call of
 # [`ImageFolder`](https://docs.pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html) is checked
 # against the signature in torchvision's documentation (torchvision is not part of this course). Its call of
-# `DataLoader` is run. The programs that try the claims stand in `helpers/trials/data_loading.py`. Three more claims
+# `DataLoader` is run. The programs that try the claims stand in `helpers/lessons/data_loading/claims.py`. Three more claims
 # are kept for lesson 18.
 
 # %% experiment
-from helpers.trials import data_loading as trials
+from helpers.lessons.data_loading import claims
 
 shown_here = ("04-four-per-gpu", "04-imagefolder", "04-iops")
-lesson.verdicts(trials.rows(), evidence="live (CPU) · arithmetic", shown=shown_here)
+lesson.verdicts(claims.rows(), evidence="live (CPU) · arithmetic", shown=shown_here)
 
 # %% [markdown]
 # ## Recap
@@ -605,17 +605,17 @@ you = lesson.predict(
 import functools
 import pickle
 
-file = shown.TokenFile(documents=2_000)
+file = experiments.TokenFile(documents=2_000)
 open_map = functools.partial(np.memmap, file.path, dtype=np.uint16, mode="r")
 document = file.ends[6], file.ends[7]
 sizes = {
-    "np.fromfile": shown.held(lambda: np.fromfile(file.path, np.uint16), *document),
-    "np.memmap": shown.held(open_map, *document),
+    "np.fromfile": experiments.held(lambda: np.fromfile(file.path, np.uint16), *document),
+    "np.memmap": experiments.held(open_map, *document),
     "a function that opens the map": (None, len(pickle.dumps(open_map))),
 }
 asked = (sizes["np.fromfile"][0], *sizes["np.memmap"], sizes["a function that opens the map"][1])
-found = {question: shown.in_files(n, file.nbytes) for question, n in zip(you, asked, strict=True)}
-you.against(found, shown.map_table(file, sizes), evidence="live (CPU)", what="is")
+found = {question: experiments.in_files(n, file.nbytes) for question, n in zip(you, asked, strict=True)}
+you.against(found, experiments.map_table(file, sizes), evidence="live (CPU)", what="is")
 
 # %% [markdown]
 # The map holds next to nothing, **but pickling the map sends the whole file**, once to each worker. So a data set keeps
@@ -708,7 +708,7 @@ class Documents(Dataset):
 
 
 # %% test="documents" points=1
-from helpers.exercises.data_loading import Packed, check_Documents
+from helpers.lessons.data_loading.exercises import Packed, check_Documents
 
 check_Documents(
     Packed([5, 3, 8, 900], [1, 0, 2]),
@@ -719,7 +719,7 @@ check_Documents(
 
 # %% hidden="documents" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.data_loading import check_Documents
+from helpers.lessons.data_loading.exercises import check_Documents
 
 check_Documents(
     files=[([7, 0, 300, 1, 2, 90, 0, 41, 3, 12], 0), ([40, 31, 2, 9, 77, 1], 2)],
@@ -729,7 +729,7 @@ check_Documents(
 
 # %% hidden="documents" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.data_loading import Packed, check_Documents
+from helpers.lessons.data_loading.exercises import Packed, check_Documents
 
 calls = [399, [*range(64, 96), *range(8)], [*range(399, 300, -2)], [12, 13], [12, 13]]
 check_Documents(
@@ -760,11 +760,11 @@ def usual(documents, multiple=8):
 
 
 counts = count(usual, documents)
-shown.batch_table(counts, counts.result)
+experiments.batch_table(counts, counts.result)
 
 # %% experiment
 lengths = np.diff(file.ends, prepend=0)
-as_they_come, by_length = shown.useful(lengths), shown.useful(np.sort(lengths))
+as_they_come, by_length = experiments.useful(lengths), experiments.useful(np.sort(lengths))
 print(f"tokens in the batches: {as_they_come:.0%}, or {by_length:.0%} if the documents are sorted by length")
 lesson.keep(as_they_come=as_they_come, by_length=by_length)
 
@@ -817,7 +817,7 @@ def pad_batch(
 
 # %% test="pad_batch" points=1
 from helpers import check
-from helpers.exercises.data_loading import check_pad_batch, ragged
+from helpers.lessons.data_loading.exercises import check_pad_batch, ragged
 
 check_pad_batch(
     check.case(ragged([3, 5])),
@@ -830,7 +830,7 @@ check_pad_batch(
 import torch
 
 from helpers import check
-from helpers.exercises.data_loading import check_pad_batch, ragged
+from helpers.lessons.data_loading.exercises import check_pad_batch, ragged
 
 check_pad_batch(
     check.case(ragged([9], 1)),
@@ -852,7 +852,7 @@ check_pad_batch(
 import torch
 
 from helpers import check
-from helpers.exercises.data_loading import check_pad_batch, ragged
+from helpers.lessons.data_loading.exercises import check_pad_batch, ragged
 
 check_pad_batch(
     check.case(ragged([9_000, 20_000, 3], 7), pad=1),
@@ -880,7 +880,7 @@ ways = {
     ],
     "read packed pixels in one read": lambda: np.fromfile(files.packed, np.uint8, 64 * image),
 }
-shown.decode_table(files, {way: bench(call).median_s for way, call in ways.items()})
+experiments.decode_table(files, {way: bench(call).median_s for way, call in ways.items()})
 
 # %% [markdown]
 # Decoded pixels take several times the space and next to no CPU. Which way is better depends on what you lack: work out
@@ -895,7 +895,7 @@ shown.decode_table(files, {way: bench(call).median_s for way, call in ways.items
 
 # %% experiment
 uneven = [144 if b % 8 == 0 else 8 for b in range(601)]  # ms
-ahead = {p: shown.mean_step(uneven, STEP, workers=3, prefetch=p) for p in (1, 2, 4, 8)}
+ahead = {p: experiments.mean_step(uneven, STEP, workers=3, prefetch=p) for p in (1, 2, 4, 8)}
 lesson.table(
     [(p, 3 * p, f"{ms:.1f} ms") for p, ms in ahead.items()],
     ["prefetch_factor", "batches ahead", "a step"],

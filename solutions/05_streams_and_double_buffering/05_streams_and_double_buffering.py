@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from helpers import lesson, simulate
-from helpers.experiments import streams_and_double_buffering as shown
+from helpers.lessons.streams_and_double_buffering import experiments
 
 BATCH = (4096, 4096)  # float32: 64 MiB
 lesson.start("05_streams_and_double_buffering", evidence=["simulated (H100)", "live (CPU)"])
@@ -72,16 +72,16 @@ def copy_behind_products(pinned, non_blocking):
         held = gpu.clock() - before
         w @ w
         gpu.synchronize()
-    return shown.copy_of(held, gpu.kernels[first:])
+    return experiments.copy_of(held, gpu.kernels[first:])
 
 
 # %% experiment
 copies = {call: copy_behind_products("pinned" in call, "non_blocking" in call) for call in you}
 pinned, pageable = copies["pinned"], copies["pageable"]
-lesson.keep(queued_ms=1e3 * pinned.queued_s, sheet_gbs=shown.pcie_gbs("H100"))
+lesson.keep(queued_ms=1e3 * pinned.queued_s, sheet_gbs=experiments.pcie_gbs("H100"))
 lesson.keep(pinned_gbs=pinned.gbs, pageable_gbs=pageable.gbs)
 waits = {call: copy.host for call, copy in copies.items()}
-you.against(waits, shown.copies_table(copies), evidence="simulated (H100)", what="the host")
+you.against(waits, experiments.copies_table(copies), evidence="simulated (H100)", what="the host")
 
 # %% [markdown]
 # From pageable memory the host waits in both cases, because the host itself has to feed the bytes to the copy engine. It
@@ -146,16 +146,16 @@ you = lesson.predict(
 
 # %% experiment
 loops = {
-    "one queue": shown.run(one_queue),
-    "two queues": shown.run(two_queues),
-    "two queues, .item() in each step": shown.run(two_queues, item=True),
+    "one queue": experiments.run(one_queue),
+    "two queues": experiments.run(two_queues),
+    "two queues, .item() in each step": experiments.run(two_queues, item=True),
 }
 one = loops["one queue"]
 lesson.keep(c_ms=1e3 * one.copy_s, k_ms=1e3 * one.product_s)
 you.against(
     {name: loop.nearer for name, loop in loops.items()},
-    shown.loops_table(loops),
-    shown.queues_picture({"one queue": one_queue, "two queues": two_queues}),
+    experiments.loops_table(loops),
+    experiments.queues_picture({"one queue": one_queue, "two queues": two_queues}),
     evidence="simulated (H100)",
     what="a step is about the",
 )
@@ -225,7 +225,7 @@ def prefetch(gpu: Any, batches: Iterable[torch.Tensor]) -> Iterator[torch.Tensor
 
 
 # %% test="prefetch" points=1
-from helpers.exercises.streams_and_double_buffering import Batches, check_prefetch
+from helpers.lessons.streams_and_double_buffering.exercises import Batches, check_prefetch
 
 check_prefetch(
     Batches("H100", 4096, 4096, n=8),
@@ -235,7 +235,7 @@ check_prefetch(
 
 # %% hidden="prefetch" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.streams_and_double_buffering import Batches, check_prefetch
+from helpers.lessons.streams_and_double_buffering.exercises import Batches, check_prefetch
 
 check_prefetch(
     Batches("H100", 2048, 6144, n=9, item=True, own_stream=True),
@@ -251,7 +251,7 @@ check_prefetch(
 ### BEGIN HIDDEN TESTS
 import torch
 
-from helpers.exercises.streams_and_double_buffering import Batches, check_prefetch
+from helpers.lessons.streams_and_double_buffering.exercises import Batches, check_prefetch
 
 check_prefetch(  # right is worth a point, however slow
     Batches("values", (4, 7, 1, 7, 2), 3, quick=False),
@@ -278,10 +278,10 @@ def no_wait(gpu, side, page, pause):
     return x.relu()
 
 
-days = {day: shown.try_program(no_wait, pause) for day, pause in {"Monday": 2e-3, "Tuesday": 0.5e-3}.items()}
+days = {day: experiments.try_program(no_wait, pause) for day, pause in {"Monday": 2e-3, "Tuesday": 0.5e-3}.items()}
 print({day: f"races: {len(gpu.races)}" for day, gpu in days.items()})
 print(days["Monday"].races[0])
-shown.days_picture(days)
+experiments.days_picture(days)
 
 # %% [markdown]
 # Both days have the same race (stream 1 is `side`), although on Monday the copy was over before `relu` began. The
@@ -335,9 +335,9 @@ you = lesson.predict(
 
 # %% experiment
 programs = [wait_too_early, wrong_way, by_event, page_again, early_result]
-ran = {program.__name__: shown.try_program(program) for program in programs}
-found = {name: shown.verdict(gpu) for name, gpu in ran.items()}
-you.against(found, shown.kinds_table(ran), evidence="simulated (H100)", what="is a")
+ran = {program.__name__: experiments.try_program(program) for program in programs}
+found = {name: experiments.verdict(gpu) for name, gpu in ran.items()}
+you.against(found, experiments.kinds_table(ran), evidence="simulated (H100)", what="is a")
 
 # %% [markdown]
 # - A wait covers what is in the other queue **when it is called**, and nothing that comes later (`wait_too_early`).
@@ -375,7 +375,7 @@ def norms_racy(gpu, chunks):
     return [value.item() for value in arrived]
 
 
-shown.races_table([squares_racy, norms_racy], on_gpu=["norms_racy"])
+experiments.races_table([squares_racy, norms_racy], on_gpu=["norms_racy"])
 
 # %% [markdown]
 # **Exercise 5.2 — two racy programs** (★★, 14 min)
@@ -426,18 +426,18 @@ def norms(gpu: Any, chunks: list[torch.Tensor]) -> list[float]:
 
 
 # %% test="repair" points=1
-from helpers.exercises.streams_and_double_buffering import Squares, check_squares
+from helpers.lessons.streams_and_double_buffering.exercises import Squares, check_squares
 
 check_squares(Squares("values", 48, n=8), Squares("H100", 4096, n=8))
 
 # %% test="repair" points=1
-from helpers.exercises.streams_and_double_buffering import Squares, check_norms
+from helpers.lessons.streams_and_double_buffering.exercises import Squares, check_norms
 
 check_norms(Squares("values", 3, n=4), Squares("H100", 1024, n=8))
 
 # %% hidden="repair" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.streams_and_double_buffering import Squares, check_norms, check_squares
+from helpers.lessons.streams_and_double_buffering.exercises import Squares, check_norms, check_squares
 
 check_squares(
     Squares("values", 40, 9),
@@ -529,19 +529,19 @@ from helpers import recordings
 ways = ("serial", "pinned", "double_buffered")
 here = {name: recordings.show(f"05/{name}", simulated="H100") for name in ways}
 simulated = here["serial"].evidence.startswith("simulated")
-print("no GPU here, and no recording yet") if simulated else shown.real_table(here)
+print("no GPU here, and no recording yet") if simulated else experiments.real_table(here)
 
 # %% [markdown]
 # ## Sources on trial
 #
-# Each claim is tried once more by a short program, in `helpers/trials/streams_and_double_buffering.py`. Three of them are
+# Each claim is tried once more by a short program, in `helpers/lessons/streams_and_double_buffering/claims.py`. Three of them are
 # shown here; the other three are kept for lesson 18.
 
 # %% experiment
-from helpers.trials import streams_and_double_buffering as trials
+from helpers.lessons.streams_and_double_buffering import claims
 
 shown_here = ("05-pin-memory", "05-speeds-the-copy", "05-non-blocking-safe")
-lesson.verdicts(trials.rows(), evidence="simulated (H100)", shown=shown_here)
+lesson.verdicts(claims.rows(), evidence="simulated (H100)", shown=shown_here)
 
 # %% [markdown]
 # ## Recap
@@ -586,7 +586,7 @@ you = lesson.predict(
 
 # %% experiment
 widths = (256, 1024, 2048, 4096, 16384)
-loops = {w: [shown.run(load, shape=(2**24 // w, w)) for load in (one_queue, two_queues)] for w in widths}
+loops = {w: [experiments.run(load, shape=(2**24 // w, w)) for load in (one_queue, two_queues)] for w in widths}
 gain = {width: one.step_s / two.step_s for width, (one, two) in loops.items()}
 best = max(gain, key=gain.get)
 lesson.keep(best_gain=gain[best], best_ratio=loops[best][0].copy_s / loops[best][0].product_s)
@@ -594,7 +594,7 @@ found = {
     "the gain is largest at width": best,
     "the loop is at least twice as fast there": "yes" if gain[best] >= 2 else "no",
 }
-you.against(found, shown.gain_table(loops), evidence="simulated (H100)", what="simulated")
+you.against(found, experiments.gain_table(loops), evidence="simulated (H100)", what="simulated")
 
 # %% [markdown]
 # The gain is (C + K) ÷ max(C, K). It would be 2 if C and K were equal, and is never more. It falls to 1 on both sides:
@@ -622,7 +622,7 @@ def ring_racy(gpu, pages):
     return torch.stack(sums)
 
 
-shown.races_table([ring_racy])
+experiments.races_table([ring_racy])
 
 # %% [markdown]
 # The second row is the one to expect: a copy fills a buffer that a product still reads. The first row is about the
@@ -670,13 +670,13 @@ def ring(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
 
 
 # %% test="ring" points=1
-from helpers.exercises.streams_and_double_buffering import Squares, check_ring
+from helpers.lessons.streams_and_double_buffering.exercises import Squares, check_ring
 
 check_ring(Squares("values", 48, n=8), Squares("H100", 4096, n=8))
 
 # %% hidden="ring" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.streams_and_double_buffering import Squares, check_ring
+from helpers.lessons.streams_and_double_buffering.exercises import Squares, check_ring
 
 check_ring(
     Squares("values", 40, 9),
@@ -736,13 +736,13 @@ you = lesson.predict(
 )
 
 # %% experiment
-loops = {load.__name__: shown.run(load) for load in (unrecorded, two_queues, two_buffers)}
-found = {f"{name}: batches of memory": shown.batches(loop) for name, loop in loops.items()}
+loops = {load.__name__: experiments.run(load) for load in (unrecorded, two_queues, two_buffers)}
+found = {f"{name}: batches of memory": experiments.batches(loop) for name, loop in loops.items()}
 found["the loader with a race"] = next(name for name, loop in loops.items() if loop.races)
-loops["two_queues, the host waits in each step"] = waiting = shown.run(two_queues, item=True)
-lesson.keep(unrecorded=shown.batches(loops["unrecorded"]), recorded=shown.batches(loops["two_queues"]))
-lesson.keep(recorded_waits=shown.batches(waiting), buffers=shown.batches(loops["two_buffers"]))
-you.against(found, shown.memory_table(loops), evidence="simulated (H100)", what="simulated")
+loops["two_queues, the host waits in each step"] = waiting = experiments.run(two_queues, item=True)
+lesson.keep(unrecorded=experiments.batches(loops["unrecorded"]), recorded=experiments.batches(loops["two_queues"]))
+lesson.keep(recorded_waits=experiments.batches(waiting), buffers=experiments.batches(loops["two_buffers"]))
+you.against(found, experiments.memory_table(loops), evidence="simulated (H100)", what="simulated")
 
 # %% [markdown]
 # Without `record_stream` there are {{unrecorded}} batches (the loop holds one while the next is made), and a race. With
@@ -777,7 +777,7 @@ def pipeline_serial(gpu, pages, results, decode, compute, save, n):
         save(i, results[0])
 
 
-shown.pipeline_picture(pipeline_serial)
+experiments.pipeline_picture(pipeline_serial)
 
 # %% [markdown]
 # **Exercise 5.4 — a pipeline with the host in it** (★★★, 35 min)
@@ -847,7 +847,7 @@ def pipeline(
 
 
 # %% test="pipeline" points=2
-from helpers.exercises.streams_and_double_buffering import Stages, check_pipeline
+from helpers.lessons.streams_and_double_buffering.exercises import Stages, check_pipeline
 
 check_pipeline(
     Stages("values", (96, 48), (96, 8), 1, decode_s=1e-4, save_s=1e-4, n=8),
@@ -857,7 +857,7 @@ check_pipeline(
 
 # %% hidden="pipeline" points=4
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.streams_and_double_buffering import Stages, check_pipeline
+from helpers.lessons.streams_and_double_buffering.exercises import Stages, check_pipeline
 
 check_pipeline(
     Stages("values", (96, 8), (96, 48), 1, 1e-4, 3e-4, 9),

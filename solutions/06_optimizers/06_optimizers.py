@@ -28,7 +28,7 @@ import math
 import torch
 
 from helpers import lesson, simulate
-from helpers.experiments import optimizers as shown
+from helpers.lessons.optimizers import experiments
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
 lesson.start("06_optimizers", evidence=["live (CPU)", "simulated (H100)"])
@@ -72,7 +72,7 @@ def adamw_step(sizes, **options):
             p.grad = torch.empty_like(p)
         optimizer = torch.optim.AdamW(params, **options)
         optimizer.step()  # makes the two means, loads the kernels
-        return shown.step_on(gpu, optimizer.step)
+        return experiments.step_on(gpu, optimizer.step)
 
 
 steps = {way: adamw_step(LAYERS, **options) for way, options in WAYS.items()}
@@ -85,11 +85,11 @@ lesson.keep(
     unasked=len(adamw_step(LAYERS).kernels),  # neither foreach= nor fused=
     loop_bytes=bytes_each["for-loop"],
     fused_bytes=bytes_each["fused"],
-    all_kinds=len(shown.optimizers_with()),
-    foreach_kinds=len(shown.optimizers_with("foreach")),
-    fused_kinds=", ".join(shown.optimizers_with("fused")),
+    all_kinds=len(experiments.optimizers_with()),
+    foreach_kinds=len(experiments.optimizers_with("foreach")),
+    fused_kinds=", ".join(experiments.optimizers_with("fused")),
 )
-you.against(measured, shown.costs(steps, LAYERS), evidence="simulated (H100)")
+you.against(measured, experiments.costs(steps, LAYERS), evidence="simulated (H100)")
 
 # %% [markdown]
 # All three reach the same weights, up to rounding: fused computes in another order. The costs are not the same:
@@ -177,7 +177,7 @@ def adamw_loop(
 
 
 # %% test="adamw_loop" points=1
-from helpers.exercises.optimizers import check_adamw_loop, stepping
+from helpers.lessons.optimizers.exercises import check_adamw_loop, stepping
 
 bare = {"lr": 0.1, "weight_decay": 0.0, "eps": 0.0}
 for fresh, t, new, note in (
@@ -191,7 +191,7 @@ check_adamw_loop(stepping([(64, 32), 32, (32, 64), 64], 5, single=True, eps=0.1)
 
 # %% hidden="adamw_loop" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.optimizers import check_adamw_loop, stepping
+from helpers.lessons.optimizers.exercises import check_adamw_loop, stepping
 
 check_adamw_loop(
     stepping([(5, 7), 7, (2, 3, 4)], 1, lr=0.3, weight_decay=0.5),
@@ -272,7 +272,7 @@ def adamw_foreach(
 
 
 # %% test="adamw_foreach" points=2
-from helpers.exercises.optimizers import check_adamw_foreach, stepping
+from helpers.lessons.optimizers.exercises import check_adamw_foreach, stepping
 
 uneven = [(42, 50), (30, 50), (50, 30), 10, (30, 50), (35, 40), 5, 400]  # the first alone is over the limit
 check_adamw_foreach(
@@ -283,7 +283,7 @@ check_adamw_foreach(
 
 # %% hidden="adamw_foreach" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.optimizers import check_adamw_foreach, stepping
+from helpers.lessons.optimizers.exercises import check_adamw_foreach, stepping
 
 uneven = [(60, 50), 50, 10, (100, 90), 90, (20, 20), (70, 7), 7, 3, (30, 50)]
 check_adamw_foreach(
@@ -313,7 +313,7 @@ lesson.keep(
     launch_us=1e6 * simulate("H100").card.assumptions.operator_s,
     terabytes=max(k.bytes / k.duration_s for k in adamw_step([2**24], **WAYS["fused"]).kernels) / 1e12,
 )
-shown.bytes_by_kernel(loop, fused, weights=2**20)
+experiments.bytes_by_kernel(loop, fused, weights=2**20)
 
 # %% [markdown]
 # Each of the eight kernels reads its tensors from the GPU's memory and writes its result back. The fused kernel reads p,
@@ -351,7 +351,7 @@ lesson.keep(
     foreach_many=ratios["256 parameters: foreach"],
     fused_many=ratios["256 parameters: fused"],
 )
-picture = shown.time_against_parameters(seconds, NUMBERS)
+picture = experiments.time_against_parameters(seconds, NUMBERS)
 you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as fast")
 
 # %% [markdown]
@@ -374,7 +374,7 @@ you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as 
 # %% experiment
 from helpers import recordings
 
-shown.three_nets(recordings.show("06/three_adamws", simulated="H100"))
+experiments.three_nets(recordings.show("06/three_adamws", simulated="H100"))
 
 # %% [markdown]
 # With many small parameters, foreach takes away most of the time, and fused most of the rest. With few large
@@ -441,11 +441,11 @@ board
 # Three claims, and what rounds 1 and 2 measured. (*Further* tries two more, about the batch and the learning rate.)
 
 # %% experiment
-from helpers.trials import optimizers as trials
+from helpers.lessons.optimizers import claims
 
 fused_against_loop = {name: ratios[f"{name}: fused"] for name in ("1 parameter", "256 parameters")}
 lesson.verdicts(
-    [*shown.claims(steps, LAYERS, fused_against_loop), trials.batch(), trials.learning_rate()],
+    [*experiments.claims(steps, LAYERS, fused_against_loop), claims.batch(), claims.learning_rate()],
     evidence="live (CPU) · simulated (H100)",
     shown=("06-three-for-each", "06-trade-off", "06-fused-launches"),
 )
@@ -498,14 +498,14 @@ def use_and_drop(p):
 
 
 endings = {
-    "filled with zeros": shown.memory_over_a_step(set_to_none=False),
-    "set to None": shown.memory_over_a_step(),
-    "step inside backward": shown.memory_over_a_step(hook=use_and_drop),
+    "filled with zeros": experiments.memory_over_a_step(set_to_none=False),
+    "set to None": experiments.memory_over_a_step(),
+    "step inside backward": experiments.memory_over_a_step(hook=use_and_drop),
 }
 zeros, none, inside = endings.values()
 lesson.keep(zeros=zeros.peak, none=none.peak, inside=inside.peak, more_kernels=zeros.kernels - none.kernels)
 peaks = {ending: lives.peak for ending, lives in endings.items()}
-picture = shown.gradients_over_a_step(endings)
+picture = experiments.gradients_over_a_step(endings)
 you.against(peaks, picture, evidence="simulated (H100)", what="arrays at the peak")
 
 # %% [markdown]
@@ -574,7 +574,7 @@ def step_in_backward(
 
 
 # %% test="step_in_backward" points=2
-from helpers.exercises.optimizers import check_step_in_backward, net
+from helpers.lessons.optimizers.exercises import check_step_in_backward, net
 
 check_step_in_backward(
     net([5] * 4, 4, [[0, 1, 2]] * 4, lr=0.05, weight_decay=0.1),
@@ -584,7 +584,7 @@ check_step_in_backward(net([64] * 13, 2, [list(range(12))] * 3, single=True), co
 
 # %% hidden="step_in_backward" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.optimizers import check_step_in_backward, net
+from helpers.lessons.optimizers.exercises import check_step_in_backward, net
 
 check_step_in_backward(
     net([6] * 4, 5, [[0, 1, 2]] * 5, ends=True, lr=0.1, betas=(0.7, 0.9), eps=0.01),
@@ -605,7 +605,7 @@ check_step_in_backward(
 # parameters of very different size, and the launches and kernels of the three ways on one axis of time:
 
 # %% experiment
-shown.launches_and_kernels([2**11, 2**21])
+experiments.launches_and_kernels([2**11, 2**21])
 
 # %% [markdown]
 # A bar of the CPU is one launch and lasts `launch_s`. A line leads from it to its kernel. The kernel can start `latency_s`
@@ -668,7 +668,7 @@ def step_time(
 
 # %% test="step_time" points=1
 from helpers import check
-from helpers.exercises.optimizers import check_step_time
+from helpers.lessons.optimizers.exercises import check_step_time
 
 check_step_time(
     check.case([4096] * 20, "for-loop", 6e-6, 2e-6, 2e-6, 2.5e12),
@@ -683,7 +683,7 @@ check_step_time(
 # %% hidden="step_time" points=4
 ### BEGIN HIDDEN TESTS
 from helpers import check
-from helpers.exercises.optimizers import check_step_time
+from helpers.lessons.optimizers.exercises import check_step_time
 
 check_step_time(
     *(
@@ -707,10 +707,10 @@ check_step_time(
 you = lesson.predict({"batch 1 → 64": ..., "batch 4,096 → 65,536": ...}, choices=[1, 2, 4, 8, 16, 64])
 
 # %% experiment
-step_s = {batch: shown.training_step(batch).seconds for batch in shown.BATCHES}
+step_s = {batch: experiments.training_step(batch).seconds for batch in experiments.BATCHES}
 ratios = {"batch 1 → 64": step_s[64] / step_s[1], "batch 4,096 → 65,536": step_s[65536] / step_s[4096]}
 lesson.keep(to_64=ratios["batch 1 → 64"], to_65536=ratios["batch 4,096 → 65,536"])
-you.against_ratios(ratios, shown.by_batch(shown.BATCHES), evidence="simulated (H100)", what="times as long")
+you.against_ratios(ratios, experiments.by_batch(experiments.BATCHES), evidence="simulated (H100)", what="times as long")
 
 # %% [markdown]
 # For small batches, the time hardly grows: a step with 64 samples takes {{to_64:.2f}} times as long as a step with one. The
@@ -743,11 +743,11 @@ you.against_ratios(ratios, shown.by_batch(shown.BATCHES), evidence="simulated (H
 you = lesson.predict({"SGD": ..., "Adam": ...}, choices=[1, 2, 4, 8, 16])
 
 # %% experiment
-grows = {kind: shown.growth(kind) for kind in ("SGD", "Adam")}
+grows = {kind: experiments.growth(kind) for kind in ("SGD", "Adam")}
 you.against_ratios(
     grows,
-    shown.best_rates(),
-    shown.loss_against_rate(),
+    experiments.best_rates(),
+    experiments.loss_against_rate(),
     evidence="live (CPU)",
     what="grows",
     shown="≈ {:.2f}",
@@ -768,7 +768,7 @@ you.against_ratios(
 
 # %% experiment
 lesson.table(
-    list(shown.packing().items()),
+    list(experiments.packing().items()),
     ["three lists", "kernels of one `_foreach_addcdiv_`"],
     evidence="simulated (H100)",
     caption="by the rules of PyTorch 2.13's MultiTensorApply.cuh, in builds with CUDA 13",

@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from helpers import lesson, simulate
-from helpers.experiments import cuda_graphs as shown
+from helpers.lessons.cuda_graphs import experiments
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
 lesson.start("07_cuda_graphs", evidence=["simulated (H100)", "live (CPU)"])
@@ -70,8 +70,8 @@ def captured(gpu, step):
 
 
 loops = {
-    "eager": shown.ten_steps(lambda gpu, step: step),
-    "replayed": shown.ten_steps(lambda gpu, step: captured(gpu, step).replay),
+    "eager": experiments.ten_steps(lambda gpu, step: step),
+    "replayed": experiments.ten_steps(lambda gpu, step: captured(gpu, step).replay),
 }
 
 # %% experiment
@@ -80,9 +80,9 @@ lesson.keep(kernels=eager.kernels, kernel_us=eager.kernel_us, launch_us=eager.la
 lesson.keep(replay_us=replayed.replay_us, share_eager=eager.share, share_replayed=replayed.share)
 measured = {
     "launches of a replayed step": replayed.launches,
-    "times as fast, about": shown.nearest(eager.seconds / replayed.seconds, [1, 2, 4, 8, 16]),
+    "times as fast, about": experiments.nearest(eager.seconds / replayed.seconds, [1, 2, 4, 8, 16]),
 }
-you.against(measured, shown.compared(loops), *shown.queues(eager, replayed), evidence="simulated (H100)")
+you.against(measured, experiments.compared(loops), *experiments.queues(eager, replayed), evidence="simulated (H100)")
 
 # %% [markdown]
 # The same kernels do the same work. Only the pause before each kernel is gone. The first picture calls the cause of these
@@ -130,7 +130,7 @@ with simulate("H100", values=True) as gpu:
     with gpu.graph(graph):
         y, noise = x * scale * gain, torch.rand(4, device=gpu.device)
 
-    replays = shown.Replays(graph, y, noise)
+    replays = experiments.Replays(graph, y, noise)
     replays.after("captured with x = [1, 2]")
     x.copy_(b)
     replays.after("x.copy_(b)")
@@ -211,7 +211,7 @@ def updater_as_found(gpu, weight, lr=0.1):
     return update
 
 
-shown.wrong_results(scorer_as_found, smoother_as_found, updater_as_found)
+experiments.wrong_results(scorer_as_found, smoother_as_found, updater_as_found)
 
 # %% [markdown]
 # **Exercise 7.1 — three silent captures** (★★, 10 min)
@@ -301,37 +301,37 @@ def updater(gpu, weight: torch.Tensor, lr: float = 0.1):
 
 
 # %% test="repair" points=1
-from helpers.exercises.cuda_graphs import calls, check_scorer
+from helpers.lessons.cuda_graphs.exercises import calls, check_scorer
 
 check_scorer(calls((3, 2), (4, 3), 4))
 
 # %% test="repair" points=1
-from helpers.exercises.cuda_graphs import calls, check_smoother
+from helpers.lessons.cuda_graphs.exercises import calls, check_smoother
 
 check_smoother(calls((5,), (5,), 4))
 
 # %% test="repair" points=1
-from helpers.exercises.cuda_graphs import calls, check_updater
+from helpers.lessons.cuda_graphs.exercises import calls, check_updater
 
 check_updater(calls((5,), (5,), 4, 0.1, 0.3, 0.2, 0.05))
 
 # %% hidden="repair" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.cuda_graphs import calls, check_scorer
+from helpers.lessons.cuda_graphs.exercises import calls, check_scorer
 
 check_scorer(calls((6, 5), (2, 6), 6), calls((1, 1), (30, 1), 3))
 ### END HIDDEN TESTS
 
 # %% hidden="repair" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.cuda_graphs import calls, check_smoother
+from helpers.lessons.cuda_graphs.exercises import calls, check_smoother
 
 check_smoother(calls((2, 3), (2, 3), 6, 0.7), calls((1,), (1,), 3))
 ### END HIDDEN TESTS
 
 # %% hidden="repair" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.cuda_graphs import calls, check_updater
+from helpers.lessons.cuda_graphs.exercises import calls, check_updater
 
 check_updater(
     calls((3, 3), (3, 3), 8, *(0.5 / (i + 1) for i in range(8))),
@@ -431,7 +431,7 @@ class GraphedStep:
 
 
 # %% test="graphed_step" points=1
-from helpers.exercises.cuda_graphs import Epoch, check_GraphedStep
+from helpers.lessons.cuda_graphs.exercises import Epoch, check_GraphedStep
 
 check_GraphedStep(
     Epoch("SGD", (16, 16, 16, 16, 16, 16, 7), warm_up=3),
@@ -440,7 +440,7 @@ check_GraphedStep(
 
 # %% hidden="graphed_step" points=5
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.cuda_graphs import Epoch, check_GraphedStep
+from helpers.lessons.cuda_graphs.exercises import Epoch, check_GraphedStep
 
 check_GraphedStep(
     Epoch("SGD", (7,) * 6, warm_up=2, wide=5, one_target=(0, 1, 2, 4, 5)),  # call 4: as many rows, another y
@@ -466,13 +466,13 @@ check_GraphedStep(
 you = lesson.predict({"batch 128": ..., "batch 512": ..., "batch 4,096": ...}, choices=[1, 1.5, 2, 3, 4, 6])
 
 # %% experiment
-eager, replayed = shown.growing_batch(captured)  # batch → the loop of round 1
+eager, replayed = experiments.growing_batch(captured)  # batch → the loop of round 1
 gain = {batch: eager[batch].seconds / replayed[batch].seconds for batch in eager}
 lesson.keep(launching_us=1e6 * eager[64].seconds)
 us = {batch: 1e6 * eager[batch].computing for batch in eager}
 lesson.keep(us_128=us[128], us_512=us[512], us_4096=us[4096])
 ratios = {f"batch {batch:,}": gain[batch] for batch in (128, 512, 4096)}
-picture = shown.floor_and_slope(eager, replayed)
+picture = experiments.floor_and_slope(eager, replayed)
 you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as fast")
 
 # %% [markdown]
@@ -580,7 +580,7 @@ board
 # cent remain for the largest batch? It may come from shorter gaps between kernels, which the simulation leaves out.
 
 # %% experiment
-shown.on_a_gpu()
+experiments.on_a_gpu()
 
 # %% [markdown]
 # ## Sources on trial
@@ -588,10 +588,10 @@ shown.on_a_gpu()
 # Three claims, and what was measured. The third is tried in *Further*, and so is a fourth, about `reduce-overhead`.
 
 # %% experiment
-from helpers.trials import cuda_graphs as trials
+from helpers.lessons.cuda_graphs import claims
 
 lesson.verdicts(
-    [*shown.claims(loops, gain), trials.structure(), trials.reduce_overhead()],
+    [*experiments.claims(loops, gain), claims.structure(), claims.reduce_overhead()],
     evidence="simulated (H100) · live (CPU)",
     shown=("07-communication", "07-several-times", "07-structure"),
 )
@@ -635,10 +635,10 @@ lesson.progress()
 you = lesson.predict({"stale": ..., "moved": ..., "baked": ...}, choices=["higher", "lower", "same"])
 
 # %% experiment
-lesson.keep(noise=shown.NOISE**2)
+lesson.keep(noise=experiments.NOISE**2)
 you.against(
-    {mistake: shown.late_loss(mistake) for mistake in ("stale", "moved", "baked")},
-    shown.loss_curves(),
+    {mistake: experiments.late_loss(mistake) for mistake in ("stale", "moved", "baked")},
+    experiments.loss_curves(),
     evidence="simulated (H100)",
     what="reported loss",
 )
@@ -672,7 +672,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-answers, reasons = shown.tried(
+answers, reasons = experiments.tried(
     {
         "loss.item()": lambda own: own.x.sum().item(),
         "if x.sum() > 0: …": lambda own: bool(own.x.sum() > 0),
@@ -747,7 +747,7 @@ def robust_step(
 
 
 # %% test="robust_step" points=1
-from helpers.exercises.cuda_graphs import Marked, check_robust_step
+from helpers.lessons.cuda_graphs.exercises import Marked, check_robust_step
 
 check_robust_step(
     Marked((1.0,) * 4, 8, ("some", "all", "some"), lr=0.1, max_norm=100.0),
@@ -757,7 +757,7 @@ check_robust_step(
 
 # %% hidden="robust_step" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.cuda_graphs import Marked, check_robust_step
+from helpers.lessons.cuda_graphs.exercises import Marked, check_robust_step
 
 kinds = ("all", "some", "none", "dirty", "huge", "bad", "some")
 check_robust_step(
@@ -780,15 +780,15 @@ you = lesson.predict({"a pool each": ..., "one pool for all": ...}, choices=[1, 
 
 # %% experiment
 held = {
-    "a pool each": shown.reserved(shown.BATCHES, shared=False),
-    "one pool for all": shown.reserved(shown.BATCHES, shared=True),
-    "one pool, the smallest first": shown.reserved(shown.BATCHES[::-1], shared=True),
+    "a pool each": experiments.reserved(experiments.BATCHES, shared=False),
+    "one pool for all": experiments.reserved(experiments.BATCHES, shared=True),
+    "one pool, the smallest first": experiments.reserved(experiments.BATCHES[::-1], shared=True),
 }
 lesson.keep(
     largest_first=held["one pool for all"][-1], smallest_first=held["one pool, the smallest first"][-1]
 )
 ratios = {name: held[name][-1] / held["a pool each"][0] for name in you}
-you.against_ratios(ratios, shown.pools(held), evidence="simulated (H100)", what="times the largest")
+you.against_ratios(ratios, experiments.pools(held), evidence="simulated (H100)", what="times the largest")
 
 # %% [markdown]
 # With one pool and the largest graph first, the smaller graphs fit into memory that the largest has let go: all four take
@@ -808,8 +808,8 @@ you.against_ratios(ratios, shown.pools(held), evidence="simulated (H100)", what=
 # compiles *and* uses CUDA graphs:
 
 # %% experiment
-lesson.keep(launches_eager=shown.launches(graphed=False), launches_callables=shown.launches(graphed=True))
-shown.made_by_others()
+lesson.keep(launches_eager=experiments.launches(graphed=False), launches_callables=experiments.launches(graphed=True))
+experiments.made_by_others()
 
 # %% [markdown]
 # With `make_graphed_callables` a step has {{launches_callables}} launches in place of {{launches_eager}}. Two replays carry
@@ -831,12 +831,12 @@ steps = {
     "20 short, then one of 100 µs": [1000] * 20 + [40_000_000],
     "5 of 100 µs": [40_000_000] * 5,
 }
-gains = shown.gains(steps)
+gains = experiments.gains(steps)
 short, hidden, long = gains.values()
 lesson.keep(
     short_free=short[0], short_waits=short[1], hidden_free=hidden[0], hidden_waits=hidden[1], long=long[0]
 )
-shown.gains_table(gains)
+experiments.gains_table(gains)
 
 # %% [markdown]
 # When the CPU waits, each step begins with an idle GPU. Then no earlier step hides the launches that come before a long
@@ -904,7 +904,7 @@ def does_it_pay(
 
 
 # %% test="does_it_pay" points=1
-from helpers.exercises.cuda_graphs import Loop, check_does_it_pay
+from helpers.lessons.cuda_graphs.exercises import Loop, check_does_it_pay
 
 small, large = 1000, 60_000_000  # weights: a kernel at its floor, and a long one
 check_does_it_pay(
@@ -916,7 +916,7 @@ check_does_it_pay(
 
 # %% hidden="does_it_pay" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.cuda_graphs import Loop, check_does_it_pay
+from helpers.lessons.cuda_graphs.exercises import Loop, check_does_it_pay
 
 one, M = (1000,), 10**6
 check_does_it_pay(

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from helpers import lesson, memory, plots, simulate, widgets
-from helpers.experiments import memory_pools as show
+from helpers.lessons.memory_pools import experiments
 
 MIB = 2**20
 
@@ -73,7 +73,7 @@ def taken_by(nbytes):
 
 
 taken = {name: taken_by(nbytes) for name, nbytes in sizes.items()}
-you.against(show.reserved(taken), show.sizes(taken), evidence="simulated (H100)", what="reserved")
+you.against(experiments.reserved(taken), experiments.sizes(taken), evidence="simulated (H100)", what="reserved")
 
 # %% [markdown]
 # Four rules explain every row ([the constants in
@@ -122,7 +122,7 @@ you = lesson.predict(
 
 # %% experiment
 steps = memory.steps_of(PROGRAM)
-you.against(show.answers(steps), show.moves(steps), evidence=steps.evidence)
+you.against(experiments.answers(steps), experiments.moves(steps), evidence=steps.evidence)
 
 # %% [markdown]
 # The stepper shows the same program call by call. Orange is what the call took or gave back. Go back and forward with its
@@ -185,9 +185,9 @@ def survivors(buffer, together=False):
     return caches, buffer(2560)
 
 
-cards = show.with_each_option(documents, survivors)
-cards["survivors, copied together", "default"] = show.on_small_card(survivors, together=True)
-you.against(show.fits(cards), show.options(cards), evidence="simulated (H100)", what="fits with")
+cards = experiments.with_each_option(documents, survivors)
+cards["survivors, copied together", "default"] = experiments.on_small_card(survivors, together=True)
+you.against(experiments.fits(cards), experiments.options(cards), evidence="simulated (H100)", what="fits with")
 
 # %% [markdown]
 # Now read the error of the first row as PyTorch prints it, and look at the card at that moment. Each row of the picture is a
@@ -195,7 +195,7 @@ you.against(show.fits(cards), show.options(cards), evidence="simulated (H100)", 
 
 # %% experiment
 card = cards["documents", "default"]
-print(show.error(card))
+print(experiments.error(card))
 lesson.keep(tried_mib=card.tried_mib, its_length=card.tried_mib / 12)
 plots.segments(card.gpu, title="documents: the card when the request failed")
 
@@ -276,7 +276,7 @@ def encode(batches: list[torch.Tensor], up: torch.Tensor, down: torch.Tensor) ->
 
 
 # %% test="encode" points=1
-from helpers.exercises.memory_pools import Documents, check_encode
+from helpers.lessons.memory_pools.exercises import Documents, check_encode
 
 check_encode(
     Documents([1, 3, 5], 4, 10, 3),
@@ -286,7 +286,7 @@ check_encode(
 
 # %% hidden="encode" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.memory_pools import Documents, check_encode
+from helpers.lessons.memory_pools.exercises import Documents, check_encode
 
 check_encode(
     Documents([2, 2, 9, 4, 1], 3, 8, 5),
@@ -332,9 +332,9 @@ with gpu:
         kept.append(x[:4])
         snapshots.append(gpu.memory._snapshot())
 
-snapshot = show.with_source(memory.read(gpu))
+snapshot = experiments.with_source(memory.read(gpu))
 picture = plots.memory_timeline(snapshot, most=4, title="Eight steps: who holds the memory")
-you.against(show.leak(snapshot, snapshots), picture, evidence=snapshot.evidence)
+you.against(experiments.leak(snapshot, snapshots), picture, evidence=snapshot.evidence)
 
 # %% [markdown]
 # The leak is the blue staircase in the picture: a whole batch in every step. `x[:4]` is a view (lesson 01), and a view
@@ -397,7 +397,7 @@ def _by_the_user(path: str) -> bool:
 
 
 # %% test="find_leak" points=1
-from helpers.exercises.memory_pools import Story, check_find_leak
+from helpers.lessons.memory_pools.exercises import Story, check_find_leak
 
 check_find_leak(
     Story(5, leaks=[("train.py:24 step", 3_000_000, 3_000_000)]),
@@ -408,7 +408,7 @@ check_find_leak(
 
 # %% hidden="find_leak" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.memory_pools import Story, check_find_leak
+from helpers.lessons.memory_pools.exercises import Story, check_find_leak
 
 
 def by_hand(snapshots):
@@ -452,7 +452,7 @@ check_find_leak(
 # Try your function on the loop above, whose snapshots were kept:
 
 # %% experiment
-show.try_it(find_leak, snapshots)
+experiments.try_it(find_leak, snapshots)
 
 # %% [markdown]
 # ## 5 · What keeps a tensor
@@ -494,7 +494,7 @@ def failing(x, keep):
 
 
 ways = [lambda x: [x[:10]], cycle, lambda x: failing(x, keep=lambda e: e), lambda x: failing(x, keep=str)]
-fates = dict(zip(you, map(show.fate, ways), strict=True))
+fates = dict(zip(you, map(experiments.fate, ways), strict=True))
 you.against(fates, evidence="live (CPU)", what="memory of x")
 
 # %% [markdown]
@@ -586,10 +586,10 @@ print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 # ## Sources on trial
 
 # %% experiment
-from helpers.trials import memory_pools as trials
+from helpers.lessons.memory_pools import claims
 
 lesson.verdicts(
-    [*show.claims(taken, cards, fates), *(claim() for claim in trials.CLAIMS)],
+    [*experiments.claims(taken, cards, fates), *(claim() for claim in claims.CLAIMS)],
     evidence="live (CPU) · simulated (H100)",
     shown=("08-max-split", "08-fraction", "08-cycles"),
 )
@@ -727,7 +727,7 @@ class Allocator:
 
 
 # %% test="allocator" points=2
-from helpers.exercises.memory_pools import Program, check_Allocator
+from helpers.lessons.memory_pools.exercises import Program, check_Allocator
 
 requests = "1 B", "512 B", "1 MiB", "1048577 B", "9 MiB", "10 MiB", "21 MiB"
 check_Allocator(
@@ -743,7 +743,7 @@ check_Allocator(
 
 # %% hidden="allocator" points=4
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.memory_pools import Program, check_Allocator, random_program, training_program
+from helpers.lessons.memory_pools.exercises import Program, check_Allocator, random_program, training_program
 
 requests = "513 B", "10485759 B", "10485761 B", "19 MiB", "19922945 B", "67108863 B", "1048065 B"
 check_Allocator(
@@ -783,7 +783,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-ends = {program: show.last_call(program) for program in you}
+ends = {program: experiments.last_call(program) for program in you}
 you.against(
     {program: how for program, (how, _) in ends.items()},
     lesson.table(
@@ -826,7 +826,7 @@ you = lesson.predict(
 
 # %% experiment
 gpu = simulate("H100", strict=False)
-with gpu, show.Ledger(gpu) as note:
+with gpu, experiments.Ledger(gpu) as note:
     note("nothing yet")
     x = torch.empty(16384, 16384, device=gpu.device)
     note("x: 1 GiB")
@@ -940,13 +940,13 @@ def _remove(handles):
 
 
 # %% test="activation_log" points=1
-from helpers.exercises.memory_pools import Net, check_ActivationLog
+from helpers.lessons.memory_pools.exercises import Net, check_ActivationLog
 
 check_ActivationLog(Net([4, 8, 3], batch=5))
 
 # %% hidden="activation_log" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.memory_pools import Net, check_ActivationLog
+from helpers.lessons.memory_pools.exercises import Net, check_ActivationLog
 
 check_ActivationLog(
     Net([6, 5], 3, blocks=True),
@@ -963,4 +963,4 @@ check_ActivationLog(
 # `expandable_segments`, and longest first. What is reserved beyond what is allocated is the price of the order.
 
 # %% experiment
-show.on_the_card()
+experiments.on_the_card()

@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from helpers import count, lesson, memory, plots
-from helpers.experiments import saving_memory as show
+from helpers.lessons.saving_memory import experiments
 
 torch.set_num_threads(1)
 MIB = 2**20
@@ -85,11 +85,11 @@ def needs(rows, **options):
 
 
 by_rows = {rows: needs(rows) for rows in (16, 128, 256, 1024, 8192)}
-step_until, backward_from = show.where_it_tips(by_rows)
+step_until, backward_from = experiments.where_it_tips(by_rows)
 lesson.keep(step_until=step_until, backward_from=backward_from)
 lesson.keep(loop_mib=by_rows[16].peak_bytes / MIB, foreach_mib=needs(16, foreach=True).peak_bytes / MIB)
 picture = plots.memory_model(by_rows[8192], title="One step of 8 blocks, 8,192 rows")
-you.against(show.phases(by_rows), picture, show.kinds(by_rows), evidence="arithmetic")
+you.against(experiments.phases(by_rows), picture, experiments.kinds(by_rows), evidence="arithmetic")
 
 # %% [markdown]
 # In forward the curve climbs, because each operator keeps what its backward will need. When backward begins, all
@@ -144,8 +144,8 @@ def gradients(net, x, y, rows, by_sum=False):
     return torch.cat([p.grad.flatten() for p in net.parameters()])
 
 
-x, y, padded = show.labelled_rows(512)
-plain, with_norm = show.small_nets()
+x, y, padded = experiments.labelled_rows(512)
+plain, with_norm = experiments.small_nets()
 ways = [
     (plain, y, 64),
     (plain, y, 100),
@@ -157,7 +157,7 @@ off = {}
 for name, (one, labels, *how) in zip(you, ways, strict=True):
     whole = gradients(one, x, labels, 512)
     off[name] = float((gradients(one, x, labels, *how) - whole).norm() / whole.norm())
-you.against(show.same(off), show.how_far_off(off), evidence="live (CPU)", what="gradients")
+you.against(experiments.same(off), experiments.how_far_off(off), evidence="live (CPU)", what="gradients")
 
 # %% [markdown]
 # A mean of means is the mean of all only if every piece counts alike. So add up *sums*, and divide by the number of targets that
@@ -219,7 +219,7 @@ def accumulated_backward(
 
 # %% test="accumulated_backward" points=1
 from helpers import check
-from helpers.exercises.saving_memory import check_accumulated_backward, token_batch
+from helpers.lessons.saving_memory.exercises import check_accumulated_backward, token_batch
 
 for missing, size, told in (
     ([], 2, "Six rows in three equal pieces, all targets count."),
@@ -234,7 +234,7 @@ check_accumulated_backward(check.case(100, 8, "float32", 1, batch, 4), budget=Tr
 # %% hidden="accumulated_backward" points=3
 ### BEGIN HIDDEN TESTS
 from helpers import check
-from helpers.exercises.saving_memory import check_accumulated_backward, token_batch
+from helpers.lessons.saving_memory.exercises import check_accumulated_backward, token_batch
 
 check_accumulated_backward(
     check.case(9, 4, "float64", 3, token_batch(7, 4, 9, [1, 4, 4, 2], 3), 3),
@@ -280,11 +280,11 @@ you = lesson.predict(
 
 # %% experiment
 groups = {"keep all": None, "each block": 1, "each four": 4, "whole": 16}
-found = {name: show.in_groups(lambda: Block(128), group) for name, group in groups.items()}
-all_again, as_torch_does = show.more_flops(Block(64))
+found = {name: experiments.in_groups(lambda: Block(128), group) for name, group in groups.items()}
+all_again, as_torch_does = experiments.more_flops(Block(64))
 lesson.keep(more_flops=as_torch_does)
 picture = plots.memory_model(found, title="16 blocks, 4,096 rows: where are the checkpoints?")
-you.against(show.of_groups(found, all_again), picture, evidence="live (CPU) · arithmetic")
+you.against(experiments.of_groups(found, all_again), picture, evidence="live (CPU) · arithmetic")
 
 # %% [markdown]
 # At the peak three things add up: the inputs that checkpoints keep (*activations*); what *one* part saves
@@ -349,7 +349,7 @@ def choose_checkpoints(kept: list[int], inputs: list[int], flops: list[int], bud
 
 # %% test="choose_checkpoints" points=1
 from helpers import check
-from helpers.exercises.saving_memory import check_choose_checkpoints
+from helpers.lessons.saving_memory.exercises import check_choose_checkpoints
 
 check_choose_checkpoints(
     check.case([10, 10, 10], [1, 1, 1], [5, 5, 5], 30),
@@ -364,7 +364,7 @@ check_choose_checkpoints(
 # %% hidden="choose_checkpoints" points=3
 ### BEGIN HIDDEN TESTS
 from helpers import check
-from helpers.exercises.saving_memory import check_choose_checkpoints, random_blocks
+from helpers.lessons.saving_memory.exercises import check_choose_checkpoints, random_blocks
 
 check_choose_checkpoints(
     *random_blocks(9, lengths=[1, 2, 4, 6, 8, 9, 10, 11], shares=[0.1, 0.35, 0.6]),
@@ -417,7 +417,7 @@ def loop(habit):
 
 
 habits = {habit: count(loop, habit).peak_live_bytes for habit in ["none of these", *you]}
-you.against(show.higher(habits), show.habits(habits), evidence="live (CPU)", what="peak")
+you.against(experiments.higher(habits), experiments.habits(habits), evidence="live (CPU)", what="peak")
 
 # %% [markdown]
 # - A **name** for the logits keeps them during backward, beside what the loss keeps of them.
@@ -454,11 +454,11 @@ WAYS = {
     "16 pieces": ({"micro_batches": 16}, "launches × 16"),
 }
 pulled = {name: needs(8192 // how.get("micro_batches", 1), **how) for name, (how, _) in WAYS.items()}
-lesson.keep(floor_mib=show.floor(pulled["plain"]) / MIB)
+lesson.keep(floor_mib=experiments.floor(pulled["plain"]) / MIB)
 lesson.keep(alone_mib=by_rows[1024].peak_bytes / MIB, eighth_mib=pulled["8 pieces"].peak_bytes / MIB)
-table = show.ways(pulled, {name: price for name, (_, price) in WAYS.items()}, BUDGET, as_torch_does)
+table = experiments.ways(pulled, {name: price for name, (_, price) in WAYS.items()}, BUDGET, as_torch_does)
 picture = plots.memory_model(pulled, budget=BUDGET, title="8 blocks, 8,192 rows")
-you.against(show.reached(pulled, BUDGET), picture, table, evidence="arithmetic")
+you.against(experiments.reached(pulled, BUDGET), picture, table, evidence="arithmetic")
 
 # %% [markdown]
 # Neither reaches the budget alone. Did you look up 1,024 rows in section 1? A batch of 1,024 rows needs {{alone_mib:.0f}} MiB, but
@@ -530,10 +530,10 @@ board
 # ## Sources on trial
 
 # %% experiment
-from helpers.trials import saving_memory as trials
+from helpers.lessons.saving_memory import claims
 
 lesson.verdicts(
-    [show.peak_claim(by_rows), show.learning_rate_claim(off), *(claim() for claim in trials.CLAIMS)],
+    [experiments.peak_claim(by_rows), experiments.learning_rate_claim(off), *(claim() for claim in claims.CLAIMS)],
     evidence="live (CPU) · simulated (H100) · arithmetic",
     shown=("09-learning-rate", "09-batchnorm", "09-checkpoint-compute"),
 )
@@ -601,7 +601,7 @@ ACTS = {
     "sigmoid(h).square_()": lambda h: torch.sigmoid(h).square_(),
 }
 acts = {name: kept_by(act) for name, act in ACTS.items()}
-you.against(show.adds(acts), show.activations(acts), evidence="live (CPU)")
+you.against(experiments.adds(acts), experiments.activations(acts), evidence="live (CPU)")
 
 # %% [markdown]
 # relu and sigmoid keep their *result*. That is the next layer's input, which is kept in any case: nothing is added. gelu and
@@ -658,13 +658,13 @@ def training_memory(rows: int, width: int, depth: int) -> dict[str, float]:
 
 
 # %% test="training_memory" points=1
-from helpers.exercises.saving_memory import check_training_memory
+from helpers.lessons.saving_memory.exercises import check_training_memory
 
 check_training_memory((2048, 64, 4), (32, 128, 6), (73, 64, 1), (8, 64, 1))
 
 # %% hidden="training_memory" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.saving_memory import check_training_memory
+from helpers.lessons.saving_memory.exercises import check_training_memory
 
 check_training_memory(
     *((1500, 96, 3), (4096, 16, 12), (3000, 32, 1), (300, 128, 1)),
@@ -682,8 +682,8 @@ you = lesson.predict({"SGD": ..., "Adam": ...}, choices=[1, 2, 8, 64])
 
 # %% experiment
 forgot = {
-    "SGD": show.first_step(torch.optim.SGD, 8) / show.first_step(torch.optim.SGD, 1),
-    "Adam": show.first_step(torch.optim.Adam, 8) / show.first_step(torch.optim.Adam, 1),
+    "SGD": experiments.first_step(torch.optim.SGD, 8) / experiments.first_step(torch.optim.SGD, 1),
+    "Adam": experiments.first_step(torch.optim.Adam, 8) / experiments.first_step(torch.optim.Adam, 1),
 }
 you.against_ratios(forgot, evidence="live (CPU)", what="times as far")
 
@@ -701,11 +701,11 @@ you.against_ratios(forgot, evidence="live (CPU)", what="times as far")
 
 # %% experiment
 layers = {
-    n: show.in_groups(lambda: nn.Sequential(nn.Linear(128, 128), nn.ReLU()), n)
+    n: experiments.in_groups(lambda: nn.Sequential(nn.Linear(128, 128), nn.ReLU()), n)
     for n in (None, 1, 2, 4, 8, 16)
 }
-show.more_arithmetic().show()
-show.groups_of_layers(layers)
+experiments.more_arithmetic().show()
+experiments.groups_of_layers(layers)
 
 # %% [markdown]
 # The smaller the part, the larger is the share of its last matrix product. A checkpoint around each (linear, relu) saves nothing.
@@ -772,7 +772,7 @@ def checkpointed(fn, *inputs: torch.Tensor) -> torch.Tensor:
 
 
 # %% test="checkpointed" points=1
-from helpers.exercises.saving_memory import Chain, check_checkpointed
+from helpers.lessons.saving_memory.exercises import Chain, check_checkpointed
 
 check_checkpointed(Chain(6, 8, 3, p=0.0), note="No random numbers yet.")
 told = "Dropout must drop the same places again; and torch.rand afterwards must not notice."
@@ -782,7 +782,7 @@ check_checkpointed(Chain(256, 32, 24, p=0.1), budget=True)
 
 # %% hidden="checkpointed" points=4
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.saving_memory import Chain, check_checkpointed
+from helpers.lessons.saving_memory.exercises import Chain, check_checkpointed
 
 check_checkpointed(
     Chain(5, 6, 2, p=0.0, steps=2),
@@ -832,9 +832,9 @@ def step(net, x, way):
     loss.backward()
 
 
-steps = {way: show.on_a_card(step, way) for way in ("plain", "checkpoints", "save_on_cpu")}
-lesson.keep(too_many_mib=show.too_many(steps) / MIB)
-you.against(show.of_offloading(steps), show.steps(steps), show.bus(steps), evidence="simulated (H100)")
+steps = {way: experiments.on_a_card(step, way) for way in ("plain", "checkpoints", "save_on_cpu")}
+lesson.keep(too_many_mib=experiments.too_many(steps) / MIB)
+you.against(experiments.of_offloading(steps), experiments.steps(steps), experiments.bus(steps), evidence="simulated (H100)")
 
 # %% [markdown]
 # **The peaks.** Weights, gradients, the batch and the matrix library's workspace stay. Both ways get close to that.
@@ -853,7 +853,7 @@ you.against(show.of_offloading(steps), show.steps(steps), show.bus(steps), evide
 # Where there is a CUDA GPU, the next cell runs the same three ways on it, and a fourth with pinned memory.
 
 # %% experiment tags=["nbval-ignore-output"]
-lesson.on_gpu(show.on_cuda(step, stack), "09/levers")
+lesson.on_gpu(experiments.on_cuda(step, stack), "09/levers")
 
 # %% [markdown]
 # **Exercise 9.5 — offload, and not the weights** (★★, 10 min)
@@ -901,7 +901,7 @@ def offloaded(parameters: list[nn.Parameter], put, get, min_bytes: int):
 
 
 # %% test="offloaded" points=1
-from helpers.exercises.saving_memory import Offloads, check_offloaded
+from helpers.lessons.saving_memory.exercises import Offloads, check_offloaded
 
 check_offloaded(Offloads(256, 24, 8, min_bytes=1), Offloads(300, 32, 6, min_bytes=30_000))
 check_offloaded(Offloads(64, 16, 3, min_bytes=1, share=0.5), budget=False)
@@ -909,7 +909,7 @@ check_offloaded(Offloads(64, 16, 3, min_bytes=1, share=0.5), budget=False)
 
 # %% hidden="offloaded" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.saving_memory import Offloads, check_offloaded
+from helpers.lessons.saving_memory.exercises import Offloads, check_offloaded
 
 check_offloaded(
     Offloads(100, 24, 6, min_bytes=1, steps=2),

@@ -25,7 +25,9 @@ import torch
 import torch.nn.functional as F
 
 from helpers import lesson, plots, simulate
-from helpers.experiments import mixed_precision as lab
+from helpers.lessons.mixed_precision.explorer import float_format_explorer
+from helpers.lessons.mixed_precision.format_picture import float_ranges
+from helpers.lessons.mixed_precision import experiments
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
 lesson.start(
@@ -59,7 +61,7 @@ becomes = {}
 for question in you:
     number, name = question.replace(",", "").split(" in ")
     stored = torch.tensor(float(number), dtype=torch.float64).to(DTYPES[name]).item()
-    becomes[question] = lab.fate(float(number), stored)
+    becomes[question] = experiments.fate(float(number), stored)
 you.against(becomes, evidence="live (CPU)", what="becomes")
 
 # %% [markdown]
@@ -185,11 +187,11 @@ you = lesson.predict(
 )
 
 # %% experiment
-peaks = lab.Peaks(
-    fp32={net: lab.peak(net) for net in you},
-    half={net: lab.peak(net, torch.float16) for net in you},
+peaks = experiments.Peaks(
+    fp32={net: experiments.peak(net) for net in you},
+    half={net: experiments.peak(net, torch.float16) for net in you},
 )
-lesson.keep(bf16_all=lab.times_as_fast("fp32"), bf16_alone=lab.times_as_fast("tf32"))
+lesson.keep(bf16_all=experiments.times_as_fast("fp32"), bf16_alone=experiments.times_as_fast("tf32"))
 you.against(peaks.in_words(), peaks.table(), evidence="simulated (A100)", what="peak")
 
 # %% [markdown]
@@ -217,12 +219,12 @@ def plain_loss(x, target, w_in, w_up, w_down, w_out, depth):
     return (h @ w_out - target).square().mean()
 
 
-inputs = lab.stream_inputs(16, 32, 64, 8, depth=48)
-exact = plain_loss(*lab.cast(inputs, torch.float64))
-losses = {"fp32": plain_loss(*inputs), "all in fp16": plain_loss(*lab.cast(inputs, torch.float16))}
+inputs = experiments.stream_inputs(16, 32, 64, 8, depth=48)
+exact = plain_loss(*experiments.cast(inputs, torch.float64))
+losses = {"fp32": plain_loss(*inputs), "all in fp16": plain_loss(*experiments.cast(inputs, torch.float16))}
 with torch.autocast("cpu", dtype=torch.float16):
     losses["autocast alone"] = plain_loss(*inputs)
-lab.off_by(exact, losses)
+experiments.off_by(exact, losses)
 
 # %% [markdown]
 # **Exercise 10.1 — place the casts** (★★, 12 min)
@@ -279,14 +281,14 @@ def mixed_loss(
 
 
 # %% test="mixed_loss" points=2
-from helpers.exercises.mixed_precision import check_mixed_loss, stream_net
+from helpers.lessons.mixed_precision.exercises import check_mixed_loss, stream_net
 
 check_mixed_loss(stream_net(16, 32, 64, 8, depth=48))  # the net from above
 check_mixed_loss(stream_net(16, 32, 64, 8, depth=6, away=150.0))
 
 # %% hidden="mixed_loss" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.mixed_precision import check_mixed_loss, stream_net
+from helpers.lessons.mixed_precision.exercises import check_mixed_loss, stream_net
 
 check_mixed_loss(
     stream_net(12, 48, 40, 6, depth=20, small=0.5),
@@ -334,12 +336,12 @@ sweep = {name: {} for name in FACTORS}
 for name, factor in FACTORS.items():
     for run, (dtype, scaled) in RUNS.items():
         one = partial(step, dtype=dtype, factor=factor)
-        sweep[name][run] = lab.learn(one, 60, factor=factor, enabled=scaled)
+        sweep[name][run] = experiments.learn(one, 60, factor=factor, enabled=scaled)
 lesson.keep(usual=1e5 * sweep["1"]["fp32"].of_activations.abs().median().item())
 finite = all(run.finite for runs in sweep.values() for run in runs.values())
-measured = [lab.stopped_at(sweep), "nothing" if finite else "a loss of NaN"]
-flows = lab.flows(sweep["1/100,000"]["fp32"])
-you.against(dict(zip(you, measured)), lab.sweep_table(sweep), flows, evidence="live (CPU)")
+measured = [experiments.stopped_at(sweep), "nothing" if finite else "a loss of NaN"]
+flows = experiments.flows(sweep["1/100,000"]["fp32"])
+you.against(dict(zip(you, measured)), experiments.sweep_table(sweep), flows, evidence="live (CPU)")
 
 # %% [markdown]
 # At factor 1 fp16 needs no help. With each smaller factor more gradients are zero, and nothing says so. While some are
@@ -393,7 +395,7 @@ def up(n, multiple):
     return -(-n // multiple) * multiple
 
 
-found = lab.Matmuls()
+found = experiments.Matmuls()
 times = {"1,705 columns, against 1,300": found.seconds(1705) / found.seconds(1300)}
 lesson.keep(share=found.share, words=up(50257, 64), more_words=up(50257, 64) / 50257 - 1)
 you.against_ratios(times, found.table(), found.picture(), evidence="published", what="times as long")
@@ -455,7 +457,7 @@ def aligned(weights: list[torch.Tensor], biases: list[torch.Tensor], multiple: i
 
 
 # %% test="aligned" points=1
-from helpers.exercises.mixed_precision import check_aligned, net
+from helpers.lessons.mixed_precision.exercises import check_aligned, net
 
 check_aligned(net((7, 5), 8, rows=(3,)), note="One layer: rows, features in and features out, all to 8.")
 zeros = "Two layers: what the first sigmoid made of the added zeros must not get through."
@@ -466,7 +468,7 @@ check_aligned(batches, note="Six batches: padded weights are made once.")
 
 # %% hidden="aligned" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.mixed_precision import check_aligned, net
+from helpers.lessons.mixed_precision.exercises import check_aligned, net
 
 check_aligned(
     net((13, 27, 9, 10), 8, rows=(11, 8, 1, 40)),
@@ -547,14 +549,14 @@ again
 # TF32 alone bring? Is fp16 any faster than bf16? Does TF32 leave the peak where it was?
 
 # %% experiment tags=["nbval-ignore-output"]
-lab.four_precisions()
+experiments.four_precisions()
 
 # %% [markdown]
 # ## Sources on trial
 
 # %% experiment
 lesson.verdicts(
-    lab.on_trial(peaks, sweep, found),
+    experiments.on_trial(peaks, sweep, found),
     evidence="published · live (CPU) · simulated (A100)",
     shown=("10-speed", "10-memory", "10-scaling"),
 )
@@ -601,7 +603,7 @@ def one_cast(x, target, w_in, w_up, w_down, w_out, depth):
 
 with torch.autocast("cpu", dtype=torch.float16):
     losses["autocast and one cast"] = one_cast(*inputs)
-lab.off_by(exact, losses)
+experiments.off_by(exact, losses)
 
 # %% [markdown]
 # ### The cache of casts (3 min)
@@ -629,8 +631,8 @@ def forward(blocks, **options):
 
 
 ways = dict(zip(you, (forward(1), forward(4), forward(1, cache_enabled=False))))
-measured = {way: lab.casts(gpu) for way, gpu in ways.items()}
-you.against(measured, lab.casts_table(ways), evidence="simulated (H100)", what="casts")
+measured = {way: experiments.casts(gpu) for way, gpu in ways.items()}
+you.against(measured, experiments.casts_table(ways), evidence="simulated (H100)", what="casts")
 
 # %% [markdown]
 # The weight is cast once a block, or at each use without the cache. So open the block once a step. The copy in fp16 lives
@@ -639,7 +641,7 @@ you.against(measured, lab.casts_table(ways), evidence="simulated (H100)", what="
 # ### Speeds that others measured (3 min)
 
 # %% experiment
-lab.published_speeds()
+experiments.published_speeds()
 
 # %% [markdown]
 # The [GPT-2 runs](https://github.com/karpathy/build-nanogpt) differ in precision alone. A step in bf16 is {{bf16_all:.2f}}
@@ -663,14 +665,14 @@ plain, fp16, bf16 = (
     partial(step, dtype=t, factor=1e-5) for t in (torch.float32, torch.float16, torch.bfloat16)
 )
 longer = {
-    "fp32": lab.learn(plain, 240, factor=1e-5),
-    "autocast bf16": lab.learn(bf16, 240, factor=1e-5),
-    "autocast fp16": lab.learn(fp16, 240, factor=1e-5),
-    "autocast fp16, scaled": lab.learn(fp16, 240, factor=1e-5, enabled=True),
-    "weights in bf16": lab.learn(plain, 240, factor=1e-5, weights=torch.bfloat16),
+    "fp32": experiments.learn(plain, 240, factor=1e-5),
+    "autocast bf16": experiments.learn(bf16, 240, factor=1e-5),
+    "autocast fp16": experiments.learn(fp16, 240, factor=1e-5),
+    "autocast fp16, scaled": experiments.learn(fp16, 240, factor=1e-5, enabled=True),
+    "weights in bf16": experiments.learn(plain, 240, factor=1e-5, weights=torch.bfloat16),
 }
-measured = {run: lab.like(longer[run], longer["fp32"]) for run in you}
-curves = lab.loss_curves(
+measured = {run: experiments.like(longer[run], longer["fp32"]) for run in you}
+curves = experiments.loss_curves(
     longer, note="a net of three layers learns from a teacher; Adam; the loss counts 1/100,000"
 )
 you.against(measured, curves, evidence="live (CPU)", what="learns")
@@ -683,14 +685,14 @@ you.against(measured, curves, evidence="live (CPU)", what="learns")
 # Here is GradScaler at work. Its first scale is too large, and it grows after 20 good steps already:
 
 # %% experiment
-at_work = lab.learn(
+at_work = experiments.learn(
     partial(step, dtype=torch.float16, factor=1),
     120,
     enabled=True,
     init_scale=2.0**27,
     growth_interval=20,
 )
-lab.scale_steps(
+experiments.scale_steps(
     at_work, note="factor 1; init_scale=2**27, growth_interval=20; a cross: infinite gradients, no step"
 )
 
@@ -787,7 +789,7 @@ class Scaler:
 
 
 # %% test="grad_scaler" points=2
-from helpers.exercises.mixed_precision import Training, check_Scaler
+from helpers.lessons.mixed_precision.exercises import Training, check_Scaler
 
 inf, nan = float("inf"), float("nan")
 check_Scaler(
@@ -803,7 +805,7 @@ check_Scaler(
 
 # %% hidden="grad_scaler" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.mixed_precision import Training, check_Scaler
+from helpers.lessons.mixed_precision.exercises import Training, check_Scaler
 
 inf, nan = float("inf"), float("nan")
 accidents, last = ((2, 0, -inf), (3, 2, nan), (9, 1, inf)), ((6, 19, -inf),)
@@ -829,12 +831,12 @@ check_Scaler(
 # explorer's picture a column is a place: all exponents end, and all mantissas begin, at the same place.)
 
 # %% experiment
-plots.float_ranges()
+float_ranges()
 
 # %% experiment
 from helpers import widgets
 
-widgets.float_format_explorer(257.0, "bf16")
+float_format_explorer(257.0, "bf16")
 
 # %% [markdown]
 # What does rounding cost? Take a thousand numbers from a normal distribution, as they are and divided by 10,000, as
@@ -842,7 +844,7 @@ widgets.float_format_explorer(257.0, "bf16")
 
 # %% experiment
 normal = torch.randn(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-lab.rounding_errors(normal, divisor=10_000)
+experiments.rounding_errors(normal, divisor=10_000)
 
 # %% [markdown]
 # As long as the range holds, the error depends on the mantissa alone. A power of two as scale costs no digit and brings
@@ -914,7 +916,7 @@ def encode(x: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
 # %% test="float_bits" points=1
 import torch
 
-from helpers.exercises.mixed_precision import check_decode, check_encode
+from helpers.lessons.mixed_precision.exercises import check_decode, check_encode
 
 half, brain, fp8 = (5, 10), (8, 7), (5, 2)  # bits of the exponent, of the mantissa
 some = [0x3C00, 0x3C01, 0x4248, 0xC248, 0x7BFF, 0, 1, 0x03FF, 0x0400, 0x8001, 0x7C00, 0xFC00, 0x7C01, 0x7E00]
@@ -929,7 +931,7 @@ check_encode(dict.fromkeys((half, brain, fp8), many))
 ### BEGIN HIDDEN TESTS
 import torch
 
-from helpers.exercises.mixed_precision import check_decode, check_encode, hard_numbers, random_patterns
+from helpers.lessons.mixed_precision.exercises import check_decode, check_encode, hard_numbers, random_patterns
 
 formats = [(5, 10), (8, 10), (8, 7), (4, 3), (3, 2), (2, 1), (6, 9), (7, 4), (5, 1), (8, 1), (2, 12)]
 check_decode({one: random_patterns(sum(one), one, 40, 5) for one in [*formats, (8, 23)]})

@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 
 from helpers import compiling, lesson
-from helpers.experiments import torch_compile as lab
+from helpers.lessons.torch_compile import experiments
 
 torch.set_num_threads(1)
 lesson.start("11_torch_compile", evidence=["live (CPU)", "simulated (H100)"])
@@ -56,7 +56,7 @@ def chatty(x, limit):
     return torch.relu(x) + 1
 
 
-lab.pieces(chatty, compiling.explain(chatty, torch.ones(4), 1.0))
+experiments.pieces(chatty, compiling.explain(chatty, torch.ones(4), 1.0))
 
 # %% [markdown]
 # Each graph is optimised alone. At each break tensors are written to memory and Python takes over; on a GPU the `if` also
@@ -100,10 +100,10 @@ def talks(x):
 
 BREAKS = {"x / x.max().item()": read_out, "x - x[x > 0].mean()": picked}
 BREAKS |= {"an if on a tensor": branch, "a print": talks}
-both = {name: (lab.captured(fn, False), lab.captured(fn, True)) for name, fn in BREAKS.items()}
+both = {name: (experiments.captured(fn, False), experiments.captured(fn, True)) for name, fn in BREAKS.items()}
 gives = {name: str(plain) for name, (plain, _) in both.items()}
 gives |= {f"{name}, fullgraph=True": str(full) for name, (_, full) in both.items()}
-you.against(gives, lab.breaks_table(both), evidence="live (CPU)", what="gives")
+you.against(gives, experiments.breaks_table(both), evidence="live (CPU)", what="gives")
 
 # %% [markdown]
 # With `fullgraph=True` the number is still read out, inside the graph. Plain `torch.compile`, which most programs use, breaks
@@ -173,7 +173,7 @@ def centre(x: torch.Tensor, limit: float) -> tuple[torch.Tensor, torch.Tensor, t
 import torch
 
 from helpers import check
-from helpers.exercises.torch_compile import check_centre
+from helpers.lessons.torch_compile.exercises import check_centre
 
 clipped, small = torch.tensor([3.0, 0.0, -4.0, 0.1]), torch.tensor([0.3, 0.0, -0.4, 0.1])
 serves_both = "the first call is clipped, the second is not: one graph has to serve both."
@@ -184,7 +184,7 @@ check_centre(check.case((clipped, 1.0), (small, 1.0)), note=serves_both)
 import torch
 
 from helpers import check
-from helpers.exercises.torch_compile import check_centre
+from helpers.lessons.torch_compile.exercises import check_centre
 
 g = torch.Generator().manual_seed(11)
 xs = [torch.randn(33, generator=g) * size for size in (0.05, 3.0, 1.0)] + [torch.ones(33)]
@@ -232,13 +232,13 @@ def scaled(x, k=2.0):
 
 SIZES = [3, 7, 1, 12, 5, 8, 2, 9, 4, 3, 6, 12, 10, 13]
 SETTINGS = {"dynamic=False": False, "torch.compile(f)": None, "dynamic=True": True}
-streams = {name: lab.stream(scaled, SIZES, dynamic) for name, dynamic in SETTINGS.items()}
+streams = {name: experiments.stream(scaled, SIZES, dynamic) for name, dynamic in SETTINGS.items()}
 measured = {name: one.after[-1] for name, one in streams.items()}
-measured["at the limit, torch.compile(f) gives"], warned = lab.at_the_limit(scaled)
-measured["at the limit, fullgraph=True gives"], raised = lab.at_the_limit(scaled, fullgraph=True)
+measured["at the limit, torch.compile(f) gives"], warned = experiments.at_the_limit(scaled)
+measured["at the limit, fullgraph=True gives"], raised = experiments.at_the_limit(scaled, fullgraph=True)
 lesson.keep(limit=max(streams["dynamic=False"].after), raised=raised.partition(":")[0])
-why = lab.reasons({name: one.report for name, one in streams.items()})
-you.against(measured, lab.compilations(streams), why, evidence="live (CPU)", what="measured")
+why = experiments.reasons({name: one.report for name, one in streams.items()})
+you.against(measured, experiments.compilations(streams), why, evidence="live (CPU)", what="measured")
 
 # %% [markdown]
 # - **By default** Dynamo supposes that the first size is the only one. When the size changes, Dynamo makes that
@@ -289,10 +289,10 @@ reports = {
     "an int in range(k)": twelve(grown, [(x, k) for k in ks]),
     "a float": twelve(scaled, [(x, k / 7) for k in ks]),
     "a 0-d tensor": twelve(scaled, [(x, torch.tensor(k)) for k in ks]),
-    "an int attribute": twelve(lab.Counter(), [(x,)] * 12),
+    "an int attribute": twelve(experiments.Counter(), [(x,)] * 12),
 }
 made = {what: w.counts()["compilations"] for what, w in reports.items()}
-you.against(made, lab.reasons(reports), evidence="live (CPU)", what="compilations")
+you.against(made, experiments.reasons(reports), evidence="live (CPU)", what="compilations")
 
 # %% [markdown]
 # - A number that comes as an **argument** is guarded by its value at first. When it changes, the compiler makes it a symbol,
@@ -345,7 +345,7 @@ def cache(sizes: list[int], dynamic: bool | None = None, limit: int = 8) -> list
 
 # %% test="cache" points=1
 from helpers import check
-from helpers.exercises.torch_compile import check_cache
+from helpers.lessons.torch_compile.exercises import check_cache
 
 check_cache(
     check.case([7, 7, 9, 4, 7], None, 8),  # sizes, dynamic, limit
@@ -359,7 +359,7 @@ check_cache(
 # %% hidden="cache" points=3
 ### BEGIN HIDDEN TESTS
 from helpers import check
-from helpers.exercises.torch_compile import check_cache
+from helpers.lessons.torch_compile.exercises import check_cache
 
 check_cache(
     check.case([7, 1, 2, 3, 7], None, 8),
@@ -414,11 +414,11 @@ FUNCTIONS = {
     "columns(x)": columns,
 }
 written = {name: compiling.kernels(fn, torch.rand(64, 64)) for name, fn in FUNCTIONS.items()}
-code = lab.Text(written["rescale(x)"].readable)
+code = experiments.Text(written["rescale(x)"].readable)
 nests = {name: k.loops for name, k in written.items()}
-bound = {"float32": lab.faster_at_most(torch.float32), "bfloat16": lab.faster_at_most(torch.bfloat16)}
+bound = {"float32": experiments.faster_at_most(torch.float32), "bfloat16": experiments.faster_at_most(torch.bfloat16)}
 lesson.keep(bound32=bound["float32"], bound16=bound["bfloat16"], share16=1 / bound["bfloat16"])
-you.against(nests, lab.nests_table(written), code, evidence="live (CPU)", what="loop nests")
+you.against(nests, experiments.nests_table(written), code, evidence="live (CPU)", what="loop nests")
 
 # %% [markdown]
 # Below the tables stands the code of `rescale`. (4096 is 64 · 64; a `tmp` is a register, an `out_ptr` is memory.) The first
@@ -451,7 +451,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-model, _, batches = lab.classifier()
+model, _, batches = experiments.classifier()
 made, after = [], [0]
 
 
@@ -484,7 +484,7 @@ you.against(dict(zip(you, new)), evidence="live (CPU)", what="new compilations")
 
 # %% experiment
 def train(dtype, compiled=True, backend="aot_eager"):
-    model, optimizer, batches = lab.classifier()
+    model, optimizer, batches = experiments.classifier()
     fast = torch.compile(model, backend=backend) if compiled else model
     scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)  # on a GPU: "cuda"
     losses = []
@@ -506,7 +506,7 @@ runs = {
 runs |= {"autocast bfloat16, compiled": lambda: train(torch.bfloat16)}
 runs |= {"autocast float16, scaler, compiled": lambda: train(torch.float16)}
 runs |= {"the same, with Inductor": lambda: train(torch.float16, backend="inductor")}
-lab.trained(runs)
+experiments.trained(runs)
 
 # %% [markdown]
 # All five learn alike. The two compilations are those of the prediction: 64 rows, and 20.
@@ -515,7 +515,7 @@ lab.trained(runs)
 # its cache on disk most of that is spared. The table times one small function, and is different at each run.
 
 # %% experiment tags=["nbval-ignore-output"]
-lab.cost(lambda x: torch.relu(x.sin() * x.cos() + x.exp().sqrt()), torch.rand(2**20))
+experiments.cost(lambda x: torch.relu(x.sin() * x.cos() + x.exp().sqrt()), torch.rand(2**20))
 
 # %% [markdown]
 # ## The running example
@@ -602,14 +602,14 @@ def chain(x):
     return x.exp().neg().tanh().sigmoid().sin().relu()
 
 
-lesson.on_gpu(lambda device: lab.eager_and_compiled(device, chain), recording="11/eager_and_compiled")
+lesson.on_gpu(lambda device: experiments.eager_and_compiled(device, chain), recording="11/eager_and_compiled")
 
 # %% [markdown]
 # ## Sources on trial
 
 # %% experiment
 lesson.verdicts(
-    lab.on_trial(both, streams, bound),
+    experiments.on_trial(both, streams, bound),
     evidence="live (CPU) · simulated (H100)",
     shown=("11-300-percent", "11-reduce-overhead", "11-fullgraph"),
 )
@@ -643,10 +643,10 @@ lesson.progress()
 
 
 # %% experiment
-rows = lab.rows_of_batches()
+rows = experiments.rows_of_batches()
 copies, views = [(one.clone(),) for one in rows], [(one,) for one in rows]
 reports = {"copies": twelve(scaled, copies, dynamic=True), "views": twelve(scaled, views, dynamic=True)}
-lab.reasons(reports, most=3)
+experiments.reasons(reports, most=3)
 
 # %% [markdown]
 # The copies have one size that changes. The views bring n and l back, and with them the versions for size 1.
@@ -696,7 +696,7 @@ def serve(
 
 
 # %% test="serve" points=1
-from helpers.exercises.torch_compile import check_serve
+from helpers.lessons.torch_compile.exercises import check_serve
 
 shapes = [(4, 3), (2, 5), (1, 7), (3, 1), (1, 1), (5, 4), (2, 9), (6, 2), (3, 8), (1, 5)]
 shapes += [(7, 3), (2, 2), (8, 1), (4, 6), (5, 7), (9, 2), (3, 3), (2, 6), (10, 4), (6, 5)]
@@ -704,7 +704,7 @@ check_serve(shapes)
 
 # %% hidden="serve" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.torch_compile import check_serve
+from helpers.lessons.torch_compile.exercises import check_serve
 
 one = [(1, 1), (1, 6), (11, 1), (2, 2), (13, 4), (1, 2), (5, 5), (3, 17), (2, 1), (7, 7)]
 one += [(n, 23 - n) for n in range(2, 12)]
@@ -724,7 +724,7 @@ def gated(a, b, c):
 
 
 def show(graph, inputs):
-    shown.append(lab.nodes(graph.graph))
+    shown.append(experiments.nodes(graph.graph))
     return graph.forward
 
 
@@ -758,7 +758,7 @@ def boxed(graph, inputs):
 with compiling.watch():
     torch.compile(gated, backend=aot_autograd(fw_compiler=boxed, bw_compiler=boxed))(*leaves).backward()
 for name, code in zip(("forward", "backward"), parts):
-    print(name, lab.lines_of(code), sep="\n")
+    print(name, experiments.lines_of(code), sep="\n")
 
 # %% [markdown]
 # `primals_…` are what the forward graph takes in, here a, b and c. `tangents_1` is the gradient of the result. The forward
@@ -828,7 +828,7 @@ def addcmul_backend(graph: torch.fx.GraphModule, example_inputs: list[torch.Tens
 
 
 # %% test="addcmul_backend" points=1
-from helpers.exercises.torch_compile import check_addcmul_backend
+from helpers.lessons.torch_compile.exercises import check_addcmul_backend
 
 once, never = (1, 1), (2, 0)  # operators, of which addcmul
 check_addcmul_backend({"a * b + c": once, "c + a * b": once, "torch.add(torch.mul(a, b), c)": once})
@@ -838,7 +838,7 @@ check_addcmul_backend({"a * 2 + b": never, "a * b + 2": never, "torch.add(c, a *
 
 # %% hidden="addcmul_backend" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.torch_compile import check_addcmul_backend
+from helpers.lessons.torch_compile.exercises import check_addcmul_backend
 
 check_addcmul_backend(
     {
@@ -868,7 +868,7 @@ check_addcmul_backend(
 # kernel that moves what the fused kernel would move (x in, y out):
 
 # %% experiment
-six = lab.chain()
+six = experiments.chain()
 lesson.keep(fewer_bytes=six.bytes, less_time=six.time)
 six.picture
 
@@ -933,7 +933,7 @@ def prepare(x: torch.Tensor) -> torch.Tensor:
 # %% test="prepare" points=1
 import torch
 
-from helpers.exercises.torch_compile import check_prepare
+from helpers.lessons.torch_compile.exercises import check_prepare
 
 check_prepare(torch.randn(64, 32, generator=torch.Generator().manual_seed(0)) * 3 + 4)
 
@@ -941,7 +941,7 @@ check_prepare(torch.randn(64, 32, generator=torch.Generator().manual_seed(0)) * 
 ### BEGIN HIDDEN TESTS
 import torch
 
-from helpers.exercises.torch_compile import check_prepare
+from helpers.lessons.torch_compile.exercises import check_prepare
 
 g = torch.Generator().manual_seed(5)
 check_prepare(torch.randn(30, 5, generator=g) * 7 - 20, torch.randn(128, 2, generator=g) + 5)
@@ -954,7 +954,7 @@ check_prepare(torch.randn(12, 30, generator=g, dtype=torch.float64).t() * 1e4)
 # A mode of `torch.compile` is nothing but a set of Inductor's options:
 
 # %% experiment
-lab.modes()
+experiments.modes()
 
 # %% [markdown]
 # `reduce-overhead` sets CUDA graphs. They remove *launch* overhead at run time (lesson 07) and are captured on top of
@@ -988,11 +988,11 @@ CAPTURES = {
     "compile": lambda fn, x: torch.compile(fn, backend="eager"),
 }
 found = {
-    f"{how}: {fn.__name__}": lab.second_call(capture, fn)
+    f"{how}: {fn.__name__}": experiments.second_call(capture, fn)
     for fn in (branch, read_out, lookup)
     for how, capture in CAPTURES.items()
 }
-you.against(found, lab.captures_table(found), evidence="live (CPU)", what="second result")
+you.against(found, experiments.captures_table(found), evidence="live (CPU)", what="second result")
 
 # %% [markdown]
 # A trace is a recording. What Python decided while it ran stays as it was, and nothing checks it later. Source
@@ -1014,7 +1014,7 @@ you.against(found, lab.captures_table(found), evidence="live (CPU)", what="secon
 # Compile the whole object, or the network inside?
 
 # %% experiment
-lab.pipe_table()
+experiments.pipe_table()
 
 # %% [markdown]
 # - `torch.compile(pipe)`: Dynamo met a break inside a loop and left all of `__call__` to Python. Python called the network,
@@ -1029,7 +1029,7 @@ lab.pipe_table()
 # UNet's time step comes as an int, or as a tensor.
 
 # %% experiment tags=["nbval-ignore-output"]
-lab.real_models()
+experiments.real_models()
 
 # %% [markdown]
 # A time step that comes as an int is compiled for its first value, and again as a symbol. As a tensor it is compiled once.

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 
 from helpers import count, lesson
-from helpers.experiments import cpu_threads_and_layout as shown
+from helpers.lessons.cpu_threads_and_layout import experiments
 
 torch.set_num_threads(1)  # this process only counts: the threads of this lesson live in its children
 lesson.start("12_cpu_threads_and_layout", evidence=["live (CPU)", "arithmetic", "published"])
@@ -58,7 +58,7 @@ runs = [
     ("x = torch.empty(2, 4)", "x.softmax(1)"),
     ("", "torch.randn(1000000)"),
 ]
-teams = shown.teams(dict(zip(you, runs, strict=True)))
+teams = experiments.teams(dict(zip(you, runs, strict=True)))
 you.against(teams, evidence="live (CPU)", what="threads")
 
 # %% [markdown]
@@ -87,7 +87,7 @@ def chunks(size, threads):
     return [min(each, size - at) for at in range(0, size, each)]
 
 
-shown.shared_out({size: chunks(size, 8) for size in (32_768, 32_769, 100_000, 1_000_000)})
+experiments.shared_out({size: chunks(size, 8) for size in (32_768, 32_769, 100_000, 1_000_000)})
 
 # %% [markdown]
 # An element-wise operator on 100,000 elements is done by 4 threads at most. The other threads of the team are woken and find
@@ -118,8 +118,8 @@ you = lesson.predict(
 )
 
 # %% experiment tags=["nbval-ignore-output"]
-in_worker, (bound_now, there, still) = shown.in_a_worker(), shown.bound_late()
-said = [shown.one_or_all(n, shown.CORES) for n in in_worker] + [shown.one_or_all(bound_now, there)]
+in_worker, (bound_now, there, still) = experiments.in_a_worker(), experiments.bound_late()
+said = [experiments.one_or_all(n, experiments.CORES) for n in in_worker] + [experiments.one_or_all(bound_now, there)]
 you.against(dict(zip(you, said, strict=True)), evidence="live (CPU)", what="measured").show()
 print(f"after the late call: {bound_now} of {there} threads bound; torch.get_num_threads() is {still}")
 
@@ -196,7 +196,7 @@ def bound(plan: list[list[int]]) -> Callable[[int], None]:
 
 
 # %% test="bound" points=1
-from helpers.exercises.cpu_threads_and_layout import Workers, check_bound
+from helpers.lessons.cpu_threads_and_layout.exercises import Workers, check_bound
 
 for workers, hint in (
     (Workers([[0], [1], [0, 1]], 4, "here"), "This machine's CPUs; one worker more than entries."),
@@ -209,7 +209,7 @@ for workers, hint in (
 
 # %% hidden="bound" points=4
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.cpu_threads_and_layout import Workers, check_bound
+from helpers.lessons.cpu_threads_and_layout.exercises import Workers, check_bound
 
 check_bound(
     Workers([list(range(24)), list(range(24, 72)), [95]], 4, list(range(96))),
@@ -257,7 +257,7 @@ lesson.keep(few_chunks=len(chunks(100_000, 64)), many_chunks=len(chunks(1_000_00
 note = (
     f"10 operators and one that is not split; a team costs {WAKE / 1e3:g} µs and {EACH / 1e3:g} µs a thread"
 )
-you.against(best, shown.amdahl(curves, 11, note), evidence="arithmetic", what="best number of threads")
+you.against(best, experiments.amdahl(curves, 11, note), evidence="arithmetic", what="best number of threads")
 
 # %% [markdown]
 # The smallest step has nothing to split. The others have {{few_chunks}} and {{many_chunks}} chunks an operator, and each thread
@@ -330,7 +330,7 @@ def best_threads(
 
 # %% test="best_threads" points=1
 from helpers import check
-from helpers.exercises.cpu_threads_and_layout import answer, check_best_threads
+from helpers.lessons.cpu_threads_and_layout.exercises import answer, check_best_threads
 
 case = check.case([(20_000, 20_000.0, True)] * 5, 8, 16, 2_000.0, 500.0)
 check_best_threads(case, expect=[answer(1, 1.0, 1.0, 8, 1)], note="Nothing is large enough to be split.")
@@ -351,7 +351,7 @@ check_best_threads(case, expect=[want], note=hint)
 from fractions import Fraction
 
 from helpers import check
-from helpers.exercises.cpu_threads_and_layout import answer, check_best_threads, random_steps
+from helpers.lessons.cpu_threads_and_layout.exercises import answer, check_best_threads, random_steps
 
 
 def exact(parts, cores, copies, wake_ns, each_ns):
@@ -401,9 +401,9 @@ you = lesson.predict(
 )
 
 # %% experiment tags=["nbval-ignore-output"]
-spoken, _ = shown.onednn()
+spoken, _ = experiments.onednn()
 reorders = {name: sum(done[0] == "reorder" for done in spoken.get(name, ())) for name in you}
-you.against(reorders, shown.layouts_table(list(you)), evidence="live (CPU)", what="reorders")
+you.against(reorders, experiments.layouts_table(list(you)), evidence="live (CPU)", what="reorders")
 
 # %% [markdown]
 # A contiguous x is written into blocks of channels, and the result is written back, **in each convolution**. These are two passes
@@ -479,7 +479,7 @@ print(f"operators in a step: {operators}")
 
 # %% experiment tags=["nbval-ignore-output"]
 three = ("12-binding-numa", "12-set-num-threads", "12-memory-format")
-lesson.verdicts(shown.claims(), evidence="live (CPU) · arithmetic · published", shown=three)
+lesson.verdicts(experiments.claims(), evidence="live (CPU) · arithmetic · published", shown=three)
 
 # %% [markdown]
 # ## Recap
@@ -530,13 +530,13 @@ you = lesson.predict(
 # %% experiment
 team = [0, 0, 0, 0, 1, 1, 1, 1]  # the node of each thread
 made = {
-    "made by randn": shown.pages([0], team),  # who writes, who reads; randn: one thread writes
-    "made by fill_, by the same team": shown.pages(team, team),
-    "made by randn, in one process a node": shown.pages([0], [0] * 4) + shown.pages([1], [1] * 4),
+    "made by randn": experiments.pages([0], team),  # who writes, who reads; randn: one thread writes
+    "made by fill_, by the same team": experiments.pages(team, team),
+    "made by randn, in one process a node": experiments.pages([0], [0] * 4) + experiments.pages([1], [1] * 4),
 }
-local = {name: f"{shown.local_percent(parts)} %" for name, parts in made.items()}
-lesson.keep(crossing=100 - shown.local_percent(made["made by randn"]))
-you.against(local, shown.pages_picture(made), evidence="arithmetic", what="on the own node")
+local = {name: f"{experiments.local_percent(parts)} %" for name, parts in made.items()}
+lesson.keep(crossing=100 - experiments.local_percent(made["made by randn"]))
+you.against(local, experiments.pages_picture(made), evidence="arithmetic", what="on the own node")
 
 # %% [markdown]
 # {{crossing}} % of the reads go to the other node, and no line of code says so. There are two ways out. The team that reads also
@@ -552,7 +552,7 @@ you.against(local, shown.pages_picture(made), evidence="arithmetic", what="on th
 
 # %% experiment
 cpus = [(0, 0, 0), (1, 1, 0), (2, 2, 1), (3, 3, 1), (4, 0, 0), (5, 1, 0), (6, 2, 1), (7, 3, 1)]
-shown.machine_table(cpus)
+experiments.machine_table(cpus)
 
 # %% [markdown]
 # **Exercise 12.3 — a thread plan** (★★★, 17 min)
@@ -610,7 +610,7 @@ def thread_plan(cpus: list[tuple[int, int, int]], allowed: list[int], workers: i
 
 # %% test="thread_plan" points=1
 from helpers import check
-from helpers.exercises.cpu_threads_and_layout import check_thread_plan, machine
+from helpers.lessons.cpu_threads_and_layout.exercises import check_thread_plan, machine
 
 two, smt, eight, seven = machine(4, 4), machine(2, 2, siblings=2), list(range(8)), list(range(7))
 check_thread_plan(*(check.case(two, eight, n) for n in (2, 3)), note="Two nodes; three workers: two share.")
@@ -627,7 +627,7 @@ check_thread_plan(check.case(smt, eight, 5, raises=ValueError), note="More worke
 # %% hidden="thread_plan" points=3
 ### BEGIN HIDDEN TESTS
 from helpers import check
-from helpers.exercises.cpu_threads_and_layout import check_thread_plan, machine, random_machines
+from helpers.lessons.cpu_threads_and_layout.exercises import check_thread_plan, machine, random_machines
 
 check_thread_plan(
     *random_machines(120),
@@ -715,8 +715,8 @@ def plain_net(weights, x):
 
 
 image = torch.randn(4, 3, 24, 24).to(memory_format=LAST)
-cost = count(plain_net, shown.random_weights(), image)
-shown.moved_table(cost.by_operator)
+cost = count(plain_net, experiments.random_weights(), image)
+experiments.moved_table(cost.by_operator)
 
 # %% [markdown]
 # **Exercise 12.4 — no layout conversion inside** (★★★, 17 min)
@@ -774,7 +774,7 @@ def channels_last_net(weights: dict) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 # %% test="channels_last_net" points=1
-from helpers.exercises.cpu_threads_and_layout import Net, check_channels_last_net
+from helpers.lessons.cpu_threads_and_layout.exercises import Net, check_channels_last_net
 
 # channels, blocks, side; rows of each batch, and whether it comes in channels_last
 check_channels_last_net(Net(8, 0, 24, (2,), (True,)), note="No block: stem, pooling and head.")
@@ -785,7 +785,7 @@ check_channels_last_net(Net(8, 2, 24, (3, 1), (False, True)), note=hint)
 
 # %% hidden="channels_last_net" points=4
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.cpu_threads_and_layout import Net, check_channels_last_net
+from helpers.lessons.cpu_threads_and_layout.exercises import Net, check_channels_last_net
 
 check_channels_last_net(
     Net(16, 2, 20, (1, 5, 1), (True, False, True), 1),
@@ -802,7 +802,7 @@ check_channels_last_net(
 # extra kernels that change the layout. With a CUDA GPU this cell counts them:
 
 # %% experiment
-lesson.on_gpu(shown.turning_kernels, recording="12/turning_kernels")
+lesson.on_gpu(experiments.turning_kernels, recording="12/turning_kernels")
 
 # %% [markdown]
 # ### Numbers side by side
@@ -820,10 +820,10 @@ you = lesson.predict(
 # %% experiment tags=["nbval-ignore-output"]
 LONG, i = torch.randn(4096), torch.randint(4096, (4096,))
 code = {
-    "2x + 1": shown.written(lambda x: 2 * x + 1, LONG),
-    "x[i] + 1 (gather)": shown.written(lambda x, i: x[i] + 1, LONG, i),
-    "x[::2] + 1": shown.written(lambda x: x[::2] + 1, LONG),
-    "erfinv(x)": shown.written(lambda x: x.erfinv(), LONG),
+    "2x + 1": experiments.written(lambda x: 2 * x + 1, LONG),
+    "x[i] + 1 (gather)": experiments.written(lambda x, i: x[i] + 1, LONG, i),
+    "x[::2] + 1": experiments.written(lambda x: x[::2] + 1, LONG),
+    "erfinv(x)": experiments.written(lambda x: x.erfinv(), LONG),
 }
 
 
@@ -834,7 +834,7 @@ def manner(text):
 
 
 found = {name: manner(text) for name, text in code.items()}
-you.against(found, shown.loop_table(code), evidence="live (CPU)", what="written as")
+you.against(found, experiments.loop_table(code), evidence="live (CPU)", what="written as")
 
 # %% [markdown]
 # With a stride of 2, the numbers wanted are not neighbours in memory, so the loop is scalar. A gather fetches them one by one
@@ -846,7 +846,7 @@ you.against(found, shown.loop_table(code), evidence="live (CPU)", what="written 
 # Others convert to fp32 and back. What has this processor, and which library does the work?
 
 # %% experiment tags=["nbval-ignore-output"]
-shown.bf16_table()
+experiments.bf16_table()
 
 # %% [markdown]
 # If no row named bf16 says yes, and oneDNN is not asked for bf16, then autocast on this CPU saves bytes of activations and pays with
@@ -858,7 +858,7 @@ shown.bf16_table()
 # process with 4 intra-op threads runs five things. How many threads did each of them start?
 
 # %% experiment tags=["nbval-ignore-output"]
-started = list(shown.new_threads().items()) or [("Linux only", "?")]
+started = list(experiments.new_threads().items()) or [("Linux only", "?")]
 lesson.table(started, ["what ran, in this order", "new threads"], evidence="live (CPU)")
 
 # %% [markdown]

@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from helpers import lesson, recordings
-from helpers.experiments import quantization as shown
+from helpers.lessons.quantization import experiments
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
 lesson.start("13_quantization", evidence=["live (CPU)", "simulated (H100)"])
@@ -86,7 +86,7 @@ errors = [
 ]
 lesson.keep(of_groups=errors[1][1], of_nine=off(symmetric(groups, bits=9), groups), of_one=errors[1][0])
 ratios = {question: before / after for question, (before, after) in zip(you, errors, strict=True)}
-picture = shown.number_lines(after_relu, uneven)
+picture = experiments.number_lines(after_relu, uneven)
 you.against_ratios(ratios, picture, evidence="live (CPU)", what="times smaller", shown="{:.1f}")
 
 # %% [markdown]
@@ -185,7 +185,7 @@ def dequantize(q: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor | None =
 import torch
 
 from helpers import check
-from helpers.exercises.quantization import check_dequantize, check_quantize
+from helpers.lessons.quantization.exercises import check_dequantize, check_quantize
 
 rows = torch.randn(40, 60, generator=torch.Generator().manual_seed(1)) * torch.logspace(-3, 2, 40)[:, None]
 rows[7] = 0.0
@@ -204,7 +204,7 @@ check_dequantize(check.case(q, torch.tensor([[0.5], [2.0]]), zero), check.case(q
 import torch
 
 from helpers import check
-from helpers.exercises.quantization import check_dequantize, check_quantize
+from helpers.lessons.quantization.exercises import check_dequantize, check_quantize
 
 g = torch.Generator().manual_seed(2)
 cube = torch.randn(6, 50, 30, generator=g) * torch.rand(1, 50, 1, generator=g)
@@ -259,7 +259,7 @@ def how_many(product):
 
 
 said = {name: how_many(product) for name, product in products.items()}
-you.against(said, shown.products_table(products, exact), evidence="live (CPU)", what="right")
+you.against(said, experiments.products_table(products, exact), evidence="live (CPU)", what="right")
 
 # %% [markdown]
 # `a @ b` returns int8, and on the CPU each sum wraps around without a warning. (On CUDA it
@@ -340,7 +340,7 @@ class Int8Linear(torch.nn.Module):
 
 
 # %% test="int8_linear" points=2
-from helpers.exercises.quantization import Layer, check_Int8Linear
+from helpers.lessons.quantization.exercises import Layer, check_Int8Linear
 
 check_Int8Linear(
     Layer(3, 512, 264, batches=((40,), (1,), (2, 3, 4))),
@@ -351,7 +351,7 @@ check_Int8Linear(
 
 # %% hidden="int8_linear" points=4
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.quantization import Layer, check_Int8Linear
+from helpers.lessons.quantization.exercises import Layer, check_Int8Linear
 
 check_Int8Linear(
     Layer(5, 264, 512, batches=((17,), (16,), (2, 1), (3, 2, 5)), strided=True),
@@ -403,7 +403,7 @@ lesson.keep(
 )
 lesson.keep(by_ops=gain[4096, "both in int8, op by op"])
 said = {question: in_words(question) for question in you}
-you.against(said, shown.against_bfloat16(gain), evidence="simulated (H100)", what="than bfloat16")
+you.against(said, experiments.against_bfloat16(gain), evidence="simulated (H100)", what="than bfloat16")
 
 # %% [markdown]
 # **Few tokens**: the time of the layer is the time to read its weights. At the dotted line bfloat16 multiplies as long as it
@@ -462,7 +462,7 @@ lesson.keep(times=errors["both"] / without)
 near = min([0, 5, 25, 75], key=lambda percent: abs(percent - lost))
 said = ["none" if near == 0 else f"{near} %", max(["x", "the weights"], key=errors.get)]
 found = dict(zip(you, said, strict=True))
-you.against(found, shown.errors_table(errors), evidence="live (CPU)")
+you.against(found, experiments.errors_table(errors), evidence="live (CPU)")
 
 # %% [markdown]
 # The loud channel sets the scale of every token, and the ordinary channels have only a few points of the grid left: the error is
@@ -558,7 +558,7 @@ lesson.keep(script_operators=operators["float32"], script_operators_now=operator
 # That distance is the cost of launches.
 
 # %% experiment
-measured_shapes = shown.on_real_gpu()
+measured_shapes = experiments.on_real_gpu()
 
 # %% [markdown]
 # ## Sources on trial
@@ -566,8 +566,8 @@ measured_shapes = shown.on_real_gpu()
 # Two claims that matter here. A third claim, about int4, is tried under *Further*.
 
 # %% experiment
-spirals = shown.Spirals()  # the small net of "Train for the rounding", under Further
-tried = shown.claims(gain, spirals, measured_shapes)
+spirals = experiments.Spirals()  # the small net of "Train for the rounding", under Further
+tried = experiments.claims(gain, spirals, measured_shapes)
 two = ("13-multiples-of-16", "13-faster-inference")
 lesson.verdicts(tried, evidence="live (CPU) · simulated (H100)", shown=two)
 
@@ -622,7 +622,7 @@ curves = {
     "only the weights": [output_off(a, symmetric(w, dim=0)) for a, w in map(smoothed, alphas)],
 }
 lesson.keep(stays=curves["both"][10] / without)
-shown.smoothing_curves(alphas, curves, without)
+experiments.smoothing_curves(alphas, curves, without)
 
 # %% [markdown]
 # At the left x is hard to round, at the right the weights are. SmoothQuant's default is the middle. Most of the damage is gone
@@ -677,7 +677,7 @@ def smooth(
 
 
 # %% test="smooth" points=1
-from helpers.exercises.quantization import Block, check_smooth
+from helpers.lessons.quantization.exercises import Block, check_smooth
 
 one = "One linear, 96 channels, one of them loud; alpha one half, then 0.8."
 check_smooth(Block(7, 96, (64,), {5: 100.0}), Block(7, 96, (64,), {5: 100.0}, alpha=0.8), note=one)
@@ -687,7 +687,7 @@ check_smooth(Block(8, 96, (96, 64, 32), {5: 100.0}, silent=(50,), unread=(11,)),
 
 # %% hidden="smooth" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.quantization import Block, check_smooth
+from helpers.lessons.quantization.exercises import Block, check_smooth
 
 check_smooth(
     Block(9, 64, (64, 128), {0: 60.0, 63: 200.0}),
@@ -703,7 +703,7 @@ check_smooth(
 # Your `smooth` on the layer of section 3, behind a LayerNorm whose weight makes the channel loud:
 
 # %% experiment
-shown.try_smooth(smooth, symmetric)
+experiments.try_smooth(smooth, symmetric)
 
 # %% [markdown]
 # ### Train for the rounding
@@ -734,7 +734,7 @@ for width in (8, 6, 5, 4, 3, 2):
     after[width] = spirals.right(exact_net, width)
     aware[width] = spirals.right(spirals.trained(exact_net, 80, 0.003, bits=width), width)
 found = {q: (aware if "trained" in q else after)[int(q[0])] for q in you}
-picture = shown.bits_curves(after, aware)
+picture = experiments.bits_curves(after, aware)
 you.against_ratios(found, picture, evidence="live (CPU)", what="right", shown="≈ {:.1f}")
 
 # %% [markdown]
@@ -815,7 +815,7 @@ def train_quantized(
 import torch
 
 from helpers import check
-from helpers.exercises.quantization import check_fake_quantize
+from helpers.lessons.quantization.exercises import check_fake_quantize
 
 g = torch.Generator().manual_seed(14)
 for scale, bits, told in (
@@ -828,7 +828,7 @@ for scale, bits, told in (
 
 
 # %% test="fake_quantize" points=1
-from helpers.exercises.quantization import Training, check_train_quantized
+from helpers.lessons.quantization.exercises import Training, check_train_quantized
 
 check_train_quantized(Training(15, (3, 8, 2), bits=8, steps=1, lr=0.1), note="One step.")
 told = (
@@ -844,7 +844,7 @@ check_train_quantized(Training(15, (3, 8, 2), bits=3, steps=2, lr=0.1, dead=True
 import torch
 
 from helpers import check
-from helpers.exercises.quantization import check_fake_quantize
+from helpers.lessons.quantization.exercises import check_fake_quantize
 
 g = torch.Generator().manual_seed(16)
 check_fake_quantize(
@@ -868,7 +868,7 @@ check_fake_quantize(
 
 # %% hidden="fake_quantize" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.quantization import Training, check_train_quantized
+from helpers.lessons.quantization.exercises import Training, check_train_quantized
 
 check_train_quantized(
     Training(17, (4, 10, 10, 3), bits=4, steps=15, lr=0.1, mixed=True),
@@ -883,7 +883,7 @@ check_train_quantized(
 # Your loop on one net (the picture shows the mean of three), trained to give the exact net's answers to the training points:
 
 # %% experiment
-shown.try_training(train_quantized, spirals, exact_net)
+experiments.try_training(train_quantized, spirals, exact_net)
 
 # %% [markdown]
 # ### What one would use
@@ -892,8 +892,8 @@ shown.try_training(train_quantized, spirals, exact_net)
 # layer by a tensor that holds int8 and scales. torchao is an optional part of this course (`make lab EXTRAS=models`).
 
 # %% experiment tags=["nbval-ignore-output"]
-model, sample = shown.small_model()
-shown.torchao_table(model, sample, own=Int8Linear)
+model, sample = experiments.small_model()
+experiments.torchao_table(model, sample, own=Int8Linear)
 
 # %% [markdown]
 # The bytes are those of your layer, and so is the error of the dynamic layers. Weight-only has half that error here, because x

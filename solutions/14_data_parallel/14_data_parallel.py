@@ -28,7 +28,7 @@ import torch.distributed as dist
 from torch import nn
 
 from helpers import lesson, plots, ranks, widgets
-from helpers.experiments import data_parallel as shown
+from helpers.lessons.data_parallel import experiments
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
 lesson.start("14_data_parallel", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
@@ -68,7 +68,7 @@ you = lesson.predict(
 
 # %% experiment
 def train(batch):
-    model, records = shown.layers(), {}
+    model, records = experiments.layers(), {}
     with ranks.sent() as records["DDP(model)"]:
         ddp = nn.parallel.DistributedDataParallel(model)
     mine = batch.chunk(dist.get_world_size())[dist.get_rank()]  # this rank's half
@@ -79,13 +79,13 @@ def train(batch):
     return [p.grad for p in model.parameters()], records
 
 
-grads, records = ranks.run_ranks(train, 2, shown.batch())[0]
+grads, records = ranks.run_ranks(train, 2, experiments.batch())[0]
 third, parameters = records["step 3"], sum(g.numel() for g in grads)
 lesson.keep(parameters=parameters, third_bytes=third.bytes("all_reduce"))
-said = [shown.times_many(third.bytes("all_reduce") // 4, parameters), shown.calls_in_words(third)]
-said += ["all" if third.bytes("broadcast") else "none", shown.same_gradients(grads)]
+said = [experiments.times_many(third.bytes("all_reduce") // 4, parameters), experiments.calls_in_words(third)]
+said += ["all" if third.bytes("broadcast") else "none", experiments.same_gradients(grads)]
 found = dict(zip(you, said, strict=True))
-you.against(found, shown.records_table(records), evidence="live (CPU)")
+you.against(found, experiments.records_table(records), evidence="live (CPU)")
 
 # %% [markdown]
 # One all-reduce carries all {{parameters:,}} gradients, {{third_bytes:,}} bytes of float32. It is made inside backward, when the last
@@ -115,7 +115,7 @@ you.against(found, shown.records_table(records), evidence="live (CPU)")
 nvlink, ndr = ranks.LINKS["NVLink 4"], ranks.LINKS["InfiniBand NDR"]
 lesson.keep(nvlink_us=1e6 * nvlink.latency_s, nvlink_gbs=nvlink.bytes_per_s / 1e9)
 lesson.keep(ndr_us=1e6 * ndr.latency_s, ndr_gbs=ndr.bytes_per_s / 1e9)
-shown.ring_steps(4)
+experiments.ring_steps(4)
 
 # %% [markdown]
 # Take 1,024 GPUs in place of 8, in one ring over InfiniBand NDR. How many times as much is each of the first three? And which way is
@@ -149,9 +149,9 @@ MB, GB = 10**6, 10**9
 sent = {n: ranks.wire_bytes("all_reduce", GB, n) for n in (8, 1024)}
 grows = [sent[1024] / sent[8], takes(GB, 1024) / takes(GB, 8), takes(MB, 1024) / takes(MB, 8)]
 faster = [min(("ring", "tree"), key=lambda way: takes(size, n, way)) for size, n in ((GB, 8), (MB, 1024))]
-found = dict(zip(you, [*map(shown.in_range, grows), *faster], strict=True))
+found = dict(zip(you, [*map(experiments.in_range, grows), *faster], strict=True))
 lesson.keep(gigabyte=takes(GB, 1024, "tree") / takes(GB, 8) - 1)
-you.against(found, shown.ways_table(takes), shown.algorithms(takes), evidence="arithmetic")
+you.against(found, experiments.ways_table(takes), experiments.algorithms(takes), evidence="arithmetic")
 
 # %% [markdown]
 # The **bytes** of a ring hardly depend on n. A rank sends 2(n − 1)/n · S: S with two ranks, and never more than 2 S. No all-reduce that
@@ -215,7 +215,7 @@ def ring_all_reduce(x: torch.Tensor) -> None:
 
 # %% test="ring_all_reduce" points=1
 from helpers import check
-from helpers.exercises.data_parallel import check_ring_all_reduce
+from helpers.lessons.data_parallel.exercises import check_ring_all_reduce
 
 check_ring_all_reduce(check.case(3, [((6,), "float32"), ((2, 2), "float32")]))
 
@@ -223,7 +223,7 @@ check_ring_all_reduce(check.case(3, [((6,), "float32"), ((2, 2), "float32")]))
 # %% hidden="ring_all_reduce" points=3
 ### BEGIN HIDDEN TESTS
 from helpers import check
-from helpers.exercises.data_parallel import check_ring_all_reduce
+from helpers.lessons.data_parallel.exercises import check_ring_all_reduce
 
 check_ring_all_reduce(
     check.case(4, [((23,), "float32"), ((5, 7), "float64"), ((5,), "float32"), ((3, 7), "bfloat16")]),
@@ -250,8 +250,8 @@ def lump(model):
 
 
 runs = {
-    "in one message": shown.step_on(64, None, lump),
-    "DDP": shown.step_on(64, nn.parallel.DistributedDataParallel),
+    "in one message": experiments.step_on(64, None, lump),
+    "DDP": experiments.step_on(64, nn.parallel.DistributedDataParallel),
 }
 lesson.keep(lump_ms=1e3 * runs["in one message"].seconds, ddp_ms=1e3 * runs["DDP"].seconds)
 timelines = {name: (run.gpu, run.began_s) for name, run in runs.items()}
@@ -309,7 +309,7 @@ def choose_cap(sizes: list[int], ready_s: list[float], message_s: float, byte_s:
 
 
 # %% test="choose_cap" points=1
-from helpers.exercises.data_parallel import check_choose_cap
+from helpers.lessons.data_parallel.exercises import check_choose_cap
 
 equal = [4_000_000] * 12
 uneven = [900_000, 700_000, 5_000_000, 200_000, 2_300_000, 2_300_000, 100_000, 4_000_000, 600_000, 3_000_000]
@@ -325,7 +325,7 @@ check_choose_cap(
 import random
 from itertools import accumulate
 
-from helpers.exercises.data_parallel import check_choose_cap, sent_with
+from helpers.lessons.data_parallel.exercises import check_choose_cap, sent_with
 
 
 def step_of(seed, n, message_s, byte_s):
@@ -351,7 +351,7 @@ check_choose_cap(steps, best=[best_of(*step) for step in steps])
 # Your search on a training step of GPT-2, with nodes of 8 GPUs joined by Ethernet of 25 Gbit/s:
 
 # %% experiment
-shown.caps_table(choose_cap)
+experiments.caps_table(choose_cap)
 
 # %% [markdown]
 # The best size among 16 ranks is a poor one among 64, where an all-reduce takes more messages. Among 64, DDP's default is even better
@@ -371,13 +371,13 @@ you = lesson.predict(
 )
 
 # %% experiment
-DDP, slow = nn.parallel.DistributedDataParallel, shown.one_slow(64)
-tried = [shown.step_on(2, DDP), shown.step_on(1024, DDP), shown.uneven(1024), slow]
-left = [shown.left(run) for run in tried]
+DDP, slow = nn.parallel.DistributedDataParallel, experiments.one_slow(64)
+tried = [experiments.step_on(2, DDP), experiments.step_on(1024, DDP), experiments.uneven(1024), slow]
+left = [experiments.left(run) for run in tried]
 lesson.keep(left_2=left[0], left_1024=left[1], left_uneven=left[2], left_slow=left[3])
 picture = plots.overlapped(slow.gpu, since_s=slow.began_s, title="Rank 0, while rank 3 of 64 is slow")
-found = dict(zip(you, map(shown.share, left), strict=True))
-you.against(found, shown.efficiency_table(lump), picture, evidence="simulated (H100)")
+found = dict(zip(you, map(experiments.share, left), strict=True))
+you.against(found, experiments.efficiency_table(lump), picture, evidence="simulated (H100)")
 
 # %% [markdown]
 # **With two GPUs** {{left_2:.0%}} is left. Three things take the rest (see the line under the table). DDP copies gradients into
@@ -461,10 +461,10 @@ board
 # Three claims that matter here. Five more wait for lesson 18.
 
 # %% experiment tags=["nbval-ignore-output"]
-from helpers.trials import data_parallel as trials
+from helpers.lessons.data_parallel import claims
 
 three = ("14-eight-cards", "14-buckets", "14-nodes")
-lesson.verdicts(trials.rows(), evidence="live (CPU) · simulated (H100) · arithmetic", shown=three)
+lesson.verdicts(claims.rows(), evidence="live (CPU) · simulated (H100) · arithmetic", shown=three)
 
 # %% [markdown]
 # ## Recap
@@ -615,7 +615,7 @@ class BucketedDDP(nn.Module):
 
 
 # %% test="bucketed_ddp" points=2
-from helpers.exercises.data_parallel import check_BucketedDDP, training
+from helpers.lessons.data_parallel.exercises import check_BucketedDDP, training
 
 check_BucketedDDP(
     2,  # ranks; then of each run: bytes of a bucket, (steps, parts, samples, 6), which ranks use `rare`,
@@ -626,7 +626,7 @@ check_BucketedDDP(
 
 # %% hidden="bucketed_ddp" points=4
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.data_parallel import check_BucketedDDP, training
+from helpers.lessons.data_parallel.exercises import check_BucketedDDP, training
 
 check_BucketedDDP(
     3,
@@ -641,7 +641,7 @@ check_BucketedDDP(
 # Yours on the simulated H100 with 63 others, the same class without a change, above torch's:
 
 # %% experiment
-shown.try_ddp(BucketedDDP)
+experiments.try_ddp(BucketedDDP)
 
 # %% [markdown]
 # If yours is a little faster than torch's: yours may copy the first sums out while the last are on their way, where torch copies all of
@@ -673,11 +673,11 @@ you = lesson.predict(
 )
 
 # %% experiment
-said = [shown.longer(shown.plan(64, cap)) for cap in ("5 MiB", "all in one")]
+said = [experiments.longer(experiments.plan(64, cap)) for cap in ("5 MiB", "all in one")]
 for n in (8, 1024):
-    said.append(shown.against(*(shown.plan(n, cap).exposed_s for cap in ("1 MiB", "25 MiB"))))
+    said.append(experiments.against(*(experiments.plan(n, cap).exposed_s for cap in ("1 MiB", "25 MiB"))))
 found = dict(zip(you, said, strict=True))
-you.against(found, shown.buckets_table(), evidence="simulated (H100)")
+you.against(found, experiments.buckets_table(), evidence="simulated (H100)")
 
 # %% [markdown]
 # In GPT-2 the last gradient is the embedding's. The embedding is also the output layer, so its gradient is complete only at the very
@@ -736,7 +736,7 @@ def details(batch):
     DDP(layer)(x).backward()
     told = [layer.weight.grad.item()]
     for synced in (True, False):
-        ddp = DDP(nn.Sequential(shown.layers(1), nn.BatchNorm1d(64)), forward_sync_buffers=synced)
+        ddp = DDP(nn.Sequential(experiments.layers(1), nn.BatchNorm1d(64)), forward_sync_buffers=synced)
         for _ in range(3):
             with ranks.sent() as record:
                 ddp(batch).square().mean().backward()
@@ -744,7 +744,7 @@ def details(batch):
     return told
 
 
-mean, synced, unsynced = ranks.run_ranks(details, 2, shown.batch())[0]
+mean, synced, unsynced = ranks.run_ranks(details, 2, experiments.batch())[0]
 said = ["before adding up" if mean == 40_000 else "after adding up", synced, unsynced]
 you.against(dict(zip(you, said, strict=True)), evidence="live (CPU)")
 
@@ -768,7 +768,7 @@ you.against(dict(zip(you, said, strict=True)), evidence="live (CPU)")
 # Ring and tree say who speaks to whom. The **topology** says over what. Here are four links:
 
 # %% experiment
-shown.links_table()
+experiments.links_table()
 
 # %% [markdown]
 # 64 GPUs stand in nodes of 8, with NVLink inside and InfiniBand between. One ring through all of them is as slow as its slowest link. Or
@@ -788,12 +788,12 @@ you = lesson.predict(
 
 # %% experiment
 ratios = [
-    shown.among_8("InfiniBand NDR", "star") / shown.among_8("InfiniBand NDR", "ring"),
-    shown.among_8("PCIe 5.0 x16", "ring") / shown.among_8("NVLink 4", "ring"),
-    shown.among_64("ring") / shown.among_64("hierarchical"),
+    experiments.among_8("InfiniBand NDR", "star") / experiments.among_8("InfiniBand NDR", "ring"),
+    experiments.among_8("PCIe 5.0 x16", "ring") / experiments.among_8("NVLink 4", "ring"),
+    experiments.among_64("ring") / experiments.among_64("hierarchical"),
 ]
 found, what = dict(zip(you, ratios, strict=True)), "times as long"
-you.against_ratios(found, shown.topology_table(), evidence="arithmetic", what=what)
+you.against_ratios(found, experiments.topology_table(), evidence="arithmetic", what=what)
 
 # %% [markdown]
 # A star loads one link with everybody's bytes; a ring loads all links alike. Between nodes it helps to send *less* over the slow link:
@@ -811,9 +811,9 @@ import inspect
 doing = ("scatter", "replicate", "parallel_apply", "gather")
 forward = inspect.getsource(nn.DataParallel.forward).splitlines()
 print("\n".join(line.strip() for line in forward if any(f"self.{name}(" in line for name in doing)))
-lesson.keep(ring_of_2=shown.copying(2, "ring") / shown.summing(2))
-lesson.keep(ring_of_8=shown.copying(8, "ring") / shown.summing(8))
-shown.copying_table()
+lesson.keep(ring_of_2=experiments.copying(2, "ring") / experiments.summing(2))
+lesson.keep(ring_of_8=experiments.copying(8, "ring") / experiments.summing(8))
+experiments.copying_table()
 
 # %% [markdown]
 # `replicate` sends the whole model to every other GPU, each step anew, and backward sends all gradients to the first GPU. Copy by copy,
@@ -842,8 +842,8 @@ def accumulated(ddp, parts):
     ddp(parts[-1]).square().mean().backward()
 
 
-sending = ranks.run_ranks(shown.four_passes, 2, accumulated)[0]
-shown.passes_table(sending)
+sending = ranks.run_ranks(experiments.four_passes, 2, accumulated)[0]
+experiments.passes_table(sending)
 
 # %% [markdown]
 # All ways send fewer bytes, but the largest tenth and the factors need more messages. Eight bits a number need one message more, too:
@@ -865,9 +865,9 @@ you = lesson.predict(
 found = {}
 for question in you:
     numbers, link = question.split(" numbers, ")
-    whole, less = shown.float_and_int8(int(numbers.replace(",", "")), link)
+    whole, less = experiments.float_and_int8(int(numbers.replace(",", "")), link)
     found[question] = "int8" if less < whole else "float32"
-you.against(found, shown.bits_table(), evidence="arithmetic", what="faster")
+you.against(found, experiments.bits_table(), evidence="arithmetic", what="faster")
 
 # %% [markdown]
 # Compression saves bytes, not messages. 16 bits need no message more. An int8 scale and factors do, and make small tensors slower.
@@ -946,14 +946,14 @@ def int8_hook(state: dict, bucket: dist.GradBucket) -> torch.futures.Future[torc
 
 
 # %% test="int8_hook" points=1
-from helpers.exercises.data_parallel import check_int8_hook, hooked
+from helpers.lessons.data_parallel.exercises import check_int8_hook, hooked
 
 check_int8_hook(2, hooked(4, 12, [1.0] * 5 + [0.0], cap_mb=25.0), hooked(7, 12, [0.0, 1.0, 1.0], cap_mb=25.0))
 
 
 # %% hidden="int8_hook" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.data_parallel import check_int8_hook, hooked
+from helpers.lessons.data_parallel.exercises import check_int8_hook, hooked
 
 check_int8_hook(
     3, hooked(5, 10, [1.0, 0.0, 0.5, 1.0], cap_mb=25.0), hooked(6, 10, [1.0] * 6 + [0.0], cap_mb=0.0003)
@@ -962,7 +962,7 @@ check_int8_hook(2, hooked(8, 10, [1e-12, 1e-12, 0.0], cap_mb=25.0), hooked(9, 10
 ### END HIDDEN TESTS
 
 # %% experiment
-shown.try_hook(int8_hook)
+experiments.try_hook(int8_hook)
 
 # %% [markdown]
 # ### torchrun and Accelerate
@@ -1004,7 +1004,7 @@ dist.destroy_process_group()
 
 # %% experiment tags=["nbval-ignore-output"]
 print("torchrun --standalone --nproc-per-node 2 train.py")
-print(shown.torchrun(script))
+print(experiments.torchrun(script))
 
 # %% [markdown]
 # It takes some seconds, because each process imports torch. On two machines, run this on both: `--nnodes 2 --rdzv-backend c10d
@@ -1014,7 +1014,7 @@ print(shown.torchrun(script))
 # `prepare(…)`, `accelerator.backward(loss)`. It is part of the extra `models` (`make lab EXTRAS=models`). What does it send?
 
 # %% experiment tags=["nbval-ignore-output"]
-shown.accelerate_table()
+experiments.accelerate_table()
 
 # %% [markdown]
 # **A checklist for your own code**
@@ -1031,4 +1031,4 @@ shown.accelerate_table()
 # its α and β.
 
 # %% experiment tags=["nbval-ignore-output"]
-shown.own_link()
+experiments.own_link()

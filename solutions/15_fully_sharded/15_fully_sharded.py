@@ -31,7 +31,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from helpers import lesson, plots, ranks
-from helpers.experiments import fully_sharded as shown
+from helpers.lessons.fully_sharded import experiments
 
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore", category=FutureWarning)  # names of collectives change with torch 2.13
@@ -93,9 +93,9 @@ def gb(stage, n):
 
 stages = ("DDP", "ZeRO-1", "ZeRO-3")
 found = {f"GB, {stage}": round(gb(stage, 8)) for stage in stages}
-found |= {f"sent ÷ weights, {s}": round(shown.sent_by(s, 1024)) for s in stages}
-bars = shown.stored_bars(held, list(CUT))
-you.against(found, bars, shown.sent_table(), evidence="arithmetic · live (CPU)")
+found |= {f"sent ÷ weights, {s}": round(experiments.sent_by(s, 1024)) for s in stages}
+bars = experiments.stored_bars(held, list(CUT))
+you.against(found, bars, experiments.sent_table(), evidence="arithmetic · live (CPU)")
 
 # %% [markdown]
 # The optimizer is three quarters of the bytes, so stage 1 already saves most of them. It sends no more than DDP. DDP all-reduces the
@@ -156,11 +156,11 @@ you = lesson.predict(
 )
 
 # %% experiment
-runs = shown.on_two_ranks(wrap, WAYS)
+runs = experiments.on_two_ranks(wrap, WAYS)
 found = {f"collectives, {way}": runs[way].sent.count() for way in WAYS}
 found |= {f"layers whole, {way}": runs[way].most for way in WAYS}
-picture = shown.whole_map({way: runs[way] for way in WAYS})
-you.against(found, picture, shown.ways_table(runs), evidence="live (CPU)")
+picture = experiments.whole_map({way: runs[way] for way in WAYS})
+you.against(found, picture, experiments.ways_table(runs), evidence="live (CPU)")
 
 # %% [markdown]
 # - **One call for all**: all layers are whole at once. That saves gradients and optimizer state, but the weights' peak stays. Its one
@@ -233,13 +233,13 @@ class _ShardedLinear(torch.autograd.Function):
 
 
 # %% test="sharded_linear" points=2
-from helpers.exercises.fully_sharded import check_sharded_linear
+from helpers.lessons.fully_sharded.exercises import check_sharded_linear
 
 check_sharded_linear(seed=1, n=2, sizes=[128, 160] * 4, rows=4)
 
 # %% hidden="sharded_linear" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.fully_sharded import check_sharded_linear
+from helpers.lessons.fully_sharded.exercises import check_sharded_linear
 
 check_sharded_linear(seed=2, n=3, sizes=[129, 96, 150] * 3 + [129], rows=3)
 check_sharded_linear(seed=3, n=2, sizes=[64, 96, 80, 96, 64, 80], rows=5, odd=True)
@@ -317,7 +317,7 @@ def step_bytes(blocks: list[list[tuple[int, ...]]], n: int, reshard: bool = True
 
 # %% test="step_bytes" points=1
 from helpers import check
-from helpers.exercises.fully_sharded import check_step_bytes
+from helpers.lessons.fully_sharded.exercises import check_step_bytes
 
 check_step_bytes(
     check.case([[(64, 64), (64,)], [(64, 64)]], 8),
@@ -328,7 +328,7 @@ check_step_bytes(
 # %% hidden="step_bytes" points=2
 ### BEGIN HIDDEN TESTS
 from helpers import check
-from helpers.exercises.fully_sharded import check_step_bytes
+from helpers.lessons.fully_sharded.exercises import check_step_bytes
 
 check_step_bytes(
     check.case([[(50, 3, 7), (9,)], [(1,)], [(65, 5)]], 8),
@@ -375,8 +375,8 @@ you = lesson.predict({"DDP": ..., "a call per layer": ..., "HSDP": ...}, choices
 
 # %% experiment
 WRAPS = {"DDP": ddp, "a call per layer": per_layer, "HSDP": hsdp}
-steps = {f"1,024: {way}": shown.simulated_step(1024, how) for way, how in WRAPS.items()}
-steps |= {f"8: {way}": shown.simulated_step(8, WRAPS[way]) for way in ("DDP", "a call per layer")}
+steps = {f"1,024: {way}": experiments.simulated_step(1024, how) for way, how in WRAPS.items()}
+steps |= {f"8: {way}": experiments.simulated_step(8, WRAPS[way]) for way in ("DDP", "a call per layer")}
 steps["8: HSDP"] = steps["8: a call per layer"]  # on one node they are the same
 ratios = {way: steps[f"1,024: {way}"].seconds / steps[f"8: {way}"].seconds for way in WRAPS}
 slow, mixed = steps["1,024: a call per layer"], steps["1,024: HSDP"]
@@ -385,7 +385,7 @@ lesson.keep(near_us=1e6 * steps["8: a call per layer"].message_s("all_gather"))
 lesson.keep(of_the_gradient=mixed.bytes("reduce_scatter") / mixed.bytes("all_reduce"))
 lesson.keep(hsdp_mb=mixed.peak / 1e6, slow_mb=slow.peak / 1e6)
 drawn = {name: steps[name] for name in ("8: a call per layer", *(f"1,024: {way}" for way in WRAPS))}
-compared = plots.compared(shown.drawn_from(drawn), title="Forward and backward, on 8 and on 1,024 ranks")
+compared = plots.compared(experiments.drawn_from(drawn), title="Forward and backward, on 8 and on 1,024 ranks")
 you.against_ratios(ratios, compared, evidence="simulated (H100)", what="times as long")
 
 # %% [markdown]
@@ -470,9 +470,9 @@ board
 # ## Sources on trial
 
 # %% experiment
-from helpers.trials.fully_sharded import strategy
+from helpers.lessons.fully_sharded.claims import strategy
 
-tried = shown.claims(gb, runs, steps, strategy())
+tried = experiments.claims(gb, runs, steps, strategy())
 lesson.verdicts(tried, evidence="arithmetic · live (CPU) · simulated (H100)")
 
 # %% [markdown]
@@ -572,13 +572,13 @@ def _end_to_end(params, tensors, size):
 
 
 # %% test="sharded_optimizer" points=2
-from helpers.exercises.fully_sharded import check_ShardedOptimizer
+from helpers.lessons.fully_sharded.exercises import check_ShardedOptimizer
 
 check_ShardedOptimizer([(60, 50), (50,), (30, 50), (32,)], seed=1, n=3, steps=3)
 
 # %% hidden="sharded_optimizer" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.fully_sharded import check_ShardedOptimizer
+from helpers.lessons.fully_sharded.exercises import check_ShardedOptimizer
 
 check_ShardedOptimizer([(61, 67), (3,), (2, 1)], seed=2, n=3, steps=4)
 check_ShardedOptimizer([(7, 5), (4, 6), (), (40, 3)], seed=3, n=2, steps=4, odd=True)
@@ -631,22 +631,22 @@ MORE = {
     "kept": grouped(1, keep=True),
     "two ahead": two_ahead,
 }
-late = {n: shown.simulated_step(n, per_layer, slow=1.5) for n in (8, 1024)}
-usual = {n: shown.simulated_step(n, per_layer).seconds for n in (8, 1024)}
+late = {n: experiments.simulated_step(n, per_layer, slow=1.5) for n in (8, 1024)}
+usual = {n: experiments.simulated_step(n, per_layer).seconds for n in (8, 1024)}
 took = [late[n].seconds / usual[n] for n in (8, 1024)]
 took += [
-    shown.simulated_step(1024, MORE[way]).seconds / usual[1024] for way in ("two ahead", "all in one call")
+    experiments.simulated_step(1024, MORE[way]).seconds / usual[1024] for way in ("two ahead", "all in one call")
 ]
 pictured = {"8: a call per layer": steps["8: a call per layer"], "8: rank 3 is slow": late[8]}
-pictured |= {f"1,024: {way}": shown.simulated_step(1024, MORE[way]) for way in ("all in one call", "kept")}
-also = plots.compared(shown.drawn_from(pictured), title="A slow rank, larger units, kept weights")
-table = shown.steps_table(WRAPS | MORE)
+pictured |= {f"1,024: {way}": experiments.simulated_step(1024, MORE[way]) for way in ("all in one call", "kept")}
+also = plots.compared(experiments.drawn_from(pictured), title="A slow rank, larger units, kept weights")
+table = experiments.steps_table(WRAPS | MORE)
 you.against_ratios(
     dict(zip(you, took, strict=True)), also, table, evidence="simulated (H100)", what="times as long"
 )
 
 # %% experiment
-shown.tokens_table(WRAPS)
+experiments.tokens_table(WRAPS)
 
 # %% [markdown]
 # - **A slow rank**: at every layer the others wait for it (pale). Where all ranks wait for the network anyway, it costs nothing more.
@@ -693,13 +693,13 @@ from torch.distributed.fsdp import MixedPrecisionPolicy
 
 
 def save(folder):
-    dcp.save(wrap(shown.layers(), True, None).state_dict(), checkpoint_id=folder)
+    dcp.save(wrap(experiments.layers(), True, None).state_dict(), checkpoint_id=folder)
 
 
 def load(folder):
-    state = {name: torch.zeros_like(w) for name, w in shown.layers().state_dict().items()}
+    state = {name: torch.zeros_like(w) for name, w in experiments.layers().state_dict().items()}
     dcp.load(state, checkpoint_id=folder)  # a plain model, without FSDP
-    return all(torch.equal(state[name], w) for name, w in shown.layers().state_dict().items())
+    return all(torch.equal(state[name], w) for name, w in experiments.layers().state_dict().items())
 
 
 bf16 = torch.bfloat16
@@ -710,13 +710,13 @@ policies = {
 }
 
 # %% experiment
-plain, half, mixed = map(shown.bytes_with, policies.values())
+plain, half, mixed = map(experiments.bytes_with, policies.values())
 answers = [half[kind] / plain[kind] for kind in plain]
 answers.append(mixed["reduce-scatters"] / plain["reduce-scatters"])
-files, same = shown.saved_and_loaded(save, load)
+files, same = experiments.saved_and_loaded(save, load)
 print("files:", ", ".join(files))
 answers.append("yes" if same else "no")
-you.against(dict(zip(you, answers, strict=True)), shown.formats_table(policies), evidence="live (CPU)")
+you.against(dict(zip(you, answers, strict=True)), experiments.formats_table(policies), evidence="live (CPU)")
 
 # %% [markdown]
 # The shards stay float32, for the optimizer. With 4 bytes of gradient and Adam's 8 that makes 16 bytes for each parameter again.
@@ -732,7 +732,7 @@ you.against(dict(zip(you, answers, strict=True)), shown.formats_table(policies),
 # float32. Each gradient's shard goes back. All these bytes go over the rank's own PCIe link.
 
 # %% experiment
-shown.offload_table()
+experiments.offload_table()
 
 # %% [markdown]
 # With more ranks each copies less. But with more ranks the shards are small anyway: offloading is cheap where it is hardly needed.
@@ -763,15 +763,15 @@ you = lesson.predict(
 )
 
 # %% experiment
-none, first, last, every, none_unequal, _, most = (shown.simulated_plan(*one) for one in shown.PLANS)
+none, first, last, every, none_unequal, _, most = (experiments.simulated_plan(*one) for one in experiments.PLANS)
 answers = [
-    shown.against(last.peak, first.peak),
-    shown.against(last.sent, first.sent),
-    shown.against(every.peak, none.peak),
-    shown.against(most.peak, none_unequal.peak),
+    experiments.against(last.peak, first.peak),
+    experiments.against(last.sent, first.sent),
+    experiments.against(every.peak, none.peak),
+    experiments.against(most.peak, none_unequal.peak),
 ]
 lesson.keep(least_blocks=round(none.peak / none.blocks[0]), most_blocks=round(every.peak / none.blocks[0]))
-you.against(dict(zip(you, answers, strict=True)), shown.plans_table(), evidence="simulated (H100)")
+you.against(dict(zip(you, answers, strict=True)), experiments.plans_table(), evidence="simulated (H100)")
 
 # %% [markdown]
 # One might guess "what is kept, and one block more". That is far too low: with nothing kept, {{least_blocks}} blocks are in memory at
@@ -829,7 +829,7 @@ def _needed(blocks, let_go, n):
 
 # %% test="plan" points=1
 from helpers import check
-from helpers.exercises.fully_sharded import check_plan, mib
+from helpers.lessons.fully_sharded.exercises import check_plan, mib
 
 check_plan(
     check.case(mib(8, 8, 8, 8, 8, 8), 64, 44 << 20),
@@ -843,8 +843,8 @@ check_plan(
 # %% hidden="plan" points=2
 ### BEGIN HIDDEN TESTS
 from helpers import check
-from helpers.exercises.fully_sharded import check_plan, mib, random_blocks
-from helpers.sharded_peak import worst_moment
+from helpers.lessons.fully_sharded.exercises import check_plan, mib, random_blocks
+from helpers.lessons.fully_sharded.sharded_peak import worst_moment
 
 least = worst_moment(mib(8, 104, 48), [True] * 3, 8)[0]
 check_plan(
@@ -860,7 +860,7 @@ check_plan(
 # GPUs. It makes no use of the simulator. No recording of this run exists yet.
 
 # %% experiment
-shown.peaks_on_gpus(WAYS)
+experiments.peaks_on_gpus(WAYS)
 
 # %% [markdown]
 # Before you start a long run of your own, ask:

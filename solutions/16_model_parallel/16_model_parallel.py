@@ -23,7 +23,10 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 from torch.nn import functional as F
 
 from helpers import lesson, plots, ranks
-from helpers.experiments import model_parallel as shown
+from helpers.lessons.model_parallel.explorer import pipeline_explorer
+from helpers.lessons.model_parallel.schedule_picture import schedule
+from helpers.lessons.model_parallel.splits import matrix_splits
+from helpers.lessons.model_parallel import experiments
 
 torch.set_num_threads(1)
 lesson.start("16_model_parallel", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
@@ -44,7 +47,7 @@ top, bottom = w.chunk(2, dim=0)
 by_rows = x[:, :4] @ top + x[:, 4:] @ bottom
 print("by columns:", torch.allclose(by_columns, x @ w, atol=1e-4))
 print("by rows:", torch.allclose(by_rows, x @ w, atol=1e-4))
-plots.matrix_splits(rows=6, inner=8, columns=10)
+matrix_splits(rows=6, inner=8, columns=10)
 
 # %% [markdown]
 # Putting the halves side by side takes an **all-gather**. Adding the two matrices takes an **all-reduce**. An MLP has two products and an
@@ -75,11 +78,11 @@ plans = {  # module, plan, and the dimension of x that is split, if one is
     "MLP, first by columns, then by rows": ("mlp", columns_rows, None),
     "attention, each rank has half of the heads": ("attention", heads, None),
 }
-steps = ranks.run_ranks(shown.split_and_run, 2, plans)[0]
+steps = ranks.run_ranks(experiments.split_and_run, 2, plans)[0]
 sends = [record.wire_bytes() for _, record, _ in steps.values()]
 lesson.keep(gathering=sends[0] / sends[1])
-calls = {name: shown.forward_calls(step) for name, step in steps.items()}
-you.against(calls, shown.sent_table(steps), evidence="live (CPU)", what="collectives")
+calls = {name: experiments.forward_calls(step) for name, step in steps.items()}
+you.against(calls, experiments.sent_table(steps), evidence="live (CPU)", what="collectives")
 
 # %% [markdown]
 # **Split the first product by columns and the second by rows.** Then nothing has to be put together between them: gelu works on
@@ -123,13 +126,13 @@ plain = pipeline(order("1F1B", 4, 8))
 inter = pipeline(order("Interleaved 1F1B", 4, 8, 2), {"F": 0.5})  # half as many layers: half a forward
 runs = {"GPipe": gpipe, "1F1B": plain, "Interleaved 1F1B": inter}
 said = [
-    shown.against(plain.bubble, gpipe.bubble),
-    shown.against(plain.peak[0], gpipe.peak[0]),
-    shown.against(inter.bubble, plain.bubble),
-    shown.against(len(inter.messages), len(plain.messages)),
+    experiments.against(plain.bubble, gpipe.bubble),
+    experiments.against(plain.peak[0], gpipe.peak[0]),
+    experiments.against(inter.bubble, plain.bubble),
+    experiments.against(len(inter.messages), len(plain.messages)),
 ]
-pictures = [plots.schedule(run, title=name, unit="forwards of a rank") for name, run in runs.items()]
-table = shown.runs_table(runs)
+pictures = [schedule(run, title=name, unit="forwards of a rank") for name, run in runs.items()]
+table = experiments.runs_table(runs)
 you.against(dict(zip(you, said, strict=True)), table, *pictures, evidence="arithmetic")
 
 # %% [markdown]
@@ -186,14 +189,14 @@ def one_f_one_b(stages: int, microbatches: int, most: int | None = None) -> list
 
 
 # %% test="one_f_one_b" points=1
-from helpers.exercises.model_parallel import check_one_f_one_b
+from helpers.lessons.model_parallel.exercises import check_one_f_one_b
 
 check_one_f_one_b([4, 8], [2, 2], [4, 2], [1, 3], [3, 5, 2], refused=[[2, 0]])
 
 
 # %% hidden="one_f_one_b" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.model_parallel import check_one_f_one_b
+from helpers.lessons.model_parallel.exercises import check_one_f_one_b
 
 check_one_f_one_b(
     *([3, 7], [5, 9], [6, 17], [8, 3], [1, 1], [7, 1], [37, 71]),
@@ -235,10 +238,10 @@ you = lesson.predict(
 
 # %% experiment
 small, large = (2, 4, 8), (8, 16, 8)  # pp, dp, tp
-tried = {mesh: shown.counted(*mesh) for mesh in (small, large)}
+tried = {mesh: experiments.counted(*mesh) for mesh in (small, large)}
 few, many = tried[small][0], tried[large][0]  # bytes by axis
-said = [max(few, key=few.get), min(few, key=few.get), shown.against(many["tp"], few["tp"])]
-found, table = dict(zip(you, said, strict=True)), shown.mesh_table(tried)
+said = [max(few, key=few.get), min(few, key=few.get), experiments.against(many["tp"], few["tp"])]
+found, table = dict(zip(you, said, strict=True)), experiments.mesh_table(tried)
 you.against(found, table, evidence="simulated (fake group)")
 
 # %% [markdown]
@@ -329,7 +332,7 @@ def layout(model: dict[str, int], network: dict, gpus: int = 64) -> dict:
 
 
 # %% test="layout" points=1
-from helpers.exercises.model_parallel import INFINIBAND, NVLINK, check_layout, net
+from helpers.lessons.model_parallel.exercises import INFINIBAND, NVLINK, check_layout, net
 
 check_layout(
     net(24, 2048, 2048, 512, links=[NVLINK, INFINIBAND]),
@@ -341,7 +344,7 @@ check_layout(
 
 # %% hidden="layout" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.model_parallel import ETHERNET, INFINIBAND, NVLINK, PCIE, check_layout, net
+from helpers.lessons.model_parallel.exercises import ETHERNET, INFINIBAND, NVLINK, PCIE, check_layout, net
 
 check_layout(
     net(32, 4096, 4096, 256, links=[NVLINK, ETHERNET]),
@@ -369,7 +372,7 @@ check_layout(
 # Your layout for three models on 64 GPUs of 80 GB in nodes of 8:
 
 # %% experiment
-shown.layouts_table(layout)
+experiments.layouts_table(layout)
 
 # %% [markdown]
 # Tensor parallelism comes in where sequences are few. dp needs a sequence for each copy of the model, and pp needs many to keep its
@@ -477,7 +480,7 @@ running_example.ladder()
 # Three claims that matter here.
 
 # %% experiment
-tried = shown.claims(*list(steps.values())[:2])
+tried = experiments.claims(*list(steps.values())[:2])
 three = ("16-gather", "16-one-machine", "16-one-layer")
 lesson.verdicts(tried, evidence="live (CPU) · simulated (H100) · arithmetic", shown=three)
 
@@ -610,7 +613,7 @@ class ParallelMLP(nn.Module):
 
 
 # %% test="parallel_mlp" points=2
-from helpers.exercises.model_parallel import check_ParallelMLP, whole
+from helpers.lessons.model_parallel.exercises import check_ParallelMLP, whole
 
 check_ParallelMLP(
     2,
@@ -622,7 +625,7 @@ check_ParallelMLP(
 
 # %% hidden="parallel_mlp" points=4
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.model_parallel import check_ParallelMLP, whole
+from helpers.lessons.model_parallel.exercises import check_ParallelMLP, whole
 
 check_ParallelMLP(
     3,
@@ -641,7 +644,7 @@ check_ParallelMLP(
 # checkpoints and optimizers understand), and any module.
 
 # %% experiment
-shown.try_mlp(ParallelMLP, columns_rows)
+experiments.try_mlp(ParallelMLP, columns_rows)
 
 # %% [markdown]
 # ### Sequence parallelism
@@ -661,7 +664,7 @@ more = {
     "attention, x handed over once": ("attention", {"": once, **heads}, None),
     "MLP, columns then rows, sequence parallel": ("mlp", of_tokens, 1),
 }
-shown.sent_table(steps | ranks.run_ranks(shown.split_and_run, 2, more)[0])
+experiments.sent_table(steps | ranks.run_ranks(experiments.split_and_run, 2, more)[0])
 
 # %% [markdown]
 # Handed over once, x has one sum of its gradient, not three. Sequence parallelism cuts an all-reduce into the two halves of a ring,
@@ -689,13 +692,13 @@ you = lesson.predict(
 )
 
 # %% experiment
-ratios = [shown.gain(shown.ON_NDR, 8), shown.gain(shown.ON_NDR, 16), shown.gain(shown.ON_100G, 16)]
+ratios = [experiments.gain(experiments.ON_NDR, 8), experiments.gain(experiments.ON_NDR, 16), experiments.gain(experiments.ON_100G, 16)]
 found = dict(zip(you, ratios, strict=True))
-table, what = shown.gains_table(), "times as fast"
+table, what = experiments.gains_table(), "times as fast"
 you.against_ratios(found, table, evidence="simulated (H100)", what=what, shown="{:.1f}")
 
 # %% experiment
-took, _, gpu = shown.split_step(shown.HIDDEN_NDR, 16)
+took, _, gpu = experiments.split_step(experiments.HIDDEN_NDR, 16)
 plots.overlapped(gpu, since_s=gpu.clock() - took, title="One step on 16 GPUs in two nodes, InfiniBand NDR")
 
 # %% [markdown]
@@ -711,25 +714,25 @@ plots.overlapped(gpu, since_s=gpu.clock() - took, title="One step on 16 GPUs in 
 # alone, at {{tflops:.0f}} TFLOP/s a GPU:
 
 # %% experiment
-links = {name: ranks.LINKS[name].bytes_per_s / 1e9 for name in ("NVLink 4", *shown.NETWORKS)}
-lesson.keep(nvlink=links["NVLink 4"], ndr=links[shown.NETWORKS[0]], ethernet=links[shown.NETWORKS[1]])
-lesson.keep(tflops=shown.flops() / 1e12)
+links = {name: ranks.LINKS[name].bytes_per_s / 1e9 for name in ("NVLink 4", *experiments.NETWORKS)}
+lesson.keep(nvlink=links["NVLink 4"], ndr=links[experiments.NETWORKS[0]], ethernet=links[experiments.NETWORKS[1]])
+lesson.keep(tflops=experiments.flops() / 1e12)
 
 
 def sending_share(width, n, link, tokens=2048):
-    computing = 48 * tokens * width**2 / n / shown.flops()
+    computing = 48 * tokens * width**2 / n / experiments.flops()
     sending = 2 * ranks.seconds("all_reduce", 2 * tokens * width, n, link)
     return sending / (computing + sending)
 
 
-shown.shares_table(sending_share)
+experiments.shares_table(sending_share)
 
 # %% [markdown]
 # And does an n-th of the hidden units take an n-th of the time? One rank's own products, live where there is a CUDA GPU, else
 # recorded or simulated; the label says which:
 
 # %% experiment
-shown.products_table()
+experiments.products_table()
 
 # %% [markdown]
 # ### Why is a layout fast?
@@ -737,7 +740,7 @@ shown.products_table()
 # Five layouts of the smallest model of section 3, priced by `step_seconds`:
 
 # %% experiment
-shown.prices_table(step_seconds)
+experiments.prices_table(step_seconds)
 
 # %% [markdown]
 # - Inside the node belongs the axis that sends most in a step. That is tp, where tp is used. Else it depends: with 1,024 sequences a
@@ -755,11 +758,11 @@ shown.prices_table(step_seconds)
 # %% experiment
 from helpers import widgets
 
-widgets.pipeline_explorer("1F1B", ranks=4, microbatches=8, send=0.25)
+pipeline_explorer("1F1B", ranks=4, microbatches=8, send=0.25)
 
 # %% experiment
 lesson.keep(enough=next(m for m in range(4, 100) if pipeline(order("1F1B", 4, m)).bubble < 0.1 - 1e-9))
-shown.messages_table()
+experiments.messages_table()
 
 # %% [markdown]
 # {{enough}} micro-batches bring the bubble under 10 %. Interleaving still pays against 1F1B. But 1F1B now costs *time* against GPipe:
@@ -768,13 +771,13 @@ shown.messages_table()
 # Torch's own schedules on 2 real ranks with 4 micro-batches, beside the course's tables and yours:
 
 # %% experiment
-shown.schedules_table(ranks.run_ranks(shown.torch_schedules, 2, 4), one_f_one_b)
+experiments.schedules_table(ranks.run_ranks(experiments.torch_schedules, 2, 4), one_f_one_b)
 
 # %% [markdown]
 # What a limit on the activations costs, by your schedule, on 4 ranks with 8 micro-batches:
 
 # %% experiment
-shown.limits_table(one_f_one_b)
+experiments.limits_table(one_f_one_b)
 
 # %% [markdown]
 # ### Balance the stages
@@ -844,7 +847,7 @@ def balance(
 
 # %% test="balance" points=1
 from helpers import check
-from helpers.exercises.model_parallel import check_balance
+from helpers.lessons.model_parallel.exercises import check_balance
 
 check_balance(
     check.case([1.0, 1.0, 1.0, 3.0], [1] * 4, [1] * 4, 2, 4, 1000),
@@ -858,7 +861,7 @@ check_balance(
 # %% hidden="balance" points=2
 ### BEGIN HIDDEN TESTS
 from helpers import check
-from helpers.exercises.model_parallel import check_balance, layers
+from helpers.lessons.model_parallel.exercises import check_balance, layers
 
 check_balance(
     *(layers(s, 6 + 2 * s, 2 + s % 6, 1 + 3 * s, (1.0, 1.1, 1.4, 9.0)[s % 4]) for s in range(9)),

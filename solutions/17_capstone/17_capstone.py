@@ -23,10 +23,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers import capstone, lesson, reference_repair
-from helpers.capstone import given
-from helpers.capstone.parts import Script
-from helpers.experiments import capstone as show
+from helpers.lessons import capstone
+from helpers import lesson
+from helpers.lessons.capstone import reference_repair
+from helpers.lessons.capstone import given
+from helpers.lessons.capstone.parts import Script
+from helpers.lessons.capstone import experiments
 
 torch.set_num_threads(1)
 script = given.script()
@@ -43,7 +45,7 @@ lesson.start("17_capstone", evidence=["simulated (H100)", "live (CPU)", "recorde
 
 # %% experiment
 print(script.write("train.py").name, "is written:", len(script.source.splitlines()), "lines")
-show.parts()
+experiments.parts()
 
 # %% [markdown]
 # Only these functions may be replaced: `script.replace(name=function)` puts a new one in, with the arguments of the old one. A new
@@ -64,12 +66,12 @@ you = lesson.predict(
 )
 
 # %% experiment
-gains = show.gains(script)
+gains = experiments.gains(script)
 measured = {
-    "the GPU computes": show.computes(script),
+    "the GPU computes": experiments.computes(script),
     "twice as fast helps most": max(gains, key=gains.get),
 }
-you.against(measured, show.of_the_machine(gains), evidence="simulated (H100)")
+you.against(measured, experiments.of_the_machine(gains), evidence="simulated (H100)")
 
 # %% [markdown]
 # A number near 2 means that this part alone holds the step up. Where all are far from 2, the parts share the blame. Loading can gain more
@@ -82,7 +84,7 @@ you.against(measured, show.of_the_machine(gains), evidence="simulated (H100)")
 # small fault may hide below it. Syncs, collectives and compilations are counted one by one, so their budgets leave less.
 
 # %% experiment
-show.scoreboard(script)
+experiments.scoreboard(script)
 
 # %% [markdown]
 # Where the column *now ÷ budget* is empty, the budget is kept. The simulated GPU computes no values: a Python `if` that asks it for one
@@ -183,33 +185,33 @@ def repair_data(script: Script) -> Script:
 
 
 # %% test="repair_data" points=1
-from helpers.exercises.capstone import check_repair_data, run
+from helpers.lessons.capstone.exercises import check_repair_data, run
 
 check_repair_data("read_s", run(), run(side=24, batch=8, steps=6))
 
 # %% hidden="repair_data" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair_data, run
+from helpers.lessons.capstone.exercises import check_repair_data, run
 
 check_repair_data("stall_s", run(seed=3, steps=13), run(batch=20, files=150))
 ### END HIDDEN TESTS
 
 # %% hidden="repair_data" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair_data, run
+from helpers.lessons.capstone.exercises import check_repair_data, run
 
 check_repair_data("copied_bytes", run(seed=3, steps=13), run(batch=20, files=150))
 ### END HIDDEN TESTS
 
 # %% hidden="repair_data" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair_data, run
+from helpers.lessons.capstone.exercises import check_repair_data, run
 
 check_repair_data("syncs", run(seed=3, steps=13), run(batch=20, files=150))
 ### END HIDDEN TESTS
 
 # %% experiment
-show.tried(script, "data", repair_data)
+experiments.tried(script, "data", repair_data)
 
 # %% [markdown]
 # **Exercise 17.2 — the model** (★★★, 14 min)
@@ -294,33 +296,33 @@ def repair_model(script: Script) -> Script:
 
 
 # %% test="repair_model" points=1
-from helpers.exercises.capstone import check_repair_model, run
+from helpers.lessons.capstone.exercises import check_repair_model, run
 
 check_repair_model("launches_but_casts", run(), run(side=24, width=48, steps=5), run(autocast=True))
 
 # %% hidden="repair_model" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair_model, run
+from helpers.lessons.capstone.exercises import check_repair_model, run
 
 check_repair_model("saved_bytes", run(seed=5, steps=12), run(heads=8, layers=3, batch=8, parts=1))
 ### END HIDDEN TESTS
 
 # %% hidden="repair_model" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair_model, run
+from helpers.lessons.capstone.exercises import check_repair_model, run
 
 check_repair_model("busy_s", run(seed=5, steps=12), run(heads=8, layers=3, batch=8, parts=1))
 ### END HIDDEN TESTS
 
 # %% hidden="repair_model" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair_model, run
+from helpers.lessons.capstone.exercises import check_repair_model, run
 
 check_repair_model("compilations", run(seed=5, steps=12), run(heads=8, layers=3, batch=8, parts=1))
 ### END HIDDEN TESTS
 
 # %% experiment
-show.tried(script, "model", repair_model)
+experiments.tried(script, "model", repair_model)
 
 # %% [markdown]
 # **Exercise 17.3 — the step** (★★★, 14 min)
@@ -394,33 +396,33 @@ def repair_step(script: Script) -> Script:
 
 
 # %% test="repair_step" points=1
-from helpers.exercises.capstone import check_repair_step, run
+from helpers.lessons.capstone.exercises import check_repair_step, run
 
 check_repair_step("launches_but_casts", run(), run(batch=8, parts=4, steps=6))
 
 # %% hidden="repair_step" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair_step, run
+from helpers.lessons.capstone.exercises import check_repair_step, run
 
 check_repair_step("syncs", run(seed=7, steps=13), run(batch=15, parts=3), run(parts=1, layers=1))
 ### END HIDDEN TESTS
 
 # %% hidden="repair_step" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair_step, run
+from helpers.lessons.capstone.exercises import check_repair_step, run
 
 check_repair_step("collectives", run(seed=7, steps=13), run(batch=15, parts=3), run(parts=1, layers=1))
 ### END HIDDEN TESTS
 
 # %% hidden="repair_step" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair_step, run
+from helpers.lessons.capstone.exercises import check_repair_step, run
 
 check_repair_step("peak_bytes", run(seed=7, steps=13), run(batch=15, parts=3), run(parts=1, layers=1))
 ### END HIDDEN TESTS
 
 # %% experiment
-show.tried(script, "step", repair_step)
+experiments.tried(script, "step", repair_step)
 
 # %% [markdown]
 # ## 5 · Your ladder
@@ -428,7 +430,7 @@ show.tried(script, "step", repair_step)
 # A *ladder* shows repairs one on the other: each row has one function more.
 
 # %% experiment
-show.your_ladder(script, repair_data, repair_model, repair_step)
+experiments.your_ladder(script, repair_data, repair_model, repair_step)
 
 # %% [markdown]
 # The functions come in the order of what they cost at first, on the CPU or on the GPU (`loading` where `send` is, `forward` where
@@ -440,11 +442,11 @@ show.your_ladder(script, repair_data, repair_model, repair_step)
 # The method ends as it began: measure again, this time the whole. Does it still learn the same? And what is left?
 
 # %% experiment
-show.tried(script, "all", repair_data, repair_model, repair_step)
+experiments.tried(script, "all", repair_data, repair_model, repair_step)
 
 # %% [markdown]
 # What is over its budget here is left elsewhere, first of all in the area *run*, in *Further*: `capstone.where` with the repaired script
-# names the lines, and `show.scoreboard` shows all counters. Where nothing is, you can stop: that is a decision too.
+# names the lines, and `experiments.scoreboard` shows all counters. Where nothing is, you can stop: that is a decision too.
 #
 # ## Your own script
 #
@@ -520,7 +522,7 @@ def no_average(averaged, model, decay=0.9):
 
 
 board = capstone.compare(script, script.replace(average=no_average))
-you.against(show.left_out(board), board, evidence="simulated (H100)")
+you.against(experiments.left_out(board), board, evidence="simulated (H100)")
 
 # %% [markdown]
 # No gradient depends on `average`, so the losses of the training are the same. But the averaged weights are what this script validates,
@@ -599,33 +601,33 @@ def repair_run(script: Script) -> Script:
 
 
 # %% test="repair_run" points=1
-from helpers.exercises.capstone import check_repair_run, run
+from helpers.lessons.capstone.exercises import check_repair_run, run
 
 check_repair_run("syncs", run(), run(steps=6, files=120))
 
 # %% hidden="repair_run" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair_run, run
+from helpers.lessons.capstone.exercises import check_repair_run, run
 
 check_repair_run("growth_bytes", run(seed=9, steps=13), run(batch=20, files=150, parts=4))
 ### END HIDDEN TESTS
 
 # %% hidden="repair_run" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair_run, run
+from helpers.lessons.capstone.exercises import check_repair_run, run
 
 check_repair_run("copied_bytes", run(seed=9, steps=13), run(batch=20, files=150, parts=4))
 ### END HIDDEN TESTS
 
 # %% hidden="repair_run" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair_run, run
+from helpers.lessons.capstone.exercises import check_repair_run, run
 
 check_repair_run("saved_bytes", run(seed=9, steps=13), run(batch=20, files=150, parts=4))
 ### END HIDDEN TESTS
 
 # %% experiment
-show.tried(script, "run", repair_run)
+experiments.tried(script, "run", repair_run)
 
 # %% [markdown]
 # ### All of it
@@ -651,19 +653,19 @@ def repair(script: Script) -> Script:
 
 
 # %% test="repair" points=1
-from helpers.exercises.capstone import check_repair, run
+from helpers.lessons.capstone.exercises import check_repair, run
 
 check_repair("step_s", run(), run(autocast=True))
 
 # %% hidden="repair" points=1
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.capstone import check_repair, run
+from helpers.lessons.capstone.exercises import check_repair, run
 
 check_repair("peak_bytes", run(seed=11, side=24, width=48, batch=16, parts=4, steps=13))
 ### END HIDDEN TESTS
 
 # %% experiment
-show.tried(script, "all", repair_data, repair_model, repair_step, repair_run)
+experiments.tried(script, "all", repair_data, repair_model, repair_step, repair_run)
 
 # %% [markdown]
 # ### Two models of a known size
@@ -693,7 +695,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-you.against(show.climbed("bert"), reference_repair.table("bert"), evidence="simulated (H100)")
+you.against(experiments.climbed("bert"), reference_repair.table("bert"), evidence="simulated (H100)")
 
 # %% experiment
 reference_repair.table("gpt2")
@@ -746,9 +748,9 @@ reference_repair.measured_once("capstone")
 # are tried on two models of a known size.
 
 # %% experiment
-from helpers.trials import capstone as trials
+from helpers.lessons.capstone import claims
 
-headlines = trials.headlines(reference_repair.scored("bert"), reference_repair.scored("gpt2"))
+headlines = claims.headlines(reference_repair.scored("bert"), reference_repair.scored("gpt2"))
 lesson.verdicts(headlines, evidence="simulated (H100) · arithmetic")
 
 # %% [markdown]
@@ -773,8 +775,8 @@ you = lesson.predict(
 )
 
 # %% experiment
-found = show.killed()
-you.against(show.same_losses(found), show.killed_table(found), evidence="live (CPU)", what="the same losses")
+found = experiments.killed()
+you.against(experiments.same_losses(found), experiments.killed_table(found), evidence="live (CPU)", what="the same losses")
 
 # %% [markdown]
 # Three things make this work. What is random in a step follows from the seed and the number of the step, never from what was drawn before.
@@ -789,7 +791,7 @@ you.against(show.same_losses(found), show.killed_table(found), evidence="live (C
 #
 # ```bash
 # export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
-# torchrun --standalone --nproc-per-node 2 --max-restarts 3 -m helpers.capstone.spread --by sharded --to run
+# torchrun --standalone --nproc-per-node 2 --max-restarts 3 -m helpers.lessons.capstone.spread --by sharded --to run
 # ```
 #
 # With `--max-restarts` torchrun starts all ranks again when one of them dies. The first line is needed with torch 2.13. Without it the new

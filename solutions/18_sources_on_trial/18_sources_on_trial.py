@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from helpers import count, lesson, running_example
-from helpers.experiments import sources_on_trial as show
+from helpers.lessons.sources_on_trial import experiments
 
 
 def interval(before, after):
@@ -61,8 +61,8 @@ claim_of = {
 you = lesson.predict(dict.fromkeys(claim_of, ...), choices=["confirmed", "partly", "refuted"])
 
 # %% experiment
-claims = show.all_claims()  # what the lessons keep, and the trials that no lesson runs: about ten seconds
-words, measured = show.words_of(claims, claim_of)
+claims = experiments.all_claims()  # what the lessons keep, and the trials that no lesson runs: about ten seconds
+words, measured = experiments.words_of(claims, claim_of)
 you.against(words, measured, evidence="live (CPU)", what="verdict")
 
 # %% [markdown]
@@ -104,7 +104,7 @@ lesson.keep(claims=len(claims.rows), untested=claims.total["untested"], tested=c
 lesson.keep(
     partly=claims.of_ten("partly"), confirmed=claims.of_ten("confirmed"), refuted=claims.of_ten("refuted")
 )
-lesson.keep(named=show.conditions(claims)["with a condition"], all_partly=claims.total["partly"])
+lesson.keep(named=experiments.conditions(claims)["with a condition"], all_partly=claims.total["partly"])
 you.against(
     counted | {"most refuted": max(refuted, key=refuted.get)}, claims.picture(), evidence="arithmetic"
 )
@@ -192,8 +192,8 @@ lesson.keep(cold_after=cold[8][2], warm_after=designs["all sizes"][8][2])
 halved = [n for n, (_, control, after) in designs["all sizes"].items() if after <= control / 2]
 lesson.keep(fails=max(set(SIZES) - set(halved)), holds=min(halved))
 you.against(
-    {name: show.word(trial) for name, trial in designs.items()},
-    show.counts_table(designs | {"all sizes, first step": cold}),
+    {name: experiments.word(trial) for name, trial in designs.items()},
+    experiments.counts_table(designs | {"all sizes, first step": cold}),
     evidence="live (CPU)",
     what="says",
 )
@@ -253,7 +253,7 @@ def trial(
 
 
 # %% test="trial" points=2
-from helpers.exercises.sources_on_trial import World, check_trial
+from helpers.lessons.sources_on_trial.exercises import World, check_trial
 
 check_trial(
     World("it halves them everywhere"),
@@ -266,7 +266,7 @@ check_trial(
 
 # %% hidden="trial" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.sources_on_trial import World, check_trial
+from helpers.lessons.sources_on_trial.exercises import World, check_trial
 
 check_trial(
     World("it helps with few rows, then falls back", sizes=(32, 8, 24, 2)),
@@ -280,7 +280,7 @@ check_trial(
 
 # %% hidden="trial" points=2
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.sources_on_trial import World, check_trial
+from helpers.lessons.sources_on_trial.exercises import World, check_trial
 
 check_trial(
     World("the rewriting halves them, not the change", sizes=(6, 11), setup=3),
@@ -307,7 +307,7 @@ check_trial(
 # **cannot tell**.
 
 # %% experiment
-show.fresh_table(interval)
+experiments.fresh_table(interval)
 
 # %% experiment
 you = lesson.predict(
@@ -371,7 +371,7 @@ def judge(promised: float, runs: dict[str, Pairs], control: dict[str, Pairs], al
 
 
 # %% test="judge" points=1
-from helpers.exercises.sources_on_trial import Data, Series, check_judge, of_fresh, same
+from helpers.lessons.sources_on_trial.exercises import Data, Series, check_judge, of_fresh, same
 
 both = {"small": Series(1.5, scatter=0.01), "large": Series(1.4, scatter=0.01)}
 wanted = {of_fresh("A"): "partly", of_fresh("B"): "confounded", of_fresh("C"): "cannot tell"}
@@ -385,7 +385,7 @@ check_judge(wanted)
 
 # %% hidden="judge" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.sources_on_trial import Data, Series, check_judge, same
+from helpers.lessons.sources_on_trial.exercises import Data, Series, check_judge, same
 
 fine, rough = {"scatter": 0.01}, {"scatter": 0.1, "n": 7}
 exact = {"8": Series(2.0), "64": Series(4.0)}
@@ -534,13 +534,13 @@ def border(before: Callable[[int], None], after: Callable[[int], None], low: int
 
 
 # %% test="border" points=1
-from helpers.exercises.sources_on_trial import Border, check_border
+from helpers.lessons.sources_on_trial.exercises import Border, check_border
 
 check_border(Border(at=23), Border(at=1), Border(at=64), Border(at=0), Border(at=40, setup=5))
 
 # %% hidden="border" points=3
 ### BEGIN HIDDEN TESTS
-from helpers.exercises.sources_on_trial import Border, check_border
+from helpers.lessons.sources_on_trial.exercises import Border, check_border
 
 check_border(
     Border(at=7, low=7, high=7),
@@ -570,7 +570,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-tried = show.tried_snippets()  # about twenty seconds
+tried = experiments.tried_snippets()  # about twenty seconds
 errors, literal, left_out = (
     sum(t.outcome == word for t in tried) for word in ("error", "taken literally", "not run")
 )
@@ -582,15 +582,15 @@ fraction = next(t for t in tried if t.one.id == "compile-300/memory-fraction")
 reserves = "nothing" if "0 MiB reserved" in fraction.written else "80 % of the card"
 you.against(
     {"run as written": nearest, "the fraction reserves": reserves},
-    show.snippet_picture(tried),
-    show.snippet_table(tried, "error", most=6),
+    experiments.snippet_picture(tried),
+    experiments.snippet_table(tried, "error", most=6),
     evidence="live (CPU)",
 )
 
 # %% [markdown]
-# {{runs}} run, and {{errors}} raise an error; `show.snippet_table(tried, "error")` lists them all. {{literal}} more raise for
+# {{runs}} run, and {{errors}} raise an error; `experiments.snippet_table(tried, "error")` lists them all. {{literal}} more raise for
 # reasons that it would be unfair to count. Most of them are words of a sentence, typed as they stand:
-# `torch.set_num_threads()` with empty parentheses is a name, and not a line of code. `show.snippet_table(tried, "taken
+# `torch.set_num_threads()` with empty parentheses is a name, and not a line of code. `experiments.snippet_table(tried, "taken
 # literally")` has the reasons. And {{left_out}} cannot be run here.
 #
 # Worse than an error is code that runs and does something else. Here are two, each in the shortest form that runs. The
@@ -599,8 +599,8 @@ you.against(
 # with `flatten(1)` in its place that picture raises an error.
 
 # %% experiment
-show.in_full("compile-300/memory-fraction")
-show.in_full("compile-300/network")
+experiments.in_full("compile-300/memory-fraction")
+experiments.in_full("compile-300/network")
 
 # %% [markdown]
 # ### A source of your own (8 min)
@@ -612,7 +612,7 @@ show.in_full("compile-300/network")
 # %% experiment tags=["fold"]
 import inspect
 
-from helpers.trials.sources import tuning_guide
+from helpers.lessons.sources_on_trial.sources import tuning_guide
 
 print(inspect.getsource(tuning_guide.grad_is_none))
 for claim in tuning_guide.CLAIMS:

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from helpers import progress, report
+from helpers import progress
+from helpers.lesson import report
 from helpers.running_example.scores import Score
-from helpers.tables import table
+from helpers.text.tables import table
 from tests.browser.driver import SHOTS
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from helpers.capstone import build, given, scores
-from helpers.capstone.catalogue import FAULTS, Fault
+from helpers.lessons.capstone import build, given, scores
+from helpers.lessons.capstone.catalogue import FAULTS, Fault
 from tests import test_capstone as short
 
 

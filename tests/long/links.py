@@ -7,7 +7,7 @@ import sys
 import urllib.error
 import urllib.request
 
-from helpers import sources
+from helpers.lesson import sources
 from tests.test_links import LESSONS, links
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from helpers.simulator.allocator.blocks import DEFAULT_POOL, Block, Driver, PoolId
 from helpers.simulator.allocator.conf import UNLIMITED, Conf
-from helpers.sizes import size_as_torch
+from helpers.text.sizes import size_as_torch
 
 # ------------------------------------------------------------------------------------ statistics
 

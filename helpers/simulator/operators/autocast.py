@@ -20,8 +20,8 @@ from unittest import mock
 import torch
 from torch.utils import checkpoint
 
-from helpers import private_torch
-from helpers.tables import read_rows
+from helpers.pytorch import private_torch
+from helpers.text.tables import read_rows
 
 #: a row for each operator: what autocast does to it
 LISTS = tuple(read_rows(Path(__file__).with_suffix(".csv")))

@@ -19,7 +19,7 @@ from unittest import mock
 
 import torch
 
-from helpers import private_torch
+from helpers.pytorch import private_torch
 from helpers.simulator.accesses import accesses
 from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Lane, Mark

@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from helpers import private_torch
-from helpers.dispatch_mode import Unseen
+from helpers.pytorch import private_torch
+from helpers.pytorch.dispatch_mode import Unseen
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators.autocast import cuda_autocast
 from helpers.simulator.operators.cuda_kernels import attention, dropout, optimizers, plain_attention, rms_norm
 from helpers.simulator.operators.dispatch import Dispatch
-from helpers.waiting import lists_in
+from helpers.pytorch.waiting import lists_in
 
 # Reads of CPU tensors that the dispatcher does not see; by name, since helpers.count puts stand-ins in their place.
 READS = ("tolist", "numpy", "__array__", "__repr__")

@@ -25,7 +25,7 @@ from unittest import mock
 
 import torch
 
-from helpers import private_torch
+from helpers.pytorch import private_torch
 from helpers.simulator.operators.autocast import full_precision, lower_precision
 
 _CHUNK = 65_536  # elements

@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
-from helpers import private_torch
-from helpers.dispatch_mode import Unseen
-from helpers.private_torch import modes_on
+from helpers.pytorch import private_torch
+from helpers.pytorch.dispatch_mode import Unseen
+from helpers.pytorch.private_torch import modes_on
 from helpers.simulator.operators.cuda_kernels import only_writes
-from helpers.tensors import CHANNELS_LAST, channels_last, tensors
+from helpers.pytorch.tensors import CHANNELS_LAST, channels_last, tensors
 
 _META = torch.device("meta")
 _KNOWN: dict[Any, Any] = {}

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from helpers import private_torch
-from helpers.dispatch_mode import Unseen
+from helpers.pytorch import private_torch
+from helpers.pytorch.dispatch_mode import Unseen
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators.calls import copy_lists, puts_number
 from helpers.simulator.operators.dispatch import Dispatch
 from helpers.simulator.operators.shapes import map_leaves
-from helpers.tensors import tensors
+from helpers.pytorch.tensors import tensors
 
 if TYPE_CHECKING:
     from helpers.simulator.world.traffic import Traffic

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from helpers.dispatch_mode import Unseen
+from helpers.pytorch.dispatch_mode import Unseen
 from helpers.ranks import collectives
-from helpers.tensors import tensors
+from helpers.pytorch.tensors import tensors
 
 Tensors = list[torch.Tensor]
 

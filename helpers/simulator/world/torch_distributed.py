@@ -34,7 +34,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from helpers import private_torch
+from helpers.pytorch import private_torch
 from helpers.simulator.machine import Machine
 from helpers.simulator.world.network import World
 from helpers.simulator.world.traffic import SentFuture, Traffic

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from helpers import private_torch
-from helpers.dispatch_mode import Unseen
+from helpers.pytorch import private_torch
+from helpers.pytorch.dispatch_mode import Unseen
 from helpers.ranks.collectives import kind_of, payload
 from helpers.simulator.cost.roofline import Work, launch
 from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Lane, Mark
 from helpers.simulator.world.collectives import Collective, copies, fill, sides
 from helpers.simulator.world.network import World
-from helpers.tensors import tensors
+from helpers.pytorch.tensors import tensors
 
 
 @dataclass

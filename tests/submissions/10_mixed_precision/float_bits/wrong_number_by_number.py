@@ -14,7 +14,7 @@ def decode(bits, exponent, mantissa):
 
 
 def encode(x, exponent, mantissa):
-    from helpers.plots.float_format import Format
+    from helpers.lessons.mixed_precision.format_picture import Format
 
     f = Format("", exponent, mantissa)
     found = [f.nan if v.isnan() else f.encode(v.item()) for v in x.reshape(-1)]

@@ -1,0 +1,427 @@
+"""Fit the simulator's efficiencies to measured operators, and say how wrong it is where the fit never looked.
+
+python -m helpers.calibration.fit          print the table
+python -m helpers.calibration.fit --fit    fit anew (about a minute) and write efficiencies.json
+
+For every card, family of operators and kind of arithmetic two numbers are chosen, the share of the published
+peak and the ramp, so that the mean of |log(simulated / measured)| over the rows of the set "fit" is least: a
+robust fit, in which one odd row counts as one row. The rows of the set "held-out" are only ever compared.
+Rows recorded with this course's recorder count before the public ones, card by card.
+
+What no operator's rows tell of a card (convolutions with Tensor Cores, all of a GeForce) is fitted to whole steps,
+two thirds of them, in the same way: share after share, until none of them betters the mean. The last third is only
+ever compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from helpers.simulator import devices
+from helpers.calibration import measured
+from helpers.simulator.cost import roofline
+from helpers.calibration.measured import Measurement, Step
+from helpers.simulator.cost.roofline import Work
+from helpers.text.tables import Table, table
+
+#: families bound by arithmetic; the others move bytes
+ARITHMETIC = ("matmul", "convolution", "attention")
+SHARES = np.geomspace(0.04, 2.0, 160)  # above 1: Winograd convolutions need fewer FLOPs than are counted
+RAMPS_S = np.array([0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0]) * 1e-6
+FEWEST = 6  # rows to fit two numbers from
+#: what a pair of events around nothing takes, by source: NeuSight's tables list calls without a kernel at 7 µs
+AROUND_S = {"NeuSight": 7e-6, "NeuSight models": 7e-6}
+#: from papers, where nothing was measured: shares of peak that PyTorch's flash kernel (version 2) reaches
+LITERATURE = [
+    ("A100", "attention", "fp16", 0.62, "FlashAttention-2, arXiv 2307.08691: 50 to 73 % of an A100's peak"),
+    ("H100", "attention", "fp16", 0.35, "FlashAttention-3, arXiv 2407.08608: version 2 reaches 35 % of an H100"),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One row of the table. Errors are |simulated / measured − 1|, in the held-out set."""
+
+    card: str
+    family: str
+    kind: str
+    flop_share: float
+    bandwidth_share: float
+    ramp_us: float
+    fitted: int = 0  # rows
+    held_out: int = 0
+    error_median: float | None = None
+    error_p90: float | None = None
+    bias: float | None = None  # median of simulated / measured − 1
+    error_before: float | None = None  # median error with the two round shares
+    basis: str = "fitted"
+
+
+@dataclass(frozen=True)
+class _Row:
+    one: Measurement
+    work: Work
+    seconds: float
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        card = self.one.card.partition("-")[0]  # an A100 is one card here, whatever its memory
+        return card, self.work.family, self.work.kind if self.work.family in ARITHMETIC else "any"
+
+
+def collect() -> list[Measurement]:
+    """Public rows, and those of this course's recordings where there are any."""
+    from helpers import recordings
+
+    rows = measured.public()
+    for found in recordings.load_all("calibration/operators"):
+        for i, row in enumerate(found.table or [], 1):
+            if row.get("card") in measured.CARDS:  # somebody's own card has no line in the table to mend
+                rows.append(measured.parse(row, f"{found.name} on {found.device}, row {i}"))
+    return rows
+
+
+def fit(rows: Sequence[Measurement], tapes: Sequence[Tape] = ()) -> list[Fit]:
+    """The table for some measurements of operators and of steps. ValueError where no operator is of the set "fit"."""
+    if not any(not row.held_out for row in rows):
+        raise ValueError("nothing to fit: no row of the set 'fit'")
+    groups: dict[tuple[str, str, str], list[_Row]] = defaultdict(list)
+    for one in rows:
+        seconds = one.seconds - AROUND_S.get(one.source, 0.0)
+        if seconds > 0:
+            row = _Row(one, measured.work_of(one), seconds)
+            groups[row.key].append(row)
+    known: list[Fit] = []
+    # What moves bytes first: products need its share of the bandwidth.
+    for key in sorted(groups, key=lambda k: (k[1] in ARITHMETIC, k)):
+        group = _own_first(groups[key])
+        if sum(not r.one.held_out for r in group) >= FEWEST:
+            known.append(_fit_one(key, group, known))
+    written = {(f.card, f.family, f.kind) for f in known}
+    for card, family, kind, share, source in LITERATURE:
+        if (card, family, kind) not in written:
+            bandwidth = _bandwidth(known, card)
+            known.append(Fit(card, family, kind, share, bandwidth, 0.0, basis=f"literature: {source}"))
+    for card in sorted({tape.step.group[0] for tape in tapes}):
+        known += _fit_steps([tape for tape in tapes if tape.step.group[0] == card], known)
+    return known + _typical(known)
+
+
+def _own_first(group: list[_Row]) -> list[_Row]:
+    own = [r for r in group if r.one.source.startswith("recorded")]
+    return own if sum(not r.one.held_out for r in own) >= FEWEST else group
+
+
+def _fit_one(key: tuple[str, str, str], group: list[_Row], known: list[Fit]) -> Fit:
+    card, family, kind = key
+    seen = [r for r in group if not r.one.held_out]
+    arithmetic = family in ARITHMETIC
+    bandwidth = _bandwidth(known, card)
+    best: tuple[float, float, float] | None = None
+    for ramp in RAMPS_S:
+        for share in SHARES:
+            of_flops, of_bytes = (share, bandwidth) if arithmetic else (devices.Assumptions.flop_share, share)
+            wrong = float(np.mean(np.abs(np.log(_ratios(seen, of_flops, of_bytes, ramp)))))
+            if best is None or wrong < best[0] - 1e-12:
+                best = (wrong, float(share), float(ramp))
+    assert best is not None
+    _, share, ramp = best
+    flop_share, bandwidth = (share, bandwidth) if arithmetic else (devices.Assumptions.flop_share, share)
+    made = Fit(card, family, kind, round(flop_share, 4), round(bandwidth, 4), ramp * 1e6, len(seen))
+    return _with_errors(made, [r for r in group if r.one.held_out])
+
+
+def _with_errors(made: Fit, unseen: list[_Row]) -> Fit:
+    if not unseen:
+        return made
+    wrong = _ratios(unseen, made.flop_share, made.bandwidth_share, made.ramp_us / 1e6) - 1
+    standard = devices.Assumptions
+    before = _ratios(unseen, standard.flop_share, standard.bandwidth_share, 0.0) - 1
+    figures = {
+        "error_median": np.median(np.abs(wrong)),
+        "error_p90": np.percentile(np.abs(wrong), 90),
+        "bias": np.median(wrong),
+        "error_before": np.median(np.abs(before)),
+    }
+    plain = {name: round(float(value), 4) for name, value in figures.items()}
+    return Fit(**{**made.__dict__, **plain, "held_out": len(unseen)})
+
+
+# ------------------------------------------------------------------------------------ whole steps
+
+
+@dataclass(frozen=True)
+class Tape:
+    """A measured step, and the kernels that it is here."""
+
+    step: Step
+    works: list[Work]
+
+
+STEPS = "fitted to whole steps"
+MOST_BANDWIDTH = 1.3  # above 1: kernels that find their input in the L2 cache
+LEAST_SHARE = 0.1  # of one step's time, in which a family must take more to be told from it
+
+
+def tapes() -> list[Tape]:
+    """Every measured step's kernels (minutes)."""
+    return [Tape(step, measured.simulate_step(step, collect=True)[1]) for step in measured.steps()]
+
+
+def _fit_steps(tapes: list[Tape], known: list[Fit]) -> list[Fit]:
+    """Shares of one card for the families that no operator's rows tell, from the steps that may be seen."""
+    card = tapes[0].step.group[0]
+    have = {(f.family, f.kind) for f in known if f.card == card}
+    have |= {(family, "bf16") for family, kind in have if kind == "fp16"}
+    measured_here = ("elementwise", "any") in have  # then only what Tensor Cores do is left to tell
+    seen = [_Counted(tape) for tape in tapes if not tape.step.held_out]
+    keys = {key for one in seen for key in one.kernels}
+    standing = {key: _standing(known, card, *key) for key in keys}
+    parts = [{key: one.seconds(key, standing[key]) for key in keys} for one in seen]
+    weights = {key: max(part[key] / sum(part.values()) for part in parts) for key in keys} if parts else {}
+    free = [
+        key
+        for key in sorted(weights, key=lambda k: -weights[k])
+        if key not in have and weights[key] > LEAST_SHARE and (key[0] in ARITHMETIC or not measured_here)
+    ]
+    if len(seen) < FEWEST or not free:
+        return []
+    times = np.array([[one.seconds(key, standing[key]) for key in sorted(keys)] for one in seen])
+    real = np.array([one.step.seconds for one in seen])
+    place = {key: i for i, key in enumerate(sorted(keys))}
+    before = np.inf
+    while (wrong := _wrong(times, real)) < before - 1e-6:
+        before = wrong
+        for key in free:
+            found = None
+            for ramp in RAMPS_S:
+                for share in SHARES if key[0] in ARITHMETIC else SHARES[SHARES < MOST_BANDWIDTH]:
+                    tried = _with_share(key, float(share), float(ramp), standing)
+                    times[:, place[key]] = [one.seconds(key, tried) for one in seen]
+                    now = _wrong(times, real)
+                    if found is None or now < found[0] - 1e-12:
+                        found = now, tried
+            assert found is not None
+            standing[key] = found[1]
+            times[:, place[key]] = [one.seconds(key, standing[key]) for one in seen]
+    held = sum(tape.step.held_out for tape in tapes)
+    return [
+        Fit(
+            card, *key, round(e.flop_share, 4), round(e.bandwidth_share, 4), e.ramp_s * 1e6, len(seen), held,
+            basis=STEPS,
+        )
+        for key in free
+        for e in [standing[key]]
+    ]  # fmt: skip
+
+
+def _wrong(times: np.ndarray, real: np.ndarray) -> float:
+    """The mean error, and its square, so that of two steps neither is right at the other's cost."""
+    off = np.log(times.sum(axis=1) / real)
+    return float(np.mean(np.abs(off) + off**2))
+
+
+def _with_share(
+    key: tuple[str, str], share: float, ramp: float, standing: dict[Any, Any]
+) -> devices.Efficiency:
+    if key[0] not in ARITHMETIC:
+        return devices.Efficiency(devices.Assumptions.flop_share, share, ramp)
+    moves = standing.get(("elementwise", "any"))
+    return devices.Efficiency(share, moves.bandwidth_share if moves else standing[key].bandwidth_share, ramp)
+
+
+def _standing(known: list[Fit], card: str, family: str, kind: str) -> devices.Efficiency:
+    """What would hold without these steps: the card's own, else the median of others, else the round shares."""
+    kinds = [kind, "fp16", "any"] if kind == "bf16" else [kind, "any"]
+    for kin in (family, devices.STANDS_IN.get(family, family)):
+        for name in (card, "any"):
+            for k in kinds:
+                for f in [*known, *_typical(known)]:
+                    if (f.card, f.family, f.kind) == (name, kin, k):
+                        return devices.Efficiency(f.flop_share, f.bandwidth_share, f.ramp_us / 1e6)
+    return devices.Efficiency(devices.Assumptions.flop_share, devices.Assumptions.bandwidth_share)
+
+
+class _Counted:
+    """A step's kernels by family and kind, equal ones counted: `roofline.seconds` for arrays."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.step = tape.step
+        groups: dict[tuple[str, str], dict[tuple[float, int, int, str], int]] = defaultdict(
+            lambda: defaultdict(int)
+        )
+        for w in tape.works:
+            family = devices.STANDS_IN.get(w.family, w.family)
+            key = family, w.kind if family in ARITHMETIC else "any"
+            groups[key][w.flops * w.effort, w.bytes, w.serial, w.kind] += 1
+        self.kernels = groups
+        device = measured.CARDS[tape.step.card]
+        peaks, speed = device.peak_flops, device.memory_bytes_per_s
+        self._arrays = {
+            key: (
+                np.array([f / peaks.get(kind, peaks["fp32"]) for f, _, _, kind in counts]),
+                np.array([b / speed for _, b, _, _ in counts]),
+                np.array([serial for _, _, serial, _ in counts]),
+                np.array(list(counts.values())),
+            )
+            for key, counts in groups.items()
+        }
+
+    def seconds(self, key: tuple[str, str], e: devices.Efficiency) -> float:
+        if key not in self._arrays:
+            return 0.0
+        flops, moved, serial, count = self._arrays[key]
+        floor = devices.Assumptions.kernel_floor_s
+        busy = np.maximum(flops / e.flop_share, moved / e.bandwidth_share)
+        each = np.maximum(busy + e.ramp_s * busy / (busy + floor), floor) + serial * floor
+        return float((each * count).sum())
+
+
+def _ratios(rows: Sequence[_Row], flop_share: float, bandwidth_share: float, ramp_s: float) -> np.ndarray:
+    """simulated / measured of every row, with these shares: `roofline.seconds` for arrays."""
+    floor = devices.Assumptions.kernel_floor_s
+    peaks = [r.one.device.peak_flops.get(r.work.kind, r.one.device.peak_flops["fp32"]) for r in rows]
+    compute = np.array([r.work.flops * r.work.effort for r in rows]) / (flop_share * np.array(peaks))
+    speeds = np.array([r.one.device.memory_bytes_per_s for r in rows])
+    busy = np.maximum(compute, np.array([r.work.bytes for r in rows]) / (bandwidth_share * speeds))
+    return np.maximum(busy + ramp_s * busy / (busy + floor), floor) / np.array([r.seconds for r in rows])
+
+
+def _bandwidth(known: Iterable[Fit], card: str) -> float:
+    """The card's share for elementwise kernels, else the median of the other cards', else the round one."""
+    known = [f for f in known if f.family == "elementwise"]
+    own = [f.bandwidth_share for f in known if f.card == card]
+    if own or known:
+        return own[0] if own else float(median(f.bandwidth_share for f in known))
+    return devices.Assumptions.bandwidth_share
+
+
+def _typical(known: list[Fit]) -> list[Fit]:
+    """For cards and kinds that were not measured: medians over those that were."""
+    groups: dict[tuple[str, str], list[Fit]] = defaultdict(list)
+    for f in known:
+        groups[f.family, f.kind].append(f)
+        if f.kind != "any":
+            groups[f.family, "any"].append(f)
+    rows = []
+    for (family, kind), group in sorted(groups.items()):
+        # Operators tell more of a family than steps do.
+        group = [f for f in group if f.basis != STEPS] or group
+        flops, moved, ramp = (
+            float(median(getattr(f, name) for f in group))
+            for name in ("flop_share", "bandwidth_share", "ramp_us")
+        )
+        cards = ", ".join(sorted({f.card for f in group}))
+        rows.append(Fit("any", family, kind, flops, moved, ramp, basis=f"median of {cards}"))
+    return rows
+
+
+def basis(rows: Iterable[Measurement]) -> str:
+    """What the table rests on, in one line."""
+    own = sorted({r.source for r in rows if r.source.startswith("recorded")})
+    if own:
+        return "calibrated on " + ", ".join(own) + ", and on public measurements where those are silent"
+    return "calibrated on public measurements (NeuSight, Vidur, HTA, timm, NVIDIA); no recordings of this course yet"
+
+
+def report() -> Table:
+    """The table that the build prints: shares, and errors on what the fit never saw."""
+    found = devices.efficiencies()
+    rows = []
+    for row in found["shares"]:
+        if row["card"] == "any":
+            continue
+        share, of = (
+            ("flop_share", "FLOP/s") if row["family"] in ARITHMETIC else ("bandwidth_share", "bytes/s")
+        )
+        kernels = row["family"] + ("" if row["kind"] == "any" else f" {row['kind']}")
+        said = ["—", "—", row["basis"].partition(":")[0], "—"]
+        if row["error_median"] is not None:
+            each = [f"{row[name]:.0%}" for name in ("error_median", "error_p90", "error_before")]
+            said = [*each[:2], f"{row['bias']:+.0%}", each[2]]
+        counts = row["fitted"] or "—", row["held_out"] or "—"
+        rows.append((row["card"], kernels, f"{row[share]:.0%} of {of}", *counts, *said))
+    columns = "card, kernels, reach, fitted on, held out, error, 90 % below, bias, uncalibrated".split(", ")
+    caption = f"{found['basis']}; errors in rows the fit never saw"
+    return table(rows, columns, evidence="arithmetic", caption=caption)
+
+
+def errors() -> Table:
+    """Whole steps: measured by others, simulated here."""
+    rows = []
+    for s in devices.efficiencies().get("steps", []):
+        times = f"{s['measured_ms']:.0f} ms", f"{s['simulated_ms']:.0f} ms"
+        side = "held out" if s["held_out"] else "fit"
+        rows.append((s["card"], s["what"], side, *times, f"{s['error']:+.0%}"))
+    columns, caption = "card step set measured simulated error".split(), "; ".join(summary())
+    return table(rows, columns, evidence="arithmetic", caption=f"{caption}; sources in docs/recording.md")
+
+
+def summary() -> list[str]:
+    """Median and worst error of whole steps, of those that were fitted and of those that were held out."""
+    said = []
+    for name, held in (("fitted", False), ("held out", True)):
+        off = [abs(s["error"]) for s in devices.efficiencies().get("steps", []) if s["held_out"] == held]
+        if off:
+            said.append(f"{len(off)} {name}: median {median(off):.1%}, worst {max(off):.1%}")
+    return said
+
+
+def digest(rows: Iterable[Measurement]) -> str:
+    """Which measurements a table was fitted on."""
+    return hashlib.sha256("\n".join(sorted(map(repr, rows))).encode()).hexdigest()[:16]
+
+
+def write(rows: Sequence[Measurement]) -> dict[str, Any]:
+    """Fit, simulate the whole steps with the result, and keep both in efficiencies.json."""
+    taped = tapes()
+    found: dict[str, Any] = {
+        "format": 1,
+        "basis": basis(rows),
+        "measurements": digest(rows),
+        "shares": [f.__dict__ for f in fit(rows, taped)],
+        "steps": [],
+    }
+    _keep(found)
+    # What the device does of a step: the host is far ahead in all of them.
+    for tape in taped:
+        step, card = tape.step, measured.CARDS[tape.step.card]
+        ms = 1e3 * sum(roofline.seconds(work, card) for work in tape.works)
+        error, what = (
+            round(ms / (1e3 * step.seconds) - 1, 4),
+            {"source": step.source, "card": step.card, "what": step.what},
+        )
+        times = {"measured_ms": round(1e3 * step.seconds, 3), "simulated_ms": round(ms, 1), "error": error}
+        found["steps"].append(what | times | {"held_out": step.held_out})
+    _keep(found)
+    return found
+
+
+def _keep(found: dict[str, Any]) -> None:
+    text = json.dumps({**found, "shares": [], "steps": []}, indent=1)
+    for name in ("shares", "steps"):
+        body = "[\n  " + ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in found[name]) + "\n ]"
+        text = text.replace(f'"{name}": []', f'"{name}": {body}')
+    devices.EFFICIENCIES.write_text(text + "\n", encoding="utf-8")
+    devices.forget_efficiencies()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m helpers.calibration.fit", description=__doc__)
+    parser.add_argument("--fit", action="store_true", help="fit anew and write efficiencies.json")
+    if parser.parse_args().fit:
+        write(collect())
+    print(report(), errors(), *summary(), sep="\n\n")
+
+
+if __name__ == "__main__":
+    main()

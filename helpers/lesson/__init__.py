@@ -1,0 +1,162 @@
+"""What every lesson says and keeps: its set-up line, predictions, verdicts on the sources, and progress."""
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers.lesson import sources
+from helpers.lesson.earlier import watch_names
+from helpers.lesson.predictions import predict, spelled
+from helpers.progress import begin, current, index, progress, record
+from helpers.text.tables import Table, table
+
+if TYPE_CHECKING:
+    from helpers.lesson.report import Report
+
+__all__ = [
+    "Table", "current", "index", "keep", "on_gpu", "predict", "progress", "record", "report", "spelled",
+    "start", "table", "verdicts",
+]  # fmt: skip
+
+VERDICTS = ("confirmed", "partly", "holds when", "refuted", "untested")
+#: what a claim on trial consists of, in the order of a row
+CLAIM = ("id", "source", "claim", "measured", "verdict", "experiment")
+Row = tuple[str, str, str, str, str, str]
+VERDICTS_MIME = "application/vnd.pytorch-performance.verdicts+json"
+KEPT_MIME = "application/vnd.pytorch-performance.kept+json"
+
+
+def start(name: str, evidence: Sequence[str]) -> None:
+    """Begin a lesson: print what this machine is and which evidence the lesson will show.
+
+    name: the lesson's folder, e.g. ``"01_storage_and_stride"``. evidence: labels such as ``"live (CPU)"``.
+    """
+    _check_python()
+    # the profiler's library writes time-stamped lines of its own into the notebook otherwise
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    import torch
+
+    begin(name)
+    watch_names(name)
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none (and none needed)"
+    version, python = torch.__version__.partition("+")[0], ".".join(platform.python_version_tuple()[:2])
+    print(f"torch {version} · Python {python} · CPU threads: {torch.get_num_threads()} · GPU: {gpu}")
+    print("evidence in this lesson: " + " · ".join(evidence))
+
+
+def _check_python() -> None:
+    if missing := [name for name in ("torch", "numpy", "matplotlib") if find_spec(name) is None]:
+        raise ModuleNotFoundError(
+            f"this kernel's Python ({sys.executable}) has no {', '.join(missing)}. The course runs in its own environment: "
+            "start it with `make lab`, then choose Kernel > Change Kernel… > Python 3 (ipykernel)."
+        )
+
+
+def verdicts(
+    claims: Sequence[Mapping[str, str] | Sequence[str]], *, evidence: str, shown: Sequence[str] = ()
+) -> "VerdictTable":
+    """The lesson's sources on trial: a table to read, and the same as data for the last lesson.
+
+    shown: ids of the claims in the table, in their order (default: all). The others are kept as data.
+
+    Each claim, a mapping or a row: ``id``, ``source`` (a key of :func:`helpers.lesson.sources.every`), ``claim``, ``measured``, ``verdict``
+    (begins with confirmed / partly / refuted / untested), ``experiment`` (the heading where it was run).
+    """
+    told = [dict(c if isinstance(c, Mapping) else zip(CLAIM, c, strict=True)) for c in claims]
+    for claim in told:
+        if lacking := set(CLAIM) - set(claim):
+            raise ValueError(f"claim {claim.get('id', claim)!r} lacks {sorted(lacking)}")
+        name, source, verdict = f"claim {claim['id']!r}", claim["source"], claim["verdict"]
+        if source not in sources.every():
+            raise ValueError(f"{name}: no source {source!r}; there are {sorted(sources.every())}")
+        if not verdict.startswith(VERDICTS):
+            raise ValueError(f"{name}: a verdict begins with one of {VERDICTS}, not {verdict!r}")
+    by_id = {claim["id"]: claim for claim in told}
+    if unknown := set(shown) - set(by_id):
+        raise ValueError(f"shown: no claim {sorted(unknown)}; there are {sorted(by_id)}")
+    return VerdictTable(told, evidence, [by_id[one] for one in shown] or told)
+
+
+class VerdictTable:
+    """Shows as a table; carries its claims as JSON in the notebook's output."""
+
+    def __init__(
+        self, claims: list[dict[str, str]], evidence: str, shown: list[dict[str, str]] | None = None
+    ) -> None:
+        self.claims = claims
+        rows = [
+            c
+            | {"source": sources.signed(c["source"]), "measured here": c["measured"]}
+            | {"verdict": re.sub("^holds when", "partly: holds when", c["verdict"])}
+            for c in shown or claims
+        ]
+        columns = ["claim", "source", "measured here", "verdict", "experiment"]
+        self.table = table(rows, columns, evidence=evidence)
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {
+            "text/plain": repr(self.table),
+            "text/html": self.table._repr_html_(),
+            VERDICTS_MIME: {"lesson": current(), "claims": self.claims},
+        }
+
+
+def keep(**values: Any) -> None:
+    """Keep numbers and words for the text, under a name each; shows nothing. Where the master's text says
+    ``{{step_ms:.1f}}``, the build writes what ``keep(step_ms=…)`` was given.
+
+    Numbers are kept to nine digits. Round one yourself whose last digits another processor computes otherwise. What a clock gave
+    belongs in no text: a word with "≈" raises ValueError, as does what is neither a number nor a word.
+    """
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
+    for name, value in plain.items():
+        if not isinstance(value, int | float | str) or "≈" in str(value):
+            raise ValueError(
+                f"keep({name}=…) takes a number or a word that is the same on every run, not {value!r}"
+            )
+        if isinstance(value, float):
+            plain[name] = float(f"{value:.9g}")
+    if os.environ.get("COURSE_BUILD"):
+        from IPython.display import display
+
+        display({KEPT_MIME: plain}, raw=True)
+
+
+def report(to: str = "report.html", name: str = "") -> "Report | None":
+    """Write one page of what you solved, predicted and repaired, to show to a colleague; None where there is nothing yet.
+
+    to: the file, beside the notebook. name: whose it is. ValueError where what is kept cannot be read, FileExistsError
+    where a file of another kind stands in the way.
+    """
+    from helpers.lesson import report as reports  # pictures, which few cells need
+
+    try:
+        return reports.write(Path(to), name)
+    except reports.NothingYet as nothing:
+        print(nothing)
+        return None
+
+
+def on_gpu(experiment: Callable[[Any], Any], recording: str) -> Any:
+    """Run ``experiment(device)`` live where there is a GPU; else show its recording; else say that there is none yet."""
+    import torch
+
+    if torch.cuda.is_available():
+        print("live (GPU): " + torch.cuda.get_device_name(0))
+        return experiment(torch.device("cuda"))
+    from helpers import recordings
+
+    found = recordings.load(recording)
+    if found is None:
+        print(
+            f"no GPU here, and no recording of {recording!r} yet. This cell runs live where there is a GPU."
+        )
+    return found

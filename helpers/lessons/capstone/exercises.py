@@ -1,0 +1,209 @@
+"""Tests of lesson 17: what a repaired script costs, counter by counter, if it still learns the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import lru_cache
+from inspect import isfunction
+from typing import Any
+
+from helpers.lessons import capstone
+from helpers import check
+from helpers.lessons.capstone import alone, scores
+from helpers.lessons.capstone.given import sent_bytes
+from helpers.lessons.capstone.parts import AREAS, PARTS, Script
+from helpers.lessons.capstone.scores import Run
+from helpers.check.judges import each
+
+#: headings of the lesson, by area
+_LOOK = {
+    **dict.fromkeys(("data", "model", "step"), "3 · Where is it?"),
+    "run": "The run around the step",
+    "all": "4 · Rank them, then repair one",
+}
+#: of an entry of :func:`helpers.lessons.capstone.scores.counted`'s work
+FLOPS, BYTES = 1, 2
+#: kernels whose work follows from the model alone
+_PRODUCTS = re.compile("mm|convolution|attention")
+_FORMS = {key: (name, form) for key, name, form in scores.ROWS}
+
+
+def run(**fields: Any) -> Run:
+    """A run for which the losses have to stay: see :class:`helpers.lessons.capstone.Run`."""
+    return Run(**fields)
+
+
+#: a run on the simulated GPU with true values, and otherwise as the steps are counted: only pictures and weights are smaller
+TIED = Run(
+    side=32, width=32, heads=scores.LARGE["heads"], layers=scores.LARGE["layers"], batch=scores.LARGE["batch"],
+    parts=scores.LARGE["parts"], steps=scores.WARM_UP + scores.STEPS, files=scores.PICTURES, ranks=scores.RANKS,
+)  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _repaired(answer: Callable[[Script], Any], area: str) -> Script:
+    """The script that an answer made of the class's. (The tests of one exercise ask for the same.)"""
+    given = capstone.script()
+    after = answer(given)
+    if type(after) is not Script:
+        raise TypeError(
+            f"returned {_said(after)}, wanted the script with parts replaced: return script.replace(…)"
+        )
+    if after.source != given.source:
+        raise ValueError(
+            "returned a script of another text, wanted the one that it was given: return script.replace(…)"
+        )
+    own = AREAS.get(area, PARTS)
+    if foreign := [name for name, _ in after.replaced if name not in own]:
+        raise ValueError(f"replaces {', '.join(foreign)}; this exercise is about {', '.join(own)}")
+    return given.replace(**dict(after.replaced))
+
+
+def _said(value: Any) -> str:
+    if value is None:
+        return "None"
+    return f"the function {value.__name__}" if isfunction(value) else f"a {type(value).__name__}"
+
+
+def _learn(answer: Callable[[Script], Any], area: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """alone: what the repaired script's parts give, called one by one; runs: what it learns in these."""
+    after = _repaired(answer, area)
+    parts = {name: alone.results(after, name) for name, _ in after.replaced if name in alone.CALLS}
+    return {"alone": parts, "runs": [scores.trained(after, Run(**one)) for one in runs]}
+
+
+def _measure(answer: Callable[[Script], Any], area: str, compiles: bool) -> dict[str, Any]:
+    """What a step of it takes, what it did while that was counted, and what it learns and does with true values."""
+    after = _repaired(answer, area)
+    numbers, work, loaded = scores.counted(after)
+    found = {"score": numbers, "work": work, "loaded": loaded, "tied": scores.trained(after, TIED)}
+    return found | {"compiled": scores.trained(after, scores.COMPILED)} if compiles else found
+
+
+def _gives_the_same(report: check.Report) -> str | None:
+    before, found = capstone.script(), report.value["alone"]
+    odds = (alone.apart(name, alone.results(before, name), found[name]) for name in found)
+    odd = next(filter(None, odds), None)
+    return f"{odd}. It has to compute the same." if odd else None
+
+
+def _learns_the_same(report: check.Report) -> str | None:
+    _, runs = report.args
+    odds = (_odd(Run(**one), learned) for one, learned in zip(runs, report.value["runs"], strict=True))
+    return next(filter(None, odds), None)
+
+
+def _odd(asked: Run, learned: dict[str, Any]) -> str | None:
+    tolerance = scores.ROUNDED if asked.autocast else scores.CLOSE
+    odd = scores.apart(scores.trained(capstone.script(), replace(asked, compiled=False)), learned, tolerance)
+    return f"{asked}: {odd}. It has to learn the same." if odd else None
+
+
+def _did_it_while_counted(report: check.Report) -> str | None:
+    """Counted steps have no values: what they do is held against a run that has them, and against the script as it was."""
+    before, work, tied = capstone.script(), report.value["work"], report.value["tied"]["work"]
+    ran = [(TIED, report.value["tied"])]
+    if "compiled" in report.value:
+        ran.append((scores.COMPILED, report.value["compiled"]))
+    if odd := next(filter(None, (_odd(*one) for one in ran)), None):
+        return odd
+    _, was, loaded = scores.counted(before)
+    was_tied = scores.trained(before, TIED)["work"]
+    said = "a step does something else where it is counted than where its losses are compared"
+    if any(
+        _far(a, b) for a, b in zip(loaded, report.value["loaded"], strict=False)
+    ):  # one may be a batch ahead
+        return f"{said}: it loads other pictures"
+    for name, (times, _, _) in tied.items():
+        missing = times - _of(work, name)[0]
+        if missing > max(0, _of(was_tied, name)[0] - _of(was, name)[0]):
+            return f"{said}: {missing} times {name.split(' ', 1)[1]} are left out"
+    # sizes grow from one run to the other: by how much, is the same for the script as it was
+    products = [name for name in tied if name in was_tied and _PRODUCTS.search(name)]
+    for names, place, least in [
+        *(([name], FLOPS, 0.95) for name in products),
+        ([name for name in {**work, **was} if name.startswith("kernel")], FLOPS, 0.8),
+        ([name for name in {**work, **was} if name.startswith("copy h2d")], BYTES, 0.95),
+    ]:
+        if _growth(names, place, tied, work) < least * _growth(names, place, was_tied, was):
+            return f"{said}: it computes or sends less ({', '.join(sorted(names)[:3])})"
+    if report.value["score"]["sent_bytes"] < 0.45 * sent_bytes():
+        return "fewer bytes are sent between the ranks than half of what the gradients have"
+    return None
+
+
+def _of(work: dict[str, list[int]], name: str) -> list[int]:
+    return work.get(name, [0, 0, 0])
+
+
+def _growth(names: list[str], place: int, small: dict[str, list[int]], large: dict[str, list[int]]) -> float:
+    return sum(_of(large, name)[place] for name in names) / max(
+        1, sum(_of(small, name)[place] for name in names)
+    )
+
+
+def _far(one: list[float], other: list[float]) -> bool:
+    return len(one) != len(other) or any(abs(a - b) > 1e-3 for a, b in zip(one, other, strict=True))
+
+
+def _check(name: str, area: str, counter: str, runs: tuple[Run, ...]) -> None:
+    limit = capstone.budget()[area][counter]
+    said, form = _FORMS[counter]
+    each_step = "" if counter in ("compilations", "recompiles", "peak_bytes") else " a step"
+
+    def takes(report: check.Report) -> float:
+        found: float = (report.value["score"] | report.value.get("compiled", {}))[counter]
+        return found
+
+    def too_much(report: check.Report) -> str | None:
+        got = takes(report)
+        if got <= limit * (1 + 1e-9):
+            return None
+        before = capstone.script()
+        was = (scores.trained(before, scores.COMPILED) if compiles else scores.counted(before)[0])[counter]
+        return f"it learns the same; {said}: {form(got)}{each_step}, wanted at most {form(limit)}; it was {form(was)}"
+
+    def learned(reports: list[check.Report]) -> str:
+        return f"learns the same in {len(asked)} run{'s' if len(asked) > 1 else ''}"
+
+    def spared(reports: list[check.Report]) -> str:
+        return f"{said}: {form(takes(reports[0]))}{each_step} (at most {form(limit)})"
+
+    compiles = counter in ("compilations", "recompiles")
+    note = f"In a cell of its own, capstone.compare(script, {name}(script)) shows every counter."
+    told: dict[str, Any] = {"call": f"{name}(script)", "look": _LOOK[area], "note": note, "counters": False}
+    default = asdict(Run())
+    asked = [{k: v for k, v in asdict(one).items() if v != default[k]} for one in runs or (Run(),)]
+    learns = check.case(area, asked)  # asked first: most of what is wrong shows here, and soon
+    same = each(_gives_the_same, _learns_the_same)
+    check.function(name, [learns], drive=_learn, verify=same, passed=learned, **told)
+    costs = check.case(area, compiles)
+    cheap = each(_did_it_while_counted, too_much)
+    check.function(name, [costs], drive=_measure, verify=cheap, passed=spared, **told)
+
+
+def check_repair_data(counter: str, *runs: Run) -> None:
+    """counter: read_s, stall_s, copied_bytes or syncs. runs: in which it has to learn the same."""
+    _check("repair_data", "data", counter, runs)
+
+
+def check_repair_model(counter: str, *runs: Run) -> None:
+    """counter: launches_but_casts, saved_bytes, busy_s or compilations."""
+    _check("repair_model", "model", counter, runs)
+
+
+def check_repair_step(counter: str, *runs: Run) -> None:
+    """counter: launches_but_casts, syncs, collectives or peak_bytes."""
+    _check("repair_step", "step", counter, runs)
+
+
+def check_repair_run(counter: str, *runs: Run) -> None:
+    """counter: syncs, growth_bytes, copied_bytes or saved_bytes."""
+    _check("repair_run", "run", counter, runs)
+
+
+def check_repair(counter: str, *runs: Run) -> None:
+    """The whole script. counter: any field of a Score."""
+    _check("repair", "all", counter, runs)

@@ -1,0 +1,168 @@
+"""What a class is given: its script, what each exercise may cost, and the ladder of repairs.
+
+All of it follows from the class's seed. A student's copy has it as data (given.json), and not what it was made from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import sys
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from helpers.lessons.capstone.parts import WHOLE, Script
+from helpers.keeping import write
+from helpers.check.variant import class_seed
+
+if TYPE_CHECKING:  # a rank that trains needs neither pictures nor the simulator
+    from helpers.plots.ladders import Rung
+
+HERE = Path(__file__).parent
+#: what :func:`made` returned for one seed: in a student's copy for its class, else for the usual script
+GIVEN = HERE / "given.json"
+#: the same for this machine's class, written at its first use
+CLASS = HERE / "given_class.json"
+#: what a student's copy has not: the answers
+KEPT_BACK = tuple(
+    HERE / name for name in ("fast.py", "catalogue.py", "build.py", "given.json", "given_class.json")
+)
+#: what it follows from
+SOURCES = tuple(
+    HERE / name for name in ("fast.py", "catalogue.py", "build.py", "scores.py", "parts.py", "files.py")
+)
+#: how much of what an exercise's repairs save may be left
+LEFT = 0.2
+#: of what is counted one by one, a tenth of it, and at most so many: a repair that forgets one place is to be seen
+LEFT_ONE_BY_ONE, LEFT_OF = 0.1, {"syncs": 1.5, "collectives": 0.5, "compilations": 0.0}
+#: of a graded counter, the repairs have to save this share; of what is counted one by one so many a step (counts are exact)
+SAVED, SAVED_OF = 0.05, 0.5
+
+
+def _kept(seed: str) -> dict[str, Any] | None:
+    """What is on disk of :func:`made`, if it is up to date."""
+    for path in (GIVEN, CLASS):
+        if path.exists():
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if found["seed"] == seed and found["of"] in (fingerprint(), ""):
+                return found
+    return None
+
+
+@lru_cache(maxsize=8)
+def _given(seed: str) -> dict[str, Any]:
+    if found := _kept(seed):
+        return found
+    found = made(seed)
+    if seed == class_seed() != "":
+        with contextlib.suppress(OSError):  # a course that nobody may write to works it out each time
+            write(CLASS, text_of(found))
+    return found
+
+
+def handed_out() -> dict[str, Any]:
+    """What a student's copy has of it."""
+    return _given(class_seed()) | {"of": ""}
+
+
+def text_of(given: dict[str, Any]) -> str:
+    return json.dumps(given, indent=1, sort_keys=True) + "\n"
+
+
+def fingerprint() -> str:
+    """Of the files that what is given follows from; "" in a student's copy."""
+    if not all(path.exists() for path in SOURCES):
+        return ""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:16]
+
+
+def made(seed: str) -> dict[str, Any]:
+    """source: the script's text. limits: exercise → counter → the most that it may cost. sent_bytes: of the gradients.
+
+    LookupError in a student's copy.
+    """
+    from helpers.lessons.capstone import scores
+
+    build = builder()
+    slow, fast = (scores.score(one).as_dict() for one in (build.slow(seed), build.fast()))
+    limits: dict[str, dict[str, float]] = {}
+    for area, counters in build.GRADED.items():
+        best = scores.score(build.repaired(seed, area)).as_dict()
+        limits[area] = {name: _limit(name, slow, best) for name in counters}
+    limits["all"] = {name: _limit(name, slow, fast, graded=name in WHOLE) for name in scores.FIELDS}
+    source = build.slow(seed).source
+    about = {"seed": seed, "of": fingerprint(), "source": source}
+    return about | {"limits": limits, "sent_bytes": fast["sent_bytes"]}
+
+
+def _limit(name: str, slow: dict[str, float], best: dict[str, float], graded: bool = True) -> float:
+    """The most that a counter may be. ValueError for a graded one that the repairs hardly lower: who did nothing would
+    be given the point, or nobody could have it."""
+    saved = slow[name] - best[name]
+    if graded and saved < (SAVED_OF if name in LEFT_OF else SAVED * slow[name]):
+        raise ValueError(f"{name}: {slow[name]:g} before the repairs, {best[name]:g} after them")
+    if name in LEFT_OF:
+        return best[name] + min(LEFT_OF[name], LEFT_ONE_BY_ONE * max(0.0, saved))
+    return best[name] + LEFT * max(0.0, saved)
+
+
+def builder() -> ModuleType:
+    """What scripts are made by. LookupError in a student's copy, which has not got it."""
+    try:
+        return importlib.import_module("helpers.lessons.capstone.build")
+    except ModuleNotFoundError:
+        raise LookupError(
+            "the faults and their repairs are kept back: a student's copy has its own class's script and limits"
+        ) from None
+
+
+def script(seed: str | None = None) -> Script:
+    """The class's script; with a seed, another class's, which a student's copy has not (LookupError)."""
+    seed = class_seed() if seed is None else seed
+    found = _kept(seed)
+    own: Script = Script(found["source"]) if found else builder().slow(seed)
+    return own
+
+
+def budget(seed: str | None = None) -> dict[str, dict[str, float]]:
+    """Exercise → counter → the most that the script may cost after it: the best of it, and a fifth of what that saves.
+
+    Exercises: "data", "model", "step", "run" (each with the others' parts as they were), "all".
+    """
+    limits: dict[str, dict[str, float]] = _given(class_seed() if seed is None else seed)["limits"]
+    return limits
+
+
+def sent_bytes() -> float:
+    """Bytes that a step has to send to other ranks: the gradients, once."""
+    sent: float = _given(class_seed())["sent_bytes"]
+    return sent
+
+
+def fault_rungs(seed: str | None = None) -> list[Rung]:
+    """The ladder of the catalogue's own repairs, from a class's script to the fast one. About a minute.
+
+    A rung is named by its kind of work, and never by the repair. LookupError in a student's copy: they are kept back.
+    """
+    from helpers.lessons.capstone import climbing
+
+    build = builder()
+    seed = class_seed() if seed is None else seed
+    faults = {fault.name: fault for fault in build.picked(seed)}
+    rungs = climbing.climbed(lambda names: build.slow(seed, [faults[name] for name in names]), list(faults))
+    met: list[str] = []
+    for i, rung in enumerate(rungs):
+        if rung.name in faults:
+            met.append(kind := faults[rung.name].kind)
+            rungs[i] = replace(rung, name=f"{kind} {n}" if (n := met.count(kind)) > 1 else kind)
+    return rungs
+
+
+if __name__ == "__main__":  # python -m helpers.lessons.capstone.given: the usual script's, after a change of SOURCES
+    write(GIVEN, text_of(made("")))
+    sys.stdout.write(f"{GIVEN.name} is written\n")

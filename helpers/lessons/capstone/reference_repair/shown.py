@@ -1,0 +1,216 @@
+"""What each rung came to: recorded on a GPU where it was, else simulated.
+
+The simulated figures are kept in simulated.json, since the simulation of a whole ladder takes half a minute:
+
+    python -m helpers.lessons.capstone.reference_repair.shown      # simulate anew, and write them (after a change here or of the capstone)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from helpers import plots, recordings
+from helpers.lesson import sources
+from helpers.text import tables
+from helpers.lessons.capstone import given, scores
+from helpers.plots.ladders import Rung
+from helpers.lessons.capstone.reference_repair.models import TASKS, Way, fused_attention, rungs, rungs_of, send_ahead
+from helpers.lessons.capstone.reference_repair.steps import measured, one
+from helpers.text.seconds import format_seconds
+from helpers.simulator import devices, simulate
+from helpers.text.sizes import size_text
+
+#: each ladder and what it is of
+WHAT = {name: task.what for name, task in TASKS.items()} | {
+    "capstone": "The capstone's script",
+    "capstone, larger": "The capstone's script, larger",
+}
+NAMES = tuple(WHAT)
+SIZES = {"capstone": scores.LARGE, "capstone, larger": scores.LARGER}
+CARD = "H100"
+KEPT = Path(__file__).with_name("simulated.json")
+_FROM = ("models.py", "steps.py", "inductor.py")
+
+#: what the sources promise: source, times as fast, share of the memory that is left, in its words
+HEADLINES = [
+    ("five-strategies", 12 / 3.2, 14 / 22, "12 to 3.2 h an epoch, 22 to 14 GB"),
+    ("compile-300", 800 / 200, 6 / 12, "800 to 200 ms a step, 12 to 6 GB"),
+]
+#: milliseconds a step on an A100, by the lecture of docs/recording.md: its steps under torch.compile
+LECTURE = {"compiled": 130.0, "compiled, fused attention": 96.0}
+
+
+def scored(name: str) -> list[Rung]:
+    """The ladder "bert", "gpt2", "capstone" or "capstone, larger", the plain step first. KeyError for another name.
+
+    bytes: the most that the allocator had from the device; of the capstone's, the most that was allocated.
+    """
+    return [Rung(r["rung"], r["seconds"], r["peak_bytes"]) for r in _rows(name)[0]]
+
+
+def _rows(name: str) -> tuple[list[dict[str, Any]], str]:
+    if name not in NAMES:
+        raise KeyError(f"no ladder {name!r}: there are {', '.join(NAMES)}")
+    if (recording := recordings.load(f"17/{name}", device=CARD)) is not None and recording.table:
+        return recording.table, recording.evidence
+    return kept()[name], f"simulated ({CARD})"
+
+
+def kept() -> dict[str, Any]:
+    """simulated.json."""
+    found: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return found
+
+
+def digest() -> str:
+    """Of what the simulated figures follow from: this folder's programs, and the simulator's shares."""
+    made = hashlib.sha256(devices.EFFICIENCIES.read_bytes())
+    for file in _FROM:
+        made.update((KEPT.parent / file).read_bytes())
+    return made.hexdigest()[:16]
+
+
+def simulated(name: str) -> list[dict[str, Any]]:
+    """A ladder on the simulated card, now."""
+    with simulate(CARD) as gpu:
+        return measured(TASKS[name], gpu)
+
+
+def lecture(what: str) -> float:
+    """Milliseconds of that step of the lecture's, on a simulated A100."""
+    way = Way(activation=rungs.fused_gelu, send=send_ahead, clip=_no_clip, bf16=True, adamw="", compiled=True)
+    if what == "compiled, fused attention":
+        way = replace(way, attention=fused_attention)
+    with simulate("A100") as gpu:
+        seconds: float = one(TASKS["gpt2"], way, gpu)["seconds"]
+    return 1e3 * seconds
+
+
+def _no_clip(model: torch.nn.Module) -> None:
+    """The lecture clips later."""
+
+
+# ------------------------------------------------------------------------------------- how far off
+
+
+def off_by(rung: str) -> str:
+    """How far the simulator was off on whole steps like that rung's, which others measured: least and most."""
+    names = [r.says for r in rungs_of(TASKS["bert"])]
+    if rung not in names:  # the capstone's
+        return "nobody measured such steps"
+    if names.index(rung) >= names.index("compiled"):
+        errors, of = [ms / LECTURE[what] - 1 for what, ms in kept()["lecture"].items()], "compiled"
+    else:
+        of = "fp32" if names.index(rung) < names.index("bf16") else "16-bit"
+        kinds = ("fp32",) if of == "fp32" else ("fp16", "bf16")
+        errors = [
+            step["error"]
+            for step in devices.efficiencies()["steps"]
+            if step["what"].startswith(("bert", "gpt2"))
+            and any(f", {kind}," in step["what"] for kind in kinds)
+        ]
+    return f"{min(errors):+.0%} to {max(errors):+.0%} ({len(errors)} {of} steps)"
+
+
+# ------------------------------------------------------------------------------------- tables, pictures
+
+
+def table(name: str) -> tables.Table:
+    """A row a rung; then what the sources promise of other models, on other cards."""
+    found, evidence = scored(name), _rows(name)[1]
+    first = found[0]
+    rows = [
+        (
+            r.name, format_seconds(r.seconds), f"{first.seconds / r.seconds:.2f}×", size_text(r.nbytes),
+            f"{r.nbytes / first.nbytes:.0%}", off_by(r.name),
+        )
+        for r in found
+    ]  # fmt: skip
+    for key, times, share, words in HEADLINES:
+        rows.append(
+            (f"source says: {sources.linked(key)}", words, f"{times:.2f}×", "", f"{share:.0%}", "not given")
+        )
+    columns = [
+        "a step",
+        "time",
+        "times as fast",
+        "peak memory",
+        "of the plain",
+        "simulated ÷ measured − 1, such steps",
+    ]
+    note = "" if name not in TASKS else "; compiled: Inductor's plan, see inductor.py"
+    return tables.table(rows, columns, evidence=evidence, caption=f"{_about(name)}{note}")
+
+
+def ladder(name: str) -> plots.Picture:
+    """Time and peak memory of a step, rung by rung."""
+    title = f"{_about(name)}: what each repair left"
+    return plots.ladder(scored(name), evidence=_rows(name)[1], title=title)
+
+
+def _about(name: str) -> str:
+    task = TASKS.get(name)
+    if task:
+        return f"{WHAT[name]}, {task.batch} × {task.context} tokens"
+    size = SIZES[name]
+    return f"{WHAT[name]}, as usually given, {size['batch']} pictures of {size['side']} × {size['side']}, width {size['width']}"
+
+
+def ladders() -> plots.Picture:
+    """Every ladder, as times and shares of its plain step; lines where the sources' promises lie."""
+    rows = {WHAT[name]: scored(name) for name in NAMES}
+    lines = {sources.every()[key]["english"]: (times, share) for key, times, share, _ in HEADLINES}
+    return plots.ladder_shares(rows, lines, evidence=_rows(NAMES[0])[1], title="The reference repair")
+
+
+def capstone_is_current() -> bool:
+    """Whether the capstone's kept ladder begins and ends where its budget says that it does: given.json has a test of its own."""
+    first, *_, last = kept()["capstone"]
+    budget = given.budget("")["all"]
+    return all(
+        math.isclose(budget[counter], last[key] + given.LEFT * (first[key] - last[key]), rel_tol=1e-6)
+        for counter, key in (("step_s", "seconds"), ("peak_bytes", "peak_bytes"))
+    )
+
+
+def larger() -> list[dict[str, Any]]:
+    """The capstone's script as it was and with all repairs, at its larger size: a step's seconds and most bytes."""
+    found = []
+    for name, script in (("as it was", given.script("")), ("all repairs", given.builder().fast())):
+        with scores.running(script, size=scores.LARGER) as (_, run, seen):
+            seen.gpu.reset_peak_memory_stats()
+            start = seen.gpu.clock()
+            for _ in range(scores.STEPS):
+                next(run)
+            seen.gpu.synchronize()
+            seconds = (seen.gpu.clock() - start) / scores.STEPS
+            found.append(
+                {"rung": name, "seconds": seconds, "peak_bytes": float(seen.gpu.max_memory_allocated())}
+            )
+    return found
+
+
+def write() -> None:
+    """Simulate anew what is not of today's programs, and keep it."""
+    found = kept()
+    if found["from"] != digest():
+        found |= {"from": digest()} | {name: simulated(name) for name in TASKS}
+        found["lecture"] = {what: round(lecture(what), 1) for what in LECTURE}
+    if "capstone" not in found or not capstone_is_current():
+        rungs = given.fault_rungs("")
+        found["capstone"] = [{"rung": r.name, "seconds": r.seconds, "peak_bytes": r.nbytes} for r in rungs]
+    found["capstone, larger"] = larger()
+    KEPT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
+    for name in NAMES:
+        print(table(name))

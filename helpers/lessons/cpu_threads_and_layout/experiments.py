@@ -1,0 +1,505 @@
+"""Lesson 12: children that count their own threads, what oneDNN says, pictures of chunks, pages and speed-ups, verdicts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from helpers import compiling
+from helpers.plots import style
+from helpers.plots.picture import Picture, drawn
+from helpers.text.tables import Table, table
+
+#: binding, and counting threads by fork: elsewhere the answer is "?"
+LINUX = sys.platform == "linux"
+CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+# --- children -----------------------------------------------------------------------------------------------------
+
+_SERVER = """
+import json, os, sys, tempfile, threading, traceback, warnings
+import numpy as np, psutil, torch
+import torch.nn.functional as F
+from subprocess import PIPE, Popen
+from torch.utils.data import DataLoader, IterableDataset
+for line in sys.stdin:
+    code, arguments, env = json.loads(line)
+    read, write = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.environ.update(env)
+            answer = lambda value: os.write(write, json.dumps(value).encode())
+            exec(code, globals())
+        except Exception:
+            answer(traceback.format_exc())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        print(pipe.read(), flush=True)
+    os.wait()
+"""
+
+
+@cache
+def _server() -> Any:
+    """A process that has imported torch and run nothing; OMP_… and MKL_… of this process are not handed on."""
+    known = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_", "KMP_"))}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.DEVNULL,
+    }
+    return subprocess.Popen([sys.executable, "-c", _SERVER], env=known, encoding="utf-8", **pipes)
+
+
+def asked(code: str, *arguments: Any, **env: str) -> Any:
+    """Run code in a process of its own, a fork of a fresh one; what the code gives to answer().
+
+    env: environment variables. RuntimeError with the child's traceback where the code raises. Linux only.
+    """
+    server = _server()
+    server.stdin.write(json.dumps([code, arguments, env]) + "\n")
+    server.stdin.flush()
+    said = json.loads(server.stdout.readline())
+    if isinstance(said, str):
+        raise RuntimeError(said)
+    return said
+
+
+# --- 1, who uses the second core ----------------------------------------------------------------------------------
+
+_TEAM = """
+def team(setup, code):
+    "Threads after one operator, with 8 set."
+    read, write = os.pipe()
+    if os.fork() == 0:
+        torch.set_num_threads(8)
+        names = {"torch": torch, "F": F}
+        exec(setup, names)
+        before = psutil.Process().num_threads()
+        exec(code, names)
+        os.write(write, str(1 + psutil.Process().num_threads() - before).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        return int(pipe.read())
+
+answer([team(*run) for run in arguments])
+"""
+
+
+def teams(runs: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """Name → how many threads take part in one operator, with 8 set. runs: name → (what makes x, the operator)."""
+    told = asked(_TEAM, *runs.values()) if LINUX else "?" * len(runs)
+    return dict(zip(runs, told, strict=True))
+
+
+Strip = tuple[Sequence[tuple[float, int, str]], str]
+
+
+@drawn
+def strips(rows: Mapping[str, Strip], title: str, note: str) -> Picture:
+    """rows: label → (parts as (width, colour index, word), text at the right)."""
+    fig, _ = style.figure(0.42 * len(rows) + 0.3, evidence="arithmetic", title=title, note=note)
+    ax = fig.subplots()
+    for row, (parts, text) in enumerate(rows.values()):
+        at, whole = 0.0, sum(width for width, *_ in parts)
+        for part, colour, word in parts:
+            width = part / whole
+            ax.barh(-row, width, left=at, height=0.72, color=style.SERIES[colour], edgecolor="white")
+            ax.text(at + width / 2, -row, word, ha="center", va="center", fontsize=8, color="white")
+            at += width
+        ax.text(1.01, -row, text, va="center", fontsize=style.SMALL)
+    ax.set_yticks(range(0, -len(rows), -1), list(rows))
+    ax.set(xlim=(0, 1.36), xticks=[])
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+    return Picture(
+        fig, "arithmetic", f"{title}: {', '.join(f'{k}: {text}' for k, (_, text) in rows.items())}"
+    )
+
+
+def shared_out(chunks: Mapping[int, Sequence[int]]) -> Picture:
+    """Elements of a tensor → its chunks, over a team of 8."""
+    rows: dict[str, Strip] = {
+        f"{size:,}": (
+            [(part, 0, f"thread {i}") for i, part in enumerate(parts)],
+            f"{len(parts)} of 8 work, {max(parts):,} each",
+        )
+        for size, parts in chunks.items()
+    }
+    return strips(
+        rows,
+        "The elements of one operator, over a team of 8",
+        "each row is one tensor; all are drawn equally long",
+    )
+
+
+# --- 2, too many threads ------------------------------------------------------------------------------------------
+
+_WORKER = """
+TORCH = "import torch; print(torch.get_num_threads())"
+NUMPY = "import numpy, psutil; a = numpy.ones((600, 600)); a @ a; print(psutil.Process().num_threads())"
+
+def start(ask, **env):
+    return Popen([sys.executable, "-c", ask], env=os.environ | env, stdout=PIPE, encoding="utf-8")
+
+class Told(IterableDataset):
+    def __iter__(self):
+        before, a = psutil.Process().num_threads(), np.ones((600, 600))
+        a @ a
+        numpy, cpus = 1 + psutil.Process().num_threads() - before, os.sched_getaffinity(0)
+        programs = [start(TORCH), start(TORCH, OMP_NUM_THREADS="1"), start(NUMPY, OMP_NUM_THREADS="1")]
+        os.sched_setaffinity(0, [min(cpus)])
+        programs.append(start(TORCH))
+        yield [torch.get_num_threads(), numpy, *(int(p.communicate()[0]) for p in programs)]
+
+answer(next(iter(DataLoader(Told(), batch_size=None, num_workers=1, multiprocessing_context="fork"))))
+"""
+
+_LATE = """
+torch.set_num_threads(4)
+torch.empty(100_000) * 2
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+tasks = os.listdir("/proc/self/task")
+answer([sum(len(os.sched_getaffinity(int(t))) == 1 for t in tasks), len(tasks), torch.get_num_threads()])
+"""
+
+
+@cache
+def in_a_worker() -> tuple[Any, ...]:
+    """Threads that may be used in a DataLoader's worker: by torch, by NumPy, by torch in a program that the worker starts,
+    in one with OMP_NUM_THREADS=1, by NumPy in such a one, and by torch in one started after the worker was bound to one CPU."""
+    return tuple(asked(_WORKER)) if LINUX else ("?",) * 6
+
+
+@cache
+def bound_late() -> tuple[Any, Any, Any]:
+    """After an operator with 4 threads, os.sched_setaffinity(0, {one CPU}): threads bound, all, torch.get_num_threads()."""
+    return tuple(asked(_LATE)) if LINUX else ("?", "?", "?")
+
+
+def one_or_all(threads: Any, of: Any) -> str:
+    """The number in the words of the prediction: "1", "all", or itself. Half of the CPUs count as all: MKL counts cores."""
+    return "1" if threads == 1 else "all" if threads in (of, CORES // 2) else str(threads)
+
+
+# --- 3, what more threads bring -----------------------------------------------------------------------------------
+
+
+@drawn
+def amdahl(curves: Mapping[str, Mapping[int, float]], limit: float, note: str) -> Picture:
+    """name → threads → speed-up; the best number of each is marked. limit: a dotted line."""
+    title = "Speed-up of a step against its threads"
+    fig, _ = style.figure(3.0, evidence="arithmetic", title=title, note=note)
+    ax = fig.subplots()
+    for i, (name, curve) in enumerate(curves.items()):
+        ax.plot(list(curve), list(curve.values()), color=style.SERIES[i], label=name)
+        top = max(curve, key=curve.__getitem__)
+        ax.plot([top], [curve[top]], style.MARKERS[i], color=style.SERIES[i], markersize=8)
+    ax.axhline(limit, color=style.INK, linestyle=":", linewidth=1)
+    ax.text(64, limit * 1.02, "1 ÷ serial part", ha="right", va="bottom", fontsize=style.SMALL)
+    ax.set(xlabel="threads", ylabel="times as fast as 1 thread", ylim=(0, limit * 1.15))
+    ax.legend(loc="center right", bbox_to_anchor=(1, 0.36))
+    return Picture(fig, "arithmetic", f"{title}; marks: the best number of threads")
+
+
+# --- 4, layout ----------------------------------------------------------------------------------------------------
+
+_ONEDNN = """
+log = tempfile.TemporaryFile("w+")
+os.dup2(log.fileno(), 1)  # oneDNN prints from C, to number 1
+torch.set_num_threads(1)
+conv, linear, last = torch.nn.Conv2d(16, 32, 3), torch.nn.Linear(64, 64), torch.channels_last
+x, told, inside = torch.randn(2, 16, 20, 20), {}, {}
+
+def run(name, module, given):
+    at = os.fstat(log.fileno()).st_size
+    module(given)
+    log.seek(at)
+    lines = [line.split(",") for line in log.read().splitlines() if ",primitive,exec," in line]
+    told[name] = [(line[5], line[6], line[8], line[-2]) for line in lines]
+    if "x" in name.split():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            module(given)
+        inside[name] = sum(event.name == "aten::copy_" for event in seen.events())
+
+with torch.no_grad():
+    run("x and weights contiguous", conv, x)
+    run("x channels_last, weights contiguous", conv, x.to(memory_format=last))
+    conv.to(memory_format=last)
+    run("x and weights channels_last", conv, x.to(memory_format=last))
+    run("linear, fp32", linear, torch.randn(8, 64))
+    run("linear, bf16", linear.bfloat16(), torch.randn(8, 64).bfloat16())
+    run("convolution, bf16", conv.bfloat16(), x.bfloat16().to(memory_format=last))
+answer([told, inside])
+"""
+
+
+@cache
+def onednn() -> tuple[dict[str, list[Any]], dict[str, int]]:
+    """What oneDNN did for one convolution in three layouts (and for others in bf16), by name: (primitive, kind, layouts,
+    sizes) each; and the copies that ATen made before."""
+    if not LINUX:
+        return {}, {}
+    spoken, inside = asked(_ONEDNN, ONEDNN_VERBOSE="1")
+    return spoken, inside
+
+
+def layouts_table(names: Sequence[str]) -> Table:
+    """What each of these convolutions did, primitive by primitive."""
+    shape = {"2x16x20x20": "x", "32x16x3x3": "weights", "2x32x18x18": "result"}
+    spoken, inside = onednn()
+    rows = []
+    for name in names:
+        if inside.get(name):
+            rows.append((name, "copy, by ATen", "weights", "abcd → acdb"))
+        for kind, _, layout, size in spoken.get(name, ()):
+            parts = [part.split(":")[4] for part in layout.split() if not part.startswith("bia")]
+            rows.append((name, kind, shape.get(size, ""), " → ".join(parts)))
+    note = "oneDNN's words: abcd is contiguous (NCHW), acdb is channels_last; with a capital letter and a number, a dimension is cut into blocks"
+    return table(rows, ["convolution", "primitive", "of", "layouts"], evidence="live (CPU)", caption=note)
+
+
+# --- on the real GPU ----------------------------------------------------------------------------------------------
+
+
+def turning_kernels(device: torch.device) -> Table:
+    """Kernels of one half-precision convolution, and those whose names say that they change a layout."""
+    from torch.profiler import ProfilerActivity, profile
+
+    conv = torch.nn.Conv2d(64, 64, 3).to(device, torch.float16)
+    given = torch.randn(8, 64, 56, 56, device=device, dtype=torch.float16)
+    told = []
+    for name, layout in (("contiguous", torch.contiguous_format), ("channels_last", torch.channels_last)):
+        net, images = conv.to(memory_format=layout), given.contiguous(memory_format=layout)  # type: ignore[call-overload]
+        net(images)
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            net(images)
+            torch.cuda.synchronize()
+        names = [
+            e.name.lower() for e in seen.events() or () if e.device_type == torch.autograd.DeviceType.CUDA
+        ]
+        told.append((name, len(names), sum("tonhwc" in n or "tonchw" in n for n in names)))
+    columns = ["layout", "kernels", "that change the layout"]
+    return table(told, columns, evidence="live (GPU)")
+
+
+# --- further ------------------------------------------------------------------------------------------------------
+
+PAGES = 16_384  #: 64 MiB
+
+
+def pages(writers: Sequence[int], readers: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(pages, node of the writer, node of the reader) of a tensor's parts. writers, readers: the node of each thread."""
+    parts = max(len(writers), len(readers))
+    return [
+        (PAGES // parts, writers[i * len(writers) // parts], readers[i * len(readers) // parts])
+        for i in range(parts)
+    ]
+
+
+def local_percent(parts: Sequence[tuple[int, int, int]]) -> int:
+    """The share of pages that lie on the node of their reader."""
+    return round(100 * sum(n for n, w, r in parts if w == r) / sum(n for n, *_ in parts))
+
+
+def pages_picture(made: Mapping[str, Sequence[tuple[int, int, int]]]) -> Picture:
+    """On which node each part of a tensor lies, and on which it is read."""
+    return strips(
+        {
+            k: ([(n, w, f"{w} → {r}") for n, w, r in v], f"{local_percent(v)} % local")
+            for k, v in made.items()
+        },
+        "Pages of one tensor: the node where they lie → the node where they are read",
+        "blue: lies on node 0; orange: on node 1. Each part is read by one thread; last row: two tensors. A model of first touch",
+    )
+
+
+def machine_table(cpus: Sequence[tuple[int, int, int]]) -> Table:
+    """(cpu, core, node) of each logical CPU, by core."""
+    rows = [
+        (core, node, ", ".join(str(c) for c, k, _ in cpus if k == core))
+        for core, node in dict.fromkeys(t[1:] for t in cpus)
+    ]
+    note = "a machine of 2 nodes, 4 cores and 8 logical CPUs, as lscpu describes it"
+    return table(rows, ["core", "node", "logical CPUs"], evidence="arithmetic", caption=note)
+
+
+def random_weights(channels: int = 8, blocks: int = 2, side: int = 24, classes: int = 5) -> dict[str, Any]:
+    """Of a net for images of side × side pixels, side a multiple of 4."""
+    g = torch.Generator().manual_seed(0)
+
+    def block() -> dict[str, Tensor]:
+        return {
+            "mix": torch.randn(channels, channels, 3, 3, generator=g) / (3 * channels**0.5),
+            "order": torch.randperm(channels, generator=g),
+            "point": torch.randn(channels, channels, generator=g) / channels**0.5,
+        }
+
+    return {
+        "stem": torch.randn(channels, 3, 3, 3, generator=g) / 5,
+        "blocks": [block() for _ in range(blocks)],
+        "head": torch.randn(classes, 2 * channels * (side // 4) ** 2, generator=g) / side,
+    }
+
+
+def moved_table(by_operator: Mapping[str, int]) -> Table:
+    """The operators that only move data, and how often each was called."""
+    only = ("clone", "index", "cat", "_to_copy")
+    rows = [(k, by_operator[f"aten.{k}"]) for k in only if by_operator.get(f"aten.{k}")]
+    note = "one of them, cat, is needed"
+    return table(rows, ["operators that only move data", "times"], evidence="live (CPU)", caption=note)
+
+
+def written(fn: Callable[..., Any], *given: Any) -> str:
+    """The C++ that Inductor writes for this machine; empty where no compiler can say what the machine has."""
+    try:
+        return "\n".join(compiling.kernels(fn, *given, vectors=True).bodies().values())
+    except compiling.CannotCompile:
+        return ""
+
+
+def loop_table(code: Mapping[str, str]) -> Table:
+    """Of each generated kernel the lines that show how the numbers are loaded."""
+    rows = []
+    for name, text in code.items():
+        lines = [line.strip() for line in text.splitlines() if "in_ptr" in line and "=" in line]
+        rows.append((name, f"`{lines[-1].replace('static_cast<int64_t>', '')}`" if lines else ""))
+    note = "the line that loads the last operand; casts of the index left out"
+    return table(rows, ["", "in the generated C++"], evidence="live (CPU)", caption=note)
+
+
+def bf16_table() -> Table:
+    """What this processor and this build have for bf16."""
+    has: dict[str, Any] = getattr(
+        torch.cpu, "get_capabilities", dict
+    )()  # not in every release; empty says nothing
+    features = ("avx2", "avx512_f", "avx512_bf16", "amx_bf16", "neon", "bf16", "sve_bf16")  # x86, then ARM
+    rows: list[tuple[Any, ...]] = []
+    rows += [(f"{has['architecture']} has {name}", bool(has[name])) for name in features if name in has]
+    rows.append(("torch's own kernels run with", torch.backends.cpu.get_cpu_capability()))
+    spoken, _ = onednn()
+    for name in ("linear, fp32", "linear, bf16", "convolution, bf16"):
+        if name in spoken:
+            rows.append((f"oneDNN for one {name}", ", ".join(p[0] for p in spoken[name]) or "nothing"))
+    note = "nothing: another library (MKL) or ATen's own kernels do it"
+    return table(rows, ["question", "answer"], evidence="live (CPU)", caption=note)
+
+
+_INTER = """
+threads, told = psutil.Process().num_threads, {}
+torch.set_num_threads(4)
+
+def told_of(name, run):
+    before = threads()
+    run()
+    told[name] = threads() - before
+
+x = torch.empty(100_000, requires_grad=True)
+told_of("forward, 100,000 elements", lambda: x * 2)
+told_of("forward and backward", lambda: (x * x).sum().backward())
+told_of("two independent operators, one after the other", lambda: (x + 1, x + 2))
+script = torch.jit.CompilationUnit('''
+def g(x):
+    return x + 1
+def f(x):
+    a = torch.jit.fork(g, x)
+    return torch.jit.wait(a)
+''')
+told_of("torch.jit.fork in TorchScript", lambda: script.f(torch.ones(3)))
+both, at = threading.Barrier(3), []
+
+def mine():
+    both.wait()
+    x.detach() + 1
+    both.wait()
+    at.append(threads())
+    both.wait()
+
+def two():
+    others = [threading.Thread(target=mine) for _ in range(2)]
+    for t in others: t.start()
+    for _ in range(3): both.wait()
+    for t in others: t.join()
+
+before = threads()
+two()
+told["two Python threads, an operator each"] = max(at) - before
+answer(told)
+"""
+
+
+@cache
+def new_threads() -> dict[str, Any]:
+    """What ran → how many threads it started, with 4 intra-op threads set; in this order in one process."""
+    return dict(asked(_INTER)) if LINUX else {}
+
+
+# --- sources on trial ---------------------------------------------------------------------------------------------
+
+
+@cache
+def memory_format_option() -> str:
+    """What torch.compile says to the option that a source names."""
+    try:
+        option: Any = {"memory_format": torch.channels_last}
+        torch.compile(lambda t: t + 1, options=option)(torch.ones(2))
+    except RuntimeError as problem:
+        return f"{type(problem).__name__}: {str(problem).partition(',')[0]}"
+    return "accepted"
+
+
+def claims() -> list[tuple[str, ...]]:
+    """The rows of the lesson's sources on trial."""
+    said, late, option = in_a_worker(), bound_late(), memory_format_option()
+    whole, apart = pages([0], [0, 0, 0, 0, 1, 1, 1, 1]), pages([0], [0] * 4) + pages([1], [1] * 4)
+    away = [100 - local_percent(parts) for parts in (whole, apart)]
+    two = new_threads().get("two Python threads, an operator each", "?")
+    outside = said[1] != said[0] or said[2] != said[0]
+    threads, numa = "2 · Too many threads", "Further · Which memory is near?"
+    return [
+        (
+            "12-binding-rank",
+            "guide",
+            "core binding is among the most important optimisations on a CPU",
+            f"{CORES} CPUs here, and no second node to be far from. Published, by PyTorch's documentation of NUMA binding: 1 to 10 % typically",
+            "untested: its rank needs a machine of several nodes, with nothing else on it",
+            threads,
+        ),
+        (
+            "12-binding-numa",
+            "guide",
+            "binding a process to cores avoids memory accesses across NUMA nodes",
+            f"arithmetic, by a model of first touch, reads from the other node: team bound over both nodes {away[0]} %, one process a node "
+            f"{away[1]} %; live: bound after its first operator, {late[0]} of {late[1]} threads are bound",
+            "partly: holds when each process stays on one node, is bound before its threads start, and writes its memory itself",
+            numa,
+        ),
+        (
+            "12-set-num-threads",
+            "guide",
+            "torch.set_num_threads() controls the threads, with taskset or numactl more finely",
+            f"a worker has {said[0]} torch thread(s), NumPy {said[1]}, a started program {said[2]}; two Python threads with 4 set: {two} new ones",
+            "partly: holds when torch's own team in one Python thread is meant; the others need OMP_NUM_THREADS or a set of cores before they start"
+            if outside or CORES == 1
+            else "confirmed",
+            threads,
+        ),
+        (
+            "12-memory-format",
+            "compile-300",
+            'options={"memory_format": torch.channels_last} makes torch.compile pick the layout',
+            option,
+            "confirmed" if option == "accepted" else "refuted",
+            "Sources on trial",
+        ),
+    ]

@@ -1,0 +1,1 @@
+"""All that belongs to lesson 07 alone, beside its master."""

@@ -1,0 +1,541 @@
+"""Lesson 07: what a replay launches and computes, which mistakes it hides, what cannot be captured, what a graph costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from helpers import plots, simulate, trace
+from helpers.pytorch import private_torch
+from helpers.plots import Picture
+from helpers.text.seconds import format_seconds
+from helpers.text.tables import Table, table
+
+SIMULATED = "simulated (H100)"
+Step = Callable[[], Any]
+
+
+def nearest(value: float, choices: Sequence[float]) -> float:
+    """The choice that is nearest by ratio."""
+    return min(choices, key=lambda n: abs(math.log(value / n)))
+
+
+# --- a training step, eager and replayed --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop of ten steps on a simulated GPU. Launches, kernels, bytes copied and seconds are those of one step.
+
+    computing: seconds in which kernels run. window: a stretch of the loop for a picture, seconds on the GPU's clock.
+    """
+
+    gpu: Any
+    launches: int
+    kernels: int
+    copied: int
+    computing: float
+    seconds: float
+    window: tuple[float, float]
+
+    @property
+    def kernel_us(self) -> float:
+        """A kernel's time on average, microseconds."""
+        return 1e6 * self.computing / self.kernels
+
+    @property
+    def launch_us(self) -> float:
+        """The step's time for each launch, microseconds: what a launch takes where the GPU waits for the CPU."""
+        return 1e6 * self.seconds / self.launches
+
+    @property
+    def replay_us(self) -> float:
+        """What a replay costs the CPU, microseconds."""
+        return 1e6 * float(self.gpu.card.assumptions.graph_launch_s)
+
+    @property
+    def share(self) -> float:
+        """The share of the time in which the GPU computes."""
+        return self.computing / self.seconds
+
+
+def layers(gpu: Any, width: int = 256, count: int = 8) -> nn.Module:
+    """Linear layers of width × width with a ReLU each, on the GPU."""
+    parts = [nn.Sequential(nn.Linear(width, width, device=gpu.device), nn.ReLU()) for _ in range(count)]
+    return nn.Sequential(*parts)
+
+
+def ten_steps(prepare: Callable[[Any, Step], Step], batch: int = 64, width: int = 256) -> Loop:
+    """Ten training steps of eight layers with SGD and momentum; before each the next batch is copied in, two tensors.
+
+    prepare: called with the GPU and the step; returns what the loop calls in the step's place.
+    """
+    gpu = simulate("H100")
+    with gpu:
+        model = layers(gpu, width)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        x, y = (torch.empty(batch, width, device=gpu.device) for _ in range(2))
+        pinned = [torch.empty(batch, width, pin_memory=True) for _ in range(2)]
+
+        def step() -> None:
+            optimizer.zero_grad()
+            loss = (model(x) - y).square().mean()
+            loss.backward()
+            optimizer.step()
+
+        for _ in range(3):
+            step()
+        run = prepare(gpu, step)
+        gpu.synchronize()
+        began, first, launches = gpu.clock(), len(gpu.kernels), gpu.launches
+        for _ in range(10):
+            for static, fresh in zip((x, y), pinned, strict=True):
+                static.copy_(fresh, non_blocking=True)
+            run()
+        gpu.synchronize()
+        seconds, launches = gpu.clock() - began, gpu.launches - launches
+    ran = gpu.kernels[first:]
+    computing = [k for k in ran if k.kind == "kernel"]
+    return Loop(
+        gpu,
+        round(launches / 10),
+        round(len(computing) / 10),
+        round(sum(k.bytes for k in ran if k.kind == "copy h2d") / 10),
+        sum(k.duration_s for k in computing) / 10,
+        seconds / 10,
+        (began + 25e-6, began + 445e-6),
+    )
+
+
+def compared(loops: Mapping[str, Loop]) -> Table:
+    """A row for each loop: launches, kernels, time of a step, and how much of it the GPU computes."""
+    rows = [
+        (way, r.launches, r.kernels, format_seconds(r.seconds), format_seconds(r.computing))
+        + (f"{r.share:.0%}",)
+        for way, r in loops.items()
+    ]
+    columns = ["step", "launches", "kernels run", "time", "GPU computes", "share"]
+    return table(
+        rows, columns, evidence=SIMULATED, caption="average of ten steps, copies of the batch included"
+    )
+
+
+def queues(eager: Loop, replayed: Loop) -> tuple[Picture, Picture]:
+    """The GPU's queue in a window of each loop."""
+    return (
+        _queue(eager, "Eager: the GPU waits for the CPU"),
+        _queue(replayed, "Replayed, a window as long: several steps, and the CPU waits for the GPU"),
+    )
+
+
+def _queue(loop: Loop, title: str) -> Picture:
+    return plots.queue(trace.read(loop.gpu), *loop.window, title=title)
+
+
+def growing_batch(capture: Callable[[Any, Step], Any]) -> tuple[dict[int, Loop], dict[int, Loop]]:
+    """Batch → ten steps: eager, and replayed from the graph that `capture` returns."""
+    batches = (16, 64, 128, 256, 512, 1024, 4096, 16384)
+    eager = {b: ten_steps(lambda gpu, step: step, batch=b) for b in batches}
+    return eager, {b: ten_steps(lambda gpu, step: capture(gpu, step).replay, batch=b) for b in batches}
+
+
+def floor_and_slope(eager: Mapping[int, Loop], replayed: Mapping[int, Loop]) -> Picture:
+    """Time of a step against the batch: eager, replayed, and the kernels alone."""
+    batches = list(eager)
+    return plots.curves(
+        {
+            "": {
+                "eager": (batches, [r.seconds for r in eager.values()]),
+                "replayed": (batches, [r.seconds for r in replayed.values()]),
+                "kernels alone": (batches, [r.computing for r in replayed.values()]),
+            }
+        },
+        evidence=SIMULATED,
+        title="A graph takes away the time of the launches, and leaves the kernels",
+        note="both axes logarithmic; from batch 1,024 on eager lies under replayed",
+        xlabel="batch",
+        ylabel="time of a step",
+        log="xy",
+        times=True,
+    )
+
+
+# --- what a recording holds ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Replays:
+    """Replays of a graph, each after a change. y and noise: what the graph writes."""
+
+    graph: Any
+    y: Tensor
+    noise: Tensor
+    _ys: dict[str, list[float]] = field(default_factory=dict)
+    _noises: list[list[float]] = field(default_factory=list)
+
+    def after(self, change: str) -> None:
+        """Replay, and note the results."""
+        self.graph.replay()
+        self._ys[change] = self.y.tolist()
+        self._noises.append(self.noise.tolist())
+
+    def answers(self) -> dict[str, str]:
+        """ "yes" or "no" for each change: is y another than before? And for what a replay draws and overwrites."""
+        names, values = list(self._ys), list(self._ys.values())
+        found = {name: values[i] != values[i - 1] for i, name in enumerate(names) if i}
+        found["torch.rand gives new numbers"] = self._noises[0] != self._noises[-1]
+        found["first = y after replay 1: first changes later"] = self.y.tolist() != values[0]
+        return {name: "yes" if changed else "no" for name, changed in found.items()}
+
+    def table(self) -> Table:
+        rows = [(change, str(y)) for change, y in self._ys.items()]
+        return table(rows, ["then a replay", "y"], evidence=SIMULATED, caption="with true values")
+
+
+def wrong_results(scorer: Any, smoother: Any, updater: Any) -> Table:
+    """Three calls of each of the three programs of exercise 7.1, beside what they should give."""
+    scores: list[tuple[float, Tensor]] = []
+    pairs: dict[str, list[tuple[float, float]]] = {"scorer": [], "smoother": [], "updater": []}
+    with simulate("H100", values=True) as gpu:
+        batches, moved = [torch.full((1, 2), v) for v in (1.0, 2.0, 3.0)], torch.zeros(1)
+        score_of, smooth = scorer(gpu, torch.eye(2), batches[0]), smoother(gpu, torch.zeros(1))
+        update = updater(gpu, moved)
+        state = mean = right = 0.0
+        for i, batch in enumerate(batches, 1):
+            state += 0.25 * (i - state)
+            mean += 0.1 * (1.0 - mean)
+            right -= 0.1 / i * mean / (1 - 0.9**i)
+            scores.append((2 * math.tanh(i) ** 2, score_of(batch)))
+            pairs["smoother"].append((state, smooth(torch.full((1,), float(i))).item()))
+            update(torch.ones(1), 0.1 / i)
+            pairs["updater"].append((right, moved.item()))
+        pairs["scorer"] = [(want, got.item()) for want, got in scores]
+    return table(
+        [(name, *(f"{got:.3f} ({want:.3f})" for want, got in of)) for name, of in pairs.items()],
+        ["program", "call 1", "call 2", "call 3"],
+        evidence=SIMULATED,
+        caption="got (wanted); the scorer's results are read after the third call",
+    )
+
+
+# --- mistakes in a training loop ----------------------------------------------------------------------------------
+
+MISTAKES = ("stale", "moved", "baked")
+NOISE = 0.7  # standard deviation of what no model can predict
+
+
+@dataclass(frozen=True)
+class Run:
+    """Losses of a training run: what the step reports (means of nine steps), and the held model's on test data."""
+
+    reported: list[float]
+    true: list[float]
+
+
+@cache
+def training_run(mistake: str = "", graphed: bool = True, steps: int = 72) -> Run:
+    """A small regression, one of whose captures has the mistake: "stale", "moved", "baked", or none."""
+    g = torch.Generator().manual_seed(0)
+    teacher = torch.randn(16, 1, generator=g)
+
+    def batch(n: int, noise: float) -> tuple[Tensor, Tensor]:
+        x = torch.randn(n, 16, generator=g)
+        return x, torch.tanh(x @ teacher) + noise * torch.randn(n, 1, generator=g)
+
+    data, (test_x, test_y) = [batch(32, NOISE) for _ in range(steps)], batch(512, 0.0)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 1))
+    reported, true = [], []
+    with simulate("H100", values=True) as gpu:
+        model.to(gpu.device)
+        params = list(model.parameters())
+        x, y = (t.clone() for t in data[0])
+        rate, number = torch.zeros((), device=gpu.device), _cosine(0, steps)
+
+        def step() -> Tensor:
+            loss = (model(x) - y).square().mean()
+            with torch.no_grad():
+                for p, grad in zip(params, torch.autograd.grad(loss, params), strict=True):
+                    p.sub_(grad * (number if mistake == "baked" else rate))
+            return loss.detach()
+
+        graph = gpu.CUDAGraph()
+        if graphed:
+            with gpu.graph(graph):
+                loss = step()
+        for i, (new_x, new_y) in enumerate(data):
+            if graphed and mistake == "stale":
+                new_x, new_y = new_x.clone(), new_y.clone()  # lie somewhere else
+            else:
+                x.copy_(new_x)
+                y.copy_(new_y)
+            number = _cosine(i, steps)
+            rate.fill_(number)
+            if mistake == "moved" and i == steps // 3:
+                for p in params:
+                    p.data = p.data.clone()  # what load_state_dict(..., assign=True) does
+            if graphed:
+                graph.replay()
+            else:
+                loss = step()
+            reported.append(loss.item())
+            if i % 4 == 0:
+                with torch.no_grad():
+                    true.append((model(test_x) - test_y).square().mean().item())
+    return Run([sum(reported[i : i + 9]) / 9 for i in range(0, steps, 9)], true)
+
+
+def _cosine(i: int, steps: int) -> float:
+    return 0.16 * (1 + math.cos(math.pi * i / steps)) + 1e-4
+
+
+def late_loss(mistake: str) -> str:
+    """The loss that the step reports in the second half: "higher" than, "lower" than or the "same" as the correct run's."""
+    correct, mine = (sum(training_run(which).reported[4:]) for which in ("", mistake))
+    return "higher" if mine > 1.05 * correct else "lower" if mine < 0.95 * correct else "same"
+
+
+def loss_curves() -> Picture:
+    """What the step reports and what the held model reaches: the correct capture and the three mistakes."""
+    runs = {name or "correct": training_run(name) for name in ("", *MISTAKES)}
+    same = runs["correct"] == training_run(graphed=False)
+    return plots.curves(
+        {
+            "what the step reports": {name: (range(4, 72, 9), run.reported) for name, run in runs.items()},
+            "the model you hold, on test data": {
+                name: (range(0, 72, 4), run.true) for name, run in runs.items()
+            },
+        },
+        evidence=SIMULATED,
+        title="One correct capture and three mistakes that raise nothing",
+        note="with true values · left: mean of 9 steps, on noisy data; correct lies on moved · correct equals eager, "
+        f"bit for bit: {'yes' if same else 'no'}",
+        xlabel="step",
+        ylabel="loss",
+        dashed=("correct",),
+    )
+
+
+# --- what cannot be captured --------------------------------------------------------------------------------------
+
+
+def tried(lines: Mapping[str, Callable[[Any], Any]]) -> tuple[dict[str, str], Table]:
+    """Each line captured on a simulated GPU: "can be captured" or "cannot", and a table of the reasons.
+
+    A line is called with a namespace: x, a tensor; p, a parameter with a gradient; optimizer, AdamW([p]) after a step;
+    pinned, CPU memory; device.
+    """
+    answers, reasons = {}, []
+    for line, attempt in lines.items():
+        with simulate("H100", strict=False) as gpu:
+            x, p = (torch.ones(64, 64, device=gpu.device) for _ in range(2))
+            p = nn.Parameter(p)
+            p.grad = torch.ones_like(p)
+            optimizer = torch.optim.AdamW([p])
+            optimizer.step()
+            pinned = torch.empty(64, 64, pin_memory=True)
+            own = SimpleNamespace(x=x, p=p, optimizer=optimizer, pinned=pinned, device=gpu.device)
+            said = ""
+            try:
+                with gpu.graph(gpu.CUDAGraph()):
+                    x.add_(1)
+                    attempt(own)
+            except RuntimeError as error:
+                said = f"{error} "
+            said = said or (gpu.faults[0].split(": ", 2)[2] if gpu.faults else "")
+        answers[line] = "cannot" if said else "can be captured"
+        if said:
+            words = said.split(". ")[0].strip()
+            reasons.append((f"`{line}`", words if len(words) < 105 else f"{words[:104]}…"))
+    return answers, table(
+        reasons,
+        ["refused", "in the words of CUDA and PyTorch"],
+        evidence=SIMULATED,
+        caption="on a real GPU such a line raises, and the capture is lost",
+    )
+
+
+# --- what a graph costs -------------------------------------------------------------------------------------------
+
+BATCHES = (8192, 4096, 2048, 1024)
+
+
+def reserved(batches: Sequence[int], shared: bool) -> list[float]:
+    """MiB that graphs of a forward pass of eight layers reserve, after each of them. shared: all in one pool."""
+    gpu, held = simulate("H100"), []
+    with gpu, torch.no_grad():
+        model, inputs = layers(gpu, 1024), [torch.empty(b, 1024, device=gpu.device) for b in batches]
+        model(inputs[0])
+        gpu.synchronize()
+        gpu.empty_cache()
+        before, pool, kept = gpu.memory_reserved(), gpu.graph_pool_handle() if shared else None, []
+        for x in inputs:
+            graph = gpu.CUDAGraph()
+            with gpu.graph(graph, pool=pool):
+                out = model(x)
+            kept.append((graph, out))
+            gpu.empty_cache()
+            held.append((gpu.memory_reserved() - before) / 2**20)
+    return held
+
+
+def pools(held: Mapping[str, Sequence[float]]) -> Table:
+    """MiB after one, two, three and four graphs."""
+    return table(
+        [(name, *(f"{mib:,.0f} MiB" for mib in of)) for name, of in held.items()],
+        ["reserved by the graphs", "one graph", "two", "three", "four"],
+        evidence=SIMULATED,
+        caption=f"batches {', '.join(f'{b:,}' for b in BATCHES)}, captured in this order; in the last row the other way round",
+    )
+
+
+# --- graphs that others make --------------------------------------------------------------------------------------
+
+
+@cache
+def launches(graphed: bool) -> int:
+    """Launches of a training step, with the model from make_graphed_callables or as it is."""
+    gpu = simulate("H100")
+    with gpu:
+        model, x = layers(gpu), torch.empty(64, 256, device=gpu.device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        call = gpu.make_graphed_callables(model, (x,)) if graphed else model
+        for _ in range(3):
+            before = gpu.launches
+            optimizer.zero_grad()
+            call(x).square().mean().backward()
+            optimizer.step()
+    return int(gpu.launches - before)
+
+
+@cache
+def reduce_overhead() -> tuple[str, int]:
+    """The options that the mode sets, and how many graphs it skipped when it compiled for this CPU."""
+    counters = private_torch.dynamo_counters
+    counters.clear()
+    options = private_torch.list_mode_options("reduce-overhead")
+    try:
+        torch.compile(torch.mm, mode="reduce-overhead")(torch.eye(4), torch.eye(4))
+    except Exception as error:  # no C++ compiler on this machine
+        print(f"not compiled here: {type(error).__name__}")
+    return ", ".join(f"{k} = {v}" for k, v in options.items()), counters["inductor"]["cudagraph_skips"]
+
+
+def made_by_others() -> Table:
+    """What make_graphed_callables and reduce-overhead do, counted."""
+    options, skipped = reduce_overhead()
+    return table(
+        [
+            ("launches of a step, eager", launches(graphed=False)),
+            ("launches of a step, with make_graphed_callables", launches(graphed=True)),
+            ("options of reduce-overhead", options),
+            ("graphs skipped when compiled for this CPU", skipped),
+        ],
+        ["what", "counted"],
+        evidence=f"{SIMULATED} · live (CPU)",
+    )
+
+
+# --- does it pay --------------------------------------------------------------------------------------------------
+
+
+def loop_seconds(sizes: Sequence[int], waits: bool, graphed: bool) -> float:
+    """Seconds of one step of a loop of ten: one kernel for each size. waits: the CPU waits at the end of each step."""
+    gpu = simulate("H100")
+    with gpu:
+        work = [torch.empty(n, device=gpu.device) for n in sizes]
+        fresh, static = torch.empty(2, 1000, device=gpu.device)
+
+        def eager() -> None:
+            for t in work:
+                t.mul_(2)
+
+        for _ in range(2):
+            static.copy_(fresh)
+            graph = gpu.CUDAGraph()
+            with gpu.graph(graph):
+                eager()
+        eager()
+        gpu.synchronize()
+        began = gpu.clock()
+        for _ in range(10):
+            if graphed:
+                static.copy_(fresh)
+                graph.replay()
+            else:
+                eager()
+            if waits:
+                gpu.synchronize()
+        gpu.synchronize()
+        return float((gpu.clock() - began) / 10)
+
+
+def gains(steps: Mapping[str, Sequence[int]]) -> dict[str, tuple[float, float]]:
+    """Step → how many times as fast the graph is: where the CPU never waits, and where it waits in each step."""
+
+    def gain(sizes: Sequence[int], waits: bool) -> float:
+        return loop_seconds(sizes, waits, False) / loop_seconds(sizes, waits, True)
+
+    return {name: (gain(sizes, False), gain(sizes, True)) for name, sizes in steps.items()}
+
+
+def gains_table(found: Mapping[str, tuple[float, float]]) -> Table:
+    """A row for each step of `gains`."""
+    return table(
+        [(name, *(f"{gain:.2f}×" for gain in both)) for name, both in found.items()],
+        ["kernels of a step", "gain, CPU never waits", "gain, CPU waits in each step"],
+        evidence=SIMULATED,
+    )
+
+
+def on_a_gpu() -> Table | str:
+    """The table of the recorded experiment "07/when_it_helps", live or recorded; a sentence where there is neither."""
+    from helpers import recordings
+
+    if not torch.cuda.is_available() and not recordings.load("07/when_it_helps"):
+        return "No GPU here, and no recording of this experiment yet: round 3 shows what is simulated."
+    shown = recordings.show("07/when_it_helps", simulated="H100")
+    rows = [
+        (r["batch"], *(f"≈ {format_seconds(r[way] * 1e-6)}" for way in ("eager_us", "replayed_us")))
+        + (f"≈ {r['eager_us'] / r['replayed_us']:.2f}×",)
+        for r in shown.table or ()
+    ]
+    return table(rows, ["batch", "eager", "replayed", "times as fast"], evidence=shown.evidence)
+
+
+# --- sources on trial ---------------------------------------------------------------------------------------------
+
+
+def claims(loops: Mapping[str, Loop], gain: Mapping[int, float]) -> list[tuple[str, ...]]:
+    """Rows of the claims whose experiments stand in rounds 1 and 3. gain: eager ÷ replayed for each batch."""
+    eager, replayed = loops["eager"], loops["replayed"]
+    return [
+        (
+            "07-communication",
+            "guide",
+            "CUDA graphs reduce the overhead of communication between CPU and GPU",
+            f"launches of a step {eager.launches} → {replayed.launches}; bytes copied to the GPU "
+            f"{eager.copied:,} → {replayed.copied:,}",
+            "partly: holds when communication means launches; as many bytes are copied as before"
+            if replayed.launches < eager.launches and eager.copied == replayed.copied
+            else "refuted",
+            "1 · One launch for a whole step",
+        ),
+        (
+            "07-several-times",
+            "guide",
+            "several times faster for models of many small operators",
+            ", ".join(f"batch {b:,}: {gain[b]:.1f} times" for b in (64, 256, 1024, 4096)),
+            "partly: holds when launches take longer than kernels; else the gain is 1"
+            if gain[64] > 2 > 1.1 > gain[4096]
+            else "refuted",
+            "3 · When does it help?",
+        ),
+    ]

@@ -1,0 +1,58 @@
+"""Lesson 07, CUDA graphs: a forward pass, launched piece by piece and replayed, launch-bound and not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from helpers.recordings.common import mlp, profiled, timed
+from helpers.recordings.registry import experiment
+
+
+@experiment("07/eager")
+def eager(gpu: Any) -> dict[str, Any]:
+    """Sixteen small layers, one launch for each kernel."""
+    model, x = mlp(gpu, 256, layers=16), torch.randn(64, 256, device=gpu.device)
+
+    def step(i: int) -> None:
+        with torch.no_grad():
+            model(x)
+
+    return {"trace": profiled(gpu, step)}
+
+
+@experiment("07/graph_replay")
+def graph_replay(gpu: Any) -> dict[str, Any]:
+    """The same, captured once and replayed: one launch a step."""
+    model, x = mlp(gpu, 256, layers=16), torch.randn(64, 256, device=gpu.device)
+    with torch.no_grad():
+        graph = _captured(gpu, model, x)
+    return {"trace": profiled(gpu, lambda i: graph.replay())}
+
+
+@experiment("07/when_it_helps", seconds=20)
+def when_it_helps(gpu: Any) -> dict[str, Any]:
+    """The same forward pass, eager and replayed, at growing batch: where the two meet."""
+    rows = []
+    model = mlp(gpu, 256, layers=16)
+    for batch in (16, 64, 256, 1024, 4096, 16384):
+        x = torch.randn(batch, 256, device=gpu.device)
+        with torch.no_grad():
+            graph = _captured(gpu, model, x)
+            eager, replayed = timed(gpu, lambda: model(x), 10), timed(gpu, graph.replay, 10)  # noqa: B023 - called here
+        rows.append({"batch": batch, "eager_us": eager, "replayed_us": replayed})
+    return {"table": rows}
+
+
+def _captured(gpu: Any, model: torch.nn.Module, x: torch.Tensor) -> Any:
+    """A graph of model(x), warmed up in another stream as torch.cuda.graph wants it."""
+    side, graph = gpu.Stream(), gpu.CUDAGraph()
+    side.wait_stream(gpu.current_stream())
+    with gpu.stream(side):
+        for _ in range(3):
+            model(x)
+    gpu.current_stream().wait_stream(side)
+    with gpu.graph(graph):
+        model(x)
+    return graph

@@ -1,0 +1,157 @@
+"""The claims on trial of lesson 04: data loading. Each function runs its experiment and returns the claim's row."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader
+
+from helpers import samples
+from helpers.lessons.data_loading import experiments
+
+Row = tuple[str, str, str, str, str, str]
+#: ms to make a batch, and of a step
+LOAD, STEP = 30, 10
+
+
+def four_per_gpu() -> Row:
+    """How often ⌈load ÷ step⌉ is 4, over many pairs of stage times."""
+    pairs = [(load, step) for load in (2.5, 5, 10, 20, 40, 80, 160) for step in (5, 10, 20, 40, 80)]
+    need = [math.ceil(load / step) for load, step in pairs]
+    right, fewer, more = sum(n == 4 for n in need), sum(n < 4 for n in need), sum(n > 4 for n in need)
+    three, four = (experiments.mean_step([LOAD] * 601, STEP, w) for w in (3, 4))
+    return (
+        "04-four-per-gpu",
+        "five-strategies",
+        "`num_workers = 4 × GPUs`",
+        f"⌈load ÷ step⌉ is 4 in {right} of {len(need)} pairs of stage times, less in {fewer}, more in {more}. Loads of {LOAD} ms, "
+        f"steps of {STEP} ms: {three:.0f} ms a step with 3 workers, {four:.0f} ms with 4",
+        "refuted: ⌈load ÷ step⌉ workers for each GPU, up to cores and memory"
+        if right < len(need) / 2
+        else "confirmed",
+        "1 · Does the model wait?",
+    )
+
+
+def _image_folder(
+    root: Any,
+    transform: Any = None,
+    target_transform: Any = None,
+    loader: Any = None,
+    is_valid_file: Any = None,
+    allow_empty: bool = False,
+) -> None:
+    """The parameters of torchvision.datasets.ImageFolder, as its documentation has them."""
+
+
+def _raised(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except (TypeError, ValueError) as error:
+        return f"{type(error).__name__}, {str(error).split('.')[0]}"
+    return "accepted"
+
+
+def image_folder() -> Row:
+    """The source's listing: its first call against torchvision's documented signature, its second on the real class."""
+    options: dict[str, Any] = {"num_workers": 16, "persistent_workers": True}
+    folder = inspect.signature(_image_folder)
+    data = samples.Paced(512)
+    first = _raised(lambda: folder.bind("data", transform=None, pin_memory=True, **options))
+    second = _raised(lambda: DataLoader(data, batch_size=256, shuffle=True, prefetch_factor=4))
+    mended = _raised(lambda: DataLoader(data, batch_size=256, prefetch_factor=4, **options))
+    ahead = 16 * 4 * 256 * 3 * 224 * 224
+    return (
+        "04-imagefolder",
+        "five-strategies",
+        "`ImageFolder(…, num_workers=16, pin_memory=True, persistent_workers=True)`, then `DataLoader(…, prefetch_factor=4)`",
+        f"ImageFolder: {first}; DataLoader: {second}; all options given to DataLoader: {mended}. Its 16 × 4 batches would hold "
+        f"{ahead / 1e9:.1f} GB of uint8 images, {4 * ahead / 1e9:.1f} GB of float32",
+        "refuted: both calls raise. All of these are options of DataLoader"
+        if "accepted" not in (first, second)
+        else "confirmed",
+        "Sources on trial",
+    )
+
+
+def random_reads() -> Row:
+    """Minutes of an epoch on a hard disk, image by image and in blocks; and where order costs nothing."""
+    disk = experiments.DISKS["hard disk"]
+    total = experiments.IMAGES * experiments.IMAGE_BYTES / disk.bytes_per_s
+    scattered, blocks = ((reads / disk.iops + total) / 60 for reads in (experiments.IMAGES, experiments.IMAGES / 32))
+    free = [name for name, d in experiments.DISKS.items() if d.bytes_per_s / d.iops < experiments.IMAGE_BYTES]
+    return (
+        "04-iops",
+        "book-notes",
+        "random reads are measured in IOPS, sequential ones in MB/s",
+        f"an epoch of 110 kB images in random order on a hard disk: {scattered:,.0f} min one by one, {blocks:,.0f} min in blocks "
+        f"of 32; for {' and '.join(free)} bandwidth is the limit in either order",
+        "partly: holds when a read is smaller than bandwidth ÷ IOPS"
+        if free and scattered > blocks
+        else "confirmed",
+        "4 · How many reads is an epoch?",
+    )
+
+
+def memory_map() -> Row:
+    """What is held in memory for one document of a file, and what a pickle of the map holds."""
+    file = experiments.TokenFile()
+    part = int(file.ends[6]), int(file.ends[7])
+    whole, _ = experiments.held(lambda: np.fromfile(file.path, np.uint16), *part)
+    mapped, sent = experiments.held(functools.partial(np.memmap, file.path, dtype=np.uint16, mode="r"), *part)
+    of_whole, of_map, of_sent = (f"{n / file.nbytes:.1f}" for n in (whole, mapped, sent))
+    return (
+        "04-mmap",
+        "five-strategies",
+        "read large files through a memory map",
+        f"for one document fromfile holds {of_whole} of the file, a map {of_map}; pickled, the map is {of_sent} of the file",
+        "partly: holds when each process opens its own map; a map sent to a worker is the whole file"
+        if mapped < whole / 2 and sent > file.nbytes / 2
+        else "confirmed",
+        "What does a memory map read?",
+    )
+
+
+#: ms to make a batch: one in eight is slow, the mean is 25
+UNEVEN = [144 if b % 8 == 0 else 8 for b in range(601)]
+
+
+def prefetch_factor() -> Row:
+    """How many batches are ordered ahead, and what more of them bring."""
+    found = experiments.hand_out(3, 40)
+    even = [experiments.mean_step([LOAD] * 601, STEP, 2, p) for p in (2, 8)]
+    uneven = [experiments.mean_step(UNEVEN, STEP, 3, p) for p in (1, 8)]
+    return (
+        "04-prefetch",
+        "five-strategies",
+        "`prefetch_factor` controls how many batches are loaded ahead",
+        f"{found.ordered} batches ordered with 3 workers and factor 2. Even loads, 2 workers: {even[0]:.0f} ms a step with 2, "
+        f"{even[1]:.0f} with 8; uneven loads, 3 workers: {uneven[0]:.1f} ms with 1, {uneven[1]:.1f} with 8",
+        "confirmed: for each worker; deeper helps where load times are uneven"
+        if found.ordered == 6 and uneven[1] < uneven[0]
+        else "refuted",
+        "Uneven load times",
+    )
+
+
+def shared_memory() -> Row:
+    """Where a batch from a worker lies."""
+    shared = experiments.hand_out(2, 4).shared
+    return (
+        "04-shared-memory",
+        "five-strategies",
+        "share data between processes through shared memory",
+        f"a batch from a worker lies in shared memory: {'yes' if shared else 'no'}",
+        "confirmed: DataLoader does it by itself" if shared else "refuted",
+        "2 · What does a worker get?",
+    )
+
+
+def rows() -> list[Row]:
+    """All of them."""
+    return [four_per_gpu(), image_folder(), random_reads(), memory_map(), prefetch_factor(), shared_memory()]

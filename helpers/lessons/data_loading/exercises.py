@@ -1,0 +1,500 @@
+"""Tests of lesson 04: what a data set reads, what a batch allocates, who gets which sample."""
+
+import copy
+import functools
+import io
+import pickle
+import random
+import sys
+import tempfile
+import traceback
+import tracemalloc
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from helpers import check
+from helpers.pytorch import private_torch
+from helpers.check.compare import difference
+from helpers.check.judges import each
+
+Tensors = list[torch.Tensor]
+#: lengths of documents, and a number
+Files = Sequence[tuple[Sequence[int], int]]
+#: real workers, which are forked: only then do they know a notebook's class
+_WORKERS: dict[str, Any] = {"timeout": 60, "multiprocessing_context": "fork"}
+_CAN_FORK = sys.platform == "linux"
+
+
+def _all_from(loader: Any) -> list[Any]:
+    """Its samples. Where it fails, its workers end now: what the exception holds of it, only the garbage collector would
+    find, which ends the queues first, so that torch waits five seconds for each worker in vain."""
+    try:
+        return [sample for batch in loader for sample in batch]
+    except Exception as odd:
+        traceback.clear_frames(odd.__traceback__)
+        raise
+
+
+# --- 4.3 Documents ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A packed file of documents of these lengths, and calls: i stands for d[i], a list for d.__getitems__(list)."""
+
+    lengths: Sequence[int]
+    calls: Sequence[int | list[int]]
+
+
+def _packed_file(lengths: Sequence[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens, where each document ends)."""
+    ends = np.cumsum(np.array(lengths, np.int64))
+    return np.random.default_rng(seed).integers(0, 60_000, sum(lengths)).astype(np.uint16), ends
+
+
+class _Map:
+    """A packed file as a map, which counts how often it is opened and what is read of it."""
+
+    def __init__(self, tokens: np.ndarray) -> None:
+        self.dtype, self.shape = tokens.dtype, tokens.shape
+        self._tokens, self._pages = tokens, list[np.ndarray]()
+        self._opened = self._reads = self._bytes = 0
+
+    def _open(self) -> "_Map":
+        self._opened += 1
+        return self
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def __getitem__(self, which: Any) -> np.ndarray:
+        page = self._tokens[which].copy()
+        self._pages.append(page)
+        self._reads += page.nbytes > 0
+        self._bytes += page.nbytes
+        return page[:]  # a view, as of a real map
+
+    def _forget(self) -> None:
+        """What still lies in the map is lost."""
+        for page in self._pages:
+            page[:] = 0
+
+
+def _pickled(dataset: Any, **apart: Any) -> tuple[int, Callable[[], Any]]:
+    """(bytes of the pickle, what loads it again); what is `apart`, its class and its recipe, goes in by name only."""
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, thing: Any) -> str | None:
+            return next((name for name, one in apart.items() if thing is one), None)
+
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, name: str) -> Any:
+            return apart[name]
+
+    file = io.BytesIO()
+    Pickler(file).dump(dataset)
+    return file.tell(), lambda: Unpickler(io.BytesIO(file.getvalue())).load()
+
+
+def _use(Documents: Any, **fields: Any) -> list[dict[str, Any]]:
+    """What each call returns and reads: as made, after it was pickled, and what came out of the pickle."""
+    asked = Packed(**fields)
+    tokens, ends = _packed_file(asked.lengths)
+    file, told = _Map(tokens), []
+    recipe = file._open
+    dataset = Documents(recipe, ends)
+    sent, load = _pickled(dataset, recipe=recipe, kind=Documents)  # also before its first use
+    opened, reads = file._opened, 0
+    for stage in range(3):
+        at_first = {"early": file._reads > reads, "len": len(dataset), "sent": sent}
+        for call in asked.calls:
+            had = file._reads, file._bytes
+            got = dataset.__getitems__(list(call)) if isinstance(call, list) else [dataset[call]]
+            now = {
+                "opened": file._opened - opened,
+                "reads": file._reads - had[0],
+                "bytes": file._bytes - had[1],
+            }
+            file._forget()
+            values = {"dtypes": [str(d.dtype) for d in got], "tokens": [d.tolist() for d in got]}
+            alive = [weakref.ref(d.untyped_storage()) for d in got]
+            del got
+            told.append(at_first | now | values | {"kept": any(one() is not None for one in alive)})
+        reads = file._reads
+        sent, load = _pickled(dataset, recipe=recipe, kind=Documents)
+        if stage == 1:
+            dataset, opened = load(), file._opened
+    return told
+
+
+def _wrong_reads(report: check.Report) -> str | None:
+    told = zip([*report.case.calls] * 3, report.value, strict=True)
+    return next((text for one in told if (text := _wrong_read(report.case, *one))), None)
+
+
+def _wrong_read(asked: Packed, call: int | list[int], got: dict[str, Any]) -> str | None:
+    tokens, ends = _packed_file(asked.lengths)
+    which = call if isinstance(call, list) else [call]
+    name = f"__getitems__({which})" if isinstance(call, list) else f"[{call}]"
+    if got["sent"] > (most := ends.nbytes + 1000):
+        what = "the map" if got["sent"] > ends.nbytes + tokens.nbytes else "a second array beside ends"
+        return f"pickled it has {got['sent']:,} bytes; wanted at most {most:,}: is {what} in it?"
+    if got["len"] != len(ends):
+        return f"len() is {got['len']}, wanted {len(ends)}"
+    if set(got["dtypes"]) != {"torch.uint16"}:
+        return f"{name} returned {', '.join(sorted(set(got['dtypes'])))}; wanted tensors of torch.uint16"
+    parts = np.split(tokens, ends[:-1])
+    want = [parts[i].tolist() for i in which]
+    if got["tokens"] != want:
+        sizes = [len(t) for t in got["tokens"]], [len(t) for t in want]
+        if sizes[0] == sizes[1] and not any(map(any, got["tokens"])):
+            return f"{name}: the tensors lie in the map, and changed with it; return copies"
+        return f"{name}: not the tokens of these documents (lengths {sizes[0]}, wanted {sizes[1]})"
+    if got["early"]:
+        return "it reads when it is made; wanted: nothing before the first sample"
+    size, read = 2 * sum(map(len, want)), got["bytes"]
+    if read != size:
+        why = "what else did you slice?" if read > size else "was something kept from before?"
+        return f"values are right, but {name} read {read:,} bytes of the map to return {size:,}: {why}"
+    runs = sum(k == 0 or i != which[k - 1] + 1 for k, i in enumerate(which))
+    if got["reads"] > runs:
+        return f"values are right, but {name} took {got['reads']} reads; wanted at most {runs}: one a run"
+    if got["kept"]:
+        return f"values are right, but after {name} the data set keeps the documents that it has returned"
+    if got["opened"] == 0:
+        return "the map was opened when the data set was made (or before it was pickled); wanted: at the first read"
+    if got["opened"] != 1:
+        return (
+            f"the map was opened {got['opened']} times in one process; wanted once, at the first read (and a "
+            "data set that is pickled goes on with its map: __getstate__ changes nothing in it)"
+        )
+    return None
+
+
+def _from_a_file(Documents: Any, lengths: Sequence[int], workers: int) -> tuple[list[Any], list[Any]]:
+    """Two epochs over a real file, with real worker processes where a notebook's class can reach them."""
+    tokens, ends = _packed_file(lengths, 2)
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/tokens.bin"
+        tokens.tofile(path)
+        dataset = Documents(functools.partial(np.memmap, path, dtype=np.uint16, mode="r"), ends)
+        many = {"num_workers": workers, **_WORKERS} if workers and _CAN_FORK else {}
+        loader: Any = DataLoader(dataset, batch_size=4, collate_fn=list, **many)
+        first = [document.clone() for document in _all_from(loader)]
+        single = [dataset[i] for i in reversed(range(len(dataset)))]
+        if sys.platform != "win32":
+            np.memmap(path, np.uint16, "r+")[:] = 0  # what still lies in the map is lost
+        del dataset, loader
+        return first, [document.clone() for document in single[::-1]]
+
+
+def _cut(lengths: Sequence[int], workers: int) -> tuple[Tensors, Tensors]:
+    tokens, ends = _packed_file(lengths, 2)
+    parts = [torch.from_numpy(part) for part in np.split(tokens, ends[:-1])]
+    return parts, parts
+
+
+def _one_document(Documents: Any, lengths: Sequence[int], i: int) -> Any:
+    tokens, ends = _packed_file(lengths, 3)
+    return Documents(lambda: tokens, ends)[i].tolist()
+
+
+def check_Documents(*cases: Packed, files: Files = (), outside: Files = ()) -> None:
+    """cases: each call is counted. files: (lengths, workers), real ones. outside: (lengths, i that is no document)."""
+    look = "What does a memory map read?"
+    note = "Each call is counted alone: as made, after it was pickled, and what came out of the pickle."
+    if cases:
+        check.function("Documents", cases, drive=_use, verify=each(_wrong_reads), look=look, note=note)
+    if files:
+        note = "a real file and, where they can be forked, real workers"
+        real = [check.case(*one) for one in files]
+        check.function("Documents", real, _cut, drive=_from_a_file, look=look, note=note)
+    look = "the docstring: IndexError unless 0 ≤ i < n"
+    if outside:
+        none = [check.case(*one, raises=IndexError) for one in outside]
+        check.function("Documents", none, drive=_one_document, look=look)
+
+
+# --- 4.4 pad_batch ------------------------------------------------------------------------------------------------
+
+
+def ragged(lengths: Sequence[int], seed: int = 0, dtype: torch.dtype = torch.uint16) -> Tensors:
+    """Documents of these lengths, of random tokens from all that the dtype can hold."""
+    g, of = torch.Generator().manual_seed(seed), torch.iinfo(dtype)
+    return [torch.randint(of.min, of.max, (n,), generator=g).to(dtype) for n in lengths]
+
+
+def _padded(documents: Tensors, pad: int = 0, multiple: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
+    """The batch, by way of Python's lists."""
+    longest = -(-max(len(d) for d in documents) // multiple) * multiple
+    rows = [[*d.tolist(), *[pad] * (longest - len(d))] for d in documents]
+    tokens = torch.tensor(rows, dtype=torch.int64).reshape(len(rows), longest)
+    return tokens, torch.tensor([len(d) for d in documents])
+
+
+def _batches(pad_batch: Callable[..., Any], documents: Tensors, count: Any, **options: int) -> Any:
+    """Two batches, the documents afterwards, and what the larger of them took: torch's bytes, Python's and NumPy's."""
+    batches, at_once, torchs, pythons = [], [], [], []
+    for given in (documents, documents[::-1]):
+        tracemalloc.start()
+        try:
+            with count() as run:
+                batches.append(pad_batch(given, **options))
+            pythons.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        torchs.append(run.bytes_allocated)
+        at_once.append([t.clone() for t in batches[-1]])
+    contiguous = all(tokens.is_contiguous() for tokens, _ in batches)
+    told = {"torch": max(torchs), "python": max(pythons), "contiguous": contiguous}
+    return told | {"batches": batches, "at once": at_once, "documents": documents}
+
+
+def _wrong_batches(report: check.Report) -> str | None:
+    given, told = report.args[0], report.value
+    want = [_padded(one, **report.kwargs) for one in (given, given[::-1])]
+    for got, right in zip(told["at once"], want, strict=True):
+        for what, a, b in zip(("tokens", "lengths"), got, right, strict=True):
+            if odd := difference(a, b, at=f"the tensor of {what}"):
+                return odd
+    same = [d.tolist() for d in told["documents"]] == [d.tolist() for d in given]
+    return None if same else "it changed the documents that it was given"
+
+
+def _wasteful(report: check.Report) -> str | None:
+    told = report.value
+    tokens, lengths = told["at once"][0]
+    limit = 8 * tokens.numel() + 8 * lengths.numel()
+    if not torch.equal(tokens, told["batches"][0][0]) or not torch.equal(lengths, told["batches"][0][1]):
+        return "the first of two batches changed when the second was made: each has its own memory"
+    if not told["contiguous"]:
+        return "the tokens are not contiguous"
+    if told["torch"] + told["python"] > limit + 65_536:
+        return (
+            f"values are right, but it allocated {told['torch']:,} bytes in torch, and held {told['python']:,} in NumPy and "
+            f"Python; wanted at most {limit:,} (and 64 KiB): the batch and its lengths, once. d.long(), pad and stack each make a tensor"
+        )
+    return None
+
+
+def check_pad_batch(*cases: check.Case, costs: bool = True) -> None:
+    """Each case is two batches, of the documents and of the same in reverse. costs: what they allocate counts, too."""
+    judge = each(_wrong_batches, _wasteful) if costs else each(_wrong_batches)
+    check.function(
+        "pad_batch", cases, drive=_batches, verify=judge, look="What does it cost to put a batch together?"
+    )
+
+
+# --- 4.2 Shared ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """What is shared out: samples among `world` ranks of `workers` each (0: the main process), in these epochs.
+
+    real: by DataLoaders with real worker processes, where there can be. first: the value of sample 0.
+    """
+
+    samples: int
+    world: int
+    workers: int
+    epochs: Sequence[int] = (0,)
+    real: bool = False
+    seed: int = 3
+    first: int = 1000
+
+    def __str__(self) -> str:
+        return f"{self.samples} samples, {self.world} rank(s) of {self.workers} workers"
+
+
+class _Source:
+    """Samples first, first + 1, …; counts how many are read, by all copies together."""
+
+    def __init__(self, samples: int, first: int) -> None:
+        self._samples, self._first, self._taken = samples, first, 0
+
+    def __deepcopy__(self, memo: Any) -> "_Source":
+        return self
+
+    def __len__(self) -> int:
+        return self._samples
+
+    def __getitem__(self, i: int) -> int:
+        if not 0 <= i < self._samples:
+            raise IndexError(i)
+        self._taken += 1
+        return self._first + i
+
+
+def _random_states() -> tuple[Any, ...]:
+    return torch.get_rng_state().tolist(), random.getstate(), pickle.dumps(np.random.get_state())
+
+
+def _share_out(Shared: Any, **fields: Any) -> list[dict[str, Any]]:
+    """What each process yields and reads: with stand-ins for the workers, or with real ones in a DataLoader."""
+    asked = Epochs(**fields)
+    source, told, workers = _Source(asked.samples, asked.first), [], asked.workers
+    processes: dict[tuple[int, int], Any] = {}
+    for epoch in asked.epochs:
+        for rank in range(asked.world):
+            dataset = Shared(source, rank, asked.world, seed=asked.seed)
+            dataset.set_epoch(epoch)
+            if asked.real and _CAN_FORK:
+                loader: Any = DataLoader(dataset, batch_size=4, num_workers=workers, **_WORKERS)
+                got = [int(v) for v in _all_from(loader)]
+                told.append({"epoch": epoch, "got": got, "reads": len(got), "again": True, "same": True})
+                continue
+            for w in range(max(1, workers)):
+                # the copy that its process was sent, from epoch to epoch
+                mine = processes.setdefault((rank, w), copy.deepcopy(dataset))
+                mine.set_epoch(epoch)
+                for seeded in (torch.manual_seed, random.seed, np.random.seed):  # workers have their own
+                    seeded(100 * rank + w + len(told))
+                if workers:
+                    info = SimpleNamespace(id=w, num_workers=workers, seed=w, dataset=mine)
+                    private_torch.worker._worker_info = info  # type: ignore[assignment]
+                before, had = _random_states(), source._taken
+                try:  # each rank is a program of its own, and in each Python salts the hash of a text anew
+                    with patch("builtins.hash", lambda of, r=rank, h=hash: h(of) ^ r * isinstance(of, str)):
+                        got, reads = list(mine), source._taken - had
+                        again = [*zip(mine, mine)] == [(v, v) for v in got]  # noqa: B905 - by two iterators at once
+                finally:
+                    private_torch.worker._worker_info = None
+                same = _random_states() == before
+                got = [int(v) for v in got]
+                told.append({"epoch": epoch, "got": got, "reads": reads, "again": again, "same": same})
+    return told
+
+
+def _shared_out(reports: list[check.Report], shuffled: bool) -> str | None:
+    seed_of: dict[tuple[int, ...], int] = {}
+    for report in reports:
+        asked = report.case
+        by_epoch = {e: [t for t in report.value if t["epoch"] == e] for e in asked.epochs}
+        for epoch, those in by_epoch.items():
+            if text := _not_once(asked, those[: len(those) // asked.epochs.count(epoch)]):
+                return f"{asked}: {text}"
+        if shuffled and (text := _not_shuffled(asked, by_epoch)):
+            return f"{asked}: {text}"
+        order = tuple(v for t in report.value for v in t["got"])
+        if shuffled and len(order) > 12 and seed_of.setdefault(order, asked.seed) != asked.seed:
+            return f"{asked}: the same order for two seeds; it depends on seed and epoch"
+    return None
+
+
+def _not_once(asked: Epochs, shares: list[dict[str, Any]]) -> str | None:
+    """What is wrong with all processes' shares of one epoch, if it is not each sample once, and so again."""
+    if not all(t["again"] for t in shares):
+        epoch = shares[0]["epoch"]
+        return f"iterated again in epoch {epoch}, by two iterators at once, it gives them other samples or another order"
+    everything = [v for t in shares for v in t["got"]]
+    wanted = set(range(asked.first, asked.first + asked.samples))
+    if sorted(everything) == sorted(wanted):
+        return None
+    different = set(everything)
+    never = len(wanted - different)
+    return f"{len(everything)} samples came, {len(everything) - len(different)} too many, {never} never"
+
+
+def _not_shuffled(asked: Epochs, by_epoch: dict[int, list[dict[str, Any]]]) -> str | None:
+    orders, shares_of = {}, {}
+    for epoch, those in by_epoch.items():
+        times = asked.epochs.count(epoch)
+        first = those[: len(those) // times]
+        if [t["got"] for t in first] * times != [t["got"] for t in those]:
+            return f"epoch {epoch} came in another order the second time"
+        if text := _wrong_share(asked.samples, those):
+            return text
+        orders[epoch] = tuple(v for t in first for v in t["got"])
+        shares_of[epoch] = tuple(frozenset(t["got"]) for t in first)
+    if asked.samples <= 12:
+        return None
+    if any(list(order) == sorted(order) for order in orders.values()):
+        return "the order is not shuffled"
+    if len(set(orders.values())) < len(orders):
+        return "two epochs have the same order"
+    if len(first) > 1:  # a real loader's workers come as one
+        if any(all(max(s) - min(s) < len(s) for s in shares) for shares in shares_of.values()):
+            return "each share is a run of neighbours, shuffled inside; wanted: shuffled, then shared out"
+        if len(shares_of) > 1 and len(set(shares_of.values())) == 1:
+            return "each process has the same samples in every epoch; wanted: shuffled, then shared out"
+    return None
+
+
+def _wrong_share(samples: int, shares: list[dict[str, Any]]) -> str | None:
+    sizes = [len(t["got"]) for t in shares]
+    if max(sizes) - min(sizes) > 1:
+        return f"shares of {min(sizes)} to {max(sizes)} samples; wanted a difference of at most 1"
+    for t in shares:
+        got = t["got"]
+        steps = Counter((b - a) % samples for a, b in zip(got, got[1:], strict=False))
+        if len(got) > 8 and max(steps.values()) > len(got) / 2:
+            return f"not shuffled: samples come in steps of the same size, {got[:6]} …"
+        if t["reads"] != len(got):
+            return f"a process read {t['reads']} samples to yield {len(got)}"
+        if not t["same"]:
+            return "iterating changed the state of a global generator (torch, random or NumPy)"
+    return None
+
+
+def check_Shared(*cases: Epochs, shuffled: bool = True) -> None:
+    """shuffled: the order, the reads and the generators count too, else only that each sample comes once."""
+    judge, look = functools.partial(_shared_out, shuffled=shuffled), "2 · What does a worker get?"
+    note = "cases that are real run real worker processes, the others stand-ins with a seed of their own; each rank has its own hash() of texts"
+    check.function("Shared", cases, drive=_share_out, verify=judge, look=look, note=note)
+
+
+# --- 4.1 choose_workers -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Arguments of choose_workers, what it should return for them, and why."""
+
+    inputs: tuple[int, ...]
+    workers: int
+    step_us: float
+    limit: str
+    why: str = ""
+
+
+def random_stages(seed: int, n: int) -> list[tuple[int, ...]]:
+    """Arguments of choose_workers. The cores are powers of 2: no float of the model is rounded."""
+    r = random.Random(seed)
+    return [
+        (
+            r.choice([0, 7_000, 30_000, 90_000, r.randrange(1, 200_000)]),
+            r.choice([0, 3_000, 24_000, r.randrange(1, 200_000)]),
+            r.choice([1_000, 5_000, 10_000, r.randrange(500, 50_000)]),
+            2 ** r.randrange(6),
+            38_535_168,
+            r.choice([64 * 2**20, 2**30, 2**33, 2**36]),
+            r.choice([1, 2, 4]),
+        )
+        for _ in range(n)
+    ]
+
+
+def _explained(reports: list[check.Report], cases: Sequence[Stages]) -> str | None:
+    for report, one in zip(reports, cases, strict=True):
+        want = {"workers": one.workers, "step_us": one.step_us, "limit": one.limit}
+        got, t = report.value, one.step_us
+        same = isinstance(got, dict) and got.keys() == want.keys() and isinstance(got["step_us"], int | float)
+        if not same or abs(got["step_us"] - t) > 1e-9 * t or got | {"step_us": t} != want:
+            why = f": {one.why}" if one.why else ""
+            return f"for {one.inputs} it returned {got}; wanted {want}{why}"
+    return None
+
+
+def check_choose_workers(*cases: Stages) -> None:
+    inputs, judge = [check.case(*one.inputs) for one in cases], functools.partial(_explained, cases=cases)
+    check.function("choose_workers", inputs, verify=judge, look="1 · Does the model wait?")

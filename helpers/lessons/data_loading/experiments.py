@@ -1,0 +1,455 @@
+"""Lesson 04, data loading: files to read, loaders to watch, the queue in arithmetic, and its tables and pictures."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import tempfile
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from helpers import samples
+from helpers.plots import style
+from helpers.plots.picture import Picture, drawn
+from helpers.text.seconds import format_seconds
+from helpers.text.tables import Table, table
+
+_FORKS = sys.platform == "linux"
+#: options of every DataLoader with workers here: no wait for ever, and the quickest start where the system has one
+WORKERS: dict[str, Any] = {"timeout": 60, "multiprocessing_context": "fork" if _FORKS else None}
+
+# more workers than cores are what the lesson is about
+warnings.filterwarnings("ignore", message="This DataLoader will create .* worker processes")
+
+
+# --- the queue between workers and model --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Made:
+    """A batch in the queue's arithmetic, in ms: its worker begins it and ends it, and the model takes it."""
+
+    worker: int
+    begun: float
+    ended: float
+    taken: float
+
+
+def queue(loads: Sequence[float], step: float, workers: int, prefetch: int = 2) -> list[Made]:
+    """DataLoader in arithmetic. loads: ms that each batch takes to make; step: ms of a training step.
+
+    Worker i makes batches i, i + workers, …, which are taken in order. Batch b is ordered when batch
+    b − workers · prefetch is taken. Without workers the main process makes each batch when it is asked for.
+    """
+    free, batches, now = [0.0] * max(1, workers), list[Made](), 0.0
+    for b, load in enumerate(loads):
+        worker = b % max(1, workers)
+        if workers:
+            ordered = batches[b - workers * prefetch].taken if b >= workers * prefetch else 0.0
+            begun = max(free[worker], ordered)
+        else:
+            begun = now
+        free[worker] = begun + load
+        taken = max(now, begun + load)
+        batches.append(Made(worker, begun, begun + load, taken))
+        now = taken + step
+    return batches
+
+
+def mean_step(loads: Sequence[float], step: float, workers: int, prefetch: int = 2) -> float:
+    """ms a step by `queue`, from the first step on."""
+    batches = queue(loads, step, workers, prefetch)
+    return (batches[-1].taken - batches[0].taken) / (len(batches) - 1)
+
+
+def real_step(
+    made: Callable[[int, float], Any], load: float, step: float, workers: int, steps: int = 18, **more: Any
+) -> float:
+    """ms a step of the real DataLoader, by the clock. made(count, seconds): the data set; the step is a sleep."""
+    options = WORKERS | more if workers else {}
+    dataset = made(steps + 1, load / 1e3)
+    batches = iter(DataLoader(dataset, batch_size=1, num_workers=workers, **options))
+    next(batches)  # the workers have started
+    began = time.perf_counter()
+    for _ in range(steps):
+        time.sleep(step / 1e3)
+        next(batches)
+    return (time.perf_counter() - began) * 1e3 / steps
+
+
+def bound_step(load: float, step: float, workers: int, cores: int) -> float:
+    """`real_step` of workers that compute, all together on so many cores where the system lets us bind them.
+
+    The quickest of three runs: what else runs here only adds time.
+    """
+    more = {"worker_init_fn": _Bound(sorted(os.sched_getaffinity(0))[:cores])} if _FORKS else {}
+    return min(real_step(samples.Busy, load, step, workers, 12, **more) for _ in range(3))
+
+
+@dataclass(frozen=True)
+class _Bound:
+    cores: Sequence[int]
+
+    def __call__(self, worker: int) -> None:
+        os.sched_setaffinity(0, self.cores)
+
+
+def steps_table(model: Mapping[int, float], real: Mapping[int, float], caption: str) -> Table:
+    """workers → ms a step, by the rule and by the clock."""
+    rows = [(w, f"{model[w]:.0f} ms", f"≈ {real[w]:.1f} ms") for w in real]
+    return table(
+        rows,
+        ["num_workers", "a step, by the rule", "real DataLoader"],
+        evidence="live (CPU)",
+        caption=caption,
+    )
+
+
+@drawn
+def queue_picture(
+    load: float,
+    step: float,
+    workers: Sequence[int] = (1, 2, 3),
+    until: float = 150,
+    evidence: str = "arithmetic",
+) -> Picture:
+    """Who works when: the model and its workers, for some numbers of workers, until so many ms."""
+    title = f"Batches of {load:g} ms, steps of {step:g} ms: who waits for whom"
+    fig, _ = style.figure(
+        3.6, evidence=evidence, title=title, note="the number is the batch; white between two steps: the model waits"
+    )  # fmt: skip
+    heights = [w + 1 for w in workers]
+    for ax, w in zip(fig.subplots(len(workers), 1, sharex=True, height_ratios=heights), workers, strict=True):
+        for b, batch in enumerate(queue([load] * 60, step, w)):
+            bars = ((batch.worker + 1, batch.begun, load, 0.4), (0, batch.taken, step, 0.85))
+            for row, left, width, alpha in bars:
+                if left >= until:
+                    continue
+                colour = style.SERIES[b % 6]
+                ax.barh(-row, width, left=left, height=0.72, color=colour, alpha=alpha, edgecolor="white")
+                if left + width / 2 < until:
+                    ink = style.ink(style.blend(colour, style.PAPER, 1 - alpha))
+                    ax.text(left + width / 2, -row, str(b), ha="center", va="center", fontsize=8, color=ink)
+        ax.set_yticks(range(0, -w - 1, -1), ["model", *(f"worker {i}" for i in range(w))])
+        ax.set(xlim=(0, until))
+        ax.grid(False)
+    ax.set_xlabel("ms")
+    return Picture(fig, evidence, f"{title}, with {', '.join(map(str, workers))} workers")
+
+
+# --- what a worker gets -------------------------------------------------------------------------------------------
+
+
+class _Noted:
+    """The order of a data set with an index; keeps what has been drawn from it."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.drawn = n, list[int]()
+
+    def __iter__(self) -> Iterator[int]:
+        for i in range(self.n):
+            self.drawn.append(i)
+            yield i
+
+
+@dataclass(frozen=True)
+class HandedOut:
+    """ordered: batches that the workers were sent before the loop had one; makers: who made batch 0, 1, …; shared:
+    whether a batch lies in shared memory; workers: how many there are."""
+
+    workers: int
+    ordered: int
+    makers: tuple[int, ...]
+    shared: bool
+
+
+def hand_out(workers: int, batches: int = 12) -> HandedOut:
+    """What a real DataLoader with workers does with the batches of a data set that has an index."""
+    sampler = _Noted(batches)
+    loader = DataLoader(samples.Paced(batches), sampler=sampler, batch_size=1, num_workers=workers, **WORKERS)
+    iterator = iter(loader)
+    ordered = len(sampler.drawn)
+    made = list(iterator)
+    processes = [int(batch[0, 1]) for batch in made]
+    numbers = {process: i for i, process in enumerate(dict.fromkeys(processes))}
+    return HandedOut(workers, ordered, tuple(numbers[p] for p in processes), made[0].is_shared())
+
+
+@drawn
+def hand_out_picture(found: HandedOut, evidence: str = "live (CPU)") -> Picture:
+    """The way of a batch: sampler, workers, shared memory, the loop."""
+    title = f"{found.workers} workers: who makes which batch, and where it waits"
+    note = f"num_workers × prefetch_factor = {found.ordered} batches are under way at most"
+    height = 0.62 * found.workers + 0.55
+    fig, header = style.figure(height, evidence=evidence, title=title, note=note, placed=True)
+    ax = style.inches_axes(fig)
+    middle = header + 0.35 + 0.62 * (found.workers - 1) / 2 + 0.16
+
+    def box(x: float, y: float, width: float, lines: str, colour: Any, **more: Any) -> None:
+        from matplotlib.patches import FancyBboxPatch
+
+        tall = 0.2 + 0.17 * len(lines.splitlines())
+        shape = FancyBboxPatch(
+            (x, y - tall / 2), width, tall, boxstyle="round,pad=0,rounding_size=0.06",
+            facecolor=style.blend(colour, style.PAPER, 0.82), edgecolor=colour, linewidth=1.1,
+        )  # fmt: skip
+        ax.add_patch(shape)
+        ax.text(x + width / 2, y, lines, ha="center", va="center", fontsize=style.SMALL, **more)
+
+    def arrow(start: tuple[float, float], end: tuple[float, float]) -> None:
+        ax.annotate(
+            "", xytext=start, xy=end,
+            arrowprops={"arrowstyle": "-|>", "color": style.MUTED, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0},
+        )  # fmt: skip
+
+    box(0.15, middle, 1.45, "main process:\nthe sampler sends\nindices", style.MUTED)
+    box(7.45, middle, 1.6, "main process:\nthe loop takes\n0, 1, 2, … in order", style.MUTED)
+    for i in range(found.workers):
+        y = header + 0.35 + 0.62 * i + 0.16
+        colour = style.SERIES[i]
+        mine = [b for b, maker in enumerate(found.makers) if maker == i]
+        made = ", ".join(map(str, mine[:3])) + ", …"
+        box(2.15, y, 2.2, f"worker {i}: its own copy of\nthe data set; makes {made}", colour)
+        arrow((1.6, middle), (2.15, y))
+        waiting = [b for b in mine if b < found.ordered]
+        for k, b in enumerate(waiting):
+            box(4.95 + 0.98 * k, y, 0.9, f"batch {b}", colour)
+        arrow((4.35, y), (4.95, y))
+        arrow((4.95 + 0.98 * len(waiting) - 0.08, y), (7.45, middle))
+    top = header + 0.06
+    width = 0.98 * max(1, found.ordered // found.workers) - 0.08
+    words = "shared memory" if found.shared else "ordinary memory"
+    ax.text(4.95 + width / 2, top, words, ha="center", va="center", fontsize=style.SMALL, fontweight="bold")
+    alt = f"{title}: worker i makes batches i, i + {found.workers}, …; they wait in {words} until the loop takes them in order"
+    return Picture(fig, evidence, alt)
+
+
+# --- what crosses the bus -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bus:
+    """GB/s to the device from pinned and from pageable memory, on paper (sheet), and inside the GPU; kernels: their
+    share of the time until a batch of uint8 from pinned memory is ready as float32."""
+
+    pinned: float
+    pageable: float
+    sheet: float
+    inside: float
+    kernels: float
+
+
+def bus(rows: Sequence[Mapping[str, Any]], card: str) -> Bus:
+    """Of the table of the recorded experiment 04/to_the_device."""
+    from helpers.simulator import DEVICES
+
+    sent = {(row["dtype"], row["pinned"]): row for row in rows}
+    pinned, pageable = sent["uint8", True], sent["uint8", False]
+    kernels_s = pinned["ready_s"] - pinned["copy_s"]
+    # of each value one kernel reads a byte and writes 4, the other reads 4 and writes 4
+    return Bus(
+        pinned["bytes"] / pinned["copy_s"] / 1e9,
+        pageable["bytes"] / pageable["copy_s"] / 1e9,
+        DEVICES[card].pcie_bytes_per_s / 1e9,
+        13 * pinned["bytes"] / kernels_s / 1e9,
+        kernels_s / pinned["ready_s"],
+    )
+
+
+def sent_table(rows: Sequence[Mapping[str, Any]], evidence: str) -> Table:
+    """Bytes, copy and the time until ready, for each dtype and kind of memory."""
+    about = "" if evidence.startswith("simulated") else "≈ "
+    told = [
+        (
+            row["dtype"],
+            "pinned" if row["pinned"] else "pageable",
+            f"{row['bytes'] / 1e6:.1f} MB",
+            about + format_seconds(row["copy_s"]),
+            f"{about}{row['bytes'] / row['copy_s'] / 1e9:.0f} GB/s",
+            about + format_seconds(row["ready_s"]),
+        )
+        for row in rows
+    ]
+    columns = ["dtype", "memory", "bytes sent", "copy", "rate", "float32 is ready after"]
+    return table(told, columns, evidence=evidence, caption="a batch of 256 images of 3 × 224 × 224")
+
+
+# --- what a disk is asked for -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Disk:
+    """What a disk can do. seeks: it moves its head for each read and only then the bytes."""
+
+    iops: float
+    bytes_per_s: float
+    seeks: bool = False
+
+
+DISKS = {
+    "hard disk": Disk(100, 150e6, seeks=True),
+    "cloud volume": Disk(3_000, 125 * 2**20),
+    "NVMe drive": Disk(500_000, 3.5e9),
+}
+#: ImageNet, about: images, and bytes of each
+IMAGES, IMAGE_BYTES = 1_280_000, 110_000
+
+
+def disks_table(one_by_one: Mapping[str, float], in_blocks: Mapping[str, float], block: int) -> Table:
+    """Minutes of an epoch on each disk, image by image and in blocks."""
+    rows = [
+        (
+            name,
+            f"{disk.iops:,}",
+            f"{disk.bytes_per_s / 1e6:,.0f} MB/s",
+            f"{disk.bytes_per_s / disk.iops / 1e3:,.0f} kB",
+            f"{one_by_one[name]:,.1f} min",
+            f"{in_blocks[name]:,.1f} min",
+        )
+        for name, disk in DISKS.items()
+    ]
+    columns = ["disk", "IOPS", "bandwidth", "bandwidth ÷ IOPS", "one by one", f"blocks of {block}"]
+    caption = (
+        "one epoch over 1.28 million images of 110 kB. Hard disk: about what 7,200 rpm do; cloud volume: AWS gp3's published "
+        "baseline; drive: the data sheet of a Samsung 970 EVO, 2 TB"
+    )
+    return table(rows, columns, evidence="arithmetic", caption=caption)
+
+
+Read = tuple[Path, int, int]
+"""file, offset, bytes"""
+
+
+class ImageFiles:
+    """JPEG files, and the same pixels packed one behind the other into one file, in a folder that ends with the kernel."""
+
+    def __init__(self, count: int = 256, size: int = 64) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.paths = samples.write_images(self.folder.name, count, size)
+        self.pixels = np.stack([samples.decode_image(p) for p in self.paths])  # (count, size, size, 3) uint8
+        self.packed = Path(self.folder.name) / "pixels.bin"
+        self.pixels.tofile(self.packed)
+
+    def epoch(self, way: str, block: int = 32, seed: int = 0) -> list[Read]:
+        """Read the packed file once in random order, unbuffered, and note each read. way: "one by one" or "in blocks"."""
+        rng = np.random.default_rng(seed)
+        size = self.pixels[0].nbytes * {"one by one": 1, "in blocks": block}[way]
+        return [_read(self.packed, int(i) * size, size) for i in rng.permutation(self.pixels.nbytes // size)]
+
+
+def _read(path: Path, offset: int = 0, size: int | None = None) -> Read:
+    with path.open("rb", buffering=0) as file:
+        file.seek(offset)
+        data = file.read(path.stat().st_size if size is None else size)
+    return path, offset, len(data)
+
+
+@drawn
+def read_order(epochs: Mapping[str, Sequence[Read]], evidence: str = "live (CPU)") -> Picture:
+    """Where in the file each read of an epoch lies, way by way."""
+    title = "One epoch over the packed file: what the disk is asked for"
+    note = "each stroke is one read, in two colours by turns; at each jump a hard disk moves its head"
+    fig, _ = style.figure(2.9, evidence=evidence, title=title, note=note)
+    axes = fig.subplots(1, len(epochs), sharex=True, sharey=True)
+    for ax, (way, reads) in zip(axes, epochs.items(), strict=True):
+        done = 0.0
+        for i, (_, offset, size) in enumerate(reads):
+            at = np.array([0, size]) / 1e6
+            colour = (style.BLUE, style.VERMILLION)[i % 2]
+            ax.plot(done + at, offset / 1e6 + at, color=colour, linewidth=2.5, solid_capstyle="butt")
+            done += at[1]
+        ax.set(title=f"{way}: {len(reads)} reads", xlabel="read so far, MB")
+    axes[0].set_ylabel("place in the file, MB")
+    return Picture(
+        fig, evidence, f"{title}: scattered single images at the left, few long blocks at the right"
+    )
+
+
+# --- further: maps, batches, decoding -----------------------------------------------------------------------------
+
+
+class TokenFile:
+    """The tokens of some documents, packed into one file. ends: where each document ends; words: a token's number → word."""
+
+    def __init__(self, documents: int = 2_000) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "tokens.bin"
+        self.ends, self.words = samples.pack_documents(samples.text(documents), self.path)
+
+    @property
+    def nbytes(self) -> int:
+        return 2 * int(self.ends[-1])
+
+
+def held(load: Callable[[], np.ndarray], start: int, end: int) -> tuple[int, int]:
+    """Bytes of NumPy's and Python's memory while array[start:end] of what `load` returns is copied; bytes of its pickle."""
+    tracemalloc.start()
+    array = load()
+    part = array[start:end].copy()
+    now = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(part) == end - start
+    return now, len(pickle.dumps(array))
+
+
+def in_files(size: int, whole: int) -> str:
+    """Bytes in the words of the prediction: next to nothing is Python's own."""
+    return "the whole file" if size > 0.9 * whole else "almost nothing" if size < 0.05 * whole else "a part"
+
+
+def map_table(file: TokenFile, sizes: Mapping[str, tuple[int | None, int]]) -> Table:
+    """way → (bytes in memory, bytes pickled); None: nothing was opened."""
+    rows = [
+        (way, "0 kB" if now is None else f"{now / 1e3:,.0f} kB", f"{sent / 1e3:,.1f} kB")
+        for way, (now, sent) in sizes.items()
+    ]
+    return table(
+        rows,
+        ["way", "in memory for one document", "pickled"],
+        evidence="live (CPU)",
+        caption=f"the file has {file.nbytes / 1e3:,.0f} kB",
+    )
+
+
+def batch_table(counts: Any, batch: Sequence[torch.Tensor]) -> Table:
+    """What a collate allocated, beside the batch that it returned."""
+    size = sum(t.nbytes for t in batch)
+    rows = [
+        ("the batch itself", len(batch), size, "1.0"),
+        ("the usual collate", counts.new_storages, counts.bytes_allocated, f"{counts.bytes_allocated / size:.1f}"),
+    ]  # fmt: skip
+    columns = ["", "storages", "bytes allocated", "as a multiple of the batch"]
+    return table(rows, columns, evidence="live (CPU)", caption=f"a batch of {tuple(batch[0].shape)}")
+
+
+def useful(lengths: np.ndarray, batch: int = 64, multiple: int = 8) -> float:
+    """The share of tokens in padded batches of documents of these lengths, taken in order."""
+    rows = lengths[: len(lengths) // batch * batch].reshape(-1, batch)
+    longest = np.ceil(rows.max(1) / multiple) * multiple
+    return float(rows.sum() / (batch * longest).sum())
+
+
+def decode_table(files: ImageFiles, seconds: Mapping[str, float]) -> Table:
+    """Three ways to get the same 64 images: decoded, read one by one, read at once."""
+    on_disk = sum(p.stat().st_size for p in files.paths) / len(files.paths)
+    raw = files.pixels[0].nbytes
+    rows = [
+        (way, f"≈ {(on_disk if 'decode' in way else raw) / 1e3:.1f} kB", f"≈ {format_seconds(took)}")
+        for way, took in seconds.items()
+    ]
+    return table(
+        rows,
+        ["way", "on disk, each image", "64 images"],
+        evidence="live (CPU)",
+        caption="images of 64 × 64 pixels, from the operating system's cache, so without a disk",
+    )

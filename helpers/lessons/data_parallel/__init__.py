@@ -1,0 +1,1 @@
+"""All that belongs to lesson 14 alone, beside its master."""

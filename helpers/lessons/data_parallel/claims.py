@@ -1,0 +1,162 @@
+"""The claims on trial of lesson 14: data parallel. Each function runs its experiment and returns its row."""
+
+from __future__ import annotations
+
+import os
+
+import torch.distributed as dist
+
+from helpers.lessons.data_parallel import experiments
+
+Row = tuple[str, str, str, str, str, str]
+
+
+def eight_cards() -> Row:
+    """Is there a limit of 8 in DataParallel, what does it send, and what is left of DDP's speed at 1,024."""
+    limits, sizes = experiments.limits_of_eight(), (2, 4, 8)
+    slower = all(experiments.copying(n, way) > experiments.summing(n) for n in sizes for way in ("star", "ring"))
+
+    def ms(seconds: float) -> str:
+        return f"{seconds * 1e3:.0f}"
+
+    return (
+        "14-eight-cards",
+        "five-strategies",
+        "DataParallel scales to 8 cards, DDP to a thousand",
+        f"{limits} limits of 8 in its source; weights and gradients over PCIe at 2 → 8 cards, copy by copy {ms(experiments.copying(2, 'star'))} → "
+        f"{ms(experiments.copying(8, 'star'))} ms, by ring {ms(experiments.copying(2, 'ring'))} → {ms(experiments.copying(8, 'ring'))}, DDP "
+        f"{ms(experiments.summing(2))} → {ms(experiments.summing(8))}; DDP at 1,024, 8 layers: {experiments.left(experiments.step_on(1024, experiments.DDP)):.0%}",
+        "partly: holds when 8 stands for one machine's cards; but DataParallel sends more, and none of it hidden, from 2 cards on"
+        if slower and not limits
+        else "refuted",
+        "Further · DataParallel",
+    )
+
+
+def ddp_table() -> Row:
+    """Threads or processes, and what starts them."""
+    threads, record = experiments.starts_threads(), experiments.by_ddp()
+    return (
+        "14-ddp-table",
+        "five-strategies",
+        "DataParallel: one process, many threads, starts simply; DDP: many processes, needs a launch script",
+        f"parallel_apply starts {'threads' if threads else 'no threads'}; DDP ran in {record.world_size} processes, started by a "
+        "function call, without a script",
+        "partly: holds when the processes are meant; a script is the usual way and not a need"
+        if threads
+        else "refuted",
+        "Further · torchrun and Accelerate",
+    )
+
+
+def topology() -> Row:
+    """64 GPUs in nodes of 8: one ring, and the node first."""
+    ring, tree, first = map(experiments.among_64, ("ring", "tree", "hierarchical"))
+    return (
+        "14-topology",
+        "book-notes",
+        "collectives that follow the topology are cheaper",
+        f"{2 * experiments.GPT2 / experiments.MB:.0f} MB among 64 in nodes of 8: one ring {ring * 1e3:.1f} ms, the node first {first * 1e3:.1f}",
+        "confirmed" if first < min(ring, tree) else "refuted",
+        "Further · Who is joined to whom",
+    )
+
+
+def buckets() -> Row:
+    """GPT-2 among 64: DDP's default buckets, and all gradients in one."""
+    default, lump = experiments.plan(64), experiments.plan(64, "all in one")
+    gradients = len(default.backward.gradients)
+    fewer = len(default.buckets) < gradients and default.exposed_s < lump.exposed_s
+    return (
+        "14-buckets",
+        "book-notes",
+        "DDP groups gradients into few messages, and sends the first while backward runs",
+        f"GPT-2 at 64: {gradients} gradients in {len(default.buckets)} messages, {default.exposed_s * 1e6:,.0f} of "
+        f"{default.communication_s * 1e6:,.0f} µs exposed; all in one: {lump.exposed_s * 1e6:,.0f}",
+        "confirmed" if fewer else "refuted",
+        "3 · Hide it: buckets and overlap",
+    )
+
+
+def nodes() -> Row:
+    """What is left of n-fold work at 8, 64 and 1,024, with even and uneven kernels, and with one slow rank."""
+    even = {n: experiments.left(experiments.step_on(n, experiments.DDP)) for n in (8, 1024)}
+    uneven = {n: experiments.left(experiments.uneven(n)) for n in (8, 64, 1024)}
+    return (
+        "14-nodes",
+        "book-notes",
+        "more nodes: more latency, and unstable parts weigh more",
+        f"efficiency {even[8]:.0%} → {even[1024]:.0%} from 8 to 1,024 ranks; with uneven kernels {uneven[8]:.0%} → {uneven[1024]:.0%}; "
+        f"one slow rank of 64: {experiments.left(experiments.one_slow()):.0%}",
+        "confirmed" if uneven[8] > uneven[64] > uneven[1024] else "refuted",
+        "4 · What is left of n GPUs",
+    )
+
+
+def compression() -> Row:
+    """Bytes and messages of four backward passes: plain, 16 bits, sparse, low rank."""
+    told = experiments.sending()
+    sent = {way: record.wire_bytes() for way, record in told.items()}
+    thin, sparse = "rank-1 factors", "the largest tenth"
+    whole, less = experiments.float_and_int8(10**4, "NVLink 4")
+    return (
+        "14-compression",
+        "book-notes",
+        "compressing gradients (quantized, sparse, low rank) lowers what is sent",
+        f"four passes: {sent['plain']:,.0f} bytes plain, {sent['16 bits']:,.0f} in 16 bits, {sent[sparse]:,.0f} as the largest tenth and its "
+        f"places, {sent[thin]:,.0f} as rank-1 factors in {told[thin].count()} messages and not {told['plain'].count()}. 10,000 numbers over "
+        f"NVLink: {'int8' if less < whole else 'float32'} is faster",
+        "partly: holds when bytes, and not messages, are what takes the time"
+        if max(sent[way] for way in ("16 bits", sparse, thin)) < sent["plain"]
+        else "refuted",
+        "Further · Send less often, and less",
+    )
+
+
+def accelerate() -> Row:
+    """The third step of Accelerate beside DDP's."""
+    found, own = experiments.by_accelerate(), experiments.by_ddp()
+    same = found == ("DistributedDataParallel", own.count("all_reduce"), own.bytes("all_reduce"))
+    return (
+        "14-accelerate",
+        "book-notes",
+        "Accelerate does the same as DDP, with more optimizations",
+        f"the model is a {found[0]}; {found[1]} all-reduce of {found[2]:,} bytes, DDP's own; other optimizations were not tried"
+        if found
+        else "not installed here",
+        "untested"
+        if found is None
+        else "confirmed for what is sent; the rest is untested"
+        if same
+        else "refuted",
+        "Further · torchrun and Accelerate",
+    )
+
+
+def listing() -> Row:
+    """The article's set-up of a process, without what torchrun puts into the environment."""
+    names = "MASTER_ADDR", "MASTER_PORT"
+    kept = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        next(dist.rendezvous("env://", rank=0, world_size=2))  # what init_process_group calls first
+        said = "nothing"
+    except ValueError as problem:
+        said = str(problem).partition("rendezvous: ")[2]
+    finally:
+        os.environ.update(kept)
+    return (
+        "14-listing",
+        "five-strategies",
+        '`init_process_group("nccl", rank=…, world_size=…)`, then `DDP(model.cuda(), device_ids=[local_rank])`, sets a process up',
+        f"without torchrun it raises: {said}. `torch.cuda.set_device` is not in the listing either: not tried, without two GPUs",
+        "partly: holds when torchrun or the caller has set the address"
+        if "MASTER_ADDR" in said
+        else "untested: this version says otherwise",
+        "Further · torchrun and Accelerate",
+    )
+
+
+def rows() -> list[Row]:
+    """All of them."""
+    claims = eight_cards, ddp_table, topology, buckets, nodes, compression, accelerate, listing
+    return [claim() for claim in claims]

@@ -1,0 +1,1 @@
+"""All that belongs to lesson 15 alone, beside its master."""

@@ -1,0 +1,145 @@
+"""Claims on trial in lesson 03."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch.profiler import schedule
+
+from helpers import trace
+from helpers.lessons.gpu_queue.experiments import BUSY, Tried, profiled, used
+
+Row = tuple[str, str, str, str, str, str]
+MAP = "3 · A map"
+GAPS = "2 · A read in every step"
+
+
+def sparse(tried: Mapping[str, Tried]) -> Row:
+    """tried: the loops of the map, as for all claims below that take it."""
+    small, copied = tried["small layers"], tried["narrow, copied"]
+    busy, waits = trace.shares(small.ran.trace).computes, trace.shares(copied.ran.trace)
+    return (
+        "03-sparse-cpu",
+        "book-notes",
+        "A sparse GPU queue means that the bottleneck is on the CPU",
+        f"small layers: GPU busy {busy:.0%}, CPU ×2 gives {small.gains['CPU']:.2f}×. Batches copied: GPU busy "
+        f"{waits.computes:.0%}, CPU ×2 gives {copied.gains['CPU']:.2f}×, copies ×2 {copied.gains['copies']:.2f}×",
+        "partly: holds when the CPU itself does not wait"
+        if copied.gains["CPU"] < 1.1 < small.gains["CPU"]
+        else "confirmed",
+        MAP,
+    )
+
+
+def dense(tried: Mapping[str, Tried]) -> Row:
+    large, read = tried["large layers"].gains, tried["middle, read"].gains
+    return (
+        "03-dense-gpu",
+        "book-notes",
+        "A dense GPU queue without gaps means that the bottleneck is the GPU's operators",
+        f"large layers: GPU ×2 gives {large['GPU']:.2f}×, CPU ×2 {large['CPU']:.2f}×; with a read in each step: "
+        f"{read['GPU']:.2f}× and {read['CPU']:.2f}×",
+        "confirmed" if large["GPU"] > 1.5 > large["CPU"] else "refuted",
+        MAP,
+    )
+
+
+def zoom(tried: Mapping[str, Tried]) -> Row:
+    turns = tried["middle, read and prepare"]
+    return (
+        "03-gaps-zoom",
+        "book-notes",
+        "Dense with gaps: zoom in on the gap",
+        f"read and prepare: “{trace.classify(turns.ran.trace).density}”; in the largest gap nothing is launched; the "
+        f"wait that emptied the queue ends where the gap begins; without the reads {turns.gains['no reads']:.2f}×",
+        "partly: holds when the window shows the wait before the gap as well",
+        GAPS,
+    )
+
+
+def before_and_after(tried: Mapping[str, Tried], prepare_alone: float) -> Row:
+    """prepare_alone: a step with the Python and without the read, against one without both."""
+    won = tried["middle, read and prepare"].gains["no reads"] - 1
+    return (
+        "03-before-and-after",
+        "book-notes",
+        "What the GPU and the CPU do before and after the gap tells the cause",
+        f"in the gap: Python; the same Python without the read before the gap costs {prepare_alone - 1:+.0%}; the read "
+        f"before it, taken out, wins {won:+.0%}",
+        "partly: holds when one looks before the gap too: what fills it may be innocent",
+        GAPS,
+    )
+
+
+def nsight_compute(tried: Mapping[str, Tried]) -> Row:
+    faster = ", ".join(
+        f"{tried[name].gains['GPU']:.2f}× ({name})"
+        for name in ("small layers", "large layers", "middle, read and prepare")
+    )
+    return (
+        "03-nsight-compute",
+        "book-notes",
+        "In training, Nsight Compute is only needed when optimising CUDA operators",
+        f"kernels twice as fast give {faster}",
+        "untested: no report was read; what faster kernels would win depends on the loop",
+        "Further · Nsight Systems, Nsight Compute",
+    )
+
+
+def utilization() -> Row:
+    """Three programs that keep a simulated H100 busy, and how much of the card they use."""
+    told = "; ".join(
+        f"{name}: busy {u.busy:.0%}, {u.flops:.1%} of FLOP/s"
+        for name, u in ((name, used(make)) for name, make in BUSY.items())
+    )
+    return (
+        "03-utilization",
+        "compile-300",
+        "`torch.cuda.utilization()` gives the use of the GPU",
+        told,
+        "partly: holds when it is low: then the GPU waits; a high one says only that something ran",
+        "Further · Busy is not fast",
+    )
+
+
+def schedule_recipe() -> Row:
+    """Ten steps under the recipe's schedule, with prof.step() and without."""
+    plan = schedule(wait=2, warmup=1, active=3)
+    kept, forgotten = profiled(plan).steps, profiled(plan, step_is_called=False).steps
+    return (
+        "03-schedule-recipe",
+        "five-strategies",
+        "`schedule(wait=2, warmup=1, active=3)` around the training loop, as printed",
+        f"ten steps: {len(kept)} recorded; without `prof.step()`, which the recipe leaves out: {len(forgotten)}",
+        "confirmed" if forgotten else "partly: holds when every step ends with prof.step()",
+        "Further · Record it yourself",
+    )
+
+
+def cuda_time_total() -> Row:
+    """The old name of a column to sort by, in a profile of ten steps."""
+    accepted = "accepted"
+    try:
+        ran = profiled(schedule(wait=2, warmup=1, active=3))
+        ran.prof.key_averages().table(sort_by="cuda_time_total", row_limit=1)
+    except Exception as refused:
+        accepted = f"refused ({type(refused).__name__})"
+    return (
+        "03-cuda-time-total",
+        "compile-300",
+        '`key_averages().table(sort_by="cuda_time_total")`',
+        f"this torch: {accepted}; the name of today is device_time_total",
+        "confirmed" if accepted == "accepted" else "refuted",
+        "Further · Record it yourself",
+    )
+
+
+def nsys_memory() -> Row:
+    return (
+        "03-nsys-memory",
+        "compile-300",
+        "Nsight Systems analyses memory access patterns, to improve the layout",
+        "no GPU here; NVIDIA's manuals describe memory access inside kernels under Nsight Compute",
+        "untested: this needs a GPU",
+        "Further · Nsight Systems, Nsight Compute",
+    )

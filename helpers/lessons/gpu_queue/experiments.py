@@ -1,0 +1,488 @@
+"""Lesson 03: a training loop on a simulated GPU whose parts can be made faster, and what its traces say, as tables."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from helpers import plots, recordings, running_example, simulate, trace
+from helpers.plots.picture import Picture
+from helpers.running_example import rungs
+from helpers.text.seconds import format_seconds
+from helpers.simulator.devices import DEVICES
+from helpers.text.tables import Table, table
+
+SIMULATED = "simulated (H100)"
+H100 = DEVICES["H100"]
+#: sizes of the loop's layers and batch
+SMALL, MIDDLE, LARGE = (
+    {"width": 256, "batch": 64}, {"width": 2048, "batch": 1024}, {"width": 4096, "batch": 1024},
+)  # fmt: skip
+
+
+class Ran(NamedTuple):
+    """The trace of some steps, and the seconds for one."""
+
+    trace: trace.Trace
+    step_s: float
+
+
+def loop(
+    width: int,
+    batch: int,
+    *,
+    read: bool = False,
+    prepare_s: float = 0.0,
+    load: bool = False,
+    cpu: float = 1,
+    gpu: float = 1,
+    pcie: float = 1,
+    steps: int = 4,
+) -> Ran:
+    """Train four linear layers with SGD on a simulated H100.
+
+    read: loss.item() in every step. prepare_s: seconds of Python for the next batch, in every step. load: copy the
+    batch to the GPU in every step. cpu, gpu, pcie: how many times as fast that part of the machine is.
+    """
+    device: Any = simulate(machine(cpu, gpu, pcie))
+    with device:
+        layers = (nn.Linear(width, width, device=device.device) for _ in range(4))
+        model = nn.Sequential(*(part for layer in layers for part in (layer, nn.ReLU())))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        x = torch.empty(batch, width) if load else torch.randn(batch, width, device=device.device)
+
+        def step() -> None:
+            with record_function("forward"):
+                loss = model(x.to(device.device)).square().mean()
+            with record_function("backward"):
+                optimizer.zero_grad()
+                loss.backward()
+            with record_function("optimizer"):
+                optimizer.step()
+            if read:
+                loss.item()
+            if prepare_s:
+                device.host_work(prepare_s / cpu)
+
+        for _ in range(2):
+            step()
+        device.synchronize()
+        began = device.clock()
+        with device.profile() as prof:
+            for _ in range(steps):
+                step()
+                prof.step()
+        device.synchronize()
+    return Ran(trace.read(prof), (device.clock() - began) / steps)
+
+
+def machine(cpu: float, gpu: float, pcie: float) -> Any:
+    """An H100 whose CPU, GPU and bus are so many times as fast."""
+    a = H100.assumptions
+    a = replace(a, operator_s=a.operator_s / cpu, launch_s=a.launch_s / cpu, view_s=a.view_s / cpu)
+    a = replace(a, kernel_floor_s=a.kernel_floor_s / gpu, pageable_bytes_per_s=a.pageable_bytes_per_s * pcie)
+    flops = {kind: rate * gpu for kind, rate in H100.peak_flops.items()}
+    return replace(H100, peak_flops=flops, memory_bytes_per_s=H100.memory_bytes_per_s * gpu, assumptions=a)
+
+
+def queues(loops: Mapping[str, Ran]) -> Table:
+    """Of each loop: a step's time, how much the GPU computes, and the queue's depth."""
+    rows = []
+    for name, (t, step_s) in loops.items():
+        depth = trace.queue_depth(t)
+        row = (
+            name,
+            format_seconds(step_s),
+            f"{trace.shares(t).computes:.0%}",
+            f"{depth.mean:.1f}",
+            depth.deepest,
+        )
+        rows.append(row)
+    columns = ["loop", "a step", "GPU computes", "queue: mean depth", "deepest"]
+    return table(rows, columns, evidence=SIMULATED)
+
+
+def second_step(t: trace.Trace) -> tuple[float, float]:
+    """When the second step begins and ends, in seconds."""
+    step = trace.steps(t)[1]
+    return step.start_s, step.start_s + step.seconds_s
+
+
+def launch_to_start_us(t: trace.Trace) -> float:
+    """µs from a launch to the start of its kernel, where the GPU is free."""
+    return float(min(t.work.start_ns - t.work.launch_ns)) / 1e3
+
+
+def gpu_work_s(t: trace.Trace) -> float:
+    """Seconds in which the GPU computes, a step."""
+    steps = trace.steps(t)
+    return sum(step.compute_s for step in steps) / len(steps)
+
+
+def against_the_work(loops: Mapping[str, Ran], work_s: float) -> Table:
+    """Of each loop: a step's time and the queue's mean depth."""
+    rows = [
+        (name, format_seconds(step_s), f"{trace.queue_depth(t).mean:.1f}")
+        for name, (t, step_s) in loops.items()
+    ]
+    caption = f"the GPU's own work: {format_seconds(work_s)} a step"
+    return table(rows, ["loop", "a step", "queue: mean depth"], evidence=SIMULATED, caption=caption)
+
+
+def end_of_a_read(t: trace.Trace) -> float:
+    """When the second .item() of a trace returns, in seconds."""
+    reads: list[Any] = [row for row in t.rows("operator") if row["name"] == "aten::_local_scalar_dense"]
+    return float(reads[1]["end_s"])
+
+
+# --- the map ------------------------------------------------------------------------------------------------------
+
+
+class Tried(NamedTuple):
+    """A loop as it is, and how many times as fast it is with each remedy; 1 where there is nothing to change."""
+
+    ran: Ran
+    gains: dict[str, float]
+
+    @property
+    def best(self) -> str:
+        return max(self.gains, key=lambda remedy: self.gains[remedy])
+
+
+def try_each(settings: Mapping[str, Any], remedies: Mapping[str, Mapping[str, Any]]) -> Tried:
+    """The loop, and the same loop with each remedy's settings."""
+    ran = loop(**settings)
+    gains = {}
+    for word, change in remedies.items():
+        nothing = ("pcie" in change and not settings.get("load")) or (
+            "read" in change and not settings.get("read")
+        )
+        gains[word] = 1.0 if nothing else ran.step_s / loop(**{**settings, **change}).step_s
+    return Tried(ran, gains)
+
+
+def on_the_map(tried: Mapping[str, Tried]) -> Table:
+    """Of each loop: the two shares, how much of its idle time a copy fills, and what each remedy gives."""
+    rows = []
+    for name, one in tried.items():
+        shares, idle = trace.shares(one.ran.trace), trace.idle(one.ran.trace)
+        copying = idle.seconds.get("waiting for a copy", 0)
+        told = f"{copying / idle.total:.0%}" if shares.computes < 0.95 else "—"  # hardly any idle time
+        gains = (f"{g:.2f}×" for g in one.gains.values())
+        rows.append((name, *(f"{share:.0%}" for share in shares), told, *gains))
+    first = next(iter(tried.values()))
+    columns = [
+        "loop",
+        "GPU computes",
+        "CPU waits",
+        "idle for a copy",
+        *(word if word == "no reads" else f"{word} ×2" for word in first.gains),
+    ]
+    caption = "on the right: times as fast with this remedy"
+    return table(rows, columns, evidence=SIMULATED, caption=caption)
+
+
+# --- a whole script -----------------------------------------------------------------------------------------------
+
+
+def repairs(script: running_example.Script) -> dict[str, float]:
+    """repair → how many times as fast a step of the script is with it alone; the last, with two of them."""
+
+    def adamw(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
+
+    def scaled(model: nn.Module, most: float = 1.0) -> None:
+        """The script's own clip, but for its `if`."""
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        length = torch.stack([grad.square().sum() for grad in grads]).sum().sqrt()
+        factor = (most / length).clamp(max=1)
+        for grad in grads:
+            grad.mul_(factor)
+
+    clip = {"clip": scaled}
+    parts: dict[str, dict[str, Any]] = {
+        "clip without a wait": clip,
+        "log without a wait": {"log": rungs.log_every_five},
+        "AdamW in few launches": {"optimizer": adamw},
+        "clip and AdamW": clip | {"optimizer": adamw},
+    }
+    plain_s = running_example.score(script).step_s
+    return {
+        name: plain_s / running_example.score(script.replace(**new)).step_s for name, new in parts.items()
+    }
+
+
+def what_each_gives(gains: Mapping[str, float], leak: object) -> Table:
+    """Each repair with what it gives; below, the leak."""
+    rows = [(name, f"{gain:.2f}×") for name, gain in gains.items()]
+    return table(rows, ["repair", "times as fast"], evidence=SIMULATED, caption=f"the leak: {leak}")
+
+
+def lasting(seconds: float) -> str:
+    """The largest of minutes, hours, days that fits."""
+    return next(
+        word for word, unit in (("days", 86_400), ("hours", 3_600), ("minutes", 0)) if seconds >= unit
+    )
+
+
+#: three loops whose settings the learner does not see before the traces
+UNKNOWN: dict[str, dict[str, Any]] = {
+    "trace A": {"width": 3072, "batch": 2048, "read": True, "prepare_s": 0.2e-3},
+    "trace B": {"width": 3072, "batch": 1024, "read": True, "prepare_s": 4e-3},
+    "trace C": {"width": 1024, "batch": 512, "prepare_s": 2e-3},
+}
+
+
+def two_steps(name: str) -> Picture:
+    """The queue during the second and the third step of one of UNKNOWN."""
+    t = loop(**UNKNOWN[name]).trace
+    begin, last = trace.steps(t)[1:3]
+    return plots.queue(t, begin.start_s, last.start_s + last.seconds_s, title=name.replace("trace", "Trace"))
+
+
+# --- which lines wait ---------------------------------------------------------------------------------------------
+
+
+def one_batch() -> tuple[Any, dict[str, Any]]:
+    """A simulated H100, and names for lines to run on it: loss, best, x, labels, mask, rows, page, pinned, w."""
+    gpu: Any = simulate("H100")
+    with gpu:
+        x = torch.randn(64, 10, device=gpu.device)
+        here: dict[str, Any] = {
+            "torch": torch,
+            "nn": nn,
+            "F": nn.functional,
+            "gpu": gpu,
+            "x": x,
+            "mask": x > 0,
+        }
+        here |= {"loss": x.sum(), "best": x.sum(), "rows": torch.arange(8, device=gpu.device)}
+        here |= {"page": torch.randn(512, 512), "pinned": torch.randn(512, 512).pin_memory()}
+        here |= {"labels": torch.randint(0, 10, (64,), device=gpu.device), "w": nn.Parameter(x.clone())}
+        here["w"].grad = x.clone()
+    return gpu, here
+
+
+def who_waits(gpu: Any, lines: Sequence[str], here: dict[str, Any]) -> dict[str, list[str]]:
+    """line → the operators that make the CPU wait for the GPU."""
+    found = {}
+    with gpu:
+        for line in lines:
+            host = len(gpu.host)
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(line, here)
+            found[line] = sorted({record.name for record in gpu.host[host:] if record.kind == "sync"})
+    return found
+
+
+def waits_by_line(waits: Mapping[str, Sequence[str]]) -> Table:
+    """Each line with what waits in it."""
+    rows = [(f"`{line}`", ", ".join(who) or "nothing") for line, who in waits.items()]
+    return table(rows, ["line", "what waits"], evidence=SIMULATED)
+
+
+def steps_of(train: Callable[..., Any], steps: int = 3) -> tuple[float, Table]:
+    """Waits a step of a training loop, and the lines that ``set_sync_debug_mode("warn")`` names."""
+    gpu: Any = simulate("H100", values=True)
+    with gpu, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        model, labels = nn.Linear(8, 4).to(gpu.device), torch.arange(16, device=gpu.device) % 4
+        batches = [(torch.randn(16, 8, device=gpu.device), labels)] * steps
+        gpu.set_sync_debug_mode("warn")
+        before = gpu.syncs
+        train(gpu, model, batches, [1.0] * 4)
+        waits = gpu.syncs - before
+    rows = [
+        (f"`{_source(w)}`", str(w.message).rpartition(" ")[2])
+        for w in told
+        if "synchronizing" in str(w.message)
+    ]
+    return waits / steps, table(rows, ["line", "what waits"], evidence=SIMULATED)
+
+
+def _source(warning: warnings.WarningMessage) -> str:
+    line = linecache.getline(warning.filename, warning.lineno).partition("  #")[0]
+    return line.strip() or f"line {warning.lineno}"
+
+
+# --- busy is not fast ---------------------------------------------------------------------------------------------
+
+
+class Used(NamedTuple):
+    """Shares: of the time with a kernel, of the peak FLOP/s, of the peak bytes/s."""
+
+    busy: float
+    flops: float
+    bytes: float
+
+
+def used(make: Callable[[Any], Callable[[], Any]], times: int = 20) -> Used:
+    """How much of an H100 a repeated work uses. make: from a simulated GPU to the work."""
+    device: Any = simulate("H100")
+    with device:
+        work = make(device)
+        work()
+        device.synchronize()
+        first = len(device.kernels)
+        for _ in range(times):
+            work()
+        device.synchronize()
+    ran = device.kernels[first:]
+    span = (ran[-1].end_ns - ran[0].start_ns) / 1e9
+    flops, moved = sum(k.flops for k in ran) / span, sum(k.bytes for k in ran) / span
+    busy = sum(k.duration_s for k in ran) / span
+    return Used(busy, flops / H100.peak_flops["fp32"], moved / H100.memory_bytes_per_s)
+
+
+def product(device: Any) -> Callable[[], Any]:
+    x = torch.randn(4096, 4096, device=device.device)
+    return lambda: x @ x
+
+
+def activation(device: Any) -> Callable[[], Any]:
+    x = torch.randn(64 * 2**20, device=device.device)
+    return lambda: torch.relu(x)
+
+
+def tiny(device: Any) -> Callable[[], Any]:
+    """Fifty small products, launched at once as a graph."""
+    x = torch.randn(64, 64, device=device.device)
+    x @ x
+    graph = device.CUDAGraph()
+    with device.graph(graph):
+        for _ in range(50):
+            x @ x
+    return lambda: (graph.replay(), x)  # x has to live as long as the graph
+
+
+#: three programs that keep a GPU busy
+BUSY = {"one 4096 × 4096 product": product, "relu of 64 Mi numbers": activation, "50 tiny products": tiny}
+
+
+def use_of_the_card(use: Mapping[str, Used]) -> Table:
+    """The shares of each program."""
+    columns = ["program", "busy (“utilization”)", "of peak FLOP/s, fp32", "of peak bytes/s"]
+    rows = [(name, *(f"{share:.1%}" for share in shares)) for name, shares in use.items()]
+    return table(rows, columns, evidence=SIMULATED)
+
+
+# --- the profiler -------------------------------------------------------------------------------------------------
+
+
+class Profiled(NamedTuple):
+    """The traces of a profiled training loop, one for each cycle of the schedule; and the profile."""
+
+    cycles: list[trace.Trace]
+    prof: Any
+
+    @property
+    def steps(self) -> list[int]:
+        """Numbers of the recorded steps, without the mark that stands for what follows the last prof.step()."""
+        found = [int(step.name.partition("#")[2]) for t in self.cycles for step in trace.steps(t)]
+        return [number for number in found if number < 10]
+
+
+def profiled(schedule: Any, step_is_called: bool = True) -> Profiled:
+    """Ten steps of a small training loop on this CPU, under torch.profiler with a schedule."""
+    model, data = nn.Linear(64, 64), torch.randn(32, 64)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    cycles: list[trace.Trace] = []
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule,
+        on_trace_ready=lambda p: cycles.append(trace.read(p)),
+        record_shapes=True,
+        with_stack=True,
+        acc_events=True,
+    ) as prof:
+        for _ in range(10):
+            with record_function("forward"):
+                loss = model(data).square().mean()
+            with record_function("backward"):
+                sgd.zero_grad()
+                loss.backward()
+            with record_function("optimizer"):
+                sgd.step()
+            if step_is_called:
+                prof.step()
+    return Profiled(cycles, prof)
+
+
+def what_options_add(ran: Profiled) -> Table:
+    """What each option of the profiler adds to the trace of three steps."""
+    three = ran.cycles[0]
+    shapes = [
+        e.input_shapes for e in ran.prof.key_averages(group_by_input_shape=True) if e.key == "aten::addmm"
+    ]
+    model, data = nn.Linear(64, 64), torch.randn(32, 64)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as once:
+        model(data)
+    taken = {e.key: e.self_cpu_memory_usage for e in once.key_averages() if e.self_cpu_memory_usage > 0}
+    names = [row["name"] for row in three.rows()]
+    rows = [
+        ("always", f"operators: `aten::addmm` {names.count('aten::addmm')} times"),
+        (
+            '`record_function("forward")`',
+            f"{names.count('forward')} named spans (with a GPU: in its row too)",
+        ),
+        ("`record_shapes=True`", f"inputs of addmm: {shapes[0][:3]}"),
+        ("`profile_memory=True`", f"bytes that an operator takes: {taken}"),
+        ("`with_stack=True`", f"Python's frames: {'yes' if three.of('python').any() else 'no'}"),
+    ]
+    return table(rows, ["option", "what it adds to the trace of three steps"], evidence="live (CPU)")
+
+
+# --- inside kernels -----------------------------------------------------------------------------------------------
+
+
+def five_kernels() -> Table:
+    """Duration, FLOP per byte and the shares of both peaks of five kernels."""
+    gpu: Any = simulate("H100")
+    with gpu:
+        big, few, bit = (torch.randn(n, m, device=gpu.device) for n, m in ((4096, 4096), (8, 4096), (64, 64)))
+        for _ in range(2):
+            _ = (big @ big, few @ big, bit @ bit, torch.relu(big), bit + bit)
+    names = ["product 4096 × 4096 × 4096", "product 8 × 4096 × 4096", "product 64 × 64 × 64"]
+    names += ["relu, 4096 × 4096", "add, 64 × 64"]
+    rows = [
+        (
+            name,
+            format_seconds(k.duration_s),
+            f"{k.flops / k.bytes:.2f}",
+            f"{k.flops / k.duration_s / H100.peak_flops['fp32']:.1%}",
+            f"{k.bytes / k.duration_s / H100.memory_bytes_per_s:.1%}",
+        )
+        for name, k in zip(names, gpu.kernels[-5:], strict=True)
+    ]
+    ridge = H100.peak_flops["fp32"] / H100.memory_bytes_per_s
+    columns = ["kernel (fp32)", "duration", "FLOP per byte", "of peak FLOP/s", "of peak bytes/s"]
+    caption = f"the two limits meet at {ridge:.0f} FLOP per byte"
+    return table(rows, columns, evidence=SIMULATED, caption=caption)
+
+
+# --- a real GPU ---------------------------------------------------------------------------------------------------
+
+
+def four_loops() -> Table | None:
+    """Four loops of this lesson's kinds on a real GPU, live or recorded, and what classify says of each; None without."""
+    if not torch.cuda.is_available() and recordings.load("03/steady") is None:
+        print("no GPU here, and no recording of these loops yet. This cell runs live where there is a GPU.")
+        return None
+    rows, evidence = [], ""
+    for name in ("launch_bound", "steady", "item_in_loop", "read_and_prepare"):
+        shown = recordings.show(f"03/{name}")
+        assert shown.trace is not None
+        told, evidence = trace.classify(shown.trace), shown.evidence
+        shares = (f"≈ {share:.0%}" for share in trace.shares(shown.trace))
+        rows.append((name, *shares, told.density, told.bottleneck))
+    columns = ["loop", "GPU computes", "CPU waits", "the GPU is", "trace.classify"]
+    return table(rows, columns, evidence=evidence)

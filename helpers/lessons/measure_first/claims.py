@@ -1,0 +1,137 @@
+"""Claims on trial in lesson 00. Those measured in the lesson itself are handed their measurements."""
+
+from collections.abc import Mapping
+
+from helpers.lessons.measure_first import experiments
+
+#: id, source, claim, measured, verdict, experiment
+Row = tuple[str, str, str, str, str, str]
+
+
+def measure_optimise_measure(gain: Mapping[str, Mapping[str, float]]) -> Row:
+    """gain: two models → change → time before ÷ time after."""
+    (one, of_one), (other, of_other) = gain.items()
+    best, best_other = max(of_one, key=of_one.__getitem__), max(of_other, key=of_other.__getitem__)
+    measured = (
+        f"best of three: {best} on the {one} ({of_one[best]:.2f}×), {best_other} on the {other} "
+        f"({of_other[best_other]:.2f}×); swapped: {of_one[best_other]:.2f}×, {of_other[best]:.2f}×"
+    )
+    said = "confirmed" if best != best_other else "refuted"
+    claim = "Measure first, optimise, then measure again"
+    return ("00-measure-optimise-measure", "guide", claim, measured, said, "5 · The golden loop")
+
+
+def simple_time(naive: Mapping[str, float], waited: Mapping[str, float]) -> Row:
+    """naive, waited: seconds that a clock charges to each line of a step, without and with waiting."""
+    blamed, guilty = max(naive, key=naive.__getitem__), max(waited, key=waited.__getitem__)
+    measured = (
+        f"naive clock: {blamed} with {naive[blamed] / sum(naive.values()):.0%} of the step; after synchronize: "
+        f"{guilty} with {waited[guilty] / sum(waited.values()):.0%}"
+    )
+    said = (
+        "confirmed"
+        if blamed == guilty
+        else "partly: holds when the device is synchronized before each reading"
+    )
+    claim = "A simple `time` measurement locates the bottleneck quickly"
+    return ("00-simple-time", "guide", claim, measured, said, "1 · Which line is slow?")
+
+
+def event_kernel_time() -> Row:
+    """What two events read, against the kernels' own record."""
+    error = {
+        (n, calls): read / kernel
+        for n, calls in ((4096, 50), (128, 1), (128, 50))
+        for read, kernel in [experiments.events_around(n, calls)]
+    }
+    measured = (
+        f"events ÷ kernel: {error[4096, 50]:.2f} for fifty large products, {error[128, 1]:.2f} for one small one on an "
+        f"idle GPU, {error[128, 50]:.2f} for fifty small ones"
+    )
+    said = (
+        "partly: holds when the queue is full; events read all that passes between two marks, gaps included"
+        if error[128, 1] > 1.1
+        else "confirmed"
+    )
+    claim = "`torch.cuda.Event` records kernel execution time"
+    return (
+        "00-event-kernel-time",
+        "compile-300",
+        claim,
+        measured,
+        said,
+        "Further · What a pair of events reads",
+    )
+
+
+def meanings(before: float, after: float, more_is_better: bool) -> dict[str, float]:
+    """Three usual meanings of "improved by x %", in per cent: the ratio, the rate gained, the amount saved."""
+    times = after / before if more_is_better else before / after
+    return {
+        "ratio × 100": 100 * times,
+        "rate gained": 100 * (times - 1),
+        "amount saved": 100 * (1 - after / before),
+    }
+
+
+def percent_table() -> Row:
+    """Which meaning of per cent each row of the article's table uses."""
+    printed = [(800, 200, 400, False), (45, 90, 100, True), (12, 6, 50, False), (72, 24, 300, False)]
+    used = [
+        next(what for what, value in meanings(before, after, more).items() if abs(value - percent) < 0.5)
+        for before, after, percent, more in printed
+    ]
+    measured = f"arithmetic: {len(set(used))} meanings of per cent in one column: {', '.join(used)}"
+    claim = "800 → 200 ms is 400 %, 45 → 90 % is 100 %, 12 → 6 GB is 50 %, 72 → 24 h is 300 %"
+    said = "confirmed" if len(set(used)) == 1 else "refuted"
+    return ("00-percent-table", "compile-300", claim, measured, said, "Sources on trial")
+
+
+def three_hundred_percent() -> Row:
+    """The article's headline beside its own figures."""
+    hours, step = meanings(72, 24, False)["rate gained"], meanings(800, 200, False)["rate gained"]
+    measured = (
+        f"arithmetic: 72 → 24 h of training is {hours:.0f} % more speed ({72 / 24:.1f}×); 800 → 200 ms a step is "
+        f"{step:.0f} % more ({800 / 200:.1f}×)"
+    )
+    said = (
+        "partly: holds when one step is meant, not the whole training" if hours < 300 <= step else "confirmed"
+    )
+    claim = "Training speed improved by 300 %"
+    return ("00-300-percent-faster", "compile-300", claim, measured, said, "Sources on trial")
+
+
+def start_small() -> Row:
+    """A run of 1,000 steps predicted from its first three."""
+    full, first, k = experiments.cold_run(1000), experiments.cold_run(1), 3
+    scaled = experiments.cold_run(k) * 1000 / k / full - 1
+    apart = (first + experiments.cold_run(k, skip=1) * 999 / k) / full - 1
+    measured = (
+        f"three steps after the first predict 1,000 within {abs(apart):.1%}; three from a cold start, scaled up, are "
+        f"off by {scaled:+.0%}"
+    )
+    said = (
+        "partly: holds when start-up is taken apart, and later steps are like early ones"
+        if abs(apart) < 0.03 < abs(scaled)
+        else "confirmed"
+    )
+    return ("00-start-small", "book-notes", "Always start small", measured, said, "Further · Start small")
+
+
+def one_at_a_time() -> Row:
+    """A loss that hides behind a gain."""
+    found = experiments.together()
+    measured = (
+        f"two changes at once: {found['both at once']:.2f}×, which looks like a gain; alone they are "
+        f"{found['foreach alone']:.2f}× and {found['forward twice alone']:.2f}×"
+    )
+    said = "confirmed" if found["both at once"] > 1 > found["forward twice alone"] else "refuted"
+    claim = "Begin with a single optimisation and verify step by step"
+    return ("00-one-at-a-time", "five-strategies", claim, measured, said, "Further · One change at a time")
+
+
+def twelve_hours_to_three() -> Row:
+    """A headline without the run behind it."""
+    measured = f"arithmetic only: {12 / 3.2:.2f}×; runs, spread, data and number of GPUs are not given"
+    claim = "BERT-base pre-training: 12 h → 3.2 h an epoch"
+    return ("00-12h-to-3h", "five-strategies", claim, measured, "untested here", "Sources on trial")

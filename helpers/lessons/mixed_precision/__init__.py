@@ -1,0 +1,1 @@
+"""All that belongs to lesson 10 alone, beside its master."""

@@ -1,0 +1,613 @@
+"""Lesson 10: nets and their peaks, a net that learns while its gradients are watched, published matmuls, tables and figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from helpers import plots, recordings, simulate
+from helpers.lessons.mixed_precision import format_picture
+from helpers.lessons.mixed_precision.float_formats import FORMATS, Format
+from helpers.plots import style
+from helpers.plots.picture import Picture, drawn
+from helpers.models import GPT2, ResNet
+from helpers.text.seconds import format_seconds
+from helpers.calibration import measured
+from helpers.simulator.devices import efficiencies
+from helpers.text.tables import Table, table
+
+# --- 1 · range and precision --------------------------------------------------------------------------------------
+
+
+def fate(number: float, stored: float) -> str:
+    """What a format made of a number: "same", "rounded", "inf" or "zero"."""
+    if stored == number:
+        return "same"
+    return "zero" if stored == 0 else "inf" if math.isinf(stored) else "rounded"
+
+
+def rounding_errors(numbers: Tensor, divisor: float) -> Table:
+    """Relative errors of all formats: of the numbers, of the numbers divided, and of those scaled up, cast, scaled down."""
+    rows, small = [], numbers / divisor
+    for name, f in FORMATS.items():
+        fits = 2.0 ** math.floor(math.log2(f.largest / small.abs().max().item()))
+        (error, _), (of_small, gone), (scaled, _) = (
+            _error(f, numbers),
+            _error(f, small),
+            _error(f, small, fits),
+        )
+        rows.append((name, f"{error:.1e}", f"{of_small:.1e}", f"{gone:.0%}", f"{scaled:.1e}"))
+    return table(
+        rows,
+        ["format", "error", f"of 1/{divisor:,.0f} of it", "of which zero", "scaled up, cast, scaled down"],
+        evidence="arithmetic",
+        caption="root mean square of the error, relative to that of the numbers; the scale is the largest power of two that fits",
+    )
+
+
+def _error(f: Format, values: Tensor, scale: float = 1.0) -> tuple[float, float]:
+    """Relative error (root mean square), and the share of values that became 0."""
+    got = torch.tensor([f.rounded(v) for v in (values * scale).tolist()], dtype=torch.float64) / scale
+    return ((got - values).norm() / values.norm()).item(), (got == 0).double().mean().item()
+
+
+# --- 2 · what autocast casts --------------------------------------------------------------------------------------
+
+
+def casts(gpu: Any) -> int:
+    """How many kernels cast."""
+    return sum("_to_copy" in k.name for k in gpu.kernels)
+
+
+def casts_table(ways: Mapping[str, Any]) -> Table:
+    """The casts of each way, and the bytes that they move."""
+    moved = {way: sum(k.bytes for k in gpu.kernels if "_to_copy" in k.name) for way, gpu in ways.items()}
+    rows = [(way, casts(gpu), f"{moved[way] / 2**20:.1f} MiB") for way, gpu in ways.items()]
+    return table(rows, ["", "casts", "bytes moved by them"], evidence="simulated (H100)")
+
+
+def _wide() -> nn.Module:
+    return nn.Sequential(*(m for _ in range(8) for m in (nn.Linear(4096, 4096), nn.ReLU())))
+
+
+#: what holds the memory differs: activations, logits, weights
+NETS: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Tensor]]] = {
+    "ResNet-50, 64 images": (ResNet, lambda d: torch.empty(64, 3, 224, 224, device=d)),
+    "ResNet-50, 96 images": (ResNet, lambda d: torch.empty(96, 3, 224, 224, device=d)),
+    "GPT-2 small, 4 × 1,024 tokens": (GPT2, lambda d: torch.zeros(4, 1024, dtype=torch.int64, device=d)),
+    "8 layers of 4,096 × 4,096, 16 rows": (_wide, lambda d: torch.empty(16, 4096, device=d)),
+    "the same 8 layers, only forward": (_wide, lambda d: torch.empty(16, 4096, device=d)),
+}
+WORDS = {-0.45: "nearly halved", -0.25: "a quarter less", 0.0: "about the same", 0.5: "half more"}
+
+
+def peak(net: str, dtype: torch.dtype | None = None) -> int:
+    """Most bytes allocated on the simulated A100 during the second training step of one of NETS, with SGD and momentum.
+
+    dtype: autocast's, around the forward pass and the loss; None: no autocast. "only forward": without gradients.
+    """
+    make, inputs = NETS[net]
+    gpu, training = simulate("A100"), "only forward" not in net
+    with gpu:
+        with torch.device(gpu.device):  # weights are made there, not here
+            model, x = make(), inputs(gpu.device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(2):
+            gpu.reset_peak_memory_stats()
+            autocast = torch.autocast("cuda", dtype=dtype, enabled=dtype is not None)
+            with autocast, torch.set_grad_enabled(training):
+                y = model(x)
+                y = y.reshape(-1, y.shape[-1])
+                loss = F.cross_entropy(y, torch.zeros(len(y), dtype=torch.int64, device=gpu.device))
+            if training:
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            del y, loss
+        return int(gpu.max_memory_allocated())
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The peak of each of NETS in fp32, and with autocast to fp16."""
+
+    fp32: Mapping[str, int]
+    half: Mapping[str, int]
+
+    @property
+    def change(self) -> dict[str, float]:
+        return {net: self.half[net] / self.fp32[net] - 1 for net in self.fp32}
+
+    def in_words(self) -> dict[str, str]:
+        nearest = {net: min(WORDS, key=lambda c: abs(c - change)) for net, change in self.change.items()}
+        return {net: WORDS[c] for net, c in nearest.items()}
+
+    def table(self) -> Table:
+        rows = [
+            (net, f"{self.fp32[net] / 2**30:.2f} GiB", f"{self.half[net] / 2**30:.2f} GiB", f"{change:+.0%}")
+            for net, change in self.change.items()
+        ]
+        return table(
+            rows, ["net", "peak, fp32", "peak, autocast fp16", "change"], evidence="simulated (A100)"
+        )
+
+
+#: ResNet-50 on one GPU, images per second without and with mixed precision, and what its configuration changed
+RESNET = {
+    "V100, against fp32": (367, 1200, "fp16, channels last, batch 256 for 112"),
+    "A100, against TF32": (938, 2470, "fp16, channels last"),
+}
+
+
+def gpt2_steps() -> dict[str, dict[str, Any]]:
+    """A published step of GPT-2 small on an A100, in fp32, TF32 and bf16, and what the simulator makes of it."""
+    steps = [s for s in efficiencies()["steps"] if s["what"].startswith("gpt2-124m")]
+    return {kind: next(s for s in steps if kind in s["what"]) for kind in ("fp32", "tf32", "bf16")}
+
+
+def times_as_fast(before: str, after: str = "bf16") -> float:
+    """Of GPT-2 small, published: the step in one precision over that in another."""
+    steps = gpt2_steps()
+    return float(steps[before]["measured_ms"] / steps[after]["measured_ms"])
+
+
+def published_speeds() -> Table:
+    """What others measured, and what they had changed."""
+    rows = [
+        (f"ResNet-50, {what}", changed, f"{b / a:.2f}×", "NVIDIA DeepLearningExamples")
+        for what, (a, b, changed) in RESNET.items()
+    ]
+    rows += [
+        (f"GPT-2 small, A100, against {name}", "bf16 alone", f"{times_as_fast(kind):.2f}×", "A. Karpathy")
+        for kind, name in {"fp32": "fp32", "tf32": "TF32"}.items()
+    ]
+    return table(
+        rows,
+        ["training step", "what was changed", "times as fast", "measured by"],
+        evidence="published",
+        caption="quotients of published figures: README and configs.yml of PyTorch/Classification/ConvNets (2021), and the "
+        "lecture Let's reproduce GPT-2 (2024)",
+    )
+
+
+def stream_inputs(n: int, d: int, u: int, o: int, depth: int) -> list[Any]:
+    """What plain_loss takes: x, target, four weights, depth. The stream holds values around 300."""
+    g = torch.Generator().manual_seed(0)
+    shapes = ((n, d), (d, d), (d, u), (u, d), (d, o))
+    x, w_in, w_up, w_down, w_out = (torch.randn(a, b, generator=g) / a**0.5 for a, b in shapes)
+    x, w_in, w_down = x * n**0.5, 300 * w_in, 0.3 * w_down
+    return [x, x @ w_in @ w_out + 0.5 * torch.randn(n, o, generator=g), w_in, w_up, w_down, w_out, depth]
+
+
+def cast(inputs: Sequence[Any], dtype: torch.dtype) -> list[Any]:
+    """The tensors among the inputs in this dtype."""
+    return [t.to(dtype) if torch.is_tensor(t) else t for t in inputs]
+
+
+def off_by(exact: Tensor, losses: Mapping[str, Tensor]) -> Table:
+    """Each loss, and how far it lies from the exact one."""
+    rows = [
+        (name, f"≈ {loss.item():.3f}", f"≈ {abs(loss.item() / exact.item() - 1) * 100:.2f} %")
+        for name, loss in losses.items()
+    ]
+    return table(rows, ["", "loss", "off from float64 by"], evidence="live (CPU)")
+
+
+# --- 3 · gradients that vanish ------------------------------------------------------------------------------------
+
+Step = Callable[[nn.Module, torch.optim.Optimizer, Any, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A run: losses (mean of the last 10 at each step, without the factor), and what flowed in its first step.
+
+    outputs: the net's; of_activations, of_weights: gradients, as they stand before a scaler divides them. scales: before
+    each step and at the end.
+    """
+
+    losses: list[float]
+    finite: bool
+    outputs: Tensor
+    of_activations: Tensor
+    of_weights: Tensor
+    scales: list[float]
+
+    @property
+    def zero(self) -> float:
+        """The share of the weights' gradients that are 0 in the first step."""
+        return (self.of_weights == 0).double().mean().item()
+
+    @property
+    def skipped(self) -> list[int]:
+        """The steps after which the scale fell."""
+        return [i for i, (now, after) in enumerate(zip(self.scales, self.scales[1:])) if after < now]  # noqa: B905
+
+
+def learn(
+    step: Step, steps: int, *, factor: float = 1.0, weights: torch.dtype = torch.float32, **scaling: Any
+) -> Learned:
+    """A net of three layers learns from a teacher: `step(net, optimizer, scaler, x, y)` is called for each batch.
+
+    factor: what the step multiplies the loss by; losses are kept without it. weights: the net's dtype. scaling: for
+    torch.amp.GradScaler; without `enabled=True` it does nothing.
+    """
+    torch.manual_seed(1)
+    g = torch.Generator().manual_seed(2)
+    teacher = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 16))
+    layers: list[nn.Module] = []
+    for a, b in ((16, 48), (48, 48), (48, 16)):
+        layers += [nn.Linear(a, b), nn.GELU()]
+    net = nn.Sequential(*layers[:-1]).to(weights)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", **({"enabled": False} | scaling))
+    passing: list[Tensor] = []
+    arrived: dict[int, Tensor] = {}
+
+    def keep(module: nn.Module, inputs: Any, out: Tensor) -> None:
+        if len(passing) < len(net):
+            out.retain_grad()
+            passing.append(out)
+
+    for layer in net:
+        layer.register_forward_hook(keep)
+    for i, parameter in enumerate(net.parameters()):
+
+        def arrives(p: Tensor, i: int = i) -> None:
+            if i not in arrived and p.grad is not None:
+                arrived[i] = p.grad.detach().double().reshape(-1)
+
+        parameter.register_post_accumulate_grad_hook(arrives)
+    losses, scales = [], []
+    for _ in range(steps):
+        x = torch.randn(64, 16, generator=g)
+        with torch.no_grad():
+            y = teacher(x)
+        scales.append(scaler.get_scale())
+        losses.append(step(net, optimizer, scaler, x.to(weights), y).item() / factor)
+    smooth = [sum(losses[max(0, i - 9) : i + 1]) / len(losses[max(0, i - 9) : i + 1]) for i in range(steps)]
+    backward = [t.grad.double().reshape(-1) for t in passing if t.grad is not None]
+    return Learned(
+        smooth,
+        all(map(math.isfinite, losses)),
+        passing[-1].detach().double().reshape(-1),
+        torch.cat(backward),
+        torch.cat([arrived[i] for i in sorted(arrived)]),
+        [*scales, scaler.get_scale()],
+    )
+
+
+def middle(values: Tensor) -> float:
+    """The median magnitude, as a power of two."""
+    return values.abs().median().log2().item()
+
+
+Sweep = Mapping[str, Mapping[str, Learned]]
+
+
+def stopped_at(sweep: Sweep, run: str = "fp16") -> str:
+    """The first factor with which a run's loss ends above nine tenths of where fp32 began."""
+    return next(f for f, runs in sweep.items() if runs[run].losses[-1] > 0.9 * runs["fp32"].losses[0])
+
+
+def sweep_table(sweep: Sweep) -> Table:
+    """A factor a row: the share of gradients that vanish in fp16, and the losses of all runs."""
+    runs = list(next(iter(sweep.values())))
+    rows = [
+        (
+            factor,
+            f"≈ {100 * by_run['fp16'].zero:.1f} %",
+            *(f"≈ {by_run[run].losses[-1]:.4f}" for run in runs),
+        )
+        for factor, by_run in sweep.items()
+    ]
+    columns = ["factor", "fp16: gradients that are 0", *(f"loss, {run}" for run in runs)]
+    caption = "zeros of the first step; losses after 60 steps, mean of the last 10, without the factor"
+    return table(rows, columns, evidence="live (CPU)", caption=caption)
+
+
+def flows(run: Learned) -> Picture:
+    """Magnitudes in an fp32 run's first step beside what bf16 and fp16 can hold."""
+    groups = {
+        "forward: the net's outputs": run.outputs,
+        "backward: gradients of activations": run.of_activations,
+        "the same × 65,536": run.of_activations * 65536,
+    }
+    return format_picture.float_ranges(
+        {
+            f"{name}; fp16 makes ≈ {100 * (v.half() == 0).double().mean().item():.0f} % of them 0": v.tolist()
+            for name, v in groups.items()
+        },
+        ["bf16", "fp16"],
+        evidence="live (CPU)",
+        title="A loss with the factor 1/100,000: its gradients, and what fp16 can hold",
+    )
+
+
+def like(run: Learned, plain: Learned) -> str:
+    """How a run learns beside fp32's: "like fp32", "slower" or "not at all"."""
+    if run.losses[-1] < 1.15 * plain.losses[-1]:
+        return "like fp32"
+    return "slower" if run.losses[-1] < 0.5 * plain.losses[0] else "not at all"
+
+
+@drawn
+def loss_curves(runs: Mapping[str, Learned], note: str) -> Picture:
+    """One line a run; those that end together share a label."""
+    title = f"{len(runs)} runs on the same data"
+    fig, _ = style.figure(3.2, evidence="live (CPU)", title=title, note=note)
+    ax = fig.subplots()
+    together = [name for name, run in runs.items() if like(run, runs["fp32"]) == "like fp32"]
+    for i, (name, run) in enumerate(runs.items()):
+        dash = (None, (6, 2), (1, 1), (3, 1, 1, 1), (8, 1, 1, 1))[i]
+        ax.plot(run.losses, color=style.SERIES[i], lw=2.6 - 0.3 * i, ls="-" if dash is None else (0, dash))
+        if name not in together or name == together[0]:
+            joined = name in together
+            ax.annotate(
+                "\n= ".join(together) if joined else name, (len(run.losses) - 1, run.losses[-1]), xytext=(8, 0),
+                textcoords="offset points", color=style.SERIES[i], va="top" if joined else "center", annotation_clip=False,
+            )  # fmt: skip
+    steps = len(next(iter(runs.values())).losses)
+    ax.set(yscale="log", xlabel="step", ylabel="loss, mean of the last 10", xlim=(0, steps))
+    ax.set_yticks([0.01, 0.02, 0.05, 0.1], ["0.01", "0.02", "0.05", "0.1"])
+    ax.yaxis.set_minor_formatter(lambda v, _: "")
+    return Picture(fig, "live (CPU)", f"{title}: {', '.join(runs)}; alike: {', '.join(together)}")
+
+
+@drawn
+def scale_steps(run: Learned, note: str) -> Picture:
+    """The scale of each step, and the steps that were skipped."""
+    title = "A scaler looks for its scale"
+    fig, _ = style.figure(2.6, evidence="live (CPU)", title=title, note=note)
+    ax, logs = fig.subplots(), [math.log2(s) for s in run.scales]
+    ax.step(range(len(logs)), logs, where="post", color=style.BLUE)
+    ax.plot(
+        run.skipped, [logs[i] for i in run.skipped], "X", color=style.VERMILLION, ms=9, label="skipped step"
+    )
+    ax.set(xlabel="step", ylabel="scale, power of two")
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    skipped = f"≈ {len(run.skipped)} of {len(logs) - 1} steps skipped"
+    return Picture(
+        fig, "live (CPU)", f"{title}: {skipped}, from 2^{logs[0]:.0f} down to about 2^{logs[-1]:.0f}"
+    )
+
+
+# --- 4 · shapes that fit ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """One matmul of a published trace: (m, k) times (k, n)."""
+
+    m: int
+    k: int
+    n: int
+    seconds: float
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.m * self.k * self.n
+
+    @property
+    def rate(self) -> float:
+        """FLOP/s that it reached."""
+        return self.flops / self.seconds
+
+
+class Matmuls:
+    """TF32 matmuls in traces of A100s that others published. No size below 64: a kernel's tile is as wide."""
+
+    def __init__(self) -> None:
+        found = []
+        for one in measured.public():
+            if one.source == "HTA" and one.dtype == "tf32" and one.op in ("mm", "addmm"):
+                (m, k), (_, n) = one.shapes[-2:]
+                found.append(Matmul(m, k, n, one.seconds))
+        self.all = [one for one in found if min(one.m, one.k, one.n) >= 64]
+        self.fitting = [one for one in self.all if all(size % 4 == 0 for size in (one.m, one.k, one.n))]
+        self.missing = [one for one in self.all if one not in self.fitting]
+
+    def seconds(self, columns: int) -> float:
+        """Of 1024 × 1024 by 1024 × columns."""
+        return next(
+            one.seconds for one in reversed(self.all) if (one.m, one.k, one.n) == (1024, 1024, columns)
+        )
+
+    @cached_property
+    def share(self) -> float:
+        """The rate of those that miss, over that of those that fit."""
+        return self.reached(self.missing) / self.reached(self.fitting)
+
+    @staticmethod
+    def reached(some: Sequence[Matmul]) -> float:
+        """Median FLOP/s of those of 1.5 to 4.5 GFLOP."""
+        rates = sorted(one.rate for one in some if 1.5e9 < one.flops < 4.5e9)
+        return (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2
+
+    def table(self) -> Table:
+        rows = [
+            ("all are multiples of 4", f"{self.reached(self.fitting) / 1e12:.0f}", ""),
+            ("one is not", f"{self.reached(self.missing) / 1e12:.0f}", f"{self.share:.2f}"),
+        ]
+        columns = ["M, N and K", "median TFLOP/s", "share of the first"]
+        return table(
+            rows,
+            columns,
+            evidence="published",
+            caption="TF32 matmuls of 1.5 to 4.5 GFLOP, no size below 64; traces in facebookresearch/HolisticTraceAnalysis",
+        )
+
+    def picture(self) -> Picture:
+        return _rates(
+            {"M, N and K fit:\nmultiples of 4": self.fitting, "one of them\ndoes not": self.missing}
+        )
+
+
+@drawn
+def _rates(groups: Mapping[str, Sequence[Matmul]]) -> Picture:
+    title = "TF32 matmuls on A100s: the same work, other shapes"
+    note = "traces in facebookresearch/HolisticTraceAnalysis; no size below 64"
+    fig, _ = style.figure(3.1, evidence="published", title=title, note=note)
+    ax = fig.subplots()
+    for i, (name, some) in enumerate(groups.items()):
+        x, y = [one.flops / 1e9 for one in some], [one.rate / 1e12 for one in some]
+        ax.scatter(x, y, s=34, marker=style.MARKERS[i], color=style.SERIES[i], label=name)
+    known = {(one.m, one.k, one.n): one for some in groups.values() for one in some}
+    for columns, at, side in ((1300, (-40, 14), "right"), (1705, (14, -16), "left")):
+        one = known[1024, 1024, columns]
+        ax.annotate(
+            f"{columns:,} columns", (one.flops / 1e9, one.rate / 1e12), xytext=at, textcoords="offset points",
+            ha=side, fontsize=style.SMALL,
+            arrowprops={"arrowstyle": "-", "color": style.MUTED, "lw": 0.8, "shrinkB": 4},
+        )  # fmt: skip
+    ax.set(xscale="log", xlabel="GFLOP of the matmul, logarithmic", ylabel="TFLOP/s reached", ylim=(0, None))
+    ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelspacing=1.0)
+    names = " or ".join(name.replace("\n", " ") for name in groups)
+    return Picture(
+        fig, "published", f"{title}. {names}: those that fit reach a higher rate at the same work."
+    )
+
+
+def padding(shapes: Mapping[str, tuple[int, int, int]], up: Callable[[int, int], int]) -> Table:
+    """How many FLOPs more each matmul has when its sizes are rounded up. up(n, multiple): the next multiple."""
+    rows = []
+    for name, sizes in shapes.items():
+        more = (math.prod(up(size, by) for size in sizes) / math.prod(sizes) - 1 for by in (4, 8, 64))
+        rows.append((name, " × ".join(f"{size:,}" for size in sizes), *(f"{m:+.2%}" for m in more)))
+    columns = ["matmul", "M × K × N", "more FLOPs in multiples of 4", "of 8", "of 64"]
+    return table(rows, columns, evidence="arithmetic")
+
+
+# --- on the real GPU, and on trial --------------------------------------------------------------------------------
+
+
+def four_precisions() -> Table | None:
+    """A training step of GPT-2 small in four precisions, live or recorded; None, and a line, where there is neither."""
+    if not torch.cuda.is_available() and recordings.load("10/four_precisions", device="H100") is None:
+        print("no GPU here, and no recording yet. This cell runs live where there is a GPU.")
+        return None
+    found = recordings.show("10/four_precisions")
+    rows, first = found.table or [], (found.table or [{}])[0].get("seconds", 0.0)
+    return table(
+        [
+            (
+                row["precision"],
+                f"≈ {row['peak_bytes'] / 2**30:.2f} GiB",
+                f"≈ {format_seconds(row['seconds'])}",
+                f"≈ {first / row['seconds']:.2f}×",
+            )
+            for row in rows
+        ],
+        ["precision", "peak", "step", "times as fast as fp32"],
+        evidence=found.evidence,
+        caption="GPT-2 small, 4 × 1,024 tokens, AdamW",
+    )
+
+
+SECTIONS = (
+    "1 · Range and precision",
+    "2 · What autocast casts",
+    "3 · Gradients that vanish",
+    "4 · Shapes that fit",
+)
+
+
+def on_trial(peaks: Peaks, sweep: Sweep, matmuls: Matmuls) -> list[tuple[str, ...]]:
+    """The claims that this lesson's cells test, a row each."""
+    return [
+        _speed(),
+        _memory(peaks),
+        _scaling(sweep),
+        _forward_large(sweep),
+        _multiples(matmuls),
+        _accuracy(sweep),
+    ]
+
+
+def _speed() -> tuple[str, ...]:
+    slow, fast, changed = RESNET["A100, against TF32"]
+    return (
+        "10-speed", "five-strategies", "mixed precision trains ResNet-50 1.8 to 2.5 times as fast on an A100",
+        f"published: {fast / slow:.2f} times against TF32, with {changed}; by precision alone, GPT-2: "
+        f"{times_as_fast('fp32'):.2f} times against fp32, {times_as_fast('tf32'):.2f} times against TF32",
+        "untested for mixed precision alone: the published runs change the memory format too, and GPT-2 is another net",
+        SECTIONS[1],
+    )  # fmt: skip
+
+
+def _memory(peaks: Peaks) -> tuple[str, ...]:
+    resnet, wide = peaks.change["ResNet-50, 64 images"], peaks.change["8 layers of 4,096 × 4,096, 16 rows"]
+    return (
+        "10-memory", "five-strategies", "it saves 35 to 40 % of the memory of ResNet-50",
+        f"simulated peak: ResNet-50 {resnet:+.0%}, the net of large weights {wide:+.0%}",
+        "partly: holds when activations make the peak (the simulated saving is larger); where weights make it, nothing is saved"
+        if resnet < -0.35 and abs(wide) < 0.1 else "refuted",
+        SECTIONS[1],
+    )  # fmt: skip
+
+
+def _losing(sweep: Sweep) -> list[str]:
+    """The factors with which more than 1 % of the gradients vanish in fp16."""
+    return [f for f, runs in sweep.items() if runs["fp16"].zero > 0.01]
+
+
+def _scaling(sweep: Sweep) -> tuple[str, ...]:
+    losing, (first, *_, last) = _losing(sweep), sweep
+    helped = max(runs["fp16, scaled"].zero for runs in sweep.values()) < 0.01
+    shares = [
+        f"factor {f}: ≈ {100 * sweep[f]['fp16'].zero:.1f} % and ≈ {100 * sweep[f]['fp16, scaled'].zero:.1f} %"
+        for f in (first, last)
+    ]
+    return (
+        "10-scaling", "five-strategies", "scaling the loss keeps gradients from vanishing in fp16",
+        f"gradients that are zero without and with scaling: {', '.join(shares)}",
+        "refuted" if not (helped and losing) else "confirmed" if losing[0] == first
+        else f"partly: holds when gradients vanish, here from a factor of {losing[0]} down; above that there is nothing to keep",
+        SECTIONS[2],
+    )  # fmt: skip
+
+
+def _forward_large(sweep: Sweep) -> tuple[str, ...]:
+    losing, (first, *_, last) = _losing(sweep), sweep
+    apart = {f: [middle(t) for t in (runs["fp32"].outputs, runs["fp32"].of_weights)] for f, runs in sweep.items()}  # fmt: skip
+    kept = [f for f in sweep if f not in losing]
+    return (
+        "10-forward-large", "book-notes", "forward tensors are large and gradients small, so fp16 must balance the two",
+        "medians, as powers of two, forward and back: "
+        + ", ".join(f"factor {f}: ≈ {apart[f][0]:.0f} and ≈ {apart[f][1]:.0f}" for f in (first, last)),
+        "refuted" if not losing or any(back > forward for forward, back in apart.values()) else "confirmed" if not kept
+        else f"partly: gradients are always the smaller, but fp16 holds both with a factor of {kept[-1]} and above",
+        SECTIONS[2],
+    )  # fmt: skip
+
+
+def _accuracy(sweep: Sweep) -> tuple[str, ...]:
+    runs = next(iter(sweep.values()))
+    off = [abs(runs[run].losses[-1] / runs["fp32"].losses[-1] - 1) for run in ("bf16", "fp16, scaled")]
+    return (
+        "10-accuracy", "five-strategies", "the top-1 accuracy on ImageNet changes by less than 0.2 %",
+        f"a net of three layers, loss after 60 steps, bf16 and scaled fp16 against fp32: off by ≈ {100 * off[0]:.1f} % and ≈ {100 * off[1]:.1f} %",
+        "untested: no ImageNet run here; a small net alone says little about a large one",
+        SECTIONS[2],
+    )  # fmt: skip
+
+
+def _multiples(matmuls: Matmuls) -> tuple[str, ...]:
+    fit, miss = (matmuls.reached(some) / 1e12 for some in (matmuls.fitting, matmuls.missing))
+    return (
+        "10-multiples", "guide", "Tensor Cores want dimensions in multiples of 8 (fp16) or 16 (INT8)",
+        f"published TF32 matmuls of 1.5 to 4.5 GFLOP: {fit:.0f} TFLOP/s in multiples of 4, {miss:.0f} otherwise",
+        f"partly: holds when read as 16 bytes, which are 4 numbers in TF32; other shapes run too, at {matmuls.share:.2f} of the rate"
+        if fit > 1.5 * miss else "refuted",
+        SECTIONS[3],
+    )  # fmt: skip

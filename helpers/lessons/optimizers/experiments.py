@@ -1,0 +1,474 @@
+"""Lesson 06: what an optimizer's step costs, when gradients live, what a larger batch buys and what it asks of the rate."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from helpers import plots, simulate
+from helpers.plots import Picture
+from helpers.plots.lanes import Work, rows_of
+from helpers.text.seconds import format_seconds
+from helpers.simulator.devices import Device
+from helpers.text.tables import Table, table
+
+SIMULATED, LIVE = "simulated (H100)", "live (CPU)"
+#: the options of torch.optim.AdamW that choose one of its three programs
+WAYS: dict[str, dict[str, Any]] = {
+    "for-loop": {"foreach": False},
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+}
+
+
+# --- one step of the optimizer ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step on a simulated GPU: its kernels, its seconds until the GPU is done, and the bytes of its temporaries."""
+
+    kernels: list[Any]
+    seconds: float
+    temporary: int
+
+    @property
+    def bytes(self) -> int:
+        """What its kernels read and write."""
+        return sum(kernel.bytes for kernel in self.kernels)
+
+
+def step_on(gpu: Any, step: Callable[[], Any]) -> Step:
+    """One call of `step` on an idle simulated GPU."""
+    gpu.synchronize()
+    gpu.reset_peak_memory_stats()
+    before, held, began = len(gpu.kernels), gpu.memory_allocated(), gpu.clock()
+    step()
+    gpu.synchronize()
+    return Step(gpu.kernels[before:], gpu.clock() - began, gpu.max_memory_allocated() - held)
+
+
+def costs(steps: Mapping[str, Step], sizes: Sequence[int]) -> Table:
+    """A row for each way: kernels, bytes moved, temporaries; and how far its weights are from the for-loop's."""
+    weights, loop = sum(sizes), _trained(sizes, **WAYS["for-loop"])
+    rows = []
+    for way, step in steps.items():
+        off = float((_trained(sizes, **WAYS[way]) - loop).abs().max())
+        moved, temporary = f"{step.bytes / weights:.0f}", f"{step.temporary / 4 / weights:.2f}"
+        rows.append((way, len(step.kernels), moved, temporary, f"≈ {off:.0e}" if off else "0"))
+    return table(
+        rows,
+        ["way", "kernels", "bytes moved per weight", "temporaries ÷ all weights", "differs by"],
+        evidence=f"{LIVE} · {SIMULATED}",
+        caption=f"{len(sizes)} parameters in float32, {weights:,} weights. Differs by: the largest difference of a "
+        "weight from the for-loop's, after three steps on this CPU",
+    )
+
+
+def _trained(sizes: Sequence[int], steps: int = 3, **options: Any) -> Tensor:
+    """All weights after a few steps of AdamW on this CPU."""
+    g = torch.Generator().manual_seed(0)
+    params = [nn.Parameter(torch.randn(n, generator=g)) for n in sizes]
+    optimizer = torch.optim.AdamW(params, lr=0.01, **options)
+    for _ in range(steps):
+        for p in params:
+            p.grad = torch.randn(p.shape, generator=g)
+        optimizer.step()
+    return torch.cat([p.detach() for p in params])
+
+
+def optimizers_with(option: str = "") -> list[str]:
+    """The optimizers of torch.optim whose signature has this option; all of them for ""."""
+    kinds = {
+        name: kind
+        for name, kind in vars(torch.optim).items()
+        if inspect.isclass(kind)
+        and issubclass(kind, torch.optim.Optimizer)
+        and kind is not torch.optim.Optimizer
+    }
+    return sorted(
+        n for n, kind in kinds.items() if not option or option in inspect.signature(kind).parameters
+    )
+
+
+_READS = ("p", "m, g → m", "v", "v, g → v", "v → new", "root → new", "root", "p, m, root → p")
+
+
+def bytes_by_kernel(loop: Step, fused: Step, weights: int) -> Table:
+    """The eight kernels of the for-loop over one parameter, and the fused step: what each reads, writes and moves."""
+    rows: list[tuple[str, str, int]] = [
+        (kernel.name.removeprefix("aten."), what, kernel.bytes // weights)
+        for kernel, what in zip(loop.kernels, _READS, strict=True)
+    ]
+    rows.append(("all eight", "", loop.bytes // weights))
+    rows.append(("fused", "p, g, m, v → p, m, v", fused.bytes // weights))
+    return table(
+        rows,
+        ["kernel", "reads → writes", "bytes per weight"],
+        evidence=SIMULATED,
+        caption="float32: every tensor is read once, every result is written once; foreach has the same eight",
+    )
+
+
+def time_against_parameters(seconds: Mapping[str, Sequence[float]], numbers: Sequence[int]) -> Picture:
+    """Seconds of one step over the same weights, in more and more parameters; a curve for each way."""
+    return plots.curves(
+        {"": {way: (numbers, of) for way, of in seconds.items()}},
+        evidence=SIMULATED,
+        title="One AdamW step over 16.8 M weights, in more and more parameters",
+        note="both axes logarithmic; from the call of step() to the end of synchronize()",
+        xlabel="parameters",
+        ylabel="time of a step",
+        log="xy",
+        times=True,
+        ticks={n: str(n) for n in numbers},
+    )
+
+
+def three_nets(shown: Any) -> Table:
+    """The table of the recorded experiment "06/three_adamws": live, recorded or simulated, as its label says."""
+    about = "" if shown.evidence.startswith("simulated") else "≈ "
+    rows = [
+        (r["net"], r["way"], about + format_seconds(r["seconds"]), f"{r['temporary_bytes'] / 2**20:,.0f} MiB")
+        for r in shown.table or ()
+    ]
+    return table(rows, ["net", "AdamW", "step", "temporaries"], evidence=shown.evidence)
+
+
+def launches_and_kernels(sizes: Sequence[int]) -> Picture:
+    """The three AdamWs over these parameters, one after the other: launches on the CPU, kernels on the GPU."""
+    gpu = simulate("H100")
+    bars: list[Work] = []
+    marks: dict[str, float] = {}
+    with gpu:
+        for way, options in WAYS.items():
+            params = [nn.Parameter(torch.empty(n, device=gpu.device)) for n in sizes]
+            for p in params:
+                p.grad = torch.empty_like(p)
+            optimizer = torch.optim.AdamW(params, **options)
+            optimizer.step()
+            gpu.synchronize()
+            began = gpu.clock()
+            optimizer.step()
+            gpu.synchronize()
+            marks[way] = late = max((end for *_, end in bars), default=0.0)
+            for name, lane, a, b in rows_of(gpu, began):  # joined without the set-up between the three
+                what = "synchronize" if name == "synchronize" else way
+                bars.append((what, lane.split()[0], a - began + late, b - began + late))
+    bars.sort(key=lambda bar: bar[0] == "synchronize")
+    launched, arrived = (next(bar for bar in bars if bar[1] == lane) for lane in ("CPU", "GPU"))
+    spans = {"launch_s": launched[2:], "latency_s": (launched[3], arrived[2]), "floor_s": arrived[2:]}
+    title = (
+        f"Three AdamWs over {len(sizes)} parameters, of {' and of '.join(f'{n:,}' for n in sizes)} weights"
+    )
+    return plots.timeline(bars, evidence=SIMULATED, marks=marks, spans=spans, title=title)
+
+
+def packing() -> dict[str, int]:
+    """Kernels of one `_foreach_addcdiv_` over three lists of 24 tensors, by what is odd about the lists."""
+    return {
+        "24 tensors each": _launches(),
+        "1,000 tensors each": _launches(n=1000),
+        "24 each, every second tensor in bfloat16": _launches(mixed=True),
+        "24 each, those of the second list transposed in memory": _launches(turned=True),
+    }
+
+
+def _launches(n: int = 24, mixed: bool = False, turned: bool = False) -> int:
+    gpu = simulate("H100")
+    with gpu:
+        lists = [[torch.empty(40, 25, device=gpu.device) for _ in range(n)] for _ in range(3)]
+        if turned:
+            lists[1] = [torch.empty(25, 40, device=gpu.device).t() for _ in range(n)]
+        if mixed:
+            lists = [[t.bfloat16() if i % 2 else t for i, t in enumerate(some)] for some in lists]
+        before = len(gpu.kernels)
+        torch._foreach_addcdiv_(lists[0], lists[1], lists[2], value=-0.1)
+        return len(gpu.kernels) - before
+
+
+# --- gradients ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lives:
+    """Arrays of a parameter's size beside the parameters, through one step, and the kernels of that step.
+
+    arrays: the most since the point before: at the start, after each gradient, after step(); then what is left.
+    """
+
+    arrays: list[float]
+    kernels: int
+
+    @property
+    def peak(self) -> int:
+        return round(max(self.arrays))
+
+
+def memory_over_a_step(
+    set_to_none: bool = True, hook: Callable[[nn.Parameter], None] | None = None, layers: int = 16
+) -> Lives:
+    """A step of SGD over `layers` square parameters. hook: called for each parameter when its gradient is complete."""
+    gpu, seen = simulate("H100"), list[int]()
+    with gpu:
+        params = [nn.Parameter(torch.empty(2048, 2048, device=gpu.device)) for _ in range(layers)]
+        x = torch.empty(4, 2048, device=gpu.device)
+        optimizer = torch.optim.SGD(params, lr=0.1, foreach=False)
+
+        def note(_: Any = None) -> None:
+            seen.append(gpu.max_memory_allocated())
+            gpu.reset_peak_memory_stats()
+
+        def step() -> None:
+            h = x
+            for p in params:
+                h = torch.tanh(h @ p)
+            h.square().mean().backward()
+            del h
+            optimizer.step()  # finds no gradients where the hook has dropped them
+            note()
+            optimizer.zero_grad(set_to_none=set_to_none)
+
+        for p in params:
+            if hook is not None:
+                p.register_post_accumulate_grad_hook(hook)
+            p.register_post_accumulate_grad_hook(note)
+        step()
+        seen.clear()
+        gpu.reset_peak_memory_stats()
+        before = len(gpu.kernels)
+        note()
+        step()
+        kernels = len(gpu.kernels) - before
+        seen.append(gpu.memory_allocated())
+        optimizer.zero_grad()
+        always = gpu.memory_allocated()  # the parameters, and the matrix library's workspace
+        return Lives([(held - always) / params[0].nbytes for held in seen], kernels)
+
+
+def gradients_over_a_step(endings: Mapping[str, Lives]) -> Picture:
+    """The arrays through one step, a curve for each ending."""
+    last = len(next(iter(endings.values())).arrays) - 1
+    places = {0: "start", **{n: str(n) for n in range(1, last - 1)}, last - 1: "step()", last: "   end"}
+    return plots.curves(
+        {"": {ending: (range(last + 1), lives.arrays) for ending, lives in endings.items()}},
+        evidence=SIMULATED,
+        title="Memory through one step: 16 gradients come, and when do they go?",
+        note="each point: the most since the point before it; the last: what is left",
+        xlabel="gradients complete, then step(), then zero_grad()",
+        ylabel="arrays beside the parameters",
+        ticks=places,
+    )
+
+
+# --- the batch ----------------------------------------------------------------------------------------------------
+
+BATCHES = [4**k for k in range(9)]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A warm training step: seconds of its launches on the CPU, of its kernels on the GPU, of the whole; its FLOPs."""
+
+    launches: float
+    kernels: float
+    seconds: float
+    flops: float
+
+
+@cache
+def training_step(batch: int, way: str = "fused") -> Training:
+    """Forward, backward and AdamW over eight layers of 1,024 × 1,024, on a simulated H100."""
+    gpu = simulate("H100")
+    with gpu:
+        layers = [m for _ in range(8) for m in (nn.Linear(1024, 1024), nn.GELU())]
+        net = nn.Sequential(*layers).to(gpu.device)
+        optimizer = torch.optim.AdamW(net.parameters(), **WAYS[way])
+        x = torch.empty(batch, 1024, device=gpu.device)
+        for _ in range(2):
+            gpu.synchronize()
+            began, before, called = gpu.clock(), len(gpu.kernels), len(gpu.host)
+            net(x).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            gpu.synchronize()
+    calls = sum(h.end_ns - h.start_ns for h in gpu.host[called:] if h.kind != "sync") / 1e9
+    mine = gpu.kernels[before:]
+    return Training(
+        calls, sum(k.duration_s for k in mine), gpu.clock() - began, sum(float(k.flops) for k in mine)
+    )
+
+
+def by_batch(batches: Sequence[int]) -> Table:
+    """A row for each batch: launches and kernels of the step, samples a second; and the step with the for-loop."""
+    card: Device = simulate("H100").card
+    rows = []
+    for batch in batches:
+        step, loop = training_step(batch), training_step(batch, "for-loop")
+        times = map(format_seconds, (step.launches, step.kernels, step.seconds))
+        share = f"{step.flops / step.seconds / card.peak_flops['fp32']:.0%}"
+        rows.append((batch, *times, f"{batch / step.seconds:,.0f}", share, format_seconds(loop.seconds)))
+    return table(
+        rows,
+        [
+            "batch",
+            "launches",
+            "kernels",
+            "step",
+            "samples per second",
+            "of the peak FLOP/s",
+            "step with the for-loop",
+        ],
+        evidence=SIMULATED,
+        caption="AdamW fused; last column: the same step with the for-loop. The simulator lets a large float32 matmul "
+        f"reach {card.reached('matmul', 'fp32').flop_share:.0%} of the published FLOP/s, as measured",
+    )
+
+
+# --- the learning rate --------------------------------------------------------------------------------------------
+
+RATES = {"SGD": [0.002 * 2**k for k in range(10)], "Adam": [0.001 * 2**k for k in range(8)]}
+SIZES = (8, 32, 128, 1024)
+
+
+@cache
+def losses_by_rate(kind: str, batch: int) -> list[float]:
+    """Test loss after training on 4,096 samples in batches of `batch`, for each of RATES[kind], mean over six seeds.
+
+    kind: "SGD" or "Adam". A net of 16 hidden units learns noisy numbers; all (rate, seed) pairs are one bmm.
+    """
+    samples, seeds, width, rates = 4096, 6, 16, RATES[kind]
+    g = torch.Generator().manual_seed(0)
+    teacher = [torch.randn(width, width, generator=g) / 2, torch.randn(width, 1, generator=g) / 4]
+    start = [torch.randn(seeds, width, n, generator=g) / 4 for n in (width, 1)]
+    w = [s.repeat(len(rates), 1, 1).requires_grad_() for s in start]
+    rate = torch.tensor(rates).repeat_interleave(seeds)[:, None, None]
+    state = [(torch.zeros_like(t), torch.zeros_like(t)) for t in w]
+
+    def data(*shape: int, noise: float) -> tuple[Tensor, Tensor]:
+        x = torch.randn(*shape, width, generator=g)
+        y = torch.tanh(x @ teacher[0]) @ teacher[1]
+        return x, y + noise * torch.randn(y.shape, generator=g)
+
+    for step in range(1, samples // batch + 1):
+        x, y = (t.repeat(len(rates), 1, 1) for t in data(seeds, batch, noise=2.0))
+        loss = (torch.tanh(x @ w[0]) @ w[1] - y).square().mean((1, 2)).sum()
+        with torch.no_grad():
+            for p, grad, (m, v) in zip(w, torch.autograd.grad(loss, w), state, strict=True):
+                m.lerp_(grad, 0.1)
+                v.lerp_(grad.square(), 0.001)
+                adam = (m / (1 - 0.9**step)) / ((v / (1 - 0.999**step)).sqrt() + 1e-8)
+                p -= rate * (grad if kind == "SGD" else adam)
+    with torch.no_grad():
+        x, y = data(4096, noise=0.0)
+        test = (torch.tanh(x @ w[0]) @ w[1] - y).square().mean((1, 2))
+    return [float(v) for v in test.reshape(len(rates), seeds).mean(1).nan_to_num(9.0).clamp(max=9.0).tolist()]
+
+
+def best_rate(kind: str, batch: int) -> float:
+    """The rate with the lowest loss: where a parabola through the three lowest neighbours has its bottom."""
+    rates, values = RATES[kind], losses_by_rate(kind, batch)
+    i = min(max(values.index(min(values)), 1), len(values) - 2)
+    a, b, c = (math.log(v) for v in values[i - 1 : i + 2])
+    return float(rates[i] * 2 ** (0.5 * (a - c) / (a - 2 * b + c)))
+
+
+def growth(kind: str) -> float:
+    """By what factor the best rate grows from batch 8 to batch 128."""
+    return best_rate(kind, 128) / best_rate(kind, 8)
+
+
+def exponent(kind: str) -> float:
+    """The power of the batch that the best rate follows from 8 to 128."""
+    return math.log(growth(kind)) / math.log(16)
+
+
+def best_rates() -> Table:
+    """Best rate and lowest loss for each batch, and the exponent."""
+    rows = []
+    for kind in RATES:
+        best = (f"≈ {best_rate(kind, b):.3f}" for b in SIZES)
+        rows.append((f"{kind}, best rate", *best, f"≈ {exponent(kind):.1f}"))
+        rows.append((f"{kind}, lowest loss", *(f"≈ {min(losses_by_rate(kind, b)):.3f}" for b in SIZES), ""))
+    return table(
+        rows,
+        ["", *(f"batch {b:,}" for b in SIZES), "exponent"],
+        evidence=LIVE,
+        caption="exponent: the best rate grows with the batch to that power, from 8 to 128",
+    )
+
+
+def loss_against_rate() -> Picture:
+    """A panel for each optimizer, a curve for each batch."""
+    panels: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
+    for kind, rates in RATES.items():
+        for b in SIZES[:3]:
+            kept = [(r, v) for r, v in zip(rates, losses_by_rate(kind, b), strict=True) if v < 0.6]
+            panels.setdefault(kind, {})[f"batch {b}"] = ([r for r, _ in kept], [v for _, v in kept])
+    return plots.curves(
+        panels,
+        evidence=LIVE,
+        title="Test loss after 4,096 samples against the learning rate",
+        note="mean over 6 seeds; losses above 0.6 are not drawn",
+        xlabel="learning rate, logarithmic",
+        ylabel="test loss",
+        log="x",
+    )
+
+
+# --- sources on trial ---------------------------------------------------------------------------------------------
+
+_SECTIONS = "1 · Three ways to the same numbers", "2 · Launches or bytes?"
+
+
+def claims(
+    steps: Mapping[str, Step], sizes: Sequence[int], times_as_fast: Mapping[str, float]
+) -> list[tuple[str, ...]]:
+    """Rows of the claims whose experiments stand in the lesson's first two rounds.
+
+    times_as_fast: fused against the for-loop, with one parameter and with many, under those names.
+    """
+    everything, foreach, fused = (optimizers_with(option) for option in ("", "foreach", "fused"))
+    kernels = {way: len(step.kernels) for way, step in steps.items()}
+    temporary = {way: step.temporary / 4 / sum(sizes) for way, step in steps.items()}
+    fused_wins = kernels["fused"] < kernels["foreach"] and temporary["fused"] < temporary["for-loop"]
+    fast = ", ".join(f"{ratio:.1f} times as fast with {name}" for name, ratio in times_as_fast.items())
+    return [
+        (
+            "06-three-for-each",
+            "book-notes",
+            "every optimizer has three implementations",
+            f"of {len(everything)} optimizers in torch.optim {len(foreach)} take foreach=, {len(fused)} fused=",
+            "confirmed"
+            if len(everything) == len(fused)
+            else f"refuted: all three have only {', '.join(fused)}",
+            _SECTIONS[0],
+        ),
+        (
+            "06-trade-off",
+            "book-notes",
+            "the three trade speed against memory",
+            f"{len(sizes)} parameters: kernels {' / '.join(str(n) for n in kernels.values())}, temporaries "
+            f"{' / '.join(f'{t:.2f}' for t in temporary.values())} copies of the weights; fused against the for-loop: {fast}",
+            "partly: holds when for-loop and foreach are compared; fused has the fewest kernels, the fewest bytes "
+            "and no temporaries"
+            if fused_wins
+            else "confirmed",
+            " and ".join(_SECTIONS),
+        ),
+        (
+            "06-fused-launches",
+            "five-strategies",
+            "FusedAdam reduces kernel launches",
+            f"{kernels['for-loop']} → {kernels['fused']} for {len(sizes)} parameters (foreach: {kernels['foreach']})",
+            "confirmed" if kernels["fused"] < kernels["foreach"] else "refuted",
+            _SECTIONS[0],
+        ),
+    ]

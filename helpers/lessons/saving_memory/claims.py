@@ -1,0 +1,181 @@
+"""Lesson 09's claims on trial whose experiment stands in no cell above the verdicts: a function a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+from helpers import simulate
+from helpers.lessons.saving_memory import experiments
+
+MIB = 2**20
+Row = tuple[str, str, str, str, str, str]
+
+
+def batchnorm() -> Row:
+    """How often BatchNorm's running averages move in a step of 8 pieces, and how far its gradients are off."""
+    x, _, _ = experiments.labelled_rows(512)
+    layer = nn.BatchNorm1d(32).double()
+    for part in x.split(64):
+        layer(part)
+    assert layer.num_batches_tracked is not None
+    updates = int(layer.num_batches_tracked)
+    return (
+        "09-batchnorm",
+        "five-strategies",
+        "BatchNorm updates its statistics after the complete cycle of accumulation",
+        f"{updates} updates of the running averages in a step of 8 pieces",
+        "refuted: once per piece, and each piece is normalised by itself" if updates == 8 else "confirmed",
+        "2 · The batch in pieces",
+    )
+
+
+def checkpoint_compute() -> Row:
+    """What checkpoints add to the FLOPs of forward and backward."""
+    more = experiments.parts()
+    told = "; ".join(
+        f"{name} {full:+.0%}, as torch does it {early:+.0%}" for name, (full, early) in more.items()
+    )
+    return (
+        "09-checkpoint-compute",
+        "five-strategies",
+        "checkpointing adds 20 % compute",
+        f"FLOPs of forward and backward: {told}",
+        "partly: holds when torch may skip the last matmul of each transformer block; all of forward again is a "
+        "third more"
+        if 0.18 < more["a transformer's block"][1] < 0.25 and more["the lesson's Block"][0] > 0.3
+        else "refuted",
+        "3 · Compute it again",
+    )
+
+
+def _book_script(order: tuple[str, str], clones: bool) -> dict[str, float]:
+    """The script of the book's chapter 7, with the peak reset between its two ways. Peaks in MiB without workspaces.
+
+    It runs both ways in one process, and with `clones` keeps a copy of all gradients from each.
+    """
+    gpu, peaks, kept = simulate("H100"), {}, []
+    with gpu:
+        with torch.device(gpu.device):
+            parts = [nn.Linear(1000, 40000), nn.ReLU(), nn.Linear(40000, 1000), nn.ReLU(), nn.Linear(1000, 5), nn.ReLU()]  # fmt: skip
+            net, x = nn.Sequential(*parts), torch.randn(10, 1000, requires_grad=True)
+        for way in order:
+            gpu.reset_peak_memory_stats()
+            out = net(x) if way == "plain" else checkpoint_sequential(parts, 2, x, use_reentrant=False)
+            net.zero_grad()
+            out.sum().backward()
+            peaks[way] = gpu.max_memory_allocated() / MIB - 2 * 32
+            if clones:
+                kept.append([p.grad.clone() for p in net.parameters() if p.grad is not None])
+    return peaks
+
+
+def book_checkpoint() -> Row:
+    """The book's comparison, in both orders, with and without the clones that it keeps."""
+    found = {
+        (order[0], clones): _book_script(order, clones)
+        for order in (("checkpoint", "plain"), ("plain", "checkpoint"))
+        for clones in (True, False)
+    }
+    gap = {how: peaks["plain"] - peaks["checkpoint"] for how, peaks in found.items()}
+    published = gap["checkpoint", True]
+    return (
+        "09-book-checkpoint",
+        "book-code",
+        "the book's script: 936.2 MiB without checkpoints, 628.6 MiB with",
+        f"as published {published:+.0f} MiB; in the other order {gap['plain', True]:+.0f}; without the clones "
+        f"{gap['checkpoint', False]:+.1f} and {gap['plain', False]:+.1f}",
+        "refuted: the difference is a clone of all gradients, which the way that runs second finds there"
+        if gap["plain", True] < 0 and abs(gap["checkpoint", False]) < 0.1 * published
+        else "confirmed",
+        "Sources on trial",
+    )
+
+
+def _layers_on_card(layers: int, grad: bool, width: int = 5000) -> tuple[int, int]:
+    """Layers of weights on the card at the end of forward, and at the peak; each fetched from the host and dropped."""
+    gpu = simulate("H100")
+    host = [torch.zeros(width, width, requires_grad=grad) for _ in range(layers)]
+    with gpu:
+        x = torch.randn(10, width, device=gpu.device)
+        torch.mm(x, x.t())  # the matrix library's workspace is there from now on
+        held = gpu.memory_allocated()
+        gpu.reset_peak_memory_stats()
+        for w in host:
+            here = w.to(gpu.device)
+            x = torch.relu(x @ here.t())
+            del here
+        one = host[0].nbytes
+        return round((gpu.memory_allocated() - held) / one), round((gpu.max_memory_allocated() - held) / one)
+
+
+def book_offload() -> Row:
+    """The book's layers that are moved in and out: what of them is on the card, for training and for inference."""
+    left = {(n, grad): _layers_on_card(n, grad) for n in (2, 4) for grad in (True, False)}
+    layer_gib = 4 * 50_000**2 / 2**30
+    return (
+        "09-book-offload",
+        "book-code",
+        "the book's script: layers moved in and out by turns hold the peak at 9.33 GiB",
+        f'its .to("cuda") before forward moves both layers to the card: {2 * layer_gib:.2f} GiB. Without it: after '
+        f"forward for training {left[2, True][0]} of 2 and {left[4, True][0]} of 4 layers are on the card; if weights "
+        f"need no gradient the peak is {left[4, False][1]}",
+        "refuted for the script as it stands; without that line it holds when nothing is saved for backward, or with "
+        "two layers"
+        if left[4, True][0] == 3 and 2 * layer_gib > 9.33
+        else "confirmed",
+        "Sources on trial",
+    )
+
+
+def host_memory() -> Row:
+    """What it costs to keep saved tensors in the host's memory."""
+
+    def step(net: nn.Module, x: torch.Tensor, way: str) -> None:
+        if way == "save_on_cpu":
+            with torch.autograd.graph.save_on_cpu():
+                loss = experiments.squares(net(x))
+        else:
+            loss = experiments.squares(net(x))
+        loss.backward()
+
+    plain, moved = (experiments.on_a_card(step, way) for way in ("plain", "save_on_cpu"))
+    times, peaks = moved["seconds"] / plain["seconds"], (plain["peak"] / MIB, moved["peak"] / MIB)
+    return (
+        "09-host-memory",
+        "book-notes",
+        "keep data in the host's memory and load it when needed: performance is given up for GPU memory",
+        f"8 blocks, activations on the host: the peak goes from {peaks[0]:,.0f} to {peaks[1]:,.0f} MiB, the step takes "
+        f"{times:.1f} times as long",
+        "confirmed" if times > 1 and peaks[1] < peaks[0] else "refuted",
+        "Further: Put it elsewhere",
+    )
+
+
+def memory_first() -> Row:
+    """What the order "memory first, then speed" costs where a step fits already."""
+
+    def step(net: nn.Module, x: torch.Tensor, way: str) -> None:
+        for block in net.children():
+            x = checkpoint(block, x, use_reentrant=False) if way == "checkpoints" else block(x)
+        experiments.squares(x).backward()
+
+    plain, again = (experiments.on_a_card(step, way)["seconds"] for way in ("plain", "checkpoints"))
+    return (
+        "09-memory-first",
+        "book-notes",
+        "in practice one optimizes memory first and speed afterwards",
+        f"of a step that fits already, checkpoints take {again / plain:.2f} times as long",
+        "partly: holds when the step, or the batch that keeps the card busy, does not fit; else saved memory is paid in time"
+        if again > plain
+        else "confirmed",
+        "Sources on trial",
+    )
+
+
+CLAIMS: tuple[Callable[[], Row], ...] = (
+    batchnorm, checkpoint_compute, book_checkpoint, book_offload, host_memory, memory_first,
+)  # fmt: skip

@@ -1,0 +1,428 @@
+"""What lesson 09 shows: a step's memory by kind and phase, gradients in pieces, checkpoints, offloading, and all of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+from helpers import count, memory, simulate
+from helpers.memory.estimating import Estimate
+from helpers.text.tables import Table, table
+
+MIB = 2**20
+ON_H100 = "simulated (H100)"
+Row = tuple[str, str, str, str, str, str]
+
+
+class Block(nn.Module):
+    """As in the lesson's set-up cell: x + down(gelu(up(norm(x)))), four times as wide inside."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.act, self.down = nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = x + self.down(self.act(self.up(self.norm(x))))
+        return out
+
+
+class Attention(nn.Module):
+    """The other half of a transformer's block."""
+
+    def __init__(self, width: int, heads: int = 4) -> None:
+        super().__init__()
+        self.heads, self.norm = heads, nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, length, width = x.shape
+        parts = self.qkv(self.norm(x)).view(n, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = parts.unbind()
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out: torch.Tensor = x + self.out(mixed.transpose(1, 2).reshape(n, length, width))
+        return out
+
+
+def squares(out: torch.Tensor) -> torch.Tensor:
+    """The loss of the lesson's experiments: one number."""
+    return out.square().mean()
+
+
+def stack(width: int, depth: int) -> nn.Sequential:
+    return nn.Sequential(*[Block(width) for _ in range(depth)])
+
+
+# --- 1 · one step ----------------------------------------------------------------------------------------------------
+
+
+def phases(by_rows: Mapping[int, Estimate]) -> dict[str, Any]:
+    """In which phase the peak is, with the fewest and the most rows; static bytes per weight (4 bytes each)."""
+    small, large = by_rows[min(by_rows)], by_rows[max(by_rows)]
+    return {
+        "peak with 16 rows": small.peak_phase,
+        "peak with 8,192 rows": large.peak_phase,
+        "static bytes per weight": round(4 * large.static_bytes / large.parameters),
+    }
+
+
+def where_it_tips(by_rows: Mapping[int, Estimate]) -> tuple[int, int]:
+    """The most rows whose peak is in the optimizer's step, and the fewest whose peak is in backward."""
+    step = max(n for n, one in by_rows.items() if one.peak_phase == "step")
+    backward = min(n for n, one in by_rows.items() if one.peak_phase == "backward")
+    return step, backward
+
+
+def kinds(by_rows: Mapping[int, Estimate]) -> Table:
+    """A row a batch: the phase of the peak, and what is there then, by kind."""
+    rows = []
+    for n, one in by_rows.items():
+        parts = [one.static_bytes, one.at_peak.get("gradients", 0), one.at_peak.get("activations", 0)]
+        rest = one.peak_bytes - sum(parts)
+        rows.append([f"{n:,}", one.peak_phase, *(f"{b / MIB:.1f}" for b in [*parts, rest, one.peak_bytes])])
+    columns = ["rows", "peak in", "static", "gradients", "activations", "batch, temporaries", "peak"]
+    return table(rows, columns, evidence="arithmetic", caption="MiB at the peak, by kind")
+
+
+def peak_claim(by_rows: Mapping[int, Estimate]) -> Row:
+    """The claim of section 1."""
+    found = phases(by_rows)
+    small, large = found["peak with 16 rows"], found["peak with 8,192 rows"]
+    return (
+        "09-peak",
+        "book-notes",
+        "memory usually peaks in backward, in one of its operators",
+        f"8 blocks with AdamW: in {large} with 8,192 rows, in {small} with 16",
+        "confirmed"
+        if small == large == "backward"
+        else "partly: holds when activations outweigh gradients and the optimizer's temporaries",
+        "1 · What is there, and when is it the most?",
+    )
+
+
+# --- 2 · the batch in pieces -----------------------------------------------------------------------------------------
+
+
+def labelled_rows(n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """x: (n, 32) in float64, targets: (n,), and the targets with ever more of each 64 set to -100."""
+    torch.manual_seed(0)
+    x, y = torch.randn(n, 32, dtype=torch.float64), torch.randint(10, (n,))
+    place = torch.arange(n)
+    return x, y, torch.where(place % 64 < place // 8, -100, y)
+
+
+def small_nets() -> tuple[nn.Sequential, nn.Sequential]:
+    """Two layers in float64, without and with BatchNorm between them."""
+    plain = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 10)).double()
+    normed = nn.Sequential(nn.Linear(32, 64), nn.BatchNorm1d(64), nn.GELU(), nn.Linear(64, 10)).double()
+    return plain, normed
+
+
+def same(off: Mapping[str, float]) -> dict[str, str]:
+    """Whether gradients that are off by so much, relatively, are the same."""
+    return {name: "same" if e < 1e-9 else "different" for name, e in off.items()}
+
+
+def how_far_off(off: Mapping[str, float]) -> Table:
+    """How far the gradients are off."""
+    rows = [(name, "< 1e-9" if e < 1e-9 else f"≈ {e:.3f}") for name, e in off.items()]
+    return table(rows, ["512 rows in pieces", "off by, relative"], evidence="live (CPU)")
+
+
+def first_step(kind: Callable[..., torch.optim.Optimizer], scale: float) -> float:
+    """How far one step with lr=0.1 goes if the gradient is `scale` times the large batch's."""
+    w = nn.Parameter(torch.zeros(1000))
+    w.grad = torch.linspace(-1, 1, 1000) * scale
+    kind([w], lr=0.1).step()
+    return float(w.detach().norm())
+
+
+def learning_rate_claim(off: Mapping[str, float]) -> Row:
+    """The claim of section 2."""
+    right = max(off["8 equal pieces"], off["padded; sum of losses ÷ all targets that count"]) < 1e-9
+    forgot = [first_step(kind, 8) / first_step(kind, 1) for kind in (torch.optim.SGD, torch.optim.Adam)]
+    return (
+        "09-learning-rate",
+        "five-strategies",
+        "with accumulation, scale the learning rate in proportion to the batch",
+        f"accumulated and whole gradients {'agree to 1e-9' if right else 'differ'}: the step is the same. Without the "
+        f"division by 8, SGD's step is {forgot[0]:.1f} times as long, Adam's {forgot[1]:.1f} times",
+        "partly: holds when the batch it stands for grew, the optimizer is SGD and noise rules (lesson 06); "
+        "accumulation itself asks for nothing"
+        if right
+        else "confirmed",
+        "2 · The batch in pieces",
+    )
+
+
+# --- 3 · compute it again --------------------------------------------------------------------------------------------
+
+
+class _Grouped(nn.Module):
+    """depth parts, in groups of `size`."""
+
+    def __init__(self, part: Callable[[], nn.Module], depth: int, size: int) -> None:
+        super().__init__()
+        made = [nn.Sequential(*[part() for _ in range(size)]) for _ in range(depth // size)]
+        self.groups = nn.Sequential(*made)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.groups(x)
+
+
+def in_groups(part: Callable[[], nn.Module], size: int | None) -> Estimate:
+    """The step of 16 parts of width 128 with 4,096 rows, a checkpoint around each group of `size`; None: without."""
+    chosen = None if size is None else lambda name, _: name.startswith("groups.") and name.count(".") == 1
+    x = torch.empty(4096, 128, device="meta")
+    return memory.estimate(_Grouped(part, 16, size or 1), x, loss=squares, checkpoint=chosen)
+
+
+def more_flops(part: nn.Module) -> tuple[float, float]:
+    """What a checkpoint around the part adds to the FLOPs of forward and backward: all again, and as torch does it."""
+
+    def flops(again: bool) -> int:
+        x = torch.randn(2, 64, 64, requires_grad=True)
+
+        def step() -> None:
+            squares(checkpoint(part, x, use_reentrant=False) if again else part(x)).backward()
+
+        return count(step).flops
+
+    plain, default = flops(False), flops(True)
+    with set_checkpoint_early_stop(False):
+        return flops(True) / plain - 1, default / plain - 1
+
+
+def of_groups(found: Mapping[str, Estimate], all_again: float) -> dict[str, str]:
+    """Which way has the lowest peak, the whole against keeping all, and what all of forward again adds."""
+    peaks = {name: one.peak_bytes for name, one in found.items()}
+    share = nearest(peaks["whole"] / peaks["keep all"], (0.1, 0.3, 0.5, 1))
+    return {
+        "lowest peak": min(peaks, key=lambda name: peaks[name]),
+        "whole ÷ keep all": f"about {share:g}",
+        "more FLOPs": f"{all_again:.0%}".replace("%", " %"),
+    }
+
+
+def nearest(ratio: float, choices: tuple[float, ...]) -> float:
+    """The choice nearest to a ratio, by ratio."""
+    return min(choices, key=lambda n: abs(math.log(ratio / n)))
+
+
+def parts() -> dict[str, tuple[float, float]]:
+    """more_flops of three parts."""
+    chosen = {
+        "one linear layer": nn.Linear(64, 64),
+        "the lesson's Block": Block(64),
+        "a transformer's block": nn.Sequential(Attention(64), Block(64)),
+    }
+    return {name: more_flops(part) for name, part in chosen.items()}
+
+
+def more_arithmetic() -> Table:
+    """FLOPs that a checkpoint adds, part by part."""
+    rows = [(name, *(f"{m:+.1%}" for m in both)) for name, both in parts().items()]
+    caption = "FLOPs of forward and backward, the input needs a gradient too; left: set_checkpoint_early_stop(False)"
+    columns = ["checkpoint around", "all computed again", "as torch does it"]
+    return table(rows, columns, evidence="live (CPU)", caption=caption)
+
+
+def groups_of_layers(layers: Mapping[int | None, Estimate]) -> Table:
+    """The peak of 16 × (linear, relu) by the size of a group."""
+    rows = [
+        ("keep all" if size is None else f"each {size}", f"{one.peak_bytes / MIB:.1f}")
+        for size, one in layers.items()
+    ]
+    caption = "16 × (linear, relu), 4,096 rows"
+    return table(rows, ["a checkpoint around", "peak, MiB"], evidence="arithmetic", caption=caption)
+
+
+# --- 4 · let go of it earlier ----------------------------------------------------------------------------------------
+
+
+def higher(habits: Mapping[str, int]) -> dict[str, str]:
+    """Which habits raise the peak; habits: habit → bytes, "none of these" among them."""
+    tidy = habits["none of these"]
+    return {name: "higher" if most > 1.01 * tidy else "the same" for name, most in habits.items()}
+
+
+def habits(found: Mapping[str, int]) -> Table:
+    """The peak with each habit, and how much more that is."""
+    tidy = found["none of these"]
+    rows = [(habit, f"{most / MIB:.2f}", f"{(most - tidy) / MIB:+.2f}") for habit, most in found.items()]
+    caption = f"the logits are {256 * 4096 * 4 / MIB:.0f} MiB"
+    return table(rows, ["habit", "peak, MiB", "more"], evidence="live (CPU)", caption=caption)
+
+
+# --- 5 · all of it ---------------------------------------------------------------------------------------------------
+
+
+def floor(one: Estimate) -> int:
+    """Bytes that neither pieces nor checkpoints make smaller: static memory and one set of gradients."""
+    return one.static_bytes + one.parameters
+
+
+def reached(pulled: Mapping[str, Estimate], budget: int) -> dict[str, str]:
+    """Which of pieces and checkpoints reach the budget, in the words of the question."""
+    pieces, again, both = (
+        pulled[name].peak_bytes <= budget for name in ("8 pieces", "checkpoints", "8 pieces, checkpoints")
+    )
+    by = "each alone" if pieces and again else "8 pieces alone" if pieces else "checkpoints alone"
+    if not (pieces or again):
+        by = "only both together" if both else "none"
+    return {"the budget is reached by": by}
+
+
+def ways(pulled: Mapping[str, Estimate], prices: Mapping[str, str], budget: int, again: float) -> Table:
+    """Each way with its peak and its price; again: what checkpoints add to the FLOPs."""
+    rows = [
+        (
+            name,
+            f"{one.peak_bytes / MIB:.1f}",
+            f"{one.at_peak['activations'] / MIB:.1f}",
+            "yes" if one.peak_bytes <= budget else "",
+            prices[name].replace("FLOPs", f"FLOPs {again:+.0%}"),
+        )
+        for name, one in pulled.items()
+    ]
+    columns = ["way", "peak, MiB", "of it activations", f"≤ {budget // MIB}", "price"]
+    caption = "of the batch, only the piece at work is counted: 1 MiB of 8 where there are 8"
+    return table(rows, columns, evidence="arithmetic", caption=caption)
+
+
+# --- further ---------------------------------------------------------------------------------------------------------
+
+
+def adds(acts: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
+    """What relu and gelu add to what is kept, in arrays; whether relu_ keeps fewer."""
+    found: dict[str, Any] = {f"{name} adds": round(acts[f"{name}(h)"][0]) for name in ("relu", "gelu")}
+    found["relu_ keeps"] = "fewer" if acts["relu_(h)"][0] < acts["relu(h)"][0] else "as many"
+    return found
+
+
+def activations(acts: Mapping[str, tuple[Any, Any]]) -> Table:
+    """What each activation adds, and the most at once."""
+    rows = [
+        (name, *(n if isinstance(n, str) else f"{n:.2f}" for n in numbers)) for name, numbers in acts.items()
+    ]
+    caption = "in arrays of 1,024 × 256; right: all that linear and activation hold at once of what they make"
+    columns = ["between two linear layers", "adds to what is kept", "most at once, up to it"]
+    return table(rows, columns, evidence="live (CPU)", caption=caption)
+
+
+WIDTH, DEPTH, ROWS = 512, 8, 2048
+
+
+def on_a_card(step: Callable[[nn.Module, torch.Tensor, str], None], way: str) -> dict[str, float]:
+    """The second step of 8 blocks of width 512 on a simulated H100: peak bytes, seconds, bytes to the host and back."""
+    gpu = simulate("H100")
+    with gpu:
+        with torch.device(gpu.device):
+            net, x = stack(WIDTH, DEPTH), torch.randn(ROWS, WIDTH)
+        for _ in range(2):
+            gpu.synchronize()
+            gpu.reset_peak_memory_stats()
+            began, before = gpu.clock(), len(gpu.kernels)
+            step(net, x, way)
+            net.zero_grad()
+            gpu.synchronize()
+        moved = {
+            k: float(sum(w.bytes for w in gpu.kernels[before:] if w.kind == f"copy {k}"))
+            for k in ("d2h", "h2d")
+        }
+        return {"peak": gpu.max_memory_allocated(), "seconds": gpu.clock() - began, **moved}
+
+
+def _kept() -> int:
+    x = torch.empty(ROWS, WIDTH, device="meta")
+    return memory.estimate(stack(WIDTH, DEPTH), x, loss=squares, optimizer=None).saved
+
+
+def too_many(steps: Mapping[str, Mapping[str, float]]) -> float:
+    """Bytes that save_on_cpu moves to the host beyond the activations."""
+    return steps["save_on_cpu"]["d2h"] - _kept()
+
+
+def of_offloading(steps: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
+    """How many times as long the two ways take, and how much is moved, in the words of the questions."""
+    found, plain = {}, steps["plain"]["seconds"]
+    for way, question in (("checkpoints", "checkpoints take"), ("save_on_cpu", "save_on_cpu takes")):
+        found[question] = f"{nearest(steps[way]['seconds'] / plain, (1, 1.2, 2, 5, 15)):g} ×"
+    share = steps["save_on_cpu"]["d2h"] / _kept()
+    found["save_on_cpu moves"] = "more" if share > 1.01 else "fewer" if share < 0.99 else "as many"
+    return found
+
+
+def steps(found: Mapping[str, Mapping[str, float]]) -> Table:
+    """Each way's peak, time and copies."""
+    plain = found["plain"]["seconds"]
+    rows = [
+        (
+            way,
+            f"{one['peak'] / MIB:,.0f}",
+            f"{1e3 * one['seconds']:.1f}",
+            f"{one['seconds'] / plain:.2f}",
+            f"{one['d2h'] / MIB:,.0f}",
+            f"{one['h2d'] / MIB:,.0f}",
+        )
+        for way, one in found.items()
+    ]
+    stays = 2 * sum(p.nbytes for p in stack(WIDTH, DEPTH).parameters()) + ROWS * WIDTH * 4 + 2 * 32 * MIB
+    caption = (
+        f"activations: {_kept() / MIB:,.0f} MiB; weights, their gradients, the batch and the matrix library's "
+        f"workspace (one for each of two threads): {stays / MIB:,.0f} MiB"
+    )
+    columns = ["way", "peak, MiB", "ms", "times as long", "to the host, MiB", "back, MiB"]
+    return table(rows, columns, evidence=ON_H100, caption=caption)
+
+
+def bus(found: Mapping[str, Mapping[str, float]]) -> Table:
+    """How long the bytes that save_on_cpu moves take, pageable and pinned (as lesson 05: 80 % of the bus's rate)."""
+    card, moved = simulate("H100").card, found["save_on_cpu"]["d2h"]
+    pinned = card.assumptions.bandwidth_share * card.pcie_bytes_per_s
+    wide = 4 * card.peak_flops["fp32"] * card.assumptions.flop_share / pinned
+    rates = {
+        "pageable host memory, as save_on_cpu() has it": card.assumptions.pageable_bytes_per_s,
+        "pinned host memory, at 80 % of the bus's published rate": pinned,
+    }
+    rows = [(name, f"{rate / 1e9:,.0f}", f"{1e3 * moved / rate:,.1f}") for name, rate in rates.items()]
+    caption = (
+        f"to move one float32 there and back at the bus's rate takes as long as to compute it in a linear layer of "
+        f"{wide:,.0f} inputs"
+    )
+    return table(rows, ["copies from and to", "GB/s", "ms one way"], evidence="arithmetic", caption=caption)
+
+
+def on_cuda(
+    step: Callable[[nn.Module, torch.Tensor, str], None], make: Callable[[int, int], nn.Module]
+) -> Callable[[torch.device], Table]:
+    """An experiment for a CUDA device: peaks and times of plain, checkpointed and offloaded steps."""
+
+    def run(device: torch.device) -> Table:
+        rows = []
+        for way in ("plain", "checkpoints", "save_on_cpu", "save_on_cpu, pinned"):
+            net, x = make(WIDTH, DEPTH).to(device), torch.randn(ROWS, WIDTH, device=device)
+            for _ in range(3):
+                torch.cuda.reset_peak_memory_stats(device)
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                if "pinned" in way:
+                    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+                        loss = squares(net(x))
+                    loss.backward()
+                else:
+                    step(net, x, way)
+                net.zero_grad()
+                end.record()
+                end.synchronize()
+            peak = torch.cuda.max_memory_allocated(device) / MIB
+            rows.append((way, f"{peak:,.0f} MiB", f"≈ {start.elapsed_time(end):.1f} ms"))
+        return table(rows, ["way", "peak", "step"], evidence="live (GPU)")
+
+    return run

@@ -1,0 +1,238 @@
+"""Tests of lesson 18: a verdict from data, the design of a trial, the border of a claim that holds from some size on."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from helpers import check
+from helpers.check.judges import each
+from helpers.lessons.sources_on_trial.experiments import FRESH, Series, draw
+
+# --- 18.2 judge ---------------------------------------------------------------------------------------------------
+
+Conditions = Mapping[str, Series]
+
+
+@dataclass(frozen=True)
+class Data:
+    """What somebody measured for a claim that promises before ÷ after ≥ promised. also: what else was changed."""
+
+    name: str
+    promised: float
+    runs: Conditions
+    control: Conditions
+    also: tuple[str, ...] = ()
+    seed: int = 7
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def of_fresh(name: str) -> Data:
+    """The data of one of the lesson's three claims."""
+    claim = FRESH[name]
+    return Data(f"claim {name}", claim.promised, claim.runs, claim.control, claim.also)
+
+
+def same(runs: Conditions) -> dict[str, Series]:
+    """A control that does nothing, under each condition, measured as often and as noisily."""
+    return {name: Series(1.0, one.n, one.scatter) for name, one in runs.items()}
+
+
+def check_judge(wanted: Mapping[Data, str]) -> None:
+    """wanted: data → the verdict on it."""
+    cases = [
+        check.case(d.promised, draw(d.runs, d.seed), draw(d.control, d.seed + 63), list(d.also))
+        for d in wanted
+    ]
+
+    def said(reports: list[check.Report]) -> str | None:
+        wrong = [
+            f"{data.name}: you say {report.value!r}, wanted {want!r}"
+            for (data, want), report in zip(wanted.items(), reports, strict=True)
+            if report.value != want
+        ]
+        return (
+            f"{len(wanted) - len(wrong)} of {len(wanted)} right.\n  " + "\n  ".join(wrong) if wrong else None
+        )
+
+    look = '"Three fresh claims", above: which question comes first?'
+    check.function("judge", cases, verify=said, look=look)
+
+
+# --- 18.1 trial ---------------------------------------------------------------------------------------------------
+
+
+def _operators(n: int) -> None:
+    """So many operators that a counter sees, and nothing else."""
+    x = torch.ones(2)
+    for _ in range(n - 1):
+        x = x + 1
+
+
+#: world → (operators before, with the control, after), by the number of rows
+_WORLDS: dict[str, tuple[Callable[[int], int], Callable[[int], int], Callable[[int], int]]] = {
+    "it halves them everywhere": (lambda n: 4 * n, lambda n: 4 * n, lambda n: n + 2),
+    "exactly half is enough": (lambda n: 4 * n, lambda n: 4 * n, lambda n: 2 * n),
+    "it saves a quarter": (lambda n: 4 * n, lambda n: 4 * n, lambda n: 3 * n),
+    "it changes nothing": (lambda n: 3 * n, lambda n: 3 * n, lambda n: 3 * n),
+    "it makes more of them": (lambda n: 2 * n, lambda n: 2 * n, lambda n: 5 * n),
+    "it has a cost of its own, so it helps with many rows": (lambda n: 2 * n, lambda n: 2 * n, lambda n: n // 4 + 20),
+    "it helps with few rows, then falls back": (lambda n: 4 * n, lambda n: 4 * n, lambda n: n if n <= 16 else 4 * n),
+    "it helps where rows are a multiple of 8": (lambda n: 4 * n, lambda n: 4 * n, lambda n: 4 * n if n % 8 else n),
+    "the rewriting halves them, not the change": (lambda n: 4 * n, lambda n: 2 * n, lambda n: 2 * n),
+    "rewriting and change halve them, one after the other": (lambda n: 8 * n, lambda n: 4 * n, lambda n: 2 * n),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class World:
+    """A program, its change, and a change that does nothing, as :data:`_WORLDS` has them.
+
+    setup: how many times as many operators a first call at a size takes. pays: whose first call, or "first": of whichever
+    function is called first. sleeps: which function waits for 2 ms, without an operator.
+    """
+
+    kind: str
+    sizes: tuple[int, ...] = (4, 16, 64)
+    setup: int = 1
+    pays: str = "first"
+    sleeps: str = ""
+
+    @property
+    def holds(self) -> list[int]:
+        _, control, after = _WORLDS[self.kind]
+        return [n for n in self.sizes if after(n) <= control(n) / 2]
+
+
+class _Program:
+    """The three functions of a world, and a note of each call."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.calls, self.warm = world, list[tuple[str, int]](), set[int]()
+
+    def function(self, name: str) -> Callable[[int], None]:
+        takes = _WORLDS[self.world.kind][("before", "nothing", "after").index(name)]
+
+        def call(n: int) -> None:
+            self.calls.append((name, n))
+            first = self.world.pays in ("first", name) and n not in self.warm
+            if name == self.world.sleeps:
+                time.sleep(2e-3)
+            _operators(takes(n) * (self.world.setup if first else 1))
+            if first:
+                self.warm.add(n)
+
+        call.__name__ = name
+        return call
+
+
+def _try(trial: Callable[..., Any], **fields: Any) -> dict[str, Any]:
+    """What the answer says of a world, and which of its functions it called with which sizes."""
+    program = _Program(World(**fields))
+    said = trial(*(program.function(n) for n in ("before", "after", "nothing")), list(program.world.sizes))
+    return {"said": said, "calls": program.calls}
+
+
+def _tried(report: check.Report) -> str | None:
+    world, got = report.case, report.value["said"]
+    holds = world.holds
+    word = "confirmed" if holds == list(world.sizes) else "partly" if holds else "refuted"
+    if not isinstance(got, tuple | list) or len(got) != 2:
+        return f"returned {got!r}, wanted (verdict, sizes at which it holds)"
+    if got[0] == word and sorted(got[1]) == sorted(holds):
+        return None
+    text = f"where {world.kind}, with {_rows(world.sizes)} rows: you say {tuple(got)!r}, wanted {(word, holds)!r}"
+    return text + "".join(f"\n  {why}" for why in _mistakes(world, report.value["calls"]))
+
+
+def _rows(sizes: tuple[int, ...]) -> str:
+    return ", ".join(map(str, sizes))
+
+
+def _mistakes(world: World, calls: list[Any]) -> list[str]:
+    """What of the design explains a wrong verdict here; the first that does."""
+    ran = {(str(name), int(n)) for name, n in calls}
+    if missing := [n for n in world.sizes if ("after", n) not in ran]:
+        return [f"`after` never ran with {_rows(tuple(missing))} rows: a claim is about all its sizes"]
+    if missing := [n for n in world.sizes if ("nothing", n) not in ran]:
+        return [
+            f"`nothing`, the control, never ran with {_rows(tuple(missing))} rows: how much is the rewriting's?"
+        ]
+    if world.setup > 1 and len(calls) < 2 * len(ran):
+        return ["the first call of a function at a size sets something up: call once before you count"]
+    if world.sleeps:
+        return [
+            f"`{world.sleeps}` waits without an operator: a clock sees that, a counter of operators does not"
+        ]
+    before, control, _ = _WORLDS[world.kind]
+    if any(before(n) != control(n) for n in world.sizes):
+        return ["the control differs from `before`: what the rewriting does is no merit of the change"]
+    return []
+
+
+def check_trial(*worlds: World) -> None:
+    look = '"A trial in five parts", above'
+    check.function("trial", worlds, drive=_try, verify=each(_tried), look=look)
+
+
+# --- 18.3 border --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Border:
+    """A change that halves the operators from some number of rows on; 0: at none. setup: as in :class:`World`, of `after`."""
+
+    at: int
+    low: int = 1
+    high: int = 64
+    setup: int = 1
+
+    @property
+    def wanted(self) -> int | None:
+        return max(self.at, self.low) if 0 < self.at <= self.high else None
+
+    @property
+    def allowed(self) -> int:
+        """Sizes: both ends, and a halving of what lies between."""
+        return 2 + math.ceil(math.log2(self.high - self.low + 1))
+
+
+def _find(border: Callable[..., Any], **fields: Any) -> dict[str, Any]:
+    asked, calls, warm = Border(**fields), list[tuple[str, int]](), set[int]()
+
+    def call(name: str, n: int) -> None:
+        calls.append((name, n))
+        if not asked.low <= n <= asked.high:
+            raise ValueError(f"{n} rows, where {asked.low} to {asked.high} are asked about")
+        helps = name == "after" and 0 < asked.at <= n
+        _operators((4 if helps else 8) * (asked.setup if name == "after" and n not in warm else 1))
+        if name == "after":
+            warm.add(n)
+
+    functions = [lambda n, name=name: call(name, n) for name in ("before", "after")]
+    return {"found": border(*functions, asked.low, asked.high), "calls": calls}
+
+
+def _found(report: check.Report) -> str | None:
+    asked, got = report.case, report.value["found"]
+    sizes = {n for _, n in report.value["calls"]}
+    where = f"between {asked.low} and {asked.high} rows"
+    if got != asked.wanted:
+        first = ". Is the first call at a size counted, which sets something up?" if asked.setup > 1 else ""
+        return f"{where}: you say {got!r}, wanted {asked.wanted!r}{first}"
+    if len(sizes) > asked.allowed:
+        return f"{where}: right, but {len(sizes)} sizes were tried; wanted at most {asked.allowed}"
+    return None
+
+
+def check_border(*cases: Border) -> None:
+    look = '"From which size on?", above: each size that you try halves what is left'
+    check.function("border", cases, drive=_find, verify=each(_found), look=look)

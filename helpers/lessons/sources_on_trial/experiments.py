@@ -1,0 +1,304 @@
+"""Lesson 18: the table of claims and its views, the snippets, trials that are designed badly, fresh claims to judge."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from helpers import plots
+from helpers.lesson import sources
+from helpers.lessons.sources_on_trial import shares_picture
+from helpers.lesson import VERDICTS_MIME
+from helpers.plots.picture import Picture
+from helpers.text.tables import Table, table
+from helpers.lessons.sources_on_trial import snippets, verdicts
+from helpers.lessons.sources_on_trial.snippets import Snippet
+from helpers.lessons.sources_on_trial.verdicts import WORDS, Verdict
+
+ARITHMETIC, CPU = "arithmetic", "live (CPU)"
+
+# --- the table of claims ------------------------------------------------------------------------------------------
+
+
+class Claims:
+    """All claims with their verdicts. Shows the sources, and how many claims each makes; carries the rows as data."""
+
+    def __init__(self, rows: Sequence[Verdict]) -> None:
+        self.rows = list(rows)
+
+    def by(self, group: Callable[[Verdict], str]) -> dict[str, dict[str, int]]:
+        """name of the group → word of the verdict → how many claims."""
+        names = dict.fromkeys(map(group, self.rows))
+        return {n: {w: sum(r.word == w and group(r) == n for r in self.rows) for w in WORDS} for n in names}
+
+    @cached_property
+    def total(self) -> dict[str, int]:
+        return {word: sum(row.word == word for row in self.rows) for word in WORDS}
+
+    @property
+    def tested(self) -> int:
+        return len(self.rows) - self.total["untested"]
+
+    def of_ten(self, word: str) -> int:
+        """Of ten tested claims, how many have this word."""
+        return round(10 * self.total[word] / self.tested)
+
+    def find(
+        self, source: str = "", verdict: str = "", lesson: str = "", text: str = "", most: int = 12
+    ) -> Table:
+        """The rows of a source (its key), with a verdict (its word), of a lesson ("05"), or with a text in a row's words.
+
+        Not more than `most`; the caption says how many there are. KeyError for a source that is not there.
+        """
+        if source and source not in sources.every():
+            raise KeyError(f"no source {source!r}; there are {', '.join(sources.every())}")
+        found = [
+            row
+            for row in self.rows
+            if source in ("", row.source) and verdict in ("", row.word) and row.lesson.startswith(lesson)
+            and text.casefold() in f"{row.claim} {row.measured} {row.verdict}".casefold()
+        ]  # fmt: skip
+        if not found:
+            return table([("—",) * 5], _COLUMNS, evidence=ARITHMETIC, caption="no claim is like that")
+        shown = [(r.claim, f"{r.source}, {r.section}", r.measured, r.verdict, where(r)) for r in found[:most]]
+        labels = dict.fromkeys(r.evidence for r in found[:most] if r.evidence)
+        return table(
+            shown,
+            _COLUMNS,
+            evidence=" · ".join(dict.fromkeys(part for label in labels for part in label.split(" · ")))
+            or ARITHMETIC,
+            caption=f"{len(shown)} of {len(found)}",
+        )
+
+    def verdict_of(self, id: str) -> Verdict:
+        """KeyError where no claim has the id."""
+        found = next((row for row in self.rows if row.id == id), None)
+        if found is None:
+            raise KeyError(f"no claim {id!r}")
+        return found
+
+    def summary(self) -> Table:
+        """The sources: who wrote them, where, and how many claims each makes."""
+        counted = Counter(row.source for row in self.rows)
+        rows = [[key, sources.linked(key), sources.every()[key]["author"], n] for key, n in counted.items()]
+        return table(rows, ["key", "source", "author", "claims"], evidence=ARITHMETIC)
+
+    def picture(self) -> Picture:
+        """A bar a source."""
+        return shares_picture.shares(
+            self.by(lambda row: row.source), evidence=ARITHMETIC, title="What became of the claims", xlabel="claims"
+        )  # fmt: skip
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        shown = self.summary()
+        data = {"lesson": verdicts.HERE, "claims": verdicts.plain(self.rows)}
+        return {"text/plain": repr(shown), "text/html": shown._repr_html_(), VERDICTS_MIME: data}
+
+
+_COLUMNS = ["claim", "source, section", "measured", "verdict", "where"]
+
+
+def where(row: Verdict) -> str:
+    """The lesson and the section whose experiment it was."""
+    return f"{row.lesson[:2]}: {row.experiment}" if row.lesson else "—"
+
+
+def all_claims() -> Claims:
+    """Read what lessons keep, and run the trials that no lesson runs."""
+    return Claims(verdicts.every())
+
+
+def words_of(claims: Claims, names: Mapping[str, str]) -> tuple[dict[str, str], Table]:
+    """question → the word of its claim's verdict; and what was measured. names: question → id of the claim."""
+    rows = {question: claims.verdict_of(name) for question, name in names.items()}
+    shown = [(r.claim, r.measured, r.verdict) for r in rows.values()]
+    return {q: r.word for q, r in rows.items()}, table(shown, ["claim", "measured", "verdict"], evidence=CPU)
+
+
+def conditions(claims: Claims) -> dict[str, int]:
+    """How many of the claims that are partly true are true under a condition that can be named ("holds when …")."""
+    partly = [row.verdict for row in claims.rows if row.word == "partly"]
+    named = sum("holds" in verdict for verdict in partly)
+    return {"partly": len(partly), "with a condition": named}
+
+
+# --- snippets -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A snippet, what happened as written and as it should be, and why an error is none of the source's ("": it is)."""
+
+    one: Snippet
+    written: str
+    should: str
+    literally: str
+
+    @property
+    def outcome(self) -> str:
+        """In one word, as written."""
+        if self.written.startswith(snippets.NOT_RUN):
+            return "not run"
+        if not snippets.fails(self.written):
+            return "runs"
+        return "taken literally" if self.literally else "error"
+
+
+def tried_snippets() -> list[Tried]:
+    """Run all, as written and as they should be."""
+    ran = zip(snippets.SNIPPETS, snippets.ran(), strict=True)
+    return [Tried(one, row[4], row[5], snippets.LITERALLY.get(one.id, "")) for one, row in ran]
+
+
+def snippet_counts(tried: Sequence[Tried]) -> dict[str, dict[str, int]]:
+    """source → outcome → number of snippets."""
+    outcomes = ("runs", "taken literally", "error", "not run")
+    sources = dict.fromkeys(t.one.source for t in tried)
+    return {
+        s: {o: sum(t.outcome == o and t.one.source == s for t in tried) for o in outcomes} for s in sources
+    }
+
+
+def snippet_picture(tried: Sequence[Tried]) -> Picture:
+    """A bar a source: what happened to its snippets as written."""
+    title = "The snippets as they are written"
+    return shares_picture.shares(snippet_counts(tried), evidence=CPU, title=title, xlabel="snippets")
+
+
+def snippet_table(tried: Iterable[Tried], outcome: str = "error", most: int = 12) -> Table:
+    """The snippets of one outcome: as written, what happened; as it should be."""
+    found = [t for t in tried if t.outcome == outcome]
+    rows = [
+        {"source, section": f"{t.one.source}, {t.one.section}", "snippet": f"`{t.one.what}`"}
+        | {"as written": _short(t.written), "as it should be": _short(t.should)}
+        | ({"not the source's error": t.literally} if t.literally else {})
+        for t in found[:most]
+    ]
+    return table(rows, evidence=f"{CPU} · simulated (H100)", caption=f"{len(rows)} of {len(found)}")
+
+
+def _short(said: str) -> str:
+    return textwrap.shorten(said.replace("`", "'"), 110, placeholder=" …")
+
+
+def in_full(id: str) -> None:
+    """Print one snippet in this course's minimal form: as written, as it should be, and what happened."""
+    one = next(one for one in snippets.SNIPPETS if one.id == id)
+    for head, run in (("as written", one.as_written), ("as it should be", one.as_it_should)):
+        body: Any = inspect.unwrap(run)
+        source = textwrap.dedent(inspect.getsource(body)).strip()
+        print(f"# {one.id}, {head}\n{source}\n#   {_short(run())}\n")
+
+
+# --- a trial and its counts ---------------------------------------------------------------------------------------
+
+#: size → operators before, with a change that does nothing, after
+Counts = Mapping[int, tuple[int, int, int]]
+
+
+def word(trial: Counts) -> str:
+    """The verdict on "halves the operators", against the control, by counts that do not scatter."""
+    holds = [after <= control / 2 for _, control, after in trial.values()]
+    return "confirmed" if all(holds) else "partly" if any(holds) else "refuted"
+
+
+def counts_table(trials: Mapping[str, Counts], what: str = "parameters") -> Table:
+    """Trials by their design, size by size. what: of which a size is the number."""
+    rows = [
+        (design, size, *counts, "yes" if counts[2] <= counts[1] / 2 else "no", word(trial))
+        for design, trial in trials.items()
+        for size, counts in trial.items()
+    ]
+    columns = ["design", what, "before", "control", "after", "halved", "verdict of the design"]
+    return table(rows, columns, evidence=CPU)
+
+
+# --- fresh claims, and their data ---------------------------------------------------------------------------------
+
+#: (before, after): paired numbers
+Pairs = tuple[list[float], list[float]]
+#: ratio, lower and upper end of its interval
+Interval = Callable[[list[float], list[float]], tuple[float, float, float]]
+
+
+@dataclass(frozen=True)
+class Series:
+    """n pairs of runs with a known ratio before ÷ after. scatter: of the pairs' ratios; 0: a counter, which has none.
+
+    The interval is known too: noise is random in its order only, so ratio and scatter come out as they stand here.
+    """
+
+    ratio: float
+    n: int = 20
+    scatter: float = 0.0
+
+    def draw(self, seed: int) -> Pairs:
+        if not self.scatter:
+            return [1200.0] * self.n, [1200.0 / self.ratio] * self.n
+        rng = np.random.default_rng(seed)
+        z = rng.standard_normal(self.n)
+        noise = self.scatter * (z - z.mean()) / z.std(ddof=1)
+        before = 4e-3 * np.exp(np.linspace(0, 0.2, self.n))  # the machine slows, for both runs of a pair
+        return before.tolist(), (before / self.ratio / np.exp(noise)).tolist()
+
+
+def draw(series: Mapping[str, Series], seed: int) -> dict[str, Pairs]:
+    """condition → its paired numbers, each of its own seed."""
+    return {name: one.draw(seed + i) for i, (name, one) in enumerate(series.items())}
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A claim of a post that does not exist: what it promises (before ÷ after), and what somebody measured.
+
+    also: what else was changed.
+    """
+
+    says: str
+    promised: float
+    runs: Mapping[str, Series]
+    control: Mapping[str, Series]
+    also: tuple[str, ...] = ()
+
+    def numbers(self) -> tuple[dict[str, Pairs], dict[str, Pairs]]:
+        """The paired numbers of the runs and of the control, by condition."""
+        return draw(self.runs, 7), draw(self.control, 70)
+
+
+_NOISE, _SHORT = 0.02, Series(1.21, n=8, scatter=0.08)
+FRESH = {
+    "A": Fresh(
+        "1.3 times as fast", 1.3, {"batch 8": Series(1.62, scatter=_NOISE), "batch 256": Series(1.02, scatter=_NOISE)},
+        {"batch 8": Series(1.0, scatter=_NOISE), "batch 256": Series(1.0, scatter=_NOISE)},
+    ),
+    "B": Fresh(
+        "halves the launches", 2.0, {"4 layers": Series(2.4), "48 layers": Series(3.0)},
+        {"4 layers": Series(1.0), "48 layers": Series(1.5)},
+    ),
+    "C": Fresh("1.2 times as fast", 1.2, {"GPT": _SHORT}, {"GPT": Series(1.0, n=8, scatter=0.08)}),
+}  # fmt: skip
+
+
+def fresh_table(interval: Interval) -> Table:
+    """The three claims: per condition the ratio and its interval, of the change and of the control."""
+
+    def told(pairs: Pairs) -> str:
+        ratio, low, high = interval(*pairs)
+        return f"{ratio:.2f} ({low:.2f} to {high:.2f})"
+
+    rows = []
+    for name, claim in FRESH.items():
+        runs, control = claim.numbers()
+        for condition, pairs in runs.items():
+            ratios = told(pairs), told(control[condition])
+            also = ", ".join(claim.also) or "nothing"
+            rows.append((f"{name}: {claim.says}", condition, also, len(pairs[0]), *ratios))
+    columns = ["claim", "condition", "also changed", "pairs", "before ÷ after (interval)", "control"]
+    return table(rows, columns, evidence="simulated (noisy machine)")

@@ -1,0 +1,238 @@
+"""Lesson 01: views and copies as tables, operators on a transposed tensor, numbers far apart, frames from pandas."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from helpers import count
+from helpers.counters import Counts
+from helpers.text.tables import Table, table
+from helpers.timing import bench
+
+CPU = "live (CPU)"
+
+# --- views and copies ---------------------------------------------------------------------------------------------
+
+
+def layout(tensor: Tensor) -> str:
+    """Stride and offset, as they are asked for: "(6, 1), offset 0"."""
+    return f"{tensor.stride()}, offset {tensor.storage_offset()}"
+
+
+def view_or_copy(counts: Counts) -> str:
+    """Whether what was counted made new storage."""
+    return "view" if counts.new_storages == 0 else "copy"
+
+
+def lines(found: Mapping[str, Counts], names: Mapping[str, Any]) -> Table:
+    """Line → the bytes that it allocates, and what happens to it with `view` in place of `reshape`."""
+    rows = [(code, c.bytes_allocated, _as_view(code, names)) for code, c in found.items()]
+    return table(rows, ["line", "new bytes", "view(…) in place of reshape(…)"], evidence=CPU)
+
+
+def _as_view(code: str, names: Mapping[str, Any]) -> str:
+    if "reshape" not in code:
+        return "—"
+    try:
+        eval(code.replace("reshape", "view"), dict(names))
+    except RuntimeError as error:
+        return f"raises {type(error).__name__}"
+    return "gives it"
+
+
+def reads(found: Mapping[str, Counts], names: Mapping[str, Any]) -> Table:
+    """Index → what reading through it costs, and which operator writes through it."""
+    rows = [(code, c.bytes_allocated, c.syncs, _writer(code, names)) for code, c in found.items()]
+    columns = ["index", "read: new bytes", "read: would sync on a GPU", "written by"]
+    caption = "bytes include the index, where a list had to become a tensor first"
+    return table(rows, columns, evidence=CPU, caption=caption)
+
+
+def _writer(code: str, names: Mapping[str, Any]) -> str:
+    """The operator that writes 0 through the index of `code`."""
+    made = count(exec, f"{code} = 0.0", {**names, "x": torch.ones(4, 6)})
+    return list(made.by_operator)[-1]
+
+
+def changes(code: str, **names: Any) -> str:
+    """Whether the line changes a fresh 4 × 6 matrix x."""
+    x = torch.arange(24.0).reshape(4, 6)
+    exec(code, {"x": x, **names})
+    return "x stays" if torch.equal(x, torch.arange(24.0).reshape(4, 6)) else "x changes"
+
+
+#: what makes new storage in `clip_in_four_copies`, and where it comes from
+_CAME_FROM = {
+    "aten.arange": "the list of frame numbers",
+    "aten.index": "video[…], an advanced index",
+    "aten._to_copy": ".float()",
+    "aten.clone": ".contiguous()",
+}
+
+
+def allocations(found: Counts) -> Table:
+    """What made new storage, and how much."""
+    rows = [(operator, _CAME_FROM.get(operator, ""), size) for operator, size in found.allocations]
+    caption = (
+        f"{found.copies} copies, {found.bytes_allocated:,} bytes; the result has {found.result.nbytes:,}"
+    )
+    return table(rows, ["new storage made by", "which comes from", "bytes"], evidence=CPU, caption=caption)
+
+
+# --- what stands under Further ------------------------------------------------------------------------------------
+
+
+def slices(matrix: Tensor) -> Sequence[Tensor]:
+    """All pieces matrix[a:b, c:d:step] of at least 2 rows and 2 columns, step 1 or 2."""
+    rows, columns = matrix.shape
+    pieces = [
+        matrix[a:b, c:d:step]
+        for a in range(rows)
+        for b in range(a + 2, rows + 1)
+        for c in range(columns)
+        for d in range(c + 2, columns + 1)
+        for step in (1, 2)
+    ]
+    return [piece for piece in pieces if piece.size(1) > 1]
+
+
+def spent(found: Mapping[str, Counts]) -> dict[str, str]:
+    """Line → the bytes that it allocates, in words."""
+    return {code: f"{c.bytes_allocated:,}" for code, c in found.items()}
+
+
+def tried(*codes: str, **names: Any) -> Table:
+    """Each line with what it gives, or what it raises in short."""
+    rows = []
+    for code in codes:
+        try:
+            rows.append((code, str(eval(code, dict(names)).tolist())))
+        except RuntimeError as error:
+            rows.append((code, "raises: … " + str(error).split(", and ")[-1]))
+    return table(rows, ["line", "gives"], evidence=CPU)
+
+
+def written(*codes: str) -> Table:
+    """Each line, which writes into the same expanded tensor, with what the tensor is then, or what is raised."""
+    stretched, rows = torch.zeros(3, 1).expand(3, 4), []
+    for code in codes:
+        try:
+            exec(code, {"stretched": stretched})
+            rows.append((code, f"goes through; now {stretched.tolist()}"))
+        except RuntimeError as error:
+            rows.append((code, "raises: " + str(error).split(": ")[1].split(".")[0]))
+    return table(rows, ["line", "what happens"], evidence=CPU)
+
+
+def kept_alive(found: Mapping[str, Counts]) -> Table:
+    """Line → the bytes of the result's elements, and those that the line keeps alive."""
+    rows = [
+        (code, tuple(c.result.shape), c.result.numel() * c.result.element_size(), c.live_bytes)
+        for code, c in found.items()
+    ]
+    columns = ["returned", "shape", "bytes of its elements", "bytes kept alive"]
+    return table(rows, columns, evidence=CPU)
+
+
+#: what may become of an operator's result on a tensor that is not contiguous
+KINDS = ("same", "same, extra copy", "raised", "other numbers")
+
+
+def outcomes(found: Mapping[str, Mapping[str, str]]) -> Table:
+    """Family of operators → operator → its outcome, one of `KINDS`, counted."""
+    rows = [
+        (family, len(of_family), *(list(of_family.values()).count(kind) for kind in KINDS))
+        for family, of_family in found.items()
+    ]
+    return table(rows, ["operators", "tried", *KINDS], evidence=CPU)
+
+
+def named(found: Mapping[str, Mapping[str, str]]) -> Table:
+    """The operators of each outcome but the first, by name."""
+    rows = [
+        (kind, "  ".join(code for family in found.values() for code, k in family.items() if k == kind))
+        for kind in KINDS[1:]
+    ]
+    return table(rows, ["outcome", "operators"], evidence=CPU)
+
+
+def lines_touched(numbers: int, step: int) -> int:
+    """64-byte lines of memory in which so many float32 numbers lie, `step` cells apart."""
+    return numbers * min(step, 16) // 16
+
+
+def sums_at_strides(numbers: int = 2**19) -> Table:
+    """Equally many numbers summed, at growing strides: arithmetic, and the clock."""
+    cells, rows = torch.ones(numbers * 32), []
+    for step in (1, 2, 4, 8, 16, 32):
+        some, touched = cells[::step][:numbers], lines_touched(numbers, step)
+        took = bench(some.sum, min_run_time=0.3, num_threads=1).cell
+        rows.append((step, some.is_contiguous(), touched, touched * 64, took))
+    columns = ["stride", "contiguous", "64-byte lines touched", "bytes brought in", "sum() takes"]
+    caption = f"lines and bytes are arithmetic; {numbers * 4:,} bytes of numbers are wanted each time"
+    return table(rows, columns, evidence="live (CPU) and arithmetic", caption=caption)
+
+
+def sums_on_gpu(device: torch.device, numbers: int = 2**22) -> Table:
+    """The same on a GPU, which brings in segments of 32 bytes."""
+    far = torch.ones(numbers * 32, device=device)
+    rows = [
+        (step, numbers * 4 * min(step, 8), bench(torch.sum, far[::step][:numbers]).cell)
+        for step in (1, 2, 4, 8, 16, 32)
+    ]
+    caption = "bytes are arithmetic: segments of 32 bytes, 8 numbers"
+    columns = ["stride", "bytes brought in", "sum() takes"]
+    return table(rows, columns, evidence="live (GPU) and arithmetic", caption=caption)
+
+
+def format_of(code: str, **names: Any) -> str:
+    """What a line gives: "view", "new, channels_last", "new, contiguous", or "raises"."""
+    try:
+        c = count(eval, code, dict(names))
+    except RuntimeError:
+        return "raises"
+    if c.new_storages == 0:
+        return "view"
+    kept = c.result.dim() == 4 and c.result.is_contiguous(memory_format=torch.channels_last)
+    return "new, channels_last" if kept else "new, contiguous"
+
+
+def roads(parts: Mapping[str, Any], direct: Callable[[Any], Any], by_numpy: Callable[[Any], Any]) -> Table:
+    """Part of a frame → how its numbers came into torch by each of two roads."""
+    rows = [(name, came(part, direct), came(part, by_numpy)) for name, part in parts.items()]
+    columns = ["part of a frame", "torch.tensor(part)", "torch.from_numpy(part.to_numpy())"]
+    return table(rows, columns, evidence=CPU)
+
+
+def came(part: Any, make: Callable[[Any], Tensor]) -> str:
+    """How the numbers of a part of a frame came into torch, or what was raised."""
+    try:
+        tensor = make(part)
+    except Exception as error:
+        return f"raises {type(error).__name__}"
+    # to_numpy gives the frame's own memory, if it can: then a second call gives the same address again
+    how = "shared" if tensor.data_ptr() == part.to_numpy().ctypes.data else "copied"
+    return f"{how}: {str(tensor.dtype)[6:]}, stride {tensor.stride()}"
+
+
+def parts_of_frames() -> dict[str, Any]:
+    """Columns and frames of pandas, by what is special about them."""
+    import warnings
+
+    import numpy as np
+    import pandas as pd
+
+    warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+    column = pd.Series(np.arange(5, dtype=np.float32))
+    return {
+        "float32 column": column,
+        "the same after a filter": column[column > 1],
+        "Int64 (nullable), full": pd.Series([1, 2, 3], dtype="Int64"),
+        "Int64 (nullable), with a gap": pd.Series([1, None, 3], dtype="Int64"),
+        "frame of two float32 columns": pd.DataFrame({"a": column, "b": column * 2}),
+        "frame of float32 and int64": pd.DataFrame({"a": column, "k": np.arange(5)}),
+        "text column": pd.Series(["a", "b"]),
+        "date column": pd.Series(pd.date_range("2024-01-01", periods=5)),
+    }

@@ -1,0 +1,301 @@
+"""Lesson 05, streams and double buffering: loops and programs run on the simulated GPU, and their tables and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from helpers import simulate
+from helpers.plots.lanes import timeline
+from helpers.plots.picture import Picture
+from helpers.text.seconds import format_seconds
+from helpers.simulator import DEVICES, Kernel, Race
+from helpers.text.tables import Table, table
+
+#: a batch of float32: 64 MiB
+BATCH = (4096, 4096)
+EVIDENCE = "simulated (H100)"
+
+Load = Callable[[Any, Sequence[torch.Tensor]], Iterable[torch.Tensor]]
+"""(gpu, batches on the host) → batches on the GPU"""
+
+
+def pcie_gbs(card: str = "H100") -> float:
+    """GB/s of the bus, as its generation of PCIe has in one direction."""
+    return DEVICES[card].pcie_bytes_per_s / 1e9
+
+
+# --- one copy -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy to the GPU. held_s: how long its call held the host; copy_s, nbytes: the copy itself; beside_s: how long a
+    kernel ran at the same time; queued_s: the kernels that were in the queue before it."""
+
+    held_s: float
+    copy_s: float
+    nbytes: int
+    beside_s: float
+    queued_s: float
+
+    @property
+    def gbs(self) -> float:
+        return self.nbytes / self.copy_s / 1e9
+
+    @property
+    def host(self) -> str:
+        """What the host does: "waits" or "goes on"."""
+        return "waits" if self.held_s > 1e-3 else "goes on"
+
+
+def copy_of(held_s: float, ran: Sequence[Kernel]) -> Copy:
+    """ran: kernels and one copy to the device, in the order of their launch."""
+    place = next(i for i, k in enumerate(ran) if k.kind == "copy h2d")
+    copy, kernels = ran[place], [k for k in ran if k.kind == "kernel"]
+    both = [min(copy.end_ns, k.end_ns) - max(copy.start_ns, k.start_ns) for k in kernels]
+    beside = sum(max(0, ns) for ns in both) / 1e9
+    return Copy(held_s, copy.duration_s, copy.bytes, beside, sum(k.duration_s for k in ran[:place]))
+
+
+def copies_table(copies: Mapping[str, Copy]) -> Table:
+    """call → what it did."""
+    rows = [
+        (call, format_seconds(c.held_s), format_seconds(c.copy_s), f"{c.gbs:.0f} GB/s", format_seconds(c.beside_s))
+        for call, c in copies.items()
+    ]  # fmt: skip
+    columns = ["call", "holds the host for", "the copy itself", "rate", "beside a kernel"]
+    return table(rows, columns, evidence=EVIDENCE)
+
+
+# --- loops --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop over batches. step_s: seconds a step; ran: kernels and copies; grown: bytes of memory that the allocator
+    took from the card meanwhile; races: what nothing orders."""
+
+    step_s: float
+    ran: list[Kernel]
+    grown: int
+    races: list[Race]
+
+    @property
+    def copy_s(self) -> float:
+        return next(k.duration_s for k in self.ran if k.kind == "copy h2d")
+
+    @property
+    def product_s(self) -> float:
+        return next(k.duration_s for k in self.ran if k.kind == "kernel")
+
+    @property
+    def nearer(self) -> str:
+        """Which the step's time is nearer to: "sum" or "max" of a copy and a product."""
+        both, larger = self.copy_s + self.product_s, max(self.copy_s, self.product_s)
+        return "sum" if abs(self.step_s - both) < abs(self.step_s - larger) else "max"
+
+    @property
+    def gbs(self) -> float:
+        copies = [k for k in self.ran if k.kind == "copy h2d"]
+        return sum(k.bytes for k in copies) / sum(k.duration_s for k in copies) / 1e9
+
+
+def run(
+    load: Load, *, shape: tuple[int, int] = BATCH, pinned: bool = True, item: bool = False, steps: int = 20
+) -> Loop:
+    """Take batches from a loader, and multiply each by a square matrix. item: each step looks at its result.
+
+    Races are noted, and not raised.
+    """
+    gpu = simulate("H100", strict=False)
+    with gpu:
+        w = torch.empty(shape[1], shape[1], device=gpu.device)
+        (w @ w)[0, 0].item()  # set-up
+        host = [torch.empty(shape, pin_memory=pinned) for _ in range(steps)]
+        held, first, start = gpu.memory_reserved(), len(gpu.kernels), gpu.clock()
+        for x in load(gpu, host):
+            y = x @ w
+            if item:
+                y[0, 0].item()
+            del x, y
+        gpu.synchronize()
+        step, grown = (gpu.clock() - start) / steps, gpu.max_memory_reserved() - held
+    return Loop(step, gpu.kernels[first:], grown, gpu.races)
+
+
+def loops_table(loops: Mapping[str, Loop]) -> Table:
+    """C, K, their sum, the larger, and what a step took."""
+    rows = [
+        (name, *map(format_seconds, (one.copy_s, one.product_s, one.copy_s + one.product_s)))
+        + tuple(map(format_seconds, (max(one.copy_s, one.product_s), one.step_s)))
+        for name, one in loops.items()
+    ]
+    return table(rows, ["loop", "C", "K", "C + K", "max(C, K)", "a step"], evidence=EVIDENCE)
+
+
+def queues_picture(loads: Mapping[str, Load]) -> Picture:
+    """Loops one under the other: in one queue, or the products above the copies."""
+    lanes = []
+    for name, load in loads.items():
+        ran = run(load, steps=4).ran
+        start, streams = ran[0].launch_ns, sorted({k.stream for k in ran}, reverse=True)
+        for k in sorted(ran, key=lambda k: (streams.index(k.stream), k.start_ns)):
+            lane = name if len(streams) == 1 else f"{name}: {'side' if k.kind != 'kernel' else 'default'}"
+            what = "product" if k.kind == "kernel" else "copy"
+            lanes.append((what, lane, (k.start_ns - start) / 1e9, (k.end_ns - start) / 1e9))
+    title = "Four steps: in two queues, each copy but the first runs beside a product"
+    return timeline(lanes, evidence=EVIDENCE, links=False, title=title)
+
+
+def gain_table(gains: Mapping[int, tuple[Loop, Loop]]) -> Table:
+    """width → (in one queue, in two)."""
+    rows = []
+    for width, (one, two) in gains.items():
+        times = map(format_seconds, (one.product_s, one.step_s, two.step_s))
+        ratio, gained = one.copy_s / one.product_s, one.step_s / two.step_s
+        rows.append((width, f"{ratio:.2f}", *times, f"{gained:.2f}×"))
+    return table(
+        rows,
+        ["width", "C ÷ K", "K", "one queue", "two queues", "times as fast"],
+        evidence=EVIDENCE,
+        caption="20 steps each; C is the same everywhere",
+    )
+
+
+def memory_table(loops: Mapping[str, Loop]) -> Table:
+    """What loaders take from the card, in batches, and their races."""
+    rows = [
+        (name, batches(one), ", ".join(r.kind for r in one.races) or "none", format_seconds(one.step_s))
+        for name, one in loops.items()
+    ]
+    columns = ["loader", "batches of memory", "race", "a step"]
+    return table(rows, columns, evidence=EVIDENCE, caption="20 batches of 64 MiB")
+
+
+def batches(loop: Loop) -> int:
+    """The memory that a loop took from the card, in batches of 64 MiB."""
+    return round(loop.grown / 2**26)
+
+
+# --- races --------------------------------------------------------------------------------------------------------
+
+Program = Callable[[Any, Any, torch.Tensor], Any]
+"""(gpu, another stream, a pinned page)"""
+
+
+def try_program(program: Program, *more: Any) -> Any:
+    """The simulated GPU on which it ran; races are noted."""
+    gpu = simulate("H100", strict=False, kernel_load_s=0.0)
+    with gpu:
+        program(gpu, gpu.Stream(), torch.empty(BATCH, pin_memory=True), *more)
+    return gpu
+
+
+def verdict(gpu: Any) -> str:
+    """ "race" or "safe"."""
+    return "race" if gpu.races else "safe"
+
+
+def days_picture(gpus: Mapping[str, Any]) -> Picture:
+    """day → the GPU on which a program ran that copies in one stream and computes in another."""
+    lanes = []
+    for day, gpu in gpus.items():
+        start = gpu.kernels[0].launch_ns
+        for k in gpu.kernels:
+            what, where = ("copy", "side") if k.kind == "copy h2d" else ("relu", "default")
+            lanes.append((what, f"{day}: {where}", (k.start_ns - start) / 1e9, (k.end_ns - start) / 1e9))
+    title = "One program, two days: on Tuesday relu reads what has not arrived"
+    return timeline(lanes, evidence=EVIDENCE, links=False, title=title)
+
+
+def kinds_table(gpus: Mapping[str, Any]) -> Table:
+    """program → the kind of its first race."""
+    rows = [(name, gpu.races[0].kind if gpu.races else "none") for name, gpu in gpus.items()]
+    return table(rows, ["program", "race"], evidence=EVIDENCE)
+
+
+def races_table(
+    programs: Iterable[Callable[[Any, list[torch.Tensor]], Any]], on_gpu: Sequence[str] = ()
+) -> Table:
+    """Each race of programs that take four pages, or, those named in on_gpu, four tensors on the GPU."""
+    rows = []
+    for program in programs:
+        gpu, name = simulate("H100", strict=False), program.__name__
+        with gpu:
+            where = {"device": gpu.device} if name in on_gpu else {"pin_memory": True}
+            given = [torch.empty(2048, 2048, **where) for _ in range(4)]
+            torch.empty(2048, 2048, device=gpu.device).zero_()  # dropped at once
+            program(gpu, given)
+        rows += [
+            (name, r.kind, f"{r.first.name} on {r.first.lane}", f"{r.second.name} on {r.second.lane}")
+            for r in gpu.races
+        ]
+    return table(rows, ["program", "race", "first", "second"], evidence=EVIDENCE)
+
+
+# --- a pipeline ---------------------------------------------------------------------------------------------------
+
+
+def pipeline_picture(pipeline: Callable[..., None]) -> Picture:
+    """Who works when in pipeline(gpu, pages, results, decode, compute, save, n): the host and three engines."""
+    gpu = simulate("H100", context_s=0.0, library_s=0.0, kernel_load_s=0.0)
+    with gpu:
+        w = torch.empty(2048, 2048, device=gpu.device)
+        pages, results = ([torch.empty(2048, 2048, pin_memory=True) for _ in range(2)] for _ in range(2))
+        pipeline(
+            gpu, pages, results, lambda i, page: gpu.host_work(0.6e-3),
+            lambda x: torch.linalg.multi_dot([x, w, w, w, w]), lambda i, page: gpu.host_work(0.2e-3), 3,
+        )  # fmt: skip
+    worked = [h for h in gpu.host if h.name == "host work"]
+    rows = [(("decode", "save")[i % 2], "CPU", h.start_ns, h.end_ns) for i, h in enumerate(worked)]
+    names = {"copy h2d": "copy in", "copy d2h": "copy out", "kernel": "compute"}
+    rows += [(names[k.kind], names[k.kind], k.start_ns, k.end_ns) for k in gpu.kernels]
+    first = rows[0][2]
+    return timeline(
+        [(what, lane, (a - first) / 1e9, (b - first) / 1e9) for what, lane, a, b in rows],
+        evidence=EVIDENCE,
+        links=False,
+        title="Three batches in a row: four stages, and one works at a time",
+    )
+
+
+# --- on a real GPU ------------------------------------------------------------------------------------------------
+
+
+def real_table(results: Mapping[str, Any]) -> Table:
+    """loop → what recordings.show gave: seconds a step, of copying, and how much of it is hidden."""
+    from helpers import trace
+
+    rows = []
+    for name, result in results.items():
+        o = trace.overlap(result.trace)
+        seconds = o.span / len(trace.steps(result.trace)), o.copy, o.copy_and_compute
+        rows.append((name, *(f"≈ {format_seconds(s)}" for s in seconds), f"≈ {o.hidden_copy:.0%}"))
+    evidence = next(iter(results.values())).evidence
+    return table(
+        rows, ["loop", "a step", "copying, all steps", "beside kernels", "hidden"], evidence=evidence
+    )
+
+
+# --- the loaders of section 2, for the claims on trial --------------------------------------------------------------
+
+
+def one_queue(gpu: Any, batches: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Copies in the stream that computes."""
+    for batch in batches:
+        yield batch.to(gpu.device, non_blocking=True)
+
+
+def two_queues(gpu: Any, batches: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Copies in a stream of their own."""
+    side = gpu.Stream()
+    for batch in batches:
+        with gpu.stream(side):
+            x = batch.to(gpu.device, non_blocking=True)
+        gpu.current_stream().wait_stream(side)
+        x.record_stream(gpu.current_stream())
+        yield x

@@ -1,0 +1,617 @@
+"""Lesson 11: what captures make of little programs, compilations call by call, pieces of a function, models, tables and figures."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import io
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from matplotlib.patches import Rectangle
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from helpers import bench, compiling, plots, simulate
+from helpers.pytorch import private_torch
+from helpers.compiling import Kernels, Report
+from helpers.compiling.timing import empty_caches
+from helpers.plots import style
+from helpers.plots.lanes import rows_of
+from helpers.plots.picture import Picture, drawn
+from helpers.text.seconds import format_seconds
+from helpers.text.tables import Table, table
+
+LIVE = "live (CPU)"
+
+
+class Text(str):
+    """Shows as it is printed."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what is printed, warned of and logged inside."""
+    logging.disable(logging.WARNING)
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+# --- 1 · what is captured -----------------------------------------------------------------------------------------
+
+
+def second_call(capture: Callable[..., Any], fn: Callable[..., Any]) -> str:
+    """Captured with three positive numbers, called with five negative ones: "right", "wrong" or "error"."""
+    first, second = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, -2.0, -3.0, -4.0, -5.0])
+    try:
+        with quiet(), compiling.watch():
+            captured = capture(fn, first)
+            captured(first)
+            return "right" if torch.equal(captured(second), fn(second)) else "wrong"
+    except Exception:
+        return "error"
+
+
+def captures_table(found: Mapping[str, str]) -> Table:
+    """Keys are "how: program"."""
+    hows, programs = (list(dict.fromkeys(key.split(": ")[i] for key in found)) for i in (0, 1))
+    rows = [(program, *(found[f"{how}: {program}"] for how in hows)) for program in programs]
+    return table(
+        rows, ["", *hows], evidence=LIVE, caption="the second call, with other numbers and another size"
+    )
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What one way to compile made of a function: the operators of each graph, or the first line of the error."""
+
+    graphs: tuple[tuple[str, ...], ...] = ()
+    error: str = ""
+
+    def __str__(self) -> str:
+        if self.error:
+            return "an error"
+        return f"{len(self.graphs)} graph{'s' if len(self.graphs) != 1 else ''}"
+
+
+def captured(fn: Callable[..., Any], fullgraph: bool) -> Captured:
+    """torch.compile(fn, fullgraph=fullgraph), called once."""
+    try:
+        with quiet(), compiling.watch() as w:
+            torch.compile(fn, backend="eager", fullgraph=fullgraph)(torch.tensor([1.0, 2.0, 3.0]))
+    except Exception as problem:
+        return Captured(error=f"{type(problem).__name__}: {str(problem).splitlines()[0]}")
+    return Captured(tuple(graph.operators for graph in w.graphs))
+
+
+Both = Mapping[str, tuple[Captured, Captured]]
+
+
+def breaks_table(both: Both) -> Table:
+    """Each function as plain torch.compile takes it, and with fullgraph=True."""
+    rows = [(name, str(plain), str(full), full.error) for name, (plain, full) in both.items()]
+    return table(
+        rows, ["", "torch.compile(f)", "with fullgraph=True", "the error's first line"], evidence=LIVE
+    )
+
+
+@drawn
+def pieces(fn: Callable[..., Any], report: Report) -> Picture:
+    """A function's lines: which graph each went into, and which were left to Python; its guards above them."""
+    lines = inspect.getsource(fn).rstrip().splitlines()
+    above, numbered = fn.__code__.co_firstlineno - 1, re.compile(r"(?:line |:)(\d+)")
+    broken = {int(m[1]) - above: b.reason for b in report.breaks if (m := numbered.search(b.where))}
+    title, rows = "One function, cut at its graph breaks", len(lines)
+    fig, header = style.figure(
+        0.42 * (rows + 1) + 0.15, evidence=LIVE, title=title, placed=True,
+        note="each coloured bar is one graph, compiled alone; hatched lines are run by Python; guards are checked before each call",
+    )  # fmt: skip
+    ax = style.inches_axes(fig)
+    y, number, left, bar = header + 0.05, 0, 4.2, 0.16
+    guards = "; ".join(
+        dict.fromkeys(str(g).replace("torch.", "") for g in report.guards if g.about in ("x", "limit"))
+    )
+    ax.text(0.3, y + 0.16, f"guards: {guards}", va="center", fontsize=style.SMALL, color=style.MUTED)
+    ended = True
+    for i, line in enumerate(lines, 1):
+        top = y + 0.42 * i
+        ax.text(0.3, top + 0.18, line, va="center", fontsize=style.TEXT, family="DejaVu Sans Mono")
+        if i == 1:
+            continue
+        if i in broken:
+            ax.add_patch(
+                Rectangle((left, top), bar, 0.36, facecolor=style.FAINT, edgecolor=style.MUTED, hatch="////")
+            )
+            ax.text(
+                left + bar + 0.15,
+                top + 0.18,
+                f"Python. Break: {broken[i]}",
+                va="center",
+                fontsize=style.SMALL,
+            )
+            ended = True
+            continue
+        number += ended
+        colour = style.SERIES[number - 1]
+        ax.add_patch(Rectangle((left, top), bar, 0.36, facecolor=colour, edgecolor=colour))
+        if ended:
+            operators = report.graphs[number - 1].operators if number <= len(report.graphs) else ()
+            said = f"graph {number}: {', '.join(o.replace('Tensor.', '').replace('torch.', '') for o in operators)}"
+            ax.text(left + bar + 0.15, top + 0.18, said, va="center", fontsize=style.SMALL, color=style.INK)
+        ended = False
+    told = (
+        f"{number} graphs with {len(broken)} breaks between them, at {', '.join(f'line {i}' for i in broken)}"
+    )
+    return Picture(fig, LIVE, f"{title}: {told}")
+
+
+# --- 2 · what is assumed ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Compilations so far after each call, and the compiler's report."""
+
+    sizes: tuple[int, ...]
+    after: tuple[int, ...]
+    report: Report
+
+
+def stream(fn: Callable[..., Any], sizes: Sequence[int], dynamic: bool | None) -> Stream:
+    """torch.compile(fn, dynamic=dynamic) on tensors of shape (n, 4), for each n."""
+    made, after = [], []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        made.append(graph)
+        return graph.forward
+
+    with compiling.watch(backend) as w:
+        fast = torch.compile(fn, dynamic=dynamic)
+        for n in sizes:
+            fast(torch.ones(n, 4))
+            after.append(len(made))
+    return Stream(tuple(sizes), tuple(after), w)
+
+
+def at_the_limit(fn: Callable[..., Any], **options: Any) -> tuple[str, str]:
+    """("nothing", "a warning" or "an error", its first line) when a size comes after the last version that is kept."""
+    said, log = [], logging.getLogger("torch._dynamo.convert_frame")
+
+    def hears(record: logging.LogRecord) -> bool:  # the last to hear it
+        said.append(("a warning", record.getMessage().splitlines()[0]))
+        return False
+
+    torch.compiler.reset()
+    log.addFilter(hears)
+    try:
+        fast = torch.compile(fn, backend="eager", dynamic=False, **options)
+        for n in range(2, 11):
+            fast(torch.ones(n, 4))
+    except Exception as problem:
+        said = [("an error", f"{type(problem).__name__}: {problem}")]
+    finally:
+        log.removeFilter(hears)
+        torch.compiler.reset()
+    return said[0] if said else ("nothing", "")
+
+
+@drawn
+def compilations(streams: Mapping[str, Stream]) -> Picture:
+    """Compilations so far against the call, a curve a setting."""
+    title = "Compilations, call by call"
+    fig, _ = style.figure(2.9, evidence=LIVE, title=title)
+    ax = fig.subplots()
+    for i, (name, one) in enumerate(streams.items()):
+        color, calls = style.SERIES[i], range(len(one.after))
+        ax.step(calls, one.after, where="mid", color=color, linewidth=3.6 - 1.1 * i)
+        face = color if i else "white"  # hollow and larger: what lies on top of it leaves it to be seen
+        ax.plot(
+            calls, one.after, style.MARKERS[i], color=color, markersize=(12, 7, 4.5)[i], markerfacecolor=face, label=name,
+        )  # fmt: skip
+    first = next(iter(streams.values()))
+    full = first.after.index(max(first.after)) + 1  # all versions are made: new sizes run as plain Python
+    python = [i for i in range(full, len(first.sizes)) if first.sizes[i] not in first.sizes[:full]]
+    ax.plot(
+        python, [first.after[-1]] * len(python), "x", color=style.SERIES[0], markersize=7, label="runs as plain Python",
+    )  # fmt: skip
+    ax.set_xticks(range(len(first.sizes)), [str(n) for n in first.sizes])
+    ax.set(xlabel="rows in each call", ylabel="compilations so far", ylim=(0, max(first.after) + 1.5))
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    told = "; ".join(f"{name}: {one.after[-1]} in {len(one.after)} calls" for name, one in streams.items())
+    return Picture(fig, LIVE, f"{title}. {told}")
+
+
+def reasons(reports: Mapping[str, Report], most: int = 2) -> Table:
+    """Of each: compilations, runs of compiled code, and why it was compiled again."""
+    rows = []
+    for name, w in reports.items():
+        again = [r.reason for r in w.recompiles]
+        why = "; ".join(again[:most]) + ("; …" if len(again) > most else "")
+        gave_up = f"; then: {w.failures[0].failed}" if w.failures else ""
+        rows.append((name, w.counts()["compilations"], w.runs or 0, why + gave_up))
+    return table(rows, ["", "compilations", "compiled runs", "compiled again because of"], evidence=LIVE)
+
+
+class Counter(nn.Module):
+    """Counts its calls in an int, and computes with the count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.step += 1
+        return x * self.step
+
+
+def rows_of_batches() -> list[Tensor]:
+    """Rows (n · l, 4), reshaped from batches (n, l, 4) of twelve shapes, with ones among n and l."""
+    shapes = [(2, 3), (4, 5), (1, 6), (3, 2), (5, 1), (1, 1), (2, 7), (6, 1), (3, 4), (1, 8), (5, 5), (2, 2)]
+    return [torch.ones(*shape, 4).flatten(0, 1) for shape in shapes]
+
+
+# --- 3 · the kernel -----------------------------------------------------------------------------------------------
+
+
+def nests_table(written: Mapping[str, Kernels]) -> Table:
+    """Loop nests, generated kernels, and what was left to libraries."""
+    rows = [
+        (name, k.loops, len(k.fused), ", ".join(n.replace("extern_kernels.", "") for n in k.extern))
+        for name, k in written.items()
+    ]
+    columns = ["function", "loop nests", "generated kernels", "left to libraries"]
+    return table(
+        rows, columns, evidence=LIVE, caption="on the CPU several nests may sit in one kernel, a C++ function"
+    )
+
+
+def faster_at_most(dtype: torch.dtype) -> float:
+    """A Transformer layer on the simulated H100, forward and backward: all its kernels over products and attention alone."""
+    with simulate("H100") as gpu:
+        made: dict[str, Any] = {"batch_first": True, "device": gpu.device, "dtype": dtype}
+        layer = nn.TransformerEncoderLayer(1024, 16, 4096, **made)
+        h = torch.empty(8, 1024, 1024, device=gpu.device, dtype=dtype)
+        for _ in range(2):  # the first is warm-up
+            before = len(gpu.kernels)
+            layer(h).sum().backward()
+        gpu.synchronize()
+    spent = gpu.kernels[before:]
+    return float(
+        sum(k.duration_s for k in spent)
+        / sum(k.duration_s for k in spent if "mm" in k.name or "attention" in k.name)
+    )
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Six pointwise operators on the simulated H100, and one kernel that reads x and writes y: ratios, and the picture."""
+
+    bytes: float
+    kernels: float
+    time: float
+    picture: Picture
+
+
+def chain() -> Chain:
+    operators = (torch.exp, torch.neg, torch.tanh, torch.sigmoid, torch.sin, torch.relu)
+    chains = {"six operators": operators, "as one kernel": (torch.relu,)}
+    gpu = simulate("H100")
+    bars: list[tuple[str, str, float, float]] = []
+    marks, moved, lasted = {}, {}, {}
+    with gpu:
+        big = torch.empty(2**22, device=gpu.device)
+        for op in operators:
+            op(big)  # warm
+        gpu.synchronize()
+        for name, ops in chains.items():
+            before, began, y = len(gpu.kernels), gpu.clock(), big
+            for op in ops:
+                y = op(y)
+            gpu.synchronize()
+            moved[name] = sum(k.bytes for k in gpu.kernels[before:])
+            lasted[name] = gpu.clock() - began
+            marks[name] = late = max((end for *_, end in bars), default=0.0)
+            for kind, lane, a, b in rows_of(gpu, began):
+                label = kind if kind == "synchronize" else name
+                bars.append((label, lane.split()[0], a - began + late, b - began + late))
+    bars.sort(key=lambda bar: bar[0] == "synchronize")
+    busy = {name: sum(b - a for kind, lane, a, b in bars if kind == name and lane != "CPU") for name in chains}  # fmt: skip
+    ratio = lambda of: of["six operators"] / of["as one kernel"]  # noqa: E731
+    title = "A chain of six pointwise operators, and one kernel"
+    picture = plots.timeline(bars, evidence="simulated (H100)", marks=marks, title=title)
+    return Chain(ratio(moved), ratio(busy), ratio(lasted), picture)
+
+
+# --- 4 · training, cost and modes ---------------------------------------------------------------------------------
+
+
+def classifier() -> tuple[nn.Module, torch.optim.Optimizer, list[tuple[Tensor, Tensor]]]:
+    """A small model, AdamW, and an epoch of 40 batches: 64 rows each, the last 20."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 10))
+    g = torch.Generator().manual_seed(1)
+    teacher, rows = torch.randn(32, 10, generator=g), [64] * 39 + [20]
+    xs = [torch.randn(n, 32, generator=g) for n in rows]
+    return model, torch.optim.AdamW(model.parameters(), lr=3e-3), [(x, (x @ teacher).argmax(1)) for x in xs]
+
+
+def trained(runs: Mapping[str, Callable[[], Tensor]]) -> Table:
+    """Each run gives its losses: how it ended, and what was compiled meanwhile, in an empty cache of its own."""
+    rows, note = [], "mean loss of the last 10 of 40 batches"
+    for name, run in runs.items():
+        try:
+            with quiet(), empty_caches(), compiling.watch() as w:
+                losses = run()
+        except compiling.CannotCompile:
+            note += f"; no C++ compiler for: {name}"
+            continue
+        made = w.counts()["compilations"]
+        rows.append((name, made, len(w.breaks), f"≈ {losses[-10:].mean().item():.4f}"))
+    return table(rows, ["", "compilations", "graph breaks", "loss"], evidence=LIVE, caption=note)
+
+
+def cost(fn: Callable[..., Any], x: Tensor) -> Table | Text:
+    """What compiling takes and when it has paid, or why it cannot be measured here."""
+    try:
+        found = compiling.seconds(fn, x)
+    except compiling.CannotCompile as problem:
+        return Text(problem)
+    told = found.table()
+    return Table(told.columns, told.rows, told.evidence, found.payback())
+
+
+def eager_and_compiled(device: torch.device, chain: Callable[[Tensor], Tensor]) -> Table:
+    """A chain of operators and a product of 4,096 × 4,096 numbers, without and with torch.compile, on a real GPU."""
+    x, rows = torch.rand(4096, 4096, device=device), []
+    for name, fn in {"six operators": chain, "a product": lambda x: x @ x}.items():
+        eager, fast = (bench(f, x).median_s for f in (fn, torch.compile(fn)))
+        rows.append(
+            (name, f"≈ {format_seconds(eager)}", f"≈ {format_seconds(fast)}", f"≈ {eager / fast:.2f}×")
+        )
+    columns = ["", "without torch.compile", "compiled", "times as fast"]
+    return table(rows, columns, evidence="live (GPU)")
+
+
+def modes() -> Table:
+    """The options that each mode of torch.compile sets."""
+    rows = []
+    for mode, options in private_torch.list_mode_options().items():
+        first = [f"{name}={value}" for name, value in list(options.items())[:3]]
+        rows.append((mode, ", ".join(first + ["…"] * (len(options) > 3)) or "none"))
+    return table(rows, ["mode", "options it sets"], evidence=LIVE)
+
+
+# --- two models ---------------------------------------------------------------------------------------------------
+
+
+class Block(nn.Module):
+    def __init__(self, d: int = 16) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(d), nn.Linear(d, 2 * d), nn.Linear(2 * d, d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(F.gelu(self.up(self.norm(x))))  # type: ignore[no-any-return]
+
+
+class Denoiser(nn.Module):
+    """Four blocks: a stand-in for a diffusion model's network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(4))
+
+    def forward(self, x: Tensor, t: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x + t)
+        return x
+
+
+class Pipeline:
+    """Calls its network in a loop; formats, logs and collects besides."""
+
+    def __init__(self) -> None:
+        self.net: Any = Denoiser().eval()
+        self.logs: list[str] = []
+
+    def __call__(self, x: Tensor, steps: int = 4) -> Any:
+        for step in range(steps):
+            x = x - 0.1 * self.net(x, torch.tensor(step / steps))
+            self.logs.append(f"step {step}: {x.norm().item():.3f}")
+        return x.numpy().round(2)
+
+
+WAYS = (
+    "torch.compile(pipe)",
+    "torch.compile(pipe, fullgraph=True)",
+    "pipe.net = torch.compile(pipe.net)",
+    "block.compile() for each block",
+)
+
+
+def compiled_pipe(way: str, calls: Sequence[int]) -> tuple[Report, int]:
+    """A Pipeline compiled in one of WAYS and called with each number of steps: the report, and runs of compiled graphs."""
+    pipe, ran = Pipeline(), []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        def run(*args: Any) -> Any:
+            ran.append(graph)
+            return graph.forward(*args)
+
+        return run
+
+    with torch.no_grad(), compiling.watch() as w:
+        call: Any = pipe
+        if way in WAYS[:2]:
+            call = torch.compile(pipe, backend=backend, fullgraph=way == WAYS[1])
+        elif way == WAYS[2]:
+            pipe.net = torch.compile(pipe.net, backend=backend, fullgraph=True)
+        else:
+            for block in pipe.net.blocks:
+                block.compile(backend=backend, fullgraph=True)
+        for steps in calls:
+            call(torch.ones(2, 16), steps)
+    return w, len(ran)
+
+
+def pipe_table() -> Table:
+    """What each way compiles, for 4 steps, for 8, and in three calls."""
+    rows = []
+    for way in WAYS:
+        (four, ran), (eight, _), (thrice, _) = (compiled_pipe(way, calls) for calls in ([4], [8], [4, 4, 4]))
+        rows.append((f"`{way}`", four.operators, eight.operators, len(four.breaks), ran, len(thrice.graphs)))
+    columns = ["", "operators in graphs", "for 8 steps", "breaks", "runs of a graph", "graphs after 3 calls"]
+    return table(rows, columns, evidence=LIVE, caption="four blocks; four steps where nothing else is said")
+
+
+def real_models() -> Table:
+    """A BERT encoder and a diffusion UNet, small, with random weights; without their packages the stand-in network alone."""
+    unet: Any = Denoiser().eval()
+    image, note = torch.rand(2, 16), ""
+    models: list[tuple[str, Any, bool | None, list[tuple[Any, ...]]]] = []
+    try:
+        with quiet():
+            diffusers, transformers = map(importlib.import_module, ("diffusers", "transformers"))
+            small = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+            bert = transformers.BertModel(transformers.BertConfig(vocab_size=50, **small)).eval()
+            unet = diffusers.UNet2DModel(
+                sample_size=8, layers_per_block=1, norm_num_groups=8, block_out_channels=(8,), mid_block_type=None,
+                down_block_types=("DownBlock2D",), up_block_types=("UpBlock2D",), add_attention=False,
+            ).eval()  # fmt: skip
+        image = torch.rand(1, 3, 8, 8)
+        lengths: list[tuple[Any, ...]] = [(torch.ones(2, n, dtype=torch.int64),) for n in (8, 12, 20)]
+        models = [("BERT, dynamic=True, lengths 8, 12, 20", bert, True, lengths)]
+    except ImportError:
+        note = "transformers and diffusers are not installed here (`make lab EXTRAS=models`): our stand-in as the network"
+    models += [
+        ("UNet, time step as an int", unet, None, [(image, t) for t in (9, 6, 3)]),
+        ("UNet, time step as a tensor", unet, None, [(image, torch.tensor(t)) for t in (9, 6, 3)]),
+    ]
+    rows = []
+    for name, model, dynamic, calls in models:
+        with torch.no_grad(), compiling.watch("eager") as w:
+            fast = torch.compile(model, dynamic=dynamic)
+            for call in calls:
+                fast(*call)
+        numbers, why = w.counts(), w.recompiles[0].reason if w.recompiles else ""
+        rows.append((name, numbers["compilations"], numbers["operators"], numbers["graph_breaks"], why))
+    columns = ["model", "graphs", "operators", "breaks", "compiled again because of"]
+    return table(rows, columns, evidence=LIVE, caption=note)
+
+
+# --- what a backend is given --------------------------------------------------------------------------------------
+
+
+def nodes(graph: torch.fx.Graph) -> Table:
+    """The nodes of a graph, one a row."""
+    rows = [
+        (
+            n.op,
+            n.name,
+            getattr(n.target, "__name__", n.target),
+            str(n.args),
+            ", ".join(u.name for u in n.users),
+        )
+        for n in graph.nodes
+    ]
+    return table(
+        rows, ["op", "name", "target", "args", "users"], evidence=LIVE, caption="graph.graph.nodes of gated"
+    )
+
+
+def lines_of(code: str) -> str:
+    """The statements of a graph's code."""
+    kept = [line.partition(";")[0].strip() for line in code.splitlines() if "=" in line or "return" in line]
+    return "\n".join(f"    {line}" for line in kept)
+
+
+# --- on trial -----------------------------------------------------------------------------------------------------
+
+SECTIONS = (
+    "1 · What is captured",
+    "2 · What is assumed",
+    "3 · The kernel, read",
+    "Further: Modes",
+)
+
+
+def on_trial(both: Both, streams: Mapping[str, Stream], bound: Mapping[str, float]) -> list[tuple[str, ...]]:
+    """The claims that this lesson's cells test, a row each."""
+    return [_reduce_overhead(), _options_dynamic(streams), _faster(bound), _fullgraph(both)]
+
+
+def _rescale(x: Tensor) -> Tensor:
+    x = x - x.min()
+    return x / x.max()
+
+
+def _reduce_overhead() -> tuple[str, ...]:
+    sets = private_torch.list_mode_options()["reduce-overhead"]
+    x = torch.rand(16, 16)
+    plain, mode = (compiling.kernels(_rescale, x, mode=m).bodies() for m in ("default", "reduce-overhead"))
+    return (
+        "11-reduce-overhead", "compile-300", 'mode="reduce-overhead" reduces compile time',
+        f"it sets {', '.join(sets)}; the kernels for the CPU are {'the same' if plain == mode else 'others'} as without it",
+        "refuted: the same code is written, and CUDA graphs come on top" if "triton.cudagraphs" in sets else "untested",
+        SECTIONS[3],
+    )  # fmt: skip
+
+
+def _options_dynamic(streams: Mapping[str, Stream]) -> tuple[str, ...]:
+    found = tried(lambda: torch.compile(_rescale, options={"dynamic": True})(torch.rand(3)))
+    known = streams["dynamic=True"]
+    return (
+        "11-options-dynamic", "compile-300", 'options={"dynamic": True} gives dynamic shapes',
+        f"{found}; dynamic=True: {known.after[-1]} compilations for {len(set(known.sizes))} sizes",
+        "refuted" if found != "ran" else "confirmed", SECTIONS[1],
+    )  # fmt: skip
+
+
+def _faster(bound: Mapping[str, float]) -> tuple[str, ...]:
+    shares = " and ".join(f"{1 / times:.0%} ({dtype})" for dtype, times in bound.items())
+    most = " and ".join(f"{times:.1f} ({dtype})" for dtype, times in bound.items())
+    return (
+        "11-300-percent", "compile-300", "training 300 % faster (72 h → 24 h), steps of 800 ms → 200 ms",
+        f"72 ÷ 24 is {72 / 24:.0f} times, {72 / 24 - 1:.0%} faster, while its steps are {800 / 200:.0f} times; simulated: a Transformer layer "
+        f"at most {most} times, since products take {shares} of it; a chain of six pointwise operators {chain().time:.1f} times",
+        "partly: holds when products take at most a third of a step, and the rest costs next to nothing"
+        if max(bound.values()) < 3 else "untested: the model is not given",
+        SECTIONS[2],
+    )  # fmt: skip
+
+
+def _fullgraph(both: Both) -> tuple[str, ...]:
+    kept = [name for name, (_, full) in both.items() if full.error]
+    return (
+        "11-fullgraph", "book-notes", "fullgraph=True gives the whole graph",
+        f"of {len(both)} functions with a break {len(both) - len(kept)} in one graph; an error for: {', '.join(kept)}",
+        "partly: holds when what breaks is a number or a size read from the data; else it raises" if kept else "confirmed",
+        SECTIONS[0],
+    )  # fmt: skip
+
+
+def tried(fn: Callable[[], Any]) -> str:
+    """Either "ran", or what it raised, in few words."""
+    try:
+        with quiet(), compiling.watch():
+            fn()
+        return "ran"
+    except Exception as problem:
+        text = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
+        return text if len(text) <= 60 else text[:60].rpartition(" ")[0] + " …"

@@ -1,0 +1,55 @@
+"""A dispatch mode that the compiler leaves alone: what every mode of the course's own is built on; and work unseen by all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from helpers.pytorch import private_torch
+from helpers.pytorch.private_torch import modes_on, pop_mode, push_mode
+
+
+class Mode(private_torch.TorchDispatchMode):
+    """A TorchDispatchMode that neither imports torch._dynamo nor is compiled by it."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True would make the first operator import the whole of torch._dynamo: three seconds
+
+    @classmethod
+    def hide_from_dynamo(cls) -> None:
+        """Where torch._dynamo is loaded anyway: it shall not try to compile this class."""
+        if "_hidden" not in vars(cls):
+            cls.__torch_dispatch__ = private_torch.hidden_from_dynamo(cls.__torch_dispatch__)  # type: ignore[method-assign]
+            cls._hidden = True
+
+    _hidden: bool
+
+
+class Looking(Mode):
+    """Lets each operator run and then looks at it, by a subclass's `saw`, which may note in `seen` what it finds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.saw(func, args, kwargs or {}, result)
+        return result
+
+    def saw(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        raise NotImplementedError
+
+
+class Unseen:
+    """Within this block no dispatch mode sees what runs, and none of it is counted.
+
+    torch's own block for it looks after torch.export's modes too, and takes several times as long as a small operator.
+    """
+
+    def __enter__(self) -> None:
+        self._modes = [pop_mode(None) for _ in range(modes_on())]
+
+    def __exit__(self, *error: object) -> None:
+        for mode in reversed(self._modes):
+            push_mode(mode)
