@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """0; 2 for a file that cannot be read, with why on stderr."""
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["report"]:
-        from helpers.lesson import report
+        from helpers.lesson import report_page as report
 
         return report.main(words[1:])
     parser = argparse.ArgumentParser(

@@ -9,9 +9,9 @@ import pytest
 import helpers
 from helpers.classroom import build
 from helpers.classroom import master as masters
-from helpers.keeping import keep
 from helpers.classroom.master import BadMaster
 from helpers.classroom.release import release
+from helpers.keeping import keep
 
 GOOD = '''\
 # %% [markdown]

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.simulator import DEVICES, Device, devices, simulate
-from helpers.calibration import fit as calibration, measured
-from helpers.simulator.cost import roofline
+from helpers.calibration import fit as calibration
+from helpers.calibration import measured
 from helpers.calibration.measured import Measurement, parse, work_of
+from helpers.simulator import DEVICES, Device, devices, simulate
+from helpers.simulator.cost import roofline
 from helpers.text.tables import table
 
 
@@ -139,9 +140,7 @@ def test_a_bad_row_is_refused_with_its_place(change: dict[str, str], words: str)
 def test_the_kept_table_was_fitted_on_the_kept_measurements() -> None:
     rows = calibration.collect()
     shares = devices.efficiencies()
-    assert shares["measurements"] == calibration.digest(rows), (
-        "run `python -m helpers.calibration.fit --fit`"
-    )
+    assert shares["measurements"] == calibration.digest(rows), "run `python -m helpers.calibration.fit --fit`"
     kept = {(r["card"], r["family"], r["kind"]): r for r in shares["shares"]}
     for one in calibration.fit(rows):
         if one.card != "any":  # those are medians, over what was fitted to whole steps too

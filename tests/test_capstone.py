@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers.lessons import capstone
 from helpers import progress
+from helpers.check import variant
+from helpers.classroom import bundle
+from helpers.classroom import master as masters
+from helpers.classroom.build import find
+from helpers.lessons import capstone
 from helpers.lessons.capstone import alone, build, given, scores
 from helpers.lessons.capstone.catalogue import FAULTS, Fault
 from helpers.lessons.capstone.parts import PARTS, WHOLE, Script
-from helpers.classroom import bundle
-from helpers.check import variant
-from helpers.classroom import master as masters
-from helpers.classroom.build import find
 
 SEEDS = ("", "spring", "autumn", *map(str, range(7)))
 #: places of which a fault raises one graded counter of its area, and no other fault of that area raises it
@@ -226,7 +226,7 @@ def test_a_students_copy_has_its_classs_script_and_no_answers(
     given._given.cache_clear()
     files = bundle._helpers([masters.read(path) for path in find(["17"])])
     given._given.cache_clear()
-    in_it = {Path(name).name for name in files if name.startswith("helpers/capstone/")}
+    in_it = {Path(name).name for name in files if name.startswith("helpers/lessons/capstone/")}
     assert not in_it & {"fast.py", "catalogue.py", "build.py", "given_class.json"} and "given.json" in in_it
     for fault in FAULTS:
         assert not [n for n, data in files.items() if fault.repair.encode() in data], fault.name

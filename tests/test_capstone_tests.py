@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from helpers.lessons.capstone import alone, build, given, scores, twins
-from helpers.lessons.capstone.catalogue import FAULTS, Fault
-from helpers.lessons.capstone.parts import AREAS, WHOLE
 from helpers.check import probe
 from helpers.check.judge import through
 from helpers.classroom import master as masters
 from helpers.classroom.build import find
-from helpers.lessons.capstone import exercises
+from helpers.lessons.capstone import alone, build, exercises, given, scores, twins
+from helpers.lessons.capstone.catalogue import FAULTS, Fault
+from helpers.lessons.capstone.parts import AREAS, WHOLE
 
 SEED = "spring"
 #: places of faults that lie in a part which is called by itself

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from helpers.lesson import sources
 from helpers.classroom import build, claims_page, collecting
-from helpers.lesson import VERDICTS_MIME
+from helpers.lesson import VERDICTS_MIME, sources
 from helpers.lessons.sources_on_trial import claims, verdicts
 
 EVERY = claims.every()
@@ -40,7 +39,7 @@ def test_every_verdict_that_a_lesson_keeps_is_in_a_list() -> None:
         pytest.fail(f"{name}: no lesson keeps this verdict")
     for name in set(told) - listed:
         pytest.fail(
-            f"{name}: add kept(<section>, {name!r}) to the CLAIMS of helpers/trials/sources/{told[name]['source'].replace('-', '_')}.py"
+            f"{name}: add kept(<section>, {name!r}) to the CLAIMS of helpers/lessons/sources_on_trial/sources/{told[name]['source'].replace('-', '_')}.py"
         )
     for source, claim in EVERY:
         if claim.kept and not claim.words:

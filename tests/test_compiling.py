@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from helpers import compiling, count
 from helpers.compiling import guarding
-from helpers.text import places
 from helpers.compiling.generated import called, nested, readable
 from helpers.compiling.listening import TRACE
 from helpers.compiling.reading import broke, operators
 from helpers.compiling.torches import explained
+from helpers.text import places
 from helpers.text.seconds import Speedup
 
 

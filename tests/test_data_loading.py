@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from helpers import lesson
-from helpers.lessons.data_loading import experiments
-from helpers.lessons.data_loading import claims
+from helpers.lessons.data_loading import claims, experiments
 
 PNG = b"\x89PNG\r\n\x1a\n"
 # more workers than cores are what the lesson is about

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from helpers.lessons.mixed_precision import exercises as mixed_precision
-from helpers.lessons.model_parallel import exercises as model_parallel
 from helpers.lessons.mixed_precision.float_formats import Format
+from helpers.lessons.model_parallel import exercises as model_parallel
 
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(3, 7), (5, 9)])

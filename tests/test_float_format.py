@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import plots, widgets
+from helpers import widgets
 from helpers.lessons.mixed_precision import explorer as mixed_precision_explorer
 from helpers.lessons.mixed_precision import format_picture
 from helpers.lessons.mixed_precision.float_formats import FORMATS, Format
@@ -131,7 +131,10 @@ def test_explorer_flips_steps_and_chooses() -> None:
     assert math.isnan(explorer.value) and "stand for nan" in explorer.facts()
     with pytest.raises(ValueError, match="bits 0 to 15"):
         explorer.flip(16)
-    for refused in (lambda: explorer.choose("fp64"), lambda: mixed_precision_explorer.float_format_explorer(1.0, "half")):
+    for refused in (
+        lambda: explorer.choose("fp64"),
+        lambda: mixed_precision_explorer.float_format_explorer(1.0, "half"),
+    ):
         with pytest.raises(ValueError, match="there are fp32"):
             refused()
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from helpers.lesson import sources
 from helpers.classroom import build
 from helpers.classroom import master as masters
+from helpers.lesson import sources
 
 #: whose pages stay where they are
 HOSTS = {

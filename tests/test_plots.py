@@ -17,17 +17,15 @@ import torch
 from helpers import count, plots, widgets
 from helpers.lessons.measure_first import drift
 from helpers.lessons.model_parallel import splits
-from helpers.lessons.operators_and_autograd import graph
-from helpers.lessons.operators_and_autograd import overhead
+from helpers.lessons.operators_and_autograd import backward, graph, layered, overhead
 from helpers.lessons.sources_on_trial import shares_picture
 from helpers.lessons.storage_and_stride import explorer as storage_and_stride_explorer
-from helpers.lessons.storage_and_stride import storage_picture
-from helpers.lessons.operators_and_autograd import backward, layered, overhead
-from helpers.lessons.measure_first import drift
-from helpers.plots import lanes, strip, style, walk
-from helpers.lessons.storage_and_stride import storage_picture as storage
-from helpers.plots.ladders import Rung
 from helpers.lessons.storage_and_stride import explorer as stride
+from helpers.lessons.storage_and_stride import storage_picture
+from helpers.lessons.storage_and_stride import storage_picture as storage
+from helpers.plots import lanes, strip, style, walk
+from helpers.plots.ladders import Rung
+from helpers.text.evidence import check_evidence
 
 PNG = b"\x89PNG\r\n\x1a\n"
 X = torch.arange(24.0).reshape(4, 6)
@@ -508,10 +506,10 @@ def test_a_ladder_says_what_hollow_means_where_a_row_is(kept: bool) -> None:
 
 def test_evidence_labels() -> None:
     for label in ("live (CPU)", "live (GPU)", "recorded (H100, 2026-01)", "simulated (H100)", "arithmetic"):
-        assert style.check_evidence(label) == label
+        assert check_evidence(label) == label
     for label in ("", "live", "recorded (H100)", "simulated", "live (CPU) "):
         with pytest.raises(ValueError, match="where its numbers came from"):
-            style.check_evidence(label)
+            check_evidence(label)
 
 
 def test_importing_plots_is_light() -> None:

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from helpers import recordings, simulate, trace
-from helpers.recordings import files, manifest, registry, running
 from helpers.lessons import record
+from helpers.recordings import files, manifest, registry, running
 from helpers.recordings.common import profiled
 from helpers.recordings.registry import Experiment, code_hash, experiment
 
@@ -305,7 +305,7 @@ def test_a_recording_loads_with_its_label(recorded: Path) -> None:
     assert found.table and found.snapshot and found.trace is None
     assert isinstance(found.snapshot["segments"][0]["segment_pool_id"], tuple)
     assert recordings.load("07/eager", recorded) is None  # not recorded there
-    from helpers.plots.style import check_evidence
+    from helpers.text.evidence import check_evidence
 
     assert check_evidence(found.evidence)
 
@@ -319,7 +319,7 @@ def test_code_that_changed_since_is_said_in_the_label(recorded: Path) -> None:
     assert found.evidence.endswith("; its code has changed since)")
     result = recordings.show("05/serial", folder=recorded, prefer="recorded")
     assert result.evidence == found.evidence and "older version" in result.note
-    from helpers.plots.style import check_evidence
+    from helpers.text.evidence import check_evidence
 
     assert check_evidence(found.evidence)
 

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from helpers.lessons.capstone import reference_repair
 from helpers import simulate
-from helpers.lessons.capstone import catalogue
+from helpers.lessons.capstone import catalogue, reference_repair
 from helpers.lessons.capstone import on_cpu as capstone
-from helpers.recordings import registry, running
 from helpers.lessons.capstone.reference_repair import inductor, on_cpu, shown, steps
 from helpers.lessons.capstone.reference_repair.models import TASKS, Task, Way, fused_attention, rungs_of
+from helpers.recordings import registry, running
 from helpers.simulator.cost.roofline import Work
 
 #: what Inductor wrote of the small decoder's block and end, made by tests/long/reference_repair.py
@@ -29,7 +28,9 @@ TOLERANCE = {False: 1e-4, True: 1e-2}
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `reduced`, and smaller: these tests read no clock."""
-    monkeypatch.setattr("helpers.lessons.capstone.reference_repair.models.Task.reduced", lambda task: replace(task, **SMALL))
+    monkeypatch.setattr(
+        "helpers.lessons.capstone.reference_repair.models.Task.reduced", lambda task: replace(task, **SMALL)
+    )
 
 
 def written_once() -> list[inductor.Written]:
@@ -57,7 +58,9 @@ def test_every_rung_trains_as_the_plain_step_does(name: str) -> None:
 
 
 def test_the_kept_figures_are_those_of_these_programs() -> None:
-    assert shown.kept()["from"] == shown.digest(), "run python -m helpers.lessons.capstone.reference_repair.shown"
+    assert shown.kept()["from"] == shown.digest(), (
+        "run python -m helpers.lessons.capstone.reference_repair.shown"
+    )
     plain = rungs_of(TASKS["gpt2"])[0]
     rows = {row["rung"]: row for row in shown.kept()["gpt2"]}
     with simulate(shown.CARD) as gpu:

@@ -9,7 +9,7 @@ import pytest
 
 from helpers import __main__ as command
 from helpers import lesson, progress
-from helpers.lesson import report
+from helpers.lesson import report_page as report
 from helpers.lesson.predictions import Prediction
 from helpers.running_example.scores import Score
 from helpers.text.tables import table

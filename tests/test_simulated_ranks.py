@@ -17,9 +17,9 @@ import torch.distributed as dist
 from torch import nn
 
 from helpers import count, plots, ranks, trace, widgets
+from helpers.check.sealed import sealed
 from helpers.lessons.model_parallel import explorer as model_parallel_explorer
 from helpers.lessons.model_parallel import schedule_picture
-from helpers.check.sealed import sealed
 from helpers.ranks.costs import seconds as cost_of
 from helpers.ranks.links import LINKS, Link
 from helpers.simulator import SimGPU, SimulationError, simulate
@@ -784,7 +784,11 @@ def test_explorers_are_pictures_where_nothing_can_move(
     pytest.importorskip("ipywidgets")
 
     def made() -> Any:
-        return widgets.bucket_explorer(small) if kind == "buckets" else model_parallel_explorer.pipeline_explorer()
+        return (
+            widgets.bucket_explorer(small)
+            if kind == "buckets"
+            else model_parallel_explorer.pipeline_explorer()
+        )
 
     live, _ = made()._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in live and "image/png" in live

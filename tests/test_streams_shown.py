@@ -13,17 +13,22 @@ import torch
 from helpers import lesson
 from helpers.classroom import build
 from helpers.classroom import master as masters
-from helpers.lessons.streams_and_double_buffering import experiments
-from helpers.lessons.streams_and_double_buffering import claims
+from helpers.lessons.streams_and_double_buffering import claims, experiments
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.mark.parametrize(
     ("load", "item", "nearer"),
-    [(experiments.one_queue, False, "sum"), (experiments.two_queues, False, "max"), (experiments.two_queues, True, "sum")],
+    [
+        (experiments.one_queue, False, "sum"),
+        (experiments.two_queues, False, "max"),
+        (experiments.two_queues, True, "sum"),
+    ],
 )
-def test_a_copy_hides_only_where_it_is_launched_early(load: experiments.Load, item: bool, nearer: str) -> None:
+def test_a_copy_hides_only_where_it_is_launched_early(
+    load: experiments.Load, item: bool, nearer: str
+) -> None:
     loop = experiments.run(load, item=item, steps=8)
     assert loop.nearer == nearer and not loop.races
     assert sum(k.kind == "copy h2d" for k in loop.ran) == 8
@@ -53,7 +58,9 @@ def test_programs_are_tried_and_drawn() -> None:
     assert experiments.kinds_table(gpus).rows[0] == ("Monday", "read after write")
     for picture in (
         experiments.days_picture(gpus),
-        experiments.queues_picture({"one queue": experiments.one_queue, "two queues": experiments.two_queues}),
+        experiments.queues_picture(
+            {"one queue": experiments.one_queue, "two queues": experiments.two_queues}
+        ),
         experiments.pipeline_picture(_in_a_row),
     ):
         assert picture.png().startswith(PNG) and picture.alt
@@ -75,7 +82,7 @@ def code(function: ast.stmt) -> str:
 
 @pytest.mark.parametrize("name", ["one_queue", "two_queues"])
 def test_the_claims_are_tried_on_the_loaders_that_the_lesson_shows(name: str) -> None:
-    ours: FunctionType = getattr(shown, name)
+    ours: FunctionType = getattr(experiments, name)
     cells = masters.read(build.find(["05"])[0]).cells
     shows = [s for c in cells if c.kind == "experiment" for s in ast.parse(c.source).body]
     theirs = next(s for s in shows if isinstance(s, ast.FunctionDef) and s.name == name)

@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from helpers import simulate, trace
+from helpers.pytorch.waiting import OPERATORS_WAIT_IN, WAITS_IN, call_waits
 from helpers.trace import names, spans, steady, verdict
 from helpers.trace.unwaited import _Replay
-from helpers.pytorch.waiting import OPERATORS_WAIT_IN, WAITS_IN, call_waits
 from tests.tracing import COPY, GEMM, NCCL, RELU, Maker, noise
 
 US = 1e-6

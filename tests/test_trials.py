@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import helpers.trials
 import pytest
 
-import helpers.trials
 from helpers import lesson
 
 MODULES = sorted(p.stem for p in Path(helpers.trials.__file__).parent.glob("*.py") if p.stem != "__init__")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.check.variant import SEED, variant
 from helpers.classroom import build
 from helpers.classroom import master as masters
 from helpers.classroom.bench import Bench
@@ -12,7 +13,6 @@ from helpers.classroom.engine import grade
 from helpers.classroom.runner import Runner
 from helpers.classroom.step import Step
 from helpers.classroom.submission import clean, key_of, steps_of
-from helpers.check.variant import SEED, variant
 from tests.corpus.cases import place, saved
 from tests.test_intake import answered
 

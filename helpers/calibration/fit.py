@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from helpers.simulator import devices
 from helpers.calibration import measured
-from helpers.simulator.cost import roofline
 from helpers.calibration.measured import Measurement, Step
+from helpers.simulator import devices
+from helpers.simulator.cost import roofline
 from helpers.simulator.cost.roofline import Work
 from helpers.text.tables import Table, table
 

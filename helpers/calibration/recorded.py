@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from helpers.models import GPT2, Bert, ResNet
 from helpers.recordings.common import timed
 from helpers.recordings.manifest import short_name
-from helpers.models import GPT2, Bert, ResNet
 from helpers.recordings.registry import experiment
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}

@@ -16,8 +16,8 @@ import torch
 
 from helpers.check.compare import brief, difference
 from helpers.check.data import decode, encode
-from helpers.check.screen import cell_of, screen
 from helpers.check.machine_fault import NOT_YOURS, machine_fault, machine_fault_of
+from helpers.check.screen import cell_of, screen
 from helpers.lesson.predictions import spelled
 from helpers.progress import current, record
 

@@ -13,17 +13,15 @@ import importlib
 import inspect
 import io
 import linecache
-import pkgutil
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from helpers import lessons as exercises
 from helpers.check.data import NotPlain, decode, encode
 from helpers.counters import count
 
@@ -31,13 +29,13 @@ from helpers.counters import count
 KEEP_OUTPUT = 2_000
 
 
-def load() -> None:
-    """Import what tests use, before a process is forked that would pay for it."""
+def load(exercises: Iterable[str] = ()) -> None:
+    """Import what tests use, before a process is forked that would pay for it. exercises: the lessons' modules."""
     for name in ("compiling", "lesson", "memory", "simulator", "timing", "trace"):
         importlib.import_module(f"helpers.{name}")
     importlib.import_module("helpers.ranks.server").load()
-    for lesson in pkgutil.iter_modules(exercises.__path__, exercises.__name__ + "."):
-        importlib.import_module(lesson.name)
+    for module in exercises:
+        importlib.import_module(module)
 
 
 def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +56,7 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
 
 
 def _load_drive(sent: dict[str, str]) -> Callable[..., Any]:
-    """The drive by its place in :mod:`helpers.lessons`, or made from the source in a test cell."""
+    """The drive by its place in a lesson's exercises, or made from the source in a test cell."""
     if "at" in sent:
         module, _, name = sent["at"].partition(":")
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)

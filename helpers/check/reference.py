@@ -18,7 +18,7 @@ heard: dict[str, dict[str, Any]] | None = None
 
 def reference(function: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a function of plain arguments and a plain result (numbers, words, lists of them) as an answer."""
-    name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+    name = f"{function.__module__.split('.')[-2]}.{function.__qualname__}"
 
     @functools.wraps(function)
     def asked(*args: Any) -> Any:

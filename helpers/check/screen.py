@@ -83,12 +83,12 @@ _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
     "threading": frozenset({"active_count", "current_thread", "enumerate", "get_native_id", "main_thread"}),
     "types": frozenset({"MappingProxyType", "SimpleNamespace"}),
     "helpers": frozenset(
-        """Counts bench compare compiling count lesson memory plots recordings samples seconds simulate timing trace
+        """Counts bench compare compiling count lesson memory plots recordings samples simulate text timing trace
         widgets""".split()
     ),
 }
 #: of the course's own, no part of an answer
-_INSIDES = [[name] for name in "check classroom counters dispatch_mode exercises private_torch".split()]
+_INSIDES = [[name] for name in "check classroom counters lessons pytorch".split()]
 #: of large packages, the modules that are open; a star: and those below
 _PARTS = {
     "torch": """accelerator amp.* autograd.* backends.* compiler cpu.* cuda.* distributed distributed.algorithms.*

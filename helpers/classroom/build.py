@@ -29,13 +29,13 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from helpers.lessons.capstone import given
-from helpers.classroom import claims_page, collecting, prose
 from helpers import keeping
+from helpers.classroom import claims_page, collecting, prose
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
 from helpers.classroom.release import release
 from helpers.classroom.settings import CELL_TIMEOUT, NOTEBOOKS, ONE_THREAD, QUIET_KERNEL, ROOT, SOLUTIONS
+from helpers.lessons.capstone import given
 from helpers.lessons.sources_on_trial import verdicts
 
 INDEX = ROOT / "helpers" / "lessons.json"

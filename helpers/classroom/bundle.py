@@ -14,16 +14,16 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from helpers.lessons.capstone import given
-from helpers.classroom import build
 from helpers.check import reference
+from helpers.check.variant import SEED_FILE, class_seed
+from helpers.classroom import build
 from helpers.classroom import master as masters
 from helpers.classroom.judging import judge
 from helpers.classroom.master import BadMaster, Master
 from helpers.classroom.release import release
 from helpers.classroom.runner import Runner
 from helpers.classroom.settings import COURSE_ID, FRESH, ROOT
-from helpers.check.variant import SEED_FILE, class_seed
+from helpers.lessons.capstone import given
 
 #: of the course's root: what a student's copy has as it is
 PLAIN = ("LICENSE", "constraints.txt", "environment.yml", "pyproject.toml", "setup.py")
@@ -33,9 +33,9 @@ START = ("lab.py", "pytorch-cpu.txt", "setup.sh", "jupyter")
 STUDENT = "student"
 CLASS = ROOT / "helpers" / "classroom"
 #: of it: what `make reset`, Validate and a lesson's tests need
-CLASSROOM = {"__init__.py", "keeping.py", "reference.py", "release.py", "settings.py", "variant.py"}
+CLASSROOM = {"__init__.py", "release.py", "settings.py"}
 #: the tests of the lesson whose script a class is given
-CAPSTONE = ROOT / "helpers" / "exercises" / "capstone.py"
+CAPSTONE = ROOT / "helpers" / "lessons" / "capstone" / "exercises.py"
 #: what a package is made of; what else lies beside it is somebody's own
 SUFFIXES = {
     ".py",
@@ -109,7 +109,7 @@ def _helpers(lessons: list[Master]) -> dict[str, bytes]:
 
 def _module(lesson: str) -> Path:
     """The module of a lesson's tests: named as the lesson's folder is without its number."""
-    return ROOT / "helpers" / "exercises" / f"{lesson.partition('_')[2]}.py"
+    return ROOT / "helpers" / "lessons" / lesson.partition("_")[2] / "exercises.py"
 
 
 def without_answers(source: str) -> str:

@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from helpers.lesson import sources
-from helpers.lesson import VERDICTS_MIME
-from helpers.text.tables import breakable
+from helpers.lesson import VERDICTS_MIME, sources
 from helpers.lessons.sources_on_trial.verdicts import HERE, WORDS, Verdict
+from helpers.text.tables import breakable
 
 #: the title of each lesson's page, by its folder
 Titles = dict[str, str]

@@ -206,7 +206,7 @@ def _verdict(step: Step, learner: Learner, refused: dict[str, str], skip: dict[s
 @cache
 def _uses_ranks(lesson: str) -> bool:
     """Whether what a lesson's tests share imports `helpers.ranks`. Elsewhere an answer's own ranks take longer to begin."""
-    found = ROOT / "helpers" / "exercises" / f"{lesson[3:]}.py"
+    found = ROOT / "helpers" / "lessons" / lesson[3:] / "exercises.py"
     return found.exists() and bool(_RANKS.search(found.read_text(encoding="utf-8")))
 
 

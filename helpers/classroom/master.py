@@ -221,7 +221,7 @@ def _check_names(master: Master) -> None:
             lines = sum(bool(line.strip()) for line in cell.source.splitlines())
             if cell.kind == "test" and lines > LONGEST_TEST:
                 raise BadMaster(
-                    f"{where}: a visible test of {lines} lines; a learner reads at most {LONGEST_TEST}: the rest belongs in helpers/exercises"
+                    f"{where}: a visible test of {lines} lines; a learner reads at most {LONGEST_TEST}: the rest belongs in the lesson's exercises.py"
                 )
             if not _checked(cell.source):
                 raise BadMaster(

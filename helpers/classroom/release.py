@@ -13,8 +13,8 @@ from pathlib import Path
 
 from traitlets.config import Config
 
-from helpers.keeping import copy_beside, write
 from helpers.classroom.settings import FRESH, NOTEBOOKS, SOLUTIONS
+from helpers.keeping import copy_beside, write
 
 _one_at_a_time = threading.Lock()
 

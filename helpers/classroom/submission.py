@@ -14,11 +14,11 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
+from helpers.check.variant import class_seed
 from helpers.classroom import sheet
 from helpers.classroom.bench import Done
 from helpers.classroom.intake import NotGradable, take
 from helpers.classroom.step import Step
-from helpers.check.variant import class_seed
 
 #: where a notebook keeps what grading says of it
 GRADING = "course_grading"

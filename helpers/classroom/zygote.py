@@ -267,12 +267,13 @@ def _reap(*_: Any) -> None:
 
 def main(control: socket.socket, alone: bool) -> None:
     """alone: nobody else's processes run here, so that leftovers can be ended without asking whose they are."""
+    from helpers import lessons
     from helpers.check import probe
     from helpers.check.intact import Intact
     from helpers.classroom.warming import preload
 
     # before any fork, so that no child pays for it
-    probe.load()
+    probe.load(lessons.modules("exercises"))
     preload()  # some operators load the compiler too, and that takes a second
     import_module("matplotlib.pyplot")  # every lesson's first cell asks for it
     if alone:

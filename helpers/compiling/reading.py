@@ -4,10 +4,11 @@ import ast
 import json
 import re
 
+from helpers.text.places import function, source, where
+
 from .generated import Kernels
 from .guarding import guards, plain
 from .listening import Event
-from helpers.text.places import function, source, where
 from .records import Break, Compilation, Graph, Recompile, Report
 
 _OPERATORS: dict[type[ast.AST], str] = {

@@ -17,8 +17,8 @@ import torch.autograd.graph
 import torch.utils.dlpack
 from torch.autograd.graph import saved_tensors_hooks
 
-from helpers.pytorch import private_torch
 from helpers.counters.watch import running
+from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Unseen
 from helpers.pytorch.waiting import lists_in
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from helpers.pytorch import private_torch
 from helpers.counters.ledger import Ledger
 from helpers.counters.operators import Operator, filled, operator, waits
+from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Mode
 from helpers.pytorch.private_torch import DisableTorchFunction
 from helpers.pytorch.tensors import tensors

@@ -16,7 +16,7 @@ from helpers.progress import begin, current, index, progress, record
 from helpers.text.tables import Table, table
 
 if TYPE_CHECKING:
-    from helpers.lesson.report import Report
+    from helpers.lesson.report_page import Report
 
 __all__ = [
     "Table", "current", "index", "keep", "on_gpu", "predict", "progress", "record", "report", "spelled",
@@ -136,7 +136,7 @@ def report(to: str = "report.html", name: str = "") -> "Report | None":
     to: the file, beside the notebook. name: whose it is. ValueError where what is kept cannot be read, FileExistsError
     where a file of another kind stands in the way.
     """
-    from helpers.lesson import report as reports  # pictures, which few cells need
+    from helpers.lesson import report_page as reports  # pictures, which few cells need
 
     try:
         return reports.write(Path(to), name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import re
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from helpers import lessons
 from helpers.recordings import files, manifest, registry, running
 from helpers.recordings.registry import Experiment
 
@@ -122,11 +124,11 @@ def _describe(simulated: str | None) -> dict[str, Any]:
         return apart.submit(running.describe, None).result()
 
 
-def _worker(name: str, folder: Path, simulated: str | None) -> None:
-    one = registry.find(name)
-    given = running.run_simulated(one, simulated) if simulated else running.run_real(one)
-    for kind, data in running.pack_all(given).items():
-        files.write(folder / f"{kind}.json.gz", data)
+def load_all() -> dict[str, Experiment]:
+    """Every experiment there is, in order of names."""
+    lessons.load("recorded")
+    importlib.import_module("helpers.calibration.recorded")
+    return dict(sorted(registry.EXPERIMENTS.items()))
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -139,7 +141,6 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     option("--again", action="store_true", help="record what is there anew")
     option("--budget", type=float, default=BUDGET_S, help="seconds in all (default: %(default).0f)")
     option("--list", action="store_true", help="name the experiments and end")
-    option("--worker", help=argparse.SUPPRESS)
     chosen = parser.parse_args(argv)
     if chosen.simulate and not (chosen.out or chosen.list):
         parser.error("a dry run needs --out: it must not lie among the course's recordings")
@@ -149,9 +150,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """The command line. 0: all recorded; 1: some were not; 2: nothing could be."""
     chosen = _arguments(argv)
-    if chosen.worker:
-        _worker(chosen.worker, chosen.out, chosen.simulate)
-        return 0
+    load_all()
     try:
         experiments = registry.select(chosen.only)
         if chosen.list:

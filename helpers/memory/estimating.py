@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from helpers.pytorch.tensors import tensors
 from helpers.text.sizes import size_text
 from helpers.text.tables import Table, table
-from helpers.pytorch.tensors import tensors
 
 from .memoryless import Twins, checkpointed, optimizer_of, place
 from .meter import KINDS, Meter, storages

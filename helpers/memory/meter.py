@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from helpers.pytorch import private_torch
 from helpers.counters.operators import Operator
 from helpers.counters.standins import saved_tensors, stand_ins
 from helpers.counters.watch import Storages, Watch, running
+from helpers.pytorch import private_torch
 
 KINDS = (
     "parameters", "buffers", "inputs", "optimizer", "gradients", "activations", "recomputed", "output", "temporary",

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from helpers.text.evidence import check_evidence
+
 from .snapshot import ALLOCATED, FREE, PENDING, Block, Event, Frame, Segment, Snapshot, frame_of
 
 MAX_BYTES = 256 << 20
@@ -87,8 +89,6 @@ def _snapshot(raw: Any, found: str | None, evidence: str | None, device: int | N
 def _checked(label: str) -> str:
     if label in ("arithmetic", "live (GPU)") or re.fullmatch(r"simulated \([\w .+-]{1,40}\)", label):
         return label
-    from helpers.plots.style import check_evidence  # imports matplotlib, which a bare reader can do without
-
     return check_evidence(label)
 
 

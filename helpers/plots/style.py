@@ -8,7 +8,6 @@ inside `look()`, matplotlib's defaults plus the settings below, so a learner's o
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +19,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+
+from helpers.text.evidence import check_evidence
 
 # Okabe & Ito, "Color Universal Design" (2008): eight colours that stay apart for colour-blind readers.
 BLUE, VERMILLION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
@@ -40,9 +41,6 @@ _MARGIN = 0.12
 _KIND_COLOURS = {
     "live": GREEN, "recorded": BLUE, "simulated": "#A04300", "arithmetic": MUTED, "published": "#7A3B69",
 }  # fmt: skip
-_EVIDENCE = re.compile(
-    r"live \((CPU|GPU)\)|recorded \([^()]+, \d{4}-\d\d[^()]*\)|simulated \([^()]+\)|arithmetic|published"
-)
 _MACHINE_KEYS = tuple(
     "backend interactive toolbar timezone tk. webagg. docstring. date.epoch savefig.directory figure.max_open_warning "
     "figure.hooks".split()
@@ -66,16 +64,6 @@ def look() -> Iterator[None]:
     }  # fmt: skip
     with matplotlib.rc_context(rc):
         yield
-
-
-def check_evidence(label: str) -> str:
-    """`label` if it is one of the course's evidence labels, else ValueError that lists them."""
-    if not isinstance(label, str) or not _EVIDENCE.fullmatch(label):
-        raise ValueError(
-            f"evidence={label!r}: a picture says where its numbers came from; write 'live (CPU)', "
-            "'live (GPU)', 'recorded (H100, 2026-01)', 'simulated (H100)', 'published' or 'arithmetic'"
-        )
-    return label
 
 
 @functools.cache

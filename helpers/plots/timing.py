@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from helpers.timing.intervals import verdict as verdict_of
 from helpers.text.seconds import approx, format_seconds
+from helpers.timing.intervals import verdict as verdict_of
 
 from . import style
 from .picture import Picture, drawn

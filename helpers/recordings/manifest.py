@@ -181,7 +181,7 @@ def load(name: str, folder: Path, dry_runs: bool = False) -> Recording | None:
                 f"{files.digest(data)[:12]}, the manifest says {about['sha256'][:12]}): fetch it anew"
             )
         packed[kind] = data
-    known = registry.get(name)
+    known = registry.EXPERIMENTS.get(name)
     stale = known is None or known.code != entry["code"]
     device = str(manifest["device"]["name"])
     when = str(entry.get("date", manifest["date"]))

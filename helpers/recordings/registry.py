@@ -15,12 +15,9 @@ names that both have, and returns a dict with any of
 from __future__ import annotations
 
 import ast
-import contextlib
 import hashlib
-import importlib
 import inspect
 import io
-import pkgutil
 import re
 import tokenize
 from collections.abc import Callable, Mapping
@@ -30,7 +27,6 @@ from typing import Any
 
 Function = Callable[[Any], Mapping[str, Any]]
 _NAME = re.compile(r"[a-z0-9]+/[a-z0-9_]+")
-_MODULES = "helpers.recordings.experiments"
 
 
 @dataclass(frozen=True)
@@ -75,37 +71,22 @@ def experiment(
     return register
 
 
-def load_all() -> dict[str, Experiment]:
-    """Import every module of helpers.recordings.experiments; the registry in order of names."""
-    for module in pkgutil.iter_modules(importlib.import_module(_MODULES).__path__):
-        importlib.import_module(f"{_MODULES}.{module.name}")
-    return dict(sorted(EXPERIMENTS.items()))
-
-
-def get(name: str) -> Experiment | None:
-    """The experiment of that name, or None. Of all modules only its lesson's is imported: what the others run is no concern
-    of a notebook that shows this one."""
-    lesson = name.partition("/")[0]
-    with contextlib.suppress(ModuleNotFoundError):
-        importlib.import_module(f"{_MODULES}.{f'lesson{lesson}' if lesson.isdigit() else lesson}")
-    return EXPERIMENTS.get(name) or load_all().get(name)
-
-
 def find(name: str) -> Experiment:
-    """The experiment of that name. ValueError, with the names that there are, for another."""
-    found = get(name)
-    if found is None:
-        raise ValueError(f"no experiment {name!r}; there are {', '.join(load_all())}")
-    return found
+    """The experiment of that name, once its module is imported. ValueError, with the names that there are, for another."""
+    if name not in EXPERIMENTS:
+        raise ValueError(
+            f"no experiment {name!r}; there are {', '.join(sorted(EXPERIMENTS)) or 'none'}. Those of a lesson are known "
+            "when helpers.lessons.<its name>.recorded is imported"
+        )
+    return EXPERIMENTS[name]
 
 
 def select(only: list[str]) -> list[Experiment]:
     """The experiments of some lessons or names ("03", "03/item_in_loop"); all where the list is empty."""
-    found = load_all()
     for name in only:
-        if not any(name in (known, known.partition("/")[0]) for known in found):
-            raise ValueError(f"no experiment {name}; there are {', '.join(found)}")
-    return [e for n, e in found.items() if not only or n in only or n.partition("/")[0] in only]
+        if not any(name in (known, known.partition("/")[0]) for known in EXPERIMENTS):
+            raise ValueError(f"no experiment {name}; there are {', '.join(sorted(EXPERIMENTS))}")
+    return [e for n, e in sorted(EXPERIMENTS.items()) if not only or n in only or n.partition("/")[0] in only]
 
 
 def code_hash(source: str, function: str) -> str:

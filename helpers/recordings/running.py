@@ -1,7 +1,13 @@
-"""Run one experiment: on the GPU that is there, on a simulated one, or in a process of its own."""
+"""Run one experiment: on the GPU that is there, on a simulated one, or in a process of its own.
+
+    python -m helpers.recordings.running MODULE NAME FOLDER [CARD]
+
+is that process: it imports the module that registers the experiment, and packs the results into the folder.
+"""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -12,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.recordings import files
-from helpers.recordings.registry import Experiment
+from helpers.recordings.registry import Experiment, find
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,9 +63,15 @@ def run_apart(one: Experiment, folder: Path, simulated: str | None, timeout: flo
     A process each: a CUDA error, a full memory or a crash of one experiment leaves the others alone, and each
     starts with an empty allocator.
     """
-    command = [sys.executable, "-m", "helpers.lessons.record", "--worker", one.name, "--out", str(folder)]
-    if simulated:
-        command += ["--simulate", simulated]
+    command = [
+        sys.executable,
+        "-m",
+        "helpers.recordings.running",
+        one.run.__module__,
+        one.name,
+        str(folder),
+        *filter(None, [simulated]),
+    ]
     env = os.environ | {"KINETO_LOG_LEVEL": "99"}
     if one.alloc_conf and not simulated:
         env["PYTORCH_ALLOC_CONF"] = env["PYTORCH_CUDA_ALLOC_CONF"] = one.alloc_conf
@@ -119,3 +131,15 @@ def describe(simulated: str | None) -> dict[str, Any]:
         "capability": f"{about.major}.{about.minor}",
         "multiprocessors": about.multi_processor_count,
     }
+
+
+def main(module: str, name: str, folder: str, card: str = "") -> None:
+    importlib.import_module(module)
+    experiment = find(name)
+    results = run_simulated(experiment, card) if card else run_real(experiment)
+    for kind, data in pack_all(results).items():
+        files.write(Path(folder) / f"{kind}.json.gz", data)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

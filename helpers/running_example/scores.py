@@ -17,8 +17,8 @@ from helpers import progress, timing
 from helpers.ranks import run_ranks
 from helpers.running_example.plain import Record, Size
 from helpers.running_example.script import Script
-from helpers.text.seconds import LIVE_CPU, Speedup, format_seconds
 from helpers.simulator import simulate
+from helpers.text.seconds import LIVE_CPU, Speedup, format_seconds
 from helpers.text.sizes import size_text
 from helpers.text.tables import BESIDE, ShownAsTable, Table, table
 

@@ -17,13 +17,13 @@ from typing import Any
 import torch
 
 from helpers.pytorch import private_torch
+from helpers.pytorch.tensors import tensors
 from helpers.simulator.accesses import place
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory
 from helpers.simulator.cost.roofline import library
 from helpers.simulator.frames import frames
 from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Lane
-from helpers.pytorch.tensors import tensors
 
 # An assumption, like those in devices.Assumptions: what a context with PyTorch's kernels takes on a current
 # data-centre card, as nvidia-smi shows it after the first kernel (it varies with card, driver and libraries).

@@ -19,8 +19,15 @@ import torch
 from torch.utils import benchmark
 from torch.utils.benchmark.utils.common import set_torch_threads
 
-from helpers.timing.intervals import MIN_PAIRS, Interval, check_confidence, pair_order, paired_interval, verdict
 from helpers.text.seconds import LIVE_CPU, Speedup, Timing, format_seconds
+from helpers.timing.intervals import (
+    MIN_PAIRS,
+    Interval,
+    check_confidence,
+    pair_order,
+    paired_interval,
+    verdict,
+)
 
 __all__ = [
     "Interval", "Speedup", "Timing", "bench", "compare", "format_seconds", "pair_order", "paired_interval", "verdict",

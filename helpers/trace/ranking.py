@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from helpers.pytorch.waiting import call_waits
 from helpers.text.seconds import approx, format_seconds
 from helpers.text.tables import Table, table
-from helpers.pytorch.waiting import call_waits
 
 from . import names as words
 from . import spans

@@ -6,9 +6,9 @@ from typing import Any
 
 from helpers.plots.picture import Picture
 from helpers.ranks.links import LINKS
-from helpers.text.seconds import format_seconds
 from helpers.simulator.world.buckets import Backward, Plan, overlap
 from helpers.simulator.world.network import World
+from helpers.text.seconds import format_seconds
 
 from .movable import Explorer
 

@@ -18,10 +18,10 @@
 # %% setup
 import torch
 
-from helpers import count, lesson, plots, widgets
+from helpers import count, lesson
+from helpers.lessons.storage_and_stride import experiments
 from helpers.lessons.storage_and_stride.explorer import stride_explorer
 from helpers.lessons.storage_and_stride.storage_picture import storage_path
-from helpers.lessons.storage_and_stride import experiments
 
 lesson.start("01_storage_and_stride", evidence=["live (CPU)", "arithmetic", "simulated (H100)"])
 
@@ -199,7 +199,9 @@ you = lesson.predict(
 
 # %% experiment
 you.against(
-    {line: experiments.changes(line, pick=names["pick"]) for line in you}, evidence="live (CPU)", what="afterwards"
+    {line: experiments.changes(line, pick=names["pick"]) for line in you},
+    evidence="live (CPU)",
+    what="afterwards",
 )
 
 # %% [markdown]
@@ -795,7 +797,9 @@ def first_ten(copy: bool) -> torch.Tensor:
     return small.clone() if copy else small
 
 
-experiments.kept_alive({"big[:10]": count(first_ten, copy=False), "big[:10].clone()": count(first_ten, copy=True)})
+experiments.kept_alive(
+    {"big[:10]": count(first_ten, copy=False), "big[:10].clone()": count(first_ten, copy=True)}
+)
 
 # %% [markdown]
 # So a small result can hold a large storage in memory, and the cure is, for once, a copy.
@@ -884,7 +888,9 @@ you = lesson.predict(
 )
 
 # %% experiment
-you.against({line: experiments.format_of(line, last=last) for line in you}, evidence="live (CPU)", what="result")
+you.against(
+    {line: experiments.format_of(line, last=last) for line in you}, evidence="live (CPU)", what="result"
+)
 
 # %% [markdown]
 # `flatten` before the last linear layer is the classic: free on a contiguous tensor, a silent copy on a channels_last one.

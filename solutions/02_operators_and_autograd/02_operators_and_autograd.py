@@ -21,7 +21,7 @@
 import torch
 import torch.nn.functional as F
 
-from helpers import count, lesson, plots, simulate
+from helpers import count, lesson, simulate
 from helpers.lessons.operators_and_autograd.graph import autograd_graph
 from helpers.lessons.operators_and_autograd.overhead import crossover
 

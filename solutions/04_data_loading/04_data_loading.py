@@ -95,7 +95,9 @@ model = {w: rule(0, LOAD, STEP, workers=w, cores=2) for w in (1, 2, 4)}
 real = {w: experiments.bound_step(LOAD, STEP, workers=w, cores=2) for w in model}
 you.against(
     {f"{w} workers that compute": round(ms) for w, ms in model.items()},
-    experiments.steps_table(model, real, "each batch takes 30 ms of a core; other work on this machine adds time"),
+    experiments.steps_table(
+        model, real, "each batch takes 30 ms of a core; other work on this machine adds time"
+    ),
     evidence="arithmetic",
     what="ms a step",
 )
@@ -444,7 +446,10 @@ found = {
     "NVMe, one by one: times as long as blocks": round(one_by_one["NVMe drive"] / in_blocks["NVMe drive"]),
 }
 you.against(
-    found, experiments.disks_table(one_by_one, in_blocks, BLOCK), evidence="arithmetic", what="minutes or times"
+    found,
+    experiments.disks_table(one_by_one, in_blocks, BLOCK),
+    evidence="arithmetic",
+    what="minutes or times",
 )
 
 # %% [markdown]

@@ -278,7 +278,9 @@ def no_wait(gpu, side, page, pause):
     return x.relu()
 
 
-days = {day: experiments.try_program(no_wait, pause) for day, pause in {"Monday": 2e-3, "Tuesday": 0.5e-3}.items()}
+days = {
+    day: experiments.try_program(no_wait, pause) for day, pause in {"Monday": 2e-3, "Tuesday": 0.5e-3}.items()
+}
 print({day: f"races: {len(gpu.races)}" for day, gpu in days.items()})
 print(days["Monday"].races[0])
 experiments.days_picture(days)
@@ -586,7 +588,9 @@ you = lesson.predict(
 
 # %% experiment
 widths = (256, 1024, 2048, 4096, 16384)
-loops = {w: [experiments.run(load, shape=(2**24 // w, w)) for load in (one_queue, two_queues)] for w in widths}
+loops = {
+    w: [experiments.run(load, shape=(2**24 // w, w)) for load in (one_queue, two_queues)] for w in widths
+}
 gain = {width: one.step_s / two.step_s for width, (one, two) in loops.items()}
 best = max(gain, key=gain.get)
 lesson.keep(best_gain=gain[best], best_ratio=loops[best][0].copy_s / loops[best][0].product_s)
@@ -740,7 +744,9 @@ loops = {load.__name__: experiments.run(load) for load in (unrecorded, two_queue
 found = {f"{name}: batches of memory": experiments.batches(loop) for name, loop in loops.items()}
 found["the loader with a race"] = next(name for name, loop in loops.items() if loop.races)
 loops["two_queues, the host waits in each step"] = waiting = experiments.run(two_queues, item=True)
-lesson.keep(unrecorded=experiments.batches(loops["unrecorded"]), recorded=experiments.batches(loops["two_queues"]))
+lesson.keep(
+    unrecorded=experiments.batches(loops["unrecorded"]), recorded=experiments.batches(loops["two_queues"])
+)
 lesson.keep(recorded_waits=experiments.batches(waiting), buffers=experiments.batches(loops["two_buffers"]))
 you.against(found, experiments.memory_table(loops), evidence="simulated (H100)", what="simulated")
 

@@ -82,7 +82,9 @@ measured = {
     "launches of a replayed step": replayed.launches,
     "times as fast, about": experiments.nearest(eager.seconds / replayed.seconds, [1, 2, 4, 8, 16]),
 }
-you.against(measured, experiments.compared(loops), *experiments.queues(eager, replayed), evidence="simulated (H100)")
+you.against(
+    measured, experiments.compared(loops), *experiments.queues(eager, replayed), evidence="simulated (H100)"
+)
 
 # %% [markdown]
 # The same kernels do the same work. Only the pause before each kernel is gone. The first picture calls the cause of these
@@ -808,7 +810,9 @@ you.against_ratios(ratios, experiments.pools(held), evidence="simulated (H100)",
 # compiles *and* uses CUDA graphs:
 
 # %% experiment
-lesson.keep(launches_eager=experiments.launches(graphed=False), launches_callables=experiments.launches(graphed=True))
+lesson.keep(
+    launches_eager=experiments.launches(graphed=False), launches_callables=experiments.launches(graphed=True)
+)
 experiments.made_by_others()
 
 # %% [markdown]

@@ -73,7 +73,9 @@ def taken_by(nbytes):
 
 
 taken = {name: taken_by(nbytes) for name, nbytes in sizes.items()}
-you.against(experiments.reserved(taken), experiments.sizes(taken), evidence="simulated (H100)", what="reserved")
+you.against(
+    experiments.reserved(taken), experiments.sizes(taken), evidence="simulated (H100)", what="reserved"
+)
 
 # %% [markdown]
 # Four rules explain every row ([the constants in
@@ -187,7 +189,9 @@ def survivors(buffer, together=False):
 
 cards = experiments.with_each_option(documents, survivors)
 cards["survivors, copied together", "default"] = experiments.on_small_card(survivors, together=True)
-you.against(experiments.fits(cards), experiments.options(cards), evidence="simulated (H100)", what="fits with")
+you.against(
+    experiments.fits(cards), experiments.options(cards), evidence="simulated (H100)", what="fits with"
+)
 
 # %% [markdown]
 # Now read the error of the first row as PyTorch prints it, and look at the card at that moment. Each row of the picture is a

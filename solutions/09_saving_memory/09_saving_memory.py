@@ -533,7 +533,11 @@ board
 from helpers.lessons.saving_memory import claims
 
 lesson.verdicts(
-    [experiments.peak_claim(by_rows), experiments.learning_rate_claim(off), *(claim() for claim in claims.CLAIMS)],
+    [
+        experiments.peak_claim(by_rows),
+        experiments.learning_rate_claim(off),
+        *(claim() for claim in claims.CLAIMS),
+    ],
     evidence="live (CPU) · simulated (H100) · arithmetic",
     shown=("09-learning-rate", "09-batchnorm", "09-checkpoint-compute"),
 )
@@ -834,7 +838,12 @@ def step(net, x, way):
 
 steps = {way: experiments.on_a_card(step, way) for way in ("plain", "checkpoints", "save_on_cpu")}
 lesson.keep(too_many_mib=experiments.too_many(steps) / MIB)
-you.against(experiments.of_offloading(steps), experiments.steps(steps), experiments.bus(steps), evidence="simulated (H100)")
+you.against(
+    experiments.of_offloading(steps),
+    experiments.steps(steps),
+    experiments.bus(steps),
+    evidence="simulated (H100)",
+)
 
 # %% [markdown]
 # **The peaks.** Weights, gradients, the batch and the matrix library's workspace stay. Both ways get close to that.

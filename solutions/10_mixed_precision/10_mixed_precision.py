@@ -24,10 +24,10 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from helpers import lesson, plots, simulate
+from helpers import lesson, simulate
+from helpers.lessons.mixed_precision import experiments
 from helpers.lessons.mixed_precision.explorer import float_format_explorer
 from helpers.lessons.mixed_precision.format_picture import float_ranges
-from helpers.lessons.mixed_precision import experiments
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
 lesson.start(
@@ -834,7 +834,6 @@ check_Scaler(
 float_ranges()
 
 # %% experiment
-from helpers import widgets
 
 float_format_explorer(257.0, "bf16")
 
@@ -931,7 +930,12 @@ check_encode(dict.fromkeys((half, brain, fp8), many))
 ### BEGIN HIDDEN TESTS
 import torch
 
-from helpers.lessons.mixed_precision.exercises import check_decode, check_encode, hard_numbers, random_patterns
+from helpers.lessons.mixed_precision.exercises import (
+    check_decode,
+    check_encode,
+    hard_numbers,
+    random_patterns,
+)
 
 formats = [(5, 10), (8, 10), (8, 7), (4, 3), (3, 2), (2, 1), (6, 9), (7, 4), (5, 1), (8, 1), (2, 12)]
 check_decode({one: random_patterns(sum(one), one, 40, 5) for one in [*formats, (8, 23)]})

@@ -100,7 +100,9 @@ def talks(x):
 
 BREAKS = {"x / x.max().item()": read_out, "x - x[x > 0].mean()": picked}
 BREAKS |= {"an if on a tensor": branch, "a print": talks}
-both = {name: (experiments.captured(fn, False), experiments.captured(fn, True)) for name, fn in BREAKS.items()}
+both = {
+    name: (experiments.captured(fn, False), experiments.captured(fn, True)) for name, fn in BREAKS.items()
+}
 gives = {name: str(plain) for name, (plain, _) in both.items()}
 gives |= {f"{name}, fullgraph=True": str(full) for name, (_, full) in both.items()}
 you.against(gives, experiments.breaks_table(both), evidence="live (CPU)", what="gives")
@@ -416,7 +418,10 @@ FUNCTIONS = {
 written = {name: compiling.kernels(fn, torch.rand(64, 64)) for name, fn in FUNCTIONS.items()}
 code = experiments.Text(written["rescale(x)"].readable)
 nests = {name: k.loops for name, k in written.items()}
-bound = {"float32": experiments.faster_at_most(torch.float32), "bfloat16": experiments.faster_at_most(torch.bfloat16)}
+bound = {
+    "float32": experiments.faster_at_most(torch.float32),
+    "bfloat16": experiments.faster_at_most(torch.bfloat16),
+}
 lesson.keep(bound32=bound["float32"], bound16=bound["bfloat16"], share16=1 / bound["bfloat16"])
 you.against(nests, experiments.nests_table(written), code, evidence="live (CPU)", what="loop nests")
 

@@ -119,7 +119,9 @@ you = lesson.predict(
 
 # %% experiment tags=["nbval-ignore-output"]
 in_worker, (bound_now, there, still) = experiments.in_a_worker(), experiments.bound_late()
-said = [experiments.one_or_all(n, experiments.CORES) for n in in_worker] + [experiments.one_or_all(bound_now, there)]
+said = [experiments.one_or_all(n, experiments.CORES) for n in in_worker] + [
+    experiments.one_or_all(bound_now, there)
+]
 you.against(dict(zip(you, said, strict=True)), evidence="live (CPU)", what="measured").show()
 print(f"after the late call: {bound_now} of {there} threads bound; torch.get_num_threads() is {still}")
 

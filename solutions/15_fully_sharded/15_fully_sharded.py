@@ -385,7 +385,9 @@ lesson.keep(near_us=1e6 * steps["8: a call per layer"].message_s("all_gather"))
 lesson.keep(of_the_gradient=mixed.bytes("reduce_scatter") / mixed.bytes("all_reduce"))
 lesson.keep(hsdp_mb=mixed.peak / 1e6, slow_mb=slow.peak / 1e6)
 drawn = {name: steps[name] for name in ("8: a call per layer", *(f"1,024: {way}" for way in WRAPS))}
-compared = plots.compared(experiments.drawn_from(drawn), title="Forward and backward, on 8 and on 1,024 ranks")
+compared = plots.compared(
+    experiments.drawn_from(drawn), title="Forward and backward, on 8 and on 1,024 ranks"
+)
 you.against_ratios(ratios, compared, evidence="simulated (H100)", what="times as long")
 
 # %% [markdown]
@@ -635,10 +637,13 @@ late = {n: experiments.simulated_step(n, per_layer, slow=1.5) for n in (8, 1024)
 usual = {n: experiments.simulated_step(n, per_layer).seconds for n in (8, 1024)}
 took = [late[n].seconds / usual[n] for n in (8, 1024)]
 took += [
-    experiments.simulated_step(1024, MORE[way]).seconds / usual[1024] for way in ("two ahead", "all in one call")
+    experiments.simulated_step(1024, MORE[way]).seconds / usual[1024]
+    for way in ("two ahead", "all in one call")
 ]
 pictured = {"8: a call per layer": steps["8: a call per layer"], "8: rank 3 is slow": late[8]}
-pictured |= {f"1,024: {way}": experiments.simulated_step(1024, MORE[way]) for way in ("all in one call", "kept")}
+pictured |= {
+    f"1,024: {way}": experiments.simulated_step(1024, MORE[way]) for way in ("all in one call", "kept")
+}
 also = plots.compared(experiments.drawn_from(pictured), title="A slow rank, larger units, kept weights")
 table = experiments.steps_table(WRAPS | MORE)
 you.against_ratios(
@@ -763,7 +768,9 @@ you = lesson.predict(
 )
 
 # %% experiment
-none, first, last, every, none_unequal, _, most = (experiments.simulated_plan(*one) for one in experiments.PLANS)
+none, first, last, every, none_unequal, _, most = (
+    experiments.simulated_plan(*one) for one in experiments.PLANS
+)
 answers = [
     experiments.against(last.peak, first.peak),
     experiments.against(last.sent, first.sent),

@@ -23,10 +23,10 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 from torch.nn import functional as F
 
 from helpers import lesson, plots, ranks
+from helpers.lessons.model_parallel import experiments
 from helpers.lessons.model_parallel.explorer import pipeline_explorer
 from helpers.lessons.model_parallel.schedule_picture import schedule
 from helpers.lessons.model_parallel.splits import matrix_splits
-from helpers.lessons.model_parallel import experiments
 
 torch.set_num_threads(1)
 lesson.start("16_model_parallel", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
@@ -692,7 +692,11 @@ you = lesson.predict(
 )
 
 # %% experiment
-ratios = [experiments.gain(experiments.ON_NDR, 8), experiments.gain(experiments.ON_NDR, 16), experiments.gain(experiments.ON_100G, 16)]
+ratios = [
+    experiments.gain(experiments.ON_NDR, 8),
+    experiments.gain(experiments.ON_NDR, 16),
+    experiments.gain(experiments.ON_100G, 16),
+]
 found = dict(zip(you, ratios, strict=True))
 table, what = experiments.gains_table(), "times as fast"
 you.against_ratios(found, table, evidence="simulated (H100)", what=what, shown="{:.1f}")
@@ -715,7 +719,9 @@ plots.overlapped(gpu, since_s=gpu.clock() - took, title="One step on 16 GPUs in 
 
 # %% experiment
 links = {name: ranks.LINKS[name].bytes_per_s / 1e9 for name in ("NVLink 4", *experiments.NETWORKS)}
-lesson.keep(nvlink=links["NVLink 4"], ndr=links[experiments.NETWORKS[0]], ethernet=links[experiments.NETWORKS[1]])
+lesson.keep(
+    nvlink=links["NVLink 4"], ndr=links[experiments.NETWORKS[0]], ethernet=links[experiments.NETWORKS[1]]
+)
 lesson.keep(tflops=experiments.flops() / 1e12)
 
 
@@ -756,7 +762,6 @@ experiments.prices_table(step_seconds)
 # sliders, then look at the table.
 
 # %% experiment
-from helpers import widgets
 
 pipeline_explorer("1F1B", ranks=4, microbatches=8, send=0.25)
 

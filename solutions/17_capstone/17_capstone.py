@@ -23,12 +23,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from helpers.lessons import capstone
 from helpers import lesson
-from helpers.lessons.capstone import reference_repair
-from helpers.lessons.capstone import given
+from helpers.lessons import capstone
+from helpers.lessons.capstone import experiments, given, reference_repair
 from helpers.lessons.capstone.parts import Script
-from helpers.lessons.capstone import experiments
 
 torch.set_num_threads(1)
 script = given.script()
@@ -776,7 +774,12 @@ you = lesson.predict(
 
 # %% experiment
 found = experiments.killed()
-you.against(experiments.same_losses(found), experiments.killed_table(found), evidence="live (CPU)", what="the same losses")
+you.against(
+    experiments.same_losses(found),
+    experiments.killed_table(found),
+    evidence="live (CPU)",
+    what="the same losses",
+)
 
 # %% [markdown]
 # Three things make this work. What is random in a step follows from the seed and the number of the step, never from what was drawn before.

@@ -61,7 +61,9 @@ claim_of = {
 you = lesson.predict(dict.fromkeys(claim_of, ...), choices=["confirmed", "partly", "refuted"])
 
 # %% experiment
-claims = experiments.all_claims()  # what the lessons keep, and the trials that no lesson runs: about ten seconds
+claims = (
+    experiments.all_claims()
+)  # what the lessons keep, and the trials that no lesson runs: about ten seconds
 words, measured = experiments.words_of(claims, claim_of)
 you.against(words, measured, evidence="live (CPU)", what="verdict")
 
@@ -130,7 +132,7 @@ claims.find(lesson="05", most=3)
 
 # %% [markdown]
 # The last column says which lesson tried a claim, and in which section. A name in code is a function below
-# `helpers/trials/`. The whole table is `docs/claims.md` of the course's repository, and a page of its site. There every
+# `helpers/lessons/`. The whole table is `docs/claims.md` of the course's repository, and a page of its site. There every
 # claim has a link, from its source and from its lesson.
 
 # %% [markdown]

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from helpers import progress
-from helpers.lesson import report
+from helpers.lesson import report_page as report
 from helpers.running_example.scores import Score
 from helpers.text.tables import table
 from tests.browser.driver import SHOTS

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from torch.profiler import profile
 
-from helpers.lessons.capstone import reference_repair
 from helpers import simulate
-from helpers.recordings import registry, running
+from helpers.lessons.capstone import reference_repair
 from helpers.lessons.capstone.reference_repair import inductor, on_cpu, shown
 from helpers.lessons.capstone.reference_repair.models import TASKS, rungs_of
 from helpers.lessons.capstone.reference_repair.steps import one, stepper
+from helpers.recordings import registry, running
 
 WRITTEN = Path(__file__).with_name("inductor_wrote.json")
 SMALL = dict(layers=2, width=64, heads=2, vocabulary=512, context=32, batch=2)

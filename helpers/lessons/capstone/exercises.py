@@ -9,13 +9,13 @@ from functools import lru_cache
 from inspect import isfunction
 from typing import Any
 
-from helpers.lessons import capstone
 from helpers import check
+from helpers.check.judges import each
+from helpers.lessons import capstone
 from helpers.lessons.capstone import alone, scores
 from helpers.lessons.capstone.given import sent_bytes
 from helpers.lessons.capstone.parts import AREAS, PARTS, Script
 from helpers.lessons.capstone.scores import Run
-from helpers.check.judges import each
 
 #: headings of the lesson, by area
 _LOOK = {

@@ -20,14 +20,13 @@ from unittest import mock
 
 import torch
 
-from helpers.lessons import capstone
-from helpers.lesson import patience
 from helpers import plots, progress, ranks
-from helpers.lessons.capstone import reference_repair
-from helpers.lessons.capstone import finding, given, scores
+from helpers.check.probe import describe
+from helpers.lesson import patience
+from helpers.lessons import capstone
+from helpers.lessons.capstone import finding, given, reference_repair, scores
 from helpers.lessons.capstone.parts import AREAS, WHOLE, Script
 from helpers.lessons.capstone.plain import eager
-from helpers.check.probe import describe
 from helpers.lessons.gpu_queue.experiments import machine
 from helpers.plots import ladders
 from helpers.simulator import simulate

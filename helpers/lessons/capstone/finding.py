@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from helpers import compiling, count, memory
+from helpers.counters.watch import running as counting
 from helpers.lessons.capstone import scores
 from helpers.lessons.capstone.parts import AREAS, Script, code_of, spaces
-from helpers.counters.watch import running as counting
 from helpers.running_example.scores import number_text
 from helpers.simulator import simulate
 from helpers.text.sizes import size_text

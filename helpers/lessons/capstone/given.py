@@ -16,9 +16,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from helpers.lessons.capstone.parts import WHOLE, Script
-from helpers.keeping import write
 from helpers.check.variant import class_seed
+from helpers.keeping import write
+from helpers.lessons.capstone.parts import WHOLE, Script
 
 if TYPE_CHECKING:  # a rank that trains needs neither pictures nor the simulator
     from helpers.plots.ladders import Rung
@@ -163,6 +163,8 @@ def fault_rungs(seed: str | None = None) -> list[Rung]:
     return rungs
 
 
-if __name__ == "__main__":  # python -m helpers.lessons.capstone.given: the usual script's, after a change of SOURCES
+if (
+    __name__ == "__main__"
+):  # python -m helpers.lessons.capstone.given: the usual script's, after a change of SOURCES
     write(GIVEN, text_of(made("")))
     sys.stdout.write(f"{GIVEN.name} is written\n")

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from helpers.text import tables
 from helpers import timing
+from helpers.compiling.torches import explained
 from helpers.lessons.capstone.parts import Script
 from helpers.lessons.capstone.scores import pictures
-from helpers.compiling.torches import explained
 from helpers.running_example.scores import NoGPU
+from helpers.text import tables
 from helpers.text.seconds import LIVE_CPU, Speedup
 
 #: the model of the simulated steps, and a quarter of their batch: a step takes half a second on two cores

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from helpers.recordings.registry import experiment
 from helpers.lessons.capstone.reference_repair.models import TASKS
 from helpers.lessons.capstone.reference_repair.steps import measured
+from helpers.recordings.registry import experiment
 
 
 @experiment("17/bert", seconds=55)

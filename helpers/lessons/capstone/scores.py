@@ -19,16 +19,16 @@ import torch
 from torch.utils.data import DataLoader
 
 from helpers import compiling, count, progress
-from helpers.pytorch import private_torch
+from helpers.check.sealed import sealed
 from helpers.lessons.capstone import alone
 from helpers.lessons.capstone.files import Files, draw_shapes
 from helpers.lessons.capstone.parts import Script
 from helpers.lessons.capstone.plain import eager, without_autocast
 from helpers.lessons.capstone.twins import with_twins
-from helpers.check.sealed import sealed
+from helpers.pytorch import private_torch
 from helpers.running_example.scores import NeedsGPU, NoGPU, Row, beside, number_text
-from helpers.text.seconds import format_seconds
 from helpers.simulator import simulate
+from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
 from helpers.text.tables import ShownAsTable, Table, table
 

@@ -27,12 +27,12 @@ import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
 from helpers.pytorch import private_torch
+from helpers.pytorch.tensors import tensors
+from helpers.pytorch.waiting import lists_in
 from helpers.ranks.collectives import kind_of
 from helpers.simulator.operators.dispatch import Dispatch
 from helpers.simulator.operators.shapes import map_leaves
 from helpers.simulator.world.collectives import fill, sides
-from helpers.pytorch.tensors import tensors
-from helpers.pytorch.waiting import lists_in
 
 aten = torch.ops.aten
 _HALVES = (torch.bfloat16, torch.float16)

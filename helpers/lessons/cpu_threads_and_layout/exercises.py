@@ -20,8 +20,8 @@ from torch.utils.data import DataLoader, get_worker_info
 
 from helpers import check, count
 from helpers.check.compare import difference
-from helpers.pytorch.dispatch_mode import Looking
 from helpers.check.judges import each, each_value
+from helpers.pytorch.dispatch_mode import Looking
 from helpers.pytorch.tensors import tensors
 
 _LAST = torch.channels_last

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from helpers import check, simulate
-from helpers.check.sealed import sealed
 from helpers.check.judges import each, predicted
+from helpers.check.sealed import sealed
 
 _HOLDS = "2 · A recording holds addresses and numbers"
 

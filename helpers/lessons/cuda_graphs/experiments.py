@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import helpers.lessons.cuda_graphs.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import plots, simulate, trace
-from helpers.pytorch import private_torch
 from helpers.plots import Picture
+from helpers.pytorch import private_torch
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 

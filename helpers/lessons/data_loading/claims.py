@@ -83,7 +83,9 @@ def random_reads() -> Row:
     """Minutes of an epoch on a hard disk, image by image and in blocks; and where order costs nothing."""
     disk = experiments.DISKS["hard disk"]
     total = experiments.IMAGES * experiments.IMAGE_BYTES / disk.bytes_per_s
-    scattered, blocks = ((reads / disk.iops + total) / 60 for reads in (experiments.IMAGES, experiments.IMAGES / 32))
+    scattered, blocks = (
+        (reads / disk.iops + total) / 60 for reads in (experiments.IMAGES, experiments.IMAGES / 32)
+    )
     free = [name for name, d in experiments.DISKS.items() if d.bytes_per_s / d.iops < experiments.IMAGE_BYTES]
     return (
         "04-iops",

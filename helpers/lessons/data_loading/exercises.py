@@ -22,9 +22,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from helpers import check
-from helpers.pytorch import private_torch
 from helpers.check.compare import difference
 from helpers.check.judges import each
+from helpers.pytorch import private_torch
 
 Tensors = list[torch.Tensor]
 #: lengths of documents, and a number

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+import helpers.lessons.data_loading.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import samples
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn

@@ -14,7 +14,9 @@ Row = tuple[str, str, str, str, str, str]
 def eight_cards() -> Row:
     """Is there a limit of 8 in DataParallel, what does it send, and what is left of DDP's speed at 1,024."""
     limits, sizes = experiments.limits_of_eight(), (2, 4, 8)
-    slower = all(experiments.copying(n, way) > experiments.summing(n) for n in sizes for way in ("star", "ring"))
+    slower = all(
+        experiments.copying(n, way) > experiments.summing(n) for n in sizes for way in ("star", "ring")
+    )
 
     def ms(seconds: float) -> str:
         return f"{seconds * 1e3:.0f}"

@@ -7,7 +7,9 @@ from helpers.lessons.fully_sharded import experiments
 
 def strategy() -> tuple[str, str, str, str, str, str]:
     """Memory at the worst moment and bytes sent, by which blocks are kept after forward."""
-    gone, early, last, kept, all_gone, _, free = (experiments.simulated_plan(*one) for one in experiments.PLANS)
+    gone, early, last, kept, all_gone, _, free = (
+        experiments.simulated_plan(*one) for one in experiments.PLANS
+    )
     return (
         "15-strategy",
         "guide",

@@ -13,9 +13,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from helpers import check, count, ranks
-from helpers.check.reference import reference
 from helpers.check.judges import each_value
 from helpers.check.on_ranks import check_ranks, normal, on_ranks
+from helpers.check.reference import reference
 from helpers.lessons.fully_sharded.sharded_peak import worst_moment
 
 _MARGIN = 2048

@@ -19,9 +19,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from helpers import ranks, simulate
+from helpers.lessons.fully_sharded.sharded_peak import worst_moment
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
-from helpers.lessons.fully_sharded.sharded_peak import worst_moment
 from helpers.text.tables import Table, table
 
 LAYERS, WIDTH = 6, 64

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from helpers import check, simulate, trace
-from helpers.check.sealed import sealed
 from helpers.check.judges import each
+from helpers.check.sealed import sealed
 
 Times = list[tuple[int, ...]]
 

@@ -14,11 +14,12 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
+import helpers.lessons.gpu_queue.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import plots, recordings, running_example, simulate, trace
 from helpers.plots.picture import Picture
 from helpers.running_example import rungs
-from helpers.text.seconds import format_seconds
 from helpers.simulator.devices import DEVICES
+from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
 SIMULATED = "simulated (H100)"

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from helpers import check, simulate
-from helpers.check.sealed import sealed
 from helpers.check.judges import each
+from helpers.check.sealed import sealed
 
 # --- 0.1 time_on_gpu ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from helpers import plots, simulate
-from helpers.lessons.measure_first import drift
+from helpers.lessons.measure_first.drift import series
 from helpers.plots.picture import Picture
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
@@ -188,7 +188,7 @@ def drift() -> Picture:
     def named(two: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         return dict(zip(("before", "after"), two, strict=True))
 
-    return drift.series(
+    return series(
         {title: named(session(1, in_turns)) for title, in_turns in orders.items()},
         {title: named(places(1, in_turns)) for title, in_turns in orders.items()},
         evidence=NOISY,

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+import helpers.lessons.memory_pools.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import memory, simulate
 from helpers.memory.calls import Steps
 from helpers.memory.snapshot import Block, Event, Frame, Snapshot

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from helpers import check, count
-from helpers.pytorch import dispatch_mode
 from helpers.check.judges import each, own_work
 from helpers.lessons.mixed_precision.float_formats import Format
+from helpers.pytorch import dispatch_mode
 
 Tensors = list[torch.Tensor]
 #: bits of the exponent, bits of the mantissa

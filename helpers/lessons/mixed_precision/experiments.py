@@ -13,15 +13,16 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from helpers import plots, recordings, simulate
+import helpers.lessons.mixed_precision.recorded  # noqa: F401 - its experiments are known by their names
+from helpers import recordings, simulate
+from helpers.calibration import measured
 from helpers.lessons.mixed_precision import format_picture
 from helpers.lessons.mixed_precision.float_formats import FORMATS, Format
+from helpers.models import GPT2, ResNet
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
-from helpers.models import GPT2, ResNet
-from helpers.text.seconds import format_seconds
-from helpers.calibration import measured
 from helpers.simulator.devices import efficiencies
+from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
 # --- 1 · range and precision --------------------------------------------------------------------------------------

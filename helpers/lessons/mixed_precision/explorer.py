@@ -10,7 +10,6 @@ from helpers.lessons.mixed_precision.float_formats import FORMATS, Format
 from helpers.lessons.mixed_precision.format_picture import float_bits, shown
 from helpers.plots.picture import Picture
 from helpers.plots.style import INK
-
 from helpers.widgets.movable import Movable
 
 

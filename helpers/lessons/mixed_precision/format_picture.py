@@ -11,7 +11,6 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from helpers.lessons.mixed_precision.float_formats import FORMATS, Format
-
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 

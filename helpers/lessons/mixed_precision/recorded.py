@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from helpers.recordings.common import timed
 from helpers.models import GPT2
+from helpers.recordings.common import timed
 from helpers.recordings.registry import experiment
 
 PRECISIONS = {"fp32": None, "TF32": None, "autocast, bf16": torch.bfloat16, "autocast, fp16": torch.float16}

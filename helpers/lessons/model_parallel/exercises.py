@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from helpers import check, ranks
-from helpers.check.reference import reference
 from helpers.check.judges import each_value
 from helpers.check.on_ranks import check_ranks, on_ranks
+from helpers.check.reference import reference
 from helpers.simulator.world.pipeline import order, pipeline
 
 _BETWEEN_LAYERS = "2 · Split between the layers"

@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional as F
 
+import helpers.lessons.model_parallel.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import ranks, recordings, simulate
 from helpers.simulator.world.pipeline import order, pipeline
 from helpers.text.tables import Table, table

@@ -6,7 +6,6 @@ from typing import Any
 
 from helpers.plots.picture import Picture, message
 from helpers.simulator.world.pipeline import SCHEDULES, Pipeline, order, pipeline
-
 from helpers.widgets.movable import Explorer
 
 EVIDENCE = "arithmetic"

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from helpers.text.seconds import format_seconds
-
 from helpers.plots import style
 from helpers.plots.gantt import Gantt, Lane, Row
 from helpers.plots.picture import Picture, drawn
+from helpers.text.seconds import format_seconds
 
 _COLOURS = {"F": style.BLUE, "B": style.ORANGE, "I": style.ORANGE, "W": style.GREEN}
 _SAID = {"F": "forward", "B": "backward", "I": "backward of the input", "W": "backward of the weights"}

@@ -12,7 +12,18 @@ from torch.nn import functional as F
 
 from helpers import count
 from helpers.counters import Counts
-from helpers.lessons.operators_and_autograd.experiments import CHANGES, CODES, POINTS, PROGRAMS, Fused, crossing_on, graph_of, outcomes, right_gradients, tally
+from helpers.lessons.operators_and_autograd.experiments import (
+    CHANGES,
+    CODES,
+    POINTS,
+    PROGRAMS,
+    Fused,
+    crossing_on,
+    graph_of,
+    outcomes,
+    right_gradients,
+    tally,
+)
 
 Row = tuple[str, str, str, str, str, str]
 IF_AND_WHILE = "Further · if and while do not hurt autograd"

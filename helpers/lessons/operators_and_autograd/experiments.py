@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from helpers import bench, count, plots, simulate
-from helpers.pytorch import private_torch
 from helpers.counters import Counts
-from helpers.plots.lanes import rows_of
 from helpers.lessons.operators_and_autograd.overhead import fit_overhead
+from helpers.plots.lanes import rows_of
 from helpers.plots.picture import Picture
+from helpers.pytorch import private_torch
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 

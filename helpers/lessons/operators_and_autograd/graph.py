@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 
-from helpers.plots import style
 from helpers.lessons.operators_and_autograd.backward import Node, nodes_of, saved_bytes
 from helpers.lessons.operators_and_autograd.layered import arrange
+from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from helpers.text.seconds import approx, format_seconds
-
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 from helpers.plots.timing import seconds_of, time_axis
+from helpers.text.seconds import approx, format_seconds
 
 
 def fit_overhead(

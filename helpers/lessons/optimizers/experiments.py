@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import helpers.lessons.optimizers.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import plots, simulate
 from helpers.plots import Picture
 from helpers.plots.lanes import Work, rows_of
-from helpers.text.seconds import format_seconds
 from helpers.simulator.devices import Device
+from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
 SIMULATED, LIVE = "simulated (H100)", "live (CPU)"

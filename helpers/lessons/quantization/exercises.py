@@ -12,8 +12,8 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from helpers import check, count
-from helpers.pytorch.dispatch_mode import Looking
 from helpers.check.judges import each, own_work
+from helpers.pytorch.dispatch_mode import Looking
 
 _AT_BYTE = "1 · One byte and a scale"
 _TRAINING: dict[str, Any] = {"budget": {"syncs": 0}, "look": "Train for the rounding"}

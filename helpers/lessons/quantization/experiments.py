@@ -14,6 +14,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLoca
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import helpers.lessons.quantization.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import count, recordings
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn

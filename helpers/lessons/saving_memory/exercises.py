@@ -13,8 +13,8 @@ import torch.utils.checkpoint
 from torch import nn
 
 from helpers import check, count
-from helpers.check.reference import reference
 from helpers.check.judges import each, each_value
+from helpers.check.reference import reference
 
 # --- 9.3 training_memory ------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What a claim of a source consists of, and every source with its claims: a module of helpers/trials/sources each.
+"""What a claim of a source consists of, and every source with its claims: a module of sources/ each.
 
 docs/adding-a-source.md says how to write one.
 """
@@ -9,8 +9,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from helpers.lesson import sources
-from helpers.lesson import Row
+from helpers.lesson import Row, sources
 
 #: what a trial returns: what was measured, and the verdict, its word first
 Outcome = tuple[str, str]
@@ -22,7 +21,7 @@ class Claim:
     """A claim where its source makes it, and what came of it.
 
     section: of the source, as it numbers or names it. words: the claim, in ours; "": as the verdict's row has it. One of:
-    kept: the id of a verdict that a lesson keeps. trial: a function of the source's own module, or one of helpers.trials
+    kept: the id of a verdict that a lesson keeps. trial: a function of the source's own module, or one of a lesson's claims
     that returns a whole row, by its name ("torch_compile.tensorrt"). why: the reason that it is not tested.
     evidence: of a trial.
     """
@@ -61,7 +60,7 @@ def row(source: str, claim: Claim) -> Row:
     """Run the trial of a claim that is tried here; its row."""
     if isinstance(claim.trial, str):
         module, _, name = claim.trial.partition(".")
-        whole: Row = getattr(importlib.import_module(f"helpers.trials.{module}"), name)()
+        whole: Row = getattr(importlib.import_module(f"helpers.lessons.{module}.claims"), name)()
         return (*whole[:2], claim.words or whole[2], *whole[3:5], f"`{claim.trial}`")
     measured, verdict = claim.trial()
     name = claim.trial.__name__

@@ -12,15 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from helpers import plots
-from helpers.lesson import sources
-from helpers.lessons.sources_on_trial import shares_picture
-from helpers.lesson import VERDICTS_MIME
-from helpers.plots.picture import Picture
-from helpers.text.tables import Table, table
-from helpers.lessons.sources_on_trial import snippets, verdicts
+from helpers.lesson import VERDICTS_MIME, sources
+from helpers.lessons.sources_on_trial import shares_picture, snippets, verdicts
 from helpers.lessons.sources_on_trial.snippets import Snippet
 from helpers.lessons.sources_on_trial.verdicts import WORDS, Verdict
+from helpers.plots.picture import Picture
+from helpers.text.tables import Table, table
 
 ARITHMETIC, CPU = "arithmetic", "live (CPU)"
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from helpers.plots.picture import Picture, message
 from helpers.plots.walk import visited, walk_of
-
 from helpers.widgets.movable import Explorer
 
 if TYPE_CHECKING:

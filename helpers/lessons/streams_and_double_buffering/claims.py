@@ -81,7 +81,10 @@ def _gains() -> dict[int, tuple[experiments.Loop, experiments.Loop]]:
     found = {}
     for width in (256, 1024, 2048, 4096, 16384):
         shape = (2**24 // width, width)
-        found[width] = experiments.run(experiments.one_queue, shape=shape), experiments.run(experiments.two_queues, shape=shape)
+        found[width] = (
+            experiments.run(experiments.one_queue, shape=shape),
+            experiments.run(experiments.two_queues, shape=shape),
+        )
     return found
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from helpers import check, simulate
-from helpers.check.sealed import sealed
 from helpers.check.judges import each
+from helpers.check.sealed import sealed
 
 #: a GPU that is warm: no costs of setting up
 _WARM: dict[str, Any] = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
+import helpers.lessons.streams_and_double_buffering.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import simulate
 from helpers.plots.lanes import timeline
 from helpers.plots.picture import Picture
-from helpers.text.seconds import format_seconds
 from helpers.simulator import DEVICES, Kernel, Race
+from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
 #: a batch of float32: 64 MiB

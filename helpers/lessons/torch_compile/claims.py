@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from helpers import compiling
-from helpers.pytorch import private_torch
 from helpers.lessons.torch_compile.experiments import WAYS, compiled_pipe, tried
+from helpers.pytorch import private_torch
 
 #: id, source, claim, measured, verdict, experiment
 Row = tuple[str, str, str, str, str, str]

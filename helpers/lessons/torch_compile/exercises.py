@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from helpers import check, compiling, count
-from helpers.pytorch import private_torch
 from helpers.check.compare import difference
 from helpers.check.judges import each_value
+from helpers.pytorch import private_torch
 
 Tensors = list[torch.Tensor]
 _ASSUMED = "2 · What is assumed"

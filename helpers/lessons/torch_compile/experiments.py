@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from helpers import bench, compiling, plots, simulate
-from helpers.pytorch import private_torch
 from helpers.compiling import Kernels, Report
 from helpers.compiling.timing import empty_caches
 from helpers.plots import style
 from helpers.plots.lanes import rows_of
 from helpers.plots.picture import Picture, drawn
+from helpers.pytorch import private_torch
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import torch
 
 from helpers.pytorch.flops import formula as formula_of
+from helpers.pytorch.tensors import channels_last, tensors
 from helpers.simulator.accesses import place
 from helpers.simulator.devices import Device
 from helpers.simulator.machine import Load, Machine
-from helpers.pytorch.tensors import channels_last, tensors
 
 #: family → a pattern of aten operator names, without leading and trailing underscores; the first that matches
 FAMILIES: dict[str, str] = {

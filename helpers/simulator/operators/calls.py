@@ -23,11 +23,11 @@ from torch.overrides import TorchFunctionMode
 
 from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Unseen
+from helpers.pytorch.waiting import lists_in
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators.autocast import cuda_autocast
 from helpers.simulator.operators.cuda_kernels import attention, dropout, optimizers, plain_attention, rms_norm
 from helpers.simulator.operators.dispatch import Dispatch
-from helpers.pytorch.waiting import lists_in
 
 # Reads of CPU tensors that the dispatcher does not see; by name, since helpers.count puts stand-ins in their place.
 READS = ("tolist", "numpy", "__array__", "__repr__")

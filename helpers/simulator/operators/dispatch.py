@@ -16,11 +16,11 @@ import torch
 
 from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Mode, Unseen
+from helpers.pytorch.tensors import tensors
+from helpers.pytorch.waiting import FACTORISATIONS, INDEXING, WRITES, counts_a_mask
 from helpers.simulator.cost import roofline
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators import cuda_kernels, shapes
-from helpers.pytorch.tensors import tensors
-from helpers.pytorch.waiting import FACTORISATIONS, INDEXING, WRITES, counts_a_mask
 
 if TYPE_CHECKING:
     from helpers.simulator.operators.backward import Backward

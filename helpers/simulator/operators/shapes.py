@@ -22,8 +22,8 @@ import torch
 from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Unseen
 from helpers.pytorch.private_torch import modes_on
-from helpers.simulator.operators.cuda_kernels import only_writes
 from helpers.pytorch.tensors import CHANNELS_LAST, channels_last, tensors
+from helpers.simulator.operators.cuda_kernels import only_writes
 
 _META = torch.device("meta")
 _KNOWN: dict[Any, Any] = {}

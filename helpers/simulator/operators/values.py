@@ -25,11 +25,11 @@ from torch.overrides import TorchFunctionMode
 
 from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Unseen
+from helpers.pytorch.tensors import tensors
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators.calls import copy_lists, puts_number
 from helpers.simulator.operators.dispatch import Dispatch
 from helpers.simulator.operators.shapes import map_leaves
-from helpers.pytorch.tensors import tensors
 
 if TYPE_CHECKING:
     from helpers.simulator.world.traffic import Traffic

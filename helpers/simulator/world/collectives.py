@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 
 from helpers.pytorch.dispatch_mode import Unseen
-from helpers.ranks import collectives
 from helpers.pytorch.tensors import tensors
+from helpers.ranks import collectives
 
 Tensors = list[torch.Tensor]
 

@@ -12,13 +12,13 @@ import torch.distributed as dist
 
 from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Unseen
+from helpers.pytorch.tensors import tensors
 from helpers.ranks.collectives import kind_of, payload
 from helpers.simulator.cost.roofline import Work, launch
 from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Lane, Mark
 from helpers.simulator.world.collectives import Collective, copies, fill, sides
 from helpers.simulator.world.network import World
-from helpers.pytorch.tensors import tensors
 
 
 @dataclass

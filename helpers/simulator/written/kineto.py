@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from helpers.pytorch.waiting import OPERATORS_WAIT_IN, WAITS_IN
 from helpers.simulator.machine import Machine
 from helpers.simulator.timeline import Host, Kernel
-from helpers.pytorch.waiting import OPERATORS_WAIT_IN, WAITS_IN
 
 _CALLS = WAITS_IN | {  # what the host waits in or calls outside operators → CUDA's name for it
     "stream.query": "cudaStreamQuery",

@@ -27,10 +27,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from helpers.pytorch import private_torch
 from helpers.compiling.backends import write
 from helpers.compiling.torches import alone
 from helpers.lessons.capstone.reference_repair.models import Net, Task, Way
+from helpers.pytorch import private_torch
 from helpers.simulator import SimGPU
 from helpers.simulator.cost import roofline
 from helpers.simulator.cost.roofline import Work
@@ -206,8 +206,11 @@ def parts(task: Task, way: Way) -> list[Written]:
 @lru_cache(maxsize=8)
 def parts_of(task: Task, way: Way) -> list[Written]:
     """The same from a process of its own: the compiler would see the simulated GPU, and stay loaded in this one."""
-    command, asked = [sys.executable, "-m", "helpers.lessons.capstone.reference_repair.inductor"], pickle.dumps((task, way))
-    done = subprocess.run(command, input=asked, capture_output=True, cwd=Path(__file__).parents[2])
+    command, asked = (
+        [sys.executable, "-m", "helpers.lessons.capstone.reference_repair.inductor"],
+        pickle.dumps((task, way)),
+    )
+    done = subprocess.run(command, input=asked, capture_output=True, cwd=Path(__file__).parents[4])
     if done.returncode:
         raise RuntimeError(f"Inductor could not write this: {done.stderr.decode(errors='replace')[-2000:]}")
     found: list[Written] = pickle.loads(done.stdout)

@@ -22,17 +22,17 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from helpers.text import tables
 from helpers import timing
-from helpers.lessons.capstone import given
-from helpers.lessons.capstone import on_cpu as capstone
 from helpers.compiling import CannotCompile
 from helpers.compiling.torches import explained
-from helpers.recordings.manifest import processor
+from helpers.lessons.capstone import given
+from helpers.lessons.capstone import on_cpu as capstone
 from helpers.lessons.capstone.reference_repair.models import TASKS, Rung, Task, rungs_of
 from helpers.lessons.capstone.reference_repair.steps import stepper
-from helpers.text.seconds import LIVE_CPU, Speedup
+from helpers.recordings.manifest import processor
 from helpers.simulator import simulate
+from helpers.text import tables
+from helpers.text.seconds import LIVE_CPU, Speedup
 
 CPU = SimpleNamespace(device=torch.device("cpu"))
 KEPT = Path(__file__).with_name("measured.json")

@@ -16,15 +16,23 @@ from typing import Any
 
 import torch
 
+import helpers.lessons.capstone.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import plots, recordings
 from helpers.lesson import sources
-from helpers.text import tables
 from helpers.lessons.capstone import given, scores
-from helpers.plots.ladders import Rung
-from helpers.lessons.capstone.reference_repair.models import TASKS, Way, fused_attention, rungs, rungs_of, send_ahead
+from helpers.lessons.capstone.reference_repair.models import (
+    TASKS,
+    Way,
+    fused_attention,
+    rungs,
+    rungs_of,
+    send_ahead,
+)
 from helpers.lessons.capstone.reference_repair.steps import measured, one
-from helpers.text.seconds import format_seconds
+from helpers.plots.ladders import Rung
 from helpers.simulator import devices, simulate
+from helpers.text import tables
+from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
 
 #: each ladder and what it is of

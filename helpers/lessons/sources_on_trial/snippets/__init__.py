@@ -1,6 +1,6 @@
 """Every code snippet of the four sources, run as it is written and as it should be written, with what happened.
 
-    from helpers.trials import snippets
+    from helpers.lessons.sources_on_trial import snippets
 
     snippets.ran()        # rows: (id, source, section, what, what happened as written, what happened as it should be)
 
@@ -25,7 +25,13 @@ from __future__ import annotations
 
 import re
 
-from helpers.lessons.sources_on_trial.snippets import book_notes, compile_300, compile_300_models, five_strategies, guide
+from helpers.lessons.sources_on_trial.snippets import (
+    book_notes,
+    compile_300,
+    compile_300_models,
+    five_strategies,
+    guide,
+)
 from helpers.lessons.sources_on_trial.snippets.running import NOT_RUN, NotRun, Snippet
 
 __all__ = ["COLUMNS", "LITERALLY", "NOT_RUN", "SNIPPETS", "NotRun", "Row", "Snippet", "fails", "ran", "said"]

@@ -8,10 +8,17 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from helpers.lessons.sources_on_trial.snippets.running import (
+    CPU,
+    SIMULATED,
+    Snippet,
+    captured,
+    counted,
+    problem_of,
+    snippet,
+)
 from helpers.pytorch import private_torch
 from helpers.simulator import simulate
-
-from helpers.lessons.sources_on_trial.snippets.running import CPU, SIMULATED, Snippet, captured, counted, problem_of, snippet
 
 
 def _two_streams(wait: str) -> str:

@@ -10,10 +10,19 @@ from torch import nn
 from torch.nn import functional as F
 
 from helpers import compiling
+from helpers.lessons.sources_on_trial.snippets.running import (
+    CPU,
+    SIMULATED,
+    NotRun,
+    Pictures,
+    Snippet,
+    captured,
+    counted,
+    problem_of,
+    snippet,
+)
 from helpers.pytorch import private_torch
 from helpers.simulator import SimGPU, simulate
-
-from helpers.lessons.sources_on_trial.snippets.running import CPU, SIMULATED, NotRun, Pictures, Snippet, captured, counted, problem_of, snippet
 
 
 def _dynamo() -> Any:

@@ -11,9 +11,16 @@ from typing import Any
 
 import torch
 
+from helpers.lessons.sources_on_trial.snippets.running import (
+    CPU,
+    SIMULATED,
+    Snippet,
+    captured,
+    counted,
+    need,
+    snippet,
+)
 from helpers.simulator import simulate
-
-from helpers.lessons.sources_on_trial.snippets.running import CPU, SIMULATED, Snippet, captured, counted, need, snippet
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "day"]
 SMALL = "small, random weights"

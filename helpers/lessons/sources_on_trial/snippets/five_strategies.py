@@ -15,10 +15,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-from helpers.simulator import simulate
 from helpers.lessons.data_loading.claims import _image_folder
-
 from helpers.lessons.sources_on_trial.snippets.running import CPU, SIMULATED, Snippet, counted, snippet
+from helpers.simulator import simulate
 
 
 def _amp(make: Callable[[], Any], autocast: Callable[[], Any]) -> str:

@@ -8,9 +8,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from helpers.lessons.sources_on_trial.snippets.running import (
+    CPU,
+    SIMULATED,
+    Snippet,
+    captured,
+    counted,
+    snippet,
+)
 from helpers.simulator import simulate
-
-from helpers.lessons.sources_on_trial.snippets.running import CPU, SIMULATED, Snippet, captured, counted, snippet
 
 
 def _chain(x: torch.Tensor) -> torch.Tensor:

@@ -19,13 +19,6 @@ from helpers import count
 from helpers.lessons.sources_on_trial import snippets
 from helpers.lessons.sources_on_trial.claims import Outcome, kept, tried, untested
 
-SOURCE = {
-    "title": "PyTorch 性能与显存优化手册",
-    "english": "notes on the book 'PyTorch performance and memory handbook'",
-    "author": "pyemma",
-    "url": "https://www.dedao.cn/ebook/reader?id=L5BbmPyQPrjybo2eO1GvAmNJnlYxV0R9zdew8XDBK9qZpgkRELd75z4Ma6oDRrqj",  # the book
-}
-
 
 def one_tensor() -> Outcome:
     sample = {"picture": torch.rand(3, 4, 4), "label": 1, "name": "a"}

@@ -8,12 +8,6 @@ from helpers import compiling
 from helpers.lessons.sources_on_trial import snippets
 from helpers.lessons.sources_on_trial.claims import Outcome, kept, tried, untested
 
-SOURCE = {
-    "title": "炸裂提速!PyTorch 2.2 Torch.compile优化器实战",
-    "english": "torch.compile in practice, 300 % faster training",
-    "author": "author not named",
-}
-
 
 def graph_then_code() -> Outcome:
     def chain(x: torch.Tensor) -> torch.Tensor:

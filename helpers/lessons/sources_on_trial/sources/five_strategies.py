@@ -11,12 +11,6 @@ from torch.utils.data import DataLoader, Dataset
 from helpers.lessons.sources_on_trial import snippets
 from helpers.lessons.sources_on_trial.claims import Outcome, kept, tried, untested
 
-SOURCE = {
-    "title": "PyTorch深度优化指南:五大加速策略实现高效模型训练",
-    "english": "Five strategies for faster training",
-    "author": "author not named",
-}
-
 
 def full_precision_update() -> Outcome:
     net = nn.Linear(16, 4)

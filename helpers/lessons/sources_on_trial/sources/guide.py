@@ -7,14 +7,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from helpers import compiling, simulate
-from helpers.simulator.devices import DEVICES
 from helpers.lessons.sources_on_trial.claims import Outcome, kept, tried, untested
-
-SOURCE = {
-    "title": "PyTorch性能优化指南:从基础到现代最佳实践",
-    "english": "PyTorch performance guide, from basics to modern practice",
-    "author": "author not named",
-}
+from helpers.simulator.devices import DEVICES
 
 
 def finds_what_to_fuse() -> Outcome:

@@ -8,12 +8,6 @@ from torch import nn
 from helpers import compiling, count, simulate
 from helpers.lessons.sources_on_trial.claims import Outcome, tried, untested
 
-SOURCE = {
-    "title": "Performance Tuning Guide",
-    "english": "Performance Tuning Guide",
-    "author": "Szymon Migacz, PyTorch",
-    "url": "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
-}
 SIMULATED = "simulated (H100)"
 
 
