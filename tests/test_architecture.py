@@ -1,4 +1,4 @@
-"""How the modules of helpers hang together: no circle of imports, and a simulator in few files."""
+"""How the modules and rooms of helpers hang together: no circle of imports, arrows that only go down, a simulator in few files."""
 
 from __future__ import annotations
 
@@ -58,9 +58,77 @@ def modules() -> dict[str, set[str]]:
     }
 
 
+def room(module: str) -> str:
+    """The room of a module: "trace"; a lesson's is "lessons.optimizers"; "" for the package itself."""
+    _, *parts = module.split(".")
+    return ".".join(parts[: 1 + (parts[0] == "lessons")]) if parts else ""
+
+
+def storey(room: str) -> int:
+    """2: the classroom. 1: the lessons. 0: what all share."""
+    return 2 if room == "classroom" else int(room.partition(".")[0] == "lessons")
+
+
+def rooms(graph: Mapping[str, set[str]]) -> dict[str, dict[str, str]]:
+    """room → each other room that it imports, and by which modules ("helpers.a.b imports helpers.c.d")."""
+    arrows: dict[str, dict[str, str]] = {}
+    for module, others in sorted(graph.items()):
+        for other in sorted(others):
+            if room(module) != room(other):
+                arrows.setdefault(room(module), {}).setdefault(room(other), f"{module} imports {other}")
+    return arrows
+
+
+def upward(arrows: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The arrows that lead from a storey to one above it."""
+    return [
+        why
+        for here, others in arrows.items()
+        for there, why in others.items()
+        if storey(there) > storey(here)
+    ]
+
+
+def around(arrows: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The arrows of one circle of rooms, in order; [] where there is none."""
+    names = circle({here: set(others) for here, others in arrows.items()})
+    return [arrows[here][there] for here, there in zip(names, [*names[1:], *names[:1]], strict=True)]
+
+
 def test_no_module_imports_itself_through_others() -> None:
     found = circle(modules())
     assert not found, " → ".join([*found, found[0]])
+
+
+def test_rooms_form_no_circle() -> None:
+    found = around(rooms(modules()))
+    assert not found, "\n".join(found)
+
+
+def test_arrows_only_go_down() -> None:
+    """classroom → lessons → shared."""
+    found = upward(rooms(modules()))
+    assert not found, "\n".join(found)
+
+
+def test_a_circle_of_rooms_and_an_arrow_upward_are_found() -> None:
+    graph = {"h.a.x": {"h.b.x"}, "h.b.x": {"h.b.y"}, "h.b.y": {"h.c"}, "h.c": {"h.a.y"}, "h.a.y": set[str]()}
+    assert not circle(graph)
+    assert around(rooms(graph)) == ["h.a.x imports h.b.x", "h.b.y imports h.c", "h.c imports h.a.y"]
+    assert around(rooms(graph | {"h.c": set()})) == []
+    graph = {
+        "h.classroom.x": {"h.lessons.one.x", "h.a"},
+        "h.lessons.one.x": {"h.lessons.two.x", "h.a"},
+        "h.lessons.two.x": {"h.classroom.y"},
+        "h.a": {"h.lessons.one.y"},
+    }
+    assert upward(rooms(graph)) == ["h.a imports h.lessons.one.y", "h.lessons.two.x imports h.classroom.y"]
+
+
+def test_few_modules_stand_loose() -> None:
+    """Beside the package's own files and its six tools: what is about one subject stands in a room."""
+    tools = {"__init__", "__main__"}
+    assert len([file for file in HELPERS.glob("*.py") if file.stem not in tools]) <= 8
 
 
 def test_a_circle_is_found() -> None:

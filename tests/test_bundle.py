@@ -78,10 +78,13 @@ def hold_no_answer(files: dict[str, bytes], lessons: list[Master]) -> None:
     for name, data in files.items():
         assert b"BEGIN SOLUTION" not in data and b"BEGIN HIDDEN TESTS" not in data, name
     grading = {name for name in files if name.startswith("helpers/classroom/")}
-    assert grading == {f"helpers/classroom/{name}" for name in {*bundle.CLASSROOM, "told.json"}}
-    given = [name for name in files if name.startswith("helpers/exercises/") and "/_" not in name]
-    wanted = {f"{lesson.name[3:]}.py" for lesson in lessons}
-    assert {Path(name).name for name in given} == wanted, "tests of other lessons are not"
+    assert (
+        grading == {f"helpers/classroom/{name}" for name in bundle.CLASSROOM}
+        and "helpers/check/told.json" in files
+    )
+    given = {name for name in files if name.endswith("/exercises.py")}
+    wanted = {f"helpers/lessons/{lesson.name[3:]}/exercises.py" for lesson in lessons}
+    assert given == wanted, "tests of other lessons are not"
     shown = {"".join(text.split()) for data in files.values() for text in data.decode().splitlines()}
     for lesson in lessons:
         visible = {

@@ -22,7 +22,7 @@ from helpers.recordings.common import profiled
 from helpers.recordings.registry import Experiment, code_hash, experiment
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = sorted(registry.load_all())
+NAMES = sorted(record.load_all())
 QUICK = ["03/item_in_loop", "05/serial", "08/fragmentation"]
 # in two parts: a test of this repository refuses such a place in any file
 HOME = "/ho" + "me/ada"
@@ -60,7 +60,7 @@ def entries(folder: Path) -> dict[str, Any]:
 
 def test_each_lesson_of_the_issue_has_experiments_and_all_fit_into_ten_minutes() -> None:
     assert {name.partition("/")[0] for name in NAMES} >= {"03", "05", "06", "07", "08", "calibration"}
-    assert sum(one.seconds for one in registry.load_all().values()) <= record.BUDGET_S
+    assert sum(one.seconds for one in record.load_all().values()) <= record.BUDGET_S
 
 
 def test_two_experiments_cannot_share_a_name_and_a_reload_is_no_second_one() -> None:
@@ -509,7 +509,7 @@ def test_recording_needs_torch_numpy_and_matplotlib_alone() -> None:
     code = (
         "import sys\n"
         "from helpers.recordings import record, registry, running\n"
-        "registry.load_all()\n"
+        "record.load_all()\n"
         "assert running.pack_all(running.run_simulated(registry.find('03/item_in_loop'), 'T4'))\n"
         "extra = ('pandas', 'IPython', 'ipywidgets', 'nbformat', 'jupytext', 'nbgrader', 'traitlets')\n"
         "print([name for name in extra if name in sys.modules])\n"

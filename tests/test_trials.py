@@ -1,28 +1,26 @@
-"""Claims on trial whose experiments stand in helpers/trials: each one runs by itself, and its row can be shown."""
+"""Claims on trial whose experiments stand in no cell: each one runs by itself, and its row can be shown."""
 
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import helpers.trials
 import pytest
 
-from helpers import lesson
+from helpers import lesson, lessons
 
-MODULES = sorted(p.stem for p in Path(helpers.trials.__file__).parent.glob("*.py") if p.stem != "__init__")
+MODULES = lessons.modules("claims")
 
 
 def trials() -> Iterator[Any]:
     """Of each module its functions that return a row and take nothing; the others get a lesson's own measurements."""
     for name in MODULES:
-        module = importlib.import_module(f"helpers.trials.{name}")
+        module = importlib.import_module(name)
         for one, function in inspect.getmembers(module, inspect.isfunction):
             returns = str(inspect.signature(function).return_annotation)
             own = function.__module__ == module.__name__ and not inspect.signature(function).parameters
             if own and returns in ("Row", str(tuple[str, str, str, str, str, str])):
-                yield pytest.param(function, id=f"{name}.{one}")
+                yield pytest.param(function, id=f"{name.split('.')[-2]}.{one}")
 
 
 @pytest.mark.parametrize("trial", [*trials()])
