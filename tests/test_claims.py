@@ -10,9 +10,9 @@ import pytest
 
 from helpers.classroom import build, claims_page, collecting
 from helpers.lesson import VERDICTS_MIME, sources
-from helpers.lessons.sources_on_trial import claims, verdicts
+from helpers.lessons.sources_on_trial import listing, verdicts
 
-EVERY = claims.every()
+EVERY = listing.every()
 OWN = [
     pytest.param(source, claim, id=f"{source}.{claim.trial.__name__}")
     for source, claim in EVERY
@@ -23,7 +23,7 @@ GUIDE = Path(__file__).parents[1] / "docs" / "adding-a-source.md"
 
 @pytest.mark.parametrize("source", sources.every())
 def test_a_source_is_whole(source: str) -> None:
-    listed = claims.claims(source)
+    listed = listing.listed(source)
     assert listed
     for claim in listed:
         assert sum(map(bool, (claim.kept, claim.trial, claim.why))) == 1, claim
@@ -52,17 +52,17 @@ def test_what_lessons_keep_is_not_out_of_date() -> None:
 
 
 @pytest.mark.parametrize(("source", "claim"), OWN)
-def test_a_trial_runs_and_reads_no_clock(source: str, claim: claims.Claim) -> None:
-    _, _, words, measured, verdict, _ = claims.row(source, claim)
-    assert words and verdict.startswith(verdicts.WORDS)
-    assert measured and "≈" not in measured and not re.search(r"\b0x[0-9a-f]+|\n", measured), measured
+def test_a_trial_runs_and_reads_no_clock(source: str, claim: listing.Listed) -> None:
+    tried = listing.run(source, claim)
+    assert tried.claim and tried.measured
+    assert "≈" not in tried.measured and not re.search(r"\b0x[0-9a-f]+|\n", tried.measured), tried.measured
 
 
 def test_a_claim_takes_a_lessons_verdict_or_says_why_not() -> None:
     row = {"claim": "c", "measured": "m", "verdict": "partly: x", "evidence": "live (CPU)", "lesson": "03_gpu_queue", "experiment": "3 · A map"}  # fmt: skip
-    same = verdicts._verdict("guide", claims.kept("1", "03-a"), {"03-a": row})
-    own = verdicts._verdict("guide", claims.kept("1", "03-a", "in other words"), {"03-a": row})
-    none = verdicts._verdict("guide", claims.untested("1", "c", "no such machine"), {})
+    same = verdicts._verdict("guide", listing.kept("1", "03-a"), {"03-a": row})
+    own = verdicts._verdict("guide", listing.kept("1", "03-a", "in other words"), {"03-a": row})
+    none = verdicts._verdict("guide", listing.untested("1", "c", "no such machine"), {})
     assert (same.claim, own.claim, same.word, same.lesson) == (
         "c",
         "in other words",

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from helpers.lesson import VERDICTS_MIME, sources
-from helpers.lessons.sources_on_trial.verdicts import HERE, WORDS, Verdict
+from helpers.lesson.claim import WORDS
+from helpers.lessons.sources_on_trial.verdicts import HERE, Verdict
 from helpers.text.tables import breakable
 
 #: the title of each lesson's page, by its folder

@@ -26,9 +26,8 @@ def collect(references: Iterable[Path]) -> dict[str, dict[str, str]]:
                 name = row["id"]
                 if name in found:
                     raise ValueError(f"{path.stem}: {found[name]['lesson']} keeps a verdict {name!r} too")
-                verdict = re.sub("^holds when", "partly: holds when", row["verdict"])
-                about = {k: row[k] for k in ("source", "claim", "measured", "experiment")}
-                found[name] = about | {"verdict": verdict, "evidence": label, "lesson": path.stem}
+                about = {k: row[k] for k in ("source", "claim", "measured", "experiment", "verdict")}
+                found[name] = about | {"evidence": label, "lesson": path.stem}
     return found
 
 

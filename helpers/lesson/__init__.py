@@ -2,14 +2,15 @@
 
 import os
 import platform
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers.lesson import sources
+from helpers.lesson.claim import Claim
 from helpers.lesson.earlier import watch_names
 from helpers.lesson.predictions import predict, spelled
 from helpers.progress import begin, current, index, progress, record
@@ -19,14 +20,10 @@ if TYPE_CHECKING:
     from helpers.lesson.report_page import Report
 
 __all__ = [
-    "Table", "current", "index", "keep", "on_gpu", "predict", "progress", "record", "report", "spelled",
+    "Claim", "Table", "current", "index", "keep", "on_gpu", "predict", "progress", "record", "report", "spelled",
     "start", "table", "verdicts",
 ]  # fmt: skip
 
-VERDICTS = ("confirmed", "partly", "holds when", "refuted", "untested")
-#: what a claim on trial consists of, in the order of a row
-CLAIM = ("id", "source", "claim", "measured", "verdict", "experiment")
-Row = tuple[str, str, str, str, str, str]
 VERDICTS_MIME = "application/vnd.pytorch-performance.verdicts+json"
 KEPT_MIME = "application/vnd.pytorch-performance.kept+json"
 
@@ -57,43 +54,26 @@ def _check_python() -> None:
         )
 
 
-def verdicts(
-    claims: Sequence[Mapping[str, str] | Sequence[str]], *, evidence: str, shown: Sequence[str] = ()
-) -> "VerdictTable":
+def verdicts(claims: Sequence[Claim], *, evidence: str, shown: Sequence[str] = ()) -> "VerdictTable":
     """The lesson's sources on trial: a table to read, and the same as data for the last lesson.
 
-    shown: ids of the claims in the table, in their order (default: all). The others are kept as data.
-
-    Each claim, a mapping or a row: ``id``, ``source`` (a key of :func:`helpers.lesson.sources.every`), ``claim``, ``measured``, ``verdict``
-    (begins with confirmed / partly / refuted / untested), ``experiment`` (the heading where it was run).
+    shown: ids of the claims in the table, in their order (default: all). The others are kept as data. ValueError for an
+    id that no claim has.
     """
-    told = [dict(c if isinstance(c, Mapping) else zip(CLAIM, c, strict=True)) for c in claims]
-    for claim in told:
-        if lacking := set(CLAIM) - set(claim):
-            raise ValueError(f"claim {claim.get('id', claim)!r} lacks {sorted(lacking)}")
-        name, source, verdict = f"claim {claim['id']!r}", claim["source"], claim["verdict"]
-        if source not in sources.every():
-            raise ValueError(f"{name}: no source {source!r}; there are {sorted(sources.every())}")
-        if not verdict.startswith(VERDICTS):
-            raise ValueError(f"{name}: a verdict begins with one of {VERDICTS}, not {verdict!r}")
-    by_id = {claim["id"]: claim for claim in told}
+    by_id = {claim.id: claim for claim in claims}
     if unknown := set(shown) - set(by_id):
         raise ValueError(f"shown: no claim {sorted(unknown)}; there are {sorted(by_id)}")
-    return VerdictTable(told, evidence, [by_id[one] for one in shown] or told)
+    return VerdictTable(claims, evidence, [by_id[name] for name in shown] or claims)
 
 
 class VerdictTable:
     """Shows as a table; carries its claims as JSON in the notebook's output."""
 
-    def __init__(
-        self, claims: list[dict[str, str]], evidence: str, shown: list[dict[str, str]] | None = None
-    ) -> None:
+    def __init__(self, claims: Sequence[Claim], evidence: str, shown: Sequence[Claim]) -> None:
         self.claims = claims
         rows = [
-            c
-            | {"source": sources.signed(c["source"]), "measured here": c["measured"]}
-            | {"verdict": re.sub("^holds when", "partly: holds when", c["verdict"])}
-            for c in shown or claims
+            asdict(claim) | {"source": sources.signed(claim.source), "measured here": claim.measured}
+            for claim in shown
         ]
         columns = ["claim", "source", "measured here", "verdict", "experiment"]
         self.table = table(rows, columns, evidence=evidence)
@@ -105,7 +85,7 @@ class VerdictTable:
         return {
             "text/plain": repr(self.table),
             "text/html": self.table._repr_html_(),
-            VERDICTS_MIME: {"lesson": current(), "claims": self.claims},
+            VERDICTS_MIME: {"lesson": current(), "claims": [asdict(claim) for claim in self.claims]},
         }
 
 

@@ -27,6 +27,8 @@ class Claim:
 
     def __post_init__(self) -> None:
         if self.source not in sources.every():
-            raise ValueError(f"claim {self.id!r}: no source {self.source!r}; there are {sorted(sources.every())}")
+            raise ValueError(
+                f"claim {self.id!r}: no source {self.source!r}; there are {sorted(sources.every())}"
+            )
         if not self.verdict.startswith(WORDS):
             raise ValueError(f"claim {self.id!r}: a verdict begins with one of {WORDS}, not {self.verdict!r}")

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from helpers.lesson.claim import Claim
 from helpers.plots.ladders import Rung
 from helpers.text.seconds import format_seconds
 
-Row = tuple[str, str, str, str, str, str]
 HERE = "Further: two models of a known size"
 
 
-def headlines(bert: list[Rung], gpt2: list[Rung]) -> list[Row]:
+def headlines(bert: list[Rung], gpt2: list[Rung]) -> list[Claim]:
     """bert, gpt2: what each rung of the reference ladders came to, the plain step first."""
     return [_all_together(bert), _compile_alone(gpt2)]
 
 
-def _all_together(ladder: list[Rung]) -> Row:
+def _all_together(ladder: list[Rung]) -> Claim:
     said, left = 12 / 3.2, 14 / 22
     fits = [rung for rung in ladder if times(ladder[0], rung) >= said and share(ladder[0], rung) <= left]
     last = ladder[-1]
     measured = f"BERT-base, simulated, all rungs: {times(ladder[0], last):.1f} times as fast with {share(ladder[0], last):.0%} of the memory"
     if fits:
         measured += f"; the first rung that keeps both promises: {fits[0].name}, {times(ladder[0], fits[0]):.1f} times"
-    return (
+    return Claim(
         "17-bert", "five-strategies", f"all of it together takes BERT-base from 12 to 3.2 h an epoch and from 22 to 14 GB: {said:.2f} times as fast with {left:.0%} of the memory",
         measured,
         "partly: holds when the plain step computes in float32 by hand, on a GPU with Tensor Cores; the source's script, batch and number of GPUs are not given"
@@ -31,7 +31,7 @@ def _all_together(ladder: list[Rung]) -> Row:
     )  # fmt: skip
 
 
-def _compile_alone(ladder: list[Rung]) -> Row:
+def _compile_alone(ladder: list[Rung]) -> Claim:
     said, left = 800 / 200, 6 / 12
     at = next(i for i, rung in enumerate(ladder) if rung.name == "compiled")
     before, after = ladder[at - 1], ladder[at]
@@ -49,7 +49,7 @@ def _compile_alone(ladder: list[Rung]) -> Row:
         if any(kept.values())
         else "refuted for this model: most of a step are products, which torch.compile does not make faster"
     )
-    return (
+    return Claim(
         "17-compile", "compile-300", f"torch.compile takes a step from 800 to 200 ms and from 12 to 6 GB: {said:.0f} times as fast with {left:.0%} of the memory",
         measured, verdict, HERE,
     )  # fmt: skip

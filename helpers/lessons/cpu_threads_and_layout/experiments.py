@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from helpers import compiling
+from helpers.lesson.claim import Claim
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 from helpers.text.tables import Table, table
@@ -458,7 +459,7 @@ def memory_format_option() -> str:
     return "accepted"
 
 
-def claims() -> list[tuple[str, ...]]:
+def claims() -> list[Claim]:
     """The rows of the lesson's sources on trial."""
     said, late, option = in_a_worker(), bound_late(), memory_format_option()
     whole, apart = pages([0], [0, 0, 0, 0, 1, 1, 1, 1]), pages([0], [0] * 4) + pages([1], [1] * 4)
@@ -467,7 +468,7 @@ def claims() -> list[tuple[str, ...]]:
     outside = said[1] != said[0] or said[2] != said[0]
     threads, numa = "2 · Too many threads", "Further · Which memory is near?"
     return [
-        (
+        Claim(
             "12-binding-rank",
             "guide",
             "core binding is among the most important optimisations on a CPU",
@@ -475,7 +476,7 @@ def claims() -> list[tuple[str, ...]]:
             "untested: its rank needs a machine of several nodes, with nothing else on it",
             threads,
         ),
-        (
+        Claim(
             "12-binding-numa",
             "guide",
             "binding a process to cores avoids memory accesses across NUMA nodes",
@@ -484,7 +485,7 @@ def claims() -> list[tuple[str, ...]]:
             "partly: holds when each process stays on one node, is bound before its threads start, and writes its memory itself",
             numa,
         ),
-        (
+        Claim(
             "12-set-num-threads",
             "guide",
             "torch.set_num_threads() controls the threads, with taskset or numactl more finely",
@@ -494,7 +495,7 @@ def claims() -> list[tuple[str, ...]]:
             else "confirmed",
             threads,
         ),
-        (
+        Claim(
             "12-memory-format",
             "compile-300",
             'options={"memory_format": torch.channels_last} makes torch.compile pick the layout',

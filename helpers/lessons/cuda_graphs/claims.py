@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from helpers.lesson.claim import Claim
 from helpers.lessons.cuda_graphs import experiments
 
 
-def structure() -> tuple[str, ...]:
+def structure() -> Claim:
     """Three training loops whose structure stays the same, each with a mistake, and a correct one."""
     eager = experiments.training_run(graphed=False)
     wrong = [mistake for mistake in experiments.MISTAKES if experiments.training_run(mistake) != eager]
-    return (
+    return Claim(
         "07-structure",
         "guide",
         "made for a model whose structure stays the same from step to step",
@@ -23,10 +24,10 @@ def structure() -> tuple[str, ...]:
     )
 
 
-def reduce_overhead() -> tuple[str, ...]:
+def reduce_overhead() -> Claim:
     """The mode's options, and what it does on this CPU."""
     options, skipped = experiments.reduce_overhead()
-    return (
+    return Claim(
         "07-reduce-overhead",
         "book-notes",
         "the mode reduce-overhead switches CUDA graphs on",

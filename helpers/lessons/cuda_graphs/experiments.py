@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import helpers.lessons.cuda_graphs.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import plots, simulate, trace
+from helpers.lesson.claim import Claim
 from helpers.plots import Picture
 from helpers.pytorch import private_torch
 from helpers.text.seconds import format_seconds
@@ -514,11 +515,11 @@ def on_a_gpu() -> Table | str:
 # --- sources on trial ---------------------------------------------------------------------------------------------
 
 
-def claims(loops: Mapping[str, Loop], gain: Mapping[int, float]) -> list[tuple[str, ...]]:
+def claims(loops: Mapping[str, Loop], gain: Mapping[int, float]) -> list[Claim]:
     """Rows of the claims whose experiments stand in rounds 1 and 3. gain: eager ÷ replayed for each batch."""
     eager, replayed = loops["eager"], loops["replayed"]
     return [
-        (
+        Claim(
             "07-communication",
             "guide",
             "CUDA graphs reduce the overhead of communication between CPU and GPU",
@@ -529,7 +530,7 @@ def claims(loops: Mapping[str, Loop], gain: Mapping[int, float]) -> list[tuple[s
             else "refuted",
             "1 · One launch for a whole step",
         ),
-        (
+        Claim(
             "07-several-times",
             "guide",
             "several times faster for models of many small operators",

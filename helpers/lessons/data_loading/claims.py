@@ -12,20 +12,20 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from helpers import samples
+from helpers.lesson.claim import Claim
 from helpers.lessons.data_loading import experiments
 
-Row = tuple[str, str, str, str, str, str]
 #: ms to make a batch, and of a step
 LOAD, STEP = 30, 10
 
 
-def four_per_gpu() -> Row:
+def four_per_gpu() -> Claim:
     """How often ⌈load ÷ step⌉ is 4, over many pairs of stage times."""
     pairs = [(load, step) for load in (2.5, 5, 10, 20, 40, 80, 160) for step in (5, 10, 20, 40, 80)]
     need = [math.ceil(load / step) for load, step in pairs]
     right, fewer, more = sum(n == 4 for n in need), sum(n < 4 for n in need), sum(n > 4 for n in need)
     three, four = (experiments.mean_step([LOAD] * 601, STEP, w) for w in (3, 4))
-    return (
+    return Claim(
         "04-four-per-gpu",
         "five-strategies",
         "`num_workers = 4 × GPUs`",
@@ -57,7 +57,7 @@ def _raised(call: Callable[[], Any]) -> str:
     return "accepted"
 
 
-def image_folder() -> Row:
+def image_folder() -> Claim:
     """The source's listing: its first call against torchvision's documented signature, its second on the real class."""
     options: dict[str, Any] = {"num_workers": 16, "persistent_workers": True}
     folder = inspect.signature(_image_folder)
@@ -66,7 +66,7 @@ def image_folder() -> Row:
     second = _raised(lambda: DataLoader(data, batch_size=256, shuffle=True, prefetch_factor=4))
     mended = _raised(lambda: DataLoader(data, batch_size=256, prefetch_factor=4, **options))
     ahead = 16 * 4 * 256 * 3 * 224 * 224
-    return (
+    return Claim(
         "04-imagefolder",
         "five-strategies",
         "`ImageFolder(…, num_workers=16, pin_memory=True, persistent_workers=True)`, then `DataLoader(…, prefetch_factor=4)`",
@@ -79,7 +79,7 @@ def image_folder() -> Row:
     )
 
 
-def random_reads() -> Row:
+def random_reads() -> Claim:
     """Minutes of an epoch on a hard disk, image by image and in blocks; and where order costs nothing."""
     disk = experiments.DISKS["hard disk"]
     total = experiments.IMAGES * experiments.IMAGE_BYTES / disk.bytes_per_s
@@ -87,7 +87,7 @@ def random_reads() -> Row:
         (reads / disk.iops + total) / 60 for reads in (experiments.IMAGES, experiments.IMAGES / 32)
     )
     free = [name for name, d in experiments.DISKS.items() if d.bytes_per_s / d.iops < experiments.IMAGE_BYTES]
-    return (
+    return Claim(
         "04-iops",
         "book-notes",
         "random reads are measured in IOPS, sequential ones in MB/s",
@@ -100,14 +100,14 @@ def random_reads() -> Row:
     )
 
 
-def memory_map() -> Row:
+def memory_map() -> Claim:
     """What is held in memory for one document of a file, and what a pickle of the map holds."""
     file = experiments.TokenFile()
     part = int(file.ends[6]), int(file.ends[7])
     whole, _ = experiments.held(lambda: np.fromfile(file.path, np.uint16), *part)
     mapped, sent = experiments.held(functools.partial(np.memmap, file.path, dtype=np.uint16, mode="r"), *part)
     of_whole, of_map, of_sent = (f"{n / file.nbytes:.1f}" for n in (whole, mapped, sent))
-    return (
+    return Claim(
         "04-mmap",
         "five-strategies",
         "read large files through a memory map",
@@ -123,12 +123,12 @@ def memory_map() -> Row:
 UNEVEN = [144 if b % 8 == 0 else 8 for b in range(601)]
 
 
-def prefetch_factor() -> Row:
+def prefetch_factor() -> Claim:
     """How many batches are ordered ahead, and what more of them bring."""
     found = experiments.hand_out(3, 40)
     even = [experiments.mean_step([LOAD] * 601, STEP, 2, p) for p in (2, 8)]
     uneven = [experiments.mean_step(UNEVEN, STEP, 3, p) for p in (1, 8)]
-    return (
+    return Claim(
         "04-prefetch",
         "five-strategies",
         "`prefetch_factor` controls how many batches are loaded ahead",
@@ -141,10 +141,10 @@ def prefetch_factor() -> Row:
     )
 
 
-def shared_memory() -> Row:
+def shared_memory() -> Claim:
     """Where a batch from a worker lies."""
     shared = experiments.hand_out(2, 4).shared
-    return (
+    return Claim(
         "04-shared-memory",
         "five-strategies",
         "share data between processes through shared memory",
@@ -154,6 +154,6 @@ def shared_memory() -> Row:
     )
 
 
-def rows() -> list[Row]:
+def rows() -> list[Claim]:
     """All of them."""
     return [four_per_gpu(), image_folder(), random_reads(), memory_map(), prefetch_factor(), shared_memory()]

@@ -6,12 +6,11 @@ import os
 
 import torch.distributed as dist
 
+from helpers.lesson.claim import Claim
 from helpers.lessons.data_parallel import experiments
 
-Row = tuple[str, str, str, str, str, str]
 
-
-def eight_cards() -> Row:
+def eight_cards() -> Claim:
     """Is there a limit of 8 in DataParallel, what does it send, and what is left of DDP's speed at 1,024."""
     limits, sizes = experiments.limits_of_eight(), (2, 4, 8)
     slower = all(
@@ -21,7 +20,7 @@ def eight_cards() -> Row:
     def ms(seconds: float) -> str:
         return f"{seconds * 1e3:.0f}"
 
-    return (
+    return Claim(
         "14-eight-cards",
         "five-strategies",
         "DataParallel scales to 8 cards, DDP to a thousand",
@@ -35,10 +34,10 @@ def eight_cards() -> Row:
     )
 
 
-def ddp_table() -> Row:
+def ddp_table() -> Claim:
     """Threads or processes, and what starts them."""
     threads, record = experiments.starts_threads(), experiments.by_ddp()
-    return (
+    return Claim(
         "14-ddp-table",
         "five-strategies",
         "DataParallel: one process, many threads, starts simply; DDP: many processes, needs a launch script",
@@ -51,10 +50,10 @@ def ddp_table() -> Row:
     )
 
 
-def topology() -> Row:
+def topology() -> Claim:
     """64 GPUs in nodes of 8: one ring, and the node first."""
     ring, tree, first = map(experiments.among_64, ("ring", "tree", "hierarchical"))
-    return (
+    return Claim(
         "14-topology",
         "book-notes",
         "collectives that follow the topology are cheaper",
@@ -64,12 +63,12 @@ def topology() -> Row:
     )
 
 
-def buckets() -> Row:
+def buckets() -> Claim:
     """GPT-2 among 64: DDP's default buckets, and all gradients in one."""
     default, lump = experiments.plan(64), experiments.plan(64, "all in one")
     gradients = len(default.backward.gradients)
     fewer = len(default.buckets) < gradients and default.exposed_s < lump.exposed_s
-    return (
+    return Claim(
         "14-buckets",
         "book-notes",
         "DDP groups gradients into few messages, and sends the first while backward runs",
@@ -80,11 +79,11 @@ def buckets() -> Row:
     )
 
 
-def nodes() -> Row:
+def nodes() -> Claim:
     """What is left of n-fold work at 8, 64 and 1,024, with even and uneven kernels, and with one slow rank."""
     even = {n: experiments.left(experiments.step_on(n, experiments.DDP)) for n in (8, 1024)}
     uneven = {n: experiments.left(experiments.uneven(n)) for n in (8, 64, 1024)}
-    return (
+    return Claim(
         "14-nodes",
         "book-notes",
         "more nodes: more latency, and unstable parts weigh more",
@@ -95,13 +94,13 @@ def nodes() -> Row:
     )
 
 
-def compression() -> Row:
+def compression() -> Claim:
     """Bytes and messages of four backward passes: plain, 16 bits, sparse, low rank."""
     told = experiments.sending()
     sent = {way: record.wire_bytes() for way, record in told.items()}
     thin, sparse = "rank-1 factors", "the largest tenth"
     whole, less = experiments.float_and_int8(10**4, "NVLink 4")
-    return (
+    return Claim(
         "14-compression",
         "book-notes",
         "compressing gradients (quantized, sparse, low rank) lowers what is sent",
@@ -115,11 +114,11 @@ def compression() -> Row:
     )
 
 
-def accelerate() -> Row:
+def accelerate() -> Claim:
     """The third step of Accelerate beside DDP's."""
     found, own = experiments.by_accelerate(), experiments.by_ddp()
     same = found == ("DistributedDataParallel", own.count("all_reduce"), own.bytes("all_reduce"))
-    return (
+    return Claim(
         "14-accelerate",
         "book-notes",
         "Accelerate does the same as DDP, with more optimizations",
@@ -135,7 +134,7 @@ def accelerate() -> Row:
     )
 
 
-def listing() -> Row:
+def listing() -> Claim:
     """The article's set-up of a process, without what torchrun puts into the environment."""
     names = "MASTER_ADDR", "MASTER_PORT"
     kept = {name: os.environ.pop(name) for name in names if name in os.environ}
@@ -146,7 +145,7 @@ def listing() -> Row:
         said = str(problem).partition("rendezvous: ")[2]
     finally:
         os.environ.update(kept)
-    return (
+    return Claim(
         "14-listing",
         "five-strategies",
         '`init_process_group("nccl", rank=…, world_size=…)`, then `DDP(model.cuda(), device_ids=[local_rank])`, sets a process up',
@@ -158,7 +157,7 @@ def listing() -> Row:
     )
 
 
-def rows() -> list[Row]:
+def rows() -> list[Claim]:
     """All of them."""
     claims = eight_cards, ddp_table, topology, buckets, nodes, compression, accelerate, listing
     return [claim() for claim in claims]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from helpers.lesson.claim import Claim
 from helpers.lessons.fully_sharded import experiments
 
 
-def strategy() -> tuple[str, str, str, str, str, str]:
+def strategy() -> Claim:
     """Memory at the worst moment and bytes sent, by which blocks are kept after forward."""
     gone, early, last, kept, all_gone, _, free = (
         experiments.simulated_plan(*one) for one in experiments.PLANS
     )
-    return (
+    return Claim(
         "15-strategy",
         "guide",
         "choose the sharding strategy by balancing communication and memory",

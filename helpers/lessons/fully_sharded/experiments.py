@@ -19,6 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from helpers import ranks, simulate
+from helpers.lesson.claim import Claim
 from helpers.lessons.fully_sharded.sharded_peak import worst_moment
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
@@ -464,8 +465,8 @@ def claims(
     gb: Callable[[str, int], float],
     runs: Mapping[str, Wrapped],
     steps: Mapping[str, Step],
-    strategy: tuple[str, ...],
-) -> list[tuple[str, ...]]:
+    strategy: Claim,
+) -> list[Claim]:
     """The rows of the lesson's sources on trial. steps: "8: …" and "1,024: …", as the lesson names them."""
     once, each = (runs[way].most for way in ("one call for all", "a call per layer"))
     small, small_ddp = (steps[f"8: {way}"].peak / 1e6 for way in ("a call per layer", "DDP"))
@@ -474,7 +475,7 @@ def claims(
         *(s.seconds * 1e3 for s in (ddp, per_layer, hsdp))
     )
     return [
-        (
+        Claim(
             "15-memory",
             "guide",
             "FSDP uses memory more efficiently and supports very large models",
@@ -485,7 +486,7 @@ def claims(
             else "refuted",
             "1 · What is stored, what is sent",
         ),
-        (
+        Claim(
             "15-scaling",
             "guide",
             "FSDP scales better to several nodes",

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from torch.profiler import schedule
 
 from helpers import trace
+from helpers.lesson.claim import Claim
 from helpers.lessons.gpu_queue.experiments import BUSY, Tried, profiled, used
 
-Row = tuple[str, str, str, str, str, str]
 MAP = "3 · A map"
 GAPS = "2 · A read in every step"
 
 
-def sparse(tried: Mapping[str, Tried]) -> Row:
+def sparse(tried: Mapping[str, Tried]) -> Claim:
     """tried: the loops of the map, as for all claims below that take it."""
     small, copied = tried["small layers"], tried["narrow, copied"]
     busy, waits = trace.shares(small.ran.trace).computes, trace.shares(copied.ran.trace)
-    return (
+    return Claim(
         "03-sparse-cpu",
         "book-notes",
         "A sparse GPU queue means that the bottleneck is on the CPU",
@@ -31,9 +31,9 @@ def sparse(tried: Mapping[str, Tried]) -> Row:
     )
 
 
-def dense(tried: Mapping[str, Tried]) -> Row:
+def dense(tried: Mapping[str, Tried]) -> Claim:
     large, read = tried["large layers"].gains, tried["middle, read"].gains
-    return (
+    return Claim(
         "03-dense-gpu",
         "book-notes",
         "A dense GPU queue without gaps means that the bottleneck is the GPU's operators",
@@ -44,9 +44,9 @@ def dense(tried: Mapping[str, Tried]) -> Row:
     )
 
 
-def zoom(tried: Mapping[str, Tried]) -> Row:
+def zoom(tried: Mapping[str, Tried]) -> Claim:
     turns = tried["middle, read and prepare"]
-    return (
+    return Claim(
         "03-gaps-zoom",
         "book-notes",
         "Dense with gaps: zoom in on the gap",
@@ -57,10 +57,10 @@ def zoom(tried: Mapping[str, Tried]) -> Row:
     )
 
 
-def before_and_after(tried: Mapping[str, Tried], prepare_alone: float) -> Row:
+def before_and_after(tried: Mapping[str, Tried], prepare_alone: float) -> Claim:
     """prepare_alone: a step with the Python and without the read, against one without both."""
     won = tried["middle, read and prepare"].gains["no reads"] - 1
-    return (
+    return Claim(
         "03-before-and-after",
         "book-notes",
         "What the GPU and the CPU do before and after the gap tells the cause",
@@ -71,12 +71,12 @@ def before_and_after(tried: Mapping[str, Tried], prepare_alone: float) -> Row:
     )
 
 
-def nsight_compute(tried: Mapping[str, Tried]) -> Row:
+def nsight_compute(tried: Mapping[str, Tried]) -> Claim:
     faster = ", ".join(
         f"{tried[name].gains['GPU']:.2f}× ({name})"
         for name in ("small layers", "large layers", "middle, read and prepare")
     )
-    return (
+    return Claim(
         "03-nsight-compute",
         "book-notes",
         "In training, Nsight Compute is only needed when optimising CUDA operators",
@@ -86,13 +86,13 @@ def nsight_compute(tried: Mapping[str, Tried]) -> Row:
     )
 
 
-def utilization() -> Row:
+def utilization() -> Claim:
     """Three programs that keep a simulated H100 busy, and how much of the card they use."""
     told = "; ".join(
         f"{name}: busy {u.busy:.0%}, {u.flops:.1%} of FLOP/s"
         for name, u in ((name, used(make)) for name, make in BUSY.items())
     )
-    return (
+    return Claim(
         "03-utilization",
         "compile-300",
         "`torch.cuda.utilization()` gives the use of the GPU",
@@ -102,11 +102,11 @@ def utilization() -> Row:
     )
 
 
-def schedule_recipe() -> Row:
+def schedule_recipe() -> Claim:
     """Ten steps under the recipe's schedule, with prof.step() and without."""
     plan = schedule(wait=2, warmup=1, active=3)
     kept, forgotten = profiled(plan).steps, profiled(plan, step_is_called=False).steps
-    return (
+    return Claim(
         "03-schedule-recipe",
         "five-strategies",
         "`schedule(wait=2, warmup=1, active=3)` around the training loop, as printed",
@@ -116,7 +116,7 @@ def schedule_recipe() -> Row:
     )
 
 
-def cuda_time_total() -> Row:
+def cuda_time_total() -> Claim:
     """The old name of a column to sort by, in a profile of ten steps."""
     accepted = "accepted"
     try:
@@ -124,7 +124,7 @@ def cuda_time_total() -> Row:
         ran.prof.key_averages().table(sort_by="cuda_time_total", row_limit=1)
     except Exception as refused:
         accepted = f"refused ({type(refused).__name__})"
-    return (
+    return Claim(
         "03-cuda-time-total",
         "compile-300",
         '`key_averages().table(sort_by="cuda_time_total")`',
@@ -134,8 +134,8 @@ def cuda_time_total() -> Row:
     )
 
 
-def nsys_memory() -> Row:
-    return (
+def nsys_memory() -> Claim:
+    return Claim(
         "03-nsys-memory",
         "compile-300",
         "Nsight Systems analyses memory access patterns, to improve the layout",

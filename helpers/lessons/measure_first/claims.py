@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 
+from helpers.lesson.claim import Claim
 from helpers.lessons.measure_first import experiments
 
+
 #: id, source, claim, measured, verdict, experiment
-Row = tuple[str, str, str, str, str, str]
-
-
-def measure_optimise_measure(gain: Mapping[str, Mapping[str, float]]) -> Row:
+def measure_optimise_measure(gain: Mapping[str, Mapping[str, float]]) -> Claim:
     """gain: two models → change → time before ÷ time after."""
     (one, of_one), (other, of_other) = gain.items()
     best, best_other = max(of_one, key=of_one.__getitem__), max(of_other, key=of_other.__getitem__)
@@ -18,10 +17,10 @@ def measure_optimise_measure(gain: Mapping[str, Mapping[str, float]]) -> Row:
     )
     said = "confirmed" if best != best_other else "refuted"
     claim = "Measure first, optimise, then measure again"
-    return ("00-measure-optimise-measure", "guide", claim, measured, said, "5 · The golden loop")
+    return Claim("00-measure-optimise-measure", "guide", claim, measured, said, "5 · The golden loop")
 
 
-def simple_time(naive: Mapping[str, float], waited: Mapping[str, float]) -> Row:
+def simple_time(naive: Mapping[str, float], waited: Mapping[str, float]) -> Claim:
     """naive, waited: seconds that a clock charges to each line of a step, without and with waiting."""
     blamed, guilty = max(naive, key=naive.__getitem__), max(waited, key=waited.__getitem__)
     measured = (
@@ -34,10 +33,10 @@ def simple_time(naive: Mapping[str, float], waited: Mapping[str, float]) -> Row:
         else "partly: holds when the device is synchronized before each reading"
     )
     claim = "A simple `time` measurement locates the bottleneck quickly"
-    return ("00-simple-time", "guide", claim, measured, said, "1 · Which line is slow?")
+    return Claim("00-simple-time", "guide", claim, measured, said, "1 · Which line is slow?")
 
 
-def event_kernel_time() -> Row:
+def event_kernel_time() -> Claim:
     """What two events read, against the kernels' own record."""
     error = {
         (n, calls): read / kernel
@@ -54,7 +53,7 @@ def event_kernel_time() -> Row:
         else "confirmed"
     )
     claim = "`torch.cuda.Event` records kernel execution time"
-    return (
+    return Claim(
         "00-event-kernel-time",
         "compile-300",
         claim,
@@ -74,7 +73,7 @@ def meanings(before: float, after: float, more_is_better: bool) -> dict[str, flo
     }
 
 
-def percent_table() -> Row:
+def percent_table() -> Claim:
     """Which meaning of per cent each row of the article's table uses."""
     printed = [(800, 200, 400, False), (45, 90, 100, True), (12, 6, 50, False), (72, 24, 300, False)]
     used = [
@@ -84,10 +83,10 @@ def percent_table() -> Row:
     measured = f"arithmetic: {len(set(used))} meanings of per cent in one column: {', '.join(used)}"
     claim = "800 → 200 ms is 400 %, 45 → 90 % is 100 %, 12 → 6 GB is 50 %, 72 → 24 h is 300 %"
     said = "confirmed" if len(set(used)) == 1 else "refuted"
-    return ("00-percent-table", "compile-300", claim, measured, said, "Sources on trial")
+    return Claim("00-percent-table", "compile-300", claim, measured, said, "Sources on trial")
 
 
-def three_hundred_percent() -> Row:
+def three_hundred_percent() -> Claim:
     """The article's headline beside its own figures."""
     hours, step = meanings(72, 24, False)["rate gained"], meanings(800, 200, False)["rate gained"]
     measured = (
@@ -98,10 +97,10 @@ def three_hundred_percent() -> Row:
         "partly: holds when one step is meant, not the whole training" if hours < 300 <= step else "confirmed"
     )
     claim = "Training speed improved by 300 %"
-    return ("00-300-percent-faster", "compile-300", claim, measured, said, "Sources on trial")
+    return Claim("00-300-percent-faster", "compile-300", claim, measured, said, "Sources on trial")
 
 
-def start_small() -> Row:
+def start_small() -> Claim:
     """A run of 1,000 steps predicted from its first three."""
     full, first, k = experiments.cold_run(1000), experiments.cold_run(1), 3
     scaled = experiments.cold_run(k) * 1000 / k / full - 1
@@ -115,10 +114,12 @@ def start_small() -> Row:
         if abs(apart) < 0.03 < abs(scaled)
         else "confirmed"
     )
-    return ("00-start-small", "book-notes", "Always start small", measured, said, "Further · Start small")
+    return Claim(
+        "00-start-small", "book-notes", "Always start small", measured, said, "Further · Start small"
+    )
 
 
-def one_at_a_time() -> Row:
+def one_at_a_time() -> Claim:
     """A loss that hides behind a gain."""
     found = experiments.together()
     measured = (
@@ -127,11 +128,13 @@ def one_at_a_time() -> Row:
     )
     said = "confirmed" if found["both at once"] > 1 > found["forward twice alone"] else "refuted"
     claim = "Begin with a single optimisation and verify step by step"
-    return ("00-one-at-a-time", "five-strategies", claim, measured, said, "Further · One change at a time")
+    return Claim(
+        "00-one-at-a-time", "five-strategies", claim, measured, said, "Further · One change at a time"
+    )
 
 
-def twelve_hours_to_three() -> Row:
+def twelve_hours_to_three() -> Claim:
     """A headline without the run behind it."""
     measured = f"arithmetic only: {12 / 3.2:.2f}×; runs, spread, data and number of GPUs are not given"
     claim = "BERT-base pre-training: 12 h → 3.2 h an epoch"
-    return ("00-12h-to-3h", "five-strategies", claim, measured, "untested here", "Sources on trial")
+    return Claim("00-12h-to-3h", "five-strategies", claim, measured, "untested here", "Sources on trial")

@@ -7,15 +7,15 @@ from collections.abc import Callable
 import torch
 
 from helpers import simulate
+from helpers.lesson.claim import Claim
 
 MIB = 2**20
-Row = tuple[str, str, str, str, str, str]
 WHO_ELSE = "Further: Who else holds memory"
 
 
-def nccl() -> Row:
+def nccl() -> Claim:
     """NCCL's own memory: one process has no communicator."""
-    return (
+    return Claim(
         "08-nccl",
         "book-notes",
         "NCCL manages the memory of its communication itself",
@@ -25,14 +25,14 @@ def nccl() -> Row:
     )
 
 
-def pool_allocator() -> Row:
+def pool_allocator() -> Claim:
     """Whether the class that a source recommends exists in this torch."""
     try:
         torch.cuda.memory.change_current_allocator(torch.cuda.memory.PoolAllocator)  # type: ignore[attr-defined]
         found = "the class exists"
     except AttributeError as problem:
         found = f"AttributeError: {problem}"
-    return (
+    return Claim(
         "08-pool-allocator",
         "compile-300",
         "change_current_allocator(torch.cuda.memory.PoolAllocator) switches a memory pool on",
@@ -44,7 +44,7 @@ def pool_allocator() -> Row:
     )
 
 
-def fraction() -> Row:
+def fraction() -> Claim:
     """What set_per_process_memory_fraction reserves, and what a request above the fraction gets."""
     gpu = simulate("H100", strict=False)
     with gpu:
@@ -53,7 +53,7 @@ def fraction() -> Row:
         after, free = gpu.memory_reserved(), gpu.mem_get_info()[0]
         torch.empty(gpu.card.memory_bytes * 6 // 10, dtype=torch.uint8, device=gpu.device)
     failed = any("out of memory" in fault for fault in gpu.faults)
-    return (
+    return Claim(
         "08-fraction",
         "compile-300",
         "set_per_process_memory_fraction(0.8) allocates memory in advance",
@@ -64,7 +64,7 @@ def fraction() -> Row:
     )
 
 
-def monitor() -> Row:
+def monitor() -> Claim:
     """What memory_allocated and memory_reserved see of a card that a product was computed on."""
     gpu = simulate("H100")
     with gpu:
@@ -75,7 +75,7 @@ def monitor() -> Row:
         free, total = gpu.mem_get_info()
         mine, held = gpu.memory_allocated() // MIB, gpu.memory_reserved() // MIB
     used = (total - free) // MIB
-    return (
+    return Claim(
         "08-monitor",
         "compile-300",
         "watch GPU memory with memory_allocated() and memory_reserved()",
@@ -87,4 +87,4 @@ def monitor() -> Row:
     )
 
 
-CLAIMS: tuple[Callable[[], Row], ...] = (nccl, pool_allocator, fraction, monitor)
+CLAIMS: tuple[Callable[[], Claim], ...] = (nccl, pool_allocator, fraction, monitor)

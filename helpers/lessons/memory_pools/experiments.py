@@ -15,6 +15,7 @@ import torch
 
 import helpers.lessons.memory_pools.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import memory, simulate
+from helpers.lesson.claim import Claim
 from helpers.memory.calls import Steps
 from helpers.memory.snapshot import Block, Event, Frame, Snapshot
 from helpers.text.sizes import size_text
@@ -306,7 +307,7 @@ def claims(
     taken: Mapping[str, tuple[int, int, int]],
     cards: Mapping[tuple[str, str], Card],
     fates: Mapping[str, str],
-) -> list[tuple[str, str, str, str, str, str]]:
+) -> list[Claim]:
     """The claims whose experiments stand in the lesson, by what was measured there."""
     asked, _, held = taken["1 MiB + 1 byte"]
     split = {program: cards[program, OPTIONS[1]] for program in ("documents", "survivors")}
@@ -316,7 +317,7 @@ def claims(
         fates["a view of 10 of its numbers goes into a list"],
     )
     return [
-        (
+        Claim(
             "08-larger",
             "book-notes",
             "PyTorch reserves a larger piece of memory than the tensor needs, and manages it itself",
@@ -325,7 +326,7 @@ def claims(
             "confirmed" if all(n[2] >= n[0] for n in taken.values()) else "refuted",
             "1 · What does one tensor take?",
         ),
-        (
+        Claim(
             "08-max-split",
             "book-notes",
             "against fragmentation the practical remedy is max_split_size_mb",
@@ -337,7 +338,7 @@ def claims(
             else "refuted",
             "3 · Free, and out of memory",
         ),
-        (
+        Claim(
             "08-cycles",
             "book-notes",
             "the cycle collector breaks cycles; tensors in global scope are a main reason why memory stays",

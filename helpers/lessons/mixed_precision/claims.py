@@ -8,13 +8,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from helpers.lesson.claim import Claim
 from helpers.lessons.mixed_precision.experiments import peak
 from helpers.simulator.devices import DEVICES
 
+
 #: id, source, claim, measured, verdict, experiment
-Row = tuple[str, str, str, str, str, str]
-
-
 class _Named(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -59,11 +58,11 @@ def halved_by_name() -> dict[str, str]:
     return found | {"without the scaler: Adam's step": f"runs; NaN in {'some' if broken else 'no'} weights"}
 
 
-def half_by_name() -> Row:
+def half_by_name() -> Claim:
     """The claim "10-half-by-name"."""
     found = halved_by_name()
     forward, step = found["`net(x)`"], found["`scaler.step(optimizer)`"]
-    return (
+    return Claim(
         "10-half-by-name",
         "compile-300",
         "set the weights of chosen layers to half by name, then train",
@@ -73,7 +72,7 @@ def half_by_name() -> Row:
     )
 
 
-def tensor_cores() -> Row:
+def tensor_cores() -> Claim:
     """The claim "10-tensor-cores": peak rates of the makers' data sheets, which a matmul only approaches."""
     ratios = {
         name: (
@@ -85,7 +84,7 @@ def tensor_cores() -> Row:
     }
     told = [f"{name} {a:.1f} against fp32, {b:.1f} against TF32" for name, (a, b) in ratios.items()]
     inside = all(2 <= a <= 8 for a, _ in ratios.values())
-    return (
+    return Claim(
         "10-tensor-cores",
         "five-strategies",
         "Tensor Cores compute 2 to 8 times as fast in FP16 as in FP32",
@@ -98,10 +97,10 @@ def tensor_cores() -> Row:
     )
 
 
-def larger_batch() -> Row:
+def larger_batch() -> Claim:
     """The claim "10-batch": 1.5 times as many images, in the memory that fp32 takes."""
     plain, half = peak("ResNet-50, 64 images"), peak("ResNet-50, 96 images", torch.float16)
-    return (
+    return Claim(
         "10-batch",
         "five-strategies",
         "what mixed precision saves lets the batch grow by 1.5",

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 import helpers.lessons.mixed_precision.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import recordings, simulate
 from helpers.calibration import measured
+from helpers.lesson.claim import Claim
 from helpers.lessons.mixed_precision import format_picture
 from helpers.lessons.mixed_precision.float_formats import FORMATS, Format
 from helpers.models import GPT2, ResNet
@@ -523,7 +524,7 @@ SECTIONS = (
 )
 
 
-def on_trial(peaks: Peaks, sweep: Sweep, matmuls: Matmuls) -> list[tuple[str, ...]]:
+def on_trial(peaks: Peaks, sweep: Sweep, matmuls: Matmuls) -> list[Claim]:
     """The claims that this lesson's cells test, a row each."""
     return [
         _speed(),
@@ -535,9 +536,9 @@ def on_trial(peaks: Peaks, sweep: Sweep, matmuls: Matmuls) -> list[tuple[str, ..
     ]
 
 
-def _speed() -> tuple[str, ...]:
+def _speed() -> Claim:
     slow, fast, changed = RESNET["A100, against TF32"]
-    return (
+    return Claim(
         "10-speed", "five-strategies", "mixed precision trains ResNet-50 1.8 to 2.5 times as fast on an A100",
         f"published: {fast / slow:.2f} times against TF32, with {changed}; by precision alone, GPT-2: "
         f"{times_as_fast('fp32'):.2f} times against fp32, {times_as_fast('tf32'):.2f} times against TF32",
@@ -546,9 +547,9 @@ def _speed() -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _memory(peaks: Peaks) -> tuple[str, ...]:
+def _memory(peaks: Peaks) -> Claim:
     resnet, wide = peaks.change["ResNet-50, 64 images"], peaks.change["8 layers of 4,096 × 4,096, 16 rows"]
-    return (
+    return Claim(
         "10-memory", "five-strategies", "it saves 35 to 40 % of the memory of ResNet-50",
         f"simulated peak: ResNet-50 {resnet:+.0%}, the net of large weights {wide:+.0%}",
         "partly: holds when activations make the peak (the simulated saving is larger); where weights make it, nothing is saved"
@@ -562,14 +563,14 @@ def _losing(sweep: Sweep) -> list[str]:
     return [f for f, runs in sweep.items() if runs["fp16"].zero > 0.01]
 
 
-def _scaling(sweep: Sweep) -> tuple[str, ...]:
+def _scaling(sweep: Sweep) -> Claim:
     losing, (first, *_, last) = _losing(sweep), sweep
     helped = max(runs["fp16, scaled"].zero for runs in sweep.values()) < 0.01
     shares = [
         f"factor {f}: ≈ {100 * sweep[f]['fp16'].zero:.1f} % and ≈ {100 * sweep[f]['fp16, scaled'].zero:.1f} %"
         for f in (first, last)
     ]
-    return (
+    return Claim(
         "10-scaling", "five-strategies", "scaling the loss keeps gradients from vanishing in fp16",
         f"gradients that are zero without and with scaling: {', '.join(shares)}",
         "refuted" if not (helped and losing) else "confirmed" if losing[0] == first
@@ -578,11 +579,11 @@ def _scaling(sweep: Sweep) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _forward_large(sweep: Sweep) -> tuple[str, ...]:
+def _forward_large(sweep: Sweep) -> Claim:
     losing, (first, *_, last) = _losing(sweep), sweep
     apart = {f: [middle(t) for t in (runs["fp32"].outputs, runs["fp32"].of_weights)] for f, runs in sweep.items()}  # fmt: skip
     kept = [f for f in sweep if f not in losing]
-    return (
+    return Claim(
         "10-forward-large", "book-notes", "forward tensors are large and gradients small, so fp16 must balance the two",
         "medians, as powers of two, forward and back: "
         + ", ".join(f"factor {f}: ≈ {apart[f][0]:.0f} and ≈ {apart[f][1]:.0f}" for f in (first, last)),
@@ -592,10 +593,10 @@ def _forward_large(sweep: Sweep) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _accuracy(sweep: Sweep) -> tuple[str, ...]:
+def _accuracy(sweep: Sweep) -> Claim:
     runs = next(iter(sweep.values()))
     off = [abs(runs[run].losses[-1] / runs["fp32"].losses[-1] - 1) for run in ("bf16", "fp16, scaled")]
-    return (
+    return Claim(
         "10-accuracy", "five-strategies", "the top-1 accuracy on ImageNet changes by less than 0.2 %",
         f"a net of three layers, loss after 60 steps, bf16 and scaled fp16 against fp32: off by ≈ {100 * off[0]:.1f} % and ≈ {100 * off[1]:.1f} %",
         "untested: no ImageNet run here; a small net alone says little about a large one",
@@ -603,9 +604,9 @@ def _accuracy(sweep: Sweep) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _multiples(matmuls: Matmuls) -> tuple[str, ...]:
+def _multiples(matmuls: Matmuls) -> Claim:
     fit, miss = (matmuls.reached(some) / 1e12 for some in (matmuls.fitting, matmuls.missing))
-    return (
+    return Claim(
         "10-multiples", "guide", "Tensor Cores want dimensions in multiples of 8 (fp16) or 16 (INT8)",
         f"published TF32 matmuls of 1.5 to 4.5 GFLOP: {fit:.0f} TFLOP/s in multiples of 4, {miss:.0f} otherwise",
         f"partly: holds when read as 16 bytes, which are 4 numbers in TF32; other shapes run too, at {matmuls.share:.2f} of the rate"

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 import helpers.lessons.model_parallel.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import ranks, recordings, simulate
+from helpers.lesson.claim import Claim
 from helpers.simulator.world.pipeline import order, pipeline
 from helpers.text.tables import Table, table
 
@@ -482,7 +483,7 @@ def prices_table(step_seconds: Callable[..., float]) -> Table:
 # --- sources on trial ---------------------------------------------------------------------------------------------
 
 
-def claims(gathered: Step, paired: Step) -> list[tuple[str, ...]]:
+def claims(gathered: Step, paired: Step) -> list[Claim]:
     """The rows of the lesson's sources on trial. gathered, paired: steps of the MLP split in two ways."""
     sent = [step[1].wire_bytes() for step in (gathered, paired)]
     inside, across, thin = gain(ON_NDR, 8) / 8, gain(ON_NDR, 16) / 16, gain(ON_100G, 16) / 16
@@ -492,7 +493,7 @@ def claims(gathered: Step, paired: Step) -> list[tuple[str, ...]]:
     alone = 16 * 12 * 48 * 8192**2
     split = alone / 64 + 8 * 34 * 2048 * 8192 * 48 / 64  # tp 8 · pp 8, 8 micro-batches of one sequence alive
     return [
-        (
+        Claim(
             "16-gather",
             "book-notes",
             "a product that is too large is cut over the GPUs, and an all-gather puts the result together",
@@ -500,7 +501,7 @@ def claims(gathered: Step, paired: Step) -> list[tuple[str, ...]]:
             "partly: holds when one product stands alone; two in a row need nothing between them",
             "1 · Split a matrix product",
         ),
-        (
+        Claim(
             "16-one-machine",
             "book-notes",
             "tensor parallelism is usually limited to one machine with NVLink, by the network's bandwidth",
@@ -512,7 +513,7 @@ def claims(gathered: Step, paired: Step) -> list[tuple[str, ...]]:
             else "partly: holds when the layers are narrow or the network slow; the table says from where on",
             "Further · Which link can bear it?",
         ),
-        (
+        Claim(
             "16-one-layer",
             "book-notes",
             "a pipeline cannot help when one layer does not fit on a GPU",
@@ -522,7 +523,7 @@ def claims(gathered: Step, paired: Step) -> list[tuple[str, ...]]:
             else "refuted",
             "2 · Split between the layers",
         ),
-        (
+        Claim(
             "16-mixed",
             "five-strategies",
             "data and model parallelism combined handle very large models",

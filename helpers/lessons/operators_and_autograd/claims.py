@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from helpers import count
 from helpers.counters import Counts
+from helpers.lesson.claim import Claim
 from helpers.lessons.operators_and_autograd.experiments import (
     CHANGES,
     CODES,
@@ -25,13 +26,12 @@ from helpers.lessons.operators_and_autograd.experiments import (
     tally,
 )
 
-Row = tuple[str, str, str, str, str, str]
 IF_AND_WHILE = "Further · if and while do not hurt autograd"
 
 
-def overhead(card: Any) -> Row:
+def overhead(card: Any) -> Claim:
     """card: a simulated one."""
-    return (
+    return Claim(
         "02-overhead",
         "book-notes",
         "operator overhead is a main performance killer",
@@ -42,11 +42,11 @@ def overhead(card: Any) -> Row:
     )
 
 
-def fusion(fused: Fused) -> Row:
+def fusion(fused: Fused) -> Claim:
     """fused: of each computation, what it did written out and what PyTorch's operator did."""
     fewer = sum(has.launches < hand.launches for hand, has in fused.values())
     leaner = sum(has.bytes < hand.bytes for hand, has in fused.values())
-    return (
+    return Claim(
         "02-fusion",
         "guide",
         "fusion means fewer launches, less memory access",
@@ -59,7 +59,7 @@ def fusion(fused: Fused) -> Row:
     )
 
 
-def in_place() -> Row:
+def in_place() -> Claim:
     """Every operator's input and result changed in five ways; and what backward itself changes in place."""
     found = outcomes()
     unchecked = [c for c in CHANGES if "data" in c or "numpy" in c]
@@ -69,7 +69,7 @@ def in_place() -> Row:
     first, second, parameters, _ = _two_backwards()
     none = not _in_place(first) and _in_place(second) == {"aten.add_": parameters}
     verdict = "confirmed" if wrong else "partly: holds when the version check is evaded"
-    return (
+    return Claim(
         "02-in-place",
         "book-notes",
         "in-place backward easily gives wrong numbers, so it is avoided",
@@ -80,7 +80,7 @@ def in_place() -> Row:
     )
 
 
-def graph() -> Row:
+def graph() -> Claim:
     """The graphs of programs that decide by looking at their data, searched for cycles; and one, node by node."""
     graphs = [graph_of(program(p.clone().requires_grad_())) for program in PROGRAMS for p in POINTS]
     for one in graphs:
@@ -90,7 +90,7 @@ def graph() -> Row:
     forward = count(lambda: ((s := x * 2 - w).tanh() * s + v.exp()).sum())
     nodes = graph_of(forward.result)
     leaves = sum(not following for following in nodes.values())
-    return (
+    return Claim(
         "02-dag",
         "book-notes",
         "the graph is a DAG of operators, data on its edges",
@@ -101,11 +101,11 @@ def graph() -> Row:
     )
 
 
-def accumulate() -> Row:
+def accumulate() -> Claim:
     """Gradients through data-dependent code against finite differences; and a second backward into the same .grad."""
     agree, tried = sum(map(right_gradients, PROGRAMS)), len(PROGRAMS) * len(POINTS)
     *_, doubled = _two_backwards()
-    return (
+    return Claim(
         "02-accumulate",
         "book-notes",
         "gradients accumulate as numbers, so control flow is no problem",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from helpers.lesson.claim import Claim
 from helpers.lessons.optimizers import experiments
 
 
-def batch() -> tuple[str, ...]:
+def batch() -> Claim:
     """Samples a second of a training step from batch 1 to 65,536."""
     rate = {b: b / experiments.training_step(b).seconds for b in (1, 1024, 16384, 65536)}
     rises, flat = rate[1024] / rate[1], rate[65536] / rate[16384]
-    return (
+    return Claim(
         "06-batch",
         "book-notes",
         "batch size raises the efficiency of operators through parallelism",
@@ -21,10 +22,10 @@ def batch() -> tuple[str, ...]:
     )
 
 
-def learning_rate() -> tuple[str, ...]:
+def learning_rate() -> Claim:
     """The best learning rate at batches 8 and 128."""
     sgd, adam = experiments.exponent("SGD"), experiments.exponent("Adam")
-    return (
+    return Claim(
         "06-learning-rate",
         "five-strategies",
         "scale the learning rate in proportion to the batch",

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import helpers.lessons.optimizers.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import plots, simulate
+from helpers.lesson.claim import Claim
 from helpers.plots import Picture
 from helpers.plots.lanes import Work, rows_of
 from helpers.simulator.devices import Device
@@ -431,7 +432,7 @@ _SECTIONS = "1 · Three ways to the same numbers", "2 · Launches or bytes?"
 
 def claims(
     steps: Mapping[str, Step], sizes: Sequence[int], times_as_fast: Mapping[str, float]
-) -> list[tuple[str, ...]]:
+) -> list[Claim]:
     """Rows of the claims whose experiments stand in the lesson's first two rounds.
 
     times_as_fast: fused against the for-loop, with one parameter and with many, under those names.
@@ -442,7 +443,7 @@ def claims(
     fused_wins = kernels["fused"] < kernels["foreach"] and temporary["fused"] < temporary["for-loop"]
     fast = ", ".join(f"{ratio:.1f} times as fast with {name}" for name, ratio in times_as_fast.items())
     return [
-        (
+        Claim(
             "06-three-for-each",
             "book-notes",
             "every optimizer has three implementations",
@@ -452,7 +453,7 @@ def claims(
             else f"refuted: all three have only {', '.join(fused)}",
             _SECTIONS[0],
         ),
-        (
+        Claim(
             "06-trade-off",
             "book-notes",
             "the three trade speed against memory",
@@ -464,7 +465,7 @@ def claims(
             else "confirmed",
             " and ".join(_SECTIONS),
         ),
-        (
+        Claim(
             "06-fused-launches",
             "five-strategies",
             "FusedAdam reduces kernel launches",

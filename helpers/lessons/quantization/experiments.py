@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 import helpers.lessons.quantization.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import count, recordings
+from helpers.lesson.claim import Claim
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 from helpers.simulator.devices import DEVICES
@@ -419,9 +420,7 @@ def shapes_taken() -> dict[tuple[int, int, int], bool]:
     return found
 
 
-def claims(
-    gain: Gains, spirals: Spirals, on_gpu: Sequence[Mapping[str, Any]] | None
-) -> list[tuple[str, ...]]:
+def claims(gain: Gains, spirals: Spirals, on_gpu: Sequence[Mapping[str, Any]] | None) -> list[Claim]:
     """The rows of the lesson's sources on trial. on_gpu: what on_real_gpu gave."""
     taken = shapes_taken()
     odd = [shape for shape in taken if any(n % 16 for n in shape)]
@@ -442,7 +441,7 @@ def claims(
     few, many = (gain[t, "both in int8, op by op"] for t in (1, 4096))
     fused = {t: gain[t, "weights in int8, one kernel"] for t in (1, 4096)}
     return [
-        (
+        Claim(
             "13-multiples-of-16",
             "guide",
             "matrix sizes must be multiples of 16 for INT8",
@@ -450,7 +449,7 @@ def claims(
             multiples,
             "2 · Multiply the integers",
         ),
-        (
+        Claim(
             "13-faster-inference",
             "five-strategies",
             "quantized training: INT8 speeds up inference further",
@@ -461,7 +460,7 @@ def claims(
             else "confirmed",
             "2 · Multiply the integers; Further · Train for the rounding",
         ),
-        (
+        Claim(
             "13-int4-lossless",
             "guide",
             "a native INT4 model: less latency and memory without loss",

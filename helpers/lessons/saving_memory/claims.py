@@ -9,13 +9,13 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from helpers import simulate
+from helpers.lesson.claim import Claim
 from helpers.lessons.saving_memory import experiments
 
 MIB = 2**20
-Row = tuple[str, str, str, str, str, str]
 
 
-def batchnorm() -> Row:
+def batchnorm() -> Claim:
     """How often BatchNorm's running averages move in a step of 8 pieces, and how far its gradients are off."""
     x, _, _ = experiments.labelled_rows(512)
     layer = nn.BatchNorm1d(32).double()
@@ -23,7 +23,7 @@ def batchnorm() -> Row:
         layer(part)
     assert layer.num_batches_tracked is not None
     updates = int(layer.num_batches_tracked)
-    return (
+    return Claim(
         "09-batchnorm",
         "five-strategies",
         "BatchNorm updates its statistics after the complete cycle of accumulation",
@@ -33,13 +33,13 @@ def batchnorm() -> Row:
     )
 
 
-def checkpoint_compute() -> Row:
+def checkpoint_compute() -> Claim:
     """What checkpoints add to the FLOPs of forward and backward."""
     more = experiments.parts()
     told = "; ".join(
         f"{name} {full:+.0%}, as torch does it {early:+.0%}" for name, (full, early) in more.items()
     )
-    return (
+    return Claim(
         "09-checkpoint-compute",
         "five-strategies",
         "checkpointing adds 20 % compute",
@@ -73,7 +73,7 @@ def _book_script(order: tuple[str, str], clones: bool) -> dict[str, float]:
     return peaks
 
 
-def book_checkpoint() -> Row:
+def book_checkpoint() -> Claim:
     """The book's comparison, in both orders, with and without the clones that it keeps."""
     found = {
         (order[0], clones): _book_script(order, clones)
@@ -82,7 +82,7 @@ def book_checkpoint() -> Row:
     }
     gap = {how: peaks["plain"] - peaks["checkpoint"] for how, peaks in found.items()}
     published = gap["checkpoint", True]
-    return (
+    return Claim(
         "09-book-checkpoint",
         "book-code",
         "the book's script: 936.2 MiB without checkpoints, 628.6 MiB with",
@@ -112,11 +112,11 @@ def _layers_on_card(layers: int, grad: bool, width: int = 5000) -> tuple[int, in
         return round((gpu.memory_allocated() - held) / one), round((gpu.max_memory_allocated() - held) / one)
 
 
-def book_offload() -> Row:
+def book_offload() -> Claim:
     """The book's layers that are moved in and out: what of them is on the card, for training and for inference."""
     left = {(n, grad): _layers_on_card(n, grad) for n in (2, 4) for grad in (True, False)}
     layer_gib = 4 * 50_000**2 / 2**30
-    return (
+    return Claim(
         "09-book-offload",
         "book-code",
         "the book's script: layers moved in and out by turns hold the peak at 9.33 GiB",
@@ -131,7 +131,7 @@ def book_offload() -> Row:
     )
 
 
-def host_memory() -> Row:
+def host_memory() -> Claim:
     """What it costs to keep saved tensors in the host's memory."""
 
     def step(net: nn.Module, x: torch.Tensor, way: str) -> None:
@@ -144,7 +144,7 @@ def host_memory() -> Row:
 
     plain, moved = (experiments.on_a_card(step, way) for way in ("plain", "save_on_cpu"))
     times, peaks = moved["seconds"] / plain["seconds"], (plain["peak"] / MIB, moved["peak"] / MIB)
-    return (
+    return Claim(
         "09-host-memory",
         "book-notes",
         "keep data in the host's memory and load it when needed: performance is given up for GPU memory",
@@ -155,7 +155,7 @@ def host_memory() -> Row:
     )
 
 
-def memory_first() -> Row:
+def memory_first() -> Claim:
     """What the order "memory first, then speed" costs where a step fits already."""
 
     def step(net: nn.Module, x: torch.Tensor, way: str) -> None:
@@ -164,7 +164,7 @@ def memory_first() -> Row:
         experiments.squares(x).backward()
 
     plain, again = (experiments.on_a_card(step, way)["seconds"] for way in ("plain", "checkpoints"))
-    return (
+    return Claim(
         "09-memory-first",
         "book-notes",
         "in practice one optimizes memory first and speed afterwards",
@@ -176,6 +176,6 @@ def memory_first() -> Row:
     )
 
 
-CLAIMS: tuple[Callable[[], Row], ...] = (
+CLAIMS: tuple[Callable[[], Claim], ...] = (
     batchnorm, checkpoint_compute, book_checkpoint, book_offload, host_memory, memory_first,
 )  # fmt: skip

@@ -12,12 +12,12 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from helpers import count, memory, simulate
+from helpers.lesson.claim import Claim
 from helpers.memory.estimating import Estimate
 from helpers.text.tables import Table, table
 
 MIB = 2**20
 ON_H100 = "simulated (H100)"
-Row = tuple[str, str, str, str, str, str]
 
 
 class Block(nn.Module):
@@ -90,11 +90,11 @@ def kinds(by_rows: Mapping[int, Estimate]) -> Table:
     return table(rows, columns, evidence="arithmetic", caption="MiB at the peak, by kind")
 
 
-def peak_claim(by_rows: Mapping[int, Estimate]) -> Row:
+def peak_claim(by_rows: Mapping[int, Estimate]) -> Claim:
     """The claim of section 1."""
     found = phases(by_rows)
     small, large = found["peak with 16 rows"], found["peak with 8,192 rows"]
-    return (
+    return Claim(
         "09-peak",
         "book-notes",
         "memory usually peaks in backward, in one of its operators",
@@ -143,11 +143,11 @@ def first_step(kind: Callable[..., torch.optim.Optimizer], scale: float) -> floa
     return float(w.detach().norm())
 
 
-def learning_rate_claim(off: Mapping[str, float]) -> Row:
+def learning_rate_claim(off: Mapping[str, float]) -> Claim:
     """The claim of section 2."""
     right = max(off["8 equal pieces"], off["padded; sum of losses ÷ all targets that count"]) < 1e-9
     forgot = [first_step(kind, 8) / first_step(kind, 1) for kind in (torch.optim.SGD, torch.optim.Adam)]
-    return (
+    return Claim(
         "09-learning-rate",
         "five-strategies",
         "with accumulation, scale the learning rate in proportion to the batch",

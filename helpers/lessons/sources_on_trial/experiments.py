@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from helpers.lesson import VERDICTS_MIME, sources
+from helpers.lesson.claim import WORDS
 from helpers.lessons.sources_on_trial import shares_picture, snippets, verdicts
 from helpers.lessons.sources_on_trial.snippets import Snippet
-from helpers.lessons.sources_on_trial.verdicts import WORDS, Verdict
+from helpers.lessons.sources_on_trial.verdicts import Verdict
 from helpers.plots.picture import Picture
 from helpers.text.tables import Table, table
 

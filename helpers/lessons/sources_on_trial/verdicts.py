@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers.lessons.sources_on_trial import claims
+from helpers.lesson.claim import WORDS
+from helpers.lessons.sources_on_trial import listing
+from helpers.lessons.sources_on_trial.listing import Listed
 
 #: id → a verdict that a lesson keeps, and the lesson: collected from the executed notebooks (helpers.classroom.collecting)
 KEPT = Path(__file__).with_name("kept.json")
-WORDS = ("confirmed", "partly", "refuted", "untested")
 HERE = "18_sources_on_trial"
 
 
@@ -40,26 +41,26 @@ def every() -> list[Verdict]:
 
     KeyError: a claim names a verdict that no lesson keeps.
     """
-    told = json.loads(KEPT.read_text(encoding="utf-8"))
-    return [_verdict(source, claim, told) for source, claim in claims.every()]
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    return [_verdict(source, entry, kept) for source, entry in listing.every()]
 
 
-def _verdict(source: str, claim: claims.Claim, told: dict[str, dict[str, str]]) -> Verdict:
-    if claim.kept:
-        had = told[claim.kept]
-        words, measured = claim.words or had["claim"], had["measured"]
-        name, verdict, evidence, lesson, experiment = (
-            claim.kept, had["verdict"], had["evidence"], had["lesson"], had["experiment"],
-        )  # fmt: skip
-    elif claim.trial:
-        name, _, words, measured, verdict, experiment = claims.row(source, claim)
-        evidence, lesson = claim.evidence, HERE
-    else:
-        name, words, measured, verdict = "", claim.words, "nothing", f"untested: {claim.why}"
-        evidence, lesson, experiment = "", "", ""
-    return Verdict(name, source, claim.section, words, measured, verdict, evidence, lesson, experiment)
+def _verdict(source: str, entry: Listed, lessons: dict[str, dict[str, str]]) -> Verdict:
+    where = source, entry.section
+    if entry.kept:
+        kept = lessons[entry.kept]
+        evidence, lesson, experiment = kept["evidence"], kept["lesson"], kept["experiment"]
+        words = entry.words or kept["claim"]
+        return Verdict(
+            entry.kept, *where, words, kept["measured"], kept["verdict"], evidence, lesson, experiment
+        )
+    if entry.trial:
+        claim = listing.run(source, entry)
+        told = claim.claim, claim.measured, claim.verdict
+        return Verdict(claim.id, *where, *told, entry.evidence, HERE, claim.experiment)
+    return Verdict("", *where, entry.words, "nothing", f"untested: {entry.why}", "", "", "")
 
 
 def plain(verdicts: list[Verdict]) -> list[dict[str, Any]]:
     """As data, for a notebook's output."""
-    return [asdict(one) for one in verdicts]
+    return [asdict(verdict) for verdict in verdicts]

@@ -8,11 +8,10 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from helpers import count
+from helpers.lesson.claim import Claim
 from helpers.lessons.storage_and_stride import experiments
 
 #: id, source, claim, measured, verdict, experiment
-Row = tuple[str, str, str, str, str, str]
-
 #: operators of everyday work, picked by hand: family → lines in x
 OPERATORS = {
     "elementwise": "x + 1 | x * x | x.exp() | x.float() | F.gelu(x) | torch.where(x > 0.5, x, -x)",
@@ -83,7 +82,7 @@ def _of(kind: str) -> tuple[list[str], int]:
     return [code for code, k in found.items() if k == kind], len(found)
 
 
-def two_levels() -> Row:
+def two_levels() -> Claim:
     """A write through one of five tensors over one storage."""
     lines = ("y.t()", "y[:, 1]", "y[1:, ::2]", "y[2].view(2, 3)")
     y = torch.arange(24.0).reshape(4, 6)
@@ -99,10 +98,10 @@ def two_levels() -> Row:
     )
     said = "confirmed" if storages == 1 and made.bytes_allocated == 0 else "refuted"
     claim = "tensor and storage are two levels: a tensor reads its storage by shape, stride and offset"
-    return ("01-two-levels", "book-notes", claim, measured, said, "Round 1")
+    return Claim("01-two-levels", "book-notes", claim, measured, said, "Round 1")
 
 
-def noncontiguous_raises() -> Row:
+def noncontiguous_raises() -> Claim:
     raised, tried = _of("raised")
     measured = f"{len(raised)} of {tried} hand-picked operators raised: {_listed(raised)}"
     only_view = raised and all(".view(" in code for code in raised)
@@ -110,19 +109,19 @@ def noncontiguous_raises() -> Row:
         "partly: holds when the operator may not copy, as `view` in all its forms" if only_view else "refuted"
     )
     claim = "many algorithms assume contiguous storage; a non-contiguous tensor may raise an error"
-    return ("01-noncontiguous-raises", "book-notes", claim, measured, said, _FURTHER)
+    return Claim("01-noncontiguous-raises", "book-notes", claim, measured, said, _FURTHER)
 
 
-def noncontiguous_wrong() -> Row:
+def noncontiguous_wrong() -> Claim:
     other, tried = _of("other numbers")
     measured = f"{len(other)} of {tried} hand-picked operators gave other numbers: {_listed(other)}"
     only_raw = other and all("as_strided" in code for code in other)
     said = "partly: holds when code addresses the storage instead of the tensor" if only_raw else "refuted"
     claim = "a non-contiguous tensor may even give wrong results"
-    return ("01-noncontiguous-wrong", "book-notes", claim, measured, said, _FURTHER)
+    return Claim("01-noncontiguous-wrong", "book-notes", claim, measured, said, _FURTHER)
 
 
-def noncontiguous_slow() -> Row:
+def noncontiguous_slow() -> Claim:
     extra, tried = _of("same, extra copy")
     times = experiments.lines_touched(2**19, 16) // experiments.lines_touched(2**19, 1)
     measured = (
@@ -131,10 +130,12 @@ def noncontiguous_slow() -> Row:
     )
     said = "partly: holds when the kernel wants rows and copies, or the numbers lie far apart"
     claim = "a non-contiguous tensor may be read in a bad order and lower performance"
-    return ("01-noncontiguous-slow", "book-notes", claim, measured, said if extra else "refuted", _FURTHER)
+    return Claim(
+        "01-noncontiguous-slow", "book-notes", claim, measured, said if extra else "refuted", _FURTHER
+    )
 
 
-def advanced_index() -> Row:
+def advanced_index() -> Claim:
     """Seven kinds of index that are more than integers and slices."""
     kinds = ("x[[0, 2]]", "x[pick]", "x[mask]", "x[0:3:2, [1]]", "x[one]", "x[yes]", "x[True]")
     names = {
@@ -149,10 +150,10 @@ def advanced_index() -> Row:
     partly = "partly: holds when the index is not an integer tensor without dimensions; that one is a view"
     claim = "reading through advanced indexing (boolean or integer tensors) makes new storage"
     said = partly if shares == ["x[one]"] else "confirmed"
-    return ("01-advanced-index", "book-notes", claim, measured, said, "Round 3")
+    return Claim("01-advanced-index", "book-notes", claim, measured, said, "Round 3")
 
 
-def pandas_numpy() -> Row:
+def pandas_numpy() -> Claim:
     """Eight parts of frames, straight into torch and by way of NumPy."""
     travelled = {
         name: (
@@ -172,4 +173,4 @@ def pandas_numpy() -> Row:
     partly = "partly: holds when the part holds numbers; text and dates raise either way"
     claim = "pandas objects should be converted to a NumPy array first"
     said = partly if rescued and lost else "confirmed"
-    return ("01-pandas-numpy", "book-notes", claim, measured, said, "Further · From pandas")
+    return Claim("01-pandas-numpy", "book-notes", claim, measured, said, "Further · From pandas")

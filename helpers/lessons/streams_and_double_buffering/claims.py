@@ -9,13 +9,12 @@ from typing import Any
 import torch
 
 from helpers import simulate
+from helpers.lesson.claim import Claim
 from helpers.lessons.streams_and_double_buffering import experiments
 from helpers.text.seconds import format_seconds
 
-Row = tuple[str, str, str, str, str, str]
 
-
-def in_order() -> Row:
+def in_order() -> Claim:
     """A training step that names no stream: in how many queues it runs, and in which order."""
     gpu = simulate("H100")
     with gpu:
@@ -27,7 +26,7 @@ def in_order() -> Row:
             optimizer.zero_grad()
     ordered = all(a.end_ns <= b.start_ns for a, b in zip(gpu.kernels, gpu.kernels[1:], strict=False))
     streams = len({k.stream for k in gpu.kernels})
-    return (
+    return Claim(
         "05-one-queue",
         "book-notes",
         "without a stream named, all work enters one queue and runs in the order of submission",
@@ -52,7 +51,7 @@ def _early_result(gpu: Any, side: Any, page: torch.Tensor) -> None:
     y[0].sum()
 
 
-def non_blocking() -> Row:
+def non_blocking() -> Claim:
     """One stream only: a kernel behind the copy, and a host that touches the copy's memory too early."""
     tried = {
         "a kernel reads the batch": _one_stream,
@@ -61,7 +60,7 @@ def non_blocking() -> Row:
     }
     found = {what: experiments.verdict(experiments.try_program(program)) for what, program in tried.items()}
     races = sum(v == "race" for v in found.values())
-    return (
+    return Claim(
         "05-non-blocking-safe",
         "book-notes",
         "non_blocking does not corrupt data, since the queue keeps the order",
@@ -92,10 +91,10 @@ def _gain(loops: tuple[experiments.Loop, experiments.Loop]) -> float:
     return loops[0].step_s / loops[1].step_s
 
 
-def speeds_the_copy() -> Row:
+def speeds_the_copy() -> Claim:
     """The copy's rate in one queue and in two, where two gain most."""
     one, two = best = max(_gains().values(), key=_gain)
-    return (
+    return Claim(
         "05-speeds-the-copy",
         "book-notes",
         "double buffering mainly speeds up copying",
@@ -105,13 +104,13 @@ def speeds_the_copy() -> Row:
     )
 
 
-def small_data() -> Row:
+def small_data() -> Claim:
     """The gain where the copy is short beside the compute, where it is long, and between."""
     by_ratio = sorted((one.copy_s / one.product_s, _gain((one, two))) for one, two in _gains().values())
     best = max(by_ratio, key=lambda pair: pair[1])
     told = (by_ratio[0], best, by_ratio[-1])
     hump = by_ratio[0][1] < best[1] > by_ratio[-1][1]
-    return (
+    return Claim(
         "05-small-data",
         "book-notes",
         "where little is copied, it hardly shows",
@@ -163,12 +162,12 @@ def where_the_wait_stands() -> dict[str, tuple[float, int]]:
     return places
 
 
-def wait_stream() -> Row:
+def wait_stream() -> Claim:
     """Two streams that take turns with whole training steps, as the notes have it: where the one wait must stand."""
     places = where_the_wait_stands()
     fast = 1.05 * min(step for step, _ in places.values())
     good = [where for where, (step, races) in places.items() if step < fast and not races]
-    return (
+    return Claim(
         "05-wait-stream",
         "book-notes",
         "`submit_stream.wait_stream(running_stream)` orders the two queues",
@@ -202,10 +201,10 @@ def _held(pinned: bool, non_blocking: bool) -> experiments.Copy:
     return experiments.copy_of(held, gpu.kernels[first:])
 
 
-def pin_memory() -> Row:
+def pin_memory() -> Claim:
     """How long a copy behind four products holds the host: pageable, pinned, pinned and non_blocking."""
     pageable, pinned, free = _held(False, False), _held(True, False), _held(True, True)
-    return (
+    return Claim(
         "05-pin-memory",
         "five-strategies",
         "`pin_memory=True` is a key to an efficient loader",
@@ -218,7 +217,7 @@ def pin_memory() -> Row:
     )
 
 
-def rows() -> list[Row]:
+def rows() -> list[Claim]:
     """All of them."""
     claims = in_order, non_blocking, speeds_the_copy, small_data, wait_stream, pin_memory
     return [claim() for claim in claims]

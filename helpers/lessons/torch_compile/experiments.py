@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from helpers import bench, compiling, plots, simulate
 from helpers.compiling import Kernels, Report
 from helpers.compiling.timing import empty_caches
+from helpers.lesson.claim import Claim
 from helpers.plots import style
 from helpers.plots.lanes import rows_of
 from helpers.plots.picture import Picture, drawn
@@ -551,7 +552,7 @@ SECTIONS = (
 )
 
 
-def on_trial(both: Both, streams: Mapping[str, Stream], bound: Mapping[str, float]) -> list[tuple[str, ...]]:
+def on_trial(both: Both, streams: Mapping[str, Stream], bound: Mapping[str, float]) -> list[Claim]:
     """The claims that this lesson's cells test, a row each."""
     return [_reduce_overhead(), _options_dynamic(streams), _faster(bound), _fullgraph(both)]
 
@@ -561,11 +562,11 @@ def _rescale(x: Tensor) -> Tensor:
     return x / x.max()
 
 
-def _reduce_overhead() -> tuple[str, ...]:
+def _reduce_overhead() -> Claim:
     sets = private_torch.list_mode_options()["reduce-overhead"]
     x = torch.rand(16, 16)
     plain, mode = (compiling.kernels(_rescale, x, mode=m).bodies() for m in ("default", "reduce-overhead"))
-    return (
+    return Claim(
         "11-reduce-overhead", "compile-300", 'mode="reduce-overhead" reduces compile time',
         f"it sets {', '.join(sets)}; the kernels for the CPU are {'the same' if plain == mode else 'others'} as without it",
         "refuted: the same code is written, and CUDA graphs come on top" if "triton.cudagraphs" in sets else "untested",
@@ -573,20 +574,20 @@ def _reduce_overhead() -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _options_dynamic(streams: Mapping[str, Stream]) -> tuple[str, ...]:
+def _options_dynamic(streams: Mapping[str, Stream]) -> Claim:
     found = tried(lambda: torch.compile(_rescale, options={"dynamic": True})(torch.rand(3)))
     known = streams["dynamic=True"]
-    return (
+    return Claim(
         "11-options-dynamic", "compile-300", 'options={"dynamic": True} gives dynamic shapes',
         f"{found}; dynamic=True: {known.after[-1]} compilations for {len(set(known.sizes))} sizes",
         "refuted" if found != "ran" else "confirmed", SECTIONS[1],
     )  # fmt: skip
 
 
-def _faster(bound: Mapping[str, float]) -> tuple[str, ...]:
+def _faster(bound: Mapping[str, float]) -> Claim:
     shares = " and ".join(f"{1 / times:.0%} ({dtype})" for dtype, times in bound.items())
     most = " and ".join(f"{times:.1f} ({dtype})" for dtype, times in bound.items())
-    return (
+    return Claim(
         "11-300-percent", "compile-300", "training 300 % faster (72 h → 24 h), steps of 800 ms → 200 ms",
         f"72 ÷ 24 is {72 / 24:.0f} times, {72 / 24 - 1:.0%} faster, while its steps are {800 / 200:.0f} times; simulated: a Transformer layer "
         f"at most {most} times, since products take {shares} of it; a chain of six pointwise operators {chain().time:.1f} times",
@@ -596,9 +597,9 @@ def _faster(bound: Mapping[str, float]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _fullgraph(both: Both) -> tuple[str, ...]:
+def _fullgraph(both: Both) -> Claim:
     kept = [name for name, (_, full) in both.items() if full.error]
-    return (
+    return Claim(
         "11-fullgraph", "book-notes", "fullgraph=True gives the whole graph",
         f"of {len(both)} functions with a break {len(both) - len(kept)} in one graph; an error for: {', '.join(kept)}",
         "partly: holds when what breaks is a number or a size read from the data; else it raises" if kept else "confirmed",

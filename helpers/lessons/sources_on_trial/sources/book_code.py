@@ -1,6 +1,6 @@
 """The repository of the book: two of its scripts print numbers that can be had again."""
 
-from helpers.lessons.sources_on_trial.claims import kept
+from helpers.lessons.sources_on_trial.listing import kept
 
 CLAIMS = (
     kept("saving memory: checkpoints", "09-book-checkpoint"),

@@ -17,7 +17,7 @@ from torch.utils.data import default_collate
 
 from helpers import count
 from helpers.lessons.sources_on_trial import snippets
-from helpers.lessons.sources_on_trial.claims import Outcome, kept, tried, untested
+from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untested
 
 
 def one_tensor() -> Outcome:

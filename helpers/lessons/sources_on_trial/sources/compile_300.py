@@ -6,7 +6,7 @@ import torch
 
 from helpers import compiling
 from helpers.lessons.sources_on_trial import snippets
-from helpers.lessons.sources_on_trial.claims import Outcome, kept, tried, untested
+from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untested
 
 
 def graph_then_code() -> Outcome:

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from helpers.lessons.sources_on_trial import snippets
-from helpers.lessons.sources_on_trial.claims import Outcome, kept, tried, untested
+from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untested
 
 
 def full_precision_update() -> Outcome:

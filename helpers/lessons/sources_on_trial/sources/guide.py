@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from helpers import compiling, simulate
-from helpers.lessons.sources_on_trial.claims import Outcome, kept, tried, untested
+from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untested
 from helpers.simulator.devices import DEVICES
 
 

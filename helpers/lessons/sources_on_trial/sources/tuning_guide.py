@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from helpers import compiling, count, simulate
-from helpers.lessons.sources_on_trial.claims import Outcome, tried, untested
+from helpers.lessons.sources_on_trial.listing import Outcome, tried, untested
 
 SIMULATED = "simulated (H100)"
 
