@@ -24,7 +24,7 @@ __all__ = ["cell_of", "screen"]
 #: what may be imported: a module → its names that may be used, or None for all public ones
 _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
     """__future__ abc array bisect cmath collections datetime decimal fractions graphlib hashlib heapq itertools math
-    matplotlib numbers numpy operator posixpath pprint psutil queue random re statistics struct textwrap time torch typing
+    matplotlib numbers numpy operator posixpath pprint queue random re statistics struct textwrap time torch typing
     typing_extensions weakref""".split()
 ) | {
     # the others of these write into modules and classes, read any attribute, or make code of text
@@ -59,6 +59,11 @@ _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
     ),
     "glob": frozenset({"escape", "glob", "iglob"}),
     "json": frozenset({"dumps", "loads"}),
+    # reading: what sets limits, priorities and processors reaches the process that forks everybody's
+    "psutil": frozenset(
+        """AccessDenied Error NoSuchProcess Process cpu_count cpu_freq cpu_percent cpu_stats cpu_times cpu_times_percent
+        getloadavg swap_memory virtual_memory""".split()
+    ),
     "string": frozenset(
         {
             "ascii_letters",
@@ -106,6 +111,8 @@ _LEADS_OUT = frozenset(
     bltns exec get_annotations evaluate_forward_ref ForwardRef on_generate_code set_codegen CodeGen
     parallel_apply attrgetter methodcaller DataLoader TCPStore FileStore HashStore PrefixStore get_ipython""".split()
 )
+#: what psutil.Process does to a process, also another than one's own
+_ACTS = frozenset("ionice kill nice rlimit send_signal suspend terminate".split())
 #: names of a notebook's first cells that keep their meaning
 _KEPT = frozenset({"DataLoader", "gc", "np", "os", "sys", "tempfile", "torch"})
 #: public, and it hides work, replaces operators, runs text, or reads and writes files
@@ -260,7 +267,11 @@ class _Reader:
             elif isinstance(node, ast.Call):
                 what = self._call(node)
             elif isinstance(node, ast.MatchClass):
-                private = [name for name in node.kwd_attrs if name[0] == "_" or name in _LEADS_OUT]
+                private = [
+                    name
+                    for name in node.kwd_attrs
+                    if name[0] == "_" or name in _LEADS_OUT | _ACTS | {"cpu_affinity"}
+                ]
                 what = _private(private[0]) if private else None
             elif isinstance(node, ast.Constant | ast.keyword | ast.arg):
                 text = node.value if isinstance(node, ast.Constant) else node.arg
@@ -299,6 +310,8 @@ class _Reader:
             return what
         if name in _LEADS_OUT:
             return _leads(name)
+        if name in _ACTS or name == "cpu_affinity" and not self._only_asked(node):
+            return f"uses `{name}`, which acts on a process: read only, and bind your own by `os.sched_setaffinity`"
         if name[0] != "_" and path in sys.modules and self._handed_on(node):
             return f"hands the module `{path}` on: use it with a dot, as `{path}.name`"
         if name[0] != "_" or _KNOWN.fullmatch(name) or path and _OPERATORS.fullmatch(path):
@@ -447,6 +460,11 @@ class _Reader:
             to = above.targets[0]
             return len(above.targets) > 1 or not isinstance(to, ast.Name) or len(self.binding[to.id]) > 1
         return not isinstance(above, ast.Attribute)
+
+    def _only_asked(self, node: ast.expr) -> bool:
+        """Whether it is called without arguments, which reads and sets nothing."""
+        above = self.above.get(node)
+        return isinstance(above, ast.Call) and above.func is node and not above.args and not above.keywords
 
     def _path(self, node: ast.expr) -> str:
         """``torch.nn.functional`` for ``F``, also behind other names; "" for what does not begin with a module."""
