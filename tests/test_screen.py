@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from helpers import check
-from helpers.check.screen import cell_of, screen
+from helpers.check.screen import screen
 from helpers.classroom import master as masters
 from helpers.classroom.build import find
 from helpers.classroom.runner import Runner
@@ -70,6 +70,7 @@ CLOSED = {
     "p.terminate()": "terminate",
     "getattr(p, 'send_signal')(9)": "send_signal",
     "match p:\n    case Process(rlimit=f):\n        f(2, (1, 1))": "rlimit",
+    "from torch import *\nload('f')": "torch.load",
     "def f(sys):\n    pass": "another meaning",
     "from torch.utils._python_dispatch import _disable_current_modes": "_python_dispatch",
     "with torch._C._ExcludeDispatchKeyGuard(keys):\n    pass": "private name",
@@ -191,10 +192,3 @@ def test_the_visible_test_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     check.value("answers", {})
     cells.append("def twice(x):\n    return x * 2")
     check.function("twice", [check.case(2)], expect=[4])
-
-
-def test_the_cell_of_a_name_is_the_last_that_makes_it() -> None:
-    cells = ["", "class A:\n    b = 1", "a, b = 1, 2", "b\nprint(b)", "import torch as t", "%broken ("]
-    notebook = {"_ih": cells}
-    assert [cell_of(name, notebook) for name in ("A", "a", "b", "c")] == [cells[1], cells[2], cells[2], ""]
-    assert cell_of("A", {}) == ""
