@@ -191,6 +191,15 @@ def test_fingerprint_follows_meaning(tmp_path: Path) -> None:
     assert build.fingerprint(masters.read(write(tmp_path, GOOD)), ["helpers/gone.py"]) != base
 
 
+def test_fingerprint_follows_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its public version: the builds for the CPU and for CUDA give the same outputs."""
+    master, found = masters.read(write(tmp_path, GOOD)), {}
+    for torch in ("2.13.0", "2.13.0+cpu", "2.13.0+cu130", "2.14.1+cpu"):
+        monkeypatch.setattr(build, "version", {"torch": torch}.__getitem__)
+        found[torch] = build.fingerprint(master)
+    assert found["2.13.0"] == found["2.13.0+cpu"] == found["2.13.0+cu130"] != found["2.14.1+cpu"]
+
+
 def test_built_reference_names_what_it_loaded() -> None:
     """The list comes from the kernel, so that lazy and relative imports are in it."""
     for path in build.find([]):

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +109,17 @@ def _node(cell: Cell, place: int, note: str) -> NotebookNode:
 
 
 def fingerprint(master: Master, modules: Iterable[str] = ()) -> str:
-    """Changes when the master changes, or a helper that it loaded: their code (comments and docstrings left out) or data."""
+    """Changes when the master changes, or a helper that it loaded: their code (comments and docstrings left out) or data;
+    or PyTorch, by the version that its builds for the CPU and for CUDA have in common."""
     with _PARSING:
         return _fingerprint(master, modules)
 
 
 def _fingerprint(master: Master, modules: Iterable[str]) -> str:
-    digest = hashlib.sha256(json.dumps([FORMAT, [asdict(c) | {"line": 0} for c in master.cells]]).encode())
+    torch = version("torch").partition("+")[0]
+    digest = hashlib.sha256(
+        json.dumps([FORMAT, torch, [asdict(c) | {"line": 0} for c in master.cells]]).encode()
+    )
     paths = {ROOT / name for name in modules}
     folders = {path.parent for path in paths}
     data = {p for f in folders for p in f.rglob("*.*") if p.suffix in DATA and _package(p) == f}
@@ -364,7 +369,7 @@ def drift(path: Path) -> list[str]:
     master = masters.read(path)
     if not is_current(master):
         return [
-            f"{master.name}: the master or a helper that it uses has changed since the reference was built"
+            f"{master.name}: the master, a helper that it uses or PyTorch has changed since the reference was built"
         ]
     found, fresh = nbformat.read(reference_path(master), as_version=4), notebook(master)
     prose.fill(fresh, master, found)
