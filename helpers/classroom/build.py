@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
@@ -31,7 +31,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from helpers.capstone import given
-from helpers.classroom import claims_page, collecting, keeping, prose
+from helpers.classroom import claims_page, collecting, keeping, processors, prose
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
 from helpers.classroom.release import release
@@ -176,8 +176,11 @@ def environment(master: Master) -> dict[str, str]:
     return own | BUILD_ENVIRONMENT | ({} if about_threads else ONE_THREAD)
 
 
-def execute(nb: NotebookNode, master: Master) -> float:
-    """Run every cell in a fresh kernel; outputs into ``nb``. Returns seconds. Raises :class:`BadMaster` with the line."""
+def execute(nb: NotebookNode, master: Master, more: Mapping[str, str] | None = None) -> float:
+    """Run every cell in a fresh kernel; outputs into ``nb``. Returns seconds. Raises :class:`BadMaster` with the line.
+
+    more: environment variables of this run beside those of `environment`.
+    """
     prose.check(master)
     began = time.monotonic()
     client = NotebookClient(
@@ -190,7 +193,7 @@ def execute(nb: NotebookNode, master: Master) -> float:
         record_timing=False,
         skip_cells_with_tag="",
     )
-    with client.setup_kernel(env=environment(master)):
+    with client.setup_kernel(env=environment(master) | dict(more or {})):
         for place, (node, cell) in enumerate(zip(nb.cells, master.cells, strict=True)):
             try:
                 client.execute_cell(node, place)
@@ -327,8 +330,9 @@ def build_one(path: Path, force: bool) -> str:
         master = masters.read(path)
     if not force and is_current(master):
         return f"{master.name}: up to date"
-    nb = notebook(master)
-    seconds = execute(nb, master)
+    nb, plain = notebook(master), notebook(master)
+    seconds, again = execute(nb, master), execute(plain, master, processors.PLAIN)
+    processors.compare(nb, plain, master)
     reference, target = reference_path(master), release_path(master.name)
     before = _last_release(reference) if target.exists() else ""
     keeping.write(reference, text_of(nb))
@@ -336,7 +340,7 @@ def build_one(path: Path, force: bool) -> str:
     kept = keeping.keep(target, before)
     target.parent.mkdir(parents=True, exist_ok=True)
     keeping.write(target, fresh)
-    return f"{master.name}: built, ran in {seconds:.0f} s" + (
+    return f"{master.name}: built, ran in {seconds:.0f} s, with plain instructions in {again:.0f} s" + (
         f"; your answers are kept in {kept.name}" if kept else ""
     )
 
