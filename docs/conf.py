@@ -1,11 +1,15 @@
 """How Sphinx makes the course's site of what `python -m helpers.classroom.site` lays out."""
 
+from typing import Any
+
 project = "PyTorch Performance, Measured"
 author = copyright = project
 html_title = project
 extensions = ["myst_nb"]
 html_theme = "sphinx_book_theme"
 html_static_path = ["_static"]
+#: notebooks/*.ipynb: the learners' notebooks, for who wants to take one along
+html_extra_path = ["_extra"]
 html_css_files = ["site.css"]
 html_theme_options = {
     "show_navbar_depth": 1,
@@ -36,3 +40,26 @@ nb_mime_priority_overrides = [
 myst_enable_extensions = ["html_image"]
 myst_heading_anchors = 3
 suppress_warnings = ["mystnb.unknown_mime_type", "myst.header"]
+
+
+def setup(app: Any) -> None:
+    app.connect("html-page-context", lead_to_notebooks, priority=502)  # the theme makes its buttons at 501
+
+
+def lead_to_notebooks(
+    app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """The theme's download button leads to a page's source, which is not on the site: a lesson's leads to the notebook
+    that learners get, other pages keep only what prints them."""
+    folder, _, name = pagename.partition("/")
+    for group in context["header_buttons"]:
+        buttons = group.get("buttons", [])
+        for button in [b for b in buttons if b["label"] == "download-source-button"]:
+            if folder == "lessons":
+                button |= {
+                    "url": context["pathto"](f"notebooks/{name}.ipynb", 1),
+                    "tooltip": "Download this lesson's notebook",
+                    "label": "download-notebook-button",
+                }
+            else:
+                buttons.remove(button)

@@ -9,6 +9,7 @@ is run.
 """
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -83,7 +84,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     given = parser.parse_args(words)
     try:
-        print(f"drawn: {show(given.file, given.out, given.evidence)}")
+        drawn = show(given.file, given.out, given.evidence)
+        # a name's odd bytes are no text, and cannot be printed
+        print(f"drawn: {os.fsencode(drawn).decode(errors='replace')}")
     except (ValueError, OSError) as problem:
         print(problem, file=sys.stderr)
         return 2

@@ -136,6 +136,50 @@ def test_a_bad_run_is_refused(tmp_path: Path, code: str, message: str) -> None:
     assert str(problem.value).startswith(message)
 
 
+def test_an_output_that_depends_on_the_processor_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in build.processors.PLAIN:
+        monkeypatch.delenv(name, raising=False)
+    code = "import os\nprint(f\"{8.25 if 'ATEN_CPU_CAPABILITY' in os.environ else 8.5} operators\")"
+    path = write(tmp_path, GOOD.replace("print(torch.arange(3))", code))
+    with pytest.raises(BadMaster) as problem:
+        build.build_one(path, force=False)
+    assert str(problem.value).startswith(
+        "90_tiny.py:10: stdout of this experiment cell depends on the processor"
+    )
+    assert "'8.5 operators\\n'" in str(problem.value) and "'8.25 operators\\n'" in str(problem.value)
+    assert not path.with_suffix(".ipynb").exists(), "nothing is kept of a lesson that is refused"
+
+
+@pytest.mark.parametrize(
+    ("here", "plain", "kind"),
+    [
+        ({"text/plain": "a 1.25"}, {"text/plain": "a 1.26"}, "text/plain"),
+        ({"text/plain": "a", "text/html": "<b>1</b>"}, {"text/plain": "a", "text/html": "<b>2</b>"}, "text/html"),
+        ({"application/json": {"a": 1.0}}, {"application/json": {"a": 1.1}}, "application/json"),
+        ({"text/plain": "a"}, {}, "text/plain"),
+        ({"text/plain": "a ≈ 1.25 ms"}, {"text/plain": "a ≈ 7 s"}, ""),
+        ({"text/plain": "at 0x7f0000001234"}, {"text/plain": "at 0x7f0000005678"}, ""),
+        ({"text/plain": "a", "image/png": "AAAA"}, {"text/plain": "a", "image/png": "BBBB"}, ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("passed_over", [False, True])
+def test_outputs_are_compared_as_nbval_does(
+    tmp_path: Path, here: dict[str, str], plain: dict[str, str], kind: str, passed_over: bool
+) -> None:
+    tag = ' tags=["nbval-ignore-output"]' if passed_over else ""
+    master = masters.read(write(tmp_path, GOOD.replace("# %% experiment", "# %% experiment" + tag)))
+    runs = [build.notebook(master) for _ in range(2)]
+    for nb, data in zip(runs, (here, plain), strict=True):
+        nb.cells[2].outputs = [nbformat.v4.new_output("display_data", data)]
+    if kind and not passed_over:
+        with pytest.raises(BadMaster, match=f"90_tiny.py:10: {kind} of this experiment cell depends"):
+            build.processors.compare(*runs, master)
+    else:
+        build.processors.compare(*runs, master)
+
+
 def test_execution_and_release(tmp_path: Path) -> None:
     master = masters.read(write(tmp_path, GOOD))
     runs = []
@@ -189,6 +233,15 @@ def test_fingerprint_follows_meaning(tmp_path: Path) -> None:
     loaded = [Path(helpers.__file__).relative_to(build.ROOT).as_posix()]
     assert build.fingerprint(masters.read(write(tmp_path, GOOD)), loaded) != base, "what it loads counts"
     assert build.fingerprint(masters.read(write(tmp_path, GOOD)), ["helpers/gone.py"]) != base
+
+
+def test_fingerprint_follows_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its public version: the builds for the CPU and for CUDA give the same outputs."""
+    master, found = masters.read(write(tmp_path, GOOD)), {}
+    for torch in ("2.13.0", "2.13.0+cpu", "2.13.0+cu130", "2.14.1+cpu"):
+        monkeypatch.setattr(build, "version", {"torch": torch}.__getitem__)
+        found[torch] = build.fingerprint(master)
+    assert found["2.13.0"] == found["2.13.0+cpu"] == found["2.13.0+cu130"] != found["2.14.1+cpu"]
 
 
 def test_built_reference_names_what_it_loaded() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import gc
 import io
+import math
 import random
 import sys
 import threading
@@ -29,6 +30,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from helpers.counters import COPIES, Counts, count
 from helpers.counters import watch as watch_module
 from helpers.pytorch.tensors import tensors
+from helpers.simulator import simulate
 
 Program = Callable[[], Any]
 
@@ -237,6 +239,30 @@ def test_flops_agree_with_flop_counter(name: str) -> None:
         batch, heads, length, width = 2, 4, 24, 8
         attention = 2 * batch * heads * length * length * width * (2 + 5)
     assert counts.flops == reference.get_total_flops() + attention
+
+
+@pytest.mark.parametrize("groups", [1, 4, 8])
+@pytest.mark.parametrize("layer", [nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d])
+def test_a_convolutions_gradients_cost_what_its_forward_pass_does(layer: Any, groups: int) -> None:
+    """With any number of groups, and on the simulated GPU as well; a gradient that nobody asks for costs nothing."""
+    size = [5, 9, 7][: 1 if layer is nn.Conv1d else 3 if layer is nn.Conv3d else 2]
+
+    def flops(device: Any, *, x_grad: bool = True, weight_grad: bool = True) -> tuple[int, int]:
+        conv = layer(8, 16, 3, stride=2, padding=1, groups=groups, device=device)
+        conv.weight.requires_grad_(weight_grad)
+        x = torch.randn(2, 8, *size, device=device, requires_grad=x_grad)
+        forward = count(conv, x)
+        return forward.flops, count(forward.result.sum().backward).flops
+
+    once, both = flops("cpu")
+    per_output = 8 // groups * 3 ** len(size)
+    if layer is not nn.ConvTranspose2d:
+        assert once == 2 * 2 * 16 * math.prod((n - 1) // 2 + 1 for n in size) * per_output
+    assert both == 2 * once
+    assert flops("cpu", x_grad=False) == flops("cpu", weight_grad=False) == (once, once)
+    with simulate("H100") as gpu:
+        assert flops(gpu.device) == (once, both)
+        assert max(k.flops for k in gpu.kernels if "convolution_backward" in k.name) == both
 
 
 def test_adamw_three_ways() -> None:

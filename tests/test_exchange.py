@@ -8,14 +8,19 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from nbgrader.apps import NbGraderAPI
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.server_extensions.formgrader.base import BaseHandler
 from nbgrader.utils import notebook_hash
 from traitlets.config import Config
 
+from helpers.classroom.formgrader import Formgrader
 from helpers.classroom.grading import configure
 from helpers.classroom.settings import COURSE_ID
+from tests.small_course import Course
 
 LESSON = "01_storage_and_stride"
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -178,3 +183,26 @@ def test_system_users_are_kept_apart() -> None:
         assert f"it belongs to {STUDENT}" in said
         assert room.collected(STUDENT) == {f"{LESSON}.ipynb": f"by {STUDENT}"}
         assert not room.collected(OTHER), "its files are root's here, not the student's"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["never", "", "é", "99999999999999999999999", "0001-01-01 00:00:00 +10", "9999-12-31 23:59:59 UTC"],
+)
+def test_a_time_that_is_none_blanks_no_page_of_the_formgrader(tmp_path: Path, text: str) -> None:
+    """The lists of all submissions of a lesson, and of one student, as the pages ask for them."""
+    course = Course(tmp_path)
+    for student, when in {"odd": text, "other": "2026-11-22 10:00:00 UTC"}.items():
+        folder = tmp_path / "submitted" / student / LESSON
+        folder.mkdir(parents=True)
+        (folder / "timestamp.txt").write_text(when, encoding="utf-8")
+        course.add(student, None, None)
+    config = course.api().config
+    config.NbGraderAPI.timezone = "Asia/Tokyo"
+    app = Formgrader(config=config)
+    app.load_config_file = lambda: None  # it has been read
+    page = SimpleNamespace(log=app.log, coursedir=CourseDirectory(parent=app), authenticator=None)
+    api = BaseHandler.api.fget(page)
+    shown = {one["student"]: one["timestamp"] for one in api.get_submissions(LESSON)}
+    assert shown == {"odd": None, "other": "2026-11-22T10:00:00"}
+    assert [one["timestamp"] for one in api.get_student_submissions("odd")] == [None]

@@ -286,6 +286,18 @@ def test_wrong_fields_are_named(change: Callable[[dict[str, Any]], Any], told: s
         memory.read(bad, evidence=RECORDED)
 
 
+def test_halves_of_surrogate_pairs_are_replaced() -> None:
+    """As in the name of a source file whose bytes are no UTF-8."""
+    odd = raw()
+    odd["device_traces"][0][0] |= {
+        "action": "odd \ud800",
+        "frames": [{"filename": "a\udcff.py", "line": 3, "name": "f\ud800"}],
+    }
+    event = memory.read(odd, evidence=RECORDED).events[0]
+    (frame,) = event.frames
+    assert (event.action, frame.file, frame.function) == ("odd ?", "a?.py", "f?")
+
+
 def test_one_device_of_several() -> None:
     two = raw()
     two["segments"][1]["device"] = 1

@@ -49,6 +49,20 @@ def test_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ).exists()
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="a Mac's file names are UTF-8")
+def test_a_name_whose_bytes_are_no_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, ending in (("trace", ".json.gz"), ("snapshot", ".pickle")):
+        odd = Path(f"{name}-\udcff{ending}")
+        Path(name + ending).rename(odd)
+        assert command.main([str(odd)]) == 0
+        said = capsys.readouterr()
+        assert f"drawn: {name}-\N{REPLACEMENT CHARACTER}-picture.png" in said.out and not said.err
+        assert Path(f"{name}-\udcff-picture.png").exists()
+        odd.write_bytes(b"broken")
+        assert command.main([str(odd)]) == 2
+        assert f"{name}-" in capsys.readouterr().err
+
+
 def test_a_snapshot_of_a_real_gpu_says_nothing_of_its_origin(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -76,3 +76,41 @@ def test_own_script_runs_as_it_stands(runner: Runner, name: str, tmp_path: Path)
         assert not ran.error and not ran.ended, f"{name}: {ran}\n---\n{code}"
         lines = [line for line in code.splitlines() if line.strip()]
         assert len(lines) <= 16, f"{name}: {len(lines)} lines are more than one takes home"
+
+
+#: after the learner's names: a scheduler, and the plain loop that a graph stands for, its three warm-up steps included
+SCHEDULER = "scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: 0.5**i)\n"
+EAGER = """
+first = next(iter(loader))
+for _ in range(3):
+    step(first)
+for batch in loader:
+    step(batch)
+    scheduler.step()
+torch.cuda.synchronize()
+"""
+SAME = "for one, other in zip(model.parameters(), replayed): torch.testing.assert_close(one, other, rtol=0, atol=1e-6)"
+
+
+def test_a_replay_follows_the_scheduler(runner: Runner) -> None:
+    """Lesson 07: the weights are the eager loop's. With the first lr in every replay they are up to 6e-3 off."""
+    [code] = fences(build.find(["07"])[0], "python")
+    graph = SCHEDULER + code.replace("graph.replay()\n", "graph.replay()\n    scheduler.step()\n")
+    loops = [program(loop).replace('"H100"', '"H100", values=True') for loop in (graph, SCHEDULER + EAGER)]
+    assert "scheduler.step()" in loops[0]
+    keep = "replayed = [p.detach().clone() for p in model.parameters()]"
+    with runner.notebook([loops[0], keep, loops[1], SAME]) as script:
+        for place in range(4):
+            assert not script.ran[place].error and not script.ran[place].ended, script.ran[place]
+
+
+def test_a_replay_gets_its_batch_without_a_wait(runner: Runner) -> None:
+    """Lesson 07: with pinned batches, as the text says, nothing in the loop makes the host wait for the GPU."""
+    [code] = fences(build.find(["07"])[0], "python")
+    pinned = "loader = torch.utils.data.DataLoader(dataset, batch_size=8, pin_memory=True)\n"
+    watched = code.replace(
+        "for batch in loader:", "torch.cuda.set_sync_debug_mode('error')\nfor batch in loader:"
+    )
+    assert "sync_debug" in watched
+    with runner.notebook([program(pinned + watched)]) as script:
+        assert not script.ran[0].error and not script.ran[0].ended, script.ran[0]

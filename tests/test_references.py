@@ -94,7 +94,7 @@ def test_reference_runs_again_to_the_same(path: Path) -> None:
             ),
             *(
                 "--nbval-sanitize-with",
-                str(ROOT / "tests" / "nbval.cfg"),
+                str(ROOT / "etc" / "nbval.cfg"),
                 "-c",
                 os.devnull,
                 "--rootdir",

@@ -240,6 +240,29 @@ def test_a_notebook_that_ends_everything_costs_itself(run: Run) -> None:
         assert "ended before it answered" in ran[0].ended and ran[1].printed == "the next one\n"
 
 
+@pytest.mark.parametrize(
+    "way",
+    [
+        "psutil.Process(1).rlimit(psutil.RLIMIT_DATA, (64 << 20, 64 << 20))",
+        "psutil.Process(1).rlimit(psutil.RLIMIT_NOFILE, (8, 8))",
+        "psutil.Process(1).nice(19)",
+        "os.sched_setaffinity(1, {min(os.sched_getaffinity(0))})",
+    ],
+)
+def test_what_all_inherit_cannot_be_changed_for_the_next(run: Run, way: str) -> None:
+    """The sandbox's first process forks everybody's: who lowers its limits lowers those of all who come after."""
+    inherited = (
+        "import os, resource\n"
+        "print([resource.getrlimit(w) for w in (resource.RLIMIT_DATA, resource.RLIMIT_NOFILE)], os.nice(0),"
+        " os.sched_getaffinity(0))"
+    )
+    before = printed(run, inherited)
+    if "affinity" in way and len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one processor")
+    assert run(f"import os, psutil\n{way}")[0].error is None
+    assert printed(run, inherited) == before
+
+
 # --- what the judge is told -------------------------------------------------------------------------------------------
 
 SAY = """

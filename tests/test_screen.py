@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from helpers import check
-from helpers.check.screen import cell_of, screen
+from helpers.check.screen import screen
 from helpers.classroom import master as masters
 from helpers.classroom.build import find
 from helpers.classroom.runner import Runner
@@ -38,6 +38,7 @@ OPEN = {
     "getattr over literals": "def f(layer, other):\n    for name in ('weight', 'bias'):\n        setattr(layer, name, getattr(other, name))",
     "eval of literals": "LINES = ['x.t()', 'x[1:]']\nanswers = {line: eval(line) for line in LINES}\ncount(eval, 'x + 1', {'x': x})",
     "a known __import__": "random = __import__('random').Random(1)",
+    "reading of psutil": "import psutil\np = psutil.Process()\np.cpu_affinity(), p.memory_info().rss, p.threads(), p.num_threads()\npsutil.cpu_count(logical=False), psutil.virtual_memory().available",
     "processors": "import os, glob\nos.sched_setaffinity(0, {1})\nos.environ['OMP_NUM_THREADS'] = '2'\nglob.glob('/proc/self/task/*')",
     "a name like a builtin's": "def f(input, id, type):\n    return input",
     "modern Python": "def f(xs):\n    if (n := len(xs)) and n > 2:\n        match xs:\n            case [first, *_]:\n                return f'{first!r:>4}'\n    def g():\n        nonlocal n\n        n += 1\n    return lambda: g",
@@ -59,6 +60,17 @@ CLOSED = {
     "sys._getframe()": "sys._getframe",
     "import sys as s\ns.modules['torch']": "sys.modules",
     "torch.sys.modules": "sys",
+    "import psutil\npsutil.Process(1).rlimit(psutil.RLIMIT_DATA, (1, 1))": "rlimit",
+    "import psutil as p\np.RLIMIT_DATA": "of `psutil` an answer may use",
+    "import psutil\nfor p in psutil.process_iter():\n    pass": "of `psutil` an answer may use",
+    "from psutil import Process\nProcess(1).nice(19)": "nice",
+    "from psutil import Process\nProcess(1).cpu_affinity([0])": "cpu_affinity",
+    "from psutil import Process\nf = Process(1).cpu_affinity\nf([0])": "cpu_affinity",
+    "p.suspend()": "suspend",
+    "p.terminate()": "terminate",
+    "getattr(p, 'send_signal')(9)": "send_signal",
+    "match p:\n    case Process(rlimit=f):\n        f(2, (1, 1))": "rlimit",
+    "from torch import *\nload('f')": "torch.load",
     "def f(sys):\n    pass": "another meaning",
     "from torch.utils._python_dispatch import _disable_current_modes": "_python_dispatch",
     "with torch._C._ExcludeDispatchKeyGuard(keys):\n    pass": "private name",
@@ -180,10 +192,3 @@ def test_the_visible_test_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     check.value("answers", {})
     cells.append("def twice(x):\n    return x * 2")
     check.function("twice", [check.case(2)], expect=[4])
-
-
-def test_the_cell_of_a_name_is_the_last_that_makes_it() -> None:
-    cells = ["", "class A:\n    b = 1", "a, b = 1, 2", "b\nprint(b)", "import torch as t", "%broken ("]
-    notebook = {"_ih": cells}
-    assert [cell_of(name, notebook) for name in ("A", "a", "b", "c")] == [cells[1], cells[2], cells[2], ""]
-    assert cell_of("A", {}) == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -170,6 +171,19 @@ def test_a_kernel_name_with_raw_control_characters(tmp_path: Path) -> None:
     assert any("ge\tmm" in name for name in trace.read(path).names)
 
 
+def test_halves_of_surrogate_pairs_are_replaced() -> None:
+    """They can be in JSON, in a name of any kind, and can be neither printed nor drawn."""
+    odd = small() | {"deviceProperties": [{"name": "GPU \udfff"}], "simulated": "H\ud800"}
+    for event in odd["traceEvents"]:
+        event |= {"name": event["name"] + " \ud800", "pid": f"{event['pid']}\ud800"}
+    odd["traceEvents"].append({"ph": "X", "cat": "odd \ud800", "name": "a", "ts": 1, "dur": 1})
+    found = trace.read(json.loads(json.dumps(odd)))
+    said = [*found.names, *found.devices, *found.unread, found.evidence, repr(found.threads)]
+    assert all("\ud800" not in text for text in said) and "".join(said).encode()
+    assert "GPU ?" in found.devices and "odd ?" in found.unread and "aten::mm ?" in found.names
+    assert all(str(pid).endswith("?") for pid, _ in found.threads)
+
+
 # ---- what cannot be read ------------------------------------------------------------------------------
 
 TEXT = json.dumps(small())
@@ -200,6 +214,14 @@ TEXT = json.dumps(small())
         ),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "a"}]}', "event 'a' has ts = None"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "a", "ts": NaN}]}', "ts = nan"),
+        (
+            b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "a", "ts": 1%s}]}' % (b"0" * 400),
+            "event 'a' has ts = a huge number, not a number of microseconds$",
+        ),
+        (
+            b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "a", "ts": 1%s}]}' % (b"0" * 5000),
+            "a number in it has thousands of digits$",
+        ),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "a", "ts": 1, "dur": []}]}', "has dur"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "a", "ts": 1, "pid": []}]}', "pid or tid"),
         (
@@ -673,6 +695,16 @@ def test_the_classic_situations_are_named(fill: Any, word: str, said: str) -> No
     assert found.figures["compute"] + sum(found.figures.get(c, 0) for c in trace.CAUSES) == pytest.approx(1)
     assert "simulated (H100)" in repr(found) and "≈" not in repr(found)
     assert word == "GPU-bound" or any("the largest gap" in line for line in found.evidence)
+
+
+def test_the_largest_gap_of_copies_alone_has_nothing_before_or_after_it() -> None:
+    made = Maker()
+    for i in range(6):
+        start = 1000 * i
+        made.op("aten::copy_", start, start + 10)
+        made.work(start + 20, start + 40, start + 2, name=COPY, nbytes=4096)
+    (gap,) = [line for line in trace.classify(trace.read(made.done())).evidence if "the largest gap" in line]
+    assert re.fullmatch(r"the largest gap: [^,]+ at [^,]+", gap), gap
 
 
 def test_every_word_has_advice_and_every_cause_a_word() -> None:

@@ -7,17 +7,19 @@ import inspect
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec
 
 import torch
 
+from helpers.check.cells import as_run, bound, needs, not_run
 from helpers.check.compare import brief, difference
 from helpers.check.data import decode, encode
 from helpers.check.machine_fault import NOT_YOURS, machine_fault, machine_fault_of
-from helpers.check.screen import cell_of, screen
+from helpers.check.screen import screen
+from helpers.lesson.earlier import handed_out
 from helpers.lesson.predictions import spelled
 from helpers.progress import current, record
 
@@ -108,9 +110,33 @@ def _here(request: dict[str, Any]) -> dict[str, Any]:
     from helpers.check import probe
 
     notebook = vars(sys.modules["__main__"])
-    if refused := screen(cell_of(request["name"], notebook), current(), notebook.get("_ih", ())):
-        return {"broken": refused}
+    if why := refused(request["name"], notebook, current()):
+        return {"broken": why}
     return probe.answer(request, notebook)
+
+
+def refused(name: str, notebook: Mapping[str, Any], lesson: str | None) -> str | None:
+    """What grading would refuse of ``name``: the cell that was run last of those that make it, or one that this needs.
+
+    notebook: the names of a kernel, IPython's history (``_ih``) among them.
+    """
+    cells = [as_run(str(source)) for source in notebook.get("_ih", ())]
+    at = next((i for i in reversed(range(len(cells))) if name in bound(cells[i])), None)
+    if at is None:
+        return None
+    if why := screen(cells[at], lesson, cells):
+        return why
+    given = handed_out(lesson) if lesson else {}
+    if not given:  # which cells are the course's own, nothing here tells
+        return None
+    ours = frozenset().union(*(bound(text) for text, kind in given.items() if kind == "setup"))
+    for place, made in needs(at, cells, ours).items():
+        rest = cells[place]
+        for text in given:
+            rest = rest.replace(text, "")
+        if "lesson.start(" not in rest and (why := screen(rest, lesson, cells)):
+            return not_run(made, why)
+    return None
 
 
 def _ask(request: dict[str, Any], look: str) -> dict[str, Any]:

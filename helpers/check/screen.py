@@ -12,19 +12,18 @@ this list has to keep an answer to its own work, and need not keep it from harm:
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from helpers.lesson.earlier import made_in
-
-__all__ = ["cell_of", "screen"]
+__all__ = ["screen", "starred"]
 
 #: what may be imported: a module → its names that may be used, or None for all public ones
 _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
     """__future__ abc array bisect cmath collections datetime decimal fractions graphlib hashlib heapq itertools math
-    matplotlib numbers numpy operator posixpath pprint psutil queue random re statistics struct textwrap time torch typing
+    matplotlib numbers numpy operator posixpath pprint queue random re statistics struct textwrap time torch typing
     typing_extensions weakref""".split()
 ) | {
     # the others of these write into modules and classes, read any attribute, or make code of text
@@ -59,6 +58,11 @@ _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
     ),
     "glob": frozenset({"escape", "glob", "iglob"}),
     "json": frozenset({"dumps", "loads"}),
+    # reading: what sets limits, priorities and processors reaches the process that forks everybody's
+    "psutil": frozenset(
+        """AccessDenied Error NoSuchProcess Process cpu_count cpu_freq cpu_percent cpu_stats cpu_times cpu_times_percent
+        getloadavg swap_memory virtual_memory""".split()
+    ),
     "string": frozenset(
         {
             "ascii_letters",
@@ -106,6 +110,8 @@ _LEADS_OUT = frozenset(
     bltns exec get_annotations evaluate_forward_ref ForwardRef on_generate_code set_codegen CodeGen
     parallel_apply attrgetter methodcaller DataLoader TCPStore FileStore HashStore PrefixStore get_ipython""".split()
 )
+#: what psutil.Process does to a process, also another than one's own
+_ACTS = frozenset("ionice kill nice rlimit send_signal suspend terminate".split())
 #: names of a notebook's first cells that keep their meaning
 _KEPT = frozenset({"DataLoader", "gc", "np", "os", "sys", "tempfile", "torch"})
 #: public, and it hides work, replaces operators, runs text, or reads and writes files
@@ -176,12 +182,15 @@ _USUAL = {name: name for name in "torch math os sys gc itertools operator warnin
 _USUAL |= {"np": "numpy", "nn": "torch.nn", "F": "torch.nn.functional", "dist": "torch.distributed"}
 
 
-def screen(source: str, lesson: str | None = None, earlier: Iterable[str] = ()) -> str | None:
+def screen(
+    source: str, lesson: str | None = None, earlier: Iterable[str] = (), own: Iterable[str] = ()
+) -> str | None:
     """``None``, or one sentence: which construct, on which line of ``source``, an answer may not use, and what to do.
 
     lesson: the lesson's folder, e.g. ``"11_torch_compile"``, since a few names belong to the exercises of one lesson;
     ``None``: unknown, and these names are open. earlier: the cells of the same hand that ran before: what they import is
-    known here by the names that they gave it.
+    known here by the names that they gave it. own: those of them that are no part of the course; on the functions and
+    classes that they define, attributes may be set.
     """
     try:
         tree = ast.parse(source)
@@ -195,23 +204,36 @@ def screen(source: str, lesson: str | None = None, earlier: Iterable[str] = ()) 
         return "Line 1 begins a cell that Python cannot read: write it with shorter expressions."
     closed = _HIDES - ({_IN_LESSON.get(lesson[:2], "")} if lesson else set(_IN_LESSON.values()))
     closed |= _NOT_IN_LESSON.get(lesson[:2], frozenset()) if lesson else frozenset()
-    imports = [node for text in earlier for node in _import_statements(text)]
-    found = sorted(_Reader(tree, closed, imports).refused(), key=lambda at: at[0])
+    imports = [node for text in earlier for node in _statements(text, ast.Import | ast.ImportFrom)]
+    made = [node for text in own for node in _statements(text, ast.FunctionDef | ast.ClassDef)]
+    found = sorted(_Reader(tree, closed, imports, made).refused(), key=lambda at: at[0])
     return f"Line {found[0][0]} {found[0][1]}." if found else None
 
 
-def cell_of(name: str, notebook: Mapping[str, Any]) -> str:
-    """The source of the cell that was run last of those that make ``name``, by IPython's history; "" if there is none.
-
-    notebook: the names of a kernel, IPython's own among them.
-    """
-    return next((str(source) for source in reversed(notebook.get("_ih", ())) if name in made_in(source)), "")
+def starred(module: str) -> frozenset[str]:
+    """The names that ``from module import *`` brings; none of a module that an answer may not import so."""
+    if module not in sys.modules:
+        if screen(f"from {module} import *"):
+            return frozenset()
+        try:
+            import_module(module)
+        except ImportError:
+            return frozenset()
+    of = sys.modules[module]
+    return frozenset(getattr(of, "__all__", None) or (name for name in vars(of) if name[0] != "_"))
 
 
 class _Reader:
     """One cell's tree, and what its names stand for."""
 
-    def __init__(self, tree: ast.Module, closed: frozenset[str], earlier: Sequence[ast.AST] = ()) -> None:
+    def __init__(
+        self,
+        tree: ast.Module,
+        closed: frozenset[str],
+        earlier: Sequence[ast.AST] = (),
+        made: Sequence[ast.AST] = (),
+    ) -> None:
+        self.made = {name for node in made for name in _binds(node)}
         self.closed, self.nodes = closed, list[ast.AST]([tree])
         self.above: dict[ast.AST, ast.AST] = {}
         self.binding: dict[str, list[ast.AST]] = {}  # a name → where it is given a meaning
@@ -224,7 +246,11 @@ class _Reader:
         self.bound = self.binding.keys()
         self.paths = {name: path for name, path in _USUAL.items() if name not in self.bound}
         self.twice: set[str] = set()  # names that stand for two modules, whichever it is when they are used
+        self.starred: dict[str, str] = {}  # of `from torch import *`, what is closed in torch
         for node in (*earlier, *self.nodes):
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*" and node.module in sys.modules:
+                paths = {name: f"{node.module}.{name}" for name in starred(node.module)}
+                self.starred |= {name: path for name, path in paths.items() if self._hidden(path)}
             for name, path in _imported(node).items():
                 modules = {".".join(_resolved(p)) for p in (path, self.paths.get(name, path))}
                 self.twice |= {name} if len(modules) > 1 and all(m[-1] == "." for m in modules) else set()
@@ -260,7 +286,11 @@ class _Reader:
             elif isinstance(node, ast.Call):
                 what = self._call(node)
             elif isinstance(node, ast.MatchClass):
-                private = [name for name in node.kwd_attrs if name[0] == "_" or name in _LEADS_OUT]
+                private = [
+                    name
+                    for name in node.kwd_attrs
+                    if name[0] == "_" or name in _LEADS_OUT | _ACTS | {"cpu_affinity"}
+                ]
                 what = _private(private[0]) if private else None
             elif isinstance(node, ast.Constant | ast.keyword | ast.arg):
                 text = node.value if isinstance(node, ast.Constant) else node.arg
@@ -299,6 +329,8 @@ class _Reader:
             return what
         if name in _LEADS_OUT:
             return _leads(name)
+        if name in _ACTS or name == "cpu_affinity" and not self._only_asked(node):
+            return f"uses `{name}`, which acts on a process: read only, and bind your own by `os.sched_setaffinity`"
         if name[0] != "_" and path in sys.modules and self._handed_on(node):
             return f"hands the module `{path}` on: use it with a dot, as `{path}.name`"
         if name[0] != "_" or _KNOWN.fullmatch(name) or path and _OPERATORS.fullmatch(path):
@@ -327,6 +359,8 @@ class _Reader:
             return f"hands `{name}` on: call it, with a text that is written out"
         if not isinstance(node.ctx, ast.Load):
             return None
+        if name in self.starred:
+            return self._hidden(self.starred[name])
         if name[:2] == "__" and name[-2:] == "__" and name not in ("__name__", "__class__", "__import__"):
             return _private(name)
         if self.paths.get(name) in sys.modules and self._handed_on(node):
@@ -412,7 +446,7 @@ class _Reader:
         if path := self._path(node.value):
             foreign = not path.startswith("torch.backends.")  # settings, which belong to nobody
         elif isinstance(root, ast.Name):
-            foreign = root.id in _USUAL or root.id not in self.bound and root.id not in self.paths
+            foreign = root.id in _USUAL or root.id not in self.bound | self.made | self.paths.keys()
         if special or foreign:
             return f"changes `{text}`, which others use too: keep the value in a variable, or on an object of your own"
         return None
@@ -447,6 +481,11 @@ class _Reader:
             to = above.targets[0]
             return len(above.targets) > 1 or not isinstance(to, ast.Name) or len(self.binding[to.id]) > 1
         return not isinstance(above, ast.Attribute)
+
+    def _only_asked(self, node: ast.expr) -> bool:
+        """Whether it is called without arguments, which reads and sets nothing."""
+        above = self.above.get(node)
+        return isinstance(above, ast.Call) and above.func is node and not above.args and not above.keywords
 
     def _path(self, node: ast.expr) -> str:
         """``torch.nn.functional`` for ``F``, also behind other names; "" for what does not begin with a module."""
@@ -514,9 +553,9 @@ def _binds(node: ast.AST) -> list[str]:
     return [node.rest] if isinstance(node, ast.MatchMapping) and node.rest else []
 
 
-def _import_statements(source: str) -> list[ast.AST]:
+def _statements(source: str, kind: Any) -> list[ast.AST]:
     try:
-        return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+        return [node for node in ast.walk(ast.parse(source)) if isinstance(node, kind)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []  # it did not run either
 

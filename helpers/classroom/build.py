@@ -16,10 +16,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from helpers import keeping
-from helpers.classroom import claims_page, collecting, prose
+from helpers.classroom import claims_page, collecting, processors, prose
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
 from helpers.classroom.release import release
@@ -109,13 +110,17 @@ def _node(cell: Cell, place: int, note: str) -> NotebookNode:
 
 
 def fingerprint(master: Master, modules: Iterable[str] = ()) -> str:
-    """Changes when the master changes, or a helper that it loaded: their code (comments and docstrings left out) or data."""
+    """Changes when the master changes, or a helper that it loaded: their code (comments and docstrings left out) or data;
+    or PyTorch, by the version that its builds for the CPU and for CUDA have in common."""
     with _PARSING:
         return _fingerprint(master, modules)
 
 
 def _fingerprint(master: Master, modules: Iterable[str]) -> str:
-    digest = hashlib.sha256(json.dumps([FORMAT, [asdict(c) | {"line": 0} for c in master.cells]]).encode())
+    torch = version("torch").partition("+")[0]
+    digest = hashlib.sha256(
+        json.dumps([FORMAT, torch, [asdict(c) | {"line": 0} for c in master.cells]]).encode()
+    )
     paths = {ROOT / name for name in modules}
     folders = {path.parent for path in paths}
     data = {p for f in folders for p in f.rglob("*.*") if p.suffix in DATA and _package(p) == f}
@@ -172,8 +177,11 @@ def environment(master: Master) -> dict[str, str]:
     return own | BUILD_ENVIRONMENT | ({} if about_threads else ONE_THREAD)
 
 
-def execute(nb: NotebookNode, master: Master) -> float:
-    """Run every cell in a fresh kernel; outputs into ``nb``. Returns seconds. Raises :class:`BadMaster` with the line."""
+def execute(nb: NotebookNode, master: Master, more: Mapping[str, str] | None = None) -> float:
+    """Run every cell in a fresh kernel; outputs into ``nb``. Returns seconds. Raises :class:`BadMaster` with the line.
+
+    more: environment variables of this run beside those of `environment`.
+    """
     prose.check(master)
     began = time.monotonic()
     client = NotebookClient(
@@ -186,7 +194,7 @@ def execute(nb: NotebookNode, master: Master) -> float:
         record_timing=False,
         skip_cells_with_tag="",
     )
-    with client.setup_kernel(env=environment(master)):
+    with client.setup_kernel(env=environment(master) | dict(more or {})):
         for place, (node, cell) in enumerate(zip(nb.cells, master.cells, strict=True)):
             try:
                 client.execute_cell(node, place)
@@ -323,8 +331,9 @@ def build_one(path: Path, force: bool) -> str:
         master = masters.read(path)
     if not force and is_current(master):
         return f"{master.name}: up to date"
-    nb = notebook(master)
-    seconds = execute(nb, master)
+    nb, plain = notebook(master), notebook(master)
+    seconds, again = execute(nb, master), execute(plain, master, processors.PLAIN)
+    processors.compare(nb, plain, master)
     reference, target = reference_path(master), release_path(master.name)
     before = _last_release(reference) if target.exists() else ""
     keeping.write(reference, text_of(nb))
@@ -332,7 +341,7 @@ def build_one(path: Path, force: bool) -> str:
     kept = keeping.keep(target, before)
     target.parent.mkdir(parents=True, exist_ok=True)
     keeping.write(target, fresh)
-    return f"{master.name}: built, ran in {seconds:.0f} s" + (
+    return f"{master.name}: built, ran in {seconds:.0f} s, with plain instructions in {again:.0f} s" + (
         f"; your answers are kept in {kept.name}" if kept else ""
     )
 
@@ -365,7 +374,7 @@ def drift(path: Path) -> list[str]:
     master = masters.read(path)
     if not is_current(master):
         return [
-            f"{master.name}: the master or a helper that it uses has changed since the reference was built"
+            f"{master.name}: the master, a helper that it uses or PyTorch has changed since the reference was built"
         ]
     found, fresh = nbformat.read(reference_path(master), as_version=4), notebook(master)
     prose.fill(fresh, master, found)

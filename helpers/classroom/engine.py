@@ -4,18 +4,17 @@ Cells run in a child of :class:`helpers.classroom.sandbox.Warm`. A test cell doe
 process, and asks the child for values and counts as plain data.
 """
 
-import contextlib
 import re
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+from helpers.check.cells import as_run, bound, changed, needs, not_run, reads
 from helpers.check.screen import screen
 from helpers.classroom.judging import Verdict, judge
-from helpers.classroom.master import names
 from helpers.classroom.sandbox import Warm
 from helpers.classroom.settings import ROOT
 from helpers.classroom.step import Step
@@ -24,6 +23,10 @@ from helpers.classroom.zygote import KEPT, TooLarge, receive, send
 #: seconds that a cell or a request of a test may take, and all of a submission. Processor time is capped before
 #: (`zygote.CPU_S`): these end what waits, and are far above what a busy machine takes
 CELL_S, NOTEBOOK_S = 120.0, 900.0
+_UNDEFINED = re.compile(r"name '(\w+)' is not defined")
+#: roles of cells that a student has written, and of those that an answer may need
+_OWN = ("exercise", "added")
+_MAKERS = (*_OWN, "experiment")
 _ENDED = "the process ended before it answered"
 _RANKS = re.compile(r"^(from|import) .*\b_?ranks\b", re.MULTILINE)
 
@@ -105,7 +108,7 @@ class Learner:
 
     def _run(self, step: Step) -> None:
         # what the course's own cells change is meant; and of one that is run again, it was looked at the first time
-        looked = step.role == "setup" or step.place in self.ran
+        looked = step.role in ("setup", "experiment") or step.place in self.ran
         reply = self._exchange({"run": step.source, "place": f"<cell {step.place}>", "looked": looked})
         # the other side may say anything: three short texts are kept, and none of another type or length
         kind, text, lines = [str(part)[:KEPT] for part in [*_listed(reply.get("error")), "", "", ""][:3]]
@@ -146,7 +149,7 @@ class Learner:
         failed = [(step, self.ran[step.place]) for step in self.cells]
         for step, ran in reversed(failed):
             why = ran.ended or (f"{ran.error[0]}: {ran.error[1]}" if ran.error else "")
-            if why and (name in _names(step.source)[1] or step.role != "added"):
+            if why and (name in bound(step.source) or step.role != "added"):
                 return f"the cell that should define {name!r} failed: {why}"
         return ""
 
@@ -160,7 +163,11 @@ def grade(
     lesson: its folder's name. skip: tests that ended the judge before, and what to say of them.
     """
     learner = Learner(warm, time.monotonic() + NOTEBOOK_S, ranks=_uses_ranks(lesson))
-    refused: dict[str, str] = {}
+    steps = [
+        step if step.role in ("test", "hidden") else replace(step, source=as_run(step.source))
+        for step in steps
+    ]
+    refused: dict[int, str] = {}
     hidden = False
     try:
         for step in in_order(steps):
@@ -169,14 +176,16 @@ def grade(
             hidden = step.role == "hidden"
             if step.role not in ("test", "hidden"):
                 earlier = [cell.source for cell in learner.cells]
-                if step.role != "setup" and (why := screen(step.source, lesson, earlier)):
-                    refused[step.exercise if step.role == "exercise" else ""] = why
+                own = [cell.source for cell in learner.cells if cell.role in _OWN]
+                if step.role in _OWN and (why := screen(step.source, lesson, earlier, own)):
+                    refused[step.place] = why
                     learner.ran[step.place] = Ran(ended=why)
                 else:
                     learner.run(step)
                 continue
             yield {"testing": step.grade_id}
-            verdict = _verdict(step, learner, refused, skip or {})
+            text = _refused(step, steps, refused) or (skip or {}).get(step.grade_id)
+            verdict = Verdict(False, text) if text else _verdict(step, learner, steps, refused)
             yield {"verdict": step.grade_id, "passed": verdict.passed, "text": verdict.text}
         yield {
             "ran": {
@@ -188,19 +197,55 @@ def grade(
         learner.close()
 
 
-def _verdict(step: Step, learner: Learner, refused: dict[str, str], skip: dict[str, str]) -> Verdict:
-    if why := refused.get(step.exercise) or skip.get(step.grade_id):
-        return Verdict(False, why)
+def _refused(test: Step, steps: list[Step], refused: dict[int, str]) -> str | None:
+    """Why the answer to a test is not looked at: the screen refused its cell, or one that this needs."""
+    cells = [step for step in steps if step.role in _OWN]
+    at = next((i for i, s in enumerate(cells) if s.role == "exercise" and s.exercise == test.exercise), None)
+    if not refused or at is None:
+        return None
+    if why := refused.get(cells[at].place):
+        return why
+    for i, name in needs(at, [step.source for step in cells], _ours(steps)).items():
+        if why := refused.get(cells[i].place):
+            return not_run(name, why)
+    return None
+
+
+def _verdict(step: Step, learner: Learner, steps: list[Step], refused: dict[int, str]) -> Verdict:
+    added = [refused[s.place] for s in steps if s.role == "added" and s.place in refused]
 
     def ask(request: dict[str, Any]) -> dict[str, Any]:
         reply = learner.ask(request)
-        if reply.get("missing") and "" in refused:
-            return {"broken": f"a cell before this one was not run: {refused['']}"}
+        if reply.get("missing") and added:
+            return {"broken": f"a cell before this one was not run: {added[-1]}"}
         return reply
 
     verdict = judge(step.source, step.grade_id, ask)
+    if not verdict.passed:
+        text = verdict.text + _why_undefined(verdict.text, learner, steps) + _left_out(steps, refused)
+        return Verdict(False, text)
     # looked at once a test, and of one that passed: it costs as much as many an answer
-    return Verdict(False, why) if verdict.passed and (why := learner.changed()) else verdict
+    return Verdict(False, why) if (why := learner.changed()) else verdict
+
+
+def _why_undefined(text: str, learner: Learner, steps: list[Step]) -> str:
+    """One more line where an answer misses a name: what became of the cell that makes it."""
+    name = _UNDEFINED.search(text)
+    makers = [s for s in steps if name and s.role in _MAKERS and name[1] in bound(s.source)]
+    if name is None or not makers:
+        return ""
+    ran = learner.ran.get(makers[-1].place)
+    why = "was not run" if ran is None else f"failed: {ran.ended or (ran.error or ('', ''))[1]}"
+    return f"\n  the cell that makes {name[1]!r} {why}" if ran is None or ran.ended or ran.error else ""
+
+
+def _left_out(steps: list[Step], refused: dict[int, str]) -> str:
+    """One more line where a refused cell would have changed what an answer reads."""
+    read = frozenset().union(*(reads(s.source) for s in steps if s.role in _OWN and s.place not in refused))
+    for step in steps:
+        if (why := refused.get(step.place)) and (names := changed(step.source) & read - _ours(steps)):
+            return f"\n  the cell that changes `{min(names)}` was not run. {why}"
+    return ""
 
 
 @cache
@@ -213,31 +258,34 @@ def _uses_ranks(lesson: str) -> bool:
 def in_order(steps: list[Step]) -> list[Step]:
     """The steps that count, in the order in which they are run.
 
-    A cell that the learner added counts if an exercise reads a name that it makes and the course does not, or if it makes
-    anew what an exercise is tested by, before the last of those tests. It runs where it stands, or before the first
-    cell that reads it. All others are passed over: whether they fail or hang is nobody's loss.
+    A cell that the learner added or changed counts if an exercise reads a name that it makes and the course does not, or
+    whose thing it changes; or if it does so with what an exercise is tested by, before the last of those tests. So does an
+    experiment of the course's for the names that it makes. It runs where it stands, or before the first cell that reads
+    it. All others are passed over: whether they fail or hang is nobody's loss.
     """
-    made = {step.place: _names(step.source) for step in steps if step.role not in ("test", "hidden")}
-    ours = {name for step in steps if step.role == "setup" for name in made[step.place][1]}
+    read = {s.place: reads(s.source) for s in steps if s.role not in ("test", "hidden")}
+    made = {place: bound(s.source) for s in steps if (place := s.place) in read}
+    made |= {s.place: made[s.place] | changed(s.source) for s in steps if s.role == "added"}
+    ours = _ours(steps)
     answers = [step for step in steps if step.role == "exercise"]
-    added = [step for step in steps if step.role == "added"]
+    extra = [step for step in steps if step.role in ("added", "experiment")]
     last_test = {step.exercise: step.place for step in steps if step.role in ("test", "hidden")}
 
-    needed: dict[int, int] = {}  # an added cell's place → before which place it runs
+    needed: dict[int, int] = {}  # such a cell's place → before which place it runs
     for answer in answers:
-        for step in added:
-            again = made[step.place][1] & made[answer.place][1]
+        for step in extra:
+            again = step.role == "added" and made[step.place] & made[answer.place]
             if again and answer.place < step.place < last_test.get(answer.exercise, -1):
                 needed[step.place] = step.place
     readers = [(step.place, step.place) for step in answers] + list(needed.items())
     while readers:
         place, before = readers.pop()
-        for step in added:
-            wanted = made[step.place][1] & made[place][0] - ours
+        for step in extra:
+            wanted = made[step.place] & read[place] - ours if step.place != place else ()
             if wanted and before < needed.get(step.place, before + 1):
                 needed[step.place] = min(step.place, before) if step.place > before else step.place
                 readers.append((step.place, needed[step.place]))
-    counted = [step for step in steps if step.role != "added" or step.place in needed]
+    counted = [step for step in steps if step not in extra or step.place in needed]
     # of two that run before the same cell, the one that stands first runs first
     return sorted(
         counted, key=lambda step: (needed.get(step.place, step.place), step.place not in needed, step.place)
@@ -248,8 +296,6 @@ def _listed(said: Any) -> list[Any]:
     return said if isinstance(said, list) else [said]
 
 
-def _names(source: str) -> tuple[set[str], set[str]]:
-    """(names that a cell reads, names that it makes); none of what is not Python."""
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-        return names(source)
-    return set(), set()
+def _ours(steps: list[Step]) -> frozenset[str]:
+    """The names that the course's set-up makes."""
+    return frozenset().union(*(bound(step.source) for step in steps if step.role == "setup"))

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from nbgrader.exchange import ExchangeError
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
-from nbgrader.utils import notebook_hash
+from nbgrader.utils import notebook_hash, parse_utc
 
 #: the word that a student's server and the submission share: feedback is found by it
 SECRET = "submission_secret.txt"
@@ -35,6 +35,19 @@ def plain(
         return os.fdopen(handle, "rb")
     os.close(handle)
     return None
+
+
+def handed_in(folder: str | Path) -> datetime | None:
+    """The time in a submission's timestamp.txt (UTC); ``None`` if there is no such file, or no time that can be shown."""
+    if (file := plain(Path(folder, "timestamp.txt"), 100)) is None:
+        return None
+    with file:
+        try:
+            found: datetime = parse_utc(file.read(100).decode("ascii").strip())
+        except (ValueError, OverflowError):
+            return None
+    # at the ends of the calendar another time zone's time is none
+    return found if datetime.min.year < found.year < datetime.max.year else None
 
 
 class Collect(ExchangeCollect):

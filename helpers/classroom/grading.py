@@ -31,12 +31,12 @@ from nbgrader.preprocessors import (
     ClearSolutions,
     NbGraderPreprocessor,
 )
-from nbgrader.utils import compute_checksum, is_grade, is_solution, is_task, parse_utc
+from nbgrader.utils import compute_checksum, is_grade, is_solution, is_task
 from sqlalchemy.exc import SAWarning
 
 from helpers.classroom import journal, sparing
 from helpers.classroom.bench import Bench
-from helpers.classroom.exchange import Collect, ReleaseFeedback, plain
+from helpers.classroom.exchange import Collect, ReleaseFeedback, handed_in
 from helpers.classroom.feedback import FeedbackExporter
 from helpers.classroom.sanitise import Sanitise
 from helpers.classroom.settings import (
@@ -74,15 +74,7 @@ class Careful(CourseDirectory):
     """
 
     def get_existing_timestamp(self, dest_path: str) -> datetime | None:
-        path = os.path.join(dest_path, "timestamp.txt")
-        if (file := plain(path, 100)) is None:
-            return None
-        with file:
-            try:
-                found: datetime = parse_utc(file.read(100).decode("ascii").strip())
-            except ValueError:
-                return None
-        return found
+        return handed_in(dest_path)
 
 
 class Intake(NotebookExporter):

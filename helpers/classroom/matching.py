@@ -35,6 +35,8 @@ _MOST_PARTS, _LONGEST_PARTS = 5, 20_000
 #: of the lines of two cells that may be the same cell, edited: the share that both have
 _ALIKE = 0.5
 _ADDED = "added"
+#: an experiment that a student has changed
+_EDITED = "edited"
 #: roles of cells whose text is the master's
 _LOCKED = ("setup", "test", "hidden")
 
@@ -131,6 +133,7 @@ class _Version:
 def match(written: Sequence[Written], reference: NotebookNode, name: str) -> Matched:
     """The clean notebook of a submission. Raises :class:`NotGradable` where it is no notebook of this lesson."""
     owns = list(owned(reference))
+    written = [_dedented(w) for w in written]
     cells = _labelled(written, owns)
     _refuse_another_lesson(cells, written, owns, name)
     result = Matched(NotebookNode(), 0)
@@ -589,8 +592,9 @@ def _notebook(
     add(at[-1], "")
     for own in owns:
         if own.place in kept:
+            edited = own.role == "experiment" and kept[own.place].source != own.node.source
             about = copy.deepcopy(dict(own.node.metadata)) | {
-                "course": {"role": own.role, "exercise": own.exercise}
+                "course": {"role": _EDITED if edited else own.role, "exercise": own.exercise}
             }
             cells.append(_made(kept[own.place].kind, kept[own.place].source, own.node["id"], about))
         add(at[own.place], _between(own, owns))
@@ -617,6 +621,16 @@ def _made(kind: str, source: str, name: str, metadata: dict[str, Any]) -> Notebo
 
 
 # --- text ---------------------------------------------------------------------------------------------------------
+
+
+def _dedented(cell: Written) -> Written:
+    """A cell that is indented as a whole, as IPython runs it; of a split cell's rest nothing is taken away."""
+    if cell.kind != "code" or not _INDENTED.match(cell.source):
+        return cell
+    indent = re.match(r"\n*([ \t]+)", cell.source)[1]  # type: ignore[index]
+    source = re.sub(rf"(?m)^{indent}", "", cell.source)
+    begins = re.match(r"\s*(?:@|#|(?:async|def|class|import|from)\b)", source) or cell.grade_id
+    return replace(cell, source=source) if begins and _problems([source], set())[0] == 0 else cell
 
 
 def _pieces(source: str) -> list[tuple[str, str]]:

@@ -46,9 +46,11 @@ def lay_out(lessons: list[Master], to: Path) -> None:
     """
     names = {master.name for master in lessons}
     (to / "lessons").mkdir(parents=True)
+    (to / "_extra" / "notebooks").mkdir(parents=True)
     for master in lessons:
         page = _lesson(master, names)
         (to / "lessons" / f"{master.name}.ipynb").write_text(json.dumps(page), encoding="utf-8")
+        shutil.copy(build.release_path(master.name), to / "_extra" / "notebooks")
     for guide in GUIDES:
         text = _relinked(ROOT / guide, names, to, "")
         (to / Path(guide).name.lower()).write_text(text, encoding="utf-8")
@@ -68,8 +70,7 @@ def _toctree(caption: str, pages: list[str]) -> str:
 
 def _lesson(master: Master, names: set[str]) -> dict[str, Any]:
     """The notebook that learners get, with the outputs of the reference run where they give no answer away."""
-    released = ROOT / "notebooks" / master.name / f"{master.name}.ipynb"
-    ran = master.path.with_suffix(".ipynb")
+    released, ran = build.release_path(master.name), build.reference_path(master)
     if not released.exists() or not ran.exists():
         raise BadMaster(f"{master.name} is not built: run `make build LESSON={master.name[:2]}` first")
     book = json.loads(released.read_text(encoding="utf-8"))

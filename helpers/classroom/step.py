@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Step:
-    """A code cell of a clean notebook. role: "setup", "exercise", "added", "test" or "hidden"; place: its index."""
+    """A code cell of a clean notebook. role: "setup", "experiment", "exercise", "added", "test" or "hidden"; place: its
+    index. An experiment is as the course has it: one that a student has changed is "added"."""
 
     place: int
     role: str

@@ -22,7 +22,7 @@ from helpers.classroom.step import Step
 
 #: where a notebook keeps what grading says of it
 GRADING = "course_grading"
-_RUN = ("setup", "exercise", "added", "test", "hidden")
+_RUN = ("setup", "experiment", "exercise", "added", "edited", "test", "hidden")
 
 
 def clean(folder: Path, reference: Path) -> NotebookNode:
@@ -58,7 +58,8 @@ def steps_of(nb: NotebookNode) -> list[Step]:
         about = cell.metadata.get("course", {})
         if cell.cell_type == "code" and about.get("role") in _RUN:
             grade_id = cell.metadata.get("nbgrader", {}).get("grade_id", "")
-            found.append(Step(place, about["role"], cell.source, grade_id, about.get("exercise", "")))
+            role = "added" if about["role"] == "edited" else about["role"]
+            found.append(Step(place, role, cell.source, grade_id, about.get("exercise", "")))
     return found
 
 

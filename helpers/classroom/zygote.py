@@ -5,7 +5,7 @@
 FD is a socket. A byte through it ends the child before, and what that left running; the reply says how much processor
 time all children have taken. If a file descriptor comes with the byte, a new child is forked and speaks through that one:
 it runs the cells of a notebook that it is sent, and answers the judge's requests. Messages are JSON with a length before
-them.
+them. It ends where a notebook left what it cannot sweep, or changed what the next would inherit: then it is made anew.
 """
 
 import argparse
@@ -176,10 +176,27 @@ def _more_time() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
-def _confine() -> None:
-    for which, most in LIMITS.items():
-        _, hard = resource.getrlimit(which)
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+def _limits() -> dict[int, int]:
+    """:data:`LIMITS`, none above what this process may give."""
+    hard = {which: resource.getrlimit(which)[1] for which in LIMITS}
+    return {
+        which: most if hard[which] == resource.RLIM_INFINITY else min(most, hard[which])
+        for which, most in LIMITS.items()
+    }
+
+
+def _inherited() -> dict[str, Any]:
+    """What a child gets from this process, and what one of the same user can change from outside: see prlimit(2)."""
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return {name: resource.getrlimit(getattr(resource, name)) for name in names} | {
+        "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+        "processors": os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None,
+        "scheduler": os.sched_getscheduler(0) if hasattr(os, "sched_getscheduler") else None,
+    }
+
+
+def _confine(limits: dict[int, int]) -> None:
+    for which, most in limits.items():
         resource.setrlimit(which, (most, most))
 
 
@@ -289,6 +306,7 @@ def main(control: socket.socket, alone: bool) -> None:
         if alone
         else set[str]()
     )
+    limits, given = _limits(), _inherited()  # before any notebook could change them
     gc.freeze()  # a child's collections pass over what is loaded here, and so do not copy its pages
     began = _cpu_s()
     control.sendall(READY)
@@ -301,6 +319,8 @@ def main(control: socket.socket, alone: bool) -> None:
             _end(child)
         if not told or (alone and not _sweep(at_first)):
             return
+        if alone and _inherited() != given:
+            return  # the notebook before has changed them, and what was lowered cannot be raised: a sandbox anew
         if handles and (forked := forked + 1) == _MANY:
             own = _cpu_s()
             _in_large_pages()
@@ -315,7 +335,7 @@ def main(control: socket.socket, alone: bool) -> None:
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                     if alone:
                         _traceable(True)
-                        _confine()
+                        _confine(limits)
                     try:
                         serve(connection, before)
                     finally:

@@ -6,6 +6,7 @@ import re
 import symtable
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -69,6 +70,18 @@ def _places(lesson: str) -> Iterator[Path]:
         yield Path(told)
     yield Path.cwd() / f"{lesson}.ipynb"
     yield NOTEBOOKS / lesson / f"{lesson}.ipynb"
+
+
+@cache
+def handed_out(lesson: str) -> dict[str, str]:
+    """The cells of ``lesson`` that are no answers, as learners get them: a text → "setup" or "experiment". Empty where its
+    notebook is not here."""
+    try:
+        cells = json.loads((NOTEBOOKS / lesson / f"{lesson}.ipynb").read_text(encoding="utf-8"))["cells"]
+        tagged = [("".join(c["source"]), tag) for c in cells for tag in c["metadata"].get("tags", ())]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return {text: tag for text, tag in tagged if tag in ("setup", "experiment") and text.strip()}
 
 
 def made_in(source: str) -> set[str]:

@@ -64,7 +64,7 @@ def read(
     try:
         return _snapshot(_plain(_content(Path(source), max_bytes), max_bytes), unsaid, evidence, device)
     except SnapshotError as error:
-        raise SnapshotError(f"{os.fspath(source)}: {error}") from None
+        raise SnapshotError(f"{_text(os.fspath(source))}: {error}") from None
 
 
 def _snapshot(raw: Any, found: str | None, evidence: str | None, device: int | None) -> Snapshot:
@@ -250,7 +250,7 @@ class _Reader:
         oom, time = action == "oom", entry.get("time_us")
         size = _int(entry, "size", 0, _LARGEST if oom else MAX_SIZE)
         return Event(
-            index, action, 0 if oom else _int(entry, "addr", 0), size, _int(entry, "stream", 0),
+            index, _text(action), 0 if oom else _int(entry, "addr", 0), size, _int(entry, "stream", 0),
             time if isinstance(time, (int, float)) else None, self.frames(entry), _int(entry, "device_free", 0) if oom else None,
         )  # fmt: skip
 
@@ -273,9 +273,9 @@ class _Reader:
         ):  # a line of -1, in C++'s unsigned numbers: not known
             line = 0
         key = (
-            str(entry.get("filename", ""))[:500],
+            _text(entry.get("filename", ""))[:500],
             _int({"line": line}, "line"),
-            str(entry.get("name", ""))[:200],
+            _text(entry.get("name", ""))[:200],
         )
         if key not in self.seen:
             self.seen[key] = frame_of(*key)
@@ -284,6 +284,11 @@ class _Reader:
 
 #: events without memory: taking a snapshot is one itself, and is noted for every GPU of the machine
 _ABOUT_NOTHING = ("snapshot", "user_defined")
+
+
+def _text(value: Any) -> str:
+    """As a text that can be printed: without the halves of surrogate pairs that a file's name has for odd bytes."""
+    return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def _action(entry: Any) -> Any:

@@ -1,8 +1,9 @@
-"""Formulas for the FLOPs of an operator: those of torch.utils.flop_counter."""
+"""Formulas for the FLOPs of an operator: those of torch.utils.flop_counter, but for a grouped convolution's backward."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
@@ -15,8 +16,20 @@ _PRODUCTS = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm}
 
 def formula(func: Any) -> Callable[..., int] | None:
     """What gives an operator's FLOPs by its arguments and `out_val`, its result; None where there is no formula."""
+    if func._overloadpacket is aten.convolution_backward:
+        return _convolution_backward
     found: Callable[..., int] | None = flop_registry.get(func._overloadpacket)  # type: ignore[assignment]
     return _remembered(found) if found is not None and func._overloadpacket in _PRODUCTS else found
+
+
+def _convolution_backward(*args: Any, out_val: Any = None) -> int:
+    """Each gradient that is asked for costs what the forward pass did: every output element (every input element
+    where the convolution is transposed) meets one filter. torch's formula (2.13) lets each channel of the input meet
+    each of the output for the weight's gradient, as if there were one group."""
+    grad, given, weight, *_, transposed, _, groups, mask = args
+    if groups == 1:
+        return int(flop_registry[aten.convolution_backward](*args, out_val=out_val))  # type: ignore[operator]
+    return 2 * (given if transposed else grad).numel() * prod(weight.shape[1:]) * sum(mask[:2])
 
 
 def _remembered(found: Callable[..., int]) -> Callable[..., int]:

@@ -55,7 +55,7 @@ def _of_file(path: Path, where: str, evidence: str | None) -> Trace:
     resting = gc.isenabled()
     gc.disable()
     try:
-        return _trace(_load(path), where, evidence)
+        return _trace(_load(path), _text(where), evidence)
     finally:
         if resting:
             gc.enable()
@@ -129,7 +129,7 @@ def _parse(raw: bytes, where: str) -> Any:
         raise TraceError(
             f"{where} is a pickle, not a trace: a memory snapshot is read with helpers.memory.read(path)"
         )
-    text = raw.decode("utf-8-sig", errors="replace")
+    where, text = _text(where), raw.decode("utf-8-sig", errors="replace")
     try:
         # strict=False: kernel names of old profilers hold raw tabs and line ends
         return json.loads(text, strict=False)
@@ -152,6 +152,8 @@ def _parse(raw: bytes, where: str) -> Any:
             f"{where} is broken at line {error.lineno:,}, column {error.colno} ({error.msg}), after {seen:,} "
             f"events, near {text[max(error.pos - 20, 0) : error.pos + 20]!r}: {_AGAIN}"
         ) from error
+    except ValueError as error:
+        raise TraceError(f"{where} is not a trace: a number in it has thousands of digits") from error
 
 
 def _trace(content: Any, where: str, evidence: str | None) -> Trace:
@@ -172,13 +174,13 @@ def _trace(content: Any, where: str, evidence: str | None) -> Trace:
             "profiler saw nothing; run the code inside its `with` block, and with a schedule call prof.step()"
         )
     made = _columns(wanted, where)
-    simulated = str(about.get("simulated") or "")
+    simulated = _text(about.get("simulated") or "")
     if evidence is None:
         on_gpu = np.isin(made["kind"], [KINDS.index(k) for k in WORK_KINDS]).any()
         evidence = f"simulated ({simulated})" if simulated else f"live ({'GPU' if on_gpu else 'CPU'})"
     devices = about.get("deviceProperties") or []
     known = devices if isinstance(devices, list) else []
-    named = tuple(str(d.get("name", "GPU")) for d in known if isinstance(d, Mapping))
+    named = tuple(_text(d.get("name", "GPU")) for d in known if isinstance(d, Mapping))
     return Trace(source=where, evidence=evidence, devices=named, unread=unread, **made)
 
 
@@ -188,7 +190,7 @@ def _complete(events: list[Any], where: str) -> tuple[list[dict[str, Any]], Coun
         timed = [e for e in events if e.get("ph") == "X"]
         kinds = Counter(e.get("cat") for e in timed)
         unread = Counter(
-            {str(cat): n for cat, n in kinds.items() if cat not in KIND_OF and cat not in DROPPED}
+            {_text(cat): n for cat, n in kinds.items() if cat not in KIND_OF and cat not in DROPPED}
         )
         return [e for e in timed if e.get("cat") in KIND_OF], unread
     except (AttributeError, TypeError):
@@ -241,7 +243,13 @@ def _columns(events: Sequence[dict[str, Any]], where: str) -> dict[str, Any]:
         "correlation": _whole_all(args, "correlation"), "bytes": _whole_all(args, "bytes"),
     }  # fmt: skip
     columns: dict[str, Any] = {key: values[order] for key, values in found.items()}
-    return columns | {"names": tuple(names), "threads": tuple(threads)}
+    said = tuple(tuple(_text(i) if isinstance(i, str) else i for i in place) for place in threads)
+    return columns | {"names": tuple(map(_text, names)), "threads": said}
+
+
+def _text(value: Any) -> str:
+    """As a text that can be printed: JSON can say halves of surrogate pairs, which a file's name has for odd bytes too."""
+    return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def _numbers(
@@ -255,17 +263,19 @@ def _numbers(
         if not len(bad):
             return found
         i = int(bad[0])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         i = next(i for i, v in enumerate(values) if not _is_number(v))
+    value = values[i]
+    said = "a huge number" if isinstance(value, int) and abs(value) >= 1 << 70 else repr(value)
     raise TraceError(
-        f"{where}: event {str(events[i].get('name'))!r} has {key} = {values[i]!r}, not a number of microseconds"
+        f"{where}: event {str(events[i].get('name'))!r} has {key} = {said}, not a number of microseconds"
     )
 
 
 def _is_number(value: Any) -> bool:
     try:
         return bool(np.isfinite(float(value)))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
 
 

@@ -275,7 +275,7 @@ def _during(t: Trace, gaps: Idle, cause: str, about: str, pieces: Nest) -> tuple
 
 
 def _largest(t: Trace, gaps: Idle, about: str) -> str:
-    """The largest gap: what ran before it and what after it."""
+    """The largest gap: what ran before it and what after it; neither where all the work is copies."""
     length = np.bincount(gaps.gap, weights=gaps.end_ns - gaps.start_ns)
     which = np.flatnonzero(gaps.gap == int(length.argmax()))
     begin, end = int(gaps.start_ns[which[0]]), int(gaps.end_ns[which[-1]])
@@ -286,7 +286,8 @@ def _largest(t: Trace, gaps: Idle, about: str) -> str:
     def said(i: int) -> str:
         return words.short(t.names[t.name[work.row[i]]])
 
-    parts = [f"after {said(before[np.argmax(work.end_ns[before])])}"] if len(before) else []
+    where = f"the largest gap: {about}{format_seconds((end - begin) / 1e9)} at {about}{format_seconds(begin / 1e9)}"
+    parts = [where] + ([f"after {said(before[np.argmax(work.end_ns[before])])}"] if len(before) else [])
     if len(after):
         i = after[0]
         parts.append(f"before {said(i)}")
@@ -296,7 +297,4 @@ def _largest(t: Trace, gaps: Idle, about: str) -> str:
             if late > 0
             else f"which had been launched {about}{format_seconds(-late / 1e9)} before the gap began"
         )
-    return (
-        f"the largest gap: {about}{format_seconds((end - begin) / 1e9)} at {about}{format_seconds(begin / 1e9)}, "
-        + ", ".join(parts)
-    )
+    return ", ".join(parts)

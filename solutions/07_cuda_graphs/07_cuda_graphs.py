@@ -551,13 +551,13 @@ board
 # or give your own file to `python -m helpers trace.json.gz`. Where the verdict is *launch-bound*, a graph helps. Where the
 # GPU computes all the time, it does not. Try first the road that needs no code of yours:
 # [`torch.compile(model, mode="reduce-overhead")`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html). By
-# hand it takes these lines, with a loader that drops its smaller last batch (`drop_last=True`), and with a `step` that
-# never waits for the GPU (no `.item()`, no `print` of a loss). Then compare some losses with those of the loop without
-# the graph:
+# hand it takes these lines, with a loader that drops its smaller last batch (`drop_last=True`) and pins the others
+# (`pin_memory=True`), and with a `step` that never waits for the GPU (no `.item()`, no `print` of a loss). A scheduler's step
+# is Python's and comes after each replay, never inside. Then compare some losses with those of the loop without the graph:
 #
 # ```python
-# for group in optimizer.param_groups:
-#     group["capturable"] = True  # before the first step: AdamW then counts its steps on the GPU
+# for group in optimizer.param_groups:  # before the first step: AdamW then counts its steps on the GPU, and reads lr there
+#     group.update(capturable=True, lr=torch.tensor(group["lr"], device=device))
 # static = [part.to(device) for part in next(iter(loader))]
 # side = torch.cuda.Stream()
 # side.wait_stream(torch.cuda.current_stream())
@@ -570,9 +570,12 @@ board
 #     loss = step(static)
 # for batch in loader:
 #     for old, new in zip(static, batch):
-#         old.copy_(new)
+#         old.copy_(new, non_blocking=True)  # from a pinned batch: the host need not wait
 #     graph.replay()
 # ```
+#
+# As a Python number `lr` would be **baked**: the graph would go on with the first one, whatever the scheduler says. A scheduler writes
+# a tensor in place (`fill_`), where the replay reads it. Adam and AdamW take such a tensor as they are, SGD with `fused=True`.
 
 # %% [markdown]
 # ## On the real GPU

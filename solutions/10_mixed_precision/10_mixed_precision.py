@@ -304,7 +304,7 @@ check_mixed_loss(
 #
 # A small net learns in fp32, fp16 and bf16 what another, fixed net computes (its *teacher*). The loss is multiplied by
 # a **factor**, as happens to a small term in a sum of losses. Adam divides each gradient by its usual size, so the
-# factor should change nothing. With factor 1 half of the activations' gradients are smaller than {{usual:.0f}}·10⁻⁵,
+# factor should change nothing. With factor 1 half of the activations' gradients are smaller than {{usual}}·10⁻⁵,
 # and half are larger. From which factor on does fp16 learn nothing within 60 steps? And what warns you? (The run
 # *fp16, scaled* in the result has a remedy that comes after it.)
 
@@ -337,7 +337,7 @@ for name, factor in FACTORS.items():
     for run, (dtype, scaled) in RUNS.items():
         one = partial(step, dtype=dtype, factor=factor)
         sweep[name][run] = experiments.learn(one, 60, factor=factor, enabled=scaled)
-lesson.keep(usual=1e5 * sweep["1"]["fp32"].of_activations.abs().median().item())
+lesson.keep(usual=round(1e5 * sweep["1"]["fp32"].of_activations.abs().median().item()))
 finite = all(run.finite for runs in sweep.values() for run in runs.values())
 measured = [experiments.stopped_at(sweep), "nothing" if finite else "a loss of NaN"]
 flows = experiments.flows(sweep["1/100,000"]["fp32"])
@@ -524,7 +524,8 @@ again
 # ## Your own script
 #
 # First switch TF32 on (`torch.set_float32_matmul_precision("high")`), then try bf16's autocast. If your GPU has no bf16
-# (`torch.cuda.is_bf16_supported()`), use fp16 and a GradScaler. These lines print which share of each parameter's gradients
+# of its own, use fp16 and a GradScaler. `torch.cuda.is_bf16_supported(including_emulation=False)` says whether it has:
+# without the argument, a bf16 that it only emulates counts too. These lines print which share of each parameter's gradients
 # fp16 would turn into zero, and the loss in both precisions. (The gradients of activations can be smaller still.)
 # `%load_ext helpers`, then `%%bench` as a cell's first line, times a step before and after.
 #

@@ -564,8 +564,12 @@ for name, found in {"GELU": gelu, "attention": attention}.items():
 # %% [markdown]
 # ## Your own script
 #
-# First look for breaks, then for recompiles. These lines say where each break is, and count the graphs that an epoch
-# compiles. Without breaks, two or three graphs are normal. A number that grows with the batches is not. Mend one
+# First look for breaks, then for recompiles. These lines count the breaks and say where they are, and count the graphs that an
+# epoch compiles. **A break in a loop has no line**: torch leaves the whole function to Python, and the list may be empty where
+# breaks are counted. `0 graphs, -1 breaks` is such an alarm and no all-clear: nothing is compiled. `compiling.explain(model, x)`
+# (`from helpers import compiling`) and `TORCH_LOGS=graph_breaks` name the line in a loop too.
+#
+# Without breaks, two or three graphs are normal. A number that grows with the batches is not. Mend one
 # cause, then count again: a cause can hide behind another. `backend="eager"` captures graphs and writes no code; leave
 # it out when the counts are right. Then time a step, compiled and not, with `%%bench` (`%load_ext helpers`): in
 # bfloat16 first, where there is most to gain.
@@ -592,7 +596,8 @@ for name, found in {"GELU": gelu, "attention": attention}.items():
 #
 # ```bash
 # TORCH_LOGS=graph_breaks,recompiles python train.py
-# TORCH_TRACE=/tmp/trace python train.py && tlparse /tmp/trace
+# TORCH_TRACE=/tmp/trace python train.py
+# tlparse "$(ls -t /tmp/trace/*.log | head -1)"  # one log, not the folder: each process writes its own
 # ```
 
 # %% [markdown]

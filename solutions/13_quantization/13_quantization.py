@@ -84,7 +84,8 @@ errors = [
     (off(symmetric(groups), groups), off(symmetric(groups, dim=0), groups)),
     (off(symmetric(uneven), uneven), off(symmetric(uneven, dim=0), uneven)),
 ]
-lesson.keep(of_groups=errors[1][1], of_nine=off(symmetric(groups, bits=9), groups), of_one=errors[1][0])
+with_nine = off(symmetric(groups, bits=9), groups)
+lesson.keep(of_one=round(errors[1][0], 4), of_groups=round(errors[1][1], 4), of_nine=round(with_nine, 4))
 ratios = {question: before / after for question, (before, after) in zip(you, errors, strict=True)}
 picture = experiments.number_lines(after_relu, uneven)
 you.against_ratios(ratios, picture, evidence="live (CPU)", what="times smaller", shown="{:.1f}")
@@ -458,7 +459,7 @@ errors = {
     ),
 }
 without = errors["both, without the loud channel"]
-lesson.keep(times=errors["both"] / without)
+lesson.keep(times=round(errors["both"] / without))
 near = min([0, 5, 25, 75], key=lambda percent: abs(percent - lost))
 said = ["none" if near == 0 else f"{near} %", max(["x", "the weights"], key=errors.get)]
 found = dict(zip(you, said, strict=True))
@@ -466,7 +467,7 @@ you.against(found, experiments.errors_table(errors), evidence="live (CPU)")
 
 # %% [markdown]
 # The loud channel sets the scale of every token, and the ordinary channels have only a few points of the grid left: the error is
-# {{times:.0f}} times the error without the loud channel. A scale for each channel of x would help, but the integer product
+# {{times}} times the error without the loud channel. A scale for each channel of x would help, but the integer product
 # cannot have it. Two cures are known. SmoothQuant moves the difficulty from x to the weights beforehand, at no cost at run time;
 # you build it under *Further*. LLM.int8() computes the loud channels apart, in 16 bits.
 
@@ -621,12 +622,12 @@ curves = {
     "only x": [output_off(symmetric(a, dim=0), w) for a, w in map(smoothed, alphas)],
     "only the weights": [output_off(a, symmetric(w, dim=0)) for a, w in map(smoothed, alphas)],
 }
-lesson.keep(stays=curves["both"][10] / without)
+lesson.keep(stays=round(curves["both"][10] / without, 1))
 experiments.smoothing_curves(alphas, curves, without)
 
 # %% [markdown]
 # At the left x is hard to round, at the right the weights are. SmoothQuant's default is the middle. Most of the damage is gone
-# there, but the error is still {{stays:.1f}} times the error without a loud channel, because the weights now carry a part of the
+# there, but the error is still {{stays}} times the error without a loud channel, because the weights now carry a part of the
 # difficulty. The division costs nothing at run time: x usually comes out of a LayerNorm, whose weight and bias can be divided
 # beforehand.
 #

@@ -491,7 +491,7 @@ lesson.verdicts(tried, evidence="live (CPU) · simulated (H100) · arithmetic", 
 # |---|---|
 # | First product by columns, second by rows: one all-reduce each way. | Something between them that mixes columns, such as a norm over the hidden units. |
 # | Tensor parallel inside the node. | Wide layers on a fast network: a little is left to gain. |
-# | 1F1B saves memory, not time. | With m ≤ p nothing is saved. Where messages take long, 1F1B is slower than GPipe. |
+# | 1F1B saves memory, not time. | With m ≤ p the first rank, which holds most, saves nothing. Where messages take long, 1F1B is slower than GPipe. |
 # | The bubble is (p − 1) ÷ (m + p − 1). | Unequal stages, slow messages; interleaving multiplies m by v. |
 # | Does the model fit when sharded? Then split the data only. | A step with too few sequences for so many GPUs. |
 #

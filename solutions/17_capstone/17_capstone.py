@@ -767,13 +767,14 @@ lesson.verdicts(headlines, evidence="simulated (H100) · arithmetic")
 # **Are the losses those of a run that nobody killed? And can two fully sharded ranks go on from what two data-parallel ranks have written?**
 
 # %% experiment
-SAME = ["to the last bit", "to rounding", "no"]
+SAME = ["to the last bit", "within 0.1 %", "no"]
 you = lesson.predict(
-    {"killed, against not killed": ..., "sharded, going on from data parallel": ...}, choices=SAME
+    {"killed, against not killed": ..., "sharded, going on from data parallel": ...},
+    choices={"killed, against not killed": SAME, "sharded, going on from data parallel": SAME[1:]},
 )
 
-# %% experiment
-found = experiments.killed()
+# %% experiment tags=["nbval-ignore-output"]
+found = experiments.killed()  # Accelerate's row is not there everywhere
 you.against(
     experiments.same_losses(found),
     experiments.killed_table(found),
@@ -782,6 +783,9 @@ you.against(
 )
 
 # %% [markdown]
+# In one way every run adds up in the same order, so nothing differs. Fully sharded ranks add up in another order than data-parallel
+# ranks. The difference is rounding, far below 0.1 %, and on some processors it is 0.
+#
 # Three things make this work. What is random in a step follows from the seed and the number of the step, never from what was drawn before.
 # The checkpoint holds all that changes: weights, the optimizer's means, the average of the weights, and the number of the step. And a checkpoint
 # is whole, or it is not there: its last file, `.metadata`, is written when all ranks are done.

@@ -67,7 +67,7 @@ def test_every_link_leads_somewhere_and_every_picture_is_described(site: Path) -
                 continue
             place, _, part = unquote(link).partition("#")
             to = (path.parent / place.partition("?")[0]).resolve() if place else path
-            if not to.exists() or (part and to in pages and part not in pages[to].ids):
+            if not to.is_file() or (part and to in pages and part not in pages[to].ids):
                 lost.append(f"{path.relative_to(site)}: {link}")
         assert not found.without_alt, (
             f"{path.relative_to(site)}: without an alternative text: {found.without_alt}"
@@ -121,6 +121,39 @@ def test_a_page_is_no_wider_than_a_phone(site: Path, page: Page, name: str) -> N
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto((site / f"{name}.html").as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("name", ["index", "lessons/03_gpu_queue", "lessons/08_memory_pools"])
+def test_pictures_keep_their_shape(site: Path, page: Page, name: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto((site / f"{name}.html").as_uri())
+    shapes = page.evaluate(
+        """Promise.all([...document.querySelectorAll('article img')].map(i => i.decode().then(() =>
+            [i.clientWidth, i.clientHeight, i.naturalWidth, i.naturalHeight])))"""
+    )
+    assert len(shapes) >= 2
+    for wide, high, own_width, own_height in shapes:
+        assert 0 < wide <= width and abs(wide * own_height / own_width - high) <= 1, (
+            f"{own_width} × {own_height} pixels are shown as {wide} × {high}"
+        )
+    page.locator("article img").first.scroll_into_view_if_needed()
+    page.screenshot(path=SHOTS / f"site-4-{Path(name).name}-{width}.png")
+
+
+def test_a_lessons_button_gives_the_learners_notebook(site: Path, page: Page) -> None:
+    page.goto((site / "lessons" / "03_gpu_queue.html").as_uri())
+    page.get_by_role("button", name="Download this page").click()
+    button = page.locator(".btn-download-notebook-button")
+    expect(button).to_be_visible()
+    page.screenshot(path=SHOTS / "site-5-download.png")
+    link = button.get_attribute("href") or ""
+    given = (site / "lessons" / link).resolve()
+    assert given.read_bytes() == (build.NOTEBOOKS / "03_gpu_queue" / given.name).read_bytes()
+    page.goto((site / "instructors.html").as_uri())
+    page.get_by_role("button", name="Download this page").click()
+    expect(page.locator(".btn-download-pdf-button")).to_be_visible()
+    assert not page.locator("a[href*='_sources/']").count()
 
 
 def test_a_folder_of_somebody_is_not_written_over(tmp_path: Path) -> None:

@@ -420,6 +420,15 @@ def shapes_taken() -> dict[tuple[int, int, int], bool]:
     return found
 
 
+def _lost(points: float) -> str:
+    """Right answers lost, in words so coarse that each processor says the same."""
+    # one point of the 3,000 is 0.03 percentage points, and four or five of them may follow from the order of a sum
+    return next(
+        (f"less than {bound} percentage points" for bound in (0.3, 1, 3, 10) if points < bound),
+        "more than 10 percentage points",
+    )
+
+
 def claims(gain: Gains, spirals: Spirals, on_gpu: Sequence[Mapping[str, Any]] | None) -> list[Claim]:
     """The rows of the lesson's sources on trial. on_gpu: what on_real_gpu gave."""
     taken = shapes_taken()
@@ -436,6 +445,7 @@ def claims(gain: Gains, spirals: Spirals, on_gpu: Sequence[Mapping[str, Any]] | 
             else "partly: holds when speed is meant; multiples of 8 run too"
         )
     exact = spirals.exact()
+    unrounded = spirals.right(exact)
     after = {bits: spirals.right(exact, bits) for bits in (8, 4)}
     aware = {bits: spirals.right(spirals.trained(exact, 80, 0.003, bits), bits) for bits in (8, 4)}
     few, many = (gain[t, "both in int8, op by op"] for t in (1, 4096))
@@ -454,7 +464,7 @@ def claims(gain: Gains, spirals: Spirals, on_gpu: Sequence[Mapping[str, Any]] | 
             "five-strategies",
             "quantized training: INT8 speeds up inference further",
             f"simulated, against bfloat16: both in int8, op by op, {few:.2f} (1 token) and {many:.2f} (4,096) times as fast; weights in int8, one kernel, "
-            f"{fused[1]:.2f} and {fused[4096]:.2f}. Training with 8 bits: ≈ {after[8]:.1f} → ≈ {aware[8]:.1f} % right",
+            f"{fused[1]:.2f} and {fused[4096]:.2f}. Of the right answers 8 bits cost {_lost(unrounded - after[8])}, and trained with them {_lost(unrounded - aware[8])}",
             "partly: holds when tokens are few and the conversion is fused into the product; the training buys accuracy with few bits, not speed"
             if max(few, many) < 1 < fused[1]
             else "confirmed",
@@ -464,10 +474,10 @@ def claims(gain: Gains, spirals: Spirals, on_gpu: Sequence[Mapping[str, Any]] | 
             "13-int4-lossless",
             "guide",
             "a native INT4 model: less latency and memory without loss",
-            f"right answers of a small net: not rounded ≈ {spirals.right(exact):.1f} %; 4 bits, rounded after ≈ {after[4]:.1f} %, trained with it "
-            f"≈ {aware[4]:.1f} %. Quality only; a model of that size was not run",
+            f"right answers of a small net: 4 bits cost {_lost(unrounded - after[4])} when they come after the training, and "
+            f"{_lost(unrounded - aware[4])} when it trains with them. Quality only; a model of that size was not run",
             "partly: holds when the model was trained with its rounding, in quality (this small net, within half a percent); INT4's latency and memory were not run"
-            if spirals.right(exact) - aware[4] < 0.5
+            if unrounded - aware[4] < 0.5
             else "refuted",
             "Further · Train for the rounding",
         ),

@@ -4,7 +4,7 @@
 
 Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
 FLOPs of matmuls, convolutions and attention come from torch.utils.flop_counter's registry (a multiply-add
-is 2), those of factorisations from the textbook (`_factorisation`); everything else counts one FLOP an element. Bytes:
+is 2; `helpers.pytorch.flops` mends one of its formulas), those of factorisations from the textbook (`_factorisation`); everything else counts one FLOP an element. Bytes:
 every input read once, every output written once, no cache between kernels; sorts go over theirs once a digit (`_sort`).
 Tensor Cores take rows of whole 16 bytes: what is not, costs them more (`_effort`). Convolutions of 16-bit numbers are
 done with the channels last, so that other layouts are turned before and after (`_convolution`).
@@ -81,7 +81,7 @@ class _Operator(NamedTuple):
     """What never changes about one operator, and would cost more to ask for than to keep.
 
     name: without its namespace and overload; written: positions of the arguments that the schema says are written;
-    formula: of torch's for its FLOPs.
+    formula: for its FLOPs, of `helpers.pytorch.flops`.
     """
 
     name: str

@@ -1,0 +1,152 @@
+"""Which text of a notebook's cells is screened and run, in the visible test and when graded: one answer for both.
+
+    as_run("%%time\\ndef f(x):\\n    return x")          # '\\ndef f(x):\\n    return x'
+    needs(2, ["", "from math import *", "def f(x):\\n    return prod(x)"])     # {1: 'prod'}
+
+IPython runs more than Python: commands, cells that are indented as a whole. What of a cell is Python runs when it is
+graded too, and its commands are left out.
+"""
+
+import ast
+import symtable
+from collections.abc import Iterator, Sequence, Set
+from functools import lru_cache
+
+from helpers.check.screen import starred
+from helpers.lesson.earlier import made_in
+
+__all__ = ["as_run", "bound", "changed", "needs", "not_run", "reads"]
+
+#: commands that run the Python behind them in the notebook: %%count, %%bench and %%trace are the course's own
+_RUNS = frozenset("bench capture count prun time trace".split())
+_COMMANDS = frozenset("getoutput run_cell_magic run_line_magic system".split())
+#: what Python's own parser and tables raise of a text that is not Python, or too deep for them
+_ODD = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
+
+
+@lru_cache(4096)
+def as_run(source: str) -> str:
+    """A cell's Python, on the same lines; ``source`` itself where nothing has to be changed, or nothing can be.
+
+    source: as it was typed, or as IPython keeps it in its history (``_ih``).
+    """
+    tree = _parsed(source)
+    if tree is None:
+        try:
+            from IPython.core.inputtransformer2 import TransformerManager
+
+            text = TransformerManager().transform_cell(source)
+        except (ImportError, *_ODD):
+            return source
+        if (tree := _parsed(text)) is None:
+            return source
+    else:
+        text = source
+    # from the last to the first, so that places before stay what they are; of one line's bytes, as ast counts
+    lines = text.encode("utf-8", "surrogatepass").splitlines(keepends=True)
+    for node in reversed(list(_commands(tree))):
+        kind, *said = node.func.attr, *(arg.value for arg in node.args if isinstance(arg, ast.Constant))
+        runs = bool(said) and said[0] in _RUNS
+        if kind == "run_cell_magic":
+            return "\n" + as_run(str(said[-1])) if runs else ""
+        python = str(said[-1]).strip() if runs and kind == "run_line_magic" else ""
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        rest = lines[last][node.end_col_offset :]
+        lines[first] = lines[first][: node.col_offset] + (python or "None").encode() + rest
+        del lines[first + 1 : last + 1]
+    return b"".join(lines).decode("utf-8", "surrogatepass")
+
+
+class _Command(ast.Call):
+    func: ast.Attribute
+
+
+def _commands(tree: ast.AST) -> Iterator[_Command]:
+    """What IPython makes of commands: ``get_ipython().run_line_magic('matplotlib', 'inline')``; in the text's order."""
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _COMMANDS
+        and ast.unparse(node.func.value) == "get_ipython()"
+        and all(isinstance(arg, ast.Constant) for arg in node.args)
+    ]
+    yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))  # type: ignore[misc]
+
+
+def _parsed(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except _ODD:
+        return None
+
+
+@lru_cache(4096)
+def bound(source: str) -> frozenset[str]:
+    """The names to which a cell gives a meaning, those of ``from math import *`` included."""
+    try:
+        names = made_in(source)
+    except _ODD:
+        return frozenset()
+    tree = _parsed(source) if "*" in source else None
+    for node in tree.body if tree else ():
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*" and node.module and not node.level:
+            names = names | starred(node.module)
+    return frozenset(names)
+
+
+@lru_cache(4096)
+def changed(source: str) -> frozenset[str]:
+    """Names whose things a cell changes where they are: ``table["f"] = f``, ``f.calls = 0``, ``table.update(…)``."""
+    names, nodes = set[str](), list[ast.AST]([_parsed(source) or ast.Module([], [])])
+    for node in nodes:  # grows meanwhile
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            nodes += ast.iter_child_nodes(node)
+        root: ast.AST = node
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            root = node.value.func
+        elif isinstance(getattr(node, "ctx", None), ast.Load):
+            continue
+        inner = root
+        while isinstance(inner, ast.Attribute | ast.Subscript):
+            inner = inner.value
+        if inner is not root and isinstance(inner, ast.Name):
+            names.add(inner.id)
+    return frozenset(names)
+
+
+@lru_cache(4096)
+def reads(source: str) -> frozenset[str]:
+    """The names that a cell reads and does not make."""
+    try:
+        top = symtable.symtable(source, "<cell>", "exec")
+    except _ODD:
+        return frozenset()
+    names, scopes = set[str](), [top]
+    for scope in scopes:  # grows meanwhile
+        scopes += scope.get_children()
+        names |= {
+            s.get_name() for s in scope.get_symbols() if s.is_referenced() and (scope is top or s.is_global())
+        }
+    return frozenset(names) - bound(source)
+
+
+def needs(place: int, sources: Sequence[str], ours: Set[str] = frozenset()) -> dict[int, str]:
+    """Of the cells whose names cell ``place`` needs, and these in turn: the cell's place → one such name.
+
+    sources: each cell's text (:func:`as_run`). Of several that make a name it is the last. ours: names of the course's.
+    """
+    found, pending = dict[int, str](), [place]
+    for at in pending:  # grows meanwhile
+        for name in sorted(reads(sources[at]) - ours):
+            maker = next((i for i in reversed(range(len(sources))) if name in bound(sources[i])), place)
+            if maker != place and maker not in found:
+                found[maker] = name
+                pending.append(maker)
+    return found
+
+
+def not_run(name: str, why: str) -> str:
+    """What a student reads where an answer needs ``name``, and the cell that makes it is refused."""
+    return f"the cell that makes `{name}`, which this answer needs, is not run when it is graded. {why}"
