@@ -82,7 +82,7 @@ def _notebook(path: Path, claim: dict[str, str], label: str) -> Path:
 def test_verdicts_are_collected_once_and_not_from_the_table_itself(tmp_path: Path) -> None:
     row = dict.fromkeys(("source", "claim", "measured", "experiment"), "w") | {
         "id": "01-a",
-        "verdict": "holds when x",
+        "verdict": "partly: holds when x",
     }
     first = _notebook(tmp_path / "01_a.ipynb", row, "simulated (H100); times ±9 %")
     last = _notebook(tmp_path / f"{verdicts.HERE}.ipynb", row, "arithmetic")
@@ -116,8 +116,8 @@ def test_the_page_of_claims_is_not_out_of_date() -> None:
 def test_the_page_on_adding_a_source_is_true() -> None:
     """Its listing is a source as the lists above are."""
     (listing,) = re.findall(r"(?ms)^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"))
-    module: Any = ModuleType("tips")
+    module: Any = ModuleType("tips")  # in place of a source that is there
     exec(compile(listing, "tips.py", "exec"), module.__dict__)
     told = json.loads(verdicts.KEPT.read_text(encoding="utf-8"))
-    words = [verdicts._verdict("tips", claim, told).word for claim in module.CLAIMS]
+    words = [verdicts._verdict("guide", claim, told).word for claim in module.CLAIMS]
     assert words[0] == "confirmed" and words[2] == "untested"

@@ -508,7 +508,8 @@ def test_recording_needs_torch_numpy_and_matplotlib_alone() -> None:
     """On a bare GPU machine there is no Jupyter, pandas, nbgrader."""
     code = (
         "import sys\n"
-        "from helpers.recordings import record, registry, running\n"
+        "from helpers.lessons import record\n"
+        "from helpers.recordings import registry, running\n"
         "record.load_all()\n"
         "assert running.pack_all(running.run_simulated(registry.find('03/item_in_loop'), 'T4'))\n"
         "extra = ('pandas', 'IPython', 'ipywidgets', 'nbformat', 'jupytext', 'nbgrader', 'traitlets')\n"

@@ -92,7 +92,7 @@ def test_the_claims_are_tried_on_the_loaders_that_the_lesson_shows(name: str) ->
 def test_each_claim_has_its_row() -> None:
     rows = claims.rows()
     assert len(lesson.verdicts(rows, evidence="simulated (H100)").claims) == len(rows)
-    assert {row[0]: row[4].partition(":")[0] for row in rows} == {
+    assert {claim.id: claim.verdict.partition(":")[0] for claim in rows} == {
         "05-one-queue": "confirmed",
         "05-non-blocking-safe": "partly",
         "05-speeds-the-copy": "refuted",
