@@ -141,6 +141,7 @@ def test_an_output_that_depends_on_the_processor_is_refused(
 ) -> None:
     for name in build.processors.PLAIN:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(build, "NOTEBOOKS", tmp_path / "notebooks")
     code = "import os\nprint(f\"{8.25 if 'ATEN_CPU_CAPABILITY' in os.environ else 8.5} operators\")"
     path = write(tmp_path, GOOD.replace("print(torch.arange(3))", code))
     with pytest.raises(BadMaster) as problem:
