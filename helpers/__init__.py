@@ -8,9 +8,6 @@
 Names load on first use, so ``import helpers`` costs almost nothing.
 """
 
-import io
-import logging
-import sys
 from typing import TYPE_CHECKING, Any
 
 from helpers import lazy
@@ -23,20 +20,6 @@ if TYPE_CHECKING:
     from helpers.timing import compare as compare
 
 __version__ = "0.1.0"
-
-
-def _is_news(line: logging.LogRecord) -> bool:
-    """False for what a torch built for CUDA logs, on a machine without a GPU, whenever something loads its C++ tools."""
-    return not line.getMessage().startswith("No CUDA runtime is found")
-
-
-logging.getLogger("torch.utils.cpp_extension").addFilter(_is_news)
-
-# Results and messages hold signs (≈, ·, ✓) that a terminal set to GBK, latin-1 or ASCII has not: there they show as
-# "?", and no result is lost to a UnicodeEncodeError. A notebook's output is no such stream, and stays as it is.
-for _stream in (sys.stdout, sys.stderr):  # either may be None
-    if isinstance(_stream, io.TextIOWrapper) and "utf" not in _stream.encoding.lower():
-        _stream.reconfigure(errors="replace")
 
 
 def load_ipython_extension(shell: Any) -> None:

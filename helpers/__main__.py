@@ -18,6 +18,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from helpers.text.terminal import lenient
+
 if TYPE_CHECKING:
     from helpers.plots import Picture
     from helpers.trace import Trace
@@ -69,6 +71,7 @@ def trace_shown(read: "Trace") -> "Picture":
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0; 2 for a file that cannot be read, with why on stderr."""
+    lenient()
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["report"]:
         from helpers.lesson import report_page as report

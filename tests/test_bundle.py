@@ -105,7 +105,7 @@ def test_references_that_are_answers_have_no_text(files: dict[str, bytes]) -> No
     bodies = {n.name: n.body for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)}
     for name in ("_one_f_one_b", "_least", "_shortest"):
         assert ast.unparse(bodies[name][-1]) == "..." and len(bodies[name]) <= 2
-        assert json.loads(files["helpers/classroom/told.json"])[f"model_parallel.{name}"]
+        assert json.loads(files["helpers/check/told.json"])[f"model_parallel.{name}"]
 
 
 def test_what_is_shipped_needs_nothing_that_is_not(files: dict[str, bytes]) -> None:

@@ -32,6 +32,7 @@ from helpers.simulator import devices
 from helpers.simulator.cost import roofline
 from helpers.simulator.cost.roofline import Work
 from helpers.text.tables import Table, table
+from helpers.text.terminal import lenient
 
 #: families bound by arithmetic; the others move bytes
 ARITHMETIC = ("matmul", "convolution", "attention")
@@ -416,6 +417,7 @@ def _keep(found: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    lenient()
     parser = argparse.ArgumentParser(prog="python -m helpers.calibration.fit", description=__doc__)
     parser.add_argument("--fit", action="store_true", help="fit anew and write efficiencies.json")
     if parser.parse_args().fit:

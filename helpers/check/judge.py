@@ -277,36 +277,16 @@ def function(
     """
     if not cases:
         raise ValueError(f"check.function({name!r}): no cases")
-    given, cases = cases, [_as_case(one) for one in cases]
-    wants, encoded = [], []
-    for i, one in enumerate(cases):
-        args = [encode(a, with_storage=True) for a in one.args]
-        kwargs = encode(one.kwargs, with_storage=True)
-        want, grad_outputs, want_grads = _reference(expect, one, i, match.grads, args, kwargs)
-        wants.append((want, want_grads))
-        sent = {"args": args, "kwargs": kwargs, "seed": one.seed, "grad_outputs": encode(grad_outputs)}
-        encoded.append(sent)
-    request = {
-        "what": "function",
-        "name": name,
-        "cases": encoded,
-        "grads": match.grads,
-        "drive": _sent(drive),
-        "counters": counters,
-    }
-    reply = _ask(request, look)
-    reports = []
-    for asked, one, raw in zip(given, cases, reply["reports"], strict=True):
-        got, grads, counts = decode(raw["value"]), decode(raw["grads"]), raw.get("counts") or {}
-        reports.append(Report(asked, one.args, one.kwargs, got, counts, raw["error"], grads, raw))
+    plain = [_as_case(case) for case in cases]
+    request, wants = _request(name, plain, expect, match, drive, counters)
+    reports = [_report(*of) for of in zip(cases, plain, _ask(request, look)["reports"], strict=True)]
     for raising in (False, True):  # an answer's values say more of it than an error that it forgets to raise
-        some = [i for i, one in enumerate(cases) if (one.raises is not None) == raising]
+        some = [i for i, case in enumerate(plain) if (case.raises is not None) == raising]
         for i in some:
-            one = cases[i]
-            called = call or f"{name}({_arguments(one)})"
-            if text := _fault(reports[i], one, *wants[i], expect is not None, match):
+            called = call or f"{name}({_arguments(plain[i])})"
+            if text := _fault(reports[i], plain[i], *wants[i], expect is not None, match):
                 raise _failed(name, f"{called}: {text}", look, note)
-            if not raising and budget is not None and (text := _over(reports[i], one, budget)):
+            if not raising and budget is not None and (text := _over(reports[i], plain[i], budget)):
                 so_far = "values are right, but it" if expect is not None else "it"
                 raise _failed(name, f"{called}: {so_far} {text}", look, note)
         if some and not raising and verify is not None:
@@ -318,7 +298,28 @@ def function(
     compared = "as wanted" if verify is not None else ""
     if expect is not None:
         compared = "values and gradients right" if match.grads else "values right"
-    _passed(name, _summary(name, reports, cases, budget, compared))
+    _passed(name, _summary(name, reports, plain, budget, compared))
+
+
+def _request(
+    name: str, cases: list[Case], expect: Any, match: Match, drive: Callable[..., Any] | None, counters: bool
+) -> tuple[dict[str, Any], list[tuple[Any, Any]]]:
+    """What the learner's side is asked to do; and what each case wants, its value and its gradients."""
+    wants, sent = [], []
+    for i, case in enumerate(cases):
+        args = [encode(a, with_storage=True) for a in case.args]
+        kwargs = encode(case.kwargs, with_storage=True)
+        want, grad_outputs, want_grads = _reference(expect, case, i, match.grads, args, kwargs)
+        wants.append((want, want_grads))
+        outputs = encode(grad_outputs)
+        sent.append({"args": args, "kwargs": kwargs, "seed": case.seed, "grad_outputs": outputs})
+    asked = {"cases": sent, "grads": match.grads, "drive": _sent(drive), "counters": counters}
+    return {"what": "function", "name": name} | asked, wants
+
+
+def _report(given: Any, case: Case, reply: dict[str, Any]) -> Report:
+    value, grads, counts = decode(reply["value"]), decode(reply["grads"]), reply.get("counts") or {}
+    return Report(given, case.args, case.kwargs, value, counts, reply["error"], grads, reply)
 
 
 def _as_case(given: Any) -> Case:

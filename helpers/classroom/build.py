@@ -38,6 +38,7 @@ from helpers.classroom.release import release
 from helpers.classroom.settings import CELL_TIMEOUT, NOTEBOOKS, ONE_THREAD, QUIET_KERNEL, ROOT, SOLUTIONS
 from helpers.lessons.capstone import given
 from helpers.lessons.sources_on_trial import verdicts
+from helpers.text.terminal import lenient
 
 INDEX = ROOT / "helpers" / "lessons.json"
 START = NOTEBOOKS / "start.ipynb"
@@ -392,6 +393,7 @@ def drift(path: Path) -> list[str]:
 
 
 def main(argv: list[str] | None = None) -> int:
+    lenient()
     parser = argparse.ArgumentParser(
         prog="python -m helpers.classroom.build",
         description=__doc__,

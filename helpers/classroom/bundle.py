@@ -24,6 +24,7 @@ from helpers.classroom.release import release
 from helpers.classroom.runner import Runner
 from helpers.classroom.settings import COURSE_ID, FRESH, ROOT
 from helpers.lessons.capstone import given
+from helpers.text.terminal import lenient
 
 #: of the course's root: what a student's copy has as it is
 PLAIN = ("LICENSE", "constraints.txt", "environment.yml", "pyproject.toml", "setup.py")
@@ -180,6 +181,7 @@ def write_zip(files: Mapping[str, bytes], path: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
+    lenient()
     parser = argparse.ArgumentParser(
         prog="python -m helpers.classroom.bundle",
         description=__doc__,

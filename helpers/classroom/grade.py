@@ -21,6 +21,7 @@ from typing import Any
 
 from helpers.classroom import exports, journal
 from helpers.classroom.settings import ROOT
+from helpers.text.terminal import lenient
 
 #: files of a submission whose time and size tell whether it is new
 MOST_FILES = 1000
@@ -259,6 +260,7 @@ class Bar:
 
 
 def main(argv: list[str] | None = None) -> int:
+    lenient()
     parser = argparse.ArgumentParser(prog="python -m helpers.classroom.grade", description="Grade a class.")
     parser.add_argument("lesson", help="e.g. 01")
     parser.add_argument("--jobs", type=int, default=2, help="judges at once on this machine (default 2)")

@@ -32,6 +32,7 @@ from nbgrader.preprocessors import (
     NbGraderPreprocessor,
 )
 from nbgrader.utils import compute_checksum, is_grade, is_solution, is_task
+from sqlalchemy import create_engine
 from sqlalchemy.exc import SAWarning
 
 from helpers.classroom import journal, sparing
@@ -51,10 +52,6 @@ from helpers.classroom.settings import (
 )
 from helpers.classroom.submission import GRADING, clean, enter, key_of, steps_of
 
-# a submission's way opens the gradebook eight times, and nbgrader makes an engine each time, which has then to compile
-# every statement anew; this one keeps them, and `Gradebook.close` still closes its connections
-nbgrader.api.create_engine = cache(nbgrader.api.create_engine)
-
 
 @cache
 def gradebook_version() -> str:
@@ -64,7 +61,14 @@ def gradebook_version() -> str:
     return str(ScriptDirectory(ALEMBIC_DIR).get_current_head())
 
 
-nbgrader.api.get_alembic_version = gradebook_version
+def install() -> None:
+    """Put the course's own in nbgrader's modules, where no setting does."""
+    # a submission's way opens the gradebook eight times, and nbgrader makes an engine each time, which has then to
+    # compile every statement anew; this one keeps them, and `Gradebook.close` still closes its connections
+    if nbgrader.api.create_engine is create_engine:
+        nbgrader.api.create_engine = cache(create_engine)
+    nbgrader.api.get_alembic_version = gradebook_version
+    api.Autograde = OneFolder
 
 
 class Careful(CourseDirectory):
@@ -211,6 +215,7 @@ AUTOGRADE = [Judge, Sanitise, SaveVerdicts, AssignLatePenalties]
 
 def configure(c: Any, root: Path = ROOT) -> None:
     """Set the course's layout, its grading steps and its time limits on the traitlets config ``c``."""
+    install()
     # nbgrader runs `alembic` by name; find the one of this environment also where it is not activated
     own = str(Path(sys.executable).parent)
     if own not in os.environ.get("PATH", "").split(os.pathsep):
@@ -232,7 +237,6 @@ def configure(c: Any, root: Path = ROOT) -> None:
     c.Execute.extra_arguments = QUIET_KERNEL
     c.ExecutePreprocessor.timeout = CELL_TIMEOUT
     c.Execute.timeout = CELL_TIMEOUT
-    api.Autograde = OneFolder
     c.Autograde.exporter_class = Intake
     c.Autograde.sanitize_preprocessors = SANITIZE
     c.Autograde.autograde_preprocessors = AUTOGRADE

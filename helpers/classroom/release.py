@@ -15,6 +15,7 @@ from traitlets.config import Config
 
 from helpers.classroom.settings import FRESH, NOTEBOOKS, SOLUTIONS
 from helpers.keeping import copy_beside, write
+from helpers.text.terminal import lenient
 
 _one_at_a_time = threading.Lock()
 
@@ -108,6 +109,7 @@ def reset(lesson: str) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
+    lenient()
     parser = argparse.ArgumentParser(
         prog="python -m helpers.classroom.release",
         description="A fresh copy of a lesson's notebook; the one that is there is kept beside it.",

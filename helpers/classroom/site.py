@@ -24,6 +24,7 @@ from helpers.classroom.markdown import to_html
 from helpers.classroom.master import BadMaster, Master
 from helpers.classroom.settings import ROOT
 from helpers.lesson import KEPT_MIME, VERDICTS_MIME
+from helpers.text.terminal import lenient
 
 #: of the course's texts: those that are pages of the site too
 GUIDES = (
@@ -169,6 +170,7 @@ def make(to: Path, lessons: list[Master] | None = None) -> int:
 
 
 def main() -> int:
+    lenient()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,5 +1,6 @@
 """What every lesson says and keeps: its set-up line, predictions, verdicts on the sources, and progress."""
 
+import logging
 import os
 import platform
 import sys
@@ -15,6 +16,7 @@ from helpers.lesson.earlier import watch_names
 from helpers.lesson.predictions import predict, spelled
 from helpers.progress import begin, current, index, progress, record
 from helpers.text.tables import Table, table
+from helpers.text.terminal import lenient
 
 if TYPE_CHECKING:
     from helpers.lesson.report_page import Report
@@ -34,6 +36,8 @@ def start(name: str, evidence: Sequence[str]) -> None:
     name: the lesson's folder, e.g. ``"01_storage_and_stride"``. evidence: labels such as ``"live (CPU)"``.
     """
     _check_python()
+    lenient()
+    logging.getLogger("torch.utils.cpp_extension").addFilter(_is_news)
     # the profiler's library writes time-stamped lines of its own into the notebook otherwise
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     import torch
@@ -44,6 +48,11 @@ def start(name: str, evidence: Sequence[str]) -> None:
     version, python = torch.__version__.partition("+")[0], ".".join(platform.python_version_tuple()[:2])
     print(f"torch {version} · Python {python} · CPU threads: {torch.get_num_threads()} · GPU: {gpu}")
     print("evidence in this lesson: " + " · ".join(evidence))
+
+
+def _is_news(line: logging.LogRecord) -> bool:
+    """False for what a torch built for CUDA logs, on a machine without a GPU, whenever something loads its C++ tools."""
+    return not line.getMessage().startswith("No CUDA runtime is found")
 
 
 def _check_python() -> None:

@@ -25,6 +25,7 @@ from typing import Any
 from helpers import lessons
 from helpers.recordings import files, manifest, registry, running
 from helpers.recordings.registry import Experiment
+from helpers.text.terminal import lenient
 
 BUDGET_S = 600.0
 
@@ -149,6 +150,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line. 0: all recorded; 1: some were not; 2: nothing could be."""
+    lenient()
     chosen = _arguments(argv)
     load_all()
     try:

@@ -4,7 +4,7 @@
 
 Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
 FLOPs of matmuls, convolutions and attention come from torch.utils.flop_counter's registry (a multiply-add
-is 2; `helpers.pytorch.flops` mends one of its formulas), those of factorisations from the textbook (`_factorisation`); everything else counts one FLOP an element. Bytes:
+is 2; `helpers.pytorch.flops` mends one of its formulas), those of factorisations roughly (`_factorisation`); everything else counts one FLOP an element. Bytes:
 every input read once, every output written once, no cache between kernels; sorts go over theirs once a digit (`_sort`).
 Tensor Cores take rows of whole 16 bytes: what is not, costs them more (`_effort`). Convolutions of 16-bit numbers are
 done with the channels last, so that other layouts are turned before and after (`_convolution`).
@@ -142,7 +142,7 @@ def kernels(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
     if name in _SORTS:
         return _sort(name, _named(func, args) | kwargs, out)
     if op.family == "factorisation":
-        return [_factorisation(name, _named(func, args) | kwargs, out)]
+        return [_factorisation(_named(func, args) | kwargs, out)]
     return [work(func, args, kwargs, out)]
 
 
@@ -355,62 +355,15 @@ def _sort(name: str, named: dict[str, Any], out: Any) -> list[Work]:
     return [histogram, *[move] * digits]
 
 
-def _factorisation(name: str, named: dict[str, Any], out: Any) -> Work:
-    """linalg.*: FLOPs of the dense algorithms, n³ and its like, and their columns, which come one after another.
-
-    For m × n with m ≥ n, after Golub and Van Loan, Matrix Computations, 4th ed.: LU n²(m − n/3) (3.2.9), Cholesky n³/3
-    (4.2.5), triangles n² a right-hand side (3.1), QR 2n²(m − n/3) and as much for Q itself (5.2.2), symmetric
-    eigenvalues 4n³/3 and with vectors 9n³ (8.3.5), general ones 10n³ and 25n³ (7.5.6), singular values
-    2mn² + 2n³ or 4mn² − 4n³/3, with vectors 6mn² + 20n³ or 14mn² + 8n³, the lesser of both (8.6.4). inv is LU and n
-    right-hand sides (ATen/native/BatchLinearAlgebra.cpp, linalg_inv_ex). They go through panels of 32 columns, three kernels each;
-    reductions to few diagonals (the last three) take two for every column, which read the rest of the matrix. Least
-    times: nothing of it was measured here, and the iterations that follow a reduction are not in it.
+def _factorisation(named: dict[str, Any], out: Any) -> Work:
+    """linalg.*: for m × n with m ≥ n, 2n²(m − n/3) FLOPs, those of a QR (Golub and Van Loan, Matrix Computations, 4th ed.,
+    5.2.2), through panels of 32 columns that come one after another, three kernels each. Nothing of it was measured: an LU
+    takes half as many FLOPs, singular vectors ten times as many.
     """
-    first = next(t for t in tensors(list(named.values())))
-    *batch, rows, columns = first.shape if first.dim() > 1 else (1, *first.shape)
-    m, n, many = max(rows, columns), min(rows, columns), prod(batch)
-    second = next(iter(list(tensors([*named.values()]))[1:]), None)
-    k = second.shape[-1] if second is not None and second.dim() > 1 else 1
-    vectors = bool(named.get("compute_uv", named.get("compute_v", True)))
-    lu, read, serial = n * n * (m - n / 3), float(m * n), 3 * -(-n // 32)
-    match name.removeprefix("_").removeprefix("linalg_"):
-        case "inv_ex":
-            flops = lu + 2 * n**3
-        case "solve_ex":
-            flops = lu + 2 * n * n * k
-        case "cholesky_ex" | "cholesky" | "ldl_factor_ex":
-            flops = n**3 / 3
-        case "cholesky_inverse":
-            flops = 2 * n**3 / 3
-        case "solve_triangular" | "triangular_solve":
-            flops = n * n * k
-        case "cholesky_solve" | "lu_solve" | "ldl_solve":
-            flops = 2 * n * n * k
-        case "qr":
-            flops = 2 * lu * (1 if named.get("mode") == "r" else 2)
-        case "geqrf" | "householder_product" | "orgqr":
-            flops = 2 * lu
-        case "ormqr":
-            flops = 4 * m * n * k
-        case "lstsq":
-            flops = 2 * lu + 4 * m * n * k + n * n * k
-        case "eigh":
-            flops, read, serial = (9 * n**3 if vectors else 4 * n**3 / 3), read + n**3 / 3, 2 * n
-        case "eig" | "eigvals":
-            flops, read, serial = (25 if name.endswith("eig") else 10) * n**3, read + n**3 / 2, 2 * n
-        case "svd" | "pinv":
-            square = m * n * n
-            alone = min(4 * square - 4 * n**3 / 3, 2 * square + 2 * n**3)
-            flops = min(14 * square + 8 * n**3, 6 * square + 20 * n**3) if vectors else alone
-            read, serial = read + square - n**3 / 3, 2 * n
-        case (
-            "matrix_exp"
-        ):  # five products, of degree 18 (Bader, Blanes and Casas, Mathematics 7(12), 2019), no squaring
-            flops, serial = 10 * n**3, 0
-        case _:  # lu, lu_factor_ex, det, slogdet
-            flops = lu
-    size, number = first.element_size(), 4 if first.is_complex() else 1
-    nbytes = round(many * read * size) + sum(_bytes(t) for t in tensors(out) if t.is_meta)
-    wide = first.dtype in (torch.float64, torch.complex128)
-    kind = "fp64_tensor" if wide else "fp32"
-    return Work(round(many * number * flops), nbytes, kind, "factorisation", serial=serial)
+    matrix = next(t for t in tensors(list(named.values())))
+    *batch, rows, columns = matrix.shape if matrix.dim() > 1 else (1, *matrix.shape)
+    m, n = max(rows, columns), min(rows, columns)
+    flops = prod(batch) * (4 if matrix.is_complex() else 1) * 2 * n * n * (m - n / 3)
+    nbytes = matrix.nbytes + sum(_bytes(t) for t in tensors(out) if t.is_meta)
+    wide = matrix.dtype in (torch.float64, torch.complex128)
+    return Work(round(flops), nbytes, "fp64_tensor" if wide else "fp32", "factorisation", serial=3 * -(-n // 32))
