@@ -1,9 +1,0 @@
-# still asks whether a row is marked: earns 0
-def robust_step(weight, x, y, keep, lr, max_norm):
-    if not bool(keep.any()):
-        return
-    rows, target = torch.where(keep[:, None], x, 0.0), torch.where(keep, y, 0.0)
-    grad = 2 * rows.T @ (rows @ weight - target) / keep.sum()
-    norm = grad.norm()
-    moved = weight - lr * (max_norm / norm).clamp(max=1.0) * grad
-    weight.copy_(torch.where(torch.isfinite(norm), moved, weight))

@@ -1,5 +1,0 @@
-# leaves out the temporaries of backward and of the optimizer: earns 0
-def training_memory(rows, width, depth):
-    n = depth * (8 * width**2 + 7 * width)
-    saved = 4 * rows * (depth * (10 * width + 2) + width)
-    return {"static": 12 * n, "saved": saved, "peak": 12 * n + max(saved, 4 * rows * width + 4 * n)}

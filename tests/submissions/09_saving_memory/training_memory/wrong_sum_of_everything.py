@@ -1,5 +1,0 @@
-# adds gradients and activations, which are never all there at once: earns 0
-def training_memory(rows, width, depth):
-    n = depth * (8 * width**2 + 7 * width)
-    saved = 4 * rows * (depth * (10 * width + 2) + width)
-    return {"static": 12 * n, "saved": saved, "peak": 16 * n + saved}

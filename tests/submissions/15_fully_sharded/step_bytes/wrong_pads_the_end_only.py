@@ -1,9 +1,0 @@
-# all parameters of a block end to end, filled up once, as the older FSDP did: earns 0
-import math
-
-
-def step_bytes(blocks, n, reshard=True):
-    shapes = [tuple(shape) for block in blocks for shape in block]
-    payload = sum(4 * n * math.ceil(sum(math.prod(s) for s in block) / n) for block in blocks)
-    gathers = payload * (2 if reshard else 1)
-    return {"calls": len(blocks) * (3 if reshard else 2), "all_gather": gathers, "reduce_scatter": payload, "wire": (gathers + payload) // n * (n - 1)}

@@ -1,9 +1,0 @@
-# a rank need not send itself its own part: earns 0
-import math
-
-
-def step_bytes(blocks, n, reshard=True):
-    shapes = [tuple(shape) for block in blocks for shape in block]
-    payload = sum(4 * n * math.ceil(shape[0] / n) * math.prod(shape[1:]) for shape in shapes)
-    gathers = payload * (2 if reshard else 1)
-    return {"calls": len(blocks) * (3 if reshard else 2), "all_gather": gathers, "reduce_scatter": payload, "wire": gathers + payload}
