@@ -482,8 +482,11 @@ print(f"operators in a step: {operators}")
 # %% experiment tags=["nbval-ignore-output"]
 from helpers.lessons.cpu_threads_and_layout import claims
 
-three = ("12-binding-numa", "12-set-num-threads", "12-memory-format")
-lesson.verdicts(claims.on_trial(in_worker, late), evidence="live (CPU) · arithmetic · published", shown=three)
+lesson.verdicts(
+    claims.on_trial(in_worker, late),
+    evidence="live (CPU) · arithmetic · published",
+    shown=("12-binding-numa", "12-set-num-threads", "12-memory-format"),
+)
 
 # %% [markdown]
 # ## Recap

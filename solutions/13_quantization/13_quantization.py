@@ -569,9 +569,11 @@ measured_shapes = experiments.on_real_gpu()
 from helpers.lessons.quantization import claims
 
 spirals = experiments.Spirals()  # the small net of "Train for the rounding", under Further
-tried = claims.on_trial(gain, spirals, measured_shapes)
-two = ("13-multiples-of-16", "13-faster-inference")
-lesson.verdicts(tried, evidence="live (CPU) · simulated (H100)", shown=two)
+lesson.verdicts(
+    claims.on_trial(gain, spirals, measured_shapes),
+    evidence="live (CPU) · simulated (H100)",
+    shown=("13-multiples-of-16", "13-faster-inference"),
+)
 
 # %% [markdown]
 # ## Recap
