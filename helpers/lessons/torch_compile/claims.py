@@ -48,7 +48,7 @@ def _options_dynamic(streams: Mapping[str, Stream]) -> Claim:
     return Claim(
         "11-options-dynamic", "compile-300", 'options={"dynamic": True} gives dynamic shapes',
         f"{outcome}; dynamic=True: {known.after[-1]} compilations for {len(set(known.sizes))} sizes",
-        _refused(outcome), "2 · What is assumed",
+        "refuted" if outcome != "ran" else "confirmed", "2 · What is assumed",
     )  # fmt: skip
 
 
@@ -90,45 +90,39 @@ def _double(x: Tensor) -> Tensor:
     return torch.relu(x * 2)
 
 
-def _refused(outcome: str, why: str = "") -> str:
-    return f"refuted{why}" if outcome != "ran" else "confirmed"
+def _recipe(id: str, claim: str, run: Callable[[], Any], why: str = "", by: str = "") -> Claim:
+    """A recipe of the guide, run as it stands. why: what follows on "refuted". by: whose words the outcome is in."""
+    outcome = _tried(run)
+    verdict = "confirmed" if outcome == "ran" else f"refuted{why}"
+    return Claim(id, "compile-300", claim, f"{by}{outcome}", verdict, HERE)
 
 
 def tensorrt() -> Claim:
     """The claim "11-tensorrt"."""
-    outcome = _tried(lambda: torch.compile(_double, backend="tensorrt")(torch.rand(3)))
-    why = " for torch alone: another package, Torch-TensorRT, would have to register it"
-    return Claim(
+    return _recipe(
         "11-tensorrt",
-        "compile-300",
         'backend="tensorrt"',
-        outcome,
-        _refused(outcome, why),
-        HERE,
+        lambda: torch.compile(_double, backend="tensorrt")(torch.rand(3)),
+        " for torch alone: another package, Torch-TensorRT, would have to register it",
     )
 
 
 def shape_options() -> Claim:
     """The claim "11-min-opt-max": Inductor's answer to a TensorRT backend's options."""
     options: Any = {"min_shape": (1, 3), "opt_shape": (8, 3), "max_shape": (64, 3)}
-    outcome = _tried(lambda: torch.compile(_double, options=options)(torch.rand(8, 3)))
-    return Claim(
-        "11-min-opt-max", "compile-300", "options= min_shape, opt_shape and max_shape make dynamic sizes fast", f"Inductor: {outcome}",
-        _refused(outcome, " for torch alone: dynamic=True and mark_dynamic(x, 0, min=…, max=…) are its words for it"), HERE,
-    )  # fmt: skip
+    return _recipe(
+        "11-min-opt-max",
+        "options= min_shape, opt_shape and max_shape make dynamic sizes fast",
+        lambda: torch.compile(_double, options=options)(torch.rand(8, 3)),
+        " for torch alone: dynamic=True and mark_dynamic(x, 0, min=…, max=…) are its words for it",
+        by="Inductor: ",
+    )
 
 
 def negative_size() -> Claim:
     """The claim "11-randn"."""
-    outcome = _tried(lambda: torch.randn((-1, 3, 32, 32)))
-    return Claim(
-        "11-randn",
-        "compile-300",
-        "torch.randn((-1, 3, 32, 32)) is a dynamic input",
-        outcome,
-        _refused(outcome),
-        HERE,
-    )
+    claim = "torch.randn((-1, 3, 32, 32)) is a dynamic input"
+    return _recipe("11-randn", claim, lambda: torch.randn((-1, 3, 32, 32)))
 
 
 def three_steps() -> Claim:
@@ -138,11 +132,8 @@ def three_steps() -> Claim:
         traced = torch.fx.symbolic_trace(nn.Linear(4, 4))
         return torch.compile(private_torch.dynamo_optimize(traced))(torch.rand(2, 4))
 
-    outcome = _tried(steps)
-    return Claim(
-        "11-three-steps", "compile-300", "symbolic_trace, then _dynamo.optimize(traced), then torch.compile", outcome,
-        _refused(outcome, ": optimize takes a backend and gives no function"), HERE,
-    )  # fmt: skip
+    claim = "symbolic_trace, then _dynamo.optimize(traced), then torch.compile"
+    return _recipe("11-three-steps", claim, steps, ": optimize takes a backend and gives no function")
 
 
 def pipe() -> Claim:
