@@ -596,7 +596,7 @@ experiments.on_a_gpu()
 from helpers.lessons.cuda_graphs import claims
 
 lesson.verdicts(
-    [*experiments.claims(loops, gain), claims.structure(), claims.reduce_overhead()],
+    claims.on_trial(loops, gain),
     evidence="simulated (H100) · live (CPU)",
     shown=("07-communication", "07-several-times", "07-structure"),
 )
@@ -925,15 +925,15 @@ check_does_it_pay(
 ### BEGIN HIDDEN TESTS
 from helpers.lessons.cuda_graphs.exercises import Loop, check_does_it_pay
 
-one, M = (1000,), 10**6
+tiny, M = (1000,), 10**6
 check_does_it_pay(
-    Loop(one * 40, one * 3, waits=False, capture_s=2e-3, launch_s=3e-6, graph_launch_s=20e-6),
-    Loop((20 * M, *one * 40), (), waits=False, capture_s=3e-3),
-    Loop((*one * 40, 20 * M), one, waits=True, capture_s=3e-3, latency_s=5e-6, wait_s=10e-6),
-    Loop((*one * 15, *(40 * M,) * 3, *one * 20), (5 * M,), waits=True),
+    Loop(tiny * 40, tiny * 3, waits=False, capture_s=2e-3, launch_s=3e-6, graph_launch_s=20e-6),
+    Loop((20 * M, *tiny * 40), (), waits=False, capture_s=3e-3),
+    Loop((*tiny * 40, 20 * M), tiny, waits=True, capture_s=3e-3, latency_s=5e-6, wait_s=10e-6),
+    Loop((*tiny * 15, *(40 * M,) * 3, *tiny * 20), (5 * M,), waits=True),
     Loop((3 * M,) * 8, (10 * M,), waits=False),
-    Loop(one, one, waits=False, launch_s=9e-6),
-    Loop(one * 6, one * 9, waits=True),
+    Loop(tiny, tiny, waits=False, launch_s=9e-6),
+    Loop(tiny * 6, tiny * 9, waits=True),
     Loop((20 * M,) * 8, (), waits=False),  # equally fast
 )
 ### END HIDDEN TESTS

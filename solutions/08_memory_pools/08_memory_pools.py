@@ -593,7 +593,7 @@ print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 from helpers.lessons.memory_pools import claims
 
 lesson.verdicts(
-    [*experiments.claims(taken, cards, fates), *(claim() for claim in claims.CLAIMS)],
+    claims.on_trial(taken, cards, fates),
     evidence="live (CPU) · simulated (H100)",
     shown=("08-max-split", "08-fraction", "08-cycles"),
 )
@@ -686,7 +686,7 @@ class Allocator:
             if of_small == small and not block[2] and block[1] >= size
         ]
         if free:
-            *_, blocks, block = min(free, key=lambda found: found[:2])
+            *_, blocks, block = min(free, key=lambda entry: entry[:2])
         else:
             wanted = 2 * MIB if small else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
             address = self.cuda_malloc(wanted)
@@ -791,7 +791,7 @@ ends = {program: experiments.last_call(program) for program in you}
 you.against(
     {program: how for program, (how, _) in ends.items()},
     lesson.table(
-        [(program, told) for program, (_, told) in ends.items()],
+        [(program, move) for program, (_, move) in ends.items()],
         ["program", "its last call"],
         evidence="simulated (allocator)",
     ),
@@ -830,7 +830,8 @@ you = lesson.predict(
 
 # %% experiment
 gpu = simulate("H100", strict=False)
-with gpu, experiments.Ledger(gpu) as note:
+note = experiments.Ledger(gpu)
+with gpu:
     note("nothing yet")
     x = torch.empty(16384, 16384, device=gpu.device)
     note("x: 1 GiB")

@@ -154,9 +154,9 @@ ways = [
     (with_norm, y, 64, True),
 ]
 off = {}
-for name, (one, labels, *how) in zip(you, ways, strict=True):
-    whole = gradients(one, x, labels, 512)
-    off[name] = float((gradients(one, x, labels, *how) - whole).norm() / whole.norm())
+for name, (model, labels, *how) in zip(you, ways, strict=True):
+    whole = gradients(model, x, labels, 512)
+    off[name] = float((gradients(model, x, labels, *how) - whole).norm() / whole.norm())
 you.against(experiments.same(off), experiments.how_far_off(off), evidence="live (CPU)", what="gradients")
 
 # %% [markdown]
@@ -221,13 +221,13 @@ def accumulated_backward(
 from helpers import check
 from helpers.lessons.saving_memory.exercises import check_accumulated_backward, token_batch
 
-for missing, size, told in (
+for missing, size, note in (
     ([], 2, "Six rows in three equal pieces, all targets count."),
     ([], 4, "Six rows, the last piece is smaller."),
     ([5, 0, 5, 5, 1, 3], 2, "Some targets are -100: one piece has none at all (a mean over none is nan)."),
 ):
     batch = token_batch(6, 5, 7, padded=missing, seed=1)
-    check_accumulated_backward(check.case(7, 3, "float64", 2, batch, size), note=told)
+    check_accumulated_backward(check.case(7, 3, "float64", 2, batch, size), note=note)
 batch = token_batch(48, 60, 100, padded=[3, 9], seed=2)
 check_accumulated_backward(check.case(100, 8, "float32", 1, batch, 4), budget=True)
 
@@ -280,11 +280,11 @@ you = lesson.predict(
 
 # %% experiment
 groups = {"keep all": None, "each block": 1, "each four": 4, "whole": 16}
-found = {name: experiments.in_groups(lambda: Block(128), group) for name, group in groups.items()}
+estimates = {name: experiments.in_groups(lambda: Block(128), group) for name, group in groups.items()}
 all_again, as_torch_does = experiments.more_flops(Block(64))
 lesson.keep(more_flops=as_torch_does)
-picture = plots.memory_model(found, title="16 blocks, 4,096 rows: where are the checkpoints?")
-you.against(experiments.of_groups(found, all_again), picture, evidence="live (CPU) · arithmetic")
+picture = plots.memory_model(estimates, title="16 blocks, 4,096 rows: where are the checkpoints?")
+you.against(experiments.of_groups(estimates, all_again), picture, evidence="live (CPU) · arithmetic")
 
 # %% [markdown]
 # At the peak three things add up: the inputs that checkpoints keep (*activations*); what *one* part saves
@@ -533,11 +533,7 @@ board
 from helpers.lessons.saving_memory import claims
 
 lesson.verdicts(
-    [
-        experiments.peak_claim(by_rows),
-        experiments.learning_rate_claim(off),
-        *(claim() for claim in claims.CLAIMS),
-    ],
+    claims.on_trial(by_rows, off),
     evidence="live (CPU) · simulated (H100) · arithmetic",
     shown=("09-learning-rate", "09-batchnorm", "09-checkpoint-compute"),
 )
@@ -686,8 +682,8 @@ you = lesson.predict({"SGD": ..., "Adam": ...}, choices=[1, 2, 8, 64])
 
 # %% experiment
 forgot = {
-    "SGD": experiments.first_step(torch.optim.SGD, 8) / experiments.first_step(torch.optim.SGD, 1),
-    "Adam": experiments.first_step(torch.optim.Adam, 8) / experiments.first_step(torch.optim.Adam, 1),
+    "SGD": experiments.times_as_far(torch.optim.SGD),
+    "Adam": experiments.times_as_far(torch.optim.Adam),
 }
 you.against_ratios(forgot, evidence="live (CPU)", what="times as far")
 
@@ -779,8 +775,8 @@ def checkpointed(fn, *inputs: torch.Tensor) -> torch.Tensor:
 from helpers.lessons.saving_memory.exercises import Chain, check_checkpointed
 
 check_checkpointed(Chain(6, 8, 3, p=0.0), note="No random numbers yet.")
-told = "Dropout must drop the same places again; and torch.rand afterwards must not notice."
-check_checkpointed(Chain(6, 8, 3, p=0.5), note=told)
+note = "Dropout must drop the same places again; and torch.rand afterwards must not notice."
+check_checkpointed(Chain(6, 8, 3, p=0.5), note=note)
 check_checkpointed(Chain(6, 8, 3, p=0.5, two=True), note="Two inputs, of which the second needs no gradient.")
 check_checkpointed(Chain(256, 32, 24, p=0.1), budget=True)
 
@@ -862,7 +858,7 @@ you.against(
 # Where there is a CUDA GPU, the next cell runs the same three ways on it, and a fourth with pinned memory.
 
 # %% experiment tags=["nbval-ignore-output"]
-lesson.on_gpu(experiments.on_cuda(step, stack), "09/levers")
+lesson.on_gpu(experiments.on_cuda(step), "09/levers")
 
 # %% [markdown]
 # **Exercise 9.5 — offload, and not the weights** (★★, 10 min)

@@ -335,8 +335,8 @@ FACTORS = {"1": 1, "1/100": 1e-2, "1/1,000": 1e-3, "1/10,000": 1e-4, "1/100,000"
 sweep = {name: {} for name in FACTORS}
 for name, factor in FACTORS.items():
     for run, (dtype, scaled) in RUNS.items():
-        one = partial(step, dtype=dtype, factor=factor)
-        sweep[name][run] = experiments.learn(one, 60, factor=factor, enabled=scaled)
+        train_step = partial(step, dtype=dtype, factor=factor)
+        sweep[name][run] = experiments.learn(train_step, 60, factor=factor, enabled=scaled)
 lesson.keep(usual=round(1e5 * sweep["1"]["fp32"].of_activations.abs().median().item()))
 finite = all(run.finite for runs in sweep.values() for run in runs.values())
 measured = [experiments.stopped_at(sweep), "nothing" if finite else "a loss of NaN"]
@@ -395,10 +395,10 @@ def up(n, multiple):
     return -(-n // multiple) * multiple
 
 
-found = experiments.Matmuls()
-times = {"1,705 columns, against 1,300": found.seconds(1705) / found.seconds(1300)}
-lesson.keep(share=found.share, words=up(50257, 64), more_words=up(50257, 64) / 50257 - 1)
-you.against_ratios(times, found.table(), found.picture(), evidence="published", what="times as long")
+matmuls = experiments.Matmuls()
+times = {"1,705 columns, against 1,300": matmuls.seconds(1705) / matmuls.seconds(1300)}
+lesson.keep(share=matmuls.share, words=up(50257, 64), more_words=up(50257, 64) / 50257 - 1)
+you.against_ratios(times, matmuls.table(), matmuls.picture(), evidence="published", what="times as long")
 
 # %% [markdown]
 # Among matmuls of like work, those in which a size is no multiple of 4 reach only {{share:.2f}} of the rate. (The traces
@@ -556,8 +556,10 @@ experiments.four_precisions()
 # ## Sources on trial
 
 # %% experiment
+from helpers.lessons.mixed_precision import claims
+
 lesson.verdicts(
-    experiments.on_trial(peaks, sweep, found),
+    claims.on_trial(peaks, sweep, matmuls),
     evidence="published · live (CPU) · simulated (A100)",
     shown=("10-speed", "10-memory", "10-scaling"),
 )
@@ -939,8 +941,8 @@ from helpers.lessons.mixed_precision.exercises import (
 )
 
 formats = [(5, 10), (8, 10), (8, 7), (4, 3), (3, 2), (2, 1), (6, 9), (7, 4), (5, 1), (8, 1), (2, 12)]
-check_decode({one: random_patterns(sum(one), one, 40, 5) for one in [*formats, (8, 23)]})
-check_encode({one: hard_numbers(sum(one), 9, 40) for one in [*formats, (8, 23)]})
+check_decode({bits: random_patterns(sum(bits), bits, 40, 5) for bits in [*formats, (8, 23)]})
+check_encode({bits: hard_numbers(sum(bits), 9, 40) for bits in [*formats, (8, 23)]})
 check_encode({(5, 6): hard_numbers(3, 1000).reshape(10, 100).t()})
 for shaped in (torch.tensor(77), torch.arange(256).reshape(8, 32).t(), torch.arange(0)):
     check_decode({(4, 3): shaped})

@@ -100,12 +100,12 @@ def talks(x):
 
 BREAKS = {"x / x.max().item()": read_out, "x - x[x > 0].mean()": picked}
 BREAKS |= {"an if on a tensor": branch, "a print": talks}
-both = {
+captures = {
     name: (experiments.captured(fn, False), experiments.captured(fn, True)) for name, fn in BREAKS.items()
 }
-gives = {name: str(plain) for name, (plain, _) in both.items()}
-gives |= {f"{name}, fullgraph=True": str(full) for name, (_, full) in both.items()}
-you.against(gives, experiments.breaks_table(both), evidence="live (CPU)", what="gives")
+gives = {name: str(plain) for name, (plain, _) in captures.items()}
+gives |= {f"{name}, fullgraph=True": str(full) for name, (_, full) in captures.items()}
+you.against(gives, experiments.breaks_table(captures), evidence="live (CPU)", what="gives")
 
 # %% [markdown]
 # With `fullgraph=True` the number is still read out, inside the graph. Plain `torch.compile`, which most programs use, breaks
@@ -235,11 +235,11 @@ def scaled(x, k=2.0):
 SIZES = [3, 7, 1, 12, 5, 8, 2, 9, 4, 3, 6, 12, 10, 13]
 SETTINGS = {"dynamic=False": False, "torch.compile(f)": None, "dynamic=True": True}
 streams = {name: experiments.stream(scaled, SIZES, dynamic) for name, dynamic in SETTINGS.items()}
-measured = {name: one.after[-1] for name, one in streams.items()}
+measured = {name: stream.after[-1] for name, stream in streams.items()}
 measured["at the limit, torch.compile(f) gives"], warned = experiments.at_the_limit(scaled)
 measured["at the limit, fullgraph=True gives"], raised = experiments.at_the_limit(scaled, fullgraph=True)
 lesson.keep(limit=max(streams["dynamic=False"].after), raised=raised.partition(":")[0])
-why = experiments.reasons({name: one.report for name, one in streams.items()})
+why = experiments.reasons({name: stream.report for name, stream in streams.items()})
 you.against(measured, experiments.compilations(streams), why, evidence="live (CPU)", what="measured")
 
 # %% [markdown]
@@ -293,8 +293,8 @@ reports = {
     "a 0-d tensor": twelve(scaled, [(x, torch.tensor(k)) for k in ks]),
     "an int attribute": twelve(experiments.Counter(), [(x,)] * 12),
 }
-made = {what: w.counts()["compilations"] for what, w in reports.items()}
-you.against(made, experiments.reasons(reports), evidence="live (CPU)", what="compilations")
+compilations = {what: w.counts()["compilations"] for what, w in reports.items()}
+you.against(compilations, experiments.reasons(reports), evidence="live (CPU)", what="compilations")
 
 # %% [markdown]
 # - A number that comes as an **argument** is guarded by its value at first. When it changes, the compiler makes it a symbol,
@@ -331,17 +331,17 @@ def cache(sizes: list[int], dynamic: bool | None = None, limit: int = 8) -> list
     """
     ### BEGIN SOLUTION
     versions: list[str] = []
-    said: list[str] = []
+    words: list[str] = []
     for n in sizes:
         if f"n == {n}" in versions or (n >= 2 and "2 <= n" in versions):
-            said.append("reuse")
+            words.append("reuse")
         elif len(versions) == limit:
-            said.append("python")
+            words.append("python")
         else:
             exact = n == 1 or dynamic is False or (dynamic is None and not versions)
             versions.append(f"n == {n}" if exact else "2 <= n")
-            said.append(versions[-1])
-    return said
+            words.append(versions[-1])
+    return words
     ### END SOLUTION
 
 
@@ -457,11 +457,11 @@ you = lesson.predict(
 
 # %% experiment
 model, _, batches = experiments.classifier()
-made, after = [], [0]
+graphs, after = [], [0]
 
 
 def backend(graph, inputs):
-    made.append(graph)
+    graphs.append(graph)
     return graph.forward
 
 
@@ -470,11 +470,11 @@ with compiling.watch():
     for part in (batches[:39], batches[39:]):
         for x, y in part:
             F.cross_entropy(fast(x), y).backward()
-        after.append(len(made))
+        after.append(len(graphs))
     model.eval()
     with torch.no_grad():
         fast(batches[39][0])
-    after.append(len(made))
+    after.append(len(graphs))
 new = [b - a for a, b in pairwise(after)]
 you.against(dict(zip(you, new)), evidence="live (CPU)", what="new compilations")
 
@@ -548,8 +548,8 @@ gelu, attention = (
 )
 lesson.keep(script_gelu=count(plain_script.activation, x).operators, script_gelu_loops=gelu.loops)
 lesson.keep(script_attention=count(plain_script.attention, q, q, q).operators, script_loops=attention.loops)
-for name, found in {"GELU": gelu, "attention": attention}.items():
-    print(f"{name:9}  loop nests: {found.loops}, products left to a library: {len(found.extern)}")
+for name, kernels in {"GELU": gelu, "attention": attention}.items():
+    print(f"{name:9}  loop nests: {kernels.loops}, products left to a library: {len(kernels.extern)}")
 
 # %% [markdown]
 # The plain clipping breaks the graph at `if length > most`: the compiler cannot know which way it goes. Lesson 03 took
@@ -618,8 +618,10 @@ lesson.on_gpu(lambda device: experiments.eager_and_compiled(device, chain), reco
 # ## Sources on trial
 
 # %% experiment
+from helpers.lessons.torch_compile import claims
+
 lesson.verdicts(
-    experiments.on_trial(both, streams, bound),
+    claims.on_trial(captures, streams, bound),
     evidence="live (CPU) · simulated (H100)",
     shown=("11-300-percent", "11-reduce-overhead", "11-fullgraph"),
 )
@@ -654,7 +656,7 @@ lesson.progress()
 
 # %% experiment
 rows = experiments.rows_of_batches()
-copies, views = [(one.clone(),) for one in rows], [(one,) for one in rows]
+copies, views = [(x.clone(),) for x in rows], [(x,) for x in rows]
 reports = {"copies": twelve(scaled, copies, dynamic=True), "views": twelve(scaled, views, dynamic=True)}
 experiments.reasons(reports, most=3)
 
@@ -716,9 +718,9 @@ check_serve(shapes)
 ### BEGIN HIDDEN TESTS
 from helpers.lessons.torch_compile.exercises import check_serve
 
-one = [(1, 1), (1, 6), (11, 1), (2, 2), (13, 4), (1, 2), (5, 5), (3, 17), (2, 1), (7, 7)]
-one += [(n, 23 - n) for n in range(2, 12)]
-check_serve(one, [(1 + (7 * i) % 13, 1 + (5 * i) % 11) for i in range(1, 21)])
+shapes = [(1, 1), (1, 6), (11, 1), (2, 2), (13, 4), (1, 2), (5, 5), (3, 17), (2, 1), (7, 7)]
+shapes += [(n, 23 - n) for n in range(2, 12)]
+check_serve(shapes, [(1 + (7 * i) % 13, 1 + (5 * i) % 11) for i in range(1, 21)])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -734,15 +736,15 @@ def gated(a, b, c):
 
 
 def show(graph, inputs):
-    shown.append(experiments.nodes(graph.graph))
+    tables.append(experiments.nodes(graph.graph))
     return graph.forward
 
 
-shown = []
+tables = []
 leaves = [torch.ones(3, requires_grad=True) for _ in range(3)]
 with compiling.watch():
     torch.compile(gated, backend=show)(*leaves)
-shown[0]
+tables[0]
 
 # %% [markdown]
 # Each row is a [`Node`](https://docs.pytorch.org/docs/stable/fx.html). Its `args` are the nodes that it reads (or plain
@@ -997,12 +999,12 @@ CAPTURES = {
     "script": lambda fn, x: torch.jit.script(fn),
     "compile": lambda fn, x: torch.compile(fn, backend="eager"),
 }
-found = {
+outcomes = {
     f"{how}: {fn.__name__}": experiments.second_call(capture, fn)
     for fn in (branch, read_out, lookup)
     for how, capture in CAPTURES.items()
 }
-you.against(found, experiments.captures_table(found), evidence="live (CPU)", what="second result")
+you.against(outcomes, experiments.captures_table(outcomes), evidence="live (CPU)", what="second result")
 
 # %% [markdown]
 # A trace is a recording. What Python decided while it ran stays as it was, and nothing checks it later. Source

@@ -118,11 +118,11 @@ you = lesson.predict(
 )
 
 # %% experiment tags=["nbval-ignore-output"]
-in_worker, (bound_now, there, still) = experiments.in_a_worker(), experiments.bound_late()
-said = [experiments.one_or_all(n, experiments.CORES) for n in in_worker] + [
-    experiments.one_or_all(bound_now, there)
-]
-you.against(dict(zip(you, said, strict=True)), evidence="live (CPU)", what="measured").show()
+in_worker, late = experiments.in_a_worker(), experiments.bound_late()
+bound_now, there, still = late
+counts = [experiments.one_or_all(n, experiments.CORES) for n in in_worker]
+counts.append(experiments.one_or_all(bound_now, there))
+you.against(dict(zip(you, counts, strict=True)), evidence="live (CPU)", what="measured").show()
 print(f"after the late call: {bound_now} of {there} threads bound; torch.get_num_threads() is {still}")
 
 # %% [markdown]
@@ -480,8 +480,13 @@ print(f"operators in a step: {operators}")
 # [`torch.compile`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html); the cell compiles a function with it.
 
 # %% experiment tags=["nbval-ignore-output"]
-three = ("12-binding-numa", "12-set-num-threads", "12-memory-format")
-lesson.verdicts(experiments.claims(), evidence="live (CPU) · arithmetic · published", shown=three)
+from helpers.lessons.cpu_threads_and_layout import claims
+
+lesson.verdicts(
+    claims.on_trial(in_worker, late),
+    evidence="live (CPU) · arithmetic · published",
+    shown=("12-binding-numa", "12-set-num-threads", "12-memory-format"),
+)
 
 # %% [markdown]
 # ## Recap
@@ -531,14 +536,14 @@ you = lesson.predict(
 
 # %% experiment
 team = [0, 0, 0, 0, 1, 1, 1, 1]  # the node of each thread
-made = {
+tensors = {
     "made by randn": experiments.pages([0], team),  # who writes, who reads; randn: one thread writes
     "made by fill_, by the same team": experiments.pages(team, team),
     "made by randn, in one process a node": experiments.pages([0], [0] * 4) + experiments.pages([1], [1] * 4),
 }
-local = {name: f"{experiments.local_percent(parts)} %" for name, parts in made.items()}
-lesson.keep(crossing=100 - experiments.local_percent(made["made by randn"]))
-you.against(local, experiments.pages_picture(made), evidence="arithmetic", what="on the own node")
+local = {name: f"{experiments.local_percent(parts)} %" for name, parts in tensors.items()}
+lesson.keep(crossing=100 - experiments.local_percent(tensors["made by randn"]))
+you.against(local, experiments.pages_picture(tensors), evidence="arithmetic", what="on the own node")
 
 # %% [markdown]
 # {{crossing}} % of the reads go to the other node, and no line of code says so. There are two ways out. The team that reads also
@@ -712,8 +717,8 @@ def plain_net(weights, x):
         y = torch.einsum("oc,nchw->nohw", block["point"], y)
         gate = y.mean((2, 3)).sigmoid()
         x = gate[:, :, None, None] * y + x.contiguous()
-    both = torch.cat([F.avg_pool2d(x, 2), F.max_pool2d(x, 2)], 1)
-    return F.linear(both.flatten(1), weights["head"])
+    pooled = torch.cat([F.avg_pool2d(x, 2), F.max_pool2d(x, 2)], 1)
+    return F.linear(pooled.flatten(1), weights["head"])
 
 
 image = torch.randn(4, 3, 24, 24).to(memory_format=LAST)
@@ -768,8 +773,8 @@ def channels_last_net(weights: dict) -> Callable[[torch.Tensor], torch.Tensor]:
             y = F.conv2d(x, mix, padding=1).permute(0, 2, 3, 1)
             y = F.linear(F.layer_norm(y, y.shape[3:]), point).permute(0, 3, 1, 2)
             x = x + y * y.mean((2, 3), keepdim=True).sigmoid()
-        both = torch.cat([F.avg_pool2d(x, 2), F.max_pool2d(x, 2)], 1)
-        return F.linear(both.permute(0, 2, 3, 1).flatten(1), head)
+        pooled = torch.cat([F.avg_pool2d(x, 2), F.max_pool2d(x, 2)], 1)
+        return F.linear(pooled.permute(0, 2, 3, 1).flatten(1), head)
 
     return forward
     ### END SOLUTION
@@ -835,8 +840,8 @@ def manner(text):
     return "both" if "_inner" in text else "vector"  # _inner: a loop over the parts of one vector
 
 
-found = {name: manner(text) for name, text in code.items()}
-you.against(found, experiments.loop_table(code), evidence="live (CPU)", what="written as")
+manners = {name: manner(text) for name, text in code.items()}
+you.against(manners, experiments.loop_table(code), evidence="live (CPU)", what="written as")
 
 # %% [markdown]
 # With a stride of 2, the numbers wanted are not neighbours in memory, so the loop is scalar. A gather fetches them one by one

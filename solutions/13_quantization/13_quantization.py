@@ -155,8 +155,8 @@ def quantize(
     others = tuple(d for d in range(x.dim()) if dim is None or d != dim % x.dim())
 
     def over(reduce):
-        found = reduce(x, others, keepdim=dim is not None) if others else x
-        return found.clone()
+        extreme = reduce(x, others, keepdim=dim is not None) if others else x
+        return extreme.clone()
 
     top = 2 ** (bits - 1) - 1
     high, low = over(torch.amax).clamp(min=0), over(torch.amin).clamp(max=0)
@@ -259,8 +259,8 @@ def how_many(product):
     return "all" if share == 1 else "most" if share > 0.5 else "few"
 
 
-said = {name: how_many(product) for name, product in products.items()}
-you.against(said, experiments.products_table(products, exact), evidence="live (CPU)", what="right")
+shares = {name: how_many(product) for name, product in products.items()}
+you.against(shares, experiments.products_table(products, exact), evidence="live (CPU)", what="right")
 
 # %% [markdown]
 # `a @ b` returns int8, and on the CPU each sum wraps around without a warning. (On CUDA it
@@ -403,8 +403,8 @@ lesson.keep(
     converted=gain[1, "weights in int8, converted first"], alone=gain[1, "weights in int8, one kernel"]
 )
 lesson.keep(by_ops=gain[4096, "both in int8, op by op"])
-said = {question: in_words(question) for question in you}
-you.against(said, experiments.against_bfloat16(gain), evidence="simulated (H100)", what="than bfloat16")
+speeds = {question: in_words(question) for question in you}
+you.against(speeds, experiments.against_bfloat16(gain), evidence="simulated (H100)", what="than bfloat16")
 
 # %% [markdown]
 # **Few tokens**: the time of the layer is the time to read its weights. At the dotted line bfloat16 multiplies as long as it
@@ -461,9 +461,8 @@ errors = {
 without = errors["both, without the loud channel"]
 lesson.keep(times=round(errors["both"] / without))
 near = min([0, 5, 25, 75], key=lambda percent: abs(percent - lost))
-said = ["none" if near == 0 else f"{near} %", max(["x", "the weights"], key=errors.get)]
-found = dict(zip(you, said, strict=True))
-you.against(found, experiments.errors_table(errors), evidence="live (CPU)")
+answers = ["none" if near == 0 else f"{near} %", max(["x", "the weights"], key=errors.get)]
+you.against(dict(zip(you, answers, strict=True)), experiments.errors_table(errors), evidence="live (CPU)")
 
 # %% [markdown]
 # The loud channel sets the scale of every token, and the ordinary channels have only a few points of the grid left: the error is
@@ -567,10 +566,14 @@ measured_shapes = experiments.on_real_gpu()
 # Two claims that matter here. A third claim, about int4, is tried under *Further*.
 
 # %% experiment
+from helpers.lessons.quantization import claims
+
 spirals = experiments.Spirals()  # the small net of "Train for the rounding", under Further
-tried = experiments.claims(gain, spirals, measured_shapes)
-two = ("13-multiples-of-16", "13-faster-inference")
-lesson.verdicts(tried, evidence="live (CPU) · simulated (H100)", shown=two)
+lesson.verdicts(
+    claims.on_trial(gain, spirals, measured_shapes),
+    evidence="live (CPU) · simulated (H100)",
+    shown=("13-multiples-of-16", "13-faster-inference"),
+)
 
 # %% [markdown]
 # ## Recap
@@ -680,8 +683,8 @@ def smooth(
 # %% test="smooth" points=1
 from helpers.lessons.quantization.exercises import Block, check_smooth
 
-one = "One linear, 96 channels, one of them loud; alpha one half, then 0.8."
-check_smooth(Block(7, 96, (64,), {5: 100.0}), Block(7, 96, (64,), {5: 100.0}, alpha=0.8), note=one)
+single = "One linear, 96 channels, one of them loud; alpha one half, then 0.8."
+check_smooth(Block(7, 96, (64,), {5: 100.0}), Block(7, 96, (64,), {5: 100.0}, alpha=0.8), note=single)
 three = "Three linears that read one norm. Channel 50 is silent, and nobody reads channel 11: s = 1 there."
 check_smooth(Block(8, 96, (96, 64, 32), {5: 100.0}, silent=(50,), unread=(11,)), note=three)
 
@@ -734,9 +737,9 @@ after, aware = {}, {}
 for width in (8, 6, 5, 4, 3, 2):
     after[width] = spirals.right(exact_net, width)
     aware[width] = spirals.right(spirals.trained(exact_net, 80, 0.003, bits=width), width)
-found = {q: (aware if "trained" in q else after)[int(q[0])] for q in you}
+right = {q: (aware if "trained" in q else after)[int(q[0])] for q in you}
 picture = experiments.bits_curves(after, aware)
-you.against_ratios(found, picture, evidence="live (CPU)", what="right", shown="≈ {:.1f}")
+you.against_ratios(right, picture, evidence="live (CPU)", what="right", shown="≈ {:.1f}")
 
 # %% [markdown]
 # At 8 bits there is nothing to win. At 3 bits the curves have parted, and a short training with the rounding recovers most of
@@ -819,25 +822,25 @@ from helpers import check
 from helpers.lessons.quantization.exercises import check_fake_quantize
 
 g = torch.Generator().manual_seed(14)
-for scale, bits, told in (
+for scale, bits, note in (
     (torch.tensor(0.02), 8, "Nothing is clamped here: the gradient passes everywhere."),
     (torch.tensor(0.3), 3, "The grid ends at 0.9: beyond 1.05 the gradient is 0."),
     (torch.rand(30, 1, generator=g) + 0.2, 2, "A scale per row."),
 ):
     w = torch.nn.Parameter(torch.randn(30, 50, generator=g) / 2)
-    check_fake_quantize(check.case(w, scale, bits), note=told)
+    check_fake_quantize(check.case(w, scale, bits), note=note)
 
 
 # %% test="fake_quantize" points=1
 from helpers.lessons.quantization.exercises import Training, check_train_quantized
 
 check_train_quantized(Training(15, (3, 8, 2), bits=8, steps=1, lr=0.1), note="One step.")
-told = (
+note = (
     "12 steps: the scale of each step's own weights, the exact weights kept, the gradient of each step alone?"
 )
-check_train_quantized(Training(15, (3, 8, 2), bits=3, steps=12, lr=0.2), note=told)
-told = "A row of zeros has scale 0, and 0 ÷ 0 is nan: guard it before dividing."
-check_train_quantized(Training(15, (3, 8, 2), bits=3, steps=2, lr=0.1, dead=True), note=told)
+check_train_quantized(Training(15, (3, 8, 2), bits=3, steps=12, lr=0.2), note=note)
+note = "A row of zeros has scale 0, and 0 ÷ 0 is nan: guard it before dividing."
+check_train_quantized(Training(15, (3, 8, 2), bits=3, steps=2, lr=0.1, dead=True), note=note)
 
 
 # %% hidden="fake_quantize" points=2

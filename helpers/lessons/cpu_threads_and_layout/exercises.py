@@ -176,11 +176,11 @@ def _tell(
     played = _Played(allowed) if isinstance(allowed, list) and not real else None
     sets = _cpus_of if played is None else lambda thread: sorted(played.get(thread))
 
-    def facts(worker: int) -> dict[str, Any]:
-        told = {"worker": worker, **_numbers()}
+    def facts_of(worker: int) -> dict[str, Any]:
+        facts = {"worker": worker, **_numbers()}
         if allowed is not None:
-            told["there"] = [sets(int(t)) for t in sorted(os.listdir("/proc/self/task"))]
-        return told | (_begun_now() if linux and real else {})
+            facts["there"] = [sets(int(t)) for t in sorted(os.listdir("/proc/self/task"))]
+        return facts | (_begun_now() if linux and real else {})
 
     def begin(worker: int) -> None:
         for _ in range(2):  # threads that are there already, and that `threading` does not know
@@ -195,48 +195,48 @@ def _tell(
         init = bound(plan)
         if linux:
             how: dict[str, Any] = {"timeout": 60, "multiprocessing_context": "fork", "worker_init_fn": begin}
-            how |= {"num_workers": workers, "collate_fn": lambda _: facts(get_worker_info().id)}  # type: ignore[union-attr]
+            how |= {"num_workers": workers, "collate_fn": lambda _: facts_of(get_worker_info().id)}  # type: ignore[union-attr]
             turns: Any = range(workers)  # one for each
             try:
-                told, after = list(DataLoader(turns, None, **how)), state()
+                by_worker, after = list(DataLoader(turns, None, **how)), state()
             except Exception as odd:
                 # without its frames, which would keep the other workers until some later fork
                 raise odd.with_traceback(None) from None
         else:  # no fork: one after the other, in this process
-            told, after = [init(worker) or facts(worker) for worker in range(workers)], before
+            by_worker, after = [init(worker) or facts_of(worker) for worker in range(workers)], before
             torch.set_num_threads(before[0]["torch"])
             os.environ.pop("OMP_NUM_THREADS", None)
             os.environ.update({"OMP_NUM_THREADS": omp} if (omp := before[0]["omp"]) else {})
-    return {"plan": plan, "allowed": allowed, "told": told, "touched": after != before}
+    return {"plan": plan, "allowed": allowed, "by worker": by_worker, "touched": after != before}
 
 
 def _bound_right(report: check.Report) -> str | None:
     got, workers = report.value, report.case.workers
-    if sorted(told["worker"] for told in got["told"]) != list(range(workers)):
-        return f"{workers} workers were started, {len(got['told'])} answered"
-    for told in got["told"]:
-        if text := _not_bound(told, got["plan"], got["allowed"]):
-            return f"worker {told['worker']} of {workers}, plan {got['plan']}, {text}"
+    if sorted(facts["worker"] for facts in got["by worker"]) != list(range(workers)):
+        return f"{workers} workers were started, {len(got['by worker'])} answered"
+    for facts in got["by worker"]:
+        if text := _not_bound(facts, got["plan"], got["allowed"]):
+            return f"worker {facts['worker']} of {workers}, plan {got['plan']}, {text}"
     if got["touched"]:
         return "the process that called bound(plan) has changed: its CPUs, threads or OMP_NUM_THREADS"
     return None
 
 
-def _not_bound(told: dict[str, Any], plan: list[list[int]], allowed: list[int] | None) -> str | None:
-    want, where = plan[told["worker"] % len(plan)], "no os.sched_setaffinity"
+def _not_bound(facts: dict[str, Any], plan: list[list[int]], allowed: list[int] | None) -> str | None:
+    want, where = plan[facts["worker"] % len(plan)], "no os.sched_setaffinity"
     if allowed is not None:
         want, where = [c for c in want if c in allowed] or allowed, f"allowed {allowed}"
-    there = told.get("there", [])
+    there = facts.get("there", [])
     if loose := [cpus for cpus in there if cpus != want]:
         return f"{where}: {len(loose)} of its {len(there)} threads may run on {loose[0]}; wanted {want}"
     for name, what in (("later", "a thread started afterwards"), ("program", "a program that it starts")):
-        if told.get(name, want) != want:
-            return f"{where}: {what} may run on {told[name]}; wanted {want}"
-    if told["torch"] != len(want):
-        return f"{where}: torch uses {told['torch']} thread(s); wanted {len(want)}"
+        if facts.get(name, want) != want:
+            return f"{where}: {what} may run on {facts[name]}; wanted {want}"
+    if facts["torch"] != len(want):
+        return f"{where}: torch uses {facts['torch']} thread(s); wanted {len(want)}"
     for name in ("omp", "program omp"):
-        if told.get(name, str(len(want))) != str(len(want)):
-            return f"{where}: OMP_NUM_THREADS is {told[name]} there; wanted {len(want)}"
+        if facts.get(name, str(len(want))) != str(len(want)):
+            return f"{where}: OMP_NUM_THREADS is {facts[name]} there; wanted {len(want)}"
     return None
 
 
@@ -307,10 +307,10 @@ class _Layouts(Looking):
         name, given = str(func._overloadpacket), list(tensors([args, kwargs]))
         if "convolution" in name:
             self.convolutions.append(tuple(t.is_contiguous(memory_format=_LAST) for t in given[:2]))
-        for made in [] if func.is_view else tensors(result):
-            same = [t for t in given if t.shape == made.shape and t.dim() > 2 and t is not made]
-            if any(_order(t) != _order(made) for t in same):
-                self.turned.append((name, tuple(made.shape)))
+        for out in [] if func.is_view else tensors(result):
+            same = [t for t in given if t.shape == out.shape and t.dim() > 2 and t is not out]
+            if any(_order(t) != _order(out) for t in same):
+                self.turned.append((name, tuple(out.shape)))
 
 
 def _order(t: torch.Tensor) -> list[int]:
@@ -326,7 +326,7 @@ def _watch(channels_last_net: Callable[..., Any], **fields: Any) -> dict[str, An
     """Each batch through one net: its result, its copies, and what happened to the layout."""
     asked = Net(**fields)
     weights, batches = asked.numbers()
-    told = []
+    runs = []
     with torch.no_grad():
         forward = channels_last_net(weights)
         for x, at in zip(batches, asked.layouts, strict=True):
@@ -334,8 +334,8 @@ def _watch(channels_last_net: Callable[..., Any], **fields: Any) -> dict[str, An
             with count() as counts, _Layouts() as seen:
                 y = forward(given)
             moved = [k for k in counts.by_operator if k.split(".")[1] in ("clone", "_to_copy", "copy_")]
-            told.append([y.clone(), counts.copies, moved, seen.turned, seen.convolutions])
-    return {"told": told, "weights": weights, "strides": _strides(weights)}
+            runs.append([y.clone(), counts.copies, moved, seen.turned, seen.convolutions])
+    return {"runs": runs, "weights": weights, "strides": _strides(weights)}
 
 
 #: what these come from
@@ -353,14 +353,14 @@ def _no_conversion(report: check.Report) -> str | None:
         return "the weights given were changed (a number, a layout, or what a dictionary holds)"
     for i, want in enumerate(_plainly(asked)):
         shape, last = tuple(batches[i].shape), asked.layouts[i]
-        if text := _converts(got["told"][i], want, [] if last else [shape], 1 + asked.blocks):
+        if text := _converts(got["runs"][i], want, [] if last else [shape], 1 + asked.blocks):
             return f"batch {i} of {shape}, {'channels_last' if last else 'contiguous'}: {text}"
     return None
 
 
-def _converts(told: Any, want: torch.Tensor, entry: list[tuple[int, ...]], least: int) -> str | None:
+def _converts(run: Any, want: torch.Tensor, entry: list[tuple[int, ...]], least: int) -> str | None:
     """entry: the shapes that are to be converted, x or none. least: so many convolutions at least."""
-    y, copies, moved, turned, seen = told
+    y, copies, moved, turned, seen = run
     if odd := difference(y, want, rtol=1e-4, atol=1e-4):
         return odd
     inside = [t for t in turned if t[1] not in entry]

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from helpers import compiling
-from helpers.lesson.claim import Claim
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 from helpers.text.tables import Table, table
@@ -69,38 +68,27 @@ def asked(code: str, *arguments: Any, **env: str) -> Any:
     server = _server()
     server.stdin.write(json.dumps([code, arguments, env]) + "\n")
     server.stdin.flush()
-    said = json.loads(server.stdout.readline())
-    if isinstance(said, str):
-        raise RuntimeError(said)
-    return said
+    answer = json.loads(server.stdout.readline())
+    if isinstance(answer, str):
+        raise RuntimeError(answer)
+    return answer
 
 
 # --- 1, who uses the second core ----------------------------------------------------------------------------------
 
 _TEAM = """
-def team(setup, code):
-    "Threads after one operator, with 8 set."
-    read, write = os.pipe()
-    if os.fork() == 0:
-        torch.set_num_threads(8)
-        names = {"torch": torch, "F": F}
-        exec(setup, names)
-        before = psutil.Process().num_threads()
-        exec(code, names)
-        os.write(write, str(1 + psutil.Process().num_threads() - before).encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        return int(pipe.read())
-
-answer([team(*run) for run in arguments])
+setup, operator = arguments
+torch.set_num_threads(8)
+exec(setup)
+before = psutil.Process().num_threads()
+exec(operator)
+answer(1 + psutil.Process().num_threads() - before)
 """
 
 
 def teams(runs: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """Name → how many threads take part in one operator, with 8 set. runs: name → (what makes x, the operator)."""
-    told = asked(_TEAM, *runs.values()) if LINUX else "?" * len(runs)
-    return dict(zip(runs, told, strict=True))
+    return {name: asked(_TEAM, *run) if LINUX else "?" for name, run in runs.items()}
 
 
 Strip = tuple[Sequence[tuple[float, int, str]], str]
@@ -123,9 +111,8 @@ def strips(rows: Mapping[str, Strip], title: str, note: str) -> Picture:
     ax.set(xlim=(0, 1.36), xticks=[])
     ax.grid(False)
     ax.spines[:].set_visible(False)
-    return Picture(
-        fig, "arithmetic", f"{title}: {', '.join(f'{k}: {text}' for k, (_, text) in rows.items())}"
-    )
+    texts = ", ".join(f"{label}: {text}" for label, (_, text) in rows.items())
+    return Picture(fig, "arithmetic", f"{title}: {texts}")
 
 
 def shared_out(chunks: Mapping[int, Sequence[int]]) -> Picture:
@@ -175,14 +162,12 @@ answer([sum(len(os.sched_getaffinity(int(t))) == 1 for t in tasks), len(tasks), 
 """
 
 
-@cache
 def in_a_worker() -> tuple[Any, ...]:
     """Threads that may be used in a DataLoader's worker: by torch, by NumPy, by torch in a program that the worker starts,
     in one with OMP_NUM_THREADS=1, by NumPy in such a one, and by torch in one started after the worker was bound to one CPU."""
     return tuple(asked(_WORKER)) if LINUX else ("?",) * 6
 
 
-@cache
 def bound_late() -> tuple[Any, Any, Any]:
     """After an operator with 4 threads, os.sched_setaffinity(0, {one CPU}): threads bound, all, torch.get_num_threads()."""
     return tuple(asked(_LATE)) if LINUX else ("?", "?", "?")
@@ -220,14 +205,14 @@ log = tempfile.TemporaryFile("w+")
 os.dup2(log.fileno(), 1)  # oneDNN prints from C, to number 1
 torch.set_num_threads(1)
 conv, linear, last = torch.nn.Conv2d(16, 32, 3), torch.nn.Linear(64, 64), torch.channels_last
-x, told, inside = torch.randn(2, 16, 20, 20), {}, {}
+x, done, inside = torch.randn(2, 16, 20, 20), {}, {}
 
 def run(name, module, given):
     at = os.fstat(log.fileno()).st_size
     module(given)
     log.seek(at)
     lines = [line.split(",") for line in log.read().splitlines() if ",primitive,exec," in line]
-    told[name] = [(line[5], line[6], line[8], line[-2]) for line in lines]
+    done[name] = [(line[5], line[6], line[8], line[-2]) for line in lines]
     if "x" in name.split():
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
             module(given)
@@ -241,7 +226,7 @@ with torch.no_grad():
     run("linear, fp32", linear, torch.randn(8, 64))
     run("linear, bf16", linear.bfloat16(), torch.randn(8, 64).bfloat16())
     run("convolution, bf16", conv.bfloat16(), x.bfloat16().to(memory_format=last))
-answer([told, inside])
+answer([done, inside])
 """
 
 
@@ -279,19 +264,19 @@ def turning_kernels(device: torch.device) -> Table:
 
     conv = torch.nn.Conv2d(64, 64, 3).to(device, torch.float16)
     given = torch.randn(8, 64, 56, 56, device=device, dtype=torch.float16)
-    told = []
+    rows = []
     for name, layout in (("contiguous", torch.contiguous_format), ("channels_last", torch.channels_last)):
         net, images = conv.to(memory_format=layout), given.contiguous(memory_format=layout)  # type: ignore[call-overload]
         net(images)
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
             net(images)
             torch.cuda.synchronize()
-        names = [
+        kernels = [
             e.name.lower() for e in seen.events() or () if e.device_type == torch.autograd.DeviceType.CUDA
         ]
-        told.append((name, len(names), sum("tonhwc" in n or "tonchw" in n for n in names)))
+        rows.append((name, len(kernels), sum("tonhwc" in k or "tonchw" in k for k in kernels)))
     columns = ["layout", "kernels", "that change the layout"]
-    return table(told, columns, evidence="live (GPU)")
+    return table(rows, columns, evidence="live (GPU)")
 
 
 # --- further ------------------------------------------------------------------------------------------------------
@@ -313,12 +298,12 @@ def local_percent(parts: Sequence[tuple[int, int, int]]) -> int:
     return round(100 * sum(n for n, w, r in parts if w == r) / sum(n for n, *_ in parts))
 
 
-def pages_picture(made: Mapping[str, Sequence[tuple[int, int, int]]]) -> Picture:
+def pages_picture(tensors: Mapping[str, Sequence[tuple[int, int, int]]]) -> Picture:
     """On which node each part of a tensor lies, and on which it is read."""
     return strips(
         {
-            k: ([(n, w, f"{w} → {r}") for n, w, r in v], f"{local_percent(v)} % local")
-            for k, v in made.items()
+            name: ([(n, w, f"{w} → {r}") for n, w, r in parts], f"{local_percent(parts)} % local")
+            for name, parts in tensors.items()
         },
         "Pages of one tensor: the node where they lie → the node where they are read",
         "blue: lies on node 0; orange: on node 1. Each part is read by one thread; last row: two tensors. A model of first touch",
@@ -335,9 +320,9 @@ def machine_table(cpus: Sequence[tuple[int, int, int]]) -> Table:
     return table(rows, ["core", "node", "logical CPUs"], evidence="arithmetic", caption=note)
 
 
-def random_weights(channels: int = 8, blocks: int = 2, side: int = 24, classes: int = 5) -> dict[str, Any]:
-    """Of a net for images of side × side pixels, side a multiple of 4."""
-    g = torch.Generator().manual_seed(0)
+def random_weights() -> dict[str, Any]:
+    """Of a net of 8 channels and two blocks, for images of 24 × 24 pixels in five classes."""
+    g, channels = torch.Generator().manual_seed(0), 8
 
     def block() -> dict[str, Tensor]:
         return {
@@ -348,8 +333,8 @@ def random_weights(channels: int = 8, blocks: int = 2, side: int = 24, classes: 
 
     return {
         "stem": torch.randn(channels, 3, 3, 3, generator=g) / 5,
-        "blocks": [block() for _ in range(blocks)],
-        "head": torch.randn(classes, 2 * channels * (side // 4) ** 2, generator=g) / side,
+        "blocks": [block(), block()],
+        "head": torch.randn(5, 2 * channels * 6**2, generator=g) / 24,
     }
 
 
@@ -381,12 +366,10 @@ def loop_table(code: Mapping[str, str]) -> Table:
 
 def bf16_table() -> Table:
     """What this processor and this build have for bf16."""
-    has: dict[str, Any] = getattr(
-        torch.cpu, "get_capabilities", dict
-    )()  # not in every release; empty says nothing
+    # not in every release; empty says nothing
+    has: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     features = ("avx2", "avx512_f", "avx512_bf16", "amx_bf16", "neon", "bf16", "sve_bf16")  # x86, then ARM
-    rows: list[tuple[Any, ...]] = []
-    rows += [(f"{has['architecture']} has {name}", bool(has[name])) for name in features if name in has]
+    rows: list[Any] = [(f"{has['architecture']} has {n}", bool(has[n])) for n in features if n in has]
     rows.append(("torch's own kernels run with", torch.backends.cpu.get_cpu_capability()))
     spoken, _ = onednn()
     for name in ("linear, fp32", "linear, bf16", "convolution, bf16"):
@@ -397,18 +380,18 @@ def bf16_table() -> Table:
 
 
 _INTER = """
-threads, told = psutil.Process().num_threads, {}
+threads, started = psutil.Process().num_threads, {}
 torch.set_num_threads(4)
 
-def told_of(name, run):
+def watch(name, run):
     before = threads()
     run()
-    told[name] = threads() - before
+    started[name] = threads() - before
 
 x = torch.empty(100_000, requires_grad=True)
-told_of("forward, 100,000 elements", lambda: x * 2)
-told_of("forward and backward", lambda: (x * x).sum().backward())
-told_of("two independent operators, one after the other", lambda: (x + 1, x + 2))
+watch("forward, 100,000 elements", lambda: x * 2)
+watch("forward and backward", lambda: (x * x).sum().backward())
+watch("two independent operators, one after the other", lambda: (x + 1, x + 2))
 script = torch.jit.CompilationUnit('''
 def g(x):
     return x + 1
@@ -416,26 +399,26 @@ def f(x):
     a = torch.jit.fork(g, x)
     return torch.jit.wait(a)
 ''')
-told_of("torch.jit.fork in TorchScript", lambda: script.f(torch.ones(3)))
-both, at = threading.Barrier(3), []
+watch("torch.jit.fork in TorchScript", lambda: script.f(torch.ones(3)))
+barrier, counts = threading.Barrier(3), []
 
 def mine():
-    both.wait()
+    barrier.wait()
     x.detach() + 1
-    both.wait()
-    at.append(threads())
-    both.wait()
+    barrier.wait()
+    counts.append(threads())
+    barrier.wait()
 
 def two():
     others = [threading.Thread(target=mine) for _ in range(2)]
     for t in others: t.start()
-    for _ in range(3): both.wait()
+    for _ in range(3): barrier.wait()
     for t in others: t.join()
 
 before = threads()
 two()
-told["two Python threads, an operator each"] = max(at) - before
-answer(told)
+started["two Python threads, an operator each"] = max(counts) - before
+answer(started)
 """
 
 
@@ -443,64 +426,3 @@ answer(told)
 def new_threads() -> dict[str, Any]:
     """What ran → how many threads it started, with 4 intra-op threads set; in this order in one process."""
     return dict(asked(_INTER)) if LINUX else {}
-
-
-# --- sources on trial ---------------------------------------------------------------------------------------------
-
-
-@cache
-def memory_format_option() -> str:
-    """What torch.compile says to the option that a source names."""
-    try:
-        option: Any = {"memory_format": torch.channels_last}
-        torch.compile(lambda t: t + 1, options=option)(torch.ones(2))
-    except RuntimeError as problem:
-        return f"{type(problem).__name__}: {str(problem).partition(',')[0]}"
-    return "accepted"
-
-
-def claims() -> list[Claim]:
-    """The rows of the lesson's sources on trial."""
-    said, late, option = in_a_worker(), bound_late(), memory_format_option()
-    whole, apart = pages([0], [0, 0, 0, 0, 1, 1, 1, 1]), pages([0], [0] * 4) + pages([1], [1] * 4)
-    away = [100 - local_percent(parts) for parts in (whole, apart)]
-    two = new_threads().get("two Python threads, an operator each", "?")
-    outside = said[1] != said[0] or said[2] != said[0]
-    threads, numa = "2 · Too many threads", "Further · Which memory is near?"
-    return [
-        Claim(
-            "12-binding-rank",
-            "guide",
-            "core binding is among the most important optimisations on a CPU",
-            f"{CORES} CPUs here, and no second node to be far from. Published, by PyTorch's documentation of NUMA binding: 1 to 10 % typically",
-            "untested: its rank needs a machine of several nodes, with nothing else on it",
-            threads,
-        ),
-        Claim(
-            "12-binding-numa",
-            "guide",
-            "binding a process to cores avoids memory accesses across NUMA nodes",
-            f"arithmetic, by a model of first touch, reads from the other node: team bound over both nodes {away[0]} %, one process a node "
-            f"{away[1]} %; live: bound after its first operator, {late[0]} of {late[1]} threads are bound",
-            "partly: holds when each process stays on one node, is bound before its threads start, and writes its memory itself",
-            numa,
-        ),
-        Claim(
-            "12-set-num-threads",
-            "guide",
-            "torch.set_num_threads() controls the threads, with taskset or numactl more finely",
-            f"a worker has {said[0]} torch thread(s), NumPy {said[1]}, a started program {said[2]}; two Python threads with 4 set: {two} new ones",
-            "partly: holds when torch's own team in one Python thread is meant; the others need OMP_NUM_THREADS or a set of cores before they start"
-            if outside or CORES == 1
-            else "confirmed",
-            threads,
-        ),
-        Claim(
-            "12-memory-format",
-            "compile-300",
-            'options={"memory_format": torch.channels_last} makes torch.compile pick the layout',
-            option,
-            "confirmed" if option == "accepted" else "refuted",
-            "Sources on trial",
-        ),
-    ]

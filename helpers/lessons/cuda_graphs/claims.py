@@ -1,9 +1,41 @@
-"""Lesson 07's claims about a structure that stays the same, and about the mode reduce-overhead."""
+"""Lesson 07's claims on trial: communication and speed as its rounds measured them, structure, and reduce-overhead."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from helpers.lesson.claim import Claim
 from helpers.lessons.cuda_graphs import experiments
+
+
+def on_trial(loops: Mapping[str, experiments.Loop], gain: Mapping[int, float]) -> list[Claim]:
+    """All claims of the lesson. loops: eager and replayed, of round 1; gain: eager ÷ replayed for each batch, of round 3."""
+    eager, replayed = loops["eager"], loops["replayed"]
+    return [
+        Claim(
+            "07-communication",
+            "guide",
+            "CUDA graphs reduce the overhead of communication between CPU and GPU",
+            f"launches of a step {eager.launches} → {replayed.launches}; bytes copied to the GPU "
+            f"{eager.copied:,} → {replayed.copied:,}",
+            "partly: holds when communication means launches; as many bytes are copied as before"
+            if replayed.launches < eager.launches and eager.copied == replayed.copied
+            else "refuted",
+            "1 · One launch for a whole step",
+        ),
+        Claim(
+            "07-several-times",
+            "guide",
+            "several times faster for models of many small operators",
+            ", ".join(f"batch {b:,}: {gain[b]:.1f} times" for b in (64, 256, 1024, 4096)),
+            "partly: holds when launches take longer than kernels; else the gain is 1"
+            if gain[64] > 2 > 1.1 > gain[4096]
+            else "refuted",
+            "3 · When does it help?",
+        ),
+        structure(),
+        reduce_overhead(),
+    ]
 
 
 def structure() -> Claim:

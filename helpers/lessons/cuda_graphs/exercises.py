@@ -121,7 +121,7 @@ def _run_epoch(GraphedStep: Callable[..., Any], **fields: Any) -> dict[str, Any]
             gpu.synchronize()
             given += [t.fill_(math.nan) for t in (x, y)]  # the caller's own, to do with as he likes
         gpu.synchronize()
-        found = {
+        results = {
             "losses": [float(loss) for loss in losses],
             "attached": any(loss.requires_grad for loss in losses),
             "state": _state(model),
@@ -129,7 +129,7 @@ def _run_epoch(GraphedStep: Callable[..., Any], **fields: Any) -> dict[str, Any]
             "usual": usual,
             "untouched": all(t.isnan().all().item() for t in given),
         }
-    return found | {"faults": list(gpu.faults) or _gone(GraphedStep, epoch)}
+    return results | {"faults": list(gpu.faults) or _gone(GraphedStep, epoch)}
 
 
 def _gone(GraphedStep: Callable[..., Any], epoch: Epoch) -> list[str]:
@@ -222,7 +222,7 @@ def calls(first: tuple[int, ...], each: tuple[int, ...], n: int, *numbers: float
 
 
 def _replay(
-    made: Callable[..., Any], first: Tensor, given: list[Tensor], numbers: list[float], kind: str
+    program: Callable[..., Any], first: Tensor, given: list[Tensor], numbers: list[float], kind: str
 ) -> dict[str, Any]:
     """Make the program, call it on each tensor, spoil the tensor, and read all results at the end.
 
@@ -235,12 +235,12 @@ def _replay(
     with gpu:
         start, example = first.clone(), given[0].clone()
         more: dict[str, list[Any]] = {"scorer": [example], "smoother": numbers, "updater": []}
-        run = made(sealed(gpu), start, *more[kind])
-        for i, one in enumerate(given):
-            one = one.clone()
+        run = program(sealed(gpu), start, *more[kind])
+        for i, tensor in enumerate(given):
+            batch = tensor.clone()
             gpu.synchronize()
             launches, kernels, host = gpu.launches, len(gpu.kernels), len(gpu.host)
-            out = run(one, numbers[i]) if updates else run(one)
+            out = run(batch, numbers[i]) if updates else run(batch)
             ran = gpu.kernels[kernels:]
             replays, copies = len({k.graph for k in ran} - {0}), sum(k.kind != "kernel" for k in ran)
             waits = sum(h.kind == "sync" for h in gpu.host[host:])
@@ -249,7 +249,7 @@ def _replay(
             cost.append([gpu.launches - launches, replays, _captures(gpu, host), copies, waits, outside])
             gpu.synchronize()
             kept.append(start.clone() if updates else out)
-            one.fill_(math.nan)
+            batch.fill_(math.nan)
         gpu.synchronize()
         return {
             "values": [k.tolist() for k in kept],
@@ -262,21 +262,21 @@ def _replay(
 
 def _states(first: Tensor, given: list[Tensor], numbers: list[float]) -> list[Tensor]:
     out, rate = [first], numbers[0] if numbers else 0.25
-    for one in given:
-        out.append(out[-1] + rate * (one - out[-1]))
+    for new in given:
+        out.append(out[-1] + rate * (new - out[-1]))
     return out[1:]
 
 
 def _weights(first: Tensor, given: list[Tensor], numbers: list[float]) -> list[Tensor]:
     out, weight, mean = [], first, torch.zeros_like(first)
-    for i, (one, lr) in enumerate(zip(given, numbers, strict=True)):
-        mean = 0.9 * mean + 0.1 * one
+    for i, (grad, lr) in enumerate(zip(given, numbers, strict=True)):
+        mean = 0.9 * mean + 0.1 * grad
         weight = weight - lr * mean / (1 - 0.9 ** (i + 1))
         out.append(weight)
     return out
 
 
-_SCORES = lambda first, given, _: [torch.tanh(one @ first).square().sum(dim=1) for one in given]  # noqa: E731
+_SCORES = lambda first, given, _: [torch.tanh(x @ first).square().sum(dim=1) for x in given]  # noqa: E731
 _BY_HAND: dict[str, Any] = {"scorer": _SCORES, "smoother": _states, "updater": _weights}
 
 
@@ -303,9 +303,9 @@ def _wrong_replay(report: check.Report) -> str | None:
     values = [torch.tensor(v) for v in got["values"]]
     for i, (mine, true) in enumerate(zip(values, wanted, strict=True)):
         if not torch.allclose(mine, true, rtol=1e-3, atol=1e-5):
-            shown = [t.flatten()[:3].tolist() for t in (mine, true)]
+            heads = [t.flatten()[:3].tolist() for t in (mine, true)]
             return (
-                f"call {i + 1} of {len(values)}, read after the last: {shown[0]}, wanted {shown[1]} "
+                f"call {i + 1} of {len(values)}, read after the last: {heads[0]}, wanted {heads[1]} "
                 f"(at most three numbers shown). {_hint(kind, i, values, wanted, first)}"
             )
     for i, (launches, replays, captures, copies, waits, outside) in enumerate(got["cost"], 1):
@@ -327,7 +327,7 @@ def _wrong_replay(report: check.Report) -> str | None:
 
 
 def _check_replays(name: str, *cases: check.Case) -> None:
-    named = [check.case(*one.args, name) for one in cases]
+    named = [check.case(*case.args, name) for case in cases]
     check.function(name, named, drive=_replay, verify=each(_wrong_replay), look=_HOLDS)
 
 
@@ -393,8 +393,8 @@ def _capture(robust_step: Callable[..., None], **fields: Any) -> dict[str, Any]:
             given &= all(torch.allclose(a, b, 0, 0, equal_nan=True) for a, b in pairs)
         gpu.synchronize()
         copies = sum(k.kind != "kernel" for k in gpu.kernels)
-        told = {"weights": [v.tolist() for v in weights], "faults": list(gpu.faults), "copies": copies}
-        return told | {"outside": outside, "replayed": replayed, "given": given}
+        results = {"weights": [v.tolist() for v in weights], "faults": list(gpu.faults), "copies": copies}
+        return results | {"outside": outside, "replayed": replayed, "given": given}
 
 
 @cache
@@ -470,8 +470,13 @@ class Loop:
 @cache
 def _measured(loop: Loop) -> tuple[check.Case, float, float, float]:
     """The arguments that describe the loop, and what the simulated GPU takes."""
-    names = {"launch_s": "operator_s", "latency_s": "launch_latency_s", "wait_s": "sync_s"}
-    names["graph_launch_s"] = "graph_launch_s"  # an argument → the GPU's own name for it
+    # an argument → the GPU's own name for it
+    names = {
+        "launch_s": "operator_s",
+        "latency_s": "launch_latency_s",
+        "wait_s": "sync_s",
+        "graph_launch_s": "graph_launch_s",
+    }
     costs = {name: getattr(loop, name) for name in names}
     with (gpu := simulate("H100", **{names[name]: cost for name, cost in costs.items()})):
         work = [torch.empty(n, device=gpu.device) for n in loop.sizes]

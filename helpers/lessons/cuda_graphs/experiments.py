@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 import helpers.lessons.cuda_graphs.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import plots, simulate, trace
-from helpers.lesson.claim import Claim
 from helpers.plots import Picture
 from helpers.pytorch import private_torch
 from helpers.text.seconds import format_seconds
@@ -129,16 +128,13 @@ def compared(loops: Mapping[str, Loop]) -> Table:
     )
 
 
-def queues(eager: Loop, replayed: Loop) -> tuple[Picture, Picture]:
+def queues(eager: Loop, replayed: Loop) -> list[Picture]:
     """The GPU's queue in a window of each loop."""
-    return (
-        _queue(eager, "Eager: the GPU waits for the CPU"),
-        _queue(replayed, "Replayed, a window as long: several steps, and the CPU waits for the GPU"),
-    )
-
-
-def _queue(loop: Loop, title: str) -> Picture:
-    return plots.queue(trace.read(loop.gpu), *loop.window, title=title)
+    titles = {
+        "Eager: the GPU waits for the CPU": eager,
+        "Replayed, a window as long: several steps, and the CPU waits for the GPU": replayed,
+    }
+    return [plots.queue(trace.read(loop.gpu), *loop.window, title=title) for title, loop in titles.items()]
 
 
 def growing_batch(capture: Callable[[Any, Step], Any]) -> tuple[dict[int, Loop], dict[int, Loop]]:
@@ -191,10 +187,10 @@ class Replays:
     def answers(self) -> dict[str, str]:
         """ "yes" or "no" for each change: is y another than before? And for what a replay draws and overwrites."""
         names, values = list(self._ys), list(self._ys.values())
-        found = {name: values[i] != values[i - 1] for i, name in enumerate(names) if i}
-        found["torch.rand gives new numbers"] = self._noises[0] != self._noises[-1]
-        found["first = y after replay 1: first changes later"] = self.y.tolist() != values[0]
-        return {name: "yes" if changed else "no" for name, changed in found.items()}
+        changes = {name: values[i] != values[i - 1] for i, name in enumerate(names) if i}
+        changes["torch.rand gives new numbers"] = self._noises[0] != self._noises[-1]
+        changes["first = y after replay 1: first changes later"] = self.y.tolist() != values[0]
+        return {name: "yes" if changed else "no" for name, changed in changes.items()}
 
     def table(self) -> Table:
         rows = [(change, str(y)) for change, y in self._ys.items()]
@@ -337,24 +333,23 @@ def tried(lines: Mapping[str, Callable[[Any], Any]]) -> tuple[dict[str, str], Ta
     answers, reasons = {}, []
     for line, attempt in lines.items():
         with simulate("H100", strict=False) as gpu:
-            x, p = (torch.ones(64, 64, device=gpu.device) for _ in range(2))
-            p = nn.Parameter(p)
+            x, p = torch.ones(64, 64, device=gpu.device), nn.Parameter(torch.ones(64, 64, device=gpu.device))
             p.grad = torch.ones_like(p)
             optimizer = torch.optim.AdamW([p])
             optimizer.step()
             pinned = torch.empty(64, 64, pin_memory=True)
             own = SimpleNamespace(x=x, p=p, optimizer=optimizer, pinned=pinned, device=gpu.device)
-            said = ""
+            refusal = ""
             try:
                 with gpu.graph(gpu.CUDAGraph()):
                     x.add_(1)
                     attempt(own)
             except RuntimeError as error:
-                said = f"{error} "
-            said = said or (gpu.faults[0].split(": ", 2)[2] if gpu.faults else "")
-        answers[line] = "cannot" if said else "can be captured"
-        if said:
-            words = said.split(". ")[0].strip()
+                refusal = f"{error} "
+            refusal = refusal or (gpu.faults[0].split(": ", 2)[2] if gpu.faults else "")
+        answers[line] = "cannot" if refusal else "can be captured"
+        if refusal:
+            words = refusal.split(". ")[0].strip()
             reasons.append((f"`{line}`", words if len(words) < 105 else f"{words[:104]}…"))
     return answers, table(
         reasons,
@@ -488,10 +483,10 @@ def gains(steps: Mapping[str, Sequence[int]]) -> dict[str, tuple[float, float]]:
     return {name: (gain(sizes, False), gain(sizes, True)) for name, sizes in steps.items()}
 
 
-def gains_table(found: Mapping[str, tuple[float, float]]) -> Table:
+def gains_table(gains: Mapping[str, tuple[float, float]]) -> Table:
     """A row for each step of `gains`."""
     return table(
-        [(name, *(f"{gain:.2f}×" for gain in both)) for name, both in found.items()],
+        [(name, f"{free:.2f}×", f"{waits:.2f}×") for name, (free, waits) in gains.items()],
         ["kernels of a step", "gain, CPU never waits", "gain, CPU waits in each step"],
         evidence=SIMULATED,
     )
@@ -503,41 +498,10 @@ def on_a_gpu() -> Table | str:
 
     if not torch.cuda.is_available() and not recordings.load("07/when_it_helps"):
         return "No GPU here, and no recording of this experiment yet: round 3 shows what is simulated."
-    shown = recordings.show("07/when_it_helps", simulated="H100")
+    result = recordings.show("07/when_it_helps")
     rows = [
         (r["batch"], *(f"≈ {format_seconds(r[way] * 1e-6)}" for way in ("eager_us", "replayed_us")))
         + (f"≈ {r['eager_us'] / r['replayed_us']:.2f}×",)
-        for r in shown.table or ()
+        for r in result.table or ()
     ]
-    return table(rows, ["batch", "eager", "replayed", "times as fast"], evidence=shown.evidence)
-
-
-# --- sources on trial ---------------------------------------------------------------------------------------------
-
-
-def claims(loops: Mapping[str, Loop], gain: Mapping[int, float]) -> list[Claim]:
-    """Rows of the claims whose experiments stand in rounds 1 and 3. gain: eager ÷ replayed for each batch."""
-    eager, replayed = loops["eager"], loops["replayed"]
-    return [
-        Claim(
-            "07-communication",
-            "guide",
-            "CUDA graphs reduce the overhead of communication between CPU and GPU",
-            f"launches of a step {eager.launches} → {replayed.launches}; bytes copied to the GPU "
-            f"{eager.copied:,} → {replayed.copied:,}",
-            "partly: holds when communication means launches; as many bytes are copied as before"
-            if replayed.launches < eager.launches and eager.copied == replayed.copied
-            else "refuted",
-            "1 · One launch for a whole step",
-        ),
-        Claim(
-            "07-several-times",
-            "guide",
-            "several times faster for models of many small operators",
-            ", ".join(f"batch {b:,}: {gain[b]:.1f} times" for b in (64, 256, 1024, 4096)),
-            "partly: holds when launches take longer than kernels; else the gain is 1"
-            if gain[64] > 2 > 1.1 > gain[4096]
-            else "refuted",
-            "3 · When does it help?",
-        ),
-    ]
+    return table(rows, ["batch", "eager", "replayed", "times as fast"], evidence=result.evidence)

@@ -1,16 +1,69 @@
-"""Lesson 08's claims on trial whose experiment stands in no cell above the verdicts: a function a claim."""
+"""Lesson 08's claims on trial: by what its cells measured, and a function for each whose experiment stands in none of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 import torch
 
 from helpers import simulate
 from helpers.lesson.claim import Claim
+from helpers.lessons.memory_pools import experiments
 
 MIB = 2**20
 WHO_ELSE = "Further: Who else holds memory"
+
+
+def on_trial(
+    taken: Mapping[str, tuple[int, int, int]],
+    cards: Mapping[tuple[str, str], experiments.Card],
+    fates: Mapping[str, str],
+) -> list[Claim]:
+    """All claims of the lesson.
+
+    taken: tensor → bytes asked for, allocated and reserved. cards: (program, option) → the card behind it. fates: way to
+    keep a tensor → what became of it.
+    """
+    asked, _, held = taken["1 MiB + 1 byte"]
+    split = {program: cards[program, "max_split_size_mb:128"] for program in ("documents", "survivors")}
+    mended = [program for program, card in split.items() if card.outcome == "fits"]
+    cycle = fates["an object holds it, and itself"]
+    view = fates["a view of 10 of its numbers goes into a list"]
+    return [
+        Claim(
+            "08-larger",
+            "book-notes",
+            "PyTorch reserves a larger piece of memory than the tensor needs, and manages it itself",
+            f"{asked:,} bytes asked for, {held:,} reserved; of {len(taken)} sizes tried "
+            f"{sum(n[2] > n[0] for n in taken.values())} reserved more than they needed",
+            "confirmed" if all(n[2] >= n[0] for n in taken.values()) else "refuted",
+            "1 · What does one tensor take?",
+        ),
+        Claim(
+            "08-max-split",
+            "book-notes",
+            "against fragmentation the practical remedy is max_split_size_mb",
+            f"of {len(split)} programs that fail by default it mended {len(mended)} ({', '.join(mended)}), with "
+            f"{split['documents'].calls[1]} cudaFree",
+            "partly: holds when large blocks are cut by smaller ones that stay; not where small survivors lie in every "
+            "segment. expandable_segments does the former without waits"
+            if mended == ["documents"]
+            else "refuted",
+            "3 · Free, and out of memory",
+        ),
+        Claim(
+            "08-cycles",
+            "book-notes",
+            "the cycle collector breaks cycles; tensors in global scope are a main reason why memory stays",
+            f"a cycle: {cycle}; a view in a list that stays: {view}",
+            "confirmed" if cycle == "until gc" and view == "kept" else "refuted",
+            "5 · What keeps a tensor",
+        ),
+        nccl(),
+        pool_allocator(),
+        fraction(),
+        monitor(),
+    ]
 
 
 def nccl() -> Claim:
@@ -29,16 +82,16 @@ def pool_allocator() -> Claim:
     """Whether the class that a source recommends exists in this torch."""
     try:
         torch.cuda.memory.change_current_allocator(torch.cuda.memory.PoolAllocator)  # type: ignore[attr-defined]
-        found = "the class exists"
+        answer = "the class exists"
     except AttributeError as problem:
-        found = f"AttributeError: {problem}"
+        answer = f"AttributeError: {problem}"
     return Claim(
         "08-pool-allocator",
         "compile-300",
         "change_current_allocator(torch.cuda.memory.PoolAllocator) switches a memory pool on",
-        found,
+        answer,
         "refuted: there is no such class, and the pool is what PyTorch uses anyway"
-        if found.startswith("AttributeError")
+        if answer.startswith("AttributeError")
         else "partly: holds when the class exists",
         "Sources on trial",
     )
@@ -85,6 +138,3 @@ def monitor() -> Claim:
         else "confirmed",
         WHO_ELSE,
     )
-
-
-CLAIMS: tuple[Callable[[], Claim], ...] = (nccl, pool_allocator, fraction, monitor)

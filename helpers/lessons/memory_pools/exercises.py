@@ -70,18 +70,18 @@ def _played(calls: str, allocator: Any, full: type[Exception] = MemoryError) -> 
     """Makes the calls, and says after each whether it was "ok" or a "MemoryError"."""
     live: dict[str, int] = {}
     for call in calls.split("; "):
-        told, (name, _, size) = "ok", call.removeprefix("free ").partition(" = ")
+        outcome, (name, _, size) = "ok", call.removeprefix("free ").partition(" = ")
         if size:
             number, unit = size.split()
             try:
                 live[name] = allocator.malloc(int(number) * {"B": 1, "KiB": 1024, "MiB": MIB}[unit])
             except full:
-                told = "MemoryError"
+                outcome = "MemoryError"
         elif call == "empty_cache":
             allocator.empty_cache()
         elif name in live:
             allocator.free(live.pop(name))
-        yield told
+        yield outcome
 
 
 class _Device:
@@ -135,8 +135,8 @@ def _on_a_device(Allocator: Any, calls: str, mib: int) -> dict[str, Any]:
     rows: list[Any] = []
     with mock.patch.object(CachingAllocator, "malloc", side_effect=RuntimeError(_BORROWED)):
         device = _Device(Allocator, mib * MIB)
-        for told in _played(calls, device):
-            rows.append([sum(device.segments.values()), device.made, told])
+        for outcome in _played(calls, device):
+            rows.append([sum(device.segments.values()), device.made, outcome])
             if device.problems:
                 break
     return {"rows": rows, "problem": "".join(device.problems[:1])}
@@ -146,28 +146,28 @@ def _on_a_device(Allocator: Any, calls: str, mib: int) -> dict[str, Any]:
 def _by_the_model(program: Program) -> list[list[Any]]:
     """The same by the course's model, which follows PyTorch's source."""
     model, rows = CachingAllocator(program.mib * MIB, history=False), []
-    for told in _played(program.calls, model, OutOfMemory):
+    for outcome in _played(program.calls, model, OutOfMemory):
         stats = model.stats()
-        rows.append([stats["reserved_bytes.all.current"], stats["num_device_alloc"], told])
+        rows.append([stats["reserved_bytes.all.current"], stats["num_device_alloc"], outcome])
     return rows
 
 
 def _reserved(report: check.Report) -> str | None:
-    program, told, calls = report.case, report.value, report.case.calls.split("; ")
-    for number, (got, want) in enumerate(zip(told["rows"], _by_the_model(program), strict=False), 1):
+    program, results, calls = report.case, report.value, report.case.calls.split("; ")
+    for number, (got, want) in enumerate(zip(results["rows"], _by_the_model(program), strict=False), 1):
         at = f"on {program.mib:,} MiB, at the end of: {'; '.join(calls[max(0, number - 15) : number])}\n "
-        if told["problem"] and number == len(told["rows"]):
-            return f"{at} {told['problem']}"
+        if results["problem"] and number == len(results["rows"]):
+            return f"{at} {results['problem']}"
         if list(got) != want:
-            said = [f"{r / MIB:g} MiB reserved, cudaMalloc ×{n} so far, {t}" for r, n, t in (got, want)]
-            one = "" if calls[1:] else "\n  One request: rounding, the pool, the segment's size."
-            return f"{at} measured {said[0]}\n  wanted   {said[1]}{one}"
+            states = [f"{r / MIB:g} MiB reserved, cudaMalloc ×{n} so far, {t}" for r, n, t in (got, want)]
+            hint = "" if calls[1:] else "\n  One request: rounding, the pool, the segment's size."
+            return f"{at} measured {states[0]}\n  wanted   {states[1]}{hint}"
     return None
 
 
 def check_Allocator(*cases: Program | str) -> None:
     """A program that is text only runs on a device of 1 GiB."""
-    programs = [Program(one) if isinstance(one, str) else one for one in cases]
+    programs = [Program(case) if isinstance(case, str) else case for case in cases]
     look = "1 · What does one tensor take? 2 · Reuse, split, merge: run the program in the stepper"
     note = "The first difference is shown; the fault may lie some calls earlier. Does free merge on both sides? Of two "
     note += "blocks of one size, is the lower address taken? What remains lies behind? Is a full device tried twice?"
@@ -210,36 +210,36 @@ def _on_a_card(encode: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         up = torch.empty(asked.width, asked.hidden, device=gpu.device)
         down = torch.empty(asked.hidden, asked.out, device=gpu.device)
         batches = [torch.empty(n, asked.width, device=gpu.device) for n in asked.rows]
-        had, waits, before = gpu.memory_reserved(), gpu.syncs, len(gpu.kernels)
+        held, waits, before = gpu.memory_reserved(), gpu.syncs, len(gpu.kernels)
         results = encode(batches, up, down)
         sizes = sorted((s["total_size"] for s in gpu.memory_snapshot()), reverse=True)
         return {
             "shapes": [list(r.shape) for r in results],
             "elsewhere": sum(r.device != x.device for r, x in zip(results, batches, strict=False)),
             "flops": sum(k.flops for k in gpu.kernels[before:]),
-            "reserved": gpu.max_memory_reserved() - had,
+            "reserved": gpu.max_memory_reserved() - held,
             "waits": gpu.syncs - waits,
             "segments": sizes[:6],
         }
 
 
 def _within(report: check.Report) -> str | None:
-    asked, told = report.case, report.value
+    asked, got = report.case, report.value
     rows, hidden, out, number = asked.rows, asked.hidden, asked.out, len(asked.rows)
-    if told["shapes"] != [[n, out] for n in rows]:
-        return f"on a GPU, for batches of {rows}: results of shapes {told['shapes']}"
-    if told["elsewhere"]:
-        return f"on a GPU, {told['elsewhere']} of {number} results lie on another device than the batches"
-    if told["flops"] < 2 * sum(rows) * hidden * (asked.width + out):
+    if got["shapes"] != [[n, out] for n in rows]:
+        return f"on a GPU, for batches of {rows}: results of shapes {got['shapes']}"
+    if got["elsewhere"]:
+        return f"on a GPU, {got['elsewhere']} of {number} results lie on another device than the batches"
+    if got["flops"] < 2 * sum(rows) * hidden * (asked.width + out):
         return "on a GPU, the two products of every batch were not computed"
-    if told["waits"]:
-        return f"the host waited {told['waits']} time(s) for the GPU; wanted 0 (emptying the cache waits, .cpu() too)"
+    if got["waits"]:
+        return f"the host waited {got['waits']} time(s) for the GPU; wanted 0 (emptying the cache waits, .cpu() too)"
     results, wide, spare = sum(rows) * out * 4, max(rows) * hidden * 4, (64 + 2 * number) * MIB
     most = results + wide + spare
-    if told["reserved"] > most:
-        largest = ", ".join(f"{size >> 20:,}" for size in told["segments"])
+    if got["reserved"] > most:
+        largest = ", ".join(f"{size >> 20:,}" for size in got["segments"])
         return (
-            f"{number} batches of {min(rows):,} to {max(rows):,} rows reserved {told['reserved'] >> 20:,} MiB; wanted at "
+            f"{number} batches of {min(rows):,} to {max(rows):,} rows reserved {got['reserved'] >> 20:,} MiB; wanted at "
             f"most {most >> 20:,} (results {results >> 20:,}, one wide array {wide >> 20:,}, and {spare >> 20:,})\n  "
             f"the largest segments, MiB: {largest}"
         )
@@ -248,7 +248,7 @@ def _within(report: check.Report) -> str | None:
 
 def check_encode(*cases: Documents) -> None:
     """On no card values are compared, on a card what is reserved."""
-    numbers, cards = [one for one in cases if not one.card], [one for one in cases if one.card]
+    numbers, cards = [case for case in cases if not case.card], [case for case in cases if case.card]
     expect, match = partial(_of_numbers, _one_by_one), check.Match(rtol=1e-4, atol=1e-5)
     look = "the function above the exercise"
     check.function("encode", numbers, expect, drive=_of_numbers, match=match, look=look)
@@ -279,7 +279,7 @@ class Story:
 def _snapshots(story: Story) -> list[dict[str, Any]]:
     """Weights; optimizer state from step 1 on; a cache that fills up; batches that come and go; what leaks."""
     draw, model = random.Random(story.seed), CachingAllocator(2**36)
-    found, passing = list[dict[str, Any]](), list[int]()
+    snapshots, passing = list[dict[str, Any]](), list[int]()
 
     def take(nbytes: int, line: str, stream: int = 0, depth: int = 1) -> int:
         return model.malloc(nbytes, stream, where=_frames(line, depth, story.from_source))
@@ -305,8 +305,8 @@ def _snapshots(story: Story) -> list[dict[str, Any]]:
                 take(draw.randint(least, most), line, stream=draw.choice((0, 2)), depth=step % 3)
         if story.late and step >= story.late:
             take(90_000_000, "train.py:99 late", depth=0)
-        found.append(model.snapshot() | {"device_traces": [[]]})
-    return found
+        snapshots.append(model.snapshot() | {"device_traces": [[]]})
+    return snapshots
 
 
 #: files of C++, of torch, of what else is around the user's folder, and that folder
@@ -324,17 +324,17 @@ def _frames(line: str, depth: int, from_source: bool) -> list[dict[str, Any]]:
     return [dict(zip(("filename", "line", "name"), frame, strict=True)) for frame in frames]
 
 
-def _told(find_leak: Callable[..., Any], **story: Any) -> Any:
+def _on_a_story(find_leak: Callable[..., Any], **story: Any) -> Any:
     return find_leak(_snapshots(Story(**story)))
 
 
 def check_find_leak(*cases: Story, expect: Sequence[Any] | Callable[..., Any]) -> None:
     """expect: what is right for each of the cases, or a function of the snapshots."""
-    right = [expect(_snapshots(one)) for one in cases] if callable(expect) else expect
+    right = [expect(_snapshots(story)) for story in cases] if callable(expect) else expect
     look = "4 · A snapshot names the line"
     note = "In these stories lines 7 and 8 (weights), 31 (optimizer), 12 (a cache that fills up), 20 to 23 (batches) "
     note += "and 28 (freed, and waiting for a stream) are no leaks."
-    check.function("find_leak", cases, right, drive=_told, look=look, note=note)
+    check.function("find_leak", cases, right, drive=_on_a_story, look=look, note=note)
 
 
 # --- 8.4 ActivationLog --------------------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ def _hooks(model: torch.nn.Module) -> int:
 
 def _lives(ActivationLog: Any, count: Any, **fields: Any) -> dict[str, Any]:
     """Live bytes at the ends of several short lives, with the cycle collector off (and its runs counted)."""
-    net, told = Net(**fields), dict[str, Any]()
+    net, lives = Net(**fields), dict[str, Any]()
     ones, zeros = torch.ones(net.batch, net.widths[0]), torch.zeros(net.batch, net.widths[0])
     gc.disable()
     before = gc.get_stats()
@@ -381,24 +381,24 @@ def _lives(ActivationLog: Any, count: Any, **fields: Any) -> dict[str, Any]:
         with count() as end:
             first, log = ActivationLog(model), ActivationLog(model)
             model(ones)
-            told["names"] = list(first.outputs)
+            lives["names"] = list(first.outputs)
             del first
             model(zeros)
-            told["names left"], told["hooks of one"] = list(log.outputs), _hooks(model)
-            told["right"] = difference(list(log.outputs.values()), wanted, 0, 1e-6) is None
-            told["graph"] = any(v.requires_grad for v in log.outputs.values())
+            lives["names left"], lives["hooks of one"] = list(log.outputs), _hooks(model)
+            lives["right"] = difference(list(log.outputs.values()), wanted, 0, 1e-6) is None
+            lives["graph"] = any(v.requires_grad for v in log.outputs.values())
             del log
-        told |= {"after del log": end.live_bytes, "hooks left": _hooks(model)}
+        lives |= {"after del log": end.live_bytes, "hooks left": _hooks(model)}
         with count() as end:
             model(ones)
-        told["nobody listens"] = end.live_bytes
+        lives["nobody listens"] = end.live_bytes
         with count() as end:
             model = net.make()
             log = ActivationLog(model)
             for _ in range(2):
                 model(ones)
             del model
-        told["log alone"] = end.live_bytes
+        lives["log alone"] = end.live_bytes
         del log
         with count() as end:
             model = net.make()
@@ -408,10 +408,10 @@ def _lives(ActivationLog: Any, count: Any, **fields: Any) -> dict[str, Any]:
             if not net.frozen:
                 loss.backward()
             del loss, log, model
-        told["both gone"], told["collector"] = end.live_bytes, gc.get_stats() != before
+        lives["both gone"], lives["collector"] = end.live_bytes, gc.get_stats() != before
     finally:
         gc.enable()
-    return told
+    return lives
 
 
 #: after which of the lives what still holds something, if bytes live that should not
@@ -424,25 +424,25 @@ _HELD = {
 
 
 def _lived(report: check.Report) -> str | None:
-    net, told, names = report.case, report.value, report.case.names()
-    if told["names"] != names:
-        return f"outputs has the names {told['names']}, wanted {names}"
-    if told["graph"]:
+    net, lives, names = report.case, report.value, report.case.names()
+    if lives["names"] != names:
+        return f"outputs has the names {lives['names']}, wanted {names}"
+    if lives["graph"]:
         return "outputs carry their graph (requires_grad), and with it all that backward would need"
-    if told["collector"]:
+    if lives["collector"]:
         return "the cycle collector was run; without it the memory has to go, too"
-    if told["hooks left"]:
-        return f"after `del log` there are {told['hooks left']} hooks on the model; wanted 0"
-    if told["names left"] != names or told["hooks of one"] != len(names) or not told["right"]:
+    if lives["hooks left"]:
+        return f"after `del log` there are {lives['hooks left']} hooks on the model; wanted 0"
+    if lives["names left"] != names or lives["hooks of one"] != len(names) or not lives["right"]:
         return (
-            f"two logs on one model, the first deleted: the second has {told['names left']}, "
-            f"{'' if told['right'] else 'not '}as the latest forward pass made them, and {len(names)} layers have "
-            f"{told['hooks of one']} hooks; wanted {names}, as it made them, and as many hooks"
+            f"two logs on one model, the first deleted: the second has {lives['names left']}, "
+            f"{'' if lives['right'] else 'not '}as the latest forward pass made them, and {len(names)} layers have "
+            f"{lives['hooks of one']} hooks; wanted {names}, as it made them, and as many hooks"
         )
     for when, hint in _HELD.items():
         most = 4 * net.batch * sum(net.widths[1:]) if when == "log alone" else 0
-        if told[when] > most:
-            return f"{hint}\n  {told[when]:,} bytes live; wanted at most {most:,}"
+        if lives[when] > most:
+            return f"{hint}\n  {lives[when]:,} bytes live; wanted at most {most:,}"
     return None
 
 

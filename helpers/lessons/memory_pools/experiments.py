@@ -8,14 +8,12 @@ import inspect
 import textwrap
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import torch
 
 import helpers.lessons.memory_pools.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import memory, simulate
-from helpers.lesson.claim import Claim
 from helpers.memory.calls import Steps
 from helpers.memory.snapshot import Block, Event, Frame, Snapshot
 from helpers.text.sizes import size_text
@@ -53,14 +51,14 @@ def _after(steps: Steps, line: str) -> int:
 
 def answers(steps: Steps) -> dict[str, str]:
     """What the program of section 2 shows: merged neighbours, what stays reserved, whether CUDA is asked."""
-    found = steps.found
-    merged = [len(found.segments(_after(steps, line))[0].blocks) for line in ("free a", "free d")]
+    history = steps.found
+    merged = [len(history.segments(_after(steps, line))[0].blocks) for line in ("free a", "free d")]
     end = _after(steps, "free c")
-    asks = any(e.action == "segment_alloc" and e.index >= end for e in found.snapshot.events)
+    asks = any(e.action == "segment_alloc" and e.index >= end for e in history.snapshot.events)
     neighbours = ("no free neighbour", "one free neighbour", "two free neighbours")
     return {
         "`free d` merges with": neighbours[merged[0] - merged[1]],
-        "reserved after `free c`, when only e is in use": size_text(int(found.reserved[end])),
+        "reserved after `free c`, when only e is in use": size_text(int(history.reserved[end])),
         "`f` needs cudaMalloc": "yes" if asks else "no",
     }
 
@@ -117,12 +115,12 @@ def on_small_card(program: Callable[..., Any], option: str = "default", **settin
     gpu = simulate("H100", memory_bytes=7 * 1024 * MIB, alloc_conf=conf, strict=False)
 
     def buffer(mib: int) -> torch.Tensor:
-        made = torch.empty(mib * MIB, dtype=torch.uint8, device=gpu.device)
+        tensor = torch.empty(mib * MIB, dtype=torch.uint8, device=gpu.device)
         if gpu.faults:  # the simulator notes the error and grants the request all the same: give it back
-            del made
+            del tensor
             gpu.empty_cache()
             raise CardFull(gpu.faults[0])
-        return made
+        return tensor
 
     with gpu:
         try:
@@ -138,16 +136,16 @@ def with_each_option(*programs: Callable[..., Any]) -> dict[tuple[str, str], Car
 
 def fits(cards: Mapping[tuple[str, str], Card]) -> dict[str, str]:
     """Which options make each program fit, in the words of the question."""
-    found = {}
+    answers = {}
     for program in dict.fromkeys(name for name, option in cards if option != "default"):
         split, grow = (cards[program, option].outcome == "fits" for option in OPTIONS[1:])
-        found[f"{program} fits with"] = (
+        answers[f"{program} fits with"] = (
             "each of the two" if split and grow
             else "only max_split_size_mb" if split
             else "only expandable_segments" if grow
             else "neither"
         )  # fmt: skip
-    return found
+    return answers
 
 
 def options(cards: Mapping[tuple[str, str], Card]) -> Table:
@@ -175,33 +173,33 @@ def with_source(snapshot: Snapshot) -> Snapshot:
     assert caller is not None and caller.f_back is not None
     lines = inspect.getsource(caller.f_back).splitlines()
 
-    def said(frame: Frame) -> Frame:
+    def in_words(frame: Frame) -> Frame:
         if frame.function != "<module>" or not 0 < frame.line <= len(lines):
             return frame
         return dataclasses.replace(frame, function=lines[frame.line - 1].strip())
 
-    def told(thing: Any) -> Any:
-        return dataclasses.replace(thing, frames=tuple(map(said, thing.frames)))
+    def with_lines(thing: Any) -> Any:
+        return dataclasses.replace(thing, frames=tuple(map(in_words, thing.frames)))
 
     segments = tuple(
-        dataclasses.replace(s, blocks=tuple[Block, ...](map(told, s.blocks))) for s in snapshot.segments
+        dataclasses.replace(s, blocks=tuple[Block, ...](map(with_lines, s.blocks))) for s in snapshot.segments
     )
-    events = tuple[Event, ...](map(told, snapshot.events))
+    events = tuple[Event, ...](map(with_lines, snapshot.events))
     return dataclasses.replace(snapshot, segments=segments, events=events)
 
 
 def leak(snapshot: Snapshot, snapshots: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The line that grows in every step, and by how much; snapshots: one behind each step."""
-    bounds = [len(one["device_traces"][0]) for one in snapshots]
-    found = memory.leaks(snapshot, bounds)[0]
-    line = "x = torch.randn(…)" if "x = torch.randn(" in found.site else found.site
-    return {"the line": line, "it grows by, a step": size_text(found.per_step[-1])}
+    bounds = [len(state["device_traces"][0]) for state in snapshots]
+    growth = memory.leaks(snapshot, bounds)[0]
+    line = "x = torch.randn(…)" if "x = torch.randn(" in growth.site else growth.site
+    return {"the line": line, "it grows by, a step": size_text(growth.per_step[-1])}
 
 
 def try_it(find_leak: Callable[[list[dict[str, Any]]], Any], snapshots: Sequence[Mapping[str, Any]]) -> None:
     """What the learner's function finds in these snapshots, without their history."""
     try:
-        print(find_leak([{"segments": one["segments"]} for one in snapshots]))
+        print(find_leak([{"segments": state["segments"]} for state in snapshots]))
     except NotImplementedError:
         print("find_leak is not written yet: write it above, then run this cell again")
 
@@ -237,18 +235,10 @@ class Ledger:
     def __init__(self, gpu: Any) -> None:
         self.gpu, self.rows, self.asked = gpu, dict[str, tuple[int, int, int]](), dict[str, str]()
 
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
     def __call__(self, when: str) -> None:
         free, total = self.gpu.mem_get_info()
-        numbers = (self.gpu.memory_allocated(), self.gpu.memory_reserved(), total - free)
-        self.rows[when] = (numbers[0] // MIB, numbers[1] // MIB, numbers[2] // MIB)
+        mine, held, used = self.gpu.memory_allocated(), self.gpu.memory_reserved(), total - free
+        self.rows[when] = (mine // MIB, held // MIB, used // MIB)
 
     def ask(self, nbytes: int, what: str) -> None:
         """Ask for that many bytes, and note whether they were granted."""
@@ -257,13 +247,14 @@ class Ledger:
         self.asked[what] = "out of memory" if failed else "granted"
 
     def answers(self) -> dict[str, int]:
+        held = {when: numbers[1] for when, numbers in self.rows.items()}
         return {
             "allocated after `del x, y`": self.rows["del x, y"][0],
-            "reserved after `del x, y`": self.rows["del x, y"][1],
-            "reserved after empty_cache()": self.rows["empty_cache()"][1],
-            "reserved after set_per_process_memory_fraction(0.5)": self.rows[
+            "reserved after `del x, y`": held["del x, y"],
+            "reserved after empty_cache()": held["empty_cache()"],
+            "reserved after set_per_process_memory_fraction(0.5)": held[
                 "set_per_process_memory_fraction(0.5)"
-            ][1],
+            ],
         }
 
     def table(self) -> Table:
@@ -271,7 +262,7 @@ class Ledger:
             (when, f"{mine:,}", f"{held:,}", f"{used:,}", f"{used - held:,}")
             for when, (mine, held, used) in self.rows.items()
         ]
-        rows += [(f"{what}: {told}", "", "", "", "") for what, told in self.asked.items()]
+        rows += [(f"{what}: {answer}", "", "", "", "") for what, answer in self.asked.items()]
         columns = ["after", "allocated, MiB", "reserved", "used on the card", "of it outside PyTorch"]
         caption = "used on the card: total − free of mem_get_info(), what nvidia-smi shows for a card with one process"
         return table(rows, columns, evidence=self.gpu.evidence, caption=caption)
@@ -289,61 +280,12 @@ def on_the_card() -> Table | None:
         "the same, expandable_segments:True": "08/growing_expandable",
         "longest first": "08/longest_first",
     }
-    runs = {name: recordings.show(key) for name, key in names.items()}
     rows = []
-    for name, run in runs.items():
+    for name, key in names.items():
+        run = recordings.show(key)
         assert run.table is not None
         last = run.table[-1]
         sizes = (size_text(last[k]) for k in ("allocated", "reserved"))
         rows.append((name, *sizes, last["segments"], run.evidence))
     columns = ["documents", "allocated at the end", "reserved", "segments", "evidence"]
-    return table(rows, columns, evidence=runs["longest first"].evidence)
-
-
-# --- sources on trial ------------------------------------------------------------------------------------------------
-
-
-def claims(
-    taken: Mapping[str, tuple[int, int, int]],
-    cards: Mapping[tuple[str, str], Card],
-    fates: Mapping[str, str],
-) -> list[Claim]:
-    """The claims whose experiments stand in the lesson, by what was measured there."""
-    asked, _, held = taken["1 MiB + 1 byte"]
-    split = {program: cards[program, OPTIONS[1]] for program in ("documents", "survivors")}
-    mended = [program for program, card in split.items() if card.outcome == "fits"]
-    cycle, view = (
-        fates["an object holds it, and itself"],
-        fates["a view of 10 of its numbers goes into a list"],
-    )
-    return [
-        Claim(
-            "08-larger",
-            "book-notes",
-            "PyTorch reserves a larger piece of memory than the tensor needs, and manages it itself",
-            f"{asked:,} bytes asked for, {held:,} reserved; of {len(taken)} sizes tried "
-            f"{sum(n[2] > n[0] for n in taken.values())} reserved more than they needed",
-            "confirmed" if all(n[2] >= n[0] for n in taken.values()) else "refuted",
-            "1 · What does one tensor take?",
-        ),
-        Claim(
-            "08-max-split",
-            "book-notes",
-            "against fragmentation the practical remedy is max_split_size_mb",
-            f"of {len(split)} programs that fail by default it mended {len(mended)} ({', '.join(mended)}), with "
-            f"{split['documents'].calls[1]} cudaFree",
-            "partly: holds when large blocks are cut by smaller ones that stay; not where small survivors lie in every "
-            "segment. expandable_segments does the former without waits"
-            if mended == ["documents"]
-            else "refuted",
-            "3 · Free, and out of memory",
-        ),
-        Claim(
-            "08-cycles",
-            "book-notes",
-            "the cycle collector breaks cycles; tensors in global scope are a main reason why memory stays",
-            f"a cycle: {cycle}; a view in a list that stays: {view}",
-            "confirmed" if cycle == "until gc" and view == "kept" else "refuted",
-            "5 · What keeps a tensor",
-        ),
-    ]  # fmt: skip
+    return table(rows, columns, evidence=run.evidence)

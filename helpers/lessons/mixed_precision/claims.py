@@ -1,40 +1,138 @@
-"""Lesson 10: half by name, and how much faster Tensor Cores are on paper."""
+"""Lesson 10's claims on trial: by what its cells measured; half by name, and how much faster Tensor Cores are on paper."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from helpers.lesson.claim import Claim
-from helpers.lessons.mixed_precision.experiments import peak
+from helpers.lessons.mixed_precision.experiments import RESNET, Matmuls, Peaks, Sweep, peak, times_as_fast
 from helpers.simulator.devices import DEVICES
 
 
-#: id, source, claim, measured, verdict, experiment
+def on_trial(peaks: Peaks, sweep: Sweep, matmuls: Matmuls) -> list[Claim]:
+    """All claims that the lesson's cells test. peaks: of section 2; sweep: factor → runs, of section 3; matmuls: of section 4."""
+    return [
+        _speed(),
+        _memory(peaks),
+        _scaling(sweep),
+        _forward_large(sweep),
+        _multiples(matmuls),
+        _accuracy(sweep),
+    ]
+
+
+def _speed() -> Claim:
+    slow, fast, changed = RESNET["A100, against TF32"]
+    return Claim(
+        "10-speed", "five-strategies", "mixed precision trains ResNet-50 1.8 to 2.5 times as fast on an A100",
+        f"published: {fast / slow:.2f} times against TF32, with {changed}; by precision alone, GPT-2: "
+        f"{times_as_fast('fp32'):.2f} times against fp32, {times_as_fast('tf32'):.2f} times against TF32",
+        "untested for mixed precision alone: the published runs change the memory format too, and GPT-2 is another net",
+        "2 · What autocast casts",
+    )  # fmt: skip
+
+
+def _memory(peaks: Peaks) -> Claim:
+    resnet, wide = peaks.change["ResNet-50, 64 images"], peaks.change["8 layers of 4,096 × 4,096, 16 rows"]
+    return Claim(
+        "10-memory", "five-strategies", "it saves 35 to 40 % of the memory of ResNet-50",
+        f"simulated peak: ResNet-50 {resnet:+.0%}, the net of large weights {wide:+.0%}",
+        "partly: holds when activations make the peak (the simulated saving is larger); where weights make it, nothing is saved"
+        if resnet < -0.35 and abs(wide) < 0.1 else "refuted",
+        "2 · What autocast casts",
+    )  # fmt: skip
+
+
+def _losing(sweep: Sweep) -> list[str]:
+    """The factors with which more than 1 % of the gradients vanish in fp16."""
+    return [f for f, runs in sweep.items() if runs["fp16"].zero > 0.01]
+
+
+def _scaling(sweep: Sweep) -> Claim:
+    losing, (first, *_, last) = _losing(sweep), sweep
+    helped = max(runs["fp16, scaled"].zero for runs in sweep.values()) < 0.01
+    shares = [
+        f"factor {f}: ≈ {100 * sweep[f]['fp16'].zero:.1f} % and ≈ {100 * sweep[f]['fp16, scaled'].zero:.1f} %"
+        for f in (first, last)
+    ]
+    return Claim(
+        "10-scaling", "five-strategies", "scaling the loss keeps gradients from vanishing in fp16",
+        f"gradients that are zero without and with scaling: {', '.join(shares)}",
+        "refuted" if not (helped and losing) else "confirmed" if losing[0] == first
+        else f"partly: holds when gradients vanish, here from a factor of {losing[0]} down; above that there is nothing to keep",
+        "3 · Gradients that vanish",
+    )  # fmt: skip
+
+
+def _median(values: Tensor) -> float:
+    """The median magnitude, as a power of two."""
+    return values.abs().median().log2().item()
+
+
+def _forward_large(sweep: Sweep) -> Claim:
+    losing, (first, *_, last) = _losing(sweep), sweep
+    apart = {
+        factor: [_median(values) for values in (runs["fp32"].outputs, runs["fp32"].of_weights)]
+        for factor, runs in sweep.items()
+    }
+    kept = [f for f in sweep if f not in losing]
+    return Claim(
+        "10-forward-large", "book-notes", "forward tensors are large and gradients small, so fp16 must balance the two",
+        "medians, as powers of two, forward and back: "
+        + ", ".join(f"factor {f}: ≈ {apart[f][0]:.0f} and ≈ {apart[f][1]:.0f}" for f in (first, last)),
+        "refuted" if not losing or any(back > forward for forward, back in apart.values()) else "confirmed" if not kept
+        else f"partly: gradients are always the smaller, but fp16 holds both with a factor of {kept[-1]} and above",
+        "3 · Gradients that vanish",
+    )  # fmt: skip
+
+
+def _accuracy(sweep: Sweep) -> Claim:
+    runs = next(iter(sweep.values()))
+    off = [abs(runs[run].losses[-1] / runs["fp32"].losses[-1] - 1) for run in ("bf16", "fp16, scaled")]
+    return Claim(
+        "10-accuracy", "five-strategies", "the top-1 accuracy on ImageNet changes by less than 0.2 %",
+        f"a net of three layers, loss after 60 steps, bf16 and scaled fp16 against fp32: off by ≈ {100 * off[0]:.1f} % and ≈ {100 * off[1]:.1f} %",
+        "untested: no ImageNet run here; a small net alone says little about a large one",
+        "3 · Gradients that vanish",
+    )  # fmt: skip
+
+
+def _multiples(matmuls: Matmuls) -> Claim:
+    fit, miss = (matmuls.reached(some) / 1e12 for some in (matmuls.fitting, matmuls.missing))
+    return Claim(
+        "10-multiples", "guide", "Tensor Cores want dimensions in multiples of 8 (fp16) or 16 (INT8)",
+        f"published TF32 matmuls of 1.5 to 4.5 GFLOP: {fit:.0f} TFLOP/s in multiples of 4, {miss:.0f} otherwise",
+        f"partly: holds when read as 16 bytes, which are 4 numbers in TF32; other shapes run too, at {matmuls.share:.2f} of the rate"
+        if fit > 1.5 * miss else "refuted",
+        "4 · Shapes that fit",
+    )  # fmt: skip
+
+
 class _Named(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem, self.fc1, self.fc2 = nn.Linear(16, 64), nn.Linear(64, 64), nn.Linear(64, 10)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.fc2(torch.relu(self.fc1(torch.relu(self.stem(x)))))
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc2(torch.relu(self.fc1(torch.relu(self.stem(x)))))
         return out
 
 
-def outcome(code: Callable[[], object]) -> str:
-    """What a call raises, in one line; or "runs"."""
+def _outcome(code: Callable[[], object]) -> str:
+    """The kind of error that a call raises; or "runs"."""
     try:
         code()
     except Exception as problem:
-        return f"{type(problem).__name__}: {str(problem).splitlines()[0]}"
+        return type(problem).__name__
     return "runs"
 
 
-def halved_by_name() -> dict[str, str]:
-    """A net whose layers named "fc" have weights in fp16: what happens in four ways to train it."""
+def half_by_name() -> Claim:
+    """The claim "10-half-by-name": a net whose layers named "fc" have weights in fp16."""
     torch.manual_seed(0)
     net, x, y = _Named(), torch.randn(32, 16), torch.randint(0, 10, (32,))
     for name, p in net.named_parameters():
@@ -42,31 +140,18 @@ def halved_by_name() -> dict[str, str]:
             p.data = p.data.half()
     scaler, adam = torch.amp.GradScaler("cpu"), torch.optim.Adam(net.parameters())
 
-    def loss() -> torch.Tensor:
+    def loss() -> Tensor:
         with torch.autocast("cpu", dtype=torch.float16):
             return F.cross_entropy(net(x), y)
 
-    found = {
-        "`net(x)`": outcome(lambda: net(x)),
-        "with autocast, scaled, `backward()`": outcome(lambda: scaler.scale(loss()).backward()),
-        "`scaler.step(optimizer)`": outcome(lambda: scaler.step(adam)),
-    }
-    net.zero_grad()
-    loss().backward()
-    adam.step()
-    broken = any(p.isnan().any().item() for p in net.parameters())
-    return found | {"without the scaler: Adam's step": f"runs; NaN in {'some' if broken else 'no'} weights"}
-
-
-def half_by_name() -> Claim:
-    """The claim "10-half-by-name"."""
-    found = halved_by_name()
-    forward, step = found["`net(x)`"], found["`scaler.step(optimizer)`"]
+    forward = _outcome(lambda: net(x))
+    scaler.scale(loss()).backward()
+    step = _outcome(lambda: scaler.step(adam))
     return Claim(
         "10-half-by-name",
         "compile-300",
         "set the weights of chosen layers to half by name, then train",
-        f"forward: {forward.partition(':')[0]}; with autocast, the scaler's step: {step.partition(':')[0]}",
+        f"forward: {forward}; with autocast, the scaler's step: {step}",
         "refuted" if "Error" in forward and "Error" in step else "confirmed",
         "3 · Gradients that vanish",
     )
@@ -74,21 +159,15 @@ def half_by_name() -> Claim:
 
 def tensor_cores() -> Claim:
     """The claim "10-tensor-cores": peak rates of the makers' data sheets, which a matmul only approaches."""
-    ratios = {
-        name: (
-            device.peak_flops["fp16"] / device.peak_flops["fp32"],
-            device.peak_flops["fp16"] / device.peak_flops["tf32"],
-        )
-        for name, device in DEVICES.items()
-        if "tf32" in device.peak_flops
-    }
-    told = [f"{name} {a:.1f} against fp32, {b:.1f} against TF32" for name, (a, b) in ratios.items()]
+    peaks = {name: device.peak_flops for name, device in DEVICES.items() if "tf32" in device.peak_flops}
+    ratios = {name: (of["fp16"] / of["fp32"], of["fp16"] / of["tf32"]) for name, of in peaks.items()}
+    quotients = [f"{name} {a:.1f} against fp32, {b:.1f} against TF32" for name, (a, b) in ratios.items()]
     inside = all(2 <= a <= 8 for a, _ in ratios.values())
     return Claim(
         "10-tensor-cores",
         "five-strategies",
         "Tensor Cores compute 2 to 8 times as fast in FP16 as in FP32",
-        f"data sheets, peak FLOP/s in fp16: {'; '.join(told)}",
+        f"data sheets, peak FLOP/s in fp16: {'; '.join(quotients)}",
         "confirmed for peaks"
         if inside
         else "partly: it depends on the card and on what FP32 means; against TF32 it is about 2, against fp32 without "

@@ -41,11 +41,11 @@ def _kind(x: float, exponent: int, mantissa: int) -> str:
     form, size = Format("", exponent, mantissa), abs(x)
     if size > form.largest:
         return "Beyond the largest: from the middle between it and the next power of two on, infinity."
-    found, value = form.encode(size), form.rounded(size)
-    other = form.decode(found + (1 if size > value else -1))
+    bits, value = form.encode(size), form.rounded(size)
+    other = form.decode(bits + (1 if size > value else -1))
     if size != value and size - value == other - size:
         return "Exactly between two neighbours: to the even one, not always up."
-    if found < 2**mantissa:
+    if bits < 2**mantissa:
         apart = 2 - 2 ** (exponent - 1) - mantissa
         return f"No leading 1: subnormal numbers lie 2^{apart} apart, whatever their size."
     return "Normal numbers: the nearest one."
@@ -59,7 +59,7 @@ def _first_wrong(report: check.Report, wanted: Callable[..., float]) -> str | No
         kind = f"{got.dtype}, {tuple(got.shape)}" if torch.is_tensor(got) else type(got).__name__
         return f"got {kind}, wanted a tensor of {dtype}, {tuple(given.shape)}"
     numbers = given.flatten().tolist()
-    want = torch.tensor([wanted(one, *form) for one in numbers], dtype=dtype)
+    want = torch.tensor([wanted(number, *form) for number in numbers], dtype=dtype)
     off = got.flatten() != want  # isclose compares whole numbers in float32
     if dtype == torch.float64:
         off = ~torch.isclose(got.flatten(), want, rtol=1e-12, atol=0, equal_nan=True)
@@ -274,26 +274,26 @@ def _wrong_products(net: StreamNet, used: dict[str, Any]) -> str | None:
     plain = _costs(net)
     if not 0.99 * plain.flops <= used["flops"] <= 1.01 * plain.flops:
         return f"{used['flops']:,} FLOPs in matmuls, plain_loss has {plain.flops:,}"
-    made, wanted = _bytes_of_products(used["allocations"]), _bytes_of_products(plain.allocations) // 2
-    if made > wanted:
+    taken, wanted = _bytes_of_products(used["allocations"]), _bytes_of_products(plain.allocations) // 2
+    if taken > wanted:
         return (
-            f"values right, but matmuls made {made:,} bytes of results; in fp16, which is what their "
+            f"values right, but matmuls made {taken:,} bytes of results; in fp16, which is what their "
             f"inputs should be, it is {wanted:,}. Backward counts too: an fp32 input makes an fp32 gradient"
         )
-    if made < wanted:
-        return f"matmuls made {made:,} bytes of results, wanted {wanted:,}: into what do the others write?"
+    if taken < wanted:
+        return f"matmuls made {taken:,} bytes of results, wanted {wanted:,}: into what do the others write?"
     return None
 
 
 def _wrong_casts(net: StreamNet, unseen: list[str], used: dict[str, Any]) -> str | None:
     if odd := unseen + [op for op in used["by_operator"] if "_foreach_copy" in op]:
         return f"{odd[0]} casts unseen; use .to(), .half() or .float(), whose bytes are counted"
-    made = sum(b for op, b in used["allocations"] if op == "aten._to_copy")
+    taken = sum(b for op, b in used["allocations"] if op == "aten._to_copy")
     of_x, of_result, *of_w = (t.numel() for t in net.tensors)
     wide, plain = of_x * of_w[1] // of_w[0], _costs(net)
     limit = 2 * of_x + 6 * (sum(of_w) + 2 * of_x + of_result + net.depth * 2 * (of_x + wide))
-    if made > limit:
-        return f"values right, but casts made {made:,} bytes, wanted at most {limit:,}. Is a weight cast in each turn?"
+    if taken > limit:
+        return f"values right, but casts made {taken:,} bytes, wanted at most {limit:,}. Is a weight cast in each turn?"
     if used["operators"] > 1.5 * plain.operators:
         return f"{used['operators']:,} operators, plain_loss {plain.operators:,}"
     if used["bytes_allocated"] > 1.1 * plain.bytes_allocated:
@@ -352,15 +352,15 @@ def _train(Scaler: Any, **fields: Any) -> dict[str, Any]:
     """Train with this scaler: its scale and the weights' sums step by step, and what is there at the end."""
     asked = Training(**fields)
     g = torch.Generator().manual_seed(asked.seed)
-    made = [torch.randn(n, generator=g) for n in asked.sizes]
-    params = [torch.nn.Parameter(w.t().contiguous().t() if w.dim() == 2 else w) for w in made]
+    starts = [torch.randn(n, generator=g) for n in asked.sizes]
+    params = [torch.nn.Parameter(w.t().contiguous().t() if w.dim() == 2 else w) for w in starts]
     slopes = [[torch.randn(p.shape, generator=g).half() for p in params] for _ in range(asked.steps)]
     for step, which, value in asked.odd:
         slopes[step][which][-1] = value
     groups: list[dict[str, Any]] = [{"params": params[:1], "lr": 0.05}, {"params": params[1:]}]
     optimizer = torch.optim.SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.1)
     scaler = Scaler(**{name: fields[name] for name in _OPTIONS if fields[name] is not None})
-    one, told = torch.ones(()), []
+    unit, sums = torch.ones(()), []
     for i, of_step in enumerate(slopes):
         parts = [(p.half() * s).float().mean() for p, s in zip(params, of_step, strict=True)]
         if asked.large and i == 0:
@@ -379,9 +379,9 @@ def _train(Scaler: Any, **fields: Any) -> dict[str, Any]:
         if any(p.grad is not g for p, g in zip(params, held, strict=True)):
             raise AssertionError("p.grad is another tensor than before: divide in place")
         optimizer.zero_grad()
-        told.append(torch.stack([scaler.scale(one).detach(), *(p.detach().double().sum() for p in params)]))
+        sums.append(torch.stack([scaler.scale(unit).detach(), *(p.detach().double().sum() for p in params)]))
     return {
-        "scale and sum of the weights, by step": told,
+        "scale and sum of the weights, by step": sums,
         "weights": [p.detach() for p in params],
         "momenta": [optimizer.state[p]["momentum_buffer"] for p in params if optimizer.state[p]],
     }
@@ -457,7 +457,7 @@ def _flops_of(weights: Tensors, multiple: int, batches: Tensors, left: Sequence[
 
 def _fits(report: check.Report) -> str | None:
     (weights, biases, multiple, batches), counts = report.args, report.counts
-    told = f"multiple={multiple}: "
+    at = f"multiple={multiple}: "
     want, got = _flops_of(weights, multiple, batches), counts["flops"]
     if got != want:
         subsets = (s for many in (1, 2, 3) for s in itertools.combinations(_SIZES, many))
@@ -467,14 +467,14 @@ def _fits(report: check.Report) -> str | None:
             way = "a size was padded too far (one that fits stays as it is), or a matmul done twice"
         elif left:
             way = f"as many as with the {' and the '.join(left)} left as they were"
-        return f"{told}values right, but {got:,} FLOPs, wanted exactly {want:,}: {way}"
+        return f"{at}values right, but {got:,} FLOPs, wanted exactly {want:,}: {way}"
     wide, limit = _bytes_of(weights, biases, multiple, batches)
-    made = sorted(b for op, b in counts["allocations"] if "mm" in op)
-    if made != wide:
-        return f"{told}results of matmuls take {made[:6]} … bytes, wanted {wide[:6]} …, padded"
+    results = sorted(b for op, b in counts["allocations"] if "mm" in op)
+    if results != wide:
+        return f"{at}results of matmuls take {results[:6]} … bytes, wanted {wide[:6]} …, padded"
     if counts["bytes_allocated"] > limit:
         took = f"{counts['bytes_allocated']:,} bytes allocated (limit {limit:,})"
-        return f"{told}values and FLOPs right, but {took}. Are weights padded in each forward?"
+        return f"{at}values and FLOPs right, but {took}. Are weights padded in each forward?"
     return None
 
 

@@ -16,7 +16,6 @@ from torch.nn import functional as F
 import helpers.lessons.mixed_precision.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import recordings, simulate
 from helpers.calibration import measured
-from helpers.lesson.claim import Claim
 from helpers.lessons.mixed_precision import format_picture
 from helpers.lessons.mixed_precision.float_formats import FORMATS, Format
 from helpers.models import GPT2, ResNet
@@ -149,16 +148,13 @@ RESNET = {
 }
 
 
-def gpt2_steps() -> dict[str, dict[str, Any]]:
-    """A published step of GPT-2 small on an A100, in fp32, TF32 and bf16, and what the simulator makes of it."""
-    steps = [s for s in efficiencies()["steps"] if s["what"].startswith("gpt2-124m")]
-    return {kind: next(s for s in steps if kind in s["what"]) for kind in ("fp32", "tf32", "bf16")}
-
-
-def times_as_fast(before: str, after: str = "bf16") -> float:
-    """Of GPT-2 small, published: the step in one precision over that in another."""
-    steps = gpt2_steps()
-    return float(steps[before]["measured_ms"] / steps[after]["measured_ms"])
+def times_as_fast(before: str) -> float:
+    """A published step of GPT-2 small on an A100: its time in "fp32" or "tf32" over that in bf16."""
+    steps = [step for step in efficiencies()["steps"] if step["what"].startswith("gpt2-124m")]
+    ms = {
+        kind: next(step["measured_ms"] for step in steps if kind in step["what"]) for kind in (before, "bf16")
+    }
+    return float(ms[before] / ms["bf16"])
 
 
 def published_speeds() -> Table:
@@ -287,17 +283,12 @@ def learn(
     )
 
 
-def middle(values: Tensor) -> float:
-    """The median magnitude, as a power of two."""
-    return values.abs().median().log2().item()
-
-
 Sweep = Mapping[str, Mapping[str, Learned]]
 
 
-def stopped_at(sweep: Sweep, run: str = "fp16") -> str:
-    """The first factor with which a run's loss ends above nine tenths of where fp32 began."""
-    return next(f for f, runs in sweep.items() if runs[run].losses[-1] > 0.9 * runs["fp32"].losses[0])
+def stopped_at(sweep: Sweep) -> str:
+    """The first factor with which fp16's loss ends above nine tenths of where fp32 began."""
+    return next(f for f, runs in sweep.items() if runs["fp16"].losses[-1] > 0.9 * runs["fp32"].losses[0])
 
 
 def sweep_table(sweep: Sweep) -> Table:
@@ -396,8 +387,12 @@ class Matmul:
     seconds: float
 
     @property
+    def sizes(self) -> tuple[int, int, int]:
+        return self.m, self.k, self.n
+
+    @property
     def flops(self) -> int:
-        return 2 * self.m * self.k * self.n
+        return 2 * math.prod(self.sizes)
 
     @property
     def rate(self) -> float:
@@ -409,20 +404,18 @@ class Matmuls:
     """TF32 matmuls in traces of A100s that others published. No size below 64: a kernel's tile is as wide."""
 
     def __init__(self) -> None:
-        found = []
-        for one in measured.public():
-            if one.source == "HTA" and one.dtype == "tf32" and one.op in ("mm", "addmm"):
-                (m, k), (_, n) = one.shapes[-2:]
-                found.append(Matmul(m, k, n, one.seconds))
-        self.all = [one for one in found if min(one.m, one.k, one.n) >= 64]
-        self.fitting = [one for one in self.all if all(size % 4 == 0 for size in (one.m, one.k, one.n))]
-        self.missing = [one for one in self.all if one not in self.fitting]
+        matmuls = []
+        for kernel in measured.public():
+            if kernel.source == "HTA" and kernel.dtype == "tf32" and kernel.op in ("mm", "addmm"):
+                (m, k), (_, n) = kernel.shapes[-2:]
+                matmuls.append(Matmul(m, k, n, kernel.seconds))
+        self.all = [matmul for matmul in matmuls if min(matmul.sizes) >= 64]
+        self.fitting = [matmul for matmul in self.all if all(size % 4 == 0 for size in matmul.sizes)]
+        self.missing = [matmul for matmul in self.all if matmul not in self.fitting]
 
     def seconds(self, columns: int) -> float:
         """Of 1024 × 1024 by 1024 × columns."""
-        return next(
-            one.seconds for one in reversed(self.all) if (one.m, one.k, one.n) == (1024, 1024, columns)
-        )
+        return next(matmul.seconds for matmul in reversed(self.all) if matmul.sizes == (1024, 1024, columns))
 
     @cached_property
     def share(self) -> float:
@@ -432,7 +425,7 @@ class Matmuls:
     @staticmethod
     def reached(some: Sequence[Matmul]) -> float:
         """Median FLOP/s of those of 1.5 to 4.5 GFLOP."""
-        rates = sorted(one.rate for one in some if 1.5e9 < one.flops < 4.5e9)
+        rates = sorted(matmul.rate for matmul in some if 1.5e9 < matmul.flops < 4.5e9)
         return (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2
 
     def table(self) -> Table:
@@ -461,13 +454,13 @@ def _rates(groups: Mapping[str, Sequence[Matmul]]) -> Picture:
     fig, _ = style.figure(3.1, evidence="published", title=title, note=note)
     ax = fig.subplots()
     for i, (name, some) in enumerate(groups.items()):
-        x, y = [one.flops / 1e9 for one in some], [one.rate / 1e12 for one in some]
+        x, y = [matmul.flops / 1e9 for matmul in some], [matmul.rate / 1e12 for matmul in some]
         ax.scatter(x, y, s=34, marker=style.MARKERS[i], color=style.SERIES[i], label=name)
-    known = {(one.m, one.k, one.n): one for some in groups.values() for one in some}
+    known = {matmul.sizes: matmul for some in groups.values() for matmul in some}
     for columns, at, side in ((1300, (-40, 14), "right"), (1705, (14, -16), "left")):
-        one = known[1024, 1024, columns]
+        matmul = known[1024, 1024, columns]
         ax.annotate(
-            f"{columns:,} columns", (one.flops / 1e9, one.rate / 1e12), xytext=at, textcoords="offset points",
+            f"{columns:,} columns", (matmul.flops / 1e9, matmul.rate / 1e12), xytext=at, textcoords="offset points",
             ha=side, fontsize=style.SMALL,
             arrowprops={"arrowstyle": "-", "color": style.MUTED, "lw": 0.8, "shrinkB": 4},
         )  # fmt: skip
@@ -490,7 +483,7 @@ def padding(shapes: Mapping[str, tuple[int, int, int]], up: Callable[[int, int],
     return table(rows, columns, evidence="arithmetic")
 
 
-# --- on the real GPU, and on trial --------------------------------------------------------------------------------
+# --- on the real GPU ----------------------------------------------------------------------------------------------
 
 
 def four_precisions() -> Table | None:
@@ -498,8 +491,8 @@ def four_precisions() -> Table | None:
     if not torch.cuda.is_available() and recordings.load("10/four_precisions", device="H100") is None:
         print("no GPU here, and no recording yet. This cell runs live where there is a GPU.")
         return None
-    found = recordings.show("10/four_precisions")
-    rows, first = found.table or [], (found.table or [{}])[0].get("seconds", 0.0)
+    result = recordings.show("10/four_precisions")
+    rows, first = result.table or [], (result.table or [{}])[0].get("seconds", 0.0)
     return table(
         [
             (
@@ -511,105 +504,6 @@ def four_precisions() -> Table | None:
             for row in rows
         ],
         ["precision", "peak", "step", "times as fast as fp32"],
-        evidence=found.evidence,
+        evidence=result.evidence,
         caption="GPT-2 small, 4 × 1,024 tokens, AdamW",
     )
-
-
-SECTIONS = (
-    "1 · Range and precision",
-    "2 · What autocast casts",
-    "3 · Gradients that vanish",
-    "4 · Shapes that fit",
-)
-
-
-def on_trial(peaks: Peaks, sweep: Sweep, matmuls: Matmuls) -> list[Claim]:
-    """The claims that this lesson's cells test, a row each."""
-    return [
-        _speed(),
-        _memory(peaks),
-        _scaling(sweep),
-        _forward_large(sweep),
-        _multiples(matmuls),
-        _accuracy(sweep),
-    ]
-
-
-def _speed() -> Claim:
-    slow, fast, changed = RESNET["A100, against TF32"]
-    return Claim(
-        "10-speed", "five-strategies", "mixed precision trains ResNet-50 1.8 to 2.5 times as fast on an A100",
-        f"published: {fast / slow:.2f} times against TF32, with {changed}; by precision alone, GPT-2: "
-        f"{times_as_fast('fp32'):.2f} times against fp32, {times_as_fast('tf32'):.2f} times against TF32",
-        "untested for mixed precision alone: the published runs change the memory format too, and GPT-2 is another net",
-        SECTIONS[1],
-    )  # fmt: skip
-
-
-def _memory(peaks: Peaks) -> Claim:
-    resnet, wide = peaks.change["ResNet-50, 64 images"], peaks.change["8 layers of 4,096 × 4,096, 16 rows"]
-    return Claim(
-        "10-memory", "five-strategies", "it saves 35 to 40 % of the memory of ResNet-50",
-        f"simulated peak: ResNet-50 {resnet:+.0%}, the net of large weights {wide:+.0%}",
-        "partly: holds when activations make the peak (the simulated saving is larger); where weights make it, nothing is saved"
-        if resnet < -0.35 and abs(wide) < 0.1 else "refuted",
-        SECTIONS[1],
-    )  # fmt: skip
-
-
-def _losing(sweep: Sweep) -> list[str]:
-    """The factors with which more than 1 % of the gradients vanish in fp16."""
-    return [f for f, runs in sweep.items() if runs["fp16"].zero > 0.01]
-
-
-def _scaling(sweep: Sweep) -> Claim:
-    losing, (first, *_, last) = _losing(sweep), sweep
-    helped = max(runs["fp16, scaled"].zero for runs in sweep.values()) < 0.01
-    shares = [
-        f"factor {f}: ≈ {100 * sweep[f]['fp16'].zero:.1f} % and ≈ {100 * sweep[f]['fp16, scaled'].zero:.1f} %"
-        for f in (first, last)
-    ]
-    return Claim(
-        "10-scaling", "five-strategies", "scaling the loss keeps gradients from vanishing in fp16",
-        f"gradients that are zero without and with scaling: {', '.join(shares)}",
-        "refuted" if not (helped and losing) else "confirmed" if losing[0] == first
-        else f"partly: holds when gradients vanish, here from a factor of {losing[0]} down; above that there is nothing to keep",
-        SECTIONS[2],
-    )  # fmt: skip
-
-
-def _forward_large(sweep: Sweep) -> Claim:
-    losing, (first, *_, last) = _losing(sweep), sweep
-    apart = {f: [middle(t) for t in (runs["fp32"].outputs, runs["fp32"].of_weights)] for f, runs in sweep.items()}  # fmt: skip
-    kept = [f for f in sweep if f not in losing]
-    return Claim(
-        "10-forward-large", "book-notes", "forward tensors are large and gradients small, so fp16 must balance the two",
-        "medians, as powers of two, forward and back: "
-        + ", ".join(f"factor {f}: ≈ {apart[f][0]:.0f} and ≈ {apart[f][1]:.0f}" for f in (first, last)),
-        "refuted" if not losing or any(back > forward for forward, back in apart.values()) else "confirmed" if not kept
-        else f"partly: gradients are always the smaller, but fp16 holds both with a factor of {kept[-1]} and above",
-        SECTIONS[2],
-    )  # fmt: skip
-
-
-def _accuracy(sweep: Sweep) -> Claim:
-    runs = next(iter(sweep.values()))
-    off = [abs(runs[run].losses[-1] / runs["fp32"].losses[-1] - 1) for run in ("bf16", "fp16, scaled")]
-    return Claim(
-        "10-accuracy", "five-strategies", "the top-1 accuracy on ImageNet changes by less than 0.2 %",
-        f"a net of three layers, loss after 60 steps, bf16 and scaled fp16 against fp32: off by ≈ {100 * off[0]:.1f} % and ≈ {100 * off[1]:.1f} %",
-        "untested: no ImageNet run here; a small net alone says little about a large one",
-        SECTIONS[2],
-    )  # fmt: skip
-
-
-def _multiples(matmuls: Matmuls) -> Claim:
-    fit, miss = (matmuls.reached(some) / 1e12 for some in (matmuls.fitting, matmuls.missing))
-    return Claim(
-        "10-multiples", "guide", "Tensor Cores want dimensions in multiples of 8 (fp16) or 16 (INT8)",
-        f"published TF32 matmuls of 1.5 to 4.5 GFLOP: {fit:.0f} TFLOP/s in multiples of 4, {miss:.0f} otherwise",
-        f"partly: holds when read as 16 bytes, which are 4 numbers in TF32; other shapes run too, at {matmuls.share:.2f} of the rate"
-        if fit > 1.5 * miss else "refuted",
-        SECTIONS[3],
-    )  # fmt: skip

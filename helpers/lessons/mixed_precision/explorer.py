@@ -6,7 +6,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from helpers.lessons.mixed_precision.float_formats import FORMATS, Format
+from helpers.lessons.mixed_precision.float_formats import FORMATS, named
 from helpers.lessons.mixed_precision.format_picture import float_bits, shown
 from helpers.plots.picture import Picture
 from helpers.plots.style import INK
@@ -25,7 +25,7 @@ class FloatFormatExplorer(Movable):
 
     def __init__(self, value: float, name: str) -> None:
         super().__init__()
-        self.value, self.format = value, FORMATS[name]
+        self.value, self.format = value, named(name)
         self.bits = self.format.encode(value)
         self.entry: Any = None
         self.choice: Any = None
@@ -42,7 +42,7 @@ class FloatFormatExplorer(Movable):
 
     def choose(self, name: str) -> None:
         """Flip the bits of this format from now on. ValueError for an unknown one."""
-        self.format = _named(name)
+        self.format = named(name)
         self.bits = self.format.encode(self.value)
         self._draw()
 
@@ -135,15 +135,9 @@ class FloatFormatExplorer(Movable):
         return "arithmetic", self.facts()
 
 
-def _named(name: str) -> Format:
-    if name not in FORMATS:
-        raise ValueError(f"no float format {name!r}; there are {', '.join(FORMATS)}")
-    return FORMATS[name]
-
-
 def float_format_explorer(value: float = 0.1, format: str = "fp16") -> FloatFormatExplorer:
     """A value in six float formats, and the bits of one of them to flip.
 
     format: "fp32", "tf32", "bf16", "fp16", "e5m2" or "e4m3"; ValueError for another.
     """
-    return FloatFormatExplorer(float(value), _named(format).name)
+    return FloatFormatExplorer(float(value), format)

@@ -106,3 +106,10 @@ FORMATS: dict[str, Format] = {
     )
 }  # fmt: skip
 """fp32, tf32 (19 bits, inside Tensor Cores only), bf16, fp16, and the two float8."""
+
+
+def named(name: str) -> Format:
+    """One of FORMATS. ValueError for another name."""
+    if name not in FORMATS:
+        raise ValueError(f"no float format {name!r}; there are {', '.join(FORMATS)}")
+    return FORMATS[name]

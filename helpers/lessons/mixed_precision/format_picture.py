@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from helpers.lessons.mixed_precision.float_formats import FORMATS, Format
+from helpers.lessons.mixed_precision.float_formats import FORMATS, Format, named
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 
@@ -30,18 +30,13 @@ def _power(n: int) -> str:
 
 
 def _chosen(formats: Sequence[str] | None) -> list[Format]:
-    names = list(FORMATS) if formats is None else list(formats)
-    if unknown := [n for n in names if n not in FORMATS]:
-        raise ValueError(f"no float format {unknown[0]!r}; there are {', '.join(FORMATS)}")
-    if not names:
+    if formats is not None and not formats:
         raise ValueError("no formats to draw")
-    return [FORMATS[n] for n in names]
+    return [named(name) for name in formats or FORMATS]
 
 
 @drawn
-def float_bits(
-    value: float, formats: Sequence[str] | None = None, *, chosen: str = "", title: str = ""
-) -> Picture:
+def float_bits(value: float, formats: Sequence[str] | None = None, *, chosen: str = "") -> Picture:
     """The bits of `value` in each format, in columns of equal weight, and what rounding made of it.
 
     formats: names from `FORMATS` (default: all). chosen: the one to mark. ValueError for an unknown name.
@@ -51,7 +46,7 @@ def float_bits(
     text_at = left + 32 * cell + 0.30
     height = 0.34 + pitch * len(rows)
     fig, header = style.figure(
-        height, evidence="arithmetic", title=title or f"{shown(value)} in {len(rows)} formats",
+        height, evidence="arithmetic", title=f"{shown(value)} in {len(rows)} formats",
         note="each rounds to its nearest value, and of two equally near to the one that ends in 0", placed=True,
     )  # fmt: skip
     total = height + header
@@ -65,7 +60,7 @@ def float_bits(
         at = x if name == "sign" else x + width * cell / 2
         ax.text(at, 0.14, name, ha="center", color=colour, fontweight="bold", **put)
     ax.text(text_at, 0.14, "value, off by", color=style.MUTED, **put)
-    said = []
+    texts = []
     for i, f in enumerate(rows):
         top, bits = 0.34 + i * pitch, f.encode(value)
         got, mid = f.decode(bits), top + tall / 2
@@ -80,8 +75,8 @@ def float_bits(
             ax.text(x + cell / 2, mid, digit, ha="center", **put)
         text = shown(got) + _error(value, got)
         ax.text(text_at, mid, text, fontweight=weight, **put)
-        said.append(f"{f.name} {text}")
-    return Picture(fig, "arithmetic", f"The bits of {shown(value)}: {'; '.join(said)}")
+        texts.append(f"{f.name} {text}")
+    return Picture(fig, "arithmetic", f"The bits of {shown(value)}: {'; '.join(texts)}")
 
 
 def _error(value: float, got: float) -> str:
@@ -162,11 +157,10 @@ def float_ranges(
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(low - pad, high + pad), xlabel="power of two")
     ax.set_yticks(range(len(rows)), [f.name for f in rows])
     ax.grid(axis="y", visible=False)
-    told = "".join(f"{name}; " for name in groups)
-    told += ", ".join(f"{f.name} up to {shown(f.largest)}" for f in rows)
-    return Picture(fig, evidence, f"{title}: {told}")
+    reach = ", ".join(f"{f.name} up to {shown(f.largest)}" for f in rows)
+    return Picture(fig, evidence, f"{title}: {''.join(f'{name}; ' for name in groups)}{reach}")
 
 
 def _log2(values: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    found = np.abs(np.asarray(values, dtype=np.float64)).reshape(-1)
-    return np.asarray(np.log2(found[(found > 0) & np.isfinite(found)]))
+    sizes = np.abs(np.asarray(values, dtype=np.float64)).reshape(-1)
+    return np.asarray(np.log2(sizes[(sizes > 0) & np.isfinite(sizes)]))

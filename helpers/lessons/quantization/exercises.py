@@ -40,38 +40,38 @@ def _wrong_integers(report: check.Report) -> str | None:
     x, got, options = report.args[0].double(), report.value, report.kwargs
     q, scale, zero = got["q"], got["scale"], got["zero"]
     bits, dim, symmetric = options.get("bits", 8), options.get("dim"), options.get("symmetric", True)
-    told = ", ".join([f"x of {tuple(x.shape)}", *(f"{k}={v}" for k, v in options.items())]) + ": "
+    at = ", ".join([f"x of {tuple(x.shape)}", *(f"{k}={v}" for k, v in options.items())]) + ": "
     others = [d for d in range(x.dim()) if dim is None or d != dim % x.dim()]
     shape = [] if dim is None else [1 if d in others else n for d, n in enumerate(x.shape)]
     if q.dtype != torch.int8 or q.shape != x.shape:
-        return f"{told}q is {q.dtype} of {tuple(q.shape)}, wanted int8 of {tuple(x.shape)}"
+        return f"{at}q is {q.dtype} of {tuple(q.shape)}, wanted int8 of {tuple(x.shape)}"
     if scale.dtype != torch.float32 or list(scale.shape) != shape:
-        return f"{told}scale is {scale.dtype} of {tuple(scale.shape)}, wanted float32 of {tuple(shape)}"
+        return f"{at}scale is {scale.dtype} of {tuple(scale.shape)}, wanted float32 of {tuple(shape)}"
     of_zero = None if zero is None else (zero.dtype, list(zero.shape))
     if of_zero != (None if symmetric else (torch.int8, shape)):
-        return f"{told}zero: None if symmetric, else int8 of scale's shape"
+        return f"{at}zero: None if symmetric, else int8 of scale's shape"
     if not bool((scale > 0).all() and scale.isfinite().all()):
-        return f"{told}a scale is {abs(float(scale.min())):g}; wanted above 0, also for a group of zeros"
+        return f"{at}a scale is {abs(float(scale.min())):g}; wanted above 0, also for a group of zeros"
     top = 2 ** (bits - 1) - 1
     bottom = -top if symmetric else -top - 1
     if int(q.min()) < bottom or int(q.max()) > top:
-        return f"{told}q goes from {int(q.min())} to {int(q.max())}, wanted within {bottom} to {top}"
+        return f"{at}q goes from {int(q.min())} to {int(q.max())}, wanted within {bottom} to {top}"
     high = (x.amax(others, keepdim=True) if others else x).clamp(min=0).reshape(shape)
     low = (x.amin(others, keepdim=True) if others else x).clamp(max=0).reshape(shape)
     wanted = torch.maximum(high, -low) / top if symmetric else (high - low) / (2**bits - 1)
     if bool(((scale > wanted * 1.0001) & (wanted > 0)).any()):
         i = int((scale / wanted).where(wanted > 0, 0.0).argmax())
-        return f"{told}scale {float(scale.flatten()[i]):.6g}, wanted {float(wanted.flatten()[i]):.6g}: part of the grid lies where no value is"
+        return f"{at}scale {float(scale.flatten()[i]):.6g}, wanted {float(wanted.flatten()[i]):.6g}: part of the grid lies where no value is"
     back = (q.double() - (0 if zero is None else zero.double())) * scale.double()
     error = (back - x).abs() / scale
     if not bool(error.max() <= 0.5001):
         i = int(error.argmax())
-        return f"{told}{float(x.flatten()[i]):.5g} comes back as {float(back.flatten()[i]):.5g}, {float(error.max()):.2f} scales off; wanted at most half a scale{'' if symmetric else '. Is zero rounded, and 0 in the range even if all x are above it?'}"
+        return f"{at}{float(x.flatten()[i]):.5g} comes back as {float(back.flatten()[i]):.5g}, {float(error.max()):.2f} scales off; wanted at most half a scale{'' if symmetric else '. Is zero rounded, and 0 in the range even if all x are above it?'}"
     if bool((back[x == 0] != 0).any()):
-        return f"{told}0 comes back as {float(back[x == 0].abs().max()):g}, wanted exactly 0"
+        return f"{at}0 comes back as {float(back[x == 0].abs().max()):g}, wanted exactly 0"
     limit = q.numel() + scale.numel() * (4 if symmetric else 5)
     if got["stored"] > limit:
-        return f"{told}the values are right, but it keeps {got['stored']:,} bytes; wanted {limit:,}: is an int8 a view of something larger?"
+        return f"{at}the values are right, but it keeps {got['stored']:,} bytes; wanted {limit:,}: is an int8 a view of something larger?"
     return None
 
 
@@ -148,9 +148,9 @@ class _Integers(Looking):
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    made = nn.Linear(weight.shape[1], weight.shape[0], bias is not None)
-    made.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
-    return made
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias is not None)
+    layer.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
+    return layer
 
 
 def _use(Int8Linear: Any, **fields: Any) -> dict[str, Any]:
@@ -171,8 +171,8 @@ def _use(Int8Linear: Any, **fields: Any) -> dict[str, Any]:
             y = layer(x)
         shapes = list(watch.shapes)
         with torch.no_grad():
-            told = {"y": y, "again": twin(x), "shapes": shapes}
-        seen.append(told | {"peak": run.peak_live_bytes, "did": dict(run.by_operator)})
+            values = {"y": y, "again": twin(x), "shapes": shapes}
+        seen.append(values | {"peak": run.peak_live_bytes, "did": dict(run.by_operator)})
     sizes = [t.untyped_storage().nbytes() for t in state.values()]
     return {"kept": making.live_bytes, "state": sum(sizes), "seen": seen, "finite": watch.finite}
 
@@ -181,14 +181,14 @@ def _use(Int8Linear: Any, **fields: Any) -> dict[str, Any]:
 def _true(asked: Layer) -> list[tuple[Tensor, Tensor]]:
     """For each batch y without rounding, in rows, and by about how much rounding x and W shifts each element."""
     weight, bias, inputs = asked.numbers()
-    w, found = weight.double(), []
+    w, truth = weight.double(), []
     t = w.abs().amax(1) / 127
     for x in inputs:
         rows = x.reshape(-1, asked.k).double()
         s = rows.abs().amax(1, keepdim=True) / 127
         about = (s**2 * w.square().sum(1) + t**2 * rows.square().sum(1, keepdim=True)).div(12).sqrt()
-        found.append((rows @ w.T + (0 if bias is None else bias.double()), about))
-    return found
+        truth.append((rows @ w.T + (0 if bias is None else bias.double()), about))
+    return truth
 
 
 def _wrong_layer(report: check.Report) -> str | None:
@@ -292,15 +292,15 @@ class Block:
 def _smooth(smooth: Callable[..., None], **fields: Any) -> dict[str, Any]:
     """Norm and linears afterwards, what they give, and what smoothing cost and changed beside the numbers."""
     asked = Block(**fields)
-    made = asked.numbers()
-    norm, amax = nn.LayerNorm(asked.k), made["amax"]
-    norm.load_state_dict({"weight": made["gain"], "bias": made["shift"]})
-    linears = [_linear(w, b) for w, b in zip(made["weights"], made["biases"], strict=True)]
+    numbers = asked.numbers()
+    norm, amax = nn.LayerNorm(asked.k), numbers["amax"]
+    norm.load_state_dict({"weight": numbers["gain"], "bias": numbers["shift"]})
+    linears = [_linear(w, b) for w, b in zip(numbers["weights"], numbers["biases"], strict=True)]
     whole = nn.ModuleDict({"norm": norm, "linears": nn.ModuleList(linears)})
     owned = list(whole.parameters())
 
     def forward() -> list[Tensor]:
-        h = norm(made["x"])
+        h = norm(numbers["x"])
         return [m(h) for m in linears]
 
     with torch.no_grad(), count() as before:
@@ -328,7 +328,7 @@ def _not_smooth(report: check.Report) -> str | None:
     wmax = torch.stack([w.abs().amax(0) for w in weights]).amax(0)
     s = amax**alpha / wmax ** (1 - alpha)
     s[(amax == 0) | (wmax == 0)] = 1
-    told = f"alpha {alpha}, {n} linear(s): "
+    at = f"alpha {alpha}, {n} linear(s): "
 
     def same(a: Tensor, b: Tensor) -> bool:
         return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-6 * float(b.abs().max()))
@@ -337,29 +337,29 @@ def _not_smooth(report: check.Report) -> str | None:
         odd = ~value.reshape(-1, asked.k).isfinite().all(0)
         if bool(odd.any()):
             i = int(odd.float().argmax())
-            return f"{told}{name}, channel {i}, holds nan or inf: s is {'0' if amax[i] == 0 else 'inf'} there (amax {float(amax[i]):.3g}, wmax {float(wmax[i]):.3g}); wanted s = 1"
+            return f"{at}{name}, channel {i}, holds nan or inf: s is {'0' if amax[i] == 0 else 'inf'} there (amax {float(amax[i]):.3g}, wmax {float(wmax[i]):.3g}); wanted s = 1"
     h = F.layer_norm(was["x"], gain.shape, gain, was["shift"])
     for i, (w, b, y) in enumerate(zip(weights, was["biases"], got["outputs"], strict=True)):
         true = h @ w.T + b
         if not (off := float((y - true).norm() / true.norm())) < 1e-4:
-            return f"{told}linear {i} of the norm's output is not what it was: {off:.2g} off. What is divided in norm (weight and bias) must be multiplied into every linear, the same s for all"
+            return f"{at}linear {i} of the norm's output is not what it was: {off:.2g} off. What is divided in norm (weight and bias) must be multiplied into every linear, the same s for all"
     for name, value in (("norm.weight", gain / s), ("norm.bias", was["shift"] / s)):
         if not same(got[name], value):
             i = int(((got[name] - value).abs() / value.abs().clamp(min=1e-9)).argmax())
-            return f"{told}the outputs are right, but {name}[{i}] is {float(got[name][i]):.5g}, wanted {float(value[i]):.5g} (amax {float(amax[i]):.3g}, wmax {float(wmax[i]):.3g})"
+            return f"{at}the outputs are right, but {name}[{i}] is {float(got[name][i]):.5g}, wanted {float(value[i]):.5g} (amax {float(amax[i]):.3g}, wmax {float(wmax[i]):.3g})"
     if not all(same(a, w * s) for a, w in zip(of_weights, weights, strict=True)):
-        return f"{told}the outputs are right, but the weights are not weight · s"
+        return f"{at}the outputs are right, but the weights are not weight · s"
     if not all(map(torch.equal, (*of_biases, got["amax"]), (*was["biases"], amax))):
-        return f"{told}a linear's bias changed, or amax, which the caller still needs"
+        return f"{at}a linear's bias changed, or amax, which the caller still needs"
     if not got["still the same Parameters"]:
-        return f"{told}values right, but a Parameter was replaced; an optimizer or another holder would not see it. Change it in place"
+        return f"{at}values right, but a Parameter was replaced; an optimizer or another holder would not see it. Change it in place"
     if got["operators more in forward"] > 0:
-        return f"{told}values right, but the forward takes {got['operators more in forward']} operators more: fold s into the numbers"
+        return f"{at}values right, but the forward takes {got['operators more in forward']} operators more: fold s into the numbers"
     if got["bytes that live on"] > 0:
-        return f"{told}values right, but {got['bytes that live on']:,} bytes live on; wanted 0: div_ and mul_ write where the numbers are"
+        return f"{at}values right, but {got['bytes that live on']:,} bytes live on; wanted 0: div_ and mul_ write where the numbers are"
     most = max(w.numel() * 4 for w in weights) + 64 * asked.k + 1024
     if got["peak"] > most:
-        return f"{told}values right, but {got['peak']:,} bytes alive at once, wanted at most {most:,}: one weight's |w| at a time"
+        return f"{at}values right, but {got['peak']:,} bytes alive at once, wanted at most {most:,}: one weight's |w| at a time"
     return None
 
 
@@ -471,6 +471,6 @@ def _trained(asked: Training) -> dict[str, Any]:
 
 
 def check_train_quantized(*cases: Training, note: str = "") -> None:
-    want, judge = [_trained(one) for one in cases], each(own_work("fake_quant"))
+    want, judge = [_trained(case) for case in cases], each(own_work("fake_quant"))
     known = _TRAINING | {"match": check.Match(rtol=1e-6, atol=1e-8), "note": note}
     check.function("train_quantized", cases, want, drive=_train, verify=judge, **known)

@@ -7,6 +7,7 @@ import importlib
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,6 @@ from torch.nn import functional as F
 
 import helpers.lessons.quantization.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import count, recordings
-from helpers.lesson.claim import Claim
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 from helpers.simulator.devices import DEVICES
@@ -28,30 +28,50 @@ Gains = Mapping[tuple[int, str], float]
 Net = list[tuple[Tensor, Tensor]]
 
 SEEDS = 3
-_SHAPES = [(1, 64, 64), (16, 64, 64), (17, 64, 64), (17, 8, 24), (33, 100, 12), (64, 65, 20)]
 
 
 # --- 1, one byte and a scale --------------------------------------------------------------------------------------
 
 
 @drawn
-def _number_lines(rows: Mapping[str, tuple[Tensor, Tensor]], title: str, note: str) -> Picture:
-    """rows: label → (values, grid): how the values lie, and the grid; points that no value is rounded to are short and orange."""
+def number_lines(after_relu: Tensor, uneven: Tensor) -> Picture:
+    """Grids of 4 bits under the values that they round: of ReLU's output, and of a small row of uneven.
+
+    Points of a grid to which no value is rounded are short and orange.
+    """
+
+    def grid(scale: float | Tensor, low: int = -7, high: int = 7) -> Tensor:
+        return torch.arange(low, high + 1) * scale
+
+    sizes = uneven.abs().amax(1)
+    small = uneven[sizes.argsort()[180]]  # one of the smaller rows
+    rows = {
+        "ReLU's output,\nsymmetric": (after_relu, grid(after_relu.max() / 7)),
+        "ReLU's output,\naffine": (after_relu, grid(after_relu.max() / 15, 0, 15)),
+        "a small row,\none scale for all": (small, grid(sizes.max() / 7)),
+        "the same row,\na scale of its own": (small, grid(small.abs().max() / 7)),
+    }
+    title = "Where the values lie, and the grid to which they are rounded"
+    note = "4 bits, so that the points can be seen. Short and orange: points to which no value is rounded. Light: how many "
+    note += "values lie there (square root, the tallest cut off)"
     evidence = "live (CPU)"
     fig, _ = style.figure(0.85 * len(rows) + 0.3, evidence=evidence, title=title, note=note)
     axes = fig.subplots(len(rows), 1, squeeze=False)[:, 0]
     for ax, (label, (values, points)) in zip(axes, rows.items(), strict=True):
-        values, grid = values.flatten(), points.flatten().unique()
-        low, high = float(grid.min()), float(grid.max())
-        used = torch.zeros(len(grid), dtype=torch.bool)
-        used[(values[:, None] - grid).abs().argmin(1).unique()] = True
+        values = values.flatten()
+        low, high = float(points.min()), float(points.max())
+        used = torch.zeros(len(points), dtype=torch.bool)
+        used[(values[:, None] - points).abs().argmin(1).unique()] = True
         room = (high - low) * 0.02
         heights = torch.histc(values, 160, low - room, high + room).sqrt()
         edges = torch.linspace(low - room, high + room, 161)[:-1]
         width = (high - low + 2 * room) / 160
         heights = (heights / heights.sort().values[-3]).clamp(max=1)
         ax.bar(edges.tolist(), heights.tolist(), width, align="edge", color=style.SKY)
-        for some, top, colour in ((grid[used], -0.12, style.BLUE), (grid[~used], -0.38, style.VERMILLION)):
+        for some, top, colour in (
+            (points[used], -0.12, style.BLUE),
+            (points[~used], -0.38, style.VERMILLION),
+        ):
             ax.vlines(some.tolist(), -0.58, top, color=colour, linewidth=2.2)
         ax.set(xlim=(low - room, high + room), ylim=(-0.65, 1.1))
         ax.set_ylabel(label, rotation=0, ha="right", va="center", linespacing=1.3)
@@ -60,27 +80,6 @@ def _number_lines(rows: Mapping[str, tuple[Tensor, Tensor]], title: str, note: s
         ax.yaxis.set_major_locator(FixedLocator([]))
         ax.xaxis.set_major_locator(MaxNLocator(6))
     return Picture(fig, evidence, f"{title}: {', '.join(label.replace(chr(10), ' ') for label in rows)}")
-
-
-def number_lines(after_relu: Tensor, uneven: Tensor) -> Picture:
-    """Grids of 4 bits under the values that they round: of ReLU's output, and of a small row of uneven."""
-
-    def grid(scale: float | Tensor, low: int = -7, high: int = 7) -> Tensor:
-        return torch.arange(low, high + 1) * scale
-
-    sizes = uneven.abs().amax(1)
-    small = uneven[sizes.argsort()[180]]  # one of the smaller rows
-    return _number_lines(
-        {
-            "ReLU's output,\nsymmetric": (after_relu, grid(after_relu.max() / 7)),
-            "ReLU's output,\naffine": (after_relu, grid(after_relu.max() / 15, 0, 15)),
-            "a small row,\none scale for all": (small, grid(sizes.max() / 7)),
-            "the same row,\na scale of its own": (small, grid(small.abs().max() / 7)),
-        },
-        "Where the values lie, and the grid to which they are rounded",
-        "4 bits, so that the points can be seen. Short and orange: points to which no value is rounded. Light: how many "
-        "values lie there (square root, the tallest cut off)",
-    )
 
 
 # --- 2, multiply the integers -------------------------------------------------------------------------------------
@@ -157,17 +156,17 @@ def against_bfloat16(gain: Gains) -> Picture:
 # --- 3, one loud channel ------------------------------------------------------------------------------------------
 
 
-def errors_table(errors: Mapping[str, float], caption: str = "") -> Table:
+def errors_table(errors: Mapping[str, float]) -> Table:
     """What is rounded, and how far off the output is."""
     rows = [(name, f"{error:.1%}") for name, error in errors.items()]
-    return table(rows, ["rounded to 8 bits", "output off by"], evidence="live (CPU)", caption=caption)
+    return table(rows, ["rounded to 8 bits", "output off by"], evidence="live (CPU)")
 
 
-def smoothing_curves(alphas: Sequence[float], found: Mapping[str, Sequence[float]], level: float) -> Picture:
-    """The output's error against α. level: the error of a layer that has no loud channel."""
-    low, at = min(zip(found["both"], alphas, strict=True))
+def smoothing_curves(alphas: Sequence[float], errors: Mapping[str, Sequence[float]], level: float) -> Picture:
+    """The output's error against α, by what is rounded. level: the error of a layer that has no loud channel."""
+    low, at = min(zip(errors["both"], alphas, strict=True))
     return curves(
-        {f"rounded: {name}": (alphas, [100 * e for e in errors]) for name, errors in found.items()},
+        {f"rounded: {name}": (alphas, [100 * e for e in curve]) for name, curve in errors.items()},
         evidence="live (CPU)",
         title="Moving the difficulty from x to the weights",
         note=f"lowest for both: {low:.1%} at α = {at:g}; dashed, both without the loud channel: {level:.1%}",
@@ -193,8 +192,8 @@ def try_smooth(smooth: Callable[..., None], rounded: Callable[..., Tensor]) -> N
         quiet = x[:, ordinary] @ layer.weight[:, ordinary].t()
 
         def off() -> float:
-            both = rounded(norm(given), dim=0) @ rounded(layer.weight, dim=0).t()
-            return float((both - want).norm() / quiet.norm())
+            output = rounded(norm(given), dim=0) @ rounded(layer.weight, dim=0).t()
+            return float((output - want).norm() / quiet.norm())
 
         plain = off()
         try:
@@ -266,7 +265,7 @@ class Spirals:
         """Percent of new points, mean over the seeds."""
         return float((_scores(net, self.new, bits).argmax(-1) == self.truth).float().mean()) * 100
 
-    def one(self, net: Net) -> tuple[nn.Sequential, Tensor, Tensor]:
+    def first(self, net: Net) -> tuple[nn.Sequential, Tensor, Tensor]:
         """The first of the three nets as a module, its training points, and what it says of them."""
         shapes = [tuple(w.shape[1:]) for w, _ in net]
         layers = [m for n, k in shapes for m in (nn.Linear(k, n), nn.ReLU())][:-1]
@@ -278,19 +277,18 @@ class Spirals:
 
     def right_of(self, module: nn.Sequential, bits: int) -> float:
         """Percent of new points, with the module's weights rounded."""
-        found = self.new[0]
+        stored = copy.deepcopy(module)
         with torch.no_grad():
-            for layer in module:
+            for layer in stored:
                 if isinstance(layer, nn.Linear):
-                    found = F.linear(found, as_stored(layer.weight[None], bits)[0], layer.bias)
-                else:
-                    found = layer(found)
-        return float((found.argmax(-1) == self.truth[0]).float().mean()) * 100
+                    layer.weight.copy_(as_stored(layer.weight[None], bits)[0])
+            scores = stored(self.new[0])
+        return float((scores.argmax(-1) == self.truth[0]).float().mean()) * 100
 
 
 def try_training(train_quantized: Callable[..., None], spirals: Spirals, exact: Net) -> None:
     """Print the right answers of one net with 2 bits: rounded after, and after train_quantized, whose goal is what the exact net says."""
-    student, points, goal = spirals.one(exact)
+    student, points, goal = spirals.first(exact)
     plain = spirals.right_of(student, 2)
     try:
         train_quantized(student, points, goal, bits=2, steps=300, lr=0.003)
@@ -303,9 +301,9 @@ def try_training(train_quantized: Callable[..., None], spirals: Spirals, exact: 
 
 def bits_curves(after: Mapping[int, float], aware: Mapping[int, float]) -> Picture:
     """Right answers against the bits: rounded after the training, and trained with the rounding."""
-    both = {"rounded after": after, "trained with it": aware}
+    ways = {"rounded after": after, "trained with it": aware}
     return curves(
-        {name: (list(by), list(by.values())) for name, by in both.items()},
+        {name: (list(right), list(right.values())) for name, right in ways.items()},
         evidence="live (CPU)",
         title="Right answers against the bits of the weights",
         note="three spirals, mean of 3 seeds. The axis begins at 60; one in three is right by chance",
@@ -326,9 +324,7 @@ def small_model() -> tuple[nn.Sequential, Tensor]:
     return model, torch.randn(64, 256, generator=torch.Generator().manual_seed(0))
 
 
-def torchao_table(
-    model: nn.Sequential, sample: Tensor, own: Callable[[nn.Linear], nn.Module] | None
-) -> Table:
+def torchao_table(model: nn.Sequential, sample: Tensor, own: Callable[[nn.Linear], nn.Module]) -> Table:
     """Bytes of weights and scales, error and operators: own's layers, and torchao's where it is installed."""
     want, rows = model(sample), []
 
@@ -340,16 +336,15 @@ def torchao_table(
 
     linears = [m for m in model if isinstance(m, nn.Linear)]
     float_bytes = sum(m.weight.nbytes for m in linears)
-    if own is not None:
-        yours = copy.deepcopy(model)
-        try:
-            for i, layer in enumerate(model):
-                if isinstance(layer, nn.Linear):
-                    yours[i] = own(layer)
-            held = sum(t.nbytes for t in yours.state_dict().values()) - sum(m.bias.nbytes for m in linears)
-            add("your Int8Linear", yours, held)
-        except NotImplementedError:
-            pass
+    yours = copy.deepcopy(model)
+    try:
+        for i, layer in enumerate(model):
+            if isinstance(layer, nn.Linear):
+                yours[i] = own(layer)
+        held = sum(t.nbytes for t in yours.state_dict().values()) - sum(m.bias.nbytes for m in linears)
+        add("your Int8Linear", yours, held)
+    except NotImplementedError:
+        pass
     note = f"two linear layers, {float_bytes:,} bytes in float32"
     configs = _torchao()
     for name, quantize in configs.items():
@@ -367,118 +362,37 @@ def torchao_table(
 
 def _torchao() -> dict[str, Callable[[nn.Module], Any]]:
     """Its two int8 ways by name; none where it is not installed."""
-    for name in (
-        "torchao",
-        "torch.utils._pytree",
-    ):  # without a GPU it complains about kernels that it cannot load
+    for name in ("torchao", "torch.utils._pytree"):  # without a GPU: kernels that it cannot load
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         quantization = importlib.import_module("torchao.quantization")
     except ImportError:
         return {}
     names = ("Int8WeightOnly", "Int8DynamicActivationInt8Weight")
-
-    def way(name: str) -> Callable[[nn.Module], Any]:
-        config = getattr(quantization, f"{name}Config")()
-        return lambda model: quantization.quantize_(model, config)
-
-    return {name: way(name) for name in names}
+    configs = {name: getattr(quantization, f"{name}Config")() for name in names}
+    return {name: partial(quantization.quantize_, config=config) for name, config in configs.items()}
 
 
-# --- on the real GPU, sources on trial ----------------------------------------------------------------------------
+# --- on the real GPU ---------------------------------------------------------------------------------------------
 
 
 def on_real_gpu() -> list[dict[str, Any]] | None:
     """Show the layer of section 2 and int8 products by shape, live or recorded; the second's rows, or None."""
-    shown = recordings.show("13/int8_linear", simulated="H100")
-    if shown.evidence.startswith("simulated") or shown.table is None:
+    result = recordings.show("13/int8_linear")
+    if result.evidence.startswith("simulated") or result.table is None:
         print("There is no GPU here, and no recording of this experiment yet.")
         return None
-    times = {(row["tokens"], row["way"]): row["us"] for row in shown.table}
+    times = {(row["tokens"], row["way"]): row["us"] for row in result.table}
     rows = [
         (way, *(f"≈ {times[t, way]:,.0f} µs" for t in (1, 256, 4096)))
         for way in dict.fromkeys(way for _, way in times)
     ]
     columns = ["4,096 → 4,096", "1 token", "256 tokens", "4,096 tokens"]
-    table(rows, columns, evidence=shown.evidence).show()
+    table(rows, columns, evidence=result.evidence).show()
     if not torch.cuda.is_available() and recordings.load("13/int8_shapes") is None:
         return None
-    shown = recordings.show("13/int8_shapes")
-    shapes = shown.table or []
+    result = recordings.show("13/int8_shapes")
+    shapes = result.table or []
     rows = [(r["rows"], r["size"], r["refused"] or f"≈ {r['us']:,.0f} µs") for r in shapes]
-    table(rows, ["rows", "K = N", "torch._int_mm"], evidence=shown.evidence).show()
+    table(rows, ["rows", "K = N", "torch._int_mm"], evidence=result.evidence).show()
     return shapes
-
-
-def shapes_taken() -> dict[tuple[int, int, int], bool]:
-    """(M, K, N) → whether torch._int_mm on this CPU gives what the product of long integers gives."""
-    dice, found = torch.Generator().manual_seed(0), {}
-    for m, k, n in _SHAPES:
-        x = torch.randint(-127, 128, (m, k), generator=dice, dtype=torch.int8)
-        w = torch.randint(-127, 128, (n, k), generator=dice, dtype=torch.int8)
-        found[m, k, n] = torch.equal(torch._int_mm(x, w.t()).long(), x.long() @ w.long().t())
-    return found
-
-
-def _lost(points: float) -> str:
-    """Right answers lost, in words so coarse that each processor says the same."""
-    # one point of the 3,000 is 0.03 percentage points, and four or five of them may follow from the order of a sum
-    return next(
-        (f"less than {bound} percentage points" for bound in (0.3, 1, 3, 10) if points < bound),
-        "more than 10 percentage points",
-    )
-
-
-def claims(gain: Gains, spirals: Spirals, on_gpu: Sequence[Mapping[str, Any]] | None) -> list[Claim]:
-    """The rows of the lesson's sources on trial. on_gpu: what on_real_gpu gave."""
-    taken = shapes_taken()
-    odd = [shape for shape in taken if any(n % 16 for n in shape)]
-    on_cuda = [(m, k, n) for m, k, n in taken if m > 16 and k % 8 == 0 and n % 8 == 0]
-    if on_gpu is None:
-        multiples = "untested on a GPU. On the CPU every size is right; CUDA's rule in PyTorch's source is multiples of 8 (K and N) and more than 16 rows; NVIDIA's guide calls multiples of 16 efficient"
-    else:
-        by_size = {r["size"]: r for r in on_gpu if r["rows"] == 4096}
-        slower = by_size[4104]["us"] / by_size[4096]["us"]
-        multiples = (
-            "refuted: multiples of 8 are taken and hardly slower"
-            if not by_size[4104]["refused"] and slower < 1.1
-            else "partly: holds when speed is meant; multiples of 8 run too"
-        )
-    exact = spirals.exact()
-    unrounded = spirals.right(exact)
-    after = {bits: spirals.right(exact, bits) for bits in (8, 4)}
-    aware = {bits: spirals.right(spirals.trained(exact, 80, 0.003, bits), bits) for bits in (8, 4)}
-    few, many = (gain[t, "both in int8, op by op"] for t in (1, 4096))
-    fused = {t: gain[t, "weights in int8, one kernel"] for t in (1, 4096)}
-    return [
-        Claim(
-            "13-multiples-of-16",
-            "guide",
-            "matrix sizes must be multiples of 16 for INT8",
-            f"CPU: {sum(taken[s] for s in odd)} of {len(odd)} products with other sizes right; of all {len(taken)} shapes CUDA's rule (cited, not run) takes {len(on_cuda)}",
-            multiples,
-            "2 · Multiply the integers",
-        ),
-        Claim(
-            "13-faster-inference",
-            "five-strategies",
-            "quantized training: INT8 speeds up inference further",
-            f"simulated, against bfloat16: both in int8, op by op, {few:.2f} (1 token) and {many:.2f} (4,096) times as fast; weights in int8, one kernel, "
-            f"{fused[1]:.2f} and {fused[4096]:.2f}. Of the right answers 8 bits cost {_lost(unrounded - after[8])}, and trained with them {_lost(unrounded - aware[8])}",
-            "partly: holds when tokens are few and the conversion is fused into the product; the training buys accuracy with few bits, not speed"
-            if max(few, many) < 1 < fused[1]
-            else "confirmed",
-            "2 · Multiply the integers; Further · Train for the rounding",
-        ),
-        Claim(
-            "13-int4-lossless",
-            "guide",
-            "a native INT4 model: less latency and memory without loss",
-            f"right answers of a small net: 4 bits cost {_lost(unrounded - after[4])} when they come after the training, and "
-            f"{_lost(unrounded - aware[4])} when it trains with them. Quality only; a model of that size was not run",
-            "partly: holds when the model was trained with its rounding, in quality (this small net, within half a percent); INT4's latency and memory were not run"
-            if unrounded - aware[4] < 0.5
-            else "refuted",
-            "Further · Train for the rounding",
-        ),
-    ]

@@ -1,8 +1,10 @@
-"""Lesson 09's claims on trial whose experiment stands in no cell above the verdicts: a function a claim."""
+"""Lesson 09's claims on trial: by what its cells measured, and a function for each whose experiment stands in none of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import cache
 
 import torch
 from torch import nn
@@ -11,8 +13,47 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 from helpers import simulate
 from helpers.lesson.claim import Claim
 from helpers.lessons.saving_memory import experiments
+from helpers.memory.estimating import Estimate
 
 MIB = 2**20
+
+
+def on_trial(by_rows: Mapping[int, Estimate], off: Mapping[str, float]) -> list[Claim]:
+    """All claims of the lesson. by_rows: rows → the step of section 1; off: pieces → how far gradients are off, section 2."""
+    phases = experiments.phases(by_rows)
+    small, large = phases["peak with 16 rows"], phases["peak with 8,192 rows"]
+    right = max(off["8 equal pieces"], off["padded; sum of losses ÷ all targets that count"]) < 1e-9
+    sgd, adam = map(experiments.times_as_far, (torch.optim.SGD, torch.optim.Adam))
+    return [
+        Claim(
+            "09-peak",
+            "book-notes",
+            "memory usually peaks in backward, in one of its operators",
+            f"8 blocks with AdamW: in {large} with 8,192 rows, in {small} with 16",
+            "confirmed"
+            if small == large == "backward"
+            else "partly: holds when activations outweigh gradients and the optimizer's temporaries",
+            "1 · What is there, and when is it the most?",
+        ),
+        Claim(
+            "09-learning-rate",
+            "five-strategies",
+            "with accumulation, scale the learning rate in proportion to the batch",
+            f"accumulated and whole gradients {'agree to 1e-9' if right else 'differ'}: the step is the same. Without the "
+            f"division by 8, SGD's step is {sgd:.1f} times as long, Adam's {adam:.1f} times",
+            "partly: holds when the batch it stands for grew, the optimizer is SGD and noise rules (lesson 06); "
+            "accumulation itself asks for nothing"
+            if right
+            else "confirmed",
+            "2 · The batch in pieces",
+        ),
+        batchnorm(),
+        checkpoint_compute(),
+        book_checkpoint(),
+        book_offload(),
+        host_memory(),
+        memory_first(),
+    ]
 
 
 def batchnorm() -> Claim:
@@ -36,14 +77,14 @@ def batchnorm() -> Claim:
 def checkpoint_compute() -> Claim:
     """What checkpoints add to the FLOPs of forward and backward."""
     more = experiments.parts()
-    told = "; ".join(
+    shares = "; ".join(
         f"{name} {full:+.0%}, as torch does it {early:+.0%}" for name, (full, early) in more.items()
     )
     return Claim(
         "09-checkpoint-compute",
         "five-strategies",
         "checkpointing adds 20 % compute",
-        f"FLOPs of forward and backward: {told}",
+        f"FLOPs of forward and backward: {shares}",
         "partly: holds when torch may skip the last matmul of each transformer block; all of forward again is a "
         "third more"
         if 0.18 < more["a transformer's block"][1] < 0.25 and more["the lesson's Block"][0] > 0.3
@@ -75,12 +116,12 @@ def _book_script(order: tuple[str, str], clones: bool) -> dict[str, float]:
 
 def book_checkpoint() -> Claim:
     """The book's comparison, in both orders, with and without the clones that it keeps."""
-    found = {
+    runs = {
         (order[0], clones): _book_script(order, clones)
         for order in (("checkpoint", "plain"), ("plain", "checkpoint"))
         for clones in (True, False)
     }
-    gap = {how: peaks["plain"] - peaks["checkpoint"] for how, peaks in found.items()}
+    gap = {how: peaks["plain"] - peaks["checkpoint"] for how, peaks in runs.items()}
     published = gap["checkpoint", True]
     return Claim(
         "09-book-checkpoint",
@@ -95,9 +136,9 @@ def book_checkpoint() -> Claim:
     )
 
 
-def _layers_on_card(layers: int, grad: bool, width: int = 5000) -> tuple[int, int]:
+def _layers_on_card(layers: int, grad: bool) -> tuple[int, int]:
     """Layers of weights on the card at the end of forward, and at the peak; each fetched from the host and dropped."""
-    gpu = simulate("H100")
+    gpu, width = simulate("H100"), 5000
     host = [torch.zeros(width, width, requires_grad=grad) for _ in range(layers)]
     with gpu:
         x = torch.randn(10, width, device=gpu.device)
@@ -108,8 +149,10 @@ def _layers_on_card(layers: int, grad: bool, width: int = 5000) -> tuple[int, in
             here = w.to(gpu.device)
             x = torch.relu(x @ here.t())
             del here
-        one = host[0].nbytes
-        return round((gpu.memory_allocated() - held) / one), round((gpu.max_memory_allocated() - held) / one)
+        layer = host[0].nbytes
+        return round((gpu.memory_allocated() - held) / layer), round(
+            (gpu.max_memory_allocated() - held) / layer
+        )
 
 
 def book_offload() -> Claim:
@@ -131,18 +174,24 @@ def book_offload() -> Claim:
     )
 
 
-def host_memory() -> Claim:
-    """What it costs to keep saved tensors in the host's memory."""
+@cache
+def _on_a_card(way: str) -> dict[str, float]:
+    """What a step takes that is "plain", has "checkpoints", or keeps what it saves on the host ("save_on_cpu")."""
 
     def step(net: nn.Module, x: torch.Tensor, way: str) -> None:
-        if way == "save_on_cpu":
-            with torch.autograd.graph.save_on_cpu():
-                loss = experiments.squares(net(x))
-        else:
-            loss = experiments.squares(net(x))
+        with torch.autograd.graph.save_on_cpu() if way == "save_on_cpu" else nullcontext():
+            for block in net.children():
+                x = checkpoint(block, x, use_reentrant=False) if way == "checkpoints" else block(x)
+            loss = experiments.squares(x)
+        del x
         loss.backward()
 
-    plain, moved = (experiments.on_a_card(step, way) for way in ("plain", "save_on_cpu"))
+    return experiments.on_a_card(step, way)
+
+
+def host_memory() -> Claim:
+    """What it costs to keep saved tensors in the host's memory."""
+    plain, moved = _on_a_card("plain"), _on_a_card("save_on_cpu")
     times, peaks = moved["seconds"] / plain["seconds"], (plain["peak"] / MIB, moved["peak"] / MIB)
     return Claim(
         "09-host-memory",
@@ -157,13 +206,7 @@ def host_memory() -> Claim:
 
 def memory_first() -> Claim:
     """What the order "memory first, then speed" costs where a step fits already."""
-
-    def step(net: nn.Module, x: torch.Tensor, way: str) -> None:
-        for block in net.children():
-            x = checkpoint(block, x, use_reentrant=False) if way == "checkpoints" else block(x)
-        experiments.squares(x).backward()
-
-    plain, again = (experiments.on_a_card(step, way)["seconds"] for way in ("plain", "checkpoints"))
+    plain, again = (_on_a_card(way)["seconds"] for way in ("plain", "checkpoints"))
     return Claim(
         "09-memory-first",
         "book-notes",
@@ -174,8 +217,3 @@ def memory_first() -> Claim:
         else "confirmed",
         "Sources on trial",
     )
-
-
-CLAIMS: tuple[Callable[[], Claim], ...] = (
-    batchnorm, checkpoint_compute, book_checkpoint, book_offload, host_memory, memory_first,
-)  # fmt: skip

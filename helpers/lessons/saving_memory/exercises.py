@@ -51,11 +51,11 @@ def _tracked(rows: int, width: int, depth: int) -> tuple[dict[str, int], str]:
     return {"static": static, "saved": saved, "peak": static + x.nbytes + most}, phase
 
 
-def _within(told: dict[str, float], rows: int, width: int, depth: int) -> str | None:
+def _within(sizes: dict[str, float], rows: int, width: int, depth: int) -> str | None:
     want, phase = _tracked(rows, width, depth)
     whys = (". Static is each weight and its two means", "", f". This peak comes in {phase}")
     for (key, value), why in zip(want.items(), whys, strict=True):
-        got = float(told[key])
+        got = float(sizes[key])
         if not 0.95 * value <= got <= 1.05 * value:
             return f"{rows=}, {width=}, {depth=}: {key!r} is {got:,.0f}, tracked are {value:,}: {got / value - 1:+.1%}, wanted within 5 %{why}"
     return None
@@ -63,7 +63,7 @@ def _within(told: dict[str, float], rows: int, width: int, depth: int) -> str | 
 
 def check_training_memory(*cases: tuple[int, int, int]) -> None:
     """cases: (rows, width, depth)."""
-    asked, look = [check.case(*one) for one in cases], "What one operator keeps"
+    asked, look = [check.case(*case) for case in cases], "What one operator keeps"
     budget = {"operators": 0, "new_storages": 0}
     check.function("training_memory", asked, verify=each_value(_within), budget=budget, look=look)
 
@@ -91,17 +91,17 @@ def _accumulate(accumulated_backward: Callable[..., Any], *of: Any) -> dict[str,
     parts = [nn.Embedding(words, width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, words)]
     model = nn.Sequential(*parts).to(getattr(torch, dtype))
     model[0].requires_grad_(inputs.is_contiguous())
-    told: list[Any] = []
+    losses: list[Any] = []
     for _ in range(steps):
         loss = accumulated_backward(model, inputs, targets, rows)
-        told.append("a loss with a graph" if loss.requires_grad else loss.detach() + 0)
+        losses.append("a loss with a graph" if loss.requires_grad else loss.detach() + 0)
         with torch.no_grad():
             for p in model.parameters():
                 if p.grad is not None:
                     p.sub_(p.grad, alpha=0.5)
     if dtype == "bfloat16":  # whose pieces round otherwise than the whole
         return {"dtype of the loss": str(loss.dtype)}
-    return {"losses": told, "gradients": [p.grad for p in model.parameters()]}
+    return {"losses": losses, "gradients": [p.grad for p in model.parameters()]}
 
 
 def _at_once(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, rows: int) -> torch.Tensor:
@@ -172,7 +172,7 @@ class _Part(_Layer):
 
 def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """Steps of a chain of checkpointed parts: losses, gradients, and random numbers drawn beside them."""
-    of, told = Chain(**fields), []
+    of, results = Chain(**fields), []
     net: Any = nn.ModuleList([_Part(of.width, of.p) for _ in range(of.depth)])
     for _ in range(of.steps):
         x, other = torch.randn(of.rows, of.width, requires_grad=True), torch.rand(of.rows, of.width)
@@ -187,12 +187,12 @@ def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
                 part.gain = torch.linspace(0.5, 1.5, of.width)
         loss.backward()
         beside = {"random numbers after forward, after backward": [drawn, torch.rand(3)]}
-        told.append({"loss": loss.detach(), "gradient of the input": x.grad} | beside)
+        results.append({"loss": loss.detach(), "gradient of the input": x.grad} | beside)
     grads: list[torch.Tensor | None] = [w.grad for w in net.parameters()]
     none = "none: were only the inputs asked for theirs?"
     return {
         "torch.utils.checkpoint called": any(part.by_torch for part in net),
-        "step": told,
+        "step": results,
         "gradients of the weights": none if all(g is None for g in grads) else grads,
     }
 
@@ -325,14 +325,14 @@ def _offload(offloaded: Callable[..., Any], **fields: Any) -> dict[str, Any]:
 
     act = _leaky if of.masks else torch.tanh
     net = nn.Sequential(*[_Layer(of.width, 2, act) for _ in range(of.depth)])
-    x, told = torch.randn(2 * of.rows, of.width)[: of.rows], []  # a view of more
+    x, offloads = torch.randn(2 * of.rows, of.width)[: of.rows], []  # a view of more
     for _ in range(of.steps):
         with offloaded(list(net.parameters()), put, get, of.min_bytes):
             loss = net(x).square().mean()
-        told.append(len(host) > 0)
+        offloads.append(len(host) > 0)
         loss.backward()
     grads = [p.grad for p in net.parameters()]
-    return {"tensors in the host's memory": told, "loss": loss.detach(), "gradients": grads}
+    return {"tensors in the host's memory": offloads, "loss": loss.detach(), "gradients": grads}
 
 
 class _Rule:

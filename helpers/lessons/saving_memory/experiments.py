@@ -12,7 +12,6 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from helpers import count, memory, simulate
-from helpers.lesson.claim import Claim
 from helpers.memory.estimating import Estimate
 from helpers.text.tables import Table, table
 
@@ -74,36 +73,21 @@ def phases(by_rows: Mapping[int, Estimate]) -> dict[str, Any]:
 
 def where_it_tips(by_rows: Mapping[int, Estimate]) -> tuple[int, int]:
     """The most rows whose peak is in the optimizer's step, and the fewest whose peak is in backward."""
-    step = max(n for n, one in by_rows.items() if one.peak_phase == "step")
-    backward = min(n for n, one in by_rows.items() if one.peak_phase == "backward")
+    step = max(n for n, estimate in by_rows.items() if estimate.peak_phase == "step")
+    backward = min(n for n, estimate in by_rows.items() if estimate.peak_phase == "backward")
     return step, backward
 
 
 def kinds(by_rows: Mapping[int, Estimate]) -> Table:
     """A row a batch: the phase of the peak, and what is there then, by kind."""
     rows = []
-    for n, one in by_rows.items():
-        parts = [one.static_bytes, one.at_peak.get("gradients", 0), one.at_peak.get("activations", 0)]
-        rest = one.peak_bytes - sum(parts)
-        rows.append([f"{n:,}", one.peak_phase, *(f"{b / MIB:.1f}" for b in [*parts, rest, one.peak_bytes])])
+    for n, estimate in by_rows.items():
+        at_peak, peak = estimate.at_peak, estimate.peak_bytes
+        parts = [estimate.static_bytes, at_peak.get("gradients", 0), at_peak.get("activations", 0)]
+        sizes = [*parts, peak - sum(parts), peak]
+        rows.append([f"{n:,}", estimate.peak_phase, *(f"{size / MIB:.1f}" for size in sizes)])
     columns = ["rows", "peak in", "static", "gradients", "activations", "batch, temporaries", "peak"]
     return table(rows, columns, evidence="arithmetic", caption="MiB at the peak, by kind")
-
-
-def peak_claim(by_rows: Mapping[int, Estimate]) -> Claim:
-    """The claim of section 1."""
-    found = phases(by_rows)
-    small, large = found["peak with 16 rows"], found["peak with 8,192 rows"]
-    return Claim(
-        "09-peak",
-        "book-notes",
-        "memory usually peaks in backward, in one of its operators",
-        f"8 blocks with AdamW: in {large} with 8,192 rows, in {small} with 16",
-        "confirmed"
-        if small == large == "backward"
-        else "partly: holds when activations outweigh gradients and the optimizer's temporaries",
-        "1 · What is there, and when is it the most?",
-    )
 
 
 # --- 2 · the batch in pieces -----------------------------------------------------------------------------------------
@@ -135,52 +119,27 @@ def how_far_off(off: Mapping[str, float]) -> Table:
     return table(rows, ["512 rows in pieces", "off by, relative"], evidence="live (CPU)")
 
 
-def first_step(kind: Callable[..., torch.optim.Optimizer], scale: float) -> float:
-    """How far one step with lr=0.1 goes if the gradient is `scale` times the large batch's."""
-    w = nn.Parameter(torch.zeros(1000))
-    w.grad = torch.linspace(-1, 1, 1000) * scale
-    kind([w], lr=0.1).step()
-    return float(w.detach().norm())
+def times_as_far(kind: Callable[..., torch.optim.Optimizer]) -> float:
+    """How many times as far the first step goes if the gradients of 8 pieces are not divided by 8."""
 
+    def first_step(scale: float) -> float:
+        w = nn.Parameter(torch.zeros(1000))
+        w.grad = torch.linspace(-1, 1, 1000) * scale
+        kind([w], lr=0.1).step()
+        return float(w.detach().norm())
 
-def learning_rate_claim(off: Mapping[str, float]) -> Claim:
-    """The claim of section 2."""
-    right = max(off["8 equal pieces"], off["padded; sum of losses ÷ all targets that count"]) < 1e-9
-    forgot = [first_step(kind, 8) / first_step(kind, 1) for kind in (torch.optim.SGD, torch.optim.Adam)]
-    return Claim(
-        "09-learning-rate",
-        "five-strategies",
-        "with accumulation, scale the learning rate in proportion to the batch",
-        f"accumulated and whole gradients {'agree to 1e-9' if right else 'differ'}: the step is the same. Without the "
-        f"division by 8, SGD's step is {forgot[0]:.1f} times as long, Adam's {forgot[1]:.1f} times",
-        "partly: holds when the batch it stands for grew, the optimizer is SGD and noise rules (lesson 06); "
-        "accumulation itself asks for nothing"
-        if right
-        else "confirmed",
-        "2 · The batch in pieces",
-    )
+    return first_step(8) / first_step(1)
 
 
 # --- 3 · compute it again --------------------------------------------------------------------------------------------
 
 
-class _Grouped(nn.Module):
-    """depth parts, in groups of `size`."""
-
-    def __init__(self, part: Callable[[], nn.Module], depth: int, size: int) -> None:
-        super().__init__()
-        made = [nn.Sequential(*[part() for _ in range(size)]) for _ in range(depth // size)]
-        self.groups = nn.Sequential(*made)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.groups(x)
-
-
 def in_groups(part: Callable[[], nn.Module], size: int | None) -> Estimate:
     """The step of 16 parts of width 128 with 4,096 rows, a checkpoint around each group of `size`; None: without."""
-    chosen = None if size is None else lambda name, _: name.startswith("groups.") and name.count(".") == 1
-    x = torch.empty(4096, 128, device="meta")
-    return memory.estimate(_Grouped(part, 16, size or 1), x, loss=squares, checkpoint=chosen)
+    each = size or 1
+    groups = nn.Sequential(*[nn.Sequential(*[part() for _ in range(each)]) for _ in range(16 // each)])
+    chosen = None if size is None else lambda name, _: name.isdigit()  # a group, and nothing inside one
+    return memory.estimate(groups, torch.empty(4096, 128, device="meta"), loss=squares, checkpoint=chosen)
 
 
 def more_flops(part: nn.Module) -> tuple[float, float]:
@@ -199,9 +158,9 @@ def more_flops(part: nn.Module) -> tuple[float, float]:
         return flops(True) / plain - 1, default / plain - 1
 
 
-def of_groups(found: Mapping[str, Estimate], all_again: float) -> dict[str, str]:
+def of_groups(estimates: Mapping[str, Estimate], all_again: float) -> dict[str, str]:
     """Which way has the lowest peak, the whole against keeping all, and what all of forward again adds."""
-    peaks = {name: one.peak_bytes for name, one in found.items()}
+    peaks = {name: estimate.peak_bytes for name, estimate in estimates.items()}
     share = nearest(peaks["whole"] / peaks["keep all"], (0.1, 0.3, 0.5, 1))
     return {
         "lowest peak": min(peaks, key=lambda name: peaks[name]),
@@ -227,7 +186,7 @@ def parts() -> dict[str, tuple[float, float]]:
 
 def more_arithmetic() -> Table:
     """FLOPs that a checkpoint adds, part by part."""
-    rows = [(name, *(f"{m:+.1%}" for m in both)) for name, both in parts().items()]
+    rows = [(name, f"{full:+.1%}", f"{early:+.1%}") for name, (full, early) in parts().items()]
     caption = "FLOPs of forward and backward, the input needs a gradient too; left: set_checkpoint_early_stop(False)"
     columns = ["checkpoint around", "all computed again", "as torch does it"]
     return table(rows, columns, evidence="live (CPU)", caption=caption)
@@ -236,8 +195,8 @@ def more_arithmetic() -> Table:
 def groups_of_layers(layers: Mapping[int | None, Estimate]) -> Table:
     """The peak of 16 × (linear, relu) by the size of a group."""
     rows = [
-        ("keep all" if size is None else f"each {size}", f"{one.peak_bytes / MIB:.1f}")
-        for size, one in layers.items()
+        ("keep all" if size is None else f"each {size}", f"{estimate.peak_bytes / MIB:.1f}")
+        for size, estimate in layers.items()
     ]
     caption = "16 × (linear, relu), 4,096 rows"
     return table(rows, ["a checkpoint around", "peak, MiB"], evidence="arithmetic", caption=caption)
@@ -252,10 +211,10 @@ def higher(habits: Mapping[str, int]) -> dict[str, str]:
     return {name: "higher" if most > 1.01 * tidy else "the same" for name, most in habits.items()}
 
 
-def habits(found: Mapping[str, int]) -> Table:
+def habits(peaks: Mapping[str, int]) -> Table:
     """The peak with each habit, and how much more that is."""
-    tidy = found["none of these"]
-    rows = [(habit, f"{most / MIB:.2f}", f"{(most - tidy) / MIB:+.2f}") for habit, most in found.items()]
+    tidy = peaks["none of these"]
+    rows = [(habit, f"{most / MIB:.2f}", f"{(most - tidy) / MIB:+.2f}") for habit, most in peaks.items()]
     caption = f"the logits are {256 * 4096 * 4 / MIB:.0f} MiB"
     return table(rows, ["habit", "peak, MiB", "more"], evidence="live (CPU)", caption=caption)
 
@@ -263,19 +222,19 @@ def habits(found: Mapping[str, int]) -> Table:
 # --- 5 · all of it ---------------------------------------------------------------------------------------------------
 
 
-def floor(one: Estimate) -> int:
+def floor(estimate: Estimate) -> int:
     """Bytes that neither pieces nor checkpoints make smaller: static memory and one set of gradients."""
-    return one.static_bytes + one.parameters
+    return estimate.static_bytes + estimate.parameters
 
 
 def reached(pulled: Mapping[str, Estimate], budget: int) -> dict[str, str]:
     """Which of pieces and checkpoints reach the budget, in the words of the question."""
-    pieces, again, both = (
+    pieces, again, together = (
         pulled[name].peak_bytes <= budget for name in ("8 pieces", "checkpoints", "8 pieces, checkpoints")
     )
     by = "each alone" if pieces and again else "8 pieces alone" if pieces else "checkpoints alone"
     if not (pieces or again):
-        by = "only both together" if both else "none"
+        by = "only both together" if together else "none"
     return {"the budget is reached by": by}
 
 
@@ -284,12 +243,12 @@ def ways(pulled: Mapping[str, Estimate], prices: Mapping[str, str], budget: int,
     rows = [
         (
             name,
-            f"{one.peak_bytes / MIB:.1f}",
-            f"{one.at_peak['activations'] / MIB:.1f}",
-            "yes" if one.peak_bytes <= budget else "",
+            f"{estimate.peak_bytes / MIB:.1f}",
+            f"{estimate.at_peak['activations'] / MIB:.1f}",
+            "yes" if estimate.peak_bytes <= budget else "",
             prices[name].replace("FLOPs", f"FLOPs {again:+.0%}"),
         )
-        for name, one in pulled.items()
+        for name, estimate in pulled.items()
     ]
     columns = ["way", "peak, MiB", "of it activations", f"≤ {budget // MIB}", "price"]
     caption = "of the batch, only the piece at work is counted: 1 MiB of 8 where there are 8"
@@ -301,9 +260,8 @@ def ways(pulled: Mapping[str, Estimate], prices: Mapping[str, str], budget: int,
 
 def adds(acts: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
     """What relu and gelu add to what is kept, in arrays; whether relu_ keeps fewer."""
-    found: dict[str, Any] = {f"{name} adds": round(acts[f"{name}(h)"][0]) for name in ("relu", "gelu")}
-    found["relu_ keeps"] = "fewer" if acts["relu_(h)"][0] < acts["relu(h)"][0] else "as many"
-    return found
+    added: dict[str, Any] = {f"{name} adds": round(acts[f"{name}(h)"][0]) for name in ("relu", "gelu")}
+    return added | {"relu_ keeps": "fewer" if acts["relu_(h)"][0] < acts["relu(h)"][0] else "as many"}
 
 
 def activations(acts: Mapping[str, tuple[Any, Any]]) -> Table:
@@ -351,27 +309,26 @@ def too_many(steps: Mapping[str, Mapping[str, float]]) -> float:
 
 def of_offloading(steps: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
     """How many times as long the two ways take, and how much is moved, in the words of the questions."""
-    found, plain = {}, steps["plain"]["seconds"]
+    answers, plain = {}, steps["plain"]["seconds"]
     for way, question in (("checkpoints", "checkpoints take"), ("save_on_cpu", "save_on_cpu takes")):
-        found[question] = f"{nearest(steps[way]['seconds'] / plain, (1, 1.2, 2, 5, 15)):g} ×"
+        answers[question] = f"{nearest(steps[way]['seconds'] / plain, (1, 1.2, 2, 5, 15)):g} ×"
     share = steps["save_on_cpu"]["d2h"] / _kept()
-    found["save_on_cpu moves"] = "more" if share > 1.01 else "fewer" if share < 0.99 else "as many"
-    return found
+    return answers | {"save_on_cpu moves": "more" if share > 1.01 else "fewer" if share < 0.99 else "as many"}
 
 
-def steps(found: Mapping[str, Mapping[str, float]]) -> Table:
+def steps(costs: Mapping[str, Mapping[str, float]]) -> Table:
     """Each way's peak, time and copies."""
-    plain = found["plain"]["seconds"]
+    plain = costs["plain"]["seconds"]
     rows = [
         (
             way,
-            f"{one['peak'] / MIB:,.0f}",
-            f"{1e3 * one['seconds']:.1f}",
-            f"{one['seconds'] / plain:.2f}",
-            f"{one['d2h'] / MIB:,.0f}",
-            f"{one['h2d'] / MIB:,.0f}",
+            f"{cost['peak'] / MIB:,.0f}",
+            f"{1e3 * cost['seconds']:.1f}",
+            f"{cost['seconds'] / plain:.2f}",
+            f"{cost['d2h'] / MIB:,.0f}",
+            f"{cost['h2d'] / MIB:,.0f}",
         )
-        for way, one in found.items()
+        for way, cost in costs.items()
     ]
     stays = 2 * sum(p.nbytes for p in stack(WIDTH, DEPTH).parameters()) + ROWS * WIDTH * 4 + 2 * 32 * MIB
     caption = (
@@ -382,9 +339,9 @@ def steps(found: Mapping[str, Mapping[str, float]]) -> Table:
     return table(rows, columns, evidence=ON_H100, caption=caption)
 
 
-def bus(found: Mapping[str, Mapping[str, float]]) -> Table:
+def bus(steps: Mapping[str, Mapping[str, float]]) -> Table:
     """How long the bytes that save_on_cpu moves take, pageable and pinned (as lesson 05: 80 % of the bus's rate)."""
-    card, moved = simulate("H100").card, found["save_on_cpu"]["d2h"]
+    card, moved = simulate("H100").card, steps["save_on_cpu"]["d2h"]
     pinned = card.assumptions.bandwidth_share * card.pcie_bytes_per_s
     wide = 4 * card.peak_flops["fp32"] * card.assumptions.flop_share / pinned
     rates = {
@@ -399,15 +356,13 @@ def bus(found: Mapping[str, Mapping[str, float]]) -> Table:
     return table(rows, ["copies from and to", "GB/s", "ms one way"], evidence="arithmetic", caption=caption)
 
 
-def on_cuda(
-    step: Callable[[nn.Module, torch.Tensor, str], None], make: Callable[[int, int], nn.Module]
-) -> Callable[[torch.device], Table]:
+def on_cuda(step: Callable[[nn.Module, torch.Tensor, str], None]) -> Callable[[torch.device], Table]:
     """An experiment for a CUDA device: peaks and times of plain, checkpointed and offloaded steps."""
 
     def run(device: torch.device) -> Table:
         rows = []
         for way in ("plain", "checkpoints", "save_on_cpu", "save_on_cpu, pinned"):
-            net, x = make(WIDTH, DEPTH).to(device), torch.randn(ROWS, WIDTH, device=device)
+            net, x = stack(WIDTH, DEPTH).to(device), torch.randn(ROWS, WIDTH, device=device)
             for _ in range(3):
                 torch.cuda.reset_peak_memory_stats(device)
                 start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

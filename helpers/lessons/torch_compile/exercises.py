@@ -80,8 +80,8 @@ def check_centre(*cases: check.Case, note: str = "") -> None:
 def _say(answer: Any, *args: Any) -> dict[str, Any]:
     """The words, and how often the compiler was asked."""
     with compiling.watch() as w:
-        said = answer(*args)
-    return {"said": said, "asked": len(w.compilations)}
+        words = answer(*args)
+    return {"said": words, "asked": len(w.compilations)}
 
 
 @cache
@@ -117,15 +117,15 @@ def _as_the_compiler(value: dict[str, Any], sizes: list[int], dynamic: bool | No
     got, codes = value["said"], list[str]()
     if not isinstance(got, list) or len(got) != len(sizes):
         return f"wanted a list of {len(sizes)} words, got {got!r}"
-    for i, (n, word, said) in enumerate(zip(sizes, _done(tuple(sizes), dynamic, limit), got, strict=True)):
+    for i, (n, word, mine) in enumerate(zip(sizes, _done(tuple(sizes), dynamic, limit), got, strict=True)):
         want = word
         if word == "compile":
             exact = n == 1 or dynamic is False or (dynamic is None and not codes)
             want = f"n == {n}" if exact else "2 <= n"
-        if said != want:
+        if mine != want:
             return (
                 f"sizes {sizes[: i + 1]}, dynamic={dynamic}, limit {limit}: at the last of these the real compiler "
-                f"{_DOING[word]}, wanted {want!r} (versions before it: {', '.join(codes) or 'none'}); you say {said!r}"
+                f"{_DOING[word]}, wanted {want!r} (versions before it: {', '.join(codes) or 'none'}); you say {mine!r}"
             )
         codes += [want] if word == "compile" else []
     return None
@@ -157,8 +157,10 @@ def _serve_shapes(serve: Any, shapes: Shapes) -> dict[str, Any]:
 
     def backend(graph: torch.fx.GraphModule, inputs: Tensors) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
-            found = [a for a in args if isinstance(a, torch.Tensor) and a.dim() > 1 and a.shape[-1] == _WIDTH]
-            rows.append(sum(a.numel() // _WIDTH for a in found))
+            inputs = [
+                a for a in args if isinstance(a, torch.Tensor) and a.dim() > 1 and a.shape[-1] == _WIDTH
+            ]
+            rows.append(sum(a.numel() // _WIDTH for a in inputs))
             weight.copy_(held)  # the model works in its compiled runs only
             out = graph.forward(*args)
             weight.zero_()
@@ -204,8 +206,10 @@ def _two_compilations(got: dict[str, Any], shapes: Shapes) -> str | None:
 
 
 def check_serve(*cases: Shapes) -> None:
-    shapes = [check.case(one) for one in cases]
-    check.function("serve", shapes, drive=_serve_shapes, verify=each_value(_two_compilations), look=_ASSUMED)
+    cases_of_shapes = [check.case(shapes) for shapes in cases]
+    check.function(
+        "serve", cases_of_shapes, drive=_serve_shapes, verify=each_value(_two_compilations), look=_ASSUMED
+    )
 
 
 # --- 11.4 addcmul_backend -----------------------------------------------------------------------------------------

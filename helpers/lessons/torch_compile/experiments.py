@@ -10,7 +10,7 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,7 +21,6 @@ from torch.nn import functional as F
 from helpers import bench, compiling, plots, simulate
 from helpers.compiling import Kernels, Report
 from helpers.compiling.timing import empty_caches
-from helpers.lesson.claim import Claim
 from helpers.plots import style
 from helpers.plots.lanes import rows_of
 from helpers.plots.picture import Picture, drawn
@@ -70,10 +69,10 @@ def second_call(capture: Callable[..., Any], fn: Callable[..., Any]) -> str:
         return "error"
 
 
-def captures_table(found: Mapping[str, str]) -> Table:
+def captures_table(outcomes: Mapping[str, str]) -> Table:
     """Keys are "how: program"."""
-    hows, programs = (list(dict.fromkeys(key.split(": ")[i] for key in found)) for i in (0, 1))
-    rows = [(program, *(found[f"{how}: {program}"] for how in hows)) for program in programs]
+    hows, programs = (list(dict.fromkeys(key.split(": ")[i] for key in outcomes)) for i in (0, 1))
+    rows = [(program, *(outcomes[f"{how}: {program}"] for how in hows)) for program in programs]
     return table(
         rows, ["", *hows], evidence=LIVE, caption="the second call, with other numbers and another size"
     )
@@ -102,12 +101,13 @@ def captured(fn: Callable[..., Any], fullgraph: bool) -> Captured:
     return Captured(tuple(graph.operators for graph in w.graphs))
 
 
-Both = Mapping[str, tuple[Captured, Captured]]
+#: name of a function → what torch.compile makes of it, and what with fullgraph=True
+Captures = Mapping[str, tuple[Captured, Captured]]
 
 
-def breaks_table(both: Both) -> Table:
+def breaks_table(captures: Captures) -> Table:
     """Each function as plain torch.compile takes it, and with fullgraph=True."""
-    rows = [(name, str(plain), str(full), full.error) for name, (plain, full) in both.items()]
+    rows = [(name, str(plain), str(full), full.error) for name, (plain, full) in captures.items()]
     return table(
         rows, ["", "torch.compile(f)", "with fullgraph=True", "the error's first line"], evidence=LIVE
     )
@@ -154,13 +154,11 @@ def pieces(fn: Callable[..., Any], report: Report) -> Picture:
         ax.add_patch(Rectangle((left, top), bar, 0.36, facecolor=colour, edgecolor=colour))
         if ended:
             operators = report.graphs[number - 1].operators if number <= len(report.graphs) else ()
-            said = f"graph {number}: {', '.join(o.replace('Tensor.', '').replace('torch.', '') for o in operators)}"
-            ax.text(left + bar + 0.15, top + 0.18, said, va="center", fontsize=style.SMALL, color=style.INK)
+            label = f"graph {number}: {', '.join(o.replace('Tensor.', '').replace('torch.', '') for o in operators)}"
+            ax.text(left + bar + 0.15, top + 0.18, label, va="center", fontsize=style.SMALL, color=style.INK)
         ended = False
-    told = (
-        f"{number} graphs with {len(broken)} breaks between them, at {', '.join(f'line {i}' for i in broken)}"
-    )
-    return Picture(fig, LIVE, f"{title}: {told}")
+    places = ", ".join(f"line {i}" for i in broken)
+    return Picture(fig, LIVE, f"{title}: {number} graphs with {len(broken)} breaks between them, at {places}")
 
 
 # --- 2 · what is assumed ------------------------------------------------------------------------------------------
@@ -177,26 +175,26 @@ class Stream:
 
 def stream(fn: Callable[..., Any], sizes: Sequence[int], dynamic: bool | None) -> Stream:
     """torch.compile(fn, dynamic=dynamic) on tensors of shape (n, 4), for each n."""
-    made, after = [], []
+    graphs, after = [], []
 
     def backend(graph: Any, inputs: Any) -> Any:
-        made.append(graph)
+        graphs.append(graph)
         return graph.forward
 
     with compiling.watch(backend) as w:
         fast = torch.compile(fn, dynamic=dynamic)
         for n in sizes:
             fast(torch.ones(n, 4))
-            after.append(len(made))
+            after.append(len(graphs))
     return Stream(tuple(sizes), tuple(after), w)
 
 
 def at_the_limit(fn: Callable[..., Any], **options: Any) -> tuple[str, str]:
     """("nothing", "a warning" or "an error", its first line) when a size comes after the last version that is kept."""
-    said, log = [], logging.getLogger("torch._dynamo.convert_frame")
+    messages, log = [], logging.getLogger("torch._dynamo.convert_frame")
 
     def hears(record: logging.LogRecord) -> bool:  # the last to hear it
-        said.append(("a warning", record.getMessage().splitlines()[0]))
+        messages.append(("a warning", record.getMessage().splitlines()[0]))
         return False
 
     torch.compiler.reset()
@@ -206,11 +204,11 @@ def at_the_limit(fn: Callable[..., Any], **options: Any) -> tuple[str, str]:
         for n in range(2, 11):
             fast(torch.ones(n, 4))
     except Exception as problem:
-        said = [("an error", f"{type(problem).__name__}: {problem}")]
+        messages = [("an error", f"{type(problem).__name__}: {problem}")]
     finally:
         log.removeFilter(hears)
         torch.compiler.reset()
-    return said[0] if said else ("nothing", "")
+    return messages[0] if messages else ("nothing", "")
 
 
 @drawn
@@ -219,12 +217,12 @@ def compilations(streams: Mapping[str, Stream]) -> Picture:
     title = "Compilations, call by call"
     fig, _ = style.figure(2.9, evidence=LIVE, title=title)
     ax = fig.subplots()
-    for i, (name, one) in enumerate(streams.items()):
-        color, calls = style.SERIES[i], range(len(one.after))
-        ax.step(calls, one.after, where="mid", color=color, linewidth=3.6 - 1.1 * i)
+    for i, (name, calls) in enumerate(streams.items()):
+        color, places = style.SERIES[i], range(len(calls.after))
+        ax.step(places, calls.after, where="mid", color=color, linewidth=3.6 - 1.1 * i)
         face = color if i else "white"  # hollow and larger: what lies on top of it leaves it to be seen
         ax.plot(
-            calls, one.after, style.MARKERS[i], color=color, markersize=(12, 7, 4.5)[i], markerfacecolor=face, label=name,
+            places, calls.after, style.MARKERS[i], color=color, markersize=(12, 7, 4.5)[i], markerfacecolor=face, label=name,
         )  # fmt: skip
     first = next(iter(streams.values()))
     full = first.after.index(max(first.after)) + 1  # all versions are made: new sizes run as plain Python
@@ -235,8 +233,8 @@ def compilations(streams: Mapping[str, Stream]) -> Picture:
     ax.set_xticks(range(len(first.sizes)), [str(n) for n in first.sizes])
     ax.set(xlabel="rows in each call", ylabel="compilations so far", ylim=(0, max(first.after) + 1.5))
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    told = "; ".join(f"{name}: {one.after[-1]} in {len(one.after)} calls" for name, one in streams.items())
-    return Picture(fig, LIVE, f"{title}. {told}")
+    totals = (f"{name}: {calls.after[-1]} in {len(calls.after)} calls" for name, calls in streams.items())
+    return Picture(fig, LIVE, f"{title}. {'; '.join(totals)}")
 
 
 def reasons(reports: Mapping[str, Report], most: int = 2) -> Table:
@@ -286,18 +284,16 @@ def nests_table(written: Mapping[str, Kernels]) -> Table:
 def faster_at_most(dtype: torch.dtype) -> float:
     """A Transformer layer on the simulated H100, forward and backward: all its kernels over products and attention alone."""
     with simulate("H100") as gpu:
-        made: dict[str, Any] = {"batch_first": True, "device": gpu.device, "dtype": dtype}
-        layer = nn.TransformerEncoderLayer(1024, 16, 4096, **made)
-        h = torch.empty(8, 1024, 1024, device=gpu.device, dtype=dtype)
+        where: dict[str, Any] = {"device": gpu.device, "dtype": dtype}
+        layer = nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True, **where)
+        h = torch.empty(8, 1024, 1024, **where)
         for _ in range(2):  # the first is warm-up
             before = len(gpu.kernels)
             layer(h).sum().backward()
         gpu.synchronize()
     spent = gpu.kernels[before:]
-    return float(
-        sum(k.duration_s for k in spent)
-        / sum(k.duration_s for k in spent if "mm" in k.name or "attention" in k.name)
-    )
+    products = [k for k in spent if "mm" in k.name or "attention" in k.name]
+    return float(sum(k.duration_s for k in spent) / sum(k.duration_s for k in products))
 
 
 @dataclass(frozen=True)
@@ -363,19 +359,17 @@ def trained(runs: Mapping[str, Callable[[], Tensor]]) -> Table:
         except compiling.CannotCompile:
             note += f"; no C++ compiler for: {name}"
             continue
-        made = w.counts()["compilations"]
-        rows.append((name, made, len(w.breaks), f"≈ {losses[-10:].mean().item():.4f}"))
+        rows.append((name, w.counts()["compilations"], len(w.breaks), f"≈ {losses[-10:].mean().item():.4f}"))
     return table(rows, ["", "compilations", "graph breaks", "loss"], evidence=LIVE, caption=note)
 
 
 def cost(fn: Callable[..., Any], x: Tensor) -> Table | Text:
     """What compiling takes and when it has paid, or why it cannot be measured here."""
     try:
-        found = compiling.seconds(fn, x)
+        seconds = compiling.seconds(fn, x)
     except compiling.CannotCompile as problem:
         return Text(problem)
-    told = found.table()
-    return Table(told.columns, told.rows, told.evidence, found.payback())
+    return replace(seconds.table(), caption=seconds.payback())
 
 
 def eager_and_compiled(device: torch.device, chain: Callable[[Tensor], Tensor]) -> Table:
@@ -431,7 +425,7 @@ class Pipeline:
         self.net: Any = Denoiser().eval()
         self.logs: list[str] = []
 
-    def __call__(self, x: Tensor, steps: int = 4) -> Any:
+    def __call__(self, x: Tensor, steps: int) -> Any:
         for step in range(steps):
             x = x - 0.1 * self.net(x, torch.tensor(step / steps))
             self.logs.append(f"step {step}: {x.norm().item():.3f}")
@@ -540,79 +534,3 @@ def lines_of(code: str) -> str:
     """The statements of a graph's code."""
     kept = [line.partition(";")[0].strip() for line in code.splitlines() if "=" in line or "return" in line]
     return "\n".join(f"    {line}" for line in kept)
-
-
-# --- on trial -----------------------------------------------------------------------------------------------------
-
-SECTIONS = (
-    "1 · What is captured",
-    "2 · What is assumed",
-    "3 · The kernel, read",
-    "Further: Modes",
-)
-
-
-def on_trial(both: Both, streams: Mapping[str, Stream], bound: Mapping[str, float]) -> list[Claim]:
-    """The claims that this lesson's cells test, a row each."""
-    return [_reduce_overhead(), _options_dynamic(streams), _faster(bound), _fullgraph(both)]
-
-
-def _rescale(x: Tensor) -> Tensor:
-    x = x - x.min()
-    return x / x.max()
-
-
-def _reduce_overhead() -> Claim:
-    sets = private_torch.list_mode_options()["reduce-overhead"]
-    x = torch.rand(16, 16)
-    plain, mode = (compiling.kernels(_rescale, x, mode=m).bodies() for m in ("default", "reduce-overhead"))
-    return Claim(
-        "11-reduce-overhead", "compile-300", 'mode="reduce-overhead" reduces compile time',
-        f"it sets {', '.join(sets)}; the kernels for the CPU are {'the same' if plain == mode else 'others'} as without it",
-        "refuted: the same code is written, and CUDA graphs come on top" if "triton.cudagraphs" in sets else "untested",
-        SECTIONS[3],
-    )  # fmt: skip
-
-
-def _options_dynamic(streams: Mapping[str, Stream]) -> Claim:
-    found = tried(lambda: torch.compile(_rescale, options={"dynamic": True})(torch.rand(3)))
-    known = streams["dynamic=True"]
-    return Claim(
-        "11-options-dynamic", "compile-300", 'options={"dynamic": True} gives dynamic shapes',
-        f"{found}; dynamic=True: {known.after[-1]} compilations for {len(set(known.sizes))} sizes",
-        "refuted" if found != "ran" else "confirmed", SECTIONS[1],
-    )  # fmt: skip
-
-
-def _faster(bound: Mapping[str, float]) -> Claim:
-    shares = " and ".join(f"{1 / times:.0%} ({dtype})" for dtype, times in bound.items())
-    most = " and ".join(f"{times:.1f} ({dtype})" for dtype, times in bound.items())
-    return Claim(
-        "11-300-percent", "compile-300", "training 300 % faster (72 h → 24 h), steps of 800 ms → 200 ms",
-        f"72 ÷ 24 is {72 / 24:.0f} times, {72 / 24 - 1:.0%} faster, while its steps are {800 / 200:.0f} times; simulated: a Transformer layer "
-        f"at most {most} times, since products take {shares} of it; a chain of six pointwise operators {chain().time:.1f} times",
-        "partly: holds when products take at most a third of a step, and the rest costs next to nothing"
-        if max(bound.values()) < 3 else "untested: the model is not given",
-        SECTIONS[2],
-    )  # fmt: skip
-
-
-def _fullgraph(both: Both) -> Claim:
-    kept = [name for name, (_, full) in both.items() if full.error]
-    return Claim(
-        "11-fullgraph", "book-notes", "fullgraph=True gives the whole graph",
-        f"of {len(both)} functions with a break {len(both) - len(kept)} in one graph; an error for: {', '.join(kept)}",
-        "partly: holds when what breaks is a number or a size read from the data; else it raises" if kept else "confirmed",
-        SECTIONS[0],
-    )  # fmt: skip
-
-
-def tried(fn: Callable[[], Any]) -> str:
-    """Either "ran", or what it raised, in few words."""
-    try:
-        with quiet(), compiling.watch():
-            fn()
-        return "ran"
-    except Exception as problem:
-        text = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
-        return text if len(text) <= 60 else text[:60].rpartition(" ")[0] + " …"

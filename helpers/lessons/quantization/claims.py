@@ -1,0 +1,96 @@
+"""Lesson 13's claims on trial: sizes for int8 products, faster inference, int4 without loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from helpers.lesson.claim import Claim
+from helpers.lessons.quantization.experiments import Gains, Spirals
+
+#: M, K and N of products
+_SHAPES = [(1, 64, 64), (16, 64, 64), (17, 64, 64), (17, 8, 24), (33, 100, 12), (64, 65, 20)]
+
+
+def on_trial(gain: Gains, spirals: Spirals, on_gpu: Sequence[Mapping[str, Any]] | None) -> list[Claim]:
+    """All claims of the lesson. on_gpu: what on_real_gpu() gave."""
+    exact = spirals.exact()
+    unrounded = spirals.right(exact)
+    # bits → right answers lost, in percentage points: rounded after the training, and trained with the rounding
+    after = {bits: unrounded - spirals.right(exact, bits) for bits in (8, 4)}
+    nets = {bits: spirals.trained(exact, 80, 0.003, bits) for bits in (8, 4)}
+    aware = {bits: unrounded - spirals.right(net, bits) for bits, net in nets.items()}
+    return [_multiples_of_16(on_gpu), _faster_inference(gain, after[8], aware[8]), _int4(after[4], aware[4])]
+
+
+def _multiples_of_16(on_gpu: Sequence[Mapping[str, Any]] | None) -> Claim:
+    right = {shape: _is_right(*shape) for shape in _SHAPES}
+    odd = [shape for shape in _SHAPES if any(n % 16 for n in shape)]
+    on_cuda = [(m, k, n) for m, k, n in _SHAPES if m > 16 and k % 8 == 0 and n % 8 == 0]
+    if on_gpu is None:
+        verdict = "untested on a GPU. On the CPU every size is right; CUDA's rule in PyTorch's source is multiples of 8 (K and N) and more than 16 rows; NVIDIA's guide calls multiples of 16 efficient"
+    else:
+        by_size = {row["size"]: row for row in on_gpu if row["rows"] == 4096}
+        slower = by_size[4104]["us"] / by_size[4096]["us"]
+        verdict = (
+            "refuted: multiples of 8 are taken and hardly slower"
+            if not by_size[4104]["refused"] and slower < 1.1
+            else "partly: holds when speed is meant; multiples of 8 run too"
+        )
+    return Claim(
+        "13-multiples-of-16",
+        "guide",
+        "matrix sizes must be multiples of 16 for INT8",
+        f"CPU: {sum(right[shape] for shape in odd)} of {len(odd)} products with other sizes right; of all {len(right)} shapes CUDA's rule (cited, not run) takes {len(on_cuda)}",
+        verdict,
+        "2 · Multiply the integers",
+    )
+
+
+def _is_right(m: int, k: int, n: int) -> bool:
+    """Whether torch._int_mm of (m, k) and (k, n) on this CPU gives what the product of long integers gives."""
+    dice = torch.Generator().manual_seed(0)
+    x = torch.randint(-127, 128, (m, k), generator=dice, dtype=torch.int8)
+    w = torch.randint(-127, 128, (n, k), generator=dice, dtype=torch.int8)
+    return torch.equal(torch._int_mm(x, w.t()).long(), x.long() @ w.long().t())
+
+
+def _faster_inference(gain: Gains, after: float, aware: float) -> Claim:
+    few, many = (gain[t, "both in int8, op by op"] for t in (1, 4096))
+    fused, fused_many = (gain[t, "weights in int8, one kernel"] for t in (1, 4096))
+    return Claim(
+        "13-faster-inference",
+        "five-strategies",
+        "quantized training: INT8 speeds up inference further",
+        f"simulated, against bfloat16: both in int8, op by op, {few:.2f} (1 token) and {many:.2f} (4,096) times as fast; weights in int8, one kernel, "
+        f"{fused:.2f} and {fused_many:.2f}. Of the right answers 8 bits cost {_lost(after)}, and trained with them {_lost(aware)}",
+        "partly: holds when tokens are few and the conversion is fused into the product; the training buys accuracy with few bits, not speed"
+        if max(few, many) < 1 < fused
+        else "confirmed",
+        "2 · Multiply the integers; Further · Train for the rounding",
+    )
+
+
+def _int4(after: float, aware: float) -> Claim:
+    return Claim(
+        "13-int4-lossless",
+        "guide",
+        "a native INT4 model: less latency and memory without loss",
+        f"right answers of a small net: 4 bits cost {_lost(after)} when they come after the training, and "
+        f"{_lost(aware)} when it trains with them. Quality only; a model of that size was not run",
+        "partly: holds when the model was trained with its rounding, in quality (this small net, within half a percent); INT4's latency and memory were not run"
+        if aware < 0.5
+        else "refuted",
+        "Further · Train for the rounding",
+    )
+
+
+def _lost(points: float) -> str:
+    """Right answers lost, in words so coarse that each processor says the same."""
+    # one point of the 3,000 is 0.03 percentage points, and four or five of them may follow from the order of a sum
+    return next(
+        (f"less than {bound} percentage points" for bound in (0.3, 1, 3, 10) if points < bound),
+        "more than 10 percentage points",
+    )
