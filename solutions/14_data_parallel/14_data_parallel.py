@@ -464,7 +464,7 @@ board
 from helpers.lessons.data_parallel import claims
 
 three = ("14-eight-cards", "14-buckets", "14-nodes")
-lesson.verdicts(claims.rows(), evidence="live (CPU) · simulated (H100) · arithmetic", shown=three)
+lesson.verdicts(claims.on_trial(), evidence="live (CPU) · simulated (H100) · arithmetic", shown=three)
 
 # %% [markdown]
 # ## Recap

@@ -472,10 +472,9 @@ board
 # ## Sources on trial
 
 # %% experiment
-from helpers.lessons.fully_sharded.claims import strategy
+from helpers.lessons.fully_sharded import claims
 
-tried = experiments.claims(gb, runs, steps, strategy())
-lesson.verdicts(tried, evidence="arithmetic · live (CPU) · simulated (H100)")
+lesson.verdicts(claims.on_trial(gb, runs, steps), evidence="arithmetic · live (CPU) · simulated (H100)")
 
 # %% [markdown]
 # ## Recap

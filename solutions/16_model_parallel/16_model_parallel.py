@@ -480,7 +480,9 @@ running_example.ladder()
 # Three claims that matter here.
 
 # %% experiment
-tried = experiments.claims(*list(steps.values())[:2])
+from helpers.lessons.model_parallel import claims
+
+tried = claims.on_trial(*list(steps.values())[:2])
 three = ("16-gather", "16-one-machine", "16-one-layer")
 lesson.verdicts(tried, evidence="live (CPU) · simulated (H100) · arithmetic", shown=three)
 

@@ -748,7 +748,7 @@ reference_repair.measured_once("capstone")
 # %% experiment
 from helpers.lessons.capstone import claims
 
-headlines = claims.headlines(reference_repair.scored("bert"), reference_repair.scored("gpt2"))
+headlines = claims.on_trial(reference_repair.scored("bert"), reference_repair.scored("gpt2"))
 lesson.verdicts(headlines, evidence="simulated (H100) · arithmetic")
 
 # %% [markdown]

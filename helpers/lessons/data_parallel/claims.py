@@ -157,7 +157,7 @@ def listing() -> Claim:
     )
 
 
-def rows() -> list[Claim]:
-    """All of them."""
+def on_trial() -> list[Claim]:
+    """All of the lesson's claims."""
     claims = eight_cards, ddp_table, topology, buckets, nodes, compression, accelerate, listing
     return [claim() for claim in claims]
