@@ -774,10 +774,10 @@ you = lesson.predict(
 )
 
 # %% experiment tags=["nbval-ignore-output"]
-found = experiments.killed()  # Accelerate's row is not there everywhere
+losses = experiments.killed()  # Accelerate's row is not there everywhere
 you.against(
-    experiments.same_losses(found),
-    experiments.killed_table(found),
+    experiments.same_losses(losses),
+    experiments.killed_table(losses),
     evidence="live (CPU)",
     what="the same losses",
 )
