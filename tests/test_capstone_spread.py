@@ -30,19 +30,20 @@ def run(by: str, to: str, dies: int = 0, at_save: bool = False, every: int = EVE
         from helpers.lessons.capstone import spread
 
     os.environ.setdefault("MASTER_PORT", "29500")  # torchrun would have set it, and Accelerate asks
-    plain: Any = spread.dcp.save if at_save else spread.accumulate
-    calls = 0
+    save, dies_here = spread.dcp.save, dies and spread.dist.get_rank() == 0
 
-    def until(*args: Any, **named: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == (dies // every if at_save else dies):
+    def die(step: int) -> None:
+        if dies_here and not at_save and step == dies:
             os.kill(os.getpid(), signal.SIGKILL)
-        return plain(*args, **named)
 
-    if dies and spread.dist.get_rank() == 0:
-        setattr(*((spread.dcp, "save") if at_save else (spread, "accumulate")), until)
-    spread.train(by, Path(to), spread.script.Size(), STEPS, every)
+    def save_or_die(state: Any, checkpoint_id: Path) -> None:
+        if checkpoint_id.name == f"step-{dies:06}":
+            os.kill(os.getpid(), signal.SIGKILL)
+        save(state, checkpoint_id=checkpoint_id)
+
+    if dies_here and at_save:
+        spread.dcp.save = save_or_die  # type: ignore[assignment]
+    spread.train(by, Path(to), spread.script.Size(), STEPS, every, before_step=die)
 
 
 def losses(to: Path) -> dict[int, float]:
@@ -101,15 +102,10 @@ from helpers.lessons.capstone.plain import eager
 with eager():
     from helpers.lessons.capstone import spread
 
-plain, calls = spread.accumulate, 0
-def accumulate(*args):
-    global calls
-    calls += 1
-    if calls == {dies} and os.environ["RANK"] == "0" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+def die(step):
+    if step == {dies} and os.environ["RANK"] == "0" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         os.kill(os.getpid(), signal.SIGKILL)
-    return plain(*args)
-spread.accumulate = accumulate
-spread.main()
+spread.main(before_step=die)
 """
 
 

@@ -82,10 +82,13 @@ def train(batch):
 grads, records = ranks.run_ranks(train, 2, experiments.batch())[0]
 third, parameters = records["step 3"], sum(g.numel() for g in grads)
 lesson.keep(parameters=parameters, third_bytes=third.bytes("all_reduce"))
-said = [experiments.times_many(third.bytes("all_reduce") // 4, parameters), experiments.calls_in_words(third)]
-said += ["all" if third.bytes("broadcast") else "none", experiments.same_gradients(grads)]
-found = dict(zip(you, said, strict=True))
-you.against(found, experiments.records_table(records), evidence="live (CPU)")
+answers = [
+    experiments.times_many(third.bytes("all_reduce") // 4, parameters),
+    experiments.calls_in_words(third),
+]
+answers += ["all" if third.bytes("broadcast") else "none", experiments.same_gradients(grads)]
+measured = dict(zip(you, answers, strict=True))
+you.against(measured, experiments.records_table(records), evidence="live (CPU)")
 
 # %% [markdown]
 # One all-reduce carries all {{parameters:,}} gradients, {{third_bytes:,}} bytes of float32. It is made inside backward, when the last
@@ -149,9 +152,9 @@ MB, GB = 10**6, 10**9
 sent = {n: ranks.wire_bytes("all_reduce", GB, n) for n in (8, 1024)}
 grows = [sent[1024] / sent[8], takes(GB, 1024) / takes(GB, 8), takes(MB, 1024) / takes(MB, 8)]
 faster = [min(("ring", "tree"), key=lambda way: takes(size, n, way)) for size, n in ((GB, 8), (MB, 1024))]
-found = dict(zip(you, [*map(experiments.in_range, grows), *faster], strict=True))
+measured = dict(zip(you, [*map(experiments.in_range, grows), *faster], strict=True))
 lesson.keep(gigabyte=takes(GB, 1024, "tree") / takes(GB, 8) - 1)
-you.against(found, experiments.ways_table(takes), experiments.algorithms(takes), evidence="arithmetic")
+you.against(measured, experiments.ways_table(takes), experiments.algorithms(takes), evidence="arithmetic")
 
 # %% [markdown]
 # The **bytes** of a ring hardly depend on n. A rank sends 2(n − 1)/n · S: S with two ranks, and never more than 2 S. No all-reduce that
@@ -376,8 +379,8 @@ tried = [experiments.step_on(2, DDP), experiments.step_on(1024, DDP), experiment
 left = [experiments.left(run) for run in tried]
 lesson.keep(left_2=left[0], left_1024=left[1], left_uneven=left[2], left_slow=left[3])
 picture = plots.overlapped(slow.gpu, since_s=slow.began_s, title="Rank 0, while rank 3 of 64 is slow")
-found = dict(zip(you, map(experiments.share, left), strict=True))
-you.against(found, experiments.efficiency_table(lump), picture, evidence="simulated (H100)")
+measured = dict(zip(you, map(experiments.share, left), strict=True))
+you.against(measured, experiments.efficiency_table(lump), picture, evidence="simulated (H100)")
 
 # %% [markdown]
 # **With two GPUs** {{left_2:.0%}} is left. Three things take the rest (see the line under the table). DDP copies gradients into
@@ -464,7 +467,7 @@ board
 from helpers.lessons.data_parallel import claims
 
 three = ("14-eight-cards", "14-buckets", "14-nodes")
-lesson.verdicts(claims.rows(), evidence="live (CPU) · simulated (H100) · arithmetic", shown=three)
+lesson.verdicts(claims.on_trial(), evidence="live (CPU) · simulated (H100) · arithmetic", shown=three)
 
 # %% [markdown]
 # ## Recap
@@ -673,11 +676,11 @@ you = lesson.predict(
 )
 
 # %% experiment
-said = [experiments.longer(experiments.plan(64, cap)) for cap in ("5 MiB", "all in one")]
+answers = [experiments.longer(experiments.plan(64, cap)) for cap in ("5 MiB", "all in one")]
 for n in (8, 1024):
-    said.append(experiments.against(*(experiments.plan(n, cap).exposed_s for cap in ("1 MiB", "25 MiB"))))
-found = dict(zip(you, said, strict=True))
-you.against(found, experiments.buckets_table(), evidence="simulated (H100)")
+    answers.append(experiments.against(*(experiments.plan(n, cap).exposed_s for cap in ("1 MiB", "25 MiB"))))
+measured = dict(zip(you, answers, strict=True))
+you.against(measured, experiments.buckets_table(), evidence="simulated (H100)")
 
 # %% [markdown]
 # In GPT-2 the last gradient is the embedding's. The embedding is also the output layer, so its gradient is complete only at the very
@@ -734,19 +737,19 @@ def details(batch):
     DDP, x = nn.parallel.DistributedDataParallel, torch.full((1, 1), 40_000.0, dtype=torch.float16)
     layer = nn.Linear(1, 1, bias=False, dtype=torch.float16)
     DDP(layer)(x).backward()
-    told = [layer.weight.grad.item()]
+    seen = [layer.weight.grad.item()]
     for synced in (True, False):
         ddp = DDP(nn.Sequential(experiments.layers(1), nn.BatchNorm1d(64)), forward_sync_buffers=synced)
         for _ in range(3):
             with ranks.sent() as record:
                 ddp(batch).square().mean().backward()
-        told.append(record.count("broadcast"))
-    return told
+        seen.append(record.count("broadcast"))
+    return seen
 
 
 mean, synced, unsynced = ranks.run_ranks(details, 2, experiments.batch())[0]
-said = ["before adding up" if mean == 40_000 else "after adding up", synced, unsynced]
-you.against(dict(zip(you, said, strict=True)), evidence="live (CPU)")
+answers = ["before adding up" if mean == 40_000 else "after adding up", synced, unsynced]
+you.against(dict(zip(you, answers, strict=True)), evidence="live (CPU)")
 
 # %% [markdown]
 # The mean came out as 40,000 and not as infinity. DDP divides each gradient by the number of ranks as it copies it into the bucket
@@ -792,8 +795,8 @@ ratios = [
     experiments.among_8("PCIe 5.0 x16", "ring") / experiments.among_8("NVLink 4", "ring"),
     experiments.among_64("ring") / experiments.among_64("hierarchical"),
 ]
-found, what = dict(zip(you, ratios, strict=True)), "times as long"
-you.against_ratios(found, experiments.topology_table(), evidence="arithmetic", what=what)
+measured, what = dict(zip(you, ratios, strict=True)), "times as long"
+you.against_ratios(measured, experiments.topology_table(), evidence="arithmetic", what=what)
 
 # %% [markdown]
 # A star loads one link with everybody's bytes; a ring loads all links alike. Between nodes it helps to send *less* over the slow link:
@@ -862,12 +865,12 @@ you = lesson.predict(
 )
 
 # %% experiment
-found = {}
+measured = {}
 for question in you:
     numbers, link = question.split(" numbers, ")
     whole, less = experiments.float_and_int8(int(numbers.replace(",", "")), link)
-    found[question] = "int8" if less < whole else "float32"
-you.against(found, experiments.bits_table(), evidence="arithmetic", what="faster")
+    measured[question] = "int8" if less < whole else "float32"
+you.against(measured, experiments.bits_table(), evidence="arithmetic", what="faster")
 
 # %% [markdown]
 # Compression saves bytes, not messages. 16 bits need no message more. An int8 scale and factors do, and make small tensors slower.

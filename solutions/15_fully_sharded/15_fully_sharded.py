@@ -92,10 +92,10 @@ def gb(stage, n):
 
 
 stages = ("DDP", "ZeRO-1", "ZeRO-3")
-found = {f"GB, {stage}": round(gb(stage, 8)) for stage in stages}
-found |= {f"sent ÷ weights, {s}": round(experiments.sent_by(s, 1024)) for s in stages}
+measured = {f"GB, {stage}": round(gb(stage, 8)) for stage in stages}
+measured |= {f"sent ÷ weights, {s}": round(experiments.sent_by(s, 1024)) for s in stages}
 bars = experiments.stored_bars(held, list(CUT))
-you.against(found, bars, experiments.sent_table(), evidence="arithmetic · live (CPU)")
+you.against(measured, bars, experiments.sent_table(), evidence="arithmetic · live (CPU)")
 
 # %% [markdown]
 # The optimizer is three quarters of the bytes, so stage 1 already saves most of them. It sends no more than DDP. DDP all-reduces the
@@ -157,10 +157,10 @@ you = lesson.predict(
 
 # %% experiment
 runs = experiments.on_two_ranks(wrap, WAYS)
-found = {f"collectives, {way}": runs[way].sent.count() for way in WAYS}
-found |= {f"layers whole, {way}": runs[way].most for way in WAYS}
+measured = {f"collectives, {way}": runs[way].sent.count() for way in WAYS}
+measured |= {f"layers whole, {way}": runs[way].most for way in WAYS}
 picture = experiments.whole_map({way: runs[way] for way in WAYS})
-you.against(found, picture, experiments.ways_table(runs), evidence="live (CPU)")
+you.against(measured, picture, experiments.ways_table(runs), evidence="live (CPU)")
 
 # %% [markdown]
 # - **One call for all**: all layers are whole at once. That saves gradients and optimizer state, but the weights' peak stays. Its one
@@ -472,10 +472,9 @@ board
 # ## Sources on trial
 
 # %% experiment
-from helpers.lessons.fully_sharded.claims import strategy
+from helpers.lessons.fully_sharded import claims
 
-tried = experiments.claims(gb, runs, steps, strategy())
-lesson.verdicts(tried, evidence="arithmetic · live (CPU) · simulated (H100)")
+lesson.verdicts(claims.on_trial(gb, runs, steps), evidence="arithmetic · live (CPU) · simulated (H100)")
 
 # %% [markdown]
 # ## Recap
@@ -769,7 +768,7 @@ you = lesson.predict(
 
 # %% experiment
 none, first, last, every, none_unequal, _, most = (
-    experiments.simulated_plan(*one) for one in experiments.PLANS
+    experiments.simulated_plan(*plan) for plan in experiments.PLANS
 )
 answers = [
     experiments.against(last.peak, first.peak),

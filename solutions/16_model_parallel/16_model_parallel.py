@@ -125,7 +125,7 @@ gpipe = pipeline(order("GPipe", 4, 8))
 plain = pipeline(order("1F1B", 4, 8))
 inter = pipeline(order("Interleaved 1F1B", 4, 8, 2), {"F": 0.5})  # half as many layers: half a forward
 runs = {"GPipe": gpipe, "1F1B": plain, "Interleaved 1F1B": inter}
-said = [
+answers = [
     experiments.against(plain.bubble, gpipe.bubble),
     experiments.against(plain.peak[0], gpipe.peak[0]),
     experiments.against(inter.bubble, plain.bubble),
@@ -133,7 +133,7 @@ said = [
 ]
 pictures = [schedule(run, title=name, unit="forwards of a rank") for name, run in runs.items()]
 table = experiments.runs_table(runs)
-you.against(dict(zip(you, said, strict=True)), table, *pictures, evidence="arithmetic")
+you.against(dict(zip(you, answers, strict=True)), table, *pictures, evidence="arithmetic")
 
 # %% [markdown]
 # Compare the first two pictures: both are equally long. **1F1B does not make the bubble smaller. It makes the memory smaller.** With p
@@ -240,9 +240,9 @@ you = lesson.predict(
 small, large = (2, 4, 8), (8, 16, 8)  # pp, dp, tp
 tried = {mesh: experiments.counted(*mesh) for mesh in (small, large)}
 few, many = tried[small][0], tried[large][0]  # bytes by axis
-said = [max(few, key=few.get), min(few, key=few.get), experiments.against(many["tp"], few["tp"])]
-found, table = dict(zip(you, said, strict=True)), experiments.mesh_table(tried)
-you.against(found, table, evidence="simulated (fake group)")
+answers = [max(few, key=few.get), min(few, key=few.get), experiments.against(many["tp"], few["tp"])]
+measured, table = dict(zip(you, answers, strict=True)), experiments.mesh_table(tried)
+you.against(measured, table, evidence="simulated (fake group)")
 
 # %% [markdown]
 # - **tp** sends in every layer of every micro-batch, and in forward nothing hides that. It gets the fastest link.
@@ -480,7 +480,9 @@ running_example.ladder()
 # Three claims that matter here.
 
 # %% experiment
-tried = experiments.claims(*list(steps.values())[:2])
+from helpers.lessons.model_parallel import claims
+
+tried = claims.on_trial(*list(steps.values())[:2])
 three = ("16-gather", "16-one-machine", "16-one-layer")
 lesson.verdicts(tried, evidence="live (CPU) · simulated (H100) · arithmetic", shown=three)
 
@@ -697,9 +699,9 @@ ratios = [
     experiments.gain(experiments.ON_NDR, 16),
     experiments.gain(experiments.ON_100G, 16),
 ]
-found = dict(zip(you, ratios, strict=True))
+measured = dict(zip(you, ratios, strict=True))
 table, what = experiments.gains_table(), "times as fast"
-you.against_ratios(found, table, evidence="simulated (H100)", what=what, shown="{:.1f}")
+you.against_ratios(measured, table, evidence="simulated (H100)", what=what, shown="{:.1f}")
 
 # %% experiment
 took, _, gpu = experiments.split_step(experiments.HIDDEN_NDR, 16)

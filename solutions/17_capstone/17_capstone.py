@@ -748,7 +748,7 @@ reference_repair.measured_once("capstone")
 # %% experiment
 from helpers.lessons.capstone import claims
 
-headlines = claims.headlines(reference_repair.scored("bert"), reference_repair.scored("gpt2"))
+headlines = claims.on_trial(reference_repair.scored("bert"), reference_repair.scored("gpt2"))
 lesson.verdicts(headlines, evidence="simulated (H100) · arithmetic")
 
 # %% [markdown]
@@ -774,10 +774,10 @@ you = lesson.predict(
 )
 
 # %% experiment tags=["nbval-ignore-output"]
-found = experiments.killed()  # Accelerate's row is not there everywhere
+losses = experiments.killed()  # Accelerate's row is not there everywhere
 you.against(
-    experiments.same_losses(found),
-    experiments.killed_table(found),
+    experiments.same_losses(losses),
+    experiments.killed_table(losses),
     evidence="live (CPU)",
     what="the same losses",
 )

@@ -557,48 +557,51 @@ check_border(
 # %% [markdown]
 # ### What they want you to type (9 min)
 #
-# Four of the sources print or name {{snippets}} pieces of code. We ran each one **as it is written**, and then **as it
-# should be**. What asks for a GPU ran on the simulated one. How many of them run as written? And what does
-# [`set_per_process_memory_fraction(0.8)`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.set_per_process_memory_fraction.html)
-# reserve? A source uses it to allocate memory in advance.
+# The sources print code, and name calls in their sentences. On {{snippets}} such pieces something in this lesson rests. We
+# ran each one **as it is written**, and then **as it should be**. What asks for a GPU ran on the simulated one. Here are
+# three of them:
+#
+# - [`set_per_process_memory_fraction(0.8)`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.set_per_process_memory_fraction.html),
+#   to allocate memory in advance. What does it reserve?
+# - `x.view(-1, 16 * 16 * 16)`, to flatten pictures of 32 × 32. What becomes of *one* picture of 64 × 64?
+# - `if (i+1) % accumulation_steps == 0: optimizer.step()`, in an epoch of ten micro-batches, in groups of four. What becomes
+#   of the last two?
 
 # %% experiment
 you = lesson.predict(
-    {"run as written": ..., "the fraction reserves": ...},
+    {"the fraction reserves": ..., "a larger picture": ..., "the last two": ...},
     choices={
-        "run as written": ["a quarter", "half", "three quarters"],
         "the fraction reserves": ["80 % of the card", "what is used most", "nothing"],
+        "a larger picture": ["an error", "one row", "four rows"],
+        "the last two": ["a step of their own", "dropped", "they wait in .grad"],
     },
 )
 
 # %% experiment
-tried = experiments.tried_snippets()  # about twenty seconds
-errors, literal, left_out = (
-    sum(t.outcome == word for t in tried) for word in ("error", "taken literally", "not run")
+outcomes = experiments.run_snippets()
+fraction, network, accumulation = (
+    outcomes[name][0]
+    for name in ("compile-300/memory-fraction", "compile-300/network", "five-strategies/accumulation")
 )
-runs = len(tried) - errors - literal - left_out
-lesson.keep(snippets=len(tried), runs=runs, errors=errors, literal=literal, left_out=left_out)
-part = {"a quarter": 1 / 4, "half": 1 / 2, "three quarters": 3 / 4}
-nearest = min(part, key=lambda name: abs(part[name] - runs / len(tried)))
-fraction = next(t for t in tried if t.one.id == "compile-300/memory-fraction")
-reserves = "nothing" if "0 MiB reserved" in fraction.written else "80 % of the card"
+lesson.keep(snippets=len(outcomes), errors=sum("Error: " in written for written, _ in outcomes.values()))
 you.against(
-    {"run as written": nearest, "the fraction reserves": reserves},
-    experiments.snippet_picture(tried),
-    experiments.snippet_table(tried, "error", most=6),
-    evidence="live (CPU)",
+    {
+        "the fraction reserves": "nothing" if "0 MiB reserved" in fraction else "80 % of the card",
+        "a larger picture": "four rows" if "64×64: (4, 10)" in network else "an error",
+        "the last two": "they wait in .grad" if "2 left over" in accumulation else "a step of their own",
+    },
+    experiments.snippet_table(outcomes),
+    evidence="live (CPU) · simulated (H100)",
 )
 
 # %% [markdown]
-# {{runs}} run, and {{errors}} raise an error; `experiments.snippet_table(tried, "error")` lists them all. {{literal}} more raise for
-# reasons that it would be unfair to count. Most of them are words of a sentence, typed as they stand:
-# `torch.set_num_threads()` with empty parentheses is a name, and not a line of code. `experiments.snippet_table(tried, "taken
-# literally")` has the reasons. And {{left_out}} cannot be run here.
+# Of the {{snippets}} pieces {{errors}} raises an error, and to count that one would be unfair: `register_comm_hook()` with
+# empty parentheses is a name in a sentence, and not a line of code. The others run. An error would have said where to look;
+# code that runs and does something else says nothing.
 #
-# Worse than an error is code that runs and does something else. Here are two, each in the shortest form that runs. The
-# first sets a limit, and reserves nothing. What reserves memory in advance is a tensor of that size, dropped at once:
-# PyTorch's pool keeps its block (lesson 08). The second turns one large picture into four rows of results, without a word;
-# with `flatten(1)` in its place that picture raises an error.
+# Here are two in full, each in the shortest form that runs. The first sets a limit, and reserves nothing. What reserves
+# memory in advance is a tensor of that size, dropped at once: PyTorch's pool keeps its block (lesson 08). The second turns
+# one large picture into four rows of results, without a word; with `flatten(1)` in its place that picture raises an error.
 
 # %% experiment
 experiments.in_full("compile-300/memory-fraction")

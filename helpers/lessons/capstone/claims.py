@@ -9,7 +9,7 @@ from helpers.text.seconds import format_seconds
 HERE = "Further: two models of a known size"
 
 
-def headlines(bert: list[Rung], gpt2: list[Rung]) -> list[Claim]:
+def on_trial(bert: list[Rung], gpt2: list[Rung]) -> list[Claim]:
     """bert, gpt2: what each rung of the reference ladders came to, the plain step first."""
     return [_all_together(bert), _compile_alone(gpt2)]
 

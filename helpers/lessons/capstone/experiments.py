@@ -15,16 +15,15 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
-
-import torch
 
 from helpers import plots, progress, ranks
 from helpers.check.probe import describe
 from helpers.lesson import patience
 from helpers.lessons import capstone
 from helpers.lessons.capstone import finding, given, reference_repair, scores
+from helpers.lessons.capstone.climbing import Step, step_of
 from helpers.lessons.capstone.parts import AREAS, WHOLE, Script
 from helpers.lessons.capstone.plain import eager
 from helpers.lessons.gpu_queue.experiments import machine
@@ -33,7 +32,6 @@ from helpers.simulator import simulate
 from helpers.text.tables import ShownAsTable, Table, table
 
 SIMULATED = scores.SIMULATED
-STEPS = scores.STEPS
 #: what is told of the whole script beside what is graded
 _TOO = ("launches_but_casts", "syncs")
 Repair = Callable[[Script], Script]
@@ -47,26 +45,13 @@ def parts() -> Table:
     return table(rows, ["area", "functions that you may replace"], evidence="arithmetic")
 
 
-class Step(NamedTuple):
-    """What a step takes, and the most memory that is in use meanwhile."""
-
-    seconds: float
-    peak_bytes: int
-
-
 @functools.lru_cache(maxsize=64)
 def a_step(script: Script, cpu: float = 1, gpu: float = 1, pcie: float = 1, loading: float = 1) -> Step:
     """A step on a machine of which a part is so many times as fast."""
     rates = {"REQUEST_S": 1 / loading, "READ_BYTES_PER_S": loading, "MAKE_BYTES_PER_S": loading}
     faster = {name: getattr(scores, name) * rate for name, rate in rates.items()}
-    there = simulate(machine(cpu, gpu, pcie)).world(scores.RANKS)
-    with mock.patch.multiple(scores, **faster), scores.running(script, there) as (_, run, _):
-        there.reset_peak_memory_stats()
-        began = there.clock()
-        for _ in range(STEPS):
-            next(run)
-        there.synchronize()
-        return Step((there.clock() - began) / STEPS, there.max_memory_allocated())
+    with mock.patch.multiple(scores, **faster):
+        return step_of(script, simulate(machine(cpu, gpu, pcie)).world(scores.RANKS))
 
 
 def gains(script: Script) -> dict[str, float]:
@@ -259,16 +244,13 @@ def _train(runs: Sequence[Part], dies: int, until: int) -> None:
         from helpers.lessons.capstone import spread
 
     os.environ.setdefault("MASTER_PORT", "29500")  # torchrun would have set it, and Accelerate asks
-    plain, calls = spread.accumulate, itertools.count(1)
 
-    def accumulate(*args: Any) -> torch.Tensor:
-        if next(calls) == dies and spread.dist.get_rank() == 0:
+    def die(step: int) -> None:
+        if step == dies and spread.dist.get_rank() == 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        return plain(*args)
 
-    spread.accumulate = accumulate  # type: ignore[assignment]  # a function of the same arguments
     for by, to in runs:
-        spread.train(by, Path(to), spread.script.Size(), until, EVERY)
+        spread.train(by, Path(to), spread.script.Size(), until, EVERY, before_step=die)
 
 
 def _losses(to: str) -> list[float]:

@@ -200,10 +200,10 @@ def _named(script: Script, charges: Charges) -> Charges:
     named: Charges = {}
     for counter, lines in charges.items():
         named[counter] = {
-            p._replace(function=parts.get(p.function, p.function)): one for p, one in lines.items()
+            p._replace(function=parts.get(p.function, p.function)): charge for p, charge in lines.items()
         }
-        for one in lines.values():
-            one.via = {parts.get(name, name): share for name, share in one.via.items()}
+        for charge in lines.values():
+            charge.via = {parts.get(name, name): share for name, share in charge.via.items()}
     return named
 
 
@@ -216,8 +216,8 @@ def _charges(script: Script) -> Charges:
             for _ in range(scores.STEPS):
                 next(run)
     for lines in meter.charges.values():
-        for one in lines.values():
-            one.amount /= scores.STEPS
+        for charge in lines.values():
+            charge.amount /= scores.STEPS
     return _named(script, meter.charges)
 
 
@@ -231,20 +231,20 @@ def _memory(script: Script) -> Charges:
         for _ in range(scores.STEPS):
             begun.append(len(memory.read(gpu).events))
             next(run)
-        found = memory.history(memory.read(gpu))
+        history = memory.history(memory.read(gpu))
     known = _Known(script)
     peak: dict[Place, Charge] = defaultdict(Charge)
-    for block in found.heap(int(found.allocated.argmax())).live.values():
+    for block in history.heap(int(history.allocated.argmax())).live.values():
         known.add(peak, block)
     stay: dict[Place, Charge] = defaultdict(Charge)
     steps: dict[Place, set[int]] = defaultdict(set)
-    for block in found.heap(len(found)).live.values():
+    for block in history.heap(len(history)).live.values():
         if block.born >= begun[0]:
             steps[known.add(stay, block)].add(bisect_right(begun, block.born))
-    for one in stay.values():
-        one.amount /= scores.STEPS
+    for charge in stay.values():
+        charge.amount /= scores.STEPS
     every = set(range(2, scores.STEPS + 1))  # weights and caches may come in the first
-    stays = {place: one for place, one in stay.items() if every <= steps[place]}
+    stays = {place: charge for place, charge in stay.items() if every <= steps[place]}
     return _named(script, {"peak_bytes": peak, "growth_bytes": stays})
 
 
@@ -266,10 +266,10 @@ class _Known:
 
     def place(self, frames: tuple[Any, ...]) -> tuple[Place, str]:
         """The line that asked, and the function that train called to come there."""
-        found = [place for frame in frames if (place := self._known(frame)) is not None]
-        names = [place.function for place in found]
+        places = [place for frame in frames if (place := self._known(frame)) is not None]
+        names = [place.function for place in places]
         below = names[names.index("train") - 1] if "train" in names[1:] else ""
-        return (found or [Place("(elsewhere)", "")])[0], below
+        return (places or [Place("(elsewhere)", "")])[0], below
 
     def _known(self, frame: Any) -> Place | None:
         if frame.file == self.file:
@@ -301,15 +301,15 @@ def where(script: Script, counter: str, most: int = MOST) -> Table:
     if counter in ("compilations", "recompiles"):
         return _compiled(script, look)
     lines = (_memory if counter in ("peak_bytes", "growth_bytes") else _charges)(script).get(counter, {})
-    whole, (name, form) = sum(one.amount for one in lines.values()), _FORMS[counter]
+    whole, (name, form) = sum(charge.amount for charge in lines.values()), _FORMS[counter]
     shown = sorted(lines.items(), key=lambda item: -item[1].amount)[:most]
     rows = [
-        (f"`{place.text}`", place.function, place.area, _via(one), f"{form(one.amount)} ({one.amount / whole:.0%})", _said(one))
-        for place, one in shown
-        if one.amount
+        (f"`{place.text}`", place.function, place.area, _via(charge), f"{form(charge.amount)} ({charge.amount / whole:.0%})", _said(charge))
+        for place, charge in shown
+        if charge.amount
     ]  # fmt: skip
-    if any(one.amount for place, one in lines.items() if place not in dict(shown)):
-        look = f"in other lines: {form(whole - sum(one.amount for _, one in shown))}; {look}"
+    if any(charge.amount for place, charge in lines.items() if place not in dict(shown)):
+        look = f"in other lines: {form(whole - sum(charge.amount for _, charge in shown))}; {look}"
     said = "time of the CPU, waits included" if counter == "step_s" else name
     columns = ["line", "in", "area", "train calls", said, "what it is"]
     return table(rows, columns, evidence=scores.SIMULATED, caption=look)
@@ -319,17 +319,17 @@ def _largest(parts: dict[str, float]) -> list[tuple[str, float]]:
     return sorted(parts.items(), key=lambda part: -part[1])
 
 
-def _via(one: Charge) -> str:
-    whole = sum(one.via.values())
+def _via(charge: Charge) -> str:
+    whole = sum(charge.via.values())
     return ", ".join(
-        f"{name} {share / whole:.0%}" if share < whole else name for name, share in _largest(one.via)
+        f"{name} {share / whole:.0%}" if share < whole else name for name, share in _largest(charge.via)
     )
 
 
-def _said(one: Charge) -> str:
-    names = [name.removeprefix("aten.").removeprefix("aten::") for name, _ in _largest(one.of)[:2]]
-    said = ", ".join(names) + (", …" if len(one.of) > 2 else "")
-    rate = one.flops / (one.amount * scores.STEPS) / 1e12
+def _said(charge: Charge) -> str:
+    names = [name.removeprefix("aten.").removeprefix("aten::") for name, _ in _largest(charge.of)[:2]]
+    said = ", ".join(names) + (", …" if len(charge.of) > 2 else "")
+    rate = charge.flops / (charge.amount * scores.STEPS) / 1e12
     return f"{said} ({rate:.0f} TFLOP/s)" if rate >= 1 else said
 
 
@@ -378,18 +378,18 @@ def by_part(script: Script) -> Table:
 
 def by_area(script: Script) -> dict[str, dict[str, float]]:
     """Area → counter → what its functions took in a step, backward passes apart."""
-    found = {area: {"step_s": 0.0, "launches": 0.0, "syncs": 0.0} for area in AREAS}
+    areas = {area: {"step_s": 0.0, "launches": 0.0, "syncs": 0.0} for area in AREAS}
     for name, took in spent(script).items():
-        of = found.get(_area(name), {})
-        for counter in of:
-            of[counter] += took[counter]
-    return found
+        counters = areas.get(_area(name), {})
+        for counter in counters:
+            counters[counter] += took[counter]
+    return areas
 
 
 def spent(script: Script) -> dict[str, dict[str, float]]:
     """Function → counter → what it took in a step. Backward passes stand for themselves, as "backward"."""
-    found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    functions: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for counter in ("step_s", "busy_s", "launches", "syncs"):
-        for place, one in _charges(script)[counter].items():
-            found["backward" if ".backward(" in place.text else place.function][counter] += one.amount
-    return found
+        for place, charge in _charges(script)[counter].items():
+            functions["backward" if ".backward(" in place.text else place.function][counter] += charge.amount
+    return functions

@@ -71,10 +71,10 @@ def sharded(device: torch.device) -> Way:
 
     def wrap(model: Any, averaged: Any) -> tuple[Any, Any, torch.optim.Optimizer]:
         mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-        for one in (model, averaged):
-            for block in one.blocks:
+        for net in (model, averaged):
+            for block in net.blocks:
                 fully_shard(block, mesh=mesh)
-            fully_shard(one, mesh=mesh)
+            fully_shard(net, mesh=mesh)
         return model, averaged, script.make_optimizer(model)
 
     @contextlib.contextmanager
@@ -125,13 +125,13 @@ class Shares(Dataset[Any]):
 
 def accumulate(way: Way, model: Any, batch: list[Tensor], parts: int) -> Tensor:
     """The script's part of that name; the gradients are sent once. Returns this rank's loss and right answers."""
-    found = []
+    rows = []
     for number, (pictures, labels, mirrored) in enumerate(script.pieces(batch, parts), start=1):
         with contextlib.nullcontext() if number == parts else way.unsent(model):
             logits, loss = script.forward(model, script.augment(pictures, mirrored), labels)
             way.backward(loss / parts)
-        found.append(torch.stack([loss.detach() / parts, script.count_right(logits, labels)]))
-    return torch.stack(found).sum(0)
+        rows.append(torch.stack([loss.detach() / parts, script.count_right(logits, labels)]))
+    return torch.stack(rows).sum(0)
 
 
 # ----------------------------------------------------------------------------------------------- checkpoints
@@ -145,20 +145,21 @@ def state(model: Any, averaged: Any, optimizer: Any) -> dict[str, Any]:
 
 def load(path: Path, model: Any, averaged: Any, optimizer: Any) -> int:
     """Put a checkpoint back, into whatever shares this run has. Returns after how many steps it was written."""
-    found = state(model, averaged, optimizer)
-    dcp.load(found, checkpoint_id=path)
-    found_in = {"model_state_dict": found["model"], "optim_state_dict": found["optimizer"]}
-    states.set_state_dict(model, optimizer, **found_in)
-    states.set_model_state_dict(averaged, found["averaged"])
+    saved = state(model, averaged, optimizer)
+    dcp.load(saved, checkpoint_id=path)
+    states.set_state_dict(
+        model, optimizer, model_state_dict=saved["model"], optim_state_dict=saved["optimizer"]
+    )
+    states.set_model_state_dict(averaged, saved["averaged"])
     return int(path.name.removeprefix("step-"))
 
 
 def newest(to: Path) -> Path | None:
     """The last checkpoint that is whole: `.metadata` is its last file. As rank 0 sees it: none begins with another."""
     whole = sorted(path.parent for path in to.glob("step-*/.metadata"))
-    found = [whole[-1] if whole else None]
-    dist.broadcast_object_list(found)
-    return found[0]
+    last = [whole[-1] if whole else None]
+    dist.broadcast_object_list(last)
+    return last[0]
 
 
 # -------------------------------------------------------------------------------------------------- the run
@@ -188,10 +189,14 @@ def report(to: Path, step: int, rows: list[Tensor]) -> None:
                 file.write(json.dumps(row) + "\n")
 
 
-def train(by: str, to: Path, size: Any, steps: int, every: int = 4, seed: int = 0) -> None:
+def train(
+    by: str, to: Path, size: Any, steps: int, every: int = 4, seed: int = 0,
+    before_step: Callable[[int], None] = lambda step: None,
+) -> None:  # fmt: skip
     """In each rank: train until that step, from the newest checkpoint in the folder on. KeyError for another way.
 
     size: a Size of the script. every: so many steps from one checkpoint, and from one look at the losses, to the next.
+    before_step: called with the number of each step that this run takes.
     """
     device = start()
     gpu, way = SimpleNamespace(device=device), WAYS[by](device)
@@ -208,6 +213,7 @@ def train(by: str, to: Path, size: Any, steps: int, every: int = 4, seed: int = 
         )
         rows: list[Tensor] = []
         for step, batch in enumerate(script.send(batches, gpu), start=done + 1):
+            before_step(step)
             optimizer.zero_grad()
             rows.append(accumulate(way, model, batch, size.parts))
             # not the script's own: where weights are sharded, .item() of a gradient's length is that of this rank's share
@@ -220,7 +226,7 @@ def train(by: str, to: Path, size: Any, steps: int, every: int = 4, seed: int = 
                 rows.clear()
 
 
-def main() -> None:
+def main(before_step: Callable[[int], None] = lambda step: None) -> None:
     """What torchrun starts in each process."""
     wants = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     wants.add_argument("--by", choices=WAYS, default="parallel")
@@ -229,7 +235,7 @@ def main() -> None:
     wants.add_argument("--every", type=int, default=4, help="steps from one checkpoint to the next")
     asked = wants.parse_args()
     asked.to.mkdir(parents=True, exist_ok=True)
-    train(asked.by, asked.to, script.Size(), asked.steps, asked.every)
+    train(asked.by, asked.to, script.Size(), asked.steps, asked.every, before_step=before_step)
     dist.destroy_process_group()
 
 

@@ -96,8 +96,8 @@ def nodes() -> Claim:
 
 def compression() -> Claim:
     """Bytes and messages of four backward passes: plain, 16 bits, sparse, low rank."""
-    told = experiments.sending()
-    sent = {way: record.wire_bytes() for way, record in told.items()}
+    records = experiments.sending()
+    sent = {way: record.wire_bytes() for way, record in records.items()}
     thin, sparse = "rank-1 factors", "the largest tenth"
     whole, less = experiments.float_and_int8(10**4, "NVLink 4")
     return Claim(
@@ -105,7 +105,7 @@ def compression() -> Claim:
         "book-notes",
         "compressing gradients (quantized, sparse, low rank) lowers what is sent",
         f"four passes: {sent['plain']:,.0f} bytes plain, {sent['16 bits']:,.0f} in 16 bits, {sent[sparse]:,.0f} as the largest tenth and its "
-        f"places, {sent[thin]:,.0f} as rank-1 factors in {told[thin].count()} messages and not {told['plain'].count()}. 10,000 numbers over "
+        f"places, {sent[thin]:,.0f} as rank-1 factors in {records[thin].count()} messages and not {records['plain'].count()}. 10,000 numbers over "
         f"NVLink: {'int8' if less < whole else 'float32'} is faster",
         "partly: holds when bytes, and not messages, are what takes the time"
         if max(sent[way] for way in ("16 bits", sparse, thin)) < sent["plain"]
@@ -116,17 +116,17 @@ def compression() -> Claim:
 
 def accelerate() -> Claim:
     """The third step of Accelerate beside DDP's."""
-    found, own = experiments.by_accelerate(), experiments.by_ddp()
-    same = found == ("DistributedDataParallel", own.count("all_reduce"), own.bytes("all_reduce"))
+    step, own = experiments.by_accelerate(), experiments.by_ddp()
+    same = step == ("DistributedDataParallel", own.count("all_reduce"), own.bytes("all_reduce"))
     return Claim(
         "14-accelerate",
         "book-notes",
         "Accelerate does the same as DDP, with more optimizations",
-        f"the model is a {found[0]}; {found[1]} all-reduce of {found[2]:,} bytes, DDP's own; other optimizations were not tried"
-        if found
+        f"the model is a {step[0]}; {step[1]} all-reduce of {step[2]:,} bytes, DDP's own; other optimizations were not tried"
+        if step
         else "not installed here",
         "untested"
-        if found is None
+        if step is None
         else "confirmed for what is sent; the rest is untested"
         if same
         else "refuted",
@@ -140,24 +140,24 @@ def listing() -> Claim:
     kept = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
         next(dist.rendezvous("env://", rank=0, world_size=2))  # what init_process_group calls first
-        said = "nothing"
+        message = "nothing"
     except ValueError as problem:
-        said = str(problem).partition("rendezvous: ")[2]
+        message = str(problem).partition("rendezvous: ")[2]
     finally:
         os.environ.update(kept)
     return Claim(
         "14-listing",
         "five-strategies",
         '`init_process_group("nccl", rank=…, world_size=…)`, then `DDP(model.cuda(), device_ids=[local_rank])`, sets a process up',
-        f"without torchrun it raises: {said}. `torch.cuda.set_device` is not in the listing either: not tried, without two GPUs",
+        f"without torchrun it raises: {message}. `torch.cuda.set_device` is not in the listing either: not tried, without two GPUs",
         "partly: holds when torchrun or the caller has set the address"
-        if "MASTER_ADDR" in said
+        if "MASTER_ADDR" in message
         else "untested: this version says otherwise",
         "Further · torchrun and Accelerate",
     )
 
 
-def rows() -> list[Claim]:
-    """All of them."""
+def on_trial() -> list[Claim]:
+    """All of the lesson's claims."""
     claims = eight_cards, ddp_table, topology, buckets, nodes, compression, accelerate, listing
     return [claim() for claim in claims]

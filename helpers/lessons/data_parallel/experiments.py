@@ -48,6 +48,11 @@ def batch() -> Tensor:
     return torch.randn(32, 64, generator=torch.Generator().manual_seed(1))
 
 
+def _own_rows() -> Tensor:
+    """In each rank: its samples of the batch."""
+    return batch().chunk(dist.get_world_size())[dist.get_rank()]
+
+
 def same_gradients(grads: Sequence[Tensor]) -> str:
     """Whether grads are those of layers() in one process that has the whole batch."""
     alone = layers()
@@ -144,11 +149,11 @@ def ring_steps(n: int = 4) -> Picture:
         at = left + step * (wide + gap)
         _one_state(ax, at, top, held, got)
         ax.text(at + wide / 2, top - 0.08, f"step {step}" if step else "before", ha="center", va="bottom")
-    for first, last, said in ((1, n - 1, "round 1: add"), (n, 2 * (n - 1), "round 2: pass the sums on")):
+    for first, last, round_ in ((1, n - 1, "round 1: add"), (n, 2 * (n - 1), "round 2: pass the sums on")):
         begin, end = left + first * (wide + gap), left + last * (wide + gap) + wide
         low = top + n * _CELL + 0.1
         ax.plot([begin, end], [low, low], color=style.MUTED, lw=1.2)
-        ax.text((begin + end) / 2, low + 0.06, said, ha="center", va="top")
+        ax.text((begin + end) / 2, low + 0.06, round_, ha="center", va="top")
     return Picture(
         fig,
         "arithmetic",
@@ -292,13 +297,13 @@ def efficiency_table(lump: Callable[[Any], None]) -> Table:
     """What is left of n-fold work, by the number of GPUs and the way; lump: sends all gradients after backward."""
     rows = []
     for n in (2, 8, 64, 1024):
-        found = [step_on(n, None, lump), step_on(n, DDP)]
+        ways = [step_on(n, None, lump), step_on(n, DDP)]
         more = [f"{left(uneven(n)):.0%}" if n > 2 else "", f"{left(one_slow()):.0%}" if n == 64 else ""]
-        rows.append((f"{n:,}", *(f"{left(run):.0%}" for run in found), *more))
-    free, one = step_on(2, DDP, contention=False), step_on(1, DDP)
+        rows.append((f"{n:,}", *(f"{left(run):.0%}" for run in ways), *more))
+    free, single = step_on(2, DDP, contention=False), step_on(1, DDP)
     note = (
         f"time of a step alone ({alone().seconds * 1e3:.2f} ms) ÷ time of a step among n; nodes of 8, NVLink 4 inside, {NDR} between. "
-        f"2 GPUs, if collectives took nothing from the kernels beside them: {left(free):.0%}; DDP on one GPU: {left(one):.0%}"
+        f"2 GPUs, if collectives took nothing from the kernels beside them: {left(free):.0%}; DDP on one GPU: {left(single):.0%}"
     )
     columns = ["GPUs", "in one message", "DDP", "DDP, uneven kernels", "DDP, one slow rank"]
     return table(rows, columns, evidence="simulated (H100)", caption=note)
@@ -348,7 +353,7 @@ def buckets_table() -> Table:
     floor = []
     for n in counts:
         _explorer().set(ranks=n)
-        floor.append(_explorer().world.seconds("all_reduce", largest.bytes, tuple(range(n))))
+        floor.append(_all_reduce(_explorer().world, n, largest.bytes))
     rows.append(("(the embedding alone)", 1, *(f"{t * 1e6:,.0f} µs" for t in floor)))
     note = (
         f"forward and backward alone take {step.seconds * 1e3:.1f} ms. Of {step.bytes / 1e6:.0f} MB of gradients "
@@ -386,6 +391,7 @@ def caps_table(choose: Callable[[list[int], list[float], float, float], float]) 
 
 
 def _all_reduce(world: Any, n: int, size: int) -> float:
+    """Seconds among all n ranks."""
     return float(world.seconds("all_reduce", size, tuple(range(n))))
 
 
@@ -410,7 +416,7 @@ def among_64(way: str) -> float:
     """Seconds to sum GPT-2's gradients (bf16) over 64 GPUs in 8 nodes; way: ring, tree, hierarchical."""
     world = simulate("H100").world(64, nodes=8, link="NVLink 4", between=NDR, algorithm=way).ranks
     assert world is not None
-    return float(world.seconds("all_reduce", 2 * GPT2, tuple(range(64))))
+    return _all_reduce(world, 64, 2 * GPT2)
 
 
 def among_8(link: str, way: str) -> float:
@@ -503,7 +509,7 @@ def four_passes(
     if own is not None:
         hooks = {"8 bits, fed back": ({}, own)}
     ways = ["plain", *(["no_sync"] if accumulated is not None else []), *hooks]
-    mine, told = batch().chunk(dist.get_world_size())[dist.get_rank()], {}
+    mine, sent = _own_rows(), {}
     for way in ways:
         model = layers()
         ddp = DDP(model)
@@ -517,26 +523,22 @@ def four_passes(
             else:
                 for _ in range(4):
                     ddp(mine).square().mean().backward()
-        told[way] = record
-    return told
+        sent[way] = record
+    return sent
 
 
 @functools.cache
-def _four_passes() -> dict[str, ranks.Record]:
-    found: dict[str, ranks.Record] = ranks.run_ranks(four_passes, 2)[0]
-    return found
-
-
 def sending() -> dict[str, ranks.Record]:
     """four_passes on two live ranks: way → what rank 0 sent."""
-    return _four_passes()
+    sent: dict[str, ranks.Record] = ranks.run_ranks(four_passes, 2)[0]
+    return sent
 
 
-def passes_table(told: Mapping[str, ranks.Record]) -> Table:
+def passes_table(sent: Mapping[str, ranks.Record]) -> Table:
     """Collectives, bytes on the wire and the type of the largest, of each way."""
     rows = [
         (way, r.count(), f"{r.wire_bytes():,.0f}", max(r.calls, key=lambda c: c.bytes).dtype)
-        for way, r in told.items()
+        for way, r in sent.items()
     ]
     columns = ["four backward passes", "collectives", "bytes that a rank sends", "as"]
     return table(rows, columns, evidence="live (CPU)", caption="two ranks, 16,640 parameters")
@@ -591,8 +593,8 @@ def torchrun(script: str, n: int = 2) -> str:
         )
     except subprocess.TimeoutExpired:
         return "torchrun had not finished after two minutes here"
-    said = "\n".join(sorted(done.stdout.splitlines()))
-    return said or f"it did not run here; its last words: {done.stderr.strip()[-300:]}"
+    lines = "\n".join(sorted(done.stdout.splitlines()))
+    return lines or f"it did not run here; its last words: {done.stderr.strip()[-300:]}"
 
 
 def accelerated() -> tuple[str, int, int]:
@@ -602,14 +604,8 @@ def accelerated() -> tuple[str, int, int]:
     accelerate: Any = importlib.import_module("accelerate")  # part of an extra
     model = layers()
     accelerator = accelerate.Accelerator(cpu=True)
-    prepared, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    mine = batch().chunk(dist.get_world_size())[dist.get_rank()]
-    for _ in range(2):
-        optimizer.zero_grad()
-        accelerator.backward(prepared(mine).square().mean())
-    optimizer.zero_grad()
-    with ranks.sent(model) as record:
-        accelerator.backward(prepared(mine).square().mean())
+    prepared, _ = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    record = _third_step(model, prepared, accelerator.backward)
     return type(prepared).__name__, record.count("all_reduce"), record.bytes("all_reduce")
 
 
@@ -618,36 +614,40 @@ def by_accelerate() -> tuple[str, int, int] | None:
     """accelerated on two live ranks; None where Accelerate is not installed."""
     if importlib.util.find_spec("accelerate") is None:
         return None
-    found: tuple[str, int, int] = ranks.run_ranks(accelerated, 2)[0]
-    return found
+    step: tuple[str, int, int] = ranks.run_ranks(accelerated, 2)[0]
+    return step
 
 
 def third_step() -> ranks.Record:
     """In each rank: what the third step of layers() in torch's DDP sends."""
     model = layers()
-    ddp, mine = DDP(model), batch().chunk(dist.get_world_size())[dist.get_rank()]
+    return _third_step(model, DDP(model), Tensor.backward)
+
+
+def _third_step(model: nn.Module, wrapped: nn.Module, backward: Callable[[Tensor], None]) -> ranks.Record:
+    mine = _own_rows()
     for _ in range(2):
-        ddp(mine).square().mean().backward()
+        backward(wrapped(mine).square().mean())
     with ranks.sent(model) as record:
-        ddp(mine).square().mean().backward()
+        backward(wrapped(mine).square().mean())
     return record
 
 
 @functools.cache
 def by_ddp() -> ranks.Record:
     """third_step on two live ranks."""
-    found: ranks.Record = ranks.run_ranks(third_step, 2)[0]
-    return found
+    record: ranks.Record = ranks.run_ranks(third_step, 2)[0]
+    return record
 
 
 def accelerate_table() -> Table | str:
     """The third step of DDP and of Accelerate."""
-    found, own = by_accelerate(), by_ddp()
-    if found is None:
+    step, own = by_accelerate(), by_ddp()
+    if step is None:
         return "accelerate is not installed here (`make lab EXTRAS=models`)"
     rows = [
         ("DistributedDataParallel", own.count("all_reduce"), own.bytes("all_reduce")),
-        (f"Accelerate, a {found[0]}", *found[1:]),
+        (f"Accelerate, a {step[0]}", *step[1:]),
     ]
     return table(rows, ["third step", "all-reduces", "bytes"], evidence="live (CPU)")
 
@@ -657,7 +657,7 @@ def accelerate_table() -> Table | str:
 
 def _timed(sizes: Sequence[int]) -> dict[int, float]:
     """In each rank, on its GPU: seconds of one all-reduce of each size in bytes."""
-    told = {}
+    seconds = {}
     for size in sizes:
         x = torch.zeros(size // 4, device=torch.device("cuda", dist.get_rank()))
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -667,8 +667,8 @@ def _timed(sizes: Sequence[int]) -> dict[int, float]:
             dist.all_reduce(x)
         end.record()
         end.synchronize()
-        told[size] = begin.elapsed_time(end) / 20 / 1e3
-    return told
+        seconds[size] = begin.elapsed_time(end) / 20 / 1e3
+    return seconds
 
 
 def own_link() -> Table | str:

@@ -19,7 +19,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from helpers import ranks, simulate
-from helpers.lesson.claim import Claim
 from helpers.lessons.fully_sharded.sharded_peak import worst_moment
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
@@ -456,48 +455,3 @@ def peaks_on_gpus(ways: Mapping[str, tuple[bool, bool | None]]) -> Table | str:
     rows = [(way, f"{ranks.run_ranks(_peak_on_gpus, 2, *how)[0] / 1e6:,.0f}") for way, how in ways.items()]
     note = "forward and backward of 6 layers of 4,096 × 4,096, float32, 8,192 tokens"
     return table(rows, ["2 GPUs", "peak MB"], evidence="live (GPU)", caption=note)
-
-
-# --- sources on trial ---------------------------------------------------------------------------------------------
-
-
-def claims(
-    gb: Callable[[str, int], float],
-    runs: Mapping[str, Wrapped],
-    steps: Mapping[str, Step],
-    strategy: Claim,
-) -> list[Claim]:
-    """The rows of the lesson's sources on trial. steps: "8: …" and "1,024: …", as the lesson names them."""
-    once, each = (runs[way].most for way in ("one call for all", "a call per layer"))
-    small, small_ddp = (steps[f"8: {way}"].peak / 1e6 for way in ("a call per layer", "DDP"))
-    ddp, per_layer, hsdp = (steps[f"1,024: {way}"] for way in ("DDP", "a call per layer", "HSDP"))
-    took = "DDP {:.1f} ms, a call per layer {:.1f}, HSDP {:.1f}".format(
-        *(s.seconds * 1e3 for s in (ddp, per_layer, hsdp))
-    )
-    return [
-        Claim(
-            "15-memory",
-            "guide",
-            "FSDP uses memory more efficiently and supports very large models",
-            f"8 billion parameters: {gb('DDP', 8):,.0f} GB on each rank with DDP, {gb('ZeRO-3', 64):.0f} on 64 with FSDP. Simulated peak "
-            f"of 6 layers on 8 ranks: {small_ddp:,.0f} MB and {small:,.0f}. Layers whole at once: {once} with one call for all, {each} with a call per layer",
-            "partly: holds when each block is wrapped; activations are not cut"
-            if small < small_ddp and each < once
-            else "refuted",
-            "1 · What is stored, what is sent",
-        ),
-        Claim(
-            "15-scaling",
-            "guide",
-            "FSDP scales better to several nodes",
-            f"forward and backward at 1,024 ranks, simulated: {took}",
-            "refuted for speed in this simulation, for a model that DDP can hold at all, where gathers between nodes go by rings: DDP is "
-            f"the fastest of the three. HSDP comes within {hsdp.seconds / ddp.seconds - 1:.1%} of it with {hsdp.peak / ddp.peak:.0%} of its memory"
-            if ddp.seconds < min(per_layer.seconds, hsdp.seconds)
-            else "partly: holds when it is cut inside the node only (HSDP)"
-            if ddp.seconds < per_layer.seconds
-            else "confirmed",
-            "4 · Does it hide?",
-        ),
-        strategy,
-    ]

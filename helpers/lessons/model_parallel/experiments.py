@@ -16,7 +16,6 @@ from torch.nn import functional as F
 
 import helpers.lessons.model_parallel.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import ranks, recordings, simulate
-from helpers.lesson.claim import Claim
 from helpers.simulator.world.pipeline import order, pipeline
 from helpers.text.tables import Table, table
 
@@ -478,60 +477,3 @@ def prices_table(step_seconds: Callable[..., float]) -> Table:
     note = "a step by step_seconds (in brackets: if dp's sending were hidden altogether); InfiniBand NDR between nodes"
     columns = ["1.2 B on 64 GPUs", "1,024 sequences, ms", "64 sequences, ms"]
     return table(rows, columns, evidence="arithmetic", caption=note)
-
-
-# --- sources on trial ---------------------------------------------------------------------------------------------
-
-
-def claims(gathered: Step, paired: Step) -> list[Claim]:
-    """The rows of the lesson's sources on trial. gathered, paired: steps of the MLP split in two ways."""
-    sent = [step[1].wire_bytes() for step in (gathered, paired)]
-    inside, across, thin = gain(ON_NDR, 8) / 8, gain(ON_NDR, 16) / 16, gain(ON_100G, 16) / 16
-    widest = [
-        math.isqrt(int(80e9 * tp / (16 * 12))) for tp in (1, 8)
-    ]  # layer that fits at 16 bytes a parameter
-    alone = 16 * 12 * 48 * 8192**2
-    split = alone / 64 + 8 * 34 * 2048 * 8192 * 48 / 64  # tp 8 · pp 8, 8 micro-batches of one sequence alive
-    return [
-        Claim(
-            "16-gather",
-            "book-notes",
-            "a product that is too large is cut over the GPUs, and an all-gather puts the result together",
-            f"an MLP's step so: {sent[0]:,.0f} bytes on the wire; columns then rows, one all-reduce each way: {sent[1]:,.0f}",
-            "partly: holds when one product stands alone; two in a row need nothing between them",
-            "1 · Split a matrix product",
-        ),
-        Claim(
-            "16-one-machine",
-            "book-notes",
-            "tensor parallelism is usually limited to one machine with NVLink, by the network's bandwidth",
-            f"share of n-fold speed (width 8,192): {inside:.0%} with 8 GPUs in a node; 16 in two nodes {across:.0%} with 400 Gbit/s a "
-            f"GPU, {thin:.0%} with 100 Gbit/s",
-            "partly: holds when the network is far slower than NVLink (at 100 Gbit/s, 16 GPUs gain nothing over 8) or the layers are "
-            "narrow; wide layers on a fast network gain beyond the node"
-            if gain(ON_100G, 16) < 1.1 * gain(ON_100G, 8) < gain(ON_NDR, 16)
-            else "partly: holds when the layers are narrow or the network slow; the table says from where on",
-            "Further · Which link can bear it?",
-        ),
-        Claim(
-            "16-one-layer",
-            "book-notes",
-            "a pipeline cannot help when one layer does not fit on a GPU",
-            f"a stage is one layer at least; with its states it fills 80 GB at width {widest[0]:,}, cut by tp 8 at {widest[1]:,}",
-            "confirmed; there tensor parallelism helps, or sharding (lesson 15)"
-            if widest[0] < widest[1]
-            else "refuted",
-            "2 · Split between the layers",
-        ),
-        Claim(
-            "16-mixed",
-            "five-strategies",
-            "data and model parallelism combined handle very large models",
-            f"39 B parameters: weights and states {alone / 1e9:,.0f} GB, of 80 GB a GPU, so data parallel alone does not fit; "
-            f"on 64 GPUs as tp 8 · pp 8 a GPU holds {split / 1e9:,.0f} GB",
-            "confirmed; sharding the states (lesson 15) is another way"
-            if split < 80e9 < alone
-            else "untested",
-            "3 · Lay it over the machine",
-        ),
-    ]

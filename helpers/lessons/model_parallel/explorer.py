@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from helpers.lessons.model_parallel.schedule_picture import schedule
 from helpers.plots.picture import Picture, message
 from helpers.simulator.world.pipeline import SCHEDULES, Pipeline, order, pipeline
 from helpers.widgets.movable import Explorer
@@ -49,8 +50,6 @@ class PipelineExplorer(Explorer):
 
     def static(self) -> Picture:
         """The picture of the present settings."""
-        from helpers.plots import schedule
-
         title = self.settings["schedule"]
         if self.run is None:
             return message(self._trouble, evidence=EVIDENCE, title=title)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,6 @@ import numpy as np
 from helpers.lesson import VERDICTS_MIME, sources
 from helpers.lesson.claim import WORDS
 from helpers.lessons.sources_on_trial import shares_picture, snippets, verdicts
-from helpers.lessons.sources_on_trial.snippets import Snippet
 from helpers.lessons.sources_on_trial.verdicts import Verdict
 from helpers.plots.picture import Picture
 from helpers.text.tables import Table, table
@@ -130,69 +129,32 @@ def conditions(claims: Claims) -> dict[str, int]:
 # --- snippets -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A snippet, what happened as written and as it should be, and why an error is none of the source's ("": it is)."""
-
-    one: Snippet
-    written: str
-    should: str
-    literally: str
-
-    @property
-    def outcome(self) -> str:
-        """In one word, as written."""
-        if self.written.startswith(snippets.NOT_RUN):
-            return "not run"
-        if not snippets.fails(self.written):
-            return "runs"
-        return "taken literally" if self.literally else "error"
+def run_snippets() -> dict[str, tuple[str, str]]:
+    """id of a snippet → what happened as it is written, and as it should be."""
+    return {id: snippets.outcome(id) for id in snippets.SNIPPETS}
 
 
-def tried_snippets() -> list[Tried]:
-    """Run all, as written and as they should be."""
-    ran = zip(snippets.SNIPPETS, snippets.ran(), strict=True)
-    return [Tried(one, row[4], row[5], snippets.LITERALLY.get(one.id, "")) for one, row in ran]
-
-
-def snippet_counts(tried: Sequence[Tried]) -> dict[str, dict[str, int]]:
-    """source → outcome → number of snippets."""
-    outcomes = ("runs", "taken literally", "error", "not run")
-    sources = dict.fromkeys(t.one.source for t in tried)
-    return {
-        s: {o: sum(t.outcome == o and t.one.source == s for t in tried) for o in outcomes} for s in sources
-    }
-
-
-def snippet_picture(tried: Sequence[Tried]) -> Picture:
-    """A bar a source: what happened to its snippets as written."""
-    title = "The snippets as they are written"
-    return shares_picture.shares(snippet_counts(tried), evidence=CPU, title=title, xlabel="snippets")
-
-
-def snippet_table(tried: Iterable[Tried], outcome: str = "error", most: int = 12) -> Table:
-    """The snippets of one outcome: as written, what happened; as it should be."""
-    found = [t for t in tried if t.outcome == outcome]
+def snippet_table(outcomes: Mapping[str, tuple[str, str]]) -> Table:
+    """The snippets, each with the call that matters, and what happened."""
     rows = [
-        {"source, section": f"{t.one.source}, {t.one.section}", "snippet": f"`{t.one.what}`"}
-        | {"as written": _short(t.written), "as it should be": _short(t.should)}
-        | ({"not the source's error": t.literally} if t.literally else {})
-        for t in found[:most]
+        (f"{s.source}, {s.section}", f"`{s.what}`", *map(_short, outcomes[s.id]))
+        for s in snippets.SNIPPETS.values()
     ]
-    return table(rows, evidence=f"{CPU} · simulated (H100)", caption=f"{len(rows)} of {len(found)}")
+    columns = ["source, section", "snippet", "as written", "as it should be"]
+    return table(rows, columns, evidence=f"{CPU} · simulated (H100)")
 
 
-def _short(said: str) -> str:
-    return textwrap.shorten(said.replace("`", "'"), 110, placeholder=" …")
+def _short(line: str) -> str:
+    return textwrap.shorten(line.replace("`", "'"), 110, placeholder=" …")
 
 
 def in_full(id: str) -> None:
     """Print one snippet in this course's minimal form: as written, as it should be, and what happened."""
-    one = next(one for one in snippets.SNIPPETS if one.id == id)
-    for head, run in (("as written", one.as_written), ("as it should be", one.as_it_should)):
+    snippet = snippets.SNIPPETS[id]
+    for head, run in (("as written", snippet.as_written), ("as it should be", snippet.as_it_should)):
         body: Any = inspect.unwrap(run)
         source = textwrap.dedent(inspect.getsource(body)).strip()
-        print(f"# {one.id}, {head}\n{source}\n#   {_short(run())}\n")
+        print(f"# {id}, {head}\n{source}\n#   {_short(run())}\n")
 
 
 # --- a trial and its counts ---------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import helpers.lessons.capstone.recorded  # noqa: F401 - its experiments are kno
 from helpers import plots, recordings
 from helpers.lesson import sources
 from helpers.lessons.capstone import given, scores
+from helpers.lessons.capstone.climbing import step_of
 from helpers.lessons.capstone.reference_repair.models import (
     TASKS,
     Way,
@@ -190,19 +191,12 @@ def capstone_is_current() -> bool:
 
 def larger() -> list[dict[str, Any]]:
     """The capstone's script as it was and with all repairs, at its larger size: a step's seconds and most bytes."""
-    found = []
-    for name, script in (("as it was", given.script("")), ("all repairs", given.builder().fast())):
-        with scores.running(script, size=scores.LARGER) as (_, run, seen):
-            seen.gpu.reset_peak_memory_stats()
-            start = seen.gpu.clock()
-            for _ in range(scores.STEPS):
-                next(run)
-            seen.gpu.synchronize()
-            seconds = (seen.gpu.clock() - start) / scores.STEPS
-            found.append(
-                {"rung": name, "seconds": seconds, "peak_bytes": float(seen.gpu.max_memory_allocated())}
-            )
-    return found
+    scripts = {"as it was": given.script(""), "all repairs": given.builder().fast()}
+    steps = {name: step_of(script, size=scores.LARGER) for name, script in scripts.items()}
+    return [
+        {"rung": name, "seconds": step.seconds, "peak_bytes": float(step.peak_bytes)}
+        for name, step in steps.items()
+    ]
 
 
 def write() -> None:

@@ -102,7 +102,7 @@ def buckets_take_memory() -> Outcome:
 
 
 def hook_measures() -> Outcome:
-    _, should = snippets.said("book-notes/comm-hook")
+    _, should = snippets.outcome("book-notes/comm-hook")
     return (
         should,
         "confirmed: it is called with every bucket, and can time it" if "called" in should else "refuted",
@@ -176,7 +176,7 @@ def from_source() -> Outcome:
 
 
 def dynamic_sizes() -> Outcome:
-    written, should = snippets.said("book-notes/dynamic")
+    written, should = snippets.outcome("book-notes/dynamic")
     return (
         f"{written}; {should.rpartition('; ')[2]}",
         "confirmed" if "3 sizes: 1 graph" in written else "refuted",

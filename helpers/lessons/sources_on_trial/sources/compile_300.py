@@ -57,7 +57,7 @@ def steady_latency() -> Outcome:
 
 
 def flattening() -> Outcome:
-    written, should = snippets.said("compile-300/network")
+    written, should = snippets.outcome("compile-300/network")
     wrong = "(4, 10)" in written
     return (
         f"as written: {written}; with `flatten(1)`: {should}",
@@ -68,7 +68,7 @@ def flattening() -> Outcome:
 
 
 def amp_names() -> Outcome:
-    written, _ = snippets.said("compile-300/amp")
+    written, _ = snippets.outcome("compile-300/amp")
     return (
         written,
         "partly: it runs, and both names are deprecated" if "deprecated" in written else "confirmed",
@@ -76,7 +76,7 @@ def amp_names() -> Outcome:
 
 
 def max_autotune() -> Outcome:
-    written, should = snippets.said("compile-300/max-autotune")
+    written, should = snippets.outcome("compile-300/max-autotune")
     return (
         f"{written}; max-autotune-no-cudagraphs: {should}",
         "partly: it tunes, and switches CUDA graphs on as well"

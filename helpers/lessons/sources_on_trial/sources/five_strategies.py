@@ -27,7 +27,7 @@ def full_precision_update() -> Outcome:
 
 
 def end_of_an_epoch() -> Outcome:
-    written, should = snippets.said("five-strategies/accumulation")
+    written, should = snippets.outcome("five-strategies/accumulation")
     return (
         f"as printed: {written}; with a step for the rest: {should}",
         "partly: holds when the number of micro-batches divides; the last ones of an epoch are carried into the next"

@@ -1,0 +1,80 @@
+"""Lesson 16's claims on trial: a product that is cut, where it stops paying, a pipeline, both together."""
+
+from __future__ import annotations
+
+import math
+
+from helpers.lesson.claim import Claim
+from helpers.lessons.model_parallel import experiments
+from helpers.lessons.model_parallel.experiments import Step
+
+
+def on_trial(gathered: Step, paired: Step) -> list[Claim]:
+    """All of the lesson's claims. gathered, paired: steps of the MLP split in two ways."""
+    return [gather(gathered, paired), one_machine(), one_layer(), mixed()]
+
+
+def gather(gathered: Step, paired: Step) -> Claim:
+    """Bytes of a step, with a gather after each product and without."""
+    sent = [step[1].wire_bytes() for step in (gathered, paired)]
+    return Claim(
+        "16-gather",
+        "book-notes",
+        "a product that is too large is cut over the GPUs, and an all-gather puts the result together",
+        f"an MLP's step so: {sent[0]:,.0f} bytes on the wire; columns then rows, one all-reduce each way: {sent[1]:,.0f}",
+        "partly: holds when one product stands alone; two in a row need nothing between them",
+        "1 · Split a matrix product",
+    )
+
+
+def one_machine() -> Claim:
+    """The share of n-fold speed inside a node, and across two by a fast and by a slower network."""
+    inside, across, thin = (
+        experiments.gain(network, gpus) / gpus
+        for network, gpus in ((experiments.ON_NDR, 8), (experiments.ON_NDR, 16), (experiments.ON_100G, 16))
+    )
+    return Claim(
+        "16-one-machine",
+        "book-notes",
+        "tensor parallelism is usually limited to one machine with NVLink, by the network's bandwidth",
+        f"share of n-fold speed (width 8,192): {inside:.0%} with 8 GPUs in a node; 16 in two nodes {across:.0%} with 400 Gbit/s a "
+        f"GPU, {thin:.0%} with 100 Gbit/s",
+        "partly: holds when the network is far slower than NVLink (at 100 Gbit/s, 16 GPUs gain nothing over 8) or the layers are "
+        "narrow; wide layers on a fast network gain beyond the node"
+        if experiments.gain(experiments.ON_100G, 16)
+        < 1.1 * experiments.gain(experiments.ON_100G, 8)
+        < experiments.gain(experiments.ON_NDR, 16)
+        else "partly: holds when the layers are narrow or the network slow; the table says from where on",
+        "Further · Which link can bear it?",
+    )
+
+
+def one_layer() -> Claim:
+    """The widest layer that fits on a GPU, whole and cut in eight."""
+    # at 16 bytes a parameter
+    widest = [math.isqrt(int(80e9 * tp / (16 * 12))) for tp in (1, 8)]
+    return Claim(
+        "16-one-layer",
+        "book-notes",
+        "a pipeline cannot help when one layer does not fit on a GPU",
+        f"a stage is one layer at least; with its states it fills 80 GB at width {widest[0]:,}, cut by tp 8 at {widest[1]:,}",
+        "confirmed; there tensor parallelism helps, or sharding (lesson 15)"
+        if widest[0] < widest[1]
+        else "refuted",
+        "2 · Split between the layers",
+    )
+
+
+def mixed() -> Claim:
+    """GB of 39 billion parameters on one GPU, and cut over 64."""
+    alone = 16 * 12 * 48 * 8192**2
+    split = alone / 64 + 8 * 34 * 2048 * 8192 * 48 / 64  # tp 8 · pp 8, 8 micro-batches of one sequence alive
+    return Claim(
+        "16-mixed",
+        "five-strategies",
+        "data and model parallelism combined handle very large models",
+        f"39 B parameters: weights and states {alone / 1e9:,.0f} GB, of 80 GB a GPU, so data parallel alone does not fit; "
+        f"on 64 GPUs as tp 8 · pp 8 a GPU holds {split / 1e9:,.0f} GB",
+        "confirmed; sharding the states (lesson 15) is another way" if split < 80e9 < alone else "untested",
+        "3 · Lay it over the machine",
+    )
