@@ -42,6 +42,12 @@ VIEWS = {
     "empty": torch.empty(0, 3),
 }
 
+#: panel → numbers of the runs before and after, their seconds
+SESSIONS = {
+    "apart": ((np.array([0, 1]), np.array([2, 3])), (np.array([1e-3, 2e-3]), np.array([2e-3, 3e-3]))),
+    "in turns": ((np.array([0, 3]), np.array([1, 2])), (np.array([1e-3, 2e-3]), np.array([1e-3, 3e-3]))),
+}
+
 
 def pictures() -> dict[str, object]:
     """A small example of each public picture."""
@@ -76,9 +82,8 @@ def pictures() -> dict[str, object]:
             {"a guide": (4, 0.5)},
             evidence="simulated (H100)",
         ),
-        "series": lambda: drift.series(
-            {"in turn": {"a": [1e-3, 2e-3], "b": [2e-3, 3e-3]}, "alone": {"a": [1e-3]}},
-            evidence="simulated (noisy machine)",
+        "before_and_after": lambda: drift.before_and_after(
+            SESSIONS, evidence="simulated (noisy machine)", title="Two sessions"
         ),
         "curves": lambda: plots.curves(
             {
@@ -296,16 +301,13 @@ def test_fit_of_the_larger_finds_floor_and_slope(floor: float, each: float) -> N
 
 
 def test_runs_stand_where_they_were_made() -> None:
-    runs = drift.runs_of({"a": [1e-3, 2e-3], "b": [3e-3]}, {"a": [0, 2], "b": [1]})
-    assert {name: places.tolist() for name, (places, _) in runs.items()} == {"a": [0, 2], "b": [1]}
-    assert drift.runs_of({"a": [1e-3, 2e-3]})["a"][0].tolist() == [0, 1]
-    figure = drift.series(
-        {"one": {"a": [1.0]}, "two": {"a": [2.0], "b": [1.5]}}, evidence="arithmetic"
-    ).figure
-    assert [ax.get_title() for ax in figure.axes] == ["one", "two"]
+    left, right = drift.before_and_after(SESSIONS, evidence="arithmetic", title="Two sessions").figure.axes
+    assert (left.get_title(), right.get_title()) == tuple(SESSIONS)
+    dots = {(ax, line.get_label()): line for ax in (left, right) for line in ax.lines}
+    assert dots[right, "after"].get_xdata().tolist() == [1, 2]  # type: ignore[union-attr]
     # A name keeps its colour from panel to panel.
-    dots = {(ax.get_title(), line.get_label()): line.get_color() for ax in figure.axes for line in ax.lines}
-    assert dots["one", "a"] == dots["two", "a"] != dots["two", "b"]
+    assert dots[left, "before"].get_color() == dots[right, "before"].get_color()
+    assert dots[left, "before"].get_color() != dots[right, "after"].get_color()
 
 
 def test_fit_is_never_negative() -> None:
@@ -326,9 +328,6 @@ def test_fit_is_never_negative() -> None:
         (lambda: overhead.crossover([0, 2], {"a": [1, 1]}, evidence="live (CPU)"), "positive"),
         (lambda: overhead.crossover([1, 2], {"a": [1, 1]}, evidence="live (CPU)", law="min"), "law='min'"),
         (lambda: overhead.fit_overhead([1, 2], [1, 1], "min"), "law='min'"),
-        (lambda: drift.series({}, evidence="live (CPU)"), "no times"),
-        (lambda: drift.series({"a": [1.0]}, {"a": [0, 1]}, evidence="live (CPU)"), "a: 1 times and 2 run"),
-        (lambda: drift.series({"a": [1.0]}, {"b": [0]}, evidence="live (CPU)"), "a: 1 times and 0 run"),
         (lambda: plots.timeline([], evidence="live (CPU)"), "no rows"),
         (lambda: plots.timeline([("k", "CPU", 2, 1)], evidence="live (CPU)"), "before it starts"),
         (lambda: plots.samples({"a": [1]}, evidence="measured"), "'published' or 'arithmetic'"),

@@ -272,7 +272,9 @@ lesson.keep(median=alarms["median of 10"], minimum=alarms["minimum of 10"])
 fewest, most = min(alarms, key=alarms.get), max(alarms, key=alarms.get)
 you.against(
     {"fewest false alarms": fewest, "most false alarms": most},
-    experiments.alarms(alarms),
+    lesson.table(
+        [*alarms.items()], ["summary", "false alarms in 1,000"], evidence="simulated (noisy machine)"
+    ),
     evidence="simulated (noisy machine)",
 )
 
@@ -324,14 +326,14 @@ def paired(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
     return experiments.around(d.mean(), 2 * math.sqrt(d.var(ddof=1) / len(d)))
 
 
-found = {
+sessions = {
     "first all before, then all after": [groups(*experiments.session(s, in_turns=False)) for s in range(200)],
     "in turns, as two groups": [groups(*experiments.session(s, in_turns=True)) for s in range(200)],
     "in turns, in pairs": [paired(*experiments.session(s, in_turns=True)) for s in range(200)],
 }
-wrong, unsure, right = (experiments.words(intervals) for intervals in found.values())
+wrong, unsure, right = (experiments.words(intervals) for intervals in sessions.values())
 lesson.keep(slower=wrong.count("slower"), unsure=unsure.count("cannot tell"), right=right.count("faster"))
-you.against(*experiments.sessions(found), evidence="simulated (noisy machine)", what="says")
+you.against(*experiments.sessions(sessions), evidence="simulated (noisy machine)", what="says")
 
 # %% [markdown]
 # The first way is sure, and wrong: "slower" in {{slower}} of 200 sessions. The second way is honest and useless: the drift
@@ -413,7 +415,7 @@ def verdict(before: np.ndarray, after: np.ndarray) -> str:
 # %% test="verdict" points=1
 from helpers.lessons.measure_first.exercises import check_verdict
 
-told = {
+words = {
     "clearly faster": "faster",
     "clearly slower": "slower",
     "the same code": "cannot tell",
@@ -425,7 +427,7 @@ told = {
     "the same code, one run of before disturbed": "cannot tell",
     "twice as fast, but three pairs": "cannot tell",
 }
-check_verdict(told)
+check_verdict(words)
 
 # %% hidden="verdict" points=2
 ### BEGIN HIDDEN TESTS
@@ -439,11 +441,11 @@ machines = [
 ]
 machines += [Machine(30, ratio, scatter=0.02) for ratio in (1.05, 1 / 1.05)]
 machines += [Machine(30, 1.02, scatter=0.003, drift=0.05), Machine(100, 1.017, scatter=0.02)]
-told = {
+words = {
     "the very same times": "cannot tell",
     "a clock of whole ticks: after won 3 pairs, 10 were even": "cannot tell",
 }
-check_verdict(told, machines)
+check_verdict(words, machines)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -559,16 +561,7 @@ scored
 from helpers.lessons.measure_first import claims
 
 lesson.verdicts(
-    [
-        claims.measure_optimise_measure(gain),
-        claims.simple_time(naive, waited),
-        claims.event_kernel_time(),
-        claims.percent_table(),
-        claims.three_hundred_percent(),
-        claims.start_small(),
-        claims.one_at_a_time(),
-        claims.twelve_hours_to_three(),
-    ],
+    claims.on_trial(gain, naive, waited),
     evidence="simulated (H100) · arithmetic",
     shown=("00-measure-optimise-measure", "00-simple-time", "00-percent-table"),
 )
@@ -709,7 +702,7 @@ for name in you:
             seeds[part](0)
         results[name].add(toy_training())
 you.against(
-    {name: f"{len(found)} result{'s' * (len(found) > 1)}" for name, found in results.items()},
+    {name: f"{len(sums)} result{'s' * (len(sums) > 1)}" for name, sums in results.items()},
     evidence="live (CPU)",
     what="of four runs",
 )

@@ -57,9 +57,9 @@ you = lesson.predict(
 )
 
 # %% experiment
-found = {line: experiments.layout(eval(line)) for line in you}
+layouts = {line: experiments.layout(eval(line)) for line in you}
 you.against(
-    found,
+    layouts,
     storage_path(list(you), base=x, title="One storage of 24 cells, four ways to walk it"),
     evidence="live (CPU)",
     what="stride and offset",
@@ -106,11 +106,11 @@ you = lesson.predict(
 )
 
 # %% experiment
-found = {line: count(eval, line, {"x": x}) for line in you}
+counted = {line: count(eval, line, {"x": x}) for line in you}
 merging = ["x.t().reshape(24)", "x[1:, ::2].reshape(9)", "x[:, 1:4].reshape(12)"]
 you.against(
-    {line: experiments.view_or_copy(counted) for line, counted in found.items()},
-    experiments.lines(found, {"x": x}),
+    {line: experiments.view_or_copy(counts) for line, counts in counted.items()},
+    experiments.lines(counted, {"x": x}),
     storage_path(merging, base=x, title="reshape: where one step length is enough, and where not"),
     evidence="live (CPU)",
 )
@@ -169,10 +169,10 @@ you = lesson.predict(
 )
 
 # %% experiment
-found = {line: count(eval, line, names) for line in you}
+counted = {line: count(eval, line, names) for line in you}
 you.against(
-    {line: experiments.view_or_copy(counted) for line, counted in found.items()},
-    experiments.reads(found, names),
+    {line: experiments.view_or_copy(counts) for line, counts in counted.items()},
+    experiments.reads(counted, names),
     evidence="live (CPU)",
 )
 
@@ -417,14 +417,7 @@ running_example.compare(before, faster)
 from helpers.lessons.storage_and_stride import claims
 
 lesson.verdicts(
-    [
-        claims.two_levels(),
-        claims.noncontiguous_raises(),
-        claims.noncontiguous_wrong(),
-        claims.noncontiguous_slow(),
-        claims.advanced_index(),
-        claims.pandas_numpy(),
-    ],
+    claims.on_trial(),
     evidence="live (CPU) and arithmetic",
     shown=("01-noncontiguous-wrong", "01-noncontiguous-slow", "01-advanced-index"),
 )
@@ -645,9 +638,9 @@ you = lesson.predict(
 )
 
 # %% experiment
-found = {line: count(eval, line, {"row": row}) for line in you}
+counted = {line: count(eval, line, {"row": row}) for line in you}
 you.against(
-    experiments.spent(found),
+    {line: f"{c.bytes_allocated:,}" for line, c in counted.items()},
     storage_path(
         {"row.expand(3, 6)": row.expand(3, 6), "row.repeat(3, 1)": row.repeat(3, 1)},
         base=row,
@@ -817,14 +810,14 @@ you = lesson.predict(
 )
 
 # %% experiment
-found = claims.outcomes()
-copying = {family: "same, extra copy" in of_family.values() for family, of_family in found.items()}
+families = claims.outcomes()
+copying = {family: "same, extra copy" in of_family.values() for family, of_family in families.items()}
 each_time, before_the_loop = claims.softmax_copies()
 lesson.keep(softmax_copies=each_time, copies_before=before_the_loop)
 you.against(
     {line: "some of them" if copying[line.split(",")[0]] else "none of them" for line in you},
-    experiments.outcomes(found),
-    experiments.named(found),
+    experiments.outcomes(families),
+    experiments.named(families),
     evidence="live (CPU)",
     what="copy more",
 )
@@ -908,8 +901,7 @@ you.against(
 # NumPy.
 
 # %% experiment
-parts = experiments.parts_of_frames()
-experiments.roads(parts, direct=torch.tensor, by_numpy=lambda part: torch.from_numpy(part.to_numpy()))
+experiments.roads()
 
 # %% [markdown]
 # `torch.tensor(column)` asks for the rows labelled 0, 1, 2, … A filter leaves gaps in the labels, and then the call raises.

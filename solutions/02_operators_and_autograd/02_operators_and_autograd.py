@@ -108,14 +108,14 @@ with simulate("H100") as h100:
 # %% experiment
 from helpers.lessons.operators_and_autograd.experiments import about, bandwidth, crossing, crossing_on
 
-found = {
+crossovers = {
     "crossover on this CPU, one thread": about(crossing(SIZES, cpu_s)),
     "crossover on a (simulated) H100": about(crossing_on(h100.card)),
 }
 lesson.keep(launch_us=h100.card.assumptions.operator_s * 1e6, gb_s=bandwidth(h100.card) / 1e9)
 lesson.keep(gpu_millions=crossing_on(h100.card) / 1e6)
 you.against(
-    found,
+    crossovers,
     crossover(SIZES, {"x + y": cpu_s}, evidence="live (CPU)", title="One CPU thread"),
     crossover(GPU_SIZES, {"x + y": gpu_s}, evidence=h100.evidence, title="One H100", law="max"),
     evidence="live (CPU) · simulated (H100)",
@@ -523,15 +523,10 @@ board
 # %% experiment
 from helpers.lessons.operators_and_autograd import claims
 
-rows = [
-    claims.overhead(h100.card),
-    claims.fusion(fused),
-    claims.in_place(),
-    claims.graph(),
-    claims.accumulate(),
-]
 lesson.verdicts(
-    rows, evidence="live (CPU) · simulated (H100)", shown=("02-overhead", "02-fusion", "02-in-place")
+    claims.on_trial(h100.card, fused),
+    evidence="live (CPU) · simulated (H100)",
+    shown=("02-overhead", "02-fusion", "02-in-place"),
 )
 
 # %% [markdown]
@@ -710,13 +705,13 @@ you = lesson.predict(
 # %% experiment
 from helpers.lessons.operators_and_autograd.experiments import by_change, needed, outcomes
 
-found = outcomes()
+endings = outcomes()
 measured = {
-    f"op is {op}, its {which} is changed": found["t.add_(1)", which, f"x.{op}()"]
+    f"op is {op}, its {which} is changed": endings["t.add_(1)", which, f"x.{op}()"]
     for op in ("sin", "exp")
     for which in ("input", "result")
 }
-you.against(measured, by_change(found), needed(found), evidence="live (CPU)")
+you.against(measured, by_change(endings), needed(endings), evidence="live (CPU)")
 
 # %% [markdown]
 # Every tensor has a **version counter**. Each in-place operator raises the counter by one, with `no_grad` or without,
@@ -916,8 +911,8 @@ less = {
 }
 peak = {mode: c.peak_live_bytes / batch.nbytes for mode, c in modes.items()}
 lesson.keep(alive_without=peak["no_grad"], alive_with=peak["with a graph"])
-told = {what: "lower" if lower else "the same" for what, lower in less.items()}
-you.against(told, compare_modes(modes), evidence="live (CPU)", what="without a graph")
+changes = {what: "lower" if lower else "the same" for what, lower in less.items()}
+you.against(changes, compare_modes(modes), evidence="live (CPU)", what="without a graph")
 
 # %% [markdown]
 # Without a graph the same operators run, and nothing is kept. At the peak {{alive_without:.0f}} results are in memory:

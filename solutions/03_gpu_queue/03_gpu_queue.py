@@ -115,8 +115,9 @@ work_s = gpu_work_s(loops["neither"].trace)
 longer = {name: ran.step_s / work_s for name, ran in loops.items()}
 lesson.keep(work_ms=1e3 * work_s, with_read=longer["read"], with_prepare=longer["prepare"])
 lesson.keep(with_both=longer["read and prepare"])
-shown = against_the_work(loops, work_s)
-you.against_ratios(longer, shown, evidence="simulated (H100)", what="times the GPU's work")
+you.against_ratios(
+    longer, against_the_work(loops, work_s), evidence="simulated (H100)", what="times the GPU's work"
+)
 
 # %% [markdown]
 # The read alone makes a step {{with_read:.2f}} times as long as the GPU's work, the Python alone {{with_prepare:.2f}}
@@ -175,9 +176,8 @@ six = {
     "middle, read and prepare": MIDDLE | {"read": True, "prepare_s": 1.5e-3},
     "narrow, copied": {"width": 512, "batch": 16384, "load": True},
 }
-remedies = {"CPU": {"cpu": 2}, "GPU": {"gpu": 2}, "copies": {"pcie": 2}, "no reads": {"read": False}}
-tried = {name: try_each(settings, remedies) for name, settings in six.items()}
-best = {name: one.best for name, one in tried.items()}
+tried = {name: try_each(settings) for name, settings in six.items()}
+best = {name: attempt.best for name, attempt in tried.items()}
 narrow, step_s = tried["narrow, copied"].ran
 copied, narrow_s = shares(narrow), gpu_work_s(narrow)
 lesson.keep(narrow_ms=1e3 * narrow_s, copy_ms=1e3 * (step_s - narrow_s))
@@ -316,8 +316,8 @@ from helpers.lessons.gpu_queue.experiments import one_batch, waits_by_line, who_
 
 gpu, here = one_batch()
 who = who_waits(gpu, list(you), here)
-told = {line: "waits" if names else "does not" for line, names in who.items()}
-you.against(told, waits_by_line(who), evidence="simulated (H100)", what="the CPU")
+waiting = {line: "waits" if names else "does not" for line, names in who.items()}
+you.against(waiting, waits_by_line(who), evidence="simulated (H100)", what="the CPU")
 
 # %% [markdown]
 # There are three reasons:
@@ -520,12 +520,11 @@ board
 # %% experiment
 from helpers.lessons.gpu_queue import claims
 
-of_the_map = (claims.sparse, claims.dense, claims.zoom, claims.nsight_compute)
-rows = [claim(tried) for claim in of_the_map]
-rows += [claims.before_and_after(tried, longer["prepare"] / longer["neither"]), claims.utilization()]
-rows += [claims.schedule_recipe(), claims.cuda_time_total(), claims.nsys_memory()]
-three = ("03-sparse-cpu", "03-dense-gpu", "03-before-and-after")
-lesson.verdicts(rows, evidence="simulated (H100) · live (CPU)", shown=three)
+lesson.verdicts(
+    claims.on_trial(tried, prepare_alone=longer["prepare"] / longer["neither"]),
+    evidence="simulated (H100) · live (CPU)",
+    shown=("03-sparse-cpu", "03-dense-gpu", "03-before-and-after"),
+)
 
 # %% [markdown]
 # ## Recap
@@ -600,8 +599,8 @@ leak = memory.leaks(snapshot, steps=4)[0]  # the history holds four steps: what 
 lasts_s = free / leak.per_step[-1] * trace.steps(t)[1].seconds_s
 lesson.keep(clip=gains["clip without a wait"], log=gains["log without a wait"])
 lesson.keep(adamw=gains["AdamW in few launches"], clip_adamw=gains["clip and AdamW"], lasts_min=lasts_s / 60)
-found = [calls[0].name, max(list(gains)[:3], key=gains.get), lasting(lasts_s)]
-you.against(dict(zip(you, found)), calls.table, what_each_gives(gains, leak), evidence="simulated (H100)")
+answers = [calls[0].name, max(list(gains)[:3], key=gains.get), lasting(lasts_s)]
+you.against(dict(zip(you, answers)), calls.table, what_each_gives(gains, leak), evidence="simulated (H100)")
 
 # %% [markdown]
 # **A list says where time is spent. It does not say what a repair gives.** Most of the time in calls goes to waiting.
@@ -638,9 +637,8 @@ you = lesson.predict(
 )
 
 # %% experiment
-remedies = {"CPU": {"cpu": 2}, "GPU": {"gpu": 2}, "copies": {"pcie": 2}, "no reads": {"read": False}}
-repaired = {name: try_each(settings, remedies) for name, settings in UNKNOWN.items()}
-best = {name: one.best for name, one in repaired.items()}
+repaired = {name: try_each(settings) for name, settings in UNKNOWN.items()}
+best = {name: attempt.best for name, attempt in repaired.items()}
 you.against(best, on_the_map(repaired), evidence="simulated (H100)", what="helps most")
 
 # %% [markdown]
@@ -716,7 +714,7 @@ def read_queue(kernels: Times, copies: Times, waits: Times) -> dict[str, int]:
         raise ValueError("no kernels")
     begin, end = min(k[1] for k in kernels), max(k[2] for k in kernels)
     edges = sorted(
-        {t for times in (kernels, copies, waits) for one in times for t in one if begin <= t <= end}
+        {t for times in (kernels, copies, waits) for span in times for t in span if begin <= t <= end}
     )
     idle = {"copy": 0, "in flight": 0, "sync": 0, "host": 0}
     for a, b in zip(edges, edges[1:], strict=False):
@@ -760,7 +758,7 @@ from helpers.lessons.gpu_queue.exercises import check_read_queue, random_queue
 
 
 def causes(kernels, copies, waits):
-    edges = sorted({t for times in (kernels, copies, waits) for one in times for t in one})
+    edges = sorted({t for times in (kernels, copies, waits) for span in times for t in span})
     begin, end = min(k[1] for k in kernels), max(k[2] for k in kernels)
     idle = {"copy": 0, "in flight": 0, "sync": 0, "host": 0}
     for a, b in zip(edges, edges[1:]):

@@ -78,7 +78,7 @@ def copy_behind_products(pinned, non_blocking):
 # %% experiment
 copies = {call: copy_behind_products("pinned" in call, "non_blocking" in call) for call in you}
 pinned, pageable = copies["pinned"], copies["pageable"]
-lesson.keep(queued_ms=1e3 * pinned.queued_s, sheet_gbs=experiments.pcie_gbs("H100"))
+lesson.keep(queued_ms=1e3 * pinned.queued_s, sheet_gbs=experiments.pcie_gbs())
 lesson.keep(pinned_gbs=pinned.gbs, pageable_gbs=pageable.gbs)
 waits = {call: copy.host for call, copy in copies.items()}
 you.against(waits, experiments.copies_table(copies), evidence="simulated (H100)", what="the host")
@@ -150,8 +150,8 @@ loops = {
     "two queues": experiments.run(two_queues),
     "two queues, .item() in each step": experiments.run(two_queues, item=True),
 }
-one = loops["one queue"]
-lesson.keep(c_ms=1e3 * one.copy_s, k_ms=1e3 * one.product_s)
+alone = loops["one queue"]
+lesson.keep(c_ms=1e3 * alone.copy_s, k_ms=1e3 * alone.product_s)
 you.against(
     {name: loop.nearer for name, loop in loops.items()},
     experiments.loops_table(loops),
@@ -338,8 +338,8 @@ you = lesson.predict(
 # %% experiment
 programs = [wait_too_early, wrong_way, by_event, page_again, early_result]
 ran = {program.__name__: experiments.try_program(program) for program in programs}
-found = {name: experiments.verdict(gpu) for name, gpu in ran.items()}
-you.against(found, experiments.kinds_table(ran), evidence="simulated (H100)", what="is a")
+verdicts = {name: experiments.verdict(gpu) for name, gpu in ran.items()}
+you.against(verdicts, experiments.kinds_table(ran), evidence="simulated (H100)", what="is a")
 
 # %% [markdown]
 # - A wait covers what is in the other queue **when it is called**, and nothing that comes later (`wait_too_early`).
@@ -536,14 +536,17 @@ print("no GPU here, and no recording yet") if simulated else experiments.real_ta
 # %% [markdown]
 # ## Sources on trial
 #
-# Each claim is tried once more by a short program, in `helpers/lessons/streams_and_double_buffering/claims.py`. Three of them are
-# shown here; the other three are kept for lesson 18.
+# The claims are judged by what you measured above, and by short programs in
+# `helpers/lessons/streams_and_double_buffering/claims.py`. Three of them are shown here; the other three are kept for lesson 18.
 
 # %% experiment
 from helpers.lessons.streams_and_double_buffering import claims
 
-shown_here = ("05-pin-memory", "05-speeds-the-copy", "05-non-blocking-safe")
-lesson.verdicts(claims.rows(), evidence="simulated (H100)", shown=shown_here)
+lesson.verdicts(
+    claims.on_trial(copies, verdicts, one_queue, two_queues),
+    evidence="simulated (H100)",
+    shown=("05-pin-memory", "05-speeds-the-copy", "05-non-blocking-safe"),
+)
 
 # %% [markdown]
 # ## Recap
@@ -591,14 +594,14 @@ widths = (256, 1024, 2048, 4096, 16384)
 loops = {
     w: [experiments.run(load, shape=(2**24 // w, w)) for load in (one_queue, two_queues)] for w in widths
 }
-gain = {width: one.step_s / two.step_s for width, (one, two) in loops.items()}
+gain = {width: alone.step_s / beside.step_s for width, (alone, beside) in loops.items()}
 best = max(gain, key=gain.get)
 lesson.keep(best_gain=gain[best], best_ratio=loops[best][0].copy_s / loops[best][0].product_s)
-found = {
+answers = {
     "the gain is largest at width": best,
     "the loop is at least twice as fast there": "yes" if gain[best] >= 2 else "no",
 }
-you.against(found, experiments.gain_table(loops), evidence="simulated (H100)", what="simulated")
+you.against(answers, experiments.gain_table(loops), evidence="simulated (H100)", what="simulated")
 
 # %% [markdown]
 # The gain is (C + K) ÷ max(C, K). It would be 2 if C and K were equal, and is never more. It falls to 1 on both sides:
@@ -741,14 +744,14 @@ you = lesson.predict(
 
 # %% experiment
 loops = {load.__name__: experiments.run(load) for load in (unrecorded, two_queues, two_buffers)}
-found = {f"{name}: batches of memory": experiments.batches(loop) for name, loop in loops.items()}
-found["the loader with a race"] = next(name for name, loop in loops.items() if loop.races)
+answers = {f"{name}: batches of memory": experiments.batches(loop) for name, loop in loops.items()}
+answers["the loader with a race"] = next(name for name, loop in loops.items() if loop.races)
 loops["two_queues, the host waits in each step"] = waiting = experiments.run(two_queues, item=True)
 lesson.keep(
     unrecorded=experiments.batches(loops["unrecorded"]), recorded=experiments.batches(loops["two_queues"])
 )
 lesson.keep(recorded_waits=experiments.batches(waiting), buffers=experiments.batches(loops["two_buffers"]))
-you.against(found, experiments.memory_table(loops), evidence="simulated (H100)", what="simulated")
+you.against(answers, experiments.memory_table(loops), evidence="simulated (H100)", what="simulated")
 
 # %% [markdown]
 # Without `record_stream` there are {{unrecorded}} batches (the loop holds one while the next is made), and a race. With

@@ -14,8 +14,25 @@ MAP = "3 · A map"
 GAPS = "2 · A read in every step"
 
 
+def on_trial(tried: Mapping[str, Tried], prepare_alone: float) -> list[Claim]:
+    """Every claim of the lesson.
+
+    tried: the loops of the map. prepare_alone: a step with the Python and without the read, against one without both.
+    """
+    return [
+        sparse(tried),
+        dense(tried),
+        zoom(tried),
+        nsight_compute(tried),
+        before_and_after(tried, prepare_alone),
+        utilization(),
+        schedule_recipe(),
+        cuda_time_total(),
+        nsys_memory(),
+    ]
+
+
 def sparse(tried: Mapping[str, Tried]) -> Claim:
-    """tried: the loops of the map, as for all claims below that take it."""
     small, copied = tried["small layers"], tried["narrow, copied"]
     busy, waits = trace.shares(small.ran.trace).computes, trace.shares(copied.ran.trace)
     return Claim(
@@ -58,7 +75,6 @@ def zoom(tried: Mapping[str, Tried]) -> Claim:
 
 
 def before_and_after(tried: Mapping[str, Tried], prepare_alone: float) -> Claim:
-    """prepare_alone: a step with the Python and without the read, against one without both."""
     won = tried["middle, read and prepare"].gains["no reads"] - 1
     return Claim(
         "03-before-and-after",
@@ -88,15 +104,12 @@ def nsight_compute(tried: Mapping[str, Tried]) -> Claim:
 
 def utilization() -> Claim:
     """Three programs that keep a simulated H100 busy, and how much of the card they use."""
-    told = "; ".join(
-        f"{name}: busy {u.busy:.0%}, {u.flops:.1%} of FLOP/s"
-        for name, u in ((name, used(make)) for name, make in BUSY.items())
-    )
+    uses = {name: used(make) for name, make in BUSY.items()}
     return Claim(
         "03-utilization",
         "compile-300",
         "`torch.cuda.utilization()` gives the use of the GPU",
-        told,
+        "; ".join(f"{name}: busy {u.busy:.0%}, {u.flops:.1%} of FLOP/s" for name, u in uses.items()),
         "partly: holds when it is low: then the GPU waits; a high one says only that something ran",
         "Further · Busy is not fast",
     )

@@ -158,12 +158,12 @@ def _without_classify(bottleneck: Callable[..., Any], recorded: str) -> Any:
 
 def _named(reports: list[check.Report], wanted: dict[Loop | str, str]) -> str | None:
     for report, (what, want) in zip(reports, wanted.items(), strict=True):
-        told = f"said {report.value!r}, wanted {want!r}"
+        answer = f"said {report.value!r}, wanted {want!r}"
         if report.value != want and isinstance(what, str):
-            return f"a trace laid out as on a real machine, {what!r}: {told}"
+            return f"a trace laid out as on a real machine, {what!r}: {answer}"
         if report.value != want:
             computes, waits = trace.shares(trace.read(json.loads(_recorded(what))))
-            return f"{what}: {told}; the GPU computes {computes:.0%}, the CPU waits {waits:.0%}"
+            return f"{what}: {answer}; the GPU computes {computes:.0%}, the CPU waits {waits:.0%}"
     return None
 
 
@@ -215,29 +215,29 @@ def _model(seed: int) -> torch.nn.Module:
 def _train_twice(train: Callable[..., Any], **fields: Any) -> list[dict[str, Any]]:
     """The same steps on two simulated GPUs: one whose tensors have values, and one that only counts, and that is as
     strict as a real one."""
-    asked, found = Steps(**fields), []
+    asked, runs = Steps(**fields), []
     for values in (True, False):
         model, batches = _model(asked.seed), [(x.clone(), y.clone()) for x, y in _batches(asked)]
         if not values:
             model, batches = model.to("meta"), [(x.to("meta"), y.to("meta")) for x, y in batches]
         with (
             (gpu := simulate("H100", values=values, strict=False)),
-            warnings.catch_warnings(record=True) as told,
+            warnings.catch_warnings(record=True) as warned,
         ):
             warnings.simplefilter("always")
             gpu.set_sync_debug_mode("warn")
             log = train(sealed(gpu), model, batches, _CLASSES, _LR, _MAX_NORM, asked.log_every)
             waits = [record.name for record in gpu.host if record.kind == "sync"]
-        one = {"log": log, "waits": waits, "lines": _lines(told), "faults": list(gpu.faults)}
+        run = {"log": log, "waits": waits, "lines": _lines(warned), "faults": list(gpu.faults)}
         if values:
-            one |= {"last": [p.detach().clone() for p in model.parameters()], "batches": batches}
-        found.append(one)
-    return found
+            run |= {"last": [p.detach().clone() for p in model.parameters()], "batches": batches}
+        runs.append(run)
+    return runs
 
 
-def _lines(told: list[warnings.WarningMessage]) -> list[str]:
+def _lines(warned: list[warnings.WarningMessage]) -> list[str]:
     """The program's lines in which the CPU waited, once for each wait; none where their text is not at hand."""
-    waited = [w for w in told if str(w.message).startswith("called a synchronizing")]
+    waited = [w for w in warned if str(w.message).startswith("called a synchronizing")]
     return [
         line for w in waited if (line := linecache.getline(w.filename, w.lineno).partition("  #")[0].strip())
     ]
@@ -295,11 +295,11 @@ def _wrong_results(report: check.Report) -> str | None:
 def _waits_too_often(report: check.Report) -> str | None:
     steps, counts = len(report.case.steps), report.counts
     lines = steps // report.case.log_every
-    for one in report.value:
-        if (n := len(one["waits"])) > lines + 2:
+    for run in report.value:
+        if (n := len(run["waits"])) > lines + 2:
             return (
                 f"the results are right, but the CPU waits {n} times, {n / steps:.1f} a step; wanted at most "
-                f"{lines + 2}.\n  by: {_named_counts(Counter(one['waits']))}" + _at(one["lines"])
+                f"{lines + 2}.\n  by: {_named_counts(Counter(run['waits']))}" + _at(run["lines"])
             )
     # the same from the counters, which see reads of the values that the simulated GPU does not (two runs)
     if (n := counts["syncs"]) > 8 * lines + 8:
@@ -382,8 +382,8 @@ def _read_right(reports: list[check.Report], wanted: list[tuple[Queue, dict[str,
 
 def check_read_queue(*cases: Queue, expect: Callable[..., dict[str, int]] | None = None) -> None:
     """expect: works out from kernels, copies and waits what is wanted. No kernels: ValueError."""
-    full = [(one, (one.kernels, one.copies, one.waits)) for one in cases if one.kernels]
-    wanted = [(one, expect(*times) if expect else one.answer()) for one, times in full]
+    full = [(queue, (queue.kernels, queue.copies, queue.waits)) for queue in cases if queue.kernels]
+    wanted = [(queue, expect(*times) if expect else queue.answer()) for queue, times in full]
     look = "the docstring: the first cause that is true, and only between the first start and the last end"
     given, judge = [check.case(*times) for _, times in full], partial(_read_right, wanted=wanted)
     check.function("read_queue", given, verify=judge, look=look)

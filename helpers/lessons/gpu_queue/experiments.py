@@ -99,15 +99,8 @@ def queues(loops: Mapping[str, Ran]) -> Table:
     """Of each loop: a step's time, how much the GPU computes, and the queue's depth."""
     rows = []
     for name, (t, step_s) in loops.items():
-        depth = trace.queue_depth(t)
-        row = (
-            name,
-            format_seconds(step_s),
-            f"{trace.shares(t).computes:.0%}",
-            f"{depth.mean:.1f}",
-            depth.deepest,
-        )
-        rows.append(row)
+        depth, busy = trace.queue_depth(t), trace.shares(t).computes
+        rows.append((name, format_seconds(step_s), f"{busy:.0%}", f"{depth.mean:.1f}", depth.deepest))
     columns = ["loop", "a step", "GPU computes", "queue: mean depth", "deepest"]
     return table(rows, columns, evidence=SIMULATED)
 
@@ -159,35 +152,37 @@ class Tried(NamedTuple):
         return max(self.gains, key=lambda remedy: self.gains[remedy])
 
 
-def try_each(settings: Mapping[str, Any], remedies: Mapping[str, Mapping[str, Any]]) -> Tried:
-    """The loop, and the same loop with each remedy's settings."""
+#: what is tried on each loop: the settings that it changes
+REMEDIES: dict[str, dict[str, Any]] = {
+    "CPU": {"cpu": 2}, "GPU": {"gpu": 2}, "copies": {"pcie": 2}, "no reads": {"read": False}
+}  # fmt: skip
+
+
+def try_each(settings: Mapping[str, Any]) -> Tried:
+    """The loop, and the same loop with each of REMEDIES."""
     ran = loop(**settings)
-    gains = {}
-    for word, change in remedies.items():
-        nothing = ("pcie" in change and not settings.get("load")) or (
-            "read" in change and not settings.get("read")
-        )
-        gains[word] = 1.0 if nothing else ran.step_s / loop(**{**settings, **change}).step_s
-    return Tried(ran, gains)
+    nothing = {"copies": not settings.get("load"), "no reads": not settings.get("read")}
+    return Tried(
+        ran,
+        {
+            word: 1.0 if nothing.get(word) else ran.step_s / loop(**{**settings, **change}).step_s
+            for word, change in REMEDIES.items()
+        },
+    )
 
 
 def on_the_map(tried: Mapping[str, Tried]) -> Table:
     """Of each loop: the two shares, how much of its idle time a copy fills, and what each remedy gives."""
     rows = []
-    for name, one in tried.items():
-        shares, idle = trace.shares(one.ran.trace), trace.idle(one.ran.trace)
+    for name, (ran, gains) in tried.items():
+        shares, idle = trace.shares(ran.trace), trace.idle(ran.trace)
         copying = idle.seconds.get("waiting for a copy", 0)
-        told = f"{copying / idle.total:.0%}" if shares.computes < 0.95 else "—"  # hardly any idle time
-        gains = (f"{g:.2f}×" for g in one.gains.values())
-        rows.append((name, *(f"{share:.0%}" for share in shares), told, *gains))
-    first = next(iter(tried.values()))
-    columns = [
-        "loop",
-        "GPU computes",
-        "CPU waits",
-        "idle for a copy",
-        *(word if word == "no reads" else f"{word} ×2" for word in first.gains),
-    ]
+        for_a_copy = f"{copying / idle.total:.0%}" if shares.computes < 0.95 else "—"  # hardly any idle time
+        rows.append(
+            (name, *(f"{share:.0%}" for share in shares), for_a_copy, *(f"{g:.2f}×" for g in gains.values()))
+        )
+    remedies = [word if word == "no reads" else f"{word} ×2" for word in REMEDIES]
+    columns = ["loop", "GPU computes", "CPU waits", "idle for a copy", *remedies]
     caption = "on the right: times as fast with this remedy"
     return table(rows, columns, evidence=SIMULATED, caption=caption)
 
@@ -230,9 +225,7 @@ def what_each_gives(gains: Mapping[str, float], leak: object) -> Table:
 
 def lasting(seconds: float) -> str:
     """The largest of minutes, hours, days that fits."""
-    return next(
-        word for word, unit in (("days", 86_400), ("hours", 3_600), ("minutes", 0)) if seconds >= unit
-    )
+    return "days" if seconds >= 86_400 else "hours" if seconds >= 3_600 else "minutes"
 
 
 #: three loops whose settings the learner does not see before the traces
@@ -275,14 +268,14 @@ def one_batch() -> tuple[Any, dict[str, Any]]:
 
 def who_waits(gpu: Any, lines: Sequence[str], here: dict[str, Any]) -> dict[str, list[str]]:
     """line → the operators that make the CPU wait for the GPU."""
-    found = {}
+    waits = {}
     with gpu:
         for line in lines:
             host = len(gpu.host)
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(line, here)
-            found[line] = sorted({record.name for record in gpu.host[host:] if record.kind == "sync"})
-    return found
+            waits[line] = sorted({record.name for record in gpu.host[host:] if record.kind == "sync"})
+    return waits
 
 
 def waits_by_line(waits: Mapping[str, Sequence[str]]) -> Table:
@@ -291,10 +284,11 @@ def waits_by_line(waits: Mapping[str, Sequence[str]]) -> Table:
     return table(rows, ["line", "what waits"], evidence=SIMULATED)
 
 
-def steps_of(train: Callable[..., Any], steps: int = 3) -> tuple[float, Table]:
+def steps_of(train: Callable[..., Any]) -> tuple[float, Table]:
     """Waits a step of a training loop, and the lines that ``set_sync_debug_mode("warn")`` names."""
     gpu: Any = simulate("H100", values=True)
-    with gpu, warnings.catch_warnings(record=True) as told:
+    steps = 3
+    with gpu, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("default")
         model, labels = nn.Linear(8, 4).to(gpu.device), torch.arange(16, device=gpu.device) % 4
         batches = [(torch.randn(16, 8, device=gpu.device), labels)] * steps
@@ -302,11 +296,8 @@ def steps_of(train: Callable[..., Any], steps: int = 3) -> tuple[float, Table]:
         before = gpu.syncs
         train(gpu, model, batches, [1.0] * 4)
         waits = gpu.syncs - before
-    rows = [
-        (f"`{_source(w)}`", str(w.message).rpartition(" ")[2])
-        for w in told
-        if "synchronizing" in str(w.message)
-    ]
+    messages = [(w, str(w.message)) for w in warned if "synchronizing" in str(w.message)]
+    rows = [(f"`{_source(w)}`", message.rpartition(" ")[2]) for w, message in messages]
     return waits / steps, table(rows, ["line", "what waits"], evidence=SIMULATED)
 
 
@@ -326,7 +317,7 @@ class Used(NamedTuple):
     bytes: float
 
 
-def used(make: Callable[[Any], Callable[[], Any]], times: int = 20) -> Used:
+def used(make: Callable[[Any], Callable[[], Any]]) -> Used:
     """How much of an H100 a repeated work uses. make: from a simulated GPU to the work."""
     device: Any = simulate("H100")
     with device:
@@ -334,7 +325,7 @@ def used(make: Callable[[Any], Callable[[], Any]], times: int = 20) -> Used:
         work()
         device.synchronize()
         first = len(device.kernels)
-        for _ in range(times):
+        for _ in range(20):
             work()
         device.synchronize()
     ran = device.kernels[first:]
@@ -388,8 +379,8 @@ class Profiled(NamedTuple):
     @property
     def steps(self) -> list[int]:
         """Numbers of the recorded steps, without the mark that stands for what follows the last prof.step()."""
-        found = [int(step.name.partition("#")[2]) for t in self.cycles for step in trace.steps(t)]
-        return [number for number in found if number < 10]
+        numbers = [int(step.name.partition("#")[2]) for t in self.cycles for step in trace.steps(t)]
+        return [number for number in numbers if number < 10]
 
 
 def profiled(schedule: Any, step_is_called: bool = True) -> Profiled:
@@ -480,10 +471,10 @@ def four_loops() -> Table | None:
         return None
     rows, evidence = [], ""
     for name in ("launch_bound", "steady", "item_in_loop", "read_and_prepare"):
-        shown = recordings.show(f"03/{name}")
-        assert shown.trace is not None
-        told, evidence = trace.classify(shown.trace), shown.evidence
-        shares = (f"≈ {share:.0%}" for share in trace.shares(shown.trace))
-        rows.append((name, *shares, told.density, told.bottleneck))
+        recording = recordings.show(f"03/{name}")
+        assert recording.trace is not None
+        verdict, evidence = trace.classify(recording.trace), recording.evidence
+        shares = (f"≈ {share:.0%}" for share in trace.shares(recording.trace))
+        rows.append((name, *shares, verdict.density, verdict.bottleneck))
     columns = ["loop", "GPU computes", "CPU waits", "the GPU is", "trace.classify"]
     return table(rows, columns, evidence=evidence)

@@ -6,34 +6,53 @@ from helpers.lesson.claim import Claim
 from helpers.lessons.measure_first import experiments
 
 
-#: id, source, claim, measured, verdict, experiment
+def on_trial(
+    gain: Mapping[str, Mapping[str, float]], naive: Mapping[str, float], waited: Mapping[str, float]
+) -> list[Claim]:
+    """Every claim of the lesson.
+
+    gain: two models → change → time before ÷ time after. naive, waited: seconds that a clock charges to each line of a
+    step, without and with waiting.
+    """
+    return [
+        measure_optimise_measure(gain),
+        simple_time(naive, waited),
+        event_kernel_time(),
+        percent_table(),
+        three_hundred_percent(),
+        start_small(),
+        one_at_a_time(),
+        twelve_hours_to_three(),
+    ]
+
+
 def measure_optimise_measure(gain: Mapping[str, Mapping[str, float]]) -> Claim:
-    """gain: two models → change → time before ÷ time after."""
-    (one, of_one), (other, of_other) = gain.items()
-    best, best_other = max(of_one, key=of_one.__getitem__), max(of_other, key=of_other.__getitem__)
+    """The best change of one model, tried on another."""
+    (model, ratios), (other, of_other) = gain.items()
+    best, best_other = max(ratios, key=ratios.__getitem__), max(of_other, key=of_other.__getitem__)
     measured = (
-        f"best of three: {best} on the {one} ({of_one[best]:.2f}×), {best_other} on the {other} "
-        f"({of_other[best_other]:.2f}×); swapped: {of_one[best_other]:.2f}×, {of_other[best]:.2f}×"
+        f"best of three: {best} on the {model} ({ratios[best]:.2f}×), {best_other} on the {other} "
+        f"({of_other[best_other]:.2f}×); swapped: {ratios[best_other]:.2f}×, {of_other[best]:.2f}×"
     )
-    said = "confirmed" if best != best_other else "refuted"
+    verdict = "confirmed" if best != best_other else "refuted"
     claim = "Measure first, optimise, then measure again"
-    return Claim("00-measure-optimise-measure", "guide", claim, measured, said, "5 · The golden loop")
+    return Claim("00-measure-optimise-measure", "guide", claim, measured, verdict, "5 · The golden loop")
 
 
 def simple_time(naive: Mapping[str, float], waited: Mapping[str, float]) -> Claim:
-    """naive, waited: seconds that a clock charges to each line of a step, without and with waiting."""
+    """The line that a clock blames, and the slowest one."""
     blamed, guilty = max(naive, key=naive.__getitem__), max(waited, key=waited.__getitem__)
     measured = (
         f"naive clock: {blamed} with {naive[blamed] / sum(naive.values()):.0%} of the step; after synchronize: "
         f"{guilty} with {waited[guilty] / sum(waited.values()):.0%}"
     )
-    said = (
+    verdict = (
         "confirmed"
         if blamed == guilty
         else "partly: holds when the device is synchronized before each reading"
     )
     claim = "A simple `time` measurement locates the bottleneck quickly"
-    return Claim("00-simple-time", "guide", claim, measured, said, "1 · Which line is slow?")
+    return Claim("00-simple-time", "guide", claim, measured, verdict, "1 · Which line is slow?")
 
 
 def event_kernel_time() -> Claim:
@@ -47,20 +66,14 @@ def event_kernel_time() -> Claim:
         f"events ÷ kernel: {error[4096, 50]:.2f} for fifty large products, {error[128, 1]:.2f} for one small one on an "
         f"idle GPU, {error[128, 50]:.2f} for fifty small ones"
     )
-    said = (
+    verdict = (
         "partly: holds when the queue is full; events read all that passes between two marks, gaps included"
         if error[128, 1] > 1.1
         else "confirmed"
     )
     claim = "`torch.cuda.Event` records kernel execution time"
-    return Claim(
-        "00-event-kernel-time",
-        "compile-300",
-        claim,
-        measured,
-        said,
-        "Further · What a pair of events reads",
-    )
+    where = "Further · What a pair of events reads"
+    return Claim("00-event-kernel-time", "compile-300", claim, measured, verdict, where)
 
 
 def meanings(before: float, after: float, more_is_better: bool) -> dict[str, float]:
@@ -82,8 +95,8 @@ def percent_table() -> Claim:
     ]
     measured = f"arithmetic: {len(set(used))} meanings of per cent in one column: {', '.join(used)}"
     claim = "800 → 200 ms is 400 %, 45 → 90 % is 100 %, 12 → 6 GB is 50 %, 72 → 24 h is 300 %"
-    said = "confirmed" if len(set(used)) == 1 else "refuted"
-    return Claim("00-percent-table", "compile-300", claim, measured, said, "Sources on trial")
+    verdict = "confirmed" if len(set(used)) == 1 else "refuted"
+    return Claim("00-percent-table", "compile-300", claim, measured, verdict, "Sources on trial")
 
 
 def three_hundred_percent() -> Claim:
@@ -93,11 +106,11 @@ def three_hundred_percent() -> Claim:
         f"arithmetic: 72 → 24 h of training is {hours:.0f} % more speed ({72 / 24:.1f}×); 800 → 200 ms a step is "
         f"{step:.0f} % more ({800 / 200:.1f}×)"
     )
-    said = (
+    verdict = (
         "partly: holds when one step is meant, not the whole training" if hours < 300 <= step else "confirmed"
     )
     claim = "Training speed improved by 300 %"
-    return Claim("00-300-percent-faster", "compile-300", claim, measured, said, "Sources on trial")
+    return Claim("00-300-percent-faster", "compile-300", claim, measured, verdict, "Sources on trial")
 
 
 def start_small() -> Claim:
@@ -109,28 +122,26 @@ def start_small() -> Claim:
         f"three steps after the first predict 1,000 within {abs(apart):.1%}; three from a cold start, scaled up, are "
         f"off by {scaled:+.0%}"
     )
-    said = (
+    verdict = (
         "partly: holds when start-up is taken apart, and later steps are like early ones"
         if abs(apart) < 0.03 < abs(scaled)
         else "confirmed"
     )
-    return Claim(
-        "00-start-small", "book-notes", "Always start small", measured, said, "Further · Start small"
-    )
+    where = "Further · Start small"
+    return Claim("00-start-small", "book-notes", "Always start small", measured, verdict, where)
 
 
 def one_at_a_time() -> Claim:
     """A loss that hides behind a gain."""
-    found = experiments.together()
+    ratios = experiments.together()
     measured = (
-        f"two changes at once: {found['both at once']:.2f}×, which looks like a gain; alone they are "
-        f"{found['foreach alone']:.2f}× and {found['forward twice alone']:.2f}×"
+        f"two changes at once: {ratios['both at once']:.2f}×, which looks like a gain; alone they are "
+        f"{ratios['foreach alone']:.2f}× and {ratios['forward twice alone']:.2f}×"
     )
-    said = "confirmed" if found["both at once"] > 1 > found["forward twice alone"] else "refuted"
+    verdict = "confirmed" if ratios["both at once"] > 1 > ratios["forward twice alone"] else "refuted"
     claim = "Begin with a single optimisation and verify step by step"
-    return Claim(
-        "00-one-at-a-time", "five-strategies", claim, measured, said, "Further · One change at a time"
-    )
+    where = "Further · One change at a time"
+    return Claim("00-one-at-a-time", "five-strategies", claim, measured, verdict, where)
 
 
 def twelve_hours_to_three() -> Claim:

@@ -99,7 +99,7 @@ def _misread(asked: Calls, got: float) -> str | None:
         "What others had queued was still running when your clock started.": others,
         "One call too many was timed: did the warm-up still run when your clock started?": one_more,
     }
-    why = next((f". {text}" for text, made in mistakes.items() if made), None)
+    why = next((f". {text}" for text, fits in mistakes.items() if fits), None)
     return what + (why or f"; at most {allowed * 1e6:.1f} µs off are allowed")
 
 
@@ -160,20 +160,20 @@ def _refused(lengths: Sequence[tuple[int, int]]) -> list[check.Case]:
     return [check.case(series=[[np.ones(n), np.ones(m) * 2]], raises=ValueError) for n, m in lengths]
 
 
-def _said(answer: Callable[..., Any], series: Sequence[Pair] = (), **machine: Any) -> list[Any]:
+def _answers(answer: Callable[..., Any], series: Sequence[Pair] = (), **machine: Any) -> list[Any]:
     """What the answer says of each pair of series: these, or a machine's."""
     return [answer(before.copy(), after.copy()) for before, after in series or _series(Machine(**machine))]
 
 
 def _intervals(paired_speedup: Callable[..., Any], **given: Any) -> list[list[float]]:
-    return [[float(v) for v in three] for three in _said(paired_speedup, **given)]
+    return [[float(v) for v in three] for three in _answers(paired_speedup, **given)]
 
 
 def _wrong_intervals(report: check.Report) -> str | None:
     """What is wrong with (ratio, low, high), one row a series."""
-    machine, found = report.case, np.array(report.value)
-    ratio, (middle, low, high) = machine.ratio, found.T
-    if (bad := found[~((low <= middle) & (middle <= high))]).size:
+    machine, intervals = report.case, np.array(report.value)
+    ratio, (middle, low, high) = machine.ratio, intervals.T
+    if (bad := intervals[~((low <= middle) & (middle <= high))]).size:
         return f"wanted low ≤ ratio ≤ high, got (ratio, low, high) = {tuple(bad[0].round(4).tolist())}"
     if machine.n < _JUDGED:
         return None
@@ -182,7 +182,7 @@ def _wrong_intervals(report: check.Report) -> str | None:
         return f"the typical ratio is {typical:.3f}, the logarithm of {ratio}: exp() takes it back to a ratio"
     if abs(typical - 1 / ratio) < 0.02:
         return f"the typical ratio is {typical:.3f}, the true {ratio}: after / before, that is upside down"
-    if not (found > 0).all():
+    if not (intervals > 0).all():
         return "a ratio of times is positive; some of yours are not"
     held = int(((low <= ratio) & (ratio <= high)).sum())
     if text := _too_wide(machine, float(np.median(np.log(high / low))), held):
@@ -232,7 +232,7 @@ def check_paired_speedup(*machines: Machine, refused: Sequence[tuple[int, int]] 
     check.function("paired_speedup", _refused(refused), drive=_intervals, look="the docstring: ValueError")
 
 
-def _told() -> dict[str, Pair]:
+def _runs_to_see() -> dict[str, Pair]:
     """By name: runs of which it can be seen with the naked eye what they allow one to say."""
     base = 1e-3 + 1e-5 * np.array([0, 2, -1, 1, 0, -2, 3, 1, -1, 0, 2, -2, 1])
     other = base * (1 + 0.01 * np.array([0, -1, 1, 0, 1, -1, 0, -1, 1, 0, -1, 1, 0]))
@@ -280,22 +280,22 @@ def _wrong_words(machine: Machine, words: list[str]) -> str | None:
     return None
 
 
-def check_verdict(told: Mapping[str, str] = {}, machines: Sequence[Machine] = ()) -> None:  # noqa: B006
-    """told: name of runs → the word for them. machines: judged by counting. Always: too few pairs, unequal lengths."""
-    runs = _told()
+def check_verdict(expected: Mapping[str, str], machines: Sequence[Machine] = ()) -> None:
+    """expected: name of runs → the word for them. machines: judged by counting. Always: too few pairs, unequal lengths."""
+    runs = _runs_to_see()
     few = [[np.full(n, 2.0), 1 + 0.01 * np.arange(n)] for n in (1, 2, 5)]
-    cases = [*(check.case([runs[name]]) for name in told), *machines, check.case(few)]
+    cases = [*(check.case([runs[name]]) for name in expected), *machines, check.case(few)]
 
-    def said(reports: list[check.Report]) -> str | None:
+    def wrong_words(reports: list[check.Report]) -> str | None:
         words = [report.value for report in reports]
         wrong = [
             f'{name}: you say "{got}", wanted "{want}"'
-            for (name, want), (got,) in zip(told.items(), words[: len(told)], strict=True)
+            for (name, want), (got,) in zip(expected.items(), words[: len(expected)], strict=True)
             if got != want
         ]
         if wrong:
-            return f"{len(told) - len(wrong)} of {len(told)} right.\n  " + "\n  ".join(wrong)
-        for machine, of_series in zip(machines, words[len(told) :], strict=False):
+            return f"{len(expected) - len(wrong)} of {len(expected)} right.\n  " + "\n  ".join(wrong)
+        for machine, of_series in zip(machines, words[len(expected) :], strict=False):
             if text := _wrong_words(machine, of_series):
                 return text
         if set(words[-1]) != {"cannot tell"}:
@@ -303,8 +303,8 @@ def check_verdict(told: Mapping[str, str] = {}, machines: Sequence[Machine] = ()
         return None
 
     look = '"Noise" and "Drift, and runs in pairs", above: what a disturbed run does to a mean and a median'
-    check.function("verdict", cases, drive=_said, verify=said, look=look)
-    check.function("verdict", _refused([(9, 8), (5, 4)]), drive=_said, look="the docstring: ValueError")
+    check.function("verdict", cases, drive=_answers, verify=wrong_words, look=look)
+    check.function("verdict", _refused([(9, 8), (5, 4)]), drive=_answers, look="the docstring: ValueError")
 
 
 # --- 0.4 reproducible ---------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def _settings() -> list[Any]:
 def _repeat(reproducible: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """What each call drew, what was set inside, and what the caller found changed afterwards."""
     asked = Turns(**fields)
-    found, inside = _settings(), []
+    usual, inside = _settings(), []
     turns: list[dict[str, Any]] = []
 
     def train() -> list[Any]:
@@ -375,8 +375,8 @@ def _repeat(reproducible: Callable[..., Any], **fields: Any) -> dict[str, Any]:
                 result = "raised"
             turns.append({"result": result, "before": before, "after": _settings(), "drew": _draw()})
     finally:
-        torch.set_num_threads(found[1])
-        torch.use_deterministic_algorithms(found[0], warn_only=found[2])
+        torch.set_num_threads(usual[1])
+        torch.use_deterministic_algorithms(usual[0], warn_only=usual[2])
     return {"turns": turns, "inside": inside}
 
 
@@ -418,15 +418,15 @@ def _left_behind(report: check.Report) -> str | None:
     """What the caller found changed, and whether only where train had raised."""
     asked, changed, where = report.case, list[str](), list[bool]()
     for i, turn in enumerate(report.value["turns"]):
-        found, wanted = turn["drew"] + turn["after"], _expected(i) + turn["before"]
-        odd = [name for name, f, w in zip(_GENERATORS + _SETTINGS, found, wanted, strict=True) if f != w]
+        after, wanted = turn["drew"] + turn["after"], _expected(i) + turn["before"]
+        odd = [name for name, a, w in zip(_GENERATORS + _SETTINGS, after, wanted, strict=True) if a != w]
         changed += dict.fromkeys(odd)
         where += [asked.fails[i] != ""] if odd else []
     if not changed:
         return None
-    after = "the calls in which train raised" if all(where) else f"{len(asked.seeds)} calls"
+    where_it_changed = "the calls in which train raised" if all(where) else f"{len(asked.seeds)} calls"
     times = ", ".join(f"{name} ×{changed.count(name)}" for name in dict.fromkeys(changed))
-    return f"after {after} the caller found changed: {times}"
+    return f"after {where_it_changed} the caller found changed: {times}"
 
 
 def check_reproducible(*cases: Turns) -> None:

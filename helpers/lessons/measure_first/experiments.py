@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from helpers import plots, simulate
-from helpers.lessons.measure_first.drift import series
+from helpers.lessons.measure_first.drift import before_and_after
 from helpers.plots.picture import Picture
+from helpers.simulator import DEVICES
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 from helpers.timing import bench, verdict
@@ -35,7 +36,7 @@ def timers(
     work_s, done_s = sum(k.duration_s for k in gpu.kernels[-products:]), gpu.kernels[-1].end_ns / 1e9
     rows = [(way, format_seconds(s), f"{s / work_s:.2f}") for way, s in readings.items()]
     rows.append(("the kernels themselves", format_seconds(work_s), "1.00"))
-    shown = table(rows, ["timer", "reading", "÷ work"], evidence=gpu.evidence)
+    beside = table(rows, ["timer", "reading", "÷ work"], evidence=gpu.evidence)
     picture = plots.timeline(
         gpu,
         since_s=since_s,
@@ -46,11 +47,8 @@ def timers(
         },
         title="The calls return long before the work is done",
     )
-    return (
-        {way: "the work" if s > work_s / 2 else "the launch" for way, s in readings.items()},
-        shown,
-        picture,
-    )
+    answers = {way: "the work" if s > work_s / 2 else "the launch" for way, s in readings.items()}
+    return answers, beside, picture
 
 
 def launch_us(gpu: Any, operator: str = "aten.mm") -> float:
@@ -86,10 +84,10 @@ class Laps:
 def lines(naive: Lines, waited: Lines) -> Table:
     """Seconds and shares of a step's lines, with and without a wait before each reading."""
 
-    def shown(line: str, times: Lines) -> str:
+    def share(line: str, times: Lines) -> str:
         return f"{format_seconds(times[line])} ({times[line] / sum(times.values()):.1%})"
 
-    rows = [(line, shown(line, naive), shown(line, waited)) for line in naive]
+    rows = [(line, share(line, naive), share(line, waited)) for line in naive]
     return table(rows, ["line", "naive clock", "clock after synchronize"], evidence=H100)
 
 
@@ -112,8 +110,9 @@ def first_call(gpu: Any, calls: Sequence[float]) -> tuple[dict[str, str], Table]
     return answers, table(rows, ["what", "time"], evidence=gpu.evidence)
 
 
-def three_ways(gpu: Any, n: int = 4096, repeats: int = 20) -> Table:
-    """One (n, n) product by a clock that does not wait, one that does, a pair of events, and `bench`; per call."""
+def three_ways(gpu: Any) -> Table:
+    """One (4096, 4096) product by a clock that does not wait, one that does, a pair of events, and `bench`; per call."""
+    n, repeats = 4096, 20
     with gpu:
         a = torch.randn(n, n, device=gpu.device)
         for _ in range(3):
@@ -152,11 +151,6 @@ def noisy(rng: np.random.Generator, seconds: float, *shape: int) -> np.ndarray:
     return np.asarray(seconds * np.exp(rng.normal(0, 0.03, shape)) * disturbed)
 
 
-def alarms(false: Mapping[str, int]) -> Table:
-    """Summary → false alarms."""
-    return table([*false.items()], ["summary", "false alarms in 1,000"], evidence=NOISY)
-
-
 def places(seed: int, in_turns: bool, n: int = 30) -> tuple[np.ndarray, np.ndarray]:
     """At which places of a session the n runs of before stand, and those of after."""
     if not in_turns:
@@ -184,16 +178,9 @@ def session(seed: int, in_turns: bool, n: int = 30) -> tuple[np.ndarray, np.ndar
 def drift() -> Picture:
     """The same change, measured one after the other and in turns."""
     orders = {"first all before, then all after": False, "in turns, a coin decides the order": True}
-
-    def named(two: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        return dict(zip(("before", "after"), two, strict=True))
-
-    return series(
-        {title: named(session(1, in_turns)) for title, in_turns in orders.items()},
-        {title: named(places(1, in_turns)) for title, in_turns in orders.items()},
-        evidence=NOISY,
-        title="The same change, measured one after the other and in turns",
-    )
+    runs = {panel: (places(1, in_turns), session(1, in_turns)) for panel, in_turns in orders.items()}
+    title = "The same change, measured one after the other and in turns"
+    return before_and_after(runs, evidence=NOISY, title=title)
 
 
 def around(middle: float, half: float) -> Interval:
@@ -201,35 +188,27 @@ def around(middle: float, half: float) -> Interval:
     return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
 
 
-def words(found: Sequence[Interval]) -> list[str]:
+def words(intervals: Sequence[Interval]) -> list[str]:
     """What each interval says: "faster", "slower" or "cannot tell"."""
-    return [verdict(low, high) for _, low, high in found]
+    return [verdict(low, high) for _, low, high in intervals]
 
 
-def sessions(found: Mapping[str, Sequence[Interval]]) -> tuple[dict[str, str], Table, Picture]:
+def sessions(ways: Mapping[str, Sequence[Interval]]) -> tuple[dict[str, str], Table, Picture]:
     """Way of measuring → intervals of many sessions: the word that most say, a table, and one session of each drawn."""
-    said, rows = {}, []
-    for way, intervals in found.items():
-        told = words(intervals)
-        counts = [told.count(word) for word in ("faster", "slower", "cannot tell")]
-        said[way] = max(set(told), key=told.count)
+    verdicts, answers, rows = ("faster", "slower", "cannot tell"), {}, []
+    for way, intervals in ways.items():
+        counts = [words(intervals).count(word) for word in verdicts]
+        answers[way] = verdicts[int(np.argmax(counts))]
         held = sum(low <= TRUTH <= high for _, low, high in intervals)
         width = float(np.median([high / low - 1 for _, low, high in intervals]))
         rows.append((way, *counts, held, f"{width:.1%}"))
-    columns = [
-        "way",
-        "faster",
-        "slower",
-        "cannot tell",
-        f"intervals with {TRUTH} inside",
-        "their median width",
-    ]
+    columns = ["way", *verdicts, f"intervals with {TRUTH} inside", "their median width"]
     picture = plots.speedup(
-        {way: intervals[1] for way, intervals in found.items()},
+        {way: intervals[1] for way, intervals in ways.items()},
         evidence=NOISY,
         title=f"One of the 200 sessions, in each way; the truth is {TRUTH}×",
     )
-    return said, table(rows, columns, evidence=NOISY, caption="200 sessions of 30 + 30 runs"), picture
+    return answers, table(rows, columns, evidence=NOISY, caption="200 sessions of 30 + 30 runs"), picture
 
 
 # --- the golden loop ----------------------------------------------------------------------------------------------
@@ -258,7 +237,7 @@ def training_step(
     item: `loss.item()` in every step. precision: of float32 products, "high" is TF32. foreach: AdamW's way.
     forward_twice: a second forward pass, which nobody needs.
     """
-    found = torch.get_float32_matmul_precision()
+    usual = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
         with (gpu := simulate("H100")):
@@ -282,7 +261,7 @@ def training_step(
             step()
             return Step(seconds, sum(k.duration_s for k in gpu.kernels[first:]) / seconds)
     finally:
-        torch.set_float32_matmul_precision(found)
+        torch.set_float32_matmul_precision(usual)
 
 
 def gains(
@@ -338,32 +317,28 @@ def events_around(n: int, calls: int) -> tuple[float, float]:
     return start.elapsed_time(end) / 1e3 / calls, gpu.kernels[-1].duration_s
 
 
-def event_gaps(sizes: Sequence[int] = (128, 512, 4096)) -> Table:
-    """Edge of a product → its kernel, beside what events read around one call and around fifty."""
+def event_gaps() -> Table:
+    """Three products: the kernel, beside what events read around one call and around fifty."""
     rows = []
-    for n in sizes:
-        (one, kernel_s), (fifty, _) = events_around(n, 1), events_around(n, 50)
-        rows.append((f"{n} × {n}", *map(format_seconds, (kernel_s, one, fifty))))
+    for n in (128, 512, 4096):
+        (single_s, kernel_s), (fifty_s, _) = events_around(n, 1), events_around(n, 50)
+        rows.append((f"{n} × {n}", *map(format_seconds, (kernel_s, single_s, fifty_s))))
     columns = ["product", "kernel", "events around one", "events around fifty ÷ 50"]
     return table(rows, columns, evidence=H100)
 
 
 def slower_at(clock: float) -> dict[str, float]:
     """How many times as long a large product and a large addition take when the chip runs at this share of its clock."""
-    from dataclasses import replace
-
-    from helpers.simulator import DEVICES
-
     full = DEVICES["H100"]
     throttled = replace(full, peak_flops={kind: clock * rate for kind, rate in full.peak_flops.items()})
-    took = []
+    seconds = []
     for card in (full, throttled):
         with (gpu := simulate(card)):
             a = torch.empty(4096, 4096, device=gpu.device)
             a @ a
             a + a
-        took.append([kernel.duration_s for kernel in gpu.kernels[-2:]])
-    return dict(zip(("matrix product", "addition"), (t / f for f, t in zip(*took, strict=True)), strict=True))
+        seconds.append(np.array([kernel.duration_s for kernel in gpu.kernels[-2:]]))
+    return dict(zip(("matrix product", "addition"), seconds[1] / seconds[0], strict=True))
 
 
 def sums(added: Mapping[int, float]) -> Table:

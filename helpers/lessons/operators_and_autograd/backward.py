@@ -43,16 +43,16 @@ class Node:
 
 def _saved(function: Any) -> tuple[list[tuple[str, torch.Tensor]], str]:
     """What a node saved, by name; and "" or why it cannot be read: "freed" or "changed in place"."""
-    found: list[tuple[str, torch.Tensor]] = []
+    saved: list[tuple[str, torch.Tensor]] = []
     names = ["saved_tensors"] if hasattr(type(function), "saved_tensors") else []
     for name in [*names, *(n for n in dir(function) if n.startswith("_saved_"))]:
         try:
             value = getattr(function, name)
         except RuntimeError as error:
-            return found, "changed in place" if "inplace" in str(error) else "freed"
+            return saved, "changed in place" if "inplace" in str(error) else "freed"
         short = "saved" if name == "saved_tensors" else name.removeprefix("_saved_")
-        found += [(short, t) for t in tensors(value)]
-    return found, ""
+        saved += [(short, t) for t in tensors(value)]
+    return saved, ""
 
 
 def nodes_of(tensor: torch.Tensor, names: Mapping[str, torch.Tensor] | None = None) -> list[Node]:

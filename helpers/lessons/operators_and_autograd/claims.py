@@ -29,8 +29,16 @@ from helpers.lessons.operators_and_autograd.experiments import (
 IF_AND_WHILE = "Further · if and while do not hurt autograd"
 
 
+def on_trial(card: Any, fused: Fused) -> list[Claim]:
+    """Every claim of the lesson.
+
+    card: a simulated one. fused: of each computation, what it did written out and what PyTorch's operator did.
+    """
+    return [overhead(card), fusion(fused), in_place(), graph(), accumulate()]
+
+
 def overhead(card: Any) -> Claim:
-    """card: a simulated one."""
+    """Where on this card the time begins to follow the size."""
     return Claim(
         "02-overhead",
         "book-notes",
@@ -43,7 +51,7 @@ def overhead(card: Any) -> Claim:
 
 
 def fusion(fused: Fused) -> Claim:
-    """fused: of each computation, what it did written out and what PyTorch's operator did."""
+    """Launches and bytes, written out and as PyTorch has it."""
     fewer = sum(has.launches < hand.launches for hand, has in fused.values())
     leaner = sum(has.bytes < hand.bytes for hand, has in fused.values())
     return Claim(
@@ -61,11 +69,11 @@ def fusion(fused: Fused) -> Claim:
 
 def in_place() -> Claim:
     """Every operator's input and result changed in five ways; and what backward itself changes in place."""
-    found = outcomes()
+    endings = outcomes()
     unchecked = [c for c in CHANGES if "data" in c or "numpy" in c]
     checked = [c for c in CHANGES if c not in unchecked]
-    tried, tried_unchecked = (2 * len(CODES) * len(some) for some in (checked, unchecked))
-    raised, wrong = tally(found, checked, "raises"), tally(found, checked, "wrong")
+    tried, tried_unchecked = (2 * len(CODES) * len(changes) for changes in (checked, unchecked))
+    raised, wrong = tally(endings, checked, "raises"), tally(endings, checked, "wrong")
     first, second, parameters, _ = _two_backwards()
     none = not _in_place(first) and _in_place(second) == {"aten.add_": parameters}
     verdict = "confirmed" if wrong else "partly: holds when the version check is evaded"
@@ -74,7 +82,7 @@ def in_place() -> Claim:
         "book-notes",
         "in-place backward easily gives wrong numbers, so it is avoided",
         f"of {tried} changes in place {raised} raised, {wrong} went wrong; through .data or NumPy "
-        f"{tally(found, unchecked, 'wrong')} of {tried_unchecked} went wrong",
+        f"{tally(endings, unchecked, 'wrong')} of {tried_unchecked} went wrong",
         verdict + (". Except for adding into .grad, backward used no in-place operators" if none else ""),
         "Further · In place, and what it breaks",
     )
@@ -83,8 +91,8 @@ def in_place() -> Claim:
 def graph() -> Claim:
     """The graphs of programs that decide by looking at their data, searched for cycles; and one, node by node."""
     graphs = [graph_of(program(p.clone().requires_grad_())) for program in PROGRAMS for p in POINTS]
-    for one in graphs:
-        TopologicalSorter(one).prepare()  # raises CycleError if the graph has a cycle
+    for nodes in graphs:
+        TopologicalSorter(nodes).prepare()  # raises CycleError if the graph has a cycle
     x = torch.randn(100)
     w, v = torch.randn(100, requires_grad=True), torch.randn(100, requires_grad=True)
     forward = count(lambda: ((s := x * 2 - w).tanh() * s + v.exp()).sum())

@@ -55,7 +55,7 @@ def check_block(*cases: check.Case, gradients: bool = False) -> None:
     match, look = check.Match(rtol=1e-4, atol=1e-5), "3 · Operators that exist already"
     known: dict[str, Any] = {"match": match, "budget": _few_operators, "look": look}
     if gradients:
-        exact = all(one.args[0].dtype == torch.float64 for one in cases)
+        exact = all(case.args[0].dtype == torch.float64 for case in cases)
         match = check.Match(grads=True, rtol=1e-9 if exact else 1e-3, atol=1e-9 if exact else 1e-4)
         note = "block is part of a network that is being trained: gradients must come back through it."
         known = {"match": match, "look": "Further · What a node keeps", "note": note}
@@ -100,18 +100,18 @@ def _unchanged_gradient(n: int) -> torch.Tensor:
 
 
 def _lean(got: dict[str, Any], n: int) -> str | None:
-    one, saved, live, gradient = 4 * n, got["saved"], got["live"], got["gradient"]
-    if saved > one:
-        return f"it saved {saved:,} bytes for backward; wanted at most {one:,}: one tensor like x."
-    if live > 2 * one:
+    limit, saved, live, gradient = 4 * n, got["saved"], got["live"], got["gradient"]
+    if saved > limit:
+        return f"it saved {saved:,} bytes for backward; wanted at most {limit:,}: one tensor like x."
+    if live > 2 * limit:
         return (
-            f"after forward {live:,} bytes are alive; wanted {2 * one:,}: the result, and one tensor like "
+            f"after forward {live:,} bytes are alive; wanted {2 * limit:,}: the result, and one tensor like "
             "x. What a ctx attribute or a closure holds counts, too."
         )
-    if live + got["in_python"] > 2 * one + one // 2:  # Python's own small objects are far from a half
+    if live + got["in_python"] > 2 * limit + limit // 2:  # Python's own small objects are far from a half
         return (
             f"after forward {live:,} bytes of tensors and {got['in_python']:,} bytes elsewhere in Python are "
-            f"alive; wanted {2 * one:,} in all."
+            f"alive; wanted {2 * limit:,} in all."
         )
     if gradient is not None and not torch.allclose(gradient, _unchanged_gradient(n), atol=1e-5):
         none = "" if saved else "it saved 0 bytes for backward, and yet a gradient came out; and "
@@ -192,7 +192,7 @@ _NO_GRAPH: dict[str, Any] = {"tensors with a graph": "none"}
 _MATCH = check.Match(rtol=1e-4, atol=1e-6)
 
 
-def _with_graphs_told(answer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _with_graphs_named(answer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     result = answer(*args, **kwargs)
     if isinstance(result, torch.Tensor):
         result = {"norms": result}
@@ -235,10 +235,10 @@ def check_train(*trainings: Training, costs: bool = True, graphs: bool = True) -
     known: dict[str, Any] = {"look": "4 · What keeps a graph alive", "match": _MATCH}
     known["note"] = "Keep the numbers as tensors, without a graph; read them when the training is over."
     known |= {"budget": {"syncs": 0}, "verify": cheap} if costs else {}
-    want = [_trained(one) for one in trainings]
+    want = [_trained(training) for training in trainings]
     if graphs:
-        want, known["drive"] = [one | _NO_GRAPH for one in want], _with_graphs_told
-    check.function("train", [one.case() for one in trainings], want, **known)
+        want, known["drive"] = [result | _NO_GRAPH for result in want], _with_graphs_named
+    check.function("train", [training.case() for training in trainings], want, **known)
 
 
 # --- 2.4 per_sample -----------------------------------------------------------------------------------------------
@@ -312,8 +312,10 @@ def check_grad_norms(
     note = "Each too small by the batch? cross_entropy takes a mean unless told. A little too small? Biases, too."
     if memory:
         known["budget"] = _operators_and_peak
-        note = "A gradient of every sample is batch × width × k numbers, and as many pieces for every batch grow "
-        note += "with it. The length needs far fewer."
+        note = (
+            "A gradient of every sample is batch × width × k numbers, and as many pieces for every batch grow with it. "
+            "The length needs far fewer."
+        )
     if graphs:
-        want, known["drive"] = [{"norms": one} | _NO_GRAPH for one in want], _with_graphs_told
+        want, known["drive"] = [{"norms": norms} | _NO_GRAPH for norms in want], _with_graphs_named
     check.function("grad_norms", [check.case(*net.tensors()) for net in nets], want, note=note, **known)

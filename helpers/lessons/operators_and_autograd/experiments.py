@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -65,9 +67,9 @@ def bandwidth(card: Any) -> float:
     return float(card.reached("elementwise").bandwidth_share * card.memory_bytes_per_s)
 
 
-def crossing_on(card: Any, bytes_per_element: int = 12) -> int:
+def crossing_on(card: Any) -> int:
     """Launch × bandwidth ÷ bytes: the elements whose bytes (of x + y: 8 read, 4 written) move during one launch."""
-    return round(card.assumptions.operator_s * bandwidth(card) / bytes_per_element)
+    return round(card.assumptions.operator_s * bandwidth(card) / (8 + 4))
 
 
 def times(calls: Mapping[str, Callable[[], Any]]) -> Table:
@@ -95,14 +97,14 @@ def ran(gpu: Any, fn: Callable[..., Any], *inputs: Tensor) -> Ran:
     start, before = gpu.clock(), len(gpu.kernels)
     fn(*inputs)
     gpu.synchronize()
-    mine, card = gpu.kernels[before:], gpu.card
-    moved, flops = sum(k.bytes for k in mine), sum(k.flops for k in mine)
+    kernels, card = gpu.kernels[before:], gpu.card
+    moved, flops = sum(k.bytes for k in kernels), sum(k.flops for k in kernels)
     parts = {
-        "launches": len(mine) * card.assumptions.operator_s,
+        "launches": len(kernels) * card.assumptions.operator_s,
         "bytes": moved / bandwidth(card),
         "arithmetic": flops / (card.reached("matmul").flop_share * card.peak_flops["fp32"]),
     }
-    return Ran(len(mine), moved, gpu.clock() - start, max(parts, key=lambda part: parts[part]))
+    return Ran(len(kernels), moved, gpu.clock() - start, max(parts, key=lambda part: parts[part]))
 
 
 Fused = dict[str, tuple[Ran, Ran]]
@@ -248,10 +250,10 @@ def right_gradients(program: Callable[[Tensor], Tensor]) -> int:
     return sum(torch.autograd.gradcheck(program, p.clone().requires_grad_()) for p in POINTS)
 
 
-def deciding(programs: Sequence[Callable[[Tensor], Tensor]] = PROGRAMS) -> Table:
+def deciding() -> Table:
     """Of each program: right gradients, the nodes of its graph and the syncs, input by input."""
     rows = []
-    for program in programs:
+    for program in PROGRAMS:
         runs = [count(program, p.clone().requires_grad_()) for p in POINTS]
         nodes = ", ".join(str(len(graph_of(run.result))) for run in runs)
         syncs = ", ".join(str(run.syncs) for run in runs)
@@ -315,41 +317,38 @@ def outcome(code: str, which: str, change: Change) -> str:
     return "fine" if torch.allclose(got, gradient(code)) else "wrong"
 
 
-def outcomes(changes: Mapping[str, Change] = CHANGES) -> Outcomes:
+@cache
+def outcomes() -> Outcomes:
     """Every change, done to the input and to the result of every operator of CODES."""
     return {
         (name, which, code): outcome(code, which, change)
-        for name, change in changes.items()
+        for name, change in CHANGES.items()
         for which in ("input", "result")
         for code in CODES
     }
 
 
-def tally(found: Outcomes, changes: Sequence[str], kind: str, of: Sequence[str] = ("input", "result")) -> int:
+def tally(endings: Outcomes, changes: Sequence[str], kind: str) -> int:
     """How many end in `kind` when one of these changes is made."""
-    return sum(o == kind for (name, which, _), o in found.items() if name in changes and which in of)
+    return sum(ending == kind for (name, _, _), ending in endings.items() if name in changes)
 
 
-def by_change(found: Outcomes) -> Table:
+def by_change(endings: Outcomes) -> Table:
     """What became of the gradients, change by change."""
-    changes = list(dict.fromkeys(name for name, _, _ in found))
-    rows = []
-    for name in changes:
-        told = [
-            " · ".join(
-                f"{tally(found, [name], kind, [which])} {kind}" for kind in ("raises", "fine", "wrong")
-            )
-            for which in ("input", "result")
-        ]
-        rows.append((f"`{name}`", *told))
+
+    def counted(change: str, which: str) -> str:
+        kinds = Counter(endings[change, which, code] for code in CODES)
+        return " · ".join(f"{kinds[kind]} {kind}" for kind in ("raises", "fine", "wrong"))
+
+    rows = [(f"`{change}`", counted(change, "input"), counted(change, "result")) for change in CHANGES]
     columns = ["the change", "done to the operator's input", "done to its result"]
     return table(rows, columns, evidence="live (CPU)", caption=f"{len(CODES)} operators each")
 
 
-def needed(found: Outcomes) -> Table:
+def needed(endings: Outcomes) -> Table:
     """Which operators raise when their input, and which when their result is changed: what their nodes keep."""
     rows = [
-        (which, ", ".join(code for code in CODES if found["t.add_(1)", which, code] == "raises"))
+        (which, ", ".join(code for code in CODES if endings["t.add_(1)", which, code] == "raises"))
         for which in ("input", "result")
     ]
     return table(rows, ["the node keeps its", "operators"], evidence="live (CPU)")
@@ -411,10 +410,10 @@ def each_tried(lines: Sequence[str], scope: Mapping[str, Any]) -> Table:
 # --- what stays alive ---------------------------------------------------------------------------------------------
 
 
-def peaks(train: Callable[..., Any], steps: Sequence[int] = (2, 8, 32)) -> Table:
-    """Peak live bytes of a training of so many steps; batch 64, width 256."""
+def peaks(train: Callable[..., Any]) -> Table:
+    """Peak live bytes of a training by the number of its steps; batch 64, width 256."""
     rows = []
-    for n in steps:
+    for n in (2, 8, 32):
         g = torch.Generator().manual_seed(0)
         w1, w2 = torch.randn(32, 256, generator=g) / 6, torch.randn(256, 4, generator=g) / 16
         xs, ys = torch.randn(n, 64, 32, generator=g), torch.randn(n, 64, 4, generator=g)

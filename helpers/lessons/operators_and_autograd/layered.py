@@ -61,8 +61,8 @@ def arrange(widths: list[float], nodes: list[Node], room: float) -> Layout:
                 pulls = [centre[p] + 0.02 * (below[p].index(i) if near is above else 0) for p in near[i]]
                 wish[i] = sum(pulls) / len(pulls) if pulls else centre[i]
             members_of[k].sort(key=wish.__getitem__)
-            found = _spread([wish[i] for i in members_of[k]], [wide[i] for i in members_of[k]], width)
-            for i, x in zip(members_of[k], found, strict=True):
+            centres = _spread([wish[i] for i in members_of[k]], [wide[i] for i in members_of[k]], width)
+            for i, x in zip(members_of[k], centres, strict=True):
                 centre[i] = x
     across = {edge: [centre[i] for i in chain] for edge, chain in chains.items()}
     return Layout(row, centre[: len(nodes)], across, width)

@@ -11,7 +11,6 @@ from helpers import count
 from helpers.lesson.claim import Claim
 from helpers.lessons.storage_and_stride import experiments
 
-#: id, source, claim, measured, verdict, experiment
 #: operators of everyday work, picked by hand: family → lines in x
 OPERATORS = {
     "elementwise": "x + 1 | x * x | x.exp() | x.float() | F.gelu(x) | torch.where(x > 0.5, x, -x)",
@@ -72,53 +71,65 @@ def softmax_copies() -> tuple[int, int]:
     return each_time, before
 
 
+def on_trial() -> list[Claim]:
+    """Every claim of the lesson."""
+    return [
+        two_levels(),
+        noncontiguous_raises(),
+        noncontiguous_wrong(),
+        noncontiguous_slow(),
+        advanced_index(),
+        pandas_numpy(),
+    ]
+
+
 def _listed(codes: list[str]) -> str:
     return ", ".join(f"`{code}`" for code in codes)
 
 
 def _of(kind: str) -> tuple[list[str], int]:
     """The lines of an outcome, and how many were tried in all."""
-    found = {code: k for family in outcomes().values() for code, k in family.items()}
-    return [code for code, k in found.items() if k == kind], len(found)
+    kinds = {code: k for family in outcomes().values() for code, k in family.items()}
+    return [code for code, k in kinds.items() if k == kind], len(kinds)
 
 
 def two_levels() -> Claim:
     """A write through one of five tensors over one storage."""
     lines = ("y.t()", "y[:, 1]", "y[1:, ::2]", "y[2].view(2, 3)")
     y = torch.arange(24.0).reshape(4, 6)
-    made = count(lambda: [eval(line, {"y": y}) for line in lines])
-    tensors = [y, *made.result]
+    views = count(lambda: [eval(line, {"y": y}) for line in lines])
+    tensors = [y, *views.result]
     before = [t.clone() for t in tensors]
     y[:, 1].mul_(-1)
     showed = sum(not torch.equal(t, old) for t, old in zip(tensors, before, strict=True))
     storages = len({t.untyped_storage().data_ptr() for t in tensors})
     measured = (
-        f"counted: {len(tensors)} tensors over {storages} storage, {made.bytes_allocated} bytes allocated; a write "
+        f"counted: {len(tensors)} tensors over {storages} storage, {views.bytes_allocated} bytes allocated; a write "
         f"through one of them showed in {showed}"
     )
-    said = "confirmed" if storages == 1 and made.bytes_allocated == 0 else "refuted"
+    verdict = "confirmed" if storages == 1 and views.bytes_allocated == 0 else "refuted"
     claim = "tensor and storage are two levels: a tensor reads its storage by shape, stride and offset"
-    return Claim("01-two-levels", "book-notes", claim, measured, said, "Round 1")
+    return Claim("01-two-levels", "book-notes", claim, measured, verdict, "Round 1")
 
 
 def noncontiguous_raises() -> Claim:
     raised, tried = _of("raised")
     measured = f"{len(raised)} of {tried} hand-picked operators raised: {_listed(raised)}"
     only_view = raised and all(".view(" in code for code in raised)
-    said = (
+    verdict = (
         "partly: holds when the operator may not copy, as `view` in all its forms" if only_view else "refuted"
     )
     claim = "many algorithms assume contiguous storage; a non-contiguous tensor may raise an error"
-    return Claim("01-noncontiguous-raises", "book-notes", claim, measured, said, _FURTHER)
+    return Claim("01-noncontiguous-raises", "book-notes", claim, measured, verdict, _FURTHER)
 
 
 def noncontiguous_wrong() -> Claim:
     other, tried = _of("other numbers")
     measured = f"{len(other)} of {tried} hand-picked operators gave other numbers: {_listed(other)}"
     only_raw = other and all("as_strided" in code for code in other)
-    said = "partly: holds when code addresses the storage instead of the tensor" if only_raw else "refuted"
+    verdict = "partly: holds when code addresses the storage instead of the tensor" if only_raw else "refuted"
     claim = "a non-contiguous tensor may even give wrong results"
-    return Claim("01-noncontiguous-wrong", "book-notes", claim, measured, said, _FURTHER)
+    return Claim("01-noncontiguous-wrong", "book-notes", claim, measured, verdict, _FURTHER)
 
 
 def noncontiguous_slow() -> Claim:
@@ -128,11 +139,10 @@ def noncontiguous_slow() -> Claim:
         f"counted: {len(extra)} of {tried} hand-picked operators made an extra copy; arithmetic: numbers 16 cells apart "
         f"touch {times} times the memory lines"
     )
-    said = "partly: holds when the kernel wants rows and copies, or the numbers lie far apart"
+    partly = "partly: holds when the kernel wants rows and copies, or the numbers lie far apart"
+    verdict = partly if extra else "refuted"
     claim = "a non-contiguous tensor may be read in a bad order and lower performance"
-    return Claim(
-        "01-noncontiguous-slow", "book-notes", claim, measured, said if extra else "refuted", _FURTHER
-    )
+    return Claim("01-noncontiguous-slow", "book-notes", claim, measured, verdict, _FURTHER)
 
 
 def advanced_index() -> Claim:
@@ -149,19 +159,13 @@ def advanced_index() -> Claim:
     measured = f"{len(kinds) - len(shares)} of {len(kinds)} kinds of index did; not: {_listed(shares)}"
     partly = "partly: holds when the index is not an integer tensor without dimensions; that one is a view"
     claim = "reading through advanced indexing (boolean or integer tensors) makes new storage"
-    said = partly if shares == ["x[one]"] else "confirmed"
-    return Claim("01-advanced-index", "book-notes", claim, measured, said, "Round 3")
+    verdict = partly if shares == ["x[one]"] else "confirmed"
+    return Claim("01-advanced-index", "book-notes", claim, measured, verdict, "Round 3")
 
 
 def pandas_numpy() -> Claim:
     """Eight parts of frames, straight into torch and by way of NumPy."""
-    travelled = {
-        name: (
-            experiments.came(part, torch.tensor),
-            experiments.came(part, lambda p: torch.from_numpy(p.to_numpy())),
-        )
-        for name, part in experiments.parts_of_frames().items()
-    }
+    travelled = experiments.travelled()
     raised = {name: by_numpy for name, (direct, by_numpy) in travelled.items() if "raises" in direct}
     rescued = [name for name, by_numpy in raised.items() if "raises" not in by_numpy]
     lost = [name for name, by_numpy in raised.items() if "raises" in by_numpy]
@@ -172,5 +176,5 @@ def pandas_numpy() -> Claim:
     )
     partly = "partly: holds when the part holds numbers; text and dates raise either way"
     claim = "pandas objects should be converted to a NumPy array first"
-    said = partly if rescued and lost else "confirmed"
-    return Claim("01-pandas-numpy", "book-notes", claim, measured, said, "Further · From pandas")
+    verdict = partly if rescued and lost else "confirmed"
+    return Claim("01-pandas-numpy", "book-notes", claim, measured, verdict, "Further · From pandas")

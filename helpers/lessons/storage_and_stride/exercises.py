@@ -59,8 +59,8 @@ def _check_integers(name: str, wanted: Wanted, many: Wanted, look: str, note: st
 def random_views(seed: int, many: int) -> tuple[View, ...]:
     """Shape, stride and offset of views of contiguous tensors: sliced, permuted, expanded, selected."""
     r = random.Random(seed)
-    found: list[View] = []
-    while len(found) < many:
+    views: list[View] = []
+    while len(views) < many:
         t = torch.empty([r.randint(1, 4) for _ in range(r.randint(1, 4))])
         t = t[tuple(slice(r.randint(0, 1), None, r.randint(1, 2)) for _ in t.shape)]
         t = t.permute(r.sample(range(t.dim()), t.dim()))
@@ -68,8 +68,8 @@ def random_views(seed: int, many: int) -> tuple[View, ...]:
             t = t.unsqueeze(0).expand(r.randint(1, 3), *t.shape)
         if t.dim() > 1 and t.shape[0] and r.random() < 0.3:
             t = t[r.randrange(t.shape[0])]
-        found.append((tuple(t.shape), t.stride(), int(t.storage_offset())))
-    return tuple(found)
+        views.append((tuple(t.shape), t.stride(), int(t.storage_offset())))
+    return tuple(views)
 
 
 @cache
@@ -111,9 +111,9 @@ def check_unflatten(wanted: Wanted = {}, views: Sequence[View] = ()) -> None:  #
         # several elements may share a cell: the first one, so it is written last
         many |= {(cell, *view): index for index, cell in reversed(_walk(view)) if cell < _CELLS}
     name, huge = "unflatten", {i: want for i, want in wanted.items() if max(i[1], default=0) > _HUGE}
-    found = {i: want for i, want in wanted.items() if i not in huge and want is not None}
+    indices = {i: want for i, want in wanted.items() if i not in huge and want is not None}
     nothing = {i: None for i, want in wanted.items() if i not in huge and want is None}
-    _check_integers(name, found, many, "Round 1, the formula, read backwards")
+    _check_integers(name, indices, many, "Round 1, the formula, read backwards")
     look = "Round 1, the figure: which cells does the walk leave out, and where does it end?"
     _check_integers(name, nothing, {}, look, note="no element of that tensor lies in that cell")
     if huge:
@@ -126,7 +126,7 @@ def check_unflatten(wanted: Wanted = {}, views: Sequence[View] = ()) -> None:  #
 def random_layouts(seed: int, many: int) -> tuple[Layout, ...]:
     """Contiguous shapes and strides, half of them changed in one place, sizes of 0 and 1 among them."""
     r = random.Random(seed)
-    found = []
+    layouts = []
     for _ in range(many):
         small, dims = (0, 1, 1, 2, 2, 3, 4, 5), range(r.randint(0, 5))
         shape = [r.choice(small) if r.random() < 0.6 else r.randint(2, 6) for _ in dims]
@@ -143,8 +143,8 @@ def random_layouts(seed: int, many: int) -> tuple[Layout, ...]:
             stride = [s * 2 for s in stride]
         elif shape and change < 0.7:
             stride = [r.randint(0, 50) if n == 1 else s for n, s in zip(shape, stride, strict=True)]
-        found.append((tuple(shape), tuple(stride)))
-    return tuple(found)
+        layouts.append((tuple(shape), tuple(stride)))
+    return tuple(layouts)
 
 
 @cache
@@ -156,9 +156,9 @@ def check_is_contiguous(
     *layouts: Layout, wanted: Sequence[bool] | None = None, many: Sequence[Layout] = (), note: str = ""
 ) -> None:
     """layouts: asked for one by one, and `many` in one request. wanted: of the layouts, if torch cannot decide."""
-    answers = [_torch_decides(*one) for one in layouts] if wanted is None else wanted
+    answers = [_torch_decides(*layout) for layout in layouts] if wanted is None else wanted
     one_by_one = dict(zip(layouts, answers, strict=True))
-    in_bulk = {one: _torch_decides(*one) for one in many}
+    in_bulk = {layout: _torch_decides(*layout) for layout in many}
     look = "When may neighbours merge? Its two exceptions, and when a tensor is contiguous"
     _check_integers("is_contiguous", one_by_one, in_bulk, look, note)
 
@@ -183,7 +183,7 @@ def _check_view(name: str, cases: Sequence[check.Case], expect: Callable[..., Te
 
     look = f"{look}; for errors {_LAST_LINE}"
     check.function(name, cases, expect, match=check.Match(view_of=0), budget=_NO_MEMORY, look=look)
-    if good := [one for one in cases if one.raises is None]:
+    if good := [case for case in cases if case.raises is None]:
         known: dict[str, Any] = {"match": check.Match(unchanged=False), "budget": _NO_MEMORY}
         known["note"] = "a number written into the last element of the result must arrive in x: it is a view"
         check.function(name, good, written, drive=_write_last, **known)
@@ -254,17 +254,18 @@ def _device_of_result(clip: Callable[..., Tensor], *inputs: Any) -> str:
 
 def check_clip(*cases: check.Case) -> None:
     """Cases: video, every, top, left, size. Of a video on "meta" only the result's device is looked at."""
-    good = [one for one in cases if one.raises is None]
-    on_meta = [one for one in good if one.args[0].is_meta]
-    if on_cpu := [one for one in good if not one.args[0].is_meta]:
+    good = [case for case in cases if case.raises is None]
+    on_meta = [case for case in good if case.args[0].is_meta]
+    if on_cpu := [case for case in good if not case.args[0].is_meta]:
         look = "the table above: which operators copy; hint 2: what becomes of strides"
         known: dict[str, Any] = {"match": check.Match(contiguous=True), "verify": _new_in_torch, "look": look}
         check.function("clip", on_cpu, _in_four_copies, budget=_one_copy, **known)
     if on_meta:
         want, look = ["meta"] * len(on_meta), "the docstring: on video's device"
-        note = 'this video is on another device than the CPU ("meta": torch\'s device with shapes and '
-        note += "without numbers); torch.empty and its like make a tensor on the CPU, unless they are told "
-        note += "device=video.device"
+        note = (
+            'this video is on another device than the CPU ("meta": torch\'s device with shapes and without numbers); '
+            "torch.empty and its like make a tensor on the CPU, unless they are told device=video.device"
+        )
         check.function("clip", on_meta, want, drive=_device_of_result, look=look, note=note)
-    if refused := [one for one in cases if one.raises is not None]:
+    if refused := [case for case in cases if case.raises is not None]:
         check.function("clip", refused, look=_LAST_LINE, note="this crop does not fit into a frame")

@@ -1,6 +1,7 @@
 """Lesson 01: views and copies as tables, operators on a transposed tensor, numbers far apart, frames from pandas."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -26,9 +27,9 @@ def view_or_copy(counts: Counts) -> str:
     return "view" if counts.new_storages == 0 else "copy"
 
 
-def lines(found: Mapping[str, Counts], names: Mapping[str, Any]) -> Table:
+def lines(counted: Mapping[str, Counts], names: Mapping[str, Any]) -> Table:
     """Line → the bytes that it allocates, and what happens to it with `view` in place of `reshape`."""
-    rows = [(code, c.bytes_allocated, _as_view(code, names)) for code, c in found.items()]
+    rows = [(code, c.bytes_allocated, _as_view(code, names)) for code, c in counted.items()]
     return table(rows, ["line", "new bytes", "view(…) in place of reshape(…)"], evidence=CPU)
 
 
@@ -42,9 +43,9 @@ def _as_view(code: str, names: Mapping[str, Any]) -> str:
     return "gives it"
 
 
-def reads(found: Mapping[str, Counts], names: Mapping[str, Any]) -> Table:
+def reads(counted: Mapping[str, Counts], names: Mapping[str, Any]) -> Table:
     """Index → what reading through it costs, and which operator writes through it."""
-    rows = [(code, c.bytes_allocated, c.syncs, _writer(code, names)) for code, c in found.items()]
+    rows = [(code, c.bytes_allocated, c.syncs, _writer(code, names)) for code, c in counted.items()]
     columns = ["index", "read: new bytes", "read: would sync on a GPU", "written by"]
     caption = "bytes include the index, where a list had to become a tensor first"
     return table(rows, columns, evidence=CPU, caption=caption)
@@ -52,8 +53,8 @@ def reads(found: Mapping[str, Counts], names: Mapping[str, Any]) -> Table:
 
 def _writer(code: str, names: Mapping[str, Any]) -> str:
     """The operator that writes 0 through the index of `code`."""
-    made = count(exec, f"{code} = 0.0", {**names, "x": torch.ones(4, 6)})
-    return list(made.by_operator)[-1]
+    write = count(exec, f"{code} = 0.0", {**names, "x": torch.ones(4, 6)})
+    return list(write.by_operator)[-1]
 
 
 def changes(code: str, **names: Any) -> str:
@@ -72,12 +73,10 @@ _CAME_FROM = {
 }
 
 
-def allocations(found: Counts) -> Table:
+def allocations(run: Counts) -> Table:
     """What made new storage, and how much."""
-    rows = [(operator, _CAME_FROM.get(operator, ""), size) for operator, size in found.allocations]
-    caption = (
-        f"{found.copies} copies, {found.bytes_allocated:,} bytes; the result has {found.result.nbytes:,}"
-    )
+    rows = [(operator, _CAME_FROM.get(operator, ""), size) for operator, size in run.allocations]
+    caption = f"{run.copies} copies, {run.bytes_allocated:,} bytes; the result has {run.result.nbytes:,}"
     return table(rows, ["new storage made by", "which comes from", "bytes"], evidence=CPU, caption=caption)
 
 
@@ -89,18 +88,11 @@ def slices(matrix: Tensor) -> Sequence[Tensor]:
     rows, columns = matrix.shape
     pieces = [
         matrix[a:b, c:d:step]
-        for a in range(rows)
-        for b in range(a + 2, rows + 1)
-        for c in range(columns)
-        for d in range(c + 2, columns + 1)
+        for a, b in combinations(range(rows + 1), 2)
+        for c, d in combinations(range(columns + 1), 2)
         for step in (1, 2)
     ]
-    return [piece for piece in pieces if piece.size(1) > 1]
-
-
-def spent(found: Mapping[str, Counts]) -> dict[str, str]:
-    """Line → the bytes that it allocates, in words."""
-    return {code: f"{c.bytes_allocated:,}" for code, c in found.items()}
+    return [piece for piece in pieces if min(piece.shape) > 1]
 
 
 def tried(*codes: str, **names: Any) -> Table:
@@ -126,12 +118,9 @@ def written(*codes: str) -> Table:
     return table(rows, ["line", "what happens"], evidence=CPU)
 
 
-def kept_alive(found: Mapping[str, Counts]) -> Table:
+def kept_alive(counted: Mapping[str, Counts]) -> Table:
     """Line → the bytes of the result's elements, and those that the line keeps alive."""
-    rows = [
-        (code, tuple(c.result.shape), c.result.numel() * c.result.element_size(), c.live_bytes)
-        for code, c in found.items()
-    ]
+    rows = [(code, tuple(c.result.shape), c.result.nbytes, c.live_bytes) for code, c in counted.items()]
     columns = ["returned", "shape", "bytes of its elements", "bytes kept alive"]
     return table(rows, columns, evidence=CPU)
 
@@ -140,19 +129,19 @@ def kept_alive(found: Mapping[str, Counts]) -> Table:
 KINDS = ("same", "same, extra copy", "raised", "other numbers")
 
 
-def outcomes(found: Mapping[str, Mapping[str, str]]) -> Table:
+def outcomes(families: Mapping[str, Mapping[str, str]]) -> Table:
     """Family of operators → operator → its outcome, one of `KINDS`, counted."""
     rows = [
         (family, len(of_family), *(list(of_family.values()).count(kind) for kind in KINDS))
-        for family, of_family in found.items()
+        for family, of_family in families.items()
     ]
     return table(rows, ["operators", "tried", *KINDS], evidence=CPU)
 
 
-def named(found: Mapping[str, Mapping[str, str]]) -> Table:
+def named(families: Mapping[str, Mapping[str, str]]) -> Table:
     """The operators of each outcome but the first, by name."""
     rows = [
-        (kind, "  ".join(code for family in found.values() for code, k in family.items() if k == kind))
+        (kind, "  ".join(code for family in families.values() for code, k in family.items() if k == kind))
         for kind in KINDS[1:]
     ]
     return table(rows, ["outcome", "operators"], evidence=CPU)
@@ -163,20 +152,22 @@ def lines_touched(numbers: int, step: int) -> int:
     return numbers * min(step, 16) // 16
 
 
-def sums_at_strides(numbers: int = 2**19) -> Table:
+def sums_at_strides() -> Table:
     """Equally many numbers summed, at growing strides: arithmetic, and the clock."""
-    cells, rows = torch.ones(numbers * 32), []
+    numbers, rows = 2**19, []
+    cells = torch.ones(numbers * 32)
     for step in (1, 2, 4, 8, 16, 32):
-        some, touched = cells[::step][:numbers], lines_touched(numbers, step)
-        took = bench(some.sum, min_run_time=0.3, num_threads=1).cell
-        rows.append((step, some.is_contiguous(), touched, touched * 64, took))
+        apart, touched = cells[::step][:numbers], lines_touched(numbers, step)
+        time = bench(apart.sum, min_run_time=0.3, num_threads=1).cell
+        rows.append((step, apart.is_contiguous(), touched, touched * 64, time))
     columns = ["stride", "contiguous", "64-byte lines touched", "bytes brought in", "sum() takes"]
     caption = f"lines and bytes are arithmetic; {numbers * 4:,} bytes of numbers are wanted each time"
     return table(rows, columns, evidence="live (CPU) and arithmetic", caption=caption)
 
 
-def sums_on_gpu(device: torch.device, numbers: int = 2**22) -> Table:
+def sums_on_gpu(device: torch.device) -> Table:
     """The same on a GPU, which brings in segments of 32 bytes."""
+    numbers = 2**22
     far = torch.ones(numbers * 32, device=device)
     rows = [
         (step, numbers * 4 * min(step, 8), bench(torch.sum, far[::step][:numbers]).cell)
@@ -199,14 +190,22 @@ def format_of(code: str, **names: Any) -> str:
     return "new, channels_last" if kept else "new, contiguous"
 
 
-def roads(parts: Mapping[str, Any], direct: Callable[[Any], Any], by_numpy: Callable[[Any], Any]) -> Table:
+def roads() -> Table:
     """Part of a frame → how its numbers came into torch by each of two roads."""
-    rows = [(name, came(part, direct), came(part, by_numpy)) for name, part in parts.items()]
+    rows = [(name, *came) for name, came in travelled().items()]
     columns = ["part of a frame", "torch.tensor(part)", "torch.from_numpy(part.to_numpy())"]
     return table(rows, columns, evidence=CPU)
 
 
-def came(part: Any, make: Callable[[Any], Tensor]) -> str:
+def travelled() -> dict[str, tuple[str, str]]:
+    """Part of a frame → how its numbers came into torch straight, and by way of NumPy."""
+    return {
+        name: (_came(part, torch.tensor), _came(part, lambda part: torch.from_numpy(part.to_numpy())))
+        for name, part in _parts_of_frames().items()
+    }
+
+
+def _came(part: Any, make: Callable[[Any], Tensor]) -> str:
     """How the numbers of a part of a frame came into torch, or what was raised."""
     try:
         tensor = make(part)
@@ -217,7 +216,7 @@ def came(part: Any, make: Callable[[Any], Tensor]) -> str:
     return f"{how}: {str(tensor.dtype)[6:]}, stride {tensor.stride()}"
 
 
-def parts_of_frames() -> dict[str, Any]:
+def _parts_of_frames() -> dict[str, Any]:
     """Columns and frames of pandas, by what is special about them."""
     import warnings
 

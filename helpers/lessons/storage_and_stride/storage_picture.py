@@ -39,17 +39,17 @@ def storage_path(
     cell is framed, fill darkens from first to last visit, grey cells are not visited, ×n counts repeated
     visits. At most 64 cells (of a larger storage, the part that is visited): else ValueError.
     """
-    found = [marked(walk, labels, colour_by) for walk in walks(views, base)]
-    if not title and len(found) > 1:
-        one = base is not None and not any(walk.owns for walk in found)
-        title = "Different walks through the same storage" if one else "Walks through their storage"
-    return paths(found, evidence=evidence, title=title or "The walk through the storage")
+    walked = [marked(walk, labels, colour_by) for walk in walks(views, base)]
+    if not title and len(walked) > 1:
+        same = base is not None and not any(walk.owns for walk in walked)
+        title = "Different walks through the same storage" if same else "Walks through their storage"
+    return paths(walked, evidence=evidence, title=title or "The walk through the storage")
 
 
-def paths(found: Sequence[Walk], *, evidence: str, title: str) -> Picture:
+def paths(walked: Sequence[Walk], *, evidence: str, title: str) -> Picture:
     """The picture of walks that are computed already: one strip each, from the top down."""
-    strips = [Strip(walk, _flow(_caption(walk))) for walk in found]
-    key = keys.lines(entries_of(found), LEFT)
+    strips = [Strip(walk, _flow(_caption(walk))) for walk in walked]
+    key = keys.lines(entries_of(walked), LEFT)
     under = keys.height(key) + (0.06 if key else 0.0)
     body = under + sum(strip.height for strip in strips) + 0.2 * (len(strips) - 1) + 0.08
     fig, header = style.figure(body, evidence=evidence, title=title, placed=True)
@@ -62,12 +62,12 @@ def paths(found: Sequence[Walk], *, evidence: str, title: str) -> Picture:
             top += 0.2
         strip.draw(ax, top)
         top += strip.height
-    return Picture(fig, evidence, f"{title}. {'; '.join(walk.describe() for walk in found)}")
+    return Picture(fig, evidence, f"{title}. {'; '.join(walk.describe() for walk in walked)}")
 
 
-def entries_of(found: Sequence[Walk]) -> list[keys.Entry]:
+def entries_of(walked: Sequence[Walk]) -> list[keys.Entry]:
     """What the picture of these walks has to explain, and nothing that it does not show."""
-    drawn = [walk for walk in found if walk.cells]
+    drawn = [walk for walk in walked if walk.cells]
     entries: list[keys.Entry] = []
     plain = [walk for walk in drawn if not walk.groups]
     for owns, words in ((False, "darker: visited later"), (True, "the same, in the copy's own storage")):

@@ -1,9 +1,8 @@
-"""The claims on trial of lesson 05: streams and double buffering. Each function runs its experiment and returns its row."""
+"""Claims on trial in lesson 05. Those measured in the lesson itself are handed what it measured, or what it measured with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +11,35 @@ from helpers import simulate
 from helpers.lesson.claim import Claim
 from helpers.lessons.streams_and_double_buffering import experiments
 from helpers.text.seconds import format_seconds
+
+#: the loop in one queue, and in two
+Loops = tuple[experiments.Loop, experiments.Loop]
+
+
+def on_trial(
+    copies: Mapping[str, experiments.Copy],
+    programs: Mapping[str, str],
+    one_queue: experiments.Load,
+    two_queues: experiments.Load,
+) -> list[Claim]:
+    """Every claim of the lesson.
+
+    copies: call → a copy behind products. programs: name → "race" or "safe". one_queue, two_queues: loaders that copy
+    in the stream that computes, and in another.
+    """
+    # every batch has as many bytes; the wider it is, the longer its product takes
+    loops = [
+        (experiments.run(one_queue, shape=shape), experiments.run(two_queues, shape=shape))
+        for shape in ((2**24 // width, width) for width in (256, 1024, 2048, 4096, 16384))
+    ]
+    return [
+        in_order(),
+        non_blocking(programs),
+        speeds_the_copy(loops),
+        small_data(loops),
+        wait_stream(),
+        pin_memory(copies),
+    ]
 
 
 def in_order() -> Claim:
@@ -41,32 +69,21 @@ def _one_stream(gpu: Any, side: Any, page: torch.Tensor) -> None:
     page.to(gpu.device, non_blocking=True).relu()
 
 
-def _page_again(gpu: Any, side: Any, page: torch.Tensor) -> None:
-    page.to(gpu.device, non_blocking=True)
-    page.fill_(1.0)
-
-
-def _early_result(gpu: Any, side: Any, page: torch.Tensor) -> None:
-    y = torch.empty(experiments.BATCH, device=gpu.device).to("cpu", non_blocking=True)
-    y[0].sum()
-
-
-def non_blocking() -> Claim:
+def non_blocking(programs: Mapping[str, str]) -> Claim:
     """One stream only: a kernel behind the copy, and a host that touches the copy's memory too early."""
-    tried = {
-        "a kernel reads the batch": _one_stream,
-        "the host fills its buffer again": _page_again,
-        "the host reads a result": _early_result,
+    verdicts = {
+        "a kernel reads the batch": experiments.verdict(experiments.try_program(_one_stream)),
+        "the host fills its buffer again": programs["page_again"],
+        "the host reads a result": programs["early_result"],
     }
-    found = {what: experiments.verdict(experiments.try_program(program)) for what, program in tried.items()}
-    races = sum(v == "race" for v in found.values())
+    races = sum(v == "race" for v in verdicts.values())
     return Claim(
         "05-non-blocking-safe",
         "book-notes",
         "non_blocking does not corrupt data, since the queue keeps the order",
-        "in one stream, right behind the copy: " + "; ".join(f"{what}: {v}" for what, v in found.items()),
+        "in one stream, right behind the copy: " + "; ".join(f"{what}: {v}" for what, v in verdicts.items()),
         "partly: holds when the host leaves the buffer alone until the copy is done"
-        if 0 < races < len(found)
+        if 0 < races < len(verdicts)
         else "refuted"
         if races
         else "confirmed",
@@ -74,49 +91,34 @@ def non_blocking() -> Claim:
     )
 
 
-@cache
-def _gains() -> dict[int, tuple[experiments.Loop, experiments.Loop]]:
-    """Width of the matrix → the loop in one queue and in two."""
-    found = {}
-    for width in (256, 1024, 2048, 4096, 16384):
-        shape = (2**24 // width, width)
-        found[width] = (
-            experiments.run(experiments.one_queue, shape=shape),
-            experiments.run(experiments.two_queues, shape=shape),
-        )
-    return found
-
-
-def _gain(loops: tuple[experiments.Loop, experiments.Loop]) -> float:
+def _gain(loops: Loops) -> float:
     return loops[0].step_s / loops[1].step_s
 
 
-def speeds_the_copy() -> Claim:
+def speeds_the_copy(loops: Sequence[Loops]) -> Claim:
     """The copy's rate in one queue and in two, where two gain most."""
-    one, two = best = max(_gains().values(), key=_gain)
+    alone, beside = best = max(loops, key=_gain)
     return Claim(
         "05-speeds-the-copy",
         "book-notes",
         "double buffering mainly speeds up copying",
-        f"{one.gbs:.1f} GB/s in one queue, {two.gbs:.1f} in two; the step is {_gain(best):.2f} times as fast",
-        "refuted: it hides the copy" if abs(two.gbs / one.gbs - 1) < 0.02 else "confirmed",
+        f"{alone.gbs:.1f} GB/s in one queue, {beside.gbs:.1f} in two; the step is {_gain(best):.2f} times as fast",
+        "refuted: it hides the copy" if abs(beside.gbs / alone.gbs - 1) < 0.02 else "confirmed",
         "How much is a second queue worth?",
     )
 
 
-def small_data() -> Claim:
+def small_data(loops: Sequence[Loops]) -> Claim:
     """The gain where the copy is short beside the compute, where it is long, and between."""
-    by_ratio = sorted((one.copy_s / one.product_s, _gain((one, two))) for one, two in _gains().values())
-    best = max(by_ratio, key=lambda pair: pair[1])
-    told = (by_ratio[0], best, by_ratio[-1])
-    hump = by_ratio[0][1] < best[1] > by_ratio[-1][1]
+    by_ratio = sorted((pair[0].copy_s / pair[0].product_s, _gain(pair)) for pair in loops)
+    least, best, most = by_ratio[0], max(by_ratio, key=lambda pair: pair[1]), by_ratio[-1]
     return Claim(
         "05-small-data",
         "book-notes",
         "where little is copied, it hardly shows",
-        "; ".join(f"C ÷ K = {ratio:.2f}: {gain:.2f} times as fast" for ratio, gain in told),
+        "; ".join(f"C ÷ K = {ratio:.2f}: {gain:.2f} times as fast" for ratio, gain in (least, best, most)),
         "partly: little must mean little beside the compute; much copying beside little compute hardly shows either"
-        if hump
+        if least[1] < best[1] > most[1]
         else "confirmed",
         "How much is a second queue worth?",
     )
@@ -184,26 +186,9 @@ def wait_stream() -> Claim:
     )
 
 
-def _held(pinned: bool, non_blocking: bool) -> experiments.Copy:
-    gpu = simulate("H100")
-    with gpu:
-        w = torch.empty(4096, 4096, device=gpu.device)
-        batch = torch.empty(experiments.BATCH, pin_memory=pinned)
-        w @ w
-        gpu.synchronize()
-        first = len(gpu.kernels)
-        for _ in range(4):
-            w @ w
-        before = gpu.clock()
-        batch.to(gpu.device, non_blocking=non_blocking)
-        held = gpu.clock() - before
-        gpu.synchronize()
-    return experiments.copy_of(held, gpu.kernels[first:])
-
-
-def pin_memory() -> Claim:
+def pin_memory(copies: Mapping[str, experiments.Copy]) -> Claim:
     """How long a copy behind four products holds the host: pageable, pinned, pinned and non_blocking."""
-    pageable, pinned, free = _held(False, False), _held(True, False), _held(True, True)
+    pageable, pinned, free = (copies[call] for call in ("pageable", "pinned", "pinned, non_blocking=True"))
     return Claim(
         "05-pin-memory",
         "five-strategies",
@@ -215,9 +200,3 @@ def pin_memory() -> Claim:
         else "confirmed",
         "1 · Who waits for a copy?",
     )
-
-
-def rows() -> list[Claim]:
-    """All of them."""
-    claims = in_order, non_blocking, speeds_the_copy, small_data, wait_stream, pin_memory
-    return [claim() for claim in claims]

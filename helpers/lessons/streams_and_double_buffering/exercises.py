@@ -137,7 +137,7 @@ def _consume(prefetch: Callable[..., Iterator[Tensor]], **fields: Any) -> dict[s
                     shapes.append([x.device == gpu.device and x.dtype == case.dtype, *x.shape])
                     ahead = max(ahead, taken - len(shapes))
                     given.append(weakref.ref(x.untyped_storage()))
-                    alive = max(alive, len({id(s) for one in given if (s := one()) is not None}))
+                    alive = max(alive, len({id(s) for ref in given if (s := ref()) is not None}))
                     y = x.float() @ w
                     if values:
                         sums.append(y.sum())
@@ -155,7 +155,7 @@ def _consume(prefetch: Callable[..., Iterator[Tensor]], **fields: Any) -> dict[s
             "sent": _sent(gpu, "copy h2d", first),
             "faults": list(gpu.faults),
             "own": stream.stream_id,
-            "sums": [float(one) for one in sums],
+            "sums": [float(total) for total in sums],
         }
 
 
@@ -351,8 +351,8 @@ def _run_stages(pipeline: Callable[..., None], **fields: Any) -> dict[str, Any]:
             if not any(where is p for p in results):
                 raise ValueError("save was given something else than one of the two results")
             saved.append(i)
-            found = where if values else where[-1]
-            numbers.append([float(found.min()), float(found.max())])
+            page = where if values else where[-1]
+            numbers.append([float(page.min()), float(page.max())])
             gpu.host_work(case.save_s)
 
         gpu.synchronize()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 import helpers.lessons.streams_and_double_buffering.recorded  # noqa: F401 - its experiments are known by their names
-from helpers import simulate
+from helpers import simulate, trace
 from helpers.plots.lanes import timeline
 from helpers.plots.picture import Picture
 from helpers.simulator import DEVICES, Kernel, Race
@@ -24,9 +24,9 @@ Load = Callable[[Any, Sequence[torch.Tensor]], Iterable[torch.Tensor]]
 """(gpu, batches on the host) → batches on the GPU"""
 
 
-def pcie_gbs(card: str = "H100") -> float:
-    """GB/s of the bus, as its generation of PCIe has in one direction."""
-    return DEVICES[card].pcie_bytes_per_s / 1e9
+def pcie_gbs() -> float:
+    """GB/s of an H100's bus, as its generation of PCIe has in one direction."""
+    return DEVICES["H100"].pcie_bytes_per_s / 1e9
 
 
 # --- one copy -----------------------------------------------------------------------------------------------------
@@ -57,8 +57,8 @@ def copy_of(held_s: float, ran: Sequence[Kernel]) -> Copy:
     """ran: kernels and one copy to the device, in the order of their launch."""
     place = next(i for i, k in enumerate(ran) if k.kind == "copy h2d")
     copy, kernels = ran[place], [k for k in ran if k.kind == "kernel"]
-    both = [min(copy.end_ns, k.end_ns) - max(copy.start_ns, k.start_ns) for k in kernels]
-    beside = sum(max(0, ns) for ns in both) / 1e9
+    overlaps = [min(copy.end_ns, k.end_ns) - max(copy.start_ns, k.start_ns) for k in kernels]
+    beside = sum(max(0, ns) for ns in overlaps) / 1e9
     return Copy(held_s, copy.duration_s, copy.bytes, beside, sum(k.duration_s for k in ran[:place]))
 
 
@@ -96,8 +96,8 @@ class Loop:
     @property
     def nearer(self) -> str:
         """Which the step's time is nearer to: "sum" or "max" of a copy and a product."""
-        both, larger = self.copy_s + self.product_s, max(self.copy_s, self.product_s)
-        return "sum" if abs(self.step_s - both) < abs(self.step_s - larger) else "max"
+        total, larger = self.copy_s + self.product_s, max(self.copy_s, self.product_s)
+        return "sum" if abs(self.step_s - total) < abs(self.step_s - larger) else "max"
 
     @property
     def gbs(self) -> float:
@@ -131,9 +131,10 @@ def run(
 def loops_table(loops: Mapping[str, Loop]) -> Table:
     """C, K, their sum, the larger, and what a step took."""
     rows = [
-        (name, *map(format_seconds, (one.copy_s, one.product_s, one.copy_s + one.product_s)))
-        + tuple(map(format_seconds, (max(one.copy_s, one.product_s), one.step_s)))
-        for name, one in loops.items()
+        (name, *map(format_seconds, (c, k, c + k, max(c, k), step_s)))
+        for name, c, k, step_s in (
+            (name, loop.copy_s, loop.product_s, loop.step_s) for name, loop in loops.items()
+        )
     ]
     return table(rows, ["loop", "C", "K", "C + K", "max(C, K)", "a step"], evidence=EVIDENCE)
 
@@ -155,23 +156,19 @@ def queues_picture(loads: Mapping[str, Load]) -> Picture:
 def gain_table(gains: Mapping[int, tuple[Loop, Loop]]) -> Table:
     """width → (in one queue, in two)."""
     rows = []
-    for width, (one, two) in gains.items():
-        times = map(format_seconds, (one.product_s, one.step_s, two.step_s))
-        ratio, gained = one.copy_s / one.product_s, one.step_s / two.step_s
+    for width, (alone, beside) in gains.items():
+        times = map(format_seconds, (alone.product_s, alone.step_s, beside.step_s))
+        ratio, gained = alone.copy_s / alone.product_s, alone.step_s / beside.step_s
         rows.append((width, f"{ratio:.2f}", *times, f"{gained:.2f}×"))
-    return table(
-        rows,
-        ["width", "C ÷ K", "K", "one queue", "two queues", "times as fast"],
-        evidence=EVIDENCE,
-        caption="20 steps each; C is the same everywhere",
-    )
+    columns = ["width", "C ÷ K", "K", "one queue", "two queues", "times as fast"]
+    return table(rows, columns, evidence=EVIDENCE, caption="20 steps each; C is the same everywhere")
 
 
 def memory_table(loops: Mapping[str, Loop]) -> Table:
     """What loaders take from the card, in batches, and their races."""
     rows = [
-        (name, batches(one), ", ".join(r.kind for r in one.races) or "none", format_seconds(one.step_s))
-        for name, one in loops.items()
+        (name, batches(loop), ", ".join(r.kind for r in loop.races) or "none", format_seconds(loop.step_s))
+        for name, loop in loops.items()
     ]
     columns = ["loader", "batches of memory", "race", "a step"]
     return table(rows, columns, evidence=EVIDENCE, caption="20 batches of 64 MiB")
@@ -228,9 +225,9 @@ def races_table(
         gpu, name = simulate("H100", strict=False), program.__name__
         with gpu:
             where = {"device": gpu.device} if name in on_gpu else {"pin_memory": True}
-            given = [torch.empty(2048, 2048, **where) for _ in range(4)]
+            pages = [torch.empty(2048, 2048, **where) for _ in range(4)]
             torch.empty(2048, 2048, device=gpu.device).zero_()  # dropped at once
-            program(gpu, given)
+            program(gpu, pages)
         rows += [
             (name, r.kind, f"{r.first.name} on {r.first.lane}", f"{r.second.name} on {r.second.lane}")
             for r in gpu.races
@@ -269,34 +266,10 @@ def pipeline_picture(pipeline: Callable[..., None]) -> Picture:
 
 def real_table(results: Mapping[str, Any]) -> Table:
     """loop → what recordings.show gave: seconds a step, of copying, and how much of it is hidden."""
-    from helpers import trace
-
     rows = []
     for name, result in results.items():
         o = trace.overlap(result.trace)
         seconds = o.span / len(trace.steps(result.trace)), o.copy, o.copy_and_compute
         rows.append((name, *(f"≈ {format_seconds(s)}" for s in seconds), f"≈ {o.hidden_copy:.0%}"))
-    evidence = next(iter(results.values())).evidence
-    return table(
-        rows, ["loop", "a step", "copying, all steps", "beside kernels", "hidden"], evidence=evidence
-    )
-
-
-# --- the loaders of section 2, for the claims on trial --------------------------------------------------------------
-
-
-def one_queue(gpu: Any, batches: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """Copies in the stream that computes."""
-    for batch in batches:
-        yield batch.to(gpu.device, non_blocking=True)
-
-
-def two_queues(gpu: Any, batches: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """Copies in a stream of their own."""
-    side = gpu.Stream()
-    for batch in batches:
-        with gpu.stream(side):
-            x = batch.to(gpu.device, non_blocking=True)
-        gpu.current_stream().wait_stream(side)
-        x.record_stream(gpu.current_stream())
-        yield x
+    columns = ["loop", "a step", "copying, all steps", "beside kernels", "hidden"]
+    return table(rows, columns, evidence=next(iter(results.values())).evidence)
