@@ -304,7 +304,7 @@ def test_a_recording_loads_with_its_label(recorded: Path) -> None:
     assert found.evidence == f"recorded (H100, {found.date})"
     assert found.table and found.snapshot and found.trace is None
     assert isinstance(found.snapshot["segments"][0]["segment_pool_id"], tuple)
-    assert recordings.load("07/eager", recorded) is None  # not recorded there
+    assert recordings.load("08/growing", recorded) is None  # not recorded there
     from helpers.text.evidence import check_evidence
 
     assert check_evidence(found.evidence)

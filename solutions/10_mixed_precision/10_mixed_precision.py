@@ -396,7 +396,7 @@ def up(n, multiple):
 
 
 matmuls = experiments.Matmuls()
-times = {"1,705 columns, against 1,300": matmuls.seconds(1705) / matmuls.seconds(1300)}
+times = {"1,705 columns, against 1,300": matmuls.of_columns(1705).seconds / matmuls.of_columns(1300).seconds}
 lesson.keep(share=matmuls.share, words=up(50257, 64), more_words=up(50257, 64) / 50257 - 1)
 you.against_ratios(times, matmuls.table(), matmuls.picture(), evidence="published", what="times as long")
 

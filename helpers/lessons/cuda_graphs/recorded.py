@@ -6,29 +6,8 @@ from typing import Any
 
 import torch
 
-from helpers.recordings.common import mlp, profiled, timed
+from helpers.recordings.common import mlp, timed
 from helpers.recordings.registry import experiment
-
-
-@experiment("07/eager")
-def eager(gpu: Any) -> dict[str, Any]:
-    """Sixteen small layers, one launch for each kernel."""
-    model, x = mlp(gpu, 256, layers=16), torch.randn(64, 256, device=gpu.device)
-
-    def step(i: int) -> None:
-        with torch.no_grad():
-            model(x)
-
-    return {"trace": profiled(gpu, step)}
-
-
-@experiment("07/graph_replay")
-def graph_replay(gpu: Any) -> dict[str, Any]:
-    """The same, captured once and replayed: one launch a step."""
-    model, x = mlp(gpu, 256, layers=16), torch.randn(64, 256, device=gpu.device)
-    with torch.no_grad():
-        graph = _captured(gpu, model, x)
-    return {"trace": profiled(gpu, lambda i: graph.replay())}
 
 
 @experiment("07/when_it_helps", seconds=20)

@@ -413,9 +413,9 @@ class Matmuls:
         self.fitting = [matmul for matmul in self.all if all(size % 4 == 0 for size in matmul.sizes)]
         self.missing = [matmul for matmul in self.all if matmul not in self.fitting]
 
-    def seconds(self, columns: int) -> float:
-        """Of 1024 × 1024 by 1024 × columns."""
-        return next(matmul.seconds for matmul in reversed(self.all) if matmul.sizes == (1024, 1024, columns))
+    def of_columns(self, columns: int) -> Matmul:
+        """1024 × 1024 by 1024 × columns."""
+        return next(matmul for matmul in reversed(self.all) if matmul.sizes == (1024, 1024, columns))
 
     @cached_property
     def share(self) -> float:
@@ -441,36 +441,33 @@ class Matmuls:
             caption="TF32 matmuls of 1.5 to 4.5 GFLOP, no size below 64; traces in facebookresearch/HolisticTraceAnalysis",
         )
 
+    @drawn
     def picture(self) -> Picture:
-        return _rates(
-            {"M, N and K fit:\nmultiples of 4": self.fitting, "one of them\ndoes not": self.missing}
+        """The rate of each matmul against its work; two that differ in their columns alone are named."""
+        groups = {"M, N and K fit:\nmultiples of 4": self.fitting, "one of them\ndoes not": self.missing}
+        title = "TF32 matmuls on A100s: the same work, other shapes"
+        note = "traces in facebookresearch/HolisticTraceAnalysis; no size below 64"
+        fig, _ = style.figure(3.1, evidence="published", title=title, note=note)
+        ax = fig.subplots()
+        for i, (name, some) in enumerate(groups.items()):
+            x, y = [matmul.flops / 1e9 for matmul in some], [matmul.rate / 1e12 for matmul in some]
+            ax.scatter(x, y, s=34, marker=style.MARKERS[i], color=style.SERIES[i], label=name)
+        for columns, at, side in ((1300, (-40, 14), "right"), (1705, (14, -16), "left")):
+            matmul = self.of_columns(columns)
+            ax.annotate(
+                f"{columns:,} columns", (matmul.flops / 1e9, matmul.rate / 1e12), xytext=at, textcoords="offset points",
+                ha=side, fontsize=style.SMALL,
+                arrowprops={"arrowstyle": "-", "color": style.MUTED, "lw": 0.8, "shrinkB": 4},
+            )  # fmt: skip
+        ax.set(
+            xscale="log", xlabel="GFLOP of the matmul, logarithmic", ylabel="TFLOP/s reached", ylim=(0, None)
         )
-
-
-@drawn
-def _rates(groups: Mapping[str, Sequence[Matmul]]) -> Picture:
-    title = "TF32 matmuls on A100s: the same work, other shapes"
-    note = "traces in facebookresearch/HolisticTraceAnalysis; no size below 64"
-    fig, _ = style.figure(3.1, evidence="published", title=title, note=note)
-    ax = fig.subplots()
-    for i, (name, some) in enumerate(groups.items()):
-        x, y = [matmul.flops / 1e9 for matmul in some], [matmul.rate / 1e12 for matmul in some]
-        ax.scatter(x, y, s=34, marker=style.MARKERS[i], color=style.SERIES[i], label=name)
-    known = {matmul.sizes: matmul for some in groups.values() for matmul in some}
-    for columns, at, side in ((1300, (-40, 14), "right"), (1705, (14, -16), "left")):
-        matmul = known[1024, 1024, columns]
-        ax.annotate(
-            f"{columns:,} columns", (matmul.flops / 1e9, matmul.rate / 1e12), xytext=at, textcoords="offset points",
-            ha=side, fontsize=style.SMALL,
-            arrowprops={"arrowstyle": "-", "color": style.MUTED, "lw": 0.8, "shrinkB": 4},
-        )  # fmt: skip
-    ax.set(xscale="log", xlabel="GFLOP of the matmul, logarithmic", ylabel="TFLOP/s reached", ylim=(0, None))
-    ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
-    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelspacing=1.0)
-    names = " or ".join(name.replace("\n", " ") for name in groups)
-    return Picture(
-        fig, "published", f"{title}. {names}: those that fit reach a higher rate at the same work."
-    )
+        ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+        ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelspacing=1.0)
+        names = " or ".join(name.replace("\n", " ") for name in groups)
+        return Picture(
+            fig, "published", f"{title}. {names}: those that fit reach a higher rate at the same work."
+        )
 
 
 def padding(shapes: Mapping[str, tuple[int, int, int]], up: Callable[[int, int], int]) -> Table:

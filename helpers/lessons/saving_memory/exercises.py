@@ -19,7 +19,9 @@ from helpers.check.reference import reference
 # --- 9.3 training_memory ------------------------------------------------------------------------------------------
 
 
-class _Layer(nn.Module):
+class Layer(nn.Module):
+    """A Block as the lesson's set-up cell has it: x + down(act(up(norm(x)))), so many times as wide inside."""
+
     def __init__(self, width: int, wider: int = 4, act: Any = nn.functional.gelu) -> None:
         super().__init__()
         self.norm, self.act = nn.LayerNorm(width), act
@@ -32,7 +34,7 @@ class _Layer(nn.Module):
 @cache
 def _tracked(rows: int, width: int, depth: int) -> tuple[dict[str, int], str]:
     """The bytes that storages of tensors take, and in which part of the step the peak comes."""
-    model = nn.Sequential(*[_Layer(width) for _ in range(depth)])
+    model = nn.Sequential(*[Layer(width) for _ in range(depth)])
     optimizer, x = torch.optim.AdamW(model.parameters(), foreach=False), torch.randn(rows, width)
 
     def step(whole: bool = True) -> None:
@@ -154,7 +156,7 @@ class Chain:
     late: bool = False
 
 
-class _Part(_Layer):
+class _Part(Layer):
     """A block with dropout and a `gain` that the test changes between its two runs."""
 
     def __init__(self, width: int, p: float) -> None:
@@ -324,7 +326,7 @@ def _offload(offloaded: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         return back.mul_(of.share) if dtype.is_floating_point else back
 
     act = _leaky if of.masks else torch.tanh
-    net = nn.Sequential(*[_Layer(of.width, 2, act) for _ in range(of.depth)])
+    net = nn.Sequential(*[Layer(of.width, 2, act) for _ in range(of.depth)])
     x, offloads = torch.randn(2 * of.rows, of.width)[: of.rows], []  # a view of more
     for _ in range(of.steps):
         with offloaded(list(net.parameters()), put, get, of.min_bytes):

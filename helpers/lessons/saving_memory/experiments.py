@@ -8,45 +8,16 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from helpers import count, memory, simulate
+from helpers.lessons.saving_memory.exercises import Layer
 from helpers.memory.estimating import Estimate
+from helpers.models import Block, Size
 from helpers.text.tables import Table, table
 
 MIB = 2**20
 ON_H100 = "simulated (H100)"
-
-
-class Block(nn.Module):
-    """As in the lesson's set-up cell: x + down(gelu(up(norm(x)))), four times as wide inside."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.up, self.act, self.down = nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = x + self.down(self.act(self.up(self.norm(x))))
-        return out
-
-
-class Attention(nn.Module):
-    """The other half of a transformer's block."""
-
-    def __init__(self, width: int, heads: int = 4) -> None:
-        super().__init__()
-        self.heads, self.norm = heads, nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        n, length, width = x.shape
-        parts = self.qkv(self.norm(x)).view(n, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        q, k, v = parts.unbind()
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        out: torch.Tensor = x + self.out(mixed.transpose(1, 2).reshape(n, length, width))
-        return out
 
 
 def squares(out: torch.Tensor) -> torch.Tensor:
@@ -55,7 +26,7 @@ def squares(out: torch.Tensor) -> torch.Tensor:
 
 
 def stack(width: int, depth: int) -> nn.Sequential:
-    return nn.Sequential(*[Block(width) for _ in range(depth)])
+    return nn.Sequential(*[Layer(width) for _ in range(depth)])
 
 
 # --- 1 · one step ----------------------------------------------------------------------------------------------------
@@ -176,10 +147,11 @@ def nearest(ratio: float, choices: tuple[float, ...]) -> float:
 
 def parts() -> dict[str, tuple[float, float]]:
     """more_flops of three parts."""
+    size = Size(width=64, heads=4, context=64)
     chosen = {
         "one linear layer": nn.Linear(64, 64),
-        "the lesson's Block": Block(64),
-        "a transformer's block": nn.Sequential(Attention(64), Block(64)),
+        "the lesson's Block": Layer(64),
+        "a transformer's block": Block(size, causal=True, eager=False, before=True, dropout=0.0),
     }
     return {name: more_flops(part) for name, part in chosen.items()}
 
