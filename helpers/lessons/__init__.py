@@ -5,7 +5,7 @@ exercises     for each exercise the *drive* (runs in the learner's process and m
               they are, and ``check_<name>(*cases)``, which a visible test and a hidden one call alike. What only a
               hidden test may know, such as a reference that is the answer, stays in the hidden cell and is passed in.
 experiments   what an experiment measures and shows, but for its idea, which stands in the open cell
-claims        claims on trial whose experiment stands in no cell: a function a claim
+claims        its claims on trial: a function a claim, and on_trial(…), which lists them all
 recorded      what is recorded of the lesson on a real GPU
 """
 
