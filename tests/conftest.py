@@ -1,8 +1,10 @@
 """How the tests share two worker processes (`make test` starts them), and what they share in one."""
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ BY_LESSON = ("test_grading.py", "test_references.py", "test_submissions.py")
 ONE_SANDBOX = "test_grading.py"
 #: what takes longest comes first, or one worker would be left with it at the end
 LONGEST_FIRST = (
+    "test_submissions.py::test_answer[17",  # trainings: as long as those of five other lessons
     "test_class.py",
     "test_grading.py",
     "test_references.py",
@@ -78,6 +81,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return first, _lesson(item.nodeid)[::-1]
 
     items.sort(key=order)
+
+
+class _Minutes:
+    """Once a minute a line that says which files' tests have begun since the last one: dots alone do not."""
+
+    def __init__(self, terminal: Any, every_s: float = 60.0) -> None:
+        self.terminal, self.every_s = terminal, every_s
+        self.began = self.told = time.monotonic()
+        self.files: dict[str, None] = {}
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        lesson = _lesson(nodeid)
+        self.files[Path(_file(nodeid)).stem + (f" {lesson}" if lesson else "")] = None
+        if (now := time.monotonic()) - self.told >= self.every_s:
+            self.terminal.ensure_newline()
+            self.terminal.write_line(f"{(now - self.began) / 60:.0f} min: {', '.join(self.files)}")
+            self.told, self.files = now, {}
+
+
+@pytest.hookimpl(trylast=True)  # after the terminal's own
+def pytest_configure(config: pytest.Config) -> None:
+    if terminal := config.pluginmanager.get_plugin("terminalreporter"):
+        config.pluginmanager.register(_Minutes(terminal))
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,9 +28,11 @@ SUBMISSIONS = Path(__file__).parent / "submissions"
 LESSONS = [masters.read(p) for p in build.find([])]
 CHEATED = "01_storage_and_stride"
 #: here a wrong answer spoils a right one that comes after it; the fast runner takes the earlier ones from the master
-BUILD_ON_EARLIER = {"13_quantization"}
-#: here each exercise is tested by whole trainings: one is answered, and all of them in tests/test_references.py
-LARGE = {"17_capstone"}
+BUILD_ON_EARLIER = {"06_optimizers", "13_quantization", "17_capstone"}
+#: seconds of processor time that all answers and tests of a lesson may take: a busy machine changes little of it
+MOST = 30
+#: … of the lesson whose exercises are tested by whole trainings, some at full size
+MOST_OF_ALL = {"17_capstone": 120}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -53,20 +56,9 @@ def warm() -> Iterator[Warm]:
         yield running
 
 
-def answers(name: str, kind: str) -> dict[str, Path]:
-    """For each exercise of a lesson an answer: "right", "wrong", or "mixed", by turns wrong and right.
-
-    "first": a right one, for the first exercise alone.
-    """
-    found = {}
-    folders = sorted((SUBMISSIONS / name).iterdir())
-    if kind == "first":
-        (exercise, *_), kind = (e.id for e in next(m for m in LESSONS if m.name == name).exercises), "right"
-        folders = [SUBMISSIONS / name / exercise]
-    for i, folder in enumerate(folders):
-        which = ("wrong", "right")[i % 2] if kind == "mixed" else kind
-        found[folder.name] = min(folder.glob(f"{which}_*.py"))
-    return found
+def texts(name: str, kind: str) -> dict[str, str]:
+    """For each exercise of a lesson an answer of this kind: "right" or "wrong"."""
+    return {f.name: min(f.glob(f"{kind}_*.py")).read_text() for f in (SUBMISSIONS / name).iterdir()}
 
 
 def fill(released: NotebookNode, written: dict[str, str]) -> NotebookNode:
@@ -196,10 +188,6 @@ def hand_in(root: Path, master: Master, student: str, nb: NotebookNode) -> Path:
     return folder
 
 
-def texts(name: str, kind: str) -> dict[str, str]:
-    return {exercise: path.read_text() for exercise, path in answers(name, kind).items()}
-
-
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A class graded by nbgrader: a right, a wrong and many dishonest submissions of one lesson.
@@ -243,33 +231,46 @@ def scores(course: Path, assignment: str) -> dict[str, tuple[float, float]]:
         }
 
 
-def earns(answer: Path, possible: int) -> int:
-    """What the fast runner gives this answer: tests/test_submissions.py holds it to that."""
-    said = re.search(r": earns (\d+)$", answer.read_text().splitlines()[0])
-    return int(said[1]) if answer.stem.startswith("wrong_") and said is not None else possible
+def passed(warm: Warm, folder: Path, master: Master) -> set[str]:
+    """The tests, by grade_id, that a submission passes in the sandbox."""
+    nb = clean(folder, build.reference_path(master))
+    assert not nb.metadata[GRADING]["not_gradable"]
+    return {e["verdict"] for e in grade(warm, steps_of(nb), master.name) if e.get("passed")}
 
 
 @pytest.mark.parametrize("master", LESSONS, ids=lambda m: m.name)
-def test_a_notebook_earns_what_its_answers_do(warm: Warm, tmp_path: Path, master: Master) -> None:
-    """One student a lesson, with wrong and right answers by turns: the whole notebook in the sandbox, and each answer as
-    tests/test_submissions.py has it by itself, outside.
+def test_the_references_earn_all_points(warm: Warm, tmp_path: Path, master: Master) -> None:
+    """The whole notebook in the sandbox, without any experiment, in seconds: the first exercise answered by the reference
+    and no other; and the first wrongly, by what tests/test_submissions.py has, and all others by the reference.
 
     A lesson can go wrong in what its notebook is cut into, in what one answer leaves to the next, and in what the sandbox
     keeps from it (a compiler, processes, memory). From the verdicts to the gradebook all lessons go one way, which is
     taken with lesson 01, here and in tests/test_class.py; that notebooks are released as they are built,
     tests/test_references.py says.
     """
-    kind = "right" if master.name in BUILD_ON_EARLIER else "first" if master.name in LARGE else "mixed"
     given = nbformat.read(build.NOTEBOOKS / master.name / f"{master.name}.ipynb", as_version=4)
-    folder = hand_in(tmp_path, master, kind, fill(given, texts(master.name, kind)))
-    nb = clean(folder, build.reference_path(master))
-    assert not nb.metadata[GRADING]["not_gradable"]
-    passed = {e["verdict"] for e in grade(warm, steps_of(nb), master.name) if e.get("passed")}
+    references = {c.grade_id: c.source for c in master.cells if c.kind == "exercise"}
     worth = {c.grade_id: c.points for c in master.cells if c.kind in ("test", "hidden")}
-    possible = {e.id: e.points for e in master.exercises}
-    assert sum(worth.values()) == sum(possible.values())
-    wanted = sum(earns(path, possible[name]) for name, path in answers(master.name, kind).items())
-    assert sum(worth[name] for name in passed) == wanted
+    assert sum(worth.values()) == sum(e.points for e in master.exercises)
+    first = master.exercises[0].id
+    of_first = {c.grade_id for c in master.cells if c.exercise == first and c.grade_id in worth}
+    wrong = texts(master.name, "wrong")[first]
+    said = re.search(r": earns (\d+)$", wrong.splitlines()[0])
+    assert said is not None
+    began, before = time.process_time(), warm.cpu_s
+    if master.name in BUILD_ON_EARLIER:
+        all_right = hand_in(tmp_path, master, "all", fill(given, references))
+        assert passed(warm, all_right, master) == set(worth)
+    else:
+        alone = hand_in(tmp_path, master, "first", fill(given, {first: references[first]}))
+        assert passed(warm, alone, master) == of_first
+        others = passed(
+            warm, hand_in(tmp_path, master, "others", fill(given, references | {first: wrong})), master
+        )
+        assert others - of_first == set(worth) - of_first
+        assert sum(worth[name] for name in others & of_first) == int(said[1])
+    took = time.process_time() - began + warm.cpu_s - before
+    assert took < MOST_OF_ALL.get(master.name, MOST), f"{took:.0f} s of processor time"
 
 
 @pytest.mark.parametrize("name", TRICKS)

@@ -137,7 +137,7 @@ def test_a_cell_that_fails_is_named(runner: Runner, master: Master) -> None:
 
 
 def test_the_processor_time_of_an_answer_is_counted(runner: Runner, master: Master) -> None:
-    """What the cap in tests/test_references.py rests on: it must be able to fail."""
+    """What the cap in tests/test_grading.py rests on: it must be able to fail."""
     busy = "import time\ndef twice(x):\n    end = time.process_time() + 0.5\n    while time.process_time() < end:\n        pass\n    return x * 2"
     idle = runner.grade(master, "twice", "def twice(x):\n    return x * 2").cpu_s
     assert runner.grade(master, "twice", busy).cpu_s > idle + 0.4

@@ -1,4 +1,7 @@
-"""The executed references: they have outputs, are as their masters say, and run again to the same result (nbval)."""
+"""The executed references: they have outputs, are as their masters say, and run again to the same result (nbval).
+
+That they earn all points where submissions are graded, without any experiment: tests/test_grading.py.
+"""
 
 import os
 import re
@@ -13,15 +16,9 @@ import pytest
 
 from helpers.classroom import build
 from helpers.classroom import master as masters
-from helpers.classroom.runner import Runner
 
 MASTERS = build.find([])
 ROOT = Path(__file__).parents[1]
-#: seconds of processor time that all answers and tests of a lesson may take: a busy machine changes little of it
-MOST = 30
-#: … of the lesson whose exercises are tested by whole trainings, some at full size
-MOST_OF_ALL = {"17_capstone": 120}
-
 
 #: sets the loopback device up, which kernels talk over, in a network namespace that has nothing else; then the command
 LOOPBACK_ONLY = (
@@ -112,15 +109,3 @@ def test_reference_runs_again_to_the_same(path: Path) -> None:
     passed = re.search(r"(\d+) passed", run.stdout)
     assert passed is not None and int(passed[1]) == len(code), run.stdout[-2000:]
     print(f"{path.stem}: {time.monotonic() - began:.0f} s")
-
-
-@pytest.mark.parametrize("path", MASTERS, ids=ids)
-def test_graded_path_alone(runner: Runner, path: Path) -> None:
-    """Setup and exercise cells, then all tests, without any experiment: in seconds."""
-    master = masters.read(path)
-    began = time.process_time()
-    scores = [runner.grade(master, e.id, None) for e in master.exercises]
-    assert all(s.earned == s.possible for s in scores), scores
-    judged = time.process_time() - began
-    most = MOST_OF_ALL.get(master.name, MOST)
-    assert judged + sum(s.cpu_s for s in scores) < most, (judged, [s.cpu_s for s in scores])

@@ -1,6 +1,6 @@
 """The graders under test: every right answer gets full marks, every wrong one exactly what it says it earns.
 
-(That the reference gets full marks: tests/test_references.py.)
+(That the reference gets full marks: tests/test_grading.py.)
 
 ``tests/submissions/<lesson>/<exercise>/right_*.py`` and ``wrong_*.py`` hold what a learner would write into the
 exercise's cell. The first line of a wrong answer says what is wrong with it and what it earns:

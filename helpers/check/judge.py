@@ -262,8 +262,8 @@ def function(
     expect: the reference, called with the same inputs; or one value a case; or ``None`` (only costs or ``verify``).
     match: tolerances, gradients, and whose storage the result shares.
     drive: ``drive(learner_fn, *inputs)`` runs in the learner's place when one call is not enough (to use a class, to
-        call twice) and returns plain data. It is a function of :mod:`helpers.lessons`, or one of the test cell that
-        imports what it uses. If it has a parameter ``count``, it is given the grader's own :func:`helpers.count`.
+        call twice) and returns plain data. It is a function of :mod:`helpers.lessons` or :mod:`helpers.check`, or one of the
+        test cell that imports what it uses. If it has a parameter ``count``, it is given the grader's own :func:`helpers.count`.
     budget: counter → the most that one case may cost (a field of :class:`helpers.counters.Counts`), or a function of
         the case's inputs that returns this. With ``grads`` the counters cover forward and backward.
     verify: looks at the reports of all calls that should return; says what is wrong, or ``None``. Calls that should raise
@@ -332,7 +332,7 @@ def _sent(drive: Callable[..., Any] | None) -> dict[str, str] | None:
     """How the learner's side finds the drive: by name in the package that both sides have, else by its source."""
     if drive is None:
         return None
-    if drive.__module__.startswith("helpers.lessons."):
+    if drive.__module__.startswith(("helpers.lessons.", "helpers.check.")):
         return {"at": f"{drive.__module__}:{drive.__qualname__}"}
     return {"source": textwrap.dedent(inspect.getsource(drive))}
 
