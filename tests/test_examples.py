@@ -44,7 +44,7 @@ def without(tool: Any) -> list[str]:
 @pytest.mark.parametrize("name", TOOLS)
 def test_examples_run(name: str) -> None:
     tool = importlib.import_module(name)
-    assert not without(tool), f"{name}: no example"
+    assert not (missing := without(tool)), f"{name}: no example of {missing}"
     began = time.process_time()
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     names: dict[str, Any] = {"__name__": "__main__"}
