@@ -1,11 +1,19 @@
 """How Sphinx makes the course's site of what `python -m helpers.classroom.site` lays out."""
 
+import re
 from typing import Any
 
 project = "PyTorch Performance, Measured"
 author = copyright = project
 html_title = project
-extensions = ["myst_nb"]
+extensions = ["myst_nb", "sphinx.ext.autodoc"]
+#: results are made by functions: how their classes are called is nobody's business
+autodoc_class_signature = "separated"
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+add_module_names = False
+default_role = "code"
 html_theme = "sphinx_book_theme"
 html_static_path = ["_static"]
 #: notebooks/*.ipynb: the learners' notebooks, for who wants to take one along
@@ -43,6 +51,7 @@ suppress_warnings = ["mystnb.unknown_mime_type", "myst.header"]
 
 
 def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", as_rst)
     app.connect("html-page-context", lead_to_notebooks, priority=502)  # the theme makes its buttons at 501
 
 
@@ -63,3 +72,25 @@ def lead_to_notebooks(
                 }
             else:
                 buttons.remove(button)
+
+
+_BESIDE_CODE = re.compile(r"(``.+?``|`[^`]+`)", re.DOTALL)
+_STARS = re.compile(r"\*|_(?!\w)|\|")
+
+
+def as_rst(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """The tools' docstrings are plain text, to be read in an editor: what reST would take for its own marks is escaped, an
+    indented block is code, and what a line begins with a name and a colon for is a paragraph."""
+    made: list[str] = []
+    for block in "\n".join(lines).strip("\n").split("\n\n"):
+        text = block.split("\n")
+        if text[0].startswith(">>>"):
+            made += [*text, ""]
+        elif text[0].startswith(" "):
+            made += [".. code-block:: python", "", *(f"   {line}" for line in text), ""]
+        else:
+            paragraphs = re.sub(r"\n(?=[\w, ]+: )", "\n\n", re.sub(r"\n +", " ", block))
+            parts = _BESIDE_CODE.split(paragraphs)
+            parts[::2] = [_STARS.sub(r"\\\g<0>", part) for part in parts[::2]]
+            made += ["".join(parts), ""]
+    lines[:] = "\n".join(made).split("\n")

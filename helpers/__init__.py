@@ -1,9 +1,8 @@
 """Tools of the course *PyTorch Performance, Measured*: measure, simulate, draw, check.
 
-    from helpers import count, bench
-
-    print(count(model, x))        # operators, copies, bytes, syncs: the same on every machine
-    print(bench(model, x))        # a clock: median and spread, on this machine
+>>> import torch
+>>> from helpers import bench, compare, count, simulate
+>>> x = torch.ones(64, 64)
 
 Names load on first use, so ``import helpers`` costs almost nothing.
 """

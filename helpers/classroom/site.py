@@ -2,11 +2,13 @@
 
 python -m helpers.classroom.site --to _site      what `make site TO=_site` runs
 
-Sphinx and MyST-NB make it (the extra `site`), by docs/conf.py. Nothing runs and nothing is fetched; the pages need no
-network either.
+Sphinx and MyST-NB make it (the extra `site`), by docs/conf.py. No lesson runs and nothing is fetched; the pages need no
+network either. The tools' pages are their docstrings.
 """
 
 import argparse
+import importlib
+import inspect
 import json
 import os
 import re
@@ -36,12 +38,14 @@ GUIDES = (
     "docs/architecture.md",
     "CONTRIBUTING.md",
 )
+#: the tools that are anybody's, each with a page that autodoc makes of its docstrings
+TOOLS = ("helpers", "helpers.trace", "helpers.memory", "helpers.compiling", "helpers.ranks")
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 _FORMULA = re.compile(r"\$\$.+?\$\$", re.DOTALL)
 
 
 def lay_out(lessons: list[Master], to: Path) -> None:
-    """Write what Sphinx reads: README as the first page, lessons with their outputs, guides. to: an empty folder.
+    """Write what Sphinx reads: README as the first page, lessons with their outputs, tools, guides. to: an empty folder.
 
     Raises :class:`BadMaster` where a reference is not built.
     """
@@ -55,7 +59,11 @@ def lay_out(lessons: list[Master], to: Path) -> None:
     for guide in GUIDES:
         text = _relinked(ROOT / guide, names, to, "")
         (to / Path(guide).name.lower()).write_text(text, encoding="utf-8")
+    (to / "tools").mkdir()
+    for tool in TOOLS:
+        (to / "tools" / f"{tool}.md").write_text(_tool(tool), encoding="utf-8")
     tree = ["", _toctree("Lessons", [f"lessons/{m.name}" for m in lessons])]
+    tree += [_toctree("Tools", [f"tools/{tool}" for tool in TOOLS])]
     tree += [_toctree("For instructors and contributors", [Path(g).stem.lower() for g in GUIDES])]
     (to / "index.md").write_text(
         _relinked(ROOT / "README.md", names, to, "") + "\n".join(tree), encoding="utf-8"
@@ -63,6 +71,22 @@ def lay_out(lessons: list[Master], to: Path) -> None:
     shutil.copy(ROOT / "docs" / "conf.py", to)
     (to / "_static").mkdir()
     shutil.copy(ROOT / "docs" / "site.css", to / "_static")
+
+
+def _tool(name: str) -> str:
+    """A page that has autodoc show a tool's docstrings: its own, then functions, classes and errors by name."""
+    tool, kinds = importlib.import_module(name), ("function", "class", "exception")
+    shown = []
+    for public in sorted(tool.__all__):
+        thing = getattr(tool, public)
+        if inspect.isroutine(thing) or inspect.isclass(thing):
+            error = inspect.isclass(thing) and issubclass(thing, BaseException)
+            shown.append((inspect.isclass(thing) + error, public))
+    lines = [f"# {name}", "", "```{eval-rst}", f".. automodule:: {name}", "", ""]
+    lines += ["The first example makes the names that those below use. Each of them runs in a test.", ""]
+    for kind, public in sorted(shown):
+        lines += [f".. auto{kinds[kind]}:: {name}.{public}", *["   :members:"] * (kind == 1), ""]
+    return "\n".join([*lines, "```", ""])
 
 
 def _toctree(caption: str, pages: list[str]) -> str:

@@ -1,16 +1,11 @@
 """What torch.compile did with a function: graphs, breaks, guards, recompiles and why, the kernels and their code.
 
-    from helpers import compiling
-
-    compiling.explain(fn, x)                 # runs fn once: its graphs, where they broke off and why, the guards
-
-    with compiling.watch() as w:             # whatever is compiled in the block, with whatever backend
-        g = torch.compile(fn)
-        g(a); g(b)
-    w.recompiles                             # [Recompile(…, reason="tensor 'x' size mismatch at index 0. …")]
-
-    compiling.kernels(fn, x).code            # what Inductor writes for fn; nothing is built, so no compiler is needed
-    compiling.seconds(fn, x)                 # how long it takes: caches empty, on disk, in memory
+>>> import torch
+>>> from helpers import compiling
+>>> def double(x):
+...     y = x.relu() + 1
+...     return y * 2 if y.sum() > 0 else y
+>>> x = torch.ones(4)
 
 Everything is read from the *structured trace*, the stream of events that PyTorch writes for its own tool tlparse
 (TORCH_TRACE): it says the same whether Inductor compiled or found its caches full, and nothing of torch is replaced.

@@ -33,6 +33,12 @@ def watch(backend: str | Callable[..., Any] | None = None) -> Iterator[Report]:
     until the end of the block.
 
     Raises :class:`CannotCompile` with a remedy where there is one (no C++ compiler), else what the block raised.
+
+    >>> with compiling.watch("eager") as report:
+    ...     compiled = torch.compile(torch.relu)
+    ...     y = compiled(x), compiled(torch.ones(8))
+    >>> report.counts()["recompiles"]
+    1
     """
     report = Report()
     with explained(), alone(), ExitStack() as stack:
@@ -54,6 +60,10 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
     fn: a function or a module; what torch.compile returned is taken for what it was made from.
     The graphs run as they are (backend ``"eager"``), so this takes tenths of a second. The result is ``.result``.
+
+    >>> report = compiling.explain(double, x)
+    >>> len(report.graphs), report.graphs[0].operators, len(report.breaks)
+    (2, ('Tensor.relu', 'add', 'Tensor.sum', 'gt'), 1)
     """
     with watch("eager") as report:
         report.result = torch.compile(original(fn))(*args, **kwargs)
@@ -70,6 +80,9 @@ def kernels(
     read and the same everywhere. Nothing is built and no cache is asked: the answer is the same with caches full
     or empty. ``fn`` runs once, on ATen's kernels, and backward if a result requires grad; the gradients that this
     leaves are taken away again.
+
+    >>> compiling.kernels(lambda x: x.relu() + 1, x).fused
+    ['cpp_fused_add_relu_0']
     """
     plain, backend = original(fn), Backend(partial(write, mode=mode, vectors=vectors))
     with watch() as report:

@@ -24,7 +24,7 @@ class Kernels:
     fused: the generated kernels in the order of the calls. extern: calls of ready-made ones (a matrix product, a
     convolution). loops: the loop nests in the generated kernels, each a walk through memory. On the CPU one kernel
     may hold several, one after another: fewer kernels is not less traffic there, fewer loops is. On a GPU
-    (Triton) a kernel is one nest.
+    (Triton) a kernel is one nest. See :func:`kernels`.
     """
 
     sources: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ class Graph:
 
     operators: what it calls, in order: ``torch.relu``, ``mul`` (for ``*``), ``Tensor.view``.
     code: the graph as Python, each value with its dtype, shape and strides, each group with its source line.
-    id: the compilation that made it, e.g. ``"0/0"``.
+    id: the compilation that made it, e.g. ``"0/0"``. See :func:`explain`.
     """
 
     operators: tuple[str, ...]
@@ -31,7 +31,7 @@ class Break:
 
     where, line: the place, and the source line there. reason: what Dynamo met, in its words; explanation and hints
     as it gives them. skipped: Dynamo could not go on after it (in a loop, in a ``try``), and left the whole function
-    to Python.
+    to Python. See :func:`explain`.
     """
 
     where: str
@@ -48,6 +48,10 @@ class Guard:
 
     kind: torch's name, e.g. ``TENSOR_MATCH``. about: whose property (``x``, ``self.weight``); "" for what
     holds everywhere (grad mode, threads). check: the condition. line: the source line that made it necessary.
+
+    >>> guard = compiling.explain(double, x).guards[0]
+    >>> guard.about, guard.kind
+    ('x', 'TENSOR_MATCH')
     """
 
     kind: str
@@ -64,6 +68,7 @@ class Recompile:
     """A function compiled again, since of each earlier compilation some guard failed.
 
     reasons: that guard, for each of them, the newest first, in torch's words. reason: the first of these.
+    See :func:`watch`.
     """
 
     where: str
@@ -81,6 +86,9 @@ class Compilation:
 
     id: torch's own, ``frame/compilation``: ``1/0`` is the second function's first. operators: in its graph (0: it
     had none). failed: why nothing came of it (the function then runs as plain Python), else "".
+
+    >>> [made.id for made in compiling.explain(double, x).compilations]
+    ['0/0', '1/0']
     """
 
     id: str
@@ -95,6 +103,9 @@ class Report(ShownAsTable):
     """What the compiler did. ``counts()`` gives the numbers; every part can be read on its own.
 
     runs: how often a compiled graph ran, where the backend was given to :func:`watch`; else None.
+
+    >>> compiling.explain(double, x).counts()["graph_breaks"]
+    1
     """
 
     compilations: list[Compilation] = field(default_factory=list)

@@ -25,7 +25,11 @@ COMPILER = (
 
 
 class CannotCompile(RuntimeError):
-    """The compiler cannot work here, and what to do about it."""
+    """The compiler cannot work here, and what to do about it.
+
+    >>> issubclass(compiling.CannotCompile, RuntimeError)  # an `except` for where no C++ compiler is
+    True
+    """
 
 
 def dynamo() -> Any:

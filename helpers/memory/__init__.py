@@ -1,13 +1,13 @@
 """Memory snapshots of the CUDA caching allocator: read safely, from anywhere, and asked where the memory is.
 
-    from helpers import memory
-
-    snapshot = memory.read(gpu)               # or a file of torch.cuda.memory._dump_snapshot, or its dict
-    snapshot.allocated, snapshot.reserved     # bytes
-    memory.peak(snapshot)                     # the most that was allocated, and which lines held it
-    memory.leaks(snapshot, steps=4)           # what each step left behind
-
-    memory.estimate(model, inputs)            # what a training step will need, before it runs
+>>> import torch
+>>> from helpers import memory, simulate
+>>> with simulate("H100") as gpu:
+...     gpu.memory._record_memory_history()
+...     weight, kept = torch.ones(1024, 1024, device=gpu.device), []
+...     for _ in range(3):
+...         kept.append(weight @ weight)
+>>> snapshot = memory.read(gpu)  # or a file of torch.cuda.memory._dump_snapshot, or its dict
 
 A snapshot is a pickle; it is read by a loader that can build only plain data (`reading`).
 """

@@ -16,7 +16,9 @@ from .snapshot import ALLOCATED, FREE, Frame, Snapshot, site_of
 
 @dataclass(frozen=True, repr=False)
 class Holder:
-    """What one line of code holds. site: "model.py:12 forward"; without frames, the blocks' size in words."""
+    """What one line of code holds. site: "model.py:12 forward"; without frames, the blocks' size in words.
+    See :func:`holders`.
+    """
 
     site: str
     bytes: int
@@ -28,7 +30,7 @@ class Holder:
 
 @dataclass(frozen=True, repr=False)
 class Peak:
-    """The most that was allocated, bytes; `after` how many events; and who held it, largest first."""
+    """The most that was allocated, bytes; `after` how many events; and who held it, largest first. See :func:`peak`."""
 
     bytes: int
     after: int
@@ -48,12 +50,20 @@ class Peak:
 
 
 def holders(snapshot: Snapshot) -> tuple[Holder, ...]:
-    """Who holds allocated memory, by site, largest first."""
+    """Who holds allocated memory, by site, largest first.
+
+    >>> [(holder.bytes, holder.blocks) for holder in memory.holders(snapshot)]
+    [(46137344, 4), (4194304, 1)]
+    """
     return _grouped((b.frames, b.size) for b in snapshot.blocks if b.state == ALLOCATED)
 
 
 def peak(snapshot: Snapshot) -> Peak:
-    """The first moment at which most was allocated, and who held it. Without events, the present state."""
+    """The first moment at which most was allocated, and who held it. Without events, the present state.
+
+    >>> memory.peak(snapshot).bytes == snapshot.allocated
+    True
+    """
     return peak_of(history(snapshot))
 
 
@@ -103,7 +113,7 @@ def _grouped(blocks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[Holder, .
 class Leak:
     """A line of code whose memory stays. per_step: bytes of each step's allocations that are still in use.
 
-    grows: it left something behind in every step after the first, which weights and caches do not.
+    grows: it left something behind in every step after the first, which weights and caches do not. See :func:`leaks`.
     """
 
     site: str
@@ -127,6 +137,9 @@ def leaks(snapshot: Snapshot, steps: int | Sequence[int] = 4) -> tuple[Leak, ...
     steps: event numbers where steps begin and the last one ends (`len(snapshot.events)` noted between steps), or
     how many equal parts to cut the recorded events into. What lived before the first event is left out. ValueError
     for steps out of order or out of range.
+
+    >>> [leak.blocks for leak in memory.leaks(snapshot, steps=3)]
+    [4, 1]
     """
     bounds = _bounds(len(snapshot.events), steps)
     rows: dict[str, list[tuple[int, int]]] = {}
@@ -168,6 +181,7 @@ class Fragmentation:
 
     free: in free blocks; largest: the largest of them, the most that one tensor could get without cudaMalloc;
     stuck: free bytes that empty_cache() cannot give back, because tensors live in the same segment.
+    See :func:`fragmentation`.
     """
 
     free: int
@@ -188,7 +202,11 @@ class Fragmentation:
 
 
 def fragmentation(snapshot: Snapshot) -> Fragmentation:
-    """How scattered the free memory is. (Streams and pools share none of it: a sum over all of them.)"""
+    """How scattered the free memory is. (Streams and pools share none of it: a sum over all of them.)
+
+    >>> memory.fragmentation(snapshot).free
+    4194304
+    """
     free = [block.size for block in snapshot.blocks if block.state == FREE]
     stuck = sum(free) - snapshot.releasable
     return Fragmentation(sum(free), max(free, default=0), stuck, len(free), snapshot.evidence)

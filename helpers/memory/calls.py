@@ -30,7 +30,7 @@ _FORMS = "a = 20 MiB · a = 20 MiB on 1 (a stream) · free a · a.record_stream(
 class Move:
     """Events start … end - 1: what one call did. text: the same in words. touched: address and size of what it is about.
 
-    kind: "start", "malloc", "free", "release", "oom" or "other".
+    kind: "start", "malloc", "free", "release", "oom" or "other". See :func:`steps_of`.
     """
 
     start: int
@@ -149,7 +149,7 @@ def _block_at(found: History, k: int, address: int) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class Steps:
-    """Step 0 is the start; step i is the i-th call. lines: the program's text for each call."""
+    """Step 0 is the start; step i is the i-th call. lines: the program's text for each call. See :func:`steps_of`."""
 
     found: History
     bounds: tuple[tuple[int, int], ...]
@@ -188,6 +188,9 @@ def steps_of(program: str | Iterable[str], conf: str = "", capacity: int = CAPAC
     A program is text, a line (or what stands before a ";") a call, or a list of such lines: "a = 20 MiB", "a = 20 MiB
     on 1" (a stream), "free a", "a.record_stream(1)", "synchronize", "empty_cache". conf: PYTORCH_ALLOC_CONF;
     capacity: bytes of the card. ValueError for a line that cannot be read.
+
+    >>> memory.steps_of("a = 20 MiB; free a").move(2).text
+    'free of 20 MiB: the whole segment is free, and stays reserved'
     """
     model = CachingAllocator(capacity, conf)
     held: dict[str, int] = {}

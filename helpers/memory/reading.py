@@ -37,7 +37,12 @@ _STATES = {
 
 
 class SnapshotError(ValueError):
-    """This is no memory snapshot that can be read; the message says why."""
+    """This is no memory snapshot that can be read; the message says why.
+
+    >>> memory.read(b"")
+    Traceback (most recent call last):
+    helpers.memory.reading.SnapshotError: empty: was _dump_snapshot interrupted?
+    """
 
 
 def read(
@@ -56,6 +61,9 @@ def read(
     a file with no word of its origin `unsaid`, or else an error, because nobody can tell from the numbers. device: which
     one, where the snapshot holds several. SnapshotError, with the file's path, for what is broken, too large, or no snapshot;
     FileNotFoundError where there is no file.
+
+    >>> memory.read(gpu).evidence
+    'simulated (H100)'
     """
     if isinstance(source, Snapshot):
         return source

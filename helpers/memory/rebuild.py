@@ -27,7 +27,7 @@ class History:
     """Bytes before the first event and after each: arrays of n + 1 numbers for n events.
 
     allocated, reserved, pending: bytes. complete: whether the events reach back to an empty allocator. unmatched:
-    events that do not fit what follows (0 in what torch writes).
+    events that do not fit what follows (0 in what torch writes). See :func:`history`.
     """
 
     snapshot: Snapshot
@@ -66,7 +66,11 @@ class History:
 
 
 def history(snapshot: Snapshot) -> History:
-    """The state after every event of the snapshot."""
+    """The state after every event of the snapshot.
+
+    >>> memory.history(snapshot).allocated.tolist()[-1] == snapshot.allocated
+    True
+    """
     start, sizes, unmatched = _backwards(snapshot)
     complete = not start.live and not start.spans
     heap, conf = start.copy(), conf_of(snapshot.settings)

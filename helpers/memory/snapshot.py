@@ -69,6 +69,9 @@ class Block:
     """A piece of a segment. state: "allocated", "pending free" (another stream may still use it) or "free".
 
     size: bytes taken; requested: bytes asked for (0 in a free block); frames: who asked, innermost first.
+
+    >>> [block.state for block in snapshot.segments[0].blocks]
+    ['allocated', 'allocated', 'allocated', 'allocated', 'free']
     """
 
     address: int
@@ -85,7 +88,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Memory got by one cudaMalloc (expandable: one contiguous mapped range), owned by one stream."""
+    """Memory got by one cudaMalloc (expandable: one contiguous mapped range), owned by one stream.
+
+    >>> [(segment.size, segment.pool) for segment in snapshot.segments]
+    [(20971520, 'large'), (33554432, 'large')]
+    """
 
     address: int
     size: int
@@ -120,6 +127,9 @@ class Event:
 
     size: bytes, as asked for in alloc and free. time_us: microseconds, None where none was recorded. device_free:
     what CUDA said was free, with "oom" only.
+
+    >>> [event.action for event in snapshot.events][:2]
+    ['segment_alloc', 'alloc']
     """
 
     index: int
@@ -134,7 +144,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One device's allocator at one moment, and its events in order, as far back as they were recorded."""
+    """One device's allocator at one moment, and its events in order, as far back as they were recorded.
+
+    >>> snapshot
+    allocated 48 MiB in 5 blocks · reserved 52 MiB in 2 segments · free inside 4 MiB · 8 events · simulated (H100)
+    """
 
     segments: tuple[Segment, ...]
     events: tuple[Event, ...]

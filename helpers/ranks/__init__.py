@@ -1,21 +1,8 @@
 """Several processes from one notebook, what they send to each other, and what that costs at any size.
 
-    from helpers import ranks
-
-    def job(width):                          # a function of the notebook; torch.distributed is ready in it
-        x = torch.full((width,), dist.get_rank())
-        with ranks.sent() as record:
-            dist.all_reduce(x)
-        return x, record
-
-    ranks.run_ranks(job, 2, 1024)            # [(tensor, record), (tensor, record)]: one result a rank
-
-    with ranks.fake(1024):                   # rank 0 of 1,024, and nobody there: calls and bytes are counted
-        with ranks.sent() as record:
-            step(model, batch)
-
-    ranks.wire_bytes("all_reduce", payload, 1024)                   # what each rank puts on its link
-    ranks.seconds("all_reduce", payload, 1024, "InfiniBand NDR")    # the α–β model's time
+>>> import torch
+>>> import torch.distributed as dist
+>>> from helpers import ranks
 
 Names load on first use: the process from which ranks are forked must have run nothing.
 """

@@ -89,6 +89,11 @@ def wire_bytes(kind: str, payload: int, n: int, algorithm: str = "ring") -> floa
 
     kind: as in ``Call.kind``. payload: bytes, as in ``Call.bytes``. algorithm: a key of :data:`ALGORITHMS`.
     ValueError for an unknown kind or algorithm, or one that does not go with the other.
+
+    >>> ranks.wire_bytes("all_reduce", 1000, 4), ranks.wire_bytes("all_gather", 1000, 4, "star")
+    (1500.0, 3000.0)
+    >>> sorted(ranks.ALGORITHMS)
+    ['halving', 'ring', 'star', 'tree']
     """
     return 0.0 if n == 1 else float(_cost(kind, algorithm, n)[0](payload, n))
 
@@ -102,6 +107,9 @@ def seconds(kind: str, payload: int, n: int, link: Link | str, algorithm: str = 
     """The α–β model's time: ``steps · latency + bytes / bandwidth``.
 
     link: one of :data:`LINKS`, or its name. ``recv`` takes as long as the ``send`` at its other end.
+
+    >>> f"{ranks.seconds('all_reduce', 2**30, 8, ranks.LINKS['NVLink 4']):.2e}"
+    '4.22e-03'
     """
     one = LINKS[link] if isinstance(link, str) else link
     kind = "send" if kind == "recv" else kind

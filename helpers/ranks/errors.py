@@ -2,7 +2,13 @@
 
 
 class CannotCarry(TypeError):
-    """A function, an argument or a result that cannot go from one process to another; the text names it."""
+    """A function, an argument or a result that cannot go from one process to another; the text names it.
+
+    >>> import threading
+    >>> ranks.run_ranks(print, 2, threading.Lock())
+    Traceback (most recent call last):
+    helpers.ranks.errors.CannotCarry: argument 1 is a lock and cannot be carried to another process ...
+    """
 
 
 class RankError(RuntimeError):
@@ -11,6 +17,11 @@ class RankError(RuntimeError):
     rank: the lowest that failed (of a time-out: that had not finished). kind: the exception's class,
     ``"TimeoutError"``, ``"Died"`` or ``"CannotCarry"``. text: its message. where: the learner's own lines,
     the innermost last. unfinished: of a time-out, rank → where it was.
+
+    >>> import math
+    >>> ranks.run_ranks(math.sqrt, 2, -1.0)
+    Traceback (most recent call last):
+    helpers.ranks.errors.RankError: rank 0 of 2 raised ValueError: ...
     """
 
     def __init__(

@@ -33,6 +33,10 @@ def fake(
         tensors. Not for DistributedDataParallel, whose C++ reads its parameters.
 
     RuntimeError if torch.distributed is initialised already; ValueError for a mesh of another size.
+
+    >>> with ranks.fake(1024, rank=3):
+    ...     dist.get_rank(), dist.get_world_size()
+    (3, 1024)
     """
     if not 0 <= rank < world_size:
         raise ValueError(f"rank {rank} of {world_size}: ranks are numbered from 0")

@@ -18,7 +18,11 @@ from helpers.text.tables import read_rows
 
 @dataclass(frozen=True)
 class Link:
-    """bytes_per_s: in one direction. latency_s: a message's, whatever its size; its source may be "assumed: …"."""
+    """bytes_per_s: in one direction. latency_s: a message's, whatever its size; its source may be "assumed: …".
+
+    >>> ranks.LINKS["NVLink 4"].bytes_per_s
+    450000000000.0
+    """
 
     name: str
     bytes_per_s: float

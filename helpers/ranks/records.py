@@ -29,7 +29,7 @@ class Call:
         module that was running ("" for none).
     waited: ``reached``, as it stood when someone began to wait for the call; None: nobody was seen to (DDP
         waits in C++, when backward ends).
-    operator: what torch dispatched.
+    operator: what torch dispatched. See :func:`sent`.
     """
 
     index: int
@@ -54,7 +54,7 @@ class Record(ShownAsTable):
     """What one rank sent while it was recorded: ``calls`` in order, ``gradients`` by name in the order
     reached, ``passes``: how many of them had been reached by the end of each backward pass.
 
-    Filled when the block of :func:`helpers.ranks.sent` ends. Plain data: a rank can return it.
+    Filled when the block of :func:`helpers.ranks.sent` ends. Plain data: a rank can return it. See :func:`sent`.
     """
 
     rank: int = 0

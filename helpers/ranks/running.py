@@ -63,6 +63,9 @@ def run_ranks(
         shown).
     CannotCarry: something that fn names or is given cannot go to another process. In all cases every process
     of the run has ended, those that ranks have started included, and no file is left.
+
+    >>> ranks.run_ranks(dist.get_rank, 2)
+    [0, 1]
     """
     if n < 1:
         raise ValueError(f"run_ranks wants at least one rank, got {n}")
@@ -79,7 +82,10 @@ def run_ranks(
 
 
 def prepare() -> None:
-    """Start in the background what the first :func:`run_ranks` waits for; returns at once."""
+    """Start in the background what the first :func:`run_ranks` waits for; returns at once.
+
+    >>> ranks.prepare()  # the next run_ranks begins sooner
+    """
     if starting.FORKS:
         starting.server()
 

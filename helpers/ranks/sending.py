@@ -29,6 +29,11 @@ def sent(model: torch.nn.Module | None = None) -> Iterator[Record]:
         autograd never sees these parameters: there ``reached`` stays 0, and ``phase`` and the order tell.)
 
     The record is filled when the block ends, also when it raises. Blocks may be nested.
+
+    >>> with ranks.fake(8), ranks.sent() as record:
+    ...     work = dist.all_reduce(torch.ones(1000))
+    >>> [(call.kind, call.bytes) for call in record.calls]
+    [('all_reduce', 4000)]
     """
     record, taker = Record(), _Taker()
     try:

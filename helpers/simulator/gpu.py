@@ -52,6 +52,11 @@ def simulate(
     table's. strict: faults and races are raised when the block ends; otherwise they are only kept, in
     gpu.faults and gpu.races. values: gpu.device is the CPU, and tensors have true values (see `values`).
     assumptions: fields of `devices.Assumptions` to replace, e.g. queue_depth=4. ValueError for bad values.
+
+    >>> with simulate("H100") as gpu:
+    ...     y = torch.ones(4096, 4096, device=gpu.device) + 1
+    >>> [kernel.name for kernel in gpu.kernels]
+    ['aten.ones', 'aten.add']
     """
     if not (0 <= noise < 2):
         raise ValueError(f"noise is the sigma of a log-normal factor, from 0 up to 2, not {noise}")

@@ -8,6 +8,9 @@ def size_text(nbytes: float, *, decimal: bool = False) -> str:
 
     Memory is counted in powers of 1024. decimal: powers of 1000, as links are sold, and without zeros at the end:
     25.7 MB, 1.5 GB.
+
+    >>> memory.size_text(1536), memory.size_text(1536, decimal=True)
+    ('1.50 KiB', '1.54 kB')
     """
     step, units = (1000, ("B", "kB", "MB", "GB")) if decimal else (1024, ("B", "KiB", "MiB", "GiB"))
     sign, size = ("-" if nbytes < 0 else ""), abs(nbytes)

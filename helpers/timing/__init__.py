@@ -58,6 +58,11 @@ def bench(
     fn, its arguments or the variables it names are on CUDA. clock: another clock, in seconds.
 
     Raises TypeError where fn cannot be called, ValueError for counts below 1 or a time that is not positive.
+
+    >>> with simulate("H100") as gpu:
+    ...     a = torch.ones(4096, 4096, device=gpu.device)
+    ...     bench(lambda: a @ a)
+    median 3.13 ms, interquartile range 0 s · simulated (H100)
     """
     _check_callable(fn, "fn")
     _check_counts(repeats=repeats, number=number)
@@ -97,6 +102,11 @@ def compare(
 
     Raises TypeError where one cannot be called, ValueError for fewer than 6 pairs or a confidence outside
     (0, 1).
+
+    >>> with simulate("H100") as gpu:
+    ...     a = torch.ones(4096, 4096, device=gpu.device)
+    ...     compare(lambda: (a @ a) @ a, lambda: a @ a).verdict
+    'faster'
     """
     _check_callable(before, "before")
     _check_callable(after, "after")

@@ -1,9 +1,13 @@
 """Read a trace and say where the time went: queue depth, idle time by cause, overlap, steps, the bottleneck.
 
-    from helpers import trace
-
-    t = trace.read("trace.json.gz")      # or a torch.profiler.profile, a simulated GPU, a dict
-    print(trace.classify(t))             # CPU-bound, GPU-bound, sync-bound, …, and why
+>>> import torch
+>>> from helpers import simulate, trace
+>>> with simulate("H100") as gpu, gpu.profile() as profile:
+...     x = torch.ones(2048, 2048, device=gpu.device)
+...     for _ in range(5):
+...         y = (x @ x).sum().item()
+...         profile.step()
+>>> t = trace.read(profile)  # or "trace.json.gz", a torch.profiler.profile, a dict
 
 A trace is what torch.profiler writes. Where it came from, a live run, a recording or the simulator, does not
 matter to anything here; it is told by `t.evidence`.

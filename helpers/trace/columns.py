@@ -27,6 +27,9 @@ class Work:
     launch_ns, launched_ns: when the host began and ended the call that launched it, at the latest the work's
     own start, which stands there too where the trace has no such call.
     family: index into `names.FAMILIES`. row, launch_row: rows of the trace (-1: no such call).
+
+    >>> len(t.work.row), t.names[t.name[t.work.row[0]]]
+    (16, 'aten::ones')
     """
 
     row: Ints
@@ -58,6 +61,9 @@ class Trace:
     kind: index into `KINDS`; name: index into `names`; thread: index into `threads`, (process, thread) as the
     file has them; device, stream, correlation, bytes: -1 where an event has none. Rows are ordered by start,
     and of equal starts the longer comes first, so that whoever calls stands before whom it calls.
+
+    >>> t
+    [trace, simulated (H100)] 69 events, 16 on the GPU in 1 stream(s)
     """
 
     source: str

@@ -57,7 +57,7 @@ class Idle:
     """Idle time by cause. seconds: cause → seconds, largest first, nothing that is 0.
 
     start_ns, end_ns, cause: the pieces, in order, `cause` an index into `CAUSES`. gap: for each piece, the
-    number of its gap. window_s: start and end of what was looked at. total, span: seconds. busy: a share.
+    number of its gap. window_s: start and end of what was looked at. total, span: seconds. busy: a share. See :func:`idle`.
     """
 
     seconds: dict[str, float]
@@ -102,6 +102,11 @@ def idle(t: Trace, start_s: float | None = None, end_s: float | None = None) -> 
 
     start_s, end_s: a window (None: from the first device work to the last). Copies between host and device and
     collectives are not computing. ValueError without GPU work or for a window that ends before it begins.
+
+    >>> list(trace.idle(t).seconds)
+    ['nothing launched', 'sync', 'waiting for a copy']
+    >>> set(trace.idle(t).seconds) <= set(trace.CAUSES)
+    True
     """
     work = t.need_gpu("idle")
     begin = round(start_s * 1e9) if start_s is not None else int(work.start_ns[0])

@@ -54,7 +54,7 @@ class Listing(list[R]):
 
 @dataclass(frozen=True)
 class Top:
-    """One name: how often, its seconds in all, its share of all seconds in the list it comes from."""
+    """One name: how often, its seconds in all, its share of all seconds in the list it comes from. See :func:`top`."""
 
     name: str
     calls: int
@@ -68,6 +68,7 @@ class Step:
 
     seconds: from its start to the next one's (the last: to its own end, or its work's). wait: the host's time
     in syncs, in copies from or to pageable memory, and in launches into a full queue. compute, idle: the GPU's time with and without a kernel, fill or copy inside it running.
+    See :func:`steps`.
     """
 
     name: str
@@ -91,6 +92,9 @@ def top(t: Trace, n: int = 10, by: str = "device") -> Listing[Top]:
     by="device": what ran on the GPU, by short name; "operator": the GPU's time by the operator that launched it;
     "host": operators by their own time on the CPU, without the operators they call; "call": runtime calls, such
     as cudaStreamSynchronize, by their time. ValueError for another `by`, or without GPU work for the first two.
+
+    >>> [(row.name, row.calls) for row in trace.top(t, 2)]
+    [('aten::mm', 5), ('aten::sum', 5)]
     """
     if by not in _BY:
         raise ValueError(f"by={by!r}: one of {', '.join(_BY)}")
@@ -147,6 +151,9 @@ def steps(t: Trace) -> Listing[Step]:
 
     Host calls belong to the step in which they begin, GPU time to the step in whose time it falls. A trace
     without steps is one row, "whole trace". Works for CPU-only traces too: what the GPU did is then 0.
+
+    >>> [(step.name, step.launches, step.syncs) for step in trace.steps(t)][:2]
+    [('ProfilerStep#0', 3, 1), ('ProfilerStep#1', 2, 1)]
     """
     rows = marks(t)
     begins = t.start_ns[rows].tolist()

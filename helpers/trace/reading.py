@@ -31,7 +31,12 @@ _AGAIN = (
 
 
 class TraceError(ValueError):
-    """What was given cannot be read as a trace: the message says what, where, and what to do."""
+    """What was given cannot be read as a trace: the message says what, where, and what to do.
+
+    >>> trace.read({})
+    Traceback (most recent call last):
+    helpers.trace.reading.TraceError: the dict is not a trace: it has no list 'traceEvents'; it has no keys. ...
+    """
 
 
 def read(source: Any, evidence: str | None = None) -> Trace:
@@ -40,6 +45,9 @@ def read(source: Any, evidence: str | None = None) -> Trace:
     `evidence`: where it comes from, e.g. "recorded (H100, 2026-01)"; None: "simulated (…)" where the file says
     so, else "live (GPU)" or "live (CPU)" by what is in it. FileNotFoundError for no such file; TraceError for a
     broken, empty, truncated or different one.
+
+    >>> trace.read(profile).evidence
+    'simulated (H100)'
     """
     if isinstance(source, Trace):
         return source

@@ -21,7 +21,9 @@ Ints = NDArray[np.int64]
 
 
 class Shares(NamedTuple):
-    """computes: the share of the time in which the GPU computes; waits: in which the host waits for it, or is ahead."""
+    """computes: the share of the time in which the GPU computes; waits: in which the host waits for it, or is ahead.
+    See :func:`shares`.
+    """
 
     computes: float
     waits: float
@@ -66,6 +68,9 @@ def shares(t: Trace) -> Shares:
     The host waits in synchronising calls, in copies from or to pageable memory, and in launches into a full queue. Where
     it needs less time for the same steps than the GPU does, the queue is filling: what it is ahead, it has to wait as
     soon as the queue is full, and that counts too.
+
+    >>> f"{trace.shares(t).computes:.0%}"
+    '97%'
     """
     if not t.has_gpu:
         return Shares(0.0, 0.0)

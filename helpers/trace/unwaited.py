@@ -31,7 +31,7 @@ _ALONE = -1  # the number of what shares with nothing
 @dataclass(frozen=True)
 class Unwaited:
     """Seconds. waited: in calls that wait for the GPU. before: from the first launch to the end of all work, the launching
-    threads' own included; after: the same without the waits."""
+    threads' own included; after: the same without the waits. See :func:`unwaited`."""
 
     waited: float
     before: float
@@ -54,7 +54,11 @@ def answers(t: Trace) -> NDArray[np.bool_]:
 
 
 def unwaited(t: Trace) -> Unwaited:
-    """What the waits of the launching threads cost. ValueError without GPU work."""
+    """What the waits of the launching threads cost. ValueError without GPU work.
+
+    >>> f"{trace.unwaited(t).waited:.2e}"
+    '1.28e-03'
+    """
     work = t.need_gpu("unwaited")
     calls = answers(t)
     begin = int(work.launch_ns.min())

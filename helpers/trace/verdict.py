@@ -66,7 +66,7 @@ class Verdict:
 
     density: "dense", "dense with gaps", "sparse" ("": no GPU work). figures: the numbers behind the words:
     shares of the time by cause, "compute" among them, mean queue depth, share of time with an empty queue; "without
-    waits": at most so many times as fast if the host never waited for the GPU.
+    waits": at most so many times as fast if the host never waited for the GPU. See :func:`classify`.
     """
 
     bottleneck: str
@@ -86,6 +86,9 @@ def classify(t: Trace) -> Verdict:
 
     Of the steps between the first and the last, where three or more launch anything; else from the first device work to
     the last. Thresholds: `DENSE`, `SPARSE` here, and those of `gaps`.
+
+    >>> trace.classify(t).bottleneck, trace.classify(t).density
+    ('GPU-bound', 'dense')
     """
     if not t.has_gpu:
         return _without_gpu(t)

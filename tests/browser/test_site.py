@@ -1,5 +1,6 @@
 """The course's site, as `make site` makes it: every page is there, leads on, needs no network, and gives no answer away."""
 
+import importlib
 import json
 import re
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from helpers.classroom import build
 from helpers.classroom import master as masters
-from helpers.classroom.site import make
+from helpers.classroom.site import TOOLS, make
 from tests.browser.driver import SHOTS
 
 
@@ -92,6 +93,16 @@ def test_lessons_are_all_there_with_their_pictures_and_without_answers(site: Pat
             assert not [line for line in own if escape(line) in plain], f"{master.name}, {cell.exercise}"
 
 
+@pytest.mark.parametrize("name", TOOLS)
+def test_every_function_and_class_of_a_tool_has_its_place_on_its_page(site: Path, name: str) -> None:
+    text, tool = (site / "tools" / f"{name}.html").read_text(encoding="utf-8"), importlib.import_module(name)
+    for public in tool.__all__:
+        if callable(getattr(tool, public)):
+            assert f'id="{name}.{public}"' in text, public
+    plain = re.sub(r"<[^>]*>", "", text)
+    assert "from helpers import" in plain and "\n.. " not in plain and "system-message" not in text
+
+
 def test_it_is_read_and_searched(site: Path, page: Page) -> None:
     SHOTS.mkdir(exist_ok=True)
     page.goto((site / "index.html").as_uri())
@@ -115,7 +126,9 @@ def test_it_is_read_and_searched(site: Path, page: Page) -> None:
     page.screenshot(path=SHOTS / "site-3-search.png")
 
 
-@pytest.mark.parametrize("name", ["index", "instructors", "lessons/03_gpu_queue", "lessons/13_quantization"])
+@pytest.mark.parametrize(
+    "name", ["index", "instructors", "lessons/03_gpu_queue", "lessons/13_quantization", "tools/helpers.ranks"]
+)
 def test_a_page_is_no_wider_than_a_phone(site: Path, page: Page, name: str) -> None:
     """Of those with the longest names in code, and with a formula."""
     page.set_viewport_size({"width": 390, "height": 800})

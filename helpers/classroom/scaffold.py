@@ -1,0 +1,231 @@
+"""Lay down a new exercise in a lesson, or a new lesson: small, whole, graded right as it stands, and to be replaced.
+
+python -m helpers.classroom.scaffold exercise 05 windows     what `make exercise LESSON=05 NAME=windows` runs
+python -m helpers.classroom.scaffold lesson attention        what `make lesson NAME=attention` runs
+
+All is put together and checked before the first file is written. The texts are in :mod:`helpers.classroom.skeletons`.
+"""
+
+import argparse
+import builtins
+import json
+import keyword
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from string import Template
+
+from helpers import keeping
+from helpers.classroom import build, skeletons
+from helpers.classroom import master as masters
+from helpers.classroom.master import EXERCISE_HEADING, BadMaster
+from helpers.classroom.settings import ROOT, SOLUTIONS
+
+ROOMS = ROOT / "helpers" / "lessons"
+SUBMISSIONS = ROOT / "tests" / "submissions"
+#: the first of these that a master has comes after its last core section
+AFTER_THE_CORE = re.compile(
+    r"^# ## (?:The running example|Your own script|Sources on trial|Recap|Further)$", re.MULTILINE
+)
+
+Files = dict[Path, str]
+
+
+class Refused(Exception):
+    """What was asked cannot be laid down; the text is one sentence that says why."""
+
+
+def exercise(lesson: str, name: str) -> tuple[Files, str]:
+    """The files of a new exercise in a lesson ("05", or its folder's name), and what is left to do.
+
+    Raises :class:`Refused` where there is no such lesson, or the name cannot be that of a new exercise.
+    """
+    paths = [path for path in build.find([]) if lesson in (path.stem, path.stem[:2])]
+    if not paths:
+        there = ", ".join(path.stem for path in build.find([]))
+        raise Refused(f"there is no lesson {lesson!r}; there are {there}")
+    (path,) = paths
+    texts = ROOMS / path.stem[3:] / "exercises.py"
+    if not texts.exists():
+        raise Refused(f"{path.stem} has no {texts.relative_to(ROOT)}")
+    files = _exercise(path, name, path.read_text(encoding="utf-8"), texts.read_text(encoding="utf-8"))
+    row = files[path][: files[path].index(f'# %% exercise="{name}"')].count("\n") + 1
+    return (
+        files,
+        f"""\
+the cells of {name}: {path.relative_to(ROOT)}, from line {row}, after the last section of the core
+its drive, judge and cases: at the end of {texts.relative_to(ROOT)}
+its first answers: {(SUBMISSIONS / path.stem / name).relative_to(ROOT)}
+
+It is a small exercise that works, for you to replace. Then:
+1. make build LESSON={path.stem[:2]}        both notebooks, and the index
+2. README.md: the number of exercises in this lesson's row; the lesson's first cell: its **Time**
+3. make test LESSON={path.stem[:2]}         every answer earns what its first line says
+""",
+    )
+
+
+def lesson(name: str) -> tuple[Files, str]:
+    """The files of a new lesson with one exercise, `total`, and what is left to do. Raises :class:`Refused`."""
+    _check(name, "a lesson")
+    numbers = {path.stem[:2]: path.stem for path in build.find([])}
+    if (ROOMS / name).exists() or name in {folder[3:] for folder in numbers.values()}:
+        raise Refused(f"there is a lesson {name!r} already")
+    number = f"{max(map(int, numbers), default=-1) + 1:02}"
+    folder, room = f"{number}_{name}", ROOMS / name
+    about = {"nn": number, "folder": folder, "room": name, "title": name.replace("_", " ").capitalize()}
+    path, texts = SOLUTIONS / folder / f"{folder}.py", room / "exercises.py"
+    first = f'"""Tests of lesson {number}."""\n'
+    files = {
+        room / "__init__.py": f'"""All that belongs to lesson {number} alone, beside its master."""\n',
+        room / "experiments.py": _filled(skeletons.EXPERIMENTS, about),
+        room / "claims.py": _filled(skeletons.CLAIMS, about),
+        **_exercise(path, "total", _filled(skeletons.MASTER, about), first),
+    }
+    title = f"{number} · {about['title']}"
+    row = f"| [{title}](notebooks/{folder}/{folder}.ipynb) | Which of these lines copy? | 15 min | 1 |"
+    return (
+        files,
+        f"""\
+the lesson: {path.relative_to(ROOT)}
+its room: {room.relative_to(ROOT)}: {texts.name}, experiments.py, claims.py
+the first answers to its exercise: {(SUBMISSIONS / folder / "total").relative_to(ROOT)}
+
+It is a small lesson that works, for you to replace. Then:
+1. README.md: a row in the table of lessons, and their number in the first sentence
+   {row}
+2. helpers/lessons/sources_on_trial/sources/tuning_guide.py: kept(<section>, "{number}-on-the-device") in its CLAIMS
+3. two pictures at least (helpers.plots), which the tests ask of every lesson
+4. make build LESSON={number}        both notebooks, and the index; then make build LESSON=18, for the table of claims
+5. make test LESSON={number}         every answer earns what its first line says
+""",
+    )
+
+
+def _check(name: str, what: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise Refused(
+            f"{name!r} cannot name {what}: lower-case letters, digits and underscores, a letter first"
+        )
+    if hasattr(builtins, name) or len(name) > 40:
+        raise Refused(
+            f"{name!r} cannot name {what}: {'it is too long' if len(name) > 40 else 'Python has it'}"
+        )
+
+
+def _exercise(path: Path, name: str, master: str, texts: str) -> Files:
+    """A lesson's master and exercises.py with one more exercise, and its answers. master, texts: as they are now."""
+    _check(name, "an exercise")
+    about = {
+        "name": name,
+        "Case": "".join(part.capitalize() for part in name.split("_")),
+        "words": name.replace("_", " "),
+        "room": path.stem[3:],
+        "number": _next_number(int(path.stem[:2]), master),
+    }
+    answers = SUBMISSIONS / path.stem / name
+    taken = {about["Case"], f"check_{name}", f"_drive_{name}", f"_wrong_{name}"} & masters.names(texts)[1]
+    bound = rf'^(?:def|class|import) {name}\b|^from .* import .*\b{name}\b|^{name} = |="{name}"'
+    if taken or answers.exists() or re.search(bound, master, re.MULTILINE):
+        raise Refused(f"{name!r} is taken in {path.stem}: {min(taken, default=name)} is there already")
+    test = ROOMS / about["room"] / "exercises.py"
+    files = {
+        path: _ruffed(path, _inserted(master, _filled(skeletons.CELLS, about)), ()),
+        test: _ruffed(test, texts + _filled(skeletons.CHECK, about), skeletons.IMPORTS),
+    }
+    files |= {answers / f"{stem}.py": _filled(text, about) for stem, text in skeletons.ANSWERS.items()}
+    with tempfile.TemporaryDirectory() as place:
+        trial = Path(place) / path.name
+        trial.write_text(files[path], encoding="utf-8")
+        try:
+            masters.read(trial)
+        except BadMaster as problem:
+            raise Refused(f"the lesson would not be one that builds: {problem}") from None
+    return files
+
+
+def _filled(text: str, about: dict[str, str]) -> str:
+    return Template(text).substitute(about)
+
+
+def _next_number(lesson: int, master: str) -> str:
+    used = [int(found["number"].split(".")[1]) for found in EXERCISE_HEADING.finditer(master)]
+    return f"{lesson}.{max(used, default=0) + 1}"
+
+
+def _inserted(master: str, cells: str) -> str:
+    """The master with cells after its last core section. A text cell that goes on with what follows is cut in two."""
+    heading = AFTER_THE_CORE.search(master)
+    if heading is None:
+        return f"{master.rstrip()}\n\n{cells}"
+    mark = "# %% [markdown]\n"
+    before, after = master[: heading.start()].removesuffix(mark), master[heading.start() :]
+    return f"{before.removesuffix(chr(10) + '#' + chr(10)).rstrip()}\n\n{cells}{mark}{after}"
+
+
+def _ruffed(path: Path, text: str, imports: tuple[str, ...]) -> str:
+    """The text with these imports among its own, as ruff sorts and sets a file of this name. Raises :class:`Refused`."""
+    wanted = f"lint.isort.required-imports={json.dumps(imports)}"
+    name = str(path.relative_to(ROOT))
+    steps: list[list[str]] = [["format", "--quiet", "--stdin-filename", name, "-"]]
+    if imports:
+        select = ["--select", "I", "--fix", "--quiet", "--config", wanted]
+        steps.insert(0, ["check", *select, "--stdin-filename", name, "-"])
+    for step in steps:
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *step], input=text, capture_output=True, encoding="utf-8", cwd=ROOT
+        )
+        if done.returncode:
+            raise Refused(
+                f"ruff could not set {name}: {(done.stderr or done.stdout).strip().splitlines()[-1]}"
+            )
+        text = done.stdout
+    return text
+
+
+def write(files: Files) -> None:
+    """All files or none. Raises OSError; what was there before is there again."""
+    before = {path: path.read_text(encoding="utf-8") if path.exists() else None for path in files}
+    made = {folder for path in files for folder in path.parents if not folder.exists()}
+    try:
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            keeping.write(path, text)
+    except OSError:
+        for path, old in before.items():
+            if old is None:
+                path.unlink(missing_ok=True)
+            elif path.read_text(encoding="utf-8") != old:
+                keeping.write(path, old)
+        for folder in sorted(made, reverse=True):
+            if folder.exists() and not any(folder.iterdir()):
+                folder.rmdir()
+        raise
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m helpers.classroom.scaffold",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    adding = kinds.add_parser("exercise", help="in a lesson that is there")
+    adding.add_argument("lesson", help="its two digits")
+    adding.add_argument("name", help="of the function that learners write")
+    kinds.add_parser("lesson", help="with one exercise").add_argument("name", help='as in "attention"')
+    asked = parser.parse_args(argv)
+    try:
+        files, text = exercise(asked.lesson, asked.name) if asked.kind == "exercise" else lesson(asked.name)
+        write(files)
+    except (Refused, OSError) as problem:
+        print(f"make {asked.kind}: {problem}", file=sys.stderr)
+        return 2
+    print(text, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+"""What :mod:`helpers.classroom.scaffold` lays down: a tiny whole exercise and a tiny whole lesson, to be replaced bit by bit.
+
+Templates of :class:`string.Template`. ${name}: the exercise. ${Case}: its class of cases. ${number}: "5.5". ${room}, ${folder}, ${nn}, ${title}:
+the lesson's "attention", "19_attention", "19", "Attention".
+"""
+
+#: the cells of an exercise, in the master
+CELLS = """\
+# %% [markdown]
+# **Exercise ${number} — ${words}** (★, 5 min)
+#
+# Add up all numbers of a matrix. It may be a view of another, such as `x.T`.
+#
+# <details><summary>Hint 1</summary>Which operators need their input in one piece of memory?</details>
+#
+# <details><summary>Hint 2</summary>Only such an operator has to copy a view. A sum walks by strides.</details>
+#
+# <details><summary>The idea</summary><code>x.sum()</code></details>
+
+
+# %% exercise="${name}"
+def ${name}(x: torch.Tensor) -> torch.Tensor:
+    \"\"\"The sum of all numbers, as a tensor of shape (). x: (n, n), float32, with any strides; n may be 0.
+
+    Budget: no copies, and at most 4 · (n + 1) new bytes: a number for each column, and one for all.
+    \"\"\"
+    ### BEGIN SOLUTION
+    return x.sum()
+    ### END SOLUTION
+
+
+# %% test="${name}" points=1
+from helpers.lessons.${room}.exercises import ${Case}, check_${name}
+
+check_${name}(${Case}(4), ${Case}(8))
+
+# %% hidden="${name}" points=2
+### BEGIN HIDDEN TESTS
+from helpers.lessons.${room}.exercises import ${Case}, check_${name}
+
+check_${name}(${Case}(64), ${Case}(48, transposed=True), ${Case}(0))
+### END HIDDEN TESTS
+
+"""
+
+#: its test, at the end of the lesson's exercises.py
+CHECK = '''
+
+# --- ${number} ${name} ---
+
+
+@dataclass(frozen=True)
+class ${Case}:
+    """The case: a matrix of n × n numbers 0, 1, 2, …; transposed: with its dimensions exchanged, as a view."""
+
+    n: int
+    transposed: bool = False
+
+
+def _drive_${name}(
+    ${name}: Callable[[Tensor], Tensor], n: int, transposed: bool, count: Any
+) -> dict[str, Any]:
+    """The drive: runs where the learner's code is, with a case's fields, measures, and returns plain data."""
+    x = torch.arange(float(n * n)).view(n, n)
+    counts = count(${name}, x.T if transposed else x)
+    return {"sum": float(counts.result), "copies": counts.copies, "bytes": counts.bytes_allocated}
+
+
+def _wrong_${name}(case: ${Case}, got: dict[str, Any]) -> str | None:
+    """The judge: what is wrong with one call, measured and wanted in one sentence; or None."""
+    wanted, most = sum(range(case.n**2)), 4 * (case.n + 1)
+    if got["sum"] != wanted:
+        return f"the sum is {got['sum']:,}, wanted {wanted:,}"
+    if got["copies"] or got["bytes"] > most:
+        return f"copied {got['copies']} times into {got['bytes']:,} new bytes; wanted no copy, and at most {most:,}"
+    return None
+
+
+def check_${name}(*cases: ${Case}) -> None:
+    verify = each(lambda report: _wrong_${name}(report.case, report.value), told=True)
+    check.function("${name}", cases, drive=_drive_${name}, verify=verify, look="what a view is")
+'''
+
+#: … and what that file has to import for it
+IMPORTS = (
+    "from collections.abc import Callable",
+    "from dataclasses import dataclass",
+    "from typing import Any",
+    "import torch",
+    "from torch import Tensor",
+    "from helpers import check",
+    "from helpers.check.judges import each",
+)
+
+#: what the grader is to be tried on: file → an answer
+ANSWERS = {
+    "right_one": "def ${name}(x):\n    return torch.einsum('ij->', x)\n",
+    "right_two": "def ${name}(x):\n    return x.sum(0).sum()\n",
+    "wrong_one": "# puts a view in one piece of memory first: earns 1\ndef ${name}(x):\n    return x.contiguous().sum()\n",
+    "wrong_two": "# makes another whole matrix: earns 0\ndef ${name}(x):\n    return (x + 0).sum()\n",
+    "wrong_three": "# the mean of all numbers, times those of one row only: earns 0\ndef ${name}(x):\n    return x.mean() * len(x)\n",
+}
+
+#: a lesson's master, but for its exercise
+MASTER = """\
+# %% [markdown]
+# # ${nn} · ${title}
+#
+# ## Which of these lines copy?
+#
+# This lesson is as `make lesson` lays it down: it builds and runs, and each part of it is to be replaced by yours. A
+# line of tensor code may look at numbers that are there, or put them elsewhere. You predict which, and count.
+#
+# **Time** 15 min; *Further*: 5 min. **Before this** lesson 01.
+#
+# **Afterwards you can**
+# - say which of three lines copies, and find out for any other.
+
+# %% setup
+import torch
+
+from helpers import count, lesson
+from helpers.lessons.${room} import experiments
+
+lesson.start("${folder}", evidence=["live (CPU)", "simulated (H100)"])
+
+# %% [markdown]
+# ## 1 · To look is not to copy
+#
+# [`x.T`](https://docs.pytorch.org/docs/stable/generated/torch.t.html) has the rows of `x` as its columns. Which of these
+# lines copy the numbers of `x`?
+
+# %% experiment
+you = lesson.predict(
+    {"x.T": ..., "x.T.sum()": ..., "x.T.contiguous()": ...},
+    choices=["copies", "does not"],
+)
+
+# %% experiment
+x = torch.ones(64, 64)
+counts = {
+    "x.T": count(lambda: x.T),
+    "x.T.sum()": count(lambda: x.T.sum()),
+    "x.T.contiguous()": count(lambda: x.T.contiguous()),
+}
+lesson.keep(moved=counts["x.T.contiguous()"].bytes_allocated)
+you.against(experiments.who_copies(counts), experiments.costs(counts), evidence="live (CPU)")
+
+# %% [markdown]
+# `x.T` is a [view](https://docs.pytorch.org/docs/stable/tensor_view.html): other strides, the same storage. A
+# [sum](https://docs.pytorch.org/docs/stable/generated/torch.sum.html) walks by the strides. Only
+# [`contiguous()`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html) asks for the numbers in
+# another order, and copies {{moved:,}} bytes. (This number was kept by the cell above; the build writes it.)
+
+# %% [markdown]
+# ## Your own script
+#
+# What one step copies. The names are those of your script; a test runs these lines.
+#
+# ```python
+# from helpers import count
+#
+# batch = next(iter(loader))
+# step(batch)  # the first step makes the optimizer's state
+# print(count(step, batch))
+# ```
+
+# %% [markdown]
+# ## Sources on trial
+#
+# The claim's experiment is in `helpers/lessons/${room}/claims.py`.
+
+# %% experiment
+from helpers.lessons.${room} import claims
+
+lesson.verdicts([claims.on_the_device()], evidence="simulated (H100)")
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | A view costs nothing. | The next operator needs one piece of memory, and copies. |
+#
+# **Read on**: [*Performance Tuning Guide*](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html).
+
+# %% experiment
+lesson.progress()
+
+# %% [markdown]
+# ## Further
+#
+# What is worth having beyond the core path, with exercises of its own.
+"""
+
+EXPERIMENTS = '''\
+"""What lesson ${nn} measures and shows, but for its ideas, which stand in the open cells."""
+
+from collections.abc import Mapping
+
+from helpers.counters import Counts
+from helpers.text.tables import Table, table
+
+
+def who_copies(counts: Mapping[str, Counts]) -> dict[str, str]:
+    """line → "copies" or "does not"."""
+    return {line: "copies" if made.copies else "does not" for line, made in counts.items()}
+
+
+def costs(counts: Mapping[str, Counts]) -> Table:
+    rows = [
+        {"line": line, "operators": made.operators, "copies": made.copies, "new bytes": made.bytes_allocated}
+        for line, made in counts.items()
+    ]
+    return table(rows, evidence="live (CPU)")
+'''
+
+CLAIMS = '''\
+"""The claims on trial of lesson ${nn}. Each function runs its experiment and returns its row."""
+
+import torch
+
+from helpers import simulate
+from helpers.lesson.claim import Claim
+
+
+def on_the_device() -> Claim:
+    """A tensor made on the device, and one that is made on the host and moved."""
+    with simulate("H100") as gpu:
+        torch.zeros(64, 64, device=gpu.device)
+        made = len(gpu.kernels)
+        torch.zeros(64, 64).to(gpu.device)
+    copies = [sum(k.kind == "copy h2d" for k in some) for some in (gpu.kernels[:made], gpu.kernels[made:])]
+    return Claim(
+        "${nn}-on-the-device",
+        "tuning-guide",
+        "a tensor is made on the device, in place of being made on the host and moved",
+        f"copies to the device: made there {copies[0]}, moved there {copies[1]}",
+        "confirmed" if copies == [0, 1] else "refuted",
+        "Sources on trial",
+    )
+'''
