@@ -85,11 +85,7 @@ class Score(ShownAsTable):
     sent_bytes: float = 0.0
 
     def table(self) -> Table:
-        rows = [
-            (name, form(getattr(self, key)))
-            for key, name, form in ROWS
-            if key != "sent_bytes" or self.sent_bytes
-        ]
+        rows = [(name, form(getattr(self, key))) for key, name, form in _rows_of(self)]
         return table(rows, ["a step of the script", "takes"], evidence=SIMULATED)
 
 
@@ -136,8 +132,8 @@ def losses(script: Script, ranks: int = 1, steps: int = TRIED) -> tuple[float, .
     On the CPU; with the simulated GPU's true values if a part needs a GPU; on two real processes if `ranks` are several.
     """
     if ranks > 1:
-        found: tuple[float, ...] = run_ranks(_losses, 2, script, steps)[0]
-        return found
+        values: tuple[float, ...] = run_ranks(_losses, 2, script, steps)[0]
+        return values
     try:
         return _losses(script, steps)
     except (
@@ -201,20 +197,19 @@ class Board(ShownAsTable):
         self.apart, self.tolerance, self.same = apart, tolerance, apart <= tolerance
 
     def table(self) -> Table:
-        alone = not self.before.sent_bytes and not self.after.sent_bytes
-        rows = beside([row for row in ROWS if row[0] != "sent_bytes" or not alone], self.before, self.after)
+        rows = beside(_rows_of(self.before, self.after), self.before, self.after)
         if self.ranks == (1, 1):
             cpu = "needs a GPU" if self.ratio is None else self.ratio.cell
             rows.append((f"time on the CPU, {LIVE_CPU}", "", "", cpu))
-        said = f"the losses of {TRIED} steps agree within {self.tolerance:.2%}"
+        note = f"the losses of {TRIED} steps agree within {self.tolerance:.2%}"
         if not self.same:
-            said = f"THE LOSSES DIFFER by up to {self.apart:.2%}: this is another training"
+            note = f"THE LOSSES DIFFER by up to {self.apart:.2%}: this is another training"
         old, new = (
             f"{name}, each of {n} GPUs" if n > 1 else name
             for name, n in zip(("before", "after"), self.ranks, strict=True)
         )
         columns = ["a step of the script", old, new, "before ÷ after"]
-        evidence, caption = f"{SIMULATED} · {LIVE_CPU}", f"{BESIDE[SIMULATED]} · {said}"
+        evidence, caption = f"{SIMULATED} · {LIVE_CPU}", f"{BESIDE[SIMULATED]} · {note}"
         return table(rows, columns, evidence=evidence, caption=caption)
 
 
@@ -224,11 +219,11 @@ Row = tuple[str, str, Callable[[float], str]]
 
 def beside(rows: Iterable[Row], before: Any, after: Any) -> list[tuple[str, str, str, str]]:
     """Two scores as rows of a table: name, both numbers, and how many times as much the first one is."""
-    found = []
+    lines = []
     for key, name, form in rows:
         old, new = getattr(before, key), getattr(after, key)
-        found.append((name, form(old), form(new), f"{old / new:.2f}×" if old and new else ""))
-    return found
+        lines.append((name, form(old), form(new), f"{old / new:.2f}×" if old and new else ""))
+    return lines
 
 
 def number_text(number: float) -> str:
@@ -246,6 +241,11 @@ ROWS: list[Row] = [
     ("sent_bytes", "bytes sent to other ranks", size_text),
     ("peak_bytes", "peak memory", size_text),
 ]
+
+
+def _rows_of(*scores: Score) -> list[Row]:
+    """What a table shows of them: what is sent, only where one of them sends something."""
+    return [row for row in ROWS if row[0] != "sent_bytes" or any(score.sent_bytes for score in scores)]
 
 
 def compare(

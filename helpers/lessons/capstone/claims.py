@@ -15,14 +15,14 @@ def on_trial(bert: list[Rung], gpt2: list[Rung]) -> list[Claim]:
 
 
 def _all_together(ladder: list[Rung]) -> Claim:
-    said, left = 12 / 3.2, 14 / 22
-    fits = [rung for rung in ladder if times(ladder[0], rung) >= said and share(ladder[0], rung) <= left]
+    promised, left = 12 / 3.2, 14 / 22
+    fits = [rung for rung in ladder if times(ladder[0], rung) >= promised and share(ladder[0], rung) <= left]
     last = ladder[-1]
     measured = f"BERT-base, simulated, all rungs: {times(ladder[0], last):.1f} times as fast with {share(ladder[0], last):.0%} of the memory"
     if fits:
         measured += f"; the first rung that keeps both promises: {fits[0].name}, {times(ladder[0], fits[0]):.1f} times"
     return Claim(
-        "17-bert", "five-strategies", f"all of it together takes BERT-base from 12 to 3.2 h an epoch and from 22 to 14 GB: {said:.2f} times as fast with {left:.0%} of the memory",
+        "17-bert", "five-strategies", f"all of it together takes BERT-base from 12 to 3.2 h an epoch and from 22 to 14 GB: {promised:.2f} times as fast with {left:.0%} of the memory",
         measured,
         "partly: holds when the plain step computes in float32 by hand, on a GPU with Tensor Cores; the source's script, batch and number of GPUs are not given"
         if fits
@@ -32,7 +32,7 @@ def _all_together(ladder: list[Rung]) -> Claim:
 
 
 def _compile_alone(ladder: list[Rung]) -> Claim:
-    said, left = 800 / 200, 6 / 12
+    promised, left = 800 / 200, 6 / 12
     at = next(i for i, rung in enumerate(ladder) if rung.name == "compiled")
     before, after = ladder[at - 1], ladder[at]
     alone, memory = times(before, after), share(before, after)
@@ -41,7 +41,7 @@ def _compile_alone(ladder: list[Rung]) -> Claim:
         f"({format_seconds(before.seconds)} to {format_seconds(after.seconds)}) with {memory:.0%} of the memory; "
         f"with all rungs before it {times(ladder[0], after):.1f} times with {share(ladder[0], after):.0%}"
     )
-    kept = {"the time": alone >= said, "the memory": memory <= left}
+    kept = {"the time": alone >= promised, "the memory": memory <= left}
     verdict = (
         "confirmed"
         if all(kept.values())
@@ -50,7 +50,7 @@ def _compile_alone(ladder: list[Rung]) -> Claim:
         else "refuted for this model: most of a step are products, which torch.compile does not make faster"
     )
     return Claim(
-        "17-compile", "compile-300", f"torch.compile takes a step from 800 to 200 ms and from 12 to 6 GB: {said:.0f} times as fast with {left:.0%} of the memory",
+        "17-compile", "compile-300", f"torch.compile takes a step from 800 to 200 ms and from 12 to 6 GB: {promised:.0f} times as fast with {left:.0%} of the memory",
         measured, verdict, HERE,
     )  # fmt: skip
 

@@ -62,16 +62,16 @@ def gains(script: Script) -> dict[str, float]:
     return {name: plain / a_step(script, **{key: 2}).seconds for name, key in some}
 
 
-def of_the_machine(found: Mapping[str, float]) -> Table:
+def of_the_machine(speedups: Mapping[str, float]) -> Table:
     """`gains` as a table."""
-    rows = [(name, f"{gain:.2f}×") for name, gain in found.items()]
+    rows = [(name, f"{gain:.2f}×") for name, gain in speedups.items()]
     return table(rows, ["twice as fast", "makes a step faster"], evidence=SIMULATED)
 
 
 def computes(script: Script) -> str:
     """How much of a step the GPU computes, in the words of lesson 03."""
-    found = capstone.score(script)
-    share = found.busy_s / found.step_s
+    score = capstone.score(script)
+    share = score.busy_s / score.step_s
     return "over 80 %" if share >= 0.8 else "40 to 80 %" if share >= 0.4 else "under 40 %"
 
 
@@ -80,19 +80,19 @@ def computes(script: Script) -> str:
 
 def scoreboard(script: Script) -> Table:
     """Of what is graded: what a step takes, what it may take when all is repaired, how far over it is, and where to look it up."""
-    budget, found = given.budget(), capstone.score(script).as_dict()
+    budget, score = given.budget(), capstone.score(script).as_dict()
     limits, graded = budget["all"], {*WHOLE}.union(*(of for area, of in budget.items() if area != "all"))
     rows = []
     for key, name, form in scores.ROWS:
         if key not in graded:
             continue
-        now, limit = found[key], limits[key]
+        now, limit = score[key], limits[key]
         over = "" if now <= limit else f"{now / limit:.1f}×" if limit else "should be 0"
         rows.append((f'`"{key}"`', name, form(now), form(limit), over, finding.LESSONS[key]))
     columns = ["counter", "a step of the script", "now", "budget", "now ÷ budget", "lessons"]
     size = ", ".join(f"{name}={value}" for name, value in scores.LARGE.items())
-    said = f"means of four steps (two validations and one checkpoint are in them) with Size({size})"
-    return table(rows, columns, evidence=SIMULATED, caption=said)
+    note = f"means of four steps (two validations and one checkpoint are in them) with Size({size})"
+    return table(rows, columns, evidence=SIMULATED, caption=note)
 
 
 # --- repairs -------------------------------------------------------------------------------------------------------
@@ -130,8 +130,8 @@ class Tried(ShownAsTable):
             asked = "not graded" if limit is None else form(limit)
             rows.append((name, form(before[key]), form(after[key]), asked, kept))
         columns = ["a step of the script", "before", "after", "at most", ""]
-        said = self.board.table().caption.partition("; ")[0]
-        return table(rows, columns, evidence=SIMULATED, caption=said)
+        note = self.board.table().caption.partition("; ")[0]
+        return table(rows, columns, evidence=SIMULATED, caption=note)
 
 
 def tried(script: Script, area: str, *repairs: Repair) -> Tried | str:
@@ -144,9 +144,9 @@ def tried(script: Script, area: str, *repairs: Repair) -> Tried | str:
             return f"for later: this cell wants your {repairs[0].__name__}"
         board = capstone.compare(script, after)
     except Exception as problem:  # 50 lines of the course's own frames would hide the one that matters
-        said = describe(problem)
-        where = f" ({said['where']})" if said["where"] else ""
-        return f"the repaired script fails: {said['type']}: {said['text']}{where}"
+        report = describe(problem)
+        where = f" ({report['where']})" if report["where"] else ""
+        return f"the repaired script fails: {report['type']}: {report['text']}{where}"
     return Tried(board, limits if area != "all" else {key: limits[key] for key in (*WHOLE, *_TOO)})
 
 
@@ -182,17 +182,17 @@ def _ladder(script: Script, after: Script) -> plots.Picture:
     for name in patience.bar(order, "function by function"):
         more = now.replace(**{name: new[name]})
         try:
-            found, last = a_step(more), rows[-1][1]
+            step, last = a_step(more), rows[-1][1]
         except Exception:  # it wants one that comes later, as `validate` does `held_out`
             continue  # the last row has it
         now = more
-        if max(abs(a / b - 1) for a, b in zip(found, last, strict=True)) >= 0.02:
-            rows.append((name, found))
+        if max(abs(a / b - 1) for a, b in zip(step, last, strict=True)) >= 0.02:
+            rows.append((name, step))
     if rest := len(order) + 1 - len(rows):
         rows.append((f"{rest} more", Step(end.step_s, int(end.peak_bytes))))
-    bars = [ladders.Rung(name, found.seconds, found.peak_bytes) for name, found in rows]
+    bars = [ladders.Rung(name, step.seconds, step.peak_bytes) for name, step in rows]
     if len(bars) > 1:
-        board, kept = capstone.compare(script, after).table(), [(name, *found, True) for name, found in rows]
+        board, kept = capstone.compare(script, after).table(), [(name, *step, True) for name, step in rows]
         progress.keep_board("The capstone: my repairs, one on the other", board, kept)
     return plots.ladder(bars, evidence=SIMULATED, title="Your repairs, one on the other")
 
@@ -209,13 +209,13 @@ def _as_it_was(part: Callable[..., Any], text: str) -> bool:
 def _body(text: str) -> list[str]:
     """A function's statements and decorators, without annotations and docstring."""
     try:
-        made = ast.parse(text).body[0]
+        function = ast.parse(text).body[0]
     except SyntaxError:  # a lambda in the middle of a line
         return [text]
-    if not isinstance(made, ast.FunctionDef):
+    if not isinstance(function, ast.FunctionDef):
         return [text]
-    first = made.body[1:] if ast.get_docstring(made) is not None else made.body
-    return [ast.dump(node) for node in (*made.decorator_list, *first)]
+    first = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return [ast.dump(node) for node in (*function.decorator_list, *first)]
 
 
 # --- Further: the same for models of others' sizes -----------------------------------------------------------------
@@ -223,11 +223,11 @@ def _body(text: str) -> list[str]:
 
 def climbed(name: str) -> dict[str, str]:
     """Of a reference ladder: how many times as fast its last rung is, in words; and the rung that bought most."""
-    found = reference_repair.scored(name)
-    times = found[0].seconds / found[-1].seconds
-    bought = {now.name: last.seconds / now.seconds for last, now in itertools.pairwise(found)}
-    said = "under 4 times" if times < 4 else "4 to 8 times" if times < 8 else "over 8 times"
-    return {"all rungs together": said, "the rung that buys most": max(bought, key=bought.__getitem__)}
+    rungs = reference_repair.scored(name)
+    times = rungs[0].seconds / rungs[-1].seconds
+    bought = {now.name: last.seconds / now.seconds for last, now in itertools.pairwise(rungs)}
+    how_much = "under 4 times" if times < 4 else "4 to 8 times" if times < 8 else "over 8 times"
+    return {"all rungs together": how_much, "the rung that buys most": max(bought, key=bought.__getitem__)}
 
 
 # --- Further: on two ranks, killed ---------------------------------------------------------------------------------
@@ -285,27 +285,27 @@ def killed() -> dict[str, tuple[list[float], list[float]]]:
         across = folder("across")
         shutil.copytree(broken[0][1], across, dirs_exist_ok=True)
         ranks.run_ranks(_train, 2, [*broken, ("sharded", across)], 0, RAN)
-        found = {
-            f"{name}, killed": (_losses(one), _losses(other))
-            for name, (_, one), (_, other) in zip(ways, whole, broken, strict=True)
+        losses = {
+            f"{name}, killed": (_losses(unbroken), _losses(broken_off))
+            for name, (_, unbroken), (_, broken_off) in zip(ways, whole, broken, strict=True)
         }
-        return found | {"FSDP2, from the checkpoint of DDP": (_losses(whole[0][1]), _losses(across))}
+        return losses | {"FSDP2, from the checkpoint of DDP": (_losses(whole[0][1]), _losses(across))}
 
 
-def _apart(one: Sequence[float], other: Sequence[float]) -> float:
-    return max(abs(a - b) / a for a, b in zip(one, other, strict=True))
+def _apart(losses: Sequence[float], other: Sequence[float]) -> float:
+    return max(abs(a - b) / a for a, b in zip(losses, other, strict=True))
 
 
 NEAR = 1e-3  # far more than rounding comes to in so few steps
 
 
-def same_losses(found: Mapping[str, tuple[list[float], list[float]]]) -> dict[str, str]:
+def same_losses(losses_of: Mapping[str, tuple[list[float], list[float]]]) -> dict[str, str]:
     """How near the losses are, in words: of all that were killed, and of the one that went on another way.
 
     Of the latter it says no more than "within 0.1 %": another way adds up in another order, and it depends on the processor
     whether that shows in a loss.
     """
-    *own, across = (_apart(*losses) for losses in found.values())
+    *own, across = (_apart(*losses) for losses in losses_of.values())
     return {
         "killed, against not killed": "to the last bit" if max(own) == 0 else _near(max(own)),
         "sharded, going on from data parallel": _near(across),
@@ -316,7 +316,7 @@ def _near(far: float) -> str:
     return "within 0.1 %" if far < NEAR else "no"
 
 
-def killed_table(found: Mapping[str, tuple[list[float], list[float]]]) -> Table:
+def killed_table(losses_of: Mapping[str, tuple[list[float], list[float]]]) -> Table:
     """`killed` as a table."""
 
     def largest(name: str, far: float) -> str:
@@ -325,7 +325,7 @@ def killed_table(found: Mapping[str, tuple[list[float], list[float]]]) -> Table:
 
     rows = [
         (name, f"{whole[-1]:.2f}", f"{gone_on[-1]:.2f}", largest(name, _apart(whole, gone_on)))
-        for name, (whole, gone_on) in found.items()
+        for name, (whole, gone_on) in losses_of.items()
     ]
     columns = [
         "two ranks",

@@ -48,21 +48,21 @@ def _kept(seed: str) -> dict[str, Any] | None:
     """What is on disk of :func:`made`, if it is up to date."""
     for path in (GIVEN, CLASS):
         if path.exists():
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            if found["seed"] == seed and found["of"] in (fingerprint(), ""):
-                return found
+            stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if stored["seed"] == seed and stored["of"] in (fingerprint(), ""):
+                return stored
     return None
 
 
 @lru_cache(maxsize=8)
 def _given(seed: str) -> dict[str, Any]:
-    if found := _kept(seed):
-        return found
-    found = made(seed)
+    if data := _kept(seed):
+        return data
+    data = made(seed)
     if seed == class_seed() != "":
         with contextlib.suppress(OSError):  # a course that nobody may write to works it out each time
-            write(CLASS, text_of(found))
-    return found
+            write(CLASS, text_of(data))
+    return data
 
 
 def handed_out() -> dict[str, Any]:
@@ -124,8 +124,8 @@ def builder() -> ModuleType:
 def script(seed: str | None = None) -> Script:
     """The class's script; with a seed, another class's, which a student's copy has not (LookupError)."""
     seed = class_seed() if seed is None else seed
-    found = _kept(seed)
-    own: Script = Script(found["source"]) if found else builder().slow(seed)
+    stored = _kept(seed)
+    own: Script = Script(stored["source"]) if stored else builder().slow(seed)
     return own
 
 

@@ -101,8 +101,8 @@ def stored_bars(held: Callable[[str, int], Mapping[str, float]], stages: Sequenc
             for (label, gb), colour in zip(held(stage, n).items(), colours, strict=True):
                 ax.bar(at, gb, bottom=low, color=colour, label=label if not names else None)
                 low += gb
-            said = f"{low:.0f}" if low >= 3 else f"{low:.1f}"
-            ax.text(at, low + 2, said, ha="center", va="bottom", **_on_paper())
+            gb_text = f"{low:.0f}" if low >= 3 else f"{low:.1f}"
+            ax.text(at, low + 2, gb_text, ha="center", va="bottom", **_on_paper())
             names.append((at, stage))
         middle = i * (len(stages) + 0.7) + (len(stages) - 1) / 2
         ax.text(middle, -0.2, f"{n:,} ranks", transform=ax.get_xaxis_transform(), ha="center", va="top")
@@ -145,7 +145,7 @@ def on_two_ranks(
     wrap: Callable[..., nn.Module], ways: Mapping[str, tuple[bool, bool | None]]
 ) -> dict[str, Wrapped]:
     """On two real ranks: DDP, and each way of wrap(model, per_layer, reshard). What rank 0 saw."""
-    return {way: Wrapped(*found) for way, found in ranks.run_ranks(_in_each_way, 2, wrap, ways)[0].items()}
+    return {way: Wrapped(*run) for way, run in ranks.run_ranks(_in_each_way, 2, wrap, ways)[0].items()}
 
 
 def _in_each_way(
@@ -219,8 +219,8 @@ def whole_map(runs: Mapping[str, Wrapped]) -> Picture:
         for k, name in enumerate(("forward →", "backward →")):
             middle = begin + (k + 0.5) * LAYERS * cell
             ax.text(middle, top + high + 0.07, name, ha="center", va="top", fontsize=style.SMALL)
-    said = "; ".join(f"{way}: {run.most} at most" for way, run in runs.items())
-    return Picture(fig, LIVE, f"{title} {said}")
+    most = "; ".join(f"{way}: {run.most} at most" for way, run in runs.items())
+    return Picture(fig, LIVE, f"{title} {most}")
 
 
 # --- 4, does it hide ----------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def steps_table(wraps: Mapping[str, Wrap], sizes: Sequence[int] = (8, 64, 1024))
         "forward and backward of 6 layers of 4,096 × 4,096, bfloat16; no optimizer. "
         f"Of the peak, {7 * 8192 * 4096 * 2 / 1e6:,.0f} MB are activations"
     )
-    rows = [row(*one) for one in wraps.items()]
+    rows = [row(*item) for item in wraps.items()]
     return table(rows, columns, evidence=SIMULATED, caption=note)
 
 
@@ -347,8 +347,8 @@ def simulated_plan(mib: tuple[int, ...], letters: str, n: int = 64) -> Plan:
             gpu.synchronize()
         took, peak = gpu.clock() - began, gpu.max_memory_allocated() - held
     ruled_sent = sum((3 if gone else 2) * b for b, gone in zip(blocks, let_go, strict=True))
-    really = sum(c.bytes for c in gpu.collectives[sent:])
-    return Plan(blocks, letters, worst_moment(list(blocks), let_go, n)[0], peak, ruled_sent, really, took)
+    payload = sum(c.bytes for c in gpu.collectives[sent:])
+    return Plan(blocks, letters, worst_moment(list(blocks), let_go, n)[0], peak, ruled_sent, payload, took)
 
 
 EQUAL, UNEQUAL = (8,) * 6, (8, 24, 8, 16, 8, 8)
@@ -360,10 +360,10 @@ PLANS += [(UNEQUAL, letters) for letters in ("ggg ggg", "gkg gkk", "kgk kkk")]
 def plans_table() -> Table:
     """Each plan: the worst moment and what is sent, by the rule and simulated."""
     rows = []
-    for plan in (simulated_plan(*one) for one in PLANS):
-        found = [x / 2**20 for x in (plan.ruled_peak, plan.peak, plan.ruled_sent, plan.sent)]
+    for plan in (simulated_plan(*key) for key in PLANS):
+        mib = [x / 2**20 for x in (plan.ruled_peak, plan.peak, plan.ruled_sent, plan.sent)]
         sizes = " ".join(str(b >> 20) for b in plan.blocks)
-        rows.append((sizes, plan.letters, *(f"{x:.1f}" for x in found), f"{plan.seconds * 1e3:.2f} ms"))
+        rows.append((sizes, plan.letters, *(f"{x:.1f}" for x in mib), f"{plan.seconds * 1e3:.2f} ms"))
     columns = ["blocks, MiB", "plan", "worst, by rule", "simulated", "sent, by rule", "simulated", "step"]
     note = "64 ranks; k: kept after forward, g: let go of (gathered again); MiB beyond the shards, payload in MiB"
     return table(rows, columns, evidence=f"{ARITHMETIC} · {SIMULATED}", caption=note)

@@ -75,7 +75,7 @@ def step_of(module: nn.Module, x: Tensor, want: Tensor) -> Step:
 
 def split_and_run(plans: Mapping[str, tuple[str, Any, int | None]]) -> dict[str, Step]:
     """In each rank: an MLP or an attention layer, split by each plan. plans: name → (which, plan, split dimension of x)."""
-    n, rank, told = dist.get_world_size(), dist.get_rank(), {}
+    n, rank, steps = dist.get_world_size(), dist.get_rank(), {}
     mesh = dist.init_device_mesh("cpu", (n,))
     for name, (kind, plan, dim) in plans.items():
         module: nn.Module = mlp() if kind == "mlp" else Attention()
@@ -83,13 +83,13 @@ def split_and_run(plans: Mapping[str, tuple[str, Any, int | None]]) -> dict[str,
         want = module(x).detach()
         parallelize_module(module, mesh, plan)
         mine = [t if dim is None else t.chunk(n, dim)[rank] for t in (x, want)]
-        told[name] = step_of(module, *mine)
-    return told
+        steps[name] = step_of(module, *mine)
+    return steps
 
 
 def _ways(record: Any, backward: bool) -> str:
-    found = [c.kind for c in record.calls if (c.phase == "backward") == backward]
-    return ", ".join(f"{found.count(k)} {k}" for k in dict.fromkeys(found))
+    kinds = [c.kind for c in record.calls if (c.phase == "backward") == backward]
+    return ", ".join(f"{kinds.count(k)} {k}" for k in dict.fromkeys(kinds))
 
 
 def forward_calls(step: Step) -> int:
@@ -174,7 +174,7 @@ def torch_schedules(microbatches: int) -> dict[str, tuple[list[str], int, float]
     """In each rank, for each of torch's schedules: its actions, the messages, and how far the loss is off."""
     from torch.distributed import pipelining as pp
 
-    rank, n, told = dist.get_rank(), dist.get_world_size(), {}
+    rank, n, ran = dist.get_rank(), dist.get_world_size(), {}
     kinds: dict[str, tuple[Any, int]] = {
         "GPipe": (pp.ScheduleGPipe, 1),
         "1F1B": (pp.Schedule1F1B, 1),
@@ -197,8 +197,8 @@ def torch_schedules(microbatches: int) -> dict[str, tuple[list[str], int, float]
         messages = [c for c in record.of("send") if c.bytes == 2 * 16 * 4]
         off = abs(sum(loss.item() for loss in losses) / microbatches - whole.item()) if losses else 0.0
         # before its actions it asked the stages for their shapes
-        told[name] = (log[-2 * chunks * microbatches :], len(messages), off)
-    return told
+        ran[name] = (log[-2 * chunks * microbatches :], len(messages), off)
+    return ran
 
 
 def _noted(log: list[str], at: int, module: nn.Module, inputs: Any, output: Tensor) -> None:
@@ -208,7 +208,7 @@ def _noted(log: list[str], at: int, module: nn.Module, inputs: Any, output: Tens
 
 
 def schedules_table(
-    told: Sequence[Mapping[str, tuple[list[str], int, float]]], own: Callable[..., Any]
+    ran: Sequence[Mapping[str, tuple[list[str], int, float]]], own: Callable[..., Any]
 ) -> Table:
     """What each rank did under torch's schedules, beside the course's and the learner's own(stages, microbatches)."""
 
@@ -216,7 +216,7 @@ def schedules_table(
         return "yes" if log == [action.rstrip("0123456789") for action in rows[rank]] else "no"
 
     def row(name: str, rank: int) -> tuple[Any, ...]:
-        log, messages, off = told[rank][name]
+        log, messages, off = ran[rank][name]
         course = same(log, order(name, 2, 4, 2 if "I" in name else 1), rank)
         try:
             yours = same(log, own(2, 4), rank) if name == "1F1B" else ""
@@ -224,7 +224,7 @@ def schedules_table(
             yours = "not written yet"
         return name, rank, " ".join(log), messages, "yes" if off < 1e-5 else "no", course, yours
 
-    rows = [row(name, rank) for name in told[0] for rank in range(len(told))]
+    rows = [row(name, rank) for name in ran[0] for rank in range(len(ran))]
     columns = ["torch's", "rank", "did", "messages", "loss as unsplit", "as the course", "as yours"]
     note = "did: the stage, then F (forward) or B (backward)"
     return table(rows, columns, evidence="live (CPU)", caption=note)
@@ -339,16 +339,16 @@ def shares_table(share: Callable[[int, int, str], float]) -> Table:
 
 def products_table() -> Table:
     """One rank's own products of a split MLP: live where a GPU is, else recorded, else simulated."""
-    found = recordings.show("16/split_mlp", simulated="H100")
-    about = "" if found.evidence.startswith("simulated") else "≈ "
-    times = {row["ranks"]: row["us"] for row in found.table or []}
+    recording = recordings.show("16/split_mlp", simulated="H100")
+    about = "" if recording.evidence.startswith("simulated") else "≈ "
+    times = {row["ranks"]: row["us"] for row in recording.table or []}
     rows = [
         (n, f"{about}{t:,.0f} µs", f"{about}{times[1] / t:.1f}", f"{about}{times[1] / t / n:.0%}")
         for n, t in times.items()
     ]
     note = "forward of an MLP of width 8,192, 2,048 tokens, bfloat16; one rank's part, without any sending"
     columns = ["GPUs", "a rank's products", "times as fast", "of n-fold"]
-    return table(rows, columns, evidence=found.evidence, caption=note)
+    return table(rows, columns, evidence=recording.evidence, caption=note)
 
 
 # --- lay it over the machine --------------------------------------------------------------------------------------
@@ -377,11 +377,11 @@ def counted(pp: int, dp: int, tp: int) -> tuple[dict[str, int], dict[str, list[i
                 grad: Any = p.grad
                 dist.all_reduce(grad.to_local(), group=mesh["dp"].get_group())
         groups = {axis: dist.get_process_group_ranks(mesh[axis].get_group()) for axis in AXES}
-    told = dict.fromkeys(AXES, 0)
+    bytes_of = dict.fromkeys(AXES, 0)
     for c in record.calls:
         of_tp = "tp" if list(c.group) == groups["tp"] else "dp"
-        told["pp" if c.kind in ("send", "recv") else of_tp] += c.bytes
-    return told, groups
+        bytes_of["pp" if c.kind in ("send", "recv") else of_tp] += c.bytes
+    return bytes_of, groups
 
 
 def by_formula(pp: int, dp: int, tp: int) -> dict[str, int]:
@@ -400,10 +400,10 @@ def mesh_table(tried: Mapping[tuple[int, int, int], Any]) -> Table:
 
     def row(shape: tuple[int, int, int], axis: str) -> tuple[Any, ...]:
         pp, dp, tp = shape
-        told, groups = tried[shape]
+        sent, groups = tried[shape]
         group = f"{groups[axis][:3]} …" if len(groups[axis]) > 3 else str(groups[axis])
         mesh = f"pp {pp} · dp {dp} · tp {tp}"
-        return f"{pp * dp * tp:,}", mesh, axis, f"{by_formula(*shape)[axis]:,}", f"{told[axis]:,}", group
+        return f"{pp * dp * tp:,}", mesh, axis, f"{by_formula(*shape)[axis]:,}", f"{sent[axis]:,}", group
 
     rows = [row(shape, axis) for shape in tried for axis in AXES]
     columns = ["ranks", "mesh, outermost first", "axis", "bytes by formula", "counted", "rank 0's group"]
@@ -416,8 +416,8 @@ def mesh_table(tried: Mapping[tuple[int, int, int], Any]) -> Table:
 
 def network_of(between: str) -> dict[str, Any]:
     """Nodes of 8 H100s of 80 GB with NVLink 4, and a network between them, as exercise 16.2 describes one."""
-    found = {"inside": ranks.LINKS["NVLink 4"], "between": ranks.LINKS[between]}
-    links = {where: [link.latency_s, link.bytes_per_s] for where, link in found.items()}
+    by_place = {"inside": ranks.LINKS["NVLink 4"], "between": ranks.LINKS[between]}
+    links = {where: [link.latency_s, link.bytes_per_s] for where, link in by_place.items()}
     return {"per_node": 8, "memory": 80e9, "flops": flops(), **links}
 
 
@@ -427,15 +427,15 @@ def layouts_table(layout: Callable[..., dict[str, Any]]) -> Table | None:
     def laid_out(deep: int, wide: int, sequences: int, between: str) -> str:
         asked = {"layers": deep, "width": wide, "tokens": 2048, "sequences": sequences}
         try:
-            found = layout(asked, network_of(between))
+            best = layout(asked, network_of(between))
         except ValueError as none:
             return str(none)
         stride, inside = 1, list[str]()
-        for axis in reversed(found["order"]):
-            stride *= found[axis]
-            inside += [axis] if found[axis] > 1 and stride <= 8 else []
-        sizes = " · ".join(f"{axis} {found[axis]}" for axis in AXES if found[axis] > 1)
-        return f"{sizes} ({', '.join(sorted(inside)) or 'none'} inside), {found['step_s']:.3g} s"
+        for axis in reversed(best["order"]):
+            stride *= best[axis]
+            inside += [axis] if best[axis] > 1 and stride <= 8 else []
+        sizes = " · ".join(f"{axis} {best[axis]}" for axis in AXES if best[axis] > 1)
+        return f"{sizes} ({', '.join(sorted(inside)) or 'none'} inside), {best['step_s']:.3g} s"
 
     models = {"1.2 B": (24, 2048), "13 B": (40, 5120), "39 B": (48, 8192)}
     try:

@@ -56,30 +56,32 @@ class Claims:
         """
         if source and source not in sources.every():
             raise KeyError(f"no source {source!r}; there are {', '.join(sources.every())}")
-        found = [
+        matches = [
             row
             for row in self.rows
             if source in ("", row.source) and verdict in ("", row.word) and row.lesson.startswith(lesson)
             and text.casefold() in f"{row.claim} {row.measured} {row.verdict}".casefold()
         ]  # fmt: skip
-        if not found:
+        if not matches:
             return table([("—",) * 5], _COLUMNS, evidence=ARITHMETIC, caption="no claim is like that")
-        shown = [(r.claim, f"{r.source}, {r.section}", r.measured, r.verdict, where(r)) for r in found[:most]]
-        labels = dict.fromkeys(r.evidence for r in found[:most] if r.evidence)
+        shown = [
+            (r.claim, f"{r.source}, {r.section}", r.measured, r.verdict, where(r)) for r in matches[:most]
+        ]
+        labels = dict.fromkeys(r.evidence for r in matches[:most] if r.evidence)
         return table(
             shown,
             _COLUMNS,
             evidence=" · ".join(dict.fromkeys(part for label in labels for part in label.split(" · ")))
             or ARITHMETIC,
-            caption=f"{len(shown)} of {len(found)}",
+            caption=f"{len(shown)} of {len(matches)}",
         )
 
     def verdict_of(self, id: str) -> Verdict:
         """KeyError where no claim has the id."""
-        found = next((row for row in self.rows if row.id == id), None)
-        if found is None:
+        verdict = next((row for row in self.rows if row.id == id), None)
+        if verdict is None:
             raise KeyError(f"no claim {id!r}")
-        return found
+        return verdict
 
     def summary(self) -> Table:
         """The sources: who wrote them, where, and how many claims each makes."""
@@ -211,7 +213,7 @@ class Series:
 
 def draw(series: Mapping[str, Series], seed: int) -> dict[str, Pairs]:
     """condition → its paired numbers, each of its own seed."""
-    return {name: one.draw(seed + i) for i, (name, one) in enumerate(series.items())}
+    return {name: runs.draw(seed + i) for i, (name, runs) in enumerate(series.items())}
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,7 @@ FRESH = {
 def fresh_table(interval: Interval) -> Table:
     """The three claims: per condition the ratio and its interval, of the change and of the control."""
 
-    def told(pairs: Pairs) -> str:
+    def cell(pairs: Pairs) -> str:
         ratio, low, high = interval(*pairs)
         return f"{ratio:.2f} ({low:.2f} to {high:.2f})"
 
@@ -257,7 +259,7 @@ def fresh_table(interval: Interval) -> Table:
     for name, claim in FRESH.items():
         runs, control = claim.numbers()
         for condition, pairs in runs.items():
-            ratios = told(pairs), told(control[condition])
+            ratios = cell(pairs), cell(control[condition])
             also = ", ".join(claim.also) or "nothing"
             rows.append((f"{name}: {claim.says}", condition, also, len(pairs[0]), *ratios))
     columns = ["claim", "condition", "also changed", "pairs", "before ÷ after (interval)", "control"]

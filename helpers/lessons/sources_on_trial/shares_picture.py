@@ -9,7 +9,7 @@ from helpers.plots.picture import Picture, drawn
 
 
 @drawn
-def shares(groups: Mapping[str, Mapping[str, int]], *, evidence: str, title: str, xlabel: str, note: str = "") -> Picture:  # fmt: skip
+def shares(groups: Mapping[str, Mapping[str, int]], *, evidence: str, title: str, xlabel: str) -> Picture:
     """A bar for each group: how many of each kind, side by side. groups: name → kind → number, the kinds in one order.
 
     The pieces carry their numbers, so that no colour has to be told from another. ValueError for no groups.
@@ -18,7 +18,7 @@ def shares(groups: Mapping[str, Mapping[str, int]], *, evidence: str, title: str
         raise ValueError("shares: no groups; give name → kind → number")
     kinds = list(dict.fromkeys(kind for counted in groups.values() for kind in counted))
     colours = (style.GREEN, style.SKY, style.VERMILLION, style.FAINT)
-    fig, _ = style.figure(1.1 + 0.36 * len(groups), evidence=evidence, title=title, note=note)
+    fig, _ = style.figure(1.1 + 0.36 * len(groups), evidence=evidence, title=title)
     ax = fig.subplots()
     left = dict.fromkeys(groups, 0)
     for kind, colour in zip(kinds, colours, strict=False):
@@ -37,7 +37,7 @@ def shares(groups: Mapping[str, Mapping[str, int]], *, evidence: str, title: str
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(xlabel)
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelspacing=0.8)
-    told = "; ".join(
+    text = "; ".join(
         f"{name}: " + ", ".join(f"{n} {k}" for k, n in counted.items()) for name, counted in groups.items()
     )
-    return Picture(fig, evidence, f"{title}: {told}")
+    return Picture(fig, evidence, f"{title}: {text}")

@@ -56,8 +56,8 @@ def _verdict(source: str, entry: Listed, lessons: dict[str, dict[str, str]]) -> 
         )
     if entry.trial:
         claim = listing.run(source, entry)
-        told = claim.claim, claim.measured, claim.verdict
-        return Verdict(claim.id, *where, *told, entry.evidence, HERE, claim.experiment)
+        outcome = claim.claim, claim.measured, claim.verdict
+        return Verdict(claim.id, *where, *outcome, entry.evidence, HERE, claim.experiment)
     return Verdict("", *where, entry.words, "nothing", f"untested: {entry.why}", "", "", "")
 
 

@@ -74,16 +74,16 @@ def _rows(name: str) -> tuple[list[dict[str, Any]], str]:
 
 def kept() -> dict[str, Any]:
     """simulated.json."""
-    found: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
-    return found
+    figures: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return figures
 
 
 def digest() -> str:
     """Of what the simulated figures follow from: this folder's programs, and the simulator's shares."""
-    made = hashlib.sha256(devices.EFFICIENCIES.read_bytes())
+    hashed = hashlib.sha256(devices.EFFICIENCIES.read_bytes())
     for file in _FROM:
-        made.update((KEPT.parent / file).read_bytes())
-    return made.hexdigest()[:16]
+        hashed.update((KEPT.parent / file).read_bytes())
+    return hashed.hexdigest()[:16]
 
 
 def simulated(name: str) -> list[dict[str, Any]]:
@@ -133,14 +133,14 @@ def off_by(rung: str) -> str:
 
 def table(name: str) -> tables.Table:
     """A row a rung; then what the sources promise of other models, on other cards."""
-    found, evidence = scored(name), _rows(name)[1]
-    first = found[0]
+    rungs, evidence = scored(name), _rows(name)[1]
+    first = rungs[0]
     rows = [
         (
             r.name, format_seconds(r.seconds), f"{first.seconds / r.seconds:.2f}×", size_text(r.nbytes),
             f"{r.nbytes / first.nbytes:.0%}", off_by(r.name),
         )
-        for r in found
+        for r in rungs
     ]  # fmt: skip
     for key, times, share, words in HEADLINES:
         rows.append(
@@ -201,15 +201,15 @@ def larger() -> list[dict[str, Any]]:
 
 def write() -> None:
     """Simulate anew what is not of today's programs, and keep it."""
-    found = kept()
-    if found["from"] != digest():
-        found |= {"from": digest()} | {name: simulated(name) for name in TASKS}
-        found["lecture"] = {what: round(lecture(what), 1) for what in LECTURE}
-    if "capstone" not in found or not capstone_is_current():
+    figures = kept()
+    if figures["from"] != digest():
+        figures |= {"from": digest()} | {name: simulated(name) for name in TASKS}
+        figures["lecture"] = {what: round(lecture(what), 1) for what in LECTURE}
+    if "capstone" not in figures or not capstone_is_current():
         rungs = given.fault_rungs("")
-        found["capstone"] = [{"rung": r.name, "seconds": r.seconds, "peak_bytes": r.nbytes} for r in rungs]
-    found["capstone, larger"] = larger()
-    KEPT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        figures["capstone"] = [{"rung": r.name, "seconds": r.seconds, "peak_bytes": r.nbytes} for r in rungs]
+    figures["capstone, larger"] = larger()
+    KEPT.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untes
 def one_tensor() -> Outcome:
     sample = {"picture": torch.rand(3, 4, 4), "label": 1, "name": "a"}
     batch = default_collate([sample, sample])
-    told = ", ".join(f"{k}: {type(v).__name__}" for k, v in batch.items())
+    kinds = ", ".join(f"{k}: {type(v).__name__}" for k, v in batch.items())
     more = isinstance(batch, dict) and isinstance(batch["name"], list)
     verdict = "partly: a sample may be any nest of numbers, tensors and text" if more else "confirmed"
-    return f"a batch of samples that are dicts: {told}", verdict
+    return f"a batch of samples that are dicts: {kinds}", verdict
 
 
 def accumulation_costs() -> Outcome:
@@ -71,11 +71,11 @@ def _buckets(as_view: bool) -> tuple[int, int]:
             net = DistributedDataParallel(
                 nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 8)), gradient_as_bucket_view=as_view
             )
-            made: dict[int, int] = {}
+            nbytes_at: dict[int, int] = {}
 
             def sent(bucket: Any) -> Any:
                 storage = bucket.buffer().untyped_storage()
-                made[storage.data_ptr()] = storage.nbytes()
+                nbytes_at[storage.data_ptr()] = storage.nbytes()
                 done: Any = torch.futures.Future()
                 done.set_result(bucket.buffer())
                 return done
@@ -83,10 +83,10 @@ def _buckets(as_view: bool) -> tuple[int, int]:
             net.register_comm_hook(None, lambda state, bucket: sent(bucket))
             for _ in range(2):
                 net.zero_grad(set_to_none=False)
-                made.clear()
+                nbytes_at.clear()
                 net(torch.rand(4, 64)).sum().backward()
             grads = {p.grad.untyped_storage().data_ptr() for p in net.parameters() if p.grad is not None}
-            return sum(made.values()), sum(n for at, n in made.items() if at in grads)
+            return sum(nbytes_at.values()), sum(n for at, n in nbytes_at.items() if at in grads)
         finally:
             dist.destroy_process_group()
 
@@ -136,7 +136,7 @@ def _bits(dtype: torch.dtype) -> tuple[int, int]:
 
 
 def two_parts() -> Outcome:
-    told = [
+    formats = [
         f"{str(d).removeprefix('torch.')}: {_bits(d)[0]} and {_bits(d)[1]} bits, largest {torch.finfo(d).max:.2g}, next to 1 "
         f"{torch.finfo(d).eps:.1g} away"
         for d in (torch.float16, torch.bfloat16, torch.float32)
@@ -145,7 +145,7 @@ def two_parts() -> Outcome:
     follows = (
         wide > low and torch.finfo(torch.bfloat16).max > torch.finfo(torch.float16).max and coarse < fine
     )
-    return f"exponent and mantissa: {'; '.join(told)}", "confirmed" if follows else "refuted"
+    return f"exponent and mantissa: {'; '.join(formats)}", "confirmed" if follows else "refuted"
 
 
 def _branch(x: torch.Tensor) -> torch.Tensor:

@@ -15,10 +15,10 @@ def graph_then_code() -> Outcome:
 
     with compiling.watch("eager") as watched:
         torch.compile(chain)(torch.rand(4))
-    made = compiling.kernels(chain, torch.rand(4))
+    written = compiling.kernels(chain, torch.rand(4))
     return (
-        f"captured: {len(watched.graphs)} graph of {watched.operators} operators; written for this CPU: {made.count} kernel",
-        "confirmed" if made.count < watched.operators else "refuted",
+        f"captured: {len(watched.graphs)} graph of {watched.operators} operators; written for this CPU: {written.count} kernel",
+        "confirmed" if written.count < watched.operators else "refuted",
     )
 
 
@@ -31,27 +31,27 @@ def _compilations() -> list[int]:
         return graph
 
     torch.compiler.reset()
-    fn, made = torch.compile(lambda x: torch.relu(x * 2), backend=backend), [len(graphs)]
+    fn, counts = torch.compile(lambda x: torch.relu(x * 2), backend=backend), [len(graphs)]
     for n in (8, 8, 16, 24):
         fn(torch.rand(n))
-        made.append(len(graphs))
-    return made
+        counts.append(len(graphs))
+    return counts
 
 
 def before_training() -> Outcome:
-    made = _compilations()
+    counts = _compilations()
     return (
-        f"compilations after torch.compile(…): {made[0]}; after the first call: {made[1]}; after another size: {made[3]}",
-        "refuted: nothing is compiled before the first call" if made[0] == 0 else "confirmed",
+        f"compilations after torch.compile(…): {counts[0]}; after the first call: {counts[1]}; after another size: {counts[3]}",
+        "refuted: nothing is compiled before the first call" if counts[0] == 0 else "confirmed",
     )
 
 
 def steady_latency() -> Outcome:
-    made = _compilations()
+    counts = _compilations()
     return (
-        f"compilations so far, call by call: {', '.join(map(str, made[1:]))} (the third call has a new size)",
+        f"compilations so far, call by call: {', '.join(map(str, counts[1:]))} (the third call has a new size)",
         "partly: holds when all sizes were seen; the first call compiles, and so may a new size"
-        if made[1] == made[2] < made[3]
+        if counts[1] == counts[2] < counts[3]
         else "refuted",
     )
 

@@ -21,9 +21,9 @@ def full_precision_update() -> Outcome:
     optimizer.step()
     state = optimizer.state[net.weight]["exp_avg"]
     named = {"result": out, "weight": net.weight, "gradient": net.weight.grad, "optimizer's mean": state}
-    told = {name: str(t.dtype).removeprefix("torch.") for name, t in named.items() if t is not None}
-    kept_full = all(told[name] == "float32" for name in told if name != "result")
-    return ", ".join(f"{n}: {t}" for n, t in told.items()), "confirmed" if kept_full else "refuted"
+    dtypes = {name: str(t.dtype).removeprefix("torch.") for name, t in named.items() if t is not None}
+    kept_full = all(dtypes[name] == "float32" for name in dtypes if name != "result")
+    return ", ".join(f"{n}: {t}" for n, t in dtypes.items()), "confirmed" if kept_full else "refuted"
 
 
 def end_of_an_epoch() -> Outcome:

@@ -15,14 +15,14 @@ def finds_what_to_fuse() -> Outcome:
     def three(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x * 2).sin()
 
-    found, net = compiling.kernels(three, torch.rand(64)), nn.Linear(8, 8)
+    pointwise, net = compiling.kernels(three, torch.rand(64)), nn.Linear(8, 8)
     with torch.no_grad():
         product = compiling.kernels(lambda x: torch.relu(net(x)).sin(), torch.rand(4, 8))
     return (
-        f"3 pointwise operators: {found.count} kernel; a linear layer and 2 pointwise operators: {product.count}, "
+        f"3 pointwise operators: {pointwise.count} kernel; a linear layer and 2 pointwise operators: {product.count}, "
         f"{len(product.extern)} of them a library's",
         "partly: holds when operators are pointwise; on this CPU the product stays a kernel of its own"
-        if found.count == 1 < product.count
+        if pointwise.count == 1 < product.count
         else "confirmed",
     )
 
@@ -30,12 +30,12 @@ def finds_what_to_fuse() -> Outcome:
 def by_operator() -> Outcome:
     with simulate("H100") as gpu, torch.autocast("cuda"):
         x = torch.rand(16, 16, device=gpu.device)
-        made = {
+        results = {
             "x @ x": x @ x, "F.linear(x, x)": F.linear(x, x), "softmax": x.softmax(0), "exp": x.exp(), "sum": x.sum(), "relu": x.relu(),
         }  # fmt: skip
-    told = {name: str(y.dtype).removeprefix("torch.") for name, y in made.items()}
-    both = {"float16", "float32"} <= set(told.values())
-    return ", ".join(f"{n}: {t}" for n, t in told.items()), "confirmed" if both else "refuted"
+    dtypes = {name: str(y.dtype).removeprefix("torch.") for name, y in results.items()}
+    both = {"float16", "float32"} <= set(dtypes.values())
+    return ", ".join(f"{n}: {t}" for n, t in dtypes.items()), "confirmed" if both else "refuted"
 
 
 def compatible_types() -> Outcome:

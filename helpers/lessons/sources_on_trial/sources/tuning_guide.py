@@ -67,19 +67,22 @@ def gelu_in_one() -> Outcome:
         return x * 0.5 * (1.0 + torch.erf(x / 1.41421))
 
     x = torch.rand(256)
-    eager, made = count(gelu, x).operators, compiling.kernels(gelu, x).count
-    return f"{eager} operators, {made} kernel when compiled", "confirmed" if made == 1 < eager else "refuted"
+    eager, kernels = count(gelu, x).operators, compiling.kernels(gelu, x).count
+    return (
+        f"{eager} operators, {kernels} kernel when compiled",
+        "confirmed" if kernels == 1 < eager else "refuted",
+    )
 
 
 def on_the_device() -> Outcome:
-    told = []
+    copies = []
     for way in ("torch.rand(n).to(gpu)", "torch.rand(n, device=gpu)"):
         with simulate("H100") as gpu:
             n = 1_000_000
             x = torch.rand(n).to(gpu.device) if ".to" in way else torch.rand(n, device=gpu.device)
             copied = sum(k.bytes for k in gpu.kernels if k.kind == "copy h2d")
-            told.append((way, copied, x.shape))
-    (_, moved, _), (_, made, _) = told
+            copies.append((way, copied, x.shape))
+    (_, moved, _), (_, made, _) = copies
     return (
         f"1,000,000 numbers: {moved:,} bytes copied over the bus; made on the GPU {made:,}",
         "confirmed" if made == 0 < moved else "refuted",
