@@ -176,9 +176,7 @@ six = {
     "middle, read and prepare": MIDDLE | {"read": True, "prepare_s": 1.5e-3},
     "narrow, copied": {"width": 512, "batch": 16384, "load": True},
 }
-tried = {
-    name: try_each(settings) for name, settings in six.items()
-}
+tried = {name: try_each(settings) for name, settings in six.items()}
 best = {name: attempt.best for name, attempt in tried.items()}
 narrow, step_s = tried["narrow, copied"].ran
 copied, narrow_s = shares(narrow), gpu_work_s(narrow)

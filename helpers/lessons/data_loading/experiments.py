@@ -210,11 +210,11 @@ def hand_out_picture(handed_out: HandedOut) -> Picture:
     for i in range(handed_out.workers):
         y = header + 0.35 + 0.62 * i + 0.16
         colour = style.SERIES[i]
-        made = [b for b, maker in enumerate(handed_out.makers) if maker == i]
-        first = ", ".join(map(str, made[:3]))
+        batches = [b for b, maker in enumerate(handed_out.makers) if maker == i]
+        first = ", ".join(map(str, batches[:3]))
         box(2.15, y, 2.2, f"worker {i}: its own copy of\nthe data set; makes {first}, …", colour)
         arrow((1.6, middle), (2.15, y))
-        waiting = [b for b in made if b < handed_out.ordered]
+        waiting = [b for b in batches if b < handed_out.ordered]
         for k, b in enumerate(waiting):
             box(4.95 + 0.98 * k, y, 0.9, f"batch {b}", colour)
         arrow((4.35, y), (4.95, y))
