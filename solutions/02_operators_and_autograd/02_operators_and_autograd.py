@@ -624,7 +624,7 @@ lesson.table(path, ["where", "what happens"], evidence="live (CPU)")
 # %% experiment
 from helpers.lessons.operators_and_autograd.experiments import small_attention
 
-small_attention()
+small_attention(attention_by_hand)
 
 # %% [markdown]
 # A line joins each launch to its kernel. In `synchronize` the CPU only waits. The GPU is nearly idle. The CPU has one

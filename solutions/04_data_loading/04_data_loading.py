@@ -246,8 +246,8 @@ def processes(**options):
 
 afresh, kept = processes(), processes(persistent_workers=True)
 lesson.keep(yielded=yielded, ordered=indexed.ordered, afresh=afresh, kept=kept)
-found = dict(zip(you, (yielded, indexed.ordered, afresh, kept), strict=True))
-you.against(found, experiments.hand_out_picture(indexed), evidence="live (CPU)", what="on this machine")
+counted = dict(zip(you, (yielded, indexed.ordered, afresh, kept), strict=True))
+you.against(counted, experiments.hand_out_picture(indexed), evidence="live (CPU)", what="on this machine")
 
 # %% [markdown]
 # | what you saw | why | what to do |
@@ -440,13 +440,13 @@ def minutes(reads, disk):
 
 one_by_one = {name: minutes(IMAGES, disk) for name, disk in experiments.DISKS.items()}
 in_blocks = {name: minutes(IMAGES / BLOCK, disk) for name, disk in experiments.DISKS.items()}
-found = {
+times = {
     "hard disk, one by one: minutes": round(one_by_one["hard disk"]),
     "hard disk, blocks of 32: minutes": round(in_blocks["hard disk"]),
     "NVMe, one by one: times as long as blocks": round(one_by_one["NVMe drive"] / in_blocks["NVMe drive"]),
 }
 you.against(
-    found,
+    times,
     experiments.disks_table(one_by_one, in_blocks, BLOCK),
     evidence="arithmetic",
     what="minutes or times",
@@ -560,8 +560,11 @@ print("no GPU here, and no recording yet") if simulated else experiments.sent_ta
 # %% experiment
 from helpers.lessons.data_loading import claims
 
-shown_here = ("04-four-per-gpu", "04-imagefolder", "04-iops")
-lesson.verdicts(claims.rows(), evidence="live (CPU) · arithmetic", shown=shown_here)
+lesson.verdicts(
+    claims.on_trial(indexed, one_by_one, in_blocks),
+    evidence="live (CPU) · arithmetic",
+    shown=("04-four-per-gpu", "04-imagefolder", "04-iops"),
+)
 
 # %% [markdown]
 # ## Recap
@@ -619,8 +622,8 @@ sizes = {
     "a function that opens the map": (None, len(pickle.dumps(open_map))),
 }
 asked = (sizes["np.fromfile"][0], *sizes["np.memmap"], sizes["a function that opens the map"][1])
-found = {question: experiments.in_files(n, file.nbytes) for question, n in zip(you, asked, strict=True)}
-you.against(found, experiments.map_table(file, sizes), evidence="live (CPU)", what="is")
+parts = {question: experiments.in_files(n, file.nbytes) for question, n in zip(you, asked, strict=True)}
+you.against(parts, experiments.map_table(file, sizes), evidence="live (CPU)", what="is")
 
 # %% [markdown]
 # The map holds next to nothing, **but pickling the map sends the whole file**, once to each worker. So a data set keeps
@@ -691,7 +694,7 @@ class Documents(Dataset):
         ### BEGIN SOLUTION
         if self.map is None:
             self.map = self.open_map()
-        found: list[torch.Tensor] = []
+        documents: list[torch.Tensor] = []
         first = 0  # where in indices the run began
         for k, i in enumerate(indices):
             if not 0 <= i < len(self.ends):
@@ -700,9 +703,9 @@ class Documents(Dataset):
                 run = indices[first : k + 1]
                 bounds = [int(self.ends[run[0] - 1]) if run[0] else 0, *(int(self.ends[j]) for j in run)]
                 tokens = torch.from_numpy(np.array(self.map[bounds[0] : bounds[-1]]))
-                found += tokens.split([b - a for a, b in zip(bounds, bounds[1:])])
+                documents += tokens.split([b - a for a, b in zip(bounds, bounds[1:])])
                 first = k + 1
-        return found
+        return documents
         ### END SOLUTION
 
     def __getstate__(self) -> dict[str, Any]:

@@ -445,7 +445,7 @@ from helpers.lessons.optimizers import claims
 
 fused_against_loop = {name: ratios[f"{name}: fused"] for name in ("1 parameter", "256 parameters")}
 lesson.verdicts(
-    [*experiments.claims(steps, LAYERS, fused_against_loop), claims.batch(), claims.learning_rate()],
+    claims.on_trial(steps, LAYERS, fused_against_loop),
     evidence="live (CPU) · simulated (H100)",
     shown=("06-three-for-each", "06-trade-off", "06-fused-launches"),
 )
@@ -710,9 +710,7 @@ you = lesson.predict({"batch 1 → 64": ..., "batch 4,096 → 65,536": ...}, cho
 step_s = {batch: experiments.training_step(batch).seconds for batch in experiments.BATCHES}
 ratios = {"batch 1 → 64": step_s[64] / step_s[1], "batch 4,096 → 65,536": step_s[65536] / step_s[4096]}
 lesson.keep(to_64=ratios["batch 1 → 64"], to_65536=ratios["batch 4,096 → 65,536"])
-you.against_ratios(
-    ratios, experiments.by_batch(experiments.BATCHES), evidence="simulated (H100)", what="times as long"
-)
+you.against_ratios(ratios, experiments.by_batch(), evidence="simulated (H100)", what="times as long")
 
 # %% [markdown]
 # For small batches, the time hardly grows: a step with 64 samples takes {{to_64:.2f}} times as long as a step with one. The

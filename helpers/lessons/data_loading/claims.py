@@ -1,11 +1,11 @@
-"""The claims on trial of lesson 04: data loading. Each function runs its experiment and returns the claim's row."""
+"""Claims on trial in lesson 04. Those measured in the lesson itself are handed their measurements."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,23 @@ from helpers.lessons.data_loading import experiments
 
 #: ms to make a batch, and of a step
 LOAD, STEP = 30, 10
+
+
+def on_trial(
+    handed_out: experiments.HandedOut, one_by_one: Mapping[str, float], in_blocks: Mapping[str, float]
+) -> list[Claim]:
+    """Every claim of the lesson.
+
+    handed_out: by three workers. one_by_one, in_blocks: disk → minutes of an epoch, image by image and in blocks of 32.
+    """
+    return [
+        four_per_gpu(),
+        image_folder(),
+        random_reads(one_by_one["hard disk"], in_blocks["hard disk"]),
+        memory_map(),
+        prefetch_factor(handed_out.ordered),
+        shared_memory(handed_out.shared),
+    ]
 
 
 def four_per_gpu() -> Claim:
@@ -79,13 +96,8 @@ def image_folder() -> Claim:
     )
 
 
-def random_reads() -> Claim:
+def random_reads(scattered: float, blocks: float) -> Claim:
     """Minutes of an epoch on a hard disk, image by image and in blocks; and where order costs nothing."""
-    disk = experiments.DISKS["hard disk"]
-    total = experiments.IMAGES * experiments.IMAGE_BYTES / disk.bytes_per_s
-    scattered, blocks = (
-        (reads / disk.iops + total) / 60 for reads in (experiments.IMAGES, experiments.IMAGES / 32)
-    )
     free = [name for name, d in experiments.DISKS.items() if d.bytes_per_s / d.iops < experiments.IMAGE_BYTES]
     return Claim(
         "04-iops",
@@ -123,27 +135,25 @@ def memory_map() -> Claim:
 UNEVEN = [144 if b % 8 == 0 else 8 for b in range(601)]
 
 
-def prefetch_factor() -> Claim:
+def prefetch_factor(ordered: int) -> Claim:
     """How many batches are ordered ahead, and what more of them bring."""
-    found = experiments.hand_out(3, 40)
     even = [experiments.mean_step([LOAD] * 601, STEP, 2, p) for p in (2, 8)]
     uneven = [experiments.mean_step(UNEVEN, STEP, 3, p) for p in (1, 8)]
     return Claim(
         "04-prefetch",
         "five-strategies",
         "`prefetch_factor` controls how many batches are loaded ahead",
-        f"{found.ordered} batches ordered with 3 workers and factor 2. Even loads, 2 workers: {even[0]:.0f} ms a step with 2, "
+        f"{ordered} batches ordered with 3 workers and factor 2. Even loads, 2 workers: {even[0]:.0f} ms a step with 2, "
         f"{even[1]:.0f} with 8; uneven loads, 3 workers: {uneven[0]:.1f} ms with 1, {uneven[1]:.1f} with 8",
         "confirmed: for each worker; deeper helps where load times are uneven"
-        if found.ordered == 6 and uneven[1] < uneven[0]
+        if ordered == 6 and uneven[1] < uneven[0]
         else "refuted",
         "Uneven load times",
     )
 
 
-def shared_memory() -> Claim:
+def shared_memory(shared: bool) -> Claim:
     """Where a batch from a worker lies."""
-    shared = experiments.hand_out(2, 4).shared
     return Claim(
         "04-shared-memory",
         "five-strategies",
@@ -152,8 +162,3 @@ def shared_memory() -> Claim:
         "confirmed: DataLoader does it by itself" if shared else "refuted",
         "2 · What does a worker get?",
     )
-
-
-def rows() -> list[Claim]:
-    """All of them."""
-    return [four_per_gpu(), image_folder(), random_reads(), memory_map(), prefetch_factor(), shared_memory()]

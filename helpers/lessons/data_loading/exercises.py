@@ -94,7 +94,7 @@ def _pickled(dataset: Any, **apart: Any) -> tuple[int, Callable[[], Any]]:
 
     class Pickler(pickle.Pickler):
         def persistent_id(self, thing: Any) -> str | None:
-            return next((name for name, one in apart.items() if thing is one), None)
+            return next((name for name, kept in apart.items() if thing is kept), None)
 
     class Unpickler(pickle.Unpickler):
         def persistent_load(self, name: str) -> Any:
@@ -109,7 +109,7 @@ def _use(Documents: Any, **fields: Any) -> list[dict[str, Any]]:
     """What each call returns and reads: as made, after it was pickled, and what came out of the pickle."""
     asked = Packed(**fields)
     tokens, ends = _packed_file(asked.lengths)
-    file, told = _Map(tokens), []
+    file, calls = _Map(tokens), []
     recipe = file._open
     dataset = Documents(recipe, ends)
     sent, load = _pickled(dataset, recipe=recipe, kind=Documents)  # also before its first use
@@ -117,28 +117,28 @@ def _use(Documents: Any, **fields: Any) -> list[dict[str, Any]]:
     for stage in range(3):
         at_first = {"early": file._reads > reads, "len": len(dataset), "sent": sent}
         for call in asked.calls:
-            had = file._reads, file._bytes
+            reads_before, bytes_before = file._reads, file._bytes
             got = dataset.__getitems__(list(call)) if isinstance(call, list) else [dataset[call]]
             now = {
                 "opened": file._opened - opened,
-                "reads": file._reads - had[0],
-                "bytes": file._bytes - had[1],
+                "reads": file._reads - reads_before,
+                "bytes": file._bytes - bytes_before,
             }
             file._forget()
             values = {"dtypes": [str(d.dtype) for d in got], "tokens": [d.tolist() for d in got]}
             alive = [weakref.ref(d.untyped_storage()) for d in got]
             del got
-            told.append(at_first | now | values | {"kept": any(one() is not None for one in alive)})
+            calls.append(at_first | now | values | {"kept": any(storage() is not None for storage in alive)})
         reads = file._reads
         sent, load = _pickled(dataset, recipe=recipe, kind=Documents)
         if stage == 1:
             dataset, opened = load(), file._opened
-    return told
+    return calls
 
 
 def _wrong_reads(report: check.Report) -> str | None:
-    told = zip([*report.case.calls] * 3, report.value, strict=True)
-    return next((text for one in told if (text := _wrong_read(report.case, *one))), None)
+    calls = zip([*report.case.calls] * 3, report.value, strict=True)
+    return next((text for call in calls if (text := _wrong_read(report.case, *call))), None)
 
 
 def _wrong_read(asked: Packed, call: int | list[int], got: dict[str, Any]) -> str | None:
@@ -216,11 +216,11 @@ def check_Documents(*cases: Packed, files: Files = (), outside: Files = ()) -> N
         check.function("Documents", cases, drive=_use, verify=each(_wrong_reads), look=look, note=note)
     if files:
         note = "a real file and, where they can be forked, real workers"
-        real = [check.case(*one) for one in files]
+        real = [check.case(*file) for file in files]
         check.function("Documents", real, _cut, drive=_from_a_file, look=look, note=note)
     look = "the docstring: IndexError unless 0 ≤ i < n"
     if outside:
-        none = [check.case(*one, raises=IndexError) for one in outside]
+        none = [check.case(*file, raises=IndexError) for file in outside]
         check.function("Documents", none, drive=_one_document, look=look)
 
 
@@ -255,32 +255,32 @@ def _batches(pad_batch: Callable[..., Any], documents: Tensors, count: Any, **op
         torchs.append(run.bytes_allocated)
         at_once.append([t.clone() for t in batches[-1]])
     contiguous = all(tokens.is_contiguous() for tokens, _ in batches)
-    told = {"torch": max(torchs), "python": max(pythons), "contiguous": contiguous}
-    return told | {"batches": batches, "at once": at_once, "documents": documents}
+    costs = {"torch": max(torchs), "python": max(pythons), "contiguous": contiguous}
+    return costs | {"batches": batches, "at once": at_once, "documents": documents}
 
 
 def _wrong_batches(report: check.Report) -> str | None:
-    given, told = report.args[0], report.value
-    want = [_padded(one, **report.kwargs) for one in (given, given[::-1])]
-    for got, right in zip(told["at once"], want, strict=True):
+    given, run = report.args[0], report.value
+    want = [_padded(documents, **report.kwargs) for documents in (given, given[::-1])]
+    for got, right in zip(run["at once"], want, strict=True):
         for what, a, b in zip(("tokens", "lengths"), got, right, strict=True):
             if odd := difference(a, b, at=f"the tensor of {what}"):
                 return odd
-    same = [d.tolist() for d in told["documents"]] == [d.tolist() for d in given]
+    same = [d.tolist() for d in run["documents"]] == [d.tolist() for d in given]
     return None if same else "it changed the documents that it was given"
 
 
 def _wasteful(report: check.Report) -> str | None:
-    told = report.value
-    tokens, lengths = told["at once"][0]
+    run = report.value
+    tokens, lengths = run["at once"][0]
     limit = 8 * tokens.numel() + 8 * lengths.numel()
-    if not torch.equal(tokens, told["batches"][0][0]) or not torch.equal(lengths, told["batches"][0][1]):
+    if not torch.equal(tokens, run["batches"][0][0]) or not torch.equal(lengths, run["batches"][0][1]):
         return "the first of two batches changed when the second was made: each has its own memory"
-    if not told["contiguous"]:
+    if not run["contiguous"]:
         return "the tokens are not contiguous"
-    if told["torch"] + told["python"] > limit + 65_536:
+    if run["torch"] + run["python"] > limit + 65_536:
         return (
-            f"values are right, but it allocated {told['torch']:,} bytes in torch, and held {told['python']:,} in NumPy and "
+            f"values are right, but it allocated {run['torch']:,} bytes in torch, and held {run['python']:,} in NumPy and "
             f"Python; wanted at most {limit:,} (and 64 KiB): the batch and its lengths, once. d.long(), pad and stack each make a tensor"
         )
     return None
@@ -342,7 +342,7 @@ def _random_states() -> tuple[Any, ...]:
 def _share_out(Shared: Any, **fields: Any) -> list[dict[str, Any]]:
     """What each process yields and reads: with stand-ins for the workers, or with real ones in a DataLoader."""
     asked = Epochs(**fields)
-    source, told, workers = _Source(asked.samples, asked.first), [], asked.workers
+    source, shares, workers = _Source(asked.samples, asked.first), [], asked.workers
     processes: dict[tuple[int, int], Any] = {}
     for epoch in asked.epochs:
         for rank in range(asked.world):
@@ -351,28 +351,28 @@ def _share_out(Shared: Any, **fields: Any) -> list[dict[str, Any]]:
             if asked.real and _CAN_FORK:
                 loader: Any = DataLoader(dataset, batch_size=4, num_workers=workers, **_WORKERS)
                 got = [int(v) for v in _all_from(loader)]
-                told.append({"epoch": epoch, "got": got, "reads": len(got), "again": True, "same": True})
+                shares.append({"epoch": epoch, "got": got, "reads": len(got), "again": True, "same": True})
                 continue
             for w in range(max(1, workers)):
                 # the copy that its process was sent, from epoch to epoch
                 mine = processes.setdefault((rank, w), copy.deepcopy(dataset))
                 mine.set_epoch(epoch)
                 for seeded in (torch.manual_seed, random.seed, np.random.seed):  # workers have their own
-                    seeded(100 * rank + w + len(told))
+                    seeded(100 * rank + w + len(shares))
                 if workers:
                     info = SimpleNamespace(id=w, num_workers=workers, seed=w, dataset=mine)
                     private_torch.worker._worker_info = info  # type: ignore[assignment]
-                before, had = _random_states(), source._taken
+                before, taken = _random_states(), source._taken
                 try:  # each rank is a program of its own, and in each Python salts the hash of a text anew
                     with patch("builtins.hash", lambda of, r=rank, h=hash: h(of) ^ r * isinstance(of, str)):
-                        got, reads = list(mine), source._taken - had
+                        got, reads = list(mine), source._taken - taken
                         again = [*zip(mine, mine)] == [(v, v) for v in got]  # noqa: B905 - by two iterators at once
                 finally:
                     private_torch.worker._worker_info = None
                 same = _random_states() == before
                 got = [int(v) for v in got]
-                told.append({"epoch": epoch, "got": got, "reads": reads, "again": again, "same": same})
-    return told
+                shares.append({"epoch": epoch, "got": got, "reads": reads, "again": again, "same": same})
+    return shares
 
 
 def _shared_out(reports: list[check.Report], shuffled: bool) -> str | None:
@@ -485,16 +485,17 @@ def random_stages(seed: int, n: int) -> list[tuple[int, ...]]:
 
 
 def _explained(reports: list[check.Report], cases: Sequence[Stages]) -> str | None:
-    for report, one in zip(reports, cases, strict=True):
-        want = {"workers": one.workers, "step_us": one.step_us, "limit": one.limit}
-        got, t = report.value, one.step_us
+    for report, stages in zip(reports, cases, strict=True):
+        want = {"workers": stages.workers, "step_us": stages.step_us, "limit": stages.limit}
+        got, t = report.value, stages.step_us
         same = isinstance(got, dict) and got.keys() == want.keys() and isinstance(got["step_us"], int | float)
         if not same or abs(got["step_us"] - t) > 1e-9 * t or got | {"step_us": t} != want:
-            why = f": {one.why}" if one.why else ""
-            return f"for {one.inputs} it returned {got}; wanted {want}{why}"
+            why = f": {stages.why}" if stages.why else ""
+            return f"for {stages.inputs} it returned {got}; wanted {want}{why}"
     return None
 
 
 def check_choose_workers(*cases: Stages) -> None:
-    inputs, judge = [check.case(*one.inputs) for one in cases], functools.partial(_explained, cases=cases)
+    judge = functools.partial(_explained, cases=cases)
+    inputs = [check.case(*stages.inputs) for stages in cases]
     check.function("choose_workers", inputs, verify=judge, look="1 · Does the model wait?")

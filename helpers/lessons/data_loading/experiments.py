@@ -108,27 +108,17 @@ class _Bound:
 def steps_table(model: Mapping[int, float], real: Mapping[int, float], caption: str) -> Table:
     """workers → ms a step, by the rule and by the clock."""
     rows = [(w, f"{model[w]:.0f} ms", f"≈ {real[w]:.1f} ms") for w in real]
-    return table(
-        rows,
-        ["num_workers", "a step, by the rule", "real DataLoader"],
-        evidence="live (CPU)",
-        caption=caption,
-    )
+    columns = ["num_workers", "a step, by the rule", "real DataLoader"]
+    return table(rows, columns, evidence="live (CPU)", caption=caption)
 
 
 @drawn
-def queue_picture(
-    load: float,
-    step: float,
-    workers: Sequence[int] = (1, 2, 3),
-    until: float = 150,
-    evidence: str = "arithmetic",
-) -> Picture:
-    """Who works when: the model and its workers, for some numbers of workers, until so many ms."""
+def queue_picture(load: float, step: float) -> Picture:
+    """Who works when: the model and one, two or three workers, in the first 150 ms."""
+    workers, until, evidence = (1, 2, 3), 150, "arithmetic"
     title = f"Batches of {load:g} ms, steps of {step:g} ms: who waits for whom"
-    fig, _ = style.figure(
-        3.6, evidence=evidence, title=title, note="the number is the batch; white between two steps: the model waits"
-    )  # fmt: skip
+    note = "the number is the batch; white between two steps: the model waits"
+    fig, _ = style.figure(3.6, evidence=evidence, title=title, note=note)
     heights = [w + 1 for w in workers]
     for ax, w in zip(fig.subplots(len(workers), 1, sharex=True, height_ratios=heights), workers, strict=True):
         for b, batch in enumerate(queue([load] * 60, step, w)):
@@ -174,27 +164,29 @@ class HandedOut:
     shared: bool
 
 
-def hand_out(workers: int, batches: int = 12) -> HandedOut:
-    """What a real DataLoader with workers does with the batches of a data set that has an index."""
+def hand_out(workers: int) -> HandedOut:
+    """What a real DataLoader with workers does with twelve batches of a data set that has an index."""
+    batches = 12
     sampler = _Noted(batches)
     loader = DataLoader(samples.Paced(batches), sampler=sampler, batch_size=1, num_workers=workers, **WORKERS)
     iterator = iter(loader)
     ordered = len(sampler.drawn)
-    made = list(iterator)
-    processes = [int(batch[0, 1]) for batch in made]
+    handed = list(iterator)
+    processes = [int(batch[0, 1]) for batch in handed]
     numbers = {process: i for i, process in enumerate(dict.fromkeys(processes))}
-    return HandedOut(workers, ordered, tuple(numbers[p] for p in processes), made[0].is_shared())
+    return HandedOut(workers, ordered, tuple(numbers[p] for p in processes), handed[0].is_shared())
 
 
 @drawn
-def hand_out_picture(found: HandedOut, evidence: str = "live (CPU)") -> Picture:
+def hand_out_picture(handed_out: HandedOut) -> Picture:
     """The way of a batch: sampler, workers, shared memory, the loop."""
-    title = f"{found.workers} workers: who makes which batch, and where it waits"
-    note = f"num_workers × prefetch_factor = {found.ordered} batches are under way at most"
-    height = 0.62 * found.workers + 0.55
+    evidence = "live (CPU)"
+    title = f"{handed_out.workers} workers: who makes which batch, and where it waits"
+    note = f"num_workers × prefetch_factor = {handed_out.ordered} batches are under way at most"
+    height = 0.62 * handed_out.workers + 0.55
     fig, header = style.figure(height, evidence=evidence, title=title, note=note, placed=True)
     ax = style.inches_axes(fig)
-    middle = header + 0.35 + 0.62 * (found.workers - 1) / 2 + 0.16
+    middle = header + 0.35 + 0.62 * (handed_out.workers - 1) / 2 + 0.16
 
     def box(x: float, y: float, width: float, lines: str, colour: Any, **more: Any) -> None:
         from matplotlib.patches import FancyBboxPatch
@@ -215,23 +207,23 @@ def hand_out_picture(found: HandedOut, evidence: str = "live (CPU)") -> Picture:
 
     box(0.15, middle, 1.45, "main process:\nthe sampler sends\nindices", style.MUTED)
     box(7.45, middle, 1.6, "main process:\nthe loop takes\n0, 1, 2, … in order", style.MUTED)
-    for i in range(found.workers):
+    for i in range(handed_out.workers):
         y = header + 0.35 + 0.62 * i + 0.16
         colour = style.SERIES[i]
-        mine = [b for b, maker in enumerate(found.makers) if maker == i]
-        made = ", ".join(map(str, mine[:3])) + ", …"
-        box(2.15, y, 2.2, f"worker {i}: its own copy of\nthe data set; makes {made}", colour)
+        batches = [b for b, maker in enumerate(handed_out.makers) if maker == i]
+        first = ", ".join(map(str, batches[:3]))
+        box(2.15, y, 2.2, f"worker {i}: its own copy of\nthe data set; makes {first}, …", colour)
         arrow((1.6, middle), (2.15, y))
-        waiting = [b for b in mine if b < found.ordered]
+        waiting = [b for b in batches if b < handed_out.ordered]
         for k, b in enumerate(waiting):
             box(4.95 + 0.98 * k, y, 0.9, f"batch {b}", colour)
         arrow((4.35, y), (4.95, y))
         arrow((4.95 + 0.98 * len(waiting) - 0.08, y), (7.45, middle))
     top = header + 0.06
-    width = 0.98 * max(1, found.ordered // found.workers) - 0.08
-    words = "shared memory" if found.shared else "ordinary memory"
+    width = 0.98 * max(1, handed_out.ordered // handed_out.workers) - 0.08
+    words = "shared memory" if handed_out.shared else "ordinary memory"
     ax.text(4.95 + width / 2, top, words, ha="center", va="center", fontsize=style.SMALL, fontweight="bold")
-    alt = f"{title}: worker i makes batches i, i + {found.workers}, …; they wait in {words} until the loop takes them in order"
+    alt = f"{title}: worker i makes batches i, i + {handed_out.workers}, …; they wait in {words} until the loop takes them in order"
     return Picture(fig, evidence, alt)
 
 
@@ -270,7 +262,7 @@ def bus(rows: Sequence[Mapping[str, Any]], card: str) -> Bus:
 def sent_table(rows: Sequence[Mapping[str, Any]], evidence: str) -> Table:
     """Bytes, copy and the time until ready, for each dtype and kind of memory."""
     about = "" if evidence.startswith("simulated") else "≈ "
-    told = [
+    cells = [
         (
             row["dtype"],
             "pinned" if row["pinned"] else "pageable",
@@ -282,7 +274,7 @@ def sent_table(rows: Sequence[Mapping[str, Any]], evidence: str) -> Table:
         for row in rows
     ]
     columns = ["dtype", "memory", "bytes sent", "copy", "rate", "float32 is ready after"]
-    return table(told, columns, evidence=evidence, caption="a batch of 256 images of 3 × 224 × 224")
+    return table(cells, columns, evidence=evidence, caption="a batch of 256 images of 3 × 224 × 224")
 
 
 # --- what a disk is asked for -------------------------------------------------------------------------------------
@@ -327,8 +319,8 @@ def disks_table(one_by_one: Mapping[str, float], in_blocks: Mapping[str, float],
     return table(rows, columns, evidence="arithmetic", caption=caption)
 
 
-Read = tuple[Path, int, int]
-"""file, offset, bytes"""
+Read = tuple[int, int]
+"""offset, bytes"""
 
 
 class ImageFiles:
@@ -341,30 +333,29 @@ class ImageFiles:
         self.packed = Path(self.folder.name) / "pixels.bin"
         self.pixels.tofile(self.packed)
 
-    def epoch(self, way: str, block: int = 32, seed: int = 0) -> list[Read]:
+    def epoch(self, way: str) -> list[Read]:
         """Read the packed file once in random order, unbuffered, and note each read. way: "one by one" or "in blocks"."""
-        rng = np.random.default_rng(seed)
-        size = self.pixels[0].nbytes * {"one by one": 1, "in blocks": block}[way]
-        return [_read(self.packed, int(i) * size, size) for i in rng.permutation(self.pixels.nbytes // size)]
-
-
-def _read(path: Path, offset: int = 0, size: int | None = None) -> Read:
-    with path.open("rb", buffering=0) as file:
-        file.seek(offset)
-        data = file.read(path.stat().st_size if size is None else size)
-    return path, offset, len(data)
+        size = self.pixels[0].nbytes * {"one by one": 1, "in blocks": 32}[way]
+        places = np.random.default_rng(0).permutation(self.pixels.nbytes // size) * size
+        reads = []
+        with self.packed.open("rb", buffering=0) as file:
+            for offset in places.tolist():
+                file.seek(offset)
+                reads.append((offset, len(file.read(size))))
+        return reads
 
 
 @drawn
-def read_order(epochs: Mapping[str, Sequence[Read]], evidence: str = "live (CPU)") -> Picture:
+def read_order(epochs: Mapping[str, Sequence[Read]]) -> Picture:
     """Where in the file each read of an epoch lies, way by way."""
+    evidence = "live (CPU)"
     title = "One epoch over the packed file: what the disk is asked for"
     note = "each stroke is one read, in two colours by turns; at each jump a hard disk moves its head"
     fig, _ = style.figure(2.9, evidence=evidence, title=title, note=note)
     axes = fig.subplots(1, len(epochs), sharex=True, sharey=True)
     for ax, (way, reads) in zip(axes, epochs.items(), strict=True):
         done = 0.0
-        for i, (_, offset, size) in enumerate(reads):
+        for i, (offset, size) in enumerate(reads):
             at = np.array([0, size]) / 1e6
             colour = (style.BLUE, style.VERMILLION)[i % 2]
             ax.plot(done + at, offset / 1e6 + at, color=colour, linewidth=2.5, solid_capstyle="butt")
@@ -414,12 +405,9 @@ def map_table(file: TokenFile, sizes: Mapping[str, tuple[int | None, int]]) -> T
         (way, "0 kB" if now is None else f"{now / 1e3:,.0f} kB", f"{sent / 1e3:,.1f} kB")
         for way, (now, sent) in sizes.items()
     ]
-    return table(
-        rows,
-        ["way", "in memory for one document", "pickled"],
-        evidence="live (CPU)",
-        caption=f"the file has {file.nbytes / 1e3:,.0f} kB",
-    )
+    columns = ["way", "in memory for one document", "pickled"]
+    caption = f"the file has {file.nbytes / 1e3:,.0f} kB"
+    return table(rows, columns, evidence="live (CPU)", caption=caption)
 
 
 def batch_table(counts: Any, batch: Sequence[torch.Tensor]) -> Table:
@@ -433,8 +421,9 @@ def batch_table(counts: Any, batch: Sequence[torch.Tensor]) -> Table:
     return table(rows, columns, evidence="live (CPU)", caption=f"a batch of {tuple(batch[0].shape)}")
 
 
-def useful(lengths: np.ndarray, batch: int = 64, multiple: int = 8) -> float:
-    """The share of tokens in padded batches of documents of these lengths, taken in order."""
+def useful(lengths: np.ndarray) -> float:
+    """The share of tokens in padded batches of 64 documents of these lengths, taken in order; rows of multiples of 8."""
+    batch, multiple = 64, 8
     rows = lengths[: len(lengths) // batch * batch].reshape(-1, batch)
     longest = np.ceil(rows.max(1) / multiple) * multiple
     return float(rows.sum() / (batch * longest).sum())

@@ -13,7 +13,7 @@ from helpers import plots, simulate
 from helpers.lessons.measure_first.drift import before_and_after
 from helpers.plots.picture import Picture
 from helpers.simulator import DEVICES
-from helpers.text.seconds import format_seconds
+from helpers.text.seconds import approx, format_seconds
 from helpers.text.tables import Table, table
 from helpers.timing import bench, verdict
 
@@ -128,7 +128,7 @@ def three_ways(gpu: Any) -> Table:
         gpu.synchronize()
         t2 = gpu.clock()
         benched = bench(torch.mm, a, a, gpu=gpu, number=repeats, repeats=5).median_s
-    about, events = "≈ " if gpu.evidence.startswith("live") else "", start.elapsed_time(end) / 1e3 / repeats
+    about, events = approx(gpu.evidence), start.elapsed_time(end) / 1e3 / repeats
     ways = {
         "clock around the calls": (t1 - t0) / repeats,
         "clock, after synchronize": (t2 - t0) / repeats,

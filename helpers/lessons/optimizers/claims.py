@@ -1,9 +1,78 @@
-"""Lesson 06's claims about the batch and the learning rate."""
+"""Claims on trial in lesson 06. Those measured in the lesson itself are handed their measurements."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from helpers.lesson.claim import Claim
 from helpers.lessons.optimizers import experiments
+
+_SECTIONS = "1 · Three ways to the same numbers", "2 · Launches or bytes?"
+
+
+def on_trial(
+    steps: Mapping[str, experiments.Step], sizes: Sequence[int], times_as_fast: Mapping[str, float]
+) -> list[Claim]:
+    """Every claim of the lesson.
+
+    steps: way → one step over parameters of these sizes. times_as_fast: fused against the for-loop, with one parameter
+    and with many, under those names.
+    """
+    kernels = {way: len(step.kernels) for way, step in steps.items()}
+    return [
+        three_for_each(),
+        trade_off(steps, sizes, times_as_fast),
+        fused_launches(kernels, len(sizes)),
+        batch(),
+        learning_rate(experiments.exponent("SGD"), experiments.exponent("Adam")),
+    ]
+
+
+def three_for_each() -> Claim:
+    """The optimizers whose signatures have the options."""
+    everything, foreach, fused = (experiments.optimizers_with(option) for option in ("", "foreach", "fused"))
+    return Claim(
+        "06-three-for-each",
+        "book-notes",
+        "every optimizer has three implementations",
+        f"of {len(everything)} optimizers in torch.optim {len(foreach)} take foreach=, {len(fused)} fused=",
+        "confirmed" if len(everything) == len(fused) else f"refuted: all three have only {', '.join(fused)}",
+        _SECTIONS[0],
+    )
+
+
+def trade_off(
+    steps: Mapping[str, experiments.Step], sizes: Sequence[int], times_as_fast: Mapping[str, float]
+) -> Claim:
+    """Kernels, temporaries and time of the three ways."""
+    kernels = {way: len(step.kernels) for way, step in steps.items()}
+    temporary = {way: step.temporary / 4 / sum(sizes) for way, step in steps.items()}
+    fused_wins = kernels["fused"] < kernels["foreach"] and temporary["fused"] < temporary["for-loop"]
+    fast = ", ".join(f"{ratio:.1f} times as fast with {name}" for name, ratio in times_as_fast.items())
+    return Claim(
+        "06-trade-off",
+        "book-notes",
+        "the three trade speed against memory",
+        f"{len(sizes)} parameters: kernels {' / '.join(str(n) for n in kernels.values())}, temporaries "
+        f"{' / '.join(f'{t:.2f}' for t in temporary.values())} copies of the weights; fused against the for-loop: {fast}",
+        "partly: holds when for-loop and foreach are compared; fused has the fewest kernels, the fewest bytes "
+        "and no temporaries"
+        if fused_wins
+        else "confirmed",
+        " and ".join(_SECTIONS),
+    )
+
+
+def fused_launches(kernels: Mapping[str, int], parameters: int) -> Claim:
+    """kernels: way → how many a step launches."""
+    return Claim(
+        "06-fused-launches",
+        "five-strategies",
+        "FusedAdam reduces kernel launches",
+        f"{kernels['for-loop']} → {kernels['fused']} for {parameters} parameters (foreach: {kernels['foreach']})",
+        "confirmed" if kernels["fused"] < kernels["foreach"] else "refuted",
+        _SECTIONS[0],
+    )
 
 
 def batch() -> Claim:
@@ -22,9 +91,8 @@ def batch() -> Claim:
     )
 
 
-def learning_rate() -> Claim:
-    """The best learning rate at batches 8 and 128."""
-    sgd, adam = experiments.exponent("SGD"), experiments.exponent("Adam")
+def learning_rate(sgd: float, adam: float) -> Claim:
+    """The powers of the batch that the best learning rates follow from 8 to 128."""
     return Claim(
         "06-learning-rate",
         "five-strategies",

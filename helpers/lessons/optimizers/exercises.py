@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from helpers import check, simulate
 from helpers.check.compare import difference
 from helpers.check.judges import each, own_work, predicted
+from helpers.lessons.optimizers.recorded import WAYS
 
 Tensors = list[Tensor]
 Named = dict[str, Tensors]
@@ -21,9 +22,9 @@ _FORMULA = "the four lines of the formula, above exercise 6.1"
 _THREE_WAYS = "1 · Three ways to the same numbers"
 
 
-def _exactness(one: check.Case, float64: float = 1e-9, float32: float = 1e-4) -> check.Match:
+def _exactness(case: check.Case, float64: float = 1e-9, float32: float = 1e-4) -> check.Match:
     """How exact the numbers must be: by the dtype of the case's first list of tensors."""
-    rtol = float64 if one.args[0][0].dtype == torch.float64 else float32
+    rtol = float64 if case.args[0][0].dtype == torch.float64 else float32
     return check.Match(rtol=rtol, atol=rtol / 10)
 
 
@@ -115,9 +116,9 @@ def _loop_budget(params: Tensors, *rest: Any, **options: Any) -> dict[str, int]:
 
 def _check_by_torch(name: str, cases: Sequence[check.Case], budget: Any, look: str, note: str) -> None:
     judge = each(*_WRITTEN_OUT)
-    for one in cases:
-        known: dict[str, Any] = {"match": _exactness(one), "budget": budget, "look": look, "note": note}
-        check.function(name, [one], _by_torch, drive=_step, verify=judge, **known)
+    for case in cases:
+        known: dict[str, Any] = {"match": _exactness(case), "budget": budget, "look": look, "note": note}
+        check.function(name, [case], _by_torch, drive=_step, verify=judge, **known)
 
 
 def check_adamw_loop(*cases: check.Case, costs: bool = False, note: str = "") -> None:
@@ -218,8 +219,8 @@ def _training_budget(weights: Tensors, x: Tensor, *rest: Any, **options: Any) ->
 def check_step_in_backward(*cases: check.Case, costs: bool = False) -> None:
     """costs: the bytes alive are counted too, in nets where every forward uses each weight once."""
     budget, look = _training_budget if costs else None, "Further, When does a gradient die?"
-    for one in cases:
-        sizes, match = [w.nbytes for w in one.args[0]], _exactness(one, 1e-8, 1e-3)
+    for case in cases:
+        sizes, match = [w.nbytes for w in case.args[0]], _exactness(case, 1e-8, 1e-3)
         note = (
             "None left, and the weights are off? m, v and a step number per parameter live on from backward to "
             "backward; a weight may sit one backward out, or be used twice in one. An error about None? A hook that "
@@ -229,16 +230,10 @@ def check_step_in_backward(*cases: check.Case, costs: bool = False) -> None:
             note = f"{len(sizes)} weights of at most {max(sizes):,} bytes, m and v: {2 * len(sizes)} arrays live on. All "
             note += f"gradients at once would be {len(sizes)} more; wanted at most 3, and a little for activations."
         known: dict[str, Any] = {"match": match, "budget": budget, "look": look, "note": note}
-        check.function("step_in_backward", [one], _trained_by_torch, drive=_train, **known)
+        check.function("step_in_backward", [case], _trained_by_torch, drive=_train, **known)
 
 
 # --- 6.4 step_time ------------------------------------------------------------------------------------------------
-
-_FLAG: dict[str, dict[str, Any]] = {
-    "for-loop": {"foreach": False},
-    "foreach": {"foreach": True},
-    "fused": {"fused": True},
-}
 
 
 @cache
@@ -254,13 +249,13 @@ def _measured(
         params = [nn.Parameter(torch.empty(n, device=gpu.device)) for n in sizes]
         for p in params:
             p.grad = torch.empty_like(p)
-        optimizer = torch.optim.AdamW(params, **_FLAG[way])
+        optimizer = torch.optim.AdamW(params, **WAYS[way])
         optimizer.step()  # makes the state
         gpu.synchronize()
         began, before = gpu.clock_ns(), len(gpu.kernels)
         optimizer.step()
-    mine = gpu.kernels[before:]
-    return (mine[-1].end_ns - began) / 1e9, len(mine), sum(k.duration_s for k in mine)
+    kernels = gpu.kernels[before:]
+    return (kernels[-1].end_ns - began) / 1e9, len(kernels), sum(k.duration_s for k in kernels)
 
 
 def _as_measured(report: check.Report) -> str | None:
@@ -280,9 +275,13 @@ def _as_measured(report: check.Report) -> str | None:
     return None
 
 
+def _predict(step_time: Callable[..., float], *inputs: Any) -> float:
+    return predicted(step_time, *inputs)  # type: ignore[no-any-return]
+
+
 def check_step_time(*cases: check.Case) -> None:
     look, note = (
         "2 · Launches or bytes?; Further, How long will a step take?",
         "latency_s only delays a kernel for which the GPU is waiting.",
     )
-    check.function("step_time", cases, drive=predicted, verify=each(_as_measured), look=look, note=note)
+    check.function("step_time", cases, drive=_predict, verify=each(_as_measured), look=look, note=note)

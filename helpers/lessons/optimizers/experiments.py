@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import helpers.lessons.optimizers.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import plots, simulate
-from helpers.lesson.claim import Claim
+from helpers.lessons.optimizers.recorded import WAYS
 from helpers.plots import Picture
 from helpers.plots.lanes import Work, rows_of
 from helpers.simulator.devices import Device
@@ -22,12 +21,6 @@ from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
 SIMULATED, LIVE = "simulated (H100)", "live (CPU)"
-#: the options of torch.optim.AdamW that choose one of its three programs
-WAYS: dict[str, dict[str, Any]] = {
-    "for-loop": {"foreach": False},
-    "foreach": {"foreach": True},
-    "fused": {"fused": True},
-}
 
 
 # --- one step of the optimizer ------------------------------------------------------------------------------------
@@ -74,12 +67,12 @@ def costs(steps: Mapping[str, Step], sizes: Sequence[int]) -> Table:
     )
 
 
-def _trained(sizes: Sequence[int], steps: int = 3, **options: Any) -> Tensor:
-    """All weights after a few steps of AdamW on this CPU."""
+def _trained(sizes: Sequence[int], **options: Any) -> Tensor:
+    """All weights after three steps of AdamW on this CPU."""
     g = torch.Generator().manual_seed(0)
     params = [nn.Parameter(torch.randn(n, generator=g)) for n in sizes]
     optimizer = torch.optim.AdamW(params, lr=0.01, **options)
-    for _ in range(steps):
+    for _ in range(3):
         for p in params:
             p.grad = torch.randn(p.shape, generator=g)
         optimizer.step()
@@ -88,15 +81,14 @@ def _trained(sizes: Sequence[int], steps: int = 3, **options: Any) -> Tensor:
 
 def optimizers_with(option: str = "") -> list[str]:
     """The optimizers of torch.optim whose signature has this option; all of them for ""."""
-    kinds = {
-        name: kind
-        for name, kind in vars(torch.optim).items()
-        if inspect.isclass(kind)
-        and issubclass(kind, torch.optim.Optimizer)
-        and kind is not torch.optim.Optimizer
-    }
+    kinds = [kind for kind in vars(torch.optim).values() if inspect.isclass(kind)]
+    optimizers = [
+        kind
+        for kind in kinds
+        if issubclass(kind, torch.optim.Optimizer) and kind is not torch.optim.Optimizer
+    ]
     return sorted(
-        n for n, kind in kinds.items() if not option or option in inspect.signature(kind).parameters
+        kind.__name__ for kind in optimizers if not option or option in inspect.signature(kind).parameters
     )
 
 
@@ -134,14 +126,14 @@ def time_against_parameters(seconds: Mapping[str, Sequence[float]], numbers: Seq
     )
 
 
-def three_nets(shown: Any) -> Table:
+def three_nets(recording: Any) -> Table:
     """The table of the recorded experiment "06/three_adamws": live, recorded or simulated, as its label says."""
-    about = "" if shown.evidence.startswith("simulated") else "≈ "
+    about = "" if recording.evidence.startswith("simulated") else "≈ "
     rows = [
         (r["net"], r["way"], about + format_seconds(r["seconds"]), f"{r['temporary_bytes'] / 2**20:,.0f} MiB")
-        for r in shown.table or ()
+        for r in recording.table or ()
     ]
-    return table(rows, ["net", "AdamW", "step", "temporaries"], evidence=shown.evidence)
+    return table(rows, ["net", "AdamW", "step", "temporaries"], evidence=recording.evidence)
 
 
 def launches_and_kernels(sizes: Sequence[int]) -> Picture:
@@ -190,7 +182,7 @@ def _launches(n: int = 24, mixed: bool = False, turned: bool = False) -> int:
         if turned:
             lists[1] = [torch.empty(25, 40, device=gpu.device).t() for _ in range(n)]
         if mixed:
-            lists = [[t.bfloat16() if i % 2 else t for i, t in enumerate(some)] for some in lists]
+            lists = [[t.bfloat16() if i % 2 else t for i, t in enumerate(tensors)] for tensors in lists]
         before = len(gpu.kernels)
         torch._foreach_addcdiv_(lists[0], lists[1], lists[2], value=-0.1)
         return len(gpu.kernels) - before
@@ -214,13 +206,11 @@ class Lives:
         return round(max(self.arrays))
 
 
-def memory_over_a_step(
-    set_to_none: bool = True, hook: Callable[[nn.Parameter], None] | None = None, layers: int = 16
-) -> Lives:
-    """A step of SGD over `layers` square parameters. hook: called for each parameter when its gradient is complete."""
+def memory_over_a_step(set_to_none: bool = True, hook: Callable[[nn.Parameter], None] | None = None) -> Lives:
+    """A step of SGD over 16 square parameters. hook: called for each parameter when its gradient is complete."""
     gpu, seen = simulate("H100"), list[int]()
     with gpu:
-        params = [nn.Parameter(torch.empty(2048, 2048, device=gpu.device)) for _ in range(layers)]
+        params = [nn.Parameter(torch.empty(2048, 2048, device=gpu.device)) for _ in range(16)]
         x = torch.empty(4, 2048, device=gpu.device)
         optimizer = torch.optim.SGD(params, lr=0.1, foreach=False)
 
@@ -302,32 +292,24 @@ def training_step(batch: int, way: str = "fused") -> Training:
             optimizer.zero_grad()
             gpu.synchronize()
     calls = sum(h.end_ns - h.start_ns for h in gpu.host[called:] if h.kind != "sync") / 1e9
-    mine = gpu.kernels[before:]
-    return Training(
-        calls, sum(k.duration_s for k in mine), gpu.clock() - began, sum(float(k.flops) for k in mine)
-    )
+    kernels = gpu.kernels[before:]
+    kernels_s, flops = sum(k.duration_s for k in kernels), sum(float(k.flops) for k in kernels)
+    return Training(calls, kernels_s, gpu.clock() - began, flops)
 
 
-def by_batch(batches: Sequence[int]) -> Table:
-    """A row for each batch: launches and kernels of the step, samples a second; and the step with the for-loop."""
+def by_batch() -> Table:
+    """A row for each of BATCHES: launches and kernels of the step, samples a second; and the step with the for-loop."""
     card: Device = simulate("H100").card
     rows = []
-    for batch in batches:
+    for batch in BATCHES:
         step, loop = training_step(batch), training_step(batch, "for-loop")
         times = map(format_seconds, (step.launches, step.kernels, step.seconds))
         share = f"{step.flops / step.seconds / card.peak_flops['fp32']:.0%}"
         rows.append((batch, *times, f"{batch / step.seconds:,.0f}", share, format_seconds(loop.seconds)))
+    columns = ["batch", "launches", "kernels", "step", "samples per second", "of the peak FLOP/s"]
     return table(
         rows,
-        [
-            "batch",
-            "launches",
-            "kernels",
-            "step",
-            "samples per second",
-            "of the peak FLOP/s",
-            "step with the for-loop",
-        ],
+        [*columns, "step with the for-loop"],
         evidence=SIMULATED,
         caption="AdamW fused; last column: the same step with the for-loop. The simulator lets a large float32 matmul "
         f"reach {card.reached('matmul', 'fp32').flop_share:.0%} of the published FLOP/s, as measured",
@@ -412,8 +394,8 @@ def loss_against_rate() -> Picture:
     panels: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     for kind, rates in RATES.items():
         for b in SIZES[:3]:
-            kept = [(r, v) for r, v in zip(rates, losses_by_rate(kind, b), strict=True) if v < 0.6]
-            panels.setdefault(kind, {})[f"batch {b}"] = ([r for r, _ in kept], [v for _, v in kept])
+            low = [(r, v) for r, v in zip(rates, losses_by_rate(kind, b), strict=True) if v < 0.6]
+            panels.setdefault(kind, {})[f"batch {b}"] = ([r for r, _ in low], [v for _, v in low])
     return plots.curves(
         panels,
         evidence=LIVE,
@@ -423,54 +405,3 @@ def loss_against_rate() -> Picture:
         ylabel="test loss",
         log="x",
     )
-
-
-# --- sources on trial ---------------------------------------------------------------------------------------------
-
-_SECTIONS = "1 · Three ways to the same numbers", "2 · Launches or bytes?"
-
-
-def claims(
-    steps: Mapping[str, Step], sizes: Sequence[int], times_as_fast: Mapping[str, float]
-) -> list[Claim]:
-    """Rows of the claims whose experiments stand in the lesson's first two rounds.
-
-    times_as_fast: fused against the for-loop, with one parameter and with many, under those names.
-    """
-    everything, foreach, fused = (optimizers_with(option) for option in ("", "foreach", "fused"))
-    kernels = {way: len(step.kernels) for way, step in steps.items()}
-    temporary = {way: step.temporary / 4 / sum(sizes) for way, step in steps.items()}
-    fused_wins = kernels["fused"] < kernels["foreach"] and temporary["fused"] < temporary["for-loop"]
-    fast = ", ".join(f"{ratio:.1f} times as fast with {name}" for name, ratio in times_as_fast.items())
-    return [
-        Claim(
-            "06-three-for-each",
-            "book-notes",
-            "every optimizer has three implementations",
-            f"of {len(everything)} optimizers in torch.optim {len(foreach)} take foreach=, {len(fused)} fused=",
-            "confirmed"
-            if len(everything) == len(fused)
-            else f"refuted: all three have only {', '.join(fused)}",
-            _SECTIONS[0],
-        ),
-        Claim(
-            "06-trade-off",
-            "book-notes",
-            "the three trade speed against memory",
-            f"{len(sizes)} parameters: kernels {' / '.join(str(n) for n in kernels.values())}, temporaries "
-            f"{' / '.join(f'{t:.2f}' for t in temporary.values())} copies of the weights; fused against the for-loop: {fast}",
-            "partly: holds when for-loop and foreach are compared; fused has the fewest kernels, the fewest bytes "
-            "and no temporaries"
-            if fused_wins
-            else "confirmed",
-            " and ".join(_SECTIONS),
-        ),
-        Claim(
-            "06-fused-launches",
-            "five-strategies",
-            "FusedAdam reduces kernel launches",
-            f"{kernels['for-loop']} → {kernels['fused']} for {len(sizes)} parameters (foreach: {kernels['foreach']})",
-            "confirmed" if kernels["fused"] < kernels["foreach"] else "refuted",
-            _SECTIONS[0],
-        ),
-    ]

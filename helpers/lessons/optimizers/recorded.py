@@ -9,6 +9,7 @@ import torch
 from helpers.recordings.common import timed
 from helpers.recordings.registry import experiment
 
+#: the options of torch.optim.AdamW that choose one of its three programs
 WAYS: dict[str, dict[str, Any]] = {
     "for-loop": {"foreach": False},
     "foreach": {"foreach": True},
