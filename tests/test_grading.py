@@ -1,5 +1,6 @@
 """Submissions of real lessons: the whole notebook in the sandbox, and the round trip with nbgrader, honest and dishonest."""
 
+import ast
 import copy
 import csv
 import re
@@ -231,6 +232,12 @@ def scores(course: Path, assignment: str) -> dict[str, tuple[float, float]]:
         }
 
 
+def imports(cell: str) -> str:
+    """What a cell imports: who writes an answer into it leaves that there, and later exercises may name it."""
+    found = (node for node in ast.parse(cell).body if isinstance(node, ast.Import | ast.ImportFrom))
+    return "".join(f"{ast.unparse(node)}\n" for node in found)
+
+
 def passed(warm: Warm, folder: Path, master: Master) -> set[str]:
     """The tests, by grade_id, that a submission passes in the sandbox."""
     nb = clean(folder, build.reference_path(master))
@@ -254,8 +261,8 @@ def test_the_references_earn_all_points(warm: Warm, tmp_path: Path, master: Mast
     assert sum(worth.values()) == sum(e.points for e in master.exercises)
     first = master.exercises[0].id
     of_first = {c.grade_id for c in master.cells if c.exercise == first and c.grade_id in worth}
-    wrong = texts(master.name, "wrong")[first]
-    said = re.search(r": earns (\d+)$", wrong.splitlines()[0])
+    wrong = imports(references[first]) + texts(master.name, "wrong")[first]
+    said = re.search(r"^# .*: earns (\d+)$", wrong, re.MULTILINE)
     assert said is not None
     began, before = time.process_time(), warm.cpu_s
     if master.name in BUILD_ON_EARLIER:
