@@ -207,7 +207,7 @@ def _half(logits, labels):  # type: ignore[no-untyped-def]
 
 LOOK = """
 import sys
-from helpers import capstone
+from helpers.lessons import capstone
 from helpers.lessons.capstone import given, spread
 assert given.__file__.startswith(sys.argv[1]), given.__file__
 print(len(capstone.script().source), capstone.budget()["data"]["syncs"], given.sent_bytes(), spread.script.Size())
