@@ -9,7 +9,6 @@ import builtins
 import copy
 import itertools
 import re
-import symtable
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 
 from nbformat import NotebookNode, from_dict
 
-from helpers.classroom.master import KINDS, MARKERS
+from helpers.classroom.master import KINDS, MARKERS, names
 from helpers.classroom.reading import NotGradable, Written
 from helpers.classroom.settings import OPEN_STUB, STUB
 
@@ -497,29 +496,10 @@ def _problems(texts: Iterable[str], known: set[str]) -> tuple[int, int]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 compile(text, "<cell>", "exec", dont_inherit=True)
-                unknown |= _free(text)
+                unknown |= names(text)[0]
         except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
             broken += 1
     return broken, len(unknown - known - set(dir(builtins)))
-
-
-def _free(text: str) -> set[str]:
-    """The names that code reads from outside itself."""
-    table = symtable.symtable(text, "<cell>", "exec")
-    bound = {
-        s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()
-    }
-    read: set[str] = set()
-    pending = [table]
-    while pending:
-        scope = pending.pop()
-        pending += scope.get_children()
-        read |= {
-            s.get_name()
-            for s in scope.get_symbols()
-            if s.is_referenced() and (scope is table or s.is_global())
-        }
-    return read - bound
 
 
 # --- the other cells, and the whole ---------------------------------------------------------------------------------
