@@ -272,6 +272,21 @@ def test_a_memory_fraction_limits_before_the_device_does_and_is_no_reservation()
         allocator.set_memory_fraction(1.5)
 
 
+def test_garbage_collection_frees_the_oldest_segments_and_needs_a_memory_fraction() -> None:
+    def run(fraction: float) -> CachingAllocator:
+        allocator = CachingAllocator(GIB, "garbage_collection_threshold:0.5")
+        allocator.set_memory_fraction(fraction)
+        for n in (50, 60, 70):
+            allocator.free(allocator.malloc(n * MIB))
+        for _ in range(5):
+            allocator.free(allocator.malloc(70 * MIB))  # this one is in use all the time
+        allocator.malloc(80 * MIB)
+        return allocator
+
+    assert figures(run(1.0))[1] == 260 * MIB
+    assert [s["total_size"] // MIB for s in run(0.3).segments()] == [70, 80]
+
+
 # ------------------------------------------------------------------------------------ options
 
 
@@ -348,15 +363,27 @@ def test_expandable_segments_fill_holes_before_they_grow() -> None:
     assert allocator.malloc(60 * MIB) == b + 20 * MIB
 
 
+def test_roundup_divisions_round_large_requests_between_powers_of_two() -> None:
+    assert parse("roundup_power2_divisions:4").round_size(1200 * MIB) == 1280 * MIB
+    assert parse("roundup_power2_divisions:4").round_size(1024 * MIB) == 1024 * MIB
+    assert parse("roundup_power2_divisions:4").round_size(1200) == 1536  # too small for four divisions of 512
+    by_size = parse("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]")
+    assert by_size.round_size(300 * MIB + 1) == 300 * MIB + 512  # one division: none
+    assert by_size.round_size(600 * MIB) == 768 * MIB
+    assert by_size.round_size(1100 * MIB) == 1152 * MIB  # ">" begins at the last interval named, not after it
+    assert by_size.round_size(2100 * MIB) == 2304 * MIB
+
+
 @pytest.mark.parametrize(
     ("conf", "message"),
     [
-        ("max_split:1", "no option 'max_split' here; there are expandable_segments"),
+        ("max_split:1", "no option 'max_split'; there are expandable_segments"),
         ("max_split_size_mb:19", "must be >= 20"),
         ("max_split_size_mb:many", "max_split_size_mb:many"),
         ("expandable_segments:true", "write True or False"),
         ("expandable_segments", "cannot read"),
-        ("roundup_power2_divisions:4", "no option 'roundup_power2_divisions' here"),
+        ("garbage_collection_threshold:1.0", "between 0 and 1"),
+        ("roundup_power2_divisions:3", "powers of 2"),
     ],
 )
 def test_a_wrong_option_is_told_with_what_there_is(conf: str, message: str) -> None:
@@ -376,6 +403,8 @@ CONFS = [
     "",
     "max_split_size_mb:32",
     "expandable_segments:True",
+    "roundup_power2_divisions:8",
+    "garbage_collection_threshold:0.6",
 ]
 
 

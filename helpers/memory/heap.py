@@ -7,23 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from helpers.simulator.allocator.conf import MIN_BLOCK, SMALL, SMALL_SEGMENT, UNLIMITED, Conf, round_size
+from helpers.simulator.allocator.conf import MIN_BLOCK, SMALL, SMALL_SEGMENT, Conf, parse
 
 from .snapshot import ALLOCATED, FREE, PENDING, Block, Event, Frame, Segment, Snapshot
 
 
 def conf_of(settings: Mapping[str, Any]) -> Conf:
-    """The options that a snapshot says were set, as far as block sizes depend on them; the defaults where it says nothing.
-
-    ValueError where sizes were rounded by roundup_power2_divisions: what was freed could not be rebuilt.
-    """
-    rounded = settings.get("roundup_power2_divisions")
-    if isinstance(rounded, Mapping) and any(rounded.values()):
-        raise ValueError(
-            "recorded with roundup_power2_divisions, whose sizes are not rebuilt here: record without"
-        )
-    limit = settings.get("max_split_size", -1)
-    return Conf(max_split_size=limit if isinstance(limit, int) and limit >= 0 else UNLIMITED)
+    """The options that a snapshot says were set; the defaults where it says nothing that can be read."""
+    text = settings.get("PYTORCH_ALLOC_CONF") or settings.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    try:
+        return parse(text) if isinstance(text, str) else Conf()
+    except ValueError:  # options of another version of PyTorch
+        return Conf()
 
 
 def _block_size(conf: Conf, nbytes: int, room: int | None, expandable: bool = False) -> int:
@@ -33,7 +28,7 @@ def _block_size(conf: Conf, nbytes: int, room: int | None, expandable: bool = Fa
     in the small pool and in expandable segments, above 1 MiB in the large pool, and never for requests of
     max_split_size or more. Without `room`, or with too little: the rounded request.
     """
-    size = round_size(nbytes)
+    size = conf.round_size(nbytes)
     remains = (room or 0) - size
     if remains < 0:
         return size

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from helpers.simulator.allocator.conf import round_size
-
 from .heap import Heap, Live, Span, conf_of, pool_of
 from .snapshot import ALLOCATED, PENDING, Frame, Segment, Snapshot
 
@@ -68,7 +66,7 @@ class History:
 
 
 def history(snapshot: Snapshot) -> History:
-    """The state after every event of the snapshot. ValueError: see `conf_of`."""
+    """The state after every event of the snapshot."""
     start, sizes, unmatched = _backwards(snapshot)
     complete = not start.live and not start.spans
     heap, conf = start.copy(), conf_of(snapshot.settings)
@@ -85,7 +83,7 @@ def history(snapshot: Snapshot) -> History:
 
 def _backwards(snapshot: Snapshot) -> tuple[Heap, dict[int, int], int]:
     """The heap before the first event; the sizes of allocations that live to the end; events that do not fit."""
-    heap, unmatched = Heap.of(snapshot), 0
+    heap, conf, unmatched = Heap.of(snapshot), conf_of(snapshot.settings), 0
     sizes: dict[int, int] = {}
     final = set(heap.live)  # addresses whose block is still the one of the end
     for i in range(len(snapshot.events) - 1, -1, -1):
@@ -102,7 +100,7 @@ def _backwards(snapshot: Snapshot) -> tuple[Heap, dict[int, int], int]:
                 if at in heap.live:
                     unmatched += 1
                 else:
-                    heap.put(at, Live(round_size(event.size), event.size, _BEFORE, -1, PENDING))
+                    heap.put(at, Live(conf.round_size(event.size), event.size, _BEFORE, -1, PENDING))
             case "free_requested":
                 if at in heap.live:
                     heap.mark(at, ALLOCATED)

@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers.simulator.allocator import reports
 from helpers.simulator.allocator.blocks import DEFAULT_POOL, Block, Driver, FreeList, PoolId, PrivatePool
-from helpers.simulator.allocator.conf import MIN_BLOCK, SMALL, Conf, parse, round_size, segment_size
+from helpers.simulator.allocator.conf import MIN_BLOCK, SMALL, Conf, parse
 from helpers.simulator.allocator.reserved import Reserved
 
 
@@ -45,6 +45,7 @@ class CachingAllocator:
         self._capture_uses: dict[Block, set[int]] = {}
         self._finished: dict[int, int] = {}
         self._recorded: dict[int, int] = {}
+        self.set_memory_fraction(self.conf.memory_fraction)
         self.record_history(history)
 
     def set_memory_fraction(self, fraction: float) -> None:
@@ -69,7 +70,7 @@ class CachingAllocator:
         if not self.captures:
             self._process_events()
         conf = self.conf
-        size = round_size(nbytes)
+        size = conf.round_size(nbytes)
         free = self._pool(size, stream, pool)
         block = self.reserved.find(free, stream, size) or self._fetch(free, stream, size, where)
         if block is None:
@@ -95,6 +96,7 @@ class CachingAllocator:
     def _fetch(self, free: FreeList, stream: int, size: int, where: Any) -> Block | None:
         """A new segment, if need be after giving cached ones back."""
         reserved = self.reserved
+        reserved.collect_garbage()
         block = reserved.new_segment(free, stream, size, where)
         if block is None and reserved.release_oversize(free, stream, size):
             block = reserved.new_segment(free, stream, size, where)
@@ -139,7 +141,9 @@ class CachingAllocator:
         self.history.add("oom", driver.free, size, stream, pool, where)
         stats.counts["num_ooms"] += 1
         private = sum(block.size for free in self.reserved.lists()[2:] for block in free)
-        return reports.out_of_memory(segment_size(size), driver, stats, self.reserved.allowed, private)
+        return reports.out_of_memory(
+            self.conf.segment_size(size), driver, stats, self.reserved.allowed, private
+        )
 
     # ------------------------------------------------------------------------------------ free
 
@@ -327,10 +331,10 @@ class CachingAllocator:
 
     def snapshot(self) -> dict[str, Any]:
         """What torch.cuda.memory._snapshot() returns, in its exact form."""
-        segments = self.segments()
-        self.history.add("snapshot", 0, sum(s["active_size"] for s in segments), 0)
+        found = self.segments()
+        self.history.add("snapshot", 0, sum(s["active_size"] for s in found), 0)
         return {
-            "segments": segments,
+            "segments": found,
             "device_traces": [self.events],
             "allocator_settings": reports.settings(self.conf),
             "external_annotations": [],

@@ -7,7 +7,7 @@ the options' meaning: docs.pytorch.org, "CUDA semantics", "Optimizing memory usa
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 MIB = 1 << 20
@@ -16,8 +16,7 @@ UNLIMITED = (1 << 64) - 1  # size_t's maximum: max_split_size where it was not s
 MIN_BLOCK = 512  # kMinBlockSize: every size is rounded up to a multiple of it
 SMALL = MIB  # kSmallSize: the largest request that goes to the small pool
 SMALL_SEGMENT = 2 * MIB  # kSmallBuffer: what the small pool asks cudaMalloc for
-LARGE_SEGMENT = 20 * MIB  # what the large pool asks for, below MIN_LARGE; and how much larger than an unsplit
-# request the block that serves it may be (max_non_split_rounding_mb)
+LARGE_SEGMENT = 20 * MIB  # what the large pool asks for, below MIN_LARGE
 MIN_LARGE = 10 * MIB  # kMinLargeAlloc: from here on a request gets a segment of its own,
 ROUND_LARGE = 2 * MIB  # kRoundLarge: … rounded up to this
 
@@ -27,35 +26,47 @@ WITHOUT_EFFECT = """
     pinned_max_cached_size_mb pinned_max_round_threshold_mb pinned_num_register_threads pinned_reserve_segment_size_mb
     pinned_use_background_threads pinned_use_cuda_host_register release_lock_on_cudamalloc throw_on_cudamalloc_oom
 """.split()
-KNOWN = ("expandable_segments", "max_split_size_mb")
+KNOWN = """
+    expandable_segments garbage_collection_threshold large_segment_size_mb max_non_split_rounding_mb
+    max_split_size_mb per_process_memory_fraction roundup_power2_divisions
+""".split()
+_INTERVALS = 16  # kRoundUpPowerOfTwoIntervals: 1 MiB, 2 MiB, … 64 GiB
 
 
 @dataclass(frozen=True)
 class Conf:
-    """The options that are simulated. max_split_size: bytes."""
+    """The options, in bytes. roundup: divisions for requests of 1 MiB, 2 MiB, 4 MiB, …; 0 switches it off."""
 
     text: str = ""
     max_split_size: int = UNLIMITED
+    max_non_split_rounding: int = LARGE_SEGMENT
+    garbage_collection_threshold: float = 0.0
     expandable_segments: bool = False
+    large_segment: int = LARGE_SEGMENT
+    memory_fraction: float = 1.0
+    roundup: tuple[int, ...] = field(default=(0,) * _INTERVALS)
 
+    def round_size(self, nbytes: int) -> int:
+        """How large a block a request of that many bytes needs (DeviceCachingAllocator::round_size)."""
+        if nbytes < MIN_BLOCK:
+            return MIN_BLOCK
+        divisions = self.roundup[min(max(nbytes.bit_length() - 21, 0), _INTERVALS - 1)]
+        if divisions > 1 and nbytes > MIN_BLOCK * divisions:
+            return _next_division(nbytes, divisions)
+        return -(-nbytes // MIN_BLOCK) * MIN_BLOCK
 
-def round_size(nbytes: int) -> int:
-    """How large a block a request of that many bytes needs (DeviceCachingAllocator::round_size)."""
-    return max(MIN_BLOCK, -(-nbytes // MIN_BLOCK) * MIN_BLOCK)
-
-
-def segment_size(size: int) -> int:
-    """What cudaMalloc is asked for when no cached block fits (get_allocation_size). size: rounded."""
-    if size <= SMALL:
-        return SMALL_SEGMENT
-    if size < MIN_LARGE:
-        return LARGE_SEGMENT
-    return -(-size // ROUND_LARGE) * ROUND_LARGE
+    def segment_size(self, size: int) -> int:
+        """What cudaMalloc is asked for when no cached block fits (get_allocation_size). size: rounded."""
+        if size <= SMALL:
+            return SMALL_SEGMENT
+        if size < MIN_LARGE:
+            return self.large_segment
+        return -(-size // ROUND_LARGE) * ROUND_LARGE
 
 
 def parse(text: str) -> Conf:
     """Read the syntax of PYTORCH_ALLOC_CONF. ValueError names what is wrong, and the options there are."""
-    options: dict[str, Any] = {"text": text}
+    found: dict[str, Any] = {"text": text}
     rest = re.sub(r"\s", "", text)
     while rest:
         match = re.match(r"([^:,\[\]]+):(\[[^\]]*\]|[^,\[\]]+)(?:,|$)", rest)
@@ -63,14 +74,14 @@ def parse(text: str) -> Conf:
             raise ValueError(f"alloc_conf: cannot read {rest!r}; write key:value,key:value")
         key, value = match[1], match[2]
         if key in KNOWN:
-            options.update(_read(key, value))
+            found.update(_read(key, value))
         elif key not in WITHOUT_EFFECT:
             raise ValueError(
-                f"alloc_conf: there is no option {key!r} here; there are {', '.join(KNOWN)} "
+                f"alloc_conf: there is no option {key!r}; there are {', '.join(KNOWN)} "
                 f"(and, without effect here, {', '.join(WITHOUT_EFFECT)})"
             )
         rest = rest[match.end() :]
-    return Conf(**options)
+    return Conf(**found)
 
 
 def _read(key: str, value: str) -> dict[str, Any]:
@@ -79,9 +90,56 @@ def _read(key: str, value: str) -> dict[str, Any]:
             if value not in ("True", "False"):
                 raise ValueError("write True or False")
             return {key: value == "True"}
+        if key == "garbage_collection_threshold":
+            return {key: _between(float(value), 0, 1, open_ends=True)}
+        if key == "per_process_memory_fraction":
+            return {"memory_fraction": _between(float(value), 0, 1)}
+        if key == "roundup_power2_divisions":
+            return {"roundup": _divisions(value)}
         megabytes = int(value)
         if megabytes < 20:
             raise ValueError("too small, must be >= 20")
-        return {key.removesuffix("_mb"): megabytes * MIB}
+        field_of = {"large_segment_size_mb": "large_segment"}
+        return {field_of.get(key, key.removesuffix("_mb")): megabytes * MIB}
     except ValueError as error:
         raise ValueError(f"alloc_conf: {key}:{value}: {error}") from None
+
+
+def _between(number: float, low: float, high: float, open_ends: bool = False) -> float:
+    if not (low < number < high if open_ends else low <= number <= high):
+        raise ValueError(f"set it between {low} and {high}")
+    return number
+
+
+def _divisions(value: str) -> tuple[int, ...]:
+    """One number for all sizes, or [256:1,512:2,1024:4,>:8] by interval in MiB (parseRoundUpPower2Divisions)."""
+    if not value.startswith("["):
+        return (_power_of_two(int(value)),) * _INTERVALS
+    table, last, first = [0] * _INTERVALS, 0, True
+    for entry in value[1:-1].split(","):
+        interval, _, number = entry.partition(":")
+        divisions = int(number) and _power_of_two(int(number))
+        if interval == ">":
+            table[last:] = [divisions] * (_INTERVALS - last)
+            continue
+        index = min(_power_of_two(int(interval)).bit_length() - 1, _INTERVALS - 1)
+        if first:
+            table[:index], first = [divisions] * index, False
+        table[index] = divisions
+        last = index
+    return tuple(table)
+
+
+def _power_of_two(number: int) -> int:
+    if number < 1 or number & (number - 1):
+        raise ValueError("intervals and divisions must be powers of 2")
+    return number
+
+
+def _next_division(nbytes: int, divisions: int) -> int:
+    """Round up to the next of `divisions` equal steps between two powers of 2."""
+    if nbytes & (nbytes - 1) == 0:
+        return nbytes
+    floor = 1 << (nbytes.bit_length() - 1)
+    step = floor >> (divisions.bit_length() - 1)
+    return -(-nbytes // step) * step if step else floor << 1

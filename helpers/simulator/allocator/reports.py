@@ -190,13 +190,13 @@ def settings(conf: Conf) -> dict[str, Any]:
     return {
         "PYTORCH_CUDA_ALLOC_CONF": conf.text,
         "max_split_size": -1 if conf.max_split_size == UNLIMITED else conf.max_split_size,
-        "garbage_collection_threshold": 0.0,
+        "garbage_collection_threshold": conf.garbage_collection_threshold,
         "expandable_segments": conf.expandable_segments,
         "pinned_num_register_threads": 1,
         "release_lock_on_cudamalloc": False,
         "pinned_use_cuda_host_register": False,
         "graph_capture_record_stream_reuse": False,
-        "roundup_power2_divisions": {str(1 << i): 0 for i in range(16)},
+        "roundup_power2_divisions": {str(1 << i): n for i, n in enumerate(conf.roundup)},
     }
 
 

@@ -366,6 +366,4 @@ def _factorisation(named: dict[str, Any], out: Any) -> Work:
     flops = prod(batch) * (4 if matrix.is_complex() else 1) * 2 * n * n * (m - n / 3)
     nbytes = matrix.nbytes + sum(_bytes(t) for t in tensors(out) if t.is_meta)
     wide = matrix.dtype in (torch.float64, torch.complex128)
-    return Work(
-        round(flops), nbytes, "fp64_tensor" if wide else "fp32", "factorisation", serial=3 * -(-n // 32)
-    )
+    return Work(round(flops), nbytes, "fp64_tensor" if wide else "fp32", "factorisation", serial=3 * -(-n // 32))
