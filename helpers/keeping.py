@@ -1,6 +1,7 @@
 """Files are replaced whole, and what a person wrote into one is kept beside it."""
 
 import json
+import os
 import shutil
 from datetime import datetime
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 
 def write(path: Path, text: str) -> None:
     """Replace ``path`` at once and whole, or not at all. Raises OSError; the file is then what it was."""
-    half = path.with_name(f".{path.name}.fresh")
+    half = path.with_name(f".{path.name}.{os.getpid()}")
     half.write_text(text, encoding="utf-8")
     half.replace(path)
 

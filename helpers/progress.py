@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from helpers import keeping
 from helpers.text.tables import Table, table
 
 __all__ = [
@@ -52,8 +53,8 @@ def remember(question: str, answer: Any) -> None:
 
 def predicted() -> Mapping[str, Any]:
     """The predictions that were made in this lesson: question → answer."""
-    found: dict[str, Any] = _read().get(_current or "", {}).get(_PREDICTIONS, {})
-    return found
+    predictions: dict[str, Any] = _read().get(_current or "", {}).get(_PREDICTIONS, {})
+    return predictions
 
 
 def came_out(outcomes: Mapping[str, Mapping[str, Any]]) -> None:
@@ -82,8 +83,8 @@ def keep_board(
 
 def index() -> dict[str, Any]:
     """The lessons as built: name → title, question, minutes, exercises with the names that their tests check."""
-    found: dict[str, Any] = json.loads(_INDEX.read_text(encoding="utf-8"))
-    return found
+    lessons: dict[str, Any] = json.loads(_INDEX.read_text(encoding="utf-8"))
+    return lessons
 
 
 def progress(lesson: str | None = None) -> Table:
@@ -139,12 +140,12 @@ def kept() -> State:
     except (OSError, ValueError) as problem:
         raise Damaged(f"{path} cannot be read ({problem})") from None
     try:
-        found = json.loads(text)
+        state = json.loads(text)
     except ValueError as problem:
         raise Damaged(f"{path} cannot be read ({problem})") from None
-    if not isinstance(found, dict) or not all(map(_is_whole, found.values())):
+    if not isinstance(state, dict) or not all(map(_is_whole, state.values())):
         raise Damaged(f"{path} cannot be read (it is JSON, but no progress)")
-    return found
+    return state
 
 
 def _is_whole(own: Any) -> bool:
@@ -177,8 +178,6 @@ def _change(change: Callable[[dict[str, Any]], Any]) -> None:
             state = {}
         change(state.setdefault(_current, {}))
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}.tmp")
-        fresh.write_text(json.dumps(state, indent=1), encoding="utf-8")
-        fresh.replace(path)
+        keeping.write(path, json.dumps(state, indent=1))
     except OSError as problem:
         print(f"progress: could not write {path} ({problem}); what is shown here stands.")

@@ -18,7 +18,7 @@ from nbformat.v4 import new_code_cell
 from nbgrader.apps import NbGraderAPI
 from traitlets.config import PyFileConfigLoader
 
-from helpers.classroom import build, grading
+from helpers.classroom import build, grading, wording
 from helpers.classroom import master as masters
 from helpers.classroom.engine import grade
 from helpers.classroom.master import Master
@@ -294,3 +294,10 @@ def test_feedback_is_made(course: Path) -> None:
     page = (course / "feedback" / "wrong" / CHEATED / f"{CHEATED}.html").read_text()
     assert "CheckFailed" not in page.split("</style>")[0]
     assert "✗" in page, "the learner reads what was measured and what was wanted"
+
+
+def test_a_failed_hidden_test_keeps_the_help_that_its_lesson_wrote() -> None:
+    text = "✗ clip(17, seed=3): wrong\n  no element of that tensor lies in that cell\n  the answer printed 17"
+    said = wording.discreetly(text, "01_storage_and_stride").splitlines()
+    assert said[1:] == ["no element of that tensor lies in that cell"]
+    assert "lies in that cell" not in wording.discreetly(text, "08_memory_pools")

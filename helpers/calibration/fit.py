@@ -203,16 +203,16 @@ def _fit_steps(tapes: list[Tape], known: list[Fit]) -> list[Fit]:
     while (wrong := _wrong(times, real)) < before - 1e-6:
         before = wrong
         for key in free:
-            found = None
+            best = None
             for ramp in RAMPS_S:
                 for share in SHARES if key[0] in ARITHMETIC else SHARES[SHARES < MOST_BANDWIDTH]:
                     tried = _with_share(key, float(share), float(ramp), standing)
                     times[:, place[key]] = [one.seconds(key, tried) for one in seen]
                     now = _wrong(times, real)
-                    if found is None or now < found[0] - 1e-12:
-                        found = now, tried
-            assert found is not None
-            standing[key] = found[1]
+                    if best is None or now < best[0] - 1e-12:
+                        best = now, tried
+            assert best is not None
+            standing[key] = best[1]
             times[:, place[key]] = [one.seconds(key, standing[key]) for one in seen]
     held = sum(tape.step.held_out for tape in tapes)
     return [
@@ -336,9 +336,9 @@ def basis(rows: Iterable[Measurement]) -> str:
 
 def report() -> Table:
     """The table that the build prints: shares, and errors on what the fit never saw."""
-    found = devices.efficiencies()
+    kept = devices.efficiencies()
     rows = []
-    for row in found["shares"]:
+    for row in kept["shares"]:
         if row["card"] == "any":
             continue
         share, of = (
@@ -352,7 +352,7 @@ def report() -> Table:
         counts = row["fitted"] or "—", row["held_out"] or "—"
         rows.append((row["card"], kernels, f"{row[share]:.0%} of {of}", *counts, *said))
     columns = "card, kernels, reach, fitted on, held out, error, 90 % below, bias, uncalibrated".split(", ")
-    caption = f"{found['basis']}; errors in rows the fit never saw"
+    caption = f"{kept['basis']}; errors in rows the fit never saw"
     return table(rows, columns, evidence="arithmetic", caption=caption)
 
 
@@ -369,12 +369,12 @@ def errors() -> Table:
 
 def summary() -> list[str]:
     """Median and worst error of whole steps, of those that were fitted and of those that were held out."""
-    said = []
+    parts = []
     for name, held in (("fitted", False), ("held out", True)):
         off = [abs(s["error"]) for s in devices.efficiencies().get("steps", []) if s["held_out"] == held]
         if off:
-            said.append(f"{len(off)} {name}: median {median(off):.1%}, worst {max(off):.1%}")
-    return said
+            parts.append(f"{len(off)} {name}: median {median(off):.1%}, worst {max(off):.1%}")
+    return parts
 
 
 def digest(rows: Iterable[Measurement]) -> str:
@@ -385,14 +385,14 @@ def digest(rows: Iterable[Measurement]) -> str:
 def write(rows: Sequence[Measurement]) -> dict[str, Any]:
     """Fit, simulate the whole steps with the result, and keep both in efficiencies.json."""
     taped = tapes()
-    found: dict[str, Any] = {
+    shares: dict[str, Any] = {
         "format": 1,
         "basis": basis(rows),
         "measurements": digest(rows),
         "shares": [f.__dict__ for f in fit(rows, taped)],
         "steps": [],
     }
-    _keep(found)
+    _keep(shares)
     # What the device does of a step: the host is far ahead in all of them.
     for tape in taped:
         step, card = tape.step, measured.CARDS[tape.step.card]
@@ -402,9 +402,9 @@ def write(rows: Sequence[Measurement]) -> dict[str, Any]:
             {"source": step.source, "card": step.card, "what": step.what},
         )
         times = {"measured_ms": round(1e3 * step.seconds, 3), "simulated_ms": round(ms, 1), "error": error}
-        found["steps"].append(what | times | {"held_out": step.held_out})
-    _keep(found)
-    return found
+        shares["steps"].append(what | times | {"held_out": step.held_out})
+    _keep(shares)
+    return shares
 
 
 def _keep(found: dict[str, Any]) -> None:

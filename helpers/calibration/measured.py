@@ -209,7 +209,7 @@ class Step:
 
 def steps() -> list[Step]:
     """Every measured step. A third of each card's groups is held out: every third in the order of their hashes."""
-    found = [
+    rows = [
         Step(
             row["source"], row["card"], row["model"], row["mode"], int(row["batch"]), int(row["size"]), row["precision"],
             row["layout"], float(row["ms"]) / 1e3,
@@ -217,10 +217,10 @@ def steps() -> list[Step]:
         for row in read_rows(STEPS)
     ]  # fmt: skip
     out: set[tuple[str, str, str]] = set()
-    for card in {step.group[0] for step in found}:
-        groups = {step.group for step in found if step.group[0] == card}
+    for card in {step.group[0] for step in rows}:
+        groups = {step.group for step in rows if step.group[0] == card}
         out |= set(sorted(groups, key=lambda g: hashlib.sha256(" ".join(g).encode()).hexdigest())[::3])
-    return [replace(step, held_out=step.group in out) for step in found]
+    return [replace(step, held_out=step.group in out) for step in rows]
 
 
 def simulate_step(step: Step, collect: bool = False) -> tuple[float, list[Work]]:

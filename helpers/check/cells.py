@@ -63,7 +63,7 @@ class _Command(ast.Call):
 
 def _commands(tree: ast.AST) -> Iterator[_Command]:
     """What IPython makes of commands: ``get_ipython().run_line_magic('matplotlib', 'inline')``; in the text's order."""
-    found = [
+    commands = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
@@ -72,7 +72,7 @@ def _commands(tree: ast.AST) -> Iterator[_Command]:
         and ast.unparse(node.func.value) == "get_ipython()"
         and all(isinstance(arg, ast.Constant) for arg in node.args)
     ]
-    yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))  # type: ignore[misc]
+    yield from sorted(commands, key=lambda node: (node.lineno, node.col_offset))  # type: ignore[misc]
 
 
 def _parsed(source: str) -> ast.Module | None:
@@ -137,14 +137,14 @@ def needs(place: int, sources: Sequence[str], ours: Set[str] = frozenset()) -> d
 
     sources: each cell's text (:func:`as_run`). Of several that make a name it is the last. ours: names of the course's.
     """
-    found, pending = dict[int, str](), [place]
+    makers, pending = dict[int, str](), [place]
     for at in pending:  # grows meanwhile
         for name in sorted(reads(sources[at]) - ours):
             maker = next((i for i in reversed(range(len(sources))) if name in bound(sources[i])), place)
-            if maker != place and maker not in found:
-                found[maker] = name
+            if maker != place and maker not in makers:
+                makers[maker] = name
                 pending.append(maker)
-    return found
+    return makers
 
 
 def not_run(name: str, why: str) -> str:

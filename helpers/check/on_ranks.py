@@ -28,8 +28,8 @@ def on_ranks(job: Callable[..., Any], stuck: str = "") -> Callable[..., list[Any
             if odd.kind == "NotImplementedError" and not odd.text:  # with a text it is torch's own
                 raise NotImplementedError from None
             if stuck and odd.kind in ("Died", "TimeoutError"):
-                told = f"{stuck}\n  {odd}"
-                raise ranks.RankError(told, odd.rank, odd.kind, odd.text, odd.where, odd.unfinished) from None
+                text = f"{stuck}\n  {odd}"
+                raise ranks.RankError(text, odd.rank, odd.kind, odd.text, odd.where, odd.unfinished) from None
             raise
 
     return drive

@@ -125,8 +125,8 @@ def _plain(value: Any) -> Any:
     except NotPlain:
         raise
     except Exception as odd:
-        said = f"{type(odd).__name__}: {str(odd)[:200]}"
-        raise NotPlain(f"something that cannot be read as plain data ({said})") from odd
+        why = f"{type(odd).__name__}: {str(odd)[:200]}"
+        raise NotPlain(f"something that cannot be read as plain data ({why})") from odd
 
 
 def _backward(value: Any, grad_outputs: list[torch.Tensor]) -> None:

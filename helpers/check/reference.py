@@ -38,5 +38,5 @@ def reference(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _told() -> dict[str, dict[str, Any]]:
-    told: dict[str, dict[str, Any]] = json.loads(TOLD.read_text(encoding="utf-8"))
-    return told
+    results: dict[str, dict[str, Any]] = json.loads(TOLD.read_text(encoding="utf-8"))
+    return results

@@ -206,8 +206,8 @@ def screen(
     closed |= _NOT_IN_LESSON.get(lesson[:2], frozenset()) if lesson else frozenset()
     imports = [node for text in earlier for node in _statements(text, ast.Import | ast.ImportFrom)]
     made = [node for text in own for node in _statements(text, ast.FunctionDef | ast.ClassDef)]
-    found = sorted(_Reader(tree, closed, imports, made).refused(), key=lambda at: at[0])
-    return f"Line {found[0][0]} {found[0][1]}." if found else None
+    refusals = sorted(_Reader(tree, closed, imports, made).refused(), key=lambda at: at[0])
+    return f"Line {refusals[0][0]} {refusals[0][1]}." if refusals else None
 
 
 def starred(module: str) -> frozenset[str]:

@@ -66,7 +66,7 @@ class Bench:
         Raises RuntimeError if the judge cannot be started.
         """
         began = time.monotonic()
-        found: dict[str, Ruling] = {}
+        rulings: dict[str, Ruling] = {}
         skip: dict[str, str] = {}
         tests = [step for step in steps if step.role in ("test", "hidden")]
         for _ in range(
@@ -76,14 +76,14 @@ class Bench:
             for event in self._events(lesson, [dataclasses.asdict(step) for step in steps], skip):
                 if "ran" in event:
                     ran = {int(place): what for place, what in event["ran"].items()}
-                    return Done(found, ran, time.monotonic() - began)
+                    return Done(rulings, ran, time.monotonic() - began)
                 if "verdict" in event:
-                    found.setdefault(event["verdict"], Ruling(event["passed"], event["text"]))
+                    rulings.setdefault(event["verdict"], Ruling(event["passed"], event["text"]))
                 testing = event.get("testing", "")
             why = self._end_of_judge()
             if testing:
                 skip[testing] = f"the answer could not be compared: the grader's process {why}."
-                found[testing] = Ruling(
+                rulings[testing] = Ruling(
                     False, skip[testing], f"the judge {why} while it compared this answer"
                 )
         raise RuntimeError(f"the judge ends on every attempt ({why})")
@@ -161,9 +161,9 @@ class Bench:
     def _end_of_judge(self) -> str:
         assert self._process is not None
         code = self._process.wait()
-        said = self._killed or (f"ended by signal {-code}" if code < 0 else f"ended with status {code}")
+        reason = self._killed or (f"ended by signal {-code}" if code < 0 else f"ended with status {code}")
         self.end()
-        return said
+        return reason
 
 
 def main() -> None:
@@ -177,15 +177,15 @@ def _answer() -> None:
     from helpers.classroom.sandbox import Warm, require
     from helpers.classroom.step import Step
 
-    told, sys.stdin = sys.stdin, open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for as long as this process
+    requests, sys.stdin = sys.stdin, open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for as long as this process
     # what a test prints, in Python or in native code, must not come between the events
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     with Warm(sandboxed=require()) as warm:
-        for line in told:
-            asked = json.loads(line)
+        for line in requests:
+            request = json.loads(line)
             for event in grade(
-                warm, [Step(**step) for step in asked["steps"]], asked["lesson"], asked["skip"]
+                warm, [Step(**step) for step in request["steps"]], request["lesson"], request["skip"]
             ):
                 print(json.dumps(event), file=out, flush=True)
 

@@ -357,8 +357,8 @@ def write_verdicts(paths: list[Path]) -> None:
 def claims_text(paths: list[Path]) -> str:
     """The page of all claims; "" while the last lesson is not built."""
     built = next((p.with_suffix(".ipynb") for p in paths if p.stem == verdicts.HERE), None)
-    found = claims_page.rows(built) if built is not None and built.exists() else []
-    return claims_page.page(found, {p.stem: masters.read(p).title for p in paths}) if found else ""
+    claims = claims_page.rows(built) if built is not None and built.exists() else []
+    return claims_page.page(claims, {p.stem: masters.read(p).title for p in paths}) if claims else ""
 
 
 def write_index(paths: list[Path]) -> None:
@@ -377,15 +377,15 @@ def drift(path: Path) -> list[str]:
         return [
             f"{master.name}: the master, a helper that it uses or PyTorch has changed since the reference was built"
         ]
-    found, fresh = nbformat.read(reference_path(master), as_version=4), notebook(master)
-    prose.fill(fresh, master, found)
+    reference, fresh = nbformat.read(reference_path(master), as_version=4), notebook(master)
+    prose.fill(fresh, master, reference)
     problems = []
-    for had, want in zip(found.cells, fresh.cells, strict=False):
-        if (had.source, had.id, had.metadata) != (want.source, want.id, want.metadata):
-            problems.append(f"{master.name}: cell {want.id!r} of the reference was edited by hand")
-    if len(found.cells) != len(fresh.cells):
+    for cell, wanted in zip(reference.cells, fresh.cells, strict=False):
+        if (cell.source, cell.id, cell.metadata) != (wanted.source, wanted.id, wanted.metadata):
+            problems.append(f"{master.name}: cell {wanted.id!r} of the reference was edited by hand")
+    if len(reference.cells) != len(fresh.cells):
         problems.append(
-            f"{master.name}: the reference has {len(found.cells)} cells, its master {len(fresh.cells)}"
+            f"{master.name}: the reference has {len(reference.cells)} cells, its master {len(fresh.cells)}"
         )
     if release(reference_path(master)) != release_path(master.name).read_text(encoding="utf-8"):
         problems.append(f"{master.name}: the learner's notebook is not what nbgrader makes of the reference")

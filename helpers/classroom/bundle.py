@@ -83,9 +83,9 @@ def contents(lessons: list[Master]) -> dict[str, bytes]:
 
 def _tree(path: Path) -> dict[str, bytes]:
     """A file, or those of a package below a folder: code and its data, by their names from the course's root."""
-    found = [path] if path.is_file() else path.rglob("*")
-    kept = [one for one in found if one.suffix in SUFFIXES and ".ipynb_checkpoints" not in one.parts]
-    return {one.relative_to(ROOT).as_posix(): one.read_bytes() for one in kept}
+    paths = [path] if path.is_file() else path.rglob("*")
+    files = [file for file in paths if file.suffix in SUFFIXES and ".ipynb_checkpoints" not in file.parts]
+    return {file.relative_to(ROOT).as_posix(): file.read_bytes() for file in files}
 
 
 def _helpers(lessons: list[Master]) -> dict[str, bytes]:
@@ -98,14 +98,14 @@ def _helpers(lessons: list[Master]) -> dict[str, bytes]:
         if (
             path in left_out
             or path in given.KEPT_BACK
-            or (CLASS in path.parents and path not in {CLASS / one for one in CLASSROOM})
+            or (CLASS in path.parents and path not in {CLASS / module for module in CLASSROOM})
         ):
             continue
         files[name] = without_answers(data.decode()).encode() if path in every else data
     if CAPSTONE in every - left_out:  # the class's script, and not what it was made from
         files[given.GIVEN.relative_to(ROOT).as_posix()] = given.text_of(given.handed_out()).encode()
-    told = json.dumps(heard_by(lessons), indent=1, sort_keys=True)
-    return files | {reference.TOLD.relative_to(ROOT).as_posix(): f"{told}\n".encode()}
+    heard = json.dumps(heard_by(lessons), indent=1, sort_keys=True)
+    return files | {reference.TOLD.relative_to(ROOT).as_posix(): f"{heard}\n".encode()}
 
 
 def _module(lesson: str) -> Path:

@@ -1,11 +1,10 @@
 """docs/claims.md: every claim with its verdict, source by source, from what the last lesson's executed notebook carries."""
 
 import html
-import json
 import re
 from pathlib import Path
-from typing import Any
 
+from helpers.classroom.collecting import tables
 from helpers.lesson import VERDICTS_MIME, sources
 from helpers.lesson.claim import WORDS
 from helpers.lessons.sources_on_trial.verdicts import HERE, Verdict
@@ -31,12 +30,7 @@ By the names of the claims: each leads to its row. What no lesson's cell tries, 
 
 def rows(notebook: Path) -> list[Verdict]:
     """The claims in a notebook's outputs; [] where it carries none."""
-    cells: list[dict[str, Any]] = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    for cell in cells:
-        for output in cell.get("outputs", ()):
-            if told := output.get("data", {}).get(VERDICTS_MIME):
-                return [Verdict(**row) for row in told["claims"]]
-    return []
+    return [Verdict(**row) for table in tables(notebook)[:1] for row in table[VERDICTS_MIME]["claims"]]
 
 
 def page(claims: list[Verdict], titles: Titles) -> str:

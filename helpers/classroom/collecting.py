@@ -18,24 +18,24 @@ def collect(references: Iterable[Path]) -> dict[str, dict[str, str]]:
 
     ValueError: two lessons keep a verdict of one id.
     """
-    found: dict[str, dict[str, str]] = {}
+    claims: dict[str, dict[str, str]] = {}
     for path in sorted(references):
-        for told in _tables(path) if path.stem != HERE and path.exists() else ():
-            label = _LABEL.findall("".join(told["text/plain"]))[-1]
-            for row in told[VERDICTS_MIME]["claims"]:
+        for table in tables(path) if path.stem != HERE and path.exists() else ():
+            label = _LABEL.findall("".join(table["text/plain"]))[-1]
+            for row in table[VERDICTS_MIME]["claims"]:
                 name = row["id"]
-                if name in found:
-                    raise ValueError(f"{path.stem}: {found[name]['lesson']} keeps a verdict {name!r} too")
+                if name in claims:
+                    raise ValueError(f"{path.stem}: {claims[name]['lesson']} keeps a verdict {name!r} too")
                 about = {k: row[k] for k in ("source", "claim", "measured", "experiment", "verdict")}
-                found[name] = about | {"evidence": label, "lesson": path.stem}
-    return found
+                claims[name] = about | {"evidence": label, "lesson": path.stem}
+    return claims
 
 
-def _tables(path: Path) -> list[dict[str, Any]]:
+def tables(path: Path) -> list[dict[str, Any]]:
     """The outputs of a notebook that carry verdicts."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     data = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
-    return [one for one in data if VERDICTS_MIME in one]
+    return [mime for mime in data if VERDICTS_MIME in mime]
 
 
 def text(references: Iterable[Path]) -> str:

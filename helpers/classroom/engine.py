@@ -251,8 +251,8 @@ def _left_out(steps: list[Step], refused: dict[int, str]) -> str:
 @cache
 def _uses_ranks(lesson: str) -> bool:
     """Whether what a lesson's tests share imports `helpers.ranks`. Elsewhere an answer's own ranks take longer to begin."""
-    found = ROOT / "helpers" / "lessons" / lesson[3:] / "exercises.py"
-    return found.exists() and bool(_RANKS.search(found.read_text(encoding="utf-8")))
+    tests = ROOT / "helpers" / "lessons" / lesson[3:] / "exercises.py"
+    return tests.exists() and bool(_RANKS.search(tests.read_text(encoding="utf-8")))
 
 
 def in_order(steps: list[Step]) -> list[Step]:
@@ -292,8 +292,8 @@ def in_order(steps: list[Step]) -> list[Step]:
     )
 
 
-def _listed(said: Any) -> list[Any]:
-    return said if isinstance(said, list) else [said]
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _ours(steps: list[Step]) -> frozenset[str]:

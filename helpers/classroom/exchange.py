@@ -43,11 +43,11 @@ def handed_in(folder: str | Path) -> datetime | None:
         return None
     with file:
         try:
-            found: datetime = parse_utc(file.read(100).decode("ascii").strip())
+            time: datetime = parse_utc(file.read(100).decode("ascii").strip())
         except (ValueError, OverflowError):
             return None
     # at the ends of the calendar another time zone's time is none
-    return found if datetime.min.year < found.year < datetime.max.year else None
+    return time if datetime.min.year < time.year < datetime.max.year else None
 
 
 class Collect(ExchangeCollect):

@@ -21,7 +21,7 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,7 @@ def read(coursedir: Any, lesson: str) -> Lesson:
             possible[key] = possible.get(key, 0.0) + cell.max_score
         names = {e.id: e.name for e in asked.exercises} if asked else {}
         order = [id_ for id_ in names if id_ in possible] + [id_ for id_ in possible if id_ not in names]
-        made = Lesson(lesson, asked.title if asked else lesson, {id_: names.get(id_, id_) for id_ in order})
+        grades = Lesson(lesson, asked.title if asked else lesson, {id_: names.get(id_, id_) for id_ in order})
         submissions = {s.student.id: s for s in assignment.submissions}
         for student in sorted(gradebook.students, key=lambda student: student.id):
             graded, handed_in = (
@@ -115,8 +115,8 @@ def read(coursedir: Any, lesson: str) -> Lesson:
                 for step in (coursedir.autograded_directory, coursedir.submitted_directory)
             )
             about = _report(graded / f"{lesson}.ipynb"), handed_in.exists()
-            made.rows.append(_row(student, submissions.get(student.id), lesson, order, possible, *about))
-    return made
+            grades.rows.append(_row(student, submissions.get(student.id), lesson, order, possible, *about))
+    return grades
 
 
 def _row(
@@ -233,29 +233,26 @@ def for_canvas(lesson: Lesson, roster: list[dict[str, str]], column: str = "") -
     known = [
         name for name in (roster[0] if roster else ()) if name.partition(" (")[0].strip() == lesson.title
     ]
-    people = _people(lesson, roster)
     lines: list[list[object]] = [[*CANVAS, column or (known[0] if known else lesson.title)]]
     lines.append(["    Points Possible", "", "", "", "", lesson.possible])
-    for row in (row for row in lesson.rows if row.total is not None):
-        if roster and row.student not in people:
-            continue
-        name = f"{row.last_name}, {row.first_name}".strip(", ") or row.student
-        found = people.get(row.student, {"Student": name, "SIS Login ID": row.student})
-        lines.append([*(found.get(c, "") for c in CANVAS), row.total])
-    return lines
+    return lines + [[*(line.get(c, "") for c in CANVAS), row.total] for row, line in _graded(lesson, roster)]
 
 
 def for_moodle(lesson: Lesson, roster: list[dict[str, str]], column: str = "") -> list[list[object]]:
     """What Moodle's *Import > CSV file* takes: who, and one grade."""
-    people = _people(lesson, roster)
     ids = [name for name in MOODLE if roster and name in roster[0]] or ["Username"]
     lines: list[list[object]] = [[*ids, column or lesson.title]]
-    for row in (row for row in lesson.rows if row.total is not None):
-        if roster and row.student not in people:
-            continue
-        found = people.get(row.student, {"Username": row.student})
-        lines.append([*(found.get(c, "") for c in ids), row.total])
-    return lines
+    return lines + [[*(line.get(c, "") for c in ids), row.total] for row, line in _graded(lesson, roster)]
+
+
+def _graded(lesson: Lesson, roster: list[dict[str, str]]) -> Iterator[tuple[Row, dict[str, str]]]:
+    """The rows with a score, each with its student's line of the roster, or what is known without a roster."""
+    people = _people(lesson, roster)
+    for row in lesson.rows:
+        if row.total is not None and (not roster or row.student in people):
+            name = f"{row.last_name}, {row.first_name}".strip(", ") or row.student
+            unlisted = {"Student": name, "SIS Login ID": row.student, "Username": row.student}
+            yield row, people.get(row.student, unlisted)
 
 
 def _people(lesson: Lesson, roster: list[dict[str, str]]) -> dict[str, dict[str, str]]:
@@ -265,7 +262,7 @@ def _people(lesson: Lesson, roster: list[dict[str, str]]) -> dict[str, dict[str,
         {line[name].strip(): line for line in roster if (line.get(name) or "").strip()}
         for name in (roster[0] if roster else ())
     ]
-    return max(columns, key=lambda found: len(students & found.keys()), default={})
+    return max(columns, key=lambda people: len(students & people.keys()), default={})
 
 
 def unmatched(lesson: Lesson, roster: list[dict[str, str]]) -> list[str]:
@@ -292,8 +289,8 @@ def course() -> Any:
 
 def _lesson_name(coursedir: Any, begins: str) -> str:
     folders = Path(coursedir.format_path(coursedir.source_directory, ".", "x")).parent.glob(f"{begins}*")
-    found = sorted(folder.name for folder in folders if folder.is_dir())
-    return found[0] if len(found) == 1 else begins
+    lessons = sorted(folder.name for folder in folders if folder.is_dir())
+    return lessons[0] if len(lessons) == 1 else begins
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -129,11 +129,14 @@ class FeedbackExporter(LessonsOnly):
             who, handed_in = _name(graded.student), graded.assignment.timestamp
         report = nb.metadata.get("course_grading", {})
         cells = {str(c.metadata.get("nbgrader", {}).get("grade_id", "")): c for c in nb.cells}
-        verdicts = {name: _verdict(name, cells, report) for one in asked.exercises for name in one.tests}
+        verdicts = {
+            name: _verdict(name, cells, report) for exercise in asked.exercises for name in exercise.tests
+        }
         if not self.show_hidden:
             _hide(asked, verdicts, about["assignment"])
         marked = [
-            _marked(one, nb, cells, verdicts, points, comments.get(one.id, "")) for one in asked.exercises
+            _marked(exercise, nb, cells, verdicts, points, comments.get(exercise.id, ""))
+            for exercise in asked.exercises
         ]
         untouched = not any(p.by_hand for p in points.values())
         page = _environment().get_template("feedback.html")
@@ -149,7 +152,7 @@ class FeedbackExporter(LessonsOnly):
             penalty=penalty,
             earned=max(0.0, sum(p.earned or 0.0 for p in points.values()) - penalty),
             possible=sum(p.possible for p in points.values()),
-            waits=any(one.waits for one in marked),
+            waits=any(exercise.waits for exercise in marked),
             notes=[str(n) for n in report.get("notes", [])],
             not_gradable=str(report.get("not_gradable", "")) if untouched else "",
             show_hidden=self.show_hidden,
@@ -197,8 +200,8 @@ def _verdict(name: str, cells: dict[str, NotebookNode], report: dict[str, Any]) 
     outputs = cells[name].outputs if name in cells else []
     if failures := [o for o in outputs if o.output_type == "error"]:
         return Verdict(False, wording.plainly(strip_ansi("\n".join(failures[0].traceback))))
-    said = "".join(o.text for o in outputs if o.output_type == "stream")
-    return Verdict(True if outputs else None, wording.plainly(said))
+    printed = "".join(o.text for o in outputs if o.output_type == "stream")
+    return Verdict(True if outputs else None, wording.plainly(printed))
 
 
 def _hide(asked: sheet.Sheet, verdicts: dict[str, Verdict], lesson: str) -> None:
@@ -263,13 +266,13 @@ def _printed(cells: list[NotebookNode]) -> tuple[str, list[str]]:
                 continue  # the empty cell; its verdict says so
             texts.append("\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
         else:
-            found = [
+            figures = [
                 f"data:{mime};base64,{''.join(output.data[mime].split())}"
                 for mime in PICTURES
                 if mime in output.data
             ]
-            pictures += found
-            texts += [] if found else [output.data.get("text/plain", "") + "\n"]
+            pictures += figures
+            texts += [] if figures else [output.data.get("text/plain", "") + "\n"]
     text = visible(strip_ansi("".join(texts)))
     if len(text) > MOST_PRINTED:
         text = f"{text[:MOST_PRINTED]}\n… and {len(text) - MOST_PRINTED:,} characters more"
@@ -279,11 +282,13 @@ def _printed(cells: list[NotebookNode]) -> tuple[str, list[str]]:
 @cache
 def _environment() -> Environment:
     """The page's template; what stands on everybody's page (tasks, tests) is rendered once."""
-    found = Environment(loader=FileSystemLoader(PAGES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    found.filters |= {
+    environment = Environment(
+        loader=FileSystemLoader(PAGES), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
         "python": lru_cache(1000)(lambda code: Markup(highlight(code, PythonLexer(stripnl=False), _COLOURS))),
         "task": lru_cache(1000)(lambda text: Markup(to_html(text, trusted=True))),
         "comment": lambda text: Markup(to_html(visible(text), trusted=False)),
         "number": lambda points: f"{points:.2f}".rstrip("0").rstrip("."),
     }
-    return found
+    return environment

@@ -52,16 +52,16 @@ class Class:
 
     def look(self, student: str) -> list[Any]:
         """What tells a new submission, or a new edition of the lesson, from what was graded: names, sizes, times."""
-        found: list[Any] = [[self.name, *_stat(self.reference), os.environ.get("GRADEBOOK", "")]]
+        entries: list[Any] = [[self.name, *_stat(self.reference), os.environ.get("GRADEBOOK", "")]]
         for folder, _, files in os.walk(self.folder(student)):
-            found += [[name, *_stat(Path(folder) / name)] for name in sorted(files)]
-            if len(found) > MOST_FILES:
+            entries += [[name, *_stat(Path(folder) / name)] for name in sorted(files)]
+            if len(entries) > MOST_FILES:
                 break
-        return found
+        return entries
 
     def is_done(self, student: str, noted: dict[str, Any]) -> bool:
-        made = self.course / "autograded" / student / self.name / f"{self.name}.ipynb"
-        return noted.get("look") == self.look(student) and made.exists()
+        graded = self.course / "autograded" / student / self.name / f"{self.name}.ipynb"
+        return noted.get("look") == self.look(student) and graded.exists()
 
 
 def _stat(path: Path) -> tuple[int, int]:
@@ -91,9 +91,9 @@ def _reach(room: Class, student: str, again: bool, far: Any) -> None:
     if not again and journal.recall(room.course, key) is not None:
         return
     steps = [dataclasses.asdict(step) for step in steps_of(nb)]
-    found = far.submit(judged, room.name, steps, pure=False).result() if far else judged(room.name, steps)
-    rulings = {name: Ruling(**ruling) for name, ruling in found["verdicts"].items()}
-    journal.keep(room.course, key, Done(rulings, found["ran"], found["seconds"]))
+    judgement = far.submit(judged, room.name, steps, pure=False).result() if far else judged(room.name, steps)
+    rulings = {name: Ruling(**ruling) for name, ruling in judgement["verdicts"].items()}
+    journal.keep(room.course, key, Done(rulings, judgement["ran"], judgement["seconds"]))
 
 
 def _reached(
@@ -140,9 +140,9 @@ class Writer:
     def write(self, student: str) -> str:
         """Enter a student's verdicts and make the feedback; "" or what went wrong."""
         for command in (self._api.autograde, self._api.generate_feedback):
-            said = command(self.room.name, student)
-            if not said["success"]:
-                return str(said.get("error") or said.get("log"))[-2000:]
+            outcome = command(self.room.name, student)
+            if not outcome["success"]:
+                return str(outcome.get("error") or outcome.get("log"))[-2000:]
         return ""
 
     def read(self) -> Any:
@@ -185,8 +185,10 @@ def grade(course: Path, name: str, jobs: int = 2, scheduler: str = "", again: bo
         bar.end()
         graded = writer.read()
         if anew:
-            found = [c for c in exports.changed(before, graded.rows) if c.student in anew]
-            changes = [str(dataclasses.replace(c, exercise=graded.exercises[c.exercise])) for c in found]
+            differences = [c for c in exports.changed(before, graded.rows) if c.student in anew]
+            changes = [
+                str(dataclasses.replace(c, exercise=graded.exercises[c.exercise])) for c in differences
+            ]
         exports.write(exports.by_exercise(graded), table)
     elif not table.exists() or not book.exists() or book.stat().st_mtime > table.stat().st_mtime:
         exports.write(exports.by_exercise(Writer(room).read()), table)  # points were changed by hand
@@ -269,11 +271,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--again", action="store_true", help="everybody anew; says what changed and for whom")
     asked = parser.parse_args(argv)
-    found = sorted(p.parent.name for p in (ROOT / "solutions").glob(f"{asked.lesson}*/*.ipynb"))
-    if not asked.lesson or len(found) != 1:
+    lessons = sorted(p.parent.name for p in (ROOT / "solutions").glob(f"{asked.lesson}*/*.ipynb"))
+    if not asked.lesson or len(lessons) != 1:
         there = ", ".join(sorted(p.parent.name for p in (ROOT / "solutions").glob("[0-9][0-9]_*/*.ipynb")))
         print(
-            f"grade: which lesson? {asked.lesson!r} names {len(found)}. There are {there}.", file=sys.stderr
+            f"grade: which lesson? {asked.lesson!r} names {len(lessons)}. There are {there}.", file=sys.stderr
         )
         return 2
     from helpers.classroom.sandbox import NoSandbox, require
@@ -283,7 +285,7 @@ def main(argv: list[str] | None = None) -> int:
     except NoSandbox as why:
         print(f"grade: {why}", file=sys.stderr)
         return 2
-    return grade(ROOT, found[0], max(1, asked.jobs), asked.scheduler, asked.again)
+    return grade(ROOT, lessons[0], max(1, asked.jobs), asked.scheduler, asked.again)
 
 
 if __name__ == "__main__":

@@ -121,13 +121,13 @@ class Intake(NotebookExporter):
     def _forget(self, folder: Path) -> None:
         """Remove what was made of an earlier submission, since nbgrader would pass over a newer one."""
         course, name = self._converter.coursedir, folder.name
-        made = (
+        earlier = (
             Path(course.format_path(course.autograded_directory, folder.parent.name, name)) / f"{name}.ipynb"
         )
-        if made.exists():
-            graded = nbformat.read(made, as_version=4).metadata.get(GRADING, {})
+        if earlier.exists():
+            graded = nbformat.read(earlier, as_version=4).metadata.get(GRADING, {})
             if graded.get("digest") != self._clean(folder).metadata[GRADING]["digest"]:
-                made.unlink()
+                earlier.unlink()
 
 
 class OneFolder(Autograde):
@@ -175,7 +175,7 @@ class SaveVerdicts(NbGraderPreprocessor):
             kept = gradebook.find_submission_notebook(
                 about["notebook"], about["assignment"], about["student"]
             )
-            grades, comments = ({one.name: one for one in rows} for rows in (kept.grades, kept.comments))
+            grades, comments = ({row.name: row for row in rows} for rows in (kept.grades, kept.comments))
             for cell in nb.cells:
                 grade_id = cell.metadata.get("nbgrader", {}).get("grade_id", "")
                 if is_grade(cell):

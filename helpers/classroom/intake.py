@@ -110,8 +110,8 @@ def _chosen(candidates: list[_Candidate], refused: list[tuple[_File, str]], many
     return Taken(best.matched.notebook, tuple(notes), tuple(human), best.digest)
 
 
-def _same(one: Matched, other: Matched) -> bool:
-    return [c.source for c in one.notebook.cells] == [c.source for c in other.notebook.cells]
+def _same(matched: Matched, other: Matched) -> bool:
+    return [c.source for c in matched.notebook.cells] == [c.source for c in other.notebook.cells]
 
 
 def _candidate(file: _File, reference: NotebookNode, name: str) -> _Candidate:
@@ -134,13 +134,13 @@ def _files(folder: Path, opened: contextlib.ExitStack) -> list[_File]:
             f"the submission's folder cannot be read ({problem.strerror}): hand in a folder with the notebook"
         ) from None
     opened.callback(os.close, top)
-    found, folders = [], []
+    files, folders = [], []
     for name, about in _entries(top):
         if stat.S_ISDIR(about.st_mode):
             if not name.startswith((".", "__")):
                 folders.append(name)
         elif name.lower().endswith(".ipynb"):
-            found.append(_file(name, top, name, about))
+            files.append(_file(name, top, name, about))
     for name in sorted(folders)[:MOST_FOLDERS]:
         try:
             below = os.open(name, _OPEN | os.O_DIRECTORY, dir_fd=top)
@@ -153,10 +153,10 @@ def _files(folder: Path, opened: contextlib.ExitStack) -> list[_File]:
         ]
         if inside:
             opened.callback(os.close, below)
-            found += inside
+            files += inside
         else:
             os.close(below)
-    return found
+    return files
 
 
 def _entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:

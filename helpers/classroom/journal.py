@@ -6,10 +6,10 @@ whole or not at all. Deleting the folder costs time and nothing else.
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from helpers import keeping
 from helpers.classroom.bench import Done, Ruling
 
 FOLDER = ".grading"
@@ -40,6 +40,4 @@ def load(path: Path) -> dict[str, Any]:
 def write(path: Path, data: object) -> None:
     """``data`` as JSON, at once and whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    half.write_text(json.dumps(data), encoding="utf-8")
-    half.replace(path)
+    keeping.write(path, json.dumps(data))

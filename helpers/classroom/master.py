@@ -101,12 +101,12 @@ def _cell(path: Path, raw: dict, line: int) -> Cell:
     if raw["cell_type"] == "markdown":
         return Cell("markdown", raw["source"].rstrip("\n"), line)
     title = meta.pop("title", "")
-    found = [k for k in KINDS if k in meta or k == title]
-    if len(found) != 1:
+    kinds = [k for k in KINDS if k in meta or k == title]
+    if len(kinds) != 1:
         raise BadMaster(
-            f"{where}: a code cell needs one kind of {', '.join(KINDS)} on its '# %%' line; this one has {found or title or 'none'}"
+            f"{where}: a code cell needs one kind of {', '.join(KINDS)} on its '# %%' line; this one has {kinds or title or 'none'}"
         )
-    kind = found[0]
+    kind = kinds[0]
     cell = Cell(
         kind,
         raw["source"].rstrip("\n"),
@@ -247,10 +247,12 @@ def _bound_outside_tests(master: Master) -> set[str]:
 
 def imports(source: str, package: str = "") -> set[str]:
     """The names that top-level imports bind, or only those from a package."""
-    found = [n for n in ast.parse(source).body if isinstance(n, ast.Import | ast.ImportFrom)]
+    statements = [n for n in ast.parse(source).body if isinstance(n, ast.Import | ast.ImportFrom)]
     if package:
-        found = [n for n in found if isinstance(n, ast.ImportFrom) and (n.module or "").startswith(package)]
-    return {(a.asname or a.name).partition(".")[0] for n in found for a in n.names}
+        statements = [
+            n for n in statements if isinstance(n, ast.ImportFrom) and (n.module or "").startswith(package)
+        ]
+    return {(a.asname or a.name).partition(".")[0] for n in statements for a in n.names}
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
@@ -270,7 +272,7 @@ def names(source: str) -> tuple[set[str], set[str]]:
 
 
 def _exercises(master: Master) -> list[Exercise]:
-    found = []
+    exercises = []
     text = ""
     for cell in master.cells:
         if cell.kind == "markdown":
@@ -293,7 +295,7 @@ def _exercises(master: Master) -> list[Exercise]:
                 f"{master.where(cell)}: exercise {cell.exercise!r} needs two hints and the idea in <details>, found {text.count('<details>')}"
             )
         checks = list(dict.fromkeys(n for c in mine if c.kind == "test" for n in _checked(c.source)))
-        found.append(
+        exercises.append(
             Exercise(
                 cell.exercise,
                 heading["number"],
@@ -304,18 +306,18 @@ def _exercises(master: Master) -> list[Exercise]:
                 checks,
             )
         )
-    return found
+    return exercises
 
 
 def _checked(source: str) -> list[str]:
     """The learner's names that a test checks: check_windows(…) checks `windows`, as check.function("windows", …) does."""
-    found = []
+    checked = []
     for call in ast.walk(ast.parse(source)):
         if not isinstance(call, ast.Call):
             continue
         if isinstance(call.func, ast.Name) and call.func.id.startswith("check_"):
-            found.append(call.func.id.removeprefix("check_"))
+            checked.append(call.func.id.removeprefix("check_"))
         elif isinstance(call.func, ast.Attribute) and call.func.attr in ("function", "value") and call.args:
             if isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str):
-                found.append(call.args[0].value)
-    return found
+                checked.append(call.args[0].value)
+    return checked

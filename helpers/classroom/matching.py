@@ -9,7 +9,6 @@ import builtins
 import copy
 import itertools
 import re
-import symtable
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 
 from nbformat import NotebookNode, from_dict
 
-from helpers.classroom.master import KINDS, MARKERS
+from helpers.classroom.master import KINDS, MARKERS, names
 from helpers.classroom.reading import NotGradable, Written
 from helpers.classroom.settings import OPEN_STUB, STUB
 
@@ -178,19 +177,19 @@ def _labelled(written: Sequence[Written], owns: Sequence[Own]) -> list[_Cell]:
     for own in owns:
         for text in {_normal(own.node.source), _normal(own.stub)}:
             by_text[text].append(own)
-    found: list[Own | None] = []
+    owners: list[Own | None] = []
     for w in written:
         same = by_text.get(_normal(w.source), [])
-        found.append(same[0] if len(same) == 1 else by_grade_id.get(w.grade_id) or by_id.get(w.id))
-    taken = {own.place for own in found if own}
+        owners.append(same[0] if len(same) == 1 else by_grade_id.get(w.grade_id) or by_id.get(w.id))
+    taken = {own.place for own in owners if own}
     for i, w in enumerate(written):
-        if found[i] is None and (several := by_text.get(_normal(w.source))) and w.source.strip():
+        if owners[i] is None and (several := by_text.get(_normal(w.source))) and w.source.strip():
             # several cells of the master's may have one text: they come in their order
             own = next((own for own in several if own.place not in taken), several[-1])
-            found[i] = own
+            owners[i] = own
             taken.add(own.place)
     cells = [
-        _Cell(i, w.kind, w.source, w.id, own) for i, (w, own) in enumerate(zip(written, found, strict=True))
+        _Cell(i, w.kind, w.source, w.id, own) for i, (w, own) in enumerate(zip(written, owners, strict=True))
     ]
     free = [own for own in owns if own.place not in taken]
     for own in free:
@@ -215,7 +214,7 @@ def _labelled_by_lines(cells: list[_Cell], free: Sequence[Own]) -> list[_Cell]:
     for own in free:
         for line in set(_lines(own.stub)):
             holders[line].append(own.place)
-    found = list(cells)
+    labelled = list(cells)
     for i, cell in enumerate(cells):
         lines = set(_lines(cell.source)) if cell.own is None else set()
         shared = Counter(place for line in lines for place in holders.get(line, ()) if place in left)
@@ -226,8 +225,8 @@ def _labelled_by_lines(cells: list[_Cell], free: Sequence[Own]) -> list[_Cell]:
         if many / len(lines | set(_lines(own.stub))) >= _ALIKE and (own.role == "text") == (
             cell.kind != "code"
         ):
-            found[i] = replace(cell, own=left.pop(place))
-    return found
+            labelled[i] = replace(cell, own=left.pop(place))
+    return labelled
 
 
 def _refuse_another_lesson(
@@ -302,14 +301,14 @@ def _cut(piece: _Cell, text: str, other: Own) -> list[_Cell]:
     """A cell cut where it holds the whole ``text`` of another; the cell itself where it does not."""
     if text not in piece.source or piece.own is other and piece.source.strip() == text:
         return [piece]
-    found = re.search(rf"(?m)^{re.escape(text)}[ \t]*$", piece.source)
-    if found is None:
+    span = re.search(rf"(?m)^{re.escape(text)}[ \t]*$", piece.source)
+    if span is None:
         return [piece]
     own = piece.own if piece.is_exercise() else None
     parts = [
-        replace(piece, source=piece.source[: found.start()].strip("\n"), own=own),
+        replace(piece, source=piece.source[: span.start()].strip("\n"), own=own),
         replace(piece, kind="markdown" if other.role == "text" else "code", source=text, id="", own=other),
-        replace(piece, source=piece.source[found.end() :].strip("\n"), id="", own=own),
+        replace(piece, source=piece.source[span.end() :].strip("\n"), id="", own=own),
     ]
     return [part for part in parts if part.source.strip()]
 
@@ -424,11 +423,11 @@ def _versions(own: Own, mine: Sequence[_Cell], known: set[str]) -> list[_Version
             seen = set()
         groups[-1].append(cell)
         seen |= defined
-    found = []
+    versions = []
     for group in groups:
         text, beside = _joined(own, group, known)
-        found.append(_Version(group, text, beside, own.answered(_pieces(text))))
-    return found
+        versions.append(_Version(group, text, beside, own.answered(_pieces(text))))
+    return versions
 
 
 def _chosen(own: Own, answering: Sequence[_Version], test: int) -> list[_Version]:
@@ -453,10 +452,10 @@ def _spare(own: Own, cell: _Cell, answer: _Cell) -> _Cell | None:
 def _first_test(own: Own, owns: Sequence[Own], cells: Sequence[_Cell]) -> int:
     """Where the exercise's first test stands in the submission; without one, where the next exercise begins."""
     tests = [o.place for o in owns if o.exercise == own.exercise and o.place != own.place]
-    found = [c.order for c in cells if c.own and c.own.place in tests]
+    orders = [c.order for c in cells if c.own and c.own.place in tests]
     last = max(tests, default=own.place)
-    found = found or [c.order for c in cells if c.own and c.own.exercise and c.own.place > last]
-    return min(found, default=cells[-1].order + 1)
+    orders = orders or [c.order for c in cells if c.own and c.own.exercise and c.own.place > last]
+    return min(orders, default=cells[-1].order + 1)
 
 
 def _joined(own: Own, parts: Sequence[_Cell], known: set[str]) -> tuple[str, list[_Cell]]:
@@ -497,29 +496,10 @@ def _problems(texts: Iterable[str], known: set[str]) -> tuple[int, int]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 compile(text, "<cell>", "exec", dont_inherit=True)
-                unknown |= _free(text)
+                unknown |= names(text)[0]
         except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
             broken += 1
     return broken, len(unknown - known - set(dir(builtins)))
-
-
-def _free(text: str) -> set[str]:
-    """The names that code reads from outside itself."""
-    table = symtable.symtable(text, "<cell>", "exec")
-    bound = {
-        s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()
-    }
-    read: set[str] = set()
-    pending = [table]
-    while pending:
-        scope = pending.pop()
-        pending += scope.get_children()
-        read |= {
-            s.get_name()
-            for s in scope.get_symbols()
-            if s.is_referenced() and (scope is table or s.is_global())
-        }
-    return read - bound
 
 
 # --- the other cells, and the whole ---------------------------------------------------------------------------------
@@ -638,9 +618,9 @@ def _pieces(source: str) -> list[tuple[str, str]]:
     pieces: list[tuple[str, str]] = []
     pending = ""
     for line in source.splitlines(keepends=True):
-        found = _DEFINES.match(line)
-        if found:
-            pieces.append((found[1] or found[2], pending + line))
+        definition = _DEFINES.match(line)
+        if definition:
+            pieces.append((definition[1] or definition[2], pending + line))
             pending = ""
         elif pending or line.startswith(("@", "#")):  # they belong to what follows
             pending += line

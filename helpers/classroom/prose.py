@@ -93,7 +93,7 @@ def _reads_a_clock(node: ast.AST, clocks: set[str]) -> bool:
 
 def _written(statement: ast.AST) -> set[str]:
     """The names that a statement binds or changes: x, f, times[n] = …, rows.append(…)."""
-    found = {getattr(statement, "name", "")}
+    bound = {getattr(statement, "name", "")}
     for node in ast.walk(statement):
         if isinstance(node, ast.Attribute) and node.attr in CHANGES:
             node = node.value
@@ -101,8 +101,8 @@ def _written(statement: ast.AST) -> set[str]:
             continue
         while isinstance(node, ast.Subscript | ast.Attribute):
             node = node.value
-        found.add(getattr(node, "id", ""))
-    return found - {""}
+        bound.add(getattr(node, "id", ""))
+    return bound - {""}
 
 
 def fill(nb: NotebookNode, master: Master, ran: NotebookNode) -> None:

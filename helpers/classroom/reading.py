@@ -57,13 +57,13 @@ def read(data: bytes, notes: list[str]) -> list[Written]:
     odd = sum(not isinstance(cell, dict) for cell in cells)
     if odd:
         notes.append(f"{odd} of its cells were no cells, and were passed over")
-    found = [_written(cell, place, notes) for place, cell in enumerate(cells) if isinstance(cell, dict)]
-    if (long := sum(len(cell.source) for cell in found)) > LONGEST_NOTEBOOK:
+    written = [_written(cell, place, notes) for place, cell in enumerate(cells) if isinstance(cell, dict)]
+    if (long := sum(len(cell.source) for cell in written)) > LONGEST_NOTEBOOK:
         raise NotGradable(
             f"the cells hold {long:,} characters, and at most {LONGEST_NOTEBOOK:,} are read: delete what is no part of "
             "the lesson, and hand it in again"
         )
-    return found
+    return written
 
 
 def _text(data: bytes, notes: list[str]) -> str:
@@ -141,9 +141,9 @@ def _cells(notebook: dict[str, Any]) -> tuple[list[Any], bool]:
     cells = notebook.get("cells")
     sheets = notebook.get("worksheets")
     if not isinstance(cells, list) and isinstance(sheets, list):
-        found = [s["cells"] for s in sheets if isinstance(s, dict) and isinstance(s.get("cells"), list)]
-        if found:
-            return [cell for sheet in found for cell in sheet], True
+        lists = [s["cells"] for s in sheets if isinstance(s, dict) and isinstance(s.get("cells"), list)]
+        if lists:
+            return [cell for sheet in lists for cell in sheet], True
     if not isinstance(cells, list):
         raise NotGradable(
             "the file is JSON but no notebook, for it has no list of cells: hand in the lesson's .ipynb file"

@@ -78,19 +78,19 @@ def reset(lesson: str) -> int:
             file=sys.stderr,
         )
         return 2
-    found = [p for p in there if lesson and p.stem.startswith(lesson)]
-    if len(found) != 1:
+    matches = [p for p in there if lesson and p.stem.startswith(lesson)]
+    if len(matches) != 1:
         names = ", ".join(p.stem for p in there)
         print(
-            f"reset: which lesson? {lesson!r} names {len(found)}; say e.g. make reset LESSON={there[0].stem[:2]}. "
+            f"reset: which lesson? {lesson!r} names {len(matches)}; say e.g. make reset LESSON={there[0].stem[:2]}. "
             f"There are {names}.",
             file=sys.stderr,
         )
         return 2
-    target = NOTEBOOKS / found[0].stem / found[0].name
+    target = NOTEBOOKS / matches[0].stem / matches[0].name
     kept = None
     try:
-        fresh = release(found[0]) if references else found[0].read_text(encoding="utf-8")
+        fresh = release(matches[0]) if references else matches[0].read_text(encoding="utf-8")
         target.parent.mkdir(parents=True, exist_ok=True)
         kept = copy_beside(target) if target.exists() else None
         write(target, fresh)

@@ -75,7 +75,7 @@ def _cell(cell: NotebookNode, place: int, ours: set[str]) -> NotebookNode:
     if cell.get("cell_type") == "code":
         count = cell.get("execution_count")
         # nbformat's new_code_cell holds each against the schema, which is done once, when the notebook is written
-        made = NotebookNode(
+        clean = NotebookNode(
             cell_type="code",
             source=source,
             outputs=[kept for output in cell.get("outputs", []) if (kept := _output(output)) is not None],
@@ -83,11 +83,11 @@ def _cell(cell: NotebookNode, place: int, ours: set[str]) -> NotebookNode:
         )
     else:  # Markdown; and raw cells, which nbconvert would write into a page as they are
         harmless = source in ours or (cell.get("cell_type") == "markdown" and not _MARKS.search(source))
-        made = NotebookNode(cell_type="markdown", source=source if harmless else literally(source))
+        clean = NotebookNode(cell_type="markdown", source=source if harmless else literally(source))
     known = cell.get("id")
-    made["id"] = known if isinstance(known, str) and _NAME.fullmatch(known) else f"cell-{place}"
-    made["metadata"] = _metadata(cell.get("metadata"))
-    return made
+    clean["id"] = known if isinstance(known, str) and _NAME.fullmatch(known) else f"cell-{place}"
+    clean["metadata"] = _metadata(cell.get("metadata"))
+    return clean
 
 
 def _metadata(given: Any) -> NotebookNode:

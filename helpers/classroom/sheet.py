@@ -44,7 +44,7 @@ def is_hidden(grade_id: str) -> bool:
 
 def of(notebook: NotebookNode, name: str) -> Sheet:
     """The sheet of a lesson's notebook called ``name``; texts that are missing stay empty, or are the name."""
-    found: dict[str, Exercise] = {}
+    exercises: dict[str, Exercise] = {}
     title, heading, task = name, None, ""
     for cell in notebook.cells:
         about = cell.metadata.get("nbgrader", {})
@@ -55,14 +55,14 @@ def of(notebook: NotebookNode, name: str) -> Sheet:
             if named := _HEADING.search(cell.source):
                 heading, task = named, cell.source
         elif about.get("solution"):
-            exercise = found.setdefault(grade_id, Exercise(grade_id))
+            exercise = exercises.setdefault(grade_id, Exercise(grade_id))
             if heading:
                 exercise.number, exercise.title, exercise.task = heading["number"], heading["title"], task
             heading = None
         elif about.get("grade"):
             key = exercise_of(grade_id)
-            found.setdefault(key, Exercise(key)).tests[grade_id] = cell.source
-    return Sheet(title, [e for e in found.values() if e.tests])
+            exercises.setdefault(key, Exercise(key)).tests[grade_id] = cell.source
+    return Sheet(title, [e for e in exercises.values() if e.tests])
 
 
 def read(path: Path) -> Sheet | None:

@@ -53,14 +53,14 @@ def clean(folder: Path, reference: Path) -> NotebookNode:
 
 def steps_of(nb: NotebookNode) -> list[Step]:
     """What is run and what is judged of a clean notebook."""
-    found = []
+    steps = []
     for place, cell in enumerate(nb.cells):
         about = cell.metadata.get("course", {})
         if cell.cell_type == "code" and about.get("role") in _RUN:
             grade_id = cell.metadata.get("nbgrader", {}).get("grade_id", "")
             role = "added" if about["role"] == "edited" else about["role"]
-            found.append(Step(place, role, cell.source, grade_id, about.get("exercise", "")))
-    return found
+            steps.append(Step(place, role, cell.source, grade_id, about.get("exercise", "")))
+    return steps
 
 
 def key_of(nb: NotebookNode) -> str:

@@ -52,9 +52,9 @@ def discreetly(text: str, lesson: str) -> str:
     if NOT_YOURS in text:
         return _OF_THE_MACHINE
     head, *more = text.split("\n")
-    said = _strings(lesson)
+    own = _strings(lesson)
     # notes and "look again at" stand in the tests as they are; all else that follows is values, or the answer's own
-    notes = [line for line in map(str.strip, more) if line.removeprefix(_LOOK) in said]
+    notes = [line for line in map(str.strip, more) if line.removeprefix(_LOOK) in own]
     return "\n".join([_head(head, lesson), *notes])
 
 
@@ -106,10 +106,12 @@ def _words(text: str) -> set[str]:
 @cache
 def _strings(lesson: str) -> frozenset[str]:
     """The strings in the checks and in the lesson's tests, as they are handed out, and the names of the checks."""
-    module = re.sub(r"^\d+_", "", lesson)
-    paths = [*(_HELPERS / "check").glob("*.py"), *(_HELPERS / "exercises").glob("_*.py")]
-    paths += [p for p in (_HELPERS / "exercises").glob("*.py") if p.stem == module]
-    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    paths = [
+        *(_HELPERS / "check").glob("*.py"),
+        _HELPERS / "lessons" / re.sub(r"^\d+_", "", lesson) / "exercises.py",
+    ]
+    texts = [path.read_text(encoding="utf-8") for path in paths if path.exists()]
+    nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     names = {
         node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("check_")
     }

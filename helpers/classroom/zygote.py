@@ -24,10 +24,11 @@ import socket
 import struct
 import sys
 import traceback
-from glob import glob
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from helpers.ranks.server import end_all
 
 if TYPE_CHECKING:
     from helpers.check.intact import Intact
@@ -143,8 +144,8 @@ def serve(connection: socket.socket, before: "Intact") -> None:
         except (MemoryError, RecursionError, ValueError) as odd:
             data = json.dumps({"broken": f"its result cannot be sent ({type(odd).__name__})"}).encode()
         if len(data) > MOST:
-            said = f"its result has {len(data) >> 20} MB as plain data, and at most {MOST >> 20} MB are read"
-            data = json.dumps({"broken": said}).encode()
+            why = f"its result has {len(data) >> 20} MB as plain data, and at most {MOST >> 20} MB are read"
+            data = json.dumps({"broken": why}).encode()
         connection.sendall(struct.pack("!Q", len(data)) + data)
 
 
@@ -202,12 +203,12 @@ def _confine(limits: dict[int, int]) -> None:
 
 def _scratch() -> set[str]:
     """All paths in the sandbox's own folders, but for what is mounted there: an environment may lie in /tmp."""
-    found = set[str]()
+    paths = set[str]()
     for top in ("/tmp", "/dev/shm"):
         for folder, folders, files in os.walk(top):
             folders[:] = [name for name in folders if not os.path.ismount(os.path.join(folder, name))]
-            found.update(os.path.join(folder, name) for name in folders + files)
-    return found
+            paths.update(os.path.join(folder, name) for name in folders + files)
+    return paths
 
 
 def _sweep(at_first: set[str]) -> bool:
@@ -238,20 +239,6 @@ def _traceable(yes: bool) -> None:
 def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-def _end(child: int) -> None:
-    """End a notebook's process, and what it started: that is now this process's, where it is a subreaper."""
-    left = [child]
-    while left:
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for pid in left:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
-        listed = (Path(path).read_text(encoding="ascii") for path in glob("/proc/self/task/*/children"))
-        left = [int(pid) for line in listed for pid in line.split()]
 
 
 def _in_large_pages() -> None:
@@ -312,12 +299,12 @@ def main(control: socket.socket, alone: bool) -> None:
     control.sendall(READY)
     child = forked = 0
     while True:
-        told, handles = b"", list[int]()
+        order, handles = b"", list[int]()
         with contextlib.suppress(ConnectionResetError):
-            told, handles, _, _ = socket.recv_fds(control, 1, 1)
+            order, handles, _, _ = socket.recv_fds(control, 1, 1)
         if child and not alone:
-            _end(child)
-        if not told or (alone and not _sweep(at_first)):
+            end_all([child])  # and what it started: that is this process's now, where it is a subreaper
+        if not order or (alone and not _sweep(at_first)):
             return
         if alone and _inherited() != given:
             return  # the notebook before has changed them, and what was lowered cannot be raised: a sandbox anew

@@ -53,12 +53,12 @@ class Kernels:
 
     def bodies(self) -> dict[str, str]:
         """The generated kernels' own source, C++ or Triton, by name; ``name (2)`` is the second graph's of that name."""
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for text in self.sources:
             for name, body in _bodies(text).items():
-                again = sum(1 for known in found if known.partition(" ")[0] == name)
-                found[f"{name} ({again + 1})" if again else name] = body
-        return found
+                again = sum(1 for known in texts if known.partition(" ")[0] == name)
+                texts[f"{name} ({again + 1})" if again else name] = body
+        return texts
 
     @property
     def readable(self) -> str:
@@ -166,17 +166,17 @@ def _blocks(lines: list[str]) -> list[str | list]:  # type: ignore[type-arg]  # 
 
 
 def _written(block: list[str | list], indent: str = "    ") -> list[str]:  # type: ignore[type-arg]
-    said: list[str] = []
+    sentences: list[str] = []
     for part in block:
         if isinstance(part, str):
-            said.append(indent + part)
+            sentences.append(indent + part)
             continue
-        if said and said[-1].startswith(f"{indent}for"):
-            said[-1] += " {"
+        if sentences and sentences[-1].startswith(f"{indent}for"):
+            sentences[-1] += " {"
         else:
-            said.append(indent + "{")
-        said += [*_written(part, indent + "    "), indent + "}"]
-    return said
+            sentences.append(indent + "{")
+        sentences += [*_written(part, indent + "    "), indent + "}"]
+    return sentences
 
 
 def _plain(line: str) -> str:

@@ -35,9 +35,9 @@ def _leaves(text: str) -> Iterator[tuple[int, Guard]]:
         if not leaf or leaf["kind"] in _SILENT or _MARKS.search(leaf["check"]):
             continue
         kind, check = leaf["kind"], leaf["check"]
-        said = _SAID.search(check)
-        line = said["line"] if said else ""
-        check = check[: said.start()] if said else re.sub(r"\s+# \S+:\d+ in \S+$", "", check)
+        match = _SAID.search(check)
+        line = match["line"] if match else ""
+        check = check[: match.start()] if match else re.sub(r"\s+# \S+:\d+ in \S+$", "", check)
         guard = _guard(kind, check.strip(), line)
         torch_own = re.search(r"\bG\['(__import_|__builtins|torch'\])", check)
         yield 3 if not guard.about else 2 if torch_own else 1 if "G['" in check else 0, guard
@@ -72,9 +72,9 @@ def _device(keys: str) -> str:
 
 
 def _subject(text: str) -> str:
-    found = re.match(r"[LG](\['[^']+'\])(\.\w+|\['[^']+'\]|\[\d+\])*", text)
+    match = re.match(r"[LG](\['[^']+'\])(\.\w+|\['[^']+'\]|\[\d+\])*", text)
     # x.size()[0]: about x
-    return re.sub(r"\.(size|stride|shape|storage_offset)$", "", found[0]) if found else text
+    return re.sub(r"\.(size|stride|shape|storage_offset)$", "", match[0]) if match else text
 
 
 def plain(text: str) -> str:
@@ -92,10 +92,10 @@ def plain(text: str) -> str:
 
 
 def _state(check: str) -> str:
-    found = re.search(r"\{.*\}", check)
-    if not found:
+    match = re.search(r"\{.*\}", check)
+    if not match:
         return "the same global state (grad mode, autocast, threads, default dtype, determinism)"
-    state = json.loads(found[0])
+    state = json.loads(match[0])
     grad, exact = _on(state.get("grad_mode")), _on(state.get("deterministic_algorithms"))
     autocast = _on(any(state.get("autocast_state", {}).get("enabled", [])))
     threads = "1 thread" if state.get("num_threads") == 1 else f"{state.get('num_threads')} threads"

@@ -39,18 +39,18 @@ class _Ear(logging.Handler):
         self.events = events
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = getattr(record, "metadata", None)
-        if not isinstance(said, dict) or "chromium_event" in said:
+        metadata = getattr(record, "metadata", None)
+        if not isinstance(metadata, dict) or "chromium_event" in metadata:
             return  # a mark on a timeline: no news
-        frame, compilation = said.get("frame_id"), said.get("frame_compile_id")
+        frame, compilation = metadata.get("frame_id"), metadata.get("frame_compile_id")
         place = "" if frame is None or compilation is None else f"{frame}/{compilation}"
-        for kind, data in said.items():
+        for kind, data in metadata.items():
             if kind in _WANTED or kind == "artifact":
                 data = data if isinstance(data, dict) else {}
                 kind = str(data.get("name", "")) if kind == "artifact" else kind
                 if kind in _WANTED:
                     text = _text(getattr(record, "payload", None))
-                    self.events.append(Event(kind, place, said.get("attempt") or 0, data, text))
+                    self.events.append(Event(kind, place, metadata.get("attempt") or 0, data, text))
 
 
 _WANTED = {

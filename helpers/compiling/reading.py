@@ -83,17 +83,17 @@ def _why(kind: str, text: str) -> str:
         return ""
     blocks = text.split("*** While handling this graph break, another graph break occurred: ***")
     heads = [block.strip().splitlines()[0] for block in blocks if block.strip()]
-    said = ", then: ".join(heads)
-    return said if kind == "Unsupported" and said else f"{kind}: {said}"
+    reason = ", then: ".join(heads)
+    return reason if kind == "Unsupported" and reason else f"{kind}: {reason}"
 
 
 def _reasons(text: str) -> tuple[str, ...]:
     """The guards that failed: without the compile ids they refer to and their source, names as the reader wrote them."""
     try:
-        said = json.loads(text)
+        entries = json.loads(text)
     except ValueError:  # a single reason comes as it is
-        said = text
-    lines = [str(part).strip() for part in (said if isinstance(said, list) else [said])]
+        entries = text
+    lines = [str(part).strip() for part in (entries if isinstance(entries, list) else [entries])]
     return tuple(plain(re.sub(r"^\d+/\d+: |\s+# .*", "", line.partition("\n")[0])) for line in lines if line)
 
 
@@ -131,22 +131,22 @@ def operators(code: str) -> tuple[str, ...]:
     if body is None:
         return ()
     local = {a.arg for a in body.args.args}
-    found = []
+    operators = []
     for step in body.body:
         if isinstance(step, ast.Return):
             continue
         target = step.targets[0] if isinstance(step, ast.Assign) else getattr(step, "target", None)
         value = getattr(step, "value", None)
         if isinstance(target, ast.Subscript):
-            found.append("setitem")
+            operators.append("setitem")
             continue
         if isinstance(step, ast.AugAssign):
-            found.append("i" + _OPERATORS.get(type(step.op), "op"))
+            operators.append("i" + _OPERATORS.get(type(step.op), "op"))
         elif value is not None and (name := _called(value, local)):
-            found.append(name)
+            operators.append(name)
         if isinstance(target, ast.Name):
             local.add(target.id)
-    return tuple(found)
+    return tuple(operators)
 
 
 def _called(value: ast.expr, local: set[str]) -> str:

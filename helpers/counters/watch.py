@@ -176,12 +176,12 @@ def _storages(tree: Any) -> Storages:
 
 
 def _held(given: Iterable[torch.Tensor]) -> Storages:
-    found: Storages = {}
+    storages: Storages = {}
     for tensor in given:
         storage = _storage(tensor)
         if storage is not None:
-            found[storage._cdata] = storage, _nbytes(storage)
-    return found
+            storages[storage._cdata] = storage, _nbytes(storage)
+    return storages
 
 
 def _leaves_torch(op: Operator, before: Storages, args: Any, kwargs: Any) -> bool:

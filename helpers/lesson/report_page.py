@@ -21,7 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from helpers import progress
+from helpers import keeping, progress
 from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
 from helpers.text.tables import cell_html
@@ -102,9 +102,7 @@ def write(to: Path, name: str = "") -> Report:
     if to.exists() and MARK not in to.read_text(encoding="utf-8", errors="replace")[:2000]:
         raise FileExistsError(f"{to} is there and is no report: choose another name")
     text = page(lessons, total, name)
-    fresh = to.with_name(f"{to.name}.tmp")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(to)
+    keeping.write(to, text)
     return Report(to, "; ".join(f"{what}: {number}" for number, what in figures(lessons, total)))
 
 
@@ -126,16 +124,16 @@ def _lesson(name: str, about: Mapping[str, Any], own: Mapping[str, Any]) -> Less
         (f"{e['number']} {e['title']}", int(e["stars"]), int(e["points"]), progress.status(e, own))
         for e in about["exercises"]
     )
-    found = Lesson(
+    lesson = Lesson(
         name, about["title"], about["question"], exercises, own.get("outcomes", {}), own.get("boards", {})
     )
-    for part, keys in ((found.outcomes, _OUTCOME), (found.boards, _BOARD)):
+    for part, keys in ((lesson.outcomes, _OUTCOME), (lesson.boards, _BOARD)):
         for key, one in part.items():
             if not isinstance(one, Mapping) or not all(isinstance(one.get(k), t) for k, t in keys.items()):
                 raise progress.Damaged(f"what is kept of {key!r} in {name} is not whole")
-    if not all(_is_ladder(board["rungs"]) for board in found.boards.values()):
+    if not all(_is_ladder(board["rungs"]) for board in lesson.boards.values()):
         raise progress.Damaged(f"a ladder that is kept in {name} is not whole")
-    return found
+    return lesson
 
 
 def _is_ladder(rungs: list[Any]) -> bool:
@@ -221,12 +219,12 @@ def _repaired(lessons: Sequence[Lesson]) -> str:
     """What the learner's own repair of the last lesson's slow script bought."""
     boards = [board for one in lessons if one.name.startswith(CAPSTONE) for board in one.boards.items()]
     climbed = [board["rows"] for _, board in boards if board["rungs"]]
-    found = [(title, board) for title, board in boards if board["rungs"] or board["rows"] not in climbed]
-    if not found:
+    repairs = [(title, board) for title, board in boards if board["rungs"] or board["rows"] not in climbed]
+    if not repairs:
         return ""
     says = "A training script that was given: correct, clean to read, and slow in many ways, none of them marked."
     return f"<h2>A slow script, found and repaired</h2>\n<p>{says}</p>\n" + "\n".join(
-        _board(*one) for one in found
+        _board(*one) for one in repairs
     )
 
 
@@ -274,10 +272,10 @@ _SIGNS = {
 
 def _section(one: Lesson) -> str:
     made = one.predicted
-    said = f"{one.solved} of {len(one.exercises)} exercises"
-    said += f", {sum(p['right'] for p in made)} of {len(made)} predictions right" if made else ""
+    summary = f"{one.solved} of {len(one.exercises)} exercises"
+    summary += f", {sum(p['right'] for p in made)} of {len(made)} predictions right" if made else ""
     parts = [
-        f"<details><summary>{escape(one.title)} <span class='muted'>· {said}</span></summary>",
+        f"<details><summary>{escape(one.title)} <span class='muted'>· {summary}</span></summary>",
         f"<p class='muted'>{escape(one.question)}</p>",
         _rows(
             ["exercise", "difficulty", "points", "its visible test"],

@@ -156,8 +156,8 @@ def leaks(snapshot: Snapshot, steps: int | Sequence[int] = 4) -> tuple[Leak, ...
 
 def _alive(snapshot: Snapshot) -> list[tuple[int, tuple[Frame, ...], int]]:
     """(event that allocated it, frames, bytes) of every block in use at the end; event -1: before the first."""
-    found = history(snapshot)
-    heap = found.heap(len(found))
+    past = history(snapshot)
+    heap = past.heap(len(past))
     return [(b.born, b.frames, b.size) for _, b in sorted(heap.live.items()) if b.state == ALLOCATED]
 
 

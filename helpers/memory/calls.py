@@ -214,21 +214,21 @@ def steps_of(program: str | Iterable[str], conf: str = "", capacity: int = CAPAC
 
 
 def _call(model: Any, held: dict[str, int], line: str) -> None:
-    if found := _MALLOC.fullmatch(line):
-        name, number, unit, stream = found.groups()
+    if match := _MALLOC.fullmatch(line):
+        name, number, unit, stream = match.groups()
         if name in held:
             raise ValueError(f"{name} is allocated already: free it first, or take another name")
         nbytes = round(float(number.replace("_", "")) * _FACTOR[unit])
         held[name] = model.malloc(nbytes, int(stream or 0), where=name)
-    elif found := _RECORD.fullmatch(line):
-        model.record_stream(_of(held, found[1]), int(found[2]))
+    elif match := _RECORD.fullmatch(line):
+        model.record_stream(_of(held, match[1]), int(match[2]))
     elif line.rstrip("()") == "empty_cache":
         model.empty_cache()
     elif line.rstrip("()") == "synchronize":
         model.finish()
-    elif found := _FREE.fullmatch(line):
-        model.free(_of(held, found[1]))
-        del held[found[1]]
+    elif match := _FREE.fullmatch(line):
+        model.free(_of(held, match[1]))
+        del held[match[1]]
     else:
         raise ValueError(f"cannot read it; a line is one of: {_FORMS}")
 

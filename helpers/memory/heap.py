@@ -195,7 +195,7 @@ class Heap:
 
     def segments(self) -> tuple[Segment, ...]:
         """As a snapshot would list them: segments by address, their blocks, the free ones between them."""
-        found = []
+        segments = []
         for start in self._starts:
             span = self.spans[start]
             end, at, blocks = start + span.size, start, []
@@ -210,8 +210,8 @@ class Heap:
             if at < end:
                 blocks.append(Block(at, end - at, 0, FREE))
             kind = span.expandable, span.pool_id
-            found.append(Segment(start, span.size, span.stream, span.pool, tuple(blocks), *kind))
-        return tuple(found)
+            segments.append(Segment(start, span.size, span.stream, span.pool, tuple(blocks), *kind))
+        return tuple(segments)
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Heap:

@@ -223,11 +223,11 @@ class _Reader:
     def segment(self, entry: Any) -> Segment:
         self.count()
         size, at = _int(entry, "total_size", most=MAX_SIZE), _int(entry, "address")
-        found = entry.get("blocks")
-        if not isinstance(found, list):
+        parts = entry.get("blocks")
+        if not isinstance(parts, list):
             raise SnapshotError("a segment without a list 'blocks'")
         blocks, start = [], at
-        for part in found:
+        for part in parts:
             blocks.append(self.block(part, at))
             at += blocks[-1].size
         if at - start != size:
@@ -263,14 +263,14 @@ class _Reader:
         )  # fmt: skip
 
     def frames(self, entry: dict[str, Any]) -> tuple[Frame, ...]:
-        found = entry.get("frames")
-        if not found:
+        entries = entry.get("frames")
+        if not entries:
             return ()
-        if not isinstance(found, list):
+        if not isinstance(entries, list):
             raise SnapshotError("'frames' is no list")
-        if id(found) not in self.stacks:
-            self.stacks[id(found)] = tuple(self.frame(one) for one in found[:MAX_FRAMES])
-        return self.stacks[id(found)]
+        if id(entries) not in self.stacks:
+            self.stacks[id(entries)] = tuple(self.frame(one) for one in entries[:MAX_FRAMES])
+        return self.stacks[id(entries)]
 
     def frame(self, entry: Any) -> Frame:
         if not isinstance(entry, dict):

@@ -54,14 +54,14 @@ def frame_of(filename: str, line: int, function: str) -> Frame:
 
 def site_of(frames: tuple[Frame, ...]) -> str:
     """The innermost frame of user code, "train.py:12 step"; where none is the user's, of Python, else who asked in C++."""
-    found = next((one for one in frames if one.user), None)
-    found = found or next((one for one in frames if one.file.endswith(".py")), None)
-    if found is None:  # backward runs in a thread of its own, where nothing is Python
+    frame = next((one for one in frames if one.user), None)
+    frame = frame or next((one for one in frames if one.file.endswith(".py")), None)
+    if frame is None:  # backward runs in a thread of its own, where nothing is Python
         asked = [match for one in frames if (match := _ASKED.search(one.function))]
         node, operator = (next(filter(None, (match[i] for match in asked)), "") for i in (1, 2))
-        found = frames[0] if frames else None
-        return f"{node} (backward)" if node else f"aten::{operator}" if operator else str(found or "")
-    return str(found)
+        frame = frames[0] if frames else None
+        return f"{node} (backward)" if node else f"aten::{operator}" if operator else str(frame or "")
+    return str(frame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ class Snapshot:
     @cached_property
     def _streams(self) -> list[int]:
         """Streams that are pointers, by address."""
-        found = {part.stream for part in self.segments} | {event.stream for event in self.events}
-        return sorted(stream for stream in found if stream >= _POINTER)
+        streams = {part.stream for part in self.segments} | {event.stream for event in self.events}
+        return sorted(stream for stream in streams if stream >= _POINTER)
 
     def stream_name(self, stream: int) -> str:
         """ "default stream", "stream 1", "stream 2" …; pointers are numbered by address: one says nothing to a reader."""

@@ -211,13 +211,13 @@ def _ends(steps: Steps) -> list[int]:
 
 
 def _joined(spans: set[tuple[int, int]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if found and start < found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if ranges and start < ranges[-1][1]:
+            ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            ranges.append((start, end))
+    return ranges
 
 
 def _frame(ax: Axes, rows: Rows, address: int, size: int) -> None:

@@ -149,16 +149,16 @@ def overlapped(
     run.begin = max(run.begin, min(first))
     exposed = run.exposed
     total, long = spans.length(exposed) / 1e9, (run.end - run.begin) / 1e9
-    said = f"exposed {format_seconds(total)} of {format_seconds(long)}, {total / long:.0%}"
+    figures = f"exposed {format_seconds(total)} of {format_seconds(long)}, {total / long:.0%}"
     lanes = [Lane(label, [_plain(done, _COMPUTE)]) for label, done in run.work.items()]
     lanes += [Lane(label, [_collectives(calls)]) for label, calls in run.calls.items()]
     alone = _plain(exposed, _EXPOSED)
     alone.texts = lambda i: (format_seconds(float(alone.end[i] - alone.start[i])),)
     alone.size, alone.beside = style.SMALL, len(alone.start) == 1
     gantt = Gantt([*lanes, Lane("exposed", [alone], empty="nothing")], run.begin / 1e9, run.end / 1e9, bar=0.36, space=0.22)  # fmt: skip
-    head = " · ".join(x for x in (run.note if note is None else note, said) if x)
+    head = " · ".join(x for x in (run.note if note is None else note, figures) if x)
     gantt.draw(run.evidence, title, head, key=gantt.key(run.key()), marks=marks, grid=False)
-    return gantt.picture(run.evidence, f"{title}: {len(run.every)} collectives; {said}")
+    return gantt.picture(run.evidence, f"{title}: {len(run.every)} collectives; {figures}")
 
 
 @drawn

@@ -30,17 +30,17 @@ class Line:
 
 def lines(entries: Sequence[Entry], left: float, about: str = "") -> list[Line]:
     """The entries on lines from `left` to the picture's margin; `about` stands before the first of them."""
-    found: list[Line] = []
+    lines: list[Line] = []
     x = style.WIDTH
     for entry in entries:
         squares = _SIDE * len(entry[0]) + (0.06 if entry[0] else 0)
         width = squares + style.text_width(entry[1], style.SMALL)
-        if not found or x + width > style.WIDTH - _EDGE:
-            found.append(Line("" if found else about, left, []))
+        if not lines or x + width > style.WIDTH - _EDGE:
+            lines.append(Line("" if lines else about, left, []))
             x = left
-        found[-1].entries.append((x, entry))
+        lines[-1].entries.append((x, entry))
         x += width + _GAP
-    return found
+    return lines
 
 
 def height(found: Sequence[Line]) -> float:

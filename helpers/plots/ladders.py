@@ -37,7 +37,7 @@ def ladder(rungs: Sequence[Rung], *, evidence: str, title: str = "What each chan
     fig, _ = style.figure(0.55 + 0.34 * len(rungs), evidence=evidence, title=title, note=note)
     time, memory = fig.subplots(1, 2, sharey=True)
     factor, unit = style.time_unit(max(rung.seconds for rung in rungs))
-    for ax, values, said, colour in [
+    for ax, values, texts, colour in [
         (
             time,
             [r.seconds * factor for r in rungs],
@@ -46,7 +46,7 @@ def ladder(rungs: Sequence[Rung], *, evidence: str, title: str = "What each chan
         ),
         (memory, [r.nbytes / 2**20 for r in rungs], [size_text(r.nbytes) for r in rungs], style.GREEN),
     ]:
-        for row, (value, text, rung) in enumerate(zip(values, said, rungs, strict=True)):
+        for row, (value, text, rung) in enumerate(zip(values, texts, rungs, strict=True)):
             ax.barh(
                 row, value, 0.62, color=colour if rung.kept else style.PAPER, edgecolor=colour, linewidth=1.4
             )
@@ -104,8 +104,8 @@ def ladder_shares(
                 (time, memory), values, colours, (f"{values[0]:.1f}×", f"{values[1]:.0%}"), strict=True
             ):
                 ax.barh(place, value, 0.62, color=colour, edgecolor=colour)
-                said = {"fontsize": style.SMALL, "va": "center", "bbox": style.ground(0.1)}
-                ax.annotate(text, (value, place), (5, 0), textcoords="offset points", **said)
+                look = {"fontsize": style.SMALL, "va": "center", "bbox": style.ground(0.1)}
+                ax.annotate(text, (value, place), (5, 0), textcoords="offset points", **look)
     for (times, share), dash in zip(promised.values(), dashes, strict=False):
         for ax, at in ((time, times), (memory, share)):
             ax.axvline(at, color=style.INK, linestyle=dash, linewidth=1.2)

@@ -29,11 +29,11 @@ def memory_timeline(source: Any, *, most: int = 5, title: str = "Memory over tim
     source: a Snapshot, a History, or anything that `memory.read` reads. most: how many lines of code get a colour, 1
     to 5.
     """
-    found = source if isinstance(source, History) else history(read(source))
+    past = source if isinstance(source, History) else history(read(source))
     if not 1 <= most <= len(_COLOURS):
         raise ValueError(f"most={most}: 1 to {len(_COLOURS)} colours can be told apart")
-    evidence, top = found.snapshot.evidence, peak_of(found)
-    if not len(found):
+    evidence, top = past.snapshot.evidence, peak_of(past)
+    if not len(past):
         return message(
             "no events: record them with torch.cuda.memory._record_memory_history() before the program runs",
             evidence=evidence, title=title,
@@ -41,11 +41,11 @@ def memory_timeline(source: Any, *, most: int = 5, title: str = "Memory over tim
     named = top.holders[:most]
     blocks = sum(h.blocks for h in top.holders[most:])
     others = Holder("all others", top.bytes - sum(h.bytes for h in named), blocks)
-    keep = staircase.thin(found.allocated, found.reserved)
-    stack = by_site(found, [holder.site for holder in named])[:, keep]
-    peak, before = size_text(top.bytes), size_text(int(found.allocated[0]))
+    keep = staircase.thin(past.allocated, past.reserved)
+    stack = by_site(past, [holder.site for holder in named])[:, keep]
+    peak, before = size_text(top.bytes), size_text(int(past.allocated[0]))
     note = f"peak {peak} after event {top.after}, while {size_text(top.reserved)} were reserved"
-    if not found.complete:
+    if not past.complete:
         note += f" · the recording begins with {before} already allocated: what was before it, and any earlier peak, is not known"
     rows = [*named, *([others] if stack[-1].any() else [])]
     body = _PLOT + 0.52 + staircase.LINE * (len(rows) + 1) + 0.12
@@ -53,11 +53,11 @@ def memory_timeline(source: Any, *, most: int = 5, title: str = "Memory over tim
     tall = body + header
     low = body - _PLOT
     ax = fig.add_axes((0.85 / style.WIDTH, low / tall, 1 - 1.1 / style.WIDTH, _PLOT / tall))
-    factor, unit = size_unit(int(found.reserved.max()))
-    x = np.arange(len(found) + 1)
-    _areas(ax, x[keep], stack / factor, found.reserved[keep] / factor, len(named))
+    factor, unit = size_unit(int(past.reserved.max()))
+    x = np.arange(len(past) + 1)
+    _areas(ax, x[keep], stack / factor, past.reserved[keep] / factor, len(named))
     staircase.peak(ax, float(x[top.after]), top.bytes / factor, size_text(top.bytes))
-    _failures(ax, found, x, float(found.reserved.max()) / factor)
+    _failures(ax, past, x, float(past.reserved.max()) / factor)
     ax.set(xlabel="events of the allocator", ylabel=unit)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     _table(fig, rows, len(named), header + _PLOT + 0.52)

@@ -160,8 +160,8 @@ def _bars(estimates: dict[str, Estimate], budget: int | None, title: str) -> Pic
     if budget is not None:
         ax.axvline(budget / factor, color=style.VERMILLION, linestyle=(0, (4, 2)), linewidth=1.4)
     keys.draw(fig, key, tall - keys.height(key) - 0.06)
-    said = "; ".join(f"{name} {size_text(one.peak_bytes)}" for name, one in estimates.items())
-    return Picture(fig, evidence, f"{title}: {said}")
+    peaks = "; ".join(f"{name} {size_text(one.peak_bytes)}" for name, one in estimates.items())
+    return Picture(fig, evidence, f"{title}: {peaks}")
 
 
 def _words(found: Estimate) -> str:

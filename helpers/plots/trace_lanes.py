@@ -45,10 +45,10 @@ Ints = NDArray[np.int64]
 
 def key_of(gantt: Gantt, groups: Mapping[str, Sequence[tuple[str, str]]]) -> list[keys.Line]:
     """The key, lane by lane: what it is about → (colour, words)."""
-    found: list[keys.Line] = []
+    lines: list[keys.Line] = []
     for about, entries in groups.items():
-        found += gantt.key([((colour,), said) for colour, said in entries], about)
-    return found
+        lines += gantt.key([((colour,), said) for colour, said in entries], about)
+    return lines
 
 
 def bars(t: Trace, rows: Ints, colours: list[str], start: Ints | None = None, end: Ints | None = None) -> Row:
@@ -73,13 +73,13 @@ def idle_lane(gaps: Idle, named: bool = False) -> Lane:
 
 def idle_said(gaps: Idle, about: str, shares: bool = False) -> list[tuple[str, str]]:
     """The causes for the key, with their seconds; with their shares of the time, those that round to something."""
-    found = []
+    entries = []
     for cause, s in gaps.seconds.items():
         share = s / gaps.span
         if not shares or share >= 0.0005:
             said = f"{cause} {about}{format_seconds(s)}" + (f" ({about}{share:.1%})" if shares else "")
-            found.append((CAUSE[cause], said))
-    return found
+            entries.append((CAUSE[cause], said))
+    return entries
 
 
 def levels(t: Trace, rows: Ints) -> list[Ints]:

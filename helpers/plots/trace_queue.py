@@ -43,7 +43,7 @@ def _host(t: Trace, begin: int, end: int) -> Parts:
 
 def _streams(work: Work, begin: int, end: int) -> tuple[dict[int, Parts], int]:
     """What the busiest streams do, five at most, by number; and how many more there are."""
-    found: dict[int, Parts] = {}
+    streams: dict[int, Parts] = {}
     for stream in work.streams:
         parts = {}
         for family in words.FAMILIES:
@@ -52,10 +52,10 @@ def _streams(work: Work, begin: int, end: int) -> tuple[dict[int, Parts], int]:
             if len(when[0]):
                 parts[family] = when
         if parts:
-            found[stream] = parts
-    busy = {stream: sum(map(spans.length, parts.values())) for stream, parts in found.items()}
-    chosen = sorted(sorted(found, key=lambda s: -busy[s])[:STREAMS])
-    return {s: found[s] for s in chosen}, len(found) - len(chosen)
+            streams[stream] = parts
+    busy = {stream: sum(map(spans.length, parts.values())) for stream, parts in streams.items()}
+    chosen = sorted(sorted(streams, key=lambda s: -busy[s])[:STREAMS])
+    return {s: streams[s] for s in chosen}, len(streams) - len(chosen)
 
 
 def _lane(label: str, parts: Parts, colours: dict[str, str]) -> Lane:

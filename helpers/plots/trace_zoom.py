@@ -65,9 +65,9 @@ def _launches(
     high, low = (
         {int(i): row.y for lane in side for row in lane.rows for i in row.ids} for side in (hosts, streams)
     )
-    found = []
+    launches = []
     for call, row in zip(t.work.launch_row.tolist(), t.work.row.tolist(), strict=True):
         if call in high and row in low:
             launched, started = max(t.start_ns[call], begin) / 1e9, min(t.start_ns[row], end) / 1e9
-            found.append((launched, high[call] + _BAR, started, low[row]))
-    return found if len(found) <= _LINKS else []
+            launches.append((launched, high[call] + _BAR, started, low[row]))
+    return launches if len(launches) <= _LINKS else []

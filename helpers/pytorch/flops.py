@@ -18,8 +18,12 @@ def formula(func: Any) -> Callable[..., int] | None:
     """What gives an operator's FLOPs by its arguments and `out_val`, its result; None where there is no formula."""
     if func._overloadpacket is aten.convolution_backward:
         return _convolution_backward
-    found: Callable[..., int] | None = flop_registry.get(func._overloadpacket)  # type: ignore[assignment]
-    return _remembered(found) if found is not None and func._overloadpacket in _PRODUCTS else found
+    formula_of: Callable[..., int] | None = flop_registry.get(func._overloadpacket)  # type: ignore[assignment]
+    return (
+        _remembered(formula_of)
+        if formula_of is not None and func._overloadpacket in _PRODUCTS
+        else formula_of
+    )
 
 
 def _convolution_backward(*args: Any, out_val: Any = None) -> int:

@@ -18,9 +18,9 @@ _PLAIN = {int, float, bool, str, complex, type(None), torch.dtype, torch.device,
 
 def tensors(tree: Any) -> list[torch.Tensor]:
     """Every tensor in nested tuples, lists, dicts and dataclasses, in order; one that is there twice comes twice."""
-    found: list[torch.Tensor] = []
-    _collect((tree,), found)
-    return found
+    leaves: list[torch.Tensor] = []
+    _collect((tree,), leaves)
+    return leaves
 
 
 def _collect(items: Iterable[Any], found: list[torch.Tensor]) -> None:

@@ -101,13 +101,13 @@ def named(fn: Any) -> dict[str, Any]:
         return {}
     steps = [i for part in _nested(code) for i in dis.get_instructions(part)]
     names = {i.argval for i in steps if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    found = {n: fn.__globals__[n] for n in sorted(names) if n in fn.__globals__}
+    values = {n: fn.__globals__[n] for n in sorted(names) if n in fn.__globals__}
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
         try:
-            found[name] = cell.cell_contents
+            values[name] = cell.cell_contents
         except ValueError:  # not set yet
             continue
-    return found
+    return values
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:

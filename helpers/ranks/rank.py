@@ -31,6 +31,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from helpers import keeping
+
 #: modules that are slow to import, and that importing starts no thread of: worth having before a fork
 WORTH = ("torch.distributed.", "torch._dynamo", "torch.testing._internal.distributed.")
 #: seconds after the time-out at which a rank that nobody has ended ends itself
@@ -72,7 +74,8 @@ def main(folder: str, rank: int) -> None:
     except BaseException as problem:
         _tell(place, rank, problem)
     news = [name for name in sys.modules if name not in loaded and name.startswith(WORTH)]
-    _write(place / f"rank{rank}.done", json.dumps(news))
+    # whole: the notebook may look at any moment
+    keeping.write(place / f"rank{rank}.done", json.dumps(news))
     while True:
         time.sleep(3600)
 
@@ -155,11 +158,4 @@ def _tell(place: Path, rank: int, problem: BaseException) -> None:
 
     with open(place / f"rank{rank}.err", "a", encoding="utf-8") as file:
         traceback.print_exception(problem, file=file)
-    _write(place / f"rank{rank}.error", json.dumps(described(problem)))
-
-
-def _write(path: Path, text: str) -> None:
-    """At once and whole: the notebook may look at any moment."""
-    half = path.with_suffix(".half")
-    half.write_text(text, encoding="utf-8")
-    half.rename(path)
+    keeping.write(place / f"rank{rank}.error", json.dumps(described(problem)))

@@ -16,8 +16,9 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
+
+import psutil
 
 
 def main() -> None:
@@ -52,7 +53,7 @@ def serve(into: int, out: Any) -> None:
     _answer(out, {"ready": os.getpid()})
     for request in _requests(into):
         if request["do"] == "start":
-            _end_all(ranks)
+            end_all(ranks)
             preload(request["modules"])
             gc.freeze()  # a rank's collections pass over what is loaded here, and so do not copy its pages
             ended = {}
@@ -64,10 +65,10 @@ def serve(into: int, out: Any) -> None:
                 if number not in ended:
                     os.kill(pid, request["signal"])
         elif request["do"] == "stop":
-            _end_all(ranks)
+            end_all(ranks)
             ranks = {}
         _answer(out, {"ended": ended, "ranks": {i: pid for pid, i in ranks.items()}})
-    _end_all(ranks)
+    end_all(ranks)
 
 
 def preload(modules: Iterable[str]) -> None:
@@ -98,8 +99,7 @@ def _requests(into: int) -> Iterator[dict[str, Any]]:
         if not chunk:
             return
         *whole, rest = (rest + chunk).split(b"\n")
-        for one in whole:
-            yield json.loads(one)
+        yield from map(json.loads, whole)
 
 
 def _fork(folder: str, number: int, into: int, out: Any) -> int:
@@ -130,33 +130,22 @@ def _reap(ranks: dict[int, int], ended: dict[int, int]) -> None:
                 ended[ranks[pid]] = os.waitstatus_to_exitcode(status)
 
 
-def _end_all(ranks: dict[int, int]) -> None:
-    """Kill the ranks with their sessions, and then whatever has come to this process since, until there is nothing."""
-    for pid in ranks:
+def end_all(processes: Iterable[int]) -> None:
+    """Kill these with their sessions, and then whatever has come to this process since, until there is nothing."""
+    for pid in processes:
         for kill in (os.kill, os.killpg):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(pid, signal.SIGKILL)
     until = time.monotonic() + 10
     while time.monotonic() < until:
-        for pid in _children():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        for child in psutil.Process().children():
+            with contextlib.suppress(psutil.Error):
+                child.kill()
         try:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
                 time.sleep(0.001)
         except ChildProcessError:  # there is none left
             return
-
-
-def _children() -> list[int]:
-    mine, found = os.getpid(), []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                # the command, in brackets, may hold anything
-                if int((entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]) == mine:
-                    found.append(int(entry.name))
-    return found
 
 
 if __name__ == "__main__":

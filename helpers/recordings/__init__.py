@@ -46,9 +46,9 @@ def load(name: str, folder: str | Path | None = None, device: str = "") -> Recor
     preferred where several were recorded. Refused (a ValueError) for files that do not match their hashes,
     unknown formats, and dry runs on a simulated GPU.
     """
-    found = load_all(name, folder)
-    found.sort(key=lambda r: (device not in r.device, r.device))
-    return found[0] if found else None
+    recordings = load_all(name, folder)
+    recordings.sort(key=lambda r: (device not in r.device, r.device))
+    return recordings[0] if recordings else None
 
 
 def load_all(name: str, folder: str | Path | None = None) -> list[Recording]:

@@ -90,21 +90,21 @@ def read(folder: Path, dry_runs: bool = False) -> dict[str, Any]:
     """The folder's manifest. Refused for none, an unknown format, and (unless dry_runs) a simulated run."""
     path = folder / NAME
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise Refused(f"{folder.name}: no {NAME}, so nobody can say what these files are") from None
     except ValueError as problem:
         raise Refused(f"{folder.name}: {NAME} is not JSON: {problem}") from None
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        seen = found.get("format") if isinstance(found, dict) else type(found).__name__
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        seen = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
         wanted = f"this version of the course reads {FORMAT}: update one of them"
         raise Refused(f"{folder.name}: format {seen!r}, and {wanted}")
-    if (card := found.get("simulated")) and not dry_runs:
+    if (card := manifest.get("simulated")) and not dry_runs:
         raise Refused(f"{folder.name}: a dry run on a simulated {card}, which is no recording of a GPU")
-    missing = {"device", "torch", "date", "experiments"} - set(found)
+    missing = {"device", "torch", "date", "experiments"} - set(manifest)
     if missing:
         raise Refused(f"{folder.name}: {NAME} lacks {', '.join(sorted(missing))}")
-    return found
+    return manifest
 
 
 @dataclass(frozen=True)

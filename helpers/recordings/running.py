@@ -82,9 +82,9 @@ def run_apart(one: Experiment, folder: Path, simulated: str | None, timeout: flo
     except subprocess.TimeoutExpired:
         return f"took more than {timeout:.0f} s, and was ended"
     if done.returncode:
-        said = [line for line in done.stderr.strip().splitlines() if line.strip()]
+        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
         ending = f"ended by signal {-done.returncode}" if done.returncode < 0 else "failed"
-        return f"{ending}: {files.scrub(said[-1]) if said else 'no message'}"
+        return f"{ending}: {files.scrub(lines[-1]) if lines else 'no message'}"
     return ""
 
 
@@ -109,8 +109,8 @@ def _trace(value: Any) -> dict[str, Any]:
         path = Path(folder) / "trace.json"
         value.export_chrome_trace(str(path))
         # The profiler writes what it was told by libraries, and not every byte of that is always UTF-8.
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-    return found
+        trace: dict[str, Any] = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    return trace
 
 
 def describe(simulated: str | None) -> dict[str, Any]:

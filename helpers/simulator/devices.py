@@ -115,18 +115,18 @@ def _look_up(card: str, family: str, kind: str) -> Efficiency:
 
 @lru_cache(maxsize=1)
 def _shares() -> dict[tuple[str, str, str], Efficiency]:
-    found = {}
+    shares_of = {}
     for row in efficiencies()["shares"]:
         shares = row["flop_share"], row["bandwidth_share"], row["ramp_us"] / 1e6
-        found[row["card"], row["family"], row["kind"]] = Efficiency(*shares)
-    return found
+        shares_of[row["card"], row["family"], row["kind"]] = Efficiency(*shares)
+    return shares_of
 
 
 @lru_cache(maxsize=1)
 def efficiencies() -> dict[str, Any]:
     """The table of shares as it is kept: {"basis": where it comes from, "shares": [...], "steps": [...]}."""
-    found: dict[str, Any] = json.loads(EFFICIENCIES.read_text(encoding="utf-8"))
-    return found
+    table: dict[str, Any] = json.loads(EFFICIENCIES.read_text(encoding="utf-8"))
+    return table
 
 
 def forget_efficiencies() -> None:

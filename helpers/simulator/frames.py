@@ -21,15 +21,15 @@ def frames() -> list[dict[str, Any]]:
     The simulator's own frames are left out. In backward there is more than a real GPU shows: there autograd
     runs in a thread of its own, without Python frames.
     """
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         name = _short(code.co_filename)
-        if name and (found or name not in _BETWEEN):
-            found.append({"filename": name, "line": frame.f_lineno or 0, "name": code.co_name})
+        if name and (rows or name not in _BETWEEN):
+            rows.append({"filename": name, "line": frame.f_lineno or 0, "name": code.co_name})
         frame = frame.f_back
-    return found
+    return rows
 
 
 def caller() -> FrameType | None:

@@ -170,22 +170,22 @@ class Trace:
 
     def _of_copies(self, kind: str) -> NDArray[np.bool_]:
         """Which rows are calls that launch copies with this in their name."""
-        found, work = np.zeros(len(self), bool), self.work
+        copies, work = np.zeros(len(self), bool), self.work
         chosen = np.array([kind in name for name in self.names], bool)[self.name[work.row]]
-        found[work.launch_row[chosen & (work.launch_row >= 0)]] = True
-        return found
+        copies[work.launch_row[chosen & (work.launch_row >= 0)]] = True
+        return copies
 
     @cached_property
     def held_up(self) -> NDArray[np.bool_]:
         """Which of them are launches into a full queue."""
-        found = np.zeros(len(self), bool)
+        held = np.zeros(len(self), bool)
         rows = np.unique(self.work.launch_row[self.work.launch_row >= 0])
         rows = rows[self.end_ns[rows] - self.start_ns[rows] >= HELD_UP_NS]
         began = self.start_ns[rows]
         launches, starts = np.sort(self.work.launch_ns), np.sort(self.work.start_ns)
         depth = np.searchsorted(launches, began, "left") - np.searchsorted(starts, began, "right")
-        found[rows[depth >= FULL]] = True
-        return found
+        held[rows[depth >= FULL]] = True
+        return held
 
     def need_gpu(self, what: str) -> Work:
         """`work`, or ValueError that says what to do where the trace has none."""
@@ -198,10 +198,10 @@ class Trace:
         return self.work
 
     def __repr__(self) -> str:
-        said = f"{len(self):,} events"
+        text = f"{len(self):,} events"
         if self.has_gpu:
-            said += f", {len(self.work):,} on the GPU in {len(self.work.streams)} stream(s)"
-        return f"[trace, {self.evidence}] {said}"
+            text += f", {len(self.work):,} on the GPU in {len(self.work.streams)} stream(s)"
+        return f"[trace, {self.evidence}] {text}"
 
 
 @dataclass(frozen=True)

@@ -157,11 +157,11 @@ def classify(t: Trace) -> Verdict:
 
 
 def _without_gpu(t: Trace) -> Verdict:
-    said = f"no GPU work among {len(t):,} events"
+    text = f"no GPU work among {len(t):,} events"
     launches = int((t.of("call") & t.named(words.launches)).sum())
     if launches:
         lost = (
-            f"{said}, though {launches:,} calls launched some: the profiler has not seen it, or has lost it"
+            f"{text}, though {launches:,} calls launched some: the profiler has not seen it, or has lost it"
         )
         return Verdict("unknown", "", [lost], _LOST, t.evidence)
     if t.unread:
@@ -169,10 +169,10 @@ def _without_gpu(t: Trace) -> Verdict:
             f"{n:,} × {kind}" for kind, n in sorted(t.unread.items(), key=lambda one: -one[1])[:3]
         )
         other = "events of another device, or of another kind, are not read here: trace.top(t, by='host') has the host's"
-        return Verdict("unknown", "", [f"{said} that are read; there are others: {kinds}"], other, t.evidence)
+        return Verdict("unknown", "", [f"{text} that are read; there are others: {kinds}"], other, t.evidence)
     if first := top(t, 1, by="host"):
-        said += f"; on the CPU {first[0].name} takes most of its operators' own time, {first[0].share:.0%}"
-    return Verdict("CPU only", "", [said], _ADVICE["CPU only"], t.evidence)
+        text += f"; on the CPU {first[0].name} takes most of its operators' own time, {first[0].share:.0%}"
+    return Verdict("CPU only", "", [text], _ADVICE["CPU only"], t.evidence)
 
 
 def _recorded(t: Trace) -> float:
@@ -266,15 +266,15 @@ def _during(t: Trace, gaps: Idle, cause: str, about: str, pieces: Nest) -> tuple
     if not total:
         return [], ""
     best = [i for i in np.argsort(-by_name, kind="stable")[:2] if by_name[i] > 0.1 * total]
-    said = [f"{words.cut(t.names[i])} {about}{by_name[i] / total:.0%}" for i in best]
+    shares = [f"{words.cut(t.names[i])} {about}{by_name[i] / total:.0%}" for i in best]
     python = 1 - spans.length(idle_then) / total
     if python > 0.1:
-        said.append(f"no event (Python, or waiting for data) {about}{python:.0%}")
+        shares.append(f"no event (Python, or waiting for data) {about}{python:.0%}")
     driver = (t.of("call") & ~t.asking)[pieces.row]
     advice = _DRIVER if part[driver].sum() > 0.5 * total else ""
     if best and "DataLoader" in t.names[best[0]]:
         advice = _DATA
-    return ["meanwhile the launching thread is in " + ", ".join(said)] if said else [], advice
+    return ["meanwhile the launching thread is in " + ", ".join(shares)] if shares else [], advice
 
 
 def _largest(t: Trace, gaps: Idle, about: str) -> str:

@@ -45,15 +45,15 @@ class TimelineZoom(Movable):
 
         begin, end = self.window_s
         about = approx(self.trace.evidence)
-        said = f"{about}{format_seconds(end - begin)}"
+        text = f"{about}{format_seconds(end - begin)}"
         if self._begin:
-            said += f" from {about}{moment(self._begin / 1e9, (self._end - self._begin) / 1e9)}"
+            text += f" from {about}{moment(self._begin / 1e9, (self._end - self._begin) / 1e9)}"
         if not self.trace.has_gpu:
-            return f"{said} · no GPU work"
+            return f"{text} · no GPU work"
         gaps = idle(self.trace, begin, end)
         causes = ", ".join(f"{cause} {about}{s / gaps.span:.0%}" for cause, s in gaps.seconds.items())
-        said += f" · GPU computes {about}{gaps.busy:.0%}"
-        return said + (f" · idle: {causes}" if causes else "")
+        text += f" · GPU computes {about}{gaps.busy:.0%}"
+        return text + (f" · idle: {causes}" if causes else "")
 
     def static(self) -> Picture:
         """The picture of the present window."""

@@ -197,15 +197,15 @@ class Dispatch(Mode):
         try:
             return step(func, *rest)
         except Exception as error:  # see the module's first lines
-            told = f"{func._overloadpacket}: {type(error).__name__}: {error}"
+            message = f"{func._overloadpacket}: {type(error).__name__}: {error}"
             odd = [t for t in tensors(rest) if t.layout is not torch.strided]
             if odd:
-                told = (
+                message = (
                     "sparse tensors are not simulated: their time and memory are missing from this run. Use dense "
                     "ones on the simulated GPU (nn.Embedding and nn.EmbeddingBag: sparse=False)"
                 )
-            if not odd or (any(t.is_meta for t in odd) and told not in self.machine.faults):
-                self.machine.faults.append(told)
+            if not odd or (any(t.is_meta for t in odd) and message not in self.machine.faults):
+                self.machine.faults.append(message)
             return None
 
     def answer(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:

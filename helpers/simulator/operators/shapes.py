@@ -213,12 +213,12 @@ def _marked() -> Iterator[Any]:
     """The functions behind torch._disable_dynamo among those that work out shapes."""
     inner = private_torch.hidden_from_dynamo(lambda: None).__code__
     tables = getattr(sys.modules.get("torch._decomp"), "global_decomposition_table", {})
-    found = [fn for table in tables.values() for fn in table.values()]
+    functions = [fn for table in tables.values() for fn in table.values()]
     for name in [n for n in sys.modules if n == "torch._refs" or n.startswith("torch._refs.")]:
-        found += vars(sys.modules[name]).values()
+        functions += vars(sys.modules[name]).values()
     seen = set[int]()
-    while found:
-        fn = found.pop()
+    while functions:
+        fn = functions.pop()
         if not isinstance(fn, FunctionType) or id(fn) in seen:
             continue
         seen.add(id(fn))
@@ -226,7 +226,7 @@ def _marked() -> Iterator[Any]:
         below = [cell.cell_contents for cell in fn.__closure__ or () if _filled(cell)]
         if fn.__code__ is inner:
             yield from (f for f in below if isinstance(f, FunctionType))
-        found += below
+        functions += below
 
 
 def _filled(cell: CellType) -> bool:

@@ -163,7 +163,7 @@ def pipeline(
 
 def _read(row: Iterable[Any]) -> list[Action]:
     """A row's actions; what computes nothing is left out."""
-    found: list[Action] = []
+    actions: list[Action] = []
     for item in row:
         parts = getattr(item, "sub_actions", None) or (item,)  # torch's OVERLAP_F_B: one after the other
         for part in parts:
@@ -173,12 +173,12 @@ def _read(row: Iterable[Any]) -> list[Action]:
                 part = "".join(map(str, part))
             known = _ACTION.match(str(part))
             if known:
-                found.append((int(known[1]), known[2], int(known[3])))
+                actions.append((int(known[1]), known[2], int(known[3])))
             elif not hasattr(part, "computation_type"):
                 raise ValueError(
                     f"{part!r} is no action: write '2F0' for stage 2's forward of micro-batch 0 (F, B, I, W)"
                 )
-    return found
+    return actions
 
 
 def _needs(action: Action, stages: int, where: Mapping[Action, int]) -> list[Action]:
@@ -193,11 +193,11 @@ def _needs(action: Action, stages: int, where: Mapping[Action, int]) -> list[Act
 
 
 def _stuck(rank: int, action: Action, stages: int, where: Any, done: Any) -> str:
-    said = []
+    waits = []
     for a in (a for a in _needs(action, stages, where) if a not in done):
         found = f"behind it or waits too on rank {where[a]}" if a in where else "nowhere in the table"
-        said.append(f"{_name(a)}, which is {found}")
-    return f"rank {rank} waits in {_name(action)} for {' and '.join(said)}"
+        waits.append(f"{_name(a)}, which is {found}")
+    return f"rank {rank} waits in {_name(action)} for {' and '.join(waits)}"
 
 
 def _lasts(times: Mapping[str, float | Sequence[float]], stages: int) -> dict[str, list[float]]:
