@@ -522,13 +522,13 @@ def test_importing_plots_is_light() -> None:
         cwd=Path(__file__).parents[1],
     )
     assert out.stdout.strip() == "[]"
-    with pytest.raises(AttributeError, match="no 'storage_paths'; it has .*storage_path"):
-        plots.storage_paths  # noqa: B018
+    with pytest.raises(AttributeError, match="no 'sample'; it has .*samples"):
+        plots.sample  # noqa: B018
 
 
 def test_a_cell_shows_the_picture_once() -> None:
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
-    source = "from helpers import plots\nplots.storage_path(torch.arange(6.).reshape(2, 3).t())"
+    source = f"from {storage_picture.__name__} import storage_path\nstorage_path(torch.arange(6.).reshape(2, 3).t())"
     cells = ["import torch", "%matplotlib inline", source, "import matplotlib.pyplot as plt\n" + source]
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     here = {"metadata": {"path": str(Path(__file__).parents[1])}}

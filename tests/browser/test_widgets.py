@@ -93,7 +93,7 @@ SHOWN = (
     ("03_gpu_queue", "widgets.timeline_zoom"),
     ("08_memory_pools", "widgets.allocator_stepper"),
     ("14_data_parallel", "explorer"),
-    ("16_model_parallel", "widgets.pipeline_explorer"),
+    ("16_model_parallel", "pipeline_explorer"),
 )
 
 
@@ -206,7 +206,7 @@ def test_the_bucket_explorer_of_lesson_14_moves(shown: Shown) -> None:
 
 def test_the_pipeline_explorer_of_lesson_16_moves(shown: Shown) -> None:
     lab, places = shown
-    widget = Widget(lab, places["widgets.pipeline_explorer"])
+    widget = Widget(lab, places["pipeline_explorer"])
     lab.shot("40-pipeline-first", widget.box)
     first = widget.text.inner_text()
     assert first.startswith("1F1B: 4 ranks, 8 micro-batches")
