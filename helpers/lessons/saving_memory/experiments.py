@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from helpers import count, memory, simulate
-from helpers.lessons.saving_memory.exercises import Layer
+from helpers.lessons.saving_memory.layer import Layer
 from helpers.memory.estimating import Estimate
 from helpers.models import Block, Size
 from helpers.text.tables import Table, table
