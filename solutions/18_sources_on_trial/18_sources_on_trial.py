@@ -121,6 +121,13 @@ you.against(
 claims.find(verdict="partly", text="speed", most=5)
 
 # %% [markdown]
+# Do the claims about one subject hold better than those about another? The numbers are small. They say more about these
+# sources than about the subjects.
+
+# %% experiment
+claims.by_subject()
+
+# %% [markdown]
 # `find` takes a source's key, a verdict's word, a lesson's number and a text, alone or together, and the most rows to show.
 # Look for what you were told once, or for a lesson that you have worked through.
 

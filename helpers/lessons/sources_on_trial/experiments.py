@@ -91,9 +91,18 @@ class Claims:
 
     def picture(self) -> Picture:
         """A bar a source."""
+        by_source = self.by(lambda row: row.source)
         return shares_picture.shares(
-            self.by(lambda row: row.source), evidence=ARITHMETIC, title="What became of the claims", xlabel="claims"
-        )  # fmt: skip
+            by_source, evidence=ARITHMETIC, title="What became of the claims", xlabel="claims"
+        )
+
+    def by_subject(self) -> Picture:
+        """A bar for each part of the course, of the claims that its lessons tried."""
+        tried = Claims([row for row in self.rows if row.lesson])
+        by_part = {part: counted for part, counted in sorted(tried.by(part_of).items())}
+        return shares_picture.shares(
+            by_part, evidence=ARITHMETIC, title="What became of the claims, by subject", xlabel="claims"
+        )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         shown = self.summary()
@@ -102,6 +111,18 @@ class Claims:
 
 
 _COLUMNS = ["claim", "source, section", "measured", "verdict", "where"]
+
+
+#: the last lesson of each part of the course
+_PARTS = {
+    2: "00–02: measuring, operators", 7: "03–07: a busy GPU", 9: "08–09: memory", 13: "10–13: less work",
+    16: "14–16: several GPUs", 18: "17–18: whole scripts, the rest",
+}  # fmt: skip
+
+
+def part_of(row: Verdict) -> str:
+    """The part of the course whose lesson tried a claim."""
+    return next(part for last, part in _PARTS.items() if int(row.lesson[:2]) <= last)
 
 
 def where(row: Verdict) -> str:
