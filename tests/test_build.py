@@ -249,7 +249,7 @@ def test_built_reference_names_what_it_loaded() -> None:
     """The list comes from the kernel, so that lazy and relative imports are in it."""
     for path in build.find([]):
         course = json.loads(path.with_suffix(".ipynb").read_text())["metadata"]["course"]
-        assert {"helpers/lesson.py", "helpers/check/probe.py", "helpers/text/tables.py"} <= set(
+        assert {"helpers/lesson/__init__.py", "helpers/check/probe.py", "helpers/text/tables.py"} <= set(
             course["helpers"]
         ), path
         assert all((build.ROOT / name).exists() for name in course["helpers"]), path
