@@ -356,14 +356,14 @@ def _sort(name: str, named: dict[str, Any], out: Any) -> list[Work]:
 
 
 def _factorisation(named: dict[str, Any], out: Any) -> Work:
-    """linalg.*: for m × n with m ≥ n, 2n²(m − n/3) FLOPs, those of a QR (Golub and Van Loan, Matrix Computations, 4th ed.,
-    5.2.2), through panels of 32 columns that come one after another, three kernels each. Nothing of it was measured: an LU
-    takes half as many FLOPs, singular vectors ten times as many.
+    """linalg.*: for m × n with m ≥ n, 4n²(m − n/3) FLOPs, those of a QR with its Q, and of an inverse (Golub and Van Loan,
+    Matrix Computations, 4th ed., 5.2.2 and 3.2.9), through panels of 32 columns that come one after another, three kernels
+    each. Nothing of it was measured: a Cholesky takes an eighth of these FLOPs, singular vectors eight times as many.
     """
     matrix = next(t for t in tensors(list(named.values())))
     *batch, rows, columns = matrix.shape if matrix.dim() > 1 else (1, *matrix.shape)
     m, n = max(rows, columns), min(rows, columns)
-    flops = prod(batch) * (4 if matrix.is_complex() else 1) * 2 * n * n * (m - n / 3)
+    flops = prod(batch) * (4 if matrix.is_complex() else 1) * 4 * n * n * (m - n / 3)
     nbytes = matrix.nbytes + sum(_bytes(t) for t in tensors(out) if t.is_meta)
     wide = matrix.dtype in (torch.float64, torch.complex128)
     return Work(
