@@ -66,7 +66,7 @@ def test_it_says_what_was_solved_and_predicted(kept: Path, capsys: pytest.Captur
     said = words(page)
     for part in (
         "measured by Ada", "1 of 6 exercises solved", "3 of 18 points", "1 of 2 predictions right", "1 of 3 lessons",
-        "Guessing would give about 1.", "✓ passes", "✗ fails", "live (CPU)", "torch 2.", "it is no grade",
+        "guessing would give about 1.", "✓ passes", "✗ fails", "live (CPU)", "torch 2.", "it is no grade",
     ):  # fmt: skip
         assert part in said, part
     assert "The ladder" not in said, "lesson 00 has the plain script alone"
@@ -92,7 +92,7 @@ def test_it_needs_nothing_and_runs_nothing(kept: Path, monkeypatch: pytest.Monke
     assert len(pictures) == 2 and all(re.search(r'alt="[^"]{40,}', one) for one in pictures)
     said = words(page)
     assert (
-        said.index("A slow script, found and repaired") < said.index("The ladder") < said.index("Predicted")
+        said.index("A slow script, found and repaired") < said.index("The ladder") < said.index("Lesson by")
     )
     assert "A step went from 30.0 ms to 10.0 ms (3.0×)" in said and "another attention" in said
 

@@ -13,18 +13,21 @@ import hashlib
 import platform
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from helpers import keeping, progress
 from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
-from helpers.text.tables import cell_html
+from helpers.text.tables import cell_html, table
+
+if TYPE_CHECKING:
+    from helpers.plots.ladders import Rung
 
 #: nothing is fetched, nothing runs, nothing is sent; the one style is this page's own
 POLICY = "default-src 'none'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -45,17 +48,40 @@ class NothingYet(Exception):
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What came of a prediction, as `progress.came_out` kept it. said: None where it was looked at unanswered."""
+
+    said: str | None
+    measured: str
+    right: bool
+    choices: int
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Board:
+    """A table and its ladder, as `progress.keep_board` kept them. drawn: the ladder's evidence."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    evidence: str
+    caption: str
+    rungs: Sequence[tuple[str, float, float, bool]]
+    drawn: str
+
+
+@dataclass(frozen=True)
 class Lesson:
     """A lesson in which something was done. exercises: title, stars, points, "passes", "fails" or "not run yet".
-    outcomes: question → what `progress.came_out` kept. boards: title → what `progress.keep_board` kept.
+    outcomes: by question. boards: by title.
     """
 
     name: str
     title: str
     question: str
     exercises: tuple[tuple[str, int, int, str], ...]
-    outcomes: Mapping[str, Mapping[str, Any]]
-    boards: Mapping[str, Mapping[str, Any]]
+    outcomes: Mapping[str, Outcome]
+    boards: Mapping[str, Board]
 
     @property
     def solved(self) -> int:
@@ -66,9 +92,9 @@ class Lesson:
         return sum(points for _, _, points, state in self.exercises if state == "passes")
 
     @property
-    def predicted(self) -> list[Mapping[str, Any]]:
+    def predicted(self) -> list[Outcome]:
         """What was said before its result was seen."""
-        return [one for one in self.outcomes.values() if one["said"] is not None]
+        return [outcome for outcome in self.outcomes.values() if outcome.said is not None]
 
 
 @dataclass(frozen=True)
@@ -124,31 +150,15 @@ def _lesson(name: str, about: Mapping[str, Any], own: Mapping[str, Any]) -> Less
         (f"{e['number']} {e['title']}", int(e["stars"]), int(e["points"]), progress.status(e, own))
         for e in about["exercises"]
     )
-    lesson = Lesson(
-        name, about["title"], about["question"], exercises, own.get("outcomes", {}), own.get("boards", {})
-    )
-    for part, keys in ((lesson.outcomes, _OUTCOME), (lesson.boards, _BOARD)):
-        for key, one in part.items():
-            if not isinstance(one, Mapping) or not all(isinstance(one.get(k), t) for k, t in keys.items()):
-                raise progress.Damaged(f"what is kept of {key!r} in {name} is not whole")
-    if not all(_is_ladder(board["rungs"]) for board in lesson.boards.values()):
-        raise progress.Damaged(f"a ladder that is kept in {name} is not whole")
-    return lesson
-
-
-def _is_ladder(rungs: list[Any]) -> bool:
     try:
-        return not rungs or any([kept for _, seconds, nbytes, kept in rungs if seconds > 0 < nbytes])
-    except (TypeError, ValueError):
-        return False
-
-
-_OUTCOME: dict[str, Any] = {
-    "said": str | None, "measured": str, "right": bool, "choices": int, "evidence": str,
-}  # fmt: skip
-_BOARD: dict[str, Any] = {
-    "columns": list, "rows": list, "evidence": str, "caption": str, "rungs": list, "drawn": str,
-}  # fmt: skip
+        outcomes = {question: Outcome(**kept) for question, kept in own.get("outcomes", {}).items()}
+        boards = {title: Board(**kept) for title, kept in own.get("boards", {}).items()}
+        whole = all(len(rung) == 4 for board in boards.values() for rung in board.rungs)
+    except TypeError:
+        whole = False
+    if not whole:
+        raise progress.Damaged(f"a prediction or a table that is kept of {name} is not whole")
+    return Lesson(name, about["title"], about["question"], exercises, outcomes, boards)
 
 
 def figures(lessons: Sequence[Lesson], index: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -156,9 +166,9 @@ def figures(lessons: Sequence[Lesson], index: Mapping[str, Any]) -> list[tuple[s
     asked = [e for about in index.values() for e in about["exercises"]]
     right, made, _ = calibration(lessons)
     return [
-        (f"{sum(one.solved for one in lessons)} of {len(asked)}", "exercises solved"),
+        (f"{sum(lesson.solved for lesson in lessons)} of {len(asked)}", "exercises solved"),
         (
-            f"{sum(one.points for one in lessons)} of {sum(int(e['points']) for e in asked)}",
+            f"{sum(lesson.points for lesson in lessons)} of {sum(int(e['points']) for e in asked)}",
             "points of these",
         ),
         (f"{right} of {made}", "predictions right"),
@@ -168,8 +178,8 @@ def figures(lessons: Sequence[Lesson], index: Mapping[str, Any]) -> list[tuple[s
 
 def calibration(lessons: Sequence[Lesson]) -> tuple[int, int, float]:
     """Predictions that came out as said; how many were made; how many of them guesses at random would get right."""
-    made = [one for lesson in lessons for one in lesson.predicted]
-    return sum(one["right"] for one in made), len(made), sum(1 / one["choices"] for one in made)
+    made = [outcome for lesson in lessons for outcome in lesson.predicted]
+    return sum(o.right for o in made), len(made), sum(1 / o.choices for o in made)
 
 
 def page(lessons: Sequence[Lesson], index: Mapping[str, Any], name: str = "") -> str:
@@ -183,7 +193,6 @@ def page(lessons: Sequence[Lesson], index: Mapping[str, Any], name: str = "") ->
             _top(title, lessons, index),
             _repaired(lessons),
             _ladder(lessons),
-            _predictions(lessons),
             "<h2>Lesson by lesson</h2>",
             *map(_section, lessons),
             _foot(),
@@ -212,135 +221,86 @@ def _top(title: str, lessons: Sequence[Lesson], index: Mapping[str, Any]) -> str
     return f"""<h1>{escape(title)}</h1>
 <p>What one learner solved, predicted and made faster in a course on PyTorch's speed and memory. Each claim is predicted
 first and then measured. Exercises are judged by counters (operators, copies, bytes, syncs), never by clocks.</p>
-<ul class="figures">{tiles}</ul>"""
+<ul class="figures">{tiles}</ul>
+<p>Of the predictions, guessing would give about {calibration(lessons)[2]:.0f}. What was answered after its result could be
+seen is not counted.</p>"""
 
 
 def _repaired(lessons: Sequence[Lesson]) -> str:
     """What the learner's own repair of the last lesson's slow script bought."""
-    boards = [board for one in lessons if one.name.startswith(CAPSTONE) for board in one.boards.items()]
-    climbed = [board["rows"] for _, board in boards if board["rungs"]]
-    repairs = [(title, board) for title, board in boards if board["rungs"] or board["rows"] not in climbed]
+    boards = [
+        board for lesson in lessons if lesson.name.startswith(CAPSTONE) for board in lesson.boards.items()
+    ]
+    climbed = [board.rows for _, board in boards if board.rungs]
+    repairs = [(title, board) for title, board in boards if board.rungs or board.rows not in climbed]
     if not repairs:
         return ""
     says = "A training script that was given: correct, clean to read, and slow in many ways, none of them marked."
-    return f"<h2>A slow script, found and repaired</h2>\n<p>{says}</p>\n" + "\n".join(
-        _board(*one) for one in repairs
-    )
+    parts = [f"<h2>A slow script, found and repaired</h2>\n<p>{says}</p>"]
+    return "\n".join([*parts, *(_board(title, board) for title, board in repairs)])
 
 
 def _ladder(lessons: Sequence[Lesson]) -> str:
     from helpers import running_example  # with it comes torch
     from helpers.running_example.rungs import RUNGS
 
-    begun = {one.name[:2] for one in lessons}
+    begun = {lesson.name[:2] for lesson in lessons}
     if not begun & (set(RUNGS) - {"00"}):
         return ""
     says = "One training script went through the lessons: each gave it what the lesson is about."
     return f"<h2>The ladder</h2>\n<p>{says}</p>\n{_picture(running_example.ladder(begun))}"
 
 
-def _predictions(lessons: Sequence[Lesson]) -> str:
-    right, made, luck = calibration(lessons)
-    if not made:
-        return ""
-    rows = [
-        (
-            one.title,
-            f"{sum(p['right'] for p in one.predicted)} of {len(one.predicted)}",
-            _meter(one.predicted),
-        )
-        for one in lessons
-        if one.predicted
-    ]
-    body = "".join(f"<tr><td>{escape(a)}</td><td>{b}</td><td>{c}</td></tr>" for a, b, c in rows)
-    return f"""<h2>Predicted before it was measured</h2>
-<p>{right} of {made} came out as predicted. Guessing would give about {luck:.0f}. What was answered after its result could be
-seen is not counted.</p>
-<div class="scroll"><table><thead><tr><th>lesson</th><th>right</th><th></th></tr></thead><tbody>{body}</tbody></table></div>"""
+_SIGNS = {"passes": "✓ passes", "fails": "✗ fails", "not run yet": "– not run yet"}
 
 
-def _meter(made: Sequence[Mapping[str, Any]]) -> str:
-    share = sum(one["right"] for one in made) / len(made)
-    return f'<meter value="{share:.3f}" aria-label="share that was right">{share:.0%}</meter>'
-
-
-_SIGNS = {
-    "passes": '<span class="right">✓ passes</span>', "fails": '<span class="wrong">✗ fails</span>',
-    "not run yet": '<span class="muted">– not run yet</span>',
-}  # fmt: skip
-
-
-def _section(one: Lesson) -> str:
-    made = one.predicted
-    summary = f"{one.solved} of {len(one.exercises)} exercises"
-    summary += f", {sum(p['right'] for p in made)} of {len(made)} predictions right" if made else ""
+def _section(lesson: Lesson) -> str:
+    made = lesson.predicted
+    summary = f"{lesson.solved} of {len(lesson.exercises)} exercises"
+    summary += f", {sum(o.right for o in made)} of {len(made)} predictions right" if made else ""
+    rows = [(title, "★" * stars, points, _SIGNS[state]) for title, stars, points, state in lesson.exercises]
     parts = [
-        f"<details><summary>{escape(one.title)} <span class='muted'>· {summary}</span></summary>",
-        f"<p class='muted'>{escape(one.question)}</p>",
-        _rows(
-            ["exercise", "difficulty", "points", "its visible test"],
-            [
-                (cell_html(title), "★" * stars, str(points), _SIGNS[state])
-                for title, stars, points, state in one.exercises
-            ],
-        ),
+        f"<details><summary>{escape(lesson.title)} <span class='muted'>· {summary}</span></summary>",
+        f"<p class='muted'>{escape(lesson.question)}</p>",
+        _table(rows, ["exercise", "difficulty", "points", "its visible test"], "this learner's runs"),
     ]
-    if one.outcomes:
+    if lesson.outcomes:
+        asked = [(q, _said(o), o.measured, o.evidence) for q, o in lesson.outcomes.items()]
         parts.append(
-            _rows(
-                ["question", "predicted", "measured", "evidence"],
-                [
-                    (cell_html(q), _said(p), cell_html(p["measured"]), escape(p["evidence"]))
-                    for q, p in one.outcomes.items()
-                ],
-            )
+            _table(asked, ["question", "predicted", "measured", "evidence"], "this learner's answers")
         )
-    if not one.name.startswith(CAPSTONE):
-        parts += [_board(*board) for board in one.boards.items()]
+    if not lesson.name.startswith(CAPSTONE):
+        parts += [_board(title, board) for title, board in lesson.boards.items()]
     return "\n".join([*parts, "</details>"])
 
 
-def _said(outcome: Mapping[str, Any]) -> str:
-    if outcome["said"] is None:
-        return '<span class="muted">–</span>'
-    kind, sign = ("right", "✓") if outcome["right"] else ("wrong", "✗")
-    return f'<span class="{kind}">{sign}</span> {cell_html(outcome["said"])}'
+def _said(outcome: Outcome) -> str:
+    return "–" if outcome.said is None else f"{'✓' if outcome.right else '✗'} {outcome.said}"
 
 
-def _board(title: str, board: Mapping[str, Any]) -> str:
+def _board(title: str, board: Board) -> str:
     from helpers import plots
     from helpers.plots.ladders import Rung
 
-    rows = [[cell_html(_whole(str(cell))) for cell in row] for row in board["rows"]]
-    note = f"<b>{escape(board['evidence'])}</b>" + (
-        f" · {escape(board['caption'])}" if board["caption"] else ""
-    )
-    parts = [f"<h3>{cell_html(title)}</h3>", _rows([str(c) for c in board["columns"]], rows)]
-    parts.append(f"<small>{note}</small>")
-    if board["rungs"]:
-        rungs = [Rung(str(n), float(s), float(b), bool(k)) for n, s, b, k in board["rungs"]]
-        parts.append(f"<p>{escape(_bought(rungs, board['drawn']))}</p>")
-        parts.append(_picture(plots.ladder(rungs, evidence=board["drawn"], title=title)))
+    parts = [f"<h3>{cell_html(title)}</h3>", _table(board.rows, board.columns, board.evidence, board.caption)]
+    if board.rungs:
+        rungs = [Rung(*rung) for rung in board.rungs]
+        parts.append(f"<p>{escape(_bought(rungs, board.drawn))}</p>")
+        parts.append(_picture(plots.ladder(rungs, evidence=board.drawn, title=title)))
     return "\n".join(parts)
 
 
-def _whole(cell: str) -> str:
-    """A number keeps its unit in its line."""
-    return re.sub(r"(?<=\d) (?=\w{1,4}$)", "\u00a0", cell)
-
-
-def _bought(rungs: Sequence[Any], evidence: str) -> str:
+def _bought(rungs: Sequence[Rung], evidence: str) -> str:
     first, last = rungs[0], [rung for rung in rungs if rung.kept][-1]
     time = f"{format_seconds(first.seconds)} to {format_seconds(last.seconds)} ({first.seconds / last.seconds:.1f}×)"
     memory = f"{size_text(first.nbytes)} to {size_text(last.nbytes)}"
     return f"A step went from {time}, its peak memory from {memory}: {evidence}."
 
 
-def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that are HTML already."""
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+def _table(rows: Sequence[Sequence[Any]], columns: Sequence[str], evidence: str, caption: str = "") -> str:
+    """As in a notebook, but in the page's own style: its policy lets no other in."""
+    text = table(rows, columns, evidence=evidence, caption=caption)._repr_html_()
+    return '<div class="scroll">' + re.sub(r' style="[^"]*"', "", text) + "</div>"
 
 
 def _picture(picture: Any) -> str:
@@ -356,20 +316,11 @@ def _foot() -> str:
         "An exercise counts as solved when the test that the learner can see passes; the tests that run when work is graded "
         "are stricter. The course kept all of this while the learner worked: it is no grade."
     )
-    made = f"Made on {date.today().isoformat()} with " + " · ".join(_versions())
+    torch, python = version("torch").partition("+")[0], platform.python_version()
+    made = f"Made on {date.today().isoformat()} with torch {torch} · Python {python} · {platform.system()} {platform.machine()}"
     return (
         f"<footer><h2>What the labels mean</h2><dl>{labels}</dl><p>{points}</p><p>{escape(made)}</p></footer>"
     )
-
-
-def _versions() -> Iterator[str]:
-    for package, words in (("pytorch-performance-measured", "the course"), ("torch", "torch")):
-        try:
-            yield f"{words} {version(package).partition('+')[0]}"
-        except PackageNotFoundError:  # run from a folder, without an install
-            continue
-    yield f"Python {platform.python_version()}"
-    yield f"{platform.system()} {platform.machine()}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
