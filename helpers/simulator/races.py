@@ -16,8 +16,8 @@ shares a tensor's memory, and work in other threads.
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,9 +26,9 @@ import torch
 from helpers.simulator.accesses import Access, Place, Race, accesses, advice, name_of, overlap, place
 from helpers.simulator.frames import caller
 
-# Accesses remembered of one block of memory: more only where a program reads it in so many pieces.
+# Accesses remembered of one block of memory, beyond which the oldest is forgotten: a program that goes through a block in
+# so many pieces has more of them.
 _KEPT = 512
-_FEW = 8  # … that are looked through one by one
 HOST = 0  # the host's place in a clock; stream n has place n + 1
 _REPLAY = "a graph's replay"
 
@@ -103,66 +103,12 @@ class _Seen(NamedTuple):
     home: int | None = None  # the stream whose memory it is now
 
 
-class _Kept:
-    """Accesses to one block of memory, in the order in which they came, and found again by their place.
-
-    Where there are many, pieces of like length lie in one list, sorted by their first byte, so that a lookup sees those
-    that it may touch and not all: a program may go through a block in thousands of pieces.
-    """
-
-    __slots__ = ("_all", "_next", "_starts")
-
-    def __init__(self) -> None:
-        self._all: dict[int, _Seen] = {}
-        # Bits of the length → (first byte, number); None as long as there are few, as of nearly all blocks.
-        self._starts: dict[int, list[tuple[int, int]]] | None = None
-        self._next = 0
-
-    def __iter__(self) -> Iterator[_Seen]:
-        return iter(self._all.values())
-
-    def add(self, seen: _Seen) -> None:
-        """One more; beyond _KEPT the oldest is forgotten."""
-        number = self._next
-        self._all[number], self._next = seen, number + 1
-        if self._starts is not None:
-            self._sort_in(number, seen)
-            if len(self._all) > _KEPT:
-                self.drop(next(iter(self._all)))
-        elif len(self._all) > _FEW:
-            self._starts = {}
-            for number, one in self._all.items():
-                self._sort_in(number, one)
-
-    def _sort_in(self, number: int, seen: _Seen) -> None:
-        assert self._starts is not None
-        low, high, _ = seen.place
-        insort(self._starts.setdefault((high - low).bit_length(), []), (low, number))
-
-    def drop(self, number: int) -> None:
-        low, high, _ = self._all.pop(number).place
-        if self._starts is None:
-            return
-        row = self._starts[(high - low).bit_length()]
-        del row[bisect_left(row, (low, number))]
-
-    def near(self, low: int, high: int) -> list[tuple[int, _Seen]]:
-        """(number, access) of all that lie between these bytes or reach into them, in order; or simply of all."""
-        if self._starts is None:
-            return list(self._all.items())
-        found = []
-        for bits, row in self._starts.items():
-            first = bisect_right(row, (low - (1 << bits), self._next))
-            found += [number for _, number in row[first : bisect_left(row, (max(high, low + 1),))]]
-        return [(number, self._all[number]) for number in sorted(found)]
-
-
 @dataclass(slots=True)
 class _Cell:
     """One block of memory. lent: streams for which record_stream promised that reuse will wait; private:
     handed out during a capture, from a graph's own pool; freed: given back."""
 
-    seen: _Kept = field(default_factory=_Kept)
+    seen: list[_Seen] = field(default_factory=list)
     lent: set[int] = field(default_factory=set)
     private: bool = False
     freed: bool = False
@@ -267,7 +213,7 @@ class Races(Clocks):
             for seen in old:
                 here = (max(low, address) - address, min(high, end) - address, None)
                 gone = seen.agent, seen.tick, True, here, seen.name, seen.tensor, seen.line, True
-                cell.seen.add(_Seen(*gone, stream_number))
+                cell.seen.append(_Seen(*gone, stream_number))
             rest += [(a, b, old) for a, b in ((low, address), (end, high)) if a < b]
             last += 1
         self._dead[first:last] = rest
@@ -323,16 +269,17 @@ class Races(Clocks):
 
     def _check(self, cell: _Cell, now: _Seen) -> None:
         """Compare with what is kept; drop what any later racer would also race `now` about."""
-        clock, (low, high, parts) = self._clocks[now.agent], now.place
-        for number, seen in cell.seen.near(low, high):
+        clock, (low, high, parts), kept = self._clocks[now.agent], now.place, list[_Seen]()
+        for seen in cell.seen:
             if clock[seen.agent] < seen.tick:  # not ordered
                 if (now.write or seen.write) and overlap(seen.place, now.place):
                     self._report(seen, now)
             elif now.write or not seen.write:
                 first, last, _ = seen.place
                 if (parts is None and low <= first and last <= high) or seen.place == now.place:
-                    cell.seen.drop(number)
-        cell.seen.add(now)
+                    continue
+            kept.append(seen)
+        cell.seen = [*kept[1 - _KEPT :], now]
 
     def _report(self, seen: _Seen, now: _Seen) -> None:
         sides = (seen.name, seen.agent, seen.line), (now.name, now.agent, now.line)

@@ -5,7 +5,7 @@
 Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
 FLOPs of matmuls, convolutions and attention come from torch.utils.flop_counter's registry (a multiply-add
 is 2; `helpers.pytorch.flops` mends one of its formulas), those of factorisations roughly (`_factorisation`); everything else counts one FLOP an element. Bytes:
-every input read once, every output written once, no cache between kernels; sorts go over theirs once a digit (`_sort`).
+every input read once, every output written once, no cache between kernels (of sorts too, which go over theirs more often).
 Tensor Cores take rows of whole 16 bytes: what is not, costs them more (`_effort`). Convolutions of 16-bit numbers are
 done with the channels last, so that other layouts are turned before and after (`_convolution`).
 """
@@ -139,8 +139,6 @@ def kernels(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
         todo, result = work(func, args, kwargs, out), _bytes(out)
         copy = Work(out.numel(), _bytes(args[0]) + result, "fp32", "copy", name="aten.clone")
         return [copy, todo._replace(bytes=todo.bytes - _bytes(args[0]) + result)]
-    if name in _SORTS:
-        return _sort(name, _named(func, args) | kwargs, out)
     if op.family == "factorisation":
         return [_factorisation(_named(func, args) | kwargs, out)]
     return [work(func, args, kwargs, out)]
@@ -326,33 +324,7 @@ def _named(func: Any, args: tuple[Any, ...]) -> dict[str, Any]:
     return {a.name: value for a, value in zip(func._schema.arguments, args, strict=False)}
 
 
-# ------------------------------------------------------------------------------- sorts, factorisations
-
-_SORTS = {"sort", "topk", "kthvalue", "median", "nanmedian", "_unique2", "unique_dim"}
-_ONE_BLOCK = 4096  # elements of a row that one block of threads sorts (Sort.cpp, should_use_small_sort)
-_MANY_BLOCKS = (
-    20_000  # … and beyond which several blocks choose the largest (TensorTopK.cu, should_use_multiblock)
-)
-
-
-def _sort(name: str, named: dict[str, Any], out: Any) -> list[Work]:
-    """Rows that a block can hold are read and written once. Longer ones are sorted digit by digit: a pass over the
-    keys for a histogram, and for each 8 bits one that reads and writes keys and places (int64): Adinets and Merrill,
-    "Onesweep: A Faster Least Significant Digit Radix Sort for GPUs", arXiv 2206.01784, which CUB has and
-    ATen/native/cuda/Sort.cpp calls. topk, kthvalue and median read the keys once a digit, and again to collect
-    (ATen/native/cuda/SortingRadixSelect.cuh)."""
-    given = named["self"]
-    keys, places, count = given.nbytes, 8 * given.numel(), given.numel()
-    results = sum(_bytes(t) for t in tensors(out) if t.is_meta)
-    selects = name in ("topk", "kthvalue", "median", "nanmedian")
-    whole = name == "_unique2" or (name.endswith("median") and "dim" not in named) or not given.dim()
-    row, digits = count if whole else given.shape[named.get("dim", -1)], given.element_size()
-    if row <= (_MANY_BLOCKS if selects else _ONE_BLOCK):
-        return [Work(count, keys + results, "fp32", "reduction" if selects else "copy")]
-    histogram, move = Work(count, keys, "fp32", "reduction"), Work(count, 2 * (keys + places), "fp32", "copy")
-    if selects:
-        return [*[histogram] * (digits + 1), Work(count, keys + results, "fp32", "reduction")]
-    return [histogram, *[move] * digits]
+# --------------------------------------------------------------------------------------- factorisations
 
 
 def _factorisation(named: dict[str, Any], out: Any) -> Work:
