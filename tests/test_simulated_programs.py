@@ -232,34 +232,6 @@ def test_the_first_operator_does_not_import_the_compiler() -> None:
     subprocess.run([sys.executable, "-c", run], check=True)
 
 
-SHAPES = """
-import sys, torch
-from helpers.simulator import simulate
-with simulate() as gpu:
-    x = torch.ones(4, 4, device=gpu.device)
-    for shaped in (torch.stack([x, x]), x + 1.0, torch.eye(3, device=gpu.device), x.softmax(0), x.mean(0), x > 0,
-                   torch.where(x > 0, x, 0.0), torch.nn.functional.gelu(x), torch.cat([x, x]), x.cumsum(0)):
-        assert shaped.is_meta
-    loss = torch.nn.functional.cross_entropy(torch.nn.Linear(4, 4).to(gpu.device)(x), x.argmax(1))
-    loss.backward()
-assert "torch._dynamo" not in sys.modules, "the compiler was imported"
-import torch._dynamo  # from here on PyTorch's own mark holds again
-from helpers.simulator.operators.shapes import _marked
-before = torch.compile(lambda x: torch.stack([x, x + 1]), backend="eager")(torch.ones(2))
-with simulate() as gpu:
-    for n in (5, 6):  # shapes that are not remembered
-        y = torch.ones(n, device=gpu.device)
-        torch.stack([y, y]) + 1.0
-kept = [getattr(fn, "__dynamo_disable", None) for fn in _marked()]
-own = [fn for fn in kept if fn is not None and fn.__module__ != "helpers.simulator.operators.shapes"]
-assert own, "PyTorch's mark is not back"
-"""
-
-
-def test_shapes_do_not_import_the_compiler_and_leave_it_as_it_is() -> None:
-    subprocess.run([sys.executable, "-c", SHAPES], check=True)
-
-
 def test_the_newer_names_for_tf32_count_too(gpu: SimGPU) -> None:
     x, settings = torch.randn(2048, 2048, device=gpu.device), torch.backends.cuda.matmul
     took, before = [], settings.fp32_precision

@@ -18,7 +18,6 @@ from helpers.simulator.memory import Memory, MemoryModule, MemoryNames
 from helpers.simulator.operators.backward import Backward
 from helpers.simulator.operators.calls import Calls, refused, stand_ins
 from helpers.simulator.operators.dispatch import Dispatch
-from helpers.simulator.operators.shapes import without_compiler
 from helpers.simulator.operators.values import ValueCalls, ValueDispatch, Values
 from helpers.simulator.timeline import Host, Kernel
 from helpers.simulator.world import network
@@ -143,7 +142,6 @@ class SimGPU(MemoryNames):
             raise RuntimeError(
                 f"{which} simulated GPU{named} is in use already: `with gpu:` blocks cannot be nested or shared by threads"
             )
-        without_compiler()
         machine = self._machine
         with ExitStack() as stack:
             if self._traffic is not None:

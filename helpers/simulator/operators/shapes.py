@@ -1,25 +1,18 @@
-"""What an operator makes on meta tensors: worked out once for each kind of input, and without the compiler.
+"""What an operator makes on meta tensors: worked out once for each kind of input.
 
 PyTorch works out shapes of many operators in Python (torch/_refs, torch/_decomp), up to a millisecond each, and
 a model asks the same question in every layer and step. So the answer is kept: function, shapes, strides,
 types and numbers → shape, stride and type of each result.
-
-Many of those functions are marked with torch._disable_dynamo, which imports torch._dynamo, for a second or more, when
-the first of them is called (torch/_compile.py), also in a program that compiles nothing. It asks a function for
-`__dynamo_disable` first: until the compiler is loaded, that is the function itself here.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
-from types import CellType, FunctionType
 from typing import Any
 
 import torch
 
-from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Unseen
 from helpers.pytorch.private_torch import modes_on
 from helpers.pytorch.tensors import CHANNELS_LAST, channels_last, tensors
@@ -182,55 +175,3 @@ def _answer(out: Any, seen: list[torch.Tensor]) -> Any:
         taken.add(storage._cdata)
     shape = [None if t is None else (t.shape, t.stride(), t.dtype) for t in parts]
     return (type(out) if many else None), shape
-
-
-# ------------------------------------------------------------------------------ without the compiler
-
-_COMPILER, _MARK = "torch._dynamo", "__dynamo_disable"
-
-
-@cache
-def without_compiler() -> int:
-    """Let functions for shapes run as they are while the compiler is not loaded. How many; done once a process."""
-    if _COMPILER in sys.modules:
-        return 0
-    marked = [fn for fn in _marked() if not hasattr(fn, _MARK)]
-    for fn in marked:
-        setattr(fn, _MARK, _until_loaded(fn))
-    return len(marked)
-
-
-def _until_loaded(fn: Any) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if _COMPILER in sys.modules and getattr(fn, _MARK, None) is call:
-            delattr(fn, _MARK)  # PyTorch makes its own at the next call
-        return fn(*args, **kwargs)
-
-    return call
-
-
-def _marked() -> Iterator[Any]:
-    """The functions behind torch._disable_dynamo among those that work out shapes."""
-    inner = private_torch.hidden_from_dynamo(lambda: None).__code__
-    tables = getattr(sys.modules.get("torch._decomp"), "global_decomposition_table", {})
-    functions = [fn for table in tables.values() for fn in table.values()]
-    for name in [n for n in sys.modules if n == "torch._refs" or n.startswith("torch._refs.")]:
-        functions += vars(sys.modules[name]).values()
-    seen = set[int]()
-    while functions:
-        fn = functions.pop()
-        if not isinstance(fn, FunctionType) or id(fn) in seen:
-            continue
-        seen.add(id(fn))
-        # Decorators keep what they call in their closure; __wrapped__ may skip some of them.
-        below = [cell.cell_contents for cell in fn.__closure__ or () if _filled(cell)]
-        if fn.__code__ is inner:
-            yield from (f for f in below if isinstance(f, FunctionType))
-        functions += below
-
-
-def _filled(cell: CellType) -> bool:
-    try:
-        return callable(cell.cell_contents)
-    except ValueError:
-        return False
