@@ -28,7 +28,7 @@ from helpers.simulator.frames import caller
 
 # Accesses remembered of one block of memory, beyond which the oldest is forgotten: a program that goes through a block in
 # so many pieces has more of them.
-_KEPT = 512
+_KEPT = 128
 HOST = 0  # the host's place in a clock; stream n has place n + 1
 _REPLAY = "a graph's replay"
 
