@@ -19,7 +19,7 @@ import argparse
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -65,6 +65,10 @@ class Fit:
     bias: float | None = None  # median of simulated / measured − 1
     error_before: float | None = None  # median error with the two round shares
     basis: str = "fitted"
+
+    @property
+    def efficiency(self) -> devices.Efficiency:
+        return devices.Efficiency(self.flop_share, self.bandwidth_share, self.ramp_us / 1e6)
 
 
 @dataclass(frozen=True)
@@ -125,20 +129,24 @@ def _own_first(group: list[_Row]) -> list[_Row]:
 def _fit_one(key: tuple[str, str, str], group: list[_Row], known: list[Fit]) -> Fit:
     card, family, kind = key
     seen = [r for r in group if not r.one.held_out]
-    arithmetic = family in ARITHMETIC
     bandwidth = _bandwidth(known, card)
-    best: tuple[float, float, float] | None = None
-    for ramp in RAMPS_S:
-        for share in SHARES:
-            of_flops, of_bytes = (share, bandwidth) if arithmetic else (devices.Assumptions.flop_share, share)
-            wrong = float(np.mean(np.abs(np.log(_ratios(seen, of_flops, of_bytes, ramp)))))
-            if best is None or wrong < best[0] - 1e-12:
-                best = (wrong, float(share), float(ramp))
-    assert best is not None
-    _, share, ramp = best
-    flop_share, bandwidth = (share, bandwidth) if arithmetic else (devices.Assumptions.flop_share, share)
-    made = Fit(card, family, kind, round(flop_share, 4), round(bandwidth, 4), ramp * 1e6, len(seen))
+
+    def both(share: float) -> tuple[float, float]:
+        return (share, bandwidth) if family in ARITHMETIC else (devices.Assumptions.flop_share, share)
+
+    def wrong(share: float, ramp_s: float) -> float:
+        return float(np.mean(np.abs(np.log(_ratios(seen, *both(share), ramp_s)))))
+
+    share, ramp_s = _least(SHARES, wrong)
+    flops, moved = (round(part, 4) for part in both(share))
+    made = Fit(card, family, kind, flops, moved, ramp_s * 1e6, len(seen))
     return _with_errors(made, [r for r in group if r.one.held_out])
+
+
+def _least(shares: np.ndarray, wrong: Callable[[float, float], float]) -> tuple[float, float]:
+    """The share and the ramp of the grid that are least wrong; of equal ones the first."""
+    grid = [(float(share), float(ramp_s)) for ramp_s in RAMPS_S for share in shares]
+    return min(grid, key=lambda pair: round(wrong(*pair), 12))
 
 
 def _with_errors(made: Fit, unseen: list[_Row]) -> Fit:
@@ -185,9 +193,12 @@ def _fit_steps(tapes: list[Tape], known: list[Fit]) -> list[Fit]:
     have |= {(family, "bf16") for family, kind in have if kind == "fp16"}
     measured_here = ("elementwise", "any") in have  # then only what Tensor Cores do is left to tell
     seen = [_Counted(tape) for tape in tapes if not tape.step.held_out]
-    keys = {key for one in seen for key in one.kernels}
-    standing = {key: _standing(known, card, *key) for key in keys}
-    parts = [{key: one.seconds(key, standing[key]) for key in keys} for one in seen]
+    keys = {key for step in seen for key in step.kernels}
+    kept: dict[tuple[str, str, str], devices.Efficiency] = {}
+    for f in [*known, *_typical(known)]:
+        kept.setdefault((f.card, f.family, f.kind), f.efficiency)
+    standing = {key: devices.stands_for(kept, (card, "any"), *key) for key in keys}
+    parts = [{key: step.seconds(key, standing[key]) for key in keys} for step in seen]
     weights = {key: max(part[key] / sum(part.values()) for part in parts) for key in keys} if parts else {}
     free = [
         key
@@ -196,24 +207,20 @@ def _fit_steps(tapes: list[Tape], known: list[Fit]) -> list[Fit]:
     ]
     if len(seen) < FEWEST or not free:
         return []
-    times = np.array([[one.seconds(key, standing[key]) for key in sorted(keys)] for one in seen])
-    real = np.array([one.step.seconds for one in seen])
+    times = np.array([[step.seconds(key, standing[key]) for key in sorted(keys)] for step in seen])
+    real = np.array([step.step.seconds for step in seen])
     place = {key: i for i, key in enumerate(sorted(keys))}
     before = np.inf
     while (wrong := _wrong(times, real)) < before - 1e-6:
         before = wrong
         for key in free:
-            best = None
-            for ramp in RAMPS_S:
-                for share in SHARES if key[0] in ARITHMETIC else SHARES[SHARES < MOST_BANDWIDTH]:
-                    tried = _with_share(key, float(share), float(ramp), standing)
-                    times[:, place[key]] = [one.seconds(key, tried) for one in seen]
-                    now = _wrong(times, real)
-                    if best is None or now < best[0] - 1e-12:
-                        best = now, tried
-            assert best is not None
-            standing[key] = best[1]
-            times[:, place[key]] = [one.seconds(key, standing[key]) for one in seen]
+
+            def tried(share: float, ramp_s: float, key: tuple[str, str] = key) -> float:
+                standing[key] = _with_share(key, share, ramp_s, standing)
+                times[:, place[key]] = [step.seconds(key, standing[key]) for step in seen]
+                return _wrong(times, real)
+
+            tried(*_least(SHARES if key[0] in ARITHMETIC else SHARES[SHARES < MOST_BANDWIDTH], tried))
     held = sum(tape.step.held_out for tape in tapes)
     return [
         Fit(
@@ -240,20 +247,8 @@ def _with_share(
     return devices.Efficiency(share, moves.bandwidth_share if moves else standing[key].bandwidth_share, ramp)
 
 
-def _standing(known: list[Fit], card: str, family: str, kind: str) -> devices.Efficiency:
-    """What would hold without these steps: the card's own, else the median of others, else the round shares."""
-    kinds = [kind, "fp16", "any"] if kind == "bf16" else [kind, "any"]
-    for kin in (family, devices.STANDS_IN.get(family, family)):
-        for name in (card, "any"):
-            for k in kinds:
-                for f in [*known, *_typical(known)]:
-                    if (f.card, f.family, f.kind) == (name, kin, k):
-                        return devices.Efficiency(f.flop_share, f.bandwidth_share, f.ramp_us / 1e6)
-    return devices.Efficiency(devices.Assumptions.flop_share, devices.Assumptions.bandwidth_share)
-
-
 class _Counted:
-    """A step's kernels by family and kind, equal ones counted: `roofline.seconds` for arrays."""
+    """A step's kernels by family and kind, equal ones counted."""
 
     def __init__(self, tape: Tape) -> None:
         self.step = tape.step
@@ -281,20 +276,24 @@ class _Counted:
         if key not in self._arrays:
             return 0.0
         flops, moved, serial, count = self._arrays[key]
-        floor = devices.Assumptions.kernel_floor_s
-        busy = np.maximum(flops / e.flop_share, moved / e.bandwidth_share)
-        each = np.maximum(busy + e.ramp_s * busy / (busy + floor), floor) + serial * floor
-        return float((each * count).sum())
+        each = _seconds(flops / e.flop_share, moved / e.bandwidth_share, e.ramp_s)
+        return float(((each + serial * devices.Assumptions.kernel_floor_s) * count).sum())
+
+
+def _seconds(compute_s: np.ndarray, moved_s: np.ndarray, ramp_s: float) -> np.ndarray:
+    """`roofline.seconds` for arrays: of kernels that compute and move for so long."""
+    busy, floor = np.maximum(compute_s, moved_s), devices.Assumptions.kernel_floor_s
+    seconds: np.ndarray = np.maximum(busy + ramp_s * busy / (busy + floor), floor)
+    return seconds
 
 
 def _ratios(rows: Sequence[_Row], flop_share: float, bandwidth_share: float, ramp_s: float) -> np.ndarray:
-    """simulated / measured of every row, with these shares: `roofline.seconds` for arrays."""
-    floor = devices.Assumptions.kernel_floor_s
+    """simulated / measured of every row, with these shares."""
     peaks = [r.one.device.peak_flops.get(r.work.kind, r.one.device.peak_flops["fp32"]) for r in rows]
     compute = np.array([r.work.flops * r.work.effort for r in rows]) / (flop_share * np.array(peaks))
     speeds = np.array([r.one.device.memory_bytes_per_s for r in rows])
-    busy = np.maximum(compute, np.array([r.work.bytes for r in rows]) / (bandwidth_share * speeds))
-    return np.maximum(busy + ramp_s * busy / (busy + floor), floor) / np.array([r.seconds for r in rows])
+    moved = np.array([r.work.bytes for r in rows]) / (bandwidth_share * speeds)
+    return _seconds(compute, moved, ramp_s) / np.array([r.seconds for r in rows])
 
 
 def _bandwidth(known: Iterable[Fit], card: str) -> float:

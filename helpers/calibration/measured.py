@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -151,17 +151,21 @@ def work_of(one: Measurement) -> Work:
     """What that operator had to do, as the simulator's cost model counts it (kernels summed)."""
     dtype = torch.float32 if one.dtype == "tf32" else getattr(torch, one.dtype)
     inputs = [torch.empty(shape, dtype=dtype, device="meta") for shape in one.shapes]
-    name, *rest = one.op.split("/")
-    with torch.no_grad(), _precision(one.dtype), _Works() as works:
-        if name == "conv2d":
-            F.conv2d(inputs[0], inputs[1], stride=int(rest[0]), padding=int(rest[1]))
-        else:
-            _OPS[name](*inputs)
+    with torch.no_grad(), precision(one.dtype), _Works() as works:
+        run(one.op, inputs)
     return _joined(works.found, _KINDS.get(one.dtype))
 
 
+def run(op: str, inputs: Sequence[torch.Tensor]) -> Any:
+    """The operator of a row ("mm", "conv2d/<stride>/<padding>") on these inputs."""
+    name, *sizes = op.split("/")
+    if name == "conv2d":
+        return F.conv2d(inputs[0], inputs[1], stride=int(sizes[0]), padding=int(sizes[1]))
+    return _OPS[name](*inputs)
+
+
 @contextmanager
-def _precision(kind: str) -> Iterator[None]:
+def precision(kind: str) -> Iterator[None]:
     """fp32 products in TF32 or in full, as they were measured."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if kind == "tf32" else "highest")
@@ -227,7 +231,7 @@ def simulate_step(step: Step, collect: bool = False) -> tuple[float, list[Work]]
     """Seconds on the simulated card, warmed up, with everything done at the end; and, if asked for, its kernels."""
     images = step.layout != ""
     gpu = SimGPU(CARDS[step.card], memory_bytes=1 << 50)
-    with _precision(step.precision):
+    with precision(step.precision):
         with torch.device("meta"):
             net = _network(step)
         with gpu, torch.device("meta"):

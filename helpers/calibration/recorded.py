@@ -6,17 +6,15 @@ sizes are for the fit and one third is held out, by their place in the grid.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from torch.nn import functional as F
 
+from helpers.calibration import measured
 from helpers.recordings.common import timed
 from helpers.recordings.manifest import short_name
 from helpers.recordings.registry import experiment
-
-_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 # Sizes from launch-bound to saturated; the awkward ones are there because models have them.
 _MATMULS = [
@@ -55,55 +53,36 @@ def _cases() -> list[tuple[str, str, tuple[tuple[int, ...], ...]]]:
 
 
 def _card(name: str) -> str:
-    """The card as `simulator.cost.measured.CARDS` names it: A100s differ in memory and in form."""
+    """The card as `measured.CARDS` names it: A100s differ in memory and in form."""
     if "A100" not in name:
         return short_name(name)
     return f"A100-{'PCIE' if 'PCI' in name.upper() else 'SXM'}-{'40' if '40GB' in name else '80'}GB"
 
 
-def _work(gpu: Any, op: str, dtype: str, shapes: tuple[tuple[int, ...], ...]) -> Callable[[], Any]:
-    kind = _DTYPES.get(dtype, torch.float32)
+def _inputs(gpu: Any, op: str, dtype: str, shapes: tuple[tuple[int, ...], ...]) -> list[torch.Tensor]:
+    kind = torch.float32 if dtype == "tf32" else getattr(torch, dtype)
     if op == "embedding":
-        table = torch.randn(shapes[0], dtype=kind, device=gpu.device)
-        rows = torch.randint(shapes[0][0], shapes[1], device=gpu.device)
-        return lambda: F.embedding(rows, table)
-    x, *rest = (torch.randn(shape, dtype=kind, device=gpu.device) for shape in shapes)
-    name, *sizes = op.split("/")
-    calls: dict[str, Callable[[], Any]] = {
-        "mm": lambda: torch.mm(x, rest[0]),
-        "bmm": lambda: torch.bmm(x, rest[0]),
-        "attention": lambda: F.scaled_dot_product_attention(x, rest[0], rest[1], is_causal=True),
-        "layer_norm": lambda: F.layer_norm(x, x.shape[-1:]),
-        "softmax": lambda: torch.softmax(x, -1),
-        "gelu": lambda: F.gelu(x),
-        "sum": lambda: x.sum(),
-        "clone": lambda: x.clone(),
-        "add": lambda: torch.add(x, rest[0]),
-        "conv2d": lambda: F.conv2d(x, rest[0], stride=int(sizes[0]), padding=int(sizes[1])),
-    }
-    return calls[name]
+        table, rows = shapes
+        places = torch.randint(table[0], rows, device=gpu.device)
+        return [torch.randn(table, dtype=kind, device=gpu.device), places]
+    return [torch.randn(shape, dtype=kind, device=gpu.device) for shape in shapes]
 
 
 @experiment("calibration/operators", seconds=120)
 def operators(gpu: Any) -> dict[str, Any]:
     """Median microseconds of every case."""
     card, rows = {"source": f"recorded {gpu.name}", "card": _card(gpu.name)}, []
-    precision, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    cudnn = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False  # a row says float32 and means it
     try:
-        with torch.no_grad():
-            for place, (op, dtype, shapes) in enumerate(_cases()):
-                torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
-                us = timed(gpu, _work(gpu, op, dtype, shapes), repeats=10, samples=3)
-                sizes = " ".join("x".join(map(str, shape)) for shape in shapes)
-                of = {
-                    "set": "held-out" if place % 3 == 2 else "fit",
-                    "op": op,
-                    "dtype": dtype,
-                    "shapes": sizes,
-                }
-                rows.append(card | of | {"us": round(us, 2)})
+        for place, (op, dtype, shapes) in enumerate(_cases()):
+            inputs = _inputs(gpu, op, dtype, shapes)
+            with torch.no_grad(), measured.precision(dtype):
+                us = timed(gpu, partial(measured.run, op, inputs), repeats=10, samples=3)
+            sizes = " ".join("x".join(map(str, shape)) for shape in shapes)
+            side = "held-out" if place % 3 == 2 else "fit"
+            of = {"set": side, "op": op, "dtype": dtype, "shapes": sizes, "us": round(us, 2)}
+            rows.append(card | of)
     finally:
-        torch.set_float32_matmul_precision(precision)
         torch.backends.cudnn.allow_tf32 = cudnn
     return {"table": rows}

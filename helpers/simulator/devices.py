@@ -8,7 +8,9 @@ shares of `Assumptions`.
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -103,14 +105,18 @@ class Device:
 
 @lru_cache(maxsize=1024)
 def _look_up(card: str, family: str, kind: str) -> Efficiency:
-    known = _shares()
+    return stands_for(_shares(), (card, _SAME_CHIP.get(card, card), "any"), family, kind)
+
+
+def stands_for(
+    known: Mapping[tuple[str, str, str], Efficiency], cards: Sequence[str], family: str, kind: str
+) -> Efficiency:
+    """Of these shares by card, family and kind: the first card's that has the family, or the one that stands in for it, in
+    that kind, or the one next to it; the two round shares where none has."""
     kinds = [kind, "fp16", "any"] if kind in ("bf16", "int8", "fp8") else [kind, "any"]
-    for kin in (family, STANDS_IN.get(family, family)):
-        for name in (card, _SAME_CHIP.get(card, card), "any"):
-            for k in kinds:
-                if (name, kin, k) in known:
-                    return known[name, kin, k]
-    return Efficiency(Assumptions.flop_share, Assumptions.bandwidth_share)
+    places = itertools.product((family, STANDS_IN.get(family, family)), cards, kinds)
+    shares = (known[card, kin, k] for kin, card, k in places if (card, kin, k) in known)
+    return next(shares, Efficiency(Assumptions.flop_share, Assumptions.bandwidth_share))
 
 
 @lru_cache(maxsize=1)
