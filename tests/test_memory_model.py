@@ -354,7 +354,7 @@ def test_checkpoints() -> None:
     assert by_class.at_peak["recomputed"] > 0 and "recomputed" not in plain.at_peak
     # All of them in one: the peak comes back, since everything is computed again at once.
     model.blocks = nn.ModuleList([nn.Sequential(*model.blocks)])
-    one = estimate(family, model, y, optimizer=sgd, checkpoint="blocks.0")
+    one = estimate(family, model, y, optimizer=sgd, checkpoint=lambda name, part: name == "blocks.0")
     assert one.activations < by_class.activations and one.peak_bytes > by_class.peak_bytes
 
 
@@ -390,15 +390,6 @@ def test_micro_batches(passes: int) -> None:
     # The gradients of the first pass are there in the forward of the second.
     once = estimate(family, model, y)
     assert found.peaks["forward"] == pytest.approx(once.peaks["forward"] + found.gradients, rel=0.001)
-
-
-def test_gradients_that_stay() -> None:
-    family = FAMILIES["MLP"]
-    model, y = family.make(), labels(family)
-    gone, stay = estimate(family, model, y), estimate(family, model, y, set_to_none=False)
-    assert stay.peaks["forward"] == gone.peaks["forward"] + gone.gradients
-    assert [name for name, _, _ in stay.timeline.phases] == ["forward", "backward", "step"]
-    assert stay.timeline.bytes[0, memory.KINDS.index("gradients")] == stay.gradients == gone.gradients
 
 
 def test_the_output_can_be_let_go() -> None:
@@ -630,8 +621,6 @@ def test_errors() -> None:
         memory.estimate(model, x, optimizer=3)
     with pytest.raises(TypeError, match="no torch.optim.Optimizer"):
         memory.estimate(model, x, optimizer=lambda parameters: None)
-    with pytest.raises(ValueError, match="no submodule has that name; there are 0, 1"):
-        memory.estimate(nn.Sequential(model, nn.ReLU()), x, checkpoint=["2"])
     with pytest.raises(ValueError, match="chooses none"):
         memory.estimate(nn.Sequential(model, nn.ReLU()), x, checkpoint=nn.Conv2d)
     with pytest.raises(TypeError, match="this made a int"):

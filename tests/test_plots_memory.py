@@ -224,25 +224,6 @@ def test_stepper_moves() -> None:
     assert stepper.step == 3 and "step 3 of 7, d = 1.5 MiB on 1" in stepper.facts()
 
 
-def test_stepper_runs_another_program() -> None:
-    pytest.importorskip("ipywidgets")
-    stepper = widgets.allocator_stepper(PROGRAM)
-    assert stepper.step == len(PROGRAM)
-    stepper.widget  # noqa: B018
-    stepper.program.value, stepper.conf_text.value = "a = 30 MiB", "expandable_segments:True"
-    stepper.buttons["run this program"].click()
-    assert (stepper.step, stepper.slider.max, len(stepper.steps)) == (0, 1, 1)
-    stepper.buttons["step ▶"].click()
-    assert "mapped" in stepper.facts()
-    stepper.program.value = "a = <b>30</b> potatoes"
-    stepper.buttons["run this program"].click()
-    assert "a line is one of" in stepper._text.value and "<b>30" not in stepper._text.value
-    assert len(stepper.steps) == 1
-    stepper.conf_text.value, stepper.program.value = "max_slit:3", "a = 1 MiB"
-    stepper.buttons["run this program"].click()
-    assert "max_split_size_mb" in stepper._text.value
-
-
 def test_stepper_is_a_picture_where_nothing_can_move(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ipywidgets")
     live, _ = widgets.allocator_stepper(PROGRAM)._repr_mimebundle_()

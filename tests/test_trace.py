@@ -553,13 +553,12 @@ def test_top_by_device_operator_host_and_call() -> None:
         (GEMM, 1, 100),
         (RELU, 1, 10),
     ]
-    assert [r.name for r in trace.top(t, by="operator")] == ["aten::addmm", "aten::relu"]
     own = {r.name: round(r.seconds_s / US) for r in trace.top(t, by="host")}
     assert own == {"aten::addmm": 20, "aten::linear": 10, "aten::relu": 10}
     assert [(r.name, r.calls) for r in trace.top(t, 1, by="call")] == [("cudaLaunchKernel", 2)]
     assert sum(r.share for r in trace.top(t)) == pytest.approx(1)
     assert len(trace.top(t, 0)) == 0 and repr(trace.top(t, 0))
-    with pytest.raises(ValueError, match="by='gpu': one of device, operator"):
+    with pytest.raises(ValueError, match="by='gpu': one of device, host"):
         trace.top(t, by="gpu")
 
 

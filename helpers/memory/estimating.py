@@ -123,11 +123,11 @@ WORDS = {
 def estimate(
     module: nn.Module | Callable[[], nn.Module], inputs: Any, *, loss: Callable[..., Any] | None = None, target: Any = None,
     optimizer: Any = "adamw", foreach: bool | None = None, autocast: torch.dtype | bool | None = None,
-    checkpoint: Any = None, micro_batches: int = 1, set_to_none: bool = True, keep_output: bool = True, device: str = "cpu",
+    checkpoint: Any = None, micro_batches: int = 1, keep_output: bool = True, device: str = "cpu",
 ) -> Estimate:  # fmt: skip
     """The memory of this training step, whichever it is but the first (optimizer states are there already):
 
-        optimizer.zero_grad(set_to_none)
+        optimizer.zero_grad()
         output = module(*inputs); value = loss(output, target)       # under autocast, if given
         value.backward(); optimizer.step()
 
@@ -137,9 +137,9 @@ def estimate(
     number, its `.loss` if it has one, else the sum of all outputs. optimizer: a name in torch.optim, a class, a
     function of the parameters (partial(SGD, lr=0.1, momentum=0.9)), an optimizer of that module, or None. foreach:
     for the optimizer; None is what torch chooses on that device. autocast: a dtype (True: bfloat16). checkpoint: the
-    submodules to compute again in backward: a class, names, or a function (name, module) → bool. micro_batches: the
-    forward and backward passes before each step, `inputs` being one of them. set_to_none=False: gradients stay and
-    are zeroed. keep_output: `output` lives until the step ends, as a variable in a loop does. device: "cpu", or a
+    submodules to compute again in backward: a class, or a function (name, module) → bool. micro_batches: the
+    forward and backward passes before each step, `inputs` being one of them. keep_output: `output` lives until the
+    step ends, as a variable in a loop does. device: "cpu", or a
     card that `simulate` knows ("H100"): other kernels, other autocast lists, foreach by default.
 
     Parameters, gradients and optimizer states are exact. Not in it: what no operator returns, such as temporary
@@ -181,7 +181,7 @@ def estimate(
         meter = Meter(here.kind)
         program = Program(here, meter, model, args, score, targets, made)
         lower = torch.bfloat16 if autocast is True else autocast or None
-        program.run(lower, micro_batches, set_to_none, keep_output)
+        program.run(lower, micro_batches, keep_output)
         grads = storages(program.gradients, known, here.kind)
         held["optimizer"] = storages(program.states, known, here.kind)
         return _summed(meter, held, grads, here.evidence)

@@ -163,24 +163,16 @@ class Twins:
 def checkpointed(module: nn.Module, which: Any) -> list[str]:
     """Run the chosen submodules under torch.utils.checkpoint; returns their names.
 
-    which: a class of module, a name, several of either, or a function (name, module) → bool. What lies inside a chosen
-    one is not chosen again. ValueError where a name is not there or nothing is chosen.
+    which: a class of module, or a function (name, module) → bool; None: none. What lies inside a chosen one is not
+    chosen again. ValueError where nothing is chosen.
     """
     from torch.utils.checkpoint import checkpoint
 
-    if which is None or which == ():
+    if which is None:
         return []
     parts = dict(module.named_modules())
-    chosen: list[str] = []
-    if callable(which) and not isinstance(which, type):
-        chosen = [name for name, part in parts.items() if which(name, part)]
-    else:
-        wanted = [which] if isinstance(which, (str, type)) else list(which)
-        for one in wanted:
-            if isinstance(one, str) and one not in parts:
-                raise ValueError(f"checkpoint={one!r}: no submodule has that name; there are {_some(parts)}")
-        kinds = tuple(one for one in wanted if isinstance(one, type))
-        chosen = [name for name, part in parts.items() if name in wanted or isinstance(part, kinds)]
+    chooses = (lambda name, part: isinstance(part, which)) if isinstance(which, type) else which
+    chosen = [name for name, part in parts.items() if chooses(name, part)]
     outer = [name for name in chosen if not any(name.startswith(f"{other}.") for other in chosen)]
     if not outer:
         raise ValueError(f"checkpoint={which!r} chooses none of the submodules: there are {_some(parts)}")

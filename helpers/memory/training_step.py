@@ -27,21 +27,16 @@ class Program:
         self.gradients: list[torch.Tensor] = []
         self.states: list[torch.Tensor] = []
 
-    def run(
-        self, autocast: torch.dtype | None, micro_batches: int, set_to_none: bool, keep_output: bool
-    ) -> None:
+    def run(self, autocast: torch.dtype | None, micro_batches: int, keep_output: bool) -> None:
         """All passes and the step. Phases that begin with "before" happen in the steps before this one."""
         with self.meter.watching():
             for parameter in self.model.parameters():
                 self.meter._parameter(parameter)
             # From the second pass on gradients are there, and every later one is like it.
-            prefixes = ["", ""] if micro_batches > 1 else [""]
-            if not set_to_none:
-                prefixes = ["before: ", ""]
             kept: Any = None
-            for prefix in prefixes:
+            for _ in range(min(micro_batches, 2)):
                 kept = None
-                kept = self._pass(prefix, autocast, micro_batches, keep_output)
+                kept = self._pass(autocast, micro_batches, keep_output)
                 self._classify()
             if self.optimizer is not None:
                 # Gradients are still there: the same step twice, of which the first makes the states.
@@ -49,13 +44,11 @@ class Program:
                 self._step("")
             del kept
 
-    def _pass(
-        self, prefix: str, autocast: torch.dtype | None, micro_batches: int, keep_output: bool
-    ) -> tuple[Any, Any]:
+    def _pass(self, autocast: torch.dtype | None, micro_batches: int, keep_output: bool) -> tuple[Any, Any]:
         """Forward and backward; what the step's own variables hold, output and loss."""
         lower = torch.autocast(self.place.autocast, dtype=autocast) if autocast else nullcontext()
         with self.place.inside(), self.meter:
-            self.meter.begin(f"{prefix}forward")
+            self.meter.begin("forward")
             with lower:
                 output = self._call()
                 value = self._score(output)
@@ -65,7 +58,7 @@ class Program:
                 value = value / micro_batches
             # What backward keeps is an activation; the rest is there because variables hold it.
             self.meter.call("output", list(tensors((output, value))), only="temporary")
-            self.meter.begin(f"{prefix}backward")
+            self.meter.begin("backward")
             value.backward()
         return output, value
 

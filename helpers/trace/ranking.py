@@ -83,22 +83,22 @@ class Step:
     idle_s: float
 
 
-_BY = ("device", "operator", "host", "call")
+_BY = ("device", "host", "call")
 
 
 def top(t: Trace, n: int = 10, by: str = "device") -> Listing[Top]:
     """The n names with the most time.
 
-    by="device": what ran on the GPU, by short name; "operator": the GPU's time by the operator that launched it;
-    "host": operators by their own time on the CPU, without the operators they call; "call": runtime calls, such
-    as cudaStreamSynchronize, by their time. ValueError for another `by`, or without GPU work for the first two.
+    by="device": what ran on the GPU, by short name; "host": operators by their own time on the CPU, without the
+    operators they call; "call": runtime calls, such as cudaStreamSynchronize, by their time. ValueError for another
+    `by`, or without GPU work for the first.
 
     >>> [(row.name, row.calls) for row in trace.top(t, 2)]
     [('aten::mm', 5), ('aten::sum', 5)]
     """
     if by not in _BY:
         raise ValueError(f"by={by!r}: one of {', '.join(_BY)}")
-    keys, seconds = {"device": _device, "operator": _operator, "host": _host, "call": _call}[by](t)
+    keys, seconds = {"device": _device, "host": _host, "call": _call}[by](t)
     total = float(seconds.sum()) or 1.0
     order: dict[str, int] = {}
     place = np.array([order.setdefault(key, len(order)) for key in keys], np.int64)
@@ -108,8 +108,7 @@ def top(t: Trace, n: int = 10, by: str = "device") -> Listing[Top]:
     best = np.argsort(-sums, kind="stable")[: max(n, 0)]
     rows = [Top(label[i], int(counts[i]), float(sums[i]), float(sums[i] / total)) for i in best]
     caption = {
-        "device": "time on the GPU", "operator": "time on the GPU, by the operator that launched it",
-        "host": "own time on the CPU", "call": "time in the call",
+        "device": "time on the GPU", "host": "own time on the CPU", "call": "time in the call",
     }[by]  # fmt: skip
     return Listing(rows, t.evidence, caption)
 
@@ -122,16 +121,6 @@ def _device(t: Trace) -> Found:
     used, place = np.unique(t.name[work.row], return_inverse=True)
     shorts = words.distinct([t.names[i] for i in used])
     return [shorts[i] for i in place.tolist()], (work.end_ns - work.start_ns) / 1e9
-
-
-def _operator(t: Trace) -> Found:
-    work = t.need_gpu("top(by='operator')")
-    parents = nest(t, kinds=("operator", "call")).parent
-    launched = work.launch_row
-    above = np.where(launched >= 0, parents[launched], -1)
-    none = "(no operator)"
-    keys = [t.names[t.name[i]] if i >= 0 else none for i in above.tolist()]
-    return keys, (work.end_ns - work.start_ns) / 1e9
 
 
 def _host(t: Trace) -> Found:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from html import escape
 from typing import Any
 
 from helpers.memory.calls import CAPACITY, Steps, steps_of
@@ -23,13 +22,10 @@ class AllocatorStepper(Movable):
 
     kind = "allocator stepper"
 
-    def __init__(self, steps: Steps, step: int, conf: str, capacity: int) -> None:
+    def __init__(self, steps: Steps, step: int) -> None:
         super().__init__()
-        self.steps, self.conf, self.capacity = steps, conf, capacity
-        self.step = min(max(step, 0), len(steps))
+        self.steps, self.step = steps, min(max(step, 0), len(steps))
         self.slider: Any = None
-        self.program: Any = None
-        self.conf_text: Any = None
 
     def static(self) -> Picture:
         """The picture of the present step: what to show next to the widget, or in its place."""
@@ -47,37 +43,13 @@ class AllocatorStepper(Movable):
     def _go(self, by: int) -> None:
         self.set(self.step + by)
 
-    def run(self, program: str, conf: str = "") -> None:
-        """Step through another program from its start. ValueError for one that cannot be read; nothing changes then."""
-        self.steps, self.conf = steps_of(program, conf, self.capacity), conf
-        self.step = 0
-        if self._widget is not None:
-            self.slider.max = len(self.steps)
-            self.set(0)
-
     def _build(self, ipywidgets: Any) -> None:
         moves = {"|◀ start": -1_000_000, "◀ back": -1, "step ▶": 1, "end ▶|": 1_000_000}
         buttons = [self._button(name, partial(self._go, by), width="7em") for name, by in moves.items()]
         wide, most = ipywidgets.Layout(width="22em"), len(self.steps)
         self.slider = ipywidgets.IntSlider(value=self.step, min=0, max=most, description="step", layout=wide)
         self.slider.observe(self._moved, names="value")
-        self._stack([[*buttons, self.slider]], [self._editor(ipywidgets)])
-
-    def _editor(self, ipywidgets: Any) -> Any:
-        """The program, to be changed and run again."""
-        wide = ipywidgets.Layout(width="26em", height="11em")
-        self.program = ipywidgets.Textarea(value="\n".join(self.steps.lines), layout=wide)
-        self.conf_text = ipywidgets.Text(value=self.conf, placeholder="PYTORCH_ALLOC_CONF, e.g. max_split_size_mb:32",
-                                         layout=ipywidgets.Layout(width="26em"))  # fmt: skip
-        again = self._button("run this program", self._again, width="12em")
-        beside = ipywidgets.Layout(flex_flow="row wrap")
-        return ipywidgets.HBox([self.program, ipywidgets.VBox([self.conf_text, again])], layout=beside)
-
-    def _again(self) -> None:
-        try:
-            self.run(self.program.value, self.conf_text.value)
-        except ValueError as error:
-            self._text.value = f"<b>{escape(str(error))}</b>"
+        self._stack([[*buttons, self.slider]])
 
     def _moved(self, change: Any) -> None:
         self.step = change["new"]
@@ -102,4 +74,4 @@ def allocator_stepper(
     card's bytes. step: where to begin (None: at the end). ValueError for a program that cannot be read.
     """
     steps = steps_of(program, conf, capacity)
-    return AllocatorStepper(steps, len(steps) if step is None else step, conf, capacity)
+    return AllocatorStepper(steps, len(steps) if step is None else step)

@@ -46,13 +46,13 @@ class Movable(ABC):
     def _told(self) -> tuple[str, str]:
         """The kind of evidence, and what the picture shows, in one line."""
 
-    def _stack(self, rows: Sequence[Sequence[Any]], last: Sequence[Any] = ()) -> None:
-        """Make `_widget`: rows of controls, the picture, the line of facts, and what comes last; and draw."""
+    def _stack(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Make `_widget`: rows of controls, the picture and the line of facts; and draw."""
         wrap = self._kit.Layout(flex_flow="row wrap")
         self.image = self._kit.Image(format="png", layout=self._fit())
         self._text = self._kit.HTML()
         above = [self._kit.HBox(list(row), layout=wrap) if len(row) > 1 else row[0] for row in rows]
-        self._widget = self._kit.VBox([*above, self.image, self._text, *last])
+        self._widget = self._kit.VBox([*above, self.image, self._text])
         self._draw()
 
     def _button(

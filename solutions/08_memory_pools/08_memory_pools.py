@@ -128,7 +128,7 @@ you.against(experiments.answers(steps), experiments.moves(steps), evidence=steps
 
 # %% [markdown]
 # The stepper shows the same program call by call. Orange is what the call took or gave back. Go back and forward with its
-# buttons, or change the program: add `free f`, `free e` and `empty_cache` at the end.
+# buttons. Another program needs only another text: hand it `[*PROGRAM, "free f", "free e", "empty_cache"]`.
 
 # %% experiment
 widgets.allocator_stepper(PROGRAM, step=8)

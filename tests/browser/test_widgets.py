@@ -127,19 +127,6 @@ def test_the_allocator_stepper_of_lesson_08_moves(shown: Shown) -> None:
     assert widget.moved(lambda: lab.page.keyboard.press("ArrowLeft"), "the slider") not in (start, end)
     assert widget.moved(lambda: lab.page.keyboard.press("ArrowRight"), "the slider") == end
 
-    widget.box.locator("textarea").fill("big = 40 MiB\nfree big\nsmall = 1 MiB")
-    assert widget.press("run this program").startswith("step 0 of 3")
-    assert widget.press("end ▶|").startswith("step 3 of 3, small = 1 MiB")
-    lab.shot("22-stepper-other-program", widget.box)
-    widget.box.locator("textarea").fill("this is no program")
-    before = widget.picture.get_attribute("src")
-    widget.button("run this program").click()
-    expect(widget.text.or_(widget.box.locator("b")).first).to_contain_text(
-        "this is no program", timeout=15_000
-    )
-    assert widget.picture.get_attribute("src") == before  # told, and the picture stays
-    lab.shot("23-stepper-told", widget.box)
-
 
 def choose(widget: Widget, label: str, option: str) -> str:
     """Take an option of the drop-down of that label."""
