@@ -29,7 +29,7 @@ SNAPSHOTS = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
 
 
 def show(path: Path, out: Path | None = None, evidence: str | None = None) -> Path:
-    """Print what is said of the file, draw it to ``out`` (.png or .svg), and return where. ValueError, or
+    """Print what is said of the file, draw it to ``out`` (.png), and return where. ValueError, or
     FileNotFoundError, with the reader's own words for what cannot be read; FileExistsError where ``out`` would be
     ``path`` itself.
     """
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m helpers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("file", type=Path, help="a trace (.json, .json.gz) or a memory snapshot (.pickle)")
-    parser.add_argument("--out", type=Path, help="where to draw: .png or .svg")
+    parser.add_argument("--out", type=Path, help="where to draw: a .png")
     parser.add_argument(
         "--evidence", help='what stands on the picture, for instance "recorded (A100, 2026-05)"'
     )

@@ -299,7 +299,6 @@ def test_fragmentation_fails_what_max_split_size_and_expandable_segments_let_thr
 def test_oversize_blocks_are_not_cut_and_serve_only_requests_of_nearly_their_size() -> None:
     allocator = CachingAllocator(4 * GIB, "max_split_size_mb:100")
     address = allocator.malloc(200 * MIB)
-    assert allocator.stats()["oversize_allocations.current"] == 1
     allocator.free(address)
     assert allocator.malloc(179 * MIB) != address  # 21 MiB too much
     again = allocator.malloc(181 * MIB)

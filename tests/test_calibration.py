@@ -126,8 +126,8 @@ GOOD = {
     ("change", "words"),
     [
         ({"us": "-1"}, "positive"), ({"us": "nan"}, "positive"), ({"us": "soon"}, "could not convert"),
-        ({"us": ""}, "no us"), ({"card": "B900"}, "no card 'B900'"), ({"op": "os.system"}, "no operator"),
-        ({"dtype": "float3"}, "no arithmetic"), ({"set": "test"}, "'fit' or 'held-out'"),
+        ({"us": ""}, "could not convert"), ({"card": "B900"}, "no card 'B900'"), ({"op": "os.system"}, "no operator"),
+        ({"dtype": "float3"}, "no arithmetic"), ({"set": "test"}, "no set 'test'; there are fit, held-out"),
         ({"shapes": "8x0 8x8"}, "positive"), ({"shapes": "8xeight"}, "invalid literal"),
     ],
 )  # fmt: skip

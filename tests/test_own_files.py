@@ -41,11 +41,11 @@ def test_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["trace.json.gz"]) == 0
     said = capsys.readouterr().out
     assert "-bound [simulated (H100)]" in said and "→" in said and "drawn: trace-picture.png" in said
-    assert command.main(["snapshot.pickle", "--out", "memory.svg"]) == 0
+    assert command.main(["snapshot.pickle", "--out", "memory.png"]) == 0
     said = capsys.readouterr().out
     assert "peak " in said and "test_own_files.py" in said
     assert (folder / "trace-picture.png").read_bytes().startswith(b"\x89PNG") and (
-        folder / "memory.svg"
+        folder / "memory.png"
     ).exists()
 
 
@@ -101,7 +101,7 @@ def test_as_it_is_typed(folder: Path) -> None:
         (["none.json"], "no file at none.json"),
         (["odd.json"], "no list 'traceEvents'"),
         (["odd.pickle"], "no pickle of a memory snapshot"),
-        (["trace.json.gz", "--out", "x.pdf"], ".png or .svg"),
+        (["trace.json.gz", "--out", "x.pdf"], "saved as .png"),
         (["trace.json.gz", "--out", "trace.json.gz"], "is the file to be read"),
     ],
 )

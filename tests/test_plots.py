@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -456,18 +455,14 @@ def test_boxes_do_not_overlap_and_edges_pass_between_them() -> None:
 
 
 @pytest.mark.parametrize("name", pictures())
-def test_picture_is_stamped_and_the_same_twice(name: str, tmp_path: Path) -> None:
+def test_picture_is_stamped_and_the_same_twice(name: str) -> None:
     make = pictures()[name]
     first, second = make(), make()  # type: ignore[operator]
     assert first.png().startswith(PNG) and first.png() == second.png()
-    first.save(tmp_path / "a.svg")
-    second.save(tmp_path / "b.svg")
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     badges = [text.get_text() for text in first.figure.texts if text.get_gid() == "evidence"]
     assert badges == [first.evidence]
     assert first.evidence.encode() in first.png()  # and in the file's own description
     assert first.evidence in repr(first)
-    assert re.search(r"20\d\d-\d\d-\d\d", (tmp_path / "a.svg").read_text()) is None
 
 
 @pytest.mark.parametrize("name", pictures())

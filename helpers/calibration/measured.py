@@ -100,18 +100,13 @@ class Measurement:
 
 def parse(row: Mapping[str, Any], where: str = "") -> Measurement:
     """A row as a Measurement. ValueError, with the place, for what cannot be one."""
-    missing = [c for c in COLUMNS if row.get(c) in (None, "")]
-    if missing:
-        raise ValueError(f"{where}: no {', '.join(missing)}")
-    if row["card"] not in CARDS:
-        raise ValueError(f"{where}: no card {row['card']!r} in the table; there are {', '.join(CARDS)}")
-    op = str(row["op"])
-    if op.partition("/")[0] not in {*_OPS, "conv2d"}:
-        raise ValueError(f"{where}: no operator {op!r}")
-    if row["dtype"] not in {*_KINDS, "int32", "int64"}:
-        raise ValueError(f"{where}: no arithmetic {row['dtype']!r}")
-    if row["set"] not in ("fit", "held-out"):
-        raise ValueError(f"{where}: set is 'fit' or 'held-out', not {row['set']!r}")
+    op = str(row.get("op"))
+    for column, value, known in (
+        ("card", row.get("card"), CARDS), ("operator", op.partition("/")[0], {*_OPS, "conv2d"}),
+        ("arithmetic", row.get("dtype"), {*_KINDS, "int32", "int64"}), ("set", row.get("set"), {"fit", "held-out"}),
+    ):  # fmt: skip
+        if value not in known:
+            raise ValueError(f"{where}: no {column} {value!r}; there are {', '.join(sorted(known))}")
     try:
         shapes = tuple(tuple(int(n) for n in shape.split("x")) for shape in str(row["shapes"]).split())
         seconds = float(row["us"]) / 1e6

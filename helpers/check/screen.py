@@ -28,15 +28,7 @@ _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
 ) | {
     # the others of these write into modules and classes, read any attribute, or make code of text
     "contextlib": frozenset(
-        {
-            "AbstractContextManager",
-            "ContextDecorator",
-            "ExitStack",
-            "closing",
-            "contextmanager",
-            "nullcontext",
-            "suppress",
-        }
+        """AbstractContextManager ContextDecorator ExitStack closing contextmanager nullcontext suppress""".split()
     ),
     "copy": frozenset({"copy", "deepcopy"}),
     "dataclasses": frozenset(
@@ -44,17 +36,7 @@ _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
     ),
     "enum": frozenset({"Enum", "Flag", "IntEnum", "IntFlag", "StrEnum", "auto", "unique"}),
     "functools": frozenset(
-        {
-            "cache",
-            "cached_property",
-            "cmp_to_key",
-            "lru_cache",
-            "partial",
-            "partialmethod",
-            "reduce",
-            "total_ordering",
-            "wraps",
-        }
+        """cache cached_property cmp_to_key lru_cache partial partialmethod reduce total_ordering wraps""".split()
     ),
     "glob": frozenset({"escape", "glob", "iglob"}),
     "json": frozenset({"dumps", "loads"}),
@@ -64,16 +46,7 @@ _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
         getloadavg swap_memory virtual_memory""".split()
     ),
     "string": frozenset(
-        {
-            "ascii_letters",
-            "ascii_lowercase",
-            "ascii_uppercase",
-            "digits",
-            "hexdigits",
-            "printable",
-            "punctuation",
-            "whitespace",
-        }
+        """ascii_letters ascii_lowercase ascii_uppercase digits hexdigits printable punctuation whitespace""".split()
     ),
     "warnings": frozenset({"catch_warnings", "filterwarnings", "simplefilter", "warn"}),
     "gc": frozenset({"collect"}),

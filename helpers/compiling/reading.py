@@ -110,14 +110,12 @@ def broke(text: str) -> Break | None:
     said = text.partition("Graph Break Reason: ")[2].partition("\nUser code traceback:")[0]
     # everything before the last blank-line block that starts at the margin is how Dynamo came to it
     said = said.partition("\n  Developer debug context:")[0]
-    head, _, rest = said.partition("\n  Explanation:")
+    head = said.partition("\n  Explanation:")[0]
     reason = [row for row in head.splitlines() if row.strip()][-1:] or [""]
-    explanation, *hints = re.split(r"\n  Hint: ", rest) if rest else [""]
-    kept = tuple(" ".join(h.split()) for h in hints if "report an issue" not in h)
     names = [f["name"] for f in _FRAME.finditer(text.partition("\nTraceback (most recent")[0])]
     at = where(file, line) + (f" in {function(names[-1])}" if names else "")
     skipped = "falling back to eager" in head or "skip the rest of the function" in head
-    return Break(at, source(file, line), reason[0].strip(), " ".join(explanation.split()), kept, skipped)
+    return Break(at, source(file, line), reason[0].strip(), skipped)
 
 
 def operators(code: str) -> tuple[str, ...]:

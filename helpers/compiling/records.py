@@ -29,16 +29,13 @@ class Graph:
 class Break:
     """A place where the graph had to end and Python go on.
 
-    where, line: the place, and the source line there. reason: what Dynamo met, in its words; explanation and hints
-    as it gives them. skipped: Dynamo could not go on after it (in a loop, in a ``try``), and left the whole function
-    to Python. See :func:`explain`.
+    where, line: the place, and the source line there. reason: what Dynamo met, in its words. skipped: Dynamo could not
+    go on after it (in a loop, in a ``try``), and left the whole function to Python. See :func:`explain`.
     """
 
     where: str
     line: str
     reason: str
-    explanation: str = ""
-    hints: tuple[str, ...] = ()
     skipped: bool = False
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import pickle
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.text.evidence import check_evidence
+from helpers.text.terminal import printable
 
 from .snapshot import ALLOCATED, FREE, PENDING, Block, Event, Frame, Segment, Snapshot, frame_of
 
@@ -51,11 +51,10 @@ def read(
     evidence: str | None = None,
     unsaid: str | None = None,
     device: int | None = None,
-    max_bytes: int = MAX_BYTES,
 ) -> Snapshot:
     """A memory snapshot from wherever it is.
 
-    source: a file (pickle of torch.cuda.memory._dump_snapshot, or JSON; plain or gzip), its bytes, the dict of
+    source: a file (pickle of torch.cuda.memory._dump_snapshot; plain or gzip), its bytes, the dict of
     `_snapshot()`, or something that has one: a simulated GPU, a real one, torch.cuda, an allocator model.
     evidence: the label; by default "simulated (…)" where the snapshot says so, "live (GPU)" for torch.cuda, and for
     a file with no word of its origin `unsaid`, or else an error, because nobody can tell from the numbers. device: which
@@ -68,11 +67,11 @@ def read(
     if isinstance(source, Snapshot):
         return source
     if not isinstance(source, (str, os.PathLike)):
-        return _snapshot(*_raw(source, max_bytes), evidence, device)
+        return _snapshot(*_raw(source), evidence, device)
     try:
-        return _snapshot(_plain(_content(Path(source), max_bytes), max_bytes), unsaid, evidence, device)
+        return _snapshot(_plain(_content(Path(source))), unsaid, evidence, device)
     except SnapshotError as error:
-        raise SnapshotError(f"{_text(os.fspath(source))}: {error}") from None
+        raise SnapshotError(f"{printable(os.fspath(source))}: {error}") from None
 
 
 def _snapshot(raw: Any, found: str | None, evidence: str | None, device: int | None) -> Snapshot:
@@ -100,10 +99,10 @@ def _checked(label: str) -> str:
     return check_evidence(label)
 
 
-def _raw(source: Any, max_bytes: int) -> tuple[Any, str | None]:
+def _raw(source: Any) -> tuple[Any, str | None]:
     """The snapshot as plain data, and the evidence label that its origin gives it."""
     if isinstance(source, (bytes, bytearray)):
-        return _plain(bytes(source), max_bytes), None
+        return _plain(bytes(source)), None
     if isinstance(source, Mapping):
         return source, _here()
     if isinstance(source, list):  # torch.cuda.memory_snapshot() gives the segments alone
@@ -125,34 +124,27 @@ def _here() -> str:
     return "live (GPU)" if torch.cuda.is_available() and torch.cuda.is_initialized() else "arithmetic"
 
 
-def _content(path: Path, max_bytes: int) -> bytes:
+def _content(path: Path) -> bytes:
     if path.is_dir():
         raise SnapshotError("this is a folder: give a file of torch.cuda.memory._dump_snapshot(path)")
     if not path.exists():
         raise FileNotFoundError(f"no snapshot at {path}: run the cell that dumps it, or check the path")
     with path.open("rb") as file:
-        return file.read(max_bytes + 1)
+        return file.read(MAX_BYTES + 1)
 
 
-def _plain(data: bytes, max_bytes: int) -> Any:
-    """The plain objects in a pickle or in JSON, packed or not."""
+def _plain(data: bytes) -> Any:
+    """The plain objects in a pickle, packed or not."""
     if data[:2] == b"\x1f\x8b":
         try:
             with gzip.open(io.BytesIO(data)) as file:
-                data = file.read(max_bytes + 1)
+                data = file.read(MAX_BYTES + 1)
         except (OSError, EOFError, zlib.error):
             raise SnapshotError("the gzip data is broken or cut off: copy the file again") from None
-    if len(data) > max_bytes:
-        raise SnapshotError(
-            f"more than {max_bytes:,} bytes unpacked: record with a smaller max_entries, or raise max_bytes"
-        )
+    if len(data) > MAX_BYTES:
+        raise SnapshotError(f"more than {MAX_BYTES:,} bytes unpacked: record with a smaller max_entries")
     if not data:
         raise SnapshotError("empty: was _dump_snapshot interrupted?")
-    if data[:1] in b"{[":
-        try:
-            return json.loads(data)
-        except (ValueError, RecursionError):
-            raise SnapshotError("it begins like JSON and is not: it may be cut off") from None
     if data[:1] != pickle.PROTO:  # with which every pickle of protocol 2 and later begins
         raise SnapshotError(
             "this is no pickle of a memory snapshot: take one with torch.cuda.memory._dump_snapshot(path)"
@@ -258,7 +250,7 @@ class _Reader:
         oom, time = action == "oom", entry.get("time_us")
         size = _int(entry, "size", 0, _LARGEST if oom else MAX_SIZE)
         return Event(
-            index, _text(action), 0 if oom else _int(entry, "addr", 0), size, _int(entry, "stream", 0),
+            index, printable(action), 0 if oom else _int(entry, "addr", 0), size, _int(entry, "stream", 0),
             time if isinstance(time, (int, float)) else None, self.frames(entry), _int(entry, "device_free", 0) if oom else None,
         )  # fmt: skip
 
@@ -281,9 +273,9 @@ class _Reader:
         ):  # a line of -1, in C++'s unsigned numbers: not known
             line = 0
         key = (
-            _text(entry.get("filename", ""))[:500],
+            printable(entry.get("filename", ""))[:500],
             _int({"line": line}, "line"),
-            _text(entry.get("name", ""))[:200],
+            printable(entry.get("name", ""))[:200],
         )
         if key not in self.seen:
             self.seen[key] = frame_of(*key)
@@ -292,11 +284,6 @@ class _Reader:
 
 #: events without memory: taking a snapshot is one itself, and is noted for every GPU of the machine
 _ABOUT_NOTHING = ("snapshot", "user_defined")
-
-
-def _text(value: Any) -> str:
-    """As a text that can be printed: without the halves of surrogate pairs that a file's name has for odd bytes."""
-    return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def _action(entry: Any) -> Any:

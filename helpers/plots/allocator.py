@@ -9,7 +9,6 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
 
 from helpers.memory.analysis import fragmentation
 from helpers.memory.calls import Steps
@@ -25,7 +24,6 @@ from .strip import LEFT
 ROW, BAR = 0.44, 0.3
 TEXT = 8.5
 FILLS = {ALLOCATED: style.BLUE, PENDING: style.ORANGE, FREE: "#eef0f2"}
-_STRIP = 0.95  # inches: the small curve under the rows
 _MOST_ROWS = 12
 _INKS = {ALLOCATED: style.PAPER, PENDING: style.INK, FREE: style.MUTED}
 
@@ -166,34 +164,33 @@ def allocator_step(steps: Steps, step: int) -> Picture:
     widest = "expandable, 1000 MiB" if expandable else "default stream"
     left = LEFT + style.text_width(widest, TEXT) + 0.2
     ranges = _ranges(steps, move.end)
-    width = style.WIDTH - left - 0.2
-    scale = width / max((b - a for a, b in ranges), default=1)
+    scale = (style.WIDTH - left - 0.2) / max((b - a for a, b in ranges), default=1)
     rows = Rows(ranges, left, scale)
     states = {b.state for s in state for b in s.blocks} | {ALLOCATED, FREE}
     key = keys.lines(_key(states), LEFT)
     tall = ROW * max(1, len(ranges))
-    body = 0.06 + tall + 0.1 + keys.height(key) + _STRIP + 0.35
-    fig, header = style.figure(body, evidence=steps.evidence, title=head, note=move.text, placed=True)
+    body = 0.06 + tall + 0.1 + keys.height(key)
+    held, free = steps.found, max((b.size for s in state for b in s.blocks if b.state == FREE), default=0)
+    sums = (
+        f"allocated {size_text(int(held.allocated[move.end]))}, reserved {size_text(int(held.reserved[move.end]))}, "
+        f"largest free block {size_text(free)}"
+    )
+    note = f"{move.text} · {sums}"
+    fig, header = style.figure(body, evidence=steps.evidence, title=head, note=note, placed=True)
     ax = _body_axes(fig, header)
     snapshot = steps.found.snapshot
     for i, (start, end) in enumerate(ranges):
-        held = [s for s in state if start <= s.address < end]
-        _labels(ax, _name_of(held[0], snapshot) if held else ("", ""), rows, i)
+        here = [s for s in state if start <= s.address < end]
+        _labels(ax, _name_of(here[0], snapshot) if here else ("", ""), rows, i)
         _outline(ax, rows, i, start, end)
-        for segment in held:
+        for segment in here:
             _blocks(ax, segment, rows, i)
     if not ranges:
         ax.text(style.WIDTH / 2, tall / 2, "no segment yet", ha="center", va="center", color=style.MUTED)
     if move.touched:
         _frame(ax, rows, *move.touched)
     keys.draw(fig, key, header + tall + 0.1)
-    _curve(fig, steps, step, left, width)
-    free = max((b.size for s in state for b in s.blocks if b.state == FREE), default=0)
-    alt = (
-        f"{head}. {move.text}. allocated {size_text(int(steps.found.allocated[move.end]))}, reserved "
-        f"{size_text(int(steps.found.reserved[move.end]))}, largest free block {size_text(free)}"
-    )
-    return Picture(fig, steps.evidence, alt)
+    return Picture(fig, steps.evidence, f"{head}. {move.text}. {sums}")
 
 
 def _ranges(steps: Steps, now: int) -> tuple[tuple[int, int], ...]:
@@ -227,27 +224,3 @@ def _frame(ax: Axes, rows: Rows, address: int, size: int) -> None:
         box = Rectangle((x - 0.02, y), wide + 0.04, BAR + 0.06, facecolor="none", edgecolor=style.VERMILLION)
         box.set(linewidth=2.0, zorder=5)
         ax.add_patch(box)
-
-
-def _curve(fig: Figure, steps: Steps, step: int, left: float, width: float) -> None:
-    """Allocated and reserved over the steps, and where we are."""
-    total = fig.get_size_inches()[1]
-    ax = fig.add_axes((left / style.WIDTH, 0.36 / total, width / style.WIDTH, (_STRIP - 0.1) / total))
-    ends = _ends(steps)
-    most = max(1, max(int(steps.found.reserved[end]) for end in ends))
-    for name, values, colour, line, place in (
-        ("reserved", steps.found.reserved, style.MUTED, (0, (4, 2)), 0.62),
-        ("allocated", steps.found.allocated, style.BLUE, "-", 0.22),
-    ):
-        heights = [int(values[end]) / most for end in [*ends, ends[-1]]]
-        ax.plot(range(len(heights)), heights, drawstyle="steps-post", color=colour, linestyle=line)
-        y, text = (0.36 + (_STRIP - 0.1) * place) / total, f"{name}\n{size_text(int(values[ends[step]]))}"
-        fig.text(LEFT / style.WIDTH, y, text, fontsize=TEXT, color=colour, va="center")
-    ax.axvline(step, color=style.VERMILLION, linewidth=1.2)
-    ax.set_xlim(0, len(ends) - 0.6)
-    ax.set_ylim(0, 1.08)
-    ax.set_yticks([])
-    ax.spines["left"].set_visible(False)
-    ax.grid(False)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_xlabel("step", labelpad=1)

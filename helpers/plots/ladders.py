@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
 
 from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
@@ -23,6 +26,23 @@ class Rung:
     kept: bool = True
 
 
+def _bar(ax: Axes, place: float, value: float, text: str, colour: str, filled: bool = True) -> None:
+    """A bar with its number behind it."""
+    ax.barh(place, value, 0.62, color=colour if filled else style.PAPER, edgecolor=colour, linewidth=1.4)
+    look: dict[str, Any] = {"va": "center", "fontsize": style.SMALL, "bbox": style.ground(0.1)}
+    ax.annotate(text, (value, place), (5, 0), textcoords="offset points", **look)
+
+
+def _axes(time: Axes, memory: Axes, places: Sequence[float], names: Sequence[str]) -> None:
+    """The rows' names, from the top down, and room for the numbers."""
+    for ax in (time, memory):
+        ax.set_xlim(0, 1.2 * max(bar.get_width() for bar in ax.patches))
+        ax.grid(axis="y", visible=False)
+        ax.tick_params(axis="y", length=0)
+    time.set_yticks(places, names)
+    time.set_ylim(places[-1] + 0.5, -0.5)
+
+
 @drawn
 def ladder(rungs: Sequence[Rung], *, evidence: str, title: str = "What each change left") -> Picture:
     """Two bars a rung: the time of a step, and its peak memory. A rung that is not kept is drawn hollow.
@@ -37,25 +57,10 @@ def ladder(rungs: Sequence[Rung], *, evidence: str, title: str = "What each chan
     fig, _ = style.figure(0.55 + 0.34 * len(rungs), evidence=evidence, title=title, note=note)
     time, memory = fig.subplots(1, 2, sharey=True)
     factor, unit = style.time_unit(max(rung.seconds for rung in rungs))
-    for ax, values, texts, colour in [
-        (
-            time,
-            [r.seconds * factor for r in rungs],
-            [f"{r.seconds * factor:.2f} {unit}" for r in rungs],
-            style.BLUE,
-        ),
-        (memory, [r.nbytes / 2**20 for r in rungs], [size_text(r.nbytes) for r in rungs], style.GREEN),
-    ]:
-        for row, (value, text, rung) in enumerate(zip(values, texts, rungs, strict=True)):
-            ax.barh(
-                row, value, 0.62, color=colour if rung.kept else style.PAPER, edgecolor=colour, linewidth=1.4
-            )
-            ax.text(value, row, f" {text}", va="center", ha="left", fontsize=style.SMALL)
-        ax.set_xlim(0, 1.2 * max(values))
-        ax.grid(axis="y", visible=False)
-    style.row_names(time, [rung.name for rung in rungs])
-    memory.tick_params(axis="y", length=0)
-    time.set_ylim(len(rungs) - 0.5, -0.5)
+    for row, rung in enumerate(rungs):
+        _bar(time, row, rung.seconds * factor, f"{rung.seconds * factor:.2f} {unit}", style.BLUE, rung.kept)
+        _bar(memory, row, rung.nbytes / 2**20, size_text(rung.nbytes), style.GREEN, rung.kept)
+    _axes(time, memory, range(len(rungs)), [rung.name for rung in rungs])
     time.set_xlabel(f"time of a step, {unit}")
     memory.set_xlabel("peak memory, MiB")
     first, last = rungs[0], rungs[-1]
@@ -77,47 +82,29 @@ def ladder_shares(
     """
     if not rungs or not all(rungs.values()):
         raise ValueError("ladder_shares: no rungs; give at least one ladder with one")
-    names: list[str] = []
-    for which, rows in rungs.items():
-        names += [f"{which}: {rows[0].name}", *(row.name for row in rows[1:])]
-    off = f" · {BESIDE[evidence]}" if evidence in BESIDE else ""
-    dashes = ("--", ":", "-.")
+    off = [BESIDE[evidence]] if evidence in BESIDE else []
+    dashes = {"dashed": "--", "dotted": ":", "dash-dotted": "-."}
     lines = [
-        f"{style_} {name}: {times:.2f}×, {share:.0%}"
-        for style_, (name, (times, share)) in zip(
-            ("dashed,", "dotted,", "dash-dotted,"), promised.items(), strict=False
-        )
+        f"{word}, {name}: {times:.2f}×, {share:.0%}"
+        for word, (name, (times, share)) in zip(dashes, promised.items(), strict=False)
     ]
-    note = (f"promised elsewhere: {'; '.join(lines)}{off}") if lines else off.removeprefix(" · ")
-    fig, _ = style.figure(
-        0.55 + 0.3 * len(names) + 0.2 * len(rungs), evidence=evidence, title=title, note=note
-    )
+    note = " · ".join([*([f"promised elsewhere: {'; '.join(lines)}"] if lines else []), *off])
+    count = sum(map(len, rungs.values()))
+    fig, _ = style.figure(0.55 + 0.3 * count + 0.2 * len(rungs), evidence=evidence, title=title, note=note)
     time, memory = fig.subplots(1, 2, sharey=True)
+    names: list[str] = []
     places: list[float] = []
-    for number, rows in enumerate(rungs.values()):
+    for number, (which, rows) in enumerate(rungs.items()):
+        names += [f"{which}: {rows[0].name}", *(row.name for row in rows[1:])]
         for row in rows:
-            place = len(places) + 0.6 * number
-            places.append(place)
-            values = rows[0].seconds / row.seconds, row.nbytes / rows[0].nbytes
-            colours = (style.BLUE, style.GREEN)
-            for ax, value, colour, text in zip(
-                (time, memory), values, colours, (f"{values[0]:.1f}×", f"{values[1]:.0%}"), strict=True
-            ):
-                ax.barh(place, value, 0.62, color=colour, edgecolor=colour)
-                look = {"fontsize": style.SMALL, "va": "center", "bbox": style.ground(0.1)}
-                ax.annotate(text, (value, place), (5, 0), textcoords="offset points", **look)
-    for (times, share), dash in zip(promised.values(), dashes, strict=False):
+            places.append(len(places) + 0.6 * number)
+            times, share = rows[0].seconds / row.seconds, row.nbytes / rows[0].nbytes
+            _bar(time, places[-1], times, f"{times:.1f}×", style.BLUE)
+            _bar(memory, places[-1], share, f"{share:.0%}", style.GREEN)
+    _axes(time, memory, places, names)
+    for (times, share), dash in zip(promised.values(), dashes.values(), strict=False):
         for ax, at in ((time, times), (memory, share)):
             ax.axvline(at, color=style.INK, linestyle=dash, linewidth=1.2)
-    for ax, most in (
-        (time, max(rows[0].seconds / row.seconds for rows in rungs.values() for row in rows)),
-        (memory, max(row.nbytes / rows[0].nbytes for rows in rungs.values() for row in rows)),
-    ):
-        ax.set_xlim(0, 1.17 * most)
-        ax.grid(axis="y", visible=False)
-    time.set_yticks(places, names)
-    time.set_ylim(places[-1] + 0.6, -0.6)
-    memory.tick_params(axis="y", length=0)
     time.set_xlabel("times as fast as the first")
     memory.set_xlabel("share of the first one's peak memory")
     ends = [

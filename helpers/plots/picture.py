@@ -37,18 +37,11 @@ class Picture:
         return self._png
 
     def save(self, path: str | Path) -> Path:
-        """Write it as .png or .svg (by the suffix). ValueError for another suffix."""
+        """Write it as .png. ValueError for another suffix."""
         path = Path(path)
-        if path.suffix == ".png":
-            path.write_bytes(self.png())
-        elif path.suffix == ".svg":
-            about = {"Description": f"{self.alt} [{self.evidence}]", "Date": None, "Creator": None}
-            with style.look(), path.open("wb") as file:
-                self.figure.savefig(file, format="svg", metadata=about)
-        else:
-            raise ValueError(
-                f"a picture is saved as .png or .svg, not as {path.suffix or 'a name with no suffix'!r}"
-            )
+        if path.suffix != ".png":
+            raise ValueError(f"a picture is saved as .png, not as {path.suffix or 'a name with no suffix'!r}")
+        path.write_bytes(self.png())
         return path
 
     def _draw_png(self) -> bytes:

@@ -60,7 +60,7 @@ def look() -> Iterator[None]:
         "xtick.color": INK, "ytick.color": INK,
         "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
         "grid.color": FAINT, "grid.linewidth": 0.7, "lines.linewidth": 1.8, "legend.frameon": False,
-        "svg.hashsalt": "pytorch-performance-measured", "svg.fonttype": "path", "axes.unicode_minus": True,
+        "axes.unicode_minus": True,
     }  # fmt: skip
     with matplotlib.rc_context(rc):
         yield

@@ -37,7 +37,8 @@ def load() -> None:
 
     from . import carrying, costs, faking, rank, sending, stacks, values  # noqa: F401
 
-    # torch._dynamo: optimizers and DistributedDataParallel import it when they are made, in each rank anew
+    # torch._dynamo: optimizers and DistributedDataParallel import it when they are made, in each rank anew, and with it
+    # comes nearly all that FSDP and tensor parallelism do
     for name in ("numpy", "cloudpickle", "torch._dynamo", "helpers.counters"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -54,7 +55,6 @@ def serve(into: int, out: Any) -> None:
     for request in _requests(into):
         if request["do"] == "start":
             end_all(ranks)
-            preload(request["modules"])
             gc.freeze()  # a rank's collections pass over what is loaded here, and so do not copy its pages
             ended = {}
             ranks = {_fork(request["folder"], i, into, out): i for i in range(request["n"])}
@@ -69,16 +69,6 @@ def serve(into: int, out: Any) -> None:
             ranks = {}
         _answer(out, {"ended": ended, "ranks": {i: pid for pid, i in ranks.items()}})
     end_all(ranks)
-
-
-def preload(modules: Iterable[str]) -> None:
-    """Import what ranks would otherwise import one by one, each for itself."""
-    from .rank import WORTH
-
-    for name in modules:
-        if name.startswith(WORTH) and name not in sys.modules:
-            with contextlib.suppress(Exception):  # then a rank does it, or not
-                importlib.import_module(name)
 
 
 def _answer(out: Any, reply: dict[str, Any]) -> None:

@@ -76,13 +76,13 @@ class Server:
     def _reply(self) -> dict[str, Any]:
         if text := self._out.readline():
             return dict(json.loads(text))
-        said = b""
+        errors = b""
         if self._errors is not None:
             self._errors.seek(0)
-            said = self._errors.read()[-1500:]
+            errors = self._errors.read()[-1500:]
         self.close()
-        told = f"the process from which ranks are started has ended. {said.decode(errors='replace')}"
-        raise RuntimeError(told.strip())
+        text = errors.decode(errors="replace")
+        raise RuntimeError(f"the process from which ranks are started has ended. {text}".strip())
 
     def alive(self) -> bool:
         if self._owner != os.getpid():  # this process is a fork of the one that it belongs to
@@ -187,15 +187,6 @@ def _close_all_but(*keep: int) -> None:
                 os.close(fd)
 
 
-#: what ranks have imported so far and a server should have before it forks the next
-_wanted: dict[str, None] = {}
-
-
-def want(modules: list[str]) -> None:
-    """Remember that ranks import these."""
-    _wanted.update(dict.fromkeys(modules))
-
-
 class Forked:
     """Ranks that the server forks."""
 
@@ -204,7 +195,7 @@ class Forked:
         self.pids: list[int] = []
 
     def start(self, folder: str, n: int) -> None:
-        started = self._server.ask(do="start", folder=folder, n=n, modules=list(_wanted))
+        started = self._server.ask(do="start", folder=folder, n=n)
         self.pids = list(started["ranks"].values())
 
     def ended(self) -> dict[int, int]:
@@ -231,7 +222,7 @@ class Spawned:
 
     @property
     def pids(self) -> list[int]:
-        return [one.pid for one in self._all]
+        return [program.pid for program in self._all]
 
     def start(self, folder: str, n: int) -> None:
         self._all += [
@@ -246,19 +237,19 @@ class Spawned:
         ]
 
     def ended(self) -> dict[int, int]:
-        codes = {i: one.poll() for i, one in enumerate(self._all)}
+        codes = {i: program.poll() for i, program in enumerate(self._all)}
         return {i: code for i, code in codes.items() if code is not None}
 
     def ask_where(self) -> None:
-        for one in self._all:
-            one.send_signal(signal.SIGUSR1)
+        for program in self._all:
+            program.send_signal(signal.SIGUSR1)
 
     def stop(self) -> None:
-        for one in self._all:
+        for program in self._all:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(one.pid, signal.SIGKILL)
-            one.kill()
-        for one in self._all:
-            one.wait()
-            if one.stdin is not None:
-                one.stdin.close()
+                os.killpg(program.pid, signal.SIGKILL)
+            program.kill()
+        for program in self._all:
+            program.wait()
+            if program.stdin is not None:
+                program.stdin.close()

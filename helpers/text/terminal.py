@@ -12,3 +12,8 @@ def lenient() -> None:
     for stream in (sys.stdout, sys.stderr):  # either may be None
         if isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
             stream.reconfigure(errors="replace")
+
+
+def printable(value: object) -> str:
+    """As text without halves of surrogate pairs, which JSON can say and which a file's name has for odd bytes."""
+    return str(value).encode("utf-8", "replace").decode("utf-8")

@@ -39,9 +39,7 @@ class Listing(list[R]):
                 return f"{about}{format_seconds(value)}"
             return f"{about}{value:.1%}" if key == "share" else value
 
-        rows = [
-            [cell(key, value) for key, value in ((key, getattr(row, key)) for key in columns)] for row in self
-        ]
+        rows = [[cell(key, getattr(row, key)) for key in columns] for row in self]
         heads = [key.removesuffix("_s").replace("_", " ") for key in columns]
         return table(rows, heads, evidence=self.evidence, caption=self.caption)
 

@@ -22,6 +22,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from helpers.text.terminal import printable
+
 from .columns import Trace
 from .names import DROPPED, KIND_OF, KINDS, WORK_KINDS
 
@@ -63,7 +65,7 @@ def _of_file(path: Path, where: str, evidence: str | None) -> Trace:
     resting = gc.isenabled()
     gc.disable()
     try:
-        return _trace(_load(path), _text(where), evidence)
+        return _trace(_load(path), printable(where), evidence)
     finally:
         if resting:
             gc.enable()
@@ -137,7 +139,7 @@ def _parse(raw: bytes, where: str) -> Any:
         raise TraceError(
             f"{where} is a pickle, not a trace: a memory snapshot is read with helpers.memory.read(path)"
         )
-    where, text = _text(where), raw.decode("utf-8-sig", errors="replace")
+    where, text = printable(where), raw.decode("utf-8-sig", errors="replace")
     try:
         # strict=False: kernel names of old profilers hold raw tabs and line ends
         return json.loads(text, strict=False)
@@ -182,13 +184,13 @@ def _trace(content: Any, where: str, evidence: str | None) -> Trace:
             "profiler saw nothing; run the code inside its `with` block, and with a schedule call prof.step()"
         )
     made = _columns(wanted, where)
-    simulated = _text(about.get("simulated") or "")
+    simulated = printable(about.get("simulated") or "")
     if evidence is None:
         on_gpu = np.isin(made["kind"], [KINDS.index(k) for k in WORK_KINDS]).any()
         evidence = f"simulated ({simulated})" if simulated else f"live ({'GPU' if on_gpu else 'CPU'})"
     devices = about.get("deviceProperties") or []
     known = devices if isinstance(devices, list) else []
-    named = tuple(_text(d.get("name", "GPU")) for d in known if isinstance(d, Mapping))
+    named = tuple(printable(d.get("name", "GPU")) for d in known if isinstance(d, Mapping))
     return Trace(source=where, evidence=evidence, devices=named, unread=unread, **made)
 
 
@@ -198,7 +200,7 @@ def _complete(events: list[Any], where: str) -> tuple[list[dict[str, Any]], Coun
         timed = [e for e in events if e.get("ph") == "X"]
         kinds = Counter(e.get("cat") for e in timed)
         unread = Counter(
-            {_text(cat): n for cat, n in kinds.items() if cat not in KIND_OF and cat not in DROPPED}
+            {printable(cat): n for cat, n in kinds.items() if cat not in KIND_OF and cat not in DROPPED}
         )
         return [e for e in timed if e.get("cat") in KIND_OF], unread
     except (AttributeError, TypeError):
@@ -244,20 +246,15 @@ def _columns(events: Sequence[dict[str, Any]], where: str) -> dict[str, Any]:
         for a, p, g in zip(args, places, on_device, strict=True)
     ]  # fmt: skip
     order = np.lexsort((-end, start))
-    found = {
+    values = {
         "kind": kind, "name": np.array(name, np.int32), "thread": np.array(thread, np.int32),
         "start_ns": start, "end_ns": end, "device": np.array(device, np.int32),
         "stream": np.array(stream, np.int64),
         "correlation": _whole_all(args, "correlation"), "bytes": _whole_all(args, "bytes"),
     }  # fmt: skip
-    columns: dict[str, Any] = {key: values[order] for key, values in found.items()}
-    said = tuple(tuple(_text(i) if isinstance(i, str) else i for i in place) for place in threads)
-    return columns | {"names": tuple(map(_text, names)), "threads": said}
-
-
-def _text(value: Any) -> str:
-    """As a text that can be printed: JSON can say halves of surrogate pairs, which a file's name has for odd bytes too."""
-    return str(value).encode("utf-8", "replace").decode("utf-8")
+    columns: dict[str, Any] = {key: column[order] for key, column in values.items()}
+    printed = tuple(tuple(printable(i) if isinstance(i, str) else i for i in place) for place in threads)
+    return columns | {"names": tuple(map(printable, names)), "threads": printed}
 
 
 def _numbers(

@@ -124,7 +124,6 @@ class CachingAllocator:
             free.small, (stats.allocation, 1), (stats.active, 1), (stats.allocated, block.size),
             (stats.active_bytes, block.size), (stats.requested, nbytes),
         )  # fmt: skip
-        stats.change_oversize("oversize_allocations", block.size, 1)
         return block
 
     def _out_of_memory(self, size: int, stream: int, pool: PoolId, where: Any) -> reports.OutOfMemory:
@@ -147,7 +146,6 @@ class CachingAllocator:
         stats = self.stats_
         stats.change(block.pool.small, (stats.allocation, -1), (stats.allocated, -block.size))
         self._note_free("free_requested", block, where)
-        stats.change_oversize("oversize_allocations", block.size, -1)
         if not block.uses:
             self._give_back(block, where)
         elif self.captures:

@@ -39,7 +39,6 @@ class Stats:
         self.max_split_size = max_split_size
         self.arrays: dict[str, Array] = {name: ([0] * 4, [0] * 4, [0] * 4) for name in _ARRAYS}
         self.counts = dict.fromkeys(_COUNTS, 0)
-        self.oversize: dict[str, Stat] = {"oversize_allocations": [0] * 4, "oversize_segments": [0] * 4}
         pick = [self.arrays[name] for name in _ARRAYS]
         self.allocation, self.segment, self.active, self.inactive = pick[:4]
         self.allocated, self.reserved, self.active_bytes, self.inactive_bytes, self.requested = pick[4:]
@@ -51,25 +50,19 @@ class Stats:
             if amount:
                 _change((array[0], array[own]), amount)
 
-    def change_oversize(self, name: str, size: int, amount: int) -> None:
-        """Count a block or segment of `size` bytes, if it is one that max_split_size forbids to split."""
-        if size >= self.max_split_size:
-            _change((self.oversize[name],), amount)
-
     def reset_peaks(self) -> None:
-        for stat in chain(*self.arrays.values(), self.oversize.values()):
+        for stat in chain(*self.arrays.values()):
             stat[PEAK] = stat[CURRENT]
 
     def flat(self) -> dict[str, Any]:
-        """As torch.cuda.memory_stats(): "allocated_bytes.all.current" and so on, sorted."""
+        """As torch.cuda.memory_stats(), without its counts of oversize blocks: "allocated_bytes.all.current" and so on,
+        sorted."""
         result: dict[str, int] = dict(self.counts)
         # size_t's maximum, cast to a signed integer, is how PyTorch shows "not set".
         result["max_split_size"] = -1 if self.max_split_size >= 1 << 63 else self.max_split_size
         for name, array in self.arrays.items():
             for kind, stat in zip(_KINDS, array, strict=True):
                 result.update({f"{name}.{kind}.{m}": v for m, v in zip(_METRICS, stat, strict=True)})
-        for name, stat in self.oversize.items():
-            result.update({f"{name}.{m}": v for m, v in zip(_METRICS, stat, strict=True)})
         return dict(sorted(result.items()))
 
 

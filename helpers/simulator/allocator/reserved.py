@@ -89,7 +89,6 @@ class Reserved:
         if block.expandable is None:
             self._stats.change(free.small, (self._stats.segment, 1))
             self._count(free, wanted)
-            self._stats.change_oversize("oversize_segments", wanted, 1)
             block.segment_frames = where
             self._history.add("segment_alloc", block.address, wanted, stream, free.owner, where)
         return block
@@ -179,7 +178,6 @@ class Reserved:
             self.private[free.owner].segments -= 1
         stats.change(free.small, (stats.segment, -1))
         self._count(free, -block.size)
-        stats.change_oversize("oversize_segments", block.size, -1)
 
     def _unmap(self, block: Block) -> None:
         """Return the whole pages of a free block to the device (unmap_block)."""
