@@ -18,6 +18,7 @@ import io
 import json
 import linecache
 import os
+import pkgutil
 import resource
 import signal
 import socket
@@ -55,6 +56,8 @@ CPU_S = int(os.environ.get("GRADE_CPU_S", "30"))
 BACK = 17
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36  # prctl(2)
 _MADV_COLLAPSE, _LARGE_PAGE = 25, 2 << 20  # madvise(2); bytes
+#: of torch, a folder of modules that a first compilation loads all
+_PATTERNS = "torch._inductor.fx_passes.serialized_patterns"
 #: the child before which this process's memory is put into large pages: that takes as long as it saves twenty of them
 _MANY = 20
 
@@ -274,11 +277,14 @@ def main(control: socket.socket, alone: bool) -> None:
     from helpers import lessons
     from helpers.check import probe
     from helpers.check.intact import Intact
-    from helpers.classroom.warming import preload
+    from helpers.compiling import torches
 
     # before any fork, so that no child pays for it
     probe.load(lessons.modules("exercises"))
-    preload()  # some operators load the compiler too, and that takes a second
+    torches.preload()  # some operators load the compiler too, and that takes seconds
+    with contextlib.suppress(ImportError):  # its names come and go with torch's versions
+        for _, name, _ in pkgutil.iter_modules(import_module(_PATTERNS).__path__, f"{_PATTERNS}."):
+            import_module(name)
     import_module("matplotlib.pyplot")  # every lesson's first cell asks for it
     if alone:
         _traceable(False)
