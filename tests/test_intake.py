@@ -15,8 +15,8 @@ import pytest
 from nbformat import NotebookNode
 
 from helpers.classroom import build
-from helpers.classroom.intake import NotGradable, Taken, take
-from helpers.classroom.matching import owned
+from helpers.classroom.intake import NotGradable, take
+from helpers.classroom.matching import Matched, owned
 from helpers.classroom.step import Step
 from helpers.classroom.submission import steps_of
 from tests.corpus.broken import BROKEN
@@ -80,14 +80,14 @@ def meaning(source: str) -> dict[str, str]:
     return found
 
 
-def taken_again(taken: Taken, folder: Path, solved: NotebookNode, name: str) -> Taken:
+def taken_again(taken: Matched, folder: Path, solved: NotebookNode, name: str) -> Matched:
     again = folder.parent / f"{folder.name}-again"
     again.mkdir()
     nbformat.write(taken.notebook, again / f"{name}.ipynb")
     return take(again, solved, name)
 
 
-def hold_clean(taken: Taken, solved: NotebookNode) -> None:
+def hold_clean(taken: Matched, solved: NotebookNode) -> None:
     """What is true of every clean notebook: valid, the master's cells in their order, nothing of a student's marks."""
     nbformat.validate(taken.notebook, relax_add_props=False)
     json.dumps(taken.notebook, ensure_ascii=False).encode()
@@ -112,7 +112,7 @@ def hold_clean(taken: Taken, solved: NotebookNode) -> None:
         assert sentence == sentence.strip() and len(sentence) < 400 and "\n" not in sentence
 
 
-def run(taken: Taken) -> list[Step]:
+def run(taken: Matched) -> list[Step]:
     """What is run and judged, wherever it stands: verdicts depend on nothing else of a submission."""
     return [dataclasses.replace(step, place=0) for step in steps_of(taken.notebook)]
 
