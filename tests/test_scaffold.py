@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers import keeping
 from helpers.classroom import build, scaffold
 from helpers.classroom.settings import ROOT
 
@@ -136,19 +135,3 @@ def test_what_cannot_be_an_exercise(
 def test_what_cannot_be_a_lesson(name: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert scaffold.main(["lesson", name]) == 2
     assert capsys.readouterr().err.startswith(f"make lesson: {why}")
-
-
-def test_all_files_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old, new, last = tmp_path / "old.py", tmp_path / "a" / "b" / "new.py", tmp_path / "last.py"
-    old.write_text("before")
-    real = keeping.write
-
-    def full(path: Path, text: str) -> None:
-        if path == last:
-            raise OSError("no space left on device")
-        real(path, text)
-
-    monkeypatch.setattr(keeping, "write", full)
-    with pytest.raises(OSError, match="no space"):
-        scaffold.write({old: "after", new: "new", last: "last"})
-    assert old.read_text() == "before" and [p.name for p in tmp_path.iterdir()] == ["old.py"]

@@ -75,13 +75,11 @@ def lesson(name: str) -> tuple[Files, str]:
         raise Refused(f"there is a lesson {name!r} already")
     number = f"{max(map(int, numbers), default=-1) + 1:02}"
     folder, room = f"{number}_{name}", ROOMS / name
-    about = {"nn": number, "folder": folder, "room": name, "title": name.replace("_", " ").capitalize()}
+    about = {"nn": number, "folder": folder, "title": name.replace("_", " ").capitalize()}
     path, texts = SOLUTIONS / folder / f"{folder}.py", room / "exercises.py"
     first = f'"""Tests of lesson {number}."""\n'
     files = {
         room / "__init__.py": f'"""All that belongs to lesson {number} alone, beside its master."""\n',
-        room / "experiments.py": _filled(skeletons.EXPERIMENTS, about),
-        room / "claims.py": _filled(skeletons.CLAIMS, about),
         **_exercise(path, "total", _filled(skeletons.MASTER, about), first),
     }
     title = f"{number} · {about['title']}"
@@ -90,16 +88,16 @@ def lesson(name: str) -> tuple[Files, str]:
         files,
         f"""\
 the lesson: {path.relative_to(ROOT)}
-its room: {room.relative_to(ROOT)}: {texts.name}, experiments.py, claims.py
+its room: {room.relative_to(ROOT)}, with {texts.name}
 the first answers to its exercise: {(SUBMISSIONS / folder / "total").relative_to(ROOT)}
 
 It is a small lesson that works, for you to replace. Then:
 1. README.md: a row in the table of lessons, and their number in the first sentence
    {row}
-2. helpers/lessons/sources_on_trial/sources/tuning_guide.py: kept(<section>, "{number}-on-the-device") in its CLAIMS
-3. two pictures at least (helpers.plots), which the tests ask of every lesson
-4. make build LESSON={number}        both notebooks, and the index; then make build LESSON=18, for the table of claims
-5. make test LESSON={number}         every answer earns what its first line says
+2. what the tests ask of every lesson: a prediction, two pictures at least (helpers.plots), a claim on trial, lines for
+   a script of one's own. CONTRIBUTING.md says how each is written; lesson 01 has all of them
+3. make build LESSON={number}        both notebooks, and the index; then make build LESSON=18, for the table of claims
+4. make test LESSON={number}         every answer earns what its first line says
 """,
     )
 
@@ -186,23 +184,10 @@ def _ruffed(path: Path, text: str, imports: tuple[str, ...]) -> str:
 
 
 def write(files: Files) -> None:
-    """All files or none. Raises OSError; what was there before is there again."""
-    before = {path: path.read_text(encoding="utf-8") if path.exists() else None for path in files}
-    made = {folder for path in files for folder in path.parents if not folder.exists()}
-    try:
-        for path, text in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            keeping.write(path, text)
-    except OSError:
-        for path, old in before.items():
-            if old is None:
-                path.unlink(missing_ok=True)
-            elif path.read_text(encoding="utf-8") != old:
-                keeping.write(path, old)
-        for folder in sorted(made, reverse=True):
-            if folder.exists() and not any(folder.iterdir()):
-                folder.rmdir()
-        raise
+    """Write them, each at once and whole. Raises OSError; what was written till then, Git shows and takes back."""
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        keeping.write(path, text)
 
 
 def main(argv: list[str] | None = None) -> int:

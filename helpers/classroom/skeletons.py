@@ -109,71 +109,35 @@ MASTER = """\
 # ## Which of these lines copy?
 #
 # This lesson is as `make lesson` lays it down: it builds and runs, and each part of it is to be replaced by yours. A
-# line of tensor code may look at numbers that are there, or put them elsewhere. You predict which, and count.
+# line of tensor code may look at numbers that are there, or put them elsewhere. You count which.
 #
-# **Time** 15 min; *Further*: 5 min. **Before this** lesson 01.
+# **Time** 15 min. **Before this** lesson 01.
 #
 # **Afterwards you can**
-# - say which of three lines copies, and find out for any other.
+# - say which of two lines copies, and find out for any other.
 
 # %% setup
 import torch
 
 from helpers import count, lesson
-from helpers.lessons.${room} import experiments
 
-lesson.start("${folder}", evidence=["live (CPU)", "simulated (H100)"])
+lesson.start("${folder}", evidence=["live (CPU)"])
 
 # %% [markdown]
 # ## 1 · To look is not to copy
 #
-# [`x.T`](https://docs.pytorch.org/docs/stable/generated/torch.t.html) has the rows of `x` as its columns. Which of these
-# lines copy the numbers of `x`?
-
-# %% experiment
-you = lesson.predict(
-    {"x.T": ..., "x.T.sum()": ..., "x.T.contiguous()": ...},
-    choices=["copies", "does not"],
-)
+# [`x.T`](https://docs.pytorch.org/docs/stable/generated/torch.t.html) has the rows of `x` as its columns.
 
 # %% experiment
 x = torch.ones(64, 64)
-counts = {
-    "x.T": count(lambda: x.T),
-    "x.T.sum()": count(lambda: x.T.sum()),
-    "x.T.contiguous()": count(lambda: x.T.contiguous()),
-}
-lesson.keep(moved=counts["x.T.contiguous()"].bytes_allocated)
-you.against(experiments.who_copies(counts), experiments.costs(counts), evidence="live (CPU)")
+moved = count(lambda: x.T.contiguous())
+lesson.keep(moved=moved.bytes_allocated)
+print(count(lambda: x.T.sum()), moved, sep="\\n")
 
 # %% [markdown]
-# `x.T` is a [view](https://docs.pytorch.org/docs/stable/tensor_view.html): other strides, the same storage. A
-# [sum](https://docs.pytorch.org/docs/stable/generated/torch.sum.html) walks by the strides. Only
+# A sum walks by the strides. Only
 # [`contiguous()`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html) asks for the numbers in
 # another order, and copies {{moved:,}} bytes. (This number was kept by the cell above; the build writes it.)
-
-# %% [markdown]
-# ## Your own script
-#
-# What one step copies. The names are those of your script; a test runs these lines.
-#
-# ```python
-# from helpers import count
-#
-# batch = next(iter(loader))
-# step(batch)  # the first step makes the optimizer's state
-# print(count(step, batch))
-# ```
-
-# %% [markdown]
-# ## Sources on trial
-#
-# The claim's experiment is in `helpers/lessons/${room}/claims.py`.
-
-# %% experiment
-from helpers.lessons.${room} import claims
-
-lesson.verdicts([claims.on_the_device()], evidence="simulated (H100)")
 
 # %% [markdown]
 # ## Recap
@@ -181,62 +145,7 @@ lesson.verdicts([claims.on_the_device()], evidence="simulated (H100)")
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | A view costs nothing. | The next operator needs one piece of memory, and copies. |
-#
-# **Read on**: [*Performance Tuning Guide*](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html).
 
 # %% experiment
 lesson.progress()
-
-# %% [markdown]
-# ## Further
-#
-# What is worth having beyond the core path, with exercises of its own.
 """
-
-EXPERIMENTS = '''\
-"""What lesson ${nn} measures and shows, but for its ideas, which stand in the open cells."""
-
-from collections.abc import Mapping
-
-from helpers.counters import Counts
-from helpers.text.tables import Table, table
-
-
-def who_copies(counts: Mapping[str, Counts]) -> dict[str, str]:
-    """line → "copies" or "does not"."""
-    return {line: "copies" if made.copies else "does not" for line, made in counts.items()}
-
-
-def costs(counts: Mapping[str, Counts]) -> Table:
-    rows = [
-        {"line": line, "operators": made.operators, "copies": made.copies, "new bytes": made.bytes_allocated}
-        for line, made in counts.items()
-    ]
-    return table(rows, evidence="live (CPU)")
-'''
-
-CLAIMS = '''\
-"""The claims on trial of lesson ${nn}. Each function runs its experiment and returns its row."""
-
-import torch
-
-from helpers import simulate
-from helpers.lesson.claim import Claim
-
-
-def on_the_device() -> Claim:
-    """A tensor made on the device, and one that is made on the host and moved."""
-    with simulate("H100") as gpu:
-        torch.zeros(64, 64, device=gpu.device)
-        made = len(gpu.kernels)
-        torch.zeros(64, 64).to(gpu.device)
-    copies = [sum(k.kind == "copy h2d" for k in some) for some in (gpu.kernels[:made], gpu.kernels[made:])]
-    return Claim(
-        "${nn}-on-the-device",
-        "tuning-guide",
-        "a tensor is made on the device, in place of being made on the host and moved",
-        f"copies to the device: made there {copies[0]}, moved there {copies[1]}",
-        "confirmed" if copies == [0, 1] else "refuted",
-        "Sources on trial",
-    )
-'''
