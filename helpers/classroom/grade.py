@@ -185,10 +185,8 @@ def grade(course: Path, name: str, jobs: int = 2, scheduler: str = "", again: bo
         bar.end()
         graded = writer.read()
         if anew:
-            differences = [c for c in exports.changed(before, graded.rows) if c.student in anew]
-            changes = [
-                str(dataclasses.replace(c, exercise=graded.exercises[c.exercise])) for c in differences
-            ]
+            rows = [row for row in graded.rows if row.student in anew]
+            changes = exports.changed(before, rows, graded.exercises)
         exports.write(exports.by_exercise(graded), table)
     elif not table.exists() or not book.exists() or book.stat().st_mtime > table.stat().st_mtime:
         exports.write(exports.by_exercise(Writer(room).read()), table)  # points were changed by hand
