@@ -9,9 +9,7 @@ Files are found here, read in :mod:`helpers.classroom.reading`, and their cells 
 :mod:`helpers.classroom.matching`. Nothing of a submission is run, and nothing is written.
 """
 
-import contextlib
 import hashlib
-import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -35,11 +33,10 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class _File:
-    """A notebook's file in a submission. path: from the folder. changed: seconds since 1970."""
+    """A notebook's file in a submission. path: where it is. shown: from the folder. changed: seconds since 1970."""
 
     path: str
-    folder: int
-    name: str
+    shown: str
     size: int
     changed: float
     regular: bool
@@ -52,34 +49,33 @@ def take(folder: Path, reference: NotebookNode, name: str) -> Matched:
     reference: the lesson's notebook with solutions and hidden tests, as built. Raises :class:`NotGradable`, and
     nothing else whatever the folder holds.
     """
-    with contextlib.ExitStack() as opened:
-        files = _files(folder, opened)
-        if not files:
-            raise NotGradable(f"no notebook was handed in: {name}.ipynb has to be in the folder")
-        # in the order in which they are believed: the file with the right name, then the newest
-        files.sort(key=lambda f: (f.path != f"{name}.ipynb", not f.regular, -f.changed, f.path))
-        candidates: list[tuple[_File, Matched]] = []
-        refused: list[tuple[_File, NotGradable]] = []
-        for file in files[:MOST_NOTEBOOKS]:
-            try:
-                candidates.append((file, _matched(file, reference, name)))
-            except NotGradable as why:
-                refused.append((file, why))
+    files = list(_files(folder))
+    if not files:
+        raise NotGradable(f"no notebook was handed in: {name}.ipynb has to be in the folder")
+    # in the order in which they are believed: the file with the right name, then the newest
+    files.sort(key=lambda f: (f.shown != f"{name}.ipynb", not f.regular, -f.changed, f.shown))
+    candidates: list[tuple[_File, Matched]] = []
+    refused: list[tuple[_File, NotGradable]] = []
+    for file in files[:MOST_NOTEBOOKS]:
+        try:
+            candidates.append((file, _matched(file, reference, name)))
+        except NotGradable as why:
+            refused.append((file, why))
     if not candidates:
         worst, why = refused[0]
-        raise NotGradable(f"{worst.path}: {why}")
+        raise NotGradable(f"{worst.shown}: {why}")
     file, best = max(candidates, key=lambda candidate: candidate[1].answered)
-    if file.path != f"{name}.ipynb":
-        best.notes.insert(0, f"the notebook was found as {file.path!r} and taken as {name}.ipynb")
+    if file.shown != f"{name}.ipynb":
+        best.notes.insert(0, f"the notebook was found as {file.shown!r} and taken as {name}.ipynb")
     for other, matched in candidates:
         if matched is not best and matched.answered and not _same(matched, best):
             best.human.append(
-                f"{file.path!r} was graded, and {other.path!r} has other answers "
+                f"{file.shown!r} was graded, and {other.shown!r} has other answers "
                 f"({matched.answered} exercises answered there, {best.answered} here)"
             )
     for other, why in refused:
-        if other.path == f"{name}.ipynb":
-            best.human.append(f"{file.path!r} was graded instead of {other.path!r}: {why}")
+        if other.shown == f"{name}.ipynb":
+            best.human.append(f"{file.shown!r} was graded instead of {other.shown!r}: {why}")
     if len(files) > MOST_NOTEBOOKS:
         best.human.append(
             f"the folder holds {len(files)} notebooks, of which {MOST_NOTEBOOKS} were looked at"
@@ -103,50 +99,19 @@ def _same(matched: Matched, other: Matched) -> bool:
 # --- files --------------------------------------------------------------------------------------------------------
 
 
-def _files(folder: Path, opened: contextlib.ExitStack) -> list[_File]:
+def _files(folder: Path) -> Iterator[_File]:
     """The notebooks in a folder and in its folders, none of them behind a symbolic link."""
-    try:
-        top = os.open(folder, _OPEN | os.O_DIRECTORY)
-    except OSError as problem:
-        raise NotGradable(
-            f"the submission's folder cannot be read ({problem.strerror}): hand in a folder with the notebook"
-        ) from None
-    opened.callback(os.close, top)
-    files, folders = [], []
-    for name, about in _entries(top):
-        if stat.S_ISDIR(about.st_mode):
-            if not name.startswith((".", "__")):
-                folders.append(name)
-        elif name.lower().endswith(".ipynb"):
-            files.append(_file(name, top, name, about))
-    for name in sorted(folders)[:MOST_FOLDERS]:
-        try:
-            below = os.open(name, _OPEN | os.O_DIRECTORY, dir_fd=top)
-        except OSError:
-            continue
-        inside = [
-            _file(f"{name}/{inner}", below, inner, about)
-            for inner, about in _entries(below)
-            if inner.lower().endswith(".ipynb") and not stat.S_ISDIR(about.st_mode)
-        ]
-        if inside:
-            opened.callback(os.close, below)
-            files += inside
-        else:
-            os.close(below)
-    return files
-
-
-def _entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in itertools.islice(entries, MOST_ENTRIES):
-            with contextlib.suppress(OSError):
-                yield entry.name, entry.stat(follow_symlinks=False)
-
-
-def _file(path: str, folder: int, name: str, about: os.stat_result) -> _File:
-    shown = path.encode("utf-8", "replace").decode("utf-8")
-    return _File(shown, folder, name, about.st_size, about.st_mtime, stat.S_ISREG(about.st_mode))
+    if folder.is_symlink() or not os.access(folder, os.R_OK | os.X_OK):
+        raise NotGradable("the submission's folder cannot be read: hand in a folder with the notebook")
+    for place, folders, names in os.walk(folder):  # links to folders are not followed
+        inside = sorted(name for name in folders if not name.startswith((".", "__")))
+        folders[:] = inside[:MOST_FOLDERS] if place == str(folder) else []
+        for name in names[:MOST_ENTRIES]:
+            path = os.path.join(place, name)
+            if name.lower().endswith(".ipynb"):
+                shown = os.path.relpath(path, folder).encode("utf-8", "replace").decode("utf-8")
+                about = os.lstat(path)
+                yield _File(path, shown, about.st_size, about.st_mtime, stat.S_ISREG(about.st_mode))
 
 
 def _bytes(file: _File) -> bytes:
@@ -158,7 +123,7 @@ def _bytes(file: _File) -> bytes:
             "Clear Outputs of All Cells, save, and hand it in again"
         )
     try:
-        if opened := plain(file.name, LARGEST, file.folder):
+        if opened := plain(file.path, LARGEST):
             with opened:
                 return opened.read(LARGEST)
     except OSError:  # of the disk, or of what only looks like a file

@@ -56,11 +56,6 @@ class Own:
         return re.sub(rf"(?s){begin}.*?{end}", "", text).strip()
 
     @cached_property
-    def given(self) -> str:
-        """The text that the student was given, to the letter."""
-        return _as_given(self.stub)
-
-    @cached_property
     def pieces(self) -> dict[str, str]:
         """The definitions that the student was given: name → text."""
         return {name: text for name, text in _pieces(self.stub) if name}
@@ -358,7 +353,7 @@ def _answer(own: Own, owns: Sequence[Own], cells: list[_Cell], result: Matched) 
     if _CONFLICT.search(text):
         result.human.append(f"exercise {own.grade_id}: its cell holds the marks of a merge conflict")
     order = (chosen or mine or [_Cell("code", "")])[0].order
-    answer = _Cell("code", _as_given(text), "", own, order)
+    answer = _Cell("code", as_given(text), "", own, order)
     spare = [_spare(own, c, answer) for c in cells if c in {*mine, *answering} - {*chosen}]
     others = [c for c in cells if c not in {*mine, *answering}]
     return answer, others + [c for c in spare if c]
@@ -483,7 +478,7 @@ def _pieces(source: str) -> list[tuple[str, str]]:
     ]
 
 
-def _as_given(text: str) -> str:
+def as_given(text: str) -> str:
     """With the comment that a student was given, where the master's text has a raise in no function."""
     return re.sub(rf"(?m)^{re.escape(STUB)}$", OPEN_STUB, text)
 

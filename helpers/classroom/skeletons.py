@@ -1,7 +1,6 @@
-"""What :mod:`helpers.classroom.scaffold` lays down: a tiny whole exercise and a tiny whole lesson, to be replaced bit by bit.
+"""What :mod:`helpers.classroom.scaffold` lays down: a tiny whole exercise, to be replaced bit by bit.
 
-Templates of :class:`string.Template`. ${name}: the exercise. ${Case}: its class of cases. ${number}: "5.5". ${room}, ${folder}, ${nn}, ${title}:
-the lesson's "attention", "19_attention", "19", "Attention".
+Templates of :class:`string.Template`. ${name}: the exercise. ${Case}: its class of cases. ${number}: "5.5". ${room}: the lesson's.
 """
 
 #: the cells of an exercise, in the master
@@ -100,52 +99,3 @@ ANSWERS = {
     "wrong_two": "# makes another whole matrix: earns 0\ndef ${name}(x):\n    return (x + 0).sum()\n",
     "wrong_three": "# the mean of all numbers, times those of one row only: earns 0\ndef ${name}(x):\n    return x.mean() * len(x)\n",
 }
-
-#: a lesson's master, but for its exercise
-MASTER = """\
-# %% [markdown]
-# # ${nn} · ${title}
-#
-# ## Which of these lines copy?
-#
-# This lesson is as `make lesson` lays it down: it builds and runs, and each part of it is to be replaced by yours. A
-# line of tensor code may look at numbers that are there, or put them elsewhere. You count which.
-#
-# **Time** 15 min. **Before this** lesson 01.
-#
-# **Afterwards you can**
-# - say which of two lines copies, and find out for any other.
-
-# %% setup
-import torch
-
-from helpers import count, lesson
-
-lesson.start("${folder}", evidence=["live (CPU)"])
-
-# %% [markdown]
-# ## 1 · To look is not to copy
-#
-# [`x.T`](https://docs.pytorch.org/docs/stable/generated/torch.t.html) has the rows of `x` as its columns.
-
-# %% experiment
-x = torch.ones(64, 64)
-moved = count(lambda: x.T.contiguous())
-lesson.keep(moved=moved.bytes_allocated)
-print(count(lambda: x.T.sum()), moved, sep="\\n")
-
-# %% [markdown]
-# A sum walks by the strides. Only
-# [`contiguous()`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html) asks for the numbers in
-# another order, and copies {{moved:,}} bytes. (This number was kept by the cell above; the build writes it.)
-
-# %% [markdown]
-# ## Recap
-#
-# | rule of thumb | where it stops being true |
-# |---|---|
-# | A view costs nothing. | The next operator needs one piece of memory, and copies. |
-
-# %% experiment
-lesson.progress()
-"""
