@@ -20,9 +20,10 @@ def fit_overhead(
     """The floor a (seconds) and the cost b (seconds per element) of the law that fit best.
 
     "sum" is t(n) = a + b·n, one after the other, as on a CPU: at n = a / b the overhead is half of the
-    time. "max" is t(n) = max(a, b·n), both at once, as where a CPU launches while a GPU works: the floor
-    ends at n = a / b. Least squares of the *relative* error, so that small sizes count as much as large
-    ones; neither is negative. ValueError under two sizes, or for another law.
+    time. Least squares of the *relative* error, so that small sizes count as much as large ones; neither is
+    negative. "max" is t(n) = max(a, b·n), both at once, as where a CPU launches while a GPU works: the floor
+    ends at n = a / b. No time is below a, and none per element below b. ValueError under two sizes, or for another
+    law.
     """
     if law not in _LAWS:
         raise ValueError(f"law={law!r}: give one of {', '.join(map(repr, _LAWS))}")
@@ -30,34 +31,11 @@ def fit_overhead(
     if n.shape != t.shape or n.ndim != 1 or len(n) < 2:
         got = f"{n.size} sizes and {t.size} times"
         raise ValueError(f"wants one time for each of at least two sizes; got {got}")
-    design = np.column_stack([1 / t, n / t])
     if law == "max":
-        return _fit_larger(n, t, design)
-    (a, b), *_ = np.linalg.lstsq(design, np.ones_like(t), rcond=None)
-    if a < 0 or b < 0:  # the best fit on the border: one of the two alone
-        only = 1 if a < 0 else 0
-        best = _scale(design[:, only])
-        return (0.0, best) if only else (best, 0.0)
+        return float(t.min()), float((t / n).min())
+    fit, *_ = np.linalg.lstsq(np.column_stack([1 / t, n / t]), np.ones_like(t), rcond=None)
+    a, b = np.maximum(fit, 0)
     return float(a), float(b)
-
-
-def _scale(column: np.ndarray) -> float:
-    """The factor that brings the column nearest to ones, by least squares."""
-    return float(column.sum() / (column**2).sum())
-
-
-def _fit_larger(n: np.ndarray, t: np.ndarray, design: np.ndarray) -> tuple[float, float]:
-    """The fit of max(a, b·n): the smallest k sizes lie on the floor, the others on the slope; k by trial."""
-    small_first = np.argsort(n, kind="stable")
-    best, least = (0.0, 0.0), np.inf
-    # One part alone is tried first: a part more has to fit better, not as well.
-    for k in (len(n), *range(len(n))):
-        floor = _scale(design[small_first[:k], 0]) if k else 0.0
-        each = _scale(design[small_first[k:], 1]) if k < len(n) else 0.0
-        error = float(((np.maximum(floor, each * n) / t - 1) ** 2).sum())
-        if error < least * (1 - 1e-9) - 1e-24:
-            best, least = (floor, each), error
-    return best
 
 
 _LAWS = {
