@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from helpers import count, plots, widgets
-from helpers.lessons.measure_first import drift
 from helpers.lessons.model_parallel import splits
 from helpers.lessons.operators_and_autograd import graph, overhead
 from helpers.lessons.sources_on_trial import shares_picture
@@ -40,12 +39,6 @@ VIEWS = {
     "three": X.reshape(2, 3, 4).permute(2, 0, 1),
     "scalar": torch.tensor(1.0),
     "empty": torch.empty(0, 3),
-}
-
-#: panel → numbers of the runs before and after, their seconds
-SESSIONS = {
-    "apart": ((np.array([0, 1]), np.array([2, 3])), (np.array([1e-3, 2e-3]), np.array([2e-3, 3e-3]))),
-    "in turns": ((np.array([0, 3]), np.array([1, 2])), (np.array([1e-3, 2e-3]), np.array([1e-3, 3e-3]))),
 }
 
 
@@ -81,9 +74,6 @@ def pictures() -> dict[str, object]:
             },
             {"a guide": (4, 0.5)},
             evidence="simulated (H100)",
-        ),
-        "before_and_after": lambda: drift.before_and_after(
-            SESSIONS, evidence="simulated (noisy machine)", title="Two sessions"
         ),
         "curves": lambda: plots.curves(
             {
@@ -296,16 +286,6 @@ def test_fit_of_the_larger_finds_floor_and_slope() -> None:
     )
     noisy = np.asarray(times) * np.exp(np.random.default_rng(0).normal(0, 0.03, len(times)))
     np.testing.assert_allclose(overhead.fit_overhead(sizes, noisy, "max"), (floor, each), rtol=0.1)
-
-
-def test_runs_stand_where_they_were_made() -> None:
-    left, right = drift.before_and_after(SESSIONS, evidence="arithmetic", title="Two sessions").figure.axes
-    assert (left.get_title(), right.get_title()) == tuple(SESSIONS)
-    dots = {(ax, line.get_label()): line for ax in (left, right) for line in ax.lines}
-    assert dots[right, "after"].get_xdata().tolist() == [1, 2]  # type: ignore[union-attr]
-    # A name keeps its colour from panel to panel.
-    assert dots[left, "before"].get_color() == dots[right, "before"].get_color()
-    assert dots[left, "before"].get_color() != dots[right, "after"].get_color()
 
 
 def test_fit_is_never_negative() -> None:
