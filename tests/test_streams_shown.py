@@ -72,16 +72,8 @@ def test_programs_are_tried_and_drawn() -> None:
     for picture in (
         experiments.days_picture(gpus),
         experiments.queues_picture({"one queue": one_queue, "two queues": two_queues}),
-        experiments.pipeline_picture(_in_a_row),
     ):
         assert picture.png().startswith(PNG) and picture.alt
-
-
-def _in_a_row(gpu: Any, pages: Any, results: Any, decode: Any, compute: Any, save: Any, n: int) -> None:
-    for i in range(n):
-        decode(i, pages[0])
-        results[0].copy_(compute(pages[0].to(gpu.device)))
-        save(i, results[0])
 
 
 def test_each_claim_has_its_row() -> None:

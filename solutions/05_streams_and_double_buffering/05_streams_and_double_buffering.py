@@ -601,10 +601,11 @@ answers = {
     "the gain is largest at width": best,
     "the loop is at least twice as fast there": "yes" if gain[best] >= 2 else "no",
 }
-you.against(answers, experiments.gain_table(loops), evidence="simulated (H100)", what="simulated")
+rows = {f"width {width:,}, two queues": beside for width, (_, beside) in loops.items()}
+you.against(answers, experiments.loops_table(rows), evidence="simulated (H100)", what="simulated")
 
 # %% [markdown]
-# The gain is (C + K) ÷ max(C, K). It would be 2 if C and K were equal, and is never more. It falls to 1 on both sides:
+# In one queue a step takes C + K. The gain is (C + K) ÷ max(C, K). It would be 2 if C and K were equal, and is never more. It falls to 1 on both sides:
 # hiding a short copy saves a short copy, and behind a short product only that much of the copy fits. Of these widths the
 # best has C ÷ K = {{best_ratio:.2f}} and is {{best_gain:.2f}} times as fast.
 #
@@ -786,9 +787,28 @@ def pipeline_serial(gpu, pages, results, decode, compute, save, n):
         save(i, results[0])
 
 
-experiments.pipeline_picture(pipeline_serial)
+# %% experiment
+from helpers import plots
+
+with simulate("H100") as gpu:
+    w = torch.empty(2048, 2048, device=gpu.device)
+    pages, results = ([torch.empty(2048, 2048, pin_memory=True)] for _ in range(2))
+    pages[0].to(gpu.device) @ w  # set-up
+    gpu.synchronize()
+    began = gpu.clock()
+    pipeline_serial(
+        gpu, pages, results, n=3,
+        decode=lambda i, page: gpu.host_work(0.6e-3),
+        compute=lambda x: x @ w @ w @ w,
+        save=lambda i, page: gpu.host_work(0.2e-3),
+    )  # fmt: skip
+plots.timeline(
+    gpu, since_s=began, evidence=gpu.evidence, links=False, title="Three batches: one stage works at a time"
+)
 
 # %% [markdown]
+# *host work* is decode and save. In both copies the CPU waits until the GPU is done: it is the host that gets the bytes.
+#
 # **Exercise 5.4 — a pipeline with the host in it** (★★★, 35 min)
 #
 # Make `pipeline_serial` overlap, so that the slowest stage never waits. There are four stages: the host (decode *and*
