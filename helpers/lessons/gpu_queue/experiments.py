@@ -373,7 +373,8 @@ def steps_kept(schedule: Any, step_is_called: bool = True) -> list[int]:
     def note(prof: Any) -> None:
         kept.extend(int(step.name.partition("#")[2]) for step in trace.steps(trace.read(prof)))
 
-    with profile(activities=[ProfilerActivity.CPU], schedule=schedule, on_trace_ready=note) as prof:
+    options: dict[str, Any] = {"activities": [ProfilerActivity.CPU], "acc_events": True}
+    with profile(schedule=schedule, on_trace_ready=note, **options) as prof:
         for _ in range(10):
             model(data)
             if step_is_called:
