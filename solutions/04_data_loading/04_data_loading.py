@@ -882,7 +882,7 @@ check_pad_batch(
 # save, and what does it cost? 64 small images, three ways:
 
 # %% experiment tags=["nbval-ignore-output"]
-from helpers import bench
+from helpers import bench, plots
 
 image = files.pixels[0].nbytes
 scattered = np.random.default_rng(1).permutation(256)[:64].tolist()
@@ -893,10 +893,12 @@ ways = {
     ],
     "read packed pixels in one read": lambda: np.fromfile(files.packed, np.uint8, 64 * image),
 }
-experiments.decode_table(files, {way: bench(call).median_s for way, call in ways.items()})
+times = {way: bench(call) for way, call in ways.items()}
+plots.samples(times, evidence="live (CPU)", title="64 images of 64 × 64 pixels")
 
 # %% [markdown]
-# Decoded pixels take several times the space and next to no CPU. Which way is better depends on what you lack: work out
+# (The operating system still holds the files in memory: no disk is part of these times.) Decoded pixels take several times
+# the space on a disk, and next to no CPU. Which way is better depends on what you lack: work out
 # the bytes with section 4's table and the cores with section 1's rule. A middle way is common: shrink each image
 # once to the size that training uses, and store that as JPEG again.
 #

@@ -339,7 +339,7 @@ you = lesson.predict(
 programs = [wait_too_early, wrong_way, by_event, page_again, early_result]
 ran = {program.__name__: experiments.try_program(program) for program in programs}
 verdicts = {name: experiments.verdict(gpu) for name, gpu in ran.items()}
-you.against(verdicts, experiments.kinds_table(ran), evidence="simulated (H100)", what="is a")
+you.against(verdicts, experiments.races_table(ran), evidence="simulated (H100)", what="is a")
 
 # %% [markdown]
 # - A wait covers what is in the other queue **when it is called**, and nothing that comes later (`wait_too_early`).
@@ -377,7 +377,11 @@ def norms_racy(gpu, chunks):
     return [value.item() for value in arrived]
 
 
-experiments.races_table([squares_racy, norms_racy], on_gpu=["norms_racy"])
+racy = {
+    "squares_racy": experiments.try_pages(squares_racy),
+    "norms_racy": experiments.try_pages(norms_racy, on_gpu=True),
+}
+experiments.races_table(racy)
 
 # %% [markdown]
 # **Exercise 5.2 — two racy programs** (★★, 14 min)
@@ -630,7 +634,7 @@ def ring_racy(gpu, pages):
     return torch.stack(sums)
 
 
-experiments.races_table([ring_racy])
+experiments.races_table({"ring_racy": experiments.try_pages(ring_racy)})
 
 # %% [markdown]
 # The second row is the one to expect: a copy fills a buffer that a product still reads. The first row is about the

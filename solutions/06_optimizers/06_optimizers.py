@@ -762,15 +762,14 @@ grows = {kind: experiments.growth(kind) for kind in ("SGD", "Adam")}
 you.against_ratios(
     grows,
     experiments.best_rates(),
-    experiments.loss_against_rate(),
     evidence="live (CPU)",
     what="grows",
     shown="≈ {:.2f}",
 )
 
 # %% [markdown]
-# Each curve has a lowest point, and this point moves to the right as the batch grows: for SGD in proportion to the batch,
-# for Adam about half as far on this logarithmic axis. (The picture leaves out batch 1,024. The table has it.)
+# The best rate grows with the batch: for SGD nearly in proportion to it, for Adam about as its square root. The last column
+# says the power.
 #
 # Both rules hold in a *range* of batches. With batch 1,024 only four steps are left: the best rates no longer follow
 # the rules, and no rate reaches the loss of the small batches. There, noise no longer matters, and more samples per

@@ -378,19 +378,3 @@ def useful(lengths: np.ndarray) -> float:
     rows = lengths[: len(lengths) // batch * batch].reshape(-1, batch)
     longest = np.ceil(rows.max(1) / multiple) * multiple
     return float(rows.sum() / (batch * longest).sum())
-
-
-def decode_table(files: ImageFiles, seconds: Mapping[str, float]) -> Table:
-    """Three ways to get the same 64 images: decoded, read one by one, read at once."""
-    on_disk = sum(p.stat().st_size for p in files.paths) / len(files.paths)
-    raw = files.pixels[0].nbytes
-    rows = [
-        (way, f"≈ {(on_disk if 'decode' in way else raw) / 1e3:.1f} kB", f"≈ {format_seconds(took)}")
-        for way, took in seconds.items()
-    ]
-    return table(
-        rows,
-        ["way", "on disk, each image", "64 images"],
-        evidence="live (CPU)",
-        caption="images of 64 × 64 pixels, from the operating system's cache, so without a disk",
-    )

@@ -108,33 +108,13 @@ def first_call(gpu: Any, calls: Sequence[float]) -> tuple[dict[str, str], Table]
     return answers, table(rows, ["what", "time"], evidence=gpu.evidence)
 
 
-def three_ways(gpu: Any) -> Table:
-    """One (4096, 4096) product by a clock that does not wait, one that does, a pair of events, and `bench`; per call."""
-    n, repeats = 4096, 20
-    with gpu:
-        a = torch.randn(n, n, device=gpu.device)
-        for _ in range(3):
-            a @ a
-        gpu.synchronize()
-        start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
-        t0 = gpu.clock()
-        start.record()
-        for _ in range(repeats):
-            a @ a
-        end.record()
-        t1 = gpu.clock()
-        gpu.synchronize()
-        t2 = gpu.clock()
-        benched = bench(torch.mm, a, a, gpu=gpu, number=repeats, repeats=5).median_s
-    about, events = approx(gpu.evidence), start.elapsed_time(end) / 1e3 / repeats
-    ways = {
-        "clock around the calls": (t1 - t0) / repeats,
-        "clock, after synchronize": (t2 - t0) / repeats,
-        "a pair of events": events,
-        "`bench`, which follows all the rules": benched,
-    }
-    rows = [(way, about + format_seconds(s), f"{about}{s / events:.4f}") for way, s in ways.items()]
-    return table(rows, ["timer", f"one {n} × {n} product", "÷ events"], evidence=gpu.evidence)
+def per_call(gpu: Any, readings: Mapping[str, float], products: int) -> Table:
+    """Timer → the seconds that it read, per product, and beside the pair of events."""
+    about, events = approx(gpu.evidence), readings["a pair of events"]
+    rows = [
+        (way, about + format_seconds(s / products), f"{about}{s / events:.4f}") for way, s in readings.items()
+    ]
+    return table(rows, ["timer", "one product", "÷ events"], evidence=gpu.evidence)
 
 
 # --- a machine that is not alone ----------------------------------------------------------------------------------

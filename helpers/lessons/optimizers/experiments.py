@@ -334,21 +334,3 @@ def best_rates() -> Table:
         evidence=LIVE,
         caption="exponent: the best rate grows with the batch to that power, from 8 to 128",
     )
-
-
-def loss_against_rate() -> Picture:
-    """A panel for each optimizer, a curve for each batch."""
-    panels: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
-    for kind, rates in RATES.items():
-        for b in SIZES[:3]:
-            low = [(r, v) for r, v in zip(rates, losses_by_rate(kind, b), strict=True) if v < 0.6]
-            panels.setdefault(kind, {})[f"batch {b}"] = ([r for r, _ in low], [v for _, v in low])
-    return plots.curves(
-        panels,
-        evidence=LIVE,
-        title="Test loss after 4,096 samples against the learning rate",
-        note="mean over 6 seeds; losses above 0.6 are not drawn",
-        xlabel="learning rate, logarithmic",
-        ylabel="test loss",
-        log="x",
-    )

@@ -201,28 +201,26 @@ def days_picture(gpus: Mapping[str, Any]) -> Picture:
     return timeline(bars, evidence=EVIDENCE, links=False, title=title)
 
 
-def kinds_table(gpus: Mapping[str, Any]) -> Table:
-    """program → the kind of its first race."""
-    rows = [(name, gpu.races[0].kind if gpu.races else "none") for name, gpu in gpus.items()]
-    return table(rows, ["program", "race"], evidence=EVIDENCE)
+def try_pages(program: Callable[[Any, list[torch.Tensor]], Any], on_gpu: bool = False) -> Any:
+    """The same for a program that takes four pages, or four tensors on the GPU."""
+    gpu = simulate("H100", strict=False)
+    with gpu:
+        where = {"device": gpu.device} if on_gpu else {"pin_memory": True}
+        pages = [torch.empty(2048, 2048, **where) for _ in range(4)]
+        torch.empty(2048, 2048, device=gpu.device).zero_()  # dropped at once
+        program(gpu, pages)
+    return gpu
 
 
-def races_table(
-    programs: Iterable[Callable[[Any, list[torch.Tensor]], Any]], on_gpu: Sequence[str] = ()
-) -> Table:
-    """Each race of programs that take four pages, or, those named in on_gpu, four tensors on the GPU."""
+def races_table(gpus: Mapping[str, Any]) -> Table:
+    """program → each race that its GPU saw, and between whom."""
     rows = []
-    for program in programs:
-        gpu, name = simulate("H100", strict=False), program.__name__
-        with gpu:
-            where = {"device": gpu.device} if name in on_gpu else {"pin_memory": True}
-            pages = [torch.empty(2048, 2048, **where) for _ in range(4)]
-            torch.empty(2048, 2048, device=gpu.device).zero_()  # dropped at once
-            program(gpu, pages)
-        rows += [
-            (name, r.kind, f"{r.first.name} on {r.first.lane}", f"{r.second.name} on {r.second.lane}")
+    for name, gpu in gpus.items():
+        races = [
+            (r.kind, f"{r.first.name} on {r.first.lane}", f"{r.second.name} on {r.second.lane}")
             for r in gpu.races
         ]
+        rows += [(name, *race) for race in races or [("none", "", "")]]
     return table(rows, ["program", "race", "first", "second"], evidence=EVIDENCE)
 
 
