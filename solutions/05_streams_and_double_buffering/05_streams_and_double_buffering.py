@@ -811,7 +811,7 @@ plots.timeline(
 )
 
 # %% [markdown]
-# *host work* is decode and save. In both copies the CPU waits until the GPU is done: it is the host that gets the bytes.
+# *host work* is decode and save. In both copies the CPU waits until the GPU is done: neither is `non_blocking`.
 #
 # **Exercise 5.4 — a pipeline with the host in it** (★★★, 35 min)
 #
