@@ -82,6 +82,7 @@ def read_timers(gpu: Any, size: int, products: int) -> tuple[float, dict[str, fl
     return t0, clocks | {"a pair of events": events}
 
 
+# %% experiment
 gpu = simulate("H100")
 t0, readings = read_timers(gpu, size=1024, products=3)
 waited_s = readings["clock, after synchronize"]

@@ -315,10 +315,11 @@ def read_order(epochs: Mapping[str, Sequence[Read]]) -> Picture:
         offsets, sizes = np.array(reads).T / 1e6
         done = sizes.cumsum()
         # each read from its first byte to its last
-        place = np.stack([offsets, offsets + sizes], axis=1).ravel()
-        panels[f"{way}: {len(reads)} reads"] = {
-            "the disk's head": (np.stack([done - sizes, done], 1).ravel(), place)
-        }
+        so_far, place = (
+            np.stack(ends, axis=1).ravel().tolist()
+            for ends in ((done - sizes, done), (offsets, offsets + sizes))
+        )
+        panels[f"{way}: {len(reads)} reads"] = {"the disk's head": (so_far, place)}
     return plots.curves(
         panels,
         evidence="live (CPU)",

@@ -159,7 +159,10 @@ def drift() -> Picture:
     for order, in_turns in (("first all before, then all after", False), ("in turns, a coin decides", True)):
         (at_before, at_after), (before, after) = places(1, in_turns), session(1, in_turns)
         ratio = float(np.median(before) / np.median(after))
-        panels[f"{order}: {ratio:.2f}×"] = {"before": (at_before, before), "after": (at_after, after)}
+        panels[f"{order}: {ratio:.2f}×"] = {
+            "before": (at_before.tolist(), before.tolist()),
+            "after": (at_after.tolist(), after.tolist()),
+        }
     return plots.curves(
         panels,
         evidence=NOISY,
