@@ -116,15 +116,15 @@ lesson.keep(launch_us=h100.card.assumptions.operator_s * 1e6, gb_s=bandwidth(h10
 lesson.keep(gpu_millions=crossing_on(h100.card) / 1e6)
 you.against(
     crossovers,
-    crossover(SIZES, {"x + y": cpu_s}, evidence="live (CPU)", title="One CPU thread"),
-    crossover(GPU_SIZES, {"x + y": gpu_s}, evidence=h100.evidence, title="One H100", law="max"),
+    crossover(SIZES, cpu_s, evidence="live (CPU)", title="One CPU thread"),
+    crossover(GPU_SIZES, gpu_s, evidence=h100.evidence, title="One H100", law="max"),
     evidence="live (CPU) · simulated (H100)",
     what="elements, about",
 )
 
 # %% [markdown]
-# In both pictures the flat part on the left is the call (“floor”), and the slope on the right is the work. The ring is
-# the crossover. The two devices differ in one point:
+# In both pictures the flat part on the left is the call (“floor”), and the slope on the right is the work. The two dashed
+# lines meet at the crossover. The two devices differ in one point:
 #
 # - On the CPU, call and work follow each other. The time is their **sum**.
 # - On a GPU, the call is a **launch**: the CPU puts a kernel into the GPU's queue, and goes on. It launches the next
@@ -1046,7 +1046,7 @@ def add_by_size(device):
     real = simulator.RealGPU()
     with real:
         seconds = [add_on(real, n) for n in GPU_SIZES]
-    return crossover(GPU_SIZES, {"x + y": seconds}, evidence=real.evidence, title="This GPU", law="max")
+    return crossover(GPU_SIZES, seconds, evidence=real.evidence, title="This GPU", law="max")
 
 
 lesson.on_gpu(add_by_size, recording="02_add_by_size")
