@@ -30,7 +30,7 @@ SUBMISSIONS = Path(__file__).parent / "submissions"
 LESSONS = [masters.read(p) for p in build.find([])]
 CHEATED = "01_storage_and_stride"
 #: here a wrong answer, or one that is not run, spoils a right one that comes after it; the fast runner takes the earlier ones from the master
-BUILD_ON_EARLIER = {"00_measure_first", "06_optimizers", "13_quantization", "17_capstone"}
+BUILD_ON_EARLIER = {"13_quantization", "17_capstone"}
 #: seconds of processor time that all answers and tests of a lesson may take: a busy machine changes little of it
 MOST = 30
 #: … of the lesson whose exercises are tested by whole trainings, some at full size
