@@ -7,11 +7,15 @@ from datetime import datetime
 from pathlib import Path
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, data: str | bytes) -> None:
     """Replace ``path`` at once and whole, or not at all. Raises OSError; the file is then what it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f".{path.name}.{os.getpid()}")
-    half.write_text(text, encoding="utf-8")
-    half.replace(path)
+    try:
+        half.write_bytes(data.encode() if isinstance(data, str) else data)
+        os.replace(half, path)
+    finally:
+        half.unlink(missing_ok=True)
 
 
 def copy_beside(path: Path) -> Path:

@@ -177,7 +177,6 @@ def _change(change: Callable[[dict[str, Any]], Any]) -> None:
             print(f"progress: {problem}. It is kept as {aside.name}; a new one begins.")
             state = {}
         change(state.setdefault(_current, {}))
-        path.parent.mkdir(parents=True, exist_ok=True)
         keeping.write(path, json.dumps(state, indent=1))
     except OSError as problem:
         print(f"progress: could not write {path} ({problem}); what is shown here stands.")

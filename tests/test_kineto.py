@@ -181,7 +181,7 @@ def test_a_graph_is_one_call_and_all_its_kernels() -> None:
 def test_equal_runs_are_equal_to_the_byte(tmp_path: Path) -> None:
     files = []
     for i in range(2):
-        gpu, prof = simulated(record_shapes=True)
+        gpu, prof = simulated(record_shapes=True)  # as on a GPU; adds nothing here
         prof.export_chrome_trace(tmp_path / f"{i}.json")
         prof.export_chrome_trace(tmp_path / f"{i}.json.gz")
         files.append([(tmp_path / f"{i}.{end}").read_bytes() for end in ("json", "json.gz")])
@@ -272,18 +272,6 @@ def test_the_schedule_does_as_torch_profilers() -> None:
         live = recorded(lambda **kw: torch.profiler.profile(activities=cpu, **kw), **how)  # noqa: B023
         with simulate() as card:
             assert recorded(card.profile, **how) == live, how
-
-
-def test_shapes_and_stacks_where_asked_for() -> None:
-    _, plain = simulated()
-    _, prof = simulated(record_shapes=True, with_stack=True)
-    assert not any("Input Dims" in e["args"] for e in events(plain.trace(), "cpu_op"))
-    operator = next(e for e in events(prof.trace(), "cpu_op") if e["name"] == "aten::addmm")
-    assert operator["args"]["Input Dims"][1:3] == [[256, 256], [256, 256]]
-    assert operator["args"]["Input type"][0] == "float32"
-    frames = operator["args"]["Call stack"].split(";")
-    assert any(f.startswith("test_kineto.py(") and f.endswith(": train") for f in frames)
-    assert not any("simulator" in f for f in frames)
 
 
 def test_profiling_costs_no_simulated_time_and_works_through_a_fault() -> None:

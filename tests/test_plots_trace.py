@@ -1,10 +1,9 @@
-"""Pictures of traces and the timeline zoom: what they show, that nothing lies over anything, and that they move."""
+"""Pictures of traces: what they show, and that nothing lies over anything."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ import pytest
 import torch
 from matplotlib.text import Text
 
-from helpers import plots, simulate, trace, widgets
-from helpers.lessons.storage_and_stride import explorer as storage_and_stride_explorer
+from helpers import plots, simulate, trace
 from helpers.plots import gantt, style, trace_lanes
 from helpers.plots.picture import Picture
 from tests.drawing import boxes_of, overlaps, texts_of
@@ -274,8 +272,6 @@ def test_what_cannot_be_drawn_is_said() -> None:
         plots.queue(busy(), 2.0, 1.0)
     with pytest.raises(trace.TraceError, match="not a trace"):
         plots.zoom({"a": 1})
-    with pytest.raises(ValueError, match="is empty"):
-        widgets.timeline_zoom(busy(), 1.0, 0.5)
 
 
 def test_a_live_profile_is_drawn(tmp_path: Path) -> None:
@@ -283,92 +279,3 @@ def test_a_live_profile_is_drawn(tmp_path: Path) -> None:
         torch.ones(8, 8) @ torch.ones(8, 8)
     picture = plots.zoom(prof)
     assert picture.evidence == "live (CPU)" and picture.png().startswith(PNG)
-
-
-# ---- the timeline zoom --------------------------------------------------------------------------------
-
-
-def near(zoom: widgets.TimelineZoom, begin: float, end: float) -> bool:
-    return zoom.window_s == pytest.approx((begin * US, end * US), abs=2e-9)
-
-
-def test_the_window_moves_and_stays_in_the_trace() -> None:
-    zoom = widgets.timeline_zoom(busy(), 500 * US, 700 * US)
-    zoom.scale(0.5)
-    assert near(zoom, 550, 650)
-    zoom.pan(1)
-    assert near(zoom, 650, 750)
-    zoom.pan(-100)
-    assert near(zoom, 0, 100)
-    zoom.pan(100)
-    assert near(zoom, 1900, 2000)
-    zoom.scale(1000)
-    assert near(zoom, 0, 2000)
-    for _ in range(20):
-        zoom.scale(0.5)
-    assert zoom.window_s[1] - zoom.window_s[0] == pytest.approx(1 * US)
-    zoom.static().png()
-
-
-def test_next_gap_shows_a_gap_with_its_sides() -> None:
-    zoom = widgets.timeline_zoom(busy(), 1000 * US, 1400 * US)
-    zoom.gap()  # the GPU computes nothing from 1100 to 1900 µs, the window's middle is at 1200
-    assert near(zoom, 0, 2000) or zoom.window_s[0] <= 1100 * US
-    plain = Maker()
-    for start in (0, 300, 700):
-        plain.work(start, start + 200)
-    zoom = widgets.timeline_zoom(plain.done(), 0, 100 * US)
-    zoom.gap()
-    assert near(zoom, 203 - 100, 303 + 100)  # the trace begins with the launch, 3 µs before the work
-    zoom.gap()
-    assert near(zoom, 303, 903)
-    zoom.gap()
-    assert near(zoom, 103, 403)
-    alone = widgets.timeline_zoom(on_cpu())
-    alone.gap()
-    assert near(alone, 0, 120) and "no GPU work" in alone.facts
-
-
-def test_facts_say_what_the_window_holds() -> None:
-    zoom = widgets.timeline_zoom(busy(), 900 * US, 1100 * US)
-    assert zoom.facts == "200 µs from 900 µs · GPU computes 100%"
-    zoom.set(1100 * US, 1900 * US)
-    assert "GPU computes 0%" in zoom.facts and "sync" in zoom.facts
-    assert "≈" in widgets.timeline_zoom(noise(1)).facts
-
-
-def test_slider_and_buttons_move_the_picture() -> None:
-    pytest.importorskip("ipywidgets")
-    zoom = widgets.timeline_zoom(busy())
-    assert zoom.widget is zoom.widget
-    before = bytes(zoom.image.value)
-    assert before == zoom.static().png()
-    zoom.slider.value = (0.9, 1.1)
-    assert near(zoom, 900, 1100) and zoom.image.value == zoom.static().png() != before
-    assert "GPU computes 100%" in zoom._text.value
-    zoom.buttons["zoom out"].click()
-    assert near(zoom, 800, 1200) and zoom.slider.value == pytest.approx((0.8, 1.2))
-    zoom.buttons["▶"].click()
-    assert near(zoom, 1000, 1400)
-    zoom.buttons["whole trace"].click()
-    assert near(zoom, 0, 2000) and zoom.image.value == before
-
-
-def test_it_is_a_picture_where_nothing_can_move(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ipywidgets")
-    live, _ = widgets.timeline_zoom(busy())._repr_mimebundle_()
-    assert "application/vnd.jupyter.widget-view+json" in live and "image/png" in live
-    monkeypatch.setenv(widgets.STATIC, "1")
-    built, about = widgets.timeline_zoom(busy())._repr_mimebundle_()
-    assert set(built) == {"text/plain", "image/png"} and "alt" in about["image/png"]
-    assert "simulated (H100)" in built["text/plain"]
-    monkeypatch.delenv(widgets.STATIC)
-    monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    bare, _ = widgets.timeline_zoom(busy())._repr_mimebundle_()
-    assert set(bare) == {"text/plain", "image/png"} and "ipywidgets is not installed" in bare["text/plain"]
-
-
-def test_widgets_are_found_by_name_and_no_other() -> None:
-    assert callable(storage_and_stride_explorer.stride_explorer) and callable(widgets.timeline_zoom)
-    with pytest.raises(AttributeError, match="no 'timeline_zum'; it has .*timeline_zoom"):
-        widgets.timeline_zum  # noqa: B018

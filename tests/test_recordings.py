@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from helpers import recordings, simulate, trace
+from helpers import keeping, recordings, simulate, trace
 from helpers.lessons import record
 from helpers.recordings import files, manifest, registry, running
 from helpers.recordings.common import profiled
@@ -446,7 +446,7 @@ def test_one_failure_loses_nothing_else(tmp_path: Path, monkeypatch: pytest.Monk
 
     def pretend(one: Experiment, folder: Path, simulated: str | None, timeout: float) -> str:
         if not said[one.name]:
-            files.write(folder / "table.json.gz", files.pack([{"x": 1}]))
+            keeping.write(folder / "table.json.gz", files.pack([{"x": 1}]))
         return said[one.name]
 
     monkeypatch.setattr(running, "run_apart", pretend)
@@ -476,14 +476,14 @@ def test_an_experiment_that_hangs_is_ended_and_one_that_fails_says_why(tmp_path:
 
 
 def test_writing_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files.write(tmp_path / "x", b"old")
+    keeping.write(tmp_path / "x", b"old")
 
     def broken(*_: Any) -> None:
         raise OSError("disk full")
 
     monkeypatch.setattr("os.replace", broken)
     with pytest.raises(OSError, match="disk full"):
-        files.write(tmp_path / "x", b"new")
+        keeping.write(tmp_path / "x", b"new")
     assert [p.name for p in tmp_path.iterdir()] == ["x"] and (tmp_path / "x").read_bytes() == b"old"
 
 

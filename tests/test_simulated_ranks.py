@@ -220,7 +220,6 @@ def test_two_groups_have_streams_of_their_own() -> None:
 
 def test_kernels_beside_a_collective_have_fewer_sms() -> None:
     alone, beside = run(link=SLOW, contention=False), run(link=SLOW)
-    more = run(link=SLOW, sm_share=0.5)
 
     def product(gpu: SimGPU) -> int:
         inside = [
@@ -231,7 +230,6 @@ def test_kernels_beside_a_collective_have_fewer_sms() -> None:
     assert product(beside) / product(alone) == pytest.approx(
         132 / 108, rel=0.01
     )  # compute-bound, and all beside it
-    assert product(more) / product(alone) == pytest.approx(2, rel=0.01)
 
 
 def test_a_streaming_kernel_loses_bandwidth_and_only_while_the_collective_runs() -> None:
@@ -285,11 +283,8 @@ def test_the_last_of_many_is_later_than_of_few() -> None:
     assert 1 < means[0] < means[1] < means[2]
 
 
-def test_jitter_may_be_ones_own_and_is_repeatable() -> None:
-    def drawn(random: np.random.Generator, n: int) -> Any:
-        return 1 + random.integers(0, 2, n) * 0.25
-
-    one, two = run(jitter=drawn, seed=7), run(jitter=drawn, seed=7)
+def test_jitter_is_repeatable() -> None:
+    one, two = run(jitter=0.2, seed=7), run(jitter=0.2, seed=7)
     assert one.collectives == two.collectives and any(c.start_ns > c.arrival_ns for c in one.collectives)
 
 
@@ -547,7 +542,7 @@ def test_the_group_comes_and_goes_with_the_block() -> None:
     [
         ({"nodes": 3}, "the same number"), ({"rank": 8}, "numbered from 0"), ({"nodes": 2}, "what connects them"),
         ({"link": "string"}, "there are NVLink 5"), ({"algorithm": "star"}, "no algorithm"), ({"slow": {9: 2}}, "a rank below 8"),
-        ({"slow": {1: 0}}, "a rank below"), ({"jitter": -1}, "sigma"), ({"sm_share": 1}, "a share"),
+        ({"slow": {1: 0}}, "a rank below"), ({"jitter": -1}, "sigma"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_said(how: dict[str, Any], said: str) -> None:
@@ -689,22 +684,15 @@ def tables(name: str, *sizes: int) -> list[list[str]]:
     return [[str(a) for a in row if a is not None and str(a)[-1].isdigit()] for row in rows]
 
 
-def test_the_librarys_tables_can_be_run() -> None:
-    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
-
+def test_the_librarys_tables_are_ours() -> None:
     for p, m in ((2, 4), (4, 8), (4, 6), (3, 7)):
         assert order("GPipe", p, m) == tables("GPipe", p, m)
         # torch 2.13 counts the last rank's forwards from 1 in this table, which its own run does not use
         assert order("1F1B", p, m)[:-1] == tables("1F1B", p, m)[:-1]
-    zero = pipeline(get_schedule_ops("ZBVZeroBubble", 4, 8, 2), {"F": 1, "I": 1, "W": 1})
-    assert zero.bubble < pipeline(order("1F1B", 4, 8)).bubble and set(zero.peak) == {8}
-    assert pipeline(get_schedule_ops("DualPipeV", 4, 8, 2)).microbatches == 8
 
 
 def test_messages_take_time_one_after_the_other() -> None:
-    ran = pipeline(
-        [["0F0", (0, "F", 1), "0B0", "0B1"], ["1F0", "1F1", "1B0", None, "1B1"]], {"F": 1, "B": 1}, send_s=2
-    )
+    ran = pipeline([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1F1", "1B0", "1B1"]], {"F": 1, "B": 1}, send_s=2)
     starts = {str(s): s.start_s for s in ran.steps}
     assert starts["1F0"] == 3 and starts["1F1"] == 5, "the second message leaves when the first has arrived"
     assert starts["0B0"] == 6 + 1 + 2 and len(ran.messages) == 4

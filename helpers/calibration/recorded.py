@@ -1,7 +1,7 @@
-"""The calibration set: operators by family and size, and whole training steps, timed with events.
+"""The calibration set: operators by family and size, timed with events.
 
 The rows are those of `helpers.calibration.measured`: source, card, set, op, dtype, shapes, us. Two thirds of the
-sizes are for the fit and one third is held out, by their place in the grid; the steps are held out entirely.
+sizes are for the fit and one third is held out, by their place in the grid.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from helpers.models import GPT2, Bert, ResNet
 from helpers.recordings.common import timed
 from helpers.recordings.manifest import short_name
 from helpers.recordings.registry import experiment
@@ -108,50 +107,3 @@ def operators(gpu: Any) -> dict[str, Any]:
         torch.set_float32_matmul_precision(precision)
         torch.backends.cudnn.allow_tf32 = cudnn
     return {"table": rows}
-
-
-@experiment("calibration/steps", seconds=60)
-def steps(gpu: Any) -> dict[str, Any]:
-    """Milliseconds and peak bytes of whole training steps, AdamW included: GPT-2, BERT and ResNet-50."""
-    tokens = {"gpt2": (8, 1024, 50257), "bert": (16, 512, 30522)}
-    rows = []
-    for model in ("gpt2", "bert", "resnet50"):
-        for precision in ("fp32", "tf32", "bf16"):
-            if model in tokens:
-                batch, length, vocabulary = tokens[model]
-                inputs = torch.randint(vocabulary, (batch, length), device=gpu.device)
-                labels = inputs
-            else:
-                batch, length = 64, 224
-                inputs = torch.randn(batch, 3, length, length, device=gpu.device)
-                labels = torch.randint(1000, (batch,), device=gpu.device)
-            ms, peak = _step(gpu, model, inputs, labels, precision)
-            about = {"model": model, "batch": batch, "length": length, "precision": precision}
-            rows.append(about | {"ms": round(ms, 3), "peak_bytes": peak})
-    return {"table": rows}
-
-
-def _step(
-    gpu: Any, model: str, inputs: torch.Tensor, labels: torch.Tensor, precision: str
-) -> tuple[float, int]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest" if precision == "fp32" else "high")
-    gpu.empty_cache()
-    gpu.reset_peak_memory_stats()
-    try:
-        with torch.device(gpu.device):
-            net: torch.nn.Module = {"gpt2": GPT2, "bert": Bert, "resnet50": ResNet}[model]()
-        optimizer = torch.optim.AdamW(net.parameters(), foreach=True)
-
-        def step() -> None:
-            with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
-                logits = net(inputs)
-                loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1))
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-
-        us = timed(gpu, step, repeats=2, samples=3)
-    finally:
-        torch.set_float32_matmul_precision(before)
-    return us / 1e3, int(gpu.max_memory_allocated())

@@ -22,7 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from helpers import lessons
+from helpers import keeping, lessons
 from helpers.recordings import files, manifest, registry, running
 from helpers.recordings.registry import Experiment
 from helpers.text.terminal import lenient
@@ -77,7 +77,7 @@ def _one(one: Experiment, folder: Path, simulated: str | None, timeout: float) -
         for path in sorted(Path(apart).glob("*.json.gz")) if not problem else []:
             kind, data = path.name.partition(".")[0], path.read_bytes()
             target = f"{one.name.replace('/', '-')}.{kind}.json.gz"
-            files.write(folder / target, data)
+            keeping.write(folder / target, data)
             entry["files"][kind] = {"path": target, "sha256": files.digest(data), "bytes": len(data)}
     entry["seconds"] = round(time.monotonic() - start, 1)
     return entry | ({"error": problem} if problem else {})

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .links import Link as Link
     from .records import Call as Call
     from .records import Record as Record
-    from .running import prepare as prepare
     from .running import run_ranks as run_ranks
     from .sending import sent as sent
 

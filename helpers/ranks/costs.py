@@ -55,15 +55,6 @@ _tree: dict[str, _Cost] = {
     "gather": (_sharded, _lg),
     "scatter": (_sharded, _lg),
 }
-_halving: dict[str, _Cost] = {
-    # [Thakur], Rabenseifner's algorithm: recursive halving, then recursive doubling
-    "all_reduce": (
-        lambda s, n: 2 * s * (n - 1) / n if n & (n - 1) == 0 else (2 * (n - 1) / n + 2) * s,
-        lambda n: 2 * _lg(n) if n & (n - 1) == 0 else 2 * math.floor(math.log2(n)) + 2,
-    ),
-    "all_gather": (_sharded, _lg),
-    "reduce_scatter": (_sharded, _lg),
-}
 _star: dict[str, _Cost] = {
     # everything through one rank, which has one link: DataParallel's way, and a parameter server's
     "all_reduce": (lambda s, n: (n - 1) * s, lambda n: 2 * (n - 1)),
@@ -75,7 +66,7 @@ _star: dict[str, _Cost] = {
     "scatter": (_sharded, lambda n: n - 1),
 }
 #: algorithm → what it can do. Bytes are the busiest rank's.
-ALGORITHMS: dict[str, dict[str, _Cost]] = {"ring": _ring, "tree": _tree, "halving": _halving, "star": _star}
+ALGORITHMS: dict[str, dict[str, _Cost]] = {"ring": _ring, "tree": _tree, "star": _star}
 #: these are the same whatever the algorithm: kind → bytes, steps
 _PLAIN: dict[str, _Cost] = {
     "send": (lambda s, n: s, lambda n: 1),
@@ -93,7 +84,7 @@ def wire_bytes(kind: str, payload: int, n: int, algorithm: str = "ring") -> floa
     >>> ranks.wire_bytes("all_reduce", 1000, 4), ranks.wire_bytes("all_gather", 1000, 4, "star")
     (1500.0, 3000.0)
     >>> sorted(ranks.ALGORITHMS)
-    ['halving', 'ring', 'star', 'tree']
+    ['ring', 'star', 'tree']
     """
     return 0.0 if n == 1 else float(_cost(kind, algorithm, n)[0](payload, n))
 

@@ -17,9 +17,7 @@ from . import listening
 
 
 @contextmanager
-def fake(
-    world_size: int, rank: int = 0, *, mesh: Mapping[str, int] | None = None, shapes_only: bool = False
-) -> Iterator[Any]:
+def fake(world_size: int, rank: int = 0, *, mesh: Mapping[str, int] | None = None) -> Iterator[Any]:
     """Within the block, this process is ``rank`` of ``world_size``; collectives return at once and move
     nothing.
 
@@ -28,9 +26,6 @@ def fake(
 
     mesh: name of a dimension → its size, the outermost first; their product is the world size. None: one
         dimension, ``"ranks"``. What the block gets is this DeviceMesh.
-    shapes_only: tensors made in the block have a shape and no memory (torch's FakeTensorMode), so that models
-        of any size can be tried. What needs a mesh must then be given this one: none can be made from such
-        tensors. Not for DistributedDataParallel, whose C++ reads its parameters.
 
     RuntimeError if torch.distributed is initialised already; ValueError for a mesh of another size.
 
@@ -57,10 +52,7 @@ def fake(
             stack.enter_context(listening.listening(None))
             listening.finished.append(done)
             stack.callback(listening.finished.remove, done)
-            made = dist.init_device_mesh("cpu", tuple(shape.values()), mesh_dim_names=tuple(shape))
-            if shapes_only:
-                stack.enter_context(private_torch.FakeTensorMode(allow_non_fake_inputs=True))
-            yield made
+            yield dist.init_device_mesh("cpu", tuple(shape.values()), mesh_dim_names=tuple(shape))
     finally:
         dist.destroy_process_group()
         # torch puts its own there, which writes the rank before each line, and leaves it

@@ -81,15 +81,6 @@ def run_ranks(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def prepare() -> None:
-    """Start in the background what the first :func:`run_ranks` waits for; returns at once.
-
-    >>> ranks.prepare()  # the next run_ranks begins sooner
-    """
-    if starting.FORKS:
-        starting.server()
-
-
 def _job(n: int, timeout: float, backend: str | None, threads: int) -> dict[str, Any]:
     return {
         "n": n,

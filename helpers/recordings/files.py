@@ -11,7 +11,6 @@ import getpass
 import gzip
 import hashlib
 import json
-import os
 import re
 import socket
 from collections.abc import Mapping
@@ -195,14 +194,3 @@ def unpack(packed: bytes) -> Any:
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        half.write_bytes(data)
-        os.replace(half, path)
-    finally:
-        half.unlink(missing_ok=True)

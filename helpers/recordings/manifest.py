@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from helpers import keeping
 from helpers.recordings import files
 
 FORMAT = 1
@@ -83,7 +84,7 @@ def processor() -> str:
 def save(folder: Path, manifest: dict[str, Any]) -> None:
     text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
     files.check(text)
-    files.write(folder / NAME, text.encode())
+    keeping.write(folder / NAME, text)
 
 
 def read(folder: Path, dry_runs: bool = False) -> dict[str, Any]:

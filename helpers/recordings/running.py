@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from helpers import keeping
 from helpers.recordings import files
 from helpers.recordings.registry import Experiment, find
 
@@ -138,7 +139,7 @@ def main(module: str, name: str, folder: str, card: str = "") -> None:
     experiment = find(name)
     results = run_simulated(experiment, card) if card else run_real(experiment)
     for kind, data in pack_all(results).items():
-        files.write(Path(folder) / f"{kind}.json.gz", data)
+        keeping.write(Path(folder) / f"{kind}.json.gz", data)
 
 
 if __name__ == "__main__":

@@ -246,7 +246,7 @@ class SimGPU(MemoryNames):
     def world(
         self, size: int, *, link: Link | str = "NVLink 4", nodes: int = 1, between: Link | str | None = None,
         algorithm: str | None = None, rank: int = 0, slow: Mapping[int, float] | None = None,
-        jitter: network.Jitter = 0.0, seed: int = 0, contention: bool = True, sm_share: float | None = None,
+        jitter: float = 0.0, seed: int = 0, contention: bool = True,
     ) -> SimGPU:  # fmt: skip
         """This GPU as one of `size` ranks; returns it. Before its first `with gpu:`, in which torch.distributed is set up.
 
@@ -255,20 +255,20 @@ class SimGPU(MemoryNames):
         "hierarchical" (see `network`).
         rank: the one that is run. The others are scaled copies of it: each launches the same when this one does, and
         its kernels take slow[rank] times as long (1 where not given), times a jitter that is drawn anew each time the
-        ranks have waited for each other: log-normal with this sigma, or what jitter(generator, size) returns.
+        ranks have waited for each other: log-normal with this sigma.
         Collectives wait for the last of their ranks (see `network` for what is exact in that, and what is not).
-        contention: while a collective runs, kernels beside it have sm_share less of the SMs (default: 24 of 132, see
-        `network.SM_SHARE`) and less of the memory's bandwidth, by what the collective reads and writes.
+        contention: while a collective runs, kernels beside it have fewer SMs (`network.SM_SHARE`: 24 of 132
+        less) and less of the memory's bandwidth, by what the collective reads and writes.
         ValueError for what does not fit; RuntimeError if the GPU has been used or has a world.
         """
         machine = self._machine
         if self._traffic is not None or machine.thread is not None:
             raise RuntimeError("gpu.world() is said once, before the first `with gpu:`")
-        how = algorithm, rank, slow, jitter, seed, contention, sm_share
+        how = algorithm, rank, slow, jitter, seed, contention
         made = network.World(size, link, nodes, between, *how)
         self._traffic, machine.rank = Traffic(machine, made), (made.rank, made.size)
         machine.line.squeezes = True
-        machine.sm_share = made.sm_share if made.contention else None
+        machine.sm_share = network.SM_SHARE if made.contention else None
         machine.line.peers = network.Peers(made) if made.uneven else None
         return self
 

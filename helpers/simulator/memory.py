@@ -10,7 +10,6 @@ from __future__ import annotations
 import pickle
 import threading
 import weakref
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -247,8 +246,6 @@ class MemoryModule(MemoryNames):
     def _record_memory_history(
         self, enabled: str | None = "all", context: str | None = "all", stacks: str = "all",
         max_entries: int | None = None, device: Any = None, clear_history: bool = False,
-        compile_context: bool = False, global_record_annotations: bool = False,
-        skip_actions: Iterable[str] | None = None,
     ) -> None:  # fmt: skip
         """Keep a history of allocations, with the Python frames that asked for them; None stops it."""
         for name, value, allowed in [
@@ -258,8 +255,8 @@ class MemoryModule(MemoryNames):
             if value not in allowed:
                 raise ValueError(f"{name} is one of {', '.join(map(str, allowed))}, not {value!r}")
         self._memory.level = level = LEVELS.index(context) if enabled else 0
-        limit, skip = max_entries if enabled == "all" else 1, tuple(skip_actions or ())
-        self._allocator.record_history(enabled is not None, limit, clear_history, skip, places=level > 1)
+        limit = max_entries if enabled == "all" else 1
+        self._allocator.record_history(enabled is not None, limit, clear_history, places=level > 1)
 
     def _snapshot(self, device: Any = None) -> dict[str, Any]:
         """torch.cuda.memory._snapshot(), with one more key: "simulated", the name of the card."""

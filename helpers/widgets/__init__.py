@@ -14,7 +14,5 @@ if TYPE_CHECKING:
     from .buckets import BucketExplorer as BucketExplorer
     from .buckets import bucket_explorer as bucket_explorer
     from .movable import STATIC as STATIC
-    from .timeline import TimelineZoom as TimelineZoom
-    from .timeline import timeline_zoom as timeline_zoom
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__)

@@ -132,19 +132,18 @@ you.against_ratios(
 # last line. The picture shows 40 µs before and 40 µs after the end of one read. What happens before the gap, and in it?
 
 # %% experiment
-from helpers import widgets
 from helpers.lessons.gpu_queue.experiments import end_of_a_read
 
 gappy = loops["read and prepare"].trace
 print(trace.classify(gappy))
 read_s = end_of_a_read(gappy)
 lesson.keep(refill_ms=trace.gaps.REFILL_NS / 1e6)
-widgets.timeline_zoom(gappy, read_s - 40e-6, read_s + 40e-6)
+plots.zoom(gappy, read_s - 40e-6, read_s + 40e-6)
 
 # %% [markdown]
 # Before the gap, the optimizer's kernel runs, and the host is in `_local_scalar_dense`, the operator behind `.item()`.
 # In the gap there is no kernel and no launch. The host runs Python. (The helper counts the first {{refill_ms:.1f}} ms after
-# a sync as *sync*, and the rest of the gap as *nothing launched*. Run the cell to move the window.)
+# a sync as *sync*, and the rest of the gap as *nothing launched*. Other times in the last line show other parts.)
 #
 # By the gap alone, the loop would be *CPU-bound*: the CPU was busy and launched nothing. But without the read, the same
 # Python costs nothing. So `trace.classify` computes how long the steps would take without the host's waits. Most of the

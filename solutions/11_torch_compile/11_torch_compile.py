@@ -42,9 +42,9 @@ lesson.start("11_torch_compile", evidence=["live (CPU)", "simulated (H100)"])
 #
 # - **Guards.** Dynamo writes down what it took for granted, and checks that before each call.
 # - **Graph breaks.** Where Dynamo cannot go on, it compiles what it has, lets Python do the one thing, and begins a new
-#   graph behind it.
+#   graph behind it. (In a loop it cannot: there it leaves the whole function to Python.)
 #
-# `compiling.explain` shows both:
+# `compiling.explain` shows both. At the right of each line stands where it went:
 
 
 # %% experiment
@@ -100,11 +100,9 @@ def talks(x):
 
 BREAKS = {"x / x.max().item()": read_out, "x - x[x > 0].mean()": picked}
 BREAKS |= {"an if on a tensor": branch, "a print": talks}
-captures = {
-    name: (experiments.captured(fn, False), experiments.captured(fn, True)) for name, fn in BREAKS.items()
-}
-gives = {name: str(plain) for name, (plain, _) in captures.items()}
-gives |= {f"{name}, fullgraph=True": str(full) for name, (_, full) in captures.items()}
+captures = {name: experiments.captured(fn) for name, fn in BREAKS.items()}
+gives = {name: plain for name, (plain, _, _) in captures.items()}
+gives |= {f"{name}, fullgraph=True": full for name, (_, full, _) in captures.items()}
 you.against(gives, experiments.breaks_table(captures), evidence="live (CPU)", what="gives")
 
 # %% [markdown]
@@ -248,7 +246,7 @@ you.against(measured, experiments.compilations(streams), why, evidence="live (CP
 #   dimension of 1 broadcasts.
 # - **`dynamic=True`** begins with a symbol for every size (of one dimension only:
 #   [`torch._dynamo.mark_dynamic(x, 0)`](https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_dynamic_shapes.html)).
-#   Only size 1 adds a version.
+#   Only sizes 1 and 0 add a version.
 # - **`dynamic=False`** compiles for each size, up to the limit. From then on new sizes run **as plain Python**. So the
 #   flat end of the highest curve is a bad sign.
 #
@@ -578,10 +576,10 @@ for name, kernels in {"GELU": gelu, "attention": attention}.items():
 # import torch._dynamo as dynamo
 #
 # x, y = (part.to(device) for part in next(iter(loader)))
-# found = dynamo.explain(model)(x)
-# print(found.graph_count, "graphs,", found.graph_break_count, "breaks")
-# for one in found.break_reasons:
-#     print(one.user_stack[-1], one.reason.splitlines()[0])
+# explanation = dynamo.explain(model)(x)
+# print(explanation.graph_count, "graphs,", explanation.graph_break_count, "breaks")
+# for stop in explanation.break_reasons:
+#     print(stop.user_stack[-1], stop.reason.splitlines()[0])
 #
 # dynamo.utils.counters.clear()
 # fast = torch.compile(model, backend="eager")
@@ -989,7 +987,13 @@ def lookup(x):
 
 
 you = lesson.predict(
-    {"trace: branch": ..., "trace: read_out": ..., "script: lookup": ..., "compile: branch": ...},
+    {
+        "trace: branch": ...,
+        "trace: read_out": ...,
+        "script: branch": ...,
+        "script: lookup": ...,
+        "compile: branch": ...,
+    },
     choices=["right", "wrong", "error"],
 )
 
@@ -999,12 +1003,12 @@ CAPTURES = {
     "script": lambda fn, x: torch.jit.script(fn),
     "compile": lambda fn, x: torch.compile(fn, backend="eager"),
 }
-outcomes = {
-    f"{how}: {fn.__name__}": experiments.second_call(capture, fn)
-    for fn in (branch, read_out, lookup)
-    for how, capture in CAPTURES.items()
-}
-you.against(outcomes, experiments.captures_table(outcomes), evidence="live (CPU)", what="second result")
+PROGRAMS = {"branch": branch, "read_out": read_out, "lookup": lookup}
+outcomes = {}
+for question in you:
+    how, program = question.split(": ")
+    outcomes[question] = experiments.second_call(CAPTURES[how], PROGRAMS[program])
+you.against(outcomes, evidence="live (CPU)", what="second result")
 
 # %% [markdown]
 # A trace is a recording. What Python decided while it ran stays as it was, and nothing checks it later. Source
@@ -1038,10 +1042,11 @@ experiments.pipe_table()
 # - `block.compile()` for each block is **regional compilation**: one small graph, which all blocks share. It compiles fastest.
 #
 # Now two real classes, a BERT encoder and a diffusion UNet, in small sizes with random weights. BERT's length changes. The
-# UNet's time step comes as an int, or as a tensor.
+# UNet's time step comes as an int, or as a tensor. (The cell needs their packages.)
 
 # %% experiment tags=["nbval-ignore-output"]
 experiments.real_models()
 
 # %% [markdown]
-# A time step that comes as an int is compiled for its first value, and again as a symbol. As a tensor it is compiled once.
+# A time step that comes as an int is compiled for its first value, and again as a symbol, as any number that comes as an argument
+# (section 2). As a tensor it is compiled once.

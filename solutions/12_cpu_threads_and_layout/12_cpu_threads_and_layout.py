@@ -7,7 +7,7 @@
 # slow for other reasons: too few threads take part, too many threads share a core, threads run far from their memory, or the
 # numbers lie in an order that a kernel has to change first. The code shows none of this. All of it can be counted.
 #
-# **Time** 60 min, more than half of it exercises; *Further*: 71 min. **Before this** lessons 01 (strides) and 04 (workers); for a
+# **Time** 60 min, more than half of it exercises; *Further*: 69 min. **Before this** lessons 01 (strides) and 04 (workers); for a
 # part of *Further*, lesson 11 (Inductor).
 #
 # **Afterwards you can**
@@ -23,7 +23,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from helpers import count, lesson
+from helpers import count, lesson, plots
 from helpers.lessons.cpu_threads_and_layout import experiments
 
 torch.set_num_threads(1)  # this process only counts: the threads of this lesson live in its children
@@ -117,13 +117,15 @@ you = lesson.predict(
     choices=["1", "all"],
 )
 
-# %% experiment tags=["nbval-ignore-output"]
+# %% experiment
 in_worker, late = experiments.in_a_worker(), experiments.bound_late()
 bound_now, there, still = late
-counts = [experiments.one_or_all(n, experiments.CORES) for n in in_worker]
-counts.append(experiments.one_or_all(bound_now, there))
-you.against(dict(zip(you, counts, strict=True)), evidence="live (CPU)", what="measured").show()
+answers = map(experiments.one_or_all, [*in_worker, bound_now])
+you.against(dict(zip(you, answers, strict=True)), evidence="live (CPU)", what="measured").show()
 print(f"after the late call: {bound_now} of {there} threads bound; torch.get_num_threads() is {still}")
+print(
+    f"two Python threads run an operator each, 4 intra-op threads set: {experiments.python_threads()} new threads"
+)
 
 # %% [markdown]
 # - **torch sets itself to 1 thread in a worker**
@@ -137,12 +139,16 @@ print(f"after the late call: {bound_now} of {there} threads bound; torch.get_num
 # - **Programs that start later count the CPUs that they may use.** So binding a worker also limits what the worker starts.
 # - **[`os.sched_setaffinity(0, …)`](https://docs.python.org/3/library/os.html#os.sched_setaffinity) binds one thread, the caller.**
 #   A new thread inherits the CPUs of the thread that starts it. A thread that already runs keeps its own. So bind before the first
-#   operator, or bind every thread in `/proc/self/task`. (The line above counts more than 4 threads, because `torch.set_num_threads(4)`
+#   operator, or bind every thread in `/proc/self/task`. (The call above meets more than 4 threads, because `torch.set_num_threads(4)`
 #   itself [starts 3 threads](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.cpp) of another pool, for
 #   kernels of the library QNNPACK.)
 #
-# Every Python thread that runs an operator also starts a team of its own (measured under *Further*). A server with 16 request
-# threads and 16 intra-op threads has 256.
+# - **Every Python thread that runs an operator starts a team of its own.** The last line counts two Python threads, and 3 more in
+#   the team of each. A server with 16 request threads and 16 intra-op threads has 256.
+#
+# `torch.get_num_interop_threads()` counts another pool, for whole operators side by side. It is for
+# [TorchScript's `fork`](https://docs.pytorch.org/docs/stable/notes/cpu_threading_torchscript_inference.html); ordinary eager code
+# does not use it.
 
 # %% [markdown]
 # **Exercise 12.1 — bind each worker** (★★, 12 min)
@@ -256,14 +262,23 @@ sizes = {f"{size:,} elements": size for size in (20_000, 100_000, 1_000_000)}
 curves = {name: {t: step_ns(n, 1) / step_ns(n, t) for t in range(1, 65)} for name, n in sizes.items()}
 best = {name: max([1, 4, 32, 64], key=curve.get) for name, curve in curves.items()}
 lesson.keep(few_chunks=len(chunks(100_000, 64)), many_chunks=len(chunks(1_000_000, 64)))
-note = (
-    f"10 operators and one that is not split; a team costs {WAKE / 1e3:g} µs and {EACH / 1e3:g} µs a thread"
+picture = plots.curves(
+    {
+        "": {name: (curve.keys(), curve.values()) for name, curve in curves.items()}
+        | {"1 ÷ serial part": ([1, 64], [11, 11])}
+    },
+    evidence="arithmetic",
+    title="Speed-up of a step against its threads",
+    note=f"10 operators and one that is not split; a team costs {WAKE / 1e3:g} µs and {EACH / 1e3:g} µs a thread",
+    xlabel="threads",
+    ylabel="times as fast as 1 thread",
+    dashed=("1 ÷ serial part",),
 )
-you.against(best, experiments.amdahl(curves, 11, note), evidence="arithmetic", what="best number of threads")
+you.against(best, picture, evidence="arithmetic", what="best number of threads")
 
 # %% [markdown]
 # The smallest step has nothing to split. The others have {{few_chunks}} and {{many_chunks}} chunks an operator, and each thread
-# beyond that number only costs. Even the best number stays well below the dotted line, Amdahl's limit. **So the best number of
+# beyond that number only costs. Even the best number stays well below the dashed line, Amdahl's limit. **So the best number of
 # threads belongs to a model and its batch, not to a machine.** A second process can use the cores that one step cannot. (The two
 # costs are an assumption. To find yours, measure `x + 1` on 32,769 elements with 1 thread and with more, by lesson 00's `bench`,
 # on cores that nobody else uses.)
@@ -300,7 +315,7 @@ def best_threads(
     Returns {"threads": the number from 1 to cores with the least time of a step (the smallest of equals),
     "speedup": one thread's time ÷ that time,
     "bound": the speed-up for teams that cost nothing and threads without end (at most as many chunks as above: so it
-        is lower than the dotted line of section 3, which cuts without end),
+        is lower than the dashed line of section 3, which cuts without end),
     "processes", "each": min(copies, ⌊cores ÷ n⌋) processes of n threads each, n such that they finish most steps a second
     together (of equals, the smallest n); processes do not disturb one another}.
     """
@@ -402,9 +417,9 @@ you = lesson.predict(
     choices=[0, 1, 2, 3],
 )
 
-# %% experiment tags=["nbval-ignore-output"]
-spoken, _ = experiments.onednn()
-reorders = {name: sum(done[0] == "reorder" for done in spoken.get(name, ())) for name in you}
+# %% experiment
+primitives, _ = experiments.onednn()
+reorders = {name: sum(kind == "reorder" for kind, *_ in primitives.get(name, ())) for name in you}
 you.against(reorders, experiments.layouts_table(list(you)), evidence="live (CPU)", what="reorders")
 
 # %% [markdown]
@@ -479,7 +494,7 @@ print(f"operators in a step: {operators}")
 # Three claims that matter here. The last one is about an option of
 # [`torch.compile`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html); the cell compiles a function with it.
 
-# %% experiment tags=["nbval-ignore-output"]
+# %% experiment
 from helpers.lessons.cpu_threads_and_layout import claims
 
 lesson.verdicts(
@@ -515,7 +530,6 @@ lesson.progress()
 # | Which memory is near? with exercise 12.3 | 31 |
 # | Who loses channels_last? with exercise 12.4 | 33 |
 # | Numbers side by side: vectors and bf16 | 5 |
-# | A second pool of threads | 2 |
 #
 # ### Which memory is near?
 #
@@ -559,7 +573,8 @@ you.against(local, experiments.pages_picture(tensors), evidence="arithmetic", wh
 
 # %% experiment
 cpus = [(0, 0, 0), (1, 1, 0), (2, 2, 1), (3, 3, 1), (4, 0, 0), (5, 1, 0), (6, 2, 1), (7, 3, 1)]
-experiments.machine_table(cpus)
+note = "a machine of 2 nodes, 4 cores and 8 logical CPUs"
+lesson.table(cpus, ["logical CPU", "core", "node"], evidence="arithmetic", caption=note)
 
 # %% [markdown]
 # **Exercise 12.3 — a thread plan** (★★★, 17 min)
@@ -694,7 +709,7 @@ table = lesson.table(rows, ["operator", "channels_last", "copies"], evidence="li
 you.against({code: kept(done[code]) for code in you}, table, evidence="live (CPU)", what="layout")
 
 # %% [markdown]
-# - Arithmetic such as `+` takes the layout of its **first** operand. A `cat` of mixed layouts returns a contiguous result.
+# - Arithmetic such as `+` takes the layout of its **first** operand, unless that one is a bias, one number a channel. A `cat` of mixed layouts returns a contiguous result.
 # - Indexing channels, `softmax(1)`, `repeat`, `einsum` and instance norm return contiguous results, silently. The next convolution
 #   then reorders everything. (Not all of them show a copy: some change the layout inside their kernel.)
 # - `permute(0, 2, 3, 1)` costs nothing. Its result is contiguous, with channels last. Norms over channels, and 1 × 1 convolutions
@@ -709,6 +724,9 @@ you.against({code: kept(done[code]) for code in you}, table, evidence="live (CPU
 
 
 # %% experiment
+from helpers.lessons.cpu_threads_and_layout import exercises
+
+
 def plain_net(weights, x):
     x = F.conv2d(x, weights["stem"], stride=2, padding=1).relu()
     for block in weights["blocks"]:
@@ -721,9 +739,12 @@ def plain_net(weights, x):
     return F.linear(pooled.flatten(1), weights["head"])
 
 
-image = torch.randn(4, 3, 24, 24).to(memory_format=LAST)
-cost = count(plain_net, experiments.random_weights(), image)
-experiments.moved_table(cost.by_operator)
+weights, _ = exercises.Net(channels=8, blocks=2, side=24, rows=(), layouts=()).numbers()
+cost = count(plain_net, weights, torch.randn(4, 3, 24, 24).to(memory_format=LAST))
+moves = [(op, cost.by_operator[f"aten.{op}"]) for op in ("clone", "index", "cat")]
+lesson.table(
+    moves, ["operators that only move data", "times"], evidence="live (CPU)", caption="cat is needed"
+)
 
 # %% [markdown]
 # **Exercise 12.4 — no layout conversion inside** (★★★, 17 min)
@@ -841,34 +862,27 @@ def manner(text):
 
 
 manners = {name: manner(text) for name, text in code.items()}
-you.against(manners, experiments.loop_table(code), evidence="live (CPU)", what="written as")
+you.against(manners, evidence="live (CPU)", what="written as")
 
 # %% [markdown]
-# With a stride of 2, the numbers wanted are not neighbours in memory, so the loop is scalar. A gather fetches them one by one
-# (`x0_inner`) into a vector and computes on that. `erfinv` shows a limit of reading code: ATen's `Vectorized` has the function, but
+# `print(code["2x + 1"])` shows a loop. With a stride of 2, the numbers wanted are not neighbours in memory, so the loop is scalar.
+# A gather fetches them one by one (`x0_inner`) into a vector and computes on that. `erfinv` shows a limit of reading code: ATen's `Vectorized` has the function, but
 # [takes each part of the vector by itself](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/cpu/vec/vec256/vec256_float.h).
 # **`Vectorized` means loaded and stored side by side. Layout decides that, and you choose the layout.**
 #
-# **bf16 on a CPU** takes half the bytes everywhere. Some processors also multiply it (AMX or AVX512-BF16 on x86, BF16 on ARM).
-# Others convert to fp32 and back. What has this processor, and which library does the work?
+# **bf16 on a CPU** takes half the bytes of a result. What does autocast pay for that in a layer with 64 rows?
 
-# %% experiment tags=["nbval-ignore-output"]
-experiments.bf16_table()
-
-# %% [markdown]
-# If no row named bf16 says yes, and oneDNN is not asked for bf16, then autocast on this CPU saves bytes of activations and pays with
-# casts, which are passes over memory (lesson 10 counts them). Measure before you switch it on.
-#
-# ### A second pool of threads
-#
-# `torch.get_num_interop_threads()` counts another pool, the **inter-op** threads, for whole operators side by side. Who uses it? One
-# process with 4 intra-op threads runs five things. How many threads did each of them start?
-
-# %% experiment tags=["nbval-ignore-output"]
-started = list(experiments.new_threads().items()) or [("Linux only", "?")]
-lesson.table(started, ["what ran, in this order", "new threads"], evidence="live (CPU)")
+# %% experiment
+layer, rows = torch.nn.Linear(1024, 1024), torch.randn(64, 1024)
+costs = []
+for name, enabled in (("fp32", False), ("autocast, bf16", True)):
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled), torch.no_grad(), count() as run:
+        result = layer(rows)
+    cast = sum(nbytes for op, nbytes in run.allocations if op == "aten._to_copy")
+    costs.append((name, f"{result.nbytes:,}", f"{cast:,}"))
+lesson.table(costs, ["", "bytes of the result", "bytes written by casts"], evidence="live (CPU)")
 
 # %% [markdown]
-# Ordinary eager code does not use the inter-op pool: not the backward pass, not two operators that do not need each other. The pool
-# belongs to TorchScript's `fork`. The last row counts two Python threads, and 3 more in the team of
-# each.
+# The casts write more bytes than the result saves: that of the weights does not shrink with the batch (lesson 10). So autocast pays
+# only where the processor also *multiplies* bf16: with AMX or AVX512-BF16 on x86, BF16 on ARM. Others convert to fp32 and back.
+# `torch.cpu.get_capabilities()` lists what yours has. Measure before you switch it on.

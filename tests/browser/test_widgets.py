@@ -1,4 +1,4 @@
-"""The lessons' widgets in a real browser: every control of the timeline zoom, the allocator stepper and the explorers."""
+"""The lessons' widgets in a real browser: every control of the allocator stepper and the explorers."""
 
 import ast
 import json
@@ -76,21 +76,8 @@ class Widget:
         return self.moved(self.button(label).click, label)
 
 
-def drag(lab: Lab, handle: Locator, pixels: int) -> None:
-    """Pull a slider's handle to the right, as with a mouse."""
-    handle.scroll_into_view_if_needed()
-    box = handle.bounding_box()
-    assert box
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    lab.page.mouse.move(x, y)
-    lab.page.mouse.down()
-    lab.page.mouse.move(x + pixels, y, steps=4)
-    lab.page.mouse.up()
-
-
 #: the widgets, in the order of their tests: (lesson, what shows it)
 SHOWN = (
-    ("03_gpu_queue", "widgets.timeline_zoom"),
     ("08_memory_pools", "widgets.allocator_stepper"),
     ("14_data_parallel", "explorer"),
     ("16_model_parallel", "pipeline_explorer"),
@@ -111,7 +98,7 @@ def shown(context: BrowserContext, server: Server) -> Iterator[Shown]:
             for place in own
         ]
         places[name] = len(cells) - 1
-    path = "notebooks/03_gpu_queue/03_gpu_queue.answers-widget.ipynb"
+    path = "notebooks/08_memory_pools/08_memory_pools.answers-widget.ipynb"
     (server.course / path).write_text(json.dumps(notebook | {"cells": cells}))
     page = context.new_page()
     page.set_default_timeout(30_000)
@@ -122,28 +109,6 @@ def shown(context: BrowserContext, server: Server) -> Iterator[Shown]:
     assert not wrong, wrong[0]
     yield lab, places
     page.close()
-
-
-def test_the_timeline_zoom_of_lesson_03_moves(shown: Shown) -> None:
-    lab, places = shown
-    widget = Widget(lab, places["widgets.timeline_zoom"])
-    widget.cell.scroll_into_view_if_needed()
-    lab.shot("10-zoom-first", widget.box)
-    first = widget.text.inner_text()
-    wide = widget.press("zoom out")
-    assert widget.press("▶") != wide
-    assert widget.press("◀") == wide
-    assert widget.press("zoom in") == first
-    gap = widget.press("next gap")
-    lab.shot("11-zoom-gap", widget.box)
-    whole = widget.press("whole trace")
-    assert whole != gap
-    lab.shot("12-zoom-whole", widget.box)
-    low, high = widget.box.locator(".noUi-handle").all()
-    for handle, by in ((low, 200), (high, -200)):
-        said = widget.moved(lambda handle=handle, by=by: drag(lab, handle, by), "the slider")
-        assert said != whole
-    lab.shot("13-zoom-slider", widget.box)
 
 
 def test_the_allocator_stepper_of_lesson_08_moves(shown: Shown) -> None:

@@ -13,8 +13,8 @@ from helpers.lessons.cpu_threads_and_layout import experiments
 
 def on_trial(in_worker: Sequence[Any], late: Sequence[Any]) -> list[Claim]:
     """All claims of the lesson. in_worker, late: what in_a_worker() and bound_late() counted in section 2."""
-    by_torch, by_numpy, by_program, *_ = in_worker
-    new = experiments.new_threads().get("two Python threads, an operator each", "?")
+    by_torch, by_numpy, by_program, *_ = map(experiments.one_or_all, in_worker)
+    new = experiments.python_threads()
     node = [0] * 4, [1] * 4  # the node of each thread
     whole = experiments.pages([0], node[0] + node[1])
     apart = experiments.pages([0], node[0]) + experiments.pages([1], node[1])
@@ -24,7 +24,7 @@ def on_trial(in_worker: Sequence[Any], late: Sequence[Any]) -> list[Claim]:
             "12-binding-rank",
             "guide",
             "core binding is among the most important optimisations on a CPU",
-            f"{experiments.CORES} CPUs here, and no second node to be far from. Published, by PyTorch's documentation of NUMA binding: 1 to 10 % typically",
+            "nothing: it takes a machine of several nodes. Published, by PyTorch's documentation of NUMA binding: 1 to 10 % typically",
             "untested: its rank needs a machine of several nodes, with nothing else on it",
             "2 · Too many threads",
         ),
@@ -41,7 +41,8 @@ def on_trial(in_worker: Sequence[Any], late: Sequence[Any]) -> list[Claim]:
             "12-set-num-threads",
             "guide",
             "torch.set_num_threads() controls the threads, with taskset or numactl more finely",
-            f"a worker has {by_torch} torch thread(s), NumPy {by_numpy}, a started program {by_program}; two Python threads with 4 set: {new} new ones",
+            f"threads that may be used in a worker: by torch {by_torch}, by NumPy {by_numpy}, by a program that it starts {by_program}; two "
+            f"Python threads with 4 set: {new} new ones",
             "partly: holds when torch's own team in one Python thread is meant; the others need OMP_NUM_THREADS or a set of cores before they start"
             if by_torch != by_numpy or by_torch != by_program or experiments.CORES == 1
             else "confirmed",

@@ -1,4 +1,4 @@
-"""Lesson 12: children that count their own threads, what oneDNN says, pictures of chunks, pages and speed-ups, verdicts."""
+"""Lesson 12: children that count their own threads, what oneDNN says, pictures of chunks and pages, Inductor's loops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from helpers import compiling
 from helpers.plots import style
@@ -50,8 +49,8 @@ for line in sys.stdin:
 
 @cache
 def _server() -> Any:
-    """A process that has imported torch and run nothing; OMP_… and MKL_… of this process are not handed on."""
-    known = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_", "KMP_"))}
+    """A process that has imported torch and run nothing; the numbers of threads of this process are not handed on."""
+    known = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_", "KMP_", "OPENBLAS_"))}
     pipes: dict[str, Any] = {
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
@@ -140,7 +139,7 @@ NUMPY = "import numpy, psutil; a = numpy.ones((600, 600)); a @ a; print(psutil.P
 def start(ask, **env):
     return Popen([sys.executable, "-c", ask], env=os.environ | env, stdout=PIPE, encoding="utf-8")
 
-class Told(IterableDataset):
+class Counts(IterableDataset):
     def __iter__(self):
         before, a = psutil.Process().num_threads(), np.ones((600, 600))
         a @ a
@@ -150,7 +149,7 @@ class Told(IterableDataset):
         programs.append(start(TORCH))
         yield [torch.get_num_threads(), numpy, *(int(p.communicate()[0]) for p in programs)]
 
-answer(next(iter(DataLoader(Told(), batch_size=None, num_workers=1, multiprocessing_context="fork"))))
+answer(next(iter(DataLoader(Counts(), batch_size=None, num_workers=1, multiprocessing_context="fork"))))
 """
 
 _LATE = """
@@ -173,29 +172,36 @@ def bound_late() -> tuple[Any, Any, Any]:
     return tuple(asked(_LATE)) if LINUX else ("?", "?", "?")
 
 
-def one_or_all(threads: Any, of: Any) -> str:
-    """The number in the words of the prediction: "1", "all", or itself. Half of the CPUs count as all: MKL counts cores."""
-    return "1" if threads == 1 else "all" if threads in (of, CORES // 2) else str(threads)
+def one_or_all(threads: Any) -> str:
+    """The number in the words of the prediction. More than one are all: a library may count cores, or have a most of its own."""
+    return str(threads) if threads in (1, "?") else "all"
 
 
-# --- 3, what more threads bring -----------------------------------------------------------------------------------
+_PYTHON_THREADS = """
+torch.set_num_threads(4)
+x = torch.empty(100_000)
+x * 2
+barrier, counts, before = threading.Barrier(3), [], psutil.Process().num_threads()
+
+def mine():
+    barrier.wait()
+    x + 1
+    barrier.wait()
+    counts.append(psutil.Process().num_threads())
+    barrier.wait()
+
+others = [threading.Thread(target=mine) for _ in range(2)]
+for t in others: t.start()
+for _ in range(3): barrier.wait()
+for t in others: t.join()
+answer([max(counts) - before])
+"""
 
 
-@drawn
-def amdahl(curves: Mapping[str, Mapping[int, float]], limit: float, note: str) -> Picture:
-    """name → threads → speed-up; the best number of each is marked. limit: a dotted line."""
-    title = "Speed-up of a step against its threads"
-    fig, _ = style.figure(3.0, evidence="arithmetic", title=title, note=note)
-    ax = fig.subplots()
-    for i, (name, curve) in enumerate(curves.items()):
-        ax.plot(list(curve), list(curve.values()), color=style.SERIES[i], label=name)
-        top = max(curve, key=curve.__getitem__)
-        ax.plot([top], [curve[top]], style.MARKERS[i], color=style.SERIES[i], markersize=8)
-    ax.axhline(limit, color=style.INK, linestyle=":", linewidth=1)
-    ax.text(64, limit * 1.02, "1 ÷ serial part", ha="right", va="bottom", fontsize=style.SMALL)
-    ax.set(xlabel="threads", ylabel="times as fast as 1 thread", ylim=(0, limit * 1.15))
-    ax.legend(loc="center right", bbox_to_anchor=(1, 0.36))
-    return Picture(fig, "arithmetic", f"{title}; marks: the best number of threads")
+@cache
+def python_threads() -> Any:
+    """How many new threads there are while two Python threads run an operator each, with 4 intra-op threads set."""
+    return asked(_PYTHON_THREADS)[0] if LINUX else "?"
 
 
 # --- 4, layout ----------------------------------------------------------------------------------------------------
@@ -204,7 +210,7 @@ _ONEDNN = """
 log = tempfile.TemporaryFile("w+")
 os.dup2(log.fileno(), 1)  # oneDNN prints from C, to number 1
 torch.set_num_threads(1)
-conv, linear, last = torch.nn.Conv2d(16, 32, 3), torch.nn.Linear(64, 64), torch.channels_last
+conv, last = torch.nn.Conv2d(16, 32, 3), torch.channels_last
 x, done, inside = torch.randn(2, 16, 20, 20), {}, {}
 
 def run(name, module, given):
@@ -212,46 +218,48 @@ def run(name, module, given):
     module(given)
     log.seek(at)
     lines = [line.split(",") for line in log.read().splitlines() if ",primitive,exec," in line]
-    done[name] = [(line[5], line[6], line[8], line[-2]) for line in lines]
-    if "x" in name.split():
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
-            module(given)
-        inside[name] = sum(event.name == "aten::copy_" for event in seen.events())
+    done[name] = [(line[5], line[8], line[-2]) for line in lines]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        module(given)
+    inside[name] = sum(event.name == "aten::copy_" for event in profile.events())
 
 with torch.no_grad():
     run("x and weights contiguous", conv, x)
     run("x channels_last, weights contiguous", conv, x.to(memory_format=last))
     conv.to(memory_format=last)
     run("x and weights channels_last", conv, x.to(memory_format=last))
-    run("linear, fp32", linear, torch.randn(8, 64))
-    run("linear, bf16", linear.bfloat16(), torch.randn(8, 64).bfloat16())
-    run("convolution, bf16", conv.bfloat16(), x.bfloat16().to(memory_format=last))
 answer([done, inside])
 """
 
 
 @cache
 def onednn() -> tuple[dict[str, list[Any]], dict[str, int]]:
-    """What oneDNN did for one convolution in three layouts (and for others in bf16), by name: (primitive, kind, layouts,
-    sizes) each; and the copies that ATen made before."""
+    """What oneDNN did for one convolution in three layouts, by name: (primitive, layouts, sizes) each; and the copies that
+    ATen made before."""
     if not LINUX:
         return {}, {}
-    spoken, inside = asked(_ONEDNN, ONEDNN_VERBOSE="1")
-    return spoken, inside
+    primitives, copies = asked(_ONEDNN, ONEDNN_VERBOSE="1")
+    return primitives, copies
+
+
+#: oneDNN's names; a dimension that is cut into blocks, as wide as the processor's vectors, has a capital letter and a number
+_LAYOUTS = {"abcd": "contiguous", "acdb": "channels_last"}
 
 
 def layouts_table(names: Sequence[str]) -> Table:
     """What each of these convolutions did, primitive by primitive."""
     shape = {"2x16x20x20": "x", "32x16x3x3": "weights", "2x32x18x18": "result"}
-    spoken, inside = onednn()
+    primitives, copies = onednn()
     rows = []
     for name in names:
-        if inside.get(name):
-            rows.append((name, "copy, by ATen", "weights", "abcd → acdb"))
-        for kind, _, layout, size in spoken.get(name, ()):
+        if copies.get(name):
+            rows.append((name, "copy, by ATen", "weights", "contiguous → channels_last"))
+        for kind, layout, size in primitives.get(name, ()):
             parts = [part.split(":")[4] for part in layout.split() if not part.startswith("bia")]
-            rows.append((name, kind, shape.get(size, ""), " → ".join(parts)))
-    note = "oneDNN's words: abcd is contiguous (NCHW), acdb is channels_last; with a capital letter and a number, a dimension is cut into blocks"
+            rows.append(
+                (name, kind, shape.get(size, ""), " → ".join(_LAYOUTS.get(p, "blocks") for p in parts))
+            )
+    note = "blocks: a dimension is cut into pieces as wide as the processor's vectors"
     return table(rows, ["convolution", "primitive", "of", "layouts"], evidence="live (CPU)", caption=note)
 
 
@@ -268,11 +276,11 @@ def turning_kernels(device: torch.device) -> Table:
     for name, layout in (("contiguous", torch.contiguous_format), ("channels_last", torch.channels_last)):
         net, images = conv.to(memory_format=layout), given.contiguous(memory_format=layout)  # type: ignore[call-overload]
         net(images)
-        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
             net(images)
             torch.cuda.synchronize()
         kernels = [
-            e.name.lower() for e in seen.events() or () if e.device_type == torch.autograd.DeviceType.CUDA
+            e.name.lower() for e in profiled.events() or () if e.device_type == torch.autograd.DeviceType.CUDA
         ]
         rows.append((name, len(kernels), sum("tonhwc" in k or "tonchw" in k for k in kernels)))
     columns = ["layout", "kernels", "that change the layout"]
@@ -310,119 +318,9 @@ def pages_picture(tensors: Mapping[str, Sequence[tuple[int, int, int]]]) -> Pict
     )
 
 
-def machine_table(cpus: Sequence[tuple[int, int, int]]) -> Table:
-    """(cpu, core, node) of each logical CPU, by core."""
-    rows = [
-        (core, node, ", ".join(str(c) for c, k, _ in cpus if k == core))
-        for core, node in dict.fromkeys(t[1:] for t in cpus)
-    ]
-    note = "a machine of 2 nodes, 4 cores and 8 logical CPUs, as lscpu describes it"
-    return table(rows, ["core", "node", "logical CPUs"], evidence="arithmetic", caption=note)
-
-
-def random_weights() -> dict[str, Any]:
-    """Of a net of 8 channels and two blocks, for images of 24 × 24 pixels in five classes."""
-    g, channels = torch.Generator().manual_seed(0), 8
-
-    def block() -> dict[str, Tensor]:
-        return {
-            "mix": torch.randn(channels, channels, 3, 3, generator=g) / (3 * channels**0.5),
-            "order": torch.randperm(channels, generator=g),
-            "point": torch.randn(channels, channels, generator=g) / channels**0.5,
-        }
-
-    return {
-        "stem": torch.randn(channels, 3, 3, 3, generator=g) / 5,
-        "blocks": [block(), block()],
-        "head": torch.randn(5, 2 * channels * 6**2, generator=g) / 24,
-    }
-
-
-def moved_table(by_operator: Mapping[str, int]) -> Table:
-    """The operators that only move data, and how often each was called."""
-    only = ("clone", "index", "cat", "_to_copy")
-    rows = [(k, by_operator[f"aten.{k}"]) for k in only if by_operator.get(f"aten.{k}")]
-    note = "one of them, cat, is needed"
-    return table(rows, ["operators that only move data", "times"], evidence="live (CPU)", caption=note)
-
-
 def written(fn: Callable[..., Any], *given: Any) -> str:
     """The C++ that Inductor writes for this machine; empty where no compiler can say what the machine has."""
     try:
         return "\n".join(compiling.kernels(fn, *given, vectors=True).bodies().values())
     except compiling.CannotCompile:
         return ""
-
-
-def loop_table(code: Mapping[str, str]) -> Table:
-    """Of each generated kernel the lines that show how the numbers are loaded."""
-    rows = []
-    for name, text in code.items():
-        lines = [line.strip() for line in text.splitlines() if "in_ptr" in line and "=" in line]
-        rows.append((name, f"`{lines[-1].replace('static_cast<int64_t>', '')}`" if lines else ""))
-    note = "the line that loads the last operand; casts of the index left out"
-    return table(rows, ["", "in the generated C++"], evidence="live (CPU)", caption=note)
-
-
-def bf16_table() -> Table:
-    """What this processor and this build have for bf16."""
-    # not in every release; empty says nothing
-    has: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    features = ("avx2", "avx512_f", "avx512_bf16", "amx_bf16", "neon", "bf16", "sve_bf16")  # x86, then ARM
-    rows: list[Any] = [(f"{has['architecture']} has {n}", bool(has[n])) for n in features if n in has]
-    rows.append(("torch's own kernels run with", torch.backends.cpu.get_cpu_capability()))
-    spoken, _ = onednn()
-    for name in ("linear, fp32", "linear, bf16", "convolution, bf16"):
-        if name in spoken:
-            rows.append((f"oneDNN for one {name}", ", ".join(p[0] for p in spoken[name]) or "nothing"))
-    note = "nothing: another library (MKL) or ATen's own kernels do it"
-    return table(rows, ["question", "answer"], evidence="live (CPU)", caption=note)
-
-
-_INTER = """
-threads, started = psutil.Process().num_threads, {}
-torch.set_num_threads(4)
-
-def watch(name, run):
-    before = threads()
-    run()
-    started[name] = threads() - before
-
-x = torch.empty(100_000, requires_grad=True)
-watch("forward, 100,000 elements", lambda: x * 2)
-watch("forward and backward", lambda: (x * x).sum().backward())
-watch("two independent operators, one after the other", lambda: (x + 1, x + 2))
-script = torch.jit.CompilationUnit('''
-def g(x):
-    return x + 1
-def f(x):
-    a = torch.jit.fork(g, x)
-    return torch.jit.wait(a)
-''')
-watch("torch.jit.fork in TorchScript", lambda: script.f(torch.ones(3)))
-barrier, counts = threading.Barrier(3), []
-
-def mine():
-    barrier.wait()
-    x.detach() + 1
-    barrier.wait()
-    counts.append(threads())
-    barrier.wait()
-
-def two():
-    others = [threading.Thread(target=mine) for _ in range(2)]
-    for t in others: t.start()
-    for _ in range(3): barrier.wait()
-    for t in others: t.join()
-
-before = threads()
-two()
-started["two Python threads, an operator each"] = max(counts) - before
-answer(started)
-"""
-
-
-@cache
-def new_threads() -> dict[str, Any]:
-    """What ran → how many threads it started, with 4 intra-op threads set; in this order in one process."""
-    return dict(asked(_INTER)) if LINUX else {}

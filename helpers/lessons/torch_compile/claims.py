@@ -66,7 +66,7 @@ def _faster(bound: Mapping[str, float]) -> Claim:
 
 
 def _fullgraph(captures: Captures) -> Claim:
-    kept = [name for name, (_, full) in captures.items() if full.error]
+    kept = [name for name, (_, _, error) in captures.items() if error]
     return Claim(
         "11-fullgraph", "book-notes", "fullgraph=True gives the whole graph",
         f"of {len(captures)} functions with a break {len(captures) - len(kept)} in one graph; an error for: {', '.join(kept)}",

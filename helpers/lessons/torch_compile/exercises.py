@@ -81,7 +81,7 @@ def _say(answer: Any, *args: Any) -> dict[str, Any]:
     """The words, and how often the compiler was asked."""
     with compiling.watch() as w:
         words = answer(*args)
-    return {"said": words, "asked": len(w.compilations)}
+    return {"words": words, "compilations": len(w.compilations)}
 
 
 @cache
@@ -112,9 +112,9 @@ _DOING = {"compile": "compiles", "reuse": "reuses code", "python": "runs plain P
 
 
 def _as_the_compiler(value: dict[str, Any], sizes: list[int], dynamic: bool | None, limit: int) -> str | None:
-    if value["asked"]:
+    if value["compilations"]:
         return "the compiler was asked; the answer follows from the sizes"
-    got, codes = value["said"], list[str]()
+    got, codes = value["words"], list[str]()
     if not isinstance(got, list) or len(got) != len(sizes):
         return f"wanted a list of {len(sizes)} words, got {got!r}"
     for i, (n, word, mine) in enumerate(zip(sizes, _done(tuple(sizes), dynamic, limit), got, strict=True)):

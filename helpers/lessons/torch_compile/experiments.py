@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from helpers import bench, compiling, plots, simulate
 from helpers.compiling import Kernels, Report
 from helpers.compiling.timing import empty_caches
-from helpers.plots import style
 from helpers.plots.lanes import rows_of
-from helpers.plots.picture import Picture, drawn
+from helpers.plots.picture import Picture
 from helpers.pytorch import private_torch
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
@@ -69,96 +67,46 @@ def second_call(capture: Callable[..., Any], fn: Callable[..., Any]) -> str:
         return "error"
 
 
-def captures_table(outcomes: Mapping[str, str]) -> Table:
-    """Keys are "how: program"."""
-    hows, programs = (list(dict.fromkeys(key.split(": ")[i] for key in outcomes)) for i in (0, 1))
-    rows = [(program, *(outcomes[f"{how}: {program}"] for how in hows)) for program in programs]
-    return table(
-        rows, ["", *hows], evidence=LIVE, caption="the second call, with other numbers and another size"
-    )
+def captured(fn: Callable[..., Any]) -> tuple[str, str, str]:
+    """What torch.compile(fn) gives, what it gives with fullgraph=True, and the first line of that one's error, if any."""
+    outcomes, error = [], ""
+    for fullgraph in (False, True):
+        try:
+            with quiet(), compiling.watch() as w:
+                torch.compile(fn, backend="eager", fullgraph=fullgraph)(torch.tensor([1.0, 2.0, 3.0]))
+            outcomes.append(f"{len(w.graphs)} graph{'s' if len(w.graphs) != 1 else ''}")
+        except Exception as problem:
+            outcomes.append("an error")
+            error = f"{type(problem).__name__}: {str(problem).splitlines()[0]}"
+    return outcomes[0], outcomes[1], error
 
 
-@dataclass(frozen=True)
-class Captured:
-    """What one way to compile made of a function: the operators of each graph, or the first line of the error."""
-
-    graphs: tuple[tuple[str, ...], ...] = ()
-    error: str = ""
-
-    def __str__(self) -> str:
-        if self.error:
-            return "an error"
-        return f"{len(self.graphs)} graph{'s' if len(self.graphs) != 1 else ''}"
-
-
-def captured(fn: Callable[..., Any], fullgraph: bool) -> Captured:
-    """torch.compile(fn, fullgraph=fullgraph), called once."""
-    try:
-        with quiet(), compiling.watch() as w:
-            torch.compile(fn, backend="eager", fullgraph=fullgraph)(torch.tensor([1.0, 2.0, 3.0]))
-    except Exception as problem:
-        return Captured(error=f"{type(problem).__name__}: {str(problem).splitlines()[0]}")
-    return Captured(tuple(graph.operators for graph in w.graphs))
-
-
-#: name of a function → what torch.compile makes of it, and what with fullgraph=True
-Captures = Mapping[str, tuple[Captured, Captured]]
+#: name of a function → what captured() says of it
+Captures = Mapping[str, tuple[str, str, str]]
 
 
 def breaks_table(captures: Captures) -> Table:
     """Each function as plain torch.compile takes it, and with fullgraph=True."""
-    rows = [(name, str(plain), str(full), full.error) for name, (plain, full) in captures.items()]
-    return table(
-        rows, ["", "torch.compile(f)", "with fullgraph=True", "the error's first line"], evidence=LIVE
-    )
+    rows = [(name, *outcome) for name, outcome in captures.items()]
+    columns = ["", "torch.compile(f)", "with fullgraph=True", "the error's first line"]
+    return table(rows, columns, evidence=LIVE)
 
 
-@drawn
-def pieces(fn: Callable[..., Any], report: Report) -> Picture:
+def pieces(fn: Callable[..., Any], report: Report) -> Text:
     """A function's lines: which graph each went into, and which were left to Python; its guards above them."""
     lines = inspect.getsource(fn).rstrip().splitlines()
     above, numbered = fn.__code__.co_firstlineno - 1, re.compile(r"(?:line |:)(\d+)")
     broken = {int(m[1]) - above: b.reason for b in report.breaks if (m := numbered.search(b.where))}
-    title, rows = "One function, cut at its graph breaks", len(lines)
-    fig, header = style.figure(
-        0.42 * (rows + 1) + 0.15, evidence=LIVE, title=title, placed=True,
-        note="each coloured bar is one graph, compiled alone; hatched lines are run by Python; guards are checked before each call",
-    )  # fmt: skip
-    ax = style.inches_axes(fig)
-    y, number, left, bar = header + 0.05, 0, 4.2, 0.16
-    guards = "; ".join(
-        dict.fromkeys(str(g).replace("torch.", "") for g in report.guards if g.about in ("x", "limit"))
-    )
-    ax.text(0.3, y + 0.16, f"guards: {guards}", va="center", fontsize=style.SMALL, color=style.MUTED)
-    ended = True
-    for i, line in enumerate(lines, 1):
-        top = y + 0.42 * i
-        ax.text(0.3, top + 0.18, line, va="center", fontsize=style.TEXT, family="DejaVu Sans Mono")
-        if i == 1:
-            continue
-        if i in broken:
-            ax.add_patch(
-                Rectangle((left, top), bar, 0.36, facecolor=style.FAINT, edgecolor=style.MUTED, hatch="////")
-            )
-            ax.text(
-                left + bar + 0.15,
-                top + 0.18,
-                f"Python. Break: {broken[i]}",
-                va="center",
-                fontsize=style.SMALL,
-            )
-            ended = True
-            continue
-        number += ended
-        colour = style.SERIES[number - 1]
-        ax.add_patch(Rectangle((left, top), bar, 0.36, facecolor=colour, edgecolor=colour))
-        if ended:
-            operators = report.graphs[number - 1].operators if number <= len(report.graphs) else ()
-            label = f"graph {number}: {', '.join(o.replace('Tensor.', '').replace('torch.', '') for o in operators)}"
-            ax.text(left + bar + 0.15, top + 0.18, label, va="center", fontsize=style.SMALL, color=style.INK)
-        ended = False
-    places = ", ".join(f"line {i}" for i in broken)
-    return Picture(fig, LIVE, f"{title}: {number} graphs with {len(broken)} breaks between them, at {places}")
+    guards = [str(g).replace("torch.", "") for g in report.guards if g.about in ("x", "limit")]
+    rows, graph, ended = [f"guards: {'; '.join(dict.fromkeys(guards))}", "", lines[0]], 0, True
+    for i, line in enumerate(lines[1:], 2):
+        if ended and i not in broken:
+            graph += 1
+            operators = ", ".join(o.replace("Tensor.", "") for o in report.graphs[graph - 1].operators)
+        part = f"Python: {broken[i]}" if i in broken else f"graph {graph}" + f": {operators}" * ended
+        rows.append(f"{line:{max(map(len, lines))}}  │ {part}")
+        ended = i in broken
+    return Text("\n".join(rows))
 
 
 # --- 2 · what is assumed ------------------------------------------------------------------------------------------
@@ -211,30 +159,17 @@ def at_the_limit(fn: Callable[..., Any], **options: Any) -> tuple[str, str]:
     return messages[0] if messages else ("nothing", "")
 
 
-@drawn
 def compilations(streams: Mapping[str, Stream]) -> Picture:
     """Compilations so far against the call, a curve a setting."""
-    title = "Compilations, call by call"
-    fig, _ = style.figure(2.9, evidence=LIVE, title=title)
-    ax = fig.subplots()
-    for i, (name, calls) in enumerate(streams.items()):
-        color, places = style.SERIES[i], range(len(calls.after))
-        ax.step(places, calls.after, where="mid", color=color, linewidth=3.6 - 1.1 * i)
-        face = color if i else "white"  # hollow and larger: what lies on top of it leaves it to be seen
-        ax.plot(
-            places, calls.after, style.MARKERS[i], color=color, markersize=(12, 7, 4.5)[i], markerfacecolor=face, label=name,
-        )  # fmt: skip
-    first = next(iter(streams.values()))
-    full = first.after.index(max(first.after)) + 1  # all versions are made: new sizes run as plain Python
-    python = [i for i in range(full, len(first.sizes)) if first.sizes[i] not in first.sizes[:full]]
-    ax.plot(
-        python, [first.after[-1]] * len(python), "x", color=style.SERIES[0], markersize=7, label="runs as plain Python",
-    )  # fmt: skip
-    ax.set_xticks(range(len(first.sizes)), [str(n) for n in first.sizes])
-    ax.set(xlabel="rows in each call", ylabel="compilations so far", ylim=(0, max(first.after) + 1.5))
-    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    totals = (f"{name}: {calls.after[-1]} in {len(calls.after)} calls" for name, calls in streams.items())
-    return Picture(fig, LIVE, f"{title}. {'; '.join(totals)}")
+    sizes = next(iter(streams.values())).sizes
+    return plots.curves(
+        {"": {name: (range(len(calls.after)), calls.after) for name, calls in streams.items()}},
+        evidence=LIVE,
+        title="Compilations, call by call",
+        xlabel="rows in each call",
+        ylabel="compilations so far",
+        ticks=dict(enumerate(map(str, sizes))),
+    )
 
 
 def reasons(reports: Mapping[str, Report], most: int = 2) -> Table:
@@ -301,7 +236,6 @@ class Chain:
     """Six pointwise operators on the simulated H100, and one kernel that reads x and writes y: ratios, and the picture."""
 
     bytes: float
-    kernels: float
     time: float
     picture: Picture
 
@@ -329,11 +263,10 @@ def chain() -> Chain:
                 label = kind if kind == "synchronize" else name
                 bars.append((label, lane.split()[0], a - began + late, b - began + late))
     bars.sort(key=lambda bar: bar[0] == "synchronize")
-    busy = {name: sum(b - a for kind, lane, a, b in bars if kind == name and lane != "CPU") for name in chains}  # fmt: skip
     ratio = lambda of: of["six operators"] / of["as one kernel"]  # noqa: E731
     title = "A chain of six pointwise operators, and one kernel"
     picture = plots.timeline(bars, evidence="simulated (H100)", marks=marks, title=title)
-    return Chain(ratio(moved), ratio(busy), ratio(lasted), picture)
+    return Chain(ratio(moved), ratio(lasted), picture)
 
 
 # --- 4 · training, cost and modes ---------------------------------------------------------------------------------
@@ -475,26 +408,29 @@ def pipe_table() -> Table:
     return table(rows, columns, evidence=LIVE, caption="four blocks; four steps where nothing else is said")
 
 
-def real_models() -> Table:
-    """A BERT encoder and a diffusion UNet, small, with random weights; without their packages the stand-in network alone."""
-    unet: Any = Denoiser().eval()
-    image, note = torch.rand(2, 16), ""
-    models: list[tuple[str, Any, bool | None, list[tuple[Any, ...]]]] = []
+def real_models() -> Table | None:
+    """A BERT encoder and a diffusion UNet, small, with random weights; None, and a line, without their packages."""
     try:
         with quiet():
             diffusers, transformers = map(importlib.import_module, ("diffusers", "transformers"))
-            small = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
-            bert = transformers.BertModel(transformers.BertConfig(vocab_size=50, **small)).eval()
-            unet = diffusers.UNet2DModel(
-                sample_size=8, layers_per_block=1, norm_num_groups=8, block_out_channels=(8,), mid_block_type=None,
-                down_block_types=("DownBlock2D",), up_block_types=("UpBlock2D",), add_attention=False,
-            ).eval()  # fmt: skip
-        image = torch.rand(1, 3, 8, 8)
-        lengths: list[tuple[Any, ...]] = [(torch.ones(2, n, dtype=torch.int64),) for n in (8, 12, 20)]
-        models = [("BERT, dynamic=True, lengths 8, 12, 20", bert, True, lengths)]
     except ImportError:
-        note = "transformers and diffusers are not installed here (`make lab EXTRAS=models`): our stand-in as the network"
-    models += [
+        print("transformers and diffusers are not installed here: `make lab EXTRAS=models` installs them.")
+        return None
+    with quiet():
+        small = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+        bert = transformers.BertModel(transformers.BertConfig(vocab_size=50, **small)).eval()
+        unet = diffusers.UNet2DModel(
+            sample_size=8, layers_per_block=1, norm_num_groups=8, block_out_channels=(8,), mid_block_type=None,
+            down_block_types=("DownBlock2D",), up_block_types=("UpBlock2D",), add_attention=False,
+        ).eval()  # fmt: skip
+    image = torch.rand(1, 3, 8, 8)
+    models: list[tuple[str, Any, bool | None, list[tuple[Any, ...]]]] = [
+        (
+            "BERT, dynamic=True, lengths 8, 12, 20",
+            bert,
+            True,
+            [(torch.ones(2, n, dtype=torch.int64),) for n in (8, 12, 20)],
+        ),
         ("UNet, time step as an int", unet, None, [(image, t) for t in (9, 6, 3)]),
         ("UNet, time step as a tensor", unet, None, [(image, torch.tensor(t)) for t in (9, 6, 3)]),
     ]
@@ -507,7 +443,7 @@ def real_models() -> Table:
         numbers, why = w.counts(), w.recompiles[0].reason if w.recompiles else ""
         rows.append((name, numbers["compilations"], numbers["operators"], numbers["graph_breaks"], why))
     columns = ["model", "graphs", "operators", "breaks", "compiled again because of"]
-    return table(rows, columns, evidence=LIVE, caption=note)
+    return table(rows, columns, evidence=LIVE)
 
 
 # --- what a backend is given --------------------------------------------------------------------------------------

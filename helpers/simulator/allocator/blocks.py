@@ -34,7 +34,6 @@ class Block:
     next: Block | None = None
     uses: set[int] = field(default_factory=set)  # other streams, from record_stream
     events: int = 0  # events still to be reached before a freed block can be used again
-    gc_base: int = 0
     frames: Any = None  # where it was allocated
     segment_frames: Any = None  # where its segment was
 
@@ -69,11 +68,9 @@ class FreeList:
         self.small, self.owner = small, owner
         self.blocks: dict[int, list[tuple[Any, ...]]] = {}  # stream → (size, address, block)
         self.unmapped: dict[int, list[tuple[Any, ...]]] = {}  # stream → (address, block)
-        self.searches = 0  # get_free_blocks_call_count, the clock of garbage collection
 
     def add(self, block: Block) -> None:
         if block.mapped:
-            block.gc_base = self.searches
             insort(self.blocks.setdefault(block.stream, []), (block.size, block.address, block))
         else:
             insort(self.unmapped.setdefault(block.stream, []), (block.address, block))

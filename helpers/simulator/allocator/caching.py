@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 from helpers.simulator.allocator import reports
-from helpers.simulator.allocator.blocks import DEFAULT_POOL, Block, Driver, FreeList, PoolId, PrivatePool
+from helpers.simulator.allocator.blocks import Block, Driver, FreeList, PoolId, PrivatePool
 from helpers.simulator.allocator.conf import MIN_BLOCK, SMALL, Conf, parse
 from helpers.simulator.allocator.reserved import Reserved
 
@@ -45,7 +45,6 @@ class CachingAllocator:
         self._capture_uses: dict[Block, set[int]] = {}
         self._finished: dict[int, int] = {}
         self._recorded: dict[int, int] = {}
-        self.set_memory_fraction(self.conf.memory_fraction)
         self.record_history(history)
 
     def set_memory_fraction(self, fraction: float) -> None:
@@ -59,11 +58,10 @@ class CachingAllocator:
 
     # ------------------------------------------------------------------------------------ malloc
 
-    def malloc(self, nbytes: int, stream: int = 0, pool: PoolId | int = 0, where: Any = "") -> int:
-        """The address of a block of at least nbytes (0 for none). OutOfMemory where it cannot be had.
-
-        pool: a private pool's id (made at its first use); 0 is the shared pools, or the pool of a capture
-        under way. where: what the history says about the place, a text or frames.
+    def malloc(self, nbytes: int, stream: int = 0, where: Any = "") -> int:
+        """The address of a block of at least nbytes (0 for none), from the pool of a capture that is under way on that
+        stream, if there is one. OutOfMemory where it cannot be had. where: what the history says about the place, a
+        text or frames.
         """
         if nbytes <= 0:
             return 0
@@ -71,7 +69,7 @@ class CachingAllocator:
             self._process_events()
         conf = self.conf
         size = conf.round_size(nbytes)
-        free = self._pool(size, stream, pool)
+        free = self._pool(size, stream)
         block = self.reserved.find(free, stream, size) or self._fetch(free, stream, size, where)
         if block is None:
             raise self._out_of_memory(size, stream, free.owner, where)
@@ -82,21 +80,14 @@ class CachingAllocator:
             split = size < conf.max_split_size and remaining > SMALL
         return self._hand_out(block, size, nbytes, split, where).address
 
-    def _pool(self, size: int, stream: int, pool: PoolId | int) -> FreeList:
-        owner = (pool, 0) if isinstance(pool, int) else pool
-        if owner == DEFAULT_POOL:
-            owner = next((p for p, wants in reversed(self.captures) if wants(stream)), DEFAULT_POOL)
-        if owner == DEFAULT_POOL:
-            return self.reserved.small if size <= SMALL else self.reserved.large
-        private = self.reserved.private
-        if owner not in private:
-            private[owner] = PrivatePool(owner)
-        return private[owner].small if size <= SMALL else private[owner].large
+    def _pool(self, size: int, stream: int) -> FreeList:
+        owner = next((p for p, wants in reversed(self.captures) if wants(stream)), None)
+        lists = self.reserved if owner is None else self.reserved.private[owner]
+        return lists.small if size <= SMALL else lists.large
 
     def _fetch(self, free: FreeList, stream: int, size: int, where: Any) -> Block | None:
         """A new segment, if need be after giving cached ones back."""
         reserved = self.reserved
-        reserved.collect_garbage()
         block = reserved.new_segment(free, stream, size, where)
         if block is None and reserved.release_oversize(free, stream, size):
             block = reserved.new_segment(free, stream, size, where)
@@ -310,12 +301,11 @@ class CachingAllocator:
         self.stats_.reset_peaks()
 
     def record_history(
-        self, on: bool, limit: int | None = None, clear: bool = False, skip: Collection[str] = (),
-        places: bool = True,
-    ) -> None:  # fmt: skip
+        self, on: bool, limit: int | None = None, clear: bool = False, places: bool = True
+    ) -> None:
         """Keep the last `limit` events (None: all), or stop and forget them. places: with their frames."""
         if on:
-            self.history.start(limit, clear, skip, places)
+            self.history.start(limit, clear, places)
         else:
             self.history.stop()
 

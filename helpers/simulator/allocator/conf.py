@@ -16,34 +16,37 @@ UNLIMITED = (1 << 64) - 1  # size_t's maximum: max_split_size where it was not s
 MIN_BLOCK = 512  # kMinBlockSize: every size is rounded up to a multiple of it
 SMALL = MIB  # kSmallSize: the largest request that goes to the small pool
 SMALL_SEGMENT = 2 * MIB  # kSmallBuffer: what the small pool asks cudaMalloc for
-LARGE_SEGMENT = 20 * MIB  # what the large pool asks for, below MIN_LARGE
+LARGE_SEGMENT = (
+    20 * MIB
+)  # kLargeBuffer: what the large pool asks for, below MIN_LARGE; and what a block that may not
+# be split can be larger than its request
 MIN_LARGE = 10 * MIB  # kMinLargeAlloc: from here on a request gets a segment of its own,
 ROUND_LARGE = 2 * MIB  # kRoundLarge: … rounded up to this
 
-# Options that PyTorch knows and that change nothing here (host memory, locks, handle types, other pools).
+# Options that PyTorch knows and that change nothing here (host memory, locks, handle types, other pools, sizes that
+# nobody sets).
 WITHOUT_EFFECT = """
-    backend expandable_segments_handle_type graph_capture_record_stream_reuse pinned_free_catch_all
-    pinned_max_cached_size_mb pinned_max_round_threshold_mb pinned_num_register_threads pinned_reserve_segment_size_mb
+    backend expandable_segments_handle_type graph_capture_record_stream_reuse large_segment_size_mb
+    max_non_split_rounding_mb per_process_memory_fraction pinned_free_catch_all pinned_max_cached_size_mb
+    pinned_max_round_threshold_mb pinned_num_register_threads pinned_reserve_segment_size_mb
     pinned_use_background_threads pinned_use_cuda_host_register release_lock_on_cudamalloc throw_on_cudamalloc_oom
 """.split()
-KNOWN = """
-    expandable_segments garbage_collection_threshold large_segment_size_mb max_non_split_rounding_mb
-    max_split_size_mb per_process_memory_fraction roundup_power2_divisions
-""".split()
+KNOWN = "expandable_segments garbage_collection_threshold max_split_size_mb roundup_power2_divisions".split()
 _INTERVALS = 16  # kRoundUpPowerOfTwoIntervals: 1 MiB, 2 MiB, … 64 GiB
 
 
 @dataclass(frozen=True)
 class Conf:
-    """The options, in bytes. roundup: divisions for requests of 1 MiB, 2 MiB, 4 MiB, …; 0 switches it off."""
+    """The options, in bytes. roundup: divisions for requests of 1 MiB, 2 MiB, 4 MiB, …; 0 switches it off.
+
+    garbage_collection_threshold is read and told again, and not simulated: PyTorch itself frees nothing by it without a
+    memory fraction.
+    """
 
     text: str = ""
     max_split_size: int = UNLIMITED
-    max_non_split_rounding: int = LARGE_SEGMENT
     garbage_collection_threshold: float = 0.0
     expandable_segments: bool = False
-    large_segment: int = LARGE_SEGMENT
-    memory_fraction: float = 1.0
     roundup: tuple[int, ...] = field(default=(0,) * _INTERVALS)
 
     def round_size(self, nbytes: int) -> int:
@@ -60,7 +63,7 @@ class Conf:
         if size <= SMALL:
             return SMALL_SEGMENT
         if size < MIN_LARGE:
-            return self.large_segment
+            return LARGE_SEGMENT
         return -(-size // ROUND_LARGE) * ROUND_LARGE
 
 
@@ -91,24 +94,17 @@ def _read(key: str, value: str) -> dict[str, Any]:
                 raise ValueError("write True or False")
             return {key: value == "True"}
         if key == "garbage_collection_threshold":
-            return {key: _between(float(value), 0, 1, open_ends=True)}
-        if key == "per_process_memory_fraction":
-            return {"memory_fraction": _between(float(value), 0, 1)}
+            if not 0 < (threshold := float(value)) < 1:
+                raise ValueError("set it between 0 and 1")
+            return {key: threshold}
         if key == "roundup_power2_divisions":
             return {"roundup": _divisions(value)}
         megabytes = int(value)
         if megabytes < 20:
             raise ValueError("too small, must be >= 20")
-        field_of = {"large_segment_size_mb": "large_segment"}
-        return {field_of.get(key, key.removesuffix("_mb")): megabytes * MIB}
+        return {"max_split_size": megabytes * MIB}
     except ValueError as error:
         raise ValueError(f"alloc_conf: {key}:{value}: {error}") from None
-
-
-def _between(number: float, low: float, high: float, open_ends: bool = False) -> float:
-    if not (low < number < high if open_ends else low <= number <= high):
-        raise ValueError(f"set it between {low} and {high}")
-    return number
 
 
 def _divisions(value: str) -> tuple[int, ...]:

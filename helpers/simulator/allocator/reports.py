@@ -6,7 +6,7 @@ Names and forms: c10/core/CachingDeviceAllocator.h, torch/csrc/cuda/Module.cpp, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
@@ -85,11 +85,6 @@ def _change(stats: tuple[Stat, ...], amount: int) -> None:
 
 # ------------------------------------------------------------------------------------ history
 
-ACTIONS = (
-    *("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free"),
-    *("segment_map", "segment_unmap", "snapshot", "oom"),
-)
-
 
 class History:
     """The last events, as _record_memory_history keeps them (TraceEntry). clock(): microseconds."""
@@ -98,15 +93,12 @@ class History:
         self._clock = clock
         self.on = False
         self.events: deque[dict[str, Any]] = deque()
-        self._skip: frozenset[str] = frozenset()
         self._places = True
 
-    def start(self, limit: int | None, clear: bool, skip: Collection[str], places: bool) -> None:
-        """Keep the last `limit` events (None: all). skip: actions not kept. places: keep the frames."""
-        if unknown := set(skip) - set(ACTIONS):
-            raise ValueError(f"no action named {', '.join(sorted(unknown))}: there are {', '.join(ACTIONS)}")
+    def start(self, limit: int | None, clear: bool, places: bool) -> None:
+        """Keep the last `limit` events (None: all). places: keep the frames."""
         self.events = deque(() if clear else self.events, maxlen=limit)
-        self.on, self._skip, self._places = True, frozenset(skip), places
+        self.on, self._places = True, places
 
     def stop(self) -> None:
         """Keep nothing, and forget what was kept."""
@@ -117,7 +109,7 @@ class History:
         where: Any = None,
     ) -> None:  # fmt: skip
         """For "oom" the address is the bytes that are free on the device."""
-        if not self.on or action in self._skip:
+        if not self.on:
             return
         self.events.append(
             {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from helpers.simulator.allocator.blocks import Block, Driver, Expandable, FreeList, PoolId, PrivatePool
-from helpers.simulator.allocator.conf import SMALL_SEGMENT, UNLIMITED, Conf
+from helpers.simulator.allocator.conf import LARGE_SEGMENT, SMALL_SEGMENT, UNLIMITED, Conf
 from helpers.simulator.allocator.reports import History, Stats
 
 
@@ -43,8 +43,6 @@ class Reserved:
     def find(self, free: FreeList, stream: int, size: int) -> Block | None:
         """Take the smallest cached block of the stream that fits (get_free_block)."""
         conf = self.conf
-        if self.allowed is not None and conf.garbage_collection_threshold:
-            free.searches += 1
         row, place = free.from_size(stream, size)
         if place == len(row):
             return None
@@ -54,9 +52,7 @@ class Reserved:
             place += 1
             block = row[place][2]
         limit = conf.max_split_size
-        if (size < limit <= block.size) or (
-            size >= limit and block.size >= size + conf.max_non_split_rounding
-        ):
+        if (size < limit <= block.size) or (size >= limit and block.size >= size + LARGE_SEGMENT):
             return None
         del row[place]
         return block
@@ -127,7 +123,7 @@ class Reserved:
                 block = block.next
             if found >= size:
                 return first
-        granularity = SMALL_SEGMENT if free.small else self.conf.large_segment
+        granularity = SMALL_SEGMENT if free.small else LARGE_SEGMENT
         # Addresses for 1 1/8 of the device's memory (ExpandableSegment's constructor).
         reach = -(-(self.driver.total + self.driver.total // 8) // granularity) * granularity
         address = self.driver.reserve(reach)
@@ -233,23 +229,3 @@ class Reserved:
                 released += block.size
                 self._release_segment(block)
         return released >= wanted
-
-    def collect_garbage(self) -> None:
-        """Free old whole segments of the large pool, above the threshold (garbage_collect_cached_blocks)."""
-        if self.allowed is None or not self.conf.garbage_collection_threshold:
-            return
-        target = self.taken - int(self.conf.garbage_collection_threshold * self.allowed)
-        if target <= 0:
-            return
-        age = {id(b): self.large.searches - b.gc_base for b in self.large if not b.split}
-        total, count = sum(age.values()), len(age)
-        reclaimed, freed = 0, True
-        while reclaimed < target and freed and count > 0:
-            threshold, freed = total / count, False
-            for block in self.large:
-                if not block.split and block.expandable is None and age[id(block)] >= threshold:
-                    freed = True
-                    reclaimed += block.size
-                    total -= age[id(block)]
-                    count -= 1
-                    self._release_segment(block)

@@ -166,7 +166,7 @@ class Dispatch(Mode):
     def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, Any, Any]]:
         """One operator on tensors without values: (result, what the machine saw of arguments and result)."""
         op = _operator(func)
-        if op.answered or self._notes.wanted:
+        if op.answered:
             before = self.guard(self.answer, func, args, kwargs)
             if before is not None:
                 return before[0], (args, kwargs, before[0])
@@ -211,8 +211,6 @@ class Dispatch(Mode):
     def answer(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:
         """Operators whose result the host needs: wait, and make one up (zeros, "equal", "all selected")."""
         machine, packet = self.machine, func._overloadpacket
-        if self._notes.wanted:
-            self._notes.note(args, kwargs)
         source = args[1] if packet is aten.copy_ else args[0] if args else None
         if not isinstance(source, torch.Tensor) or not source.is_meta:
             return None

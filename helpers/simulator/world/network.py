@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,6 @@ from helpers.ranks.costs import ALGORITHMS, seconds, wire_bytes
 from helpers.ranks.links import LINKS, Link
 
 Times = NDArray[np.float64]
-
-Jitter = float | Callable[[np.random.Generator, int], NDArray[np.float64]]
-"""sigma of a log-normal factor, or (generator, number of ranks) → one factor a rank."""
 
 # NCCL works in thread blocks, each of which has a streaming multiprocessor (SM) to itself. 24 of an H100's 132:
 # counted by Nsight Systems for an all-gather beside a matmul (forums.developer.nvidia.com/t/337991; there the
@@ -44,8 +41,8 @@ class World:
 
     def __init__(
         self, size: int, link: Link | str = "NVLink 4", nodes: int = 1, between: Link | str | None = None,
-        algorithm: str | None = None, rank: int = 0, slow: Mapping[int, float] | None = None, jitter: Jitter = 0.0,
-        seed: int = 0, contention: bool = True, sm_share: float | None = None,
+        algorithm: str | None = None, rank: int = 0, slow: Mapping[int, float] | None = None, jitter: float = 0.0,
+        seed: int = 0, contention: bool = True,
     ) -> None:  # fmt: skip
         if size < 1 or nodes < 1 or size % nodes:
             raise ValueError(f"{size} ranks on {nodes} nodes: each node has the same number, at least one")
@@ -61,15 +58,12 @@ class World:
             if not 0 <= who < size or not (factor > 0 and math.isfinite(factor)):
                 given = f"slow={{{who}: {factor}}}"
                 raise ValueError(f"{given}: a rank below {size}, and how many times as long it takes")
-        if not callable(jitter) and not 0 <= jitter < 2:
+        if not 0 <= jitter < 2:
             raise ValueError(f"jitter is the sigma of a log-normal factor, from 0 up to 2, not {jitter}")
-        share = SM_SHARE if sm_share is None else sm_share
-        if not 0 <= share < 1:
-            raise ValueError(f"sm_share is a share, from 0 up to 1, not {share}")
         self.size, self.nodes, self.rank, self.algorithm = size, nodes, rank, algorithm
         self.link, self.between = _link(link), None if between is None else _link(between)
         self.slow, self.jitter, self.seed = dict(slow or {}), jitter, seed
-        self.contention, self.sm_share = contention, share  # of the SMs, for as long as a collective runs
+        self.contention = contention
 
     @property
     def per_node(self) -> int:
@@ -122,8 +116,6 @@ class World:
         base = np.ones(self.size)
         for rank, factor in self.slow.items():
             base[rank] = factor
-        if callable(self.jitter):
-            return np.asarray(base * self.jitter(random, self.size), dtype=float)
         return base * np.exp(self.jitter * random.standard_normal(self.size)) if self.jitter else base
 
     @property

@@ -4,11 +4,8 @@
     run = pipeline(table, {"F": 1e-3, "B": 2e-3}, send_s=50e-6)
     run.bubble, run.peak, run.seconds
 
-A table has a row for each rank: its actions in order, as "2F0" (stage 2, forward, micro-batch 0), as (2, "F", 0), or
-as torch's own, from torch.distributed.pipelining._schedule_visualizer.get_schedule_ops. Kinds: F forward, B backward,
-or its two halves I (of the input, which the stage before waits for) and W (of the weights, which nobody waits for).
-Empty places are left out: when an action begins is worked out and not read off the table. So are torch's
-other actions (SEND_F, REDUCE_GRAD, …).
+A table has a row for each rank: its actions in order, as "2F0" (stage 2, forward, micro-batch 0) and "2B0" (its
+backward). When an action begins is worked out and not read off the table.
 
 An action begins when its rank has done what is before it in its row, and its input has arrived: a forward's from the
 stage before, a backward's from the stage behind. A message takes send_s, one at a time between two ranks in each
@@ -24,7 +21,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
-_ACTION = re.compile(r"(\d+)(F|B|I|W)(\d+)$")
+_ACTION = re.compile(r"(\d+)(F|B)(\d+)$")
 Action = tuple[int, str, int]
 """(stage, kind, micro-batch)"""
 
@@ -91,13 +88,13 @@ class Pipeline:
 
 
 def pipeline(
-    table: Sequence[Iterable[Any]],
+    table: Sequence[Iterable[str]],
     times: Mapping[str, float | Sequence[float]] | None = None,
     send_s: float = 0.0,
 ) -> Pipeline:
     """Run a table.
 
-    times: kind → seconds, one number or one for each stage; B is twice F where not given, I and W half of B each.
+    times: kind → seconds, one number or one for each stage; B is twice F where not given.
     send_s: seconds of one message between two ranks; stages of one rank hand over at once.
     ValueError for an action that cannot be read, appears twice, or can never begin: the message says who waits for what.
     """
@@ -120,8 +117,7 @@ def pipeline(
             return step.end_s
         if action not in messages:
             begin = max(step.end_s, link[step.rank, rank])
-            kind = "F" if step.kind == "F" else "B"
-            messages[action] = Message(step.rank, rank, kind, step.microbatch, begin, begin + send_s)
+            messages[action] = Message(step.rank, rank, step.kind, step.microbatch, begin, begin + send_s)
             link[step.rank, rank] = begin + send_s
         return messages[action].end_s
 
@@ -131,7 +127,7 @@ def pipeline(
     def look(rank: int) -> None:
         """Queue the rank's next action, or let it wait for the first of what it needs."""
         if places[rank] < len(rows[rank]):
-            needs = _needs(rows[rank][places[rank]], stages, where)
+            needs = _needs(rows[rank][places[rank]], stages)
             missing = next((a for a in needs if a not in done), None)
             if missing is None:
                 heappush(ready, (max([free[rank], *(done[a].end_s for a in needs)]), rank))
@@ -143,7 +139,7 @@ def pipeline(
     while ready:  # the first to begin goes first, so that messages take their links in the order of time
         _, rank = heappop(ready)
         action = rows[rank][places[rank]]
-        begin = max([free[rank], *(arrives(a, rank) for a in _needs(action, stages, where))])
+        begin = max([free[rank], *(arrives(a, rank) for a in _needs(action, stages))])
         step = Step(rank, *action, begin, begin + lasts[action[1]][action[0]])
         done[action], free[rank] = step, step.end_s
         places[rank] += 1
@@ -161,42 +157,32 @@ def pipeline(
     )  # fmt: skip
 
 
-def _read(row: Iterable[Any]) -> list[Action]:
-    """A row's actions; what computes nothing is left out."""
+def _read(row: Iterable[str]) -> list[Action]:
+    """A row's actions."""
     actions: list[Action] = []
-    for item in row:
-        parts = getattr(item, "sub_actions", None) or (item,)  # torch's OVERLAP_F_B: one after the other
-        for part in parts:
-            if part is None or part == "":
-                continue
-            if isinstance(part, tuple) and not hasattr(part, "computation_type"):
-                part = "".join(map(str, part))
-            known = _ACTION.match(str(part))
-            if known:
-                actions.append((int(known[1]), known[2], int(known[3])))
-            elif not hasattr(part, "computation_type"):
-                raise ValueError(
-                    f"{part!r} is no action: write '2F0' for stage 2's forward of micro-batch 0 (F, B, I, W)"
-                )
+    for text in row:
+        match = _ACTION.match(text)
+        if match is None:
+            raise ValueError(
+                f"{text!r} is no action: write '2F0' for stage 2's forward of micro-batch 0 (F, B)"
+            )
+        actions.append((int(match[1]), match[2], int(match[3])))
     return actions
 
 
-def _needs(action: Action, stages: int, where: Mapping[Action, int]) -> list[Action]:
+def _needs(action: Action, stages: int) -> list[Action]:
     """The actions whose results it waits for."""
     stage, kind, m = action
     if kind == "F":
         return [(stage - 1, "F", m)] if stage else []
-    if kind == "W":
-        return [(stage, "I", m)]
-    behind = [(stage + 1, "I" if (stage + 1, "I", m) in where else "B", m)] if stage + 1 < stages else []
-    return [(stage, "F", m), *behind]
+    return [(stage, "F", m), *([(stage + 1, "B", m)] if stage + 1 < stages else [])]
 
 
 def _stuck(rank: int, action: Action, stages: int, where: Any, done: Any) -> str:
     waits = []
-    for a in (a for a in _needs(action, stages, where) if a not in done):
-        found = f"behind it or waits too on rank {where[a]}" if a in where else "nowhere in the table"
-        waits.append(f"{_name(a)}, which is {found}")
+    for a in (a for a in _needs(action, stages) if a not in done):
+        place = f"behind it or waits too on rank {where[a]}" if a in where else "nowhere in the table"
+        waits.append(f"{_name(a)}, which is {place}")
     return f"rank {rank} waits in {_name(action)} for {' and '.join(waits)}"
 
 
@@ -210,24 +196,17 @@ def _lasts(times: Mapping[str, float | Sequence[float]], stages: int) -> dict[st
             )
         return values
 
-    unknown = set(times) - set("FBIW")
+    unknown = set(times) - set("FB")
     if unknown or "F" not in times:
         wrong = ", ".join(sorted(unknown)) or "without F"
-        raise ValueError(f"times has F and, if wanted, B, I, W: not {wrong}")
-    made = {"F": each("F")}
-    made["B"] = each("B") if "B" in times else [2 * t for t in made["F"]]
-    made["I"] = each("I") if "I" in times else [t / 2 for t in made["B"]]
-    made["W"] = each("W") if "W" in times else [b - i for b, i in zip(made["B"], made["I"], strict=True)]
-    return made
+        raise ValueError(f"times has F and, if wanted, B: not {wrong}")
+    forward = each("F")
+    return {"F": forward, "B": each("B") if "B" in times else [2 * t for t in forward]}
 
 
 def _peak(steps: list[Step]) -> int:
-    """Most activations alive on a rank: kept from a forward's start until the weights' gradient is done."""
-    split = {(s.stage, s.microbatch) for s in steps if s.kind == "W"}
-    changes = [(s.start_s, 1) for s in steps if s.kind == "F"]
-    for s in steps:
-        if s.kind == "W" or (s.kind in "BI" and (s.stage, s.microbatch) not in split):
-            changes.append((s.end_s, -1))
+    """Most activations alive on a rank: kept from a forward's start until its backward is done."""
+    changes = [(s.start_s, 1) if s.kind == "F" else (s.end_s, -1) for s in steps]
     alive = most = 0
     for _, change in sorted(changes):  # what is given back is given back before the next is taken
         alive += change

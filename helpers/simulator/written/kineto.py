@@ -45,20 +45,15 @@ class Annotation:
     end_ns: int | None = None
 
 
-def trace(
-    machine: Machine, first: int, annotations: Sequence[Annotation], notes: dict[int, dict[str, Any]]
-) -> dict[str, Any]:
-    """The trace of gpu.host[first:] and of all that these calls launched.
-
-    notes: place in gpu.host → more arguments for that operator ("Input Dims", "Call stack").
-    """
+def trace(machine: Machine, first: int, annotations: Sequence[Annotation]) -> dict[str, Any]:
+    """The trace of gpu.host[first:] and of all that these calls launched."""
     line, card, rank = machine.line, machine.card, machine.rank
     launched: dict[int, list[Kernel]] = defaultdict(list)
     for kernel in line.kernels:
         launched[kernel.call].append(kernel)
     last, writer = len(line.host), Writer()
     for group in _groups(line.host, first):
-        _emit(writer, line.host, group, launched, notes)
+        _emit(writer, line.host, group, launched)
     kernels = [k for i in range(first, last) for k in launched.get(i, ())]
     begin = line.host[first].start_ns if first < last else line.host_ns
     end = line.host[last - 1].end_ns if first < last else begin
@@ -108,10 +103,7 @@ def _groups(host: Sequence[Host], first: int) -> list[list[int]]:
     return groups + ([waiting] if waiting else [])
 
 
-def _emit(
-    writer: Writer, host: Sequence[Host], group: list[int], launched: dict[int, list[Kernel]],
-    notes: dict[int, dict[str, Any]],
-) -> None:  # fmt: skip
+def _emit(writer: Writer, host: Sequence[Host], group: list[int], launched: dict[int, list[Kernel]]) -> None:
     """One operator with the calls inside it; or a bare call."""
     writer.external += 1
     main = next((i for i in group if host[i].kind != "warm-up"), group[-1])
@@ -122,10 +114,8 @@ def _emit(
         writer.call(operator.name, operator.start_ns, end, work)
         group = [i for i in group if i < main]
     if operator.kind == "operator":
-        args: dict[str, Any] = {"External id": writer.external}
-        for i in group:
-            args.update(notes.get(i, {}))
-        writer.host("cpu_op", operator.name.replace(".", "::"), start, end, args)
+        name = operator.name.replace(".", "::")
+        writer.host("cpu_op", name, start, end, {"External id": writer.external})
     for place, i in enumerate(group):
         record, kernels = host[i], launched.get(i, [])
         if record.kind == "warm-up":

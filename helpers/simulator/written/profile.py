@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerAction
 
-from helpers.simulator.frames import frames
 from helpers.simulator.machine import Machine
 from helpers.simulator.written import kineto
 
@@ -24,14 +23,11 @@ _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
 class Notes:
-    """What is kept for a trace beside the timeline. annotations: named spans on the host; arguments: place in
-    gpu.host → more arguments of that operator; wanted: (shapes, stacks), None where nobody asked."""
+    """What is kept for a trace beside the timeline. annotations: named spans on the host."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.annotations: list[kineto.Annotation] = []
-        self.arguments: dict[int, dict[str, Any]] = {}
-        self.wanted: tuple[bool, bool] | None = None
         self._open: list[kineto.Annotation] = []
 
     def add(self, name: str) -> kineto.Annotation:
@@ -48,26 +44,15 @@ class Notes:
         if self._open:
             self._open.pop().end_ns = self.machine.line.host_ns
 
-    def note(self, args: Any, kwargs: Any) -> None:
-        """What a profiler asked to keep of the operator that comes next."""
-        shapes, stacks = self.wanted or (False, False)
-        kept: dict[str, Any] = {}
-        if shapes:
-            values = [*args, *kwargs.values()]
-            kept["Input Dims"] = [list(v.shape) if isinstance(v, torch.Tensor) else [] for v in values]
-            kept["Input type"] = [str(v.dtype)[6:] if isinstance(v, torch.Tensor) else "" for v in values]
-        if stacks:
-            kept["Call stack"] = ";".join(f"{f['filename']}({f['line']}): {f['name']}" for f in frames())
-        self.arguments[len(self.machine.line.host)] = kept
-
     def trace(self, first: int = 0, first_annotation: int = 0) -> dict[str, Any]:
         """What happened from these places on, as torch.profiler's Chrome JSON (see kineto)."""
-        return kineto.trace(self.machine, first, self.annotations[first_annotation:], self.arguments)
+        return kineto.trace(self.machine, first, self.annotations[first_annotation:])
 
 
 class SimProfile:
     """A profiler of the simulated GPU, as torch.profiler.profile with CPU and CUDA activities. No schedule: everything
-    is recorded. Recording costs no simulated time.
+    is recorded. Recording costs no simulated time. more: what torch.profiler takes besides (record_shapes, with_stack,
+    profile_memory) adds nothing here.
 
     As torch.profiler's: every step is annotated ProfilerStep#n, and the end of a recording waits for the
     device (torch/autograd/profiler.py, profile.__exit__).
@@ -75,12 +60,10 @@ class SimProfile:
 
     def __init__(
         self, notes: Notes, schedule: Callable[[int], ProfilerAction] | None = None,
-        on_trace_ready: Callable[[Any], Any] | None = None, record_shapes: bool = False,
-        with_stack: bool = False, profile_memory: bool = False,
+        on_trace_ready: Callable[[Any], Any] | None = None, **more: bool,
     ) -> None:  # fmt: skip
         self._machine, self._notes, self._ready = notes.machine, notes, on_trace_ready
         self._schedule = schedule or _always
-        self._shapes, self._stacks = record_shapes, with_stack
         self._action = ProfilerAction.NONE
         self._first = self._marks = 0
         self._step: kineto.Annotation | None = None
@@ -137,14 +120,12 @@ class SimProfile:
         if ended:
             if machine.inside:
                 machine.line.drain("synchronize")
-            notes.wanted = None
             self._trace = notes.trace(self._first, self._marks)
             # As torch.profiler: called after RECORD_AND_SAVE, and when the block ends while recording.
             if self._ready and (before is ProfilerAction.RECORD_AND_SAVE or action is None):
                 self._ready(self)
         if will and (ended or not was):
             self._first, self._marks = len(machine.line.host), len(notes.annotations)
-            notes.wanted = (self._shapes, self._stacks) if self._shapes or self._stacks else None
 
     def _open(self) -> None:
         self._step = self._notes.add(f"ProfilerStep#{self.step_num}")
