@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from helpers import lesson, simulate
-from helpers.lessons.cuda_graphs import experiments
+from helpers.lessons.cuda_graphs import exercises, experiments
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
 lesson.start("07_cuda_graphs", evidence=["simulated (H100)", "live (CPU)"])
@@ -168,7 +168,7 @@ you.against(answers, replays.table(), evidence="simulated (H100)", what="shows i
 
 
 # %% experiment
-def scorer_as_found(gpu, weight, example):
+def faulty_scorer(gpu, weight, example):
     x, graph = example.clone(), gpu.CUDAGraph()
     with gpu.graph(graph):
         score = torch.tanh(x @ weight).square().sum(dim=1)
@@ -182,7 +182,7 @@ def scorer_as_found(gpu, weight, example):
     return score_of
 
 
-def smoother_as_found(gpu, start, rate=0.25):
+def faulty_smoother(gpu, start, rate=0.25):
     state, x, graph = start.clone(), torch.zeros_like(start), gpu.CUDAGraph()
     with gpu.graph(graph):
         state = state + rate * (x - state)
@@ -196,7 +196,7 @@ def smoother_as_found(gpu, start, rate=0.25):
 
 
 # %% experiment
-def updater_as_found(gpu, weight, lr=0.1):
+def faulty_updater(gpu, weight, lr=0.1):
     mean, grad, calls = torch.zeros_like(weight), torch.zeros_like(weight), 1
     graph = gpu.CUDAGraph()
     with gpu.graph(graph):
@@ -213,7 +213,10 @@ def updater_as_found(gpu, weight, lr=0.1):
     return update
 
 
-experiments.wrong_results(scorer_as_found, smoother_as_found, updater_as_found)
+rows = exercises.three_calls(scorer=faulty_scorer, smoother=faulty_smoother, updater=faulty_updater)
+note = "got (wanted), the first number of each result; read after the third call"
+columns = ["program", "call 1", "call 2", "call 3"]
+lesson.table(rows, columns, evidence="simulated (H100)", caption=note)
 
 # %% [markdown]
 # **Exercise 7.1 — three silent captures** (★★, 10 min)
@@ -455,7 +458,7 @@ check_GraphedStep(
 # %% [markdown]
 # ## 3 · When does it help?
 #
-# A graph makes launches cheap. It makes no kernel faster. Take the step of round 1 with larger batches. Its launches take
+# A graph makes launches cheap. It makes no kernel faster. Take the step of section 1 with larger batches. Its launches take
 # the CPU {{launching_us:.0f}} µs, whatever the batch. Its kernels take the GPU:
 #
 # | batch | 128 | 512 | 4,096 |
@@ -468,7 +471,7 @@ check_GraphedStep(
 you = lesson.predict({"batch 128": ..., "batch 512": ..., "batch 4,096": ...}, choices=[1, 1.5, 2, 3, 4, 6])
 
 # %% experiment
-eager, replayed = experiments.growing_batch(captured)  # batch → the loop of round 1
+eager, replayed = experiments.growing_batch(captured)  # batch → the loop of section 1
 gain = {batch: eager[batch].seconds / replayed[batch].seconds for batch in eager}
 lesson.keep(launching_us=1e6 * eager[64].seconds)
 us = {batch: 1e6 * eager[batch].computing for batch in eager}
@@ -581,7 +584,7 @@ board
 # ## On the real GPU
 #
 # With a CUDA GPU, this cell measures a forward pass of 16 layers, eager and replayed. Is the gain at batch 16 larger
-# or smaller than in round 3? A part of the difference is Python and the driver, on your CPU. Does a gain of some per
+# or smaller than in section 3? A part of the difference is Python and the driver, on your CPU. Does a gain of some per
 # cent remain for the largest batch? It may come from shorter gaps between kernels, which the simulation leaves out.
 
 # %% experiment
@@ -816,7 +819,8 @@ you.against_ratios(ratios, experiments.pools(held), evidence="simulated (H100)",
 lesson.keep(
     launches_eager=experiments.launches(graphed=False), launches_callables=experiments.launches(graphed=True)
 )
-experiments.made_by_others()
+options, skipped = experiments.reduce_overhead()
+print(f"options of reduce-overhead: {options}; graphs skipped when compiled for this CPU: {skipped}")
 
 # %% [markdown]
 # With `make_graphed_callables` a step has {{launches_callables}} launches in place of {{launches_eager}}. Two replays carry
@@ -825,11 +829,11 @@ experiments.made_by_others()
 # The only option of `reduce-overhead` is named after CUDA graphs: the *overhead* is that of launches, and not that of
 # compiling (lesson 11). The mode copies inputs into static tensors, makes a graph for each shape, shares a pool, and skips
 # what cannot be captured. On a CPU it skips all graphs, and does not say so. The next run overwrites its results, as in
-# round 2; [reading an old one raises](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/cudagraph_trees.py).
+# section 2; [reading an old one raises](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/cudagraph_trees.py).
 #
 # ### Does it pay? (15 min)
 #
-# Round 3 had a CPU that never waits. Often it waits in each step: a loss is read, or a token is chosen. Here are three
+# Section 3 had a CPU that never waits. Often it waits in each step: a loss is read, or a token is chosen. Here are three
 # steps, graphed with one copy into the graph's input:
 
 # %% experiment
@@ -838,12 +842,14 @@ steps = {
     "20 short, then one of 100 µs": [1000] * 20 + [40_000_000],
     "5 of 100 µs": [40_000_000] * 5,
 }
-gains = experiments.gains(steps)
+gains = {name: [experiments.gain(sizes, waits) for waits in (False, True)] for name, sizes in steps.items()}
 short, hidden, long = gains.values()
 lesson.keep(
     short_free=short[0], short_waits=short[1], hidden_free=hidden[0], hidden_waits=hidden[1], long=long[0]
 )
-experiments.gains_table(gains)
+rows = [(name, f"{free:.2f}×", f"{waits:.2f}×") for name, (free, waits) in gains.items()]
+columns = ["kernels of a step", "gain, CPU never waits", "gain, CPU waits in each step"]
+lesson.table(rows, columns, evidence="simulated (H100)")
 
 # %% [markdown]
 # When the CPU waits, each step begins with an idle GPU. Then no earlier step hides the launches that come before a long
