@@ -734,19 +734,17 @@ def gated(a, b, c):
 
 
 def show(graph, inputs):
-    tables.append(experiments.nodes(graph.graph))
+    print(graph.graph)
     return graph.forward
 
 
-tables = []
 leaves = [torch.ones(3, requires_grad=True) for _ in range(3)]
 with compiling.watch():
     torch.compile(gated, backend=show)(*leaves)
-tables[0]
 
 # %% [markdown]
-# Each row is a [`Node`](https://docs.pytorch.org/docs/stable/fx.html). Its `args` are the nodes that it reads (or plain
-# numbers). Its `users` are the nodes that read it. A **call_function** calls a function, `operator.mul` for `*`. The target of
+# Each line is a [`Node`](https://docs.pytorch.org/docs/stable/fx.html): its name, what kind it is, its `target` and its `args`, the
+# nodes that it reads (or plain numbers). `node.users` are the nodes that read it, and `num_users` counts them. A **call_function** calls a function, `operator.mul` for `*`. The target of
 # a **call_method** is the method's name, a string. A backend may change the graph: `graph.graph.inserting_before(node)`,
 # `call_function(target, args)`, `node.replace_all_uses_with(new)`, `erase_node(node)`, then `graph.recompile()`.
 #
