@@ -25,8 +25,7 @@ import torch
 import torch.nn.functional as F
 
 from helpers import lesson, plots, simulate
-from helpers.lessons.mixed_precision import experiments
-from helpers.lessons.mixed_precision.exercises import stream_net
+from helpers.lessons.mixed_precision import exercises, experiments
 from helpers.lessons.mixed_precision.format_picture import float_bits, float_ranges
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
@@ -223,8 +222,8 @@ def plain_loss(x, target, w_in, w_up, w_down, w_out, depth):
     return (h @ w_out - target).square().mean()
 
 
-net = stream_net(16, 32, 64, 8, depth=48)
-inputs = [*net.tensors, net.depth]
+stream = exercises.stream_net(16, 32, 64, 8, depth=48)
+inputs = [*stream.tensors, stream.depth]
 exact = plain_loss(*experiments.cast(inputs, torch.float64))
 losses = {"fp32": plain_loss(*inputs), "all in fp16": plain_loss(*experiments.cast(inputs, torch.float16))}
 with torch.autocast("cpu", dtype=torch.float16):
@@ -342,7 +341,7 @@ for name, factor in FACTORS.items():
     for run, (dtype, scaled) in RUNS.items():
         train_step = partial(step, dtype=dtype, factor=factor)
         sweep[name][run] = experiments.learn(train_step, 60, factor=factor, enabled=scaled)
-lesson.keep(usual=round(1e5 * sweep["1"]["fp32"].of_activations.abs().median().item()))
+lesson.keep(usual=round(1e5 * sweep["1"]["fp32"].gradients.abs().median().item()))
 finite = all(run.finite for runs in sweep.values() for run in runs.values())
 measured = [experiments.stopped_at(sweep), "nothing" if finite else "a loss of NaN"]
 flows = experiments.flows(sweep["1/100,000"]["fp32"])

@@ -77,7 +77,7 @@ def _median(values: Tensor) -> float:
 def _forward_large(sweep: Sweep) -> Claim:
     losing, (first, *_, last) = _losing(sweep), sweep
     apart = {
-        factor: [_median(values) for values in (runs["fp32"].outputs, runs["fp32"].of_weights)]
+        factor: [_median(values) for values in (runs["fp32"].outputs, runs["fp32"].gradients)]
         for factor, runs in sweep.items()
     }
     kept = [f for f in sweep if f not in losing]
