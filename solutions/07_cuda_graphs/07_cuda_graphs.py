@@ -76,8 +76,10 @@ loops = {
 
 # %% experiment
 eager, replayed = loops.values()
-lesson.keep(kernels=eager.kernels, kernel_us=eager.kernel_us, launch_us=eager.launch_us)
-lesson.keep(replay_us=replayed.replay_us, share_eager=eager.share, share_replayed=replayed.share)
+lesson.keep(kernels=eager.kernels, kernel_us=1e6 * eager.computing / eager.kernels)
+lesson.keep(launch_us=1e6 * eager.seconds / eager.launches)
+lesson.keep(replay_us=1e6 * replayed.gpu.card.assumptions.graph_launch_s)
+lesson.keep(share_eager=eager.share, share_replayed=replayed.share)
 measured = {
     "launches of a replayed step": replayed.launches,
     "times as fast, about": experiments.nearest(eager.seconds / replayed.seconds, [1, 2, 4, 8, 16]),

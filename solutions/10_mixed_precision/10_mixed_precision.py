@@ -678,9 +678,11 @@ curves = plots.curves(
     {"": {run: (range(0, 240, 12), learned.losses[::12]) for run, learned in longer.items()}},
     evidence="live (CPU)",
     title="Five runs on the same data",
+    note="autocast bf16 and scaled fp16 lie on fp32, which is dashed",
     xlabel="step",
     ylabel="loss, mean of the last 10",
     log="y",
+    dashed=("fp32",),
 )
 you.against(measured, curves, evidence="live (CPU)", what="learns")
 

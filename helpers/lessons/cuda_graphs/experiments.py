@@ -47,21 +47,6 @@ class Loop:
     window: tuple[float, float]
 
     @property
-    def kernel_us(self) -> float:
-        """A kernel's time on average, microseconds."""
-        return 1e6 * self.computing / self.kernels
-
-    @property
-    def launch_us(self) -> float:
-        """The step's time for each launch, microseconds: what a launch takes where the GPU waits for the CPU."""
-        return 1e6 * self.seconds / self.launches
-
-    @property
-    def replay_us(self) -> float:
-        """What a replay costs the CPU, microseconds."""
-        return 1e6 * float(self.gpu.card.assumptions.graph_launch_s)
-
-    @property
     def share(self) -> float:
         """The share of the time in which the GPU computes."""
         return self.computing / self.seconds

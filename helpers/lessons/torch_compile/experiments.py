@@ -275,7 +275,7 @@ def classifier() -> tuple[nn.Module, torch.optim.Optimizer, list[tuple[Tensor, T
 
 def trained(runs: Mapping[str, Callable[[], Tensor]]) -> Table:
     """Each run gives its losses: how it ended, and what was compiled meanwhile, in an empty cache of its own."""
-    rows, note = [], "mean loss of the last 10 of 40 batches"
+    rows, note = [], "mean loss of the last 10 batches"
     for name, run in runs.items():
         try:
             with quiet(), empty_caches(), compiling.watch() as w:
@@ -330,11 +330,11 @@ class Block(nn.Module):
 
 
 class Denoiser(nn.Module):
-    """Four blocks: a stand-in for a diffusion model's network."""
+    """Two blocks: a stand-in for a diffusion model's network."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(Block() for _ in range(4))
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         for block in self.blocks:
@@ -396,7 +396,7 @@ def pipe_table() -> Table:
         (four, ran), (eight, _), (thrice, _) = (compiled_pipe(way, calls) for calls in ([4], [8], [4, 4, 4]))
         rows.append((f"`{way}`", four.operators, eight.operators, len(four.breaks), ran, len(thrice.graphs)))
     columns = ["", "operators in graphs", "for 8 steps", "breaks", "runs of a graph", "graphs after 3 calls"]
-    return table(rows, columns, evidence=LIVE, caption="four blocks; four steps where nothing else is said")
+    return table(rows, columns, evidence=LIVE, caption="two blocks; four steps where nothing else is said")
 
 
 def real_models() -> Table | None:
