@@ -242,9 +242,9 @@ def scorer(gpu, weight: torch.Tensor, example: torch.Tensor):
     """score_of(batch) → tanh(batch @ weight)², summed over each row: a tensor of its own for each call.
 
     weight (n, m), example and every batch (rows, n), on the GPU. weight and example are the caller's and stay as they
-    are; a batch may be gone after the call. One capture, however many calls follow. A call of score_of: one replay of
-    that one graph, at most 3 launches in all, no copy from the CPU, no wait. Outside of the graph, tensors of more
-    than one number are only copied and filled: the rest is computed in the graph.
+    are; a batch may be gone after the call. One capture serves all calls. A call is one replay and at most 3 launches in
+    all, without a copy from the CPU and without a wait. Outside of the graph tensors of more than one number are only
+    copied and filled.
     """
     ### BEGIN SOLUTION
     x = example.clone()
@@ -356,7 +356,7 @@ check_updater(
 # step warms up, captures, and replays. The last batch of an epoch is smaller: the step trains on it without the graph.
 # (`gpu` has the names of `torch.cuda`.)
 #
-# <details><summary>Hint 1</summary>The warm-up must not train in secret. The first <code>warm_up</code> calls are
+# <details><summary>Hint 1</summary>A warm-up of your own would change the weights. The first <code>warm_up</code> calls are
 # real batches: let them be the warm-up. Keep the tensors that the graph reads and writes as attributes: two static
 # inputs, and the loss.</details>
 #
@@ -379,14 +379,14 @@ class GraphedStep:
     gpu: torch.cuda's names: Stream, stream, current_stream, CUDAGraph, graph, synchronize, …
     model, optimizer: on that GPU; the optimizer can be captured. loss_fn(model(x), y) is a scalar.
 
-    A call trains one step on a batch, x and y on the GPU, and returns its loss: a tensor without a graph of
-    autograd, which no later call changes. The batch is the caller's: never written, and it may be gone after
-    the call. Losses and weights are those of an ordinary loop from the first call on.
+    Each call trains one step, as an ordinary loop does, and returns its loss, detached; no later call changes it. x and y
+    are on the GPU and the caller's: never written, and perhaps gone after the call.
 
-    The graph is for the shapes of the first call. The first `warm_up` calls of these shapes are ordinary steps,
-    the next captures, once and for all, and replays (its cost is free). From then on such a call makes at most 4
-    launches (x in, y in, replay, loss out) and does not make the CPU wait. Calls of other shapes, of x or of y, are
-    ordinary steps, at any time; they do not count as warm-up.
+    The graph is for the shapes of the first call. Of the calls with these shapes
+    - the first `warm_up` are ordinary steps;
+    - the next captures, once and for all, and replays, whatever that costs;
+    - each later one makes at most 4 launches (x in, y in, replay, loss out), and the CPU does not wait.
+    Calls with other shapes, of x or of y, are ordinary steps at any time, and no warm-up.
     """
 
     def __init__(
