@@ -701,8 +701,13 @@ at_work = experiments.learn(
     init_scale=2.0**27,
     growth_interval=20,
 )
-experiments.scale_steps(
-    at_work, note="factor 1; init_scale=2**27, growth_interval=20; a cross: infinite gradients, no step"
+plots.curves(
+    {"": {"scale": (range(len(at_work.scales)), [math.log2(scale) for scale in at_work.scales])}},
+    evidence="live (CPU)",
+    title="A scaler looks for its scale",
+    note="factor 1; init_scale=2**27, growth_interval=20; the scale falls where gradients were infinite, and no step was made",
+    xlabel="step",
+    ylabel="scale, power of two",
 )
 
 # %% [markdown]

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -180,11 +179,6 @@ class Learned:
         """The share of the gradients that are 0 in the first step."""
         return (self.gradients == 0).double().mean().item()
 
-    @property
-    def skipped(self) -> list[int]:
-        """The steps after which the scale fell."""
-        return [i for i, (now, after) in enumerate(zip(self.scales, self.scales[1:])) if after < now]  # noqa: B905
-
 
 def learn(
     step: Step, steps: int, *, factor: float = 1.0, weights: torch.dtype = torch.float32, **scaling: Any
@@ -277,25 +271,6 @@ def like(run: Learned, plain: Learned) -> str:
     if run.losses[-1] < 1.15 * plain.losses[-1]:
         return "like fp32"
     return "slower" if run.losses[-1] < 0.5 * plain.losses[0] else "not at all"
-
-
-@drawn
-def scale_steps(run: Learned, note: str) -> Picture:
-    """The scale of each step, and the steps that were skipped."""
-    title = "A scaler looks for its scale"
-    fig, _ = style.figure(2.6, evidence="live (CPU)", title=title, note=note)
-    ax, logs = fig.subplots(), [math.log2(s) for s in run.scales]
-    ax.step(range(len(logs)), logs, where="post", color=style.BLUE)
-    ax.plot(
-        run.skipped, [logs[i] for i in run.skipped], "X", color=style.VERMILLION, ms=9, label="skipped step"
-    )
-    ax.set(xlabel="step", ylabel="scale, power of two")
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    skipped = f"≈ {len(run.skipped)} of {len(logs) - 1} steps skipped"
-    return Picture(
-        fig, "live (CPU)", f"{title}: {skipped}, from 2^{logs[0]:.0f} down to about 2^{logs[-1]:.0f}"
-    )
 
 
 # --- 4 · shapes that fit ------------------------------------------------------------------------------------------
