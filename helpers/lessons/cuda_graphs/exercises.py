@@ -339,7 +339,7 @@ check_updater = partial(_check_replays, "updater")
 def three_calls(**programs: Callable[..., Any]) -> list[tuple[str, ...]]:
     """A row for each program: the first number of three results, read after the last call, and what it should be."""
     cases = {
-        "scorer": calls((2, 1), (1, 2), 3),
+        "scorer": calls((2, 2), (1, 2), 3),
         "smoother": calls((1,), (1,), 3),
         "updater": calls((1,), (1,), 3, 0.1, 0.05, 0.03),
     }
