@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from helpers import lesson, simulate
-from helpers.lessons.cuda_graphs import exercises, experiments
+from helpers.lessons.cuda_graphs import experiments
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
 lesson.start("07_cuda_graphs", evidence=["simulated (H100)", "live (CPU)"])
@@ -198,6 +198,9 @@ def faulty_smoother(gpu, start, rate=0.25):
 
 
 # %% experiment
+from helpers.lessons.cuda_graphs import exercises
+
+
 def faulty_updater(gpu, weight, lr=0.1):
     mean, grad, calls = torch.zeros_like(weight), torch.zeros_like(weight), 1
     graph = gpu.CUDAGraph()

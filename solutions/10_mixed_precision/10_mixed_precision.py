@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 
 from helpers import lesson, plots, simulate
-from helpers.lessons.mixed_precision import exercises, experiments
+from helpers.lessons.mixed_precision import experiments
 from helpers.lessons.mixed_precision.format_picture import float_bits, float_ranges
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
@@ -214,6 +214,9 @@ you.against(peaks.in_words(), peaks.table(), evidence="simulated (A100)", what="
 
 
 # %% experiment
+from helpers.lessons.mixed_precision import exercises
+
+
 def plain_loss(x, target, w_in, w_up, w_down, w_out, depth):
     h = x @ w_in
     for _ in range(depth):

@@ -345,8 +345,9 @@ def three_calls(**programs: Callable[..., Any]) -> list[tuple[str, ...]]:
     }
     rows = []
     for name, program in programs.items():
-        results = _replay(program, *cases[name].args, name)["values"]
-        pairs = zip(map(torch.tensor, results), _BY_HAND[name](*cases[name].args), strict=True)
+        first, given, numbers = cases[name].args
+        results = _replay(program, first, given, numbers, name)["values"]
+        pairs = zip(map(torch.tensor, results), _BY_HAND[name](first, given, numbers), strict=True)
         rows.append((name, *(f"{got.flatten()[0]:.3f} ({want.flatten()[0]:.3f})" for got, want in pairs)))
     return rows
 
