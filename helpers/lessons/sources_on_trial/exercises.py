@@ -38,7 +38,7 @@ class Data:
 def of_fresh(name: str) -> Data:
     """The data of one of the lesson's three claims."""
     claim = FRESH[name]
-    return Data(f"claim {name}", claim.promised, claim.runs, claim.control, claim.also)
+    return Data(f"claim {name}", claim.promised, claim.runs, claim.control)
 
 
 def same(runs: Conditions) -> dict[str, Series]:
