@@ -7,7 +7,7 @@
 # when the batch cannot grow any further, or when a step must be shorter than one sample takes on one GPU. Then the model itself is
 # split: **inside its layers** (tensor parallel), or **between its layers** (pipeline parallel).
 #
-# **Time** 60 min, half of it exercises; *Further*: 76 min. **Before this** lesson 14 (collectives, the α–β model, DDP).
+# **Time** 60 min, half of it exercises; *Further*: 75 min. **Before this** lesson 14 (collectives, the α–β model, DDP).
 #
 # **Afterwards you can**
 # - split an MLP over ranks so that as little as possible is sent, and count what is sent;
@@ -511,7 +511,7 @@ lesson.progress()
 # |---|---|
 # | A tensor-parallel MLP, by hand, with exercise 16.3 | 32 |
 # | Sequence parallelism | 3 |
-# | Which link can bear it? | 9 |
+# | Which link can bear it? | 8 |
 # | Why is a layout fast? | 2 |
 # | When messages take time, and torch's own schedules | 7 |
 # | Balance the stages, with exercise 16.4 | 23 |
