@@ -136,16 +136,13 @@ def quantize(
     """x (float32, any shape and strides, not empty) as integers: (q, scale, zero) with x ≈ (q − zero) · scale.
 
     bits: 2 to 8, else ValueError. dim: None for one scale (shape ()), else one for each index along dim (−1 is the last),
-    and its shape is x's with all other dimensions 1. A group of numbers that share a scale has a largest |x| of 0, or
-    of 1e-25 to 1e25.
+    and all other dimensions are 1. q: int8, within ±most if symmetric, from −most − 1 to most if affine, with most =
+    2^(bits−1) − 1. scale: float32, above 0: largest |x| ÷ most, or (high − low) ÷ (2^bits − 1); any for a group of zeros.
+    zero: None if symmetric, else int8, of scale's shape.
 
-    q: int8, x's shape; its integers lie within ±(2^(bits−1) − 1) if symmetric, from −2^(bits−1) to 2^(bits−1) − 1 if affine.
-    scale: float32, above 0, as section 1 has it for 8 bits: largest |x| ÷ (2^(bits−1) − 1), or (high − low) ÷ (2^bits − 1).
-    Of a group of zeros any scale will do. zero: None if symmetric, else int8, of scale's shape.
-
-    Every element comes back within half a scale (and a ten-thousandth more, for float32), and 0 as exactly 0.
-    Budget for n numbers in k groups: n + 4 · k bytes are kept, k more for zeros; at most 13 · n bytes (three float32
-    temporaries and the result) and 64 · k + 1 KiB are alive at once. Stay in torch: no .numpy(), no .tolist().
+    Graded: each number comes back within half a scale (and a ten-thousandth more, for float32), 0 as exactly 0, in groups
+    whose largest |x| is 0, or from 1e-25 to 1e25. For n numbers and k scales n + 4 · k bytes are kept, k more for zeros; at
+    most 13 · n (three float32 temporaries and the result) and 64 · k + 1 KiB are alive at once. No .numpy(), no .tolist().
     """
     ### BEGIN SOLUTION
     if not 2 <= bits <= 8:
@@ -301,18 +298,15 @@ you.against(shares, experiments.products_table(products, exact), evidence="live 
 class Int8Linear(torch.nn.Module):
     """y = x Wᵀ + b with W in int8, and x in int8 while it is multiplied. Int8Linear(linear) for a trained nn.Linear.
 
-    forward(x): float32 of shape (..., K) → float32 of shape (..., N); any number of leading dimensions, or none, but at
-    least one row. K and N are multiples of 8. A row's largest |x|, and |w|, is 0, or from 1e-12 to 1e12.
+    forward(x): float32, (..., K) → (..., N); any leading dimensions, or none, and at least one row; K and N are multiples
+    of 8. One symmetric scale for each row of W, and for each row of x as it comes. Their largest numbers are 0, or from
+    1e-12 to 1e12. A row of zeros gives the bias, and no nan is converted to int8 on the way.
 
-    One symmetric scale for each row of W, and for each row of x as it comes; numbers are rounded, not cut off. A row of
-    zeros gives the bias, and no nan is converted to int8 on the way (what that becomes is undefined; here it is 0).
-    Graded: over a whole result the error is at most 1.3 times √(s²/12 · Σw² + t²/12 · Σx²), which rounding x (scale s)
-    and W (scale t) costs.
-
-    Budget: N · K + 4 · N bytes are kept, and 4 · N for a bias, all in its state_dict; nothing of the linear's own weight.
-    One torch._int_mm, of a shape that CUDA takes (pad the rows, to 32 at the most), and no other matrix product. In forward
-    at most 13 · R · K + 12 · R · N bytes and 4 KiB are alive at once, R being the rows of x, or 32 where x has fewer.
-    No .numpy(), no .tolist().
+    Graded: a result's error is at most 1.3 times what rounding both costs, √(s²/12 · Σw² + t²/12 · Σx²) with the scales s
+    of x and t of W. One torch._int_mm, of a shape that CUDA takes (pad the rows, to 32 at the most), and no other product.
+    N · K + 4 · N bytes are kept, 4 · N more for a bias, all in its state_dict, and nothing of the linear's own weight. At
+    most 13 · R · K + 12 · R · N bytes and 4 KiB are alive at once in forward, R being the rows of x, or 32 where x has
+    fewer. No .numpy(), no .tolist().
     """
 
     def __init__(self, linear: torch.nn.Linear) -> None:
@@ -430,7 +424,7 @@ you.against(speeds, experiments.against_bfloat16(gain), evidence="simulated (H10
 # ([Dettmers and others, 2022](https://arxiv.org/abs/2208.07339); [Xiao and others, 2023](https://arxiv.org/abs/2211.10438)).
 # We call such a channel **loud** and the others ordinary. Here x has 256 channels, one of them 100 times as large as the
 # others. Each token gets its own scale, and each row of the weights too. A number below half its token's scale becomes 0: with the
-# loud number L that is 0.5 · |L| ÷ 127. How large is L, usually?
+# loud number L that is ½ · |L| ÷ 127. How large is L, usually?
 
 # %% experiment
 you = lesson.predict(
