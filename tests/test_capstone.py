@@ -108,6 +108,12 @@ def test_what_is_given_is_up_to_date() -> None:
     assert capstone.script("").source == build.slow("").source
 
 
+def test_what_is_given_does_not_age_by_the_form_of_its_programs() -> None:
+    program, other = "import os\n\ndef half(x):\n    return x / 2\n", "def half(x):\n    return x / 3\n"
+    form = 'from math import (\n    pi,\n)\n\n\ndef half(x):  # of it\n    """Half."""\n    return x / 2\n'
+    assert given.digest(program) == given.digest(form) != given.digest(other)
+
+
 def test_a_budget_that_the_repairs_hardly_change_is_refused() -> None:
     for name, slow, best in (
         ("saved_bytes", 100.0, 96.0),

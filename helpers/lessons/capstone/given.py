@@ -5,6 +5,7 @@ All of it follows from the class's seed. A student's copy has it as data (given.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import importlib
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from helpers.check.variant import class_seed
 from helpers.keeping import write
 from helpers.lessons.capstone.parts import WHOLE, Script
+from helpers.recordings import registry
 
 if TYPE_CHECKING:  # a rank that trains needs neither pictures nor the simulator
     from helpers.plots.ladders import Rung
@@ -78,7 +80,19 @@ def fingerprint() -> str:
     """Of the files that what is given follows from; "" in a student's copy."""
     if not all(path.exists() for path in SOURCES):
         return ""
-    return hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:16]
+    return digest(*(path.read_text(encoding="utf-8") for path in SOURCES))
+
+
+def digest(*programs: str) -> str:
+    """16 hex digits of these texts that no import at their top, docstring, comment or white space changes."""
+    hashed = hashlib.sha256()
+    for text in programs:
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+        hashed.update(registry.code_hash("\n".join(lines), "").encode())
+    return hashed.hexdigest()[:16]
 
 
 def made(seed: str) -> dict[str, Any]:

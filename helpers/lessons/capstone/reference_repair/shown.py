@@ -80,10 +80,8 @@ def kept() -> dict[str, Any]:
 
 def digest() -> str:
     """Of what the simulated figures follow from: this folder's programs, and the simulator's shares."""
-    hashed = hashlib.sha256(devices.EFFICIENCIES.read_bytes())
-    for file in _FROM:
-        hashed.update((KEPT.parent / file).read_bytes())
-    return hashed.hexdigest()[:16]
+    programs = given.digest(*((KEPT.parent / file).read_text(encoding="utf-8") for file in _FROM))
+    return hashlib.sha256(devices.EFFICIENCIES.read_bytes() + programs.encode()).hexdigest()[:16]
 
 
 def simulated(name: str) -> list[dict[str, Any]]:
