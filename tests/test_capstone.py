@@ -214,9 +214,9 @@ def _half(logits, labels):  # type: ignore[no-untyped-def]
 LOOK = """
 import sys
 from helpers.lessons import capstone
-from helpers.lessons.capstone import given, spread
+from helpers.lessons.capstone import given
 assert given.__file__.startswith(sys.argv[1]), given.__file__
-print(len(capstone.script().source), capstone.budget()["data"]["syncs"], given.sent_bytes(), spread.script.Size())
+print(len(capstone.script().source), capstone.budget()["data"]["syncs"], given.sent_bytes(), capstone.script().module().Size())
 for ask in (capstone.fault_rungs, lambda: capstone.script("another class")):
     try:
         ask()

@@ -7,7 +7,7 @@
 # slow places. You have the tools. What you need now is a *method*: measure, rank, repair one thing, measure again. Another class may have
 # another script. So there is no list of answers.
 #
-# **Time** 60 min, with three exercises; *Further*: 44 min, with two more. **Before this** lessons 00 to 13. Three words from lesson 14:
+# **Time** 60 min, with three exercises; *Further*: 30 min, with two more. **Before this** lessons 00 to 13. Three words from lesson 14:
 # a **rank** is one of several processes that train together, each with its GPU; in a **collective** they exchange data; an **all-reduce**
 # is a collective that gives every rank the sum of what all ranks have.
 #
@@ -501,7 +501,6 @@ lesson.progress()
 # | The run around the step, with exercise 17.4 | 14 |
 # | All of it, with exercise 17.5 | 4 |
 # | Two models of a known size, and the sources on trial | 12 |
-# | On several GPUs, killed and gone on with | 14 |
 #
 # ### The run around the step
 #
@@ -753,53 +752,3 @@ lesson.verdicts(headlines, evidence="simulated (H100) · arithmetic")
 
 # %% [markdown]
 # "Times as fast" says as much about the script before as about the repairs.
-#
-#
-# ### On several GPUs, killed and gone on with
-#
-# A run of a week may be killed before it ends: by a fault, by the scheduler, by a power cut. It should lose minutes and not days. The next cell
-# trains the capstone's model on two real processes, in three ways: data parallel (DDP, lesson 14), fully sharded (FSDP2, lesson 15), and
-# through [Accelerate](https://huggingface.co/docs/accelerate/index) where that is installed. Rank 0 is killed with SIGKILL in its sixth step.
-# After every fourth step all ranks write a checkpoint together, with
-# [`torch.distributed.checkpoint`](https://docs.pytorch.org/docs/stable/distributed.checkpoint.html). Then the run is started again, and goes on
-# from the newest checkpoint that is whole.
-#
-# **Are the losses those of a run that nobody killed? And can two fully sharded ranks go on from what two data-parallel ranks have written?**
-
-# %% experiment
-SAME = ["to the last bit", "within 0.1 %", "no"]
-you = lesson.predict(
-    {"killed, against not killed": ..., "sharded, going on from data parallel": ...},
-    choices={"killed, against not killed": SAME, "sharded, going on from data parallel": SAME[1:]},
-)
-
-# %% experiment tags=["nbval-ignore-output"]
-losses = experiments.killed()  # Accelerate's row is not there everywhere
-you.against(
-    experiments.same_losses(losses),
-    experiments.killed_table(losses),
-    evidence="live (CPU)",
-    what="the same losses",
-)
-
-# %% [markdown]
-# In one way every run adds up in the same order, so nothing differs. Fully sharded ranks add up in another order than data-parallel
-# ranks. The difference is rounding, far below 0.1 %, and on some processors it is 0.
-#
-# Three things make this work. What is random in a step follows from the seed and the number of the step, never from what was drawn before.
-# The checkpoint holds all that changes: weights, the optimizer's means, the average of the weights, and the number of the step. And a checkpoint
-# is whole, or it is not there: its last file, `.metadata`, is written when all ranks are done.
-#
-# The names in the checkpoint are those of the model, without the wrapper around it. So one way can go on from another, also on
-# another number of ranks. One function of the script does not come along as it is: `clip`. Where gradients are sharded, `.item()` of a
-# gradient's length is the length of this rank's share, and no error says so. `nn.utils.clip_grad_norm_` adds up over all ranks.
-#
-# The same file runs under [torchrun](https://docs.pytorch.org/docs/stable/elastic/run.html), with gloo on CPUs and with NCCL on GPUs:
-#
-# ```bash
-# export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
-# torchrun --standalone --nproc-per-node 2 --max-restarts 3 -m helpers.lessons.capstone.spread --by sharded --to run
-# ```
-#
-# With `--max-restarts` torchrun starts all ranks again when one of them dies. The first line is needed with torch 2.13. Without it the new
-# ranks look for the dead ones and give up ([a known issue](https://github.com/pytorch/pytorch/issues/135712)).

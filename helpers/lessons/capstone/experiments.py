@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 import inspect
 import itertools
-import json
-import os
-import shutil
-import signal
-import tempfile
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 from unittest import mock
 
-from helpers import plots, progress, ranks
+from helpers import plots, progress
 from helpers.check.probe import describe
 from helpers.lesson import patience
 from helpers.lessons import capstone
 from helpers.lessons.capstone import finding, given, reference_repair, scores
 from helpers.lessons.capstone.climbing import Step, step_of
 from helpers.lessons.capstone.parts import AREAS, WHOLE, Script
-from helpers.lessons.capstone.plain import eager
 from helpers.lessons.gpu_queue.experiments import machine
 from helpers.plots import ladders
 from helpers.simulator import simulate
@@ -228,109 +220,3 @@ def climbed(name: str) -> dict[str, str]:
     bought = {now.name: last.seconds / now.seconds for last, now in itertools.pairwise(rungs)}
     how_much = "under 4 times" if times < 4 else "4 to 8 times" if times < 8 else "over 8 times"
     return {"all rungs together": how_much, "the rung that buys most": max(bought, key=bought.__getitem__)}
-
-
-# --- Further: on two ranks, killed ---------------------------------------------------------------------------------
-
-RAN, EVERY, DIES = 8, 4, 6  # steps, steps from one checkpoint to the next, and the step in which rank 0 dies
-
-
-Part = tuple[str, str]  # a way of helpers.lessons.capstone.spread, and the folder of a run
-
-
-def _train(runs: Sequence[Part], dies: int, until: int) -> None:
-    """In a rank: the script, run after run, until a step; rank 0 is killed in step `dies`."""
-    with eager():  # to compile would take longer than the run; importing the compiler alone takes seconds
-        from helpers.lessons.capstone import spread
-
-    os.environ.setdefault("MASTER_PORT", "29500")  # torchrun would have set it, and Accelerate asks
-
-    def die(step: int) -> None:
-        if step == dies and spread.dist.get_rank() == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    for by, to in runs:
-        spread.train(by, Path(to), spread.script.Size(), until, EVERY, before_step=die)
-
-
-def _losses(to: str) -> list[float]:
-    lines = (Path(to) / "losses.jsonl").read_text(encoding="utf-8").splitlines()
-    return [
-        loss
-        for _, loss in sorted({json.loads(line)["step"]: json.loads(line)["loss"] for line in lines}.items())
-    ]
-
-
-@functools.cache
-def killed() -> dict[str, tuple[list[float], list[float]]]:
-    """What was tried → the losses of the run that nobody killed, and of the one that went on."""
-    ways = {"DDP": "parallel", "FSDP2": "sharded"}
-    if importlib.util.find_spec("accelerate") is not None:
-        ways["Accelerate"] = "accelerated"
-    with tempfile.TemporaryDirectory() as there:
-
-        def folder(name: str) -> str:
-            (Path(there) / name).mkdir(exist_ok=True)
-            return str(Path(there) / name)
-
-        whole = [(by, folder(f"{by} whole")) for by in ways.values()]
-        ranks.run_ranks(_train, 2, whole, 0, RAN)
-        broken = [(by, folder(by)) for by in ways.values()]
-        for part in broken:
-            try:
-                ranks.run_ranks(_train, 2, [part], DIES, RAN)
-            except ranks.RankError as problem:
-                if "SIGKILL" not in str(problem):
-                    raise
-        across = folder("across")
-        shutil.copytree(broken[0][1], across, dirs_exist_ok=True)
-        ranks.run_ranks(_train, 2, [*broken, ("sharded", across)], 0, RAN)
-        losses = {
-            f"{name}, killed": (_losses(unbroken), _losses(broken_off))
-            for name, (_, unbroken), (_, broken_off) in zip(ways, whole, broken, strict=True)
-        }
-        return losses | {"FSDP2, from the checkpoint of DDP": (_losses(whole[0][1]), _losses(across))}
-
-
-def _apart(losses: Sequence[float], other: Sequence[float]) -> float:
-    return max(abs(a - b) / a for a, b in zip(losses, other, strict=True))
-
-
-NEAR = 1e-3  # far more than rounding comes to in so few steps
-
-
-def same_losses(losses_of: Mapping[str, tuple[list[float], list[float]]]) -> dict[str, str]:
-    """How near the losses are, in words: of all that were killed, and of the one that went on another way.
-
-    Of the latter it says no more than "within 0.1 %": another way adds up in another order, and it depends on the processor
-    whether that shows in a loss.
-    """
-    *own, across = (_apart(*losses) for losses in losses_of.values())
-    return {
-        "killed, against not killed": "to the last bit" if max(own) == 0 else _near(max(own)),
-        "sharded, going on from data parallel": _near(across),
-    }
-
-
-def _near(far: float) -> str:
-    return "within 0.1 %" if far < NEAR else "no"
-
-
-def killed_table(losses_of: Mapping[str, tuple[list[float], list[float]]]) -> Table:
-    """`killed` as a table."""
-
-    def largest(name: str, far: float) -> str:
-        exact = far == 0 and "killed" in name
-        return "0" if exact else "under 0.1 %" if far < NEAR else f"{far:.1%}"
-
-    rows = [
-        (name, f"{whole[-1]:.2f}", f"{gone_on[-1]:.2f}", largest(name, _apart(whole, gone_on)))
-        for name, (whole, gone_on) in losses_of.items()
-    ]
-    columns = [
-        "two ranks",
-        "last loss, not killed",
-        "last loss, gone on with",
-        "largest difference of a loss",
-    ]
-    return table(rows, columns, evidence="live (CPU)")

@@ -22,7 +22,7 @@ from helpers.keeping import write
 from helpers.lessons.capstone.parts import WHOLE, Script
 from helpers.recordings import registry
 
-if TYPE_CHECKING:  # a rank that trains needs neither pictures nor the simulator
+if TYPE_CHECKING:  # most that ask for a script draw nothing
     from helpers.plots.ladders import Rung
 
 HERE = Path(__file__).parent
