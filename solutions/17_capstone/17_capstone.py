@@ -701,11 +701,11 @@ reference_repair.table("gpt2")
 reference_repair.ladders()
 
 # %% [markdown]
-# The third ladder is this lesson's usual script. (Its rungs are named by kind of work. The functions would give answers away.) The last
-# one is the same script with larger pictures and a wider model. There the kernels outweigh all else, so 16 bits buy more. All four
-# go past the two headlines, and end under half of the memory. Three things have to be said with it:
+# The last two are this lesson's usual script, as it was and with all repairs: at the size that you know, then with larger pictures and a
+# wider model. There the kernels outweigh all else, so 16 bits buy more. All four go past the two headlines, and end under half of the
+# memory. Three things have to be said with it:
 #
-# - **The size was chosen.** The last two ladders show how much that decides. A first ladder of BERT, with shorter texts, ended lower.
+# - **The size was chosen.** The last two show how much that decides. A first ladder of BERT, with shorter texts, ended lower.
 # - **The simulator is off.** The last column says by how much on steps like this one, which others have measured. On eager steps in
 #   16 bits it is too fast. So a ladder that ends at little over ten times may end below it on a real H100.
 # - **No rung here is a guess about a compiler.** What a compiled rung launches is Inductor's own plan. How long that takes is simulated.

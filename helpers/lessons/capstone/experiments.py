@@ -16,8 +16,8 @@ from helpers.check.probe import describe
 from helpers.lesson import patience
 from helpers.lessons import capstone
 from helpers.lessons.capstone import finding, given, reference_repair, scores
-from helpers.lessons.capstone.climbing import Step, step_of
 from helpers.lessons.capstone.parts import AREAS, WHOLE, Script
+from helpers.lessons.capstone.scores import Step, step_of
 from helpers.lessons.gpu_queue.experiments import machine
 from helpers.plots import ladders
 from helpers.simulator import simulate

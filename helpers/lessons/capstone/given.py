@@ -1,4 +1,4 @@
-"""What a class is given: its script, what each exercise may cost, and the ladder of repairs.
+"""What a class is given: its script, and what each exercise may cost.
 
 All of it follows from the class's seed. A student's copy has it as data (given.json), and not what it was made from.
 """
@@ -11,19 +11,15 @@ import hashlib
 import importlib
 import json
 import sys
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helpers.check.variant import class_seed
 from helpers.keeping import write
 from helpers.lessons.capstone.parts import WHOLE, Script
 from helpers.recordings import registry
-
-if TYPE_CHECKING:  # most that ask for a script draw nothing
-    from helpers.plots.ladders import Rung
 
 HERE = Path(__file__).parent
 #: what :func:`made` returned for one seed: in a student's copy for its class, else for the usual script
@@ -156,25 +152,6 @@ def sent_bytes() -> float:
     """Bytes that a step has to send to other ranks: the gradients, once."""
     sent: float = _given(class_seed())["sent_bytes"]
     return sent
-
-
-def fault_rungs(seed: str | None = None) -> list[Rung]:
-    """The ladder of the catalogue's own repairs, from a class's script to the fast one. About a minute.
-
-    A rung is named by its kind of work, and never by the repair. LookupError in a student's copy: they are kept back.
-    """
-    from helpers.lessons.capstone import climbing
-
-    build = builder()
-    seed = class_seed() if seed is None else seed
-    faults = {fault.name: fault for fault in build.picked(seed)}
-    rungs = climbing.climbed(lambda names: build.slow(seed, [faults[name] for name in names]), list(faults))
-    met: list[str] = []
-    for i, rung in enumerate(rungs):
-        if rung.name in faults:
-            met.append(kind := faults[rung.name].kind)
-            rungs[i] = replace(rung, name=f"{kind} {n}" if (n := met.count(kind)) > 1 else kind)
-    return rungs
 
 
 if (

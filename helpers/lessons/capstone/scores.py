@@ -213,6 +213,24 @@ def running(script: Script, gpu: Any = None, size: Mapping[str, int] = LARGE) ->
         yield Running(made, run, seen)
 
 
+class Step(NamedTuple):
+    """What a step takes, and the most memory that is in use meanwhile."""
+
+    seconds: float
+    peak_bytes: int
+
+
+def step_of(script: Script, gpu: Any = None, size: Mapping[str, int] = LARGE) -> Step:
+    """The mean of the counted steps, on that GPU (default: the scoreboard's), at that size."""
+    with running(script, gpu, size) as (_, run, seen):
+        seen.gpu.reset_peak_memory_stats()
+        began = seen.gpu.clock()
+        for _ in range(STEPS):
+            next(run)
+        seen.gpu.synchronize()
+        return Step((seen.gpu.clock() - began) / STEPS, seen.gpu.max_memory_allocated())
+
+
 @lru_cache(maxsize=256)
 def counted(script: Script) -> tuple[dict[str, float], dict[str, list[int]], list[list[float]]]:
     """Of the counted steps: a score's fields, the work on the GPU (:func:`_work`), and a number a picture of each batch."""
