@@ -723,11 +723,6 @@ reference_repair.measured_once("gpt2")
 reference_repair.measured_once("bert")
 
 # %% [markdown]
-# The last rung of BERT is a CPU's own. Written as two products and a softmax, attention becomes faster code there than the fused operator.
-# But the compiler must not notice: where it recognises attention, it puts the fused operator back. GPT-2 has no such rung: half of its
-# products would be masked. `reference_repair.live("gpt2", threads=2)` climbs a ladder on your CPU. It takes minutes, so this page does
-# not run it.
-#
 # And the capstone's script, area by area, on the same two cores?
 
 # %% experiment

@@ -295,20 +295,13 @@ def _cores() -> Any:
     return mock.patch("os.cpu_count", lambda: CORES)
 
 
-class pictures:  # noqa: N801 - reads as a function
+@contextmanager
+def pictures(
+    count: int, side: int, seed: int, heard: Callable[[int, int], None] | None = None
+) -> Iterator[Files]:
     """Files drawn into a folder of their own, which is gone afterwards."""
-
-    def __init__(
-        self, count: int, side: int, seed: int, heard: Callable[[int, int], None] | None = None
-    ) -> None:
-        self.how = count, side, seed, heard
-
-    def __enter__(self) -> Files:
-        self.folder = tempfile.TemporaryDirectory()
-        return draw_shapes(self.folder.name, *self.how)
-
-    def __exit__(self, *error: Any) -> None:
-        self.folder.cleanup()
+    with tempfile.TemporaryDirectory() as folder:
+        yield draw_shapes(folder, count, side, seed, heard)
 
 
 # ------------------------------------------------------------------------------------------------- its losses
@@ -362,15 +355,20 @@ def trained(script: Script, run: Run) -> dict[str, Any]:
 
 def watched(script: Script, run: Run) -> tuple[dict[str, Any], compiling.Report]:
     """What a run comes to, and what it compiled."""
-    quiet = logging.getLogger("torch._dynamo")
-    level = quiet.level
-    quiet.setLevel(logging.ERROR)  # a function that is compiled too often is told by its number
+    with quietly(), compiling.watch("eager") as report:
+        return _on_cpu_or_gpu(script, run), report
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """A function that is compiled too often says so again and again; that is for `where` to tell, and for its number."""
+    log = logging.getLogger("torch._dynamo")
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
-        with compiling.watch("eager") as report:
-            found = _on_cpu_or_gpu(script, run)
+        yield
     finally:
-        quiet.setLevel(level)
-    return found, report
+        log.setLevel(level)
 
 
 def _on_cpu_or_gpu(script: Script, run: Run) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 reference_repair.table("gpt2")     # time and peak memory of a step, rung by rung, beside what the sources promise
 reference_repair.ladders()         # both and the capstone's, as times and shares of the plain step
-reference_repair.live("gpt2")      # on this CPU, at a reduced size, each rung beside the plain step: a minute
-reference_repair.measured_once("gpt2")      # the same as it came out on two cores, once
+reference_repair.measured_once("gpt2")      # on two cores, once, at a reduced size: each rung beside the plain step
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 from helpers import lazy
 
 if TYPE_CHECKING:
-    from helpers.lessons.capstone.reference_repair.on_cpu import live as live
     from helpers.lessons.capstone.reference_repair.on_cpu import losses as losses
     from helpers.lessons.capstone.reference_repair.on_cpu import measured_once as measured_once
     from helpers.lessons.capstone.reference_repair.shown import NAMES as NAMES
