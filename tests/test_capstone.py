@@ -20,7 +20,7 @@ from helpers.classroom import bundle
 from helpers.classroom import master as masters
 from helpers.classroom.build import find
 from helpers.lessons import capstone
-from helpers.lessons.capstone import alone, build, given, scores
+from helpers.lessons.capstone import alone, build, catalogue, given, scores
 from helpers.lessons.capstone.catalogue import FAULTS, Fault
 from helpers.lessons.capstone.parts import PARTS, WHOLE, Script
 
@@ -237,8 +237,10 @@ def test_a_students_copy_has_its_classs_script_and_no_answers(
     given._given.cache_clear()
     in_it = {Path(name).name for name in files if name.startswith("helpers/lessons/capstone/")}
     assert not in_it & {"fast.py", "catalogue.py", "build.py", "given_class.json"} and "given.json" in in_it
+    catalogued = Path(catalogue.__file__).read_bytes()
     for fault in FAULTS:
-        assert not [n for n, data in files.items() if fault.repair.encode() in data], fault.name
+        entry = f'"{fault.name}", "{fault.place}"'.encode()
+        assert entry in catalogued and not [n for n, data in files.items() if entry in data], fault.name
     folder = tmp_path / "student"
     bundle.write_folder(files, folder)
     (folder / "helpers/class_seed.txt").write_text("spring\n")
