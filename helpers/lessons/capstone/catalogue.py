@@ -136,11 +136,6 @@ FAULTS: tuple[Fault, ...] = (
         imports=("from torch.utils.checkpoint import checkpoint",),
     ),
     _fault(
-        "GELU by its formula", "activation", "launches", "02", "launches_but_casts",
-        ('    return F.gelu(x, approximate="tanh")\n', "    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))\n"),
-        imports=("import math",), also=("saved_bytes",),
-    ),
-    _fault(
         "GELU by powers", "activation", "memory", "02", "saved_bytes",
         ('    return F.gelu(x, approximate="tanh")\n', """    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * torch.pow(x, 3))
     return x * torch.sigmoid(2 * inner)
@@ -211,12 +206,6 @@ FAULTS: tuple[Fault, ...] = (
 """),
     ),
     _fault(
-        "rows by a tensor", "pieces", "syncs", "03", "syncs",
-        ("    yield from zip(*(tensor.chunk(parts) for tensor in batch), strict=True)\n", """    for rows in torch.arange(len(batch[0])).chunk(parts):
-        yield tuple(tensor.index_select(0, rows.to(tensor.device)) for tensor in batch)
-"""),
-    ),
-    _fault(
         "one backward pass for all parts", "backward", "memory", "09", "peak_bytes",
         ("        (loss / parts).backward()\n        kept.append(logits.detach())\n        losses.append(loss.detach())\n",
          "        kept.append(logits.detach())\n        losses.append(loss / parts)\n"),
@@ -271,18 +260,6 @@ FAULTS: tuple[Fault, ...] = (
         ("lr=2e-3, fused=True)", "lr=2e-3, foreach=False)"),
     ),
     _fault(
-        "a group a weight", "optimizer", "launches", "06", "launches_but_casts",
-        ("    return torch.optim.AdamW(model.parameters(), lr=2e-3, fused=True)\n", """    groups = [{"params": [weight]} for weight in model.parameters()]
-    return torch.optim.AdamW(groups, lr=2e-3, fused=True)
-"""),
-    ),
-    _fault(
-        "averages one by one", "average", "launches", "06", "launches_but_casts",
-        (_AVERAGED, """    for kept, weight in zip(averaged.parameters(), model.parameters(), strict=True):
-        kept.mul_(decay).add_(weight, alpha=1 - decay)
-"""),
-    ),
-    _fault(
         "averages in a new state", "average", "launches", "06", "launches_but_casts",
         (_AVERAGED, """    now, kept = model.state_dict(), averaged.state_dict()
     averaged.load_state_dict({name: decay * kept[name] + (1 - decay) * now[name] for name in kept})
@@ -294,14 +271,6 @@ FAULTS: tuple[Fault, ...] = (
         (_LOGGED, "    record.rows.append([float(loss), float(right), float(length)])\n"),
     ),
     _fault(
-        "a list at each step", "log", "logging", "03", "syncs",
-        (_LOGGED, "    record.rows.append(torch.stack([loss, right, length]).tolist())\n"),
-    ),
-    _fault(
-        "counted on the host", "right", "host code", "03", "syncs",
-        (_RIGHT, "    return (logits.argmax(-1).cpu() == labels.cpu()).sum().to(logits.device)\n"),
-    ),
-    _fault(
         "counted in Python", "right", "host code", "03", "syncs",
         (_RIGHT, """    pairs = zip(logits.argmax(-1).tolist(), labels.tolist(), strict=True)
     return torch.tensor(sum(guess == label for guess, label in pairs), device=logits.device)
@@ -310,15 +279,6 @@ FAULTS: tuple[Fault, ...] = (
     _fault(
         "logits kept", "remember", "memory", "08", "growth_bytes",
         (_REMEMBERED, "    record.guesses.append(logits.clone().float())\n"),
-    ),
-    _fault(
-        "shares kept", "remember", "memory", "08", "growth_bytes",
-        (_REMEMBERED, "    record.guesses.append(torch.softmax(logits.double(), dim=-1))\n"),
-    ),
-    _fault(
-        "validation with a graph", "validate", "memory", "02", "saved_bytes",
-        ("@torch.no_grad()\ndef validate(", "def validate("),
-        (_VALIDATED, _VALIDATED.replace("mean()", "mean().detach()")),
     ),
     _fault(
         "a graph until it is read", "validate", "memory", "02", "saved_bytes",
@@ -335,13 +295,6 @@ FAULTS: tuple[Fault, ...] = (
     _fault(
         "weights copied one by one", "checkpoint", "checkpointing", "05", "syncs",
         (_HOST, "    return torch.cat([p.detach().flatten().cpu() for p in module.parameters()])\n"),
-    ),
-    _fault(
-        "weights through NumPy", "checkpoint", "checkpointing", "05", "syncs",
-        (_HOST, """    weights = [p.detach().cpu().numpy().ravel() for p in module.parameters()]
-    return torch.from_numpy(np.concatenate(weights))
-"""),
-        imports=("import numpy as np",),
     ),
     _fault(
         "a checkpoint at each step", "when", "checkpointing", "08", "copied_bytes",
