@@ -91,10 +91,6 @@ FAULTS: tuple[Fault, ...] = (
         (_READ, "    pictures = torch.from_numpy(files.read(range(len(files)))[rows])\n"),
     ),
     _fault(
-        "numbers made on the host", "width", "data loading", "04", "copied_bytes",
-        (_FETCHED, _FETCHED.replace("pictures,", "pictures.float(),")),
-    ),
-    _fault(
         "float64 on the host", "width", "precision", "10", "copied_bytes",
         (_FETCHED, _FETCHED.replace("pictures,", "pictures.double(),")),
     ),
@@ -147,10 +143,6 @@ FAULTS: tuple[Fault, ...] = (
         (_HEADS, """    parts = qkv.chunk(3, dim=-1)
     return [part.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous() for part in parts]
 """),
-    ),
-    _fault(
-        "places row by row", "layout", "layout", "01", "operators",
-        ("    return maps.flatten(2).transpose(1, 2)\n", "    return torch.cat([row.transpose(1, 2) for row in maps.unbind(2)], dim=1)\n"),
     ),
     _fault(
         "the loss by hand", "cost", "launches", "02", "busy_s",
@@ -213,13 +205,6 @@ FAULTS: tuple[Fault, ...] = (
          "    total = torch.stack(losses).sum()\n    total.backward()\n    share(model)\n    return torch.cat(kept), total.detach()\n"),
     ),
     _fault(
-        "a graph a part", "backward", "memory", "09", "peak_bytes",
-        ("        (loss / parts).backward()\n        kept.append(logits.detach())\n        losses.append(loss.detach())\n",
-         "        (loss / parts).backward(retain_graph=True)\n        kept.append(logits)\n        losses.append(loss)\n"),
-        ("    return torch.cat(kept), torch.stack(losses).mean()\n",
-         "    return torch.cat(kept).detach(), torch.stack(losses).mean().detach()\n"),
-    ),
-    _fault(
         "an all-reduce a tensor", "share", "communication", "14", "collectives",
         (_SHARED, """        for grad in grads:
             dist.all_reduce(grad)
@@ -232,16 +217,6 @@ FAULTS: tuple[Fault, ...] = (
             others = [torch.empty_like(grad) for _ in range(dist.get_world_size())]
             dist.all_gather(others, grad)
             grad.copy_(torch.stack(others).mean(0))
-"""),
-    ),
-    _fault(
-        "a comparison in Python", "clip", "syncs", "03", "syncs",
-        (_CLIPPED, """    grads = [p.grad for p in model.parameters() if p.grad is not None]
-    length = torch.stack([grad.square().sum() for grad in grads]).sum().sqrt()
-    if length > most:
-        for grad in grads:
-            grad.mul_(most / (length + 1e-6))
-    return length
 """),
     ),
     _fault(
