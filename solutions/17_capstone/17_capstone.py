@@ -50,26 +50,28 @@ experiments.parts()
 # function may use every name of `train.py`. If your notebook has such a name too, your function gets the notebook's. So call what you
 # only try something else.
 #
-# The script now runs on a simulated H100, as one of two ranks. Before you measure: **how much of the time does the GPU compute? And
-# which part of the machine, made twice as fast, would help most?** (*Copies* are those between the host and the GPU. *Loading* means
-# reading pictures, and making batches of them.)
+# The script now runs on a simulated H100, as one of two ranks. Before you measure: **how much of the time does the GPU compute?**
 
 # %% experiment
-you = lesson.predict(
-    {"the GPU computes": ..., "twice as fast helps most": ...},
-    choices={
-        "the GPU computes": ["under 40 %", "40 to 80 %", "over 80 %"],
-        "twice as fast helps most": ["CPU", "GPU", "copies", "loading"],
-    },
-)
+you = lesson.predict({"the GPU computes": ...}, choices=["under 40 %", "40 to 80 %", "over 80 %"])
+
+# %% experiment
+you.against({"the GPU computes": experiments.computes(script)}, evidence="simulated (H100)")
+
+# %% [markdown]
+# All the rest of the step, the GPU waits for somebody. **Which part of the machine, made twice as fast, would help most?** (*Copies* are
+# those between the host and the GPU. *Loading* means reading pictures, and making batches of them.) The next cell but one runs the
+# script on four other machines.
+
+# %% experiment
+you = lesson.predict({"twice as fast helps most": ...}, choices=["CPU", "GPU", "copies", "loading"])
 
 # %% experiment
 gains = experiments.gains(script)
-measured = {
-    "the GPU computes": experiments.computes(script),
-    "twice as fast helps most": max(gains, key=gains.get),
-}
-you.against(measured, experiments.of_the_machine(gains), evidence="simulated (H100)")
+helps_most = max(gains, key=gains.get)
+you.against(
+    {"twice as fast helps most": helps_most}, experiments.of_the_machine(gains), evidence="simulated (H100)"
+)
 
 # %% [markdown]
 # A number near 2 means that this part alone holds the step up. Where all are far from 2, the parts share the blame. Loading can gain more
@@ -120,7 +122,7 @@ capstone.where(script, "step_s")
 #
 # In the table of functions, the largest times are a good start, on the CPU or on the GPU. **A repair buys at most what its place
 # costs now, its backward pass included.** Often it buys less: a wait that is gone from one line can come back at the next. So begin with the
-# waits for data, which hide every other repair. Then come syncs, launches, the kernels themselves, and memory.
+# waits for data (`stall_s`), which hide every other repair. Then come syncs, launches, the kernels themselves, and memory.
 #
 # Repair **one** place, then look at the board. The counter falls, but the step stays as long? Keep the repair: another limit hides it. The
 # script learns something else? Take it back. **A faster script that learns something else is not faster.** So the board compares all that a
@@ -140,8 +142,9 @@ capstone.where(script, "step_s")
 # %% [markdown]
 # **Exercise 17.1 — the data** (★★, 8 min)
 #
-# Repair `fetch`, `loading` and `send`: those of them that need it. Graded counters: reading, waits for data, bytes copied, syncs.
-# *Waits for data* is how long the step waits until its batch is there. *Reading* is the work of reading the pictures, whoever does it.
+# Repair `fetch`, `loading` and `send`: those of them that need it. Graded counters, by the names that `capstone.where` takes: `read_s`,
+# `stall_s`, `copied_bytes`, `syncs`. `stall_s` is how long the step waits until its batch is there. `read_s` is the work of reading the
+# pictures, whoever does it.
 #
 # <details><summary>Hint 1</summary>How many requests does a batch take, and how many could it? How many bytes does a pixel need until it is
 # on the GPU? Who reads while the GPU computes?</details>
@@ -162,8 +165,7 @@ def repair_data(script: Script) -> Script:
         simulated one it is "meta", so ask for != "cpu", never for == "cuda".
     send(batches, gpu): yields each batch with its tensors on gpu.device; batches are lists of tensors.
 
-    Returns script.replace(...). The training stays the same. Budget, a point each: reading, waits for data, bytes
-    copied, syncs.
+    Returns script.replace(...). The training stays the same. Budget, a point each: read_s, stall_s, copied_bytes, syncs.
     """
     ### BEGIN SOLUTION
 
@@ -215,13 +217,14 @@ experiments.tried(script, "data", repair_data)
 # **Exercise 17.2 — the model** (★★★, 14 min)
 #
 # Repair `normalise`, `augment`, `attention`, `activation`, `places`, `split_heads`, `through`, `cost` and `forward`: those of them that
-# need it. Graded counters: launches (casts apart), bytes saved for backward, time of the kernels, compilations. Begin with
+# need it. Graded counters: `launches_but_casts`, `saved_bytes`, `busy_s`, `compilations`. Begin with
 # `capstone.where(script, "busy_s")`, in a cell of its own.
 #
-# - *Casts* put a tensor into another dtype, or into the layout that a convolution wants. Mixed precision adds some, and still makes the
-#   step shorter. In 16 bits attention is another kernel, of another layout: a `contiguous` beside it may then copy, and that counts.
-# - *Bytes saved for backward* add up over a step, its parts and the validation. A checkpoint saves fewer, and computes them again.
-# - *Compilations* are counted in a small run on the CPU. The simulated GPU gains nothing by them: compiled once, or not at all, is the
+# - `launches_but_casts` leaves out *casts*: they put a tensor into another dtype, or into the layout that a convolution wants. Mixed
+#   precision adds some, and still makes the step shorter. In 16 bits attention is another kernel, of another layout: a `contiguous`
+#   beside it may then copy, and that counts.
+# - `saved_bytes`, kept for backward, add up over a step, its parts and the validation. A checkpoint saves fewer, and computes them again.
+# - `compilations` are counted in a small run on the CPU. The simulated GPU gains nothing by them: compiled once, or not at all, is the
 #   same to it.
 #
 # <details><summary>Hint 1</summary>For each function that stands high in the tables: which single operator of PyTorch computes this? Is
@@ -244,7 +247,7 @@ def repair_model(script: Script) -> Script:
 
     Returns script.replace(...). The training stays the same, and the form of GELU. torch.autocast(numbers.device.type,
     dtype=torch.bfloat16) is allowed: the tests switch it off, but for one, which allows for what bfloat16 rounds. Budget,
-    a point each: launches (casts apart), bytes saved for backward, time of the kernels, compilations.
+    a point each: launches_but_casts, saved_bytes, busy_s (time of the kernels), compilations.
     """
     ### BEGIN SOLUTION
 
@@ -325,8 +328,8 @@ experiments.tried(script, "model", repair_model)
 # %% [markdown]
 # **Exercise 17.3 — the step** (★★★, 14 min)
 #
-# Repair `pieces`, `accumulate`, `share`, `clip`, `make_optimizer` and `average`: those of them that need it. Graded counters: launches
-# (casts apart), syncs, collectives, peak memory. Begin with `capstone.where(script, "syncs")`.
+# Repair `pieces`, `accumulate`, `share`, `clip`, `make_optimizer` and `average`: those of them that need it. Graded counters:
+# `launches_but_casts`, `syncs`, `collectives`, `peak_bytes`. Begin with `capstone.where(script, "syncs")`.
 #
 # <details><summary>Hint 1</summary>How often does each loop run in a step: once, once a part, once a weight?</details>
 # <details><summary>Hint 2</summary>The <code>torch._foreach_</code> functions of lesson 06 take a list of tensors in one call. A collective
@@ -345,8 +348,8 @@ def repair_step(script: Script) -> Script:
     average(averaged, model, decay=0.9). Where torch.distributed is initialised, gradients become the
     mean of all ranks'.
 
-    Returns script.replace(...). The training stays the same. Budget, a point each: launches (casts apart), syncs,
-    collectives, peak memory.
+    Returns script.replace(...). The training stays the same. Budget, a point each: launches_but_casts, syncs,
+    collectives, peak_bytes.
     """
     ### BEGIN SOLUTION
     import torch.distributed as dist
@@ -527,8 +530,8 @@ you.against(experiments.left_out(board), board, evidence="simulated (H100)")
 #
 # **Exercise 17.4 — the run** (★★, 10 min)
 #
-# Repair `count_right`, `log`, `remember`, `held_out`, `validate`, `to_host` and `save`: those of them that need it. Graded counters: syncs,
-# memory left behind, bytes copied, bytes saved for backward.
+# Repair `count_right`, `log`, `remember`, `held_out`, `validate`, `to_host` and `save`: those of them that need it. Graded counters:
+# `syncs`, `growth_bytes` (what a step leaves behind), `copied_bytes`, `saved_bytes`.
 #
 # <details><summary>Hint 1</summary>Who needs these numbers, and when? A number that nobody reads before the fourth step may stay on the GPU until
 # then.</details>
@@ -550,7 +553,7 @@ def repair_run(script: Script) -> Script:
     logits or classes, in any dtype. `held_out` may hold numbers, or tensors of one number. Rows may wait in
     record.waiting until LOG_EVERY of them are there.
 
-    Returns script.replace(...). Budget, a point each: syncs, memory left behind, bytes copied, bytes saved.
+    Returns script.replace(...). Budget, a point each: syncs, growth_bytes, copied_bytes, saved_bytes.
     """
     ### BEGIN SOLUTION
 
@@ -631,7 +634,7 @@ experiments.tried(script, "run", repair_run)
 #
 # **Exercise 17.5 — the whole** (★, 2 min)
 #
-# Put your repairs together. The budget is now that of the whole script. Graded counters: time of a step, peak memory.
+# Put your repairs together. The budget is now that of the whole script. Graded counters: `step_s`, `peak_bytes`.
 #
 # <details><summary>Hint 1</summary>Each of your functions takes a script and returns one.</details>
 # <details><summary>Hint 2</summary>If one of them is not written yet, leave it out: each counter is graded by itself.</details>
@@ -642,7 +645,7 @@ experiments.tried(script, "run", repair_run)
 def repair(script: Script) -> Script:
     """The script with all your repairs. The training stays the same.
 
-    Budget, a point each: time of a step on the simulated H100, peak memory.
+    Budget, a point each: step_s on the simulated H100, peak_bytes.
     """
     ### BEGIN SOLUTION
     return repair_run(repair_step(repair_model(repair_data(script))))
