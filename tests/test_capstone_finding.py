@@ -18,7 +18,7 @@ def lines(counter: str) -> dict[finding.Place, finding.Charge]:
 
 def test_all_of_a_counter_is_charged_to_some_line() -> None:
     found = scores.score(SCRIPT).as_dict()
-    counters = set(finding.LESSONS) - {"step_s", "peak_bytes", "growth_bytes", "compilations", "recompiles"}
+    counters = set(finding.LESSONS) - {"step_s", "peak_bytes", "growth_bytes", "compilations"}
     for counter in counters:
         charged = sum(one.amount for one in lines(counter).values())
         assert charged == pytest.approx(found[counter]), counter

@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from helpers import simulate
-from helpers.lessons.capstone import catalogue, reference_repair
-from helpers.lessons.capstone import on_cpu as capstone
+from helpers.lessons.capstone import reference_repair
 from helpers.lessons.capstone.reference_repair import inductor, on_cpu, shown, steps
-from helpers.lessons.capstone.reference_repair.models import TASKS, Task, Way, fused_attention, rungs_of
+from helpers.lessons.capstone.reference_repair.models import TASKS, Task, Way, rungs_of
 from helpers.recordings import registry, running
 from helpers.simulator.cost.roofline import Work
 
@@ -76,14 +75,10 @@ def test_the_repair_is_past_what_the_sources_promise(name: str) -> None:
     assert first.seconds >= times * last.seconds and last.nbytes <= first.nbytes / 2
 
 
-def test_the_capstones_kept_ladder_is_that_of_its_script_today() -> None:
-    assert shown.capstone_is_current(), "run python -m helpers.lessons.capstone.reference_repair.shown"
-    kinds = {fault.kind for fault in catalogue.FAULTS}
-    first, *others = shown.kept()["capstone"]
-    for now, kept in zip(shown.larger(), shown.kept()["capstone, larger"], strict=True):
+@pytest.mark.parametrize("name", shown.SIZES)
+def test_the_capstones_kept_figures_are_those_of_its_script_today(name: str) -> None:
+    for now, kept in zip(shown.of_the_script(name), shown.kept()[name], strict=True):
         assert now.pop("rung") == kept.pop("rung") and now == pytest.approx(kept, rel=1e-6)
-    for row in others[:-1]:  # no name gives a repair away
-        assert row["rung"].rstrip(" 0123456789") in kinds
 
 
 def test_the_experiment_records_every_rung(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,30 +107,23 @@ def test_the_experiment_records_every_rung(monkeypatch: pytest.MonkeyPatch) -> N
     assert {work.name for some in works for work in some} <= names
 
 
-def test_attention_as_products_is_the_fused_one() -> None:
-    q, k, v = torch.randn(3, 2, 4, 8, 16, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(on_cpu.products(q, k, v, False), fused_attention(q, k, v, False))
-
-
-@pytest.mark.parametrize(("name", "times"), [("gpt2", 3.0), ("bert", 2.5), ("capstone", 1.2)])
+@pytest.mark.parametrize(("name", "times"), [("gpt2", 3.0), ("bert", 2.0), ("capstone", 1.2)])
 def test_what_two_cores_gave_is_kept(name: str, times: float) -> None:
     """It was measured once: no clock is read here."""
     kept = json.loads(on_cpu.KEPT.read_text(encoding="utf-8"))[name]
-    rungs = capstone.by_area("")[1] if name == "capstone" else rungs_of_a_cpu(name)
-    assert [row["rung"] for row in kept["rungs"]] == list(rungs)
+    rungs = (
+        list(on_cpu.by_area("")[1]) if name == "capstone" else [r.says for r in on_cpu.rungs_here(name)[1:]]
+    )
+    assert [row["rung"] for row in kept["rungs"]] == rungs and kept["from"] == on_cpu.digest(name)
     assert f"[recorded ({kept['processor']}, 20" in repr(reference_repair.measured_once(name))
     last = kept["rungs"][-1]
     assert last["low"] >= times
-
-
-def rungs_of_a_cpu(name: str) -> list[str]:
-    return [rung.says for rung in on_cpu.rungs_here(TASKS[name])[1:]]
 
 
 def test_the_table_says_what_was_promised_and_how_far_it_may_be_off() -> None:
     said = repr(reference_repair.table("bert"))
     assert "source says" in said and "3.75×" in said and "4.00×" in said and "64%" in said
     assert "fp32 steps" in said and "compiled steps" in said and "[simulated (H100)" in said
-    assert "GPT-2" in reference_repair.ladders().alt and reference_repair.ladder("gpt2").alt
+    assert "GPT-2" in reference_repair.ladders().alt
     with pytest.raises(KeyError, match="there are bert, gpt2, capstone"):
         reference_repair.scored("t5")

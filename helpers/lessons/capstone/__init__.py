@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from helpers.lessons.capstone.finding import by_part as by_part
     from helpers.lessons.capstone.finding import where as where
     from helpers.lessons.capstone.given import budget as budget
-    from helpers.lessons.capstone.given import fault_rungs as fault_rungs
     from helpers.lessons.capstone.given import script as script
-    from helpers.lessons.capstone.on_cpu import live as live
     from helpers.lessons.capstone.parts import Script as Script
+    from helpers.lessons.capstone.reference_repair.on_cpu import live as live
     from helpers.lessons.capstone.scores import Board as Board
     from helpers.lessons.capstone.scores import Run as Run
     from helpers.lessons.capstone.scores import Score as Score

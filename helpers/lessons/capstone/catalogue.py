@@ -14,8 +14,8 @@ class Fault:
 
     place: where it stands, and of those of one place a script has one at most. area: the exercise that repairs it.
     kind: of work. lesson: the course's that treats it. counter: the field of a Score that it raises, and `also` others as
-    clearly. edits: (text of the fast script, text in its place). imports: lines that the new text needs. repair: in one
-    sentence.
+    clearly. edits: (text of the fast script, which is the repair, and text in its place). imports: lines that the new text
+    needs.
     """
 
     name: str
@@ -25,16 +25,15 @@ class Fault:
     lesson: str
     counter: str
     edits: tuple[tuple[str, str], ...]
-    repair: str
     imports: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
 
 
 def _fault(
-    name: str, place: str, kind: str, lesson: str, counter: str, repair: str, *edits: tuple[str, str],
+    name: str, place: str, kind: str, lesson: str, counter: str, *edits: tuple[str, str],
     imports: tuple[str, ...] = (), also: tuple[str, ...] = (),
 ) -> Fault:  # fmt: skip
-    return Fault(name, place, PLACES[place], kind, lesson, counter, edits, repair, imports, also)
+    return Fault(name, place, PLACES[place], kind, lesson, counter, edits, imports, also)
 
 
 #: every place, and the exercise that it belongs to
@@ -85,55 +84,41 @@ FAULTS: tuple[Fault, ...] = (
     # -------------------------------------------------------------------------------------------- 17.1, the data
     _fault(
         "a request a picture", "read", "data loading", "04", "read_s",
-        "Read all rows of the batch in one request.",
         (_READ, "    pictures = torch.stack([torch.from_numpy(files.read([row])[0]) for row in rows])\n"),
     ),
     _fault(
         "the whole file", "read", "data loading", "04", "read_s",
-        "Read the rows of the batch, not all that there are.",
         (_READ, "    pictures = torch.from_numpy(files.read(range(len(files)))[rows])\n"),
     ),
     _fault(
-        "numbers made on the host", "width", "data loading", "04", "copied_bytes",
-        "Send bytes, and make numbers of them on the GPU.",
-        (_FETCHED, _FETCHED.replace("pictures,", "pictures.float(),")),
-    ),
-    _fault(
         "float64 on the host", "width", "precision", "10", "copied_bytes",
-        "Send bytes: a float64 is eight of them.",
         (_FETCHED, _FETCHED.replace("pictures,", "pictures.double(),")),
     ),
     _fault(
         "no workers", "workers", "data loading", "04", "stall_s",
-        "Let worker processes load ahead.",
         ('"num_workers": max(1, cores // 2), "prefetch_factor": 2, "pin_memory": pinned', '"num_workers": 0, "pin_memory": pinned'),
     ),
     _fault(
         "a blocking copy", "send", "syncs", "05", "syncs",
-        "Copy with non_blocking=True, from pinned memory.",
         (_SENT, "        yield [tensor.to(gpu.device) for tensor in batch]\n"),
     ),
     _fault(
         "memory that is not pinned", "send", "syncs", "05", "syncs",
-        "Pin the batches: a copy from ordinary memory waits, whatever it was asked for.",
         ("    pinned = gpu.device.type != \"cpu\"\n", ""),
         (', "pin_memory": pinned}', "}"),
     ),
     _fault(
         "sent one by one", "send", "launches", "05", "syncs",
-        "Send the batch as one tensor.",
         (_SENT, "        yield [torch.stack([row.to(gpu.device) for row in tensor]) for tensor in batch]\n"),
     ),
     # ------------------------------------------------------------------------------------------- 17.2, the model
     _fault(
         "attention by hand", "attention", "memory", "02", "saved_bytes",
-        "F.scaled_dot_product_attention keeps no table of scores.",
         (_ATTENDED, "    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])\n    return torch.softmax(scores, dim=-1) @ v\n"),
         imports=("import math",),
     ),
     _fault(
         "head by head", "attention", "launches", "02", "launches_but_casts",
-        "One call for all heads.",
         (_ATTENDED, """    heads = [
         F.scaled_dot_product_attention(q[:, i : i + 1], k[:, i : i + 1], v[:, i : i + 1])
         for i in range(q.shape[1])
@@ -143,19 +128,11 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _fault(
         "attention runs twice", "attention", "checkpointing", "09", "busy_s",
-        "It keeps its inputs and outputs, which others keep anyway: a checkpoint spares no memory here.",
         (_ATTENDED, "    return checkpoint(F.scaled_dot_product_attention, q, k, v, use_reentrant=False)\n"),
         imports=("from torch.utils.checkpoint import checkpoint",),
     ),
     _fault(
-        "GELU by its formula", "activation", "launches", "02", "launches_but_casts",
-        "F.gelu(x, approximate='tanh') is one kernel, and saves one tensor.",
-        ('    return F.gelu(x, approximate="tanh")\n', "    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))\n"),
-        imports=("import math",), also=("saved_bytes",),
-    ),
-    _fault(
         "GELU by powers", "activation", "memory", "02", "saved_bytes",
-        "F.gelu(x, approximate='tanh') is one kernel, and saves one tensor.",
         ('    return F.gelu(x, approximate="tanh")\n', """    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * torch.pow(x, 3))
     return x * torch.sigmoid(2 * inner)
 """),
@@ -163,19 +140,12 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _fault(
         "heads laid out anew", "layout", "layout", "01", "busy_s",
-        "Views will do: attention takes any strides.",
         (_HEADS, """    parts = qkv.chunk(3, dim=-1)
     return [part.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous() for part in parts]
 """),
     ),
     _fault(
-        "places row by row", "layout", "layout", "01", "operators",
-        "maps.flatten(2).transpose(1, 2) is a view.",
-        ("    return maps.flatten(2).transpose(1, 2)\n", "    return torch.cat([row.transpose(1, 2) for row in maps.unbind(2)], dim=1)\n"),
-    ),
-    _fault(
         "the loss by hand", "cost", "launches", "02", "busy_s",
-        "F.cross_entropy does it.",
         ("    return F.cross_entropy(logits, labels)\n", """    wanted = F.one_hot(labels, len(SHAPES)).float()
     shares = torch.softmax(logits.float(), dim=-1)
     return -(wanted * shares.log()).sum(-1).mean()
@@ -183,12 +153,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _fault(
         "float32 throughout", "precision", "precision", "10", "busy_s",
-        "Run the model under autocast, in bfloat16.",
         (_FORWARD, "    logits = model(numbers)\n    return logits, cost(logits, labels)\n"),
     ),
     _fault(
         "autocast too late", "precision", "precision", "10", "busy_s",
-        "Let autocast begin before the model runs, not for the loss alone.",
         (_FORWARD, """    logits = model(numbers)
     with torch.autocast(numbers.device.type, dtype=torch.bfloat16):
         return logits, cost(logits, labels)
@@ -196,7 +164,6 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _fault(
         "picture by picture", "augment", "compilation", "11", "compilations",
-        "Choose by torch.where: Python's booleans are compiled into the code, each combination anew.",
         (_AUGMENTED, """    turned = [
         picture.flip(-1) if turn else picture
         for picture, turn in zip(numbers, mirrored.tolist(), strict=True)
@@ -206,19 +173,16 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _fault(
         "a question to the data", "augment", "compilation", "11", "compilations",
-        "Leave the branch out: it breaks the graph, and the CPU waits for the answer.",
         (_AUGMENTED, "    if mirrored.any():\n    " + _AUGMENTED + "    return numbers\n"),
     ),
     _fault(
         "rows of a mask", "augment", "compilation", "11", "compilations",
-        "Choose by torch.where: what a mask picks has a size that only the data know.",
         (_AUGMENTED, """    numbers[mirrored] = numbers[mirrored].flip(-1)
     return numbers
 """),
     ),
     _fault(
         "constants sent each time", "scale", "syncs", "03", "syncs",
-        "Plain numbers need no tensor on the GPU.",
         ("    return pictures.float() / 127.5 - 1\n", """    middle = torch.full((3, 1, 1), 127.5).to(pictures.device)
     return (pictures.float() - middle) / middle
 """),
@@ -226,7 +190,6 @@ FAULTS: tuple[Fault, ...] = (
     # -------------------------------------------------------------------------------------------- 17.3, the step
     _fault(
         "rows by a list", "pieces", "syncs", "03", "syncs",
-        "chunk() gives views; a list of rows is copied to the GPU, and waited for.",
         ("    yield from zip(*(tensor.chunk(parts) for tensor in batch), strict=True)\n", """    count = len(batch[0])
     size = -(-count // parts)
     for start in range(0, count, size):
@@ -235,31 +198,14 @@ FAULTS: tuple[Fault, ...] = (
 """),
     ),
     _fault(
-        "rows by a tensor", "pieces", "syncs", "03", "syncs",
-        "chunk() gives views; numbers of rows are copied to the GPU, and waited for.",
-        ("    yield from zip(*(tensor.chunk(parts) for tensor in batch), strict=True)\n", """    for rows in torch.arange(len(batch[0])).chunk(parts):
-        yield tuple(tensor.index_select(0, rows.to(tensor.device)) for tensor in batch)
-"""),
-    ),
-    _fault(
         "one backward pass for all parts", "backward", "memory", "09", "peak_bytes",
-        "Call backward() part by part: then one part's activations are alive at a time.",
         ("        (loss / parts).backward()\n        kept.append(logits.detach())\n        losses.append(loss.detach())\n",
          "        kept.append(logits.detach())\n        losses.append(loss / parts)\n"),
         ("    share(model)\n    return torch.cat(kept), torch.stack(losses).mean()\n",
          "    total = torch.stack(losses).sum()\n    total.backward()\n    share(model)\n    return torch.cat(kept), total.detach()\n"),
     ),
     _fault(
-        "a graph a part", "backward", "memory", "09", "peak_bytes",
-        "Let each part's graph go: backward() without retain_graph, and what is kept detached.",
-        ("        (loss / parts).backward()\n        kept.append(logits.detach())\n        losses.append(loss.detach())\n",
-         "        (loss / parts).backward(retain_graph=True)\n        kept.append(logits)\n        losses.append(loss)\n"),
-        ("    return torch.cat(kept), torch.stack(losses).mean()\n",
-         "    return torch.cat(kept).detach(), torch.stack(losses).mean().detach()\n"),
-    ),
-    _fault(
         "an all-reduce a tensor", "share", "communication", "14", "collectives",
-        "Send all gradients in one message.",
         (_SHARED, """        for grad in grads:
             dist.all_reduce(grad)
             grad.div_(dist.get_world_size())
@@ -267,7 +213,6 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _fault(
         "gathered and averaged", "share", "communication", "14", "collectives",
-        "One all-reduce of all gradients moves less than a gather of each.",
         (_SHARED, """        for grad in grads:
             others = [torch.empty_like(grad) for _ in range(dist.get_world_size())]
             dist.all_gather(others, grad)
@@ -275,19 +220,7 @@ FAULTS: tuple[Fault, ...] = (
 """),
     ),
     _fault(
-        "a comparison in Python", "clip", "syncs", "03", "syncs",
-        "nn.utils.clip_grad_norm_ compares on the GPU.",
-        (_CLIPPED, """    grads = [p.grad for p in model.parameters() if p.grad is not None]
-    length = torch.stack([grad.square().sum() for grad in grads]).sum().sqrt()
-    if length > most:
-        for grad in grads:
-            grad.mul_(most / (length + 1e-6))
-    return length
-"""),
-    ),
-    _fault(
         "lengths read one by one", "clip", "syncs", "03", "syncs",
-        "nn.utils.clip_grad_norm_ adds the lengths up on the GPU.",
         (_CLIPPED, """    grads = [p.grad for p in model.parameters() if p.grad is not None]
     length = math.sqrt(sum(grad.norm().item() ** 2 for grad in grads))
     scale = min(1.0, most / (length + 1e-6))
@@ -299,26 +232,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _fault(
         "AdamW in a loop", "optimizer", "launches", "06", "launches_but_casts",
-        "fused=True takes all weights in one kernel.",
         ("lr=2e-3, fused=True)", "lr=2e-3, foreach=False)"),
     ),
     _fault(
-        "a group a weight", "optimizer", "launches", "06", "launches_but_casts",
-        "One group for all weights that are treated alike.",
-        ("    return torch.optim.AdamW(model.parameters(), lr=2e-3, fused=True)\n", """    groups = [{"params": [weight]} for weight in model.parameters()]
-    return torch.optim.AdamW(groups, lr=2e-3, fused=True)
-"""),
-    ),
-    _fault(
-        "averages one by one", "average", "launches", "06", "launches_but_casts",
-        "torch._foreach_lerp_ takes all weights in a few kernels.",
-        (_AVERAGED, """    for kept, weight in zip(averaged.parameters(), model.parameters(), strict=True):
-        kept.mul_(decay).add_(weight, alpha=1 - decay)
-"""),
-    ),
-    _fault(
         "averages in a new state", "average", "launches", "06", "launches_but_casts",
-        "torch._foreach_lerp_ changes all weights in place.",
         (_AVERAGED, """    now, kept = model.state_dict(), averaged.state_dict()
     averaged.load_state_dict({name: decay * kept[name] + (1 - decay) * now[name] for name in kept})
 """),
@@ -326,45 +243,20 @@ FAULTS: tuple[Fault, ...] = (
     # --------------------------------------------------------------------------------------------- 17.4, the run
     _fault(
         "numbers read at each step", "log", "logging", "03", "syncs",
-        "Keep the numbers on the GPU, and read those of several steps at once.",
         (_LOGGED, "    record.rows.append([float(loss), float(right), float(length)])\n"),
     ),
     _fault(
-        "a list at each step", "log", "logging", "03", "syncs",
-        "Read the numbers of several steps at once.",
-        (_LOGGED, "    record.rows.append(torch.stack([loss, right, length]).tolist())\n"),
-    ),
-    _fault(
-        "counted on the host", "right", "host code", "03", "syncs",
-        "Count on the GPU, and leave the number there.",
-        (_RIGHT, "    return (logits.argmax(-1).cpu() == labels.cpu()).sum().to(logits.device)\n"),
-    ),
-    _fault(
         "counted in Python", "right", "host code", "03", "syncs",
-        "Compare tensors: a loop over their numbers runs in Python, and waits for them.",
         (_RIGHT, """    pairs = zip(logits.argmax(-1).tolist(), labels.tolist(), strict=True)
     return torch.tensor(sum(guess == label for guess, label in pairs), device=logits.device)
 """),
     ),
     _fault(
         "logits kept", "remember", "memory", "08", "growth_bytes",
-        "Keep the class, a byte a picture.",
         (_REMEMBERED, "    record.guesses.append(logits.clone().float())\n"),
     ),
     _fault(
-        "shares kept", "remember", "memory", "08", "growth_bytes",
-        "Keep the class, a byte a picture.",
-        (_REMEMBERED, "    record.guesses.append(torch.softmax(logits.double(), dim=-1))\n"),
-    ),
-    _fault(
-        "validation with a graph", "validate", "memory", "02", "saved_bytes",
-        "torch.no_grad(): nobody asks for gradients here.",
-        ("@torch.no_grad()\ndef validate(", "def validate("),
-        (_VALIDATED, _VALIDATED.replace("mean()", "mean().detach()")),
-    ),
-    _fault(
         "a graph until it is read", "validate", "memory", "02", "saved_bytes",
-        "torch.no_grad(), and the sum stays on the GPU.",
         ("@torch.no_grad()\ndef validate(", "def validate("),
         (_VALIDATED, """        losses.append(forward(model, normalise(pictures), labels)[1].item())
     return sum(losses) / len(losses)
@@ -372,26 +264,15 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _fault(
         "held-out pictures sent each time", "held", "memory", "04", "copied_bytes",
-        "Send them once, and keep them on the GPU.",
         ("    return [[tensor.to(gpu.device) for tensor in fetch(files, batch)] for batch in batches]\n",
          "    return [list(fetch(files, batch)) for batch in batches]\n"),
     ),
     _fault(
         "weights copied one by one", "checkpoint", "checkpointing", "05", "syncs",
-        "One copy of all weights, into pinned memory, which nobody waits for.",
         (_HOST, "    return torch.cat([p.detach().flatten().cpu() for p in module.parameters()])\n"),
     ),
     _fault(
-        "weights through NumPy", "checkpoint", "checkpointing", "05", "syncs",
-        "One copy of all weights, into pinned memory, which nobody waits for.",
-        (_HOST, """    weights = [p.detach().cpu().numpy().ravel() for p in module.parameters()]
-    return torch.from_numpy(np.concatenate(weights))
-"""),
-        imports=("import numpy as np",),
-    ),
-    _fault(
         "a checkpoint at each step", "when", "checkpointing", "08", "copied_bytes",
-        "Save every few steps: what is written in between is thrown away.",
         (_SAVED, """    kept = {"step": step, "model": to_host(model), "averaged": to_host(averaged)}
     if step % SAVE_EVERY == 0:
         record.saved = kept

@@ -30,11 +30,8 @@ _PRODUCTS = re.compile("mm|convolution|attention")
 _FORMS = {key: (name, form) for key, name, form in scores.ROWS}
 
 
-def run(**fields: Any) -> Run:
-    """A run for which the losses have to stay: see :class:`helpers.lessons.capstone.Run`."""
-    return Run(**fields)
-
-
+#: a run for which the losses have to stay
+run = Run
 #: a run on the simulated GPU with true values, and otherwise as the steps are counted: only pictures and weights are smaller
 TIED = Run(
     side=32, width=32, heads=scores.LARGE["heads"], layers=scores.LARGE["layers"], batch=scores.LARGE["batch"],
@@ -151,7 +148,7 @@ def _far(one: list[float], other: list[float]) -> bool:
 def _check(name: str, area: str, counter: str, runs: tuple[Run, ...]) -> None:
     limit = capstone.budget()[area][counter]
     said, form = _FORMS[counter]
-    each_step = "" if counter in ("compilations", "recompiles", "peak_bytes") else " a step"
+    each_step = "" if counter in ("compilations", "peak_bytes") else " a step"
 
     def takes(report: check.Report) -> float:
         found: float = (report.value["score"] | report.value.get("compiled", {}))[counter]
@@ -171,7 +168,7 @@ def _check(name: str, area: str, counter: str, runs: tuple[Run, ...]) -> None:
     def spared(reports: list[check.Report]) -> str:
         return f"{said}: {form(takes(reports[0]))}{each_step} (at most {form(limit)})"
 
-    compiles = counter in ("compilations", "recompiles")
+    compiles = counter == "compilations"
     note = f"In a cell of its own, capstone.compare(script, {name}(script)) shows every counter."
     told: dict[str, Any] = {"call": f"{name}(script)", "look": _LOOK[area], "note": note, "counters": False}
     default = asdict(Run())

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import ast
-import functools
-import importlib.util
 import inspect
 import itertools
-import json
-import os
-import shutil
-import signal
-import tempfile
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from typing import Any
 from unittest import mock
 
-from helpers import plots, progress, ranks
+from helpers import plots, progress
 from helpers.check.probe import describe
 from helpers.lesson import patience
 from helpers.lessons import capstone
 from helpers.lessons.capstone import finding, given, reference_repair, scores
-from helpers.lessons.capstone.climbing import Step, step_of
 from helpers.lessons.capstone.parts import AREAS, WHOLE, Script
-from helpers.lessons.capstone.plain import eager
 from helpers.lessons.gpu_queue.experiments import machine
-from helpers.plots import ladders
+from helpers.plots.ladders import Rung
 from helpers.simulator import simulate
-from helpers.text.tables import ShownAsTable, Table, table
+from helpers.text.tables import Table, table
 
 SIMULATED = scores.SIMULATED
 #: what is told of the whole script beside what is graded
@@ -45,21 +36,18 @@ def parts() -> Table:
     return table(rows, ["area", "functions that you may replace"], evidence="arithmetic")
 
 
-@functools.lru_cache(maxsize=64)
-def a_step(script: Script, cpu: float = 1, gpu: float = 1, pcie: float = 1, loading: float = 1) -> Step:
-    """A step on a machine of which a part is so many times as fast."""
-    rates = {"REQUEST_S": 1 / loading, "READ_BYTES_PER_S": loading, "MAKE_BYTES_PER_S": loading}
-    faster = {name: getattr(scores, name) * rate for name, rate in rates.items()}
-    with mock.patch.multiple(scores, **faster):
-        return step_of(script, simulate(machine(cpu, gpu, pcie)).world(scores.RANKS))
-
-
 def gains(script: Script) -> dict[str, float]:
     """Part of the machine → how many times as fast a step is when that part is twice as fast."""
-    plain = capstone.score(script).step_s
-    parts = {"CPU": "cpu", "GPU": "gpu", "copies": "pcie", "loading": "loading"}
-    some = patience.bar(list(parts.items()), "a faster CPU, GPU …")
-    return {name: plain / a_step(script, **{key: 2}).seconds for name, key in some}
+    step_s = scores.counted(script)[0]["step_s"]  # a whole score would compile, too
+    twice = {"CPU": (2, 1, 1), "GPU": (1, 2, 1), "copies": (1, 1, 2), "loading": (1, 1, 1)}
+    rates = {"REQUEST_S": 1 / 2, "READ_BYTES_PER_S": 2, "MAKE_BYTES_PER_S": 2}
+    quick = {name: getattr(scores, name) * rate for name, rate in rates.items()}
+    speedups = {}
+    for name, parts in patience.bar(list(twice.items()), "a faster CPU, GPU …"):
+        with mock.patch.multiple(scores, **quick if name == "loading" else {}):
+            numbers, _, _ = scores.counted_on(script, simulate(machine(*parts)).world(scores.RANKS))
+        speedups[name] = step_s / numbers["step_s"]
+    return speedups
 
 
 def of_the_machine(speedups: Mapping[str, float]) -> Table:
@@ -70,8 +58,8 @@ def of_the_machine(speedups: Mapping[str, float]) -> Table:
 
 def computes(script: Script) -> str:
     """How much of a step the GPU computes, in the words of lesson 03."""
-    score = capstone.score(script)
-    share = score.busy_s / score.step_s
+    numbers = scores.counted(script)[0]
+    share = numbers["busy_s"] / numbers["step_s"]
     return "over 80 %" if share >= 0.8 else "40 to 80 %" if share >= 0.4 else "under 40 %"
 
 
@@ -111,33 +99,12 @@ def repaired(script: Script, *repairs: Repair) -> Script:
     return script
 
 
-class Tried(ShownAsTable):
-    """The graded counters of an exercise and the time, before and after, beside the budget."""
-
-    def __init__(self, board: capstone.Board, limits: Mapping[str, float]) -> None:
-        self.board, self.limits = board, limits
-
-    def table(self) -> Table:
-        before, after = self.board.before.as_dict(), self.board.after.as_dict()
-        rows = [] if self.board.same else [self.board.ANOTHER]
-        shown = [row for row in scores.ROWS if row[0] in self.limits]
-        if "step_s" not in self.limits:
-            shown.append(scores.ROWS[0])
-        for key, name, form in shown:
-            limit = self.limits.get(key)
-            met = self.board.same and limit is not None and after[key] <= limit * (1 + 1e-9)
-            kept = "" if limit is None else "✓" if met else "not yet"
-            asked = "not graded" if limit is None else form(limit)
-            rows.append((name, form(before[key]), form(after[key]), asked, kept))
-        columns = ["a step of the script", "before", "after", "at most", ""]
-        note = self.board.table().caption.partition("; ")[0]
-        return table(rows, columns, evidence=SIMULATED, caption=note)
-
-
-def tried(script: Script, area: str, *repairs: Repair) -> Tried | str:
-    """The script before and after these repairs, beside the budget of the area's exercise; a word where none is written,
-    or where the repaired script fails."""
+def tried(script: Script, area: str, *repairs: Repair) -> Table | str:
+    """The graded counters of an exercise and the time, before and after these repairs, beside the budget; a word where no
+    repair is written, or where the repaired script fails."""
     limits = given.budget()[area]
+    if area == "all":
+        limits = {key: limits[key] for key in (*WHOLE, *_TOO)}
     try:
         after = repaired(script, *repairs)
         if after is script:
@@ -147,7 +114,18 @@ def tried(script: Script, area: str, *repairs: Repair) -> Tried | str:
         report = describe(problem)
         where = f" ({report['where']})" if report["where"] else ""
         return f"the repaired script fails: {report['type']}: {report['text']}{where}"
-    return Tried(board, limits if area != "all" else {key: limits[key] for key in (*WHOLE, *_TOO)})
+    before, after_it = board.before.as_dict(), board.after.as_dict()
+    rows = [] if board.same else [board.ANOTHER]
+    for key, name, form in scores.ROWS:
+        limit = limits.get(key)
+        if limit is None and key != "step_s":
+            continue
+        met = board.same and limit is not None and after_it[key] <= limit * (1 + 1e-9)
+        kept = "" if limit is None else "✓" if met else "not yet"
+        asked = "not graded" if limit is None else form(limit)
+        rows.append((f'`"{key}"`: {name}', form(before[key]), form(after_it[key]), asked, kept))
+    columns = ["a step of the script", "before", "after", "at most", ""]
+    return table(rows, columns, evidence=SIMULATED, caption=board.table().caption.partition("; ")[0])
 
 
 def left_out(board: capstone.Board) -> dict[str, str]:
@@ -172,50 +150,45 @@ def _ladder(script: Script, after: Script) -> plots.Picture:
     """
     new = {name: part for name, part in after.replaced if not _as_it_was(part, script.part(name))}
     cost = finding.spent(script)
-    cost["loading"], cost["forward"] = (
-        cost["send"],
-        cost["Block.forward"],
-    )  # who carries out what these set up
+    # who carries out what these set up
+    cost["loading"], cost["forward"] = cost["send"], cost["Block.forward"]
     order = sorted(new, key=lambda name: -max(cost[name]["step_s"], cost[name]["busy_s"]))
-    start, end = capstone.score(script), capstone.score(after)
-    rows, now = [("as it was", Step(start.step_s, int(start.peak_bytes)))], script
+    rungs, now = [_rung("as it was", script)], script
     for name in patience.bar(order, "function by function"):
         more = now.replace(**{name: new[name]})
         try:
-            step, last = a_step(more), rows[-1][1]
+            rung, last = _rung(name, more), rungs[-1]
         except Exception:  # it wants one that comes later, as `validate` does `held_out`
             continue  # the last row has it
         now = more
-        if max(abs(a / b - 1) for a, b in zip(step, last, strict=True)) >= 0.02:
-            rows.append((name, step))
-    if rest := len(order) + 1 - len(rows):
-        rows.append((f"{rest} more", Step(end.step_s, int(end.peak_bytes))))
-    bars = [ladders.Rung(name, step.seconds, step.peak_bytes) for name, step in rows]
-    if len(bars) > 1:
-        board, kept = capstone.compare(script, after).table(), [(name, *step, True) for name, step in rows]
+        if max(abs(rung.seconds / last.seconds - 1), abs(rung.nbytes / last.nbytes - 1)) >= 0.02:
+            rungs.append(rung)
+    if rest := len(order) + 1 - len(rungs):
+        rungs.append(_rung(f"{rest} more", after))
+    if len(rungs) > 1:
+        board, kept = capstone.compare(script, after).table(), [astuple(rung) for rung in rungs]
         progress.keep_board("The capstone: my repairs, one on the other", board, kept)
-    return plots.ladder(bars, evidence=SIMULATED, title="Your repairs, one on the other")
+    return plots.ladder(rungs, evidence=SIMULATED, title="Your repairs, one on the other")
+
+
+def _rung(name: str, script: Script) -> Rung:
+    step = scores.counted(script)[0]
+    return Rung(name, step["step_s"], step["peak_bytes"])
 
 
 def _as_it_was(part: Callable[..., Any], text: str) -> bool:
-    """Whether a function does, word for word, what the script's own does."""
+    """Whether a function does, word for word, what the script's own does: annotations and docstrings apart."""
     try:
-        mine = textwrap.dedent(inspect.getsource(part))
-    except (OSError, TypeError):
+        mine = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
+    except (OSError, TypeError, SyntaxError):  # a lambda in the middle of a line
         return False
-    return _body(mine) == _body(text)
+    return isinstance(mine, ast.FunctionDef) and _body(mine) == _body(ast.parse(text).body[0])
 
 
-def _body(text: str) -> list[str]:
-    """A function's statements and decorators, without annotations and docstring."""
-    try:
-        function = ast.parse(text).body[0]
-    except SyntaxError:  # a lambda in the middle of a line
-        return [text]
-    if not isinstance(function, ast.FunctionDef):
-        return [text]
-    first = function.body[1:] if ast.get_docstring(function) is not None else function.body
-    return [ast.dump(node) for node in (*function.decorator_list, *first)]
+def _body(function: Any) -> list[str]:
+    """Its decorators and statements."""
+    statements = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return [ast.dump(node) for node in (*function.decorator_list, *statements)]
 
 
 # --- Further: the same for models of others' sizes -----------------------------------------------------------------
@@ -228,109 +201,3 @@ def climbed(name: str) -> dict[str, str]:
     bought = {now.name: last.seconds / now.seconds for last, now in itertools.pairwise(rungs)}
     how_much = "under 4 times" if times < 4 else "4 to 8 times" if times < 8 else "over 8 times"
     return {"all rungs together": how_much, "the rung that buys most": max(bought, key=bought.__getitem__)}
-
-
-# --- Further: on two ranks, killed ---------------------------------------------------------------------------------
-
-RAN, EVERY, DIES = 8, 4, 6  # steps, steps from one checkpoint to the next, and the step in which rank 0 dies
-
-
-Part = tuple[str, str]  # a way of helpers.lessons.capstone.spread, and the folder of a run
-
-
-def _train(runs: Sequence[Part], dies: int, until: int) -> None:
-    """In a rank: the script, run after run, until a step; rank 0 is killed in step `dies`."""
-    with eager():  # to compile would take longer than the run; importing the compiler alone takes seconds
-        from helpers.lessons.capstone import spread
-
-    os.environ.setdefault("MASTER_PORT", "29500")  # torchrun would have set it, and Accelerate asks
-
-    def die(step: int) -> None:
-        if step == dies and spread.dist.get_rank() == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    for by, to in runs:
-        spread.train(by, Path(to), spread.script.Size(), until, EVERY, before_step=die)
-
-
-def _losses(to: str) -> list[float]:
-    lines = (Path(to) / "losses.jsonl").read_text(encoding="utf-8").splitlines()
-    return [
-        loss
-        for _, loss in sorted({json.loads(line)["step"]: json.loads(line)["loss"] for line in lines}.items())
-    ]
-
-
-@functools.cache
-def killed() -> dict[str, tuple[list[float], list[float]]]:
-    """What was tried → the losses of the run that nobody killed, and of the one that went on."""
-    ways = {"DDP": "parallel", "FSDP2": "sharded"}
-    if importlib.util.find_spec("accelerate") is not None:
-        ways["Accelerate"] = "accelerated"
-    with tempfile.TemporaryDirectory() as there:
-
-        def folder(name: str) -> str:
-            (Path(there) / name).mkdir(exist_ok=True)
-            return str(Path(there) / name)
-
-        whole = [(by, folder(f"{by} whole")) for by in ways.values()]
-        ranks.run_ranks(_train, 2, whole, 0, RAN)
-        broken = [(by, folder(by)) for by in ways.values()]
-        for part in broken:
-            try:
-                ranks.run_ranks(_train, 2, [part], DIES, RAN)
-            except ranks.RankError as problem:
-                if "SIGKILL" not in str(problem):
-                    raise
-        across = folder("across")
-        shutil.copytree(broken[0][1], across, dirs_exist_ok=True)
-        ranks.run_ranks(_train, 2, [*broken, ("sharded", across)], 0, RAN)
-        losses = {
-            f"{name}, killed": (_losses(unbroken), _losses(broken_off))
-            for name, (_, unbroken), (_, broken_off) in zip(ways, whole, broken, strict=True)
-        }
-        return losses | {"FSDP2, from the checkpoint of DDP": (_losses(whole[0][1]), _losses(across))}
-
-
-def _apart(losses: Sequence[float], other: Sequence[float]) -> float:
-    return max(abs(a - b) / a for a, b in zip(losses, other, strict=True))
-
-
-NEAR = 1e-3  # far more than rounding comes to in so few steps
-
-
-def same_losses(losses_of: Mapping[str, tuple[list[float], list[float]]]) -> dict[str, str]:
-    """How near the losses are, in words: of all that were killed, and of the one that went on another way.
-
-    Of the latter it says no more than "within 0.1 %": another way adds up in another order, and it depends on the processor
-    whether that shows in a loss.
-    """
-    *own, across = (_apart(*losses) for losses in losses_of.values())
-    return {
-        "killed, against not killed": "to the last bit" if max(own) == 0 else _near(max(own)),
-        "sharded, going on from data parallel": _near(across),
-    }
-
-
-def _near(far: float) -> str:
-    return "within 0.1 %" if far < NEAR else "no"
-
-
-def killed_table(losses_of: Mapping[str, tuple[list[float], list[float]]]) -> Table:
-    """`killed` as a table."""
-
-    def largest(name: str, far: float) -> str:
-        exact = far == 0 and "killed" in name
-        return "0" if exact else "under 0.1 %" if far < NEAR else f"{far:.1%}"
-
-    rows = [
-        (name, f"{whole[-1]:.2f}", f"{gone_on[-1]:.2f}", largest(name, _apart(whole, gone_on)))
-        for name, (whole, gone_on) in losses_of.items()
-    ]
-    columns = [
-        "two ranks",
-        "last loss, not killed",
-        "last loss, gone on with",
-        "largest difference of a loss",
-    ]
-    return table(rows, columns, evidence="live (CPU)")

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 from unittest import mock
 
-from helpers import compiling, count, memory
+from helpers import count, memory
 from helpers.counters.watch import running as counting
 from helpers.lessons.capstone import scores
 from helpers.lessons.capstone.parts import AREAS, Script, code_of, spaces
@@ -36,7 +36,7 @@ LESSONS = {
     "step_s": "03", "busy_s": "01, 02, 09, 10", "stall_s": "04", "read_s": "04", "launches": "01, 02, 06",
     "launches_but_casts": "01, 02, 06",
     "operators": "01, 02", "syncs": "03, 05", "copied_bytes": "04, 08, 10", "collectives": "14", "sent_bytes": "14",
-    "saved_bytes": "02, 09", "peak_bytes": "08, 09", "growth_bytes": "08", "compilations": "11", "recompiles": "11",
+    "saved_bytes": "02, 09", "peak_bytes": "08, 09", "growth_bytes": "08", "compilations": "11",
 }  # fmt: skip
 #: rows of a table of lines; a function has one in the table of functions from so many seconds on
 MOST, LEAST_S = 8, 1e-5
@@ -252,38 +252,30 @@ class _Known:
     """Where the lines of a script, and of what stands in for its functions, are found from a snapshot's frames."""
 
     def __init__(self, script: Script) -> None:
-        self.file = script.file
-        self.functions = {
-            n.lineno: n for n in ast.walk(ast.parse(script.source)) if isinstance(n, ast.FunctionDef)
-        }
-        self.classes = [n for n in ast.parse(script.source).body if isinstance(n, ast.ClassDef)]
+        self.file, self.functions = script.file, dict[int, str]()
+        for top in ast.parse(script.source).body:
+            owner = f"{top.name}." if isinstance(top, ast.ClassDef) else ""
+            for node in ast.walk(top):  # what is inside comes after what is around it
+                if isinstance(node, ast.FunctionDef):
+                    lines = range(node.lineno, (node.end_lineno or 0) + 1)
+                    self.functions |= dict.fromkeys(lines, owner + node.name)
         self.others = {c.co_name: c.co_filename for _, part in script.replaced if (c := code_of(part))}
 
     def add(self, lines: dict[Place, Charge], block: Any) -> Place:
-        place, via = self.place(block.frames)
-        lines[place].add(block.size, f"blocks of {size_text(block.size)}", via)
-        return place
-
-    def place(self, frames: tuple[Any, ...]) -> tuple[Place, str]:
-        """The line that asked, and the function that train called to come there."""
-        places = [place for frame in frames if (place := self._known(frame)) is not None]
+        """Charge a block to the line that asked for it, by way of the function that train called to come there."""
+        places = [place for frame in block.frames if (place := self._known(frame)) is not None]
         names = [place.function for place in places]
         below = names[names.index("train") - 1] if "train" in names[1:] else ""
-        return (places or [Place("(elsewhere)", "")])[0], below
+        place = (places or [Place("(elsewhere)", "")])[0]
+        lines[place].add(block.size, f"blocks of {size_text(block.size)}", below)
+        return place
 
     def _known(self, frame: Any) -> Place | None:
         if frame.file == self.file:
-            return _at(self.file, frame.line, self.function(frame.line))
+            return _at(self.file, frame.line, self.functions.get(frame.line, ""))
         if frame.function in self.others and frame.user:
             return _at(self.others[frame.function], frame.line, frame.function)
         return None
-
-    def function(self, line: int) -> str:
-        """The innermost function, or method, that has this line."""
-        around = [n for n in self.functions.values() if n.lineno <= line <= (n.end_lineno or 0)]
-        name = max(around, key=lambda n: n.lineno).name if around else ""
-        owner = next((c.name for c in self.classes if c.lineno <= line <= (c.end_lineno or 0)), "")
-        return f"{owner}.{name}" if owner else name
 
 
 # ---------------------------------------------------------------------------------------------------- as tables
@@ -298,7 +290,7 @@ def where(script: Script, counter: str, most: int = MOST) -> Table:
     if counter not in LESSONS:
         raise ValueError(f"no counter {counter!r}: there are {', '.join(LESSONS)}")
     look = f"to look up: lesson {LESSONS[counter]}"
-    if counter in ("compilations", "recompiles"):
+    if counter == "compilations":
         return _compiled(script, look)
     lines = (_memory if counter in ("peak_bytes", "growth_bytes") else _charges)(script).get(counter, {})
     whole, (name, form) = sum(charge.amount for charge in lines.values()), _FORMS[counter]
@@ -335,7 +327,7 @@ def _said(charge: Charge) -> str:
 
 def _compiled(script: Script, look: str) -> Table:
     """What a small run on the CPU compiles, line by line, and why again."""
-    report, rows, known = watched(script), [], _Known(script)
+    (_, report), rows, known = scores.watched(script, scores.COMPILED), [], _Known(script)
     places = {c.where: c.function.partition(",")[0] for c in report.compilations}
     for where, function in places.items():
         file = script.file if where.startswith(script.file) else known.others.get(function, script.file)
@@ -353,12 +345,6 @@ def _compiled(script: Script, look: str) -> Table:
     return table(rows, columns, evidence="live (CPU)", caption=look)
 
 
-@lru_cache(maxsize=16)
-def watched(script: Script) -> compiling.Report:
-    """What a small run of the script on the CPU compiles."""
-    return scores.watched(script, scores.COMPILED)[1]
-
-
 def by_part(script: Script) -> Table:
     """What each function took in a step without those that it calls, the longest on CPU or GPU first; sums by area."""
     rows = [
@@ -368,22 +354,16 @@ def by_part(script: Script) -> Table:
         if max(took["step_s"], took["busy_s"]) >= LEAST_S
     ]  # fmt: skip
     columns = ["function", "area", "CPU, waits included (ms)", "its kernels (ms)", "launches", "syncs"]
-    said = [
-        f"{area} {1e3 * of['step_s']:.1f} ms, {number_text(of['launches'])} and {number_text(of['syncs'])}"
-        for area, of in by_area(script).items()
-    ]
-    caption = f"CPU, launches and syncs by area: {'; '.join(said)}"
-    return table(rows, columns, evidence=scores.SIMULATED, caption=caption)
-
-
-def by_area(script: Script) -> dict[str, dict[str, float]]:
-    """Area → counter → what its functions took in a step, backward passes apart."""
-    areas = {area: {"step_s": 0.0, "launches": 0.0, "syncs": 0.0} for area in AREAS}
+    areas = {area: dict.fromkeys(("step_s", "launches", "syncs"), 0.0) for area in AREAS}
     for name, took in spent(script).items():
-        counters = areas.get(_area(name), {})
-        for counter in counters:
-            counters[counter] += took[counter]
-    return areas
+        for counter in (sums := areas.get(_area(name), {})):
+            sums[counter] += took[counter]
+    shares = [
+        f"{area} {1e3 * of['step_s']:.1f} ms, {number_text(of['launches'])} and {number_text(of['syncs'])}"
+        for area, of in areas.items()
+    ]
+    caption = f"CPU, launches and syncs by area, backward passes apart: {'; '.join(shares)}"
+    return table(rows, columns, evidence=scores.SIMULATED, caption=caption)
 
 
 def spent(script: Script) -> dict[str, dict[str, float]]:

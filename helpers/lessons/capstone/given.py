@@ -1,27 +1,25 @@
-"""What a class is given: its script, what each exercise may cost, and the ladder of repairs.
+"""What a class is given: its script, and what each exercise may cost.
 
 All of it follows from the class's seed. A student's copy has it as data (given.json), and not what it was made from.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import importlib
 import json
 import sys
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helpers.check.variant import class_seed
 from helpers.keeping import write
 from helpers.lessons.capstone.parts import WHOLE, Script
-
-if TYPE_CHECKING:  # a rank that trains needs neither pictures nor the simulator
-    from helpers.plots.ladders import Rung
+from helpers.recordings import registry
 
 HERE = Path(__file__).parent
 #: what :func:`made` returned for one seed: in a student's copy for its class, else for the usual script
@@ -78,7 +76,19 @@ def fingerprint() -> str:
     """Of the files that what is given follows from; "" in a student's copy."""
     if not all(path.exists() for path in SOURCES):
         return ""
-    return hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:16]
+    return digest(*(path.read_text(encoding="utf-8") for path in SOURCES))
+
+
+def digest(*programs: str) -> str:
+    """16 hex digits of these texts that no import at their top, docstring, comment or white space changes."""
+    hashed = hashlib.sha256()
+    for text in programs:
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+        hashed.update(registry.code_hash("\n".join(lines), "").encode())
+    return hashed.hexdigest()[:16]
 
 
 def made(seed: str) -> dict[str, Any]:
@@ -142,25 +152,6 @@ def sent_bytes() -> float:
     """Bytes that a step has to send to other ranks: the gradients, once."""
     sent: float = _given(class_seed())["sent_bytes"]
     return sent
-
-
-def fault_rungs(seed: str | None = None) -> list[Rung]:
-    """The ladder of the catalogue's own repairs, from a class's script to the fast one. About a minute.
-
-    A rung is named by its kind of work, and never by the repair. LookupError in a student's copy: they are kept back.
-    """
-    from helpers.lessons.capstone import climbing
-
-    build = builder()
-    seed = class_seed() if seed is None else seed
-    faults = {fault.name: fault for fault in build.picked(seed)}
-    rungs = climbing.climbed(lambda names: build.slow(seed, [faults[name] for name in names]), list(faults))
-    met: list[str] = []
-    for i, rung in enumerate(rungs):
-        if rung.name in faults:
-            met.append(kind := faults[rung.name].kind)
-            rungs[i] = replace(rung, name=f"{kind} {n}" if (n := met.count(kind)) > 1 else kind)
-    return rungs
 
 
 if (

@@ -55,15 +55,15 @@ WAITING = (
 )
 
 
-@dataclass(frozen=True, repr=False)
-class Score(ShownAsTable):
+@dataclass(frozen=True)
+class Score:
     """What a step of a script takes on the simulated GPU, one of two ranks: means of four steps.
 
     busy_s: its kernels together. read_s: work of reading a batch, by whoever does it; stall_s: what of all loading the
     step waits for. launches_but_casts: without kernels that only put a tensor into another format or layout; autocast
     adds such, and makes the others shorter. copied_bytes: to the device and from it. collectives: calls of
     torch.distributed. peak_bytes: the most that was allocated; growth_bytes: what a step leaves behind. compilations: of
-    a whole run, recompiles included; they are counted on the CPU with a backend that builds nothing.
+    a whole run, repeated ones included; they are counted on the CPU with a backend that builds nothing.
     """
 
     step_s: float
@@ -81,11 +81,6 @@ class Score(ShownAsTable):
     peak_bytes: float
     growth_bytes: float
     compilations: float
-    recompiles: float
-
-    def table(self) -> Table:
-        rows = [(name, form(getattr(self, key))) for key, name, form in ROWS]
-        return table(rows, ["a step of the script", "takes"], evidence=SIMULATED)
 
     def as_dict(self) -> dict[str, float]:
         return asdict(self)
@@ -108,7 +103,6 @@ ROWS: list[Row] = [
     ("peak_bytes", "peak memory", size_text),
     ("growth_bytes", "memory that it leaves behind", size_text),
     ("compilations", "compilations in a run", number_text),
-    ("recompiles", "compilations, the repeated ones", number_text),
 ]
 FIELDS = tuple(key for key, _, _ in ROWS)
 assert FIELDS == tuple(f.name for f in fields(Score))
@@ -182,7 +176,7 @@ def _pinned(tensor: Any, made: _Loader, gpu: Any) -> Any:
 @lru_cache(maxsize=256)
 def score(script: Script) -> Score:
     """Run the script on a simulated H100 at size LARGE, four steps after two, as one of two ranks."""
-    return Score(**counted(script)[0], **_compiled(script))
+    return Score(**counted(script)[0], compilations=trained(script, COMPILED)["compilations"])
 
 
 class Running(NamedTuple):
@@ -201,7 +195,10 @@ def running(script: Script, gpu: Any = None, size: Mapping[str, int] = LARGE) ->
     """
     gpu = gpu or simulate(CARD).world(RANKS)
     seen = Loading(gpu)
-    made = script.module()  # outside: torch.compile says there that it changes nothing on this GPU
+    with (
+        eager()
+    ):  # on this GPU torch.compile changes nothing, and to load the compiler takes as long as the steps
+        made = script.module()
     vars(made)["DataLoader"] = seen.loader
     with pictures(PICTURES, size["side"], 0, seen.heard) as files, gpu, _cores():
         run = script.within(
@@ -213,10 +210,19 @@ def running(script: Script, gpu: Any = None, size: Mapping[str, int] = LARGE) ->
         yield Running(made, run, seen)
 
 
+#: a score's fields but the compilations, the work on the GPU (:func:`_work`), and a number a picture of each batch
+Counts = tuple[dict[str, float], dict[str, list[int]], list[list[float]]]
+
+
 @lru_cache(maxsize=256)
-def counted(script: Script) -> tuple[dict[str, float], dict[str, list[int]], list[list[float]]]:
-    """Of the counted steps: a score's fields, the work on the GPU (:func:`_work`), and a number a picture of each batch."""
-    with running(script) as (_, run, seen):
+def counted(script: Script) -> Counts:
+    """What is counted of a script's steps on the scoreboard's GPU."""
+    return counted_on(script)
+
+
+def counted_on(script: Script, gpu: Any = None, size: Mapping[str, int] = LARGE) -> Counts:
+    """The same on that GPU (None: the scoreboard's), at that size."""
+    with running(script, gpu, size) as (_, run, seen):
         gpu = seen.gpu
         gpu.reset_peak_memory_stats()
         kernels, host, calls = len(gpu.kernels), len(gpu.host), len(gpu.collectives)
@@ -230,7 +236,7 @@ def counted(script: Script) -> tuple[dict[str, float], dict[str, list[int]], lis
         ran = gpu.kernels[kernels:]
         casts = sum(is_cast(k) and not k.graph for k in ran) / STEPS
         step = [(b - a) / STEPS for a, b in zip(start, end, strict=True)]
-        found = {
+        numbers = {
             "step_s": (gpu.clock() - start[0]) / STEPS,
             "busy_s": sum(k.duration_s for k in ran if k.kind == "kernel") / STEPS,
             "stall_s": step[4],
@@ -246,7 +252,7 @@ def counted(script: Script) -> tuple[dict[str, float], dict[str, list[int]], lis
             "peak_bytes": float(gpu.max_memory_allocated()),
             "growth_bytes": step[5],
         }
-        return found, _work(ran), seen.loaded
+        return numbers, _work(ran), seen.loaded
 
 
 def _work(ran: list[Any]) -> dict[str, list[int]]:
@@ -277,20 +283,13 @@ def _cores() -> Any:
     return mock.patch("os.cpu_count", lambda: CORES)
 
 
-class pictures:  # noqa: N801 - reads as a function
+@contextmanager
+def pictures(
+    count: int, side: int, seed: int, heard: Callable[[int, int], None] | None = None
+) -> Iterator[Files]:
     """Files drawn into a folder of their own, which is gone afterwards."""
-
-    def __init__(
-        self, count: int, side: int, seed: int, heard: Callable[[int, int], None] | None = None
-    ) -> None:
-        self.how = count, side, seed, heard
-
-    def __enter__(self) -> Files:
-        self.folder = tempfile.TemporaryDirectory()
-        return draw_shapes(self.folder.name, *self.how)
-
-    def __exit__(self, *error: Any) -> None:
-        self.folder.cleanup()
+    with tempfile.TemporaryDirectory() as folder:
+        yield draw_shapes(folder, count, side, seed, heard)
 
 
 # ------------------------------------------------------------------------------------------------- its losses
@@ -333,26 +332,30 @@ def trained(script: Script, run: Run) -> dict[str, Any]:
     """What a run of the script comes to: plain data, the same on every machine but for rounding.
 
     work: on the GPU, if there is one, after WARM_UP steps. rows: a step's loss, right answers, gradient's length. held_out, guesses, weights, averaged, saved: see the script's
-    Record. compilations, recompiles: of a run that compiles.
+    Record. compilations: of a run that compiles.
     """
     if not run.compiled:
         return _on_cpu_or_gpu(script, run)
-    found, report = watched(script, run)
-    told = report.counts()
-    return found | {name: told[name] for name in ("compilations", "recompiles")}
+    results, report = watched(script, run)
+    return results | {"compilations": report.counts()["compilations"]}
 
 
 def watched(script: Script, run: Run) -> tuple[dict[str, Any], compiling.Report]:
     """What a run comes to, and what it compiled."""
-    quiet = logging.getLogger("torch._dynamo")
-    level = quiet.level
-    quiet.setLevel(logging.ERROR)  # a function that is compiled too often is told by its number
+    with quietly(), compiling.watch("eager") as report:
+        return _on_cpu_or_gpu(script, run), report
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """A function that is compiled too often says so again and again; that is for `where` to tell, and for its number."""
+    log = logging.getLogger("torch._dynamo")
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
-        with compiling.watch("eager") as report:
-            found = _on_cpu_or_gpu(script, run)
+        yield
     finally:
-        quiet.setLevel(level)
-    return found, report
+        log.setLevel(level)
 
 
 def _on_cpu_or_gpu(script: Script, run: Run) -> dict[str, Any]:
@@ -414,11 +417,6 @@ def _sketch(weights: torch.Tensor) -> list[float]:
 def _classes(guess: torch.Tensor) -> torch.Tensor:
     guess = guess.argmax(-1) if guess.dim() > 1 else guess
     return guess.long()
-
-
-def _compiled(script: Script) -> dict[str, float]:
-    found = trained(script, COMPILED)
-    return {name: found[name] for name in ("compilations", "recompiles")}
 
 
 #: the runs that a board compares: of one rank, and of two that have other gradients

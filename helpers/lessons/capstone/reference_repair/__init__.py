@@ -1,10 +1,8 @@
 """The reference repair: from a plain fp32 step to a fast one, rung by rung, for models of BERT-base's and GPT-2's size.
 
-reference_repair.ladder("gpt2")    # time and peak memory of a step, rung by rung
-reference_repair.table("gpt2")     # the same in figures, beside what the sources promise
+reference_repair.table("gpt2")     # time and peak memory of a step, rung by rung, beside what the sources promise
 reference_repair.ladders()         # both and the capstone's, as times and shares of the plain step
-reference_repair.live("gpt2")      # on this CPU, at a reduced size, each rung beside the plain step: a minute
-reference_repair.measured_once("gpt2")      # the same as it came out on two cores, once
+reference_repair.measured_once("gpt2")      # on two cores, once, at a reduced size: each rung beside the plain step
 """
 
 from typing import TYPE_CHECKING
@@ -12,11 +10,9 @@ from typing import TYPE_CHECKING
 from helpers import lazy
 
 if TYPE_CHECKING:
-    from helpers.lessons.capstone.reference_repair.on_cpu import live as live
     from helpers.lessons.capstone.reference_repair.on_cpu import losses as losses
     from helpers.lessons.capstone.reference_repair.on_cpu import measured_once as measured_once
     from helpers.lessons.capstone.reference_repair.shown import NAMES as NAMES
-    from helpers.lessons.capstone.reference_repair.shown import ladder as ladder
     from helpers.lessons.capstone.reference_repair.shown import ladders as ladders
     from helpers.lessons.capstone.reference_repair.shown import scored as scored
     from helpers.lessons.capstone.reference_repair.shown import table as table

@@ -56,10 +56,6 @@ class Written:
     graphs: list[Graph] = field(default_factory=list)
     outputs: int = 0
 
-    @property
-    def kernels(self) -> int:
-        return sum(len(works) for graph in self.graphs for works in graph.works.values())
-
 
 class _Enough(Exception):
     """It is written: nothing is to run."""

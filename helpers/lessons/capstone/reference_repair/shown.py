@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ import helpers.lessons.capstone.recorded  # noqa: F401 - its experiments are kno
 from helpers import plots, recordings
 from helpers.lesson import sources
 from helpers.lessons.capstone import given, scores
-from helpers.lessons.capstone.climbing import step_of
 from helpers.lessons.capstone.reference_repair.models import (
     TASKS,
     Way,
@@ -80,16 +78,8 @@ def kept() -> dict[str, Any]:
 
 def digest() -> str:
     """Of what the simulated figures follow from: this folder's programs, and the simulator's shares."""
-    hashed = hashlib.sha256(devices.EFFICIENCIES.read_bytes())
-    for file in _FROM:
-        hashed.update((KEPT.parent / file).read_bytes())
-    return hashed.hexdigest()[:16]
-
-
-def simulated(name: str) -> list[dict[str, Any]]:
-    """A ladder on the simulated card, now."""
-    with simulate(CARD) as gpu:
-        return measured(TASKS[name], gpu)
+    programs = given.digest(*((KEPT.parent / file).read_text(encoding="utf-8") for file in _FROM))
+    return hashlib.sha256(devices.EFFICIENCIES.read_bytes() + programs.encode()).hexdigest()[:16]
 
 
 def lecture(what: str) -> float:
@@ -158,12 +148,6 @@ def table(name: str) -> tables.Table:
     return tables.table(rows, columns, evidence=evidence, caption=f"{_about(name)}{note}")
 
 
-def ladder(name: str) -> plots.Picture:
-    """Time and peak memory of a step, rung by rung."""
-    title = f"{_about(name)}: what each repair left"
-    return plots.ladder(scored(name), evidence=_rows(name)[1], title=title)
-
-
 def _about(name: str) -> str:
     task = TASKS.get(name)
     if task:
@@ -179,23 +163,13 @@ def ladders() -> plots.Picture:
     return plots.ladder_shares(rows, lines, evidence=_rows(NAMES[0])[1], title="The reference repair")
 
 
-def capstone_is_current() -> bool:
-    """Whether the capstone's kept ladder begins and ends where its budget says that it does: given.json has a test of its own."""
-    first, *_, last = kept()["capstone"]
-    budget = given.budget("")["all"]
-    return all(
-        math.isclose(budget[counter], last[key] + given.LEFT * (first[key] - last[key]), rel_tol=1e-6)
-        for counter, key in (("step_s", "seconds"), ("peak_bytes", "peak_bytes"))
-    )
-
-
-def larger() -> list[dict[str, Any]]:
-    """The capstone's script as it was and with all repairs, at its larger size: a step's seconds and most bytes."""
+def of_the_script(name: str) -> list[dict[str, Any]]:
+    """The capstone's usual script as it was and with all repairs, at that size: a step's seconds and most bytes, now."""
     scripts = {"as it was": given.script(""), "all repairs": given.builder().fast()}
-    steps = {name: step_of(script, size=scores.LARGER) for name, script in scripts.items()}
+    numbers = {rung: scores.counted_on(script, None, SIZES[name])[0] for rung, script in scripts.items()}
     return [
-        {"rung": name, "seconds": step.seconds, "peak_bytes": float(step.peak_bytes)}
-        for name, step in steps.items()
+        {"rung": rung, "seconds": step["step_s"], "peak_bytes": step["peak_bytes"]}
+        for rung, step in numbers.items()
     ]
 
 
@@ -203,12 +177,12 @@ def write() -> None:
     """Simulate anew what is not of today's programs, and keep it."""
     figures = kept()
     if figures["from"] != digest():
-        figures |= {"from": digest()} | {name: simulated(name) for name in TASKS}
+        figures["from"] = digest()
+        for name, task in TASKS.items():
+            with simulate(CARD) as gpu:
+                figures[name] = measured(task, gpu)
         figures["lecture"] = {what: round(lecture(what), 1) for what in LECTURE}
-    if "capstone" not in figures or not capstone_is_current():
-        rungs = given.fault_rungs("")
-        figures["capstone"] = [{"rung": r.name, "seconds": r.seconds, "peak_bytes": r.nbytes} for r in rungs]
-    figures["capstone, larger"] = larger()
+    figures |= {name: of_the_script(name) for name in SIZES}
     KEPT.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
