@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from helpers import lesson, plots, ranks
 from helpers.lessons.model_parallel import experiments
+from helpers.lessons.model_parallel.explorer import pipeline_explorer
 from helpers.lessons.model_parallel.schedule_picture import schedule
 from helpers.lessons.model_parallel.splits import matrix_splits
 
@@ -752,13 +753,13 @@ experiments.prices_table(step_seconds)
 # %% [markdown]
 # ### When messages take time, and torch's own schedules
 #
-# So far messages took no time. Below each takes a quarter of a forward: the thin lines are the messages. Change the numbers in the
-# cell. With 4 ranks and messages that cost nothing (`send_s=0`), how many micro-batches bring the bubble of 1F1B under 10 %? Does
-# interleaving still pay when a message takes half a forward? Then look at the table.
+# So far messages took no time. In the explorer each takes a quarter of a forward. With 4 ranks and messages that cost nothing, how
+# many micro-batches bring the bubble of 1F1B under 10 %? Does interleaving still pay when a message takes half a forward? Move the
+# sliders, then look at the table.
 
 # %% experiment
-late = pipeline(order("1F1B", 4, 8), send_s=0.25)  # 4 ranks, 8 micro-batches; a forward takes 1
-schedule(late, title="1F1B, a message takes a quarter of a forward", unit="forwards of a rank")
+
+pipeline_explorer("1F1B", ranks=4, microbatches=8, send=0.25)
 
 # %% experiment
 lesson.keep(enough=next(m for m in range(4, 100) if pipeline(order("1F1B", 4, m)).bubble < 0.1 - 1e-9))
