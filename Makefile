@@ -5,6 +5,8 @@
 
 VENV  ?= .venv
 JOBS  ?= 2
+# the tests' processes wait a fifth of their time, for browsers, ranks and clocks: three keep two cores busy
+WORKERS ?= 3
 PY     = "$(VENV)/bin/python"
 SETUP  = bash etc/setup.sh "$(VENV)"
 # a GPU machine has its own Python with torch, and needs nothing else of the course's environment
@@ -35,7 +37,7 @@ setup: ## make the environment, or bring it up to date (EXTRAS=models: with tran
 
 test: ## run every test: lint, types, lessons, graders, browser (LESSON=07: only what proves that lesson)
 	$(SETUP) test,models,classroom,hub,site
-	$(KEEP_COMPILED) $(ONE_THREAD) $(PY) -m pytest -n $(JOBS) $(if $(LESSON),--lesson "$(LESSON)") $(ARGS)
+	$(KEEP_COMPILED) $(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) $(if $(LESSON),--lesson "$(LESSON)") $(ARGS)
 
 lint: ## ruff and mypy only
 	$(SETUP) test,models,classroom,hub,site

@@ -1,4 +1,4 @@
-"""How the tests share two worker processes (`make test` starts them), and what they share in one."""
+"""How the tests share a few worker processes (`make test` starts them), and what they share in one."""
 
 import re
 import time
@@ -16,7 +16,7 @@ import helpers.classroom  # noqa: F401 - before nbformat, which is then imported
 BY_LESSON = ("test_grading.py", "test_references.py", "test_submissions.py")
 #: … of which one shares a sandbox among all lessons
 ONE_SANDBOX = "test_grading.py"
-#: what takes longest comes first, or one worker would be left with it at the end
+#: what takes longest comes first, or one worker would be left alone with it at the end
 LONGEST_FIRST = (
     "test_submissions.py::test_answer[17",  # trainings: as long as those of five other lessons
     "test_class.py",
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def order(item: pytest.Item) -> tuple[int, str]:
         first = min([i for name, i in place.items() if name in item.nodeid], default=len(place))
-        # the last digit first: lessons that stand together wait alike (for ranks), and two workers would wait at once
+        # the last digit first: lessons that stand together wait alike (for ranks), and all workers would wait at once
         return first, _lesson(item.nodeid)[::-1]
 
     items.sort(key=order)

@@ -16,9 +16,12 @@ import pytest
 
 from helpers.classroom import build
 from helpers.classroom import master as masters
+from helpers.classroom.processors import PLAIN
 
 MASTERS = build.find([])
 ROOT = Path(__file__).parents[1]
+#: lessons whose subject is rounding, and short: run again with plain instructions too, as the build runs all of them
+ROUNDING = ("10", "13")
 
 #: sets the loopback device up, which kernels talk over, in a network namespace that has nothing else; then the command
 LOOPBACK_ONLY = (
@@ -70,6 +73,17 @@ def test_index_and_start_page_are_current() -> None:
 @pytest.mark.parametrize("path", MASTERS, ids=ids)
 def test_reference_runs_again_to_the_same(path: Path) -> None:
     """nbval, strict: every text, table and JSON output equals the reference's, clocks blanked; with no network at hand."""
+    run_again(path, {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [path for path in MASTERS if ids(path) in ROUNDING], ids=ids)
+def test_reference_is_the_same_with_plain_instructions(path: Path) -> None:
+    run_again(path, PLAIN)
+
+
+def run_again(path: Path, processor: dict[str, str]) -> None:
+    """processor: what its kernel's environment says of the instructions that it may use."""
     code = [c for c in nbformat.read(path.with_suffix(".ipynb"), as_version=4).cells if c.cell_type == "code"]
     began = time.monotonic()
     run = subprocess.run(
@@ -100,7 +114,7 @@ def test_reference_runs_again_to_the_same(path: Path) -> None:
             str(path.with_suffix(".ipynb")),
         ],
         cwd=ROOT,
-        env=build.environment(masters.read(path)) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env=build.environment(masters.read(path)) | processor | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=10 * 60,
