@@ -103,9 +103,7 @@ def test_the_page_of_claims_has_them_all() -> None:
     for n, source in enumerate(sources.every()):
         assert f"a\\_b \\| <code>c\\_{n}</code> | 2 &lt; 3<br>*live (CPU)* | **partly**: x<br>[03 · The GPU's queue](../notebooks/03_gpu_queue" in text  # fmt: skip
         assert sources.every()[source]["author"] in text
-        assert f"[{source}](#{source})" in text and f"\n## {source}\n" in text
-        assert f'<a href="#03-i{n}">i{n}</a> partly' in text and f'| <a id="03-i{n}"></a>1 |' in text
-    assert f"| all |  | 0 | {len(every)} | 0 | 0 |" in text
+        assert f"\n## {source}\n" in text
 
 
 def test_the_page_of_claims_is_not_out_of_date() -> None:

@@ -46,6 +46,11 @@ def directory(course: Course) -> CourseDirectory:
     return CourseDirectory(config=Config(CourseDirectory=settings))
 
 
+@pytest.fixture(scope="module")
+def table(lesson: exports.Lesson, tmp_path_factory: pytest.TempPathFactory) -> exports.Lines:
+    return list(rows(exports.by_exercise(lesson), tmp_path_factory.mktemp("table") / "grades.csv").values())
+
+
 def rows(lines: list[list[object]], path: Path) -> dict[str, dict[str, str]]:
     exports.write(lines, path)
     with path.open(newline="", encoding="utf-8") as file:
@@ -68,12 +73,9 @@ def test_by_exercise(lesson: exports.Lesson, tmp_path: Path) -> None:
     assert read["cy"]["note"] == WHY
 
 
-def test_no_cell_is_a_formula(lesson: exports.Lesson, tmp_path: Path) -> None:
-    for lines in (
-        exports.by_exercise(lesson),
-        exports.for_canvas(lesson, []),
-        exports.for_moodle(lesson, []),
-    ):
+def test_no_cell_is_a_formula(lesson: exports.Lesson, table: exports.Lines, tmp_path: Path) -> None:
+    roster = [{"Student": "=Ada", "ID": "ada"}, {"Student": "@Bob", "ID": "bob"}]
+    for lines in (exports.by_exercise(lesson), exports.into(table, roster)[0]):
         exports.write(lines, tmp_path / "file.csv")
         with (tmp_path / "file.csv").open(newline="", encoding="utf-8") as file:
             cells = [cell for line in csv.reader(file) for cell in line]
@@ -81,51 +83,48 @@ def test_no_cell_is_a_formula(lesson: exports.Lesson, tmp_path: Path) -> None:
     assert exports.cell("\r=1") == "' =1" and exports.cell(-1.5) == "-1.5" and exports.cell("a-b") == "a-b"
 
 
-def test_canvas(lesson: exports.Lesson, tmp_path: Path) -> None:
+def test_canvas(table: exports.Lines) -> None:
     roster = [
-        {"Student": "    Points Possible", "ID": "", "SIS Login ID": "", "01 · Storage and stride (77)": "10"},
-        {"Student": "Lovelace, Ada", "ID": "4711", "SIS Login ID": "ada", "Section": "A", "01 · Storage and stride (77)": ""},
-        {"Student": "Cy", "ID": "4712", "SIS Login ID": "cy", "Section": "A", "01 · Storage and stride (77)": "3"},
+        {"Student": "    Points Possible", "ID": "", "SIS Login ID": "", "Section": "", "01_storage_and_stride (77)": "10"},
+        {"Student": "Lovelace, Ada", "ID": "4711", "SIS Login ID": "ada", "Section": "A", "01_storage_and_stride (77)": ""},
+        {"Student": "Cy", "ID": "4712", "SIS Login ID": "cy", "Section": "A", "01_storage_and_stride (77)": "3"},
     ]  # fmt: skip
-    lines = exports.for_canvas(lesson, roster)
-    assert lines[0] == [
-        "Student",
-        "ID",
-        "SIS User ID",
-        "SIS Login ID",
-        "Section",
-        "01 · Storage and stride (77)",
+    lines, missing = exports.into(table, roster)
+    assert lines == [
+        ["Student", "ID", "SIS Login ID", "Section", "01_storage_and_stride (77)"],
+        ["    Points Possible", "", "", "", "10"],
+        ["Lovelace, Ada", "4711", "ada", "A", "10"],  # an empty cell would clear Cy's 3
     ]
-    assert lines[1] == ["    Points Possible", "", "", "", "", 10.0]
-    assert lines[2:] == [["Lovelace, Ada", "4711", "", "ada", "A", 10.0]]  # an empty cell would clear Cy's 3
-    assert exports.unmatched(lesson, roster) == ["@SUM(1+1)", "bob"]
+    assert f"cy: not gradable: {WHY}" in missing and "bob: nobody is called so there" in missing
 
 
-def test_moodle(lesson: exports.Lesson) -> None:
+def test_moodle(table: exports.Lines) -> None:
     roster = [
         {"First name": "Ada", "ID number": "9", "Email address": "ada@example.org"},
         {"First name": "Bob", "ID number": "bob", "Email address": "bob@example.org"},
     ]
-    assert exports.for_moodle(lesson, roster) == [
-        ["ID number", "Email address", "01 · Storage and stride"],
-        ["bob", "bob@example.org", 7.0],
+    assert exports.into(table, roster, "Lesson 1")[0] == [
+        ["First name", "ID number", "Email address", "Lesson 1"],
+        ["Bob", "bob", "bob@example.org", "7"],
     ]
-    assert ["ada", 10.0] in exports.for_moodle(lesson, [])
+    assert exports.into(table, roster)[0][0][-1] == LESSON
 
 
 def test_what_a_regrade_changed(lesson: exports.Lesson) -> None:
-    before = [exports.Row("bob", LESSON, "graded", {"windows": 5.0, "clip": 5.0}, 10.0, 10.0)]
-    changes = exports.changed(before, [row for row in lesson.rows if row.student in ("bob", "cy", "ada")])
-    assert sorted(map(str, changes)) == ["ada: clip: – → 5", "ada: windows: – → 5", "bob: clip: 5 → 2"]
+    before = [exports.Row("bob", "graded", {"windows": 5.0, "clip": 5.0}, 10.0)]
+    rows = [row for row in lesson.rows if row.student in ("bob", "cy", "ada")]
+    changes = exports.changed(before, rows, {"windows": "1.3 walk", "clip": "1.5 copies"})
+    assert sorted(changes) == ["ada: 1.3 walk: – → 5", "ada: 1.5 copies: – → 5", "bob: 1.5 copies: 5 → 2"]
 
 
-def test_the_command(
-    course: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(course.root)
-    assert exports.main(["01", "--format", "canvas"]) == 0
+def test_the_command(lesson: exports.Lesson, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grades, people, to = (tmp_path / name for name in ("grades.csv", "people.csv", "to.csv"))
+    exports.write(exports.by_exercise(lesson), grades)
+    people.write_text("Username,ID number\nada,1\ncy,2\n", encoding="utf-8")
+    assert exports.main([str(grades), str(people), "--to", str(to)]) == 0
     said = capsys.readouterr().out
-    assert f"not in the file: cy: not gradable: {WHY}" in said and "3 of 7 students have a score" in said
-    assert (course.root / f"grades-{LESSON}-canvas.csv").exists()
-    assert exports.main(["99"]) == 2
-    assert f"does not know '99'; it knows {LESSON}" in capsys.readouterr().err
+    assert f"not in the file: cy: not gradable: {WHY}" in said and f"{to} is written" in said
+    assert to.read_text(encoding="utf-8").splitlines() == [f"Username,ID number,{LESSON}", "ada,1,10"]
+    people.write_text("Username\n", encoding="utf-8")
+    assert exports.main([str(grades), str(people), "--to", str(to)]) == 2
+    assert "people.csv has no lines below its heading" in capsys.readouterr().err

@@ -15,8 +15,8 @@ import pytest
 from nbformat import NotebookNode
 
 from helpers.classroom import build
-from helpers.classroom.intake import NotGradable, Taken, take
-from helpers.classroom.matching import owned
+from helpers.classroom.intake import NotGradable, take
+from helpers.classroom.matching import Matched, as_given, owned
 from helpers.classroom.step import Step
 from helpers.classroom.submission import steps_of
 from tests.corpus.broken import BROKEN
@@ -80,14 +80,14 @@ def meaning(source: str) -> dict[str, str]:
     return found
 
 
-def taken_again(taken: Taken, folder: Path, solved: NotebookNode, name: str) -> Taken:
+def taken_again(taken: Matched, folder: Path, solved: NotebookNode, name: str) -> Matched:
     again = folder.parent / f"{folder.name}-again"
     again.mkdir()
     nbformat.write(taken.notebook, again / f"{name}.ipynb")
     return take(again, solved, name)
 
 
-def hold_clean(taken: Taken, solved: NotebookNode) -> None:
+def hold_clean(taken: Matched, solved: NotebookNode) -> None:
     """What is true of every clean notebook: valid, the master's cells in their order, nothing of a student's marks."""
     nbformat.validate(taken.notebook, relax_add_props=False)
     json.dumps(taken.notebook, ensure_ascii=False).encode()
@@ -112,7 +112,7 @@ def hold_clean(taken: Taken, solved: NotebookNode) -> None:
         assert sentence == sentence.strip() and len(sentence) < 400 and "\n" not in sentence
 
 
-def run(taken: Taken) -> list[Step]:
+def run(taken: Matched) -> list[Step]:
     """What is run and judged, wherever it stands: verdicts depend on nothing else of a submission."""
     return [dataclasses.replace(step, place=0) for step in steps_of(taken.notebook)]
 
@@ -125,7 +125,9 @@ def test_right_answers_of_every_lesson_come_through(name: str, tmp_path: Path) -
     solved, submission = reference(name), answered(name)
     released = json.loads((build.NOTEBOOKS / name / f"{name}.ipynb").read_text(encoding="utf-8"))
     for own, cell in zip(owned(solved), plain(released)["cells"], strict=True):
-        assert own.role in ("experiment", "text") or own.given == cell["source"].strip(), own.grade_id
+        assert own.role in ("experiment", "text") or as_given(own.stub) == cell["source"].strip(), (
+            own.grade_id
+        )
         assert own.asked or own.role != "exercise"
     saved(submission, tmp_path / f"{name}.ipynb")
     taken = take(tmp_path, solved, name)

@@ -7,7 +7,7 @@ import pytest
 
 import helpers
 from helpers import lesson
-from helpers.classroom import build, prose
+from helpers.classroom import build, processors, prose
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Master
 from tests.test_build import GOOD, write
@@ -99,16 +99,11 @@ def test_a_learner_reads_plain_numbers_and_an_edit_is_seen(
     assert any("edited by hand" in problem for problem in build.drift(master.path))
 
 
-CLOCK = "import time\n\nbegan = time.perf_counter()\nspent = time.perf_counter() - began\nus = {'a': 1e6 * spent}\n"
 BAD = {
     "nothing keeps it": ("lesson.keep(card=1, kernels=2)", "90_tiny.py:15: no cell keeps {{add_us}}; there are card, kernels"),
     "no text uses it": ("lesson.keep(card=1, kernels=2, add_us=3, more=4)", "90_tiny.py:10: lesson.keep(more=…): no text uses it"),
     "kept twice": ("lesson.keep(card=1)\nlesson.keep(card=1)", "kept already on line 10"),
     "without a name": ("lesson.keep(**dict(card=1))", "each by its name"),
-    "a clock, directly": (CLOCK + "lesson.keep(card=us['a'])", "lesson.keep(card=…): a clock gave this"),
-    "a clock, in a loop": (CLOCK + "rows = []\nfor k, v in us.items():\n    rows.append(v)\nlesson.keep(card=rows[0])", "a clock gave this"),
-    "a clock, by a helper": ("from helpers import bench\nt = {}\nt['x'] = bench(torch.ones, 3)\nlesson.keep(card=t['x'])", "a clock gave this"),
-    "a clock, in a function": ("import time\ndef f():\n    return time.perf_counter()\nx = f() - f()\nlesson.keep(card=x)", "a clock gave this"),
 }  # fmt: skip
 
 
@@ -134,10 +129,17 @@ def test_a_slot_that_is_none_and_a_format_that_does_not_fit(tmp_path: Path) -> N
         prose.fill(nb, master, nb)
 
 
-def test_counts_beside_a_clock_and_a_simulated_one_are_kept(tmp_path: Path) -> None:
-    simulated = "from helpers import bench\nt = bench(f, gpu=gpu).median_s\nfor spent in (2, 3):\n    pass\n"
-    simulated += "us |= {name: spent for name, spent in us.items()}\n"  # a comprehension's names are its own
-    prose.check(tiny(tmp_path, code=CLOCK + simulated + "lesson.keep(card=t, kernels=spent, add_us=1)\n"))
+def test_what_a_clock_gave_is_refused(tmp_path: Path) -> None:
+    clock = "import time\nlesson.keep(card='A100', kernels=1, add_us=time.perf_counter())\n"
+    master = tiny(tmp_path, f"from helpers import lesson\n{clock}")
+    first, second = built(master), built(master)
+    with pytest.raises(BadMaster, match="depends on the processor, or on a clock"):
+        processors.compare(first, second, master)
+    unseen = (
+        '# %% experiment tags=["nbval-ignore-output"]\nfrom helpers import lesson\nlesson.keep(card=1)\n\n'
+    )
+    with pytest.raises(BadMaster, match="nothing compares what this cell shows"):
+        prose.check(tiny(tmp_path, PLAIN.replace('card="A100", ', ""), unseen + TEXT))
 
 
 def test_keep_takes_plain_values_only(

@@ -23,7 +23,7 @@ from helpers.recordings.registry import Experiment, code_hash, experiment
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = sorted(record.load_all())
-QUICK = ["03/item_in_loop", "05/serial", "08/fragmentation"]
+QUICK = ["03/item_in_loop", "05/serial", "08/growing"]
 # in two parts: a test of this repository refuses such a place in any file
 HOME = "/ho" + "me/ada"
 
@@ -299,12 +299,12 @@ def test_a_dry_run_is_never_a_recording(dry: Path) -> None:
 
 
 def test_a_recording_loads_with_its_label(recorded: Path) -> None:
-    found = recordings.load("08/fragmentation", recorded)
+    found = recordings.load("08/growing", recorded)
     assert found is not None
     assert found.evidence == f"recorded (H100, {found.date})"
     assert found.table and found.snapshot and found.trace is None
     assert isinstance(found.snapshot["segments"][0]["segment_pool_id"], tuple)
-    assert recordings.load("08/growing", recorded) is None  # not recorded there
+    assert recordings.load("08/longest_first", recorded) is None  # not recorded there
     from helpers.text.evidence import check_evidence
 
     assert check_evidence(found.evidence)

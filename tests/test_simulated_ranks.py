@@ -18,7 +18,6 @@ from torch import nn
 
 from helpers import count, plots, ranks, trace, widgets
 from helpers.check.sealed import sealed
-from helpers.lessons.model_parallel import explorer as model_parallel_explorer
 from helpers.lessons.model_parallel import schedule_picture
 from helpers.ranks.costs import seconds as cost_of
 from helpers.ranks.links import LINKS, Link
@@ -724,7 +723,7 @@ def test_schedules_are_drawn() -> None:
         assert len(rows) == p and picture.png()
 
 
-# -------------------------------------------------------------------------------------------- explorers
+# --------------------------------------------------------------------------------------------- explorer
 
 
 @pytest.fixture(scope="module")
@@ -753,30 +752,13 @@ def test_the_bucket_explorer_moves(small: Backward) -> None:
         widgets.bucket_explorer(small, ranks=3)
 
 
-def test_the_pipeline_explorer_moves() -> None:
-    pytest.importorskip("ipywidgets")
-    explorer = model_parallel_explorer.pipeline_explorer("GPipe")
-    assert explorer.widget is not None and "27.3%" in explorer.facts
-    explorer.controls["microbatches"].value = 16
-    assert explorer.run is not None and explorer.run.microbatches == 16 and "15.8%" in explorer._text.value
-    explorer.set(schedule="Interleaved 1F1B", microbatches=9)
-    assert explorer.run is None and "equal rounds" in explorer._text.value and explorer.static().png()
-    with pytest.raises(ValueError, match="1 to 16"):
-        model_parallel_explorer.pipeline_explorer(ranks=17)
-
-
-@pytest.mark.parametrize("kind", ["buckets", "pipeline"])
-def test_explorers_are_pictures_where_nothing_can_move(
-    kind: str, small: Backward, monkeypatch: pytest.MonkeyPatch
+def test_the_explorer_is_a_picture_where_nothing_can_move(
+    small: Backward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ipywidgets")
 
     def made() -> Any:
-        return (
-            widgets.bucket_explorer(small)
-            if kind == "buckets"
-            else model_parallel_explorer.pipeline_explorer()
-        )
+        return widgets.bucket_explorer(small)
 
     live, _ = made()._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in live and "image/png" in live

@@ -4,20 +4,22 @@
         done = bench.grade("01_storage_and_stride", steps)
         done.verdicts["windows__test"].passed
 
-``python -m helpers.classroom.bench`` is the other side: a notebook's steps a line in, its events a line each out.
+``python -m helpers.classroom.bench FD`` is the other side: a notebook's steps come through that socket, its events go back,
+a message of JSON each.
 """
 
 import contextlib
 import dataclasses
 import json
 import os
-import selectors
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import Any
 
 from helpers.classroom.settings import ONE_THREAD, ROOT
@@ -52,7 +54,6 @@ class Bench:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._rest = b""
 
     def __enter__(self) -> "Bench":
         return self
@@ -95,21 +96,22 @@ class Bench:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    pipe.close()
+            self._judge.close()
             self._process = None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._rest, self._killed = b"", ""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "helpers.classroom.bench"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env=os.environ | ONE_THREAD,
-            start_new_session=True,
-        )
+        self._killed = ""
+        self._judge, other = Pipe()
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "helpers.classroom.bench", str(other.fileno())],
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                cwd=ROOT,
+                env=os.environ | ONE_THREAD,
+                start_new_session=True,
+            )
         return self._process
 
     def _events(
@@ -117,25 +119,13 @@ class Bench:
     ) -> Iterator[dict[str, Any]]:
         """What the judge says of a notebook, until it is done or has ended."""
         process = self._process or self._start()
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            process.stdin.write(json.dumps({"lesson": lesson, "steps": steps, "skip": skip}).encode() + b"\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            return
-        heard = time.monotonic()
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
+        with contextlib.suppress(EOFError, OSError):  # it has ended
+            self._judge.send_bytes(json.dumps({"lesson": lesson, "steps": steps, "skip": skip}).encode())
             while True:
-                if not selector.select(_LOOK_S):
-                    self._look(process.pid, time.monotonic() - heard)
-                    continue
                 heard = time.monotonic()
-                chunk = os.read(process.stdout.fileno(), 1 << 20)
-                if not chunk:
-                    return
-                *lines, self._rest = (self._rest + chunk).split(b"\n")
-                yield from map(json.loads, lines)
+                while not self._judge.poll(_LOOK_S):
+                    self._look(process.pid, time.monotonic() - heard)
+                yield json.loads(self._judge.recv_bytes())
 
     def _look(self, pid: int, silent_s: float) -> None:
         """End what has grown too large or has hung; the reason is kept for who asks how the judge ended."""
@@ -166,29 +156,19 @@ class Bench:
         return reason
 
 
-def main() -> None:
-    """Answer until stdin closes, or nobody listens any more."""
-    with contextlib.suppress(BrokenPipeError):
-        _answer()
-
-
-def _answer() -> None:
+def main(asked: Connection) -> None:
+    """Answer until nobody asks, or listens, any more."""
     from helpers.classroom.engine import grade
     from helpers.classroom.sandbox import Warm, require
     from helpers.classroom.step import Step
 
-    requests, sys.stdin = sys.stdin, open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for as long as this process
-    # what a test prints, in Python or in native code, must not come between the events
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    with Warm(sandboxed=require()) as warm:
-        for line in requests:
-            request = json.loads(line)
-            for event in grade(
-                warm, [Step(**step) for step in request["steps"]], request["lesson"], request["skip"]
-            ):
-                print(json.dumps(event), file=out, flush=True)
+    with contextlib.suppress(EOFError, ConnectionError), Warm(sandboxed=require()) as warm:
+        while True:
+            request = json.loads(asked.recv_bytes())
+            steps = [Step(**step) for step in request["steps"]]
+            for event in grade(warm, steps, request["lesson"], request["skip"]):
+                asked.send_bytes(json.dumps(event).encode())
 
 
 if __name__ == "__main__":
-    main()
+    main(Connection(int(sys.argv[1])))

@@ -10,6 +10,7 @@ import argparse
 import ast
 import json
 import sys
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,22 +38,11 @@ CLASS = ROOT / "helpers" / "classroom"
 CLASSROOM = {"__init__.py", "release.py", "settings.py"}
 #: the tests of the lesson whose script a class is given
 CAPSTONE = ROOT / "helpers" / "lessons" / "capstone" / "exercises.py"
-#: what a package is made of; what else lies beside it is somebody's own
-SUFFIXES = {
-    ".py",
-    ".sh",
-    ".txt",
-    ".json",
-    ".gz",
-    ".pickle",
-    ".npz",
-    ".csv",
-    ".md",
-    ".toml",
-    ".mplstyle",
-    ".css",
-    ".html",
-}
+#: what a package is made of, besides code: as it is installed; what else lies beside it is somebody's own
+DATA = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"][
+    "package-data"
+]["*"]
+SUFFIXES = {".py", ".sh", ".txt", *(Path(name).suffix for name in DATA)}
 #: zip's own beginning of time: a file's age is not part of the course
 EPOCH = (1980, 1, 1, 0, 0, 0)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from helpers.classroom.collecting import tables
 from helpers.lesson import VERDICTS_MIME, sources
-from helpers.lesson.claim import WORDS
 from helpers.lessons.sources_on_trial.verdicts import HERE, Verdict
 from helpers.text.tables import breakable
 
@@ -16,15 +15,9 @@ Titles = dict[str, str]
 HEAD = """# Every claim, and its verdict
 
 What the sources say, what was measured, and what came of it. The build writes this page from the runs of the lessons:
-nothing in it is typed. The last lesson, [{title}]({path}), is about it, and [adding-a-source.md](adding-a-source.md)
-says how a source comes in. Find a claim by its source, by the lesson that tried it, or by a word, with the browser's search.
-
-## By source
-"""
-BY_LESSON = """
-## By lesson
-
-By the names of the claims: each leads to its row. What no lesson's cell tries, the last lesson tries by functions of its own.
+nothing in it is typed. The last lesson, [{title}]({path}), counts them by source and by subject, and
+[adding-a-source.md](adding-a-source.md) says how a source comes in. Find a claim by its source, by the lesson that tried it,
+or by a word, with the browser's search.
 """
 
 
@@ -35,40 +28,16 @@ def rows(notebook: Path) -> list[Verdict]:
 
 def page(claims: list[Verdict], titles: Titles) -> str:
     """The page's text. titles: folder of a lesson → its title."""
-    text = [HEAD.format(title=titles.get(HERE, HERE), path=_address(HERE)), _by_source(claims)]
-    text += [BY_LESSON, _by_lesson(claims, titles)]
-    named: set[str] = set()
+    text = [HEAD.format(title=titles.get(HERE, HERE), path=_address(HERE))]
     for source, about in sources.every().items():
         text.append(f"\n## {source}\n\n{sources.signed(source)}. Its title: {about['title']}\n")
         shown = []
         for c in claims:
             if c.source == source:
-                # two sources may make one claim: its name leads to the first
-                place = "" if c.id in named or not c.id else f'<a id="{c.id}"></a>'
-                named.add(c.id)
                 measured = _plain(c.measured) + (f"<br>*{c.evidence}*" if c.evidence else "")
-                shown.append([place + _plain(c.section), _plain(c.claim), measured, _judged(c, titles)])
+                shown.append([_plain(c.section), _plain(c.claim), measured, _judged(c, titles)])
         text.append(_table(["section", "claim", "measured, *evidence*", "verdict, where"], shown))
     return "\n".join(text) + "\n"
-
-
-def _by_source(claims: list[Verdict]) -> str:
-    rows = []
-    for source in sources.every():
-        words = [sum(c.source == source and c.word == word for c in claims) for word in WORDS]
-        rows.append([f"[{source}](#{source})", sources.signed(source), *map(str, words)])
-    rows.append(["all", "", *(str(sum(c.word == word for c in claims)) for word in WORDS)])
-    return _table(["claims", "source", *WORDS], rows)
-
-
-def _by_lesson(claims: list[Verdict], titles: Titles) -> str:
-    rows = []
-    for lesson in sorted({c.lesson for c in claims if c.lesson}):
-        names = {c.id: c.word for c in claims if c.lesson == lesson}
-        # as HTML: Markdown's own links lead to headings only
-        links = [f'<a href="#{name}">{name[3:]}</a> {word}' for name, word in names.items()]
-        rows.append([f"[{titles.get(lesson, lesson)}]({_address(lesson)})", " · ".join(links)])
-    return _table(["lesson", "its claims"], rows)
 
 
 def _judged(claim: Verdict, titles: Titles) -> str:

@@ -7,34 +7,20 @@ links as the instructor (a link to the reference would be full marks), and ends 
 import os
 import pwd
 import shutil
-import stat
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from nbgrader.exchange import ExchangeError
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
 from nbgrader.utils import notebook_hash, parse_utc
 
+from helpers.classroom.intake import plain
+
 #: the word that a student's server and the submission share: feedback is found by it
 SECRET = "submission_secret.txt"
 #: more notebooks than these are not looked at
 MOST_NOTEBOOKS = 20
-
-
-def plain(
-    name: str | Path, most: int, folder: int | None = None, owner: int | None = None
-) -> IO[bytes] | None:
-    """An opened file, if it is a plain one of at most ``most`` bytes. folder: a descriptor it lies in; owner: a uid."""
-    try:
-        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    except OSError:
-        return None
-    about = os.fstat(handle)
-    if stat.S_ISREG(about.st_mode) and about.st_size <= most and owner in (None, about.st_uid):
-        return os.fdopen(handle, "rb")
-    os.close(handle)
-    return None
 
 
 def handed_in(folder: str | Path) -> datetime | None:

@@ -1,13 +1,12 @@
-"""Grades as files: by exercise, for Canvas, and for Moodle. Read from the gradebook, which is not written to.
+"""Grades as files: by exercise, read from the gradebook, which is not written to; and as Canvas and Moodle import them.
 
-python -m helpers.classroom.exports 01                                     grades-01_storage_and_stride.csv
-python -m helpers.classroom.exports 01 --format canvas --ids canvas.csv    for Canvas: Grades > Import
-python -m helpers.classroom.exports 01 --format moodle --ids moodle.csv    for Moodle: Grades > Import > CSV file
+python -m helpers.classroom.exports grades-01_storage_and_stride.csv exported.csv --to import.csv
 
-``--ids`` is what the system itself exports (Canvas: Grades > Export; Moodle: Grades > Export > Plain text file). It says
-who is who there: one of its columns holds the names of the folders in submitted/. A student without a score is left out
-of what Canvas and Moodle import, because both take an empty cell for "no grade" and would clear one that is there; the
-command says who that is, and why.
+The first is what `make grade` writes, the second what the system itself exports (Canvas: Grades > Export; Moodle: Grades >
+Export > Plain text file). It says who is who there: one of its columns holds the names of the folders in submitted/. What
+is written has its columns about people and one of grades, for Canvas's Grades > Import and Moodle's Grades > Import > CSV
+file. A student without a score is left out, because both take an empty cell for "no grade" and would clear one that is
+there; the command says who that is, and why.
 
 Formats. Canvas: "How do I import grades in the Gradebook?",
 https://community.canvaslms.com/t5/Instructor-Guide/How-do-I-import-grades-in-the-Gradebook/ta-p/807, and its reader,
@@ -21,7 +20,7 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,9 +30,10 @@ from helpers.classroom.sanitise import visible
 
 GRADED, NOT_GRADABLE, WAITS = "graded", "not gradable", "waits for a person"
 UNGRADED, MISSING = "not graded yet", "nothing handed in"
-CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
-#: Moodle's exports name them so; the first that a roster has identifies
-MOODLE = ("ID number", "Email address", "Username")
+#: columns about people, as Canvas and Moodle call them
+WHO = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+WHO += ("First name", "Last name", "ID number", "Email address", "Username")
+_POSSIBLE = "Points Possible"
 
 
 @dataclass(frozen=True)
@@ -44,70 +44,44 @@ class Row:
     """
 
     student: str
-    lesson: str
     state: str
     exercises: dict[str, float | None]
     total: float | None
-    possible: float
     note: str = ""
     last_name: str = ""
     first_name: str = ""
-    email: str = ""
-
-
-@dataclass(frozen=True)
-class Change:
-    """What a re-grade changed for one student in one exercise; ``None``: no points, before or after."""
-
-    student: str
-    lesson: str
-    exercise: str
-    before: float | None
-    after: float | None
-
-    def __str__(self) -> str:
-        return f"{visible(self.student)}: {self.exercise}: {_points(self.before)} → {_points(self.after)}"
 
 
 @dataclass
 class Lesson:
-    """The rows of one lesson, and the names of its exercises: id → ``1.3 title``."""
+    """The rows of one lesson, the names of its exercises (id → ``1.3 title``), and the points that there are."""
 
     name: str
     title: str
     exercises: dict[str, str]
+    possible: float
     rows: list[Row] = field(default_factory=list)
-
-    @property
-    def possible(self) -> float:
-        return max((row.possible for row in self.rows), default=0.0)
 
 
 def read(coursedir: Any, lesson: str) -> Lesson:
-    """The grades of a lesson (its folder's name). Raises ``ValueError`` where the gradebook does not know it.
+    """The grades of a lesson (its folder's name), which the gradebook has to know.
 
     coursedir: nbgrader's CourseDirectory, which knows where the gradebook and the graded notebooks are.
     """
-    from nbgrader.api import Gradebook, MissingEntry
+    from nbgrader.api import Gradebook
 
-    if (path := _sqlite(coursedir.db_url)) and not path.exists():
-        raise ValueError(f"there is no gradebook at {path}: grade first")
     folder = Path(coursedir.format_path(coursedir.source_directory, ".", lesson))
     asked = sheet.read(folder / f"{lesson}.ipynb")
     with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
-        try:
-            assignment = gradebook.find_assignment(lesson)
-        except MissingEntry:
-            raise ValueError(
-                f"the gradebook does not know {lesson!r}; it knows {', '.join(a.name for a in gradebook.assignments)}"
-            ) from None
+        assignment = gradebook.find_assignment(lesson)
         possible: dict[str, float] = {}
         for cell in (cell for notebook in assignment.notebooks for cell in notebook.grade_cells):
             key = sheet.exercise_of(cell.name)
             possible[key] = possible.get(key, 0.0) + cell.max_score
         names = {e.id: e.name for e in asked.exercises} if asked else {}
         order = [id_ for id_ in names if id_ in possible] + [id_ for id_ in possible if id_ not in names]
-        grades = Lesson(lesson, asked.title if asked else lesson, {id_: names.get(id_, id_) for id_ in order})
+        title, known = asked.title if asked else lesson, {id_: names.get(id_, id_) for id_ in order}
+        grades = Lesson(lesson, title, known, sum(possible.values()))
         submissions = {s.student.id: s for s in assignment.submissions}
         for student in sorted(gradebook.students, key=lambda student: student.id):
             graded, handed_in = (
@@ -115,20 +89,18 @@ def read(coursedir: Any, lesson: str) -> Lesson:
                 for step in (coursedir.autograded_directory, coursedir.submitted_directory)
             )
             about = _report(graded / f"{lesson}.ipynb"), handed_in.exists()
-            grades.rows.append(_row(student, submissions.get(student.id), lesson, order, possible, *about))
+            grades.rows.append(_row(student, submissions.get(student.id), order, *about))
     return grades
 
 
 def _row(
     student: Any,
     submission: Any,
-    lesson: str,
     order: list[str],
-    possible: dict[str, float],
     report: dict[str, Any],
     handed_in: bool,
 ) -> Row:
-    who = {k: getattr(student, k) or "" for k in ("last_name", "first_name", "email")}
+    who = {k: getattr(student, k) or "" for k in ("last_name", "first_name")}
     grades = [] if submission is None else [g for n in submission.notebooks for g in n.grades]
     points: dict[str, float | None] = dict.fromkeys(order)
     for name in order:
@@ -151,7 +123,7 @@ def _row(
         if penalty:
             notes.append(f"{_points(penalty)} taken off for lateness")
     note = why if state == NOT_GRADABLE else "; ".join(notes)
-    return Row(student.id, lesson, state, points, total, sum(possible.values()), note, **who)
+    return Row(student.id, state, points, total, note, **who)
 
 
 def _score(grade: Any) -> float | None:
@@ -167,23 +139,21 @@ def _report(path: Path) -> dict[str, Any]:
     return dict(metadata.get("course_grading") or {"lesson": path.stem})
 
 
-def _sqlite(url: str) -> Path | None:
-    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
-
-
 # --- what a re-grade changed --------------------------------------------------------------------------------------
 
 
-def changed(before: Iterable[Row], after: Iterable[Row]) -> list[Change]:
-    """Whose points in which exercise differ between two readings; students who were not there before count as new."""
-    old = {(row.student, row.lesson): row.exercises for row in before}
-    changes = []
-    for row in after:
-        was = old.get((row.student, row.lesson), {})
-        for exercise, points in row.exercises.items():
-            if was.get(exercise) != points:
-                changes.append(Change(row.student, row.lesson, exercise, was.get(exercise), points))
-    return changes
+def changed(before: Iterable[Row], after: Iterable[Row], names: Mapping[str, str]) -> list[str]:
+    """Whose points in which exercise differ between two readings, a sentence each. names: of exercises, by their ids.
+
+    Students who were not there before count as new.
+    """
+    old = {row.student: row.exercises for row in before}
+    return [
+        f"{visible(row.student)}: {names[exercise]}: {_points(was)} → {_points(points)}"
+        for row in after
+        for exercise, points in row.exercises.items()
+        if (was := old.get(row.student, {}).get(exercise)) != points
+    ]
 
 
 # --- the files ----------------------------------------------------------------------------------------------------
@@ -208,67 +178,13 @@ def cell(value: object) -> str:
 
 def by_exercise(lesson: Lesson) -> list[list[object]]:
     """A line a student: who, state, points by exercise, total, and why there is none."""
-    names = list(lesson.exercises.values())
-    head: list[object] = [
-        "student",
-        "last name",
-        "first name",
-        "lesson",
-        "state",
-        *names,
-        "total",
-        "max",
-        "note",
-    ]
-    lines = [head]
+    points, who = list(lesson.exercises.values()), ["student", "last name", "first name", "lesson", "state"]
+    lines: list[list[object]] = [[*who, *points, "total", "max", "note"]]
     for row in lesson.rows:
-        points = [row.exercises.get(id_) for id_ in lesson.exercises]
-        who = (row.student, row.last_name, row.first_name, row.lesson, row.state)
-        lines.append([*who, *points, row.total, row.possible, row.note])
+        names = (row.student, row.last_name, row.first_name, lesson.name, row.state)
+        scores = [row.exercises.get(id_) for id_ in lesson.exercises]
+        lines.append([*names, *scores, row.total, lesson.possible, row.note])
     return lines
-
-
-def for_canvas(lesson: Lesson, roster: list[dict[str, str]], column: str = "") -> list[list[object]]:
-    """What Canvas's *Import* takes. column: the assignment's heading there; found in the roster if it begins alike."""
-    known = [
-        name for name in (roster[0] if roster else ()) if name.partition(" (")[0].strip() == lesson.title
-    ]
-    lines: list[list[object]] = [[*CANVAS, column or (known[0] if known else lesson.title)]]
-    lines.append(["    Points Possible", "", "", "", "", lesson.possible])
-    return lines + [[*(line.get(c, "") for c in CANVAS), row.total] for row, line in _graded(lesson, roster)]
-
-
-def for_moodle(lesson: Lesson, roster: list[dict[str, str]], column: str = "") -> list[list[object]]:
-    """What Moodle's *Import > CSV file* takes: who, and one grade."""
-    ids = [name for name in MOODLE if roster and name in roster[0]] or ["Username"]
-    lines: list[list[object]] = [[*ids, column or lesson.title]]
-    return lines + [[*(line.get(c, "") for c in ids), row.total] for row, line in _graded(lesson, roster)]
-
-
-def _graded(lesson: Lesson, roster: list[dict[str, str]]) -> Iterator[tuple[Row, dict[str, str]]]:
-    """The rows with a score, each with its student's line of the roster, or what is known without a roster."""
-    people = _people(lesson, roster)
-    for row in lesson.rows:
-        if row.total is not None and (not roster or row.student in people):
-            name = f"{row.last_name}, {row.first_name}".strip(", ") or row.student
-            unlisted = {"Student": name, "SIS Login ID": row.student, "Username": row.student}
-            yield row, people.get(row.student, unlisted)
-
-
-def _people(lesson: Lesson, roster: list[dict[str, str]]) -> dict[str, dict[str, str]]:
-    """Student → line of the roster, by the column that knows the most of the lesson's students."""
-    students = {row.student for row in lesson.rows}
-    columns = [
-        {line[name].strip(): line for line in roster if (line.get(name) or "").strip()}
-        for name in (roster[0] if roster else ())
-    ]
-    return max(columns, key=lambda people: len(students & people.keys()), default={})
-
-
-def unmatched(lesson: Lesson, roster: list[dict[str, str]]) -> list[str]:
-    """Students with a score whom the roster does not name; they are not in the file."""
-    people = _people(lesson, roster)
-    return [r.student for r in lesson.rows if roster and r.total is not None and r.student not in people]
 
 
 def write(lines: list[list[object]], path: Path) -> None:
@@ -276,21 +192,37 @@ def write(lines: list[list[object]], path: Path) -> None:
         csv.writer(file).writerows([cell(value) for value in line] for line in lines)
 
 
-# --- the command --------------------------------------------------------------------------------------------------
+# --- what another system imports ----------------------------------------------------------------------------------
+
+Lines = list[dict[str, str]]
 
 
-def course() -> Any:
-    """nbgrader's CourseDirectory of the folder that we are in."""
-    from nbgrader.coursedir import CourseDirectory
-    from traitlets.config import PyFileConfigLoader
+def into(table: Lines, roster: Lines, column: str = "") -> tuple[list[list[object]], list[str]]:
+    """The lines of a file to import, and a sentence for each student of the table who is not in it.
 
-    return CourseDirectory(config=PyFileConfigLoader("nbgrader_config.py", path=".").load_config())
-
-
-def _lesson_name(coursedir: Any, begins: str) -> str:
-    folders = Path(coursedir.format_path(coursedir.source_directory, ".", "x")).parent.glob(f"{begins}*")
-    lessons = sorted(folder.name for folder in folders if folder.is_dir())
-    return lessons[0] if len(lessons) == 1 else begins
+    table: as :func:`by_exercise` makes it. column: the heading of the scores; without one the roster's that is called as
+    the lesson is (and its number in Canvas), or a new one.
+    """
+    lesson = table[0]["lesson"]
+    students = {row["student"]: row for row in table}
+    # the column that knows the most of them
+    columns = [{line[name].strip(): line for line in roster} for name in roster[0]]
+    people = max(columns, key=lambda known: len(students.keys() & known.keys()))
+    scores: dict[int, str] = {}
+    missing = []
+    for student, row in students.items():
+        if not row["total"]:
+            missing.append(f"{student}: {row['state']}{': ' if row['note'] else ''}{row['note']}")
+        elif student not in people:
+            missing.append(f"{student}: nobody is called so there")
+        else:
+            scores[id(people[student])] = row["total"]
+    scores |= {id(line): table[0]["max"] for line in roster if line.get("Student", "").strip() == _POSSIBLE}
+    own = [name for name in roster[0] if name.partition(" (")[0].strip() == lesson]
+    who = [name for name in roster[0] if name in WHO]
+    lines: list[list[object]] = [[*who, column or (own[0] if own else lesson)]]
+    lines += [[*(line[c] for c in who), scores[id(line)]] for line in roster if id(line) in scores]
+    return lines, missing
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -299,38 +231,22 @@ def main(arguments: list[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("lesson", help="its number or its folder's name")
-    parser.add_argument("--format", choices=("csv", "canvas", "moodle"), default="csv")
-    parser.add_argument("--ids", type=Path, help="a CSV file that says who is who")
-    parser.add_argument("--column", default="", help="the heading of the grades' column")
-    parser.add_argument("--to", type=Path, help="the file to write")
+    parser.add_argument("table", type=Path, help="the grades by exercise")
+    parser.add_argument("people", type=Path, help="a CSV file that says who is who")
+    parser.add_argument("--to", type=Path, default=Path("import.csv"), help="the file to write (import.csv)")
+    parser.add_argument("--column", default="", help="the heading of the grades' column (the lesson's name)")
     asked = parser.parse_args(arguments)
-    coursedir = course()
     try:
-        lesson = read(coursedir, _lesson_name(coursedir, asked.lesson))
-        roster = _roster(asked.ids) if asked.ids else []
+        lines, missing = into(_read(asked.table), _read(asked.people), asked.column)
+        write(lines, asked.to)
     except (OSError, ValueError) as problem:
         print(f"exports: {problem}", file=sys.stderr)
         return 2
-    suffix = "" if asked.format == "csv" else f"-{asked.format}"
-    path = asked.to or Path(f"grades-{lesson.name}{suffix}.csv")
-    if asked.format == "csv":
-        write(by_exercise(lesson), path)
-    else:
-        lines = (for_canvas if asked.format == "canvas" else for_moodle)(lesson, roster, asked.column)
-        write(lines, path)
-        for row in (row for row in lesson.rows if row.total is None):
-            print(
-                f"not in the file: {visible(row.student)}: {row.state}{': ' if row.note else ''}{visible(row.note)}"
-            )
-        for student in unmatched(lesson, roster):
-            print(f"not in the file: {visible(student)}: {asked.ids} does not name this student")
-    graded = sum(row.total is not None for row in lesson.rows)
-    print(f"{path}: {graded} of {len(lesson.rows)} students have a score in {lesson.title}")
+    print("\n".join([*(f"not in the file: {student}" for student in missing), f"{asked.to} is written"]))
     return 0
 
 
-def _roster(path: Path) -> list[dict[str, str]]:
+def _read(path: Path) -> Lines:
     with path.open(newline="", encoding="utf-8-sig") as file:
         lines = list(csv.DictReader(file))
     if not lines:

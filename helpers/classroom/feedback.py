@@ -48,10 +48,13 @@ class Points:
 
 @dataclass
 class Test:
+    """passed: ``None`` where it did not run. text: what it said. look: a person should look at it."""
+
     name: str
     passed: bool | None
     text: str
     points: Points
+    look: bool = False
 
     @property
     def headline(self) -> str:
@@ -72,7 +75,10 @@ class Marked:
     printed: str = ""
     pictures: list[str] = field(default_factory=list)
     comment: str = ""
-    look: bool = False
+
+    @property
+    def look(self) -> bool:
+        return any(test.look for test in self.tests)
 
     @property
     def earned(self) -> float:
@@ -129,14 +135,11 @@ class FeedbackExporter(LessonsOnly):
             who, handed_in = _name(graded.student), graded.assignment.timestamp
         report = nb.metadata.get("course_grading", {})
         cells = {str(c.metadata.get("nbgrader", {}).get("grade_id", "")): c for c in nb.cells}
-        verdicts = {
-            name: _verdict(name, cells, report) for exercise in asked.exercises for name in exercise.tests
-        }
+        tests = {name: _test(name, report, points) for exercise in asked.exercises for name in exercise.tests}
         if not self.show_hidden:
-            _hide(asked, verdicts, about["assignment"])
+            _hide(asked, tests, about["assignment"])
         marked = [
-            _marked(exercise, nb, cells, verdicts, points, comments.get(exercise.id, ""))
-            for exercise in asked.exercises
+            _marked(exercise, nb, cells, tests, comments.get(exercise.id, "")) for exercise in asked.exercises
         ]
         untouched = not any(p.by_hand for p in points.values())
         page = _environment().get_template("feedback.html")
@@ -184,68 +187,49 @@ def _name(student: Any) -> str:
     return f"{full} ({student.id})" if full else str(student.id)
 
 
-@dataclass
-class Verdict:
-    """passed: ``None`` where no test ran. look: a person should look at it."""
-
-    passed: bool | None
-    text: str
-    look: bool = False
-
-
-def _verdict(name: str, cells: dict[str, NotebookNode], report: dict[str, Any]) -> Verdict:
-    """Of one test: from what grading wrote down, else from the test cell's output."""
-    if noted := report.get("verdicts", {}).get(name):
-        return Verdict(bool(noted["passed"]), wording.plainly(str(noted["text"])), bool(noted.get("human")))
-    outputs = cells[name].outputs if name in cells else []
-    if failures := [o for o in outputs if o.output_type == "error"]:
-        return Verdict(False, wording.plainly(strip_ansi("\n".join(failures[0].traceback))))
-    printed = "".join(o.text for o in outputs if o.output_type == "stream")
-    return Verdict(True if outputs else None, wording.plainly(printed))
+def _test(name: str, report: dict[str, Any], points: dict[str, Points]) -> Test:
+    """One test, as grading noted it."""
+    noted = report.get("verdicts", {}).get(name, {"passed": None, "text": "", "human": ""})
+    return Test(
+        "Further tests" if sheet.is_hidden(name) else "Test",
+        noted["passed"],
+        visible(wording.plainly(str(noted["text"]))),
+        points.get(name) or Points(None, 0.0),
+        bool(noted["human"]),
+    )
 
 
-def _hide(asked: sheet.Sheet, verdicts: dict[str, Verdict], lesson: str) -> None:
+def _hide(asked: sheet.Sheet, tests: dict[str, Test], lesson: str) -> None:
     """Takes inputs and values out of what hidden tests said, and what a visible one says already."""
     for exercise in asked.exercises:
-        shown = [verdicts[name].text for name in exercise.tests if not sheet.is_hidden(name)]
+        shown = [tests[name].text for name in exercise.tests if not sheet.is_hidden(name)]
         lines = {line.strip() for text in shown for line in text.split("\n")}
-        for verdict in (verdicts[name] for name in exercise.tests if sheet.is_hidden(name)):
-            if verdict.passed:
-                verdict.text = ""
-            elif verdict.text in shown:
-                verdict.text = "the same"
+        for test in (tests[name] for name in exercise.tests if sheet.is_hidden(name)):
+            if test.passed:
+                test.text = ""
+            elif test.text in shown:
+                test.text = "the same"
             else:
-                head, *more = wording.discreetly(verdict.text, lesson).split("\n")
-                verdict.text = "\n".join([head, *(line for line in more if line not in lines)])
+                head, *more = wording.discreetly(test.text, lesson).split("\n")
+                test.text = "\n".join([head, *(line for line in more if line not in lines)])
 
 
 def _marked(
     asked: sheet.Exercise,
     nb: NotebookNode,
     cells: dict[str, NotebookNode],
-    verdicts: dict[str, Verdict],
-    points: dict[str, Points],
+    tests: dict[str, Test],
     comment: str,
 ) -> Marked:
-    tests = [
-        Test(
-            "Further tests" if sheet.is_hidden(name) else "Test",
-            verdicts[name].passed,
-            visible(verdicts[name].text),
-            points.get(name) or Points(None, 0.0),
-        )
-        for name in asked.tests
-    ]
     own = [c for c in nb.cells if c.cell_type == "code" and _belongs(c, asked.id, cells)]
     printed, pictures = _printed(own)
     return Marked(
         asked,
-        tests,
+        [tests[name] for name in asked.tests],
         answer=visible("\n\n".join(c.source for c in own)),
         printed=printed,
         pictures=pictures,
         comment=comment,
-        look=any(verdicts[name].look for name in asked.tests),
     )
 
 

@@ -20,7 +20,9 @@ from threading import local
 from typing import Any
 
 from helpers.classroom import exports, journal
+from helpers.classroom.bench import Bench, Done
 from helpers.classroom.settings import ROOT
+from helpers.classroom.step import Step
 from helpers.text.terminal import lenient
 
 #: files of a submission whose time and size tell whether it is new
@@ -69,19 +71,16 @@ def _stat(path: Path) -> tuple[int, int]:
     return about.st_size, about.st_mtime_ns
 
 
-def judged(lesson: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """The verdicts of a notebook's steps, by this thread's own judge. Plain data in and out: it may be far away."""
-    from helpers.classroom.bench import Bench
-    from helpers.classroom.step import Step
-
+def judged(lesson: str, steps: list[Step]) -> Done:
+    """The verdicts of a notebook's steps, by this thread's own judge, which may be far away."""
     if not hasattr(_own, "bench"):
         _own.bench = Bench()
-    return dataclasses.asdict(_own.bench.grade(lesson, [Step(**step) for step in steps]))
+    done: Done = _own.bench.grade(lesson, steps)
+    return done
 
 
 def _reach(room: Class, student: str, again: bool, far: Any) -> None:
     """See to it that the journal holds the verdicts of a student's submission."""
-    from helpers.classroom.bench import Done, Ruling
     from helpers.classroom.submission import GRADING, clean, key_of, steps_of
 
     nb = clean(room.folder(student), room.reference)
@@ -90,10 +89,9 @@ def _reach(room: Class, student: str, again: bool, far: Any) -> None:
     key = key_of(nb)
     if not again and journal.recall(room.course, key) is not None:
         return
-    steps = [dataclasses.asdict(step) for step in steps_of(nb)]
-    judgement = far.submit(judged, room.name, steps, pure=False).result() if far else judged(room.name, steps)
-    rulings = {name: Ruling(**ruling) for name, ruling in judgement["verdicts"].items()}
-    journal.keep(room.course, key, Done(rulings, judgement["ran"], judgement["seconds"]))
+    steps = steps_of(nb)
+    done = far.submit(judged, room.name, steps, pure=False).result() if far else judged(room.name, steps)
+    journal.keep(room.course, key, done)
 
 
 def _reached(
@@ -128,14 +126,14 @@ class Writer:
         from traitlets.config import Config
 
         from helpers.classroom.grading import configure
-        from helpers.classroom.release import register
+        from helpers.classroom.release import release
 
         self.room = room
         config = Config()
         configure(config, room.course)
         self._api = NbGraderAPI(config=config)
         self._api.log.setLevel(logging.ERROR)
-        register(room.reference, self._api.coursedir.db_url)
+        release(room.reference, self._api.coursedir.db_url)  # the gradebook knows its cells and points
 
     def write(self, student: str) -> str:
         """Enter a student's verdicts and make the feedback; "" or what went wrong."""
@@ -174,21 +172,18 @@ def grade(course: Path, name: str, jobs: int = 2, scheduler: str = "", again: bo
     changes: list[str] | None = None
     table, book = course / f"grades-{name}.csv", course / "gradebook.db"
     if new:
-        writer, bar, anew = Writer(room), Bar(len(new)), {s for s in new if notes[s]}
+        writer, anew = Writer(room), {s for s in new if notes[s]}
         before = writer.read().rows if anew else []
-        for student, problem in _reached(room, new, jobs, scheduler, again):
+        for done, (student, problem) in enumerate(_reached(room, new, jobs, scheduler, again), 1):
             look = room.look(student)
             problem = problem or writer.write(student)
             notes[student] = _note(look, {} if problem else writer.graded(student), problem)
             journal.write(room.note(student), notes[student])
-            bar.step(student)
-        bar.end()
+            _show(done, len(new), student, began)
         graded = writer.read()
         if anew:
-            differences = [c for c in exports.changed(before, graded.rows) if c.student in anew]
-            changes = [
-                str(dataclasses.replace(c, exercise=graded.exercises[c.exercise])) for c in differences
-            ]
+            rows = [row for row in graded.rows if row.student in anew]
+            changes = exports.changed(before, rows, graded.exercises)
         exports.write(exports.by_exercise(graded), table)
     elif not table.exists() or not book.exists() or book.stat().st_mtime > table.stat().st_mtime:
         exports.write(exports.by_exercise(Writer(room).read()), table)  # points were changed by hand
@@ -241,24 +236,12 @@ def _summary(
     return "\n".join(lines)
 
 
-class Bar:
+def _show(done: int, total: int, student: str, began: float) -> None:
     """How far it is, on one line of a terminal; nothing where there is none."""
-
-    def __init__(self, total: int) -> None:
-        self.total, self.done, self._began = total, 0, time.monotonic()
-        self._shown = sys.stderr.isatty()
-
-    def step(self, student: str) -> None:
-        self.done += 1
-        if self._shown:
-            left = (time.monotonic() - self._began) / self.done * (self.total - self.done)
-            full = 30 * self.done // self.total
-            text = f"[{'#' * full:30}] {self.done}/{self.total}, about {left:.0f} s left, last {student}"
-            print(f"\r{text[:110]:110}", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._shown:
-            print(file=sys.stderr)
+    if sys.stderr.isatty():
+        left_s = (time.monotonic() - began) / done * (total - done)
+        text = f"{done} of {total}, about {left_s:.0f} s left, last {student}"
+        print(f"\r{text[:100]:100}", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:

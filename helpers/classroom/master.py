@@ -172,15 +172,9 @@ def _check_markers(master: Master) -> None:
                 raise BadMaster(
                     f"{master.where(cell)}: '{begin}' belongs in a cell of kind {kind}, not {cell.kind}"
                 )
-            depth = 0
-            for offset, line in enumerate(cell.source.splitlines(), 1):
-                depth += (begin in line) - (end in line)
-                if depth not in (0, 1):
-                    raise BadMaster(
-                        f"{master.path.name}:{cell.line + offset}: '{begin}' and '{end}' do not alternate"
-                    )
-            if depth:
-                raise BadMaster(f"{master.where(cell)}: '{begin}' is not closed by '{end}'")
+            marks = re.findall(f"{re.escape(begin)}|{re.escape(end)}", cell.source)
+            if marks != [begin, end] * (len(marks) // 2):
+                raise BadMaster(f"{master.where(cell)}: '{begin}' and '{end}' do not alternate")
 
 
 #: lesson → names that its answers may use and no cell defines: lent by the script whose functions they replace

@@ -60,7 +60,7 @@ def compare(nb: NotebookNode, plain: NotebookNode, master: Master) -> None:
             if text != again:
                 begin = max(len(os.path.commonprefix([text, again])) - AROUND, 0)
                 raise BadMaster(
-                    f"{master.where(cell)}: {kind} of this {cell.kind} cell depends on the processor: it is\n"
+                    f"{master.where(cell)}: {kind} of this {cell.kind} cell depends on the processor, or on a clock: it is\n"
                     f"  {text[begin : begin + 2 * AROUND]!r}, and with plain instructions\n"
                     f"  {again[begin : begin + 2 * AROUND]!r}. Round it more coarsely, or say what holds on each"
                 )

@@ -1,6 +1,7 @@
 """Numbers in prose: a cell keeps them (``lesson.keep(step_ms=…)``), the text names them (``{{step_ms:.1f}}``), the build fills them in.
 
-What was kept lies in the reference's outputs: nbval compares it, and the text is checked without running a cell.
+What was kept lies in the reference's outputs. So the text is checked without running a cell; nbval compares what was
+kept, and the build refuses what its two runs keep differently, as they do where a clock gave it.
 """
 
 import ast
@@ -9,30 +10,27 @@ from collections.abc import Iterator
 
 from nbformat import NotebookNode
 
-from helpers.classroom.master import CLOCKS, BadMaster, Cell, Master, names
+from helpers.classroom.master import BadMaster, Cell, Master
 from helpers.lesson import KEPT_MIME
 
 SLOT = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 #: a name, and how Python's format() is to write its value
 NAMED = re.compile(r"\s*([a-z]\w*)\s*(?::([^{}]*))?")
-#: they read the wall clock unless they are given a GPU, which is then asked for its own
-TIMERS = {"bench", "compare"}
-BLOCKS = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.ExceptHandler)
-CHANGES = {"append", "extend", "insert", "update", "setdefault"}
 
 
 def check(master: Master) -> None:
-    """Refuse a named value that no cell keeps, a kept one that no text names, and one that a clock gave."""
+    """Refuse a named value that no cell keeps, and a kept one that no text names or no run compares."""
     slots = list(_slots(master))
-    kept, clocks = dict[str, Cell](), set[str]()
+    kept = dict[str, Cell]()
     for cell in master.cells:
-        for keyword, clocked in _kept(cell, master, clocks):
+        for keyword in _kept(cell, master):
             where = f"{master.where(cell)}: lesson.keep({keyword}=…)"
             if keyword in kept:
                 raise BadMaster(f"{where}: kept already on line {kept[keyword].line}; give it another name")
-            if clocked or "nbval-ignore-output" in cell.tags:
+            if "nbval-ignore-output" in cell.tags:
                 raise BadMaster(
-                    f"{where}: a clock gave this, and the next machine's says otherwise: say it in words, and keep counts and simulated times only"
+                    f"{where}: nothing compares what this cell shows, so that a clock may have given it: keep it in "
+                    "another cell, and keep counts and simulated times only"
                 )
             if keyword not in {name for name, *_ in slots}:
                 raise BadMaster(f"{where}: no text uses it; write {{{{{keyword}}}}} or do not keep it")
@@ -52,57 +50,17 @@ def _slots(master: Master) -> Iterator[tuple[str, str, str]]:
             yield named[1], named[2] or "", where
 
 
-def _kept(cell: Cell, master: Master, clocks: set[str]) -> Iterator[tuple[str, bool]]:
-    """What a cell keeps, and whether it rests on a clock; ``clocks``: the names that do so far, brought up to date."""
+def _kept(cell: Cell, master: Master) -> Iterator[str]:
+    """The names under which a cell keeps something."""
     try:
-        pending: list[ast.AST] = [] if cell.kind == "markdown" else list(ast.parse(cell.source).body)
+        tree = ast.parse("" if cell.kind == "markdown" else cell.source)
     except SyntaxError:  # magics
         return
-    while pending:
-        statement = pending.pop(0)
-        if isinstance(statement, BLOCKS):  # its head, then what it holds, in order
-            pairs = [(item.optional_vars, item.context_expr) for item in getattr(statement, "items", ())]
-            if isinstance(statement, ast.For):
-                pairs = [(statement.target, statement.iter)]
-            heads = [ast.Assign([to], value, lineno=0) if to else value for to, value in pairs]
-            held = [n for n in ast.iter_child_nodes(statement) if isinstance(n, ast.stmt | ast.ExceptHandler)]
-            pending[:0] = [*heads, *held]
-            continue
-        for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call)):
-            if ast.unparse(call.func) == "lesson.keep":
-                if call.args or not all(k.arg for k in call.keywords):
-                    raise BadMaster(f"{master.where(cell)}: write lesson.keep(name=value), each by its name")
-                yield from ((str(k.arg), _reads_a_clock(k.value, clocks)) for k in call.keywords)
-        if _reads_a_clock(statement, clocks):
-            clocks |= _written(statement)
-        elif isinstance(statement, ast.Assign | ast.AnnAssign):
-            clocks -= {
-                t.id for t in ast.walk(statement) if isinstance(t, ast.Name) and isinstance(t.ctx, ast.Store)
-            }
-
-
-def _reads_a_clock(node: ast.AST, clocks: set[str]) -> bool:
-    live = any(
-        isinstance(n, ast.Call) and ast.unparse(n.func) in TIMERS and "gpu" not in {k.arg for k in n.keywords}
-        for n in ast.walk(node)
-    )
-    node = getattr(node, "value", None) or node if isinstance(node, ast.Assign | ast.AnnAssign) else node
-    source = ast.unparse(node)
-    return live or bool(names(source)[0] & clocks) or CLOCKS.search(source) is not None
-
-
-def _written(statement: ast.AST) -> set[str]:
-    """The names that a statement binds or changes: x, f, times[n] = …, rows.append(…)."""
-    bound = {getattr(statement, "name", "")}
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Attribute) and node.attr in CHANGES:
-            node = node.value
-        elif not isinstance(getattr(node, "ctx", None), ast.Store):
-            continue
-        while isinstance(node, ast.Subscript | ast.Attribute):
-            node = node.value
-        bound.add(getattr(node, "id", ""))
-    return bound - {""}
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        if ast.unparse(call.func) == "lesson.keep":
+            if call.args or not all(keyword.arg for keyword in call.keywords):
+                raise BadMaster(f"{master.where(cell)}: write lesson.keep(name=value), each by its name")
+            yield from (str(keyword.arg) for keyword in call.keywords)
 
 
 def fill(nb: NotebookNode, master: Master, ran: NotebookNode) -> None:

@@ -46,9 +46,6 @@ def read(data: bytes, notes: list[str]) -> list[Written]:
     cells, old = _cells(notebook)
     if old:
         notes.append("it was saved in an old notebook format, which was read")
-    language = _language(notebook)
-    if language not in ("", "python", "python3", "ipython"):
-        notes.append(f"it was saved for a kernel of {language[:30]}; it is graded with Python")
     if len(cells) > MOST_CELLS:
         raise NotGradable(
             f"the notebook has {len(cells):,} cells, and at most {MOST_CELLS:,} are read: delete what is no part of the "
@@ -149,16 +146,6 @@ def _cells(notebook: dict[str, Any]) -> tuple[list[Any], bool]:
             "the file is JSON but no notebook, for it has no list of cells: hand in the lesson's .ipynb file"
         )
     return cells, False
-
-
-def _language(notebook: dict[str, Any]) -> str:
-    meta = notebook.get("metadata")
-    for key in ("language_info", "kernelspec"):
-        about = meta.get(key) if isinstance(meta, dict) else None
-        for name in ("name", "language") if key == "language_info" else ("language",):
-            if isinstance(about, dict) and isinstance(about.get(name), str):
-                return str(about[name]).lower()
-    return ""
 
 
 def _written(cell: dict[str, Any], place: int, notes: list[str]) -> Written:

@@ -50,23 +50,6 @@ def release(reference: Path, db_url: str = "") -> str:
         return (course / "notebooks" / name / f"{name}.ipynb").read_text(encoding="utf-8")
 
 
-def register(reference: Path, db_url: str) -> None:
-    """See to it that the gradebook knows a lesson's cells and points as ``reference`` has them now."""
-    import nbformat
-    from nbgrader.api import Gradebook, MissingEntry
-
-    name = reference.stem
-    cells = [cell.metadata.get("nbgrader", {}) for cell in nbformat.read(reference, as_version=4).cells]
-    wanted = {about["grade_id"]: float(about["points"]) for about in cells if about.get("grade")}
-    with Gradebook(db_url) as gradebook:
-        try:
-            known = {c.name: c.max_score for c in gradebook.find_notebook(name, name).grade_cells}
-        except MissingEntry:
-            known = {}
-    if known != wanted:
-        release(reference, db_url)
-
-
 def reset(lesson: str) -> int:
     """Give a lesson its fresh notebook again; the old one stays beside it."""
     references = [p for p in SOLUTIONS.glob("[0-9][0-9]_*/*.ipynb") if p.stem == p.parent.name]

@@ -4,7 +4,6 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
 
 from helpers.classroom.engine import NOTEBOOK_S, Learner, grade
 from helpers.classroom.judging import Verdict
@@ -15,13 +14,11 @@ from helpers.classroom.step import Step
 
 @dataclass(frozen=True)
 class Score:
-    """Of one exercise: points earned, points there are, each test's verdict by grade_id, and the seconds of processor
-    time that the learner's side took (its cells, its calls, processes that it started)."""
+    """Of one exercise: points earned, points there are, and each test's verdict by grade_id."""
 
     earned: int
     possible: int
     verdicts: dict[str, Verdict]
-    cpu_s: float
 
 
 class Runner:
@@ -37,9 +34,7 @@ class Runner:
         self.warm.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.warm.end()
 
     def grade(self, master: Master, exercise: str, answer: str | None) -> Score:
@@ -65,13 +60,12 @@ class Runner:
             Step(len(master.cells) + i, c.kind, c.source, c.grade_id, exercise)
             for i, c in enumerate(tests.values())
         ]
-        before = self.warm.cpu_s
         verdicts: dict[str, Verdict] = {}
         for event in grade(self.warm, steps, master.name):
             if "verdict" in event:
                 verdicts[event["verdict"]] = Verdict(event["passed"], event["text"])
         earned = sum(test.points for name, test in tests.items() if verdicts[name].passed)
-        return Score(earned, sum(test.points for test in tests.values()), verdicts, self.warm.cpu_s - before)
+        return Score(earned, sum(test.points for test in tests.values()), verdicts)
 
     @contextlib.contextmanager
     def notebook(self, cells: list[str]) -> Iterator[Learner]:

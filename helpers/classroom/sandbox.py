@@ -9,14 +9,13 @@ import os
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
-from helpers.classroom.settings import ONE_THREAD, ROOT, UNSANDBOXED
-from helpers.classroom.zygote import DONE, READY
+from helpers.classroom.settings import FORKED, ROOT, UNSANDBOXED
+from helpers.classroom.zygote import READY
 
 #: bytes that a submission may leave in /tmp, and in shared memory
 SCRATCH = 512 << 20
@@ -114,7 +113,7 @@ def _command(control: int) -> list[str]:
 
 
 def _environment(course: str) -> dict[str, str]:
-    return ONE_THREAD | {
+    return FORKED | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"]),
         "PYTHONPATH": course,
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -131,12 +130,10 @@ class Warm:
     """A process that has imported torch and run nothing, in a sandbox: ``with Warm() as warm: warm.fork()``.
 
     sandboxed: ``False`` runs it with this user's own rights, for tests of answers that are ours.
-    cpu_s: seconds of processor time that its children have taken, and what they started, as of the last fork or sweep.
     """
 
     def __init__(self, sandboxed: bool = True) -> None:
         self.sandboxed = sandboxed
-        self.cpu_s = 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
 
@@ -160,8 +157,7 @@ class Warm:
             environment = {"PATH": os.environ.get("PATH", os.defpath)}
             if not self.sandboxed:
                 command = [sys.executable, "-m", "helpers.classroom.zygote", str(other.fileno())]
-                environment = os.environ | ONE_THREAD | {"MPLBACKEND": "agg"}
-            self._told_s = 0.0  # what this process has said
+                environment = os.environ | FORKED | {"MPLBACKEND": "agg"}
             self._process = subprocess.Popen(
                 command,
                 env=environment,
@@ -208,11 +204,8 @@ class Warm:
         self._control.settimeout(_TOLD_S)
         try:
             socket.send_fds(self._control, [b"."], handles)
-            (spent,) = DONE.unpack(self._control.recv(DONE.size))
-            self.cpu_s += spent - self._told_s
-            self._told_s = spent
-            return True
-        except (OSError, struct.error):  # it has ended, or does not answer in time
+            return self._control.recv(1) == READY
+        except OSError:  # it has ended, or does not answer in time
             return False
         finally:
             self._control.settimeout(None)

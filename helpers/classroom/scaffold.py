@@ -1,7 +1,6 @@
-"""Lay down a new exercise in a lesson, or a new lesson: small, whole, graded right as it stands, and to be replaced.
+"""Lay down a new exercise in a lesson: small, whole, graded right as it stands, and to be replaced.
 
-python -m helpers.classroom.scaffold exercise 05 windows     what `make exercise LESSON=05 NAME=windows` runs
-python -m helpers.classroom.scaffold lesson attention        what `make lesson NAME=attention` runs
+python -m helpers.classroom.scaffold 05 windows     what `make exercise LESSON=05 NAME=windows` runs
 
 All is put together and checked before the first file is written. The texts are in :mod:`helpers.classroom.skeletons`.
 """
@@ -21,7 +20,7 @@ from helpers import keeping
 from helpers.classroom import build, skeletons
 from helpers.classroom import master as masters
 from helpers.classroom.master import EXERCISE_HEADING, BadMaster
-from helpers.classroom.settings import ROOT, SOLUTIONS
+from helpers.classroom.settings import ROOT
 
 ROOMS = ROOT / "helpers" / "lessons"
 SUBMISSIONS = ROOT / "tests" / "submissions"
@@ -48,9 +47,14 @@ def exercise(lesson: str, name: str) -> tuple[Files, str]:
         raise Refused(f"there is no lesson {lesson!r}; there are {there}")
     (path,) = paths
     texts = ROOMS / path.stem[3:] / "exercises.py"
-    if not texts.exists():
-        raise Refused(f"{path.stem} has no {texts.relative_to(ROOT)}")
-    files = _exercise(path, name, path.read_text(encoding="utf-8"), texts.read_text(encoding="utf-8"))
+    made: Files = {}
+    if texts.exists():
+        tests = texts.read_text(encoding="utf-8")
+    else:  # a lesson's first
+        tests = f'"""Tests of lesson {path.stem[:2]}."""\n'
+        room = f'"""All that belongs to lesson {path.stem[:2]} alone, beside its master."""\n'
+        made[texts.with_name("__init__.py")] = room
+    files = made | _exercise(path, name, path.read_text(encoding="utf-8"), tests)
     row = files[path][: files[path].index(f'# %% exercise="{name}"')].count("\n") + 1
     return (
         files,
@@ -67,57 +71,20 @@ It is a small exercise that works, for you to replace. Then:
     )
 
 
-def lesson(name: str) -> tuple[Files, str]:
-    """The files of a new lesson with one exercise, `total`, and what is left to do. Raises :class:`Refused`."""
-    _check(name, "a lesson")
-    numbers = {path.stem[:2]: path.stem for path in build.find([])}
-    if (ROOMS / name).exists() or name in {folder[3:] for folder in numbers.values()}:
-        raise Refused(f"there is a lesson {name!r} already")
-    number = f"{max(map(int, numbers), default=-1) + 1:02}"
-    folder, room = f"{number}_{name}", ROOMS / name
-    about = {"nn": number, "folder": folder, "room": name, "title": name.replace("_", " ").capitalize()}
-    path, texts = SOLUTIONS / folder / f"{folder}.py", room / "exercises.py"
-    first = f'"""Tests of lesson {number}."""\n'
-    files = {
-        room / "__init__.py": f'"""All that belongs to lesson {number} alone, beside its master."""\n',
-        room / "experiments.py": _filled(skeletons.EXPERIMENTS, about),
-        room / "claims.py": _filled(skeletons.CLAIMS, about),
-        **_exercise(path, "total", _filled(skeletons.MASTER, about), first),
-    }
-    title = f"{number} · {about['title']}"
-    row = f"| [{title}](notebooks/{folder}/{folder}.ipynb) | Which of these lines copy? | 15 min | 1 |"
-    return (
-        files,
-        f"""\
-the lesson: {path.relative_to(ROOT)}
-its room: {room.relative_to(ROOT)}: {texts.name}, experiments.py, claims.py
-the first answers to its exercise: {(SUBMISSIONS / folder / "total").relative_to(ROOT)}
-
-It is a small lesson that works, for you to replace. Then:
-1. README.md: a row in the table of lessons, and their number in the first sentence
-   {row}
-2. helpers/lessons/sources_on_trial/sources/tuning_guide.py: kept(<section>, "{number}-on-the-device") in its CLAIMS
-3. two pictures at least (helpers.plots), which the tests ask of every lesson
-4. make build LESSON={number}        both notebooks, and the index; then make build LESSON=18, for the table of claims
-5. make test LESSON={number}         every answer earns what its first line says
-""",
-    )
-
-
-def _check(name: str, what: str) -> None:
+def _check(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise Refused(
-            f"{name!r} cannot name {what}: lower-case letters, digits and underscores, a letter first"
+            f"{name!r} cannot name an exercise: lower-case letters, digits and underscores, a letter first"
         )
     if hasattr(builtins, name) or len(name) > 40:
         raise Refused(
-            f"{name!r} cannot name {what}: {'it is too long' if len(name) > 40 else 'Python has it'}"
+            f"{name!r} cannot name an exercise: {'it is too long' if len(name) > 40 else 'Python has it'}"
         )
 
 
 def _exercise(path: Path, name: str, master: str, texts: str) -> Files:
     """A lesson's master and exercises.py with one more exercise, and its answers. master, texts: as they are now."""
-    _check(name, "an exercise")
+    _check(name)
     about = {
         "name": name,
         "Case": "".join(part.capitalize() for part in name.split("_")),
@@ -186,23 +153,10 @@ def _ruffed(path: Path, text: str, imports: tuple[str, ...]) -> str:
 
 
 def write(files: Files) -> None:
-    """All files or none. Raises OSError; what was there before is there again."""
-    before = {path: path.read_text(encoding="utf-8") if path.exists() else None for path in files}
-    made = {folder for path in files for folder in path.parents if not folder.exists()}
-    try:
-        for path, text in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            keeping.write(path, text)
-    except OSError:
-        for path, old in before.items():
-            if old is None:
-                path.unlink(missing_ok=True)
-            elif path.read_text(encoding="utf-8") != old:
-                keeping.write(path, old)
-        for folder in sorted(made, reverse=True):
-            if folder.exists() and not any(folder.iterdir()):
-                folder.rmdir()
-        raise
+    """Write them, each at once and whole. Raises OSError; what was written till then, Git shows and takes back."""
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        keeping.write(path, text)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -211,17 +165,14 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    kinds = parser.add_subparsers(dest="kind", required=True)
-    adding = kinds.add_parser("exercise", help="in a lesson that is there")
-    adding.add_argument("lesson", help="its two digits")
-    adding.add_argument("name", help="of the function that learners write")
-    kinds.add_parser("lesson", help="with one exercise").add_argument("name", help='as in "attention"')
+    parser.add_argument("lesson", help="its two digits")
+    parser.add_argument("name", help="of the function that learners write")
     asked = parser.parse_args(argv)
     try:
-        files, text = exercise(asked.lesson, asked.name) if asked.kind == "exercise" else lesson(asked.name)
+        files, text = exercise(asked.lesson, asked.name)
         write(files)
     except (Refused, OSError) as problem:
-        print(f"make {asked.kind}: {problem}", file=sys.stderr)
+        print(f"make exercise: {problem}", file=sys.stderr)
         return 2
     print(text, end="")
     return 0

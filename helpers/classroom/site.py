@@ -7,8 +7,6 @@ network either. The tools' pages are their docstrings.
 """
 
 import argparse
-import importlib
-import inspect
 import json
 import os
 import re
@@ -25,7 +23,6 @@ from helpers.classroom import master as masters
 from helpers.classroom.markdown import to_html
 from helpers.classroom.master import BadMaster, Master
 from helpers.classroom.settings import ROOT
-from helpers.lesson import KEPT_MIME, VERDICTS_MIME
 from helpers.text.terminal import lenient
 
 #: of the course's texts: those that are pages of the site too
@@ -74,19 +71,9 @@ def lay_out(lessons: list[Master], to: Path) -> None:
 
 
 def _tool(name: str) -> str:
-    """A page that has autodoc show a tool's docstrings: its own, then functions, classes and errors by name."""
-    tool, kinds = importlib.import_module(name), ("function", "class", "exception")
-    shown = []
-    for public in sorted(tool.__all__):
-        thing = getattr(tool, public)
-        if inspect.isroutine(thing) or inspect.isclass(thing):
-            error = inspect.isclass(thing) and issubclass(thing, BaseException)
-            shown.append((inspect.isclass(thing) + error, public))
-    lines = [f"# {name}", "", "```{eval-rst}", f".. automodule:: {name}", "", ""]
-    lines += ["The first example makes the names that those below use. Each of them runs in a test.", ""]
-    for kind, public in sorted(shown):
-        lines += [f".. auto{kinds[kind]}:: {name}.{public}", *["   :members:"] * (kind == 1), ""]
-    return "\n".join([*lines, "```", ""])
+    """A page that has autodoc show a tool's docstrings: its own, then those of all that it offers."""
+    first = "The first example makes the names that those below use. Each of them runs in a test."
+    return f"# {name}\n\n{first}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n```\n"
 
 
 def _toctree(caption: str, pages: list[str]) -> str:
@@ -116,7 +103,7 @@ def _lesson(master: Master, names: set[str]) -> dict[str, Any]:
             plain |= {"execution_count": None, "outputs": []}
             marks = about.get("nbgrader", {})
             if not (marks.get("solution") or marks.get("grade")):
-                plain["outputs"] = _outputs(shown[cell["id"]])
+                plain["outputs"] = shown[cell["id"]]["outputs"]
             tags = ["hide-input"] if about.get("jupyter", {}).get("source_hidden") else []
             alts = [
                 o["metadata"].get("image/png", {}).get("alt", "") for o in plain["outputs"] if "metadata" in o
@@ -124,18 +111,6 @@ def _lesson(master: Master, names: set[str]) -> dict[str, Any]:
             plain["metadata"] = {"tags": tags, "mystnb": {"image": {"alt": "; ".join(filter(None, alts))}}}
         cells.append(plain)
     return book | {"cells": cells}
-
-
-def _outputs(cell: dict[str, Any]) -> list[dict[str, Any]]:
-    found = []
-    for output in cell["outputs"]:
-        if "data" in output:
-            data = {k: v for k, v in output["data"].items() if k not in (KEPT_MIME, VERDICTS_MIME)}
-            if not data:
-                continue
-            output = output | {"data": data, "metadata": output.get("metadata", {})}
-        found.append(output)
-    return found
 
 
 def _within(names: set[str], up: str, asset: Callable[[str], str]) -> Callable[[re.Match[str]], str]:

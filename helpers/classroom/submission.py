@@ -18,6 +18,7 @@ from helpers.check.variant import class_seed
 from helpers.classroom import sheet
 from helpers.classroom.bench import Done
 from helpers.classroom.intake import NotGradable, take
+from helpers.classroom.matching import Matched
 from helpers.classroom.step import Step
 
 #: where a notebook keeps what grading says of it
@@ -28,24 +29,23 @@ _RUN = ("setup", "experiment", "exercise", "added", "edited", "test", "hidden")
 def clean(folder: Path, reference: Path) -> NotebookNode:
     """What can be graded of a folder of anything. Of nothing gradable: a notebook without answers that says why."""
     name, master = reference.stem, sheet.built(reference)
-    why, digest = "", ""
-    notes: tuple[str, ...] = ()
-    human: tuple[str, ...] = ()
+    why = ""
     try:
         taken = take(folder, master, name)
-        nb, notes, human, digest = taken.notebook, taken.notes, taken.human, taken.digest
+        nb = taken.notebook
     except NotGradable as odd:
         why = str(odd)
         nb = nbformat.from_dict(master | {"cells": [c for c in master.cells if "nbgrader" in c.metadata]})
         for cell in nb.cells:
             cell.update(source="", outputs=[], execution_count=None)
         nb.cells.insert(0, new_markdown_cell(f"**Not gradable:** {why}"))
+        taken = Matched(nb, 0)
     nb.metadata[GRADING] = {
         "lesson": name,
-        "digest": digest,
+        "digest": taken.digest,
         "not_gradable": why,
-        "notes": list(notes),
-        "human": list(human),
+        "notes": taken.notes,
+        "human": taken.human,
         "verdicts": {},
     }
     return nb

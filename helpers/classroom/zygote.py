@@ -2,8 +2,7 @@
 
     python -m helpers.classroom.zygote FD [--alone]
 
-FD is a socket. A byte through it ends the child before, and what that left running; the reply says how much processor
-time all children have taken. If a file descriptor comes with the byte, a new child is forked and speaks through that one:
+FD is a socket. A byte through it ends the child before, and what that left running; a byte is the reply. If a file descriptor comes with the byte, a new child is forked and speaks through that one:
 it runs the cells of a notebook that it is sent, and answers the judge's requests. Messages are JSON with a length before
 them. It ends where a notebook left what it cannot sweep, or changed what the next would inherit: then it is made anew.
 """
@@ -18,6 +17,7 @@ import io
 import json
 import linecache
 import os
+import pkgutil
 import resource
 import signal
 import socket
@@ -25,7 +25,6 @@ import struct
 import sys
 import traceback
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers.ranks.server import end_all
@@ -33,10 +32,8 @@ from helpers.ranks.server import end_all
 if TYPE_CHECKING:
     from helpers.check.intact import Intact
 
-#: what this process says: it can fork
+#: what this process says: it can fork, and then each time that it has done as it was told
 READY = b"."
-#: … and that it has done as it was told: the seconds of processor time that notebooks have taken here
-DONE = struct.Struct("!d")
 #: the most bytes of one message; an answer's tensors take some thousands
 MOST = 64 << 20
 #: characters of what a cell prints that are kept
@@ -54,9 +51,8 @@ CPU_S = int(os.environ.get("GRADE_CPU_S", "30"))
 #: how a copy ends that was told to
 BACK = 17
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36  # prctl(2)
-_MADV_COLLAPSE, _LARGE_PAGE = 25, 2 << 20  # madvise(2); bytes
-#: the child before which this process's memory is put into large pages: that takes as long as it saves twenty of them
-_MANY = 20
+#: of torch, a folder of modules that a first compilation loads all
+_PATTERNS = "torch._inductor.fx_passes.serialized_patterns"
 
 
 class TooLarge(ValueError):
@@ -241,28 +237,6 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def _in_large_pages() -> None:
-    """Put this process's memory into large pages where Linux can (6.1): to fork it takes a third of the time then."""
-    if sys.platform != "linux":
-        return
-    madvise = ctypes.CDLL(None).madvise
-    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for line in Path("/proc/self/maps").read_text(encoding="ascii", errors="replace").splitlines():
-        span, access, _, _, _, *path = line.split(maxsplit=5)
-        if access != "rw-p" or path not in ([], ["[heap]"]):
-            continue
-        begin, end = (int(at, 16) for at in span.split("-"))
-        for at in range(-(-begin // _LARGE_PAGE) * _LARGE_PAGE, end - _LARGE_PAGE + 1, _LARGE_PAGE):
-            # a part that cannot be, and an older Linux, leave all as it is
-            madvise(at, _LARGE_PAGE, _MADV_COLLAPSE)
-
-
-def _cpu_s() -> float:
-    """Seconds of processor time of this process and of those that it has waited for."""
-    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
-
-
 def _reap(*_: Any) -> None:
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
@@ -274,17 +248,22 @@ def main(control: socket.socket, alone: bool) -> None:
     from helpers import lessons
     from helpers.check import probe
     from helpers.check.intact import Intact
-    from helpers.classroom.warming import preload
+    from helpers.compiling import torches
 
     # before any fork, so that no child pays for it
     probe.load(lessons.modules("exercises"))
-    preload()  # some operators load the compiler too, and that takes a second
+    torches.preload()  # some operators load the compiler too, and that takes seconds
+    with contextlib.suppress(ImportError):  # its names come and go with torch's versions
+        for _, name, _ in pkgutil.iter_modules(import_module(_PATTERNS).__path__, f"{_PATTERNS}."):
+            import_module(name)
     import_module("matplotlib.pyplot")  # every lesson's first cell asks for it
     if alone:
         _traceable(False)
-    # an answer's processes become this one's when the answer ends: else their time would be counted nowhere
+    # an answer's processes become this one's when the answer ends, and are ended with it
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    signal.signal(signal.SIGCHLD, _reap)  # not ignored: else the time of children would not be counted
+    signal.signal(
+        signal.SIGCHLD, _reap
+    )  # not ignored: the system counts the time of those that were waited for
     before = Intact()
     # folders on the way to Python itself; all else that is there by now, caches, could be changed for the next notebook
     prefixes = (sys.prefix, sys.base_prefix)
@@ -295,9 +274,8 @@ def main(control: socket.socket, alone: bool) -> None:
     )
     limits, given = _limits(), _inherited()  # before any notebook could change them
     gc.freeze()  # a child's collections pass over what is loaded here, and so do not copy its pages
-    began = _cpu_s()
     control.sendall(READY)
-    child = forked = 0
+    child = 0
     while True:
         order, handles = b"", list[int]()
         with contextlib.suppress(ConnectionResetError):
@@ -308,11 +286,6 @@ def main(control: socket.socket, alone: bool) -> None:
             return
         if alone and _inherited() != given:
             return  # the notebook before has changed them, and what was lowered cannot be raised: a sandbox anew
-        if handles and (forked := forked + 1) == _MANY:
-            own = _cpu_s()
-            _in_large_pages()
-            began += _cpu_s() - own  # no notebook's time
-        spent = _cpu_s() - began
         for handle in handles:
             with socket.socket(fileno=handle) as connection:
                 child = os.fork()
@@ -327,7 +300,7 @@ def main(control: socket.socket, alone: bool) -> None:
                         serve(connection, before)
                     finally:
                         os._exit(0)
-        control.sendall(DONE.pack(spent))
+        control.sendall(READY)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 # numbers. Both print the same, and nothing on the screen says which of the two a line of code does. When you can tell,
 # you know where a program's memory goes, and which line is free in a hot loop.
 #
-# **Time** 60 min, of which about 30 are for the exercises; *Further*: 75 min. **Before this**: lesson 00's way of
+# **Time** 60 min, of which about 30 are for the exercises; *Further*: 73 min. **Before this**: lesson 00's way of
 # working, and to have used tensors. You need no GPU.
 #
 # **Afterwards you can**
@@ -797,7 +797,7 @@ experiments.kept_alive(
 # %% [markdown]
 # So a small result can hold a large storage in memory, and the cure is, for once, a copy.
 #
-# ### Is a non-contiguous tensor dangerous, or slow? (8 min)
+# ### Is a non-contiguous tensor dangerous, or slow? (6 min)
 #
 # Many texts warn of tensors that are not contiguous: errors, wrong results, bad order. We took operators of everyday work,
 # ran each on `x.t()` and on a contiguous copy of it, and compared the results and the number of copies. (The profiler also
@@ -832,25 +832,13 @@ you.against(
 # time it is called: ten softmaxes make {{softmax_copies}} copies. One `contiguous()` before them leaves {{copies_before}}
 # for all ten.
 #
-# **And the reading itself?** Most CPUs fetch memory in lines of 64 bytes: 16 numbers of 4 bytes. Below, equally many numbers
-# are summed: neighbours first, then numbers 2, 4, … cells apart.
-
-# %% experiment
-experiments.sums_at_strides()
-
-# %% [markdown]
-# The clock sees several things at once. From stride 1 to 2 the tensor stops being contiguous, and the sum may lose a faster
-# kernel. From 2 to 16 the lines grow eightfold: compare *these two* rows to see what lines cost. From 16 to 32 the lines do
-# not grow. If the time still does, lines are not the whole story, and this table cannot tell you the rest.
+# **And the reading itself?** Most CPUs fetch memory in lines of 64 bytes: 16 numbers of 4 bytes. Numbers that lie 16 cells
+# apart come from a line each, and of each line one number is used. A GPU brings in segments of 32 bytes, and the 32 threads
+# of a warp ask together ([*CUDA C++ Best Practices
+# Guide*](https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html), "Coalesced Access to Global Memory"). What
+# that costs on your machine `bench` says (lesson 00). With `x = torch.ones(16_000_000)`, time `x[:1_000_000].sum()` and
+# `x[::16].sum()`: both add a million numbers.
 #
-# A GPU brings in segments of 32 bytes, and the 32 threads of a warp ask together ([*CUDA C++ Best Practices
-# Guide*](https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html), "Coalesced Access to Global Memory"). Where
-# this machine has a GPU, the next cell sums there.
-
-# %% experiment
-lesson.on_gpu(experiments.sums_on_gpu, recording="01_strided_sums")
-
-# %% [markdown]
 # ### Not contiguous on purpose: `channels_last` (5 min)
 #
 # Convolutions often run better when the channels of one pixel lie next to each other.
@@ -887,7 +875,8 @@ you.against(
 
 # %% [markdown]
 # `flatten` before the last linear layer is the classic: free on a contiguous tensor, a silent copy on a channels_last one.
-# And `contiguous()` undoes the format, because without an argument it means row by row.
+# (After global pooling one pixel is left, and `flatten` is a view again: dimensions of size 1 always merge.) And
+# `contiguous()` undoes the format, because without an argument it means row by row.
 #
 # > **Rule.** Elementwise operators keep the order of the strides. Merging dimensions and `contiguous()` change it. If you
 # > want another layout, convert once, where the data enters your program.

@@ -9,7 +9,7 @@
 # This lesson finds the size at which the two parts are equal. Then it shows what autograd adds: a graph, and the
 # memory that the graph holds.
 #
-# **Time** 60 min, with two exercises; *Further*: 90 min, with two more.
+# **Time** 60 min, with two exercises; *Further*: 86 min, with two more.
 # **Before this** lessons 00 (measuring) and 01 (storage and stride); you have called `.backward()` before.
 #
 # **Afterwards you can**
@@ -116,15 +116,15 @@ lesson.keep(launch_us=h100.card.assumptions.operator_s * 1e6, gb_s=bandwidth(h10
 lesson.keep(gpu_millions=crossing_on(h100.card) / 1e6)
 you.against(
     crossovers,
-    crossover(SIZES, {"x + y": cpu_s}, evidence="live (CPU)", title="One CPU thread"),
-    crossover(GPU_SIZES, {"x + y": gpu_s}, evidence=h100.evidence, title="One H100", law="max"),
+    crossover(SIZES, cpu_s, evidence="live (CPU)", title="One CPU thread"),
+    crossover(GPU_SIZES, gpu_s, evidence=h100.evidence, title="One H100", law="max"),
     evidence="live (CPU) · simulated (H100)",
     what="elements, about",
 )
 
 # %% [markdown]
-# In both pictures the flat part on the left is the call (“floor”), and the slope on the right is the work. The ring is
-# the crossover. The two devices differ in one point:
+# In both pictures the flat part on the left is the call (“floor”), and the slope on the right is the work. The two dashed
+# lines meet at the crossover. The two devices differ in one point:
 #
 # - On the CPU, call and work follow each other. The time is their **sum**.
 # - On a GPU, the call is a **launch**: the CPU puts a kernel into the GPU's queue, and goes on. It launches the next
@@ -134,14 +134,16 @@ you.against(
 # During the {{launch_us:.0f}} µs of one launch the memory moves the bytes of {{gpu_millions:.2f}} million elements. A faster
 # memory moves the crossover to the right. So does a slower call.
 #
-# A bias or the mean of a row lies far below the crossover. There, **the number of operators is the time**. Above the
-# crossover, the number of bytes decides, or in a matrix product the arithmetic.
+# Count the elements of the largest tensor that an operator reads or writes. The update of one bias by the optimizer
+# lies far below the crossover. There, **the number of operators is the time**. Adding this bias to 8 × 512 tokens of 768
+# features reads and writes all of these, and lies above it. Above the crossover, the number of bytes decides, or in a
+# matrix product the arithmetic.
 #
 # ## 3 · Operators that exist already
 #
 # When the number of operators is the time, use an operator that does several steps at once. Below are five
-# computations, written out. PyTorch has one function for each of them. How many launches does each written-out form
-# need? A view is no launch.
+# computations, written out: one operator for each step of the formula. PyTorch has one function for each computation.
+# How many launches does each written-out form need? A view is no launch.
 
 
 # %% experiment
@@ -187,11 +189,12 @@ you.against(launches(fused), gains, evidence="simulated (H100)", what="launches"
 #
 # Three of the first four work on about half a million elements, which is below the crossover: fewer launches help
 # them. Attention has 8 sequences of 512 tokens and 16 heads, so its scores have 8 · 16 · 512 · 512 elements: fewer
-# bytes help it. Written out, attention writes and reads the scores several times. The kernels behind PyTorch's
-# operator never write all of them ([FlashAttention](https://arxiv.org/abs/2205.14135) is the best known). A fused
-# operator that is one kernel has fewer launches and fewer bytes, because the results between its steps never leave
-# the chip. (`cross_entropy` is {{entropy}} kernels here.) The last column says where the gain ends. When arithmetic
-# is the largest part, fewer launches or bytes win little.
+# bytes help it. Written out, attention writes and reads the scores several times. The fused kernels behind PyTorch's
+# operator never write all of them ([FlashAttention](https://arxiv.org/abs/2205.14135) is the best known). (With inputs
+# that no fused kernel takes, PyTorch writes the scores after all, and says nothing. An `attn_mask` that wants a gradient
+# is such an input: `count` shows the operators.) A fused operator that is one kernel has fewer launches and fewer bytes,
+# because the results between its steps never leave the chip. (`cross_entropy` is {{entropy}} kernels here.) The last
+# column says where the gain ends. When arithmetic is the largest part, fewer launches or bytes win little.
 #
 # **The rule.** Count operators where tensors are small, and bytes where they are large. Use PyTorch's operator where
 # it has one for several of your steps. Check with `count`, because the name of a function does not tell you the
@@ -331,7 +334,8 @@ you.against(alive, evidence="live (CPU)", what="hidden matrices in memory")
 
 # %% [markdown]
 # Backward frees what each node kept. After backward, the list of losses holds empty nodes only. What stays is a graph
-# that *no* backward goes through: a loss in validation, or a metric beside the loss. With
+# that *no* backward goes through: a loss in validation, or a metric beside the loss. (The metric's `abs` keeps its input,
+# which is `hidden`.) With
 # [`create_graph=True`](https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html) backward frees nothing, and
 # gives the gradients a graph of their own. A detached row keeps as much memory without any graph. The row is a view, and a
 # view holds its whole storage (lesson 01).
@@ -340,7 +344,7 @@ you.against(alive, evidence="live (CPU)", what="hidden matrices in memory")
 #
 # `train_leaky` trains correctly, and its memory grows with every step. The cell after it shows how much. Write `train`: the
 # same numbers, and no memory that grows with the number of steps, except what is returned. There is more than one
-# leak, and one leak has no graph at all.
+# leak. In one of them a tensor without a graph holds the memory.
 #
 # <details><summary>Hint 1</summary>Go through what lives longer than a step: three lists, one average, two
 # weights. For each: does it have a <code>grad_fn</code>? If not, how large is its
@@ -496,8 +500,9 @@ board
 # %% [markdown]
 # ## Your own script
 #
-# Look first at the number of operators in one step, and multiply it by the time of one call: the floor of your picture in
-# section 2. Is the product near the time of your step? Then try first to remove calls: a Python loop over samples, heads
+# Look first at the number of operators that one step calls, and multiply it by the time of one call: the floor of your
+# picture in section 2. (An operator may call others inside. The block does not count those: their time is a part of the
+# outer call.) Is the product near the time of your step? Then try first to remove calls: a Python loop over samples, heads
 # or equal layers, a norm, a loss or attention that is written out. Start with the operators that are called most often. If
 # the product is small, calls are not the problem. If memory grows, look for what outlives a step and has a `grad_fn`.
 #
@@ -510,10 +515,10 @@ board
 # step(batch)  # a warm-up
 # with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
 #     step(batch)
-# rows = prof.key_averages(group_by_input_shape=True)
-# calls = sum(row.count for row in rows if row.key.startswith("aten::"))
-# print(f"{calls} calls of operators in one step, also of those that call others")
-# print(rows.table(sort_by="count", row_limit=15))
+# calls = [event for event in prof.events() if event.name.startswith("aten::")]
+# inside = [call for call in calls if call.cpu_parent and call.cpu_parent.name.startswith("aten::")]
+# print(f"{len(calls) - len(inside)} calls of operators in one step, and {len(inside)} inside of these")
+# print(prof.key_averages(group_by_input_shape=True).table(sort_by="count", row_limit=15))
 # ```
 #
 # ## Sources on trial
@@ -554,23 +559,23 @@ lesson.progress()
 #
 # Each section stands alone, but for *A Function that keeps less*, which follows the two before it.
 #
-# ### What a call consists of (6 min)
+# ### What a call consists of (4 min)
 #
 # Each row below adds one thing to the row above.
 
 # %% experiment
 from helpers.lessons.operators_and_autograd.experiments import times
 
-one, other, room = torch.rand(1), torch.rand(1), torch.empty(1)
+x, y, room = torch.rand(1), torch.rand(1), torch.empty(1)
 wants = torch.rand(1, requires_grad=True)
 times(
     {
         "a Python function that does nothing": lambda: None,
-        "a view: `one.view(1)`": lambda: one.view(1),
-        "a kernel, no new tensor: `torch.add(one, other, out=room)`": lambda: torch.add(one, other, out=room),
-        "a new tensor: `one + other`": lambda: one + other,
-        "a node for autograd: `wants + other`": lambda: wants + other,
-        "backward: `(wants + other).backward()`": lambda: (wants + other).backward(),
+        "a view: `x.view(1)`": lambda: x.view(1),
+        "a kernel, no new tensor: `torch.add(x, y, out=room)`": lambda: torch.add(x, y, out=room),
+        "a new tensor: `x + y`": lambda: x + y,
+        "a node for autograd: `wants + y`": lambda: wants + y,
+        "backward: `(wants + y).backward()`": lambda: (wants + y).backward(),
     }
 )
 
@@ -619,17 +624,6 @@ lesson.table(path, ["where", "what happens"], evidence="live (CPU)")
 # Every operator pays for these stops, whatever the size of its tensors. The two base classes of the cell stand in
 # PyTorch's manual under [Extending PyTorch](https://docs.pytorch.org/docs/stable/notes/extending.html).
 #
-# On a GPU, the CPU pays for all of this while the GPU waits. The attention of section 3, with one head of 16 tokens:
-
-# %% experiment
-from helpers.lessons.operators_and_autograd.experiments import small_attention
-
-small_attention(attention_by_hand)
-
-# %% [markdown]
-# A line joins each launch to its kernel. In `synchronize` the CPU only waits. The GPU is nearly idle. The CPU has one
-# bar for every operator, views included. Removing an operator removes its bar.
-#
 # ### What a node keeps (6 min)
 #
 # Below, `w` and `v` want gradients, and `x` does not.
@@ -642,12 +636,12 @@ names = {"w": w, "v": v}
 autograd_graph(out, evidence="live (CPU)", names=names, title="s = 2x − w; (tanh(s)·s + eᵛ).sum()")
 
 # %% [markdown]
-# The arrows point the way the gradients go: from the result at the top to the **leaves** at the bottom, the tensors
-# that asked for a gradient. `x * 2` has no node, because nothing in it asked for one. Two gradients arrive at
+# Each row is a node. The arrows point the way the gradients go: from the result at the top down to the **leaves** (round),
+# the tensors that asked for a gradient. `x * 2` has no node, because nothing in it asked for one. Two gradients arrive at
 # `SubBackward0`, and they are added.
 #
-# The small lines are what a node keeps (`count` calls it `saved_bytes`). `tanh` keeps its result. The product keeps
-# its two factors (`self` and `other`). One of them is that same result: one storage, counted once.
+# On the right is what a node keeps (`count` calls it `saved_bytes`). The product keeps its two factors (`self` and
+# `other`). `tanh` keeps its result. That is one of the two factors: one storage, counted once.
 #
 # `x` and `y` have n elements of 4 bytes each, and both want gradients. How much does each line keep for backward?
 # The unit is one tensor like `x`, 4n bytes.
@@ -724,7 +718,7 @@ you.against(measured, by_change(endings), needed(endings), evidence="live (CPU)"
 # In the last two rows, what raised has become *wrong*. `.data` gives a tensor with a counter of its own, and NumPy
 # knows no counter. The check is gone.
 #
-# The next graph is broken by one `add_`. Which boxes have lost what they kept?
+# The next graph is broken by one `add_`. Which nodes have lost what they kept?
 
 # %% experiment
 w = torch.randn(100, requires_grad=True)
@@ -851,7 +845,7 @@ check_tanhexp(torch.randn(30, 20, generator=g), kept_of=[30_000, 75_000])
 # ### `if` and `while` do not hurt autograd (3 min)
 #
 # Autograd knows nothing of your program but the run that it saw. After an `if`, the graph holds one branch. After a
-# `while`, it holds the body as often as the body ran. Does that make gradients wrong? Six programs look at their data
+# `while`, it holds the body as often as the body ran. Does that make gradients wrong? Three programs look at their data
 # and decide, such as this one:
 #
 # ```python
@@ -1052,7 +1046,7 @@ def add_by_size(device):
     real = simulator.RealGPU()
     with real:
         seconds = [add_on(real, n) for n in GPU_SIZES]
-    return crossover(GPU_SIZES, {"x + y": seconds}, evidence=real.evidence, title="This GPU", law="max")
+    return crossover(GPU_SIZES, seconds, evidence=real.evidence, title="This GPU", law="max")
 
 
 lesson.on_gpu(add_by_size, recording="02_add_by_size")

@@ -8,7 +8,7 @@
 # three need opposite repairs, and from outside they look alike. A **trace** records what both sides do, and tells the
 # three apart.
 #
-# **Time** 60 min, with two exercises; *Further*: 43 min, with one more. **Before this** lesson 00: launches,
+# **Time** 60 min, with two exercises; *Further*: 41 min, with one more. **Before this** lesson 00: launches,
 # synchronize, events.
 #
 # **Afterwards you can**
@@ -103,7 +103,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-from helpers.lessons.gpu_queue.experiments import MIDDLE, against_the_work, gpu_work_s
+from helpers.lessons.gpu_queue.experiments import MIDDLE, gpu_work_s
 
 loops = {
     "neither": loop(**MIDDLE),
@@ -115,9 +115,7 @@ work_s = gpu_work_s(loops["neither"].trace)
 longer = {name: ran.step_s / work_s for name, ran in loops.items()}
 lesson.keep(work_ms=1e3 * work_s, with_read=longer["read"], with_prepare=longer["prepare"])
 lesson.keep(with_both=longer["read and prepare"])
-you.against_ratios(
-    longer, against_the_work(loops, work_s), evidence="simulated (H100)", what="times the GPU's work"
-)
+you.against_ratios(longer, queues(loops), evidence="simulated (H100)", what="times the GPU's work")
 
 # %% [markdown]
 # The read alone makes a step {{with_read:.2f}} times as long as the GPU's work, the Python alone {{with_prepare:.2f}}
@@ -792,7 +790,7 @@ check_read_queue(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Record it yourself (5 min)
+# ### Record it yourself (4 min)
 #
 # A *schedule* says which steps
 # [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html#torch.profiler.schedule) keeps. It lets `wait`
@@ -816,19 +814,28 @@ you = lesson.predict(
 # %% experiment
 from torch.profiler import schedule
 
-from helpers.lessons.gpu_queue.experiments import profiled, what_options_add
+from helpers.lessons.gpu_queue.experiments import steps_kept
 
-ran = profiled(schedule(wait=2, warmup=1, active=3))
-forgotten = profiled(schedule(wait=2, warmup=1, active=3), step_is_called=False)
-measured = {"steps recorded": len(ran.steps), "number of the first of them": ran.steps[0]}
-measured["steps recorded without prof.step()"] = len(forgotten.steps)
-assert ran.steps == [3, 4, 5, 9]
-you.against(measured, what_options_add(ran), evidence="live (CPU)")
+kept = steps_kept(schedule(wait=2, warmup=1, active=3))
+forgotten = steps_kept(schedule(wait=2, warmup=1, active=3), step_is_called=False)
+measured = {"steps recorded": len(kept), "number of the first of them": kept[0]}
+measured["steps recorded without prof.step()"] = len(forgotten)
+assert kept == [3, 4, 5, 9]
+you.against(measured, evidence="live (CPU)")
 
 # %% [markdown]
 # After two waits and a warm-up come the steps 3, 4 and 5. Then the cycle begins again and gets as far as step 9.
 # `repeat=1` stops after the first cycle, which is what one usually wants. Without `prof.step()` the profiler stays in its
-# first state for ever, and says nothing about it. The second table shows what each option adds.
+# first state for ever, and says nothing about it.
+#
+# The trace holds the operators. More is added on demand:
+#
+# | | adds to the trace |
+# |---|---|
+# | `with record_function("forward"):` around some lines | a named span; with a GPU, in its row too |
+# | `profile(…, record_shapes=True)` | the shapes of each operator's inputs |
+# | `profile(…, profile_memory=True)` | the bytes that each operator takes |
+# | `profile(…, with_stack=True)` | Python's frames, so the line that called |
 #
 # `prof.key_averages().table(sort_by="self_cpu_time_total")` prints a list of operators, and
 # `sort_by="self_device_time_total"` sorts it by the GPU's time. *Self* time leaves out what an operator calls. Without it
@@ -838,7 +845,7 @@ you.against(measured, what_options_add(ran), evidence="live (CPU)")
 # Older texts use TensorBoard's profiler plugin and `export_memory_timeline`. Both are deprecated. Use Perfetto, which
 # also opens the files of `tensorboard_trace_handler`, and memory snapshots (lesson 08).
 #
-# ### Nsight Systems, Nsight Compute (4 min)
+# ### Nsight Systems, Nsight Compute (3 min)
 #
 # **Nsight Systems** records a trace of the whole machine: every process and thread, what they wait for in the operating
 # system, all GPUs, the network. Use it when the trace says “the CPU was busy” and Python's frames do not say with what:
@@ -863,18 +870,10 @@ you.against(measured, what_options_add(ran), evidence="live (CPU)")
 # ```
 #
 # Its first page, *GPU Speed Of Light*, has two numbers: the shares of the arithmetic peak and of the memory peak that a
-# kernel reaches. The table has the same two numbers for five kernels of the simulator. No report of a real card is
-# recorded yet. The simulator's kernel times come from a model of just this kind, so use the table to learn the reading.
-
-# %% experiment
-from helpers.lessons.gpu_queue.experiments import five_kernels
-
-five_kernels()
-
-# %% [markdown]
-# FLOP per byte decides *which* limit holds: below the meeting point the memory, above it the arithmetic. How near the
-# kernel comes to this limit says whether better code can exist. A kernel that is near neither has too little work to fill
-# a GPU. Give each launch more work.
+# kernel reaches. The table of *Busy is not fast* has the same two numbers for three programs. FLOP per byte decides *which*
+# limit holds: below the meeting point the memory, above it the arithmetic. How near the kernel comes to this limit says
+# whether better code can exist. A kernel that is near neither has too little work to fill a GPU. Give each launch more
+# work.
 #
 # ### On a real GPU (2 min)
 #

@@ -247,7 +247,7 @@ def processes(**options):
 afresh, kept = processes(), processes(persistent_workers=True)
 lesson.keep(yielded=yielded, ordered=indexed.ordered, afresh=afresh, kept=kept)
 counted = dict(zip(you, (yielded, indexed.ordered, afresh, kept), strict=True))
-you.against(counted, experiments.hand_out_picture(indexed), evidence="live (CPU)", what="on this machine")
+you.against(counted, experiments.hand_out_table(indexed), evidence="live (CPU)", what="on this machine")
 
 # %% [markdown]
 # | what you saw | why | what to do |
@@ -517,18 +517,21 @@ board
 # %% [markdown]
 # ## Your own script
 #
-# Look first at one difference: your loop with your loader, and your loop with one fixed batch. The model waits for the
-# difference. If there is none, leave the loader alone. If there is one, set `num_workers=0` and run the block again. Now
-# the first numbers of the two lines differ by the whole load, `wait + cpu`, and the second numbers by `cpu`. Put both
-# into `choose_workers` above. Try workers first, then uint8, then larger reads. (`step` should end with something that
-# waits for the GPU, such as `loss.item()`.)
+# Look first at one difference: your loop with your loader, and your loop with one fixed batch. The difference is what the
+# loader costs a step: the model waits for a batch, or workers take cores from it. If there is none, leave the loader alone.
+# If there is one, set `num_workers=0` and run the block again. Now the first numbers of the two lines differ by the whole
+# load, `wait + cpu`, and the second numbers by `cpu`. Put both into `choose_workers` above. Try workers first, then uint8,
+# then larger reads. (`step` should end with something that waits for the GPU, such as `loss.item()`.) The workers fill their
+# queue while the first step still loads kernels. These batches come at no cost, so the block does not time them.
 #
 # ```python
 # import itertools, time
 #
+# ahead = loader.num_workers * (loader.prefetch_factor or 0)  # batches that wait in the queue
 # fixed = next(iter(loader))
 # for name, batches in {"your loader": iter(loader), "one fixed batch": itertools.repeat(fixed)}.items():
-#     step(next(batches))  # workers start, kernels are loaded
+#     for batch in itertools.islice(batches, 1 + ahead):
+#         step(batch)  # workers start, kernels are loaded, the queue is emptied
 #     wall, cpu, n = time.perf_counter(), time.process_time(), 0
 #     for n, batch in enumerate(itertools.islice(batches, 20), 1):
 #         step(batch)
@@ -768,7 +771,9 @@ def usual(documents, multiple=8):
 
 
 counts = count(usual, documents)
-experiments.batch_table(counts, counts.result)
+size = sum(tensor.nbytes for tensor in counts.result)
+lesson.keep(new_storages=counts.new_storages, times_the_batch=counts.bytes_allocated / size)
+print(f"{counts.new_storages} storages, {counts.bytes_allocated:,} bytes; the batch itself has {size:,}")
 
 # %% experiment
 lengths = np.diff(file.ends, prepend=0)
@@ -777,8 +782,8 @@ print(f"tokens in the batches: {as_they_come:.0%}, or {by_length:.0%} if the doc
 lesson.keep(as_they_come=as_they_come, by_length=by_length)
 
 # %% [markdown]
-# The table shows the first loss: the usual collate makes two tensors for each document before it makes the batch. The
-# second loss is larger, and the GPU pays for it: only {{as_they_come:.0%}} of the numbers in all batches are tokens, the
+# The first loss: the usual collate makes {{new_storages}} storages, two for each document before it makes the batch, and
+# allocates {{times_the_batch:.1f}} times the bytes of the batch. The second loss is larger, and the GPU pays for it: only {{as_they_come:.0%}} of the numbers in all batches are tokens, the
 # rest is padding. If the 2,000 documents are sorted by length first, {{by_length:.0%}} are tokens. The batches are then
 # visited in random order. The price is a weaker shuffle again: documents of one length always meet.
 
@@ -877,7 +882,7 @@ check_pad_batch(
 # save, and what does it cost? 64 small images, three ways:
 
 # %% experiment tags=["nbval-ignore-output"]
-from helpers import bench
+from helpers import bench, plots
 
 image = files.pixels[0].nbytes
 scattered = np.random.default_rng(1).permutation(256)[:64].tolist()
@@ -888,17 +893,20 @@ ways = {
     ],
     "read packed pixels in one read": lambda: np.fromfile(files.packed, np.uint8, 64 * image),
 }
-experiments.decode_table(files, {way: bench(call).median_s for way, call in ways.items()})
+times = {way: bench(call) for way, call in ways.items()}
+plots.samples(times, evidence="live (CPU)", title="64 images of 64 × 64 pixels")
 
 # %% [markdown]
-# Decoded pixels take several times the space and next to no CPU. Which way is better depends on what you lack: work out
+# (The operating system still holds the files in memory: no disk is part of these times.) Decoded pixels take several times
+# the space on a disk, and next to no CPU. Which way is better depends on what you lack: work out
 # the bytes with section 4's table and the cores with section 1's rule. A middle way is common: shrink each image
 # once to the size that training uses, and store that as JPEG again.
 #
 # ### Uneven load times (2 min)
 #
 # In section 1 all loads were equal, and a larger `prefetch_factor` would have changed nothing. Batches are taken in
-# order, so one slow batch holds up all that are ready behind it. Here one load in eight takes 144 ms, the others 8 ms.
+# order, so one slow batch holds up all that are ready behind it. (`DataLoader(…, in_order=False)` takes whichever is ready.
+# Then the order of the batches follows the clock, and a run cannot be repeated.) Here one load in eight takes 144 ms, the others 8 ms.
 # The mean is 25 ms, so the rule asks for 3 workers with steps of 10 ms:
 
 # %% experiment

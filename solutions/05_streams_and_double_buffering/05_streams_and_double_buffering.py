@@ -339,7 +339,7 @@ you = lesson.predict(
 programs = [wait_too_early, wrong_way, by_event, page_again, early_result]
 ran = {program.__name__: experiments.try_program(program) for program in programs}
 verdicts = {name: experiments.verdict(gpu) for name, gpu in ran.items()}
-you.against(verdicts, experiments.kinds_table(ran), evidence="simulated (H100)", what="is a")
+you.against(verdicts, experiments.races_table(ran), evidence="simulated (H100)", what="is a")
 
 # %% [markdown]
 # - A wait covers what is in the other queue **when it is called**, and nothing that comes later (`wait_too_early`).
@@ -377,7 +377,11 @@ def norms_racy(gpu, chunks):
     return [value.item() for value in arrived]
 
 
-experiments.races_table([squares_racy, norms_racy], on_gpu=["norms_racy"])
+racy = {
+    "squares_racy": experiments.try_pages(squares_racy),
+    "norms_racy": experiments.try_pages(norms_racy, on_gpu=True),
+}
+experiments.races_table(racy)
 
 # %% [markdown]
 # **Exercise 5.2 — two racy programs** (★★, 14 min)
@@ -601,10 +605,11 @@ answers = {
     "the gain is largest at width": best,
     "the loop is at least twice as fast there": "yes" if gain[best] >= 2 else "no",
 }
-you.against(answers, experiments.gain_table(loops), evidence="simulated (H100)", what="simulated")
+rows = {f"width {width:,}, two queues": beside for width, (_, beside) in loops.items()}
+you.against(answers, experiments.loops_table(rows), evidence="simulated (H100)", what="simulated")
 
 # %% [markdown]
-# The gain is (C + K) ÷ max(C, K). It would be 2 if C and K were equal, and is never more. It falls to 1 on both sides:
+# In one queue a step takes C + K. The gain is (C + K) ÷ max(C, K). It would be 2 if C and K were equal, and is never more. It falls to 1 on both sides:
 # hiding a short copy saves a short copy, and behind a short product only that much of the copy fits. Of these widths the
 # best has C ÷ K = {{best_ratio:.2f}} and is {{best_gain:.2f}} times as fast.
 #
@@ -629,7 +634,7 @@ def ring_racy(gpu, pages):
     return torch.stack(sums)
 
 
-experiments.races_table([ring_racy])
+experiments.races_table({"ring_racy": experiments.try_pages(ring_racy)})
 
 # %% [markdown]
 # The second row is the one to expect: a copy fills a buffer that a product still reads. The first row is about the
@@ -786,9 +791,28 @@ def pipeline_serial(gpu, pages, results, decode, compute, save, n):
         save(i, results[0])
 
 
-experiments.pipeline_picture(pipeline_serial)
+# %% experiment
+from helpers import plots
+
+with simulate("H100") as gpu:
+    w = torch.empty(2048, 2048, device=gpu.device)
+    pages, results = ([torch.empty(2048, 2048, pin_memory=True)] for _ in range(2))
+    pages[0].to(gpu.device) @ w  # set-up
+    gpu.synchronize()
+    began = gpu.clock()
+    pipeline_serial(
+        gpu, pages, results, n=3,
+        decode=lambda i, page: gpu.host_work(0.6e-3),
+        compute=lambda x: x @ w @ w @ w,
+        save=lambda i, page: gpu.host_work(0.2e-3),
+    )  # fmt: skip
+plots.timeline(
+    gpu, since_s=began, evidence=gpu.evidence, links=False, title="Three batches: one stage works at a time"
+)
 
 # %% [markdown]
+# *host work* is decode and save. In both copies the CPU waits until the GPU is done: neither is `non_blocking`.
+#
 # **Exercise 5.4 — a pipeline with the host in it** (★★★, 35 min)
 #
 # Make `pipeline_serial` overlap, so that the slowest stage never waits. There are four stages: the host (decode *and*

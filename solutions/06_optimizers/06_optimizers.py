@@ -11,7 +11,7 @@
 # **bytes** that these kernels move. In this lesson you measure both for all three programs, and you write two of the
 # programs yourself.
 #
-# **Time** 50 min, two exercises among them; *Further*: 45 min. **Before this** lessons 00 to 02 (the simulated GPU,
+# **Time** 50 min, two exercises among them; *Further*: 43 min. **Before this** lessons 00 to 02 (the simulated GPU,
 # operators and their counts, autograd).
 #
 # **Afterwards you can**
@@ -416,9 +416,9 @@ board
 # %% [markdown]
 # ## Your own script
 #
-# Look first at the number of your parameters and at the two options. Then look in the profiler's table for the row
-# `Optimizer.step#…`: its share of the whole step is all that a faster optimizer can save. (With a GPU, look at its share
-# in the column *CUDA total*, too.) Try `fused=True` first. If your optimizer does not have it, see that `foreach` is not
+# Look first at the number of your parameters and at the two options. Then read what the block
+# prints of `Optimizer.step#…`: its share of the whole step is all that a faster optimizer can save. (With a GPU, compare its
+# milliseconds there with those of the step, too.) Try `fused=True` first. If your optimizer does not have it, see that `foreach` is not
 # switched off.
 #
 # ```python
@@ -432,7 +432,12 @@ board
 # step(batch)  # the first step makes the optimizer's state
 # with profile() as run:
 #     step(batch)
-# print(run.key_averages().table(sort_by="cpu_time_total", row_limit=12))
+# rows = run.key_averages()
+# whole = sum(row.self_cpu_time_total for row in rows)
+# for row in rows:
+#     if row.key.startswith("Optimizer.step#"):
+#         share, gpu_ms = row.cpu_time_total / whole, row.device_time_total / 1e3
+#         print(f"{row.key}: {share:.0%} of the step's time on the CPU, {gpu_ms:.2f} ms on a GPU")
 # ```
 
 # %% [markdown]
@@ -471,7 +476,7 @@ lesson.progress()
 # ## Further
 #
 # Five sections, each on its own: gradients that die early (14 min), the time of a step before you own the GPU (18 min),
-# what a larger batch buys (5 min) and asks of the learning rate (5 min), and lists that do not become one launch (3 min).
+# what a larger batch buys (5 min) and asks of the learning rate (5 min), and lists that do not become one launch (1 min).
 #
 # ### When does a gradient die? (14 min)
 #
@@ -528,18 +533,17 @@ you.against(peaks, picture, evidence="simulated (H100)", what="arrays at the pea
 # Do the third way with AdamW in place of SGD. Write the function that sets the hooks up with
 # [`p.register_post_accumulate_grad_hook(hook)`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_post_accumulate_grad_hook.html).
 # From then on, `backward()` alone trains. PyTorch calls `hook(p)` when `p.grad` is complete: gradients from several uses of
-# p are added up by then. For the step itself use your `adamw_loop` of 6.1, or a `torch.optim.AdamW` for each parameter.
+# p are added up by then. For the step itself make a `torch.optim.AdamW` for each parameter (or use your `adamw_loop` of 6.1).
 #
 # <details><summary>Hint 1</summary>One hook function serves all parameters: it is called with the parameter. So
 # whatever it has to remember about each of them lies in a dict.</details>
 #
 # <details><summary>Hint 2</summary>Each parameter needs its m, its v and its own step number: a parameter that
-# took no part in a backward gets no call and makes no step. <code>p.grad = None</code> lets go of the
-# bytes.</details>
+# took no part in a backward gets no call and makes no step. An optimizer for this parameter alone keeps all three.
+# <code>p.grad = None</code> lets go of the bytes.</details>
 #
-# <details><summary>The idea</summary>A dict from parameter to <code>[0, zeros_like(p), zeros_like(p)]</code>. The
-# hook adds 1 to its step number, calls <code>adamw_loop([p], [p.grad], [m], [v], step, …)</code> and sets
-# <code>p.grad = None</code>. Gradients are switched off inside hooks already.</details>
+# <details><summary>The idea</summary>A dict from parameter to <code>torch.optim.AdamW([p], …)</code>. The hook calls
+# this optimizer's <code>step()</code> and sets <code>p.grad = None</code>.</details>
 
 
 # %% exercise="step_in_backward"
@@ -560,13 +564,10 @@ def step_in_backward(
     each parameter (m and v), 3 of the largest (a gradient, the root, and one to spare), and activations.
     """
     ### BEGIN SOLUTION
-    steps = {p: 0 for p in params}
-    state = {p: (torch.zeros_like(p), torch.zeros_like(p)) for p in params}
+    optimizers = {p: torch.optim.AdamW([p], lr, betas, eps, weight_decay) for p in params}
 
     def hook(p):
-        steps[p] += 1
-        step, (m, v) = steps[p], state[p]
-        adamw_loop([p], [p.grad], [m], [v], step, lr, betas, eps, weight_decay)
+        optimizers[p].step()
         p.grad = None
 
     return [p.register_post_accumulate_grad_hook(hook) for p in params]
@@ -602,17 +603,31 @@ check_step_in_backward(
 # ### How long will a step take? (18 min)
 #
 # Round 2 took the larger of two sums: all launches, or all kernels. This is right when all kernels are alike. Here are two
-# parameters of very different size, and the launches and kernels of the three ways on one axis of time:
+# parameters of very different size, and the launches and kernels of the for-loop on one axis of time:
 
 # %% experiment
-experiments.launches_and_kernels([2**11, 2**21])
+from helpers import plots
+
+with simulate("H100") as gpu:
+    params = [torch.nn.Parameter(torch.empty(n, device=gpu.device)) for n in (2**11, 2**21)]
+    for p in params:
+        p.grad = torch.empty_like(p)
+    optimizer = torch.optim.AdamW(params, **WAYS["for-loop"])
+    optimizer.step()
+    gpu.synchronize()
+    began = gpu.clock()
+    optimizer.step()
+    gpu.synchronize()
+plots.timeline(
+    gpu, since_s=began, evidence=gpu.evidence, title="The for-loop over 2,048 and over 2.1 million weights"
+)
 
 # %% [markdown]
 # A bar of the CPU is one launch and lasts `launch_s`. A line leads from it to its kernel. The kernel can start `latency_s`
-# after the end of the launch, and it lasts `floor_s` at least.
+# after the end of the launch, and it lasts `floor_s` at least. In `synchronize` the CPU only waits.
 #
-# Look at the for-loop. For the small parameter, the GPU waits for each launch. For the large one, the eight kernels
-# take longer than their eight launches: soon the CPU is ahead, and the latency no longer shows.
+# For the small parameter, the GPU waits for each launch. For the large one, the eight kernels take longer than their eight
+# launches: soon the CPU is ahead, and the latency no longer shows.
 
 # %% [markdown]
 # **Exercise 6.4 — predict the step** (★★, 10 min)
@@ -747,36 +762,24 @@ grows = {kind: experiments.growth(kind) for kind in ("SGD", "Adam")}
 you.against_ratios(
     grows,
     experiments.best_rates(),
-    experiments.loss_against_rate(),
     evidence="live (CPU)",
     what="grows",
     shown="≈ {:.2f}",
 )
 
 # %% [markdown]
-# Each curve has a lowest point, and this point moves to the right as the batch grows: for SGD in proportion to the batch,
-# for Adam about half as far on this logarithmic axis. (The picture leaves out batch 1,024. The table has it.)
+# The best rate grows with the batch: for SGD nearly in proportion to it, for Adam about as its square root. The last column
+# says the power.
 #
 # Both rules hold in a *range* of batches. With batch 1,024 only four steps are left: the best rates no longer follow
 # the rules, and no rate reaches the loss of the small batches. There, noise no longer matters, and more samples per
 # step are wasted ([McCandlish and others, 2018](https://arxiv.org/abs/1812.06162)). So do not trust the rule alone:
 # try a few rates around the one that it gives.
 #
-# ### Lists that do not become one launch (3 min)
+# ### Lists that do not become one launch (1 min)
 #
-# Is an operator on lists always one launch? Here one `_foreach_addcdiv_` takes three lists:
-
-# %% experiment
-lesson.table(
-    list(experiments.packing().items()),
-    ["three lists", "kernels of one `_foreach_addcdiv_`"],
-    evidence="simulated (H100)",
-    caption="by the rules of PyTorch 2.13's MultiTensorApply.cuh, in builds with CUDA 13",
-)
-
-# %% [markdown]
 # A launch carries the addresses of its tensors in a table of a fixed size. So a very long list needs a few launches, and
-# nobody notices. The last two rows matter: **with mixed dtypes, or with layouts that differ from list to list, PyTorch
-# quietly launches a kernel for each tensor**
+# nobody notices. This matters more: **with mixed dtypes, or with layouts that differ from list to list, PyTorch quietly
+# launches a kernel for each tensor**
 # ([`ForeachUtils.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/ForeachUtils.h)). `torch.optim`
 # therefore sorts parameters by device and dtype first. Your own list code has to do this itself.

@@ -76,8 +76,10 @@ loops = {
 
 # %% experiment
 eager, replayed = loops.values()
-lesson.keep(kernels=eager.kernels, kernel_us=eager.kernel_us, launch_us=eager.launch_us)
-lesson.keep(replay_us=replayed.replay_us, share_eager=eager.share, share_replayed=replayed.share)
+lesson.keep(kernels=eager.kernels, kernel_us=1e6 * eager.computing / eager.kernels)
+lesson.keep(launch_us=1e6 * eager.seconds / eager.launches)
+lesson.keep(replay_us=1e6 * replayed.gpu.card.assumptions.graph_launch_s)
+lesson.keep(share_eager=eager.share, share_replayed=replayed.share)
 measured = {
     "launches of a replayed step": replayed.launches,
     "times as fast, about": experiments.nearest(eager.seconds / replayed.seconds, [1, 2, 4, 8, 16]),
@@ -168,7 +170,7 @@ you.against(answers, replays.table(), evidence="simulated (H100)", what="shows i
 
 
 # %% experiment
-def scorer_as_found(gpu, weight, example):
+def faulty_scorer(gpu, weight, example):
     x, graph = example.clone(), gpu.CUDAGraph()
     with gpu.graph(graph):
         score = torch.tanh(x @ weight).square().sum(dim=1)
@@ -182,7 +184,7 @@ def scorer_as_found(gpu, weight, example):
     return score_of
 
 
-def smoother_as_found(gpu, start, rate=0.25):
+def faulty_smoother(gpu, start, rate=0.25):
     state, x, graph = start.clone(), torch.zeros_like(start), gpu.CUDAGraph()
     with gpu.graph(graph):
         state = state + rate * (x - state)
@@ -196,7 +198,10 @@ def smoother_as_found(gpu, start, rate=0.25):
 
 
 # %% experiment
-def updater_as_found(gpu, weight, lr=0.1):
+from helpers.lessons.cuda_graphs import exercises
+
+
+def faulty_updater(gpu, weight, lr=0.1):
     mean, grad, calls = torch.zeros_like(weight), torch.zeros_like(weight), 1
     graph = gpu.CUDAGraph()
     with gpu.graph(graph):
@@ -213,7 +218,10 @@ def updater_as_found(gpu, weight, lr=0.1):
     return update
 
 
-experiments.wrong_results(scorer_as_found, smoother_as_found, updater_as_found)
+rows = exercises.three_calls(scorer=faulty_scorer, smoother=faulty_smoother, updater=faulty_updater)
+note = "got (wanted), the first number of each result; read after the third call"
+columns = ["program", "call 1", "call 2", "call 3"]
+lesson.table(rows, columns, evidence="simulated (H100)", caption=note)
 
 # %% [markdown]
 # **Exercise 7.1 — three silent captures** (★★, 10 min)
@@ -237,9 +245,9 @@ def scorer(gpu, weight: torch.Tensor, example: torch.Tensor):
     """score_of(batch) → tanh(batch @ weight)², summed over each row: a tensor of its own for each call.
 
     weight (n, m), example and every batch (rows, n), on the GPU. weight and example are the caller's and stay as they
-    are; a batch may be gone after the call. One capture, however many calls follow. A call of score_of: one replay of
-    that one graph, at most 3 launches in all, no copy from the CPU, no wait. Outside of the graph, tensors of more
-    than one number are only copied and filled: the rest is computed in the graph.
+    are; a batch may be gone after the call. One capture serves all calls. A call is one replay and at most 3 launches in
+    all, without a copy from the CPU and without a wait. Outside of the graph tensors of more than one number are only
+    copied and filled.
     """
     ### BEGIN SOLUTION
     x = example.clone()
@@ -351,7 +359,7 @@ check_updater(
 # step warms up, captures, and replays. The last batch of an epoch is smaller: the step trains on it without the graph.
 # (`gpu` has the names of `torch.cuda`.)
 #
-# <details><summary>Hint 1</summary>The warm-up must not train in secret. The first <code>warm_up</code> calls are
+# <details><summary>Hint 1</summary>A warm-up of your own would change the weights. The first <code>warm_up</code> calls are
 # real batches: let them be the warm-up. Keep the tensors that the graph reads and writes as attributes: two static
 # inputs, and the loss.</details>
 #
@@ -374,14 +382,14 @@ class GraphedStep:
     gpu: torch.cuda's names: Stream, stream, current_stream, CUDAGraph, graph, synchronize, …
     model, optimizer: on that GPU; the optimizer can be captured. loss_fn(model(x), y) is a scalar.
 
-    A call trains one step on a batch, x and y on the GPU, and returns its loss: a tensor without a graph of
-    autograd, which no later call changes. The batch is the caller's: never written, and it may be gone after
-    the call. Losses and weights are those of an ordinary loop from the first call on.
+    Each call trains one step, as an ordinary loop does, and returns its loss, detached; no later call changes it. x and y
+    are on the GPU and the caller's: never written, and perhaps gone after the call.
 
-    The graph is for the shapes of the first call. The first `warm_up` calls of these shapes are ordinary steps,
-    the next captures, once and for all, and replays (its cost is free). From then on such a call makes at most 4
-    launches (x in, y in, replay, loss out) and does not make the CPU wait. Calls of other shapes, of x or of y, are
-    ordinary steps, at any time; they do not count as warm-up.
+    The graph is for the shapes of the first call. Of the calls with these shapes
+    - the first `warm_up` are ordinary steps;
+    - the next captures, once and for all, and replays, whatever that costs;
+    - each later one makes at most 4 launches (x in, y in, replay, loss out), and the CPU does not wait.
+    Calls with other shapes, of x or of y, are ordinary steps at any time, and no warm-up.
     """
 
     def __init__(
@@ -455,7 +463,7 @@ check_GraphedStep(
 # %% [markdown]
 # ## 3 · When does it help?
 #
-# A graph makes launches cheap. It makes no kernel faster. Take the step of round 1 with larger batches. Its launches take
+# A graph makes launches cheap. It makes no kernel faster. Take the step of section 1 with larger batches. Its launches take
 # the CPU {{launching_us:.0f}} µs, whatever the batch. Its kernels take the GPU:
 #
 # | batch | 128 | 512 | 4,096 |
@@ -468,7 +476,7 @@ check_GraphedStep(
 you = lesson.predict({"batch 128": ..., "batch 512": ..., "batch 4,096": ...}, choices=[1, 1.5, 2, 3, 4, 6])
 
 # %% experiment
-eager, replayed = experiments.growing_batch(captured)  # batch → the loop of round 1
+eager, replayed = experiments.growing_batch(captured)  # batch → the loop of section 1
 gain = {batch: eager[batch].seconds / replayed[batch].seconds for batch in eager}
 lesson.keep(launching_us=1e6 * eager[64].seconds)
 us = {batch: 1e6 * eager[batch].computing for batch in eager}
@@ -581,7 +589,7 @@ board
 # ## On the real GPU
 #
 # With a CUDA GPU, this cell measures a forward pass of 16 layers, eager and replayed. Is the gain at batch 16 larger
-# or smaller than in round 3? A part of the difference is Python and the driver, on your CPU. Does a gain of some per
+# or smaller than in section 3? A part of the difference is Python and the driver, on your CPU. Does a gain of some per
 # cent remain for the largest batch? It may come from shorter gaps between kernels, which the simulation leaves out.
 
 # %% experiment
@@ -816,7 +824,8 @@ you.against_ratios(ratios, experiments.pools(held), evidence="simulated (H100)",
 lesson.keep(
     launches_eager=experiments.launches(graphed=False), launches_callables=experiments.launches(graphed=True)
 )
-experiments.made_by_others()
+options, skipped = experiments.reduce_overhead()
+print(f"options of reduce-overhead: {options}; graphs skipped when compiled for this CPU: {skipped}")
 
 # %% [markdown]
 # With `make_graphed_callables` a step has {{launches_callables}} launches in place of {{launches_eager}}. Two replays carry
@@ -825,11 +834,11 @@ experiments.made_by_others()
 # The only option of `reduce-overhead` is named after CUDA graphs: the *overhead* is that of launches, and not that of
 # compiling (lesson 11). The mode copies inputs into static tensors, makes a graph for each shape, shares a pool, and skips
 # what cannot be captured. On a CPU it skips all graphs, and does not say so. The next run overwrites its results, as in
-# round 2; [reading an old one raises](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/cudagraph_trees.py).
+# section 2; [reading an old one raises](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/cudagraph_trees.py).
 #
 # ### Does it pay? (15 min)
 #
-# Round 3 had a CPU that never waits. Often it waits in each step: a loss is read, or a token is chosen. Here are three
+# Section 3 had a CPU that never waits. Often it waits in each step: a loss is read, or a token is chosen. Here are three
 # steps, graphed with one copy into the graph's input:
 
 # %% experiment
@@ -838,12 +847,14 @@ steps = {
     "20 short, then one of 100 µs": [1000] * 20 + [40_000_000],
     "5 of 100 µs": [40_000_000] * 5,
 }
-gains = experiments.gains(steps)
+gains = {name: [experiments.gain(sizes, waits) for waits in (False, True)] for name, sizes in steps.items()}
 short, hidden, long = gains.values()
 lesson.keep(
     short_free=short[0], short_waits=short[1], hidden_free=hidden[0], hidden_waits=hidden[1], long=long[0]
 )
-experiments.gains_table(gains)
+rows = [(name, f"{free:.2f}×", f"{waits:.2f}×") for name, (free, waits) in gains.items()]
+columns = ["kernels of a step", "gain, CPU never waits", "gain, CPU waits in each step"]
+lesson.table(rows, columns, evidence="simulated (H100)")
 
 # %% [markdown]
 # When the CPU waits, each step begins with an idle GPU. Then no earlier step hides the launches that come before a long

@@ -141,6 +141,7 @@ widgets.allocator_stepper(PROGRAM, step=8)
 # 7. **Keeping.** Nothing goes back to CUDA by itself. A segment goes back only when *all* of it is free, and only at one of
 #    two moments: when you call [`empty_cache()`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html),
 #    or when `cudaMalloc` has failed. In the second case PyTorch gives back all segments that are free and tries again.
+#    (`torch.cuda.graph` calls `empty_cache()` for you, and the option `garbage_collection_threshold` gives back earlier.)
 #
 # So `empty_cache()` cannot save you from PyTorch's out-of-memory error, because PyTorch has done the same before it raised. The
 # call helps *other* processes on the same card.
@@ -843,9 +844,14 @@ with gpu:
     note("empty_cache()")
     gpu.set_per_process_memory_fraction(0.5)
     note("set_per_process_memory_fraction(0.5)")
-    note.ask(gpu.card.memory_bytes * 6 // 10, "a request for 60 % of the card")
+    torch.empty(gpu.card.memory_bytes * 6 // 10, dtype=torch.uint8, device=gpu.device)
 
-you.against(note.answers(), note.table(), evidence=gpu.evidence, what="MiB")
+print("a request for 60 % of the card:", "out of memory" if gpu.faults else "granted")
+answers = {}
+for question in you:
+    of, _, when = question.partition(" after ")
+    answers[question] = note.rows[when.strip("`")][0 if of == "allocated" else 1]
+you.against(answers, note.table(), evidence=gpu.evidence, what="MiB")
 
 # %% [markdown]
 # - The **CUDA context** (kernels and the driver's own data) is outside of PyTorch's books. Its size here is an assumption of the

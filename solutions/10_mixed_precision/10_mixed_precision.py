@@ -9,7 +9,7 @@
 # infinite and small gradients become zero. With too short a mantissa, small updates change nothing. **Mixed
 # precision** means: use 16 bits only where none of this happens.
 #
-# **Time** 60 min, two exercises among them; *Further*: 67 min. **Before this** lessons 00 to 02 and 06 (the simulated
+# **Time** 60 min, two exercises among them; *Further*: 64 min. **Before this** lessons 00 to 02 and 06 (the simulated
 # GPU, autograd, optimizers).
 #
 # **Afterwards you can**
@@ -24,10 +24,9 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from helpers import lesson, simulate
+from helpers import lesson, plots, simulate
 from helpers.lessons.mixed_precision import experiments
-from helpers.lessons.mixed_precision.explorer import float_format_explorer
-from helpers.lessons.mixed_precision.format_picture import float_ranges
+from helpers.lessons.mixed_precision.format_picture import float_bits, float_ranges
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
 lesson.start(
@@ -203,7 +202,11 @@ you.against(peaks.in_words(), peaks.table(), evidence="simulated (A100)", what="
 #   or `model.bfloat16()`.
 #
 # **And speed?** Plain fp32 matmuls use no Tensor Cores, and with TF32 they do. So ask of every speed-up of mixed precision:
-# *times as fast as what?* The figures that others measured stand under Further.
+# *times as fast as what?* [A published step of GPT-2 small](https://github.com/karpathy/build-nanogpt) on an A100 is
+# {{bf16_all:.2f}} times as fast in bf16 as in fp32. It is only {{bf16_alone:.2f}} times as fast as with TF32, which costs one
+# line of code. And ask what else was changed. [NVIDIA's runs of
+# ResNet-50](https://github.com/NVIDIA/DeepLearningExamples/tree/master/PyTorch/Classification/ConvNets) changed the memory
+# format too (lesson 12), so their factor is not mixed precision's alone.
 #
 # **Now place the casts yourself.** In the net below one block is applied again and again, with the same weights. Its
 # stream `h` holds values around 300. Cast everything to fp16, or use autocast alone, and the loss is finite, plausible and
@@ -211,6 +214,9 @@ you.against(peaks.in_words(), peaks.table(), evidence="simulated (A100)", what="
 
 
 # %% experiment
+from helpers.lessons.mixed_precision import exercises
+
+
 def plain_loss(x, target, w_in, w_up, w_down, w_out, depth):
     h = x @ w_in
     for _ in range(depth):
@@ -219,7 +225,8 @@ def plain_loss(x, target, w_in, w_up, w_down, w_out, depth):
     return (h @ w_out - target).square().mean()
 
 
-inputs = experiments.stream_inputs(16, 32, 64, 8, depth=48)
+stream = exercises.stream_net(16, 32, 64, 8, depth=48)
+inputs = [*stream.tensors, stream.depth]
 exact = plain_loss(*experiments.cast(inputs, torch.float64))
 losses = {"fp32": plain_loss(*inputs), "all in fp16": plain_loss(*experiments.cast(inputs, torch.float16))}
 with torch.autocast("cpu", dtype=torch.float16):
@@ -337,7 +344,7 @@ for name, factor in FACTORS.items():
     for run, (dtype, scaled) in RUNS.items():
         train_step = partial(step, dtype=dtype, factor=factor)
         sweep[name][run] = experiments.learn(train_step, 60, factor=factor, enabled=scaled)
-lesson.keep(usual=round(1e5 * sweep["1"]["fp32"].of_activations.abs().median().item()))
+lesson.keep(usual=round(1e5 * sweep["1"]["fp32"].gradients.abs().median().item()))
 finite = all(run.finite for runs in sweep.values() for run in runs.values())
 measured = [experiments.stopped_at(sweep), "nothing" if finite else "a loss of NaN"]
 flows = experiments.flows(sweep["1/100,000"]["fp32"])
@@ -397,12 +404,13 @@ def up(n, multiple):
 
 matmuls = experiments.Matmuls()
 times = {"1,705 columns, against 1,300": matmuls.of_columns(1705).seconds / matmuls.of_columns(1300).seconds}
-lesson.keep(share=matmuls.share, words=up(50257, 64), more_words=up(50257, 64) / 50257 - 1)
-you.against_ratios(times, matmuls.table(), matmuls.picture(), evidence="published", what="times as long")
+lesson.keep(fit=matmuls.reached(matmuls.fitting) / 1e12, miss=matmuls.reached(matmuls.missing) / 1e12)
+lesson.keep(words=up(50257, 64), more_words=up(50257, 64) / 50257 - 1)
+you.against_ratios(times, matmuls.picture(), evidence="published", what="times as long")
 
 # %% [markdown]
-# Among matmuls of like work, those in which a size is no multiple of 4 reach only {{share:.2f}} of the rate. (The traces
-# come from other people's models, so the shapes differ in more than this.)
+# Take the matmuls of like work, 1.5 to 4.5 GFLOP. Where all sizes are multiples of 4, half of them reach {{fit:.0f}} TFLOP/s or
+# more; where one is not, only {{miss:.0f}}. (The traces come from other people's models, so the shapes differ in more than this.)
 #
 # So pad: add zeros up to the next multiple, compute, and cut the result. Padding costs FLOPs, and how many is arithmetic.
 # GPT-2's vocabulary of 50,257 becomes {{words:,}}, the next multiple of 64, for {{more_words:.2%}} more FLOPs. Pad weights
@@ -526,20 +534,25 @@ again
 # First switch TF32 on (`torch.set_float32_matmul_precision("high")`), then try bf16's autocast. If your GPU has no bf16
 # of its own, use fp16 and a GradScaler. `torch.cuda.is_bf16_supported(including_emulation=False)` says whether it has:
 # without the argument, a bf16 that it only emulates counts too. These lines print which share of each parameter's gradients
-# fp16 would turn into zero, and the loss in both precisions. (The gradients of activations can be smaller still.)
-# `%load_ext helpers`, then `%%bench` as a cell's first line, times a step before and after.
+# fp16 would turn into zero, and the loss in both precisions, without dropout. (The gradients of activations can be smaller
+# still.) `%load_ext helpers`, then `%%bench` as a cell's first line, times a step before and after.
 #
 # ```python
 # x, y = (part.to(device) for part in next(iter(loader)))
 # loss = loss_fn(model(x), y)
 # loss.backward()
 # for name, p in model.named_parameters():
-#     lost = (p.grad.half() == 0) & (p.grad != 0)
-#     print(f"{lost.float().mean().item():6.1%}  {name}")
+#     if p.grad is not None:
+#         lost = (p.grad.half() == 0) & (p.grad != 0)
+#         print(f"{lost.float().mean().item():6.1%}  {name}")
 # optimizer.zero_grad()
 #
-# with torch.autocast(torch.device(device).type, dtype=torch.bfloat16):
-#     half = loss_fn(model(x), y)
+# model.eval()  # with dropout the two losses would differ by its masks too
+# with torch.no_grad():
+#     loss = loss_fn(model(x), y)
+#     with torch.autocast(torch.device(device).type, dtype=torch.bfloat16):
+#         half = loss_fn(model(x), y)
+# model.train()
 # print(f"loss {loss.item():.6f}, with bf16 {half.item():.6f}")
 # ```
 
@@ -571,7 +584,7 @@ lesson.verdicts(
 # |---|---|
 # | bf16 with autocast, and no scaler. | GPUs before Ampere have no fast bf16: use fp16 and a scaler there. |
 # | The exponent gives the range, the mantissa the precision. | Subnormal numbers: small ones lose precision too. |
-# | One operator in half precision does little harm; a chain of them does. | Kernels that add up in half precision ([fp16 reductions](https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html) can be allowed). |
+# | One operator in half precision does little harm; a chain of them does. | cuBLAS may add up the parts of one matmul in fp16 or bf16 (allowed by default, and it [can be forbidden](https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html)). |
 # | Weights, optimizer states and running sums stay in fp32. | 8-bit optimizers and stochastic rounding keep small updates in other ways. |
 # | Autocast knows what to cast. | Products of numbers are on no list, so a norm or a loss that you wrote yourself may overflow. |
 # | Half the bits, half the memory. | Only for activations. In inference autocast's copies come on top of the weights. |
@@ -635,22 +648,11 @@ def forward(blocks, **options):
 
 ways = dict(zip(you, (forward(1), forward(4), forward(1, cache_enabled=False))))
 measured = {way: experiments.casts(gpu) for way, gpu in ways.items()}
-you.against(measured, experiments.casts_table(ways), evidence="simulated (H100)", what="casts")
+you.against(measured, evidence="simulated (H100)", what="casts")
 
 # %% [markdown]
 # The weight is cast once a block, or at each use without the cache. So open the block once a step. The copy in fp16 lives
 # beside the fp32 weight until the block ends: one more reason to close the block before `backward()`.
-#
-# ### Speeds that others measured (3 min)
-
-# %% experiment
-experiments.published_speeds()
-
-# %% [markdown]
-# The [GPT-2 runs](https://github.com/karpathy/build-nanogpt) differ in precision alone. A step in bf16 is {{bf16_all:.2f}}
-# times as fast as a step in fp32, and only {{bf16_alone:.2f}} times as fast as a step with TF32, which costs one line of
-# code. The [ResNet-50 runs](https://github.com/NVIDIA/DeepLearningExamples/tree/master/PyTorch/Classification/ConvNets)
-# changed the memory format too (lesson 12), so their factors are not mixed precision's alone.
 #
 # ### Weights in bf16 (4 min)
 #
@@ -675,8 +677,15 @@ longer = {
     "weights in bf16": experiments.learn(plain, 240, factor=1e-5, weights=torch.bfloat16),
 }
 measured = {run: experiments.like(longer[run], longer["fp32"]) for run in you}
-curves = experiments.loss_curves(
-    longer, note="a net of three layers learns from a teacher; Adam; the loss counts 1/100,000"
+curves = plots.curves(
+    {"": {run: (range(0, 240, 12), learned.losses[::12]) for run, learned in longer.items()}},
+    evidence="live (CPU)",
+    title="Five runs on the same data",
+    note="autocast bf16 and scaled fp16 lie on fp32, which is dashed",
+    xlabel="step",
+    ylabel="loss, mean of the last 10",
+    log="y",
+    dashed=("fp32",),
 )
 you.against(measured, curves, evidence="live (CPU)", what="learns")
 
@@ -695,8 +704,13 @@ at_work = experiments.learn(
     init_scale=2.0**27,
     growth_interval=20,
 )
-experiments.scale_steps(
-    at_work, note="factor 1; init_scale=2**27, growth_interval=20; a cross: infinite gradients, no step"
+plots.curves(
+    {"": {"scale": (range(len(at_work.scales)), [math.log2(scale) for scale in at_work.scales])}},
+    evidence="live (CPU)",
+    title="A scaler looks for its scale",
+    note="factor 1; init_scale=2**27, growth_interval=20; the scale falls where gradients were infinite, and no step was made",
+    xlabel="step",
+    ylabel="scale, power of two",
 )
 
 # %% [markdown]
@@ -828,17 +842,16 @@ check_Scaler(
 # %% [markdown]
 # ### Bits by hand, and FP8's scale (30 min)
 #
-# Here are all formats on one number line, and an **explorer** that shows any number in all of them. (*e5m2* and *e4m3*
-# are the two formats of 8 bits, called **FP8**: 5 or 4 bits of exponent, 2 or 3 of mantissa.) Type a number, choose a
-# format, flip its bits. Try *largest* and then *one value up*, and *smallest* and then *one value down*. (In the
-# explorer's picture a column is a place: all exponents end, and all mantissas begin, at the same place.)
+# Here are all formats on one number line, and then one number in all of them. (*e5m2* and *e4m3* are the two formats of
+# 8 bits, called **FP8**: 5 or 4 bits of exponent, 2 or 3 of mantissa.) In the second picture a column is a place: all
+# exponents end, and all mantissas begin, at the same place. Put other numbers in: 65504 and 65520, 6e-8 and 2e-8, 0.1, -0.0.
+# What happens to the bits when a number doubles?
 
 # %% experiment
 float_ranges()
 
 # %% experiment
-
-float_format_explorer(257.0, "bf16")
+float_bits(257.0)
 
 # %% [markdown]
 # What does rounding cost? Take a thousand numbers from a normal distribution, as they are and divided by 10,000, as

@@ -34,8 +34,8 @@ lesson.start("13_quantization", evidence=["live (CPU)", "simulated (H100)"])
 # the scale, are the **grid**. A number is rounded to the nearest point of the grid, so the error is at most half a scale.
 #
 # - **Symmetric**: scale = largest |x| ÷ 127. The integers go from −127 to 127, and 0 stands for 0.
-# - **Affine**: 256 integers are spread between the smallest and the largest x. The integer that stands for 0 is called
-#   *zero*, and x ≈ (q − zero) · scale.
+# - **Affine**: 256 integers are spread from low to high: the smallest and the largest x, or 0 if that lies beyond them. The integer
+#   that stands for 0 is called *zero*, and x ≈ (q − zero) · scale.
 
 
 # %% experiment
@@ -47,8 +47,9 @@ def symmetric(x, bits=8, dim=None):
 
 
 def affine(x):
-    scale = (x.max() - x.min()) / 255
-    zero = (-128 - x.min() / scale).round()
+    low, high = x.min().clamp(max=0), x.max().clamp(min=0)  # 0 is in the range, whatever x is
+    scale = (high - low) / 255
+    zero = (-128 - low / scale).round()
     q = ((x / scale).round() + zero).clamp(-128, 127)
     return (q - zero) * scale
 
@@ -62,7 +63,7 @@ you = lesson.predict(
     {
         "the output of a ReLU: affine in place of symmetric": ...,
         "random normal numbers: a scale for each 32 numbers in place of one for all": ...,
-        "rows, some a hundred times as large as others: a scale for each row in place of one for all": ...,
+        "rows, the largest about 20 times the median row: a scale for each row in place of one for all": ...,
     },
     choices=[1, 2, 4, 16],
 )
@@ -105,7 +106,7 @@ you.against_ratios(ratios, picture, evidence="live (CPU)", what="times smaller",
 # numbers. Affine is kept for activations that lie on one side of 0. Two details are often wrong:
 #
 # - **0 must come back as exactly 0**, since padding and masks rely on it. So *zero* is rounded to an integer, and 0 belongs to
-#   the range even if all x lie above 0.
+#   the range even if all x lie above 0, as in `affine`.
 # - int8 wraps around: 127 − (−128) gives −1. Convert to float before you subtract.
 
 # %% [markdown]
@@ -134,20 +135,14 @@ def quantize(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """x (float32, any shape and strides, not empty) as integers: (q, scale, zero) with x ≈ (q − zero) · scale.
 
-    A group's largest |x| is 0, or anything from 1e-25 to 1e25.
+    bits: 2 to 8, else ValueError. dim: None for one scale (shape ()), else one for each index along dim (−1 is the last),
+    and all other dimensions are 1. q: int8, within ±most if symmetric, from −most − 1 to most if affine, with most =
+    2^(bits−1) − 1. scale: float32, above 0: largest |x| ÷ most, or (high − low) ÷ (2^bits − 1); any for a group of zeros.
+    zero: None if symmetric, else int8, of scale's shape.
 
-    bits: 2 to 8; else ValueError. q: int8, x's shape, from −(2^(bits−1) − 1) to 2^(bits−1) − 1 if symmetric, from
-    −2^(bits−1) to 2^(bits−1) − 1 if affine.
-    dim: None for one scale (shape ()); else one for each index along dim (−1 is the last): x's shape with all
-    other dimensions 1. scale: float32, above 0. zero: None if symmetric; else int8, of scale's shape.
-
-    Every element comes back within half a scale (a ten-thousandth of a scale is left over for float32), 0 as
-    exactly 0. With m the largest |x| of the group, scale is m ÷ (2^(bits−1) − 1), or if affine (high − low) ÷ (2^bits
-    − 1), where high and low are the largest and smallest x, and 0 if that lies beyond them; any scale for a
-    group of zeros.
-    Budgets, for n numbers in k groups: stored 1 byte per number, 4 per scale, 1 per zero; at most 13 · n bytes
-    alive at once (three float32 temporaries and the result), and 64 · k + 1 KiB for scales. Without .numpy() and
-    .tolist(): what they make is not counted.
+    Graded: each number comes back within half a scale (and a ten-thousandth more, for float32), 0 as exactly 0, in groups
+    whose largest |x| is 0, or from 1e-25 to 1e25. For n numbers and k scales n + 4 · k bytes are kept, k more for zeros; at
+    most 13 · n (three float32 temporaries and the result) and 64 · k + 1 KiB are alive at once. No .numpy(), no .tolist().
     """
     ### BEGIN SOLUTION
     if not 2 <= bits <= 8:
@@ -289,8 +284,9 @@ you.against(shares, experiments.products_table(products, exact), evidence="live 
 # raises an error unless it says <code>requires_grad=False</code>.</details>
 #
 # <details><summary>Hint 2</summary>The scale of x has shape (rows, 1) and multiplies the rows of the result. The scale of the
-# weight has shape (N,) or (1, N) and multiplies the columns. A row of zeros has scale 0, and 0 ÷ 0 is nan: use
-# <code>clamp(min=1e-12)</code> before you divide.</details>
+# weight has shape (N,) or (1, N) and multiplies the columns. A row of zeros has scale 0, and 0 ÷ 0 is nan. So raise the
+# row's <em>largest</em> with <code>clamp(min=1e-12)</code>, then divide by 127. (To raise the scale itself would spoil small
+# rows.)</details>
 #
 # <details><summary>The idea</summary>In <code>forward</code>: flatten to (rows, K), compute a scale for each row, convert to
 # int8, pad to at least 17 rows with <code>F.pad(q, (0, 0, 0, missing))</code>, call <code>torch._int_mm(q, self.weight.t())</code>
@@ -302,17 +298,15 @@ you.against(shares, experiments.products_table(products, exact), evidence="live 
 class Int8Linear(torch.nn.Module):
     """y = x Wᵀ + b with W in int8, and x in int8 while it is multiplied. Int8Linear(linear) for a trained nn.Linear.
 
-    forward(x): float32 of shape (..., K) → float32 of shape (..., N); any number of leading dimensions, or none, but at
-    least one row. A row's largest |x|, and |w|, is 0, or anything from 1e-12 to 1e12. One symmetric scale for each row of
-    W, and for each row of x as it comes. A row of zeros gives the bias, and no nan on the way to int8 (what nan becomes
-    there is undefined; this CPU makes it 0).
+    forward(x): float32, (..., K) → (..., N); any leading dimensions, or none, and at least one row; K and N are multiples
+    of 8. One symmetric scale for each row of W, and for each row of x as it comes. Their largest numbers are 0, or from
+    1e-12 to 1e12. A row of zeros gives the bias, and no nan is converted to int8 on the way.
 
-    Errors: each of x and W is rounded, not cut off, to 255 values, so an element of y is off by about
-    √(s²/12 · Σw² + t²/12 · Σx²), where s and t are the two scales; over a whole result, at most 1.3 times that.
-    Budgets: what it keeps is N · K + 4 · N bytes, and 4 · N for a bias, all of it in its state_dict, and nothing
-    of the linear's own weight. One torch._int_mm, of a shape that CUDA takes (K and N are multiples of 8 as they
-    are; pad the rows, to 32 at the most), and no other matrix product. With R the larger of the rows of x
-    and 32: 13 · R · K + 12 · R · N bytes alive at once in forward, and 4 KiB. Without .numpy() and .tolist().
+    Graded: a result's error is at most 1.3 times what rounding both costs, √(s²/12 · Σw² + t²/12 · Σx²) with the scales s
+    of x and t of W. One torch._int_mm, of a shape that CUDA takes (pad the rows, to 32 at the most), and no other product.
+    N · K + 4 · N bytes are kept, 4 · N more for a bias, all in its state_dict, and nothing of the linear's own weight. At
+    most 13 · R · K + 12 · R · N bytes and 4 KiB are alive at once in forward, R being the rows of x, or 32 where x has
+    fewer. No .numpy(), no .tolist().
     """
 
     def __init__(self, linear: torch.nn.Linear) -> None:
@@ -359,6 +353,7 @@ check_Int8Linear(
     Layer(6, 256, 512, batches=((2,), (33,), (), (4, 8)), bias=False, strided=True),
     Layer(7, 1024, 8, batches=((70,), (5, 12)), strided=True),
     Layer(8, 64, 24, batches=((20,), (3,)), bias=False, size=1e-8),
+    Layer(10, 64, 24, batches=((20,), (33,)), bias=False, size=1e-9),
     Layer(9, 64, 24, batches=((20,), (3,)), bias=False, size=1e8),
 )
 ### END HIDDEN TESTS
@@ -403,13 +398,16 @@ lesson.keep(
     converted=gain[1, "weights in int8, converted first"], alone=gain[1, "weights in int8, one kernel"]
 )
 lesson.keep(by_ops=gain[4096, "both in int8, op by op"])
+# fixed + reading = 1, and fixed + reading ÷ 2 = 1 ÷ gain
+lesson.keep(fixed=2 / gain[1, "weights in int8, one kernel"] - 1)
 speeds = {question: in_words(question) for question in you}
 you.against(speeds, experiments.against_bfloat16(gain), evidence="simulated (H100)", what="than bfloat16")
 
 # %% [markdown]
-# **Few tokens**: the time of the layer is the time to read its weights. At the dotted line bfloat16 multiplies as long as it
+# **Few tokens**: most of the time goes into reading the weights. At the dotted line bfloat16 multiplies as long as it
 # reads. Half the bytes help only if the kernel converts the weights as it reads them: {{alone:.2f}} times as fast with 1 token.
-# Half the bytes are read in half the time, so this gain is gone at about half as many tokens as the line marks. A conversion by an operator of its own reads
+# It is not twice as fast, because {{fixed:.0%}} of bfloat16's time is not reading: every kernel has a fixed price. Half the bytes are
+# read in half the time, so this gain is gone at about half as many tokens as the line marks. A conversion by an operator of its own reads
 # the weights, writes them, and the product reads them again: {{converted:.2f}} times as fast, which is slower than before. Op by
 # op, a single token pays for one launch after the other.
 #
@@ -425,7 +423,8 @@ you.against(speeds, experiments.against_bfloat16(gain), evidence="simulated (H10
 # In large language models a few input channels are 20 to 100 times as large as the others, in every token
 # ([Dettmers and others, 2022](https://arxiv.org/abs/2208.07339); [Xiao and others, 2023](https://arxiv.org/abs/2211.10438)).
 # We call such a channel **loud** and the others ordinary. Here x has 256 channels, one of them 100 times as large as the
-# others. Each token gets its own scale, and each row of the weights too.
+# others. Each token gets its own scale, and each row of the weights too. A number below half its token's scale becomes 0: with the
+# loud number L that is ½ · |L| ÷ 127. How large is L, usually?
 
 # %% experiment
 you = lesson.predict(

@@ -8,7 +8,7 @@
 # is sent, says how long that takes on 2 and on 1,024 GPUs, and hides it behind backward. You need no second GPU: processes on this
 # machine send real messages, and simulated H100s do the rest.
 #
-# **Time** 60 min, more than half of it exercises; *Further*: 121 min, most of it for two more exercises. **Before this** lessons 02
+# **Time** 60 min, more than half of it exercises; *Further*: 119 min, most of it for two more exercises. **Before this** lessons 02
 # (autograd) and 05 (overlap).
 #
 # **Afterwards you can**
@@ -98,7 +98,8 @@ you.against(measured, experiments.records_table(records), evidence="live (CPU)")
 # *Further*.)
 #
 # When the model is wrapped, DDP compares the shapes of the parameters and gives all ranks the weights of rank 0. In step 2 rank 0 says in which
-# order its gradients came: DDP groups them in that order (section 3).
+# order its gradients came: DDP groups them in that order (section 3). (With `static_graph=True` it says so a step later, and with
+# `find_unused_parameters=True` never.)
 
 # %% [markdown]
 # ## 2 · What it takes: α and β
@@ -154,7 +155,7 @@ grows = [sent[1024] / sent[8], takes(GB, 1024) / takes(GB, 8), takes(MB, 1024) /
 faster = [min(("ring", "tree"), key=lambda way: takes(size, n, way)) for size, n in ((GB, 8), (MB, 1024))]
 measured = dict(zip(you, [*map(experiments.in_range, grows), *faster], strict=True))
 lesson.keep(gigabyte=takes(GB, 1024, "tree") / takes(GB, 8) - 1)
-you.against(measured, experiments.ways_table(takes), experiments.algorithms(takes), evidence="arithmetic")
+you.against(measured, experiments.ways_table(takes), evidence="arithmetic")
 
 # %% [markdown]
 # The **bytes** of a ring hardly depend on n. A rank sends 2(n − 1)/n · S: S with two ranks, and never more than 2 S. No all-reduce that
@@ -168,7 +169,7 @@ you.against(measured, experiments.ways_table(takes), experiments.algorithms(take
 # Two rules follow. **Few large messages are faster than many small ones**, because each message costs its α. **A message cannot begin
 # before its last number is there**, so one very large message begins late.
 #
-# (Real links are slower, and shared. Take the model for the shape of the curves.)
+# (Real links are slower, and shared. Take the model for what grows with what, and not for the milliseconds.)
 
 # %% [markdown]
 # **Exercise 14.1 — a ring all-reduce from sends and receives** (★★★, 12 min)
@@ -435,11 +436,14 @@ board
 # times differ without sending, look for the slow rank first.
 #
 # ```python
-# import copy, time
+# import copy, os, time
+# import torch
 # import torch.distributed as dist
 # from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 # from torch.nn.parallel import DistributedDataParallel
 #
+# if torch.cuda.is_available():  # a GPU of its own for each rank, before the model goes to one
+#     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 # dist.init_process_group()  # torchrun says which rank this is
 # for hook in (None, noop_hook):
 #     ddp = DistributedDataParallel(copy.deepcopy(model))
@@ -448,8 +452,9 @@ board
 #     for _ in ("warm-up", "measured"):
 #         began = time.perf_counter()
 #         for x, y in loader:
-#             loss_fn(ddp(x.to(device)), y.to(device)).backward()
-#         next(ddp.parameters()).grad.sum().item()  # waits for the GPU
+#             loss = loss_fn(ddp(x.to(device)), y.to(device))
+#             loss.backward()
+#         loss.item()  # waits for the GPU
 #     print(dist.get_rank(), hook, f"{(time.perf_counter() - began) / len(loader) * 1e3:.2f} ms a step")
 # dist.destroy_process_group()
 # ```
@@ -500,7 +505,6 @@ lesson.progress()
 # | DataParallel | 2 |
 # | Send less often, and less, with exercise 14.4 | 40 |
 # | torchrun and Accelerate | 6 |
-# | Your own link | 2 |
 #
 # Each section rests on the set-up cell alone.
 #
@@ -768,12 +772,9 @@ you.against(dict(zip(you, answers, strict=True)), evidence="live (CPU)")
 #
 # ### Who is joined to whom
 #
-# Ring and tree say who speaks to whom. The **topology** says over what. Here are four links:
-
-# %% experiment
-experiments.links_table()
-
-# %% [markdown]
+# Ring and tree say who speaks to whom. The **topology** says over what: inside a node NVLink or PCIe, between nodes InfiniBand or
+# Ethernet. (The table below has their α and their rates.)
+#
 # 64 GPUs stand in nodes of 8, with NVLink inside and InfiniBand between. One ring through all of them is as slow as its slowest link. Or
 # **the node first**: sum up inside each node, so that each GPU holds an eighth of the sums; add up these eighths between the nodes, each
 # over a network card of its own; gather inside the node again. And a **star** sends everything through one GPU. For the gradients of
@@ -816,11 +817,11 @@ forward = inspect.getsource(nn.DataParallel.forward).splitlines()
 print("\n".join(line.strip() for line in forward if any(f"self.{name}(" in line for name in doing)))
 lesson.keep(ring_of_2=experiments.copying(2, "ring") / experiments.summing(2))
 lesson.keep(ring_of_8=experiments.copying(8, "ring") / experiments.summing(8))
-experiments.copying_table()
 
 # %% [markdown]
 # `replicate` sends the whole model to every other GPU, each step anew, and backward sends all gradients to the first GPU. Copy by copy,
-# everything passes through the one link of the first GPU, and the time grows with the number of GPUs. NCCL
+# everything passes through the one link of the first GPU, and the time grows with the number of GPUs. (The first verdict under *Sources
+# on trial* has the milliseconds for GPT-2.) NCCL
 # ([`torch.nn.parallel.comm`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L106-L118) uses it) can send in a
 # ring. Then the time does not grow with the GPUs: it is {{ring_of_2:.1f}} times (2 GPUs) to {{ring_of_8:.1f}} times (8 GPUs) that of DDP's all-reduce.
 # None of it hides behind backward.
@@ -899,7 +900,8 @@ you.against({"without feedback": without, "with feedback": fed}, evidence="arith
 # Whole numbers from several ranks can be added as they are, if all ranks use the same scale and leave room for the sum. Each of n ranks
 # may use −(127 // n) … 127 // n: up to ±15 with 8 ranks, ±1 with 64, and nothing but 0 with more than 127. This hook is for one node.
 #
-# DDP forms its buckets **anew** after the first backward, in the order in which gradients came (the broadcasts of step 2, in section 1).
+# By default DDP forms its buckets **anew** after the first backward, in the order in which gradients came (the broadcasts of step 2, in
+# section 1).
 # So `bucket.index()` does not tell where to keep a rest; a parameter does.
 #
 # <details><summary>Hint 1</summary><code>bucket.buffer()</code> is the flat tensor, <code>bucket.gradients()</code> its views, one for each of
@@ -1027,11 +1029,3 @@ experiments.accelerate_table()
 #   the number of parts.
 # - [ ] Does each rank read other samples? Does rank 0 alone save?
 # - [ ] Is there memory for it? NCCL has buffers of its own for each group of ranks, which torch's allocator does not count.
-#
-# ### Your own link
-#
-# With two GPUs or more, `ranks.run_ranks` gives rank r the GPU r. Then the cell below times all-reduces over your own link and works out
-# its α and β.
-
-# %% experiment tags=["nbval-ignore-output"]
-experiments.own_link()

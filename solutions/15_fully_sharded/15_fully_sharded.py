@@ -8,7 +8,7 @@
 # and each rank keeps one part. What a rank lacks, the others send when it is needed. So a model fits that no single GPU could hold.
 # You count what each rank stores and sends, on 8, 64 and 1,024 ranks, and you find out where FSDP stops paying.
 #
-# **Time** 60 min, more than half of it exercises; *Further*: 62 min. **Before this** lessons 09 (what training stores) and 14
+# **Time** 60 min, more than half of it exercises; *Further*: 59 min. **Before this** lessons 09 (what training stores) and 14
 # (collectives, the α–β model, overlap).
 #
 # **Afterwards you can**
@@ -502,9 +502,8 @@ lesson.progress()
 # | ZeRO-1 by hand, with exercise 15.3 | 23 |
 # | More ways to wrap, and a slow rank | 7 |
 # | Formats and checkpoints | 5 |
-# | Offload to the host | 2 |
 # | Which blocks to keep, with exercise 15.4 | 22 |
-# | On two real GPUs, and a checklist | 3 |
+# | A checklist | 2 |
 #
 # ### ZeRO-1 by hand
 #
@@ -729,18 +728,6 @@ you.against(dict(zip(you, answers, strict=True)), experiments.formats_table(poli
 # Each rank wrote its own half of the checkpoint. The file `.metadata` says where each half belongs. A plain model in one process read
 # both halves. If you gather the whole model on rank 0 to save it, rank 0 needs memory for all of it.
 #
-# ### Offload to the host
-#
-# [`CPUOffloadPolicy()`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) keeps shards, gradients and optimizer
-# in the host's memory. Its price is arithmetic. Each of the two gathers begins with a copy of this rank's shard to the GPU, in
-# float32. Each gradient's shard goes back. All these bytes go over the rank's own PCIe link.
-
-# %% experiment
-experiments.offload_table()
-
-# %% [markdown]
-# With more ranks each copies less. But with more ranks the shards are small anyway: offloading is cheap where it is hardly needed.
-#
 # ### Which blocks to keep
 #
 # To keep a block's weights after forward saves one gather. It costs memory. If only some blocks can be kept: which ones? This is what
@@ -860,15 +847,8 @@ check_plan(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### On two real GPUs, and a checklist
+# ### A checklist
 #
-# With two GPUs or more, the same `fully_shard` runs over NCCL. The cell prints the peak memory of each way to wrap, measured on the
-# GPUs. It makes no use of the simulator. No recording of this run exists yet.
-
-# %% experiment
-experiments.peaks_on_gpus(WAYS)
-
-# %% [markdown]
 # Before you start a long run of your own, ask:
 #
 # - [ ] 16 bytes × parameters ÷ ranks, and the activations, and the blocks that are whole at the worst moment: does that fit?
@@ -878,3 +858,6 @@ experiments.peaks_on_gpus(WAYS)
 # - [ ] Are gradients added up in float32?
 # - [ ] Was the optimizer made *after* `fully_shard`?
 # - [ ] Can the checkpoint be loaded on another number of ranks?
+# - [ ] Does it still not fit? `CPUOffloadPolicy()` keeps shards, gradients and the optimizer's state in the host's memory. In each step
+#   a rank's shard then goes to its GPU twice, and the gradient's shard comes back, in float32 over PCIe. With more ranks the shards
+#   are smaller: offloading is cheap where it is hardly needed.

@@ -7,7 +7,7 @@
 # when the batch cannot grow any further, or when a step must be shorter than one sample takes on one GPU. Then the model itself is
 # split: **inside its layers** (tensor parallel), or **between its layers** (pipeline parallel).
 #
-# **Time** 60 min, half of it exercises; *Further*: 76 min. **Before this** lesson 14 (collectives, the α–β model, DDP).
+# **Time** 60 min, half of it exercises; *Further*: 75 min. **Before this** lesson 14 (collectives, the α–β model, DDP).
 #
 # **Afterwards you can**
 # - split an MLP over ranks so that as little as possible is sent, and count what is sent;
@@ -24,7 +24,6 @@ from torch.nn import functional as F
 
 from helpers import lesson, plots, ranks
 from helpers.lessons.model_parallel import experiments
-from helpers.lessons.model_parallel.explorer import pipeline_explorer
 from helpers.lessons.model_parallel.schedule_picture import schedule
 from helpers.lessons.model_parallel.splits import matrix_splits
 
@@ -385,7 +384,7 @@ experiments.layouts_table(layout)
 #
 # The last change of the script splits its layers. A block's MLP is the layers `wide` and `narrow`: each of eight GPUs has an eighth
 # of the columns of `wide` and of the rows of `narrow`. AdamW and the clipping now meet two kinds of parameters, split ones and whole
-# ones. A group of parameters must be of one kind.
+# ones. A fused or foreach operator takes parameters of one kind only, so each kind gets a group of its own.
 
 # %% experiment
 from torch.distributed.device_mesh import init_device_mesh
@@ -460,7 +459,7 @@ running_example.ladder()
 # [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html). Only then look at how the
 # parameters are spread over the layers: a pipeline wants equal stages, and one huge layer wants tensor parallelism. After a split,
 # count the collectives of one step, in each rank: one all-reduce too many in each layer is easily overlooked. (A single process has
-# none to count.)
+# none to count. And `CommDebugMode` does not count sends and receives, which a pipeline makes.)
 #
 # ```python
 # from torch.distributed.tensor.debug import CommDebugMode
@@ -512,7 +511,7 @@ lesson.progress()
 # |---|---|
 # | A tensor-parallel MLP, by hand, with exercise 16.3 | 32 |
 # | Sequence parallelism | 3 |
-# | Which link can bear it? | 9 |
+# | Which link can bear it? | 8 |
 # | Why is a layout fast? | 2 |
 # | When messages take time, and torch's own schedules | 7 |
 # | Balance the stages, with exercise 16.4 | 23 |
@@ -673,7 +672,8 @@ experiments.sent_table(steps | ranks.run_ranks(experiments.split_and_run, 2, mor
 # a reduce-scatter and an all-gather. The bytes on the wire stay the same. In between, each rank has only some of the tokens, so what
 # works on single tokens, here LayerNorm, keeps only its part for backward (compare the bytes kept,
 # [Korthikanti and others, 2022](https://arxiv.org/abs/2205.05198)). The price: the weights of LayerNorm see only the tokens of one
-# rank, so their gradients need one more sum. The table does not count it: `DTensor` leaves it to the optimizer's step.
+# rank, so their gradients must be summed over the ranks. The table does not count that: `DTensor` leaves it to the optimizer's step.
+# There SGD sums each gradient once, and so does a fused AdamW. AdamW without `fused=True` sums each gradient three times a step.
 
 # %% [markdown]
 # ### Which link can bear it?
@@ -736,13 +736,6 @@ def sending_share(width, n, link, tokens=2048):
 experiments.shares_table(sending_share)
 
 # %% [markdown]
-# And does an n-th of the hidden units take an n-th of the time? One rank's own products, live where there is a CUDA GPU, else
-# recorded or simulated; the label says which:
-
-# %% experiment
-experiments.products_table()
-
-# %% [markdown]
 # ### Why is a layout fast?
 #
 # Five layouts of the smallest model of section 3, priced by `step_seconds`:
@@ -759,13 +752,13 @@ experiments.prices_table(step_seconds)
 # %% [markdown]
 # ### When messages take time, and torch's own schedules
 #
-# So far messages took no time. In the explorer each takes a quarter of a forward. With 4 ranks and messages that cost nothing, how
-# many micro-batches bring the bubble of 1F1B under 10 %? Does interleaving still pay when a message takes half a forward? Move the
-# sliders, then look at the table.
+# So far messages took no time. Below each takes a quarter of a forward: the thin lines are the messages. Change the numbers in the
+# cell. With 4 ranks and messages that cost nothing (`send_s=0`), how many micro-batches bring the bubble of 1F1B under 10 %? Does
+# interleaving still pay when a message takes half a forward? Then look at the table.
 
 # %% experiment
-
-pipeline_explorer("1F1B", ranks=4, microbatches=8, send=0.25)
+late = pipeline(order("1F1B", 4, 8), send_s=0.25)  # 4 ranks, 8 micro-batches; a forward takes 1
+schedule(late, title="1F1B, a message takes a quarter of a forward", unit="forwards of a rank")
 
 # %% experiment
 lesson.keep(enough=next(m for m in range(4, 100) if pipeline(order("1F1B", 4, m)).bubble < 0.1 - 1e-9))
@@ -844,11 +837,11 @@ def balance(
         cuts.append(cut)
     if best[layers] == never:
         raise ValueError(f"no cut into {stages} stages fits {memory} bytes")
-    found, end = [], layers
+    counts, end = [], layers
     for cut in reversed(cuts):
-        found.append(end - cut[end])
+        counts.append(end - cut[end])
         end = cut[end]
-    return found[::-1]
+    return counts[::-1]
     ### END SOLUTION
 
 

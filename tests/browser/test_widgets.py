@@ -80,7 +80,6 @@ class Widget:
 SHOWN = (
     ("08_memory_pools", "widgets.allocator_stepper"),
     ("14_data_parallel", "explorer"),
-    ("16_model_parallel", "pipeline_explorer"),
 )
 
 
@@ -154,19 +153,3 @@ def test_the_bucket_explorer_of_lesson_14_moves(shown: Shown) -> None:
     lab.shot("31-buckets-slow-between", widget.box)
     assert choose(widget, "inside a node of 8", "PCIe 4.0 x16") != slow
     lab.shot("32-buckets-slow-inside", widget.box)
-
-
-def test_the_pipeline_explorer_of_lesson_16_moves(shown: Shown) -> None:
-    lab, places = shown
-    widget = Widget(lab, places["pipeline_explorer"])
-    lab.shot("40-pipeline-first", widget.box)
-    first = widget.text.inner_text()
-    assert first.startswith("1F1B: 4 ranks, 8 micro-batches")
-    assert choose(widget, "schedule", "GPipe").startswith("GPipe: 4 ranks")
-    lab.shot("41-pipeline-gpipe", widget.box)
-    assert choose(widget, "schedule", "Interleaved 1F1B").startswith("Interleaved 1F1B: 4 ranks")
-    for label in ("stages a rank", "message, in forwards", "micro-batches", "ranks"):
-        before = widget.text.inner_text()
-        assert slide(widget, label, "ArrowRight") != before
-    lab.shot("42-pipeline-does-not-go", widget.box)  # 5 ranks, 9 micro-batches: says so
-    assert "micro-batches" in widget.text.inner_text()

@@ -1,4 +1,4 @@
-"""Lesson 07's claims on trial: communication and speed as its rounds measured them, structure, and reduce-overhead."""
+"""Lesson 07's claims on trial: communication and speed as its sections measured them, structure, and reduce-overhead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from helpers.lessons.cuda_graphs import experiments
 
 
 def on_trial(loops: Mapping[str, experiments.Loop], gain: Mapping[int, float]) -> list[Claim]:
-    """All claims of the lesson. loops: eager and replayed, of round 1; gain: eager ÷ replayed for each batch, of round 3."""
+    """All claims of the lesson. loops: eager and replayed, of section 1; gain: eager ÷ replayed for each batch, of section 3."""
     eager, replayed = loops["eager"], loops["replayed"]
     return [
         Claim(

@@ -336,6 +336,22 @@ check_smoother = partial(_check_replays, "smoother")
 check_updater = partial(_check_replays, "updater")
 
 
+def three_calls(**programs: Callable[..., Any]) -> list[tuple[str, ...]]:
+    """A row for each program: the first number of three results, read after the last call, and what it should be."""
+    cases = {
+        "scorer": calls((2, 2), (1, 2), 3),
+        "smoother": calls((1,), (1,), 3),
+        "updater": calls((1,), (1,), 3, 0.1, 0.05, 0.03),
+    }
+    rows = []
+    for name, program in programs.items():
+        first, given, numbers = cases[name].args
+        results = _replay(program, first, given, numbers, name)["values"]
+        pairs = zip(map(torch.tensor, results), _BY_HAND[name](first, given, numbers), strict=True)
+        rows.append((name, *(f"{got.flatten()[0]:.3f} ({want.flatten()[0]:.3f})" for got, want in pairs)))
+    return rows
+
+
 # --- 7.3 robust_step ----------------------------------------------------------------------------------------------
 
 

@@ -47,21 +47,6 @@ class Loop:
     window: tuple[float, float]
 
     @property
-    def kernel_us(self) -> float:
-        """A kernel's time on average, microseconds."""
-        return 1e6 * self.computing / self.kernels
-
-    @property
-    def launch_us(self) -> float:
-        """The step's time for each launch, microseconds: what a launch takes where the GPU waits for the CPU."""
-        return 1e6 * self.seconds / self.launches
-
-    @property
-    def replay_us(self) -> float:
-        """What a replay costs the CPU, microseconds."""
-        return 1e6 * float(self.gpu.card.assumptions.graph_launch_s)
-
-    @property
     def share(self) -> float:
         """The share of the time in which the GPU computes."""
         return self.computing / self.seconds
@@ -175,52 +160,30 @@ class Replays:
     graph: Any
     y: Tensor
     noise: Tensor
-    _ys: dict[str, list[float]] = field(default_factory=dict)
-    _noises: list[list[float]] = field(default_factory=list)
+    _seen: dict[str, tuple[list[float], list[float]]] = field(default_factory=dict)
 
     def after(self, change: str) -> None:
         """Replay, and note the results."""
         self.graph.replay()
-        self._ys[change] = self.y.tolist()
-        self._noises.append(self.noise.tolist())
+        self._seen[change] = self.y.tolist(), self.noise.tolist()
 
     def answers(self) -> dict[str, str]:
         """ "yes" or "no" for each change: is y another than before? And for what a replay draws and overwrites."""
-        names, values = list(self._ys), list(self._ys.values())
-        changes = {name: values[i] != values[i - 1] for i, name in enumerate(names) if i}
-        changes["torch.rand gives new numbers"] = self._noises[0] != self._noises[-1]
-        changes["first = y after replay 1: first changes later"] = self.y.tolist() != values[0]
+        results = list(self._seen.values())
+        changes = {name: results[i][0] != results[i - 1][0] for i, name in enumerate(self._seen) if i}
+        changes["torch.rand gives new numbers"] = results[0][1] != results[-1][1]
+        changes["first = y after replay 1: first changes later"] = self.y.tolist() != results[0][0]
         return {name: "yes" if changed else "no" for name, changed in changes.items()}
 
     def table(self) -> Table:
-        rows = [(change, str(y)) for change, y in self._ys.items()]
-        return table(rows, ["then a replay", "y"], evidence=SIMULATED, caption="with true values")
-
-
-def wrong_results(scorer: Any, smoother: Any, updater: Any) -> Table:
-    """Three calls of each of the three programs of exercise 7.1, beside what they should give."""
-    scores: list[tuple[float, Tensor]] = []
-    pairs: dict[str, list[tuple[float, float]]] = {"scorer": [], "smoother": [], "updater": []}
-    with simulate("H100", values=True) as gpu:
-        batches, moved = [torch.full((1, 2), v) for v in (1.0, 2.0, 3.0)], torch.zeros(1)
-        score_of, smooth = scorer(gpu, torch.eye(2), batches[0]), smoother(gpu, torch.zeros(1))
-        update = updater(gpu, moved)
-        state = mean = right = 0.0
-        for i, batch in enumerate(batches, 1):
-            state += 0.25 * (i - state)
-            mean += 0.1 * (1.0 - mean)
-            right -= 0.1 / i * mean / (1 - 0.9**i)
-            scores.append((2 * math.tanh(i) ** 2, score_of(batch)))
-            pairs["smoother"].append((state, smooth(torch.full((1,), float(i))).item()))
-            update(torch.ones(1), 0.1 / i)
-            pairs["updater"].append((right, moved.item()))
-        pairs["scorer"] = [(want, got.item()) for want, got in scores]
-    return table(
-        [(name, *(f"{got:.3f} ({want:.3f})" for want, got in of)) for name, of in pairs.items()],
-        ["program", "call 1", "call 2", "call 3"],
-        evidence=SIMULATED,
-        caption="got (wanted); the scorer's results are read after the third call",
-    )
+        """A row a replay: y, and whether torch.rand drew what it drew before; `first` is y by another name."""
+        draws = [noise for _, noise in self._seen.values()]
+        rows = [
+            (change, str(y), str(y), "" if not i else "new" if draws[i] != draws[i - 1] else "as before")
+            for i, (change, (y, _)) in enumerate(self._seen.items())
+        ]
+        columns = ["then a replay", "y", "first", "numbers of torch.rand"]
+        return table(rows, columns, evidence=SIMULATED, caption="with true values")
 
 
 # --- mistakes in a training loop ----------------------------------------------------------------------------------
@@ -425,21 +388,6 @@ def reduce_overhead() -> tuple[str, int]:
     return ", ".join(f"{k} = {v}" for k, v in options.items()), counters["inductor"]["cudagraph_skips"]
 
 
-def made_by_others() -> Table:
-    """What make_graphed_callables and reduce-overhead do, counted."""
-    options, skipped = reduce_overhead()
-    return table(
-        [
-            ("launches of a step, eager", launches(graphed=False)),
-            ("launches of a step, with make_graphed_callables", launches(graphed=True)),
-            ("options of reduce-overhead", options),
-            ("graphs skipped when compiled for this CPU", skipped),
-        ],
-        ["what", "counted"],
-        evidence=f"{SIMULATED} · live (CPU)",
-    )
-
-
 # --- does it pay --------------------------------------------------------------------------------------------------
 
 
@@ -474,22 +422,9 @@ def loop_seconds(sizes: Sequence[int], waits: bool, graphed: bool) -> float:
         return float((gpu.clock() - began) / 10)
 
 
-def gains(steps: Mapping[str, Sequence[int]]) -> dict[str, tuple[float, float]]:
-    """Step → how many times as fast the graph is: where the CPU never waits, and where it waits in each step."""
-
-    def gain(sizes: Sequence[int], waits: bool) -> float:
-        return loop_seconds(sizes, waits, False) / loop_seconds(sizes, waits, True)
-
-    return {name: (gain(sizes, False), gain(sizes, True)) for name, sizes in steps.items()}
-
-
-def gains_table(gains: Mapping[str, tuple[float, float]]) -> Table:
-    """A row for each step of `gains`."""
-    return table(
-        [(name, f"{free:.2f}×", f"{waits:.2f}×") for name, (free, waits) in gains.items()],
-        ["kernels of a step", "gain, CPU never waits", "gain, CPU waits in each step"],
-        evidence=SIMULATED,
-    )
+def gain(sizes: Sequence[int], waits: bool) -> float:
+    """How many times as fast the graph makes the step of loop_seconds."""
+    return loop_seconds(sizes, waits, False) / loop_seconds(sizes, waits, True)
 
 
 def on_a_gpu() -> Table | str:
@@ -497,7 +432,7 @@ def on_a_gpu() -> Table | str:
     from helpers import recordings
 
     if not torch.cuda.is_available() and not recordings.load("07/when_it_helps"):
-        return "No GPU here, and no recording of this experiment yet: round 3 shows what is simulated."
+        return "No GPU here, and no recording of this experiment yet: section 3 shows what is simulated."
     result = recordings.show("07/when_it_helps")
     rows = [
         (r["batch"], *(f"≈ {format_seconds(r[way] * 1e-6)}" for way in ("eager_us", "replayed_us")))

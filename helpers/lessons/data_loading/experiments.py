@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch.utils.data import DataLoader
 
 import helpers.lessons.data_loading.recorded  # noqa: F401 - its experiments are known by their names
-from helpers import samples
+from helpers import plots, samples
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 from helpers.text.seconds import format_seconds
@@ -177,54 +176,18 @@ def hand_out(workers: int) -> HandedOut:
     return HandedOut(workers, ordered, tuple(numbers[p] for p in processes), handed[0].is_shared())
 
 
-@drawn
-def hand_out_picture(handed_out: HandedOut) -> Picture:
-    """The way of a batch: sampler, workers, shared memory, the loop."""
-    evidence = "live (CPU)"
-    title = f"{handed_out.workers} workers: who makes which batch, and where it waits"
-    note = f"num_workers × prefetch_factor = {handed_out.ordered} batches are under way at most"
-    height = 0.62 * handed_out.workers + 0.55
-    fig, header = style.figure(height, evidence=evidence, title=title, note=note, placed=True)
-    ax = style.inches_axes(fig)
-    middle = header + 0.35 + 0.62 * (handed_out.workers - 1) / 2 + 0.16
-
-    def box(x: float, y: float, width: float, lines: str, colour: Any, **more: Any) -> None:
-        from matplotlib.patches import FancyBboxPatch
-
-        tall = 0.2 + 0.17 * len(lines.splitlines())
-        shape = FancyBboxPatch(
-            (x, y - tall / 2), width, tall, boxstyle="round,pad=0,rounding_size=0.06",
-            facecolor=style.blend(colour, style.PAPER, 0.82), edgecolor=colour, linewidth=1.1,
-        )  # fmt: skip
-        ax.add_patch(shape)
-        ax.text(x + width / 2, y, lines, ha="center", va="center", fontsize=style.SMALL, **more)
-
-    def arrow(start: tuple[float, float], end: tuple[float, float]) -> None:
-        ax.annotate(
-            "", xytext=start, xy=end,
-            arrowprops={"arrowstyle": "-|>", "color": style.MUTED, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0},
-        )  # fmt: skip
-
-    box(0.15, middle, 1.45, "main process:\nthe sampler sends\nindices", style.MUTED)
-    box(7.45, middle, 1.6, "main process:\nthe loop takes\n0, 1, 2, … in order", style.MUTED)
-    for i in range(handed_out.workers):
-        y = header + 0.35 + 0.62 * i + 0.16
-        colour = style.SERIES[i]
-        batches = [b for b, maker in enumerate(handed_out.makers) if maker == i]
-        first = ", ".join(map(str, batches[:3]))
-        box(2.15, y, 2.2, f"worker {i}: its own copy of\nthe data set; makes {first}, …", colour)
-        arrow((1.6, middle), (2.15, y))
-        waiting = [b for b in batches if b < handed_out.ordered]
-        for k, b in enumerate(waiting):
-            box(4.95 + 0.98 * k, y, 0.9, f"batch {b}", colour)
-        arrow((4.35, y), (4.95, y))
-        arrow((4.95 + 0.98 * len(waiting) - 0.08, y), (7.45, middle))
-    top = header + 0.06
-    width = 0.98 * max(1, handed_out.ordered // handed_out.workers) - 0.08
-    words = "shared memory" if handed_out.shared else "ordinary memory"
-    ax.text(4.95 + width / 2, top, words, ha="center", va="center", fontsize=style.SMALL, fontweight="bold")
-    alt = f"{title}: worker i makes batches i, i + {handed_out.workers}, …; they wait in {words} until the loop takes them in order"
-    return Picture(fig, evidence, alt)
+def hand_out_table(handed_out: HandedOut) -> Table:
+    """Worker by worker: which batches it makes, and which of them it was sent before the loop had one."""
+    rows = []
+    for worker in range(handed_out.workers):
+        mine = [b for b, maker in enumerate(handed_out.makers) if maker == worker]
+        ahead = [b for b in mine if b < handed_out.ordered]
+        made, sent = (", ".join(map(str, batches)) for batches in (mine[:3], ahead))
+        rows.append((f"worker {worker}", f"{made}, …", sent))
+    where = "shared" if handed_out.shared else "ordinary"
+    columns = ["process", "makes batches", "sent before the loop has a batch"]
+    caption = f"what is made waits in {where} memory until the loop takes 0, 1, 2, … in order"
+    return table(rows, columns, evidence="live (CPU)", caption=caption)
 
 
 # --- what crosses the bus -----------------------------------------------------------------------------------------
@@ -345,25 +308,25 @@ class ImageFiles:
         return reads
 
 
-@drawn
 def read_order(epochs: Mapping[str, Sequence[Read]]) -> Picture:
-    """Where in the file each read of an epoch lies, way by way."""
-    evidence = "live (CPU)"
-    title = "One epoch over the packed file: what the disk is asked for"
-    note = "each stroke is one read, in two colours by turns; at each jump a hard disk moves its head"
-    fig, _ = style.figure(2.9, evidence=evidence, title=title, note=note)
-    axes = fig.subplots(1, len(epochs), sharex=True, sharey=True)
-    for ax, (way, reads) in zip(axes, epochs.items(), strict=True):
-        done = 0.0
-        for i, (offset, size) in enumerate(reads):
-            at = np.array([0, size]) / 1e6
-            colour = (style.BLUE, style.VERMILLION)[i % 2]
-            ax.plot(done + at, offset / 1e6 + at, color=colour, linewidth=2.5, solid_capstyle="butt")
-            done += at[1]
-        ax.set(title=f"{way}: {len(reads)} reads", xlabel="read so far, MB")
-    axes[0].set_ylabel("place in the file, MB")
-    return Picture(
-        fig, evidence, f"{title}: scattered single images at the left, few long blocks at the right"
+    """Where in the file each read of an epoch lies, way by way; an upright stroke is a jump."""
+    panels = {}
+    for way, reads in epochs.items():
+        offsets, sizes = np.array(reads).T / 1e6
+        done = sizes.cumsum()
+        # each read from its first byte to its last
+        so_far, place = (
+            np.stack(ends, axis=1).ravel().tolist()
+            for ends in ((done - sizes, done), (offsets, offsets + sizes))
+        )
+        panels[f"{way}: {len(reads)} reads"] = {"the disk's head": (so_far, place)}
+    return plots.curves(
+        panels,
+        evidence="live (CPU)",
+        title="One epoch over the packed file: what the disk is asked for",
+        note="slanted: a read; upright: a jump, at which a hard disk moves its head",
+        xlabel="read so far, MB",
+        ylabel="place in the file, MB",
     )
 
 
@@ -410,36 +373,9 @@ def map_table(file: TokenFile, sizes: Mapping[str, tuple[int | None, int]]) -> T
     return table(rows, columns, evidence="live (CPU)", caption=caption)
 
 
-def batch_table(counts: Any, batch: Sequence[torch.Tensor]) -> Table:
-    """What a collate allocated, beside the batch that it returned."""
-    size = sum(t.nbytes for t in batch)
-    rows = [
-        ("the batch itself", len(batch), size, "1.0"),
-        ("the usual collate", counts.new_storages, counts.bytes_allocated, f"{counts.bytes_allocated / size:.1f}"),
-    ]  # fmt: skip
-    columns = ["", "storages", "bytes allocated", "as a multiple of the batch"]
-    return table(rows, columns, evidence="live (CPU)", caption=f"a batch of {tuple(batch[0].shape)}")
-
-
 def useful(lengths: np.ndarray) -> float:
     """The share of tokens in padded batches of 64 documents of these lengths, taken in order; rows of multiples of 8."""
     batch, multiple = 64, 8
     rows = lengths[: len(lengths) // batch * batch].reshape(-1, batch)
     longest = np.ceil(rows.max(1) / multiple) * multiple
     return float(rows.sum() / (batch * longest).sum())
-
-
-def decode_table(files: ImageFiles, seconds: Mapping[str, float]) -> Table:
-    """Three ways to get the same 64 images: decoded, read one by one, read at once."""
-    on_disk = sum(p.stat().st_size for p in files.paths) / len(files.paths)
-    raw = files.pixels[0].nbytes
-    rows = [
-        (way, f"≈ {(on_disk if 'decode' in way else raw) / 1e3:.1f} kB", f"≈ {format_seconds(took)}")
-        for way, took in seconds.items()
-    ]
-    return table(
-        rows,
-        ["way", "on disk, each image", "64 images"],
-        evidence="live (CPU)",
-        caption="images of 64 × 64 pixels, from the operating system's cache, so without a disk",
-    )

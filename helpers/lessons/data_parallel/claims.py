@@ -36,7 +36,7 @@ def eight_cards() -> Claim:
 
 def ddp_table() -> Claim:
     """Threads or processes, and what starts them."""
-    threads, record = experiments.starts_threads(), experiments.by_ddp()
+    threads, record = experiments.starts_threads(), experiments.sending()["plain"]
     return Claim(
         "14-ddp-table",
         "five-strategies",
@@ -116,8 +116,8 @@ def compression() -> Claim:
 
 def accelerate() -> Claim:
     """The third step of Accelerate beside DDP's."""
-    step, own = experiments.by_accelerate(), experiments.by_ddp()
-    same = step == ("DistributedDataParallel", own.count("all_reduce"), own.bytes("all_reduce"))
+    steps = experiments.third_steps()
+    own, step = steps["DDP"], steps.get("Accelerate")
     return Claim(
         "14-accelerate",
         "book-notes",
@@ -128,7 +128,7 @@ def accelerate() -> Claim:
         "untested"
         if step is None
         else "confirmed for what is sent; the rest is untested"
-        if same
+        if step == own
         else "refuted",
         "Further · torchrun and Accelerate",
     )

@@ -29,15 +29,15 @@ def _ring(all_reduce: Any, inputs: Any) -> list[tuple[str, torch.Tensor, bool, C
 
     x lies in the middle of a longer tensor, in which nothing else may change.
     """
-    told = []
+    observed = []
     for shape, dtype in inputs:
         own = os.urandom(4 * math.prod(shape)).hex()  # no other rank can know these numbers but by messages
         around = torch.nn.functional.pad(_numbers(own, dtype), (3, 2)).to(getattr(torch, dtype))
         with ranks.sent() as record:
             all_reduce(around[3:-2].view(shape))
         beside = bool(around[:3].any() or around[-2:].any())
-        told.append((own, around[3:-2], beside, [(c.kind, c.bytes, c.peer) for c in record.calls]))
-    return told
+        observed.append((own, around[3:-2], beside, [(c.kind, c.bytes, c.peer) for c in record.calls]))
+    return observed
 
 
 def _numbers(own: str, dtype: str) -> torch.Tensor:
@@ -48,20 +48,20 @@ def _numbers(own: str, dtype: str) -> torch.Tensor:
 
 def _as_a_ring(value: list[Any], n: int, inputs: Any) -> str | None:
     for i, (_, dtype) in enumerate(inputs):
-        told = [rank[i] for rank in value]
-        mine = torch.stack([_numbers(own, dtype) for own, *_ in told])
+        observed = [rank[i] for rank in value]
+        mine = torch.stack([_numbers(own, dtype) for own, *_ in observed])
         where = f"{n} ranks, {mine.shape[1]} numbers of {dtype}"
-        text = _sums_wrong(mine, [x for _, x, *_ in told])
-        if not text and any(beside for _, _, beside, _ in told):
+        text = _sums_wrong(mine, [x for _, x, *_ in observed])
+        if not text and any(beside for _, _, beside, _ in observed):
             text = "the sums are right, but what lies beside x in its storage has changed"
-        if text := text or _messages_wrong([calls for *_, calls in told], mine.shape[1], dtype):
+        if text := text or _messages_wrong([calls for *_, calls in observed], mine.shape[1], dtype):
             return f"{where}: {text}"
     return None
 
 
-def _sums_wrong(mine: torch.Tensor, found: list[torch.Tensor]) -> str | None:
+def _sums_wrong(mine: torch.Tensor, sums: list[torch.Tensor]) -> str | None:
     n, want = len(mine), mine.sum(0)
-    for r, x in enumerate(found):
+    for r, x in enumerate(sums):
         right = x.flatten() == want
         if not right.all():
             at = int((~right).nonzero()[0])
@@ -74,10 +74,10 @@ def _sums_wrong(mine: torch.Tensor, found: list[torch.Tensor]) -> str | None:
     return None
 
 
-def _messages_wrong(told: list[Calls], numel: int, dtype: str) -> str | None:
-    n, width, total = len(told), getattr(torch, dtype).itemsize, 0
+def _messages_wrong(observed: list[Calls], numel: int, dtype: str) -> str | None:
+    n, width, total = len(observed), getattr(torch, dtype).itemsize, 0
     most = 2 * (n - 1) * -(-numel // n) * width
-    for r, calls in enumerate(told):
+    for r, calls in enumerate(observed):
         if others := {kind for kind, _, _ in calls} - {"send", "recv"}:
             return f"rank {r} called {', '.join(sorted(others))}; wanted sends and receives only"
         sends = [(b, peer) for kind, b, peer in calls if kind == "send" and b]
@@ -156,7 +156,7 @@ def _train(kind: Any, runs: Any) -> list[Any]:
     for torchs_own in (nn.parallel.DistributedDataParallel, dist.Reducer):
         for name in ("__init__", "prepare_for_backward"):
             setattr(torchs_own, name, refused)
-    told = []
+    observed = []
     for bucket_bytes, shape, branch, _, odd in runs:
         start, seed = secret(), secret()
         torch.manual_seed(start)
@@ -166,8 +166,8 @@ def _train(kind: Any, runs: Any) -> list[Any]:
         state = {k: v.clone() for k, v in net.state_dict().items()}
         used = branch[dist.get_rank()]
         steps = [_step(ddp, net, parts, used) for parts in normal(seed, *shape)]
-        told.append([start, seed, begun.bytes(), state, steps])
-    return told
+        observed.append([start, seed, begun.bytes(), state, steps])
+    return observed
 
 
 def _step(ddp: Any, net: _Net, parts: torch.Tensor, used: bool) -> list[Any]:
@@ -187,23 +187,23 @@ def _step(ddp: Any, net: _Net, parts: torch.Tensor, used: bool) -> list[Any]:
 
 def _as_one_batch(value: list[Any], n: int, runs: Any) -> str | None:
     for i, (bucket_bytes, shape, branch, counts, odd) in enumerate(runs):
-        told = [rank[i] for rank in value]
-        if min(len({t[k] for t in told}) for k in (0, 1)) < n:
+        observed = [rank[i] for rank in value]
+        if min(len({t[k] for t in observed}) for k in (0, 1)) < n:
             return "two ranks began with the same weights or samples"
-        torch.manual_seed(told[0][0])
+        torch.manual_seed(observed[0][0])
         net = _Net(odd)
-        if text := _begun_wrong(net, told):
+        if text := _begun_wrong(net, observed):
             return text
         ends = [sum(counts[: k + 1]) for k in range(len(counts))]
         wanted = [_NAMES[end - size : end] for size, end in zip(counts, ends, strict=True)]
-        samples = [normal(t[1], *shape) for t in told]
+        samples = [normal(t[1], *shape) for t in observed]
         for step in range(shape[0]):
             net.zero_grad()
             for r in range(n):
                 for part in samples[r][step]:
                     (net(part, branch[r]).square().mean() / n).backward()
             for r in range(n):
-                quiet, calls, order, grads = told[r][4][step]
+                quiet, calls, order, grads = observed[r][4][step]
                 text = f"{quiet} calls were made within no_sync; wanted none" if quiet else None
                 text = text or _gradients_wrong(net, grads)
                 unused = [] if branch[r] else ["rare.weight", "rare.bias"]
@@ -212,9 +212,9 @@ def _as_one_batch(value: list[Any], n: int, runs: Any) -> str | None:
     return None
 
 
-def _begun_wrong(net: _Net, told: list[Any]) -> str | None:
+def _begun_wrong(net: _Net, observed: list[Any]) -> str | None:
     whole = sum(v.nbytes for v in net.state_dict().values())
-    for r, (_, _, begun, state, _) in enumerate(told):
+    for r, (_, _, begun, state, _) in enumerate(observed):
         for k, v in net.state_dict().items():
             if not torch.equal(state[k], v):
                 apart = " (it is not contiguous: a collective reads and writes in memory's order)"
@@ -312,7 +312,7 @@ def check_choose_cap(cases: Sequence[tuple[Any, ...]], best: Sequence[int]) -> N
         return None
 
     note = "Among them: messages that cost nothing, very dear ones, and gradients that come all at once."
-    asked = [check.case(*one) for one in cases]
+    asked = [check.case(*case) for case in cases]
     check.function("choose_cap", asked, verify=as_early_as_the_best, look=_HIDE_IT, note=note)
 
 
@@ -344,7 +344,7 @@ def _samples(common: torch.Tensor, own: int, rank: int) -> torch.Tensor:
 @on_ranks
 def _hook(hook: Any, runs: Any) -> list[Any]:
     """Of each run: the seed of this rank's part of the samples, and of each step what was sent, and the gradients."""
-    told = []
+    observed = []
     for weights, common, factors, cap_mb in runs:
         net, steps, own = _Products(weights), [], secret()
         ddp = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=cap_mb)
@@ -356,8 +356,8 @@ def _hook(hook: Any, runs: Any) -> list[Any]:
                 (ddp(x).square().mean() * factor).backward()
             grads = [p.grad.clone() for p in net.parameters() if p.grad is not None]
             steps.append([[(c.kind, c.bytes) for c in record.calls], grads])
-        told.append([own, steps])
-    return told
+        observed.append([own, steps])
+    return observed
 
 
 def _exact(weights: list[torch.Tensor], x: torch.Tensor) -> list[torch.Tensor]:
@@ -367,12 +367,12 @@ def _exact(weights: list[torch.Tensor], x: torch.Tensor) -> list[torch.Tensor]:
 
 def _nothing_lost(value: list[Any], n: int, runs: Any) -> str | None:
     for i, given in enumerate(runs):
-        told = [rank[i] for rank in value]
-        if len({own for own, _ in told}) < n:
+        observed = [rank[i] for rank in value]
+        if len({own for own, _ in observed}) < n:
             return "two ranks had the same samples"
-        each = [_exact(given[0], _samples(given[1], own, r)) for r, (own, _) in enumerate(told)]
-        for r, (_, steps) in enumerate(told):
-            if text := _steps_wrong(given, each, steps, told[0][1]):
+        each = [_exact(given[0], _samples(given[1], own, r)) for r, (own, _) in enumerate(observed)]
+        for r, (_, steps) in enumerate(observed):
+            if text := _steps_wrong(given, each, steps, observed[0][1]):
                 return f"{n} ranks, rank {r}, {text}"
     return None
 

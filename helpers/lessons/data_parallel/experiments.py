@@ -92,29 +92,6 @@ def in_range(ratio: float) -> str:
     return RANGES[0] if ratio < 2 else RANGES[1] if ratio < 20 else RANGES[2]
 
 
-def links_table() -> Table:
-    """α and bandwidth of four links."""
-    places = {
-        "NVLink 4": "inside a node",
-        "PCIe 5.0 x16": "inside a node",
-        NDR: "between nodes",
-        "Ethernet 25G": "between nodes",
-    }
-    rows = [
-        (
-            name,
-            place,
-            f"{ranks.LINKS[name].latency_s * 1e6:.1f} µs",
-            f"{ranks.LINKS[name].bytes_per_s / 1e9:.0f}",
-        )
-        for name, place in places.items()
-    ]
-    note = "published rates, NCCL's own latencies; the latency of Ethernet is assumed. Sources: helpers/ranks/links.csv"
-    return table(
-        rows, ["link", "where", "α, a message", "GB/s, each way"], evidence="arithmetic", caption=note
-    )
-
-
 _CELL = 0.255  #: inches of one piece in the picture of the ring
 
 
@@ -182,28 +159,6 @@ def _one_state(ax: Axes, at: float, top: float, held: list[list[int]], got: Mapp
                 lw=2.2,
             )
         )
-
-
-@drawn
-def algorithms(takes: Takes, counts: Sequence[int] = (2, 8, 64, 1024)) -> Picture:
-    """The time of one all-reduce by ring and by tree over InfiniBand NDR, by its bytes; a panel for each number of ranks."""
-    title = "Flat at first, where messages count; then straight, where bytes count"
-    link = ranks.LINKS[NDR]
-    note = f"ring and tree over {NDR}: {link.latency_s * 1e6:.1f} µs a message, {link.bytes_per_s / 1e9:.0f} GB/s"
-    fig, _ = style.figure(2.7, evidence="arithmetic", title=title, note=note)
-    sizes = [round(10 ** (e / 4)) for e in range(12, 41)]
-    for ax, n in zip(fig.subplots(1, len(counts), sharey=True), counts, strict=True):
-        for way, colour, line in (("ring", style.SERIES[0], "-"), ("tree", style.SERIES[1], "--")):
-            ax.plot(sizes, [takes(s, n, way) * 1e3 for s in sizes], color=colour, ls=line, label=way)
-        ax.set(xscale="log", yscale="log", xlabel="bytes")
-        ax.set_title(f"{n:,} ranks", fontsize=style.TEXT)
-        ax.set_xticks([1e3, 1e6, 1e9], ["1 kB", "1 MB", "1 GB"])
-        ax.set_yticks([0.1, 1, 10, 100], ["100 µs", "1 ms", "10 ms", "100 ms"])
-        ax.minorticks_off()
-        if n == counts[0]:
-            ax.set_ylabel("time of one all-reduce")
-            ax.legend()
-    return Picture(fig, "arithmetic", f"{title}: for {', '.join(map(str, counts))} ranks")
 
 
 def ways_table(takes: Takes) -> Table:
@@ -425,18 +380,21 @@ def among_8(link: str, way: str) -> float:
 
 
 def topology_table() -> Table:
-    """One all-reduce of GPT-2's gradients: links, algorithms, nodes."""
-    links = "NVLink 4", "PCIe 5.0 x16", NDR, "Ethernet 25G"
-    rows = [
-        (f"8, {k}", *(f"{among_8(k, way) * 1e3:.2f} ms" for way in ("star", "ring", "tree")), "")
-        for k in links
-    ]
+    """Four links, and one all-reduce of GPT-2's gradients over each, by algorithm; and over 64 GPUs in nodes."""
+    rows: list[tuple[str, ...]] = []
+    for name in ("NVLink 4", "PCIe 5.0 x16", NDR, "Ethernet 25G"):
+        link = ranks.LINKS[name]
+        times = [f"{among_8(name, way) * 1e3:.2f} ms" for way in ("star", "ring", "tree")]
+        alpha, rate = f"{link.latency_s * 1e6:.1f} µs", f"{link.bytes_per_s / 1e9:.0f}"
+        rows.append((f"8, {name}", alpha, rate, *times, ""))
     ways = "ring", "tree", "hierarchical"
-    rows.append(("64 in 8 nodes", "", *(f"{among_64(way) * 1e3:.2f} ms" for way in ways)))
-    note = f"one all-reduce of {2 * GPT2 / MB:.0f} MB; 64: NVLink 4 inside, {NDR} between"
-    return table(
-        rows, ["GPUs, over", "star", "ring", "tree", "the node first"], evidence="arithmetic", caption=note
+    rows.append(("64 in 8 nodes", "", "", "", *(f"{among_64(way) * 1e3:.2f} ms" for way in ways)))
+    note = (
+        f"one all-reduce of {2 * GPT2 / MB:.0f} MB; 64: NVLink 4 inside, {NDR} between. α and rates: published, the latency of "
+        "Ethernet is assumed; sources: helpers/ranks/links.csv"
     )
+    columns = ["GPUs, over", "α", "GB/s", "star", "ring", "tree", "the node first"]
+    return table(rows, columns, evidence="arithmetic", caption=note)
 
 
 # --- DataParallel ---------------------------------------------------------------------------------------------------
@@ -461,17 +419,6 @@ def limits_of_eight() -> int:
     """Conditions with a device and the number 8 in DataParallel's source."""
     lines = inspect.getsource(nn.DataParallel).splitlines()
     return sum("device" in line and "8" in line for line in lines if "if " in line)
-
-
-def copying_table() -> Table:
-    """DataParallel's copies beside DDP's all-reduce."""
-    rows = [
-        (n, *(f"{t * 1e3:.0f} ms" for t in (copying(n, "star"), copying(n, "ring"), summing(n))))
-        for n in (2, 4, 8)
-    ]
-    columns = ["GPUs", "DataParallel, copy by copy", "DataParallel, in a ring", "DDP's all-reduce"]
-    note = "GPT-2's weights to all GPUs and its gradients back to the first, over PCIe 4.0; inputs and outputs not counted"
-    return table(rows, columns, evidence="arithmetic", caption=note)
 
 
 # --- send less often, and less --------------------------------------------------------------------------------------
@@ -597,88 +544,34 @@ def torchrun(script: str, n: int = 2) -> str:
     return lines or f"it did not run here; its last words: {done.stderr.strip()[-300:]}"
 
 
-def accelerated() -> tuple[str, int, int]:
-    """In each rank: what Accelerate makes of layers(), and the all-reduces and bytes of its third step."""
-    # torchrun would have set them; nobody connects
-    os.environ.update({"MASTER_PORT": "29500", "OMP_NUM_THREADS": "1"})
-    accelerate: Any = importlib.import_module("accelerate")  # part of an extra
-    model = layers()
-    accelerator = accelerate.Accelerator(cpu=True)
-    prepared, _ = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    record = _third_step(model, prepared, accelerator.backward)
-    return type(prepared).__name__, record.count("all_reduce"), record.bytes("all_reduce")
+def third_step(by_accelerate: bool) -> tuple[str, int, int]:
+    """In each rank: what layers() becomes by DDP or by Accelerate, and the all-reduces and bytes of its third step."""
+    model, mine = layers(), _own_rows()
+    wrapped: nn.Module = model
+    backward: Callable[[Tensor], None] = Tensor.backward
+    if by_accelerate:
+        # torchrun would have set them; nobody connects
+        os.environ.update({"MASTER_PORT": "29500", "OMP_NUM_THREADS": "1"})
+        accelerator: Any = importlib.import_module("accelerate").Accelerator(cpu=True)  # part of an extra
+        wrapped, backward = accelerator.prepare(model), accelerator.backward
+    else:
+        wrapped = DDP(model)
+    for _ in range(3):
+        with ranks.sent(model) as record:
+            backward(wrapped(mine).square().mean())
+    return type(wrapped).__name__, record.count("all_reduce"), record.bytes("all_reduce")
 
 
 @functools.cache
-def by_accelerate() -> tuple[str, int, int] | None:
-    """accelerated on two live ranks; None where Accelerate is not installed."""
-    if importlib.util.find_spec("accelerate") is None:
-        return None
-    step: tuple[str, int, int] = ranks.run_ranks(accelerated, 2)[0]
-    return step
+def third_steps() -> dict[str, tuple[str, int, int]]:
+    """third_step on two live ranks, by DDP and, where it is installed, by Accelerate."""
+    ways = {"DDP": False} | ({"Accelerate": True} if importlib.util.find_spec("accelerate") else {})
+    return {way: ranks.run_ranks(third_step, 2, by)[0] for way, by in ways.items()}
 
 
-def third_step() -> ranks.Record:
-    """In each rank: what the third step of layers() in torch's DDP sends."""
-    model = layers()
-    return _third_step(model, DDP(model), Tensor.backward)
-
-
-def _third_step(model: nn.Module, wrapped: nn.Module, backward: Callable[[Tensor], None]) -> ranks.Record:
-    mine = _own_rows()
-    for _ in range(2):
-        backward(wrapped(mine).square().mean())
-    with ranks.sent(model) as record:
-        backward(wrapped(mine).square().mean())
-    return record
-
-
-@functools.cache
-def by_ddp() -> ranks.Record:
-    """third_step on two live ranks."""
-    record: ranks.Record = ranks.run_ranks(third_step, 2)[0]
-    return record
-
-
-def accelerate_table() -> Table | str:
+def accelerate_table() -> Table:
     """The third step of DDP and of Accelerate."""
-    step, own = by_accelerate(), by_ddp()
-    if step is None:
-        return "accelerate is not installed here (`make lab EXTRAS=models`)"
-    rows = [
-        ("DistributedDataParallel", own.count("all_reduce"), own.bytes("all_reduce")),
-        (f"Accelerate, a {step[0]}", *step[1:]),
-    ]
-    return table(rows, ["third step", "all-reduces", "bytes"], evidence="live (CPU)")
-
-
-# --- your own link --------------------------------------------------------------------------------------------------
-
-
-def _timed(sizes: Sequence[int]) -> dict[int, float]:
-    """In each rank, on its GPU: seconds of one all-reduce of each size in bytes."""
-    seconds = {}
-    for size in sizes:
-        x = torch.zeros(size // 4, device=torch.device("cuda", dist.get_rank()))
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        for i in range(25):
-            if i == 5:
-                begin.record()
-            dist.all_reduce(x)
-        end.record()
-        end.synchronize()
-        seconds[size] = begin.elapsed_time(end) / 20 / 1e3
-    return seconds
-
-
-def own_link() -> Table | str:
-    """α and bandwidth of this machine's link, from all-reduces of 4 kB and 400 MB; a word where there is one GPU or none."""
-    cards = torch.cuda.device_count()
-    if cards < 2:
-        return "fewer than two GPUs here: nothing to time"
-    small, large = 4_000, 400_000_000
-    took = ranks.run_ranks(_timed, cards, [small, large])[0]
-    rate = ranks.wire_bytes("all_reduce", large - small, cards) / (took[large] - took[small])
-    rows = [(f"≈ {took[small] / (2 * (cards - 1)) * 1e6:.1f} µs", f"≈ {rate / 1e9:.0f} GB/s")]
-    note = f"{cards} GPUs: {small:,} bytes in ≈ {took[small] * 1e6:,.0f} µs, {large:,} in ≈ {took[large] * 1e3:,.1f} ms"
-    return table(rows, ["α, if by ring", "1 / β"], evidence="live (GPU)", caption=note)
+    rows = [(way, *step) for way, step in third_steps().items()]
+    note = "" if len(rows) > 1 else "accelerate is not installed here (`make lab EXTRAS=models`)"
+    columns = ["third step", "the model is a", "all-reduces", "bytes"]
+    return table(rows, columns, evidence="live (CPU)", caption=note)

@@ -144,14 +144,16 @@ def _all_there(wanted: Tensors, held: Tensor) -> bool:
     return bool((near <= 1e-4 + 1e-4 * numbers.abs()).all())
 
 
-def _sharded_as_one(told: list[Any], n: int, shapes: Shapes, seed: int, steps: int, odd: bool) -> str | None:
+def _sharded_as_one(
+    observed: list[Any], n: int, shapes: Shapes, seed: int, steps: int, odd: bool
+) -> str | None:
     for at, kind in enumerate(_KINDS):
         weights, state = _one_optimizer(kind, tuple(shapes), seed, n, steps, odd)
-        for rank, both in enumerate(told):
+        for rank, both in enumerate(observed):
             if text := _rank_is_wrong(both[at], weights, _part(shapes, n, odd), n):
                 return f"{kind}, {n} ranks, rank {rank}: {text}"
         for name, numbers in (("own", weights[:-1] if odd else weights), ("state", state)):
-            if not _all_there(numbers, torch.cat([both[at][name] for both in told])):
+            if not _all_there(numbers, torch.cat([both[at][name] for both in observed])):
                 return f"{kind}, {n} ranks: the weights are right, but all ranks' optimizers together do not hold the weights and the state of one: did they step?"
     return None
 
@@ -255,10 +257,12 @@ def _same(a: Tensor | None, b: Tensor) -> bool:
     return a is not None and a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def _chain_as_whole(told: list[Any], n: int, seed: int, sizes: list[int], rows: int, odd: bool) -> str | None:
+def _chain_as_whole(
+    observed: list[Any], n: int, seed: int, sizes: list[int], rows: int, odd: bool
+) -> str | None:
     weights, outs, for_x, for_w = _whole_chain(seed, n, tuple(sizes), rows)
     frozen = [_frozen(i, odd) for i in range(len(weights))]
-    for rank, got in enumerate(told):
+    for rank, got in enumerate(observed):
         wanted = [None if no else w.chunk(n)[rank] for w, no in zip(for_w, frozen, strict=True)]
         text = _values_wrong(got, outs[rank], None if odd else for_x[rank], wanted, n)
         if text := text or _sent_or_held_wrong(got, [w.nbytes for w in weights], frozen, n):
@@ -348,9 +352,12 @@ def _counted(blocks: tuple[Any, ...], n: int, reshard: bool = True) -> dict[str,
 
 
 def check_step_bytes(*cases: check.Case) -> None:
-    look, note = "3 · From 8 to 1,024 ranks", "Checked against torch's fully_shard on a fake group."
+    look, note = "3 · Bytes on 8 and on 1,024 ranks", "Checked against torch's fully_shard on a fake group."
     budget = {"operators": 0, "new_storages": 0}
-    sent = lambda blocks, *of, **how: _counted(tuple(tuple(map(tuple, one)) for one in blocks), *of, **how)  # noqa: E731
+
+    def sent(blocks: list[Any], *of: Any, **how: Any) -> dict[str, int]:
+        return _counted(tuple(tuple(map(tuple, shapes)) for shapes in blocks), *of, **how)
+
     check.function("step_bytes", cases, sent, budget=budget, look=look, note=note)
 
 
@@ -365,16 +372,16 @@ def mib(*sizes: int) -> list[int]:
 @cache
 def _most_kept(blocks: tuple[int, ...], n: int, budget: int) -> int:
     """Most bytes that can be kept: block by block, the sums that fit so far."""
-    found, b = {(0, 0)}, [*blocks, 0]  # (kept before the last block, kept of the last block)
+    sums, b = {(0, 0)}, [*blocks, 0]  # (kept before the last block, kept of the last block)
     for i in range(len(blocks)):
         before, after = (b[i - 1] if i else 0), b[i + 1] + sum(b[i + 1 :]) // n
-        found = {
+        sums = {
             (early + last, kept)
-            for early, last in found
+            for early, last in sums
             if early + last + 2 * b[i] + before <= budget and early + before + 2 * b[i] + after <= budget
             for kept in (0, b[i])
         }
-    return max(map(sum, found))
+    return max(map(sum, sums))
 
 
 def random_blocks(seed: int, lengths: Sequence[int], worlds: Sequence[int]) -> Iterator[check.Case]:
@@ -390,20 +397,20 @@ def random_blocks(seed: int, lengths: Sequence[int], worlds: Sequence[int]) -> I
 
 def _not_the_best(got: Any, blocks: list[int], n: int, budget: int) -> str | None:
     sizes = " ".join(f"{b / 2**20:g}" for b in blocks)
-    told = f"blocks of {sizes} MiB, {n} ranks, budget {budget / 2**20:g} MiB: "
+    where = f"blocks of {sizes} MiB, {n} ranks, budget {budget / 2**20:g} MiB: "
     if type(got) not in (list, tuple) or len(got) != len(blocks) or any(type(g) is not bool for g in got):
-        return f"{told}wanted a list of {len(blocks)} bools"
-    said = "".join("g" if gone else "k" for gone in got) + " (k kept, g let go of)"
+        return f"{where}wanted a list of {len(blocks)} bools"
+    letters = "".join("g" if gone else "k" for gone in got) + " (k kept, g let go of)"
     most, when, i = worst_moment(blocks, got, n)
     if most > budget:
-        return f"{told}{said} needs {most / 2**20:g} MiB in {when} at block {i}"
+        return f"{where}{letters} needs {most / 2**20:g} MiB in {when} at block {i}"
     kept = sum(b for b, gone in zip(blocks, got, strict=True) if not gone)
     best = _most_kept(tuple(blocks), n, budget)
     if kept < best:
-        return f"{told}{said} fits and keeps {kept / 2**20:g} MiB; {best / 2**20:g} can be kept"
+        return f"{where}{letters} fits and keeps {kept / 2**20:g} MiB; {best / 2**20:g} can be kept"
     return None
 
 
 def check_plan(*cases: check.Case) -> None:
-    look = "What is whole at the worst moment?"
+    look = "Which blocks to keep"
     check.function("plan", cases, verify=each_value(_not_the_best), look=look)

@@ -138,7 +138,7 @@ class Wrapped:
 
 
 #: what can be handed back from a process: the record, and what `Wrapped.whole` holds
-_Found = tuple[Any, list[tuple[str, int, tuple[bool, ...]]]]
+_Observation = tuple[Any, list[tuple[str, int, tuple[bool, ...]]]]
 
 
 def on_two_ranks(
@@ -150,14 +150,14 @@ def on_two_ranks(
 
 def _in_each_way(
     wrap: Callable[..., nn.Module], ways: Mapping[str, tuple[bool, bool | None]]
-) -> dict[str, _Found]:
+) -> dict[str, _Observation]:
     with _quiet():
         return {"DDP": _run(nn.parallel.DistributedDataParallel(layers()))} | {
             way: _run(wrap(layers(), *how)) for way, how in ways.items()
         }
 
 
-def _run(model: nn.Module) -> _Found:
+def _run(model: nn.Module) -> _Observation:
     linears = [m for m in model.modules() if isinstance(m, nn.Linear)]
     seen: list[tuple[str, int, tuple[bool, ...]]] = []
 
@@ -374,7 +374,7 @@ def against(a: float, b: float) -> str:
     return "the same" if abs(a / b - 1) < 0.01 else "less" if a < b else "more"
 
 
-# --- Further: formats, checkpoints, offload -----------------------------------------------------------------------
+# --- Further: formats, checkpoints -----------------------------------------------------------------------
 
 
 @cache
@@ -413,45 +413,3 @@ def saved_and_loaded(save: Callable[[str], Any], load: Callable[[str], bool]) ->
     with tempfile.TemporaryDirectory() as folder:
         ranks.run_ranks(save, 2, folder)
         return sorted(p.name for p in Path(folder).iterdir()), ranks.run_ranks(load, 1, folder)[0]
-
-
-def offload_table() -> Table:
-    """What CPUOffloadPolicy moves over a rank's PCIe in a step, by number of ranks."""
-    pcie, peak = ranks.LINKS["PCIe 5.0 x16"], simulate("H100").card.peak_flops["bf16"]
-    products = 6 * 8e9 * 8192 / peak
-    rows = []
-    for n in _SIZES:
-        shard = 4 * 8e9 / n
-        took = 3 * shard / pcie.bytes_per_s
-        rows.append(
-            (f"{n:,}", f"{2 * shard / 1e9:,.2f} GB", f"{shard / 1e9:,.2f} GB", f"{took * 1e3:,.0f} ms")
-        )
-    note = (
-        "8 billion parameters in float32; the optimizer then runs on the CPU. For comparison, the products of a step of "
-        f"8,192 tokens a rank at an H100's peak in bfloat16: {products * 1e3:,.0f} ms"
-    )
-    columns = ["ranks", "to the GPU, per step", "back", "at the rate of PCIe 5.0 x16, one after the other"]
-    return table(rows, columns, evidence=ARITHMETIC, caption=note)
-
-
-# --- Further: on two real GPUs ------------------------------------------------------------------------------------
-
-
-def _peak_on_gpus(per_layer: bool, reshard: bool | None) -> int:
-    mesh = init_device_mesh("cuda", (2,))  # fully_shard puts the shards on this rank's GPU
-    model = layers(4096)
-    for layer in model if per_layer else ():
-        fully_shard(layer, mesh=mesh, reshard_after_forward=reshard)
-    fully_shard(model, mesh=mesh, reshard_after_forward=reshard)
-    torch.cuda.reset_peak_memory_stats()
-    model(torch.ones(8192, 4096, device="cuda")).sum().backward()
-    return torch.cuda.max_memory_allocated()
-
-
-def peaks_on_gpus(ways: Mapping[str, tuple[bool, bool | None]]) -> Table | str:
-    """The peak of a forward and backward on two real GPUs, by way to wrap; a word where there are fewer."""
-    if torch.cuda.device_count() < 2:
-        return "fewer than two GPUs here: nothing to measure"
-    rows = [(way, f"{ranks.run_ranks(_peak_on_gpus, 2, *how)[0] / 1e6:,.0f}") for way, how in ways.items()]
-    note = "forward and backward of 6 layers of 4,096 × 4,096, float32, 8,192 tokens"
-    return table(rows, ["2 GPUs", "peak MB"], evidence="live (GPU)", caption=note)

@@ -122,16 +122,6 @@ def gpu_work_s(t: trace.Trace) -> float:
     return sum(step.compute_s for step in steps) / len(steps)
 
 
-def against_the_work(loops: Mapping[str, Ran], work_s: float) -> Table:
-    """Of each loop: a step's time and the queue's mean depth."""
-    rows = [
-        (name, format_seconds(step_s), f"{trace.queue_depth(t).mean:.1f}")
-        for name, (t, step_s) in loops.items()
-    ]
-    caption = f"the GPU's own work: {format_seconds(work_s)} a step"
-    return table(rows, ["loop", "a step", "queue: mean depth"], evidence=SIMULATED, caption=caption)
-
-
 def end_of_a_read(t: trace.Trace) -> float:
     """When the second .item() of a trace returns, in seconds."""
     reads: list[Any] = [row for row in t.rows("operator") if row["name"] == "aten::_local_scalar_dense"]
@@ -361,104 +351,35 @@ BUSY = {"one 4096 × 4096 product": product, "relu of 64 Mi numbers": activation
 
 
 def use_of_the_card(use: Mapping[str, Used]) -> Table:
-    """The shares of each program."""
-    columns = ["program", "busy (“utilization”)", "of peak FLOP/s, fp32", "of peak bytes/s"]
-    rows = [(name, *(f"{share:.1%}" for share in shares)) for name, shares in use.items()]
-    return table(rows, columns, evidence=SIMULATED)
+    """The shares of each program, and its FLOP per byte beside those at which the two limits meet."""
+    columns = ["program", "busy (“utilization”)", "of peak FLOP/s, fp32", "of peak bytes/s", "FLOP per byte"]
+    ridge = H100.peak_flops["fp32"] / H100.memory_bytes_per_s
+    rows = [
+        (name, *(f"{share:.1%}" for share in u), f"{ridge * u.flops / u.bytes:.1f}")
+        for name, u in use.items()
+    ]
+    caption = f"the two limits meet at {ridge:.0f} FLOP per byte"
+    return table(rows, columns, evidence=SIMULATED, caption=caption)
 
 
 # --- the profiler -------------------------------------------------------------------------------------------------
 
 
-class Profiled(NamedTuple):
-    """The traces of a profiled training loop, one for each cycle of the schedule; and the profile."""
-
-    cycles: list[trace.Trace]
-    prof: Any
-
-    @property
-    def steps(self) -> list[int]:
-        """Numbers of the recorded steps, without the mark that stands for what follows the last prof.step()."""
-        numbers = [int(step.name.partition("#")[2]) for t in self.cycles for step in trace.steps(t)]
-        return [number for number in numbers if number < 10]
-
-
-def profiled(schedule: Any, step_is_called: bool = True) -> Profiled:
-    """Ten steps of a small training loop on this CPU, under torch.profiler with a schedule."""
+def steps_kept(schedule: Any, step_is_called: bool = True) -> list[int]:
+    """Numbers of the steps that torch.profiler keeps with this schedule, of ten steps on this CPU."""
     model, data = nn.Linear(64, 64), torch.randn(32, 64)
-    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-    cycles: list[trace.Trace] = []
-    with profile(
-        activities=[ProfilerActivity.CPU],
-        schedule=schedule,
-        on_trace_ready=lambda p: cycles.append(trace.read(p)),
-        record_shapes=True,
-        with_stack=True,
-        acc_events=True,
-    ) as prof:
+    kept: list[int] = []
+
+    def note(prof: Any) -> None:
+        kept.extend(int(step.name.partition("#")[2]) for step in trace.steps(trace.read(prof)))
+
+    options: dict[str, Any] = {"activities": [ProfilerActivity.CPU], "acc_events": True}
+    with profile(schedule=schedule, on_trace_ready=note, **options) as prof:
         for _ in range(10):
-            with record_function("forward"):
-                loss = model(data).square().mean()
-            with record_function("backward"):
-                sgd.zero_grad()
-                loss.backward()
-            with record_function("optimizer"):
-                sgd.step()
+            model(data)
             if step_is_called:
                 prof.step()
-    return Profiled(cycles, prof)
-
-
-def what_options_add(ran: Profiled) -> Table:
-    """What each option of the profiler adds to the trace of three steps."""
-    three = ran.cycles[0]
-    shapes = [
-        e.input_shapes for e in ran.prof.key_averages(group_by_input_shape=True) if e.key == "aten::addmm"
-    ]
-    model, data = nn.Linear(64, 64), torch.randn(32, 64)
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as once:
-        model(data)
-    taken = {e.key: e.self_cpu_memory_usage for e in once.key_averages() if e.self_cpu_memory_usage > 0}
-    names = [row["name"] for row in three.rows()]
-    rows = [
-        ("always", f"operators: `aten::addmm` {names.count('aten::addmm')} times"),
-        (
-            '`record_function("forward")`',
-            f"{names.count('forward')} named spans (with a GPU: in its row too)",
-        ),
-        ("`record_shapes=True`", f"inputs of addmm: {shapes[0][:3]}"),
-        ("`profile_memory=True`", f"bytes that an operator takes: {taken}"),
-        ("`with_stack=True`", f"Python's frames: {'yes' if three.of('python').any() else 'no'}"),
-    ]
-    return table(rows, ["option", "what it adds to the trace of three steps"], evidence="live (CPU)")
-
-
-# --- inside kernels -----------------------------------------------------------------------------------------------
-
-
-def five_kernels() -> Table:
-    """Duration, FLOP per byte and the shares of both peaks of five kernels."""
-    gpu: Any = simulate("H100")
-    with gpu:
-        big, few, bit = (torch.randn(n, m, device=gpu.device) for n, m in ((4096, 4096), (8, 4096), (64, 64)))
-        for _ in range(2):
-            _ = (big @ big, few @ big, bit @ bit, torch.relu(big), bit + bit)
-    names = ["product 4096 × 4096 × 4096", "product 8 × 4096 × 4096", "product 64 × 64 × 64"]
-    names += ["relu, 4096 × 4096", "add, 64 × 64"]
-    rows = [
-        (
-            name,
-            format_seconds(k.duration_s),
-            f"{k.flops / k.bytes:.2f}",
-            f"{k.flops / k.duration_s / H100.peak_flops['fp32']:.1%}",
-            f"{k.bytes / k.duration_s / H100.memory_bytes_per_s:.1%}",
-        )
-        for name, k in zip(names, gpu.kernels[-5:], strict=True)
-    ]
-    ridge = H100.peak_flops["fp32"] / H100.memory_bytes_per_s
-    columns = ["kernel (fp32)", "duration", "FLOP per byte", "of peak FLOP/s", "of peak bytes/s"]
-    caption = f"the two limits meet at {ridge:.0f} FLOP per byte"
-    return table(rows, columns, evidence=SIMULATED, caption=caption)
+    return [number for number in kept if number < 10]  # 10 is a mark for what follows the last prof.step()
 
 
 # --- a real GPU ---------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -10,9 +10,7 @@ import numpy as np
 import torch
 
 from helpers import plots, simulate
-from helpers.lessons.measure_first.drift import before_and_after
 from helpers.plots.picture import Picture
-from helpers.simulator import DEVICES
 from helpers.text.seconds import approx, format_seconds
 from helpers.text.tables import Table, table
 from helpers.timing import bench, verdict
@@ -110,33 +108,13 @@ def first_call(gpu: Any, calls: Sequence[float]) -> tuple[dict[str, str], Table]
     return answers, table(rows, ["what", "time"], evidence=gpu.evidence)
 
 
-def three_ways(gpu: Any) -> Table:
-    """One (4096, 4096) product by a clock that does not wait, one that does, a pair of events, and `bench`; per call."""
-    n, repeats = 4096, 20
-    with gpu:
-        a = torch.randn(n, n, device=gpu.device)
-        for _ in range(3):
-            a @ a
-        gpu.synchronize()
-        start, end = gpu.Event(enable_timing=True), gpu.Event(enable_timing=True)
-        t0 = gpu.clock()
-        start.record()
-        for _ in range(repeats):
-            a @ a
-        end.record()
-        t1 = gpu.clock()
-        gpu.synchronize()
-        t2 = gpu.clock()
-        benched = bench(torch.mm, a, a, gpu=gpu, number=repeats, repeats=5).median_s
-    about, events = approx(gpu.evidence), start.elapsed_time(end) / 1e3 / repeats
-    ways = {
-        "clock around the calls": (t1 - t0) / repeats,
-        "clock, after synchronize": (t2 - t0) / repeats,
-        "a pair of events": events,
-        "`bench`, which follows all the rules": benched,
-    }
-    rows = [(way, about + format_seconds(s), f"{about}{s / events:.4f}") for way, s in ways.items()]
-    return table(rows, ["timer", f"one {n} × {n} product", "÷ events"], evidence=gpu.evidence)
+def per_call(gpu: Any, readings: Mapping[str, float], products: int) -> Table:
+    """Timer → the seconds that it read, per product, and beside the pair of events."""
+    about, events = approx(gpu.evidence), readings["a pair of events"]
+    rows = [
+        (way, about + format_seconds(s / products), f"{about}{s / events:.4f}") for way, s in readings.items()
+    ]
+    return table(rows, ["timer", "one product", "÷ events"], evidence=gpu.evidence)
 
 
 # --- a machine that is not alone ----------------------------------------------------------------------------------
@@ -176,11 +154,24 @@ def session(seed: int, in_turns: bool, n: int = 30) -> tuple[np.ndarray, np.ndar
 
 
 def drift() -> Picture:
-    """The same change, measured one after the other and in turns."""
-    orders = {"first all before, then all after": False, "in turns, a coin decides the order": True}
-    runs = {panel: (places(1, in_turns), session(1, in_turns)) for panel, in_turns in orders.items()}
-    title = "The same change, measured one after the other and in turns"
-    return before_and_after(runs, evidence=NOISY, title=title)
+    """The same change, measured one after the other and in turns; in each panel's head the ratio of the medians."""
+    panels = {}
+    for order, in_turns in (("first all before, then all after", False), ("in turns, a coin decides", True)):
+        (at_before, at_after), (before, after) = places(1, in_turns), session(1, in_turns)
+        ratio = float(np.median(before) / np.median(after))
+        panels[f"{order}: {ratio:.2f}×"] = {
+            "before": (at_before.tolist(), before.tolist()),
+            "after": (at_after.tolist(), after.tolist()),
+        }
+    return plots.curves(
+        panels,
+        evidence=NOISY,
+        title="The same change, measured one after the other and in turns",
+        note="each mark is one run; over each panel: the median of before ÷ the median of after",
+        xlabel="number of the run",
+        ylabel="time of the run",
+        times=True,
+    )
 
 
 def around(middle: float, half: float) -> Interval:
@@ -325,26 +316,6 @@ def event_gaps() -> Table:
         rows.append((f"{n} × {n}", *map(format_seconds, (kernel_s, single_s, fifty_s))))
     columns = ["product", "kernel", "events around one", "events around fifty ÷ 50"]
     return table(rows, columns, evidence=H100)
-
-
-def slower_at(clock: float) -> dict[str, float]:
-    """How many times as long a large product and a large addition take when the chip runs at this share of its clock."""
-    full = DEVICES["H100"]
-    throttled = replace(full, peak_flops={kind: clock * rate for kind, rate in full.peak_flops.items()})
-    seconds = []
-    for card in (full, throttled):
-        with (gpu := simulate(card)):
-            a = torch.empty(4096, 4096, device=gpu.device)
-            a @ a
-            a + a
-        seconds.append(np.array([kernel.duration_s for kernel in gpu.kernels[-2:]]))
-    return dict(zip(("matrix product", "addition"), seconds[1] / seconds[0], strict=True))
-
-
-def sums(added: Mapping[int, float]) -> Table:
-    """Threads → the sum that they find."""
-    rows = [(threads, f"{total:g}") for threads, total in added.items()]
-    return table(rows, ["threads", "sum of 1e8, fourteen ones, −1e8 (exact: 14)"], evidence="live (CPU)")
 
 
 @cache

@@ -233,36 +233,18 @@ class Ledger:
     """Notes of what a simulated card says after each call: allocated, reserved, used on the card. All in MiB."""
 
     def __init__(self, gpu: Any) -> None:
-        self.gpu, self.rows, self.asked = gpu, dict[str, tuple[int, int, int]](), dict[str, str]()
+        self.gpu, self.rows = gpu, dict[str, tuple[int, int, int]]()
 
     def __call__(self, when: str) -> None:
         free, total = self.gpu.mem_get_info()
         mine, held, used = self.gpu.memory_allocated(), self.gpu.memory_reserved(), total - free
         self.rows[when] = (mine // MIB, held // MIB, used // MIB)
 
-    def ask(self, nbytes: int, what: str) -> None:
-        """Ask for that many bytes, and note whether they were granted."""
-        torch.empty(nbytes, dtype=torch.uint8, device=self.gpu.device)
-        failed = any("out of memory" in fault for fault in self.gpu.faults)
-        self.asked[what] = "out of memory" if failed else "granted"
-
-    def answers(self) -> dict[str, int]:
-        held = {when: numbers[1] for when, numbers in self.rows.items()}
-        return {
-            "allocated after `del x, y`": self.rows["del x, y"][0],
-            "reserved after `del x, y`": held["del x, y"],
-            "reserved after empty_cache()": held["empty_cache()"],
-            "reserved after set_per_process_memory_fraction(0.5)": held[
-                "set_per_process_memory_fraction(0.5)"
-            ],
-        }
-
     def table(self) -> Table:
         rows = [
             (when, f"{mine:,}", f"{held:,}", f"{used:,}", f"{used - held:,}")
             for when, (mine, held, used) in self.rows.items()
         ]
-        rows += [(f"{what}: {answer}", "", "", "", "") for what, answer in self.asked.items()]
         columns = ["after", "allocated, MiB", "reserved", "used on the card", "of it outside PyTorch"]
         caption = "used on the card: total − free of mem_get_info(), what nvidia-smi shows for a card with one process"
         return table(rows, columns, evidence=self.gpu.evidence, caption=caption)

@@ -31,24 +31,6 @@ def longest_first(gpu: Any) -> dict[str, Any]:
     return _documents(gpu, reversed(LENGTHS))
 
 
-@experiment("08/fragmentation", memory_bytes=4 * 2**30)
-def fragmentation(gpu: Any) -> dict[str, Any]:
-    """Every other one of many blocks is freed; then larger ones are asked for, which fit no gap."""
-    gpu.memory._record_memory_history(max_entries=10_000)
-    held = [torch.empty(30 * MIB, dtype=torch.uint8, device=gpu.device) for _ in range(48)]
-    held = held[::2]
-    rows = [{"when": "24 of 48 blocks of 30 MiB freed", **_state(gpu)}]
-    larger = [torch.empty(50 * MIB, dtype=torch.uint8, device=gpu.device) for _ in range(8)]
-    rows.append({"when": "8 blocks of 50 MiB asked for", **_state(gpu)})
-    snapshot = gpu.memory._snapshot()
-    gpu.memory._record_memory_history(enabled=None)
-    del held, larger
-    gpu.synchronize()
-    gpu.empty_cache()
-    rows.append({"when": "all freed, cache emptied", **_state(gpu)})
-    return {"snapshot": snapshot, "table": rows}
-
-
 def _state(gpu: Any) -> dict[str, int]:
     return {"allocated": gpu.memory_allocated(), "reserved": gpu.memory_reserved()}
 

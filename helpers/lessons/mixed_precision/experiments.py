@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -66,13 +65,6 @@ def _error(f: Format, values: Tensor, scale: float = 1.0) -> tuple[float, float]
 def casts(gpu: Any) -> int:
     """How many kernels cast."""
     return sum("_to_copy" in k.name for k in gpu.kernels)
-
-
-def casts_table(ways: Mapping[str, Any]) -> Table:
-    """The casts of each way, and the bytes that they move."""
-    moved = {way: sum(k.bytes for k in gpu.kernels if "_to_copy" in k.name) for way, gpu in ways.items()}
-    rows = [(way, casts(gpu), f"{moved[way] / 2**20:.1f} MiB") for way, gpu in ways.items()]
-    return table(rows, ["", "casts", "bytes moved by them"], evidence="simulated (H100)")
 
 
 def _wide() -> nn.Module:
@@ -141,13 +133,6 @@ class Peaks:
         )
 
 
-#: ResNet-50 on one GPU, images per second without and with mixed precision, and what its configuration changed
-RESNET = {
-    "V100, against fp32": (367, 1200, "fp16, channels last, batch 256 for 112"),
-    "A100, against TF32": (938, 2470, "fp16, channels last"),
-}
-
-
 def times_as_fast(before: str) -> float:
     """A published step of GPT-2 small on an A100: its time in "fp32" or "tf32" over that in bf16."""
     steps = [step for step in efficiencies()["steps"] if step["what"].startswith("gpt2-124m")]
@@ -155,34 +140,6 @@ def times_as_fast(before: str) -> float:
         kind: next(step["measured_ms"] for step in steps if kind in step["what"]) for kind in (before, "bf16")
     }
     return float(ms[before] / ms["bf16"])
-
-
-def published_speeds() -> Table:
-    """What others measured, and what they had changed."""
-    rows = [
-        (f"ResNet-50, {what}", changed, f"{b / a:.2f}×", "NVIDIA DeepLearningExamples")
-        for what, (a, b, changed) in RESNET.items()
-    ]
-    rows += [
-        (f"GPT-2 small, A100, against {name}", "bf16 alone", f"{times_as_fast(kind):.2f}×", "A. Karpathy")
-        for kind, name in {"fp32": "fp32", "tf32": "TF32"}.items()
-    ]
-    return table(
-        rows,
-        ["training step", "what was changed", "times as fast", "measured by"],
-        evidence="published",
-        caption="quotients of published figures: README and configs.yml of PyTorch/Classification/ConvNets (2021), and the "
-        "lecture Let's reproduce GPT-2 (2024)",
-    )
-
-
-def stream_inputs(n: int, d: int, u: int, o: int, depth: int) -> list[Any]:
-    """What plain_loss takes: x, target, four weights, depth. The stream holds values around 300."""
-    g = torch.Generator().manual_seed(0)
-    shapes = ((n, d), (d, d), (d, u), (u, d), (d, o))
-    x, w_in, w_up, w_down, w_out = (torch.randn(a, b, generator=g) / a**0.5 for a, b in shapes)
-    x, w_in, w_down = x * n**0.5, 300 * w_in, 0.3 * w_down
-    return [x, x @ w_in @ w_out + 0.5 * torch.randn(n, o, generator=g), w_in, w_up, w_down, w_out, depth]
 
 
 def cast(inputs: Sequence[Any], dtype: torch.dtype) -> list[Any]:
@@ -208,26 +165,19 @@ Step = Callable[[nn.Module, torch.optim.Optimizer, Any, Tensor, Tensor], Tensor]
 class Learned:
     """A run: losses (mean of the last 10 at each step, without the factor), and what flowed in its first step.
 
-    outputs: the net's; of_activations, of_weights: gradients, as they stand before a scaler divides them. scales: before
-    each step and at the end.
+    outputs: the net's; gradients: of activations, multiplied by the scale. scales: before each step and at the end.
     """
 
     losses: list[float]
     finite: bool
     outputs: Tensor
-    of_activations: Tensor
-    of_weights: Tensor
+    gradients: Tensor
     scales: list[float]
 
     @property
     def zero(self) -> float:
-        """The share of the weights' gradients that are 0 in the first step."""
-        return (self.of_weights == 0).double().mean().item()
-
-    @property
-    def skipped(self) -> list[int]:
-        """The steps after which the scale fell."""
-        return [i for i, (now, after) in enumerate(zip(self.scales, self.scales[1:])) if after < now]  # noqa: B905
+        """The share of the gradients that are 0 in the first step."""
+        return (self.gradients == 0).double().mean().item()
 
 
 def learn(
@@ -248,7 +198,6 @@ def learn(
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
     scaler = torch.amp.GradScaler("cpu", **({"enabled": False} | scaling))
     passing: list[Tensor] = []
-    arrived: dict[int, Tensor] = {}
 
     def keep(module: nn.Module, inputs: Any, out: Tensor) -> None:
         if len(passing) < len(net):
@@ -257,13 +206,6 @@ def learn(
 
     for layer in net:
         layer.register_forward_hook(keep)
-    for i, parameter in enumerate(net.parameters()):
-
-        def arrives(p: Tensor, i: int = i) -> None:
-            if i not in arrived and p.grad is not None:
-                arrived[i] = p.grad.detach().double().reshape(-1)
-
-        parameter.register_post_accumulate_grad_hook(arrives)
     losses, scales = [], []
     for _ in range(steps):
         x = torch.randn(64, 16, generator=g)
@@ -278,7 +220,6 @@ def learn(
         all(map(math.isfinite, losses)),
         passing[-1].detach().double().reshape(-1),
         torch.cat(backward),
-        torch.cat([arrived[i] for i in sorted(arrived)]),
         [*scales, scaler.get_scale()],
     )
 
@@ -303,7 +244,7 @@ def sweep_table(sweep: Sweep) -> Table:
         for factor, by_run in sweep.items()
     ]
     columns = ["factor", "fp16: gradients that are 0", *(f"loss, {run}" for run in runs)]
-    caption = "zeros of the first step; losses after 60 steps, mean of the last 10, without the factor"
+    caption = "zeros of the first step, among the gradients of activations; losses after 60 steps, mean of the last 10, without the factor"
     return table(rows, columns, evidence="live (CPU)", caption=caption)
 
 
@@ -311,8 +252,8 @@ def flows(run: Learned) -> Picture:
     """Magnitudes in an fp32 run's first step beside what bf16 and fp16 can hold."""
     groups = {
         "forward: the net's outputs": run.outputs,
-        "backward: gradients of activations": run.of_activations,
-        "the same × 65,536": run.of_activations * 65536,
+        "backward: gradients of activations": run.gradients,
+        "the same × 65,536": run.gradients * 65536,
     }
     return format_picture.float_ranges(
         {
@@ -330,48 +271,6 @@ def like(run: Learned, plain: Learned) -> str:
     if run.losses[-1] < 1.15 * plain.losses[-1]:
         return "like fp32"
     return "slower" if run.losses[-1] < 0.5 * plain.losses[0] else "not at all"
-
-
-@drawn
-def loss_curves(runs: Mapping[str, Learned], note: str) -> Picture:
-    """One line a run; those that end together share a label."""
-    title = f"{len(runs)} runs on the same data"
-    fig, _ = style.figure(3.2, evidence="live (CPU)", title=title, note=note)
-    ax = fig.subplots()
-    together = [name for name, run in runs.items() if like(run, runs["fp32"]) == "like fp32"]
-    for i, (name, run) in enumerate(runs.items()):
-        dash = (None, (6, 2), (1, 1), (3, 1, 1, 1), (8, 1, 1, 1))[i]
-        ax.plot(run.losses, color=style.SERIES[i], lw=2.6 - 0.3 * i, ls="-" if dash is None else (0, dash))
-        if name not in together or name == together[0]:
-            joined = name in together
-            ax.annotate(
-                "\n= ".join(together) if joined else name, (len(run.losses) - 1, run.losses[-1]), xytext=(8, 0),
-                textcoords="offset points", color=style.SERIES[i], va="top" if joined else "center", annotation_clip=False,
-            )  # fmt: skip
-    steps = len(next(iter(runs.values())).losses)
-    ax.set(yscale="log", xlabel="step", ylabel="loss, mean of the last 10", xlim=(0, steps))
-    ax.set_yticks([0.01, 0.02, 0.05, 0.1], ["0.01", "0.02", "0.05", "0.1"])
-    ax.yaxis.set_minor_formatter(lambda v, _: "")
-    return Picture(fig, "live (CPU)", f"{title}: {', '.join(runs)}; alike: {', '.join(together)}")
-
-
-@drawn
-def scale_steps(run: Learned, note: str) -> Picture:
-    """The scale of each step, and the steps that were skipped."""
-    title = "A scaler looks for its scale"
-    fig, _ = style.figure(2.6, evidence="live (CPU)", title=title, note=note)
-    ax, logs = fig.subplots(), [math.log2(s) for s in run.scales]
-    ax.step(range(len(logs)), logs, where="post", color=style.BLUE)
-    ax.plot(
-        run.skipped, [logs[i] for i in run.skipped], "X", color=style.VERMILLION, ms=9, label="skipped step"
-    )
-    ax.set(xlabel="step", ylabel="scale, power of two")
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    skipped = f"≈ {len(run.skipped)} of {len(logs) - 1} steps skipped"
-    return Picture(
-        fig, "live (CPU)", f"{title}: {skipped}, from 2^{logs[0]:.0f} down to about 2^{logs[-1]:.0f}"
-    )
 
 
 # --- 4 · shapes that fit ------------------------------------------------------------------------------------------
@@ -428,19 +327,6 @@ class Matmuls:
         rates = sorted(matmul.rate for matmul in some if 1.5e9 < matmul.flops < 4.5e9)
         return (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2
 
-    def table(self) -> Table:
-        rows = [
-            ("all are multiples of 4", f"{self.reached(self.fitting) / 1e12:.0f}", ""),
-            ("one is not", f"{self.reached(self.missing) / 1e12:.0f}", f"{self.share:.2f}"),
-        ]
-        columns = ["M, N and K", "median TFLOP/s", "share of the first"]
-        return table(
-            rows,
-            columns,
-            evidence="published",
-            caption="TF32 matmuls of 1.5 to 4.5 GFLOP, no size below 64; traces in facebookresearch/HolisticTraceAnalysis",
-        )
-
     @drawn
     def picture(self) -> Picture:
         """The rate of each matmul against its work; two that differ in their columns alone are named."""
@@ -468,16 +354,6 @@ class Matmuls:
         return Picture(
             fig, "published", f"{title}. {names}: those that fit reach a higher rate at the same work."
         )
-
-
-def padding(shapes: Mapping[str, tuple[int, int, int]], up: Callable[[int, int], int]) -> Table:
-    """How many FLOPs more each matmul has when its sizes are rounded up. up(n, multiple): the next multiple."""
-    rows = []
-    for name, sizes in shapes.items():
-        more = (math.prod(up(size, by) for size in sizes) / math.prod(sizes) - 1 for by in (4, 8, 64))
-        rows.append((name, " × ".join(f"{size:,}" for size in sizes), *(f"{m:+.2%}" for m in more)))
-    columns = ["matmul", "M × K × N", "more FLOPs in multiples of 4", "of 8", "of 64"]
-    return table(rows, columns, evidence="arithmetic")
 
 
 # --- on the real GPU ----------------------------------------------------------------------------------------------

@@ -53,23 +53,13 @@ class Format:
     def smallest(self) -> float:
         return math.ldexp(1.0, 1 - self.bias - self.mantissa)
 
-    @property
-    def eps(self) -> float:
-        """From 1 to the next value."""
-        return math.ldexp(1.0, -self.mantissa)
-
-    def fields(self, bits: int) -> tuple[int, int, int]:
-        """(sign, exponent as it is stored, mantissa)."""
-        above, mantissa = divmod(bits, 1 << self.mantissa)
-        return above >> self.exponent & 1, above & (1 << self.exponent) - 1, mantissa
-
     def decode(self, bits: int) -> float:
         """The value of these bits. ValueError if they are not 0 … 2^bits − 1."""
         if not 0 <= bits < 1 << self.bits:
             most = (1 << self.bits) - 1
             raise ValueError(f"{self.name} has {self.bits} bits: {bits} is not from 0 to {most}")
-        s, e, m = self.fields(bits)
         top, ones = (1 << self.exponent) - 1, (1 << self.mantissa) - 1
+        s, e, m = bits >> self.bits - 1, bits >> self.mantissa & top, bits & ones
         if e == top and (self.infinities or m == ones):
             value = math.inf if self.infinities and m == 0 else math.nan
         else:
@@ -106,10 +96,3 @@ FORMATS: dict[str, Format] = {
     )
 }  # fmt: skip
 """fp32, tf32 (19 bits, inside Tensor Cores only), bf16, fp16, and the two float8."""
-
-
-def named(name: str) -> Format:
-    """One of FORMATS. ValueError for another name."""
-    if name not in FORMATS:
-        raise ValueError(f"no float format {name!r}; there are {', '.join(FORMATS)}")
-    return FORMATS[name]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from helpers.lessons.mixed_precision.float_formats import FORMATS, Format, named
+from helpers.lessons.mixed_precision.float_formats import FORMATS
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 
@@ -29,19 +29,10 @@ def _power(n: int) -> str:
     return "2" + str(n).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def _chosen(formats: Sequence[str] | None) -> list[Format]:
-    if formats is not None and not formats:
-        raise ValueError("no formats to draw")
-    return [named(name) for name in formats or FORMATS]
-
-
 @drawn
-def float_bits(value: float, formats: Sequence[str] | None = None, *, chosen: str = "") -> Picture:
-    """The bits of `value` in each format, in columns of equal weight, and what rounding made of it.
-
-    formats: names from `FORMATS` (default: all). chosen: the one to mark. ValueError for an unknown name.
-    """
-    rows = _chosen(formats)
+def float_bits(value: float) -> Picture:
+    """The bits of `value` in each format, in columns of equal weight, and what rounding made of it."""
+    rows = list(FORMATS.values())
     cell, tall, pitch, left = 0.168, 0.27, 0.47, 0.78
     text_at = left + 32 * cell + 0.30
     height = 0.34 + pitch * len(rows)
@@ -64,17 +55,15 @@ def float_bits(value: float, formats: Sequence[str] | None = None, *, chosen: st
     for i, f in enumerate(rows):
         top, bits = 0.34 + i * pitch, f.encode(value)
         got, mid = f.decode(bits), top + tall / 2
-        weight = "bold" if f.name == chosen else "normal"
-        ax.text(left - 0.16, mid, f.name, ha="right", fontweight=weight, va="center", fontsize=style.TEXT)
+        ax.text(left - 0.16, mid, f.name, ha="right", va="center", fontsize=style.TEXT)
         for k, digit in enumerate(f"{bits:0{f.bits}b}"):
             colour = SIGN if k == 0 else EXPONENT if k <= f.exponent else MANTISSA
             column = 0 if k == 0 else k + 8 - f.exponent  # exponents end, and mantissas begin, at one column
             x = left + column * cell
-            fill, wide = _FILLS[colour], 1.5 if f.name == chosen else 0.7
-            ax.add_patch(Rectangle((x, top), cell, tall, facecolor=fill, edgecolor=colour, lw=wide))
+            ax.add_patch(Rectangle((x, top), cell, tall, facecolor=_FILLS[colour], edgecolor=colour, lw=0.7))
             ax.text(x + cell / 2, mid, digit, ha="center", **put)
         text = shown(got) + _error(value, got)
-        ax.text(text_at, mid, text, fontweight=weight, **put)
+        ax.text(text_at, mid, text, **put)
         texts.append(f"{f.name} {text}")
     return Picture(fig, "arithmetic", f"The bits of {shown(value)}: {'; '.join(texts)}")
 
@@ -95,7 +84,7 @@ def _error(value: float, got: float) -> str:
 
 @drawn
 def float_ranges(
-    values: Mapping[str, Sequence[float]] | None = None, formats: Sequence[str] | None = None, *,
+    values: Mapping[str, Sequence[float]] | None = None, formats: Sequence[str] = tuple(FORMATS), *,
     evidence: str = "arithmetic", title: str = "What each format can hold",
 ) -> Picture:  # fmt: skip
     """A number line of powers of two: the normal and the subnormal range of each format.
@@ -103,7 +92,7 @@ def float_ranges(
     values: name → numbers, drawn above as histograms of their magnitudes (zeros are left out); `evidence` says
     where they come from.
     """
-    rows, groups = _chosen(formats), dict(values or {})
+    rows, groups = [FORMATS[name] for name in formats], dict(values or {})
     low, high = -150.0, 134.0
     if groups:  # no need for all of fp32's range
         logs = {name: _log2(v) for name, v in groups.items()}

@@ -61,32 +61,32 @@ def _split_one(kind: Any, shape: list[int], hidden: int, biases: list[bool], see
     read_only = all(p.shape == q.shape and torch.equal(p, q) for p, q in zip(params, before, strict=True))
     del first, second, params, before
     gc.collect()
-    told: dict[str, Any] = {
+    observed: dict[str, Any] = {
         "held": _bytes_held() - x.nbytes - grad.nbytes,
         "steps": [],
         "read_only": read_only,
     }
-    told |= {"making": making.as_dict()["counts"], "rate": _RATE, "alone": _alone(kind)}
+    observed |= {"making": making.as_dict()["counts"], "rate": _RATE, "alone": _alone(kind)}
     for _ in range(2):
         x = x.detach().clone().requires_grad_()
         with ranks.sent() as forward:
             y = made(x)
         with ranks.sent() as backward:
             y.backward(grad)
-        if not biases[1] and not told["steps"]:
+        if not biases[1] and not observed["steps"]:
             # a rate that no other rank knows: what a rank computes must come from what it holds
-            told["rate"] = 0.05 + int.from_bytes(os.urandom(2), "big") / 2**19
+            observed["rate"] = 0.05 + int.from_bytes(os.urandom(2), "big") / 2**19
         for p in made.parameters():
             if p.grad is not None:
-                p.data -= told["rate"] * p.grad
+                p.data -= observed["rate"] * p.grad
                 p.grad = None
         kind = type(y).__name__
         values = ((y + 0).detach(), x.grad) if kind == "Tensor" else (None, None)
         step: dict[str, Any] = {"kind": kind, "values": values}
         for way, record in (("forward", forward), ("backward", backward)):
             step[way] = [(c.kind, c.bytes, c.reduction, c.operator) for c in record.calls]
-        told["steps"].append(step)
-    return told
+        observed["steps"].append(step)
+    return observed
 
 
 def _alone(kind: Any) -> list[float]:
@@ -116,21 +116,21 @@ def _steps_of(rates: list[float], case: list[Any]) -> list[tuple[torch.Tensor, t
     _, hidden, biases, _ = case
     x, grad, first, second = _inputs(*case)
     by_unit = torch.tensor(rates).repeat_interleave(hidden // len(rates))
-    found, params = [], [*first.parameters(), *second.parameters()]
+    steps, params = [], [*first.parameters(), *second.parameters()]
     for _ in range(2):
         x = x.detach().clone().requires_grad_()
         y = second(nn.functional.gelu(first(x)))
         gradients = torch.autograd.grad(y, [x, *params], grad)
-        found.append((y.detach(), gradients[0]))
+        steps.append((y.detach(), gradients[0]))
         with torch.no_grad():
             for p, g in zip(params, gradients[1:], strict=True):
                 rate: Any = _RATE if biases[1] else by_unit[:, None] if p is first.weight else by_unit
                 p.sub_(rate * g)
-    return found
+    return steps
 
 
-def _split_as_whole(told: list[Any], n: int, cases: list[list[Any]]) -> str | None:
-    for case, *every in zip(cases, *told, strict=True):
+def _split_as_whole(observed: list[Any], n: int, cases: list[list[Any]]) -> str | None:
+    for case, *every in zip(cases, *observed, strict=True):
         rates = [_RATE if got == "ValueError" else got["rate"] for got in every]
         for rank, got in enumerate(every):
             if text := _rank_wrong(n, case, rank, got, rates):
@@ -170,8 +170,8 @@ def _step_wrong(
     step: dict[str, Any], right: tuple[torch.Tensor, ...], after: str, rank: int, size: int, biased: bool
 ) -> str | None:
     calls, ways = [tuple(c)[:3] for c in step["forward"] + step["backward"]], ("forward", "backward")
-    said = [", ".join(f"{k} of {b:,} bytes" for k, b, *_ in step[w]) or "nothing" for w in ways]
-    sent = f"sent forward: {said[0]}, backward: {said[1]}; wanted each way one all_reduce (sum) of {size:,} bytes"
+    messages = [", ".join(f"{k} of {b:,} bytes" for k, b, *_ in step[w]) or "nothing" for w in ways]
+    sent = f"sent forward: {messages[0]}, backward: {messages[1]}; wanted each way one all_reduce (sum) of {size:,} bytes"
     for name, mine, want in zip(("y", "x's gradient"), step["values"], right, strict=True):
         if mine is None or mine.shape != want.shape:
             return f"rank {rank} has {name} {mine if mine is None else tuple(mine.shape)}, wanted {tuple(want.shape)}"
@@ -203,26 +203,28 @@ def _one_f_one_b(p: int, m: int, most: int | None = None) -> list[list[str]]:
 
 def _table_wrong(table: Any, p: int, m: int, most: int | None = None) -> str | None:
     right, rows = _one_f_one_b(p, m, most), [list(map(str, row)) for row in table]
-    told = f"{p} stage{'s' * (p > 1)}, {m} micro-batches{'' if most is None else f', most={most}'}: "
+    where = f"{p} stage{'s' * (p > 1)}, {m} micro-batches{'' if most is None else f', most={most}'}: "
     if len(rows) != p or sorted(sum(rows, [])) != sorted(sum(right, [])):
-        return f"{told}wanted {p} rows that hold each of {2 * p * m} actions once; there are {len(rows)} rows, {len(sum(rows, []))} actions"
+        return f"{where}wanted {p} rows that hold each of {2 * p * m} actions once; there are {len(rows)} rows, {len(sum(rows, []))} actions"
     try:
         ran, best = pipeline(rows), pipeline(right)
     except ValueError as stop:
-        return f"{told}{stop}"
+        return f"{where}{stop}"
     if any(a > b for a, b in zip(ran.peak, best.peak, strict=True)):
-        return f"{told}the ranks hold {list(ran.peak)} micro-batches at their peaks, wanted {list(best.peak)}"
+        return (
+            f"{where}the ranks hold {list(ran.peak)} micro-batches at their peaks, wanted {list(best.peak)}"
+        )
     if ran.seconds > best.seconds:
-        return f"{told}it takes {ran.seconds:g} forwards, bubble {ran.bubble:.1%}; wanted {best.seconds:g}, bubble {best.bubble:.1%}"
+        return f"{where}it takes {ran.seconds:g} forwards, bubble {ran.bubble:.1%}; wanted {best.seconds:g}, bubble {best.bubble:.1%}"
     if other := [r for r in range(p) if rows[r] != right[r]]:
         begins = " ".join(rows[other[0]][:9])
-        return f"{told}bubble and peaks are right, but rank {other[0]}'s order is not 1F1B's: {begins} …"
+        return f"{where}bubble and peaks are right, but rank {other[0]}'s order is not 1F1B's: {begins} …"
     return None
 
 
 def check_one_f_one_b(*cases: list[int], refused: Sequence[list[int]]) -> None:
     """cases, refused: [stages, micro-batches] or [stages, micro-batches, most]; those refused raise ValueError."""
-    asked = [check.case(*one) for one in cases] + [check.case(*one, raises=ValueError) for one in refused]
+    asked = [check.case(*case) for case in cases] + [check.case(*case, raises=ValueError) for case in refused]
     check.function("one_f_one_b", asked, verify=each_value(_table_wrong), look=_BETWEEN_LAYERS)
 
 
@@ -242,31 +244,31 @@ def _least(of: Layers, stages: int, microbatches: int, memory: int) -> float:
     def rest(begin: int, stage: int) -> float:
         if stage == stages:
             return 0.0 if begin == layers else float("inf")
-        alive, found = min(stages - stage, microbatches), float("inf")
+        alive, least = min(stages - stage, microbatches), float("inf")
         for end in range(begin + 1, layers + 1):
             if sum(weights[begin:end]) + alive * sum(activations[begin:end]) <= memory:
-                found = min(found, max(sum(seconds[begin:end]), rest(end, stage + 1)))
-        return found
+                least = min(least, max(sum(seconds[begin:end]), rest(end, stage + 1)))
+        return least
 
     return rest(0, 0)
 
 
 def _not_balanced(value: Any, *given: Any) -> str | None:
     seconds, weights, activations, stages, microbatches, memory = given
-    got, told = list(value), f"{len(seconds)} layers on {stages} stages: "
+    got, where = list(value), f"{len(seconds)} layers on {stages} stages: "
     if len(got) != stages or min(got) < 1 or sum(got) != len(seconds):
-        return f"{told}returned {got}; wanted {stages} numbers of layers, each at least 1, {len(seconds)} together"
+        return f"{where}returned {got}; wanted {stages} numbers of layers, each at least 1, {len(seconds)} together"
     times, begin = [], 0
     for stage, n in enumerate(got):
         part = slice(begin, begin + n)
         held = sum(weights[part]) + min(stages - stage, microbatches) * sum(activations[part])
         if held > memory:
-            return f"{told}{got}: stage {stage} holds {held:,} bytes, and there are {memory:,}"
+            return f"{where}{got}: stage {stage} holds {held:,} bytes, and there are {memory:,}"
         times.append(sum(seconds[part]))
         begin += n
     best = _least((tuple(seconds), tuple(weights), tuple(activations)), stages, microbatches, memory)
     if max(times) > best * (1 + 1e-9):
-        return f"{told}{got} fits, but its slowest stage takes {max(times):g} s, and {best:g} s can be had"
+        return f"{where}{got} fits, but its slowest stage takes {max(times):g} s, and {best:g} s can be had"
     return None
 
 
@@ -326,24 +328,24 @@ def _shortest(model: dict[str, int], network: dict[str, Any], gpus: int) -> floa
                 for order in itertools.permutations(_AXES):
                     yield {"tp": tp, "pp": pp, "dp": gpus // (tp * pp)}, order
 
-    return min(t for one in layouts() if (t := _seconds_of(model, network, *one)) is not None)
+    return min(t for candidate in layouts() if (t := _seconds_of(model, network, *candidate)) is not None)
 
 
 def _laid_out(got: Any, model: dict[str, int], network: dict[str, Any], gpus: int) -> str | None:
-    told = f"{model} on {gpus} GPUs, {network}:\n  "
+    where = f"{model} on {gpus} GPUs, {network}:\n  "
     sizes = {axis: got[axis] for axis in _AXES}
-    said = " · ".join(f"{axis} {sizes[axis]}" for axis in got["order"])
+    axes = " · ".join(f"{axis} {sizes[axis]}" for axis in got["order"])
     whole = all(type(size) is int and size > 0 for size in sizes.values())
     three = whole and sorted(got["order"]) == sorted(_AXES)
     if not three or sizes["tp"] * sizes["pp"] * sizes["dp"] != gpus:
-        return f"{told}{said} are not three axes of {gpus} ranks"
+        return f"{where}{axes} are not three axes of {gpus} ranks"
     mine, best = _seconds_of(model, network, sizes, got["order"]), _shortest(model, network, gpus)
     if mine is None:
-        return f"{told}{said} is not allowed or does not fit"
+        return f"{where}{axes} is not allowed or does not fit"
     if not abs(got["step_s"] - mine) <= 1e-6 * mine:
-        return f"{told}{said} takes {mine:.6g} s by step_seconds, you say {got['step_s']:.6g} s"
+        return f"{where}{axes} takes {mine:.6g} s by step_seconds, you say {got['step_s']:.6g} s"
     if mine > best * (1 + 1e-9):
-        return f"{told}{said} takes {mine:.4g} s, and {best:.4g} s can be had"
+        return f"{where}{axes} takes {mine:.4g} s, and {best:.4g} s can be had"
     return None
 
 
@@ -358,5 +360,5 @@ def net(
 
 def check_layout(*nets: list[Any], refused: Sequence[list[Any]] = ()) -> None:
     """refused: those that fit nowhere, for which it raises ValueError."""
-    cases = [check.case(*one) for one in nets] + [check.case(*one, raises=ValueError) for one in refused]
+    cases = [check.case(*case) for case in nets] + [check.case(*case, raises=ValueError) for case in refused]
     check.function("layout", cases, verify=each_value(_laid_out), look="3 · Lay it over the machine")

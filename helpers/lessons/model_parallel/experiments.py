@@ -14,8 +14,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional as F
 
-import helpers.lessons.model_parallel.recorded  # noqa: F401 - its experiments are known by their names
-from helpers import ranks, recordings, simulate
+from helpers import ranks, simulate
 from helpers.simulator.world.pipeline import order, pipeline
 from helpers.text.tables import Table, table
 
@@ -335,20 +334,6 @@ def shares_table(share: Callable[[int, int, str], float]) -> Table:
     columns = ["one link for all", *(f"width {width:,}, {n} GPUs" for width, n in tried)]
     note = f"flat ring, 2,048 tokens, {flops() / 1e12:.0f} TFLOP/s; links as in ranks.LINKS; the latency of 10G is assumed"
     return table(rows, columns, evidence="arithmetic", caption=note)
-
-
-def products_table() -> Table:
-    """One rank's own products of a split MLP: live where a GPU is, else recorded, else simulated."""
-    recording = recordings.show("16/split_mlp", simulated="H100")
-    about = "" if recording.evidence.startswith("simulated") else "≈ "
-    times = {row["ranks"]: row["us"] for row in recording.table or []}
-    rows = [
-        (n, f"{about}{t:,.0f} µs", f"{about}{times[1] / t:.1f}", f"{about}{times[1] / t / n:.0%}")
-        for n, t in times.items()
-    ]
-    note = "forward of an MLP of width 8,192, 2,048 tokens, bfloat16; one rank's part, without any sending"
-    columns = ["GPUs", "a rank's products", "times as fast", "of n-fold"]
-    return table(rows, columns, evidence=recording.evidence, caption=note)
 
 
 # --- lay it over the machine --------------------------------------------------------------------------------------

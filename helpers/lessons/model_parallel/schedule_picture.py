@@ -46,15 +46,15 @@ def schedule(
     _numbers_to_fit(gantt, run)
     long = f"{run.seconds:.4g} {unit}" if unit else format_seconds(run.seconds)
     peak = f"{min(run.peak)}" if min(run.peak) == max(run.peak) else f"{min(run.peak)} to {max(run.peak)}"
-    said = f"{long} · bubble {run.bubble:.1%} of the ranks' time · activations held at once: {peak}"
+    summary = f"{long} · bubble {run.bubble:.1%} of the ranks' time · activations held at once: {peak}"
     kinds = [k for k in "FBIW" if any(s.kind == k for s in run.steps)]
     key: list[Any] = [((_COLOURS[k], _odd(_COLOURS[k])), _SAID[k]) for k in kinds]
     key.append(((_BUBBLE,), "bubble: nothing to do"))
-    gantt.draw(evidence, title, said, key=gantt.key(key), grid=False)
+    gantt.draw(evidence, title, summary, key=gantt.key(key), grid=False)
     sent = [_message(m, lanes[m.source], lanes[m.target]) for m in run.messages if m.end_s > m.start_s]
     if len(sent) <= _MESSAGES:
         gantt.links(sent, color=style.INK, linewidth=0.7, alpha=0.75, zorder=5)
-    return gantt.picture(evidence, f"{title}: {run.ranks} ranks, {run.microbatches} micro-batches; {said}")
+    return gantt.picture(evidence, f"{title}: {run.ranks} ranks, {run.microbatches} micro-batches; {summary}")
 
 
 def _odd(colour: str) -> Any:

@@ -20,11 +20,11 @@ from helpers.lessons.operators_and_autograd.experiments import (
     PROGRAMS,
     Fused,
     crossing_on,
-    graph_of,
     outcomes,
     right_gradients,
     tally,
 )
+from helpers.lessons.operators_and_autograd.graph import graph_of
 
 IF_AND_WHILE = "Further · if and while do not hurt autograd"
 

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from helpers import bench, count, plots, simulate
+from helpers import bench, count
 from helpers.counters import Counts
+from helpers.lessons.operators_and_autograd.graph import graph_of
 from helpers.lessons.operators_and_autograd.overhead import fit_overhead
-from helpers.plots.lanes import rows_of
-from helpers.plots.picture import Picture
 from helpers.pytorch import private_torch
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
@@ -162,47 +161,7 @@ def what_fusion_gives(fused: Fused, evidence: str) -> Table:
     return table(rows, columns, evidence=evidence, caption=caption)
 
 
-def small_attention(by_hand: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Picture:
-    """Both ways of attention with one head of 16 tokens, one after the other, on a simulated H100's lanes."""
-    gpu = simulate("H100")
-    with gpu:
-        q, k, v = (torch.ones(1, 1, 16, 64, device=gpu.device) for _ in range(3))
-        for way in (F.scaled_dot_product_attention, by_hand):
-            way(q, k, v)
-        gpu.synchronize()
-        began = gpu.clock()
-        by_hand(q, k, v)
-        gpu.synchronize()
-        switch = gpu.clock()
-        F.scaled_dot_product_attention(q, k, v)
-        gpu.synchronize()
-    return plots.timeline(
-        [(_bar(name), lane.split()[0], a, b) for name, lane, a, b in rows_of(gpu, began)],
-        evidence=gpu.evidence,
-        title="Small attention: written out, then in one operator",
-        marks={"one operator": switch},
-    )
-
-
-def _bar(name: str) -> str:
-    if name in ("aten.transpose", "aten.expand", "aten.view", "aten._unsafe_view"):
-        return "view"
-    return "attention" if "attention" in name else _short(name).lstrip("_")
-
-
 # --- graphs -------------------------------------------------------------------------------------------------------
-
-
-def graph_of(tensor: Tensor) -> dict[Any, list[Any]]:
-    """node → the nodes that it hands gradients to, from the result to the leaves, which have none."""
-    graph: dict[Any, list[Any]] = {}
-    waiting: list[Any] = [tensor.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node not in graph:
-            graph[node] = [following for following, _ in node.next_functions if following]
-            waiting += graph[node]
-    return graph
 
 
 def branch(x: Tensor) -> Tensor:
@@ -224,20 +183,8 @@ def early_exit(x: Tensor) -> Tensor:
     return total
 
 
-def recursion(x: Tensor) -> Tensor:
-    return x.sum() if x.norm() < 1 else recursion(torch.sin(x) * 0.8)
-
-
-def chosen(x: Tensor) -> Tensor:
-    return (torch.sin, torch.cos, torch.exp)[int(x.argmax()) % 3](x).sum()
-
-
-def masked(x: Tensor) -> Tensor:
-    return torch.stack([v * v if v > 0 else v.exp() for v in x]).sum()
-
-
 #: programs that decide by looking at their data, and five inputs for each
-PROGRAMS = (branch, loop, early_exit, recursion, chosen, masked)
+PROGRAMS = (branch, loop, early_exit)
 POINTS = [torch.randn(4, dtype=torch.float64, generator=torch.Generator().manual_seed(s)) for s in range(5)]
 
 

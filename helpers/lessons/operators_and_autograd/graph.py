@@ -1,51 +1,125 @@
-"""The picture of the graph that backward will walk, from the result down to the leaves."""
+"""The graph that backward will walk: its nodes, what each of them keeps, and a picture with a row for each node."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
-from matplotlib.path import Path
+import torch
+from matplotlib.patches import FancyArrowPatch
 
-from helpers.lessons.operators_and_autograd.backward import Node, nodes_of, saved_bytes
-from helpers.lessons.operators_and_autograd.layered import arrange
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
+from helpers.pytorch.tensors import tensors
 
-if TYPE_CHECKING:
-    import torch
-
-_LEFT, _HIGH, _DOWN = 0.2, 0.19, 0.36
+MAX_NODES = 40
+_ROW, _DOTS, _NAMES, _KEPT = 0.34, 1.2, 1.5, 3.7  # inches: a row's height, and where its three parts begin
 _TROUBLE = {"freed": "freed: backward has run", "changed in place": "changed in place: backward raises"}
 
 
-def _lines(nodes: list[Node]) -> list[list[str]]:
-    """The small lines in each node's box: what it saves, and which of that is not new."""
-    leaves = {node.key: node for node in nodes if node.leaf}
-    seen: dict[int, str] = {}
-    out = []
+@dataclass(frozen=True)
+class Node:
+    """One node of the backward graph.
+
+    leaf: the tensor whose .grad it fills, if it is a leaf's. saved: (name, tensor) of what it keeps. trouble: "", or
+    why that cannot be read, "freed" or "changed in place". following: indexes of the nodes that it hands gradients to.
+    """
+
+    label: str
+    leaf: torch.Tensor | None
+    saved: list[tuple[str, torch.Tensor]]
+    trouble: str
+    following: list[int]
+
+
+def graph_of(tensor: torch.Tensor) -> dict[Any, list[Any]]:
+    """node → the nodes that it hands gradients to, from the result to the leaves, which have none."""
+    graph: dict[Any, list[Any]] = {}
+    waiting: list[Any] = [tensor.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node not in graph:
+            graph[node] = [following for following, _ in node.next_functions if following]
+            waiting += graph[node]
+    return graph
+
+
+def nodes_of(tensor: torch.Tensor, names: Mapping[str, torch.Tensor] | None = None) -> list[Node]:
+    """Nodes of the graph behind `tensor`, its own first; each stands before those that it hands gradients to.
+
+    `names` gives leaves their names. ValueError if the tensor has no graph, or one of more than 40 nodes.
+    """
+    if tensor.grad_fn is None:
+        why = "it is a leaf" if tensor.requires_grad else "nothing behind it asked for a gradient"
+        raise ValueError(f"this tensor has no grad_fn: {why}, so backward has nothing to walk")
+    graph = graph_of(tensor)
+    if len(graph) > MAX_NODES:
+        raise ValueError(f"this graph has over {MAX_NODES} nodes: draw one layer, or a smaller expression")
+    order: list[Any] = []
+
+    def visit(function: Any) -> None:  # depth first, so that a chain of nodes stays together
+        for following in reversed(graph[function]):
+            if following not in order:
+                visit(following)
+        order.append(function)
+
+    visit(tensor.grad_fn)
+    order.reverse()
+    known = {_storage(t): name for name, t in (names or {}).items()}
+    nodes = []
+    for function in order:
+        leaf = getattr(function, "variable", None)
+        saved, trouble = _saved(function)
+        label = function.name().rpartition("::")[2]
+        if leaf is not None:
+            label = f"{known.get(_storage(leaf), 'leaf')}  {tuple(leaf.shape)}"
+        following = [order.index(node) for node in dict.fromkeys(graph[function])]
+        nodes.append(Node(label, leaf, saved, trouble, following))
+    return nodes
+
+
+def _saved(function: Any) -> tuple[list[tuple[str, torch.Tensor]], str]:
+    """What a node saved, by name; and "" or why it cannot be read: "freed" or "changed in place"."""
+    saved: list[tuple[str, torch.Tensor]] = []
+    names = ["saved_tensors"] if hasattr(type(function), "saved_tensors") else []
+    for name in [*names, *(n for n in dir(function) if n.startswith("_saved_"))]:
+        try:
+            value = getattr(function, name)
+        except RuntimeError as error:
+            return saved, "changed in place" if "inplace" in str(error) else "freed"
+        short = "saved" if name == "saved_tensors" else name.removeprefix("_saved_")
+        saved += [(short, t) for t in tensors(value)]
+    return saved, ""
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def saved_bytes(nodes: list[Node]) -> int:
+    """Bytes kept for backward, nearly as `helpers.count` counts them: each storage once, parameters and numbers not."""
+    parameters = {_storage(n.leaf) for n in nodes if isinstance(n.leaf, torch.nn.Parameter)}
+    kept = {_storage(t): t.untyped_storage().nbytes() for n in nodes for _, t in n.saved if t.dim()}
+    return sum(nbytes for storage, nbytes in kept.items() if storage not in parameters)
+
+
+def _kept(nodes: list[Node]) -> list[str]:
+    """The words beside each node: what it keeps, and which of that another node keeps too."""
+    leaves = {_storage(node.leaf): node.label.split("  ")[0] for node in nodes if node.leaf is not None}
+    seen: set[int] = set()
+    words = []
     for node in nodes:
-        lines = []
-        for saved in node.saved:
-            if saved.number:
-                lines.append(f"{saved.name}: the number {saved.number}")
-                continue
-            leaf = leaves.get(saved.key)
-            name = f"{leaf.label.split('  ')[0]}, " if leaf else ""
-            if leaf and leaf.parameter:
-                lines.append(f"{saved.name}: {name}a parameter")
-            elif saved.key in seen:
-                lines.append(f"{saved.name}: {name}same storage")
-            else:
-                lines.append(f"{saved.name}: {name}{saved.nbytes:,} B")
-            seen[saved.key] = node.label
-        lines = [*lines[:3], f"and {len(lines) - 3} more"] if len(lines) > 4 else lines
-        if node.trouble:
-            lines.append(_TROUBLE[node.trouble])
-        out.append(["accumulates .grad"] if node.leaf else lines)
-    return out
+        parts = []
+        for name, saved in node.saved:
+            storage = _storage(saved)
+            size = f"{saved.untyped_storage().nbytes():,} B"
+            what = f"the number {saved.item():g}" if not saved.dim() else leaves.get(storage, size)
+            parts.append(f"{name}: {what}" + (", counted above" if storage in seen else ""))
+            seen.add(storage)
+        leaf = "a leaf: accumulates .grad" if node.leaf is not None else ""
+        words.append(_TROUBLE.get(node.trouble) or ("keeps " + " · ".join(parts) if parts else leaf))
+    return words
 
 
 @drawn
@@ -53,62 +127,34 @@ def autograd_graph(
     tensor: torch.Tensor, evidence: str = "live (CPU)", *, names: Mapping[str, torch.Tensor] | None = None,
     title: str = "What backward will walk",
 ) -> Picture:  # fmt: skip
-    """The graph behind `tensor`, from its own grad_fn down to the leaves, with the bytes saved on the way.
+    """The graph behind `tensor`: a row for each node, from its own grad_fn down to the leaves; what a node keeps.
 
-    `names`: name → leaf tensor, for readable leaves. Bytes are of whole storages, each counted once and
-    parameters not at all, as `helpers.count` counts `saved_bytes`; a Python number is shown and costs none. What was saved cannot be read after
-    backward has freed it, nor what was changed in place: the node says so. ValueError for a tensor without
-    grad_fn, or over 40 nodes.
+    `names`: name → leaf tensor, for readable leaves. Bytes are of whole storages, each counted once and parameters
+    not at all; a single number is shown and not counted. What was saved cannot be read after backward has freed it,
+    nor what was changed in place: the row says so. ValueError for a tensor without grad_fn, or over 40 nodes.
     """
     nodes = nodes_of(tensor, names)
-    lines = _lines(nodes)
     note = f"{len(nodes)} nodes · kept alive until backward: {saved_bytes(nodes):,} bytes"
     if any(node.trouble for node in nodes):
         note = f"{len(nodes)} nodes · what some of them saved can no longer be read"
-    widths = []
-    for node, small in zip(nodes, lines, strict=True):
-        bold = style.text_width(node.label, style.SMALL, "bold")
-        widths.append(max([bold, *(style.text_width(line, 8.5) for line in small)]) + 0.24)
-    plan = arrange(widths, nodes, style.WIDTH - 2 * _LEFT)
-    row, centre = plan.row, plan.centre
-    tall = [0.14 + _HIGH * (1 + len(small)) for small in lines]
-    deep = [max(tall[i] for i in range(len(nodes)) if row[i] == r) for r in range(max(row) + 1)]
-    body, width = sum(deep) + _DOWN * (len(deep) - 1) + 0.2, plan.width + 2 * _LEFT
-    fig, header = style.figure(body, evidence=evidence, title=title, note=note, width=width, placed=True)
+    fig, header = style.figure(
+        _ROW * len(nodes) + 0.1, evidence=evidence, title=title, note=note, placed=True
+    )
     ax = style.inches_axes(fig)
-    top = [header + 0.04 + sum(deep[:r]) + _DOWN * r for r in range(len(deep))]
-    for i, node in enumerate(nodes):
-        apart = min(0.16, 0.8 * widths[i] / max(len(node.following) - 1, 1))
-        # Arrows leave in the order in which they arrive, so that they do not cross under the box.
-        for k, j in enumerate(sorted(node.following, key=lambda j: (plan.across[i, j] or [centre[j]])[0])):  # noqa: B023
-            aside = k - (len(node.following) - 1) / 2
-            x = _LEFT + centre[i] + apart * aside
-            points = [(x, top[row[i]] + tall[i])]
-            for r, middle in enumerate(plan.across[i, j], row[i] + 1):
-                points += [(_LEFT + middle, top[r] - 0.04), (_LEFT + middle, top[r] + deep[r] + 0.04)]
-            _edge(ax, [*points, (_LEFT + centre[j] + 0.05 * aside, top[row[j]])])
-    for i, node in enumerate(nodes):
-        _draw(ax, _LEFT + centre[i], top[row[i]], widths[i], tall[i], node, lines[i])
+    heights = [header + _ROW * (i + 0.5) for i in range(len(nodes))]
+    for i, (node, words) in enumerate(zip(nodes, _kept(nodes), strict=True)):
+        for j in node.following:
+            # an arrow to the next row is straight; one that passes rows bends around them, an inch at most
+            bend = min(0.6, 1.8 / (heights[j] - heights[i])) if j > i + 1 else 0.0
+            ends = (_DOTS, heights[i]), (_DOTS, heights[j])
+            look: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 9, "shrinkA": 5, "shrinkB": 5}
+            arrow = FancyArrowPatch(*ends, connectionstyle=f"arc3,rad={bend}", color=style.MUTED, **look)
+            ax.add_patch(arrow)
+        colour = style.MUTED if not words else style.BLUE if node.leaf is None else style.GREEN
+        ax.plot(_DOTS, heights[i], "o" if node.leaf is not None else "s", color=colour, markersize=7)
+        room = style.WIDTH - _KEPT - 0.15
+        ink = style.VERMILLION if node.trouble else style.INK
+        small: dict[str, Any] = {"fontsize": style.SMALL, "va": "center"}
+        ax.text(_NAMES, heights[i], node.label, fontweight="bold", **small)
+        ax.text(_KEPT, heights[i], "".join(style.wrap(words, style.SMALL, room)[:1]), color=ink, **small)
     return Picture(fig, evidence, f"{title}: {', '.join(node.label for node in nodes)}. {note}")
-
-
-def _edge(ax: Axes, points: list[tuple[float, float]]) -> None:
-    look: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 9, "shrinkA": 0, "shrinkB": 0}
-    arrow = FancyArrowPatch(path=Path(points), joinstyle="round", edgecolor=style.MUTED, **look)
-    arrow.set(facecolor="none" if len(points) > 2 else style.MUTED, linewidth=1.1, zorder=1)
-    ax.add_patch(arrow)
-
-
-def _draw(ax: Axes, x: float, y: float, wide: float, tall: float, node: Node, lines: list[str]) -> None:
-    keeps = any(not saved.number for saved in node.saved)
-    colour = style.GREEN if node.leaf else style.BLUE if keeps else style.MUTED
-    fill = "#e6f5f0" if node.leaf else "#e8f2f9" if keeps else "#f4f5f6"
-    shape = f"round,pad=0,rounding_size={0.14 if node.leaf else 0.04}"
-    box = FancyBboxPatch((x - wide / 2, y), wide, tall, boxstyle=shape, facecolor=fill, edgecolor=colour)
-    box.set(linewidth=1.3, zorder=2)
-    ax.add_patch(box)
-    for i, line in enumerate([node.label, *lines]):
-        size, weight = (style.SMALL, "bold") if i == 0 else (8.5, "normal")
-        colour = style.INK if i == 0 or not line.endswith((" run", "raises")) else style.VERMILLION
-        look: dict[str, Any] = {"fontsize": size, "fontweight": weight, "color": colour, "zorder": 3}
-        ax.text(x, y + 0.07 + _HIGH * (i + 0.5), line, ha="center", va="center", **look)

@@ -24,7 +24,7 @@ def on_trial(
         trade_off(steps, sizes, times_as_fast),
         fused_launches(kernels, len(sizes)),
         batch(),
-        learning_rate(experiments.exponent("SGD"), experiments.exponent("Adam")),
+        learning_rate(),
     ]
 
 
@@ -91,13 +91,14 @@ def batch() -> Claim:
     )
 
 
-def learning_rate(sgd: float, adam: float) -> Claim:
+def learning_rate() -> Claim:
     """The powers of the batch that the best learning rates follow from 8 to 128."""
+    sgd, adam = experiments.exponent("SGD"), experiments.exponent("Adam")
     return Claim(
         "06-learning-rate",
         "five-strategies",
         "scale the learning rate in proportion to the batch",
-        f"best rate ∝ batch to the power ≈ {sgd:.1f} (SGD), ≈ {adam:.1f} (Adam), from 8 to 128",
+        f"best rate ∝ batch to the power {sgd:.2f} (SGD), {adam:.2f} (Adam), from 8 to 128",
         "partly: holds when the optimizer is SGD and noise rules; for Adam nearer to the square root"
         if sgd > 0.8 > 0.7 > adam
         else "untested: this run did not tell the two apart",

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from helpers import plots, simulate
 from helpers.lessons.optimizers.recorded import WAYS
 from helpers.plots import Picture
-from helpers.plots.lanes import Work, rows_of
 from helpers.simulator.devices import Device
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
@@ -134,58 +133,6 @@ def three_nets(recording: Any) -> Table:
         for r in recording.table or ()
     ]
     return table(rows, ["net", "AdamW", "step", "temporaries"], evidence=recording.evidence)
-
-
-def launches_and_kernels(sizes: Sequence[int]) -> Picture:
-    """The three AdamWs over these parameters, one after the other: launches on the CPU, kernels on the GPU."""
-    gpu = simulate("H100")
-    bars: list[Work] = []
-    marks: dict[str, float] = {}
-    with gpu:
-        for way, options in WAYS.items():
-            params = [nn.Parameter(torch.empty(n, device=gpu.device)) for n in sizes]
-            for p in params:
-                p.grad = torch.empty_like(p)
-            optimizer = torch.optim.AdamW(params, **options)
-            optimizer.step()
-            gpu.synchronize()
-            began = gpu.clock()
-            optimizer.step()
-            gpu.synchronize()
-            marks[way] = late = max((end for *_, end in bars), default=0.0)
-            for name, lane, a, b in rows_of(gpu, began):  # joined without the set-up between the three
-                what = "synchronize" if name == "synchronize" else way
-                bars.append((what, lane.split()[0], a - began + late, b - began + late))
-    bars.sort(key=lambda bar: bar[0] == "synchronize")
-    launched, arrived = (next(bar for bar in bars if bar[1] == lane) for lane in ("CPU", "GPU"))
-    spans = {"launch_s": launched[2:], "latency_s": (launched[3], arrived[2]), "floor_s": arrived[2:]}
-    title = (
-        f"Three AdamWs over {len(sizes)} parameters, of {' and of '.join(f'{n:,}' for n in sizes)} weights"
-    )
-    return plots.timeline(bars, evidence=SIMULATED, marks=marks, spans=spans, title=title)
-
-
-def packing() -> dict[str, int]:
-    """Kernels of one `_foreach_addcdiv_` over three lists of 24 tensors, by what is odd about the lists."""
-    return {
-        "24 tensors each": _launches(),
-        "1,000 tensors each": _launches(n=1000),
-        "24 each, every second tensor in bfloat16": _launches(mixed=True),
-        "24 each, those of the second list transposed in memory": _launches(turned=True),
-    }
-
-
-def _launches(n: int = 24, mixed: bool = False, turned: bool = False) -> int:
-    gpu = simulate("H100")
-    with gpu:
-        lists = [[torch.empty(40, 25, device=gpu.device) for _ in range(n)] for _ in range(3)]
-        if turned:
-            lists[1] = [torch.empty(25, 40, device=gpu.device).t() for _ in range(n)]
-        if mixed:
-            lists = [[t.bfloat16() if i % 2 else t for i, t in enumerate(tensors)] for tensors in lists]
-        before = len(gpu.kernels)
-        torch._foreach_addcdiv_(lists[0], lists[1], lists[2], value=-0.1)
-        return len(gpu.kernels) - before
 
 
 # --- gradients ----------------------------------------------------------------------------------------------------
@@ -386,22 +333,4 @@ def best_rates() -> Table:
         ["", *(f"batch {b:,}" for b in SIZES), "exponent"],
         evidence=LIVE,
         caption="exponent: the best rate grows with the batch to that power, from 8 to 128",
-    )
-
-
-def loss_against_rate() -> Picture:
-    """A panel for each optimizer, a curve for each batch."""
-    panels: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
-    for kind, rates in RATES.items():
-        for b in SIZES[:3]:
-            low = [(r, v) for r, v in zip(rates, losses_by_rate(kind, b), strict=True) if v < 0.6]
-            panels.setdefault(kind, {})[f"batch {b}"] = ([r for r, _ in low], [v for _, v in low])
-    return plots.curves(
-        panels,
-        evidence=LIVE,
-        title="Test loss after 4,096 samples against the learning rate",
-        note="mean over 6 seeds; losses above 0.6 are not drawn",
-        xlabel="learning rate, logarithmic",
-        ylabel="test loss",
-        log="x",
     )

@@ -433,7 +433,7 @@ class Training:
                 x.zero_()  # and no gradient to its weights: the row stays zeros
         return net, x, y
 
-    def told(self, net: nn.Sequential, x: Tensor) -> dict[str, Any]:
+    def outcome(self, net: nn.Sequential, x: Tensor) -> dict[str, Any]:
         """What counts of a trained net."""
         afterwards = {"net(x) afterwards": net(x).detach()} if self.mixed else {}
         return {"weights": [p.detach() for p in net.parameters()], **afterwards}
@@ -446,7 +446,7 @@ def _train(train_quantized: Callable[..., None], **fields: Any) -> dict[str, Any
     before = [len(net), *((name, id(p)) for name, p in net.named_parameters())]
     train_quantized(net, x, y, asked.bits, asked.steps, asked.lr)
     same = before == [len(net), *((name, id(p)) for name, p in net.named_parameters())]
-    return {"the same Parameters, by the same names": same, **asked.told(net, x)}
+    return {"the same Parameters, by the same names": same, **asked.outcome(net, x)}
 
 
 @cache
@@ -467,7 +467,7 @@ def _trained(asked: Training) -> dict[str, Any]:
         with torch.no_grad():
             for p, grad in zip(ps.values(), grads, strict=True):
                 p.sub_(asked.lr * grad)
-    return {"the same Parameters, by the same names": True, **asked.told(net, x)}
+    return {"the same Parameters, by the same names": True, **asked.outcome(net, x)}
 
 
 def check_train_quantized(*cases: Training, note: str = "") -> None:

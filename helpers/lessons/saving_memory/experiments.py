@@ -311,23 +311,6 @@ def steps(costs: Mapping[str, Mapping[str, float]]) -> Table:
     return table(rows, columns, evidence=ON_H100, caption=caption)
 
 
-def bus(steps: Mapping[str, Mapping[str, float]]) -> Table:
-    """How long the bytes that save_on_cpu moves take, pageable and pinned (as lesson 05: 80 % of the bus's rate)."""
-    card, moved = simulate("H100").card, steps["save_on_cpu"]["d2h"]
-    pinned = card.assumptions.bandwidth_share * card.pcie_bytes_per_s
-    wide = 4 * card.peak_flops["fp32"] * card.assumptions.flop_share / pinned
-    rates = {
-        "pageable host memory, as save_on_cpu() has it": card.assumptions.pageable_bytes_per_s,
-        "pinned host memory, at 80 % of the bus's published rate": pinned,
-    }
-    rows = [(name, f"{rate / 1e9:,.0f}", f"{1e3 * moved / rate:,.1f}") for name, rate in rates.items()]
-    caption = (
-        f"to move one float32 there and back at the bus's rate takes as long as to compute it in a linear layer of "
-        f"{wide:,.0f} inputs"
-    )
-    return table(rows, ["copies from and to", "GB/s", "ms one way"], evidence="arithmetic", caption=caption)
-
-
 def on_cuda(step: Callable[[nn.Module, torch.Tensor, str], None]) -> Callable[[torch.device], Table]:
     """An experiment for a CUDA device: peaks and times of plain, checkpointed and offloaded steps."""
 
@@ -339,12 +322,7 @@ def on_cuda(step: Callable[[nn.Module, torch.Tensor, str], None]) -> Callable[[t
                 torch.cuda.reset_peak_memory_stats(device)
                 start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 start.record()
-                if "pinned" in way:
-                    with torch.autograd.graph.save_on_cpu(pin_memory=True):
-                        loss = squares(net(x))
-                    loss.backward()
-                else:
-                    step(net, x, way)
+                step(net, x, way)
                 net.zero_grad()
                 end.record()
                 end.synchronize()

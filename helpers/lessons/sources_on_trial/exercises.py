@@ -38,12 +38,12 @@ class Data:
 def of_fresh(name: str) -> Data:
     """The data of one of the lesson's three claims."""
     claim = FRESH[name]
-    return Data(f"claim {name}", claim.promised, claim.runs, claim.control, claim.also)
+    return Data(f"claim {name}", claim.promised, claim.runs, claim.control)
 
 
 def same(runs: Conditions) -> dict[str, Series]:
     """A control that does nothing, under each condition, measured as often and as noisily."""
-    return {name: Series(1.0, one.n, one.scatter) for name, one in runs.items()}
+    return {name: Series(1.0, series.n, series.scatter) for name, series in runs.items()}
 
 
 def check_judge(wanted: Mapping[Data, str]) -> None:
@@ -53,7 +53,7 @@ def check_judge(wanted: Mapping[Data, str]) -> None:
         for d in wanted
     ]
 
-    def said(reports: list[check.Report]) -> str | None:
+    def wrong_verdicts(reports: list[check.Report]) -> str | None:
         wrong = [
             f"{data.name}: you say {report.value!r}, wanted {want!r}"
             for (data, want), report in zip(wanted.items(), reports, strict=True)
@@ -64,7 +64,7 @@ def check_judge(wanted: Mapping[Data, str]) -> None:
         )
 
     look = '"Three fresh claims", above: which question comes first?'
-    check.function("judge", cases, verify=said, look=look)
+    check.function("judge", cases, verify=wrong_verdicts, look=look)
 
 
 # --- 18.1 trial ---------------------------------------------------------------------------------------------------
@@ -137,12 +137,12 @@ class _Program:
 def _try(trial: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """What the answer says of a world, and which of its functions it called with which sizes."""
     program = _Program(World(**fields))
-    said = trial(*(program.function(n) for n in ("before", "after", "nothing")), list(program.world.sizes))
-    return {"said": said, "calls": program.calls}
+    verdict = trial(*(program.function(n) for n in ("before", "after", "nothing")), list(program.world.sizes))
+    return {"verdict": verdict, "calls": program.calls}
 
 
 def _tried(report: check.Report) -> str | None:
-    world, got = report.case, report.value["said"]
+    world, got = report.case, report.value["verdict"]
     holds = world.holds
     word = "confirmed" if holds == list(world.sizes) else "partly" if holds else "refuted"
     if not isinstance(got, tuple | list) or len(got) != 2:
@@ -218,11 +218,11 @@ def _find(border: Callable[..., Any], **fields: Any) -> dict[str, Any]:
             warm.add(n)
 
     functions = [lambda n, name=name: call(name, n) for name in ("before", "after")]
-    return {"found": border(*functions, asked.low, asked.high), "calls": calls}
+    return {"border": border(*functions, asked.low, asked.high), "calls": calls}
 
 
 def _found(report: check.Report) -> str | None:
-    asked, got = report.case, report.value["found"]
+    asked, got = report.case, report.value["border"]
     sizes = {n for _, n in report.value["calls"]}
     where = f"between {asked.low} and {asked.high} rows"
     if got != asked.wanted:

@@ -1,20 +1,19 @@
-"""Lesson 18: the table of claims and its views, the snippets, trials that are designed badly, fresh claims to judge."""
+"""Lesson 18: the table of claims and its views, trials that are designed badly, fresh claims to judge."""
 
 from __future__ import annotations
 
-import inspect
-import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from helpers import plots
 from helpers.lesson import VERDICTS_MIME, sources
 from helpers.lesson.claim import WORDS
-from helpers.lessons.sources_on_trial import shares_picture, snippets, verdicts
+from helpers.lessons.sources_on_trial import shares_picture, verdicts
 from helpers.lessons.sources_on_trial.verdicts import Verdict
 from helpers.plots.picture import Picture
 from helpers.text.tables import Table, table
@@ -67,12 +66,10 @@ class Claims:
         shown = [
             (r.claim, f"{r.source}, {r.section}", r.measured, r.verdict, where(r)) for r in matches[:most]
         ]
-        labels = dict.fromkeys(r.evidence for r in matches[:most] if r.evidence)
         return table(
             shown,
             _COLUMNS,
-            evidence=" · ".join(dict.fromkeys(part for label in labels for part in label.split(" · ")))
-            or ARITHMETIC,
+            evidence=_evidence(matches[:most]),
             caption=f"{len(shown)} of {len(matches)}",
         )
 
@@ -96,14 +93,6 @@ class Claims:
             by_source, evidence=ARITHMETIC, title="What became of the claims", xlabel="claims"
         )
 
-    def by_subject(self) -> Picture:
-        """A bar for each part of the course, of the claims that its lessons tried."""
-        tried = Claims([row for row in self.rows if row.lesson])
-        by_part = {part: counted for part, counted in sorted(tried.by(part_of).items())}
-        return shares_picture.shares(
-            by_part, evidence=ARITHMETIC, title="What became of the claims, by subject", xlabel="claims"
-        )
-
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         shown = self.summary()
         data = {"lesson": verdicts.HERE, "claims": verdicts.plain(self.rows)}
@@ -113,16 +102,10 @@ class Claims:
 _COLUMNS = ["claim", "source, section", "measured", "verdict", "where"]
 
 
-#: the last lesson of each part of the course
-_PARTS = {
-    2: "00–02: measuring, operators", 7: "03–07: a busy GPU", 9: "08–09: memory", 13: "10–13: less work",
-    16: "14–16: several GPUs", 18: "17–18: whole scripts, the rest",
-}  # fmt: skip
-
-
-def part_of(row: Verdict) -> str:
-    """The part of the course whose lesson tried a claim."""
-    return next(part for last, part in _PARTS.items() if int(row.lesson[:2]) <= last)
+def _evidence(rows: Iterable[Verdict]) -> str:
+    """The labels of the rows' evidence, each once."""
+    labels = [label for row in rows if row.evidence for label in row.evidence.split(" · ")]
+    return " · ".join(dict.fromkeys(labels)) or ARITHMETIC
 
 
 def where(row: Verdict) -> str:
@@ -139,7 +122,8 @@ def words_of(claims: Claims, names: Mapping[str, str]) -> tuple[dict[str, str], 
     """question → the word of its claim's verdict; and what was measured. names: question → id of the claim."""
     rows = {question: claims.verdict_of(name) for question, name in names.items()}
     shown = [(r.claim, r.measured, r.verdict) for r in rows.values()]
-    return {q: r.word for q, r in rows.items()}, table(shown, ["claim", "measured", "verdict"], evidence=CPU)
+    columns = ["claim", "measured", "verdict"]
+    return {q: r.word for q, r in rows.items()}, table(shown, columns, evidence=_evidence(rows.values()))
 
 
 def conditions(claims: Claims) -> dict[str, int]:
@@ -147,37 +131,6 @@ def conditions(claims: Claims) -> dict[str, int]:
     partly = [row.verdict for row in claims.rows if row.word == "partly"]
     named = sum("holds" in verdict for verdict in partly)
     return {"partly": len(partly), "with a condition": named}
-
-
-# --- snippets -----------------------------------------------------------------------------------------------------
-
-
-def run_snippets() -> dict[str, tuple[str, str]]:
-    """id of a snippet → what happened as it is written, and as it should be."""
-    return {id: snippets.outcome(id) for id in snippets.SNIPPETS}
-
-
-def snippet_table(outcomes: Mapping[str, tuple[str, str]]) -> Table:
-    """The snippets, each with the call that matters, and what happened."""
-    rows = [
-        (f"{s.source}, {s.section}", f"`{s.what}`", *map(_short, outcomes[s.id]))
-        for s in snippets.SNIPPETS.values()
-    ]
-    columns = ["source, section", "snippet", "as written", "as it should be"]
-    return table(rows, columns, evidence=f"{CPU} · simulated (H100)")
-
-
-def _short(line: str) -> str:
-    return textwrap.shorten(line.replace("`", "'"), 110, placeholder=" …")
-
-
-def in_full(id: str) -> None:
-    """Print one snippet in this course's minimal form: as written, as it should be, and what happened."""
-    snippet = snippets.SNIPPETS[id]
-    for head, run in (("as written", snippet.as_written), ("as it should be", snippet.as_it_should)):
-        body: Any = inspect.unwrap(run)
-        source = textwrap.dedent(inspect.getsource(body)).strip()
-        print(f"# {id}, {head}\n{source}\n#   {_short(run())}\n")
 
 
 # --- a trial and its counts ---------------------------------------------------------------------------------------
@@ -239,16 +192,12 @@ def draw(series: Mapping[str, Series], seed: int) -> dict[str, Pairs]:
 
 @dataclass(frozen=True)
 class Fresh:
-    """A claim of a post that does not exist: what it promises (before ÷ after), and what somebody measured.
-
-    also: what else was changed.
-    """
+    """A claim of a post that does not exist: what it promises (before ÷ after), and what somebody measured."""
 
     says: str
     promised: float
     runs: Mapping[str, Series]
     control: Mapping[str, Series]
-    also: tuple[str, ...] = ()
 
     def numbers(self) -> tuple[dict[str, Pairs], dict[str, Pairs]]:
         """The paired numbers of the runs and of the control, by condition."""
@@ -262,26 +211,20 @@ FRESH = {
         {"batch 8": Series(1.0, scatter=_NOISE), "batch 256": Series(1.0, scatter=_NOISE)},
     ),
     "B": Fresh(
-        "halves the launches", 2.0, {"4 layers": Series(2.4), "48 layers": Series(3.0)},
-        {"4 layers": Series(1.0), "48 layers": Series(1.5)},
+        "2 times as fast", 2.0, {"4 layers": Series(2.4, scatter=_NOISE), "48 layers": Series(3.0, scatter=_NOISE)},
+        {"4 layers": Series(1.0, scatter=_NOISE), "48 layers": Series(1.5, scatter=_NOISE)},
     ),
     "C": Fresh("1.2 times as fast", 1.2, {"GPT": _SHORT}, {"GPT": Series(1.0, n=8, scatter=0.08)}),
 }  # fmt: skip
 
 
-def fresh_table(interval: Interval) -> Table:
-    """The three claims: per condition the ratio and its interval, of the change and of the control."""
-
-    def cell(pairs: Pairs) -> str:
-        ratio, low, high = interval(*pairs)
-        return f"{ratio:.2f} ({low:.2f} to {high:.2f})"
-
-    rows = []
+def fresh_picture(interval: Interval) -> Picture:
+    """The three claims: of each condition the ratio and its interval, and below it the control's."""
+    rows = {}
     for name, claim in FRESH.items():
         runs, control = claim.numbers()
         for condition, pairs in runs.items():
-            ratios = cell(pairs), cell(control[condition])
-            also = ", ".join(claim.also) or "nothing"
-            rows.append((f"{name}: {claim.says}", condition, also, len(pairs[0]), *ratios))
-    columns = ["claim", "condition", "also changed", "pairs", "before ÷ after (interval)", "control"]
-    return table(rows, columns, evidence="simulated (noisy machine)")
+            rows[f"{name}, {claim.says}: {condition}"] = interval(*pairs)
+            rows[f"control of {name}: {condition}"] = interval(*control[condition])
+    title = "Three claims, each above its control"
+    return plots.speedup(rows, evidence="simulated (noisy machine)", title=title)

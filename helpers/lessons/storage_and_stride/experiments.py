@@ -10,7 +10,6 @@ from torch import Tensor
 from helpers import count
 from helpers.counters import Counts
 from helpers.text.tables import Table, table
-from helpers.timing import bench
 
 CPU = "live (CPU)"
 
@@ -150,32 +149,6 @@ def named(families: Mapping[str, Mapping[str, str]]) -> Table:
 def lines_touched(numbers: int, step: int) -> int:
     """64-byte lines of memory in which so many float32 numbers lie, `step` cells apart."""
     return numbers * min(step, 16) // 16
-
-
-def sums_at_strides() -> Table:
-    """Equally many numbers summed, at growing strides: arithmetic, and the clock."""
-    numbers, rows = 2**19, []
-    cells = torch.ones(numbers * 32)
-    for step in (1, 2, 4, 8, 16, 32):
-        apart, touched = cells[::step][:numbers], lines_touched(numbers, step)
-        time = bench(apart.sum, min_run_time=0.3, num_threads=1).cell
-        rows.append((step, apart.is_contiguous(), touched, touched * 64, time))
-    columns = ["stride", "contiguous", "64-byte lines touched", "bytes brought in", "sum() takes"]
-    caption = f"lines and bytes are arithmetic; {numbers * 4:,} bytes of numbers are wanted each time"
-    return table(rows, columns, evidence="live (CPU) and arithmetic", caption=caption)
-
-
-def sums_on_gpu(device: torch.device) -> Table:
-    """The same on a GPU, which brings in segments of 32 bytes."""
-    numbers = 2**22
-    far = torch.ones(numbers * 32, device=device)
-    rows = [
-        (step, numbers * 4 * min(step, 8), bench(torch.sum, far[::step][:numbers]).cell)
-        for step in (1, 2, 4, 8, 16, 32)
-    ]
-    caption = "bytes are arithmetic: segments of 32 bytes, 8 numbers"
-    columns = ["stride", "bytes brought in", "sum() takes"]
-    return table(rows, columns, evidence="live (GPU) and arithmetic", caption=caption)
 
 
 def format_of(code: str, **names: Any) -> str:

@@ -10,7 +10,7 @@ import torch
 
 import helpers.lessons.streams_and_double_buffering.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import simulate, trace
-from helpers.plots.lanes import timeline
+from helpers.plots.lanes import Work, timeline
 from helpers.plots.picture import Picture
 from helpers.simulator import DEVICES, Kernel, Race
 from helpers.text.seconds import format_seconds
@@ -140,28 +140,24 @@ def loops_table(loops: Mapping[str, Loop]) -> Table:
 
 
 def queues_picture(loads: Mapping[str, Load]) -> Picture:
-    """Loops one under the other: in one queue, or the products above the copies."""
-    lanes = []
-    for name, load in loads.items():
-        ran = run(load, steps=4).ran
-        start, streams = ran[0].launch_ns, sorted({k.stream for k in ran}, reverse=True)
-        for k in sorted(ran, key=lambda k: (streams.index(k.stream), k.start_ns)):
-            lane = name if len(streams) == 1 else f"{name}: {'side' if k.kind != 'kernel' else 'default'}"
-            what = "product" if k.kind == "kernel" else "copy"
-            lanes.append((what, lane, (k.start_ns - start) / 1e9, (k.end_ns - start) / 1e9))
+    """Loops one under the other: in one queue, or the products below the copies."""
+    bars = [bar for name, load in loads.items() for bar in _bars(name, run(load, steps=4).ran, "product")]
     title = "Four steps: in two queues, each copy but the first runs beside a product"
-    return timeline(lanes, evidence=EVIDENCE, links=False, title=title)
+    return timeline(bars, evidence=EVIDENCE, links=False, title=title)
 
 
-def gain_table(gains: Mapping[int, tuple[Loop, Loop]]) -> Table:
-    """width → (in one queue, in two)."""
-    rows = []
-    for width, (alone, beside) in gains.items():
-        times = map(format_seconds, (alone.product_s, alone.step_s, beside.step_s))
-        ratio, gained = alone.copy_s / alone.product_s, alone.step_s / beside.step_s
-        rows.append((width, f"{ratio:.2f}", *times, f"{gained:.2f}×"))
-    columns = ["width", "C ÷ K", "K", "one queue", "two queues", "times as fast"]
-    return table(rows, columns, evidence=EVIDENCE, caption="20 steps each; C is the same everywhere")
+def _bars(name: str, ran: Sequence[Kernel], kernel: str) -> list[Work]:
+    """Bars for copies and kernels, from the first launch on, with a lane for each stream: "name", or "name: side"."""
+    start, streams = ran[0].launch_ns, {k.stream for k in ran}
+    return [
+        (
+            kernel if k.kind == "kernel" else "copy",
+            name if len(streams) == 1 else f"{name}: {'side' if k.stream else 'default'}",
+            (k.start_ns - start) / 1e9,
+            (k.end_ns - start) / 1e9,
+        )
+        for k in ran
+    ]
 
 
 def memory_table(loops: Mapping[str, Loop]) -> Table:
@@ -200,65 +196,32 @@ def verdict(gpu: Any) -> str:
 
 def days_picture(gpus: Mapping[str, Any]) -> Picture:
     """day → the GPU on which a program ran that copies in one stream and computes in another."""
-    lanes = []
-    for day, gpu in gpus.items():
-        start = gpu.kernels[0].launch_ns
-        for k in gpu.kernels:
-            what, where = ("copy", "side") if k.kind == "copy h2d" else ("relu", "default")
-            lanes.append((what, f"{day}: {where}", (k.start_ns - start) / 1e9, (k.end_ns - start) / 1e9))
+    bars = [bar for day, gpu in gpus.items() for bar in _bars(day, gpu.kernels, "relu")]
     title = "One program, two days: on Tuesday relu reads what has not arrived"
-    return timeline(lanes, evidence=EVIDENCE, links=False, title=title)
+    return timeline(bars, evidence=EVIDENCE, links=False, title=title)
 
 
-def kinds_table(gpus: Mapping[str, Any]) -> Table:
-    """program → the kind of its first race."""
-    rows = [(name, gpu.races[0].kind if gpu.races else "none") for name, gpu in gpus.items()]
-    return table(rows, ["program", "race"], evidence=EVIDENCE)
+def try_pages(program: Callable[[Any, list[torch.Tensor]], Any], on_gpu: bool = False) -> Any:
+    """The same for a program that takes four pages, or four tensors on the GPU."""
+    gpu = simulate("H100", strict=False)
+    with gpu:
+        where = {"device": gpu.device} if on_gpu else {"pin_memory": True}
+        pages = [torch.empty(2048, 2048, **where) for _ in range(4)]
+        torch.empty(2048, 2048, device=gpu.device).zero_()  # dropped at once
+        program(gpu, pages)
+    return gpu
 
 
-def races_table(
-    programs: Iterable[Callable[[Any, list[torch.Tensor]], Any]], on_gpu: Sequence[str] = ()
-) -> Table:
-    """Each race of programs that take four pages, or, those named in on_gpu, four tensors on the GPU."""
+def races_table(gpus: Mapping[str, Any]) -> Table:
+    """program → each race that its GPU saw, and between whom."""
     rows = []
-    for program in programs:
-        gpu, name = simulate("H100", strict=False), program.__name__
-        with gpu:
-            where = {"device": gpu.device} if name in on_gpu else {"pin_memory": True}
-            pages = [torch.empty(2048, 2048, **where) for _ in range(4)]
-            torch.empty(2048, 2048, device=gpu.device).zero_()  # dropped at once
-            program(gpu, pages)
-        rows += [
-            (name, r.kind, f"{r.first.name} on {r.first.lane}", f"{r.second.name} on {r.second.lane}")
+    for name, gpu in gpus.items():
+        races = [
+            (r.kind, f"{r.first.name} on {r.first.lane}", f"{r.second.name} on {r.second.lane}")
             for r in gpu.races
         ]
+        rows += [(name, *race) for race in races or [("none", "", "")]]
     return table(rows, ["program", "race", "first", "second"], evidence=EVIDENCE)
-
-
-# --- a pipeline ---------------------------------------------------------------------------------------------------
-
-
-def pipeline_picture(pipeline: Callable[..., None]) -> Picture:
-    """Who works when in pipeline(gpu, pages, results, decode, compute, save, n): the host and three engines."""
-    gpu = simulate("H100", context_s=0.0, library_s=0.0, kernel_load_s=0.0)
-    with gpu:
-        w = torch.empty(2048, 2048, device=gpu.device)
-        pages, results = ([torch.empty(2048, 2048, pin_memory=True) for _ in range(2)] for _ in range(2))
-        pipeline(
-            gpu, pages, results, lambda i, page: gpu.host_work(0.6e-3),
-            lambda x: torch.linalg.multi_dot([x, w, w, w, w]), lambda i, page: gpu.host_work(0.2e-3), 3,
-        )  # fmt: skip
-    worked = [h for h in gpu.host if h.name == "host work"]
-    rows = [(("decode", "save")[i % 2], "CPU", h.start_ns, h.end_ns) for i, h in enumerate(worked)]
-    names = {"copy h2d": "copy in", "copy d2h": "copy out", "kernel": "compute"}
-    rows += [(names[k.kind], names[k.kind], k.start_ns, k.end_ns) for k in gpu.kernels]
-    first = rows[0][2]
-    return timeline(
-        [(what, lane, (a - first) / 1e9, (b - first) / 1e9) for what, lane, a, b in rows],
-        evidence=EVIDENCE,
-        links=False,
-        title="Three batches in a row: four stages, and one works at a time",
-    )
 
 
 # --- on a real GPU ------------------------------------------------------------------------------------------------

@@ -17,11 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from helpers import bench, compiling, plots, simulate
+from helpers import bench, compiling, plots, simulate, trace
 from helpers.compiling import Kernels, Report
 from helpers.compiling.timing import empty_caches
-from helpers.plots.lanes import rows_of
-from helpers.plots.picture import Picture
+from helpers.plots import Picture
 from helpers.pytorch import private_torch
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
@@ -242,31 +241,23 @@ class Chain:
 
 def chain() -> Chain:
     operators = (torch.exp, torch.neg, torch.tanh, torch.sigmoid, torch.sin, torch.relu)
-    chains = {"six operators": operators, "as one kernel": (torch.relu,)}
-    gpu = simulate("H100")
-    bars: list[tuple[str, str, float, float]] = []
-    marks, moved, lasted = {}, {}, {}
+    gpu, moved, lasted = simulate("H100"), [], []
     with gpu:
         big = torch.empty(2**22, device=gpu.device)
         for op in operators:
             op(big)  # warm
         gpu.synchronize()
-        for name, ops in chains.items():
+        start = gpu.clock()
+        for ops in (operators, operators[-1:]):
             before, began, y = len(gpu.kernels), gpu.clock(), big
             for op in ops:
                 y = op(y)
             gpu.synchronize()
-            moved[name] = sum(k.bytes for k in gpu.kernels[before:])
-            lasted[name] = gpu.clock() - began
-            marks[name] = late = max((end for *_, end in bars), default=0.0)
-            for kind, lane, a, b in rows_of(gpu, began):
-                label = kind if kind == "synchronize" else name
-                bars.append((label, lane.split()[0], a - began + late, b - began + late))
-    bars.sort(key=lambda bar: bar[0] == "synchronize")
-    ratio = lambda of: of["six operators"] / of["as one kernel"]  # noqa: E731
-    title = "A chain of six pointwise operators, and one kernel"
-    picture = plots.timeline(bars, evidence="simulated (H100)", marks=marks, title=title)
-    return Chain(ratio(moved), ratio(lasted), picture)
+            moved.append(sum(k.bytes for k in gpu.kernels[before:]))
+            lasted.append(gpu.clock() - began)
+    title = "A chain of six pointwise operators, and then one kernel"
+    picture = plots.queue(trace.read(gpu), start, gpu.clock(), title=title)
+    return Chain(moved[0] / moved[1], lasted[0] / lasted[1], picture)
 
 
 # --- 4 · training, cost and modes ---------------------------------------------------------------------------------
@@ -284,7 +275,7 @@ def classifier() -> tuple[nn.Module, torch.optim.Optimizer, list[tuple[Tensor, T
 
 def trained(runs: Mapping[str, Callable[[], Tensor]]) -> Table:
     """Each run gives its losses: how it ended, and what was compiled meanwhile, in an empty cache of its own."""
-    rows, note = [], "mean loss of the last 10 of 40 batches"
+    rows, note = [], "mean loss of batches 30 to 39"
     for name, run in runs.items():
         try:
             with quiet(), empty_caches(), compiling.watch() as w:
@@ -292,7 +283,7 @@ def trained(runs: Mapping[str, Callable[[], Tensor]]) -> Table:
         except compiling.CannotCompile:
             note += f"; no C++ compiler for: {name}"
             continue
-        rows.append((name, w.counts()["compilations"], len(w.breaks), f"≈ {losses[-10:].mean().item():.4f}"))
+        rows.append((name, w.counts()["compilations"], len(w.breaks), f"≈ {losses[29:39].mean().item():.4f}"))
     return table(rows, ["", "compilations", "graph breaks", "loss"], evidence=LIVE, caption=note)
 
 
@@ -339,11 +330,11 @@ class Block(nn.Module):
 
 
 class Denoiser(nn.Module):
-    """Four blocks: a stand-in for a diffusion model's network."""
+    """Two blocks: a stand-in for a diffusion model's network."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(Block() for _ in range(4))
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         for block in self.blocks:
@@ -405,7 +396,7 @@ def pipe_table() -> Table:
         (four, ran), (eight, _), (thrice, _) = (compiled_pipe(way, calls) for calls in ([4], [8], [4, 4, 4]))
         rows.append((f"`{way}`", four.operators, eight.operators, len(four.breaks), ran, len(thrice.graphs)))
     columns = ["", "operators in graphs", "for 8 steps", "breaks", "runs of a graph", "graphs after 3 calls"]
-    return table(rows, columns, evidence=LIVE, caption="four blocks; four steps where nothing else is said")
+    return table(rows, columns, evidence=LIVE, caption="two blocks; four steps where nothing else is said")
 
 
 def real_models() -> Table | None:
@@ -447,23 +438,6 @@ def real_models() -> Table | None:
 
 
 # --- what a backend is given --------------------------------------------------------------------------------------
-
-
-def nodes(graph: torch.fx.Graph) -> Table:
-    """The nodes of a graph, one a row."""
-    rows = [
-        (
-            n.op,
-            n.name,
-            getattr(n.target, "__name__", n.target),
-            str(n.args),
-            ", ".join(u.name for u in n.users),
-        )
-        for n in graph.nodes
-    ]
-    return table(
-        rows, ["op", "name", "target", "args", "users"], evidence=LIVE, caption="graph.graph.nodes of gated"
-    )
 
 
 def lines_of(code: str) -> str:

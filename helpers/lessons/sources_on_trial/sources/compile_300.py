@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import torch
+import warnings
+from collections.abc import Callable
 
-from helpers import compiling
-from helpers.lessons.sources_on_trial import snippets
+import torch
+from torch import nn
+
+from helpers import compiling, simulate
 from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untested
+from helpers.pytorch import private_torch
 
 
 def graph_then_code() -> Outcome:
@@ -56,31 +60,58 @@ def steady_latency() -> Outcome:
     )
 
 
+def _result(flat: Callable[[torch.Tensor], torch.Tensor], side: int) -> str:
+    """What a network for pictures of 3 × 32 × 32 makes of one picture of 3 × side × side. flat: how it gets its rows."""
+    pooled = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))(
+        torch.rand(1, 3, side, side)
+    )
+    try:
+        return str(tuple(nn.Linear(16 * 16 * 16, 10)(flat(pooled)).shape))
+    except RuntimeError as problem:
+        return f"RuntimeError: {problem}"
+
+
 def flattening() -> Outcome:
-    written, should = snippets.outcome("compile-300/network")
-    wrong = "(4, 10)" in written
+    written = [_result(lambda x: x.view(-1, 16 * 16 * 16), side) for side in (32, 64)]
+    should = [_result(lambda x: x.flatten(1), side) for side in (32, 64)]
+    ways = {"as written": written, "with `flatten(1)`": should}
     return (
-        f"as written: {written}; with `flatten(1)`: {should}",
+        "; ".join(
+            f"{way}: one picture of 32×32: {small}; of 64×64: {large}" for way, (small, large) in ways.items()
+        ),
         "partly: holds when pictures have this one size; of others it makes several rows each, without an error"
-        if wrong
+        if written == ["(1, 10)", "(4, 10)"]
         else "confirmed",
     )
 
 
 def amp_names() -> Outcome:
-    written, _ = snippets.outcome("compile-300/amp")
+    with warnings.catch_warnings(record=True) as caught, simulate("H100") as gpu:
+        warnings.simplefilter("always")
+        model = nn.Linear(16, 4, device=gpu.device)
+        optimizer, scaler = torch.optim.SGD(model.parameters()), torch.cuda.amp.GradScaler()
+        for _ in range(2):
+            optimizer.zero_grad()
+            with torch.cuda.amp.autocast():
+                output = model(torch.rand(8, 16).to(gpu.device))
+            scaler.scale(output.sum()).backward()  # type: ignore[no-untyped-call]
+            scaler.step(optimizer)
+            scaler.update()
+    messages = {str(w.message).partition(" is deprecated")[0] for w in caught if w.category is FutureWarning}
+    deprecated = sorted(name for name in messages if "torch.cuda.amp" in name)
     return (
-        written,
-        "partly: it runs, and both names are deprecated" if "deprecated" in written else "confirmed",
+        f"2 steps run, the model's result is {str(output.dtype).removeprefix('torch.')}; deprecated: {', '.join(deprecated) or 'nothing'}",
+        "partly: it runs, and both names are deprecated" if len(deprecated) == 2 else "confirmed",
     )
 
 
 def max_autotune() -> Outcome:
-    written, should = snippets.outcome("compile-300/max-autotune")
+    modes = ("max-autotune", "max-autotune-no-cudagraphs")
+    options = [", ".join(f"{k}={v}" for k, v in private_torch.list_mode_options(m).items()) for m in modes]
     return (
-        f"{written}; max-autotune-no-cudagraphs: {should}",
+        f"sets {options[0]}; {modes[1]}: sets {options[1]}",
         "partly: it tunes, and switches CUDA graphs on as well"
-        if "cudagraphs=True" in written
+        if "cudagraphs=True" in options[0]
         else "confirmed",
     )
 
