@@ -88,10 +88,10 @@ def collect() -> list[Measurement]:
     from helpers import recordings
 
     rows = measured.public()
-    for found in recordings.load_all("calibration/operators"):
-        for i, row in enumerate(found.table or [], 1):
+    for recording in recordings.load_all("calibration/operators"):
+        for i, row in enumerate(recording.table or [], 1):
             if row.get("card") in measured.CARDS:  # somebody's own card has no line in the table to mend
-                rows.append(measured.parse(row, f"{found.name} on {found.device}, row {i}"))
+                rows.append(measured.parse(row, f"{recording.name} on {recording.device}, row {i}"))
     return rows
 
 
@@ -100,10 +100,10 @@ def fit(rows: Sequence[Measurement], tapes: Sequence[Tape] = ()) -> list[Fit]:
     if not any(not row.held_out for row in rows):
         raise ValueError("nothing to fit: no row of the set 'fit'")
     groups: dict[tuple[str, str, str], list[_Row]] = defaultdict(list)
-    for one in rows:
-        seconds = one.seconds - AROUND_S.get(one.source, 0.0)
+    for measurement in rows:
+        seconds = measurement.seconds - AROUND_S.get(measurement.source, 0.0)
         if seconds > 0:
-            row = _Row(one, measured.work_of(one), seconds)
+            row = _Row(measurement, measured.work_of(measurement), seconds)
             groups[row.key].append(row)
     known: list[Fit] = []
     # What moves bytes first: products need its share of the bandwidth.
@@ -344,12 +344,12 @@ def report() -> Table:
             ("flop_share", "FLOP/s") if row["family"] in ARITHMETIC else ("bandwidth_share", "bytes/s")
         )
         kernels = row["family"] + ("" if row["kind"] == "any" else f" {row['kind']}")
-        said = ["—", "—", row["basis"].partition(":")[0], "—"]
+        errors = ["—", "—", row["basis"].partition(":")[0], "—"]
         if row["error_median"] is not None:
             each = [f"{row[name]:.0%}" for name in ("error_median", "error_p90", "error_before")]
-            said = [*each[:2], f"{row['bias']:+.0%}", each[2]]
+            errors = [*each[:2], f"{row['bias']:+.0%}", each[2]]
         counts = row["fitted"] or "—", row["held_out"] or "—"
-        rows.append((row["card"], kernels, f"{row[share]:.0%} of {of}", *counts, *said))
+        rows.append((row["card"], kernels, f"{row[share]:.0%} of {of}", *counts, *errors))
     columns = "card, kernels, reach, fitted on, held out, error, 90 % below, bias, uncalibrated".split(", ")
     caption = f"{kept['basis']}; errors in rows the fit never saw"
     return table(rows, columns, evidence="arithmetic", caption=caption)

@@ -496,8 +496,8 @@ def _is_open_part(module: str) -> bool:
     if top not in _PARTS or not part:
         return True
     return any(
-        part == one.removesuffix(".*") or part.startswith(one.removesuffix("*")) and one[-1] == "*"
-        for one in _PARTS[top]
+        part == name.removesuffix(".*") or part.startswith(name.removesuffix("*")) and name[-1] == "*"
+        for name in _PARTS[top]
     )
 
 

@@ -107,10 +107,10 @@ def broke(text: str) -> Break | None:
     if not place:
         return None
     file, line = place["file"], int(place["line"])
-    said = text.partition("Graph Break Reason: ")[2].partition("\nUser code traceback:")[0]
+    notes = text.partition("Graph Break Reason: ")[2].partition("\nUser code traceback:")[0]
     # everything before the last blank-line block that starts at the margin is how Dynamo came to it
-    said = said.partition("\n  Developer debug context:")[0]
-    head = said.partition("\n  Explanation:")[0]
+    notes = notes.partition("\n  Developer debug context:")[0]
+    head = notes.partition("\n  Explanation:")[0]
     reason = [row for row in head.splitlines() if row.strip()][-1:] or [""]
     names = [f["name"] for f in _FRAME.finditer(text.partition("\nTraceback (most recent")[0])]
     at = where(file, line) + (f" in {function(names[-1])}" if names else "")

@@ -212,9 +212,9 @@ def optimizer_of(
 
 
 def _optimizer_class(name: str) -> Any:
-    known = {kind.lower(): found for kind, found in vars(torch.optim).items() if isinstance(found, type)}
+    known = {kind.lower(): value for kind, value in vars(torch.optim).items() if isinstance(value, type)}
     base = torch.optim.Optimizer
-    kinds = {kind: found for kind, found in known.items() if issubclass(found, base) and found is not base}
+    kinds = {kind: value for kind, value in known.items() if issubclass(value, base) and value is not base}
     if name.lower() not in kinds:
         raise ValueError(f"optimizer={name!r}: torch.optim has {', '.join(sorted(kinds))}")
     return kinds[name.lower()]

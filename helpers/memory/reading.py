@@ -261,7 +261,7 @@ class _Reader:
         if not isinstance(entries, list):
             raise SnapshotError("'frames' is no list")
         if id(entries) not in self.stacks:
-            self.stacks[id(entries)] = tuple(self.frame(one) for one in entries[:MAX_FRAMES])
+            self.stacks[id(entries)] = tuple(self.frame(frame) for frame in entries[:MAX_FRAMES])
         return self.stacks[id(entries)]
 
     def frame(self, entry: Any) -> Frame:
@@ -296,5 +296,5 @@ def _int(entry: Any, name: str, default: int | None = None, most: int = _LARGEST
     value = entry.get(name, default)
     if type(value) is int and (0 <= value <= most or (name == "line" and -most < value < 0)):
         return value
-    said = str(value)[:40] if not isinstance(value, int) or abs(value) < 1 << 70 else "a huge number"
-    raise SnapshotError(f"{name!r} is {said!r}: a whole number from 0 to {most:,} was expected")
+    shown = str(value)[:40] if not isinstance(value, int) or abs(value) < 1 << 70 else "a huge number"
+    raise SnapshotError(f"{name!r} is {shown!r}: a whole number from 0 to {most:,} was expected")

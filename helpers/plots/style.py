@@ -141,8 +141,8 @@ def figure(
 
 def row_names(ax: Axes, names: Iterable[str]) -> None:
     """A row for each name, from 0 on, without ticks and lines."""
-    found = list(names)
-    ax.set_yticks(range(len(found)), found)
+    labels = list(names)
+    ax.set_yticks(range(len(labels)), labels)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
 

@@ -102,10 +102,10 @@ def seconds(kind: str, payload: int, n: int, link: Link | str, algorithm: str = 
     >>> f"{ranks.seconds('all_reduce', 2**30, 8, ranks.LINKS['NVLink 4']):.2e}"
     '4.22e-03'
     """
-    one = LINKS[link] if isinstance(link, str) else link
+    wire = LINKS[link] if isinstance(link, str) else link
     kind = "send" if kind == "recv" else kind
-    waits = steps(kind, n, algorithm) * one.latency_s
-    return waits + wire_bytes(kind, payload, n, algorithm) / one.bytes_per_s
+    waits = steps(kind, n, algorithm) * wire.latency_s
+    return waits + wire_bytes(kind, payload, n, algorithm) / wire.bytes_per_s
 
 
 def _cost(kind: str, algorithm: str, n: int) -> _Cost:

@@ -152,17 +152,17 @@ def _wait(folder: Path, n: int, timeout: float, stuck: float | None, ranks: Any)
 
 def _raised(folder: Path, n: int) -> RankError | None:
     """The lowest rank that raised, if one did."""
-    told = {i: json.loads(said) for i in range(n) if (said := _read(folder / f"rank{i}.error"))}
-    if not told:
+    errors = {i: json.loads(noted) for i in range(n) if (noted := _read(folder / f"rank{i}.error"))}
+    if not errors:
         return None
     # a rank that has raised stays, with its connections open: nobody else can have raised because of it
-    rank = min(told)
-    one = told[rank]
-    text = one["text"] if len(one["text"]) <= TOLD else one["text"][:TOLD] + " …"
-    message = f"rank {rank} of {n} raised {one['kind']}: {text}"
-    if one["where"]:
-        message += "\n  " + "\n  ".join(one["where"])
-    return RankError(message, rank, one["kind"], one["text"], tuple(one["where"]))
+    rank = min(errors)
+    error = errors[rank]
+    text = error["text"] if len(error["text"]) <= TOLD else error["text"][:TOLD] + " …"
+    message = f"rank {rank} of {n} raised {error['kind']}: {text}"
+    if error["where"]:
+        message += "\n  " + "\n  ".join(error["where"])
+    return RankError(message, rank, error["kind"], error["text"], tuple(error["where"]))
 
 
 def _died(folder: Path, n: int, ended: dict[int, int]) -> RankError:
@@ -173,12 +173,12 @@ def _died(folder: Path, n: int, ended: dict[int, int]) -> RankError:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         why = {"SIGKILL": " (out of memory?)", "SIGSEGV": " (a fault in native code)"}.get(name, "")
         how = f"was killed by {name}{why}"
-    said = _read(folder / f"rank{rank}.err").strip()
+    printed = _read(folder / f"rank{rank}.err").strip()
     message = f"rank {rank} of {n} {how}, without a result or an exception"
-    if at := asked(said):  # faulthandler's stack: of it, the learner's own line tells
+    if at := asked(printed):  # faulthandler's stack: of it, the learner's own line tells
         message += f"\n  it was at {at}"
-    elif said:
-        message += "\n  it said: " + said[-1000:].replace("\n", "\n  ")
+    elif printed:
+        message += "\n  it said: " + printed[-1000:].replace("\n", "\n  ")
     return RankError(message, rank, "Died", how)
 
 

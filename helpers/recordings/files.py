@@ -162,11 +162,11 @@ def check(text: str) -> None:
     """Raise MachineName if the text names this machine, its user, or any folder."""
     # A machine named "trace" or a user named "torch" tells nothing; those are words of every recording.
     names = [n for n in (socket.gethostname(), _user()) if len(n) > 7 or (len(n) > 4 and not n.isalpha())]
-    found = next((n for n in names if re.search(rf"(?<!\w){re.escape(n)}(?!\w)", text)), None)
-    if found is None and (match := _ABSOLUTE.search(text)):
-        found = match.group(0)
-    if found is not None:
-        raise MachineName(f"a recording must not name the machine, and this one says {found!r}")
+    named = next((n for n in names if re.search(rf"(?<!\w){re.escape(n)}(?!\w)", text)), None)
+    if named is None and (match := _ABSOLUTE.search(text)):
+        named = match.group(0)
+    if named is not None:
+        raise MachineName(f"a recording must not name the machine, and this one says {named!r}")
 
 
 def _user() -> str:

@@ -77,8 +77,8 @@ def processor() -> str:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return platform.processor() or "unknown"
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return found.group(1).strip() if found else "unknown"
+    match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return match.group(1).strip() if match else "unknown"
 
 
 def save(folder: Path, manifest: dict[str, Any]) -> None:
@@ -134,11 +134,11 @@ class Recording:
 
     @cached_property
     def snapshot(self) -> dict[str, Any] | None:
-        found = self._data("snapshot")
-        for segment in (found or {}).get("segments", []):  # JSON has no tuples
+        snapshot = self._data("snapshot")
+        for segment in (snapshot or {}).get("segments", []):  # JSON has no tuples
             if "segment_pool_id" in segment:
                 segment["segment_pool_id"] = tuple(segment["segment_pool_id"])
-        return found
+        return snapshot
 
     @cached_property
     def table(self) -> list[dict[str, Any]] | None:

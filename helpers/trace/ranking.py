@@ -160,15 +160,15 @@ def steps(t: Trace) -> Listing[Step]:
     starts = {key: t.start_ns[mask] for key, mask in kinds.items()}
     waits = spans.union(t.start_ns[t.waiting], t.end_ns[t.waiting])
     kernels = work.start_ns[work.of("compute", "communication")]
-    found = []
+    listed = []
     for label, a, b in zip(labels, begins, ends, strict=True):
         count = {key: int(((at >= a) & (at < b)).sum()) for key, at in starts.items()}
         compute = spans.length(covered(work, a, b, "compute", "memory")) / 1e9
-        found.append(
+        listed.append(
             Step(
                 label, a / 1e9, (b - a) / 1e9, count["launches"], count["copies"], count["syncs"],
                 spans.length(spans.clip(waits, a, b)) / 1e9, int(((kernels >= a) & (kernels < b)).sum()),
                 compute, (b - a) / 1e9 - compute if len(work) else 0.0,
             )
         )  # fmt: skip
-    return Listing(found, t.evidence)
+    return Listing(listed, t.evidence)

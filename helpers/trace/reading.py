@@ -88,8 +88,8 @@ def _from_live(source: Any, evidence: str | None) -> Trace:
     results = getattr(getattr(source, "profiler", None), "kineto_results", None)
     before = _exported.get(source)
     if results is not None and before is not None and before[0] is results:
-        found = before[1]
-        return replace(found, evidence=evidence) if evidence else found
+        trace = before[1]
+        return replace(trace, evidence=evidence) if evidence else trace
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         try:
@@ -104,10 +104,10 @@ def _from_live(source: Any, evidence: str | None) -> Trace:
                 f"the profile has nothing to export yet ({error or type(error).__name__}): read it after its "
                 "`with` block, and with a schedule after at least one active step"
             ) from error
-        found = _of_file(path, "the profile", evidence)
+        trace = _of_file(path, "the profile", evidence)
     if results is not None:
-        _exported[source] = results, found
-    return found
+        _exported[source] = results, trace
+    return trace
 
 
 def _load(path: Path) -> Any:
@@ -261,19 +261,19 @@ def _numbers(
     values: list[Any], events: Sequence[dict[str, Any]], key: str, where: str
 ) -> NDArray[np.float64]:
     try:
-        found = np.array(values, np.float64)
-        if found.shape != (len(values),):
+        numbers = np.array(values, np.float64)
+        if numbers.shape != (len(values),):
             raise ValueError
-        bad = np.flatnonzero(~np.isfinite(found))
+        bad = np.flatnonzero(~np.isfinite(numbers))
         if not len(bad):
-            return found
+            return numbers
         i = int(bad[0])
     except (TypeError, ValueError, OverflowError):
         i = next(i for i, v in enumerate(values) if not _is_number(v))
     value = values[i]
-    said = "a huge number" if isinstance(value, int) and abs(value) >= 1 << 70 else repr(value)
+    shown = "a huge number" if isinstance(value, int) and abs(value) >= 1 << 70 else repr(value)
     raise TraceError(
-        f"{where}: event {str(events[i].get('name'))!r} has {key} = {said}, not a number of microseconds"
+        f"{where}: event {str(events[i].get('name'))!r} has {key} = {shown}, not a number of microseconds"
     )
 
 
@@ -294,9 +294,9 @@ def _whole(value: Any, otherwise: int, bits: int = 63) -> int:
 def _whole_all(args: Iterable[Mapping[str, Any]], key: str) -> NDArray[np.int64]:
     values = [a.get(key, default) for a, default in zip(args, repeat(-1))]  # noqa: B905
     try:
-        found = np.array(values, np.int64)
-        if found.shape == (len(values),):
-            return found
+        numbers = np.array(values, np.int64)
+        if numbers.shape == (len(values),):
+            return numbers
     except (TypeError, ValueError, OverflowError):
         pass
     return np.array([_whole(v, -1) for v in values], np.int64)

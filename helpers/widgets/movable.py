@@ -49,7 +49,9 @@ class Movable(ABC):
     def _stack(self, rows: Sequence[Sequence[Any]]) -> None:
         """Make `_widget`: rows of controls, the picture and the line of facts; and draw."""
         wrap = self._kit.Layout(flex_flow="row wrap")
-        self.image = self._kit.Image(format="png", layout=self._fit())
+        # as wide as the picture where there is room for it; ipywidgets adds a margin of 2 pixels on both sides
+        fit = self._kit.Layout(width="calc(100% - 4px)", max_width=f"{round(WIDTH * 96)}px")
+        self.image = self._kit.Image(format="png", layout=fit)
         self._text = self._kit.HTML()
         above = [self._kit.HBox(list(row), layout=wrap) if len(row) > 1 else row[0] for row in rows]
         self._widget = self._kit.VBox([*above, self.image, self._text])
@@ -74,10 +76,6 @@ class Movable(ABC):
     @abstractmethod
     def _moved(self, change: Any) -> None:
         """A control has another value."""
-
-    def _fit(self) -> Any:
-        """As wide as the picture, where there is room for it. ipywidgets adds a margin of 2 pixels on both sides."""
-        return self._kit.Layout(width="calc(100% - 4px)", max_width=f"{round(WIDTH * 96)}px")
 
     def _draw(self) -> None:
         """Show the present picture and its facts; nothing before there is a widget."""

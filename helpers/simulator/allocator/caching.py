@@ -319,10 +319,10 @@ class CachingAllocator:
 
     def snapshot(self) -> dict[str, Any]:
         """What torch.cuda.memory._snapshot() returns, in its exact form."""
-        found = self.segments()
-        self.history.add("snapshot", 0, sum(s["active_size"] for s in found), 0)
+        segments = self.segments()
+        self.history.add("snapshot", 0, sum(s["active_size"] for s in segments), 0)
         return {
-            "segments": found,
+            "segments": segments,
             "device_traces": [self.events],
             "allocator_settings": reports.settings(self.conf),
             "external_annotations": [],

@@ -116,11 +116,11 @@ class Reserved:
         for _, unmapped in free.unmapped.get(stream, ()):
             first: Block = unmapped.prev if unmapped.prev is not None and unmapped.prev.free else unmapped
             block: Block | None = first
-            found = 0
-            while found < size and block is not None and block.free:
-                found += block.size
+            room = 0
+            while room < size and block is not None and block.free:
+                room += block.size
                 block = block.next
-            if found >= size:
+            if room >= size:
                 return first
         granularity = SMALL_SEGMENT if free.small else LARGE_SEGMENT
         # Addresses for 1 1/8 of the device's memory (ExpandableSegment's constructor).

@@ -56,7 +56,7 @@ def _as_cudnn_lays(func: Any, args: tuple[Any, ...], out: Any) -> Any:
     aten/src/ATen/native/ConvUtils.h), which the rule for meta tensors asks of CUDA tensors only."""
     if func is _CONVOLUTION or func is _CONVOLUTION_BACKWARD:
         given = args[:2] if func is _CONVOLUTION else args[1:3]
-        layout = next((found for found in map(channels_last, given) if found), None)
+        layout = next((order for order in map(channels_last, given) if order), None)
         if layout is not None:
             with Unseen(), torch.no_grad():
                 return map_leaves(
@@ -110,7 +110,7 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return out
     if known is False:
         return func(*args, **kwargs)
-    made = [_make(one) for one in known[1]]
+    made = [_make(tensor) for tensor in known[1]]
     return made[0] if known[0] is None else known[0](made)
 
 

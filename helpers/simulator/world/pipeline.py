@@ -148,8 +148,8 @@ def pipeline(
             look(other)
     stuck = [(rank, row[places[rank]]) for rank, row in enumerate(rows) if places[rank] < len(row)]
     if stuck:
-        said = "; ".join(_stuck(*one, stages, where, done) for one in stuck)
-        raise ValueError(f"the schedule comes to a stop: {said}")
+        reasons = "; ".join(_stuck(*place, stages, where, done) for place in stuck)
+        raise ValueError(f"the schedule comes to a stop: {reasons}")
     return Pipeline(
         len(rows), stages, 1 + max((m for _, _, m in where), default=-1),
         tuple(sorted(steps, key=lambda s: (s.start_s, s.rank))), tuple(messages.values()),
