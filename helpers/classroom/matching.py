@@ -227,8 +227,8 @@ def _taken_apart(cells: Sequence[_Cell], owns: Sequence[Own], notes: list[str]) 
                 other = next((own for own in given[text] if own.place >= start), given[text][-1])
                 parts.append(_Cell("markdown" if other.role == "text" else "code", text, "", other))
             elif text.strip():
-                own = None if locked and len(pieces) > 1 else cell.own
-                part = replace(cell, source=text.strip("\n"), id="" if parts else cell.id, own=own)
+                whose = None if locked and len(pieces) > 1 else cell.own
+                part = replace(cell, source=text.strip("\n"), id="" if parts else cell.id, own=whose)
                 parts += [part] if part.role in _LOCKED else _by_owner(part, open_ones)
         if len(parts) > 1:
             what = about[0] if about else cell.own
@@ -416,7 +416,8 @@ def _notebook(
             at = bisect_right(fixed, cell.order, key=lambda stood: stood[0])
             below[fixed[at - 1][1] if at else -1].append(cell)
     cells: list[NotebookNode] = []
-    for place, own in [(-1, None), *enumerate(owns)]:
+    places: list[tuple[int, Own | None]] = [(-1, None), *enumerate(owns)]
+    for place, own in places:
         if own and (cell := kept.get(place)):
             edited = own.role == "experiment" and cell.source != own.node.source
             about = {"role": "edited" if edited else own.role, "exercise": own.exercise}
