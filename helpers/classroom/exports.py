@@ -31,8 +31,8 @@ from helpers.classroom.sanitise import visible
 GRADED, NOT_GRADABLE, WAITS = "graded", "not gradable", "waits for a person"
 UNGRADED, MISSING = "not graded yet", "nothing handed in"
 #: columns about people, as Canvas and Moodle call them
-WHO = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
-WHO += ("First name", "Last name", "ID number", "Email address", "Username")
+CANVAS = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
+MOODLE = ["First name", "Last name", "ID number", "Email address", "Username"]
 _POSSIBLE = "Points Possible"
 
 
@@ -219,7 +219,7 @@ def into(table: Lines, roster: Lines, column: str = "") -> tuple[list[list[objec
             scores[id(people[student])] = row["total"]
     scores |= {id(line): table[0]["max"] for line in roster if line.get("Student", "").strip() == _POSSIBLE}
     own = [name for name in roster[0] if name.partition(" (")[0].strip() == lesson]
-    who = [name for name in roster[0] if name in WHO]
+    who = [name for name in roster[0] if name in CANVAS + MOODLE]
     lines: list[list[object]] = [[*who, column or (own[0] if own else lesson)]]
     lines += [[*(line[c] for c in who), scores[id(line)]] for line in roster if id(line) in scores]
     return lines, missing

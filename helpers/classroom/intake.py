@@ -62,8 +62,8 @@ def take(folder: Path, reference: NotebookNode, name: str) -> Matched:
         except NotGradable as why:
             refused.append((file, why))
     if not candidates:
-        worst, why = refused[0]
-        raise NotGradable(f"{worst.shown}: {why}")
+        worst, reason = refused[0]
+        raise NotGradable(f"{worst.shown}: {reason}")
     file, best = max(candidates, key=lambda candidate: candidate[1].answered)
     if file.shown != f"{name}.ipynb":
         best.notes.insert(0, f"the notebook was found as {file.shown!r} and taken as {name}.ipynb")
@@ -73,9 +73,9 @@ def take(folder: Path, reference: NotebookNode, name: str) -> Matched:
                 f"{file.shown!r} was graded, and {other.shown!r} has other answers "
                 f"({matched.answered} exercises answered there, {best.answered} here)"
             )
-    for other, why in refused:
+    for other, reason in refused:
         if other.shown == f"{name}.ipynb":
-            best.human.append(f"{file.shown!r} was graded instead of {other.shown!r}: {why}")
+            best.human.append(f"{file.shown!r} was graded instead of {other.shown!r}: {reason}")
     if len(files) > MOST_NOTEBOOKS:
         best.human.append(
             f"the folder holds {len(files)} notebooks, of which {MOST_NOTEBOOKS} were looked at"

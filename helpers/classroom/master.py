@@ -79,7 +79,11 @@ class Master:
 
 def read(path: Path) -> Master:
     """The checked master at ``path``. Raises :class:`BadMaster`."""
-    text = path.read_text(encoding="utf-8")
+    return parse(path, path.read_text(encoding="utf-8"))
+
+
+def parse(path: Path, text: str) -> Master:
+    """The master that ``text`` would be at ``path``. Raises :class:`BadMaster`."""
     lines = [i for i, line in enumerate(text.splitlines(), 1) if re.match(r"# %%", line)]
     notebook = jupytext.reads(text, fmt="py:percent")
     if not lines or len(lines) != len(notebook.cells):

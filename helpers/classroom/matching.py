@@ -227,8 +227,8 @@ def _taken_apart(cells: Sequence[_Cell], owns: Sequence[Own], notes: list[str]) 
                 other = next((own for own in given[text] if own.place >= start), given[text][-1])
                 parts.append(_Cell("markdown" if other.role == "text" else "code", text, "", other))
             elif text.strip():
-                own = None if locked and len(pieces) > 1 else cell.own
-                part = replace(cell, source=text.strip("\n"), id="" if parts else cell.id, own=own)
+                whose = None if locked and len(pieces) > 1 else cell.own
+                part = replace(cell, source=text.strip("\n"), id="" if parts else cell.id, own=whose)
                 parts += [part] if part.role in _LOCKED else _by_owner(part, open_ones)
         if len(parts) > 1:
             what = about[0] if about else cell.own
@@ -271,13 +271,13 @@ def _joined(cells: Iterator[_Cell], owns: Sequence[Own], notes: list[str]) -> li
         at = last.get(cell.own, -1)
         if cell.own is None and _INDENTED.match(cell.source) and whole and whole[-1].role not in _LOCKED:
             at = len(whole) - 1
-        if at >= 0 and cell.kind == whole[at].kind == "code":
-            first = whole[at]
+        first = whole[at] if at >= 0 else None
+        short = first and len(first.source) + len(cell.source) < _LONGEST_SPLIT
+        if first and short and cell.kind == first.kind == "code":
             # one below the other, or in the middle of a line: where that is better Python, or leaves fewer names unknown
             ways = [first.source + "\n" + cell.source, first.source + cell.source]
             best = min(ways, key=lambda text: _problems([text], known))
-            better = _problems([best], known) < _problems([first.source, cell.source], known)
-            if len(best) < _LONGEST_SPLIT and better:
+            if _problems([best], known) < _problems([first.source, cell.source], known):
                 whole[at] = replace(first, source=best)
                 if first.own and first.role == "exercise":
                     notes.append(f"exercise {first.own.grade_id}: its cell was split, and was joined again")
@@ -311,47 +311,39 @@ def _problems(texts: Sequence[str], known: set[str]) -> tuple[int, int]:
 
 def _answer(own: Own, owns: Sequence[Own], cells: list[_Cell], result: Matched) -> tuple[_Cell, list[_Cell]]:
     """An exercise's cell as it counts, and the cells that are left."""
+    told = f"exercise {own.grade_id}: "
     mine = [cell for cell in cells if cell.own is own]
     able = [c for c in cells if (c.own is own or c.role != "exercise") and c.answers(own)]
     answering = [c for c in able if c.kind == "code"]
+    if not answering and (answering := [c for c in able if _problems([c.source], set())[0] == 0]):
+        result.notes.append(told + "its cell was no code cell any more, and was made one again")
+    chosen = _chosen(own, answering, _first_test(own, cells))
     if not answering:
-        answering = [c for c in able if _problems([c.source], set())[0] == 0]
-        if answering:
+        given = _normal(own.stub)
+        chosen = [c for c in mine if c.kind == "code" and _normal(c.source) not in ("", given)][:1]
+        if not chosen and not any(_normal(c.source) == given for c in mine):
             result.notes.append(
-                f"exercise {own.grade_id}: its cell was no code cell any more, and was made one again"
-            )
-    chosen = _chosen(own, answering, _first_test(own, owns, cells))
-    if not answering:
-        chosen = [c for c in mine if c.kind == "code" and _normal(c.source) not in ("", _normal(own.stub))][
-            :1
-        ]
-        if not chosen and not any(_normal(c.source) == _normal(own.stub) for c in mine):
-            result.notes.append(
-                f"exercise {own.grade_id}: its cell was gone, empty or no code, and was put back as it was given"
+                told + "its cell was gone, empty or no code, and was put back as it was given"
             )
     copies = [c for c in mine if c.kind == "code" and c.defines & own.asked]
     if any(c.own is not own for c in chosen):
-        result.notes.append(
-            f"exercise {own.grade_id}: the answer, or a part of it, stood in another cell, and was taken from there"
-        )
+        result.notes.append(told + "the answer, or a part of it, was taken from another cell, where it stood")
     elif len(chosen) > 1:
-        result.notes.append(f"exercise {own.grade_id}: its cell was split, and was joined again")
+        result.notes.append(told + "its cell was split, and was joined again")
     if len({_normal(c.source) for c in answering}) > len(chosen):
         result.human.append(
-            f"exercise {own.grade_id}: it is answered {len(answering)} times, and differently; of the answers above its "
-            "test the last one was graded"
+            f"{told}it is answered {len(answering)} times, and differently; of the answers above its test the last one "
+            "was graded"
         )
     elif len(copies) > max(1, len(chosen)):
-        result.notes.append(
-            f"exercise {own.grade_id}: its cell was there {len(copies)} times, and was graded once"
-        )
+        result.notes.append(f"{told}its cell was there {len(copies)} times, and was graded once")
     text = "\n\n\n".join(c.source.strip("\n") for c in chosen) or own.stub
     if chosen != mine:  # what the exercise's own cell gave besides
         defined = {name for name, _ in _pieces(text)}
-        given = [t.strip("\n") for n, t in _pieces(own.stub) if n not in defined and t.strip() not in text]
-        text = "\n\n\n".join([*given, text])
+        besides = [t.strip("\n") for n, t in _pieces(own.stub) if n not in defined and t.strip() not in text]
+        text = "\n\n\n".join([*besides, text])
     if _CONFLICT.search(text):
-        result.human.append(f"exercise {own.grade_id}: its cell holds the marks of a merge conflict")
+        result.human.append(told + "its cell holds the marks of a merge conflict")
     order = (chosen or mine or [_Cell("code", "")])[0].order
     answer = _Cell("code", as_given(text), "", own, order)
     spare = [_spare(own, c, answer) for c in cells if c in {*mine, *answering} - {*chosen}]
@@ -370,13 +362,10 @@ def _chosen(own: Own, answering: Sequence[_Cell], test: int) -> list[_Cell]:
     return [answering[i] for i in sorted(chosen)]
 
 
-def _first_test(own: Own, owns: Sequence[Own], cells: Sequence[_Cell]) -> int:
-    """Where the exercise's first test stands in the submission; without one, where the next exercise begins."""
-    tests = [o.place for o in owns if o.exercise == own.exercise and o.place != own.place]
-    orders = [c.order for c in cells if c.own and c.own.place in tests]
-    last = max(tests, default=own.place)
-    orders = orders or [c.order for c in cells if c.own and c.own.exercise and c.own.place > last]
-    return min(orders, default=cells[-1].order + 1)
+def _first_test(own: Own, cells: Sequence[_Cell]) -> int:
+    """Where the exercise's first test stands in the submission; without one, below all."""
+    tests = [c for c in cells if c.own and c.own.exercise == own.exercise and c.role in ("test", "hidden")]
+    return min((c.order for c in tests), default=cells[-1].order + 1)
 
 
 def _spare(own: Own, cell: _Cell, answer: _Cell) -> _Cell | None:
@@ -427,7 +416,8 @@ def _notebook(
             at = bisect_right(fixed, cell.order, key=lambda stood: stood[0])
             below[fixed[at - 1][1] if at else -1].append(cell)
     cells: list[NotebookNode] = []
-    for place, own in [(-1, None), *enumerate(owns)]:
+    places: list[tuple[int, Own | None]] = [(-1, None), *enumerate(owns)]
+    for place, own in places:
         if own and (cell := kept.get(place)):
             edited = own.role == "experiment" and cell.source != own.node.source
             about = {"role": "edited" if edited else own.role, "exercise": own.exercise}

@@ -43,9 +43,7 @@ def read(data: bytes, notes: list[str]) -> list[Written]:
             "and hand it in again"
         )
     notebook = _parsed(_text(data, notes), notes)
-    cells, old = _cells(notebook)
-    if old:
-        notes.append("it was saved in an old notebook format, which was read")
+    cells = _cells(notebook)
     if len(cells) > MOST_CELLS:
         raise NotGradable(
             f"the notebook has {len(cells):,} cells, and at most {MOST_CELLS:,} are read: delete what is no part of the "
@@ -133,19 +131,19 @@ def _why_no_json(text: str, problem: ValueError) -> str:
     return "the file is no notebook (a notebook begins with a brace): hand in the lesson's .ipynb file"
 
 
-def _cells(notebook: dict[str, Any]) -> tuple[list[Any], bool]:
-    """The list of cells, and whether it stood in the sheets of formats 1 to 3."""
+def _cells(notebook: dict[str, Any]) -> list[Any]:
+    """The list of cells; in formats 1 to 3 it stood in sheets."""
     cells = notebook.get("cells")
     sheets = notebook.get("worksheets")
     if not isinstance(cells, list) and isinstance(sheets, list):
         lists = [s["cells"] for s in sheets if isinstance(s, dict) and isinstance(s.get("cells"), list)]
         if lists:
-            return [cell for sheet in lists for cell in sheet], True
+            return [cell for sheet in lists for cell in sheet]
     if not isinstance(cells, list):
         raise NotGradable(
             "the file is JSON but no notebook, for it has no list of cells: hand in the lesson's .ipynb file"
         )
-    return cells, False
+    return cells
 
 
 def _written(cell: dict[str, Any], place: int, notes: list[str]) -> Written:

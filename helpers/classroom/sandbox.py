@@ -89,16 +89,8 @@ def _command(control: int) -> list[str]:
     if _knows("--disable-userns"):  # bubblewrap 0.8, of 2023
         command += ["--unshare-user", "--disable-userns"]
     command += ["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]
-    command += [
-        "--size",
-        str(SHARED_MEMORY),
-        "--tmpfs",
-        "/dev/shm",
-        "--size",
-        str(SCRATCH),
-        "--tmpfs",
-        "/tmp",
-    ]
+    for place, most in {"/dev/shm": SHARED_MEMORY, "/tmp": SCRATCH}.items():
+        command += ["--size", str(most), "--tmpfs", place]
     for path in readable:
         command += ["--ro-bind-try", path, path]
     command += ["--ro-bind", str(ROOT / "helpers"), f"{_COURSE}/helpers", "--chdir", "/tmp", "--clearenv"]

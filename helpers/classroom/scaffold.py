@@ -12,7 +12,6 @@ import keyword
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from string import Template
 
@@ -103,13 +102,10 @@ def _exercise(path: Path, name: str, master: str, texts: str) -> Files:
         test: _ruffed(test, texts + _filled(skeletons.CHECK, about), skeletons.IMPORTS),
     }
     files |= {answers / f"{stem}.py": _filled(text, about) for stem, text in skeletons.ANSWERS.items()}
-    with tempfile.TemporaryDirectory() as place:
-        trial = Path(place) / path.name
-        trial.write_text(files[path], encoding="utf-8")
-        try:
-            masters.read(trial)
-        except BadMaster as problem:
-            raise Refused(f"the lesson would not be one that builds: {problem}") from None
+    try:
+        masters.parse(path, files[path])
+    except BadMaster as problem:
+        raise Refused(f"the lesson would not be one that builds: {problem}") from None
     return files
 
 

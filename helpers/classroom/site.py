@@ -153,19 +153,9 @@ def make(to: Path, lessons: list[Master] | None = None) -> int:
         lay_out(chosen, Path(place) / "source")
         if to.exists():
             shutil.rmtree(to)
-        asked = [
-            "-q",
-            "-W",
-            "--keep-going",
-            "-b",
-            "html",
-            "-d",
-            f"{place}/doctrees",
-            f"{place}/source",
-            str(to),
-        ]
+        folders = [f"{place}/doctrees", f"{place}/source", str(to)]
         os.environ.setdefault("SOURCE_DATE_EPOCH", "0")  # no date in the pages
-        return int(build_main(asked))
+        return int(build_main(["-q", "-W", "--keep-going", "-b", "html", "-d", *folders]))
 
 
 def main() -> int:
