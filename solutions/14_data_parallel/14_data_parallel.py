@@ -433,17 +433,15 @@ board
 # [`noop_hook`](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html) sends nothing, so the difference between the two times below
 # is the most that you can gain. Is it small? Then leave the buckets alone. Is it large? Compare the bytes of gradients with your link
 # (section 2). Then accumulate with `no_sync`, send 16 bits (both in *Further*), or try other buckets, in this order. If the ranks'
-# times differ without sending, look for the slow rank first.
+# times differ without sending, look for the slow rank first. On GPUs each rank must take its own, before the model goes to one:
+# `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` at the top of the script. Without it all ranks share the first GPU.
 #
 # ```python
-# import copy, os, time
-# import torch
+# import copy, time
 # import torch.distributed as dist
 # from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 # from torch.nn.parallel import DistributedDataParallel
 #
-# if torch.cuda.is_available():  # a GPU of its own for each rank, before the model goes to one
-#     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 # dist.init_process_group()  # torchrun says which rank this is
 # for hook in (None, noop_hook):
 #     ddp = DistributedDataParallel(copy.deepcopy(model))
@@ -452,8 +450,7 @@ board
 #     for _ in ("warm-up", "measured"):
 #         began = time.perf_counter()
 #         for x, y in loader:
-#             loss = loss_fn(ddp(x.to(device)), y.to(device))
-#             loss.backward()
+#             (loss := loss_fn(ddp(x.to(device)), y.to(device))).backward()
 #         loss.item()  # waits for the GPU
 #     print(dist.get_rank(), hook, f"{(time.perf_counter() - began) / len(loader) * 1e3:.2f} ms a step")
 # dist.destroy_process_group()
