@@ -36,8 +36,8 @@ def results(script: Script, name: str) -> Results:
         vars(made)["train"] = (
             train  # a part that stands in for another sees the script's names where a step runs
         )
-        found: Results = next(script.within(made, None, {}, None, 0))
-    return found
+        given_back: Results = next(script.within(made, None, {}, None, 0))
+    return given_back
 
 
 def changed(before: Script, after: Script) -> str | None:
@@ -111,15 +111,15 @@ def _flat(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def _clip(made: Any) -> Results:
-    found = {}
+    results_of = {}
     for of, scale in (("long", 1.0), ("short", 0.001)):
         net = _net(made)
         _graded(net, 2, scale)
-        found[f"the length of {of} gradients"] = made.clip(net)
-        found[f"the gradients after clipping {of} ones"] = _flat(
+        results_of[f"the length of {of} gradients"] = made.clip(net)
+        results_of[f"the gradients after clipping {of} ones"] = _flat(
             w.grad for w in net.parameters() if w.grad is not None
         )
-    return _plain(**found)
+    return _plain(**results_of)
 
 
 def _average(made: Any) -> Results:

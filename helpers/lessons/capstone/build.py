@@ -37,10 +37,10 @@ def picked(seed: str) -> tuple[Fault, ...]:
     kinds = {fault.kind for fault in FAULTS}
     while True:
         some = dice.sample(list(places), dice.randint(FROM, TO))
-        found = [dice.choice(places[place]) for place in places if place in some]
-        raised = {(f.area, counter) for f in found for counter in (f.counter, *f.also)}
-        if wanted <= raised and kinds == {f.kind for f in found}:
-            return tuple(found)
+        faults = [dice.choice(places[place]) for place in places if place in some]
+        raised = {(f.area, counter) for f in faults for counter in (f.counter, *f.also)}
+        if wanted <= raised and kinds == {f.kind for f in faults}:
+            return tuple(faults)
 
 
 @lru_cache(maxsize=256)

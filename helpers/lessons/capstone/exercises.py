@@ -68,27 +68,27 @@ def _learn(answer: Callable[[Script], Any], area: str, runs: list[dict[str, Any]
     """alone: what the repaired script's parts give, called one by one; runs: what it learns in these."""
     after = _repaired(answer, area)
     parts = {name: alone.results(after, name) for name, _ in after.replaced if name in alone.CALLS}
-    return {"alone": parts, "runs": [scores.trained(after, Run(**one)) for one in runs]}
+    return {"alone": parts, "runs": [scores.trained(after, Run(**fields)) for fields in runs]}
 
 
 def _measure(answer: Callable[[Script], Any], area: str, compiles: bool) -> dict[str, Any]:
     """What a step of it takes, what it did while that was counted, and what it learns and does with true values."""
     after = _repaired(answer, area)
     numbers, work, loaded = scores.counted(after)
-    found = {"score": numbers, "work": work, "loaded": loaded, "tied": scores.trained(after, TIED)}
-    return found | {"compiled": scores.trained(after, scores.COMPILED)} if compiles else found
+    measured = {"score": numbers, "work": work, "loaded": loaded, "tied": scores.trained(after, TIED)}
+    return measured | {"compiled": scores.trained(after, scores.COMPILED)} if compiles else measured
 
 
 def _gives_the_same(report: check.Report) -> str | None:
-    before, found = capstone.script(), report.value["alone"]
-    odds = (alone.apart(name, alone.results(before, name), found[name]) for name in found)
+    before, given_back = capstone.script(), report.value["alone"]
+    odds = (alone.apart(name, alone.results(before, name), given_back[name]) for name in given_back)
     odd = next(filter(None, odds), None)
     return f"{odd}. It has to compute the same." if odd else None
 
 
 def _learns_the_same(report: check.Report) -> str | None:
     _, runs = report.args
-    odds = (_odd(Run(**one), learned) for one, learned in zip(runs, report.value["runs"], strict=True))
+    odds = (_odd(Run(**fields), learned) for fields, learned in zip(runs, report.value["runs"], strict=True))
     return next(filter(None, odds), None)
 
 
@@ -104,19 +104,19 @@ def _did_it_while_counted(report: check.Report) -> str | None:
     ran = [(TIED, report.value["tied"])]
     if "compiled" in report.value:
         ran.append((scores.COMPILED, report.value["compiled"]))
-    if odd := next(filter(None, (_odd(*one) for one in ran)), None):
+    if odd := next(filter(None, (_odd(*pair) for pair in ran)), None):
         return odd
     _, was, loaded = scores.counted(before)
     was_tied = scores.trained(before, TIED)["work"]
-    said = "a step does something else where it is counted than where its losses are compared"
+    problem = "a step does something else where it is counted than where its losses are compared"
     if any(
         _far(a, b) for a, b in zip(loaded, report.value["loaded"], strict=False)
     ):  # one may be a batch ahead
-        return f"{said}: it loads other pictures"
+        return f"{problem}: it loads other pictures"
     for name, (times, _, _) in tied.items():
         missing = times - _of(work, name)[0]
         if missing > max(0, _of(was_tied, name)[0] - _of(was, name)[0]):
-            return f"{said}: {missing} times {name.split(' ', 1)[1]} are left out"
+            return f"{problem}: {missing} times {name.split(' ', 1)[1]} are left out"
     # sizes grow from one run to the other: by how much, is the same for the script as it was
     products = [name for name in tied if name in was_tied and _PRODUCTS.search(name)]
     for names, place, least in [
@@ -125,7 +125,7 @@ def _did_it_while_counted(report: check.Report) -> str | None:
         ([name for name in {**work, **was} if name.startswith("copy h2d")], BYTES, 0.95),
     ]:
         if _growth(names, place, tied, work) < least * _growth(names, place, was_tied, was):
-            return f"{said}: it computes or sends less ({', '.join(sorted(names)[:3])})"
+            return f"{problem}: it computes or sends less ({', '.join(sorted(names)[:3])})"
     if report.value["score"]["sent_bytes"] < 0.45 * sent_bytes():
         return "fewer bytes are sent between the ranks than half of what the gradients have"
     return None
@@ -141,13 +141,13 @@ def _growth(names: list[str], place: int, small: dict[str, list[int]], large: di
     )
 
 
-def _far(one: list[float], other: list[float]) -> bool:
-    return len(one) != len(other) or any(abs(a - b) > 1e-3 for a, b in zip(one, other, strict=True))
+def _far(means: list[float], others: list[float]) -> bool:
+    return len(means) != len(others) or any(abs(a - b) > 1e-3 for a, b in zip(means, others, strict=True))
 
 
 def _check(name: str, area: str, counter: str, runs: tuple[Run, ...]) -> None:
     limit = capstone.budget()[area][counter]
-    said, form = _FORMS[counter]
+    called, form = _FORMS[counter]
     each_step = "" if counter in ("compilations", "peak_bytes") else " a step"
 
     def takes(report: check.Report) -> float:
@@ -160,25 +160,27 @@ def _check(name: str, area: str, counter: str, runs: tuple[Run, ...]) -> None:
             return None
         before = capstone.script()
         was = (scores.trained(before, scores.COMPILED) if compiles else scores.counted(before)[0])[counter]
-        return f"it learns the same; {said}: {form(got)}{each_step}, wanted at most {form(limit)}; it was {form(was)}"
+        return f"it learns the same; {called}: {form(got)}{each_step}, wanted at most {form(limit)}; it was {form(was)}"
 
     def learned(reports: list[check.Report]) -> str:
-        return f"learns the same in {len(asked)} run{'s' if len(asked) > 1 else ''}"
+        return f"learns the same in {len(wanted_runs)} run{'s' if len(wanted_runs) > 1 else ''}"
 
     def spared(reports: list[check.Report]) -> str:
-        return f"{said}: {form(takes(reports[0]))}{each_step} (at most {form(limit)})"
+        return f"{called}: {form(takes(reports[0]))}{each_step} (at most {form(limit)})"
 
     compiles = counter == "compilations"
     note = f"In a cell of its own, capstone.compare(script, {name}(script)) shows every counter."
-    told: dict[str, Any] = {"call": f"{name}(script)", "look": _LOOK[area], "note": note, "counters": False}
+    how: dict[str, Any] = {"call": f"{name}(script)", "look": _LOOK[area], "note": note, "counters": False}
     default = asdict(Run())
-    asked = [{k: v for k, v in asdict(one).items() if v != default[k]} for one in runs or (Run(),)]
-    learns = check.case(area, asked)  # asked first: most of what is wrong shows here, and soon
+    wanted_runs = [
+        {k: v for k, v in asdict(each_run).items() if v != default[k]} for each_run in runs or (Run(),)
+    ]
+    learns = check.case(area, wanted_runs)  # asked first: most of what is wrong shows here, and soon
     same = each(_gives_the_same, _learns_the_same)
-    check.function(name, [learns], drive=_learn, verify=same, passed=learned, **told)
+    check.function(name, [learns], drive=_learn, verify=same, passed=learned, **how)
     costs = check.case(area, compiles)
     cheap = each(_did_it_while_counted, too_much)
-    check.function(name, [costs], drive=_measure, verify=cheap, passed=spared, **told)
+    check.function(name, [costs], drive=_measure, verify=cheap, passed=spared, **how)
 
 
 def check_repair_data(counter: str, *runs: Run) -> None:

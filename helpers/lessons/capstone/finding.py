@@ -302,8 +302,8 @@ def where(script: Script, counter: str, most: int = MOST) -> Table:
     ]  # fmt: skip
     if any(charge.amount for place, charge in lines.items() if place not in dict(shown)):
         look = f"in other lines: {form(whole - sum(charge.amount for _, charge in shown))}; {look}"
-    said = "time of the CPU, waits included" if counter == "step_s" else name
-    columns = ["line", "in", "area", "train calls", said, "what it is"]
+    heading = "time of the CPU, waits included" if counter == "step_s" else name
+    columns = ["line", "in", "area", "train calls", heading, "what it is"]
     return table(rows, columns, evidence=scores.SIMULATED, caption=look)
 
 
@@ -320,9 +320,9 @@ def _via(charge: Charge) -> str:
 
 def _said(charge: Charge) -> str:
     names = [name.removeprefix("aten.").removeprefix("aten::") for name, _ in _largest(charge.of)[:2]]
-    said = ", ".join(names) + (", …" if len(charge.of) > 2 else "")
+    largest = ", ".join(names) + (", …" if len(charge.of) > 2 else "")
     rate = charge.flops / (charge.amount * scores.STEPS) / 1e12
-    return f"{said} ({rate:.0f} TFLOP/s)" if rate >= 1 else said
+    return f"{largest} ({rate:.0f} TFLOP/s)" if rate >= 1 else largest
 
 
 def _compiled(script: Script, look: str) -> Table:

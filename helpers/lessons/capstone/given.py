@@ -99,7 +99,7 @@ def made(seed: str) -> dict[str, Any]:
     from helpers.lessons.capstone import scores
 
     build = builder()
-    slow, fast = (scores.score(one).as_dict() for one in (build.slow(seed), build.fast()))
+    slow, fast = (scores.score(version).as_dict() for version in (build.slow(seed), build.fast()))
     limits: dict[str, dict[str, float]] = {}
     for area, counters in build.GRADED.items():
         best = scores.score(build.repaired(seed, area)).as_dict()

@@ -102,12 +102,12 @@ class Script:
 @functools.lru_cache(maxsize=64)
 def _parts(source: str) -> dict[str, str]:
     lines = source.splitlines()
-    found = {}
+    texts = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
-            found[node.name] = "\n".join(lines[first - 1 : node.end_lineno]) + "\n"
-    return found
+            texts[node.name] = "\n".join(lines[first - 1 : node.end_lineno]) + "\n"
+    return texts
 
 
 def _needed(text: str) -> list[str]:
@@ -123,21 +123,21 @@ def spaces(script: Script) -> list[dict[str, Any]]:
 
 def code_of(part: Any) -> CodeType | None:
     """The code behind a part, below decorators."""
-    found: CodeType | None = getattr(_below(part), "__code__", None)
-    return found
+    code: CodeType | None = getattr(_below(part), "__code__", None)
+    return code
 
 
 def _globals_of(part: Any) -> dict[str, Any] | None:
     """The global names of the function behind a part."""
-    found: dict[str, Any] | None = getattr(_below(part), "__globals__", None)
-    return found
+    names: dict[str, Any] | None = getattr(_below(part), "__globals__", None)
+    return names
 
 
 def _below(part: Any) -> Any:
     """The function below decorators."""
     for _ in range(20):
         inner = next(
-            (one for mark in ("__wrapped__", "_torchdynamo_orig_callable", "func") if (one := getattr(part, mark, None))),
+            (below for mark in ("__wrapped__", "_torchdynamo_orig_callable", "func") if (below := getattr(part, mark, None))),
             None,
         )  # fmt: skip
         if inner is None:

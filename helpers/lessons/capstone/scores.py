@@ -398,7 +398,7 @@ def _trained(script: Script, run: Run, cpu: NoGPU | None) -> dict[str, Any]:
             "work": work,
             "rows": [[float(number) for number in row] for row in [*record.rows, *waiting]],
             "held_out": [float(loss) for loss in record.held_out],
-            "guesses": [_classes(one).tolist() for one in record.guesses],
+            "guesses": [_classes(guess).tolist() for guess in record.guesses],
             "weights": {name: _sketch(flat) for name, flat in weights.items()},
             "saved": {
                 name: (ON_GPU if v.is_meta else _sketch(v)) if isinstance(v, torch.Tensor) else v
@@ -427,9 +427,9 @@ ON_GPU = "on the GPU"
 CLOSE, ROUNDED = 1e-3, 5e-2
 
 
-def apart(one: dict[str, Any], other: dict[str, Any], tolerance: float = CLOSE) -> str | None:
+def apart(was: dict[str, Any], now: dict[str, Any], tolerance: float = CLOSE) -> str | None:
     """What is first found to differ between two of :func:`trained`, in words; None where they agree."""
-    for i, (a, b) in enumerate(zip(one["rows"], other["rows"], strict=False), start=1):
+    for i, (a, b) in enumerate(zip(was["rows"], now["rows"], strict=False), start=1):
         for name, x, y in zip(
             ("loss", "number of right answers", "length of the gradient"), a, b, strict=True
         ):
@@ -437,23 +437,23 @@ def apart(one: dict[str, Any], other: dict[str, Any], tolerance: float = CLOSE) 
                 continue  # rounding may change which answer is the likeliest
             if not _near(x, y, tolerance):
                 return f"the {name} of step {i} is {y:.5g}, and {x:.5g} in the script as it was"
-    if len(one["rows"]) != len(other["rows"]):
-        return f"{len(other['rows'])} steps are in the log, wanted {len(one['rows'])}"
-    for name, said in (("held_out", "validation"), ("guesses", "entry of the guesses")):
-        if len(one[name]) != len(other[name]):
-            return f"there are {len(other[name])} of record.{name}, wanted {len(one[name])}"
-        for i, (a, b) in enumerate(zip(one[name], other[name], strict=True), start=1):
+    if len(was["rows"]) != len(now["rows"]):
+        return f"{len(now['rows'])} steps are in the log, wanted {len(was['rows'])}"
+    for name, entry in (("held_out", "validation"), ("guesses", "entry of the guesses")):
+        if len(was[name]) != len(now[name]):
+            return f"there are {len(now[name])} of record.{name}, wanted {len(was[name])}"
+        for i, (a, b) in enumerate(zip(was[name], now[name], strict=True), start=1):
             if name == "guesses" and tolerance > CLOSE:
                 continue
             if not (_near(a, b, tolerance) if name == "held_out" else a == b):
-                return f"{said} {i} is another than in the script as it was"
-    if one["saved"].keys() != other["saved"].keys():
-        return f"the checkpoint has {sorted(other['saved'])}, wanted {sorted(one['saved'])}"
-    if away := [name for name, value in other["saved"].items() if value == ON_GPU]:
+                return f"{entry} {i} is another than in the script as it was"
+    if was["saved"].keys() != now["saved"].keys():
+        return f"the checkpoint has {sorted(now['saved'])}, wanted {sorted(was['saved'])}"
+    if away := [name for name, value in now["saved"].items() if value == ON_GPU]:
         return f"the checkpoint's {away[0]!r} is still on the GPU"
     for what, a, b in [
-        ("the {} weights", one["weights"], other["weights"]),
-        ("the checkpoint's {!r}", one["saved"], other["saved"]),
+        ("the {} weights", was["weights"], now["weights"]),
+        ("the checkpoint's {!r}", was["saved"], now["saved"]),
     ]:
         for name in a:
             if not _alike(a[name], b[name], tolerance):
@@ -461,11 +461,11 @@ def apart(one: dict[str, Any], other: dict[str, Any], tolerance: float = CLOSE) 
     return None
 
 
-def _alike(one: Any, other: Any, tolerance: float) -> bool:
-    if not isinstance(one, list):
-        return bool(one == other)
-    size = math.sqrt(sum(a * a for a in one))
-    far = math.sqrt(sum((a - b) ** 2 for a, b in zip(one, other, strict=True)))
+def _alike(was: Any, now: Any, tolerance: float) -> bool:
+    if not isinstance(was, list):
+        return bool(was == now)
+    size = math.sqrt(sum(a * a for a in was))
+    far = math.sqrt(sum((a - b) ** 2 for a, b in zip(was, now, strict=True)))
     return far <= tolerance * max(size, 1e-9)
 
 

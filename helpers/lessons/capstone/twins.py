@@ -80,11 +80,11 @@ class Twins:
 
     def made(self, out: Any, real: Any) -> None:
         """Keep what an operator has computed: `out` is what the program gets of it."""
-        for one, value in zip(tensors(out), tensors(real), strict=False):
-            if one.is_meta and not self.knows(one):
-                self._one(one).copy_(_as_long(value, one))
-            elif not one.is_meta and one is not value:
-                one.copy_(value)
+        for tensor, value in zip(tensors(out), tensors(real), strict=False):
+            if tensor.is_meta and not self.knows(tensor):
+                self._one(tensor).copy_(_as_long(value, tensor))
+            elif not tensor.is_meta and tensor is not value:
+                tensor.copy_(value)
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

@@ -63,17 +63,17 @@ class _Enough(Exception):
 
 def written(part: nn.Module, inputs: list[Tensor], way: Way) -> Written:
     """What Inductor writes for this part and these inputs, on the CPU."""
-    found = Written()
+    part_written = Written()
 
     def seen(lowered: Any, wrapper: str) -> None:
         takes = [(tuple(map(int, b.get_size())), b.get_dtype()) for b in lowered.graph_inputs.values()]
         text = textwrap.dedent(wrapper[wrapper.index("    def call(self, args):") :].partition("\n\n")[0])
-        found.graphs.append(Graph(text, takes, _works(lowered.scheduler.nodes, text)))
+        part_written.graphs.append(Graph(text, takes, _works(lowered.scheduler.nodes, text)))
 
     def backend(graph: Any, given: Any) -> Callable[..., Any]:
         write(graph, given, seen=seen)
         (returned,) = (node for node in graph.graph.nodes if node.op == "output")
-        found.outputs = len(returned.args[0])
+        part_written.outputs = len(returned.args[0])
 
         def run(*args: Any) -> Any:
             raise _Enough
@@ -85,7 +85,7 @@ def written(part: nn.Module, inputs: list[Tensor], way: Way) -> Written:
         try:
             torch.compile(part, backend=backend, fullgraph=True)(*inputs)
         except _Enough:
-            return found
+            return part_written
     raise AssertionError("it ran")
 
 
@@ -209,8 +209,8 @@ def parts_of(task: Task, way: Way) -> list[Written]:
     done = subprocess.run(command, input=asked, capture_output=True, cwd=Path(__file__).parents[4])
     if done.returncode:
         raise RuntimeError(f"Inductor could not write this: {done.stderr.decode(errors='replace')[-2000:]}")
-    found: list[Written] = pickle.loads(done.stdout)
-    return found
+    parts: list[Written] = pickle.loads(done.stdout)
+    return parts
 
 
 def reduced_way(way: Way) -> Way:
