@@ -130,7 +130,9 @@ def test_a_bad_master_is_refused(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_a_bad_run_is_refused(tmp_path: Path, code: str, message: str) -> None:
-    master = masters.read(write(tmp_path, GOOD.replace("print(torch.arange(3))", code)))
+    """The run ends in the experiment: nothing that it comes to needs torch, whose import is most of a kernel's time."""
+    text = GOOD.replace("import torch\n", "torch = None\n", 1)
+    master = masters.read(write(tmp_path, text.replace("print(torch.arange(3))", code)))
     with pytest.raises(BadMaster) as problem:
         build.execute(build.notebook(master), master)
     assert str(problem.value).startswith(message)
@@ -183,14 +185,10 @@ def test_outputs_are_compared_as_nbval_does(
 
 def test_execution_and_release(tmp_path: Path) -> None:
     master = masters.read(write(tmp_path, GOOD))
-    runs = []
-    for _ in range(2):
-        nb = build.notebook(master)
-        build.execute(nb, master)
-        runs.append(build.text_of(nb))
-    assert runs[0] == runs[1], "building twice must change nothing"
+    nb = build.notebook(master)
+    build.execute(nb, master)  # that building twice changes nothing, tests/test_prose.py sees
     reference = master.path.with_suffix(".ipynb")
-    reference.write_text(runs[0])
+    reference.write_text(build.text_of(nb))
     learner = release(reference)
     assert learner == release(reference)
     assert (
