@@ -39,12 +39,12 @@ def parts() -> Table:
 def gains(script: Script) -> dict[str, float]:
     """Part of the machine → how many times as fast a step is when that part is twice as fast."""
     step_s = scores.counted(script)[0]["step_s"]  # a whole score would compile, too
-    twice = {"CPU": (2, 1, 1), "GPU": (1, 2, 1), "copies": (1, 1, 2), "loading": (1, 1, 1)}
-    rates = {"REQUEST_S": 1 / 2, "READ_BYTES_PER_S": 2, "MAKE_BYTES_PER_S": 2}
-    quick = {name: getattr(scores, name) * rate for name, rate in rates.items()}
+    twice = {"CPU": (2, 1, 1, 1), "GPU": (1, 2, 1, 1), "copies": (1, 1, 2, 1), "loading": (1, 1, 1, 2)}
     speedups = {}
-    for name, parts in patience.bar(list(twice.items()), "a faster CPU, GPU …"):
-        with mock.patch.multiple(scores, **quick if name == "loading" else {}):
+    for name, (*parts, loading) in patience.bar(list(twice.items()), "a faster CPU, GPU …"):
+        rates = {"REQUEST_S": 1 / loading, "READ_BYTES_PER_S": loading, "MAKE_BYTES_PER_S": loading}
+        faster = {constant: getattr(scores, constant) * rate for constant, rate in rates.items()}
+        with mock.patch.multiple(scores, **faster):
             numbers, _, _ = scores.counted_on(script, simulate(machine(*parts)).world(scores.RANKS))
         speedups[name] = step_s / numbers["step_s"]
     return speedups
