@@ -1,6 +1,7 @@
 """What students get: it holds no answer, it is the same each time, and a lesson is solved in it with nothing else."""
 
 import ast
+import contextlib
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from nbformat.v4 import new_notebook
 from helpers.classroom import build, bundle
 from helpers.classroom import master as masters
 from helpers.classroom.master import Master
+from helpers.classroom.runner import Runner
 from helpers.classroom.settings import ROOT
 
 LESSONS = [masters.read(path) for path in build.find(["01", "16"])]
@@ -26,8 +28,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def files() -> dict[str, bytes]:
-    return bundle.contents(LESSONS)
+def files(runner: Runner) -> dict[str, bytes]:
+    """What the command packs, by the tests' one runner: a test below has the command itself pack the same bytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle, "Runner", lambda: contextlib.nullcontext(runner))
+        return bundle.contents(LESSONS)
 
 
 @pytest.fixture(scope="module")

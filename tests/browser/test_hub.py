@@ -82,7 +82,9 @@ def free_ports(count: int) -> list[int]:
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     place = tmp_path_factory.mktemp("hub")
     course, log = place / "course", place / "hub.log"
-    leave = shutil.ignore_patterns("__pycache__", "*.answers-*", "class_seed.txt")
+    leave = shutil.ignore_patterns(
+        "*.pyc.*", "*.answers-*", "class_seed.txt"
+    )  # the first: being written just now
     for name in ("helpers", "etc", f"solutions/{LESSON}", f"notebooks/{LESSON}"):
         shutil.copytree(ROOT / name, course / name, ignore=leave)
     shutil.copy(ROOT / "nbgrader_config.py", course)

@@ -35,15 +35,13 @@ def above(exercise: str, source: str) -> Write:
     return write
 
 
-def added(*sources: str, first: bool = True, to: str = "", answer: str = "") -> Write:
-    """Cells of one's own, at the top or at the end; ``answer`` in place of the exercise ``to``."""
+def added(source: str, to: str, answer: str) -> Write:
+    """A cell of one's own at the top; ``answer``, which needs it, in place of the exercise ``to``."""
 
     def write(notebook: Notebook, folder: Path, name: str) -> None:
         made = plain(notebook)
-        if to:
-            made["cells"][place(made, to)]["source"] = answer
-        at = 1 if first else len(made["cells"])
-        made["cells"][at:at] = [code(source, f"own-{i}") for i, source in enumerate(sources)]
+        made["cells"][place(made, to)]["source"] = answer
+        made["cells"].insert(1, code(source, "own"))
         saved(made, folder / f"{name}.ipynb")
 
     return write
@@ -338,6 +336,17 @@ spin()
 NATIVE = "x = torch.ones(3000, 3000)\nfor _ in range(10**9):\n    x @ x"
 PRINTS = "for _ in range(3000):\n    print('x' * 2**20)"
 
+
+def scratch(notebook: Notebook, folder: Path, name: str) -> None:
+    """Cells that nothing needs, before and after all others."""
+    made, sources = plain(notebook), (NEVER, NATIVE, SWALLOWS, PRINTS, *REFUSED.values())
+    first, last = (
+        [code(source, f"{at}-{i}") for i, source in enumerate(sources)] for at in ("first", "last")
+    )
+    made["cells"] = [made["cells"][0], *first, *made["cells"][1:], *last]
+    saved(made, folder / f"{name}.ipynb")
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -378,18 +387,16 @@ NOT_SCREENED = (
     "setattr in a function that calls its argument self",
 )
 #: what the screen refuses, as it stands in the exercise's cell. tests/test_screen.py has it read all of them; that what
-#: is refused is not run, and costs its exercise alone, some of them show in a class
+#: is refused is not run, and costs its exercise alone, one of them shows in a class
 SCREENED = [source + FOUR_COPIES for what, source in LOWERED.items() if what not in NOT_SCREENED]
 SCREENED += [f"{source}\n\n{FOUR_COPIES}" for source in REFUSED.values()]
+SCREENED += [TWO_NAMES]
 CORPUS: dict[str, Case] = (
     {
         "links-beside": Case(links_beside),
         "links-instead": Case(links_instead, "not gradable"),
         # cells that nothing needs are not run
-        "scratch-never-ends-first": Case(added(NEVER, NATIVE, SWALLOWS)),
-        "scratch-never-ends-last": Case(added(NEVER, NATIVE, SWALLOWS, first=False)),
-        "scratch-prints-three-gigabytes": Case(added(PRINTS)),
-        "scratch-attacks": Case(added(*REFUSED.values())),
+        "scratch": Case(scratch),
         # a cell of one's own that an answer needs is held to the same rules
         "helper-cell-patches": Case(
             added(
@@ -414,7 +421,7 @@ CORPUS: dict[str, Case] = (
         "storage-says-empty": Case(instead("one_copy", SAYS_EMPTY), ZERO),
         "number-worked-out-when-read": Case(computed_later, {"flat_index": 0}),
         "imported-in-an-earlier-cell": Case(two_cells, ZERO),
-        "two-modules-of-one-name": Case(instead("one_copy", TWO_NAMES), ZERO),
+        "refused: forks": Case(above("one_copy", REFUSED["forks"]), ZERO),
         "prints-three-gigabytes": Case(above("one_copy", PRINTS)),
         "cell-never-ends": Case(above("one_copy", NEVER), ZERO),
         "first-cell-never-ends": Case(above("flat_index", SWALLOWS), {"flat_index": 0}),
@@ -422,11 +429,7 @@ CORPUS: dict[str, Case] = (
     }
     | {
         f"lowers: {what}": Case(instead("one_copy", LOWERED[what] + FOUR_COPIES), ZERO)
-        for what in (*NOT_SCREENED, "a formatter gets attributes")
-    }
-    | {
-        f"refused: {what}": Case(above("one_copy", REFUSED[what]), ZERO)
-        for what in ("forks", "the gradebook", "frames")
+        for what in NOT_SCREENED
     }
     | {
         f"returns: {what}": Case(instead("one_copy", RETURNING.replace("{}", value)), ZERO)
