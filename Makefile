@@ -23,7 +23,7 @@ export JUPYTER_PREFER_ENV_PATH = 1
 export PYTHONUTF8 = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup test lint exercise build check grade record bundle site report reset clean clean-all
+.PHONY: help lab setup test lint exercise lesson build check grade record bundle site report reset clean clean-all
 .SILENT:
 
 help: ## list the commands
@@ -48,6 +48,10 @@ lint: ## ruff and mypy only
 exercise: ## for authors: lay down a new exercise, with its test and first answers (LESSON=05 NAME=windows)
 	$(SETUP) test
 	$(PY) -m helpers.classroom.scaffold "$(LESSON)" "$(NAME)"
+
+lesson: ## for authors: lay down a new lesson, under the next free number (NAME=attention)
+	$(SETUP) test
+	$(PY) -m helpers.classroom.scaffold new "$(NAME)"
 
 build: setup ## masters in, notebooks out: rebuild the lessons that changed (LESSON=01: only that one)
 	$(PY) -m helpers.classroom.build $(LESSON) $(ARGS)

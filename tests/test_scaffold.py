@@ -1,4 +1,4 @@
-"""What `make exercise` lays down, in a lesson that is there and in a new one: it lints, builds and is graded as it says; bad input leaves nothing behind."""
+"""What `make exercise` and `make lesson` lay down: it lints, builds and is graded as it says; bad input leaves nothing behind."""
 
 import difflib
 import json
@@ -29,23 +29,6 @@ with Runner() as runner:
             print(json.dumps([answer.stem, answer.read_text(encoding="utf-8"), score.earned, score.possible]))
 """
 
-#: how a new lesson begins: CONTRIBUTING.md
-BEGUN = """\
-# %% [markdown]
-# # 06 · Attention
-#
-# ## Which of these lines copy?
-#
-# **Time** 15 min
-
-# %% setup
-import torch
-
-from helpers import lesson
-
-lesson.start("06_attention", evidence=["live (CPU)"])
-"""
-
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -57,9 +40,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "pyproject.toml", copy)
     (copy / "solutions" / STREAMS).mkdir(parents=True)
     shutil.copy(build.find(["05"])[0], copy / "solutions" / STREAMS)
-    (copy / "solutions" / "06_attention").mkdir()
-    (copy / "solutions" / "06_attention" / "06_attention.py").write_text(BEGUN, encoding="utf-8")
-    for lesson, name in (("05", "windows"), ("06", "total")):
+    for lesson, name in (("05", "windows"), ("new", "attention")):
         made = run(copy, "-m", "helpers.classroom.scaffold", lesson, name)
         assert "README.md" in made and "make build" in made
     return copy
@@ -125,11 +106,11 @@ def test_every_lesson_takes_an_exercise_and_keeps_what_it_has(path: Path) -> Non
     [
         ("55", "windows", "there is no lesson '55'; there are 00_"),
         ("0", "windows", "there is no lesson '0'"),
-        ("05", "two words", "'two words' cannot name an exercise"),
-        ("05", "Windows", "'Windows' cannot name"),
-        ("05", "", "'' cannot name"),
-        ("05", "class", "'class' cannot name"),
-        ("05", "sum", "'sum' cannot name an exercise: Python has it"),
+        ("05", "two words", "'two words' cannot be the name"),
+        ("05", "Windows", "'Windows' cannot be"),
+        ("05", "", "'' cannot be the name"),
+        ("05", "class", "'class' cannot be"),
+        ("05", "sum", "'sum' cannot be the name: Python has it"),
         ("05", "x" * 41, "it is too long"),
         ("05", "prefetch", "'prefetch' is taken in 05_streams"),
         ("05", "two_queues", "'two_queues' is taken in 05_streams"),
@@ -144,3 +125,12 @@ def test_what_cannot_be_an_exercise(
     assert scaffold.main([lesson, name]) == 2
     said = capsys.readouterr().err
     assert said.startswith("make exercise: ") and why in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("optimizers", "there is a lesson 'optimizers' already"), ("9to5", "'9to5' cannot be the name")],
+)
+def test_what_cannot_be_a_lesson(name: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scaffold.main(["new", name]) == 2
+    assert capsys.readouterr().err.startswith(f"make lesson: {why}")

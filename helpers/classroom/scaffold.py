@@ -1,6 +1,7 @@
-"""Lay down a new exercise in a lesson: small, whole, graded right as it stands, and to be replaced.
+"""Lay down a new exercise, or a new lesson with one: small, whole, graded right as it stands, and to be replaced.
 
-python -m helpers.classroom.scaffold 05 windows     what `make exercise LESSON=05 NAME=windows` runs
+python -m helpers.classroom.scaffold 05 windows       what `make exercise LESSON=05 NAME=windows` runs
+python -m helpers.classroom.scaffold new attention    what `make lesson NAME=attention` runs
 
 All is put together and checked before the first file is written. The texts are in :mod:`helpers.classroom.skeletons`.
 """
@@ -19,7 +20,7 @@ from helpers import keeping
 from helpers.classroom import build, skeletons
 from helpers.classroom import master as masters
 from helpers.classroom.master import EXERCISE_HEADING, BadMaster
-from helpers.classroom.settings import ROOT
+from helpers.classroom.settings import ROOT, SOLUTIONS
 
 ROOMS = ROOT / "helpers" / "lessons"
 SUBMISSIONS = ROOT / "tests" / "submissions"
@@ -45,6 +46,26 @@ def exercise(lesson: str, name: str) -> tuple[Files, str]:
         there = ", ".join(path.stem for path in build.find([]))
         raise Refused(f"there is no lesson {lesson!r}; there are {there}")
     (path,) = paths
+    return _laid_down(path, name, path.read_text(encoding="utf-8"))
+
+
+def lesson(name: str) -> tuple[Files, str]:
+    """The files of a new lesson under the next free number, with one exercise, `total`, and what is left to do.
+
+    Raises :class:`Refused` where there is one of this name, or it cannot be one.
+    """
+    _check(name)
+    there = [path.stem for path in build.find([])]
+    if name in [folder[3:] for folder in there]:
+        raise Refused(f"there is a lesson {name!r} already")
+    number = f"{max(int(folder[:2]) for folder in there) + 1:02}"
+    folder, title = f"{number}_{name}", name.replace("_", " ").capitalize()
+    master = _filled(skeletons.MASTER, {"nn": number, "folder": folder, "title": title})
+    return _laid_down(SOLUTIONS / folder / f"{folder}.py", "total", master)
+
+
+def _laid_down(path: Path, name: str, master: str) -> tuple[Files, str]:
+    """master: the lesson's as it is, or begins."""
     texts = ROOMS / path.stem[3:] / "exercises.py"
     made: Files = {}
     if texts.exists():
@@ -53,18 +74,18 @@ def exercise(lesson: str, name: str) -> tuple[Files, str]:
         tests = f'"""Tests of lesson {path.stem[:2]}."""\n'
         room = f'"""All that belongs to lesson {path.stem[:2]} alone, beside its master."""\n'
         made[texts.with_name("__init__.py")] = room
-    files = made | _exercise(path, name, path.read_text(encoding="utf-8"), tests)
+    files = made | _exercise(path, name, master, tests)
     row = files[path][: files[path].index(f'# %% exercise="{name}"')].count("\n") + 1
     return (
         files,
         f"""\
-the cells of {name}: {path.relative_to(ROOT)}, from line {row}, after the last section of the core
+the cells of {name}: {path.relative_to(ROOT)}, from line {row}
 its drive, judge and cases: at the end of {texts.relative_to(ROOT)}
 its first answers: {(SUBMISSIONS / path.stem / name).relative_to(ROOT)}
 
 It is a small exercise that works, for you to replace. Then:
 1. make build LESSON={path.stem[:2]}        both notebooks, and the index
-2. README.md: the number of exercises in this lesson's row; the lesson's first cell: its **Time**
+2. README.md: this lesson's row, with its number of exercises; the lesson's first cell: its **Time**
 3. make test LESSON={path.stem[:2]}         every answer earns what its first line says
 """,
     )
@@ -73,11 +94,11 @@ It is a small exercise that works, for you to replace. Then:
 def _check(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise Refused(
-            f"{name!r} cannot name an exercise: lower-case letters, digits and underscores, a letter first"
+            f"{name!r} cannot be the name: lower-case letters, digits and underscores, a letter first"
         )
     if hasattr(builtins, name) or len(name) > 40:
         raise Refused(
-            f"{name!r} cannot name an exercise: {'it is too long' if len(name) > 40 else 'Python has it'}"
+            f"{name!r} cannot be the name: {'it is too long' if len(name) > 40 else 'Python has it'}"
         )
 
 
@@ -161,14 +182,14 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("lesson", help="its two digits")
-    parser.add_argument("name", help="of the function that learners write")
+    parser.add_argument("lesson", help="its two digits; new: the next free ones")
+    parser.add_argument("name", help="of the function that learners write, or of the new lesson")
     asked = parser.parse_args(argv)
     try:
-        files, text = exercise(asked.lesson, asked.name)
+        files, text = lesson(asked.name) if asked.lesson == "new" else exercise(asked.lesson, asked.name)
         write(files)
     except (Refused, OSError) as problem:
-        print(f"make exercise: {problem}", file=sys.stderr)
+        print(f"make {'lesson' if asked.lesson == 'new' else 'exercise'}: {problem}", file=sys.stderr)
         return 2
     print(text, end="")
     return 0

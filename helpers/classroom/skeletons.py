@@ -99,3 +99,30 @@ ANSWERS = {
     "wrong_two": "# makes another whole matrix: earns 0\ndef ${name}(x):\n    return (x + 0).sum()\n",
     "wrong_three": "# the mean of all numbers, times those of one row only: earns 0\ndef ${name}(x):\n    return x.mean() * len(x)\n",
 }
+
+#: how a lesson's master begins, before its exercise
+MASTER = """\
+# %% [markdown]
+# # ${nn} · ${title}
+#
+# ## Which of these lines copy?
+#
+# A line of tensor code may look at numbers that are there, or put them elsewhere. You predict which, and count.
+#
+# **Time** 15 min. **Before this** lesson 01.
+
+# %% setup
+import torch
+
+from helpers import count, lesson
+
+lesson.start("${folder}", evidence=["live (CPU)"])
+
+# %% experiment
+you = lesson.predict({"x.T": ..., "x.T.contiguous()": ...}, choices=["copies", "does not"])
+
+# %% experiment
+x = torch.ones(64, 64)
+counts = {"x.T": count(lambda: x.T), "x.T.contiguous()": count(lambda: x.T.contiguous())}
+you.against({k: "copies" if made.copies else "does not" for k, made in counts.items()}, evidence="live (CPU)")
+"""
