@@ -418,11 +418,11 @@ def _notebook(
     cells: list[NotebookNode] = []
     places: list[tuple[int, Own | None]] = [(-1, None), *enumerate(owns)]
     for place, own in places:
-        if own and (cell := kept.get(place)):
-            edited = own.role == "experiment" and cell.source != own.node.source
+        if own and (matched := kept.get(place)):
+            edited = own.role == "experiment" and matched.source != own.node.source
             about = {"role": "edited" if edited else own.role, "exercise": own.exercise}
             metadata = copy.deepcopy(dict(own.node.metadata)) | {"course": about}
-            cells.append(_made(cell.kind, cell.source, own.node["id"], metadata))
+            cells.append(_made(matched.kind, matched.source, own.node["id"], metadata))
         # between an exercise and its last test it belongs to that exercise
         tested = own and any(o.exercise == own.exercise and o.place > place for o in owns)
         for cell in below[place]:

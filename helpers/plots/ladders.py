@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
@@ -36,7 +37,7 @@ def _bar(ax: Axes, place: float, value: float, text: str, colour: str, filled: b
 def _axes(time: Axes, memory: Axes, places: Sequence[float], names: Sequence[str]) -> None:
     """The rows' names, from the top down, and room for the numbers."""
     for ax in (time, memory):
-        ax.set_xlim(0, 1.2 * max(bar.get_width() for bar in ax.patches))
+        ax.set_xlim(0, 1.2 * max(bar.get_width() for bar in ax.patches if isinstance(bar, Rectangle)))
         ax.grid(axis="y", visible=False)
         ax.tick_params(axis="y", length=0)
     time.set_yticks(places, names)

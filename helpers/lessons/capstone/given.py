@@ -86,7 +86,8 @@ def digest(*programs: str) -> str:
         lines = text.splitlines()
         for node in ast.parse(text).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+                end = node.end_lineno or node.lineno
+                lines[node.lineno - 1 : end] = [""] * (end - node.lineno + 1)
         hashed.update(registry.code_hash("\n".join(lines), "").encode())
     return hashed.hexdigest()[:16]
 

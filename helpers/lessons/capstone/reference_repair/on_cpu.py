@@ -155,7 +155,7 @@ def digest(name: str) -> str:
         except LookupError:
             return ""
         scripts = [script.source for script in (before, *after.values())]
-        return given.digest(*map(inspect.getsource, (_stepping, compared)), *scripts)
+        return given.digest(inspect.getsource(_stepping), inspect.getsource(compared), *scripts)
     texts = [(KEPT.parent / file).read_text(encoding="utf-8") for file in _FROM]
     return given.digest(*texts, inspect.getsource(rungs_here))
 
