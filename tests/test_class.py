@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from nbgrader.api import Gradebook
@@ -19,6 +21,7 @@ from nbgrader.apps import NbGraderAPI
 from traitlets.config import PyFileConfigLoader
 
 from helpers.classroom import build, exports, journal
+from helpers.classroom.bench import Bench
 from helpers.classroom.grade import Class, Writer, grade
 from helpers.classroom.submission import clean, key_of
 from tests.corpus.broken import BROKEN
@@ -110,6 +113,17 @@ def wanted(student: str) -> dict[str, float | None]:
     ]
 
 
+class Judges(threading.local):
+    """The judge of each thread that grades, as :mod:`helpers.classroom.grade` keeps it, and all of them: one more costs
+    some seconds."""
+
+    all: ClassVar[list[Bench]] = []
+
+    def __init__(self) -> None:
+        self.bench = Bench()
+        self.all.append(self.bench)
+
+
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The whole corpus and some right notebooks, graded in one batch by the command."""
@@ -117,6 +131,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = files_of(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADE_CPU_S", "3")  # for those that never end; nobody honest takes two
+        patch.setattr("helpers.classroom.grade._own", Judges())
         assert grade(root, LESSON, jobs=2) == 3  # somebody needs a person
     assert files_of(root) == before
     return root
@@ -235,7 +250,9 @@ def hold(root: Path, students: list[str], url: str = "") -> None:
     assert {s: found[s] for s in found if found[s] != wanted(s)} == {}
 
 
-def test_killed_it_goes_on_and_grades_the_same(graded: Path, tmp_path: Path) -> None:
+def test_killed_it_goes_on_and_grades_the_same(
+    graded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Twice: while it only writes, since all verdicts are known; and while it judges."""
     root, dice = begin(tmp_path, FEW), random.Random(11)
     shutil.copytree(graded / journal.FOLDER, root / journal.FOLDER, ignore=shutil.ignore_patterns(LESSON))
@@ -244,12 +261,13 @@ def test_killed_it_goes_on_and_grades_the_same(graded: Path, tmp_path: Path) -> 
             for verdicts in (root / journal.FOLDER).glob("*.json"):
                 verdicts.unlink()
         done = len(list((root / "feedback").glob("*")))
-        running = command(root, "jobs=2")
+        running = command(root, "jobs=1")  # which judges and writes at the same time too
         while len(list((root / "feedback").glob("*"))) < done + 1 and running.poll() is None:
             time.sleep(0.01)
         time.sleep(dice.random() * 0.2)
         os.killpg(running.pid, signal.SIGKILL)
         assert running.wait() == -signal.SIGKILL, "it ended before it could be killed"
+    monkeypatch.setattr("helpers.classroom.grade._own", SimpleNamespace(bench=Judges.all[0]))
     assert grade(root, LESSON, jobs=1) in (0, 3)
     hold(root, FEW)
 

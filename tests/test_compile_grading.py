@@ -1,5 +1,7 @@
 """Grades of exercises that count kernels are the same with an empty and with a full Inductor cache."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,7 @@ def files(folder: Path) -> set[str]:
 
 
 def test_same_grade_whatever_is_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores and messages, right and wrong answer: cache empty, cache full of these very answers."""
+    """Scores and messages, right and wrong answer: cache empty, cache full of the right one's very kernels."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -40,24 +42,13 @@ def test_same_grade_whatever_is_in_the_cache(tmp_path: Path, monkeypatch: pytest
     with Runner() as runner:
         empty = graded(runner)
         assert not files(tmp_path), "grading builds nothing and leaves nothing in the cache"
-        both = [answers[name] + TRIED for name in ("wrong_second_waits.py", "right_index.py")]
-        built = runner.grade(master, EXERCISE, "\n".join(both))
+        built = runner.grade(master, EXERCISE, answers["right_index.py"] + TRIED)
         kept = files(tmp_path)
         full = graded(runner)
-    if _compiler_works():
-        assert kept, "the answers were built, so that the cache is full"
+    if shutil.which(os.environ.get("CXX", "g++")):  # which Inductor calls
+        assert kept, "the answer was built, so that the cache is full"
     assert empty == full
     assert (built.earned, [v.text for v in built.verdicts.values()]) == full["right_index.py"]
     assert files(tmp_path) == kept
     assert [score for score, _ in empty.values()] == [4, 0]
     assert any("loop nests" in text for text in empty["wrong_second_waits.py"][1])
-
-
-def _compiler_works() -> bool:
-    from torch._inductor.cpp_builder import get_cpp_compiler
-
-    try:
-        get_cpp_compiler()
-    except Exception:
-        return False
-    return True

@@ -240,16 +240,15 @@ def test_a_notebook_that_ends_everything_costs_itself(run: Run) -> None:
         assert "ended before it answered" in ran[0].ended and ran[1].printed == "the next one\n"
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        "psutil.Process(1).rlimit(psutil.RLIMIT_DATA, (64 << 20, 64 << 20))",
-        "psutil.Process(1).rlimit(psutil.RLIMIT_NOFILE, (8, 8))",
-        "psutil.Process(1).nice(19)",
-        "os.sched_setaffinity(1, {min(os.sched_getaffinity(0))})",
-    ],
-)
-def test_what_all_inherit_cannot_be_changed_for_the_next(run: Run, way: str) -> None:
+WAYS = [
+    "rlimit(psutil.RLIMIT_DATA, (64 << 20, 64 << 20))",
+    "rlimit(psutil.RLIMIT_NOFILE, (8, 8))",
+    "nice(19)",
+    "cpu_affinity([min(os.sched_getaffinity(0))])",
+]
+
+
+def test_what_all_inherit_cannot_be_changed_for_the_next(run: Run) -> None:
     """The sandbox's first process forks everybody's: who lowers its limits lowers those of all who come after."""
     inherited = (
         "import os, resource\n"
@@ -257,10 +256,18 @@ def test_what_all_inherit_cannot_be_changed_for_the_next(run: Run, way: str) -> 
         " os.sched_getaffinity(0))"
     )
     before = printed(run, inherited)
+    lowered = "\n".join(f"psutil.Process(1).{way}" for way in WAYS)
+    assert run(f"import os, psutil\n{lowered}")[0].error is None
+    assert printed(run, inherited) == before
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_of_them_is_seen(run: Run, way: str) -> None:
+    """That process compares this before each fork; here a notebook lowers what is its own."""
     if "affinity" in way and len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one processor")
-    assert run(f"import os, psutil\n{way}")[0].error is None
-    assert printed(run, inherited) == before
+    looks = "import os, psutil\nfrom helpers.classroom.zygote import _inherited\nbefore = _inherited()\n"
+    assert printed(run, f"{looks}psutil.Process().{way}\nprint(_inherited() != before)") == "True\n"
 
 
 # --- what the judge is told -------------------------------------------------------------------------------------------
