@@ -56,7 +56,6 @@ lesson: ## for authors: lay down a new lesson, under the next free number (NAME=
 build: setup ## masters in, notebooks out: rebuild the lessons that changed (LESSON=01: only that one)
 	$(PY) -m helpers.classroom.build $(LESSON) $(ARGS)
 	$(PY) -m helpers.running_example docs/ladder.png
-	$(PY) -m helpers.calibration.fit
 
 check: setup ## say whether a notebook is not as its master says
 	$(PY) -m helpers.classroom.build --check $(LESSON)

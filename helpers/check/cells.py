@@ -133,20 +133,23 @@ def reads(source: str) -> frozenset[str]:
 
 
 def needs(place: int, sources: Sequence[str], ours: Set[str] = frozenset()) -> dict[int, str]:
-    """Of the cells whose names cell ``place`` needs, and these in turn: the cell's place → one such name.
+    """Of the cells that make or change what cell ``place`` reads, and these in turn: the cell's place → one such name.
 
-    sources: each cell's text (:func:`as_run`). Of several that make a name it is the last. ours: names of the course's.
+    sources: each cell's text (:func:`as_run`), as they were run. Of several that make a name it is the last, and those that
+    change it behind that. ours: names of the course's.
     """
-    makers, pending = dict[int, str](), [place]
+    needed, pending = dict[int, str](), [place]
     for at in pending:  # grows meanwhile
         for name in sorted(reads(sources[at]) - ours):
-            maker = next((i for i in reversed(range(len(sources))) if name in bound(sources[i])), place)
-            if maker != place and maker not in makers:
-                makers[maker] = name
-                pending.append(maker)
-    return makers
+            maker = max((i for i, source in enumerate(sources) if name in bound(source)), default=-1)
+            changers = [i for i, source in enumerate(sources) if i > maker and name in changed(source)]
+            for cell in [maker, *changers]:
+                if cell not in (-1, place) and cell not in needed:
+                    needed[cell] = name
+                    pending.append(cell)
+    return needed
 
 
 def not_run(name: str, why: str) -> str:
-    """What a student reads where an answer needs ``name``, and the cell that makes it is refused."""
-    return f"the cell that makes `{name}`, which this answer needs, is not run when it is graded. {why}"
+    """What a student reads where an answer needs ``name``, and a cell that makes or changes it is refused."""
+    return f"the cell that makes or changes `{name}`, which this answer needs, is not run when it is graded. {why}"

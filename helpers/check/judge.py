@@ -124,17 +124,15 @@ def refused(name: str, notebook: Mapping[str, Any], lesson: str | None) -> str |
     at = next((i for i in reversed(range(len(cells))) if name in bound(cells[i])), None)
     if at is None:
         return None
-    if why := screen(cells[at], lesson, cells):
-        return why
     given = handed_out(lesson) if lesson else {}
+    own = [functools.reduce(lambda cell, text: cell.replace(text, ""), given, cell) for cell in cells]
+    if why := screen(cells[at], lesson, cells, own):
+        return why
     if not given:  # which cells are the course's own, nothing here tells
         return None
     ours = frozenset().union(*(bound(text) for text, kind in given.items() if kind == "setup"))
     for place, made in needs(at, cells, ours).items():
-        rest = cells[place]
-        for text in given:
-            rest = rest.replace(text, "")
-        if "lesson.start(" not in rest and (why := screen(rest, lesson, cells)):
+        if "lesson.start(" not in own[place] and (why := screen(own[place], lesson, cells, own)):
             return not_run(made, why)
     return None
 

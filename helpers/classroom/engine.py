@@ -222,7 +222,7 @@ def _verdict(step: Step, learner: Learner, steps: list[Step], refused: dict[int,
 
     verdict = judge(step.source, step.grade_id, ask)
     if not verdict.passed:
-        text = verdict.text + _why_undefined(verdict.text, learner, steps) + _left_out(steps, refused)
+        text = verdict.text + _why_undefined(verdict.text, learner, steps)
         return Verdict(False, text)
     # looked at once a test, and of one that passed: it costs as much as many an answer
     return Verdict(False, why) if (why := learner.changed()) else verdict
@@ -237,15 +237,6 @@ def _why_undefined(text: str, learner: Learner, steps: list[Step]) -> str:
     ran = learner.ran.get(makers[-1].place)
     why = "was not run" if ran is None else f"failed: {ran.ended or (ran.error or ('', ''))[1]}"
     return f"\n  the cell that makes {name[1]!r} {why}" if ran is None or ran.ended or ran.error else ""
-
-
-def _left_out(steps: list[Step], refused: dict[int, str]) -> str:
-    """One more line where a refused cell would have changed what an answer reads."""
-    read = frozenset().union(*(reads(s.source) for s in steps if s.role in _OWN and s.place not in refused))
-    for step in steps:
-        if (why := refused.get(step.place)) and (names := changed(step.source) & read - _ours(steps)):
-            return f"\n  the cell that changes `{min(names)}` was not run. {why}"
-    return ""
 
 
 @cache

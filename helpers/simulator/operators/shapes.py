@@ -35,7 +35,8 @@ _SHARE = ("_unsafe_view", "_reshape_alias", "lift", "lift_fresh", "alias", "set_
 def map_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
     """The same nest of tuples, lists and dicts with every leaf changed."""
     if isinstance(tree, (list, tuple)):
-        return type(tree)(map_leaves(x, change) for x in tree) if type(tree) in (list, tuple) else tree
+        kind = type(tree)
+        return kind([map_leaves(x, change) for x in tree]) if kind in (list, tuple) else tree
     if isinstance(tree, dict):
         return {k: map_leaves(v, change) for k, v in tree.items()}
     return change(tree)

@@ -38,12 +38,37 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 
+_META = torch.device("meta")
+_MOST = 64  # tensors of one storage that are kept
+
+
+class _Shadow:
+    """Memory on meta, and the tensors in it that were asked for: the same few come with every step."""
+
+    def __init__(self, nbytes: int) -> None:
+        with Unseen():
+            self.storage = torch.empty(nbytes, dtype=torch.uint8, device=_META).untyped_storage()
+        self._tensors: dict[Any, torch.Tensor] = {}
+
+    def tensor(self, like: torch.Tensor) -> torch.Tensor:
+        geometry = like.dtype, like.storage_offset(), like.shape, like.stride()
+        kept = self._tensors.get(geometry)
+        if kept is None:
+            if len(self._tensors) == _MOST:
+                self._tensors.clear()
+            with Unseen(), torch.no_grad():
+                flat = torch.empty(0, dtype=like.dtype, device=_META)
+                kept = flat.set_(self.storage, *geometry[1:])  # type: ignore[call-overload]
+            self._tensors[geometry] = kept
+        return kept
+
+
 class Values:
     """Shadows of storages, and which tensors are the host's."""
 
     def __init__(self, machine: Machine) -> None:
         self._pinned = machine.pinned
-        self._shadows: dict[int, torch.UntypedStorage] = {}
+        self._shadows: dict[int, _Shadow] = {}
         self.host: set[int] = set()  # storages of ordinary host memory
         machine.seen, machine.on_host, machine.recorder = self.shadow, self.on_host, self.recorder
 
@@ -62,24 +87,21 @@ class Values:
 
     def shadow(self, tree: Any) -> Any:
         """The same arguments as the GPU would see them: meta tensors for those on it."""
-        with Unseen(), private_torch.DisableTorchFunction(), torch.no_grad():
+        with private_torch.DisableTorchFunction():
             return map_leaves(tree, self._one)
 
     def _one(self, leaf: Any) -> Any:
-        if isinstance(leaf, torch.device) and leaf.type == "cpu":
-            return torch.device("meta")
-        if not isinstance(leaf, torch.Tensor) or leaf.device.type != "cpu" or self.on_host(leaf):
+        if not isinstance(leaf, torch.Tensor):
+            return _META if isinstance(leaf, torch.device) and leaf.type == "cpu" else leaf
+        if leaf.device.type != "cpu" or self.on_host(leaf):
             return leaf
         storage = leaf.untyped_storage()
-        known = self._shadows.get(storage._cdata)
-        if known is None or known.nbytes() != storage.nbytes():
-            fresh = known is None
-            known = torch.empty(storage.nbytes(), dtype=torch.uint8, device="meta").untyped_storage()
-            self._shadows[storage._cdata] = known
-            if fresh:
+        shadow = self._shadows.get(storage._cdata)
+        if shadow is None or shadow.storage.nbytes() != storage.nbytes():
+            if shadow is None:
                 weakref.finalize(storage, self._shadows.pop, storage._cdata, None).atexit = False
-        flat = torch.empty(0, dtype=leaf.dtype, device="meta")
-        return flat.set_(known, leaf.storage_offset(), leaf.shape, leaf.stride())  # type: ignore[call-overload]
+            shadow = self._shadows[storage._cdata] = _Shadow(storage.nbytes())
+        return shadow.tensor(leaf)
 
     def recorder(self) -> Recorder:
         """For a capture that begins."""
