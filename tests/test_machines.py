@@ -180,12 +180,13 @@ def test_reset_where_nothing_can_be_written(
     notebook.parent.mkdir()
     notebook.write_text("my answers")
 
-    def write_half(path: Path, text: str, **_: Any) -> None:
-        path.write_bytes(text[:2].encode())
+    def write_half(path: Path, data: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(data[:2])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     with monkeypatch.context() as full_disk:
-        full_disk.setattr(Path, "write_text", write_half)
+        full_disk.setattr(Path, "write_bytes", write_half)
         assert reset("00") == 2
     said = capsys.readouterr().err
     (copy,) = notebook.parent.glob("*.answers-*")
