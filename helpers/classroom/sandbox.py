@@ -14,7 +14,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from helpers.classroom.settings import FORKED, ROOT, UNSANDBOXED
+from helpers.classroom.settings import ONE_THREAD, ROOT, UNSANDBOXED
 from helpers.classroom.zygote import READY
 
 #: bytes that a submission may leave in /tmp, and in shared memory
@@ -105,7 +105,7 @@ def _command(control: int) -> list[str]:
 
 
 def _environment(course: str) -> dict[str, str]:
-    return FORKED | {
+    return ONE_THREAD | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"]),
         "PYTHONPATH": course,
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -149,7 +149,7 @@ class Warm:
             environment = {"PATH": os.environ.get("PATH", os.defpath)}
             if not self.sandboxed:
                 command = [sys.executable, "-m", "helpers.classroom.zygote", str(other.fileno())]
-                environment = os.environ | FORKED | {"MPLBACKEND": "agg"}
+                environment = os.environ | ONE_THREAD | {"MPLBACKEND": "agg"}
             self._process = subprocess.Popen(
                 command,
                 env=environment,

@@ -20,9 +20,6 @@ UNSANDBOXED = "GRADE_WITHOUT_SANDBOX"
 #: what a kernel that grades or builds is told: processes share the cores already, and threads that wait for one another
 #: would burn four times the time
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-#: … and a process that is forked for each answer: its memory in large pages, where Linux has them, is forked in a quarter
-#: of the time
-FORKED = ONE_THREAD | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PYTHONMALLOC": "malloc"}
 #: a kernel on this machine's loopback need not warn, for every submission, that it is not encrypted
 QUIET_KERNEL = ["--IPKernelApp.log_level=40"]
 #: what stands in a learner's notebook where the master has a solution
