@@ -1,6 +1,7 @@
-"""What :mod:`helpers.classroom.scaffold` lays down: a tiny whole exercise, to be replaced bit by bit.
+"""What :mod:`helpers.classroom.scaffold` lays down: a tiny whole exercise and a lesson around it, to be replaced bit by bit.
 
 Templates of :class:`string.Template`. ${name}: the exercise. ${Case}: its class of cases. ${number}: "5.5". ${room}: the lesson's.
+${nn}, ${folder}, ${title}: the lesson's "19", "19_attention", "Attention".
 """
 
 #: the cells of an exercise, in the master

@@ -16,10 +16,9 @@ UNLIMITED = (1 << 64) - 1  # size_t's maximum: max_split_size where it was not s
 MIN_BLOCK = 512  # kMinBlockSize: every size is rounded up to a multiple of it
 SMALL = MIB  # kSmallSize: the largest request that goes to the small pool
 SMALL_SEGMENT = 2 * MIB  # kSmallBuffer: what the small pool asks cudaMalloc for
-LARGE_SEGMENT = (
-    20 * MIB
-)  # kLargeBuffer: what the large pool asks for, below MIN_LARGE; and what a block that may not
-# be split can be larger than its request
+# kLargeBuffer: what the large pool asks for, below MIN_LARGE; and what a block that may not be split can be larger than its
+# request
+LARGE_SEGMENT = 20 * MIB
 MIN_LARGE = 10 * MIB  # kMinLargeAlloc: from here on a request gets a segment of its own,
 ROUND_LARGE = 2 * MIB  # kRoundLarge: … rounded up to this
 
