@@ -1,0 +1,299 @@
+"""The lines of a script, ranked by what their repair could buy: for each a kind of cost, and the same steps without it.
+
+A gain is a bound. It is found by replaying the records (`replay`) with what the repair would take away: a wait gone, Python's
+time gone, twenty launches in place of one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from helpers.own_script import syntax
+from helpers.own_script.host_time import LOADER, PYTHON, TORCH, WAITING
+from helpers.own_script.places import Place
+from helpers.own_script.replay import Event, Tape
+from helpers.simulator.cost import roofline
+from helpers.simulator.devices import Device
+from helpers.text.sizes import size_text
+
+
+class Advice(NamedTuple):
+    """What to say of a kind of cost. what: in the table; sentence: what to try; lessons: which teach it."""
+
+    what: str
+    sentence: str
+    lessons: str
+
+
+ADVICE = {
+    "value": Advice("waits: a value is read", "leave the number on the GPU and read it every so many steps: `.item()`, `print`, "
+                    "`if`, `float()` make the host wait for all work before", "03"),
+    "counted": Advice("waits: a size depends on values", "a mask, nonzero() or unique() makes the host wait for a count: "
+                      "torch.where, a multiplication by the mask or padded shapes need none", "03"),
+    "back": Advice("waits: a copy to the host", "keep it on the GPU, or copy it with non_blocking=True into pinned memory and "
+                   "look at it a step later", "04"),
+    "synchronize": Advice("waits: synchronize()", "take it out: time with events, or over many steps", "03"),
+    "cache": Advice("waits: memory given back", "take empty_cache() out: the next step asks for the same memory again", "08"),
+    "there": Advice("copies to the GPU", "copy once before the loop what stays the same; what changes, from pinned memory with "
+                    "non_blocking=True", "04"),
+    "python": Advice("Python", "the host works while the GPU waits: do it once before the loop, with tensors in place of Python "
+                     "loops, or in the loader's workers", "00"),
+    "loader": Advice("loading in this process", "let workers do it (num_workers) and make one sample's work smaller", "05"),
+    "workers": Advice("waits for the loader", "more workers, or less work for each sample", "05"),
+    "loop": Advice("many launches in a loop", "one operator for all of them: torch._foreach_*, a fused optimizer, a larger "
+                   "tensor", "06"),
+    "optimizer": Advice("many launches of an optimizer", "foreach=True or fused=True does the same in a few launches", "06"),
+    "made": Advice("made anew in each step", "make it once before the loop (a buffer of the module), or on the GPU: "
+                   "device=…", "01"),
+    "copied": Advice("copies on the GPU", "contiguous(), clone(), casts and concatenations only move bytes: lay the tensor out "
+                     "as it is read", "01"),
+    "fused": Advice("kernels that only move bytes", "one kernel for the line: PyTorch's own operator for it, or "
+                    "torch.compile", "11"),
+    "attention": Advice("attention by hand", "scaled_dot_product_attention never writes the scores to memory", "02"),
+    "wide": Advice("64-bit numbers", "a Python number or a float64 tensor has crept in: keep tensors in float32 or less", "10"),
+    "narrow": Advice("products in float32", "torch.autocast with bfloat16, or at least "
+                     "torch.set_float32_matmul_precision('high')", "10"),
+    "anomaly": Advice("anomaly detection", "take torch.autograd.set_detect_anomaly(True) out: it looks at every gradient, and "
+                      "waits for each answer", "02"),
+    "launches": Advice("the host's launches, all of them", "a CUDA graph or torch.compile(mode='reduce-overhead') launches a "
+                       "step at once; larger batches give each launch more to do", "07"),
+    "compiled": Advice("kernels that only move bytes, all of them", "torch.compile fuses what lies between products", "11"),
+}  # fmt: skip
+#: operators that move bytes and compute nothing
+_COPIES = frozenset("aten._to_copy aten.clone aten.copy_ aten.cat aten.stack".split())
+_MADE = frozenset(
+    "aten.ones aten.zeros aten.full aten.arange aten.eye aten.tril aten.triu aten.linspace aten.fill_ aten.zero_".split()
+)
+#: what anomaly detection asks of every gradient
+_CHECKS = frozenset("aten.ne aten.any aten.isnan aten._local_scalar_dense".split())
+_MANY = 8  # operators of one line in a step, from which on a loop is worth a word
+_PRODUCTS = ("matmul", "convolution", "attention")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line and what repairing it could buy. now_s: what it takes in a step, on host or GPU; buys_s: how much shorter the
+    step is without it, at most."""
+
+    place: Place | None
+    kind: str
+    now_s: float
+    buys_s: float
+    evidence: str
+
+    @property
+    def advice(self) -> Advice:
+        return ADVICE[self.kind]
+
+
+@dataclass
+class _Line:
+    """The events of one line. numbers: of a kind → which."""
+
+    numbers: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+
+def rank(tape: Tape, card: Device, step_line: Place | None, least: float = 0.002) -> list[Row]:
+    """Rows for each line and for the script as a whole, the largest gain first; those under `least` of a step are left out.
+
+    step_line: where the step ends; a loop around it is the training loop, and no loop to be taken out.
+    """
+    lines: dict[Place, _Line] = defaultdict(_Line)
+    for number, event in enumerate(tape.events):
+        lines[event.cost.place].numbers[event.cost.kind].append(number)
+    whole = tape.step_ns()
+    rows = [row for place, line in lines.items() for row in _rows(tape, card, place, line, step_line, whole)]
+    rows += _attention(tape, lines, whole)
+    rows += _everywhere(tape, card, whole)
+    rows = [row for row in rows if row.buys_s >= least * whole / 1e9]
+    return sorted(rows, key=lambda row: -row.buys_s)
+
+
+def _rows(
+    tape: Tape, card: Device, place: Place, line: _Line, step_line: Place | None, whole: float
+) -> Iterable[Row]:
+    """What could be repaired at one line, each kind by itself."""
+    if not place.file:
+        return
+    events, of = tape.events, line.numbers
+    looped = _looped(place, step_line)
+
+    def row(
+        kind: str, numbers: Iterable[int], evidence: str, scale: Callable[[Event], float] = lambda event: 0.0
+    ) -> Row:
+        numbers = list(numbers)
+        gone = {number: scale(events[number]) for number in numbers}
+        now = sum(events[number].ns for number in numbers) / tape.steps
+        return Row(place, kind, now / 1e9, (whole - tape.step_ns(gone)) / 1e9, evidence)
+
+    waits: dict[str, list[int]] = defaultdict(list)
+    for number in of["wait"]:
+        waits[_wait(events[number].name)].append(number)
+    for kind, numbers in waits.items():
+        also = of["d2h"] if kind in ("value", "back") else []
+        yield row(
+            kind,
+            [*numbers, *also],
+            f"{_each(len(numbers) / tape.steps)} in a step, by {_names(events, numbers)}",
+        )
+    if of["h2d"]:
+        many = len(of["h2d"]) / tape.steps
+        yield row(
+            "there",
+            [*of["h2d"], *of["stage"], *waits.get("there", ())],
+            f"{_each(many, 'copy', 'copies')} in a step",
+        )
+    for what, kind in ((PYTHON, "python"), (LOADER, "loader"), (WAITING, "workers")):
+        if of[what]:
+            took = sum(events[number].ns for number in of[what]) / tape.steps / 1e6
+            yield row(kind, of[what], f"{took:.2f} ms of the host in a step, measured here")
+    kernels = [n for n in of["kernel"] if events[n].work is not None]
+    operators = [n for n in of["operator"] if not events[n].cost.backward]
+    if len(kernels) / tape.steps >= _MANY and (looped or ".step(" in place.text):
+        many = len(kernels) / tape.steps
+        floor = card.assumptions.kernel_floor_s * 1e9
+        gone = {n: 1 / many for n in [*operators, *of[TORCH], *of[PYTHON]]} | {
+            n: max(0.0, 1 - floor / events[n].ns) for n in kernels if events[n].ns
+        }
+        kind = "optimizer" if ".step(" in place.text else "loop"
+        took = sum(events[n].ns for n in gone) / tape.steps / 1e9
+        evidence = f"{many:.0f} kernels in a step: {_names(events, kernels)}"
+        yield Row(place, kind, took, (whole - tape.step_ns(gone)) / 1e9, evidence)
+    made = [n for n in kernels if events[n].name in _MADE]
+    if made:
+        yield row(
+            "made", made, f"{_names(events, made)}: {_each(len(made) / tape.steps, 'kernel')} in a step"
+        )
+    copied = [n for n in kernels if events[n].name in _COPIES]
+    if copied:
+        yield row(
+            "copied", copied, f"{_names(events, copied)}: {_bytes(events, copied, tape.steps)} in a step"
+        )
+    moving = [n for n in kernels if events[n].work.family not in _PRODUCTS and n not in set(made + copied)]  # type: ignore[union-attr]
+    forward = [n for n in moving if not events[n].cost.backward]
+    if len(forward) > 1 and not looped and ".step(" not in place.text:
+        by_name = len({events[n].name for n in forward})
+        if by_name > 1:  # several operators on one line: one pass over the memory instead of one each
+            yield row(
+                "fused",
+                moving,
+                f"{by_name} operators on one line: {_names(events, moving)}",
+                lambda e: 1 / by_name,
+            )
+    wide = [n for n in kernels if events[n].work.kind.startswith("fp64")]  # type: ignore[union-attr]
+    if wide:
+        yield row("wide", wide, f"{_names(events, wide)} in float64", lambda e: 0.5)
+
+
+def _looped(place: Place, step_line: Place | None) -> bool:
+    """Whether a line is in a loop that is not the training loop."""
+    around = syntax.lines(place.file).get(place.line, syntax.Stands()).loops
+    if step_line is not None and step_line.file == place.file and step_line.function == place.function:
+        training = syntax.lines(step_line.file).get(step_line.line, syntax.Stands()).loops
+        around = tuple(loop for loop in around if loop not in training)
+    return bool(around)
+
+
+def _wait(name: str) -> str:
+    """Which kind of wait one of the host's is, by the operator that waits."""
+    if name in ("synchronize", "stream.synchronize", "event.synchronize"):
+        return "synchronize"
+    if name in ("cudaFree", "cudaEventSynchronize"):
+        return "cache"
+    if name in ("aten._local_scalar_dense", "print", "aten.equal", "aten.allclose"):
+        return "value"
+    if name in ("aten._to_copy", "aten.copy_", "Tensor.cpu", "Tensor.numpy", "Tensor.tolist"):
+        return "back"
+    return "there" if name.startswith("torch.") else "counted"
+
+
+def _attention(tape: Tape, lines: Mapping[Place, _Line], whole: float) -> Iterable[Row]:
+    """A function that computes scores, a softmax of them, and another product: attention that is written out."""
+    events = tape.events
+    functions: dict[tuple[str, str], dict[int, Place]] = defaultdict(dict)
+    for place, line in lines.items():
+        for number in line.numbers["kernel"]:
+            functions[place.file, place.function][number] = place
+    for (file, _), numbers in functions.items():
+        if not file:
+            continue
+        softmaxes = [
+            n
+            for n in numbers
+            if "softmax" in events[n].name and not events[n].cost.backward and events[n].work
+        ]
+        products = [n for n in numbers if events[n].name in ("aten.bmm", "aten.matmul", "aten.baddbmm")]
+        if not softmaxes or len(products) < 2:
+            continue
+        moved = [n for n in numbers if events[n].work is not None and events[n].work.family not in _PRODUCTS]  # type: ignore[union-attr]
+        largest = max(events[n].work.bytes for n in softmaxes)  # type: ignore[union-attr]
+        scores = [n for n in moved if events[n].work.bytes >= largest / 4]  # type: ignore[union-attr]
+        gone = dict.fromkeys(scores, 0.0)
+        yield Row(
+            numbers[softmaxes[0]], "attention", sum(events[n].ns for n in scores) / tape.steps / 1e9,
+            (whole - tape.step_ns(gone)) / 1e9, f"scores written and read by {_names(events, scores)}",
+        )  # fmt: skip
+
+
+def _everywhere(tape: Tape, card: Device, whole: float) -> Iterable[Row]:
+    """What no single line is to blame for."""
+    events = tape.events
+
+    def row(kind: str, scale: dict[int, float], evidence: str) -> Row:
+        now = sum(events[n].ns for n in scale) / tape.steps
+        return Row(None, kind, now / 1e9, (whole - tape.step_ns(scale)) / 1e9, evidence)
+
+    narrow = {}
+    for n, event in enumerate(events):
+        work = event.work
+        if work is not None and work.family in _PRODUCTS and work.kind in ("fp32", "tf32") and event.ns:
+            half = roofline.seconds(work._replace(kind="bf16", bytes=work.bytes // 2), card) * 1e9
+            narrow[n] = min(1.0, half / event.ns)
+    if narrow:
+        kinds = sorted({events[n].work.kind for n in narrow})  # type: ignore[union-attr]
+        yield row(
+            "narrow", narrow, f"{len(narrow) / tape.steps:.0f} products in a step in {' and '.join(kinds)}"
+        )
+    if torch.is_anomaly_enabled():
+        checks = {n: 0.0 for n, e in enumerate(events) if e.cost.backward and e.name in _CHECKS}
+        yield row(
+            "anomaly", checks, f"{len(checks) / tape.steps:.0f} records in a step: {_names(events, checks)}"
+        )
+    operators = {n: 0.0 for n, e in enumerate(events) if e.cost.kind in ("operator", TORCH)}
+    many = sum(events[n].cost.kind == "operator" for n in operators) / tape.steps
+    yield row("launches", operators, f"{many:.0f} operators in a step, and PyTorch's own Python around them")
+    moving = {
+        n: 0.5
+        for n, e in enumerate(events)
+        if e.work is not None and e.work.family not in (*_PRODUCTS, "optimizer")
+    }
+    if moving:
+        yield row(
+            "compiled",
+            moving,
+            f"{len(moving) / tape.steps:.0f} kernels in a step; half of their time, as a guess",
+        )
+
+
+def _each(many: float, one: str = "wait", more: str = "") -> str:
+    """ "1 wait", "12 waits", "0.2 waits": how many in a step."""
+    text = f"{many:.0f}" if many >= 1 else f"{many:.1f}"
+    return f"{text} {one if text == '1' else more or one + 's'}"
+
+
+def _names(events: object, numbers: Iterable[int]) -> str:
+    """The operators that took longest among these."""
+    took: dict[str, float] = defaultdict(float)
+    for number in numbers:
+        took[events[number].name.removeprefix("aten.")] += events[number].ns + 1  # type: ignore[index]
+    names = [name for name, _ in sorted(took.items(), key=lambda item: -item[1])]
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+
+
+def _bytes(events: object, numbers: Iterable[int], steps: int) -> str:
+    return size_text(round(sum(events[n].work.bytes for n in numbers) / steps))  # type: ignore[index]
