@@ -42,9 +42,15 @@ class Marks:
         self._host = gpu._machine.line.host
         self._first: list[int] = []
         self._marks: list[Mark] = []
+        self.wide: set[int] = set()  # records of the host's at which an operator on float64 began
+
+    @property
+    def now(self) -> int:
+        """The number of the host's next record."""
+        return len(self._host)
 
     def put(self, place: Place, backward: bool = False) -> None:
-        first = len(self._host)
+        first = self.now
         if self._marks and self._marks[-1].first == first:
             self._marks[-1] = Mark(first, place, backward)
         elif not self._marks or self._marks[-1][1:] != (place, backward):
@@ -149,6 +155,8 @@ class Nodes(Mode):
             self._watch.go()
 
     def _looked_at(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        if any(isinstance(a, torch.Tensor) and a.dtype is torch.float64 and a.is_meta for a in args):
+            self._marks.wide.add(self._marks.now)
         node = private_torch.current_autograd_node()
         if node is not None:
             number = node._sequence_nr()

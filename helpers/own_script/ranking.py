@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -60,6 +60,8 @@ ADVICE = {
                      "torch.set_float32_matmul_precision('high')", "10"),
     "anomaly": Advice("anomaly detection", "take torch.autograd.set_detect_anomaly(True) out: it looks at every gradient, and "
                       "waits for each answer", "02"),
+    "grows": Advice("memory that grows", "something keeps each step's tensors: add `.item()` or `.detach()` to what is summed up or "
+                    "put into a list", "09"),
     "launches": Advice("the host's launches, all of them", "a CUDA graph or torch.compile(mode='reduce-overhead') launches a "
                        "step at once; larger batches give each launch more to do", "07"),
     "compiled": Advice("kernels that only move bytes, all of them", "torch.compile fuses what lies between products", "11"),
@@ -71,6 +73,10 @@ _MADE = frozenset(
 )
 #: what anomaly detection asks of every gradient
 _CHECKS = frozenset("aten.ne aten.any aten.isnan aten._local_scalar_dense".split())
+#: rows whose order is found by trying each next; and what is too little to be worth a row
+_ROUNDS, _LEAST_S = 15, 5e-6
+#: kinds that no script needs, however little they take
+_NEVER_NEEDED = ("value", "synchronize", "cache", "back")
 _MANY = 8  # operators of one line in a step, from which on a loop is worth a word
 _PRODUCTS = ("matmul", "convolution", "attention")
 
@@ -78,13 +84,16 @@ _PRODUCTS = ("matmul", "convolution", "attention")
 @dataclass(frozen=True)
 class Row:
     """One line and what repairing it could buy. now_s: what it takes in a step, on host or GPU; buys_s: how much shorter the
-    step is without it, at most."""
+    step is without it, at most; next_s: the same once all rows above it are repaired. scale: number of a record → what is
+    left of it."""
 
     place: Place | None
     kind: str
     now_s: float
-    buys_s: float
     evidence: str
+    scale: dict[int, float] = field(repr=False, compare=False, default_factory=dict)
+    buys_s: float = 0.0
+    next_s: float = 0.0
 
     @property
     def advice(self) -> Advice:
@@ -98,25 +107,56 @@ class _Line:
     numbers: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
 
-def rank(tape: Tape, card: Device, step_line: Place | None, least: float = 0.002) -> list[Row]:
-    """Rows for each line and for the script as a whole, the largest gain first; those under `least` of a step are left out.
+def rank(tape: Tape, card: Device, step_line: Place | None) -> list[Row]:
+    """Rows for each line and for the script as a whole, in the order in which repairs buy most: each next one is the best
+    after those before it, so that what another limit hides comes once that limit is gone.
 
-    step_line: where the step ends; a loop around it is the training loop, and no loop to be taken out.
+    step_line: where the step ends; a loop around it is the training loop, and no loop to be taken out. Rows that take
+    under `_LEAST_S` of a step, or could buy less in any order, are left out.
     """
     lines: dict[Place, _Line] = defaultdict(_Line)
     for number, event in enumerate(tape.events):
         lines[event.cost.place].numbers[event.cost.kind].append(number)
+    open_ = [row for place, line in lines.items() for row in _rows(tape, card, place, line, step_line)]
+    open_ += _attention(tape, lines)
+    whole = before = tape.step_ns()
+    open_ = [replace(row, buys_s=(whole - tape.step_ns(row.scale)) / 1e9) for row in open_ if row.scale]
+    gone: dict[int, float] = {}
+    ranked: list[Row] = []
+    while open_ and len(ranked) < _ROUNDS:
+        left = [(tape.step_ns(_both(gone, row.scale)), n) for n, row in enumerate(open_)]
+        after, best = min(left)
+        if (before - after) / 1e9 < _LEAST_S:
+            break
+        row = open_.pop(best)
+        gone = _both(gone, row.scale)
+        ranked.append(replace(row, next_s=(before - after) / 1e9))
+        before = after
+    rest = [replace(row, next_s=(before - tape.step_ns(_both(gone, row.scale))) / 1e9) for row in open_]
+    rest = [row for row in rest if row.kind in _NEVER_NEEDED or max(row.buys_s, row.next_s) >= _LEAST_S]
+    return [*ranked, *sorted(rest, key=lambda row: -max(row.next_s, row.buys_s))]
+
+
+def everywhere(tape: Tape, card: Device) -> list[Row]:
+    """What no single line is to blame for, each row by itself, the largest gain first."""
     whole = tape.step_ns()
-    rows = [row for place, line in lines.items() for row in _rows(tape, card, place, line, step_line, whole)]
-    rows += _attention(tape, lines, whole)
-    rows += _everywhere(tape, card, whole)
-    rows = [row for row in rows if row.buys_s >= least * whole / 1e9]
+    rows = [
+        replace(row, buys_s=(whole - tape.step_ns(row.scale)) / 1e9)
+        for row in _everywhere(tape, card)
+        if row.scale
+    ]
     return sorted(rows, key=lambda row: -row.buys_s)
 
 
-def _rows(
-    tape: Tape, card: Device, place: Place, line: _Line, step_line: Place | None, whole: float
-) -> Iterable[Row]:
+def _both(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
+    """What is left where two repairs are made: of what both shorten, the less."""
+    both = dict(one)
+    for number, factor in other.items():
+        both[number] = min(factor, both.get(number, 1.0))
+    return both
+
+
+def _rows(tape: Tape, card: Device, place: Place, line: _Line, step_line: Place | None) -> Iterable[Row]:
     """What could be repaired at one line, each kind by itself."""
     if not place.file:
         return
@@ -126,14 +166,13 @@ def _rows(
     def row(
         kind: str, numbers: Iterable[int], evidence: str, scale: Callable[[Event], float] = lambda event: 0.0
     ) -> Row:
-        numbers = list(numbers)
-        gone = {number: scale(events[number]) for number in numbers}
-        now = sum(events[number].ns for number in numbers) / tape.steps
-        return Row(place, kind, now / 1e9, (whole - tape.step_ns(gone)) / 1e9, evidence)
+        return _row(tape, place, kind, {number: scale(events[number]) for number in numbers}, evidence)
 
     waits: dict[str, list[int]] = defaultdict(list)
     for number in of["wait"]:
-        waits[_wait(events[number].name)].append(number)
+        to_device = number and events[number - 1].cost.kind == "h2d"  # the copy that it waits for stands before it
+        waits["there" if to_device else _wait(events[number].name)].append(number)
+    put = waits.pop("there", [])
     for kind, numbers in waits.items():
         also = of["d2h"] if kind in ("value", "back") else []
         yield row(
@@ -145,7 +184,7 @@ def _rows(
         many = len(of["h2d"]) / tape.steps
         yield row(
             "there",
-            [*of["h2d"], *of["stage"], *waits.get("there", ())],
+            [*of["h2d"], *of["stage"], *put],
             f"{_each(many, 'copy', 'copies')} in a step",
         )
     for what, kind in ((PYTHON, "python"), (LOADER, "loader"), (WAITING, "workers")):
@@ -161,9 +200,8 @@ def _rows(
             n: max(0.0, 1 - floor / events[n].ns) for n in kernels if events[n].ns
         }
         kind = "optimizer" if ".step(" in place.text else "loop"
-        took = sum(events[n].ns for n in gone) / tape.steps / 1e9
         evidence = f"{many:.0f} kernels in a step: {_names(events, kernels)}"
-        yield Row(place, kind, took, (whole - tape.step_ns(gone)) / 1e9, evidence)
+        yield _row(tape, place, kind, gone, evidence)
     made = [n for n in kernels if events[n].name in _MADE]
     if made:
         yield row(
@@ -185,9 +223,15 @@ def _rows(
                 f"{by_name} operators on one line: {_names(events, moving)}",
                 lambda e: 1 / by_name,
             )
-    wide = [n for n in kernels if events[n].work.kind.startswith("fp64")]  # type: ignore[union-attr]
+    wide = [n for n in kernels if events[n].cost.wide]
     if wide:
         yield row("wide", wide, f"{_names(events, wide)} in float64", lambda e: 0.5)
+
+
+def _row(tape: Tape, place: Place | None, kind: str, scale: dict[int, float], evidence: str) -> Row:
+    """A row whose gain is still to be found."""
+    now = sum(tape.events[number].ns for number in scale) / tape.steps
+    return Row(place, kind, now / 1e9, evidence, scale)
 
 
 def _looped(place: Place, step_line: Place | None) -> bool:
@@ -212,7 +256,7 @@ def _wait(name: str) -> str:
     return "there" if name.startswith("torch.") else "counted"
 
 
-def _attention(tape: Tape, lines: Mapping[Place, _Line], whole: float) -> Iterable[Row]:
+def _attention(tape: Tape, lines: Mapping[Place, _Line]) -> Iterable[Row]:
     """A function that computes scores, a softmax of them, and another product: attention that is written out."""
     events = tape.events
     functions: dict[tuple[str, str], dict[int, Place]] = defaultdict(dict)
@@ -233,20 +277,16 @@ def _attention(tape: Tape, lines: Mapping[Place, _Line], whole: float) -> Iterab
         moved = [n for n in numbers if events[n].work is not None and events[n].work.family not in _PRODUCTS]  # type: ignore[union-attr]
         largest = max(events[n].work.bytes for n in softmaxes)  # type: ignore[union-attr]
         scores = [n for n in moved if events[n].work.bytes >= largest / 4]  # type: ignore[union-attr]
-        gone = dict.fromkeys(scores, 0.0)
-        yield Row(
-            numbers[softmaxes[0]], "attention", sum(events[n].ns for n in scores) / tape.steps / 1e9,
-            (whole - tape.step_ns(gone)) / 1e9, f"scores written and read by {_names(events, scores)}",
-        )  # fmt: skip
+        evidence = f"scores written and read by {_names(events, scores)}"
+        yield _row(tape, numbers[softmaxes[0]], "attention", dict.fromkeys(scores, 0.0), evidence)
 
 
-def _everywhere(tape: Tape, card: Device, whole: float) -> Iterable[Row]:
+def _everywhere(tape: Tape, card: Device) -> Iterable[Row]:
     """What no single line is to blame for."""
     events = tape.events
 
     def row(kind: str, scale: dict[int, float], evidence: str) -> Row:
-        now = sum(events[n].ns for n in scale) / tape.steps
-        return Row(None, kind, now / 1e9, (whole - tape.step_ns(scale)) / 1e9, evidence)
+        return _row(tape, None, kind, scale, evidence)
 
     narrow = {}
     for n, event in enumerate(events):

@@ -17,11 +17,13 @@ from helpers.simulator.cost.roofline import Work
 
 
 class Cost(NamedTuple):
-    """What a record belongs to: a line, and what kind of thing it did there (see `ranking`). backward: in its backward pass."""
+    """What a record belongs to: a line, and what kind of thing it did there (see `ranking`). backward: in its backward pass.
+    wide: on float64."""
 
     place: Place
     kind: str
     backward: bool = False
+    wide: bool = False
 
 
 class Event(NamedTuple):

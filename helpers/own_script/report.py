@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -25,8 +25,9 @@ from helpers.text.sizes import size_text
 from helpers.text.tables import Table, cell_html, table
 
 #: steps whose records are replayed for each line: more tell nothing new
-_REPLAYED = 6
-_SHOWN = 25
+_REPLAYED = 3
+_SHOWN = 40
+_CODE = 60  # letters of a line that are shown
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -52,7 +53,9 @@ _COLOURS = {
 class Report:
     """The findings of one run. All times are seconds a step, on the simulated clock.
 
-    step_s: a step. host, device: what took how much of it on either side. rows: lines, ranked. flops: of a step's kernels;
+    step_s: a step. host, device: what took how much of it on either side. rows: lines, ranked. everywhere:
+    what no line is to blame for. warnings: what the run could not see. flops: of a step's kernels; peak_kind: in which most
+    of them are;
     mfu: those in a second, as a share of the card's peak; roofline_s: what a step would take if each kernel ran at the
     card's published peaks and nothing else took time.
     """
@@ -68,9 +71,8 @@ class Report:
     roofline_s: float
     rows: list[Row]
     peak: Any
-    grows: list[Any] = field(default_factory=list)
-    asked: list[Place] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    everywhere: list[Row]
+    warnings: list[str]
 
     @property
     def evidence(self) -> str:
@@ -82,36 +84,54 @@ class Report:
 
     @cached_property
     def table(self) -> Table:
-        """The ranked lines."""
-        rows = [
-            (str(n), str(row.place) if row.place else "everywhere", f"`{row.place.text}`" if row.place else "",
-             row.advice.what, format_seconds(row.now_s), self._buys(row), row.evidence,
-             f"{row.advice.sentence} ({row.advice.lessons})")
-            for n, row in enumerate(self.rows[:_SHOWN], start=1)
-        ]  # fmt: skip
-        columns = ["", "line", "code", "what", "takes in a step", "could buy", "evidence", "try (lesson)"]
-        host = f"host time: measured here × {self.run.factor:g}"
-        caption = f"could buy: the step without it, other limits in place; a bound. {host}"
+        """The ranked lines, and below them what no line is to blame for."""
+        rows = [self._cells(str(n), row) for n, row in enumerate(self.rows[:_SHOWN], start=1)]
+        rows += [self._cells("", row) for row in self.everywhere]
+        columns = ["", "could buy", "behind those above", "line", "code", "what", "evidence"]
+        caption = "could buy: how much shorter a step is without it, other limits in place; a bound"
         return table(rows, columns, evidence=self.evidence, caption=caption)
 
+    def _cells(self, number: str, row: Row) -> tuple[str, ...]:
+        where = (str(row.place), f"`{row.place.text[:_CODE]}`") if row.place else ("everywhere", "")
+        behind = format_seconds(row.next_s) if row.place else ""
+        return number, self._buys(row), behind, *where, row.advice.what, row.evidence
+
+    @property
+    def to_try(self) -> list[str]:
+        """What to try for each kind of row that is there, in their order, with the lesson that teaches it."""
+        kinds = dict.fromkeys(row.kind for row in [*self.rows[:_SHOWN], *self.everywhere])
+        advice = (ranking.ADVICE[kind] for kind in kinds)
+        return [f"{one.what}: {one.sentence} (lesson {one.lessons})" for one in advice]
+
     def _buys(self, row: Row) -> str:
+        if row.kind == "grows":
+            return "memory"
         left = max(self.step_s - row.buys_s, 1e-9)
-        return f"{format_seconds(row.buys_s)} ({self.step_s / left:.2f}×)"
+        return f"{format_seconds(max(0.0, row.buys_s))} ({self.step_s / left:.2f}×)"
+
+    @property
+    def speed(self) -> str:
+        """MFU, and how far a step is from the card."""
+        peak = f"{self.run.gpu.card.peak_flops[self.peak_kind] / 1e12:.0f} TFLOP/s in {self.peak_kind}"
+        return (
+            f"MFU {self.mfu:.1%} of {peak}; at the card's published peaks the kernels alone would take "
+            f"{format_seconds(self.roofline_s)}"
+        )
 
     def __str__(self) -> str:
-        run, card = self.run, self.run.gpu.card
         lines = [
-            f"{Path(run.script).name} · {self.evidence} · {self.steps} steps after {run.warm} of warm-up",
+            f"{Path(self.run.script).name} · {self.evidence} · {self.steps} steps after {self.run.warm} of warm-up",
             f"a step: {format_seconds(self.step_s)} (the slowest {format_seconds(self.slowest_s)})",
             f"  host:   {_shares(self.host, self.step_s)}",
             f"  device: {_shares(self.device, self.step_s)}",
-            f"  MFU {self.mfu:.1%} of {card.peak_flops[self.peak_kind] / 1e12:.0f} TFLOP/s ({self.peak_kind}); at the card's "
-            f"peaks its kernels would take {format_seconds(self.roofline_s)}: {self.step_s / max(self.roofline_s, 1e-9):.1f} times less",
+            f"  {self.speed}",
             "",
-            *(f"{n:>2}. {_plain(row, self)}" for n, row in enumerate(self.rows[:_SHOWN], start=1)),
+            str(self.table),
             "",
-            f"memory: {self.peak}" if self.peak is not None else "memory: not seen",
-            *(f"  grows: {leak}" for leak in self.grows),
+            "What to try",
+            *(f"- {advice}" for advice in self.to_try),
+            "",
+            f"Memory: {self.peak}" if self.peak is not None else "Memory: not seen",
             "",
             *(f"! {warning}" for warning in self.warnings),
         ]
@@ -133,36 +153,23 @@ class Report:
         return [page, trace]
 
     def _body(self) -> str:
-        run, card = self.run, self.run.gpu.card
-        speed = (
-            f"{self.mfu:.1%} of {card.peak_flops[self.peak_kind] / 1e12:.0f} TFLOP/s ({self.peak_kind}). At the card's peaks its "
-            f"kernels would take {format_seconds(self.roofline_s)}."
-        )
         said = "".join(f"<li>{cell_html(warning)}</li>" for warning in self.warnings)
+        tried = "".join(f"<li>{cell_html(advice)}</li>" for advice in self.to_try)
         held = "".join(
             f"<li><code>{escape(str(h))}</code></li>" for h in (self.peak.holders[:10] if self.peak else ())
         )
-        grown = "".join(f"<li><code>{escape(str(leak))}</code></li>" for leak in self.grows)
         memory_said = f"Peak {size_text(self.peak.bytes)}, held by:" if self.peak else "Not seen."
         return (
-            f"<h1>{escape(Path(run.script).name)}: {format_seconds(self.step_s)} a step</h1>"
-            f"<p><b>{escape(self.evidence)}</b> · {self.steps} steps after {run.warm} of warm-up · the slowest "
-            f"{format_seconds(self.slowest_s)} · MFU {speed}</p>"
+            f"<h1>{escape(Path(self.run.script).name)}: {format_seconds(self.step_s)} a step</h1>"
+            f"<p><b>{escape(self.evidence)}</b> · {self.steps} steps after {self.run.warm} of warm-up · the slowest "
+            f"{format_seconds(self.slowest_s)} · {escape(self.speed)}</p>"
             f"<h2>Where a step's time goes</h2><p>The host</p>{_bar(self.host, self.step_s)}"
             f"<p>The device</p>{_bar(self.device, self.step_s)}"
             f"<h2>Lines, by what their repair could buy</h2>{self.table._repr_html_()}"
+            f"<h2>What to try</h2><ul>{tried}</ul>"
             f"<h2>Memory</h2><p>{memory_said}</p><ul>{held}</ul>"
-            + (f"<p>Stays after each step:</p><ul>{grown}</ul>" if grown else "")
             + f"<h2>What this run could not see</h2><ul>{said}</ul>"
         )
-
-
-def _plain(row: Row, report: Report) -> str:
-    where = f"{row.place}  {row.place.text[:70]}" if row.place else "everywhere"
-    return (
-        f"{report._buys(row):<20} {where}\n    {row.advice.what} ({row.evidence}); takes {format_seconds(row.now_s)}\n"
-        f"    {row.advice.sentence} (lesson {row.advice.lessons})"
-    )
 
 
 def _shares(parts: dict[str, float], whole: float) -> str:
@@ -208,12 +215,26 @@ def findings(run: Run) -> Report:
     kind = _peak_kind(of_step, gpu.card.peak_flops)
     snapshot = memory.read(run.snapshot) if run.snapshot is not None else None
     rows = ranking.rank(tape, gpu.card, step_line)
+    if snapshot is not None and len(run.grown) > 2:
+        places_seen = {event.cost.place for event in tape.events}
+        rows += _growth(memory.leaks(snapshot, run.grown), places_seen)
     return Report(
         run, step_s, max(lengths) / 1e9, steps, dict(host), dict(device), sum(w.flops for w in of_step) // steps, kind,
         sum(_ideal_s(w, gpu.card) for w in of_step) / steps, rows, memory.peak(snapshot) if snapshot else None,
-        [leak for leak in memory.leaks(snapshot, run.grown) if leak.grows][:5] if snapshot and len(run.grown) > 2 else [],
-        warnings=_warnings(run, begin, end),
+        ranking.everywhere(tape, gpu.card), _warnings(run, begin, end),
     )  # fmt: skip
+
+
+def _growth(leaks: Iterable[memory.Leak], seen: Iterable[Place]) -> list[Row]:
+    """A row for each line whose memory stays in every step, the most first."""
+    known = {f"{place} ": place for place in seen if place.file}
+    rows = []
+    for leak in leaks:
+        where = next((place for site, place in known.items() if f"{leak.site} ".startswith(site)), None)
+        if leak.grows and where is not None:
+            more = size_text(sum(leak.per_step[1:]) / (len(leak.per_step) - 1))
+            rows.append(Row(where, "grows", 0.0, f"{more} more in each step"))
+    return rows
 
 
 def _side(name: str, kind: str) -> str:
@@ -278,7 +299,8 @@ def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
     for kernel in line.kernels[begin.kernels : end.kernels]:
         mark = marks.of(kernel.call)
         kinds = {"copy h2d": "h2d", "copy d2h": "d2h"}
-        kernel_costs.append(replay.Cost(mark.place, kinds.get(kernel.kind, "kernel"), mark.backward))
+        kind, wide = kinds.get(kernel.kind, "kernel"), kernel.call in marks.wide
+        kernel_costs.append(replay.Cost(mark.place, kind, mark.backward, wide))
     span = begin.host, end.host, begin.kernels, end.kernels
     last = [c.place for c in costs if ".step(" in c.place.text]
     return replay.tape(run.gpu, costs, kernel_costs, works, span, steps), last[-1] if last else None
