@@ -39,7 +39,7 @@ class Marks:
     """Whose each record is, in order."""
 
     def __init__(self, gpu: SimGPU) -> None:
-        self._host = gpu._machine.line.host
+        self._line = gpu._machine.line
         self._first: list[int] = []
         self._marks: list[Mark] = []
         self.wide: set[int] = set()  # records of the host's at which an operator on float64 began
@@ -47,7 +47,7 @@ class Marks:
     @property
     def now(self) -> int:
         """The number of the host's next record."""
-        return len(self._host)
+        return len(self._line.host)
 
     def put(self, place: Place, backward: bool = False) -> None:
         first = self.now
@@ -61,6 +61,19 @@ class Marks:
         """The mark of one of the host's records."""
         at = bisect_right(self._first, record) - 1
         return self._marks[at] if at >= 0 else Mark(0, NOWHERE)
+
+
+class _Heard(list[Any]):
+    """The host's records. One that comes while the script itself runs, as of a stream's method, is of the line that runs."""
+
+    def __init__(self, watch: HostTime, marks: Marks) -> None:
+        super().__init__()
+        self._watch, self._marks = watch, marks
+
+    def append(self, record: Any) -> None:
+        if self._watch.runs:
+            self._marks.put(running() or NOWHERE)
+        super().append(record)
 
 
 class Calls(CudaNames):
@@ -177,7 +190,8 @@ class Nodes(Mode):
 def listening(
     gpu: SimGPU, watch: HostTime, marks: Marks, backward_ended: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Within this block, which is inside `with gpu:`, all that happens is told of."""
+    """Within this block, which is inside `with gpu:` and where nothing has run yet, all that happens is told of."""
+    gpu._machine.line.host = _Heard(watch, marks)
     with Nodes(watch, marks) as nodes, Calls(gpu, watch, marks, backward_ended) as calls:
         held, array = torch.empty(1), numpy.zeros(1)
         calls.leak_s = _leak(watch, held.dim)

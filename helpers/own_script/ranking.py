@@ -74,9 +74,9 @@ _MADE = frozenset(
 #: what anomaly detection asks of every gradient
 _CHECKS = frozenset("aten.ne aten.any aten.isnan aten._local_scalar_dense".split())
 #: rows whose order is found by trying each next; and what is too little to be worth a row
-_ROUNDS, _LEAST_S = 15, 5e-6
+_ROUNDS, _LEAST_S = 15, 1e-6
 #: kinds that no script needs, however little they take
-_NEVER_NEEDED = ("value", "synchronize", "cache", "back")
+_NEVER_NEEDED = {"value", "synchronize", "cache", "back"}
 _MANY = 8  # operators of one line in a step, from which on a loop is worth a word
 _PRODUCTS = ("matmul", "convolution", "attention")
 
@@ -85,7 +85,7 @@ _PRODUCTS = ("matmul", "convolution", "attention")
 class Row:
     """One line and what repairing it could buy. now_s: what it takes in a step, on host or GPU; buys_s: how much shorter the
     step is without it, at most; next_s: the same once all rows above it are repaired. scale: number of a record → what is
-    left of it."""
+    left of it. also: other kinds of the same line, the largest first."""
 
     place: Place | None
     kind: str
@@ -94,6 +94,7 @@ class Row:
     scale: dict[int, float] = field(repr=False, compare=False, default_factory=dict)
     buys_s: float = 0.0
     next_s: float = 0.0
+    also: tuple[str, ...] = ()
 
     @property
     def advice(self) -> Advice:
@@ -117,10 +118,15 @@ def rank(tape: Tape, card: Device, step_line: Place | None) -> list[Row]:
     lines: dict[Place, _Line] = defaultdict(_Line)
     for number, event in enumerate(tape.events):
         lines[event.cost.place].numbers[event.cost.kind].append(number)
-    open_ = [row for place, line in lines.items() for row in _rows(tape, card, place, line, step_line)]
-    open_ += _attention(tape, lines)
     whole = before = tape.step_ns()
-    open_ = [replace(row, buys_s=(whole - tape.step_ns(row.scale)) / 1e9) for row in open_ if row.scale]
+    by_place: dict[Place | None, list[Row]] = defaultdict(list)
+    for row in [
+        *(r for p, line in lines.items() for r in _rows(tape, card, p, line, step_line)),
+        *_attention(tape, lines),
+    ]:
+        if row.scale:
+            by_place[row.place].append(replace(row, buys_s=(whole - tape.step_ns(row.scale)) / 1e9))
+    open_ = [_joined(tape, rows, whole) for rows in by_place.values()]
     gone: dict[int, float] = {}
     ranked: list[Row] = []
     while open_ and len(ranked) < _ROUNDS:
@@ -133,8 +139,24 @@ def rank(tape: Tape, card: Device, step_line: Place | None) -> list[Row]:
         ranked.append(replace(row, next_s=(before - after) / 1e9))
         before = after
     rest = [replace(row, next_s=(before - tape.step_ns(_both(gone, row.scale))) / 1e9) for row in open_]
-    rest = [row for row in rest if row.kind in _NEVER_NEEDED or max(row.buys_s, row.next_s) >= _LEAST_S]
+    rest = [
+        row
+        for row in rest
+        if {row.kind, *row.also} & _NEVER_NEEDED or max(row.buys_s, row.next_s) >= _LEAST_S
+    ]
     return [*ranked, *sorted(rest, key=lambda row: -max(row.next_s, row.buys_s))]
+
+
+def _joined(tape: Tape, rows: list[Row], whole: float) -> Row:
+    """The rows of one line as one: what it is first of all, and what else."""
+    first, *others = sorted(rows, key=lambda row: -max(row.buys_s, row.now_s / 1e3))
+    scale = first.scale
+    for row in others:
+        scale = _both(scale, row.scale)
+    now = sum(tape.events[number].ns for number in scale) / tape.all_steps / 1e9
+    kinds = tuple(row.kind for row in others)
+    said = "; ".join([first.evidence, *(f"{ADVICE[row.kind].what}: {row.evidence}" for row in others)])
+    return Row(first.place, first.kind, now, said, scale, (whole - tape.step_ns(scale)) / 1e9, also=kinds)
 
 
 def everywhere(tape: Tape, card: Device) -> list[Row]:
@@ -170,18 +192,22 @@ def _rows(tape: Tape, card: Device, place: Place, line: _Line, step_line: Place 
 
     waits: dict[str, list[int]] = defaultdict(list)
     for number in of["wait"]:
-        to_device = number and events[number - 1].cost.kind == "h2d"  # the copy that it waits for stands before it
+        to_device = (
+            number and events[number - 1].cost.kind == "h2d"
+        )  # the copy that it waits for stands before it
         waits["there" if to_device else _wait(events[number].name)].append(number)
     put = waits.pop("there", [])
     for kind, numbers in waits.items():
         also = of["d2h"] if kind in ("value", "back") else []
+        names = {events[number].name for number in numbers}
+        also = [*also, *(n for n in of["operator"] if events[n].name in names)]
         yield row(
             kind,
             [*numbers, *also],
-            f"{_each(len(numbers) / tape.steps)} in a step, by {_names(events, numbers)}",
+            f"{_each(len(numbers) / tape.all_steps)} in a step, by {_names(events, numbers)}",
         )
     if of["h2d"]:
-        many = len(of["h2d"]) / tape.steps
+        many = len(of["h2d"]) / tape.all_steps
         yield row(
             "there",
             [*of["h2d"], *of["stage"], *put],
@@ -189,12 +215,12 @@ def _rows(tape: Tape, card: Device, place: Place, line: _Line, step_line: Place 
         )
     for what, kind in ((PYTHON, "python"), (LOADER, "loader"), (WAITING, "workers")):
         if of[what]:
-            took = sum(events[number].ns for number in of[what]) / tape.steps / 1e6
+            took = sum(events[number].ns for number in of[what]) / tape.all_steps / 1e6
             yield row(kind, of[what], f"{took:.2f} ms of the host in a step, measured here")
     kernels = [n for n in of["kernel"] if events[n].work is not None]
     operators = [n for n in of["operator"] if not events[n].cost.backward]
-    if len(kernels) / tape.steps >= _MANY and (looped or ".step(" in place.text):
-        many = len(kernels) / tape.steps
+    if len(kernels) / tape.all_steps >= _MANY and (looped or ".step(" in place.text):
+        many = len(kernels) / tape.all_steps
         floor = card.assumptions.kernel_floor_s * 1e9
         gone = {n: 1 / many for n in [*operators, *of[TORCH], *of[PYTHON]]} | {
             n: max(0.0, 1 - floor / events[n].ns) for n in kernels if events[n].ns
@@ -204,25 +230,19 @@ def _rows(tape: Tape, card: Device, place: Place, line: _Line, step_line: Place 
         yield _row(tape, place, kind, gone, evidence)
     made = [n for n in kernels if events[n].name in _MADE]
     if made:
-        yield row(
-            "made", made, f"{_names(events, made)}: {_each(len(made) / tape.steps, 'kernel')} in a step"
-        )
+        evidence = f"{_names(events, made)}: {_each(len(made) / tape.all_steps, 'kernel')} in a step"
+        yield row("made", [*made, *(n for n in operators if events[n].name in _MADE)], evidence)
     copied = [n for n in kernels if events[n].name in _COPIES]
     if copied:
-        yield row(
-            "copied", copied, f"{_names(events, copied)}: {_bytes(events, copied, tape.steps)} in a step"
-        )
-    moving = [n for n in kernels if events[n].work.family not in _PRODUCTS and n not in set(made + copied)]  # type: ignore[union-attr]
-    forward = [n for n in moving if not events[n].cost.backward]
-    if len(forward) > 1 and not looped and ".step(" not in place.text:
-        by_name = len({events[n].name for n in forward})
-        if by_name > 1:  # several operators on one line: one pass over the memory instead of one each
-            yield row(
-                "fused",
-                moving,
-                f"{by_name} operators on one line: {_names(events, moving)}",
-                lambda e: 1 / by_name,
-            )
+        evidence = f"{_names(events, copied)}: {_bytes(events, copied, tape.all_steps)} in a step"
+        yield row("copied", [*copied, *(n for n in operators if events[n].name in _COPIES)], evidence)
+    moving = [n for n in kernels if events[n].work.family not in _PRODUCTS and n not in {*made, *copied}]  # type: ignore[union-attr]
+    names = {events[n].name for n in moving if not events[n].cost.backward}
+    if len(names) > 1 and not looped and ".step(" not in place.text:
+        # Several operators on one line: one pass over the memory, and one launch, instead of one each.
+        evidence = f"{len(names)} operators on one line: {_names(events, moving)}"
+        launching = [n for n in operators if events[n].name in names]
+        yield row("fused", [*moving, *launching], evidence, lambda event: 1 / len(names))
     wide = [n for n in kernels if events[n].cost.wide]
     if wide:
         yield row("wide", wide, f"{_names(events, wide)} in float64", lambda e: 0.5)
@@ -230,7 +250,7 @@ def _rows(tape: Tape, card: Device, place: Place, line: _Line, step_line: Place 
 
 def _row(tape: Tape, place: Place | None, kind: str, scale: dict[int, float], evidence: str) -> Row:
     """A row whose gain is still to be found."""
-    now = sum(tape.events[number].ns for number in scale) / tape.steps
+    now = sum(tape.events[number].ns for number in scale) / tape.all_steps
     return Row(place, kind, now / 1e9, evidence, scale)
 
 
@@ -278,7 +298,14 @@ def _attention(tape: Tape, lines: Mapping[Place, _Line]) -> Iterable[Row]:
         largest = max(events[n].work.bytes for n in softmaxes)  # type: ignore[union-attr]
         scores = [n for n in moved if events[n].work.bytes >= largest / 4]  # type: ignore[union-attr]
         evidence = f"scores written and read by {_names(events, scores)}"
-        yield _row(tape, numbers[softmaxes[0]], "attention", dict.fromkeys(scores, 0.0), evidence)
+        there = {numbers[n] for n in scores}
+        names = {events[n].name for n in scores}
+        launching = [
+            n for place in there for n in lines[place].numbers["operator"] if events[n].name in names
+        ]
+        yield _row(
+            tape, numbers[softmaxes[0]], "attention", dict.fromkeys([*scores, *launching], 0.0), evidence
+        )
 
 
 def _everywhere(tape: Tape, card: Device) -> Iterable[Row]:
@@ -297,15 +324,19 @@ def _everywhere(tape: Tape, card: Device) -> Iterable[Row]:
     if narrow:
         kinds = sorted({events[n].work.kind for n in narrow})  # type: ignore[union-attr]
         yield row(
-            "narrow", narrow, f"{len(narrow) / tape.steps:.0f} products in a step in {' and '.join(kinds)}"
+            "narrow",
+            narrow,
+            f"{len(narrow) / tape.all_steps:.0f} products in a step in {' and '.join(kinds)}",
         )
     if torch.is_anomaly_enabled():
         checks = {n: 0.0 for n, e in enumerate(events) if e.cost.backward and e.name in _CHECKS}
         yield row(
-            "anomaly", checks, f"{len(checks) / tape.steps:.0f} records in a step: {_names(events, checks)}"
+            "anomaly",
+            checks,
+            f"{len(checks) / tape.all_steps:.0f} records in a step: {_names(events, checks)}",
         )
     operators = {n: 0.0 for n, e in enumerate(events) if e.cost.kind in ("operator", TORCH)}
-    many = sum(events[n].cost.kind == "operator" for n in operators) / tape.steps
+    many = sum(events[n].cost.kind == "operator" for n in operators) / tape.all_steps
     yield row("launches", operators, f"{many:.0f} operators in a step, and PyTorch's own Python around them")
     moving = {
         n: 0.5
@@ -316,7 +347,7 @@ def _everywhere(tape: Tape, card: Device) -> Iterable[Row]:
         yield row(
             "compiled",
             moving,
-            f"{len(moving) / tape.steps:.0f} kernels in a step; half of their time, as a guess",
+            f"{len(moving) / tape.all_steps:.0f} kernels in a step; half of their time, as a guess",
         )
 
 

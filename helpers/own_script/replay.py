@@ -42,22 +42,25 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Tape:
-    """The records of `steps` steps. latency_ns: from a launch to its arrival; sync_ns: for the host to notice an end."""
+    """The records of `steps` steps and of one before them, `warm` of them, which fills the queues. latency_ns: from a launch to its arrival; sync_ns: for the host to notice an end."""
 
     events: Sequence[Event]
+    warm: int
     steps: int
     latency_ns: int
     sync_ns: int
 
     def step_ns(self, scale: Mapping[int, float] | None = None) -> float:
         """A step's time. scale: number of an event → what its time is multiplied by; a wait with 0 is left out."""
-        host, scale = 0.0, scale or {}
+        host, begun, scale = 0.0, 0.0, scale or {}
         lanes: dict[int, float] = {}
         engines: dict[str, float] = {}
         ends: dict[int, float] = {}
         watched = self._watched
         get = scale.get
         for number, (_, ns, _, wait, lane, engine, behind, _) in enumerate(self.events):
+            if number == self.warm:
+                begun = max([host, *lanes.values()])
             factor = get(number, 1.0)
             if wait is not None:
                 if factor:
@@ -77,17 +80,26 @@ class Tape:
                     engines[engine] = end
                 if number in watched:
                     ends[number] = end
-        return max([host, *lanes.values()]) / self.steps
+        return (max([host, *lanes.values()]) - begun) / self.steps
+
+    @property
+    def all_steps(self) -> int:
+        """How many steps the events are of."""
+        return self.steps + 1
 
     @property
     def _watched(self) -> set[int]:
         return {event.behind for event in self.events if event.behind is not None}
 
 
-def tape(gpu: SimGPU, costs: Sequence[Cost], kernel_costs: Sequence[Cost], works: Mapping[int, Work], span: tuple[int, int, int, int], steps: int) -> Tape:  # fmt: skip
+def tape(
+    gpu: SimGPU, costs: Sequence[Cost], kernel_costs: Sequence[Cost], works: Mapping[int, Work],
+    span: tuple[int, int, int, int], warm: int, steps: int,
+) -> Tape:  # fmt: skip
     """The records from host[span[0]] to host[span[1]] and from kernels[span[2]] to kernels[span[3]] as a tape.
 
-    costs, kernel_costs: whose each of these is, from the span's first on. works: by a kernel's number.
+    costs, kernel_costs: whose each of these is, from the span's first on. works: by a kernel's number. warm: the
+    host's record that the first of the `steps` begins with.
     """
     line, a = gpu._machine.line, gpu.card.assumptions
     first, last, first_kernel, last_kernel = span
@@ -97,7 +109,10 @@ def tape(gpu: SimGPU, costs: Sequence[Cost], kernel_costs: Sequence[Cost], works
     events: list[Event] = []
     by_end: dict[int, int] = {}  # when something ended → its event
     lane_ends: dict[int, int] = {}
+    before = 0
     for i in range(first, last):
+        if i == warm:
+            before = len(events)
         record, cost = line.host[i], costs[i - first]
         if record.kind == "sync":
             until = record.end_ns - round(a.sync_s * 1e9)
@@ -117,4 +132,4 @@ def tape(gpu: SimGPU, costs: Sequence[Cost], kernel_costs: Sequence[Cost], works
             events.append(Event(kernel_costs[k - first_kernel], took, kernel.name, None, kernel.stream, engine, behind, works.get(k)))  # fmt: skip
             by_end[kernel.end_ns] = len(events) - 1
             lane_ends[kernel.stream] = kernel.end_ns
-    return Tape(events, steps, round(a.launch_latency_s * 1e9), round(a.sync_s * 1e9))
+    return Tape(events, before, steps, round(a.launch_latency_s * 1e9), round(a.sync_s * 1e9))

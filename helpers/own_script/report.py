@@ -99,7 +99,8 @@ class Report:
     @property
     def to_try(self) -> list[str]:
         """What to try for each kind of row that is there, in their order, with the lesson that teaches it."""
-        kinds = dict.fromkeys(row.kind for row in [*self.rows[:_SHOWN], *self.everywhere])
+        rows = [*self.rows[:_SHOWN], *self.everywhere]
+        kinds = dict.fromkeys(kind for row in rows for kind in (row.kind, *row.also))
         advice = (ranking.ADVICE[kind] for kind in kinds)
         return [f"{one.what}: {one.sentence} (lesson {one.lessons})" for one in advice]
 
@@ -215,26 +216,24 @@ def findings(run: Run) -> Report:
     kind = _peak_kind(of_step, gpu.card.peak_flops)
     snapshot = memory.read(run.snapshot) if run.snapshot is not None else None
     rows = ranking.rank(tape, gpu.card, step_line)
+    whole = ranking.everywhere(tape, gpu.card)
     if snapshot is not None and len(run.grown) > 2:
-        places_seen = {event.cost.place for event in tape.events}
-        rows += _growth(memory.leaks(snapshot, run.grown), places_seen)
+        whole += _growth(memory.leaks(snapshot, run.grown))
     return Report(
         run, step_s, max(lengths) / 1e9, steps, dict(host), dict(device), sum(w.flops for w in of_step) // steps, kind,
         sum(_ideal_s(w, gpu.card) for w in of_step) / steps, rows, memory.peak(snapshot) if snapshot else None,
-        ranking.everywhere(tape, gpu.card), _warnings(run, begin, end),
+        whole, _warnings(run, begin, end),
     )  # fmt: skip
 
 
-def _growth(leaks: Iterable[memory.Leak], seen: Iterable[Place]) -> list[Row]:
-    """A row for each line whose memory stays in every step, the most first."""
-    known = {f"{place} ": place for place in seen if place.file}
-    rows = []
-    for leak in leaks:
-        where = next((place for site, place in known.items() if f"{leak.site} ".startswith(site)), None)
-        if leak.grows and where is not None:
-            more = size_text(sum(leak.per_step[1:]) / (len(leak.per_step) - 1))
-            rows.append(Row(where, "grows", 0.0, f"{more} more in each step"))
-    return rows
+def _growth(leaks: Iterable[memory.Leak]) -> list[Row]:
+    """What stays in memory after every step: one row for all of it, with the lines that made most of it."""
+    grows = [leak for leak in leaks if leak.grows]
+    if not grows:
+        return []
+    more = sum(sum(leak.per_step[1:]) / (len(leak.per_step) - 1) for leak in grows)
+    sites = ", ".join(leak.site for leak in sorted(grows, key=lambda leak: -leak.bytes)[:3])
+    return [Row(None, "grows", 0.0, f"{size_text(more)} more after each step, made at {sites}")]
 
 
 def _side(name: str, kind: str) -> str:
@@ -282,8 +281,8 @@ def _ideal_s(work: Work, card: Any) -> float:
 def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
     """The last steps' records, and the line that ends a step."""
     line, marks = run.gpu._machine.line, run.marks
-    steps = min(_REPLAYED, len(run.bounds) - 1 - run.warm)
-    begin, end = run.bounds[-1 - steps], run.bounds[-1]
+    steps = min(_REPLAYED, len(run.bounds) - 2)
+    begin, warm, end = run.bounds[-2 - steps], run.bounds[-1 - steps], run.bounds[-1]
     costs = []
     for i in range(begin.host, end.host):
         record, mark = line.host[i], marks.of(i)
@@ -303,7 +302,9 @@ def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
         kernel_costs.append(replay.Cost(mark.place, kind, mark.backward, wide))
     span = begin.host, end.host, begin.kernels, end.kernels
     last = [c.place for c in costs if ".step(" in c.place.text]
-    return replay.tape(run.gpu, costs, kernel_costs, works, span, steps), last[-1] if last else None
+    return replay.tape(run.gpu, costs, kernel_costs, works, span, warm.host, steps), last[
+        -1
+    ] if last else None
 
 
 def _warnings(run: Run, begin: Bound, end: Bound) -> list[str]:
@@ -330,7 +331,7 @@ def _warnings(run: Run, begin: Bound, end: Bound) -> list[str]:
     if any("torch.compile" in str(w) for w in run.switches):
         said.append("torch.compile changes nothing here")
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    if busy > (os.cpu_count() or 1):
+    if run.factor and busy > (os.cpu_count() or 1):
         said.append(
             f"this machine was busy (load {busy:.0f} on {os.cpu_count()} cores): Python and loader times are too long"
         )

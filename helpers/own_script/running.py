@@ -60,8 +60,9 @@ def run(
     machine = gpu._machine
 
     def charge(where: Place, what: str, seconds: float) -> None:
-        marks.put(where)
-        machine.line.spend(what, "work", seconds)
+        if seconds > 0:
+            marks.put(where)
+            machine.line.spend(what, "work", seconds)
 
     watch = host_time.HostTime(machine, factor, charge)
     made = Run(str(path), gpu, marks, [], warm, factor)
@@ -104,7 +105,7 @@ def run(
     made.bounds = found.bounds
     if made.snapshot is None and found.measured:
         made.snapshot = gpu.memory._snapshot()
-    if found.measured < 1:
+    if found.measured < 2:
         why = made.ended or "it ended"
         raise Refused(
             f"{path.name}: {why}, after {len(found.bounds)} call(s) of optimizer.step(); {warm} for the warm-up and at least "

@@ -17,6 +17,7 @@ import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from helpers.own_script.host_time import now
+from helpers.pytorch import private_torch
 from helpers.simulator import SimGPU
 
 #: calls of backward() without a step of an optimizer, after which they are taken for the steps
@@ -96,7 +97,7 @@ def switches() -> list[str]:
         "torch.autograd.set_detect_anomaly(True)": torch.is_anomaly_enabled(),
         "torch.use_deterministic_algorithms(True)": torch.are_deterministic_algorithms_enabled(),
         "CUDA_LAUNCH_BLOCKING=1": os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
-        "torch.profiler": torch.autograd._profiler_enabled(),
+        "torch.profiler": private_torch.profiler_enabled(),
         "torch.backends.cudnn.deterministic": torch.backends.cudnn.deterministic,
         "sys.settrace": sys.gettrace() is not None,
     }

@@ -23,7 +23,10 @@ def lines(file: str) -> dict[int, Stands]:
         tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return {}
-    return dict(_walk(tree, ()))
+    found: dict[int, Stands] = {}
+    for line, stands in _walk(tree, ()):  # what is inside comes after what is around it
+        found[line] = stands._replace(asks=stands.asks or found.get(line, stands).asks)
+    return found
 
 
 def _walk(node: ast.AST, loops: tuple[int, ...]) -> Iterator[tuple[int, Stands]]:
