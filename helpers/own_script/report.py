@@ -37,6 +37,7 @@ body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 74rem; margin: 2rem aut
 table {{ border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }}
 th, td {{ padding: .35rem .7rem; border-bottom: 1px solid #8886; }}
 code {{ font-size: .9em; overflow-wrap: anywhere; }}
+td:nth-child(5) {{ min-width: 22rem; }}
 .bar {{ display: flex; height: 1.6rem; border-radius: .3rem; overflow: hidden; max-width: 60rem; }}
 .bar span {{ color: #fff; font-size: .8rem; line-height: 1.6rem; padding-left: .3rem; overflow: hidden; white-space: nowrap; }}
 small {{ opacity: .8; }}
