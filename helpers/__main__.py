@@ -2,6 +2,7 @@
 
     python -m helpers trace.json.gz        what limits the run, and who waits for whom  (torch.profiler)
     python -m helpers snapshot.pickle      the peak and the lines that held it          (torch.cuda.memory)
+    python -m helpers run train.py         where its steps' time goes on a GPU, line by line, without one; run --help
     python -m helpers report               what you did in the course, as a page; report --help says more
 
 The picture is written to the folder that you are in, as trace-picture.png or snapshot-picture.png. Nothing in the file
@@ -77,6 +78,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from helpers.lesson import report_page as report
 
         return report.main(words[1:])
+    if words[:1] == ["run"]:
+        from helpers.own_script import command
+
+        return command.main(words[1:])
     parser = argparse.ArgumentParser(
         prog="python -m helpers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

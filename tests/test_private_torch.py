@@ -158,10 +158,15 @@ RELIED_ON: dict[str, Callable[[], Any]] = {
         "_push_saved_tensors_default_hooks", "_saved_tensors_hooks_set_tracing", "_saved_tensors_hooks_disable",
         "_saved_tensors_hooks_enable", "_saved_tensors_hooks_get_disabled_error_message",
     ),
+    "profiler_enabled": lambda: private_torch.profiler_enabled() is False,
     "run_backward": lambda: torch.autograd._engine_run_backward is private_torch.run_backward,
     "optimizer_reads": lambda: private_torch.optimizer_reads(torch.tensor(3.0)) == 3.0,
     "infer_device_type": lambda: private_torch.infer_device_type(torch.ones(1)) in ("cpu", "cuda"),
     "DataLoaderIterator": lambda: parameters(private_torch.DataLoaderIterator.__init__)[:2] == ["self", "loader"],
+    "SingleLoaderIterator": lambda: (
+        issubclass(private_torch.SingleLoaderIterator, private_torch.DataLoaderIterator)
+        and callable(torch.utils.data.DataLoader._get_iterator)
+    ),
     "data_utils": lambda: callable(private_torch.data_utils.pin_memory.pin_memory),
     "worker": lambda: private_torch.worker._worker_info is None,
     "Backend": lambda: attributes("Backend", "allreduce", "broadcast", "send", "size"),

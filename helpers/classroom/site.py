@@ -32,6 +32,7 @@ GUIDES = (
     "docs/recording.md",
     "docs/claims.md",
     "docs/adding-a-source.md",
+    "docs/any-script.md",
     "docs/architecture.md",
     "CONTRIBUTING.md",
 )

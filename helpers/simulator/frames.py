@@ -9,8 +9,18 @@ from types import FrameType
 from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_OWN_SCRIPT = (
+    os.path.join(os.path.dirname(os.path.dirname(_HERE)), "own_script") + os.sep
+)  # its modes stand between too
 _LIBRARIES = ("site-packages", "dist-packages")
-_NOT_THE_PROGRAM = ("torch", "helpers.simulator", "contextlib", "helpers.counters", "unittest")
+_NOT_THE_PROGRAM = (
+    "torch",
+    "helpers.simulator",
+    "helpers.own_script",
+    "contextlib",
+    "helpers.counters",
+    "unittest",
+)
 # What stands between an operator and the simulator, and would not be there on a real GPU.
 _BETWEEN = ("torch/_compile.py", "torch/_dynamo/eval_frame.py", "torch/utils/_python_dispatch.py")
 
@@ -48,7 +58,7 @@ def _not_the_program(module: str) -> bool:
 @lru_cache(4096)
 def _short(path: str) -> str:
     """From the package on, for libraries; the file's name alone for the user's; "" for the simulator's."""
-    if path.startswith(_HERE):
+    if path.startswith((_HERE, _OWN_SCRIPT)):
         return ""
     parts = path.replace("\\", "/").split("/")
     for library in _LIBRARIES:

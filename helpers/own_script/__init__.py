@@ -1,0 +1,19 @@
+"""Anybody's training script, unchanged, on a GPU that is there or not: where a step's time goes, line by line.
+
+    python -m helpers run train.py --card H100 -- --batch_size 8
+
+`run` runs it and stops after enough steps; `findings` says what was found.
+"""
+
+from typing import TYPE_CHECKING
+
+from helpers import lazy
+
+if TYPE_CHECKING:
+    from .report import Report as Report
+    from .report import findings as findings
+    from .running import Refused as Refused
+    from .running import Run as Run
+    from .running import run as run
+
+__getattr__, __dir__, __all__ = lazy.attach(__name__)

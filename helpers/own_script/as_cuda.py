@@ -1,0 +1,154 @@
+"""Inside `as_cuda(gpu)`, "cuda" is the simulated card: a script that asks for a GPU runs on it, unchanged.
+
+Devices in arguments ("cuda", "cuda:0", torch.device("cuda")), .cuda(), what tensors say of their device, and the names of
+torch.cuda and torch.accelerator. Everything else of CUDA's raises PyTorch's own error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, nullcontext
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from helpers.pytorch import private_torch
+from helpers.simulator import Event, SimGPU, Stream
+from helpers.simulator.graphs import CUDAGraph
+
+_CUDA = torch.device("cuda", 0)
+T = torch.Tensor
+#: what a tensor on the card says of itself; a property is known by its descriptor
+_ANSWERS: dict[Any, tuple[Any]] = {T.device: (_CUDA,), T.is_cuda: (True,), T.get_device: (0,)}
+#: streaming multiprocessors of a card, where somebody asks: a round number, since the simulator has no use for it
+_SMS = 132
+#: names of torch.cuda that the simulated GPU answers to under the same name
+_SAME = """
+    synchronize stream current_stream default_stream memory_allocated max_memory_allocated memory_reserved
+    max_memory_reserved reset_peak_memory_stats memory_stats memory_snapshot empty_cache mem_get_info
+    set_per_process_memory_fraction graph graph_pool_handle make_graphed_callables set_sync_debug_mode get_sync_debug_mode
+    is_current_stream_capturing
+""".split()
+
+
+class CudaNames(TorchFunctionMode):
+    """Above all other modes: "cuda" in a call becomes the simulated GPU's device, and tensors on it say "cuda:0"."""
+
+    def __init__(self, gpu: SimGPU) -> None:
+        super().__init__()
+        self.device = gpu.device
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if (answer := answered(func)) is not None:
+            with private_torch.DisableTorchFunction():
+                return answer[0] if args[0].is_meta else func(*args)
+        func, args, kwargs = self.here(func, args, kwargs or {})
+        return func(*args, **kwargs)
+
+    def here(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+        """The same call with the simulated GPU's device in place of "cuda"."""
+        if func is torch.device:  # what a script says of the device it wants stays as it is
+            return func, args, kwargs
+        if func is T.cuda:  # .cuda(device, non_blocking)
+            also = {"non_blocking": args[2]} if len(args) > 2 else {}
+            return T.to, args[:1], {**kwargs, **also, "device": self.device}
+        if any(map(is_cuda, args)):
+            args = tuple(self.device if is_cuda(argument) else argument for argument in args)
+        if is_cuda(kwargs.get("device")):
+            kwargs = {**kwargs, "device": self.device}
+        return func, args, kwargs
+
+
+def answered(func: Any) -> tuple[Any] | None:
+    """What such a call answers for a tensor on the card, in a tuple; None for calls that do something."""
+    asked = func.__self__ if getattr(func, "__name__", "") == "__get__" else func
+    try:
+        return _ANSWERS.get(asked)
+    except TypeError:  # not hashable
+        return None
+
+
+def is_cuda(thing: Any) -> bool:
+    """Whether a call's argument names a CUDA device."""
+    if isinstance(thing, torch.device):
+        return thing.type == "cuda"
+    return isinstance(thing, str) and (thing == "cuda" or thing.startswith("cuda:"))
+
+
+@contextlib.contextmanager
+def names(gpu: SimGPU) -> Iterator[None]:
+    """While active, torch.cuda and torch.accelerator answer for the simulated GPU. Inside `with gpu:`."""
+    with ExitStack() as stack:
+
+        def put(owner: Any, name: str, new: Any) -> None:
+            if hasattr(owner, name):
+                stack.enter_context(mock.patch.object(owner, name, new))
+
+        cuda, card = torch.cuda, gpu.card
+        for name in _SAME:
+            put(cuda, name, getattr(gpu, name))
+            put(cuda.memory, name, getattr(gpu, name))
+        for name in ("_record_memory_history", "_snapshot", "_dump_snapshot"):
+            put(cuda.memory, name, getattr(gpu.memory, name))
+        answers: dict[str, Any] = {
+            "is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0, "init": None,
+            "get_device_name": f"{card.name} (simulated)", "get_device_capability": card.capability,
+            "manual_seed": None, "manual_seed_all": None, "set_device": None, "ipc_collect": None, "device": nullcontext(),
+            "get_device_properties": SimpleNamespace(
+                name=f"{card.name} (simulated)", total_memory=card.memory_bytes, major=card.capability[0],
+                minor=card.capability[1], multi_processor_count=_SMS,
+            ),
+            "utilization": 0, "memory_summary": "(not simulated)",
+        }  # fmt: skip
+        for name, answer in answers.items():
+            put(cuda, name, _answers(answer))
+        for name in ("range_push", "range_pop", "mark"):
+            put(cuda.nvtx, name, _answers(0))
+        put(cuda.nvtx, "range", _answers(nullcontext()))
+        if hasattr(torch, "accelerator"):
+            asked = {"is_available": True, "current_accelerator": _CUDA, "device_count": 1, "set_device_index": None,
+                     "set_device_idx": None, "current_device_index": 0, "current_device_idx": 0}  # fmt: skip
+            for name, answer in asked.items():
+                put(torch.accelerator, name, _answers(answer))
+            for name in _SAME:
+                put(torch.accelerator, name, getattr(gpu, name))
+        own = torch.Generator
+        on = lambda device="cpu": own(device=gpu.device if is_cuda(device) else device)  # noqa: E731
+        put(torch, "Generator", _class(own, on))
+        for kind, made in ((Stream, gpu.Stream), (Event, gpu.Event), (CUDAGraph, gpu.CUDAGraph)):
+            put(cuda, kind.__name__, _class(kind, made))
+        put(torch, "load", _loaded(gpu, torch.load))
+        yield
+
+
+def _answers(answer: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: answer
+
+
+def _class(kind: type, made: Callable[..., Any]) -> type:
+    """A class that `made` makes the objects of, and whose objects are those of `kind`."""
+
+    class Meta(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            return made(*args, **kwargs)
+
+        def __instancecheck__(cls, thing: object) -> bool:
+            return isinstance(thing, kind)
+
+    return Meta(kind.__name__, (), {"__doc__": kind.__doc__})
+
+
+def _loaded(gpu: SimGPU, load: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.load: what a file has on "cuda", or is asked to put there, goes to the simulated card."""
+
+    def loaded(file: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        there = is_cuda(map_location)
+        found = load(file, "cpu" if there else map_location, *args, **kwargs)
+        to = lambda tensor: tensor.to(gpu.device)  # noqa: E731
+        return private_torch.tree_map_only(torch.Tensor, to, found) if there else found
+
+    return loaded

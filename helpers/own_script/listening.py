@@ -1,0 +1,210 @@
+"""Which line each thing on the simulated clock belongs to: a mode above all others, and one below autograd.
+
+What a backward pass launches belongs to the line whose forward pass made it: autograd's nodes are numbered as the forward
+pass makes them. A leaf's accumulation, which no line made, stays with the line that called backward().
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+
+from helpers.own_script.as_cuda import CudaNames, answered
+from helpers.own_script.host_time import HostTime
+from helpers.own_script.places import NOWHERE, Place, running
+from helpers.pytorch import private_torch
+from helpers.pytorch.dispatch_mode import Mode, Unseen
+from helpers.simulator import SimGPU
+
+_ENGINE = "_engine_run_backward"
+_LEAF = 2**64 - 1  # AccumulateGrad's sequence number
+#: calls on host memory that mean something on a CUDA build: the simulator has to see them
+_SEEN = frozenset("pin_memory is_pinned to cuda record_stream copy_".split())
+
+
+class Mark(NamedTuple):
+    """From this record of the host's on, what happens belongs to `place`. backward: in its backward pass."""
+
+    first: int
+    place: Place
+    backward: bool = False
+
+
+class Marks:
+    """Whose each record is, in order."""
+
+    def __init__(self, gpu: SimGPU) -> None:
+        self._line = gpu._machine.line
+        self._first: list[int] = []
+        self._marks: list[Mark] = []
+        self.wide: set[int] = set()  # records of the host's at which an operator on float64 began
+
+    @property
+    def now(self) -> int:
+        """The number of the host's next record."""
+        return len(self._line.host)
+
+    def put(self, place: Place, backward: bool = False) -> None:
+        first = self.now
+        if self._marks and self._marks[-1].first == first:
+            self._marks[-1] = Mark(first, place, backward)
+        elif not self._marks or self._marks[-1][1:] != (place, backward):
+            self._first.append(first)
+            self._marks.append(Mark(first, place, backward))
+
+    def of(self, record: int) -> Mark:
+        """The mark of one of the host's records."""
+        at = bisect_right(self._first, record) - 1
+        return self._marks[at] if at >= 0 else Mark(0, NOWHERE)
+
+
+class _Heard(list[Any]):
+    """The host's records. One that comes while the script itself runs, as of a stream's method, is of the line that runs."""
+
+    def __init__(self, watch: HostTime, marks: Marks) -> None:
+        super().__init__()
+        self._watch, self._marks = watch, marks
+
+    def append(self, record: Any) -> None:
+        if self._watch.runs:
+            self._marks.put(running() or NOWHERE)
+        super().append(record)
+
+
+class Calls(CudaNames):
+    """Every call of the script's: "cuda" is the card, the watch stands meanwhile, and what it costs is its line's.
+
+    Calls that touch host memory alone run as they are, with the watch on: they are the host's work.
+    """
+
+    leak_s = 0.0  # what one call costs the script's side of the watch
+
+    def __init__(
+        self, gpu: SimGPU, watch: HostTime, marks: Marks, backward_ended: Callable[[], None]
+    ) -> None:
+        super().__init__(gpu)
+        self._watch, self._marks, self._backward_ended = watch, marks, backward_ended
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        watch = self._watch
+        watch.stop()
+        watch.leak_s += self.leak_s
+        try:
+            if getattr(func, "__name__", "") == "__get__" or answered(func):
+                return super().__torch_function__(func, types, args, kwargs)
+            func, args, kwargs = self.here(func, args, kwargs or {})
+            if self._on_host(func, args, kwargs):
+                return _by_itself(watch, func, args, kwargs)
+            place = running() or NOWHERE
+            watch.settle(place)
+            self._marks.put(place)
+            result = func(*args, **kwargs)
+            if func is torch.Tensor.backward or func is torch.autograd.backward:
+                self._backward_ended()
+            return result
+        finally:
+            watch.go()
+
+    def _on_host(self, func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Whether the GPU has no part in a call."""
+        device = kwargs.get("device")
+        if device is not None and torch.device(device).type == "meta":
+            return False
+        if getattr(func, "__name__", "") in _SEEN or "pin_memory" in kwargs:
+            return False
+        with private_torch.DisableTorchFunction():
+            return not _any_meta(args, 3) and not _any_meta(kwargs.values(), 3)
+
+
+def _by_itself(watch: HostTime, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """A call that is the host's work: unseen by all, with the watch on."""
+    with private_torch.DisableTorchFunction(), Unseen():
+        watch.go()
+        try:
+            return func(*args, **kwargs)
+        finally:
+            watch.stop()
+
+
+def _any_meta(things: Any, depth: int) -> bool:
+    for thing in things:
+        if isinstance(thing, torch.Tensor):
+            if thing.is_meta:
+                return True
+        elif depth and isinstance(thing, (list, tuple)):
+            if _any_meta(thing, depth - 1):
+                return True
+        elif isinstance(thing, torch.device) and thing.type == "meta":
+            return True
+    return False
+
+
+class Nodes(Mode):
+    """Below autograd: which line made each node of the graph, and in a backward pass, whose node runs."""
+
+    leak_s = 0.0  # as Calls has it
+
+    def __init__(self, watch: HostTime, marks: Marks) -> None:
+        super().__init__()
+        self._watch, self._marks, self._made = watch, marks, dict[int, Place]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not self._watch.runs:
+            return self._looked_at(func, args, kwargs or {})
+        # A call that no function mode saw, such as torch.from_numpy's.
+        self._watch.stop()
+        self._watch.leak_s += self.leak_s
+        try:
+            if _any_meta(args, 1):
+                self._watch.settle(running() or NOWHERE)
+                return self._looked_at(func, args, kwargs or {})
+            return _by_itself(self._watch, func, args, kwargs or {})
+        finally:
+            self._watch.go()
+
+    def _looked_at(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        if any(isinstance(a, torch.Tensor) and a.dtype is torch.float64 and a.is_meta for a in args):
+            self._marks.wide.add(self._marks.now)
+        node = private_torch.current_autograd_node()
+        if node is not None:
+            number = node._sequence_nr()
+            own = running(until=_ENGINE)  # a hook, or a segment that is computed again
+            made = own or (self._made.get(number) if number < _LEAF else None)
+            if made is not None:
+                self._marks.put(made, backward=True)
+            else:
+                self._marks.put(running() or NOWHERE)
+        else:
+            last = private_torch.sequence_number() - 1
+            if last not in self._made:
+                self._made[last] = running() or NOWHERE
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def listening(
+    gpu: SimGPU, watch: HostTime, marks: Marks, backward_ended: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Within this block, which is inside `with gpu:` and where nothing has run yet, all that happens is told of."""
+    gpu._machine.line.host = _Heard(watch, marks)
+    with Nodes(watch, marks) as nodes, Calls(gpu, watch, marks, backward_ended) as calls:
+        held, array = torch.empty(1), numpy.zeros(1)
+        calls.leak_s = _leak(watch, held.dim)
+        nodes.leak_s = _leak(watch, lambda: torch.from_numpy(array))
+        yield
+
+
+def _leak(watch: HostTime, call: Callable[[], Any], times: int = 1000) -> float:
+    """Seconds of one call's way to our mode and back, the call itself among them."""
+    watch.stop()
+    watch.reset()
+    watch.go()
+    for _ in range(times):
+        call()
+    watch.stop()
+    return watch.reset() / times

@@ -1,0 +1,77 @@
+"""Which line of somebody's script runs: files of the script's own, not of Python, of installed packages or of this course."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+_COURSE = str(Path(__file__).parents[1]) + os.sep
+_PYTHON = tuple({str(Path(sysconfig.get_path(name))) + os.sep for name in ("stdlib", "platstdlib")})
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_TORCH = f"{os.sep}site-packages{os.sep}torch{os.sep}"
+
+
+class Place(NamedTuple):
+    """A line. file: its path, "" for what no line of the script asked for."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def text(self) -> str:
+        """The line's code, without a comment behind it."""
+        return linecache.getline(self.file, self.line).partition("  #")[0].strip() if self.file else ""
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}" if self.file else "(no line of the script)"
+
+
+NOWHERE = Place("", 0, "")
+
+
+@lru_cache(maxsize=4096)
+def own(file: str) -> bool:
+    """Whether a file belongs to somebody's own code. A notebook's cells do."""
+    if file.startswith("<"):
+        return file.startswith("<ipython-input")
+    return not (file.startswith((_COURSE, *_PYTHON)) or any(part in file for part in _INSTALLED))
+
+
+@lru_cache(maxsize=4096)
+def _function(name: str) -> str:
+    """A function's name as its author says it: a comprehension is part of the function that it stands in."""
+    return (
+        ".".join(part for part in name.split(".") if not part.startswith("<") or part == "<module>")
+        or "<module>"
+    )
+
+
+def place(frame: FrameType | None, until: str = "") -> Place | None:
+    """The innermost line of somebody's own code from a frame on; None where there is none below a function named `until`."""
+    while frame is not None:
+        code = frame.f_code
+        if own(code.co_filename):
+            return Place(code.co_filename, frame.f_lineno or 0, _function(code.co_qualname))
+        if until and code.co_name == until:
+            return None
+        frame = frame.f_back
+    return NOWHERE
+
+
+def running(until: str = "") -> Place | None:
+    """The line that runs now, in this thread."""
+    return place(sys._getframe(1), until)
+
+
+def in_torch(frame: FrameType | None) -> bool:
+    """Whether the innermost frame that is not this course's is PyTorch's own."""
+    while frame is not None and frame.f_code.co_filename.startswith(_COURSE):
+        frame = frame.f_back
+    return frame is not None and _TORCH in frame.f_code.co_filename

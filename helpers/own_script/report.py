@@ -1,0 +1,345 @@
+"""What a run says: where a step's time goes, how far that is from the card, what holds the memory, and which lines to repair first."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from helpers import memory
+from helpers.own_script import ranking, replay, syntax
+from helpers.own_script.host_time import LOADER, PYTHON, TORCH, WAITING
+from helpers.own_script.places import Place
+from helpers.own_script.ranking import Row
+from helpers.own_script.running import Run
+from helpers.own_script.stepping import Bound
+from helpers.simulator.cost.roofline import Work
+from helpers.simulator.written import kineto
+from helpers.text.seconds import format_seconds
+from helpers.text.sizes import size_text
+from helpers.text.tables import Table, cell_html, table
+
+#: steps whose records are replayed for each line: more tell nothing new
+_REPLAYED = 3
+_SHOWN = 40
+_CODE = 60  # letters of a line that are shown
+_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 74rem; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }}
+th, td {{ padding: .35rem .7rem; border-bottom: 1px solid #8886; }}
+code {{ font-size: .9em; overflow-wrap: anywhere; }}
+td:nth-child(5) {{ min-width: 22rem; }}
+.bar {{ display: flex; height: 1.6rem; border-radius: .3rem; overflow: hidden; max-width: 60rem; }}
+.bar span {{ color: #fff; font-size: .8rem; line-height: 1.6rem; padding-left: .3rem; overflow: hidden; white-space: nowrap; }}
+small {{ opacity: .8; }}
+</style></head><body>{body}</body></html>
+"""
+#: what the host's and the device's time is called → its colour on the page (dark enough for white letters)
+_COLOURS = {
+    "launching": "#1f5fa8", PYTHON: "#9a3b00", TORCH: "#7a5c00", LOADER: "#6b4ea0", WAITING: "#6b4ea0", "waiting for the GPU": "#595959",
+    "kernels": "#1b6e3c", "copies": "#1f5fa8", "idle": "#595959", "other": "#595959",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Report:
+    """The findings of one run. All times are seconds a step, on the simulated clock.
+
+    step_s: a step. host, device: what took how much of it on either side. rows: lines, ranked. everywhere:
+    what no line is to blame for. warnings: what the run could not see. flops: of a step's kernels; peak_kind: in which most
+    of them are;
+    mfu: those in a second, as a share of the card's peak; roofline_s: what a step would take if each kernel ran at the
+    card's published peaks and nothing else took time.
+    """
+
+    run: Run
+    step_s: float
+    slowest_s: float
+    steps: int
+    host: dict[str, float]
+    device: dict[str, float]
+    flops: int
+    peak_kind: str
+    roofline_s: float
+    rows: list[Row]
+    peak: Any
+    everywhere: list[Row]
+    warnings: list[str]
+
+    @property
+    def evidence(self) -> str:
+        return self.run.gpu.evidence
+
+    @property
+    def mfu(self) -> float:
+        return self.flops / self.step_s / self.run.gpu.card.peak_flops[self.peak_kind]
+
+    @cached_property
+    def table(self) -> Table:
+        """The ranked lines, and below them what no line is to blame for."""
+        rows = [self._cells(str(n), row) for n, row in enumerate(self.rows[:_SHOWN], start=1)]
+        rows += [self._cells("", row) for row in self.everywhere]
+        columns = ["", "could buy", "behind those above", "line", "code", "what", "evidence"]
+        caption = "could buy: how much shorter a step is without it, other limits in place; a bound"
+        return table(rows, columns, evidence=self.evidence, caption=caption)
+
+    def _cells(self, number: str, row: Row) -> tuple[str, ...]:
+        where = (str(row.place), f"`{row.place.text[:_CODE]}`") if row.place else ("everywhere", "")
+        behind = format_seconds(row.next_s) if row.place else ""
+        return number, self._buys(row), behind, *where, row.advice.what, row.evidence
+
+    @property
+    def to_try(self) -> list[str]:
+        """What to try for each kind of row that is there, in their order, with the lesson that teaches it."""
+        rows = [*self.rows[:_SHOWN], *self.everywhere]
+        kinds = dict.fromkeys(kind for row in rows for kind in (row.kind, *row.also))
+        advice = (ranking.ADVICE[kind] for kind in kinds)
+        return [f"{one.what}: {one.sentence} (lesson {one.lessons})" for one in advice]
+
+    def _buys(self, row: Row) -> str:
+        if row.kind == "grows":
+            return "memory"
+        left = max(self.step_s - row.buys_s, 1e-9)
+        return f"{format_seconds(max(0.0, row.buys_s))} ({self.step_s / left:.2f}×)"
+
+    @property
+    def speed(self) -> str:
+        """MFU, and how far a step is from the card."""
+        peak = f"{self.run.gpu.card.peak_flops[self.peak_kind] / 1e12:.0f} TFLOP/s in {self.peak_kind}"
+        return (
+            f"MFU {self.mfu:.1%} of {peak}; at the card's published peaks the kernels alone would take "
+            f"{format_seconds(self.roofline_s)}"
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"{Path(self.run.script).name} · {self.evidence} · {self.steps} steps after {self.run.warm} of warm-up",
+            f"a step: {format_seconds(self.step_s)} (the slowest {format_seconds(self.slowest_s)})",
+            f"  host:   {_shares(self.host, self.step_s)}",
+            f"  device: {_shares(self.device, self.step_s)}",
+            f"  {self.speed}",
+            "",
+            str(self.table),
+            "",
+            "What to try",
+            *(f"- {advice}" for advice in self.to_try),
+            "",
+            f"Memory: {self.peak}" if self.peak is not None else "Memory: not seen",
+            "",
+            *(f"! {warning}" for warning in self.warnings),
+        ]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self._body()
+
+    def write(self, folder: Path) -> list[Path]:
+        """The page and the trace, in that folder: where they lie."""
+        name = Path(self.run.script).stem
+        page, trace = folder / f"{name}-report.html", folder / f"{name}-trace.json.gz"
+        page.write_text(
+            _PAGE.format(title=escape(f"{name} on {self.evidence}"), body=self._body()), encoding="utf-8"
+        )
+        kineto.write(self.run.gpu.trace(), trace)
+        return [page, trace]
+
+    def _body(self) -> str:
+        said = "".join(f"<li>{cell_html(warning)}</li>" for warning in self.warnings)
+        tried = "".join(f"<li>{cell_html(advice)}</li>" for advice in self.to_try)
+        held = "".join(
+            f"<li><code>{escape(str(h))}</code></li>" for h in (self.peak.holders[:10] if self.peak else ())
+        )
+        memory_said = f"Peak {size_text(self.peak.bytes)}, held by:" if self.peak else "Not seen."
+        return (
+            f"<h1>{escape(Path(self.run.script).name)}: {format_seconds(self.step_s)} a step</h1>"
+            f"<p><b>{escape(self.evidence)}</b> · {self.steps} steps after {self.run.warm} of warm-up · the slowest "
+            f"{format_seconds(self.slowest_s)} · {escape(self.speed)}</p>"
+            f"<h2>Where a step's time goes</h2><p>The host</p>{_bar(self.host, self.step_s)}"
+            f"<p>The device</p>{_bar(self.device, self.step_s)}"
+            f"<h2>Lines, by what their repair could buy</h2>{self.table._repr_html_()}"
+            f"<h2>What to try</h2><ul>{tried}</ul>"
+            f"<h2>Memory</h2><p>{memory_said}</p><ul>{held}</ul>"
+            + f"<h2>What this run could not see</h2><ul>{said}</ul>"
+        )
+
+
+def _shares(parts: dict[str, float], whole: float) -> str:
+    return ", ".join(
+        f"{name} {format_seconds(s)} ({s / whole:.0%})" for name, s in _largest(parts) if s / whole >= 0.005
+    )
+
+
+def _largest(parts: dict[str, float]) -> list[tuple[str, float]]:
+    return sorted(parts.items(), key=lambda part: -part[1])
+
+
+def _bar(parts: dict[str, float], whole: float) -> str:
+    pieces = "".join(
+        f'<span style="width:{100 * s / max(whole, sum(parts.values())):.2f}%;background:{_COLOURS.get(name, "#595959")}" '
+        f'title="{escape(name)} {format_seconds(s)}">{escape(name)} {s / whole:.0%}</span>'
+        for name, s in _largest(parts)
+        if s / whole >= 0.005
+    )
+    return f'<div class="bar">{pieces}</div>'
+
+
+def findings(run: Run) -> Report:
+    """The findings of a run that has measured steps."""
+    gpu, line = run.gpu, run.gpu._machine.line
+    begin, end = run.bounds[run.warm], run.bounds[-1]
+    steps = len(run.bounds) - 1 - run.warm
+    lengths = [
+        b.at_ns - a.at_ns for a, b in zip(run.bounds[run.warm :], run.bounds[run.warm + 1 :], strict=False)
+    ]
+    works = _works(run)
+    host: dict[str, float] = defaultdict(float)
+    for record in line.host[begin.host : end.host]:
+        host[_side(record.name, record.kind)] += record.duration_s / steps
+    device: dict[str, float] = defaultdict(float)
+    kernels = line.kernels[begin.kernels : end.kernels]
+    for kernel in kernels:
+        device["kernels" if kernel.kind == "kernel" else "copies"] += kernel.duration_s / steps
+    step_s = (end.at_ns - begin.at_ns) / 1e9 / steps
+    device["idle"] = max(0.0, step_s - _busy(kernels) / steps)
+    tape, step_line = _tape(run, works)
+    of_step = [works[k] for k in range(begin.kernels, end.kernels) if k in works]
+    kind = _peak_kind(of_step, gpu.card.peak_flops)
+    snapshot = memory.read(run.snapshot) if run.snapshot is not None else None
+    rows = ranking.rank(tape, gpu.card, step_line)
+    whole = ranking.everywhere(tape, gpu.card)
+    if snapshot is not None and len(run.grown) > 2:
+        whole += _growth(memory.leaks(snapshot, run.grown))
+    return Report(
+        run, step_s, max(lengths) / 1e9, steps, dict(host), dict(device), sum(w.flops for w in of_step) // steps, kind,
+        sum(_ideal_s(w, gpu.card) for w in of_step) / steps, rows, memory.peak(snapshot) if snapshot else None,
+        whole, _warnings(run, begin, end),
+    )  # fmt: skip
+
+
+def _growth(leaks: Iterable[memory.Leak]) -> list[Row]:
+    """What stays in memory after every step: one row for all of it, with the lines that made most of it."""
+    grows = [leak for leak in leaks if leak.grows]
+    if not grows:
+        return []
+    more = sum(sum(leak.per_step[1:]) / (len(leak.per_step) - 1) for leak in grows)
+    sites = ", ".join(leak.site for leak in sorted(grows, key=lambda leak: -leak.bytes)[:3])
+    return [Row(None, "grows", 0.0, f"{size_text(more)} more after each step, made at {sites}")]
+
+
+def _side(name: str, kind: str) -> str:
+    if kind in ("sync", "queue full"):
+        return "waiting for the GPU"
+    if kind == "work" and name in (PYTHON, TORCH, LOADER, WAITING):
+        return name
+    return "launching" if kind in ("operator", "launch", "work") else "other"
+
+
+def _busy(kernels: Iterable[Any]) -> float:
+    """Seconds in which the device did anything."""
+    busy, until = 0, 0
+    for start, end in sorted((k.start_ns, k.end_ns) for k in kernels):
+        busy += max(0, end - max(start, until))
+        until = max(until, end)
+    return busy / 1e9
+
+
+def _works(run: Run) -> dict[int, Work]:
+    """What each kernel had to do, by its number: in the order of launch, as the cost model was asked."""
+    given, found = iter(run.gpu._machine.works or ()), dict[int, Work]()
+    for number, kernel in enumerate(run.gpu.kernels):
+        if kernel.kind == "kernel" and not kernel.graph:
+            for work in given:
+                if (work.flops, work.bytes) == (kernel.flops, kernel.bytes):
+                    found[number] = work
+                    break
+    return found
+
+
+def _peak_kind(works: Iterable[Work], peaks: dict[str, float]) -> str:
+    """The arithmetic that most FLOPs were done in: the peak that MFU is a share of."""
+    flops: dict[str, int] = defaultdict(int)
+    for work in works:
+        flops[work.kind if work.kind in peaks else "fp32"] += work.flops
+    return max(flops, key=lambda kind: flops[kind], default="fp32")
+
+
+def _ideal_s(work: Work, card: Any) -> float:
+    peak = card.peak_flops.get(work.kind, card.peak_flops["fp32"])
+    return float(max(work.flops / peak, work.bytes / card.memory_bytes_per_s))
+
+
+def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
+    """The last steps' records, and the line that ends a step."""
+    line, marks = run.gpu._machine.line, run.marks
+    steps = min(_REPLAYED, len(run.bounds) - 2)
+    begin, warm, end = run.bounds[-2 - steps], run.bounds[-1 - steps], run.bounds[-1]
+    costs = []
+    for i in range(begin.host, end.host):
+        record, mark = line.host[i], marks.of(i)
+        kind = record.kind
+        if kind == "sync":
+            kind = "wait"
+        elif kind == "work":
+            kind = record.name if record.name in (PYTHON, TORCH, LOADER, WAITING) else "stage"
+        elif kind == "launch":
+            kind = "operator"
+        costs.append(replay.Cost(mark.place, kind, mark.backward))
+    kernel_costs = []
+    for kernel in line.kernels[begin.kernels : end.kernels]:
+        mark = marks.of(kernel.call)
+        kinds = {"copy h2d": "h2d", "copy d2h": "d2h"}
+        kind, wide = kinds.get(kernel.kind, "kernel"), kernel.call in marks.wide
+        kernel_costs.append(replay.Cost(mark.place, kind, mark.backward, wide))
+    span = begin.host, end.host, begin.kernels, end.kernels
+    last = [c.place for c in costs if ".step(" in c.place.text]
+    return replay.tape(run.gpu, costs, kernel_costs, works, span, warm.host, steps), last[
+        -1
+    ] if last else None
+
+
+def _warnings(run: Run, begin: Bound, end: Bound) -> list[str]:
+    """What the run could not see, or saw under conditions that a reader must know."""
+    gpu, said = run.gpu, []
+    said += [
+        f"{switch} is on: it is for looking for mistakes, and every step pays for it (lesson 00)"
+        for switch in run.switches
+    ]
+    asked = sorted(
+        {
+            m.place
+            for i in range(begin.host, end.host)
+            if gpu.host[i].kind == "sync" and (m := run.marks.of(i)).place.file
+        }
+    )
+    branches = [p for p in asked if syntax.lines(p.file).get(p.line, syntax.Stands()).asks]
+    if branches:
+        where = ", ".join(f"{p} `{p.text[:50]}`" for p in branches[:5])
+        said.append(
+            f"tensors have no values here (each reads as 0), so these branches went one way: {where}. --values runs the true ones"
+        )
+    said += [f"on the simulated GPU: {fault}" for fault in gpu.faults[:5]]
+    if any("torch.compile" in str(w) for w in run.switches):
+        said.append("torch.compile changes nothing here")
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if run.factor and busy > (os.cpu_count() or 1):
+        said.append(
+            f"this machine was busy (load {busy:.0f} on {os.cpu_count()} cores): Python and loader times are too long"
+        )
+    if run.ended:
+        said.append(f"fewer steps than asked for: {run.ended}")
+    said.append(
+        f"Python and loader times are those of this machine × {run.factor:g}; a faster or slower host: --host-factor. "
+        "A first call's set-up is left out with the warm-up"
+    )
+    return said

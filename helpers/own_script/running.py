@@ -1,0 +1,138 @@
+"""Somebody's script, unchanged, on a GPU that is not there: what it did, line by line."""
+
+from __future__ import annotations
+
+import gc
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from helpers.own_script import as_cuda, host_time, listening, places, stepping
+from helpers.own_script.places import Place
+from helpers.simulator import SimGPU, simulate
+
+
+class Refused(Exception):
+    """Why a script could not be run, with its line."""
+
+
+@dataclass
+class Run:
+    """What a run left behind. bounds: the steps' ends, the warm-up's first. snapshot: of the memory, None where no step ran.
+    switches: what was on that makes steps slow. ended: why the script ended before all steps had run, "" if it did not."""
+
+    script: str
+    gpu: SimGPU
+    marks: listening.Marks
+    bounds: list[stepping.Bound]
+    warm: int
+    factor: float
+    snapshot: Any = None
+    grown: list[int] = field(default_factory=list)
+    switches: list[str] = field(default_factory=list)
+    ended: str = ""
+
+
+#: steps at the beginning of the measured ones whose memory is kept: growth shows in a few
+_MEMORY_STEPS = 4
+
+
+def run(
+    script: str | Path, arguments: Sequence[str] = (), *, card: str = "H100", steps: int = 20, warm: int = 3,
+    factor: float = 1.0, seconds: float = 60.0,
+) -> Run:  # fmt: skip
+    """Run a script until it has taken `warm` + `steps` steps on that card, or, past `seconds`, fewer. Its output goes where it always goes.
+
+    Refused, with the script's line, for what cannot be run; FileNotFoundError for no such file.
+    """
+    path = Path(script)
+    if not path.is_file():
+        raise FileNotFoundError(f"no script at {path}: check the path")
+    gpu = simulate(card, strict=False)
+    gpu._machine.works = []
+    marks = listening.Marks(gpu)
+    machine = gpu._machine
+
+    def charge(where: Place, what: str, seconds: float) -> None:
+        if seconds > 0:
+            marks.put(where)
+            machine.line.spend(what, "work", seconds)
+
+    watch = host_time.HostTime(machine, factor, charge)
+    made = Run(str(path), gpu, marks, [], warm, factor)
+
+    def before() -> None:
+        watch.stop()
+        watch.settle(places.running() or places.NOWHERE)
+
+    def ended(count: int) -> None:
+        if count == warm + 1:
+            made.switches = stepping.switches()
+        if count in range(warm + 1, warm + 2 + _MEMORY_STEPS):
+            made.grown.append(len(gpu.memory._snapshot()["device_traces"][0]))
+        if count == warm + 1 + _MEMORY_STEPS:
+            made.snapshot = gpu.memory._snapshot()
+            gpu.memory._record_memory_history(None)
+
+    found = stepping.Steps(gpu, warm, steps, seconds, before, ended)
+    with _as_main(path, arguments), gpu, ExitStack() as stack:
+        gpu.memory._record_memory_history(max_entries=2_000_000)
+        stack.enter_context(as_cuda.names(gpu))
+        stack.enter_context(listening.listening(gpu, watch, marks, found.backward_ended))
+        stack.enter_context(host_time.loaders(watch))
+        stack.enter_context(watch.sampled())
+        stack.enter_context(found.found())
+        stack.enter_context(host_time.clocks(watch))
+        watch.go()
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        except stepping.Enough:
+            pass
+        except SystemExit as end:
+            made.ended = f"the script ended itself, with {end.code!r}"
+        except Exception as error:
+            made.ended = _told(error)
+        else:
+            made.ended = "the script came to its end"
+        finally:
+            watch.stop()
+    made.bounds = found.bounds
+    if made.snapshot is None and found.measured:
+        made.snapshot = gpu.memory._snapshot()
+    if found.measured < 2:
+        why = made.ended or "it ended"
+        raise Refused(
+            f"{path.name}: {why}, after {len(found.bounds)} call(s) of optimizer.step(); {warm} for the warm-up and at least "
+            f"2 more are needed. Fewer with --warm-up, or let it run longer"
+        )
+    return made
+
+
+def _told(error: Exception) -> str:
+    """What went wrong, with the script's innermost line."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if places.own(f.filename)]
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
+    notes = "; ".join(getattr(error, "__notes__", []))
+    return f"{where}{type(error).__name__}: {error}" + (f" ({notes})" if notes else "")
+
+
+@contextmanager
+def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """The world as a script finds it that is run by itself: its arguments, its folder first among the places of imports."""
+    folder = str(path.resolve().parent)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 100)  # the simulator's records are many and live long
+    try:
+        with (
+            mock.patch.object(sys, "argv", [str(path), *arguments]),
+            mock.patch.object(sys, "path", [folder, *sys.path]),
+        ):
+            yield
+    finally:
+        gc.set_threshold(*thresholds)

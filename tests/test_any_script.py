@@ -1,0 +1,286 @@
+"""`python -m helpers run`: a training script of anybody's, unchanged, on the simulated GPU, its lines ranked."""
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from helpers import __main__ as command
+from helpers import trace
+from helpers.own_script import Refused, Report, findings, run
+from helpers.own_script.host_time import _Workers
+
+HEAD = """
+import math, sys, time
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+"""
+#: a plain script; {…} are places where a fault may stand
+SCRIPT = (
+    HEAD
+    + """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(64, 4096), nn.Linear(4096, 8)
+
+    def forward(self, x):
+        x = F.relu(self.inner(x))
+        {forward}
+        return self.outer(x)
+
+data = TensorDataset(torch.randn(2048, 64), torch.randint(8, (2048,)))
+loader = DataLoader(data, batch_size=256, shuffle=True, {loader})
+model = Net().to(device)
+optimizer = torch.optim.{optimizer}
+kept = []
+for epoch in range(9):
+    for x, y in loader:
+        x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        {step}
+        optimizer.step()
+        optimizer.zero_grad({zero})
+        {end}
+"""
+)
+PLAIN = {
+    "forward": "pass", "loader": "pin_memory=True", "optimizer": "SGD(model.parameters(), lr=0.1)", "step": "pass",
+    "zero": "", "end": "pass",
+}  # fmt: skip
+#: a kind of row → what brings it about, at a line with "# here" behind it where that is not the optimizer's
+FAULTS = {
+    "value": {"end": "kept.append(loss.item())  # here"},
+    "synchronize": {"end": "torch.cuda.synchronize()  # here"},
+    "cache": {"end": "torch.cuda.empty_cache()  # here"},
+    "back": {"end": "kept.append(loss.detach().cpu())  # here"},
+    "counted": {"end": "kept.append(y[y > 3].float().mean().detach())  # here"},
+    "there": {"step": "mask = torch.ones(64, 512).to(device)  # here"},
+    "loop": {"step": "for p in list(model.parameters()) * 4: p.grad.mul_(0.5)  # here"},
+    "made": {"forward": "x = x + torch.arange(4096, device=x.device)  # here"},
+    "copied": {"forward": "x = x.t().contiguous().t()  # here"},
+    "fused": {"forward": "x = x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))  # here"},
+    "attention": {"forward": "s = torch.softmax(x @ x.t(), -1); x = (s[None] @ x[None])[0]  # here"},
+    "wide": {"forward": "x = (x.double() * 2.5).float()  # here"},
+}
+
+
+def ran(folder: Path, text: str, factor: float = 0.0, **how: object) -> Report:
+    """The findings about a script of that text, without the host's own time unless asked for: the same on every machine."""
+    script = folder / "train.py"
+    script.write_text(text)
+    how = {"steps": 5, "warm": 2} | how
+    return findings(run(script, factor=factor, **how))  # type: ignore[arg-type]
+
+
+def kinds(found: Report) -> set[tuple[str, int]]:
+    """Each kind of cost that the report has, with its line."""
+    return {(kind, row.place.line) for row in found.rows if row.place for kind in (row.kind, *row.also)}
+
+
+def line_of(text: str, mark: str = "# here") -> int:
+    return next(n for n, line in enumerate(text.splitlines(), start=1) if mark in line)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_each_kind_of_fault_stands_at_its_line(tmp_path: Path, kind: str) -> None:
+    text = SCRIPT.format(**PLAIN | FAULTS[kind])
+    found = ran(tmp_path, text)
+    assert (kind, line_of(text)) in kinds(found), found
+    without = ran(tmp_path, SCRIPT.format(**PLAIN))
+    assert (kind, line_of(text)) not in kinds(without), without
+
+
+def test_memory_that_grows(tmp_path: Path) -> None:
+    found = ran(tmp_path, SCRIPT.format(**PLAIN | {"end": "kept.append(model(x).sum())"}))
+    (row,) = (row for row in found.everywhere if row.kind == "grows")
+    assert "train.py:" in row.evidence and "more after each step" in row.evidence
+    assert "grows" not in {row.kind for row in ran(tmp_path, SCRIPT.format(**PLAIN)).everywhere}
+
+
+def test_an_optimizer_in_a_loop_and_gradients_set_to_zero(tmp_path: Path) -> None:
+    many = "Adam([p for _ in range(1) for p in model.parameters()], foreach=False)"
+    found = ran(tmp_path, SCRIPT.format(**PLAIN | {"optimizer": many, "zero": "set_to_none=False"}))
+    lines = {kind: (tmp_path / "train.py").read_text().splitlines()[line - 1] for kind, line in kinds(found)}
+    assert "optimizer.step()" in lines["optimizer"] and "optimizer.zero_grad(" in lines["made"]
+
+
+def test_what_is_repaired_buys_what_was_said(tmp_path: Path) -> None:
+    """The row's gain is the difference that the repair makes, on a script that the GPU limits and on one that waits."""
+    slow = ran(tmp_path, SCRIPT.format(**PLAIN | {"end": "kept.append(loss.item())  # here"}))
+    fast = ran(tmp_path, SCRIPT.format(**PLAIN))
+    (row,) = (row for row in slow.rows if row.kind == "value")
+    assert row.buys_s == pytest.approx(slow.step_s - fast.step_s, rel=0.1)
+
+
+def test_the_same_every_time_without_the_hosts_own_time(tmp_path: Path) -> None:
+    text = SCRIPT.format(**PLAIN | {"end": "print(loss)"})
+    assert str(ran(tmp_path, text)) == str(ran(tmp_path, text))
+
+
+def test_pythons_own_time_is_charged_to_its_line(tmp_path: Path) -> None:
+    text = SCRIPT.format(**PLAIN | {"end": "time.sleep(0.02)  # here"})
+    found = ran(tmp_path, text, factor=1.0)
+    (row,) = (
+        row for row in found.rows if row.place and (row.kind, row.place.line) == ("python", line_of(text))
+    )
+    assert row.now_s >= 0.018 and row.buys_s >= 0.015 and found.rows[0] is row
+    assert found.host["Python"] >= 0.018
+    none = ran(tmp_path, text)
+    assert "Python" not in none.host or none.host["Python"] == 0
+
+
+def test_work_on_cpu_tensors_is_the_hosts(tmp_path: Path) -> None:
+    text = SCRIPT.format(**PLAIN | {"end": "torch.randn(400, 400) @ torch.randn(400, 400)  # here"})
+    found = ran(tmp_path, text, factor=1.0)
+    assert ("python", line_of(text)) in kinds(found)
+    assert not any(
+        kernel.name == "aten.mm" and kernel.flops == 2 * 400**3 for kernel in found.run.gpu.kernels
+    )
+
+
+def test_the_clock_that_a_script_reads_is_the_simulated_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = time.perf_counter
+    text = SCRIPT.format(**PLAIN | {"end": "print('at', time.perf_counter(), time.time_ns() and '')"})
+    found = ran(tmp_path, text)
+    seconds = [float(at) for at in re.findall(r"^at (\S+)", capsys.readouterr().out, re.M)]
+    gaps = [b - a for a, b in zip(seconds[2:], seconds[3:], strict=False)]
+    assert sum(gaps) / len(gaps) == pytest.approx(found.step_s, rel=0.2)
+    assert time.perf_counter is before
+
+
+def test_workers_are_put_beside_the_host() -> None:
+    two = _Workers(workers=2, ahead=2, now_s=0.0)
+    ready = []
+    for taken in (1.0, 1.0, 2.0, 2.0):
+        ready.append(two.ready_s(1.0))
+        two.take(max(taken, ready[-1]))
+    assert ready == [1.0, 1.0, 2.0, 2.0]
+    late = _Workers(
+        workers=1, ahead=1, now_s=0.0
+    )  # one batch in advance: the next is begun when that one is taken
+    assert late.ready_s(1.0) == 1.0
+    late.take(5.0)
+    assert late.ready_s(1.0) == 6.0
+
+
+def test_a_loader_that_its_workers_cannot_keep_up_with(tmp_path: Path) -> None:
+    slow = SCRIPT.replace("loader = Data", "def slowly(rows):\n    time.sleep(0.03)  # here\n    return torch.utils.data.default_collate(rows)\n\nloader = Data")  # fmt: skip
+    text = slow.format(**PLAIN | {"loader": "num_workers=2, collate_fn=slowly"})
+    found = ran(tmp_path, text, factor=1.0)
+    assert ("workers", line_of(text)) in {(row.kind, row.place.line) for row in found.rows[:2] if row.place}
+    assert found.step_s >= 0.013
+
+
+def test_all_of_cuda_is_given_back(tmp_path: Path) -> None:
+    before = (torch.cuda.is_available, torch.cuda.Stream, torch.Generator, torch.load, torch.cuda.synchronize)
+    ran(tmp_path, SCRIPT.format(**PLAIN))
+    assert before == (
+        torch.cuda.is_available,
+        torch.cuda.Stream,
+        torch.Generator,
+        torch.load,
+        torch.cuda.synchronize,
+    )
+    assert not torch.cuda.is_available() or torch.version.cuda
+
+
+def test_names_of_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = SCRIPT.format(**PLAIN | {"end": "pass"}).replace("kept = []", """kept = []
+assert x if False else True
+t = torch.randn(3, device="cuda:0")
+scaler = torch.amp.GradScaler("cuda")
+g = torch.Generator(device="cuda")
+e = torch.cuda.Event(enable_timing=True); e.record()
+s = torch.cuda.Stream()
+with torch.cuda.stream(s):
+    u = t.cuda() + 1
+torch.cuda.current_stream().wait_stream(s)
+print("said", t.device, t.is_cuda, t.cpu().device, t.get_device(), device.type, torch.zeros(2, device=t.device).device,
+      torch.accelerator.current_accelerator(), torch.cuda.device_count(), torch.cuda.get_device_capability(),
+      isinstance(e, torch.cuda.Event), isinstance(g, torch.Generator), "H100" in torch.cuda.get_device_name(0))
+""")  # fmt: skip
+    ran(tmp_path, text)
+    said = capsys.readouterr().out
+    assert "said cuda:0 True cpu 0 cuda cuda:0 cuda:0 1 (9, 0) True True True" in said
+
+
+def test_an_optimizer_of_ones_own(tmp_path: Path) -> None:
+    own = """
+class Own:
+    def __init__(self, params): self.params = list(params)
+    def step(self):
+        with torch.no_grad():
+            for p in self.params: p.sub_(p.grad, alpha=0.1)
+    def zero_grad(self):
+        for p in self.params: p.grad = None
+"""
+    text = SCRIPT.replace("class Net", own + "\nclass Net").replace(
+        "torch.optim.{optimizer}", "Own(model.parameters())"
+    )
+    found = ran(tmp_path, text.format(**PLAIN))
+    assert found.steps == 5
+
+
+def test_what_cannot_be_run_says_why_and_where(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="check the path"):
+        run(tmp_path / "none.py")
+    text = SCRIPT.format(**PLAIN | {"step": "raise ValueError('odd')  # here"})
+    with pytest.raises(Refused, match=rf"train.py:{line_of(text)}: ValueError: odd, after 0 call"):
+        ran(tmp_path, text)
+    with pytest.raises(Refused, match="came to its end, after 0 call"):
+        ran(tmp_path, "print(1)")
+    with pytest.raises(Refused, match="ended itself, with 3"):
+        ran(tmp_path, "import sys; sys.exit(3)")
+    with pytest.raises(Refused, match=r"train.py:1: ModuleNotFoundError"):
+        ran(tmp_path, "import no_such_module_at_all")
+
+
+def test_branches_that_values_would_decide_are_named(tmp_path: Path) -> None:
+    text = SCRIPT.format(**PLAIN | {"end": "if loss > 3: print('large')  # here"})
+    said = " ".join(ran(tmp_path, text).warnings)
+    assert f"train.py:{line_of(text)} `if loss > 3" in said
+
+
+def test_switches_that_were_left_on(tmp_path: Path) -> None:
+    try:
+        found = ran(
+            tmp_path,
+            SCRIPT.format(**PLAIN).replace("kept = []", "kept = []; torch.autograd.set_detect_anomaly(True)"),
+        )
+    finally:
+        torch.autograd.set_detect_anomaly(False)
+    assert any("set_detect_anomaly" in warning for warning in found.warnings)
+    assert "anomaly" in {row.kind for row in found.everywhere}
+
+
+def test_the_command_writes_a_page_and_a_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "train.py"
+    script.write_text(
+        SCRIPT.format(**PLAIN | {"end": "kept.append(loss.item()); print(sys.argv[1:], __name__)"})
+    )
+    argv = sys.argv
+    assert command.main(["run", "train.py", "--card", "A100", "--steps", "4", "--", "--lr", "3"]) == 0
+    said = capsys.readouterr().out
+    assert "['--lr', '3'] __main__" in said and "simulated (A100)" in said and "What to try" in said
+    page = (tmp_path / "train-report.html").read_text(encoding="utf-8")
+    assert "kept.append(loss.item())" in page.replace("<wbr>", "") and "<script" not in page
+    read = trace.read(tmp_path / "train-trace.json.gz")
+    assert read.has_gpu and "A100" in read.evidence
+    assert sys.argv is argv
+    assert command.main(["run", "none.py"]) == 2
+    assert "check the path" in capsys.readouterr().err
