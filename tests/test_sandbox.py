@@ -270,6 +270,53 @@ def test_each_of_them_is_seen(run: Run, way: str) -> None:
     assert printed(run, f"{looks}psutil.Process().{way}\nprint(_inherited() != before)") == "True\n"
 
 
+LIBC = "import ctypes, os, platform\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+
+
+def test_no_memory_queue_or_key_outlives_its_notebook(run: Run) -> None:
+    """SysV's and POSIX's stay until the sandbox ends, with what is in them: gigabytes that the next has not, or a note."""
+    leaves = (
+        LIBC + "from helpers.classroom.syscalls import REFUSED\n"
+        "at = ('x86_64', 'aarch64').index(platform.machine())\n"
+        "def call(name, *given):\n    return libc.syscall(REFUSED[name][at], *given)\n"
+        "made = [call('shmget', 77, 1 << 20, 0o1666), call('semget', 77, 1, 0o1666), call('msgget', 77, 0o1666)]\n"
+        "made += [call('mq_open', b'left', 0o102, 0o666, 0), call('add_key', b'user', b'left', b'x', 1, -4)]\n"
+        "print(made)"
+    )
+    assert printed(run, leaves) == "[-1, -1, -1, -1, -1]\n"
+    assert (
+        printed(run, "print(*map(len, map(list, map(open, ('/proc/sysvipc/shm', '/proc/sysvipc/msg')))))")
+        == "1 1\n"
+    )
+
+
+def test_calls_that_no_exercise_makes_are_refused(run: Run) -> None:
+    """Each by its number on this machine, and by x32's."""
+    said = printed(
+        run,
+        LIBC + "from helpers.classroom.syscalls import REFUSED, rules\n"
+        "at = ('x86_64', 'aarch64').index(platform.machine())\n"
+        "for name, numbers in REFUSED.items():\n"
+        "    for number in (numbers[at], numbers[at] | 0x40000000):\n"
+        "        ctypes.set_errno(0)\n"
+        "        if libc.syscall(number, -1, -1, -1, -1, -1, -1) != -1 or ctypes.get_errno() != 1:\n"
+        "            print(name, number, ctypes.get_errno())\n"
+        "print(open('/proc/self/status').read().partition('Seccomp:')[2].split()[0], rules('pdp11'))",
+    )
+    assert said == "2 b''\n"
+
+
+def test_folders_that_were_closed_or_labelled_are_as_before(run: Run) -> None:
+    looks = "import os, tempfile\nprint([(oct(os.stat(at).st_mode), os.listxattr(at), os.listdir(at)) for at in ('/tmp', '/dev/shm')])\n"
+    before = printed(run, looks + "_ = tempfile.TemporaryFile()")
+    printed(
+        run,
+        "import os\nfor at in ('/tmp', '/dev/shm'):\n    open(at + '/left', 'w').write('x')\n    os.chmod(at, 0)\n"
+        "try:\n    os.setxattr('/tmp', 'user.left', b'1')\nexcept OSError:\n    pass",
+    )
+    assert printed(run, looks + "_ = tempfile.TemporaryFile()") == before
+
+
 # --- what the judge is told -------------------------------------------------------------------------------------------
 
 SAY = """
@@ -380,4 +427,4 @@ def test_the_course_may_not_lie_in_the_environment(monkeypatch: pytest.MonkeyPat
     """`python -m venv .` would open all of the course to submissions."""
     monkeypatch.setattr(sandbox.sys, "prefix", str(sandbox.ROOT))
     with pytest.raises(sandbox.NoSandbox, match="a folder of its own"):
-        sandbox._command(0)
+        sandbox._command(0, -1)

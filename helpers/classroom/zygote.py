@@ -50,6 +50,8 @@ LIMITS = {
 CPU_S = int(os.environ.get("GRADE_CPU_S", "30"))
 #: how a copy ends that was told to
 BACK = 17
+#: the folders of a sandbox that can be written to
+_OWN = ("/tmp", "/dev/shm")
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36  # prctl(2)
 #: of torch, a folder of modules that a first compilation loads all
 _PATTERNS = "torch._inductor.fx_passes.serialized_patterns"
@@ -200,7 +202,7 @@ def _confine(limits: dict[int, int]) -> None:
 def _scratch() -> set[str]:
     """All paths in the sandbox's own folders, but for what is mounted there: an environment may lie in /tmp."""
     paths = set[str]()
-    for top in ("/tmp", "/dev/shm"):
+    for top in _OWN:
         for folder, folders, files in os.walk(top):
             folders[:] = [name for name in folders if not os.path.ismount(os.path.join(folder, name))]
             paths.update(os.path.join(folder, name) for name in folders + files)
@@ -214,10 +216,12 @@ def _sweep(at_first: set[str]) -> bool:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.waitpid(-1, 0)
+    for top in _OWN:
+        os.chmod(top, 0o755)  # a notebook may have closed it, to all that come after
     for path in sorted(_scratch() - at_first, reverse=True):  # what lies in a folder before the folder
         with contextlib.suppress(OSError):
             (os.rmdir if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
-    return _scratch() == at_first
+    return _scratch() == at_first and not any(map(os.listxattr, _OWN))
 
 
 def _be_silent() -> None:
