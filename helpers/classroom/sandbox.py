@@ -195,29 +195,38 @@ class Warm:
         for _ in range(2):
             if self._process is None:
                 self._start()
-            if not self._ready and self._control.recv(1) != READY:
+            if not self._ready and self._heard() is None:
                 break
             self._ready = True
             ours, theirs = socket.socketpair()
             with theirs:
-                if self._tell([theirs.fileno()]):
+                if self._tell([theirs.fileno()]) is not None:
                     return ours
             ours.close()
             self.end()  # a notebook has ended it, or left what cannot be swept: a fresh one
         self.end()
         raise RuntimeError("the process that runs answers did not start; what it said stands above")
 
-    def sweep(self) -> None:
-        """End the child, and what it left running."""
-        if self._ready and self._process is not None and not self._tell([]):
+    def sweep(self) -> int:
+        """End the child, and what it left running. How it had ended: its status, or minus its signal; the one that ends
+        everything where the sandbox went with it."""
+        told = self._tell([]) if self._ready and self._process is not None else None
+        if told is None:
             self.end()
+            return -signal.SIGKILL
+        return told if told < 128 else 128 - told
 
-    def _tell(self, handles: list[int]) -> bool:
+    def _tell(self, handles: list[int]) -> int | None:
+        """How the child before ended; ``None`` if there is no answer."""
         self._control.settimeout(_TOLD_S)
         try:
             socket.send_fds(self._control, [b"."], handles)
-            return self._control.recv(1) == READY
+            return self._heard()
         except OSError:  # it has ended, or does not answer in time
-            return False
+            return None
         finally:
             self._control.settimeout(None)
+
+    def _heard(self) -> int | None:
+        said = self._control.recv(2, socket.MSG_WAITALL)
+        return said[1] if len(said) == 2 and said[:1] == READY else None
