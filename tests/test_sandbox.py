@@ -138,7 +138,7 @@ def test_the_first_process_is_closed(run: Run) -> None:
         "print('taken', libc.syscall(438, libc.syscall(434, 1, 0), 3, 0))",
     )
     assert said.split() == ["traced", "-1", "taken", "-1"]
-    for name in ("SIGSTOP", "SIGKILL", "SIGTERM", "SIGSEGV"):
+    for name in ("SIGSTOP", "SIGKILL", "SIGTERM", "SIGSEGV", "SIGINT"):
         printed(run, ours + f"os.kill(1, signal.{name})")
     assert printed(run, "print('as before')") == "as before\n"
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from helpers.check.cells import as_run, bound, changed, needs, not_run, reads
+from helpers.check.cells import as_run, bound, changed, needs, not_run, own_part, reads
 from helpers.check.screen import screen
 from helpers.classroom.judging import Verdict, judge
 from helpers.classroom.sandbox import Warm
 from helpers.classroom.settings import ROOT
 from helpers.classroom.step import Step
 from helpers.classroom.zygote import CPU_S, KEPT, TooLarge, receive, send
+from helpers.lesson.earlier import handed_out
 
 #: seconds that a cell or a request of a test may take, and all of a submission. Processor time is capped before
 #: (`zygote.CPU_S`): these end what waits, and are far above what a busy machine takes
@@ -206,7 +207,8 @@ def grade(
             if step.role not in ("test", "hidden"):
                 earlier = [cell.source for cell in learner.cells]
                 own = [cell.source for cell in learner.cells if cell.role in _OWN]
-                if step.role in _OWN and (why := screen(step.source, lesson, earlier, own)):
+                text = own_part(step.source, handed_out(lesson)) if step.role == "added" else step.source
+                if step.role in _OWN and (why := screen(text, lesson, earlier, own)):
                     refused[step.place] = why
                     learner.ran[step.place] = Ran(ended=why)
                 else:
@@ -309,7 +311,8 @@ def in_order(steps: list[Step]) -> list[Step]:
     A cell that the learner added or changed counts if an exercise reads a name that it makes and the course does not, or
     whose thing it changes; or if it does so with what an exercise is tested by, before the last of those tests. So does an
     experiment of the course's for the names that it makes. It runs where it stands, or before the first cell that reads
-    it. All others are passed over: whether they fail or hang is nobody's loss.
+    it; one that stands below the exercise's tests only for names that none above them makes: what a student tried there
+    later was not so when the tests were run. All others are passed over: whether they fail or hang is nobody's loss.
     """
     read = {s.place: reads(s.source) for s in steps if s.role not in ("test", "hidden")}
     made = {place: bound(s.source) for s in steps if (place := s.place) in read}
@@ -325,14 +328,18 @@ def in_order(steps: list[Step]) -> list[Step]:
             again = step.role == "added" and made[step.place] & made[answer.place]
             if again and answer.place < step.place < last_test.get(answer.exercise, -1):
                 needed[step.place] = step.place
-    readers = [(step.place, step.place) for step in answers] + list(needed.items())
+    # a cell that reads, before which place it runs, and the last of the tests that it is for
+    readers = [(s.place, s.place, last_test.get(s.exercise, s.place)) for s in answers]
+    readers += [(place, place, place) for place in needed]
     while readers:
-        place, before = readers.pop()
+        place, before, until = readers.pop()
+        wanted = read[place] - ours
+        above = frozenset().union(*(made[s.place] for s in extra if s.place < until and s.place != place))
         for step in extra:
-            wanted = made[step.place] & read[place] - ours if step.place != place else ()
-            if wanted and before < needed.get(step.place, before + 1):
-                needed[step.place] = min(step.place, before) if step.place > before else step.place
-                readers.append((step.place, needed[step.place]))
+            names = made[step.place] & (wanted if step.place < until else wanted - above)
+            if step.place != place and names and before < needed.get(step.place, before + 1):
+                needed[step.place] = min(step.place, before)
+                readers.append((step.place, needed[step.place], until))
     counted = [step for step in steps if step not in extra or step.place in needed]
     # of two that run before the same cell, the one that stands first runs first
     return sorted(

@@ -267,6 +267,7 @@ def main(control: socket.socket, alone: bool) -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     ended = dict[int, int]()
     # not ignored: the system counts the time of those that were waited for
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda *_: _reap(ended, os.WNOHANG))
     before = Intact()
     # folders on the way to Python itself; all else that is there by now, caches, could be changed for the next notebook
@@ -299,6 +300,7 @@ def main(control: socket.socket, alone: bool) -> None:
                     control.close()
                     _be_silent()
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    signal.signal(signal.SIGINT, signal.default_int_handler)
                     if alone:
                         _traceable(True)
                         _confine(limits)
