@@ -229,7 +229,7 @@ def visible(shell: InteractiveShell, nb: nbformat.NotebookNode) -> str:
     """What the exercise's visible test says where the cells that it may rest on were run in order."""
     said = ""
     for cell in nb.cells:
-        if cell.cell_type != "code" or cell.source in course()[1]:
+        if cell.cell_type != "code" or cell.source.replace("\r\n", "\n") in course()[1]:
             continue
         with capture_output() as captured:
             result = shell.run_cell(cell.source, store_history=True)
