@@ -43,11 +43,7 @@ def run(runner: Runner) -> Run:
 def swept(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ended its process is tried again in the same sandbox: a fresh one takes seconds, and is another test's."""
 
-    def close(learner: Learner) -> None:
-        learner.close()
-        learner.died = None
-
-    monkeypatch.setattr(Learner, "anew", close)
+    monkeypatch.setattr(Learner, "anew", Learner.close)
 
 
 def printed(run: Run, *sources: str) -> str:

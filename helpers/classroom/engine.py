@@ -59,21 +59,26 @@ class Learner:
     timeouts: int = 0
     ranks: bool = False  # tests run ranks, which are forked from a server
     apart: bool = False  # a copy of the child answers, which ends with its exercise
-    died: int | None = None  # how a child ended before it answered: its status, or minus its signal
     _connection: socket.socket | None = None
+    _died: int | None = None
+
+    def died(self) -> int | None:
+        """How a child ended before it answered, since this was asked last: its status, or minus its signal."""
+        code, self._died = self._died, None
+        return code
 
     def run(self, step: Step) -> None:
         """Run a cell. One that does not end, or ends the process, is left out from now on."""
         if self._connection is None:
             self._begin()
-        self.died = None
+        self.died()
         self._run(step)
-        if (first := self.died) is not None:
+        if (first := self.died()) is not None:
             self.anew()
             self._begin()
             self._run(step)
-            if self.died is not None:
-                self.ran[step.place].ended, self.ran[step.place].human = _twice(first, self.died)
+            if (second := self.died()) is not None:
+                self.ran[step.place].ended, self.ran[step.place].human = _twice(first, second)
         self.cells.append(step)
         if self._connection is None:
             self._begin()
@@ -119,7 +124,6 @@ class Learner:
         """What comes next runs in a sandbox in which nobody was before."""
         self.close()
         self.warm.end()
-        self.died = None
 
     def _begin(self) -> None:
         while self._connection is None:
@@ -172,7 +176,7 @@ class Learner:
         code = died if type(died) is int and abs(died) < 128 else self.close()
         if code == -signal.SIGXCPU:
             return {"broken": f"it took more than {CPU_S} s of processor time"}
-        self.died = code
+        self._died = code
         return {"broken": _ENDED}
 
     def _why_missing(self, name: str) -> str:
@@ -207,8 +211,8 @@ def grade(
             if step.role not in ("test", "hidden"):
                 earlier = [cell.source for cell in learner.cells]
                 own = [cell.source for cell in learner.cells if cell.role in _OWN]
-                text = own_part(step.source, handed_out(lesson)) if step.role == "added" else step.source
-                if step.role in _OWN and (why := screen(text, lesson, earlier, own)):
+                source = own_part(step.source, handed_out(lesson)) if step.role == "added" else step.source
+                if step.role in _OWN and (why := screen(source, lesson, earlier, own)):
                     refused[step.place] = why
                     learner.ran[step.place] = Ran(ended=why)
                 else:
@@ -244,13 +248,13 @@ def _refused(test: Step, steps: list[Step], refused: dict[int, str]) -> str | No
 
 def _verdict(step: Step, learner: Learner, steps: list[Step], refused: dict[int, str]) -> Verdict:
     """A test's verdict. That a process ended before it answered is none: what a fresh sandbox says counts."""
-    learner.died = None
+    learner.died()
     verdict = _judged(step, learner, steps, refused)
-    if (first := learner.died) is not None:
+    if (first := learner.died()) is not None:
         learner.anew()
         verdict = _judged(step, learner, steps, refused)
-        if learner.died is not None:
-            text, human = _twice(first, learner.died)
+        if (second := learner.died()) is not None:
+            text, human = _twice(first, second)
             verdict = Verdict(
                 False, verdict.text.replace(_ENDED, text) if _ENDED in verdict.text else text, human
             )
