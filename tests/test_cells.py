@@ -10,7 +10,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbformat.v4 import new_code_cell
 
 from helpers import check
-from helpers.check.cells import as_run, bound, changed, needs, reads
+from helpers.check.cells import as_run, bound, changed, needs, own_part, reads
 from helpers.classroom.build import ROOT
 from helpers.classroom.engine import grade
 from helpers.classroom.matching import match
@@ -162,3 +162,23 @@ def test_the_cells_of_a_name_are_the_last_that_makes_it_and_those_that_change_it
     assert needs(3, cells) == {1: "a", 4: "c", 2: "b"} and needs(3, cells, {"a"}) == {4: "c"}
     cells = ["a = {}", "a[1] = 0", "a = {}", "a[1] = b", "b = 2", "def f():\n    return a"]
     assert needs(5, cells) == {2: "a", 3: "a", 4: "b"}
+
+
+def test_what_is_left_of_a_cell_is_what_a_student_wrote() -> None:
+    """Also where the course's text is put into a string, and the student's own out of it."""
+    ours = 'def f():\n    """What f is."""'
+    assert own_part(f"a = 1\n{ours}\nb = 2", [ours]) == "a = 1\n\nb = 2"
+    for cell in (
+        f'"""{ours}\nopen("x")\n"""',
+        f"a = (\n{ours}\n)",
+        f"a = 1; {ours}",
+        f"{ours}; b = 2",
+        f"@print\n{ours}",
+    ):
+        assert own_part(cell, [ours]) == cell
+
+
+def test_what_functions_change_is_read() -> None:
+    assert reads("def f():\n    global n, m\n    n += 1\n    m = 2") == {"n", "m"}
+    assert reads("m = 1\ndef f():\n    global n, m\n    n = m") == {"n"}
+    assert needs(1, ["n = 0", "def f():\n    global n\n    n += 1"]) == {0: "n"}

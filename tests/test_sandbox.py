@@ -9,7 +9,7 @@ import pytest
 
 from helpers.classroom import sandbox
 from helpers.classroom.bench import Bench
-from helpers.classroom.engine import Ran, grade
+from helpers.classroom.engine import Learner, Ran, grade
 from helpers.classroom.runner import Runner
 from helpers.classroom.step import Step
 
@@ -37,6 +37,13 @@ def run(runner: Runner) -> Run:
             return [notebook.ran[place] for place in range(len(sources))]
 
     return cells
+
+
+@pytest.fixture
+def swept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ended its process is tried again in the same sandbox: a fresh one takes seconds, and is another test's."""
+
+    monkeypatch.setattr(Learner, "anew", Learner.close)
 
 
 def printed(run: Run, *sources: str) -> str:
@@ -127,7 +134,7 @@ def test_the_first_process_is_closed(run: Run) -> None:
         "print('taken', libc.syscall(438, libc.syscall(434, 1, 0), 3, 0))",
     )
     assert said.split() == ["traced", "-1", "taken", "-1"]
-    for name in ("SIGSTOP", "SIGKILL", "SIGTERM", "SIGSEGV"):
+    for name in ("SIGSTOP", "SIGKILL", "SIGTERM", "SIGSEGV", "SIGINT"):
         printed(run, ours + f"os.kill(1, signal.{name})")
     assert printed(run, "print('as before')") == "as before\n"
 
@@ -232,7 +239,7 @@ for _ in range(200):
     assert printed(run, "import os\n" + found) == "[]\n"
 
 
-def test_a_notebook_that_ends_everything_costs_itself(run: Run) -> None:
+def test_a_notebook_that_ends_everything_costs_itself(run: Run, swept: None) -> None:
     begun = "import os, subprocess\nsubprocess.Popen(['sleep', '60'])"
     assert printed(run, f"{begun}\nos.kill(-1, 9)\nprint('as before')") == "as before\n"
     for end in ("import os\nos.abort()", "import os\nos._exit(0)", "import ctypes\nctypes.string_at(0)"):
@@ -270,6 +277,53 @@ def test_each_of_them_is_seen(run: Run, way: str) -> None:
     assert printed(run, f"{looks}psutil.Process().{way}\nprint(_inherited() != before)") == "True\n"
 
 
+LIBC = "import ctypes, os, platform\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+
+
+def test_no_memory_queue_or_key_outlives_its_notebook(run: Run) -> None:
+    """SysV's and POSIX's stay until the sandbox ends, with what is in them: gigabytes that the next has not, or a note."""
+    leaves = (
+        LIBC + "from helpers.classroom.syscalls import REFUSED\n"
+        "at = ('x86_64', 'aarch64').index(platform.machine())\n"
+        "def call(name, *given):\n    return libc.syscall(REFUSED[name][at], *given)\n"
+        "made = [call('shmget', 77, 1 << 20, 0o1666), call('semget', 77, 1, 0o1666), call('msgget', 77, 0o1666)]\n"
+        "made += [call('mq_open', b'left', 0o102, 0o666, 0), call('add_key', b'user', b'left', b'x', 1, -4)]\n"
+        "print(made)"
+    )
+    assert printed(run, leaves) == "[-1, -1, -1, -1, -1]\n"
+    assert (
+        printed(run, "print(*map(len, map(list, map(open, ('/proc/sysvipc/shm', '/proc/sysvipc/msg')))))")
+        == "1 1\n"
+    )
+
+
+def test_calls_that_no_exercise_makes_are_refused(run: Run) -> None:
+    """Each by its number on this machine, and by x32's."""
+    said = printed(
+        run,
+        LIBC + "from helpers.classroom.syscalls import REFUSED, rules\n"
+        "at = ('x86_64', 'aarch64').index(platform.machine())\n"
+        "for name, numbers in REFUSED.items():\n"
+        "    for number in (numbers[at], numbers[at] | 0x40000000):\n"
+        "        ctypes.set_errno(0)\n"
+        "        if libc.syscall(number, -1, -1, -1, -1, -1, -1) != -1 or ctypes.get_errno() != 1:\n"
+        "            print(name, number, ctypes.get_errno())\n"
+        "print(open('/proc/self/status').read().partition('Seccomp:')[2].split()[0], rules('pdp11'))",
+    )
+    assert said == "2 b''\n"
+
+
+def test_folders_that_were_closed_or_labelled_are_as_before(run: Run) -> None:
+    looks = "import os, tempfile\nprint([(oct(os.stat(at).st_mode), os.listxattr(at), os.listdir(at)) for at in ('/tmp', '/dev/shm')])\n"
+    before = printed(run, looks + "_ = tempfile.TemporaryFile()")
+    printed(
+        run,
+        "import os\nfor at in ('/tmp', '/dev/shm'):\n    open(at + '/left', 'w').write('x')\n    os.chmod(at, 0)\n"
+        "try:\n    os.setxattr('/tmp', 'user.left', b'1')\nexcept OSError:\n    pass",
+    )
+    assert printed(run, looks + "_ = tempfile.TemporaryFile()") == before
+
+
 # --- what the judge is told -------------------------------------------------------------------------------------------
 
 SAY = """
@@ -295,7 +349,7 @@ def say(data, size=None):
         "line.close()",
     ],
 )
-def test_whatever_it_is_told_the_judge_goes_on(run: Run, told: str) -> None:
+def test_whatever_it_is_told_the_judge_goes_on(run: Run, swept: None, told: str) -> None:
     first, second = run(SAY + told, "print('the next one')")
     for ran in (first, second):
         assert type(ran.printed) is str and len(ran.printed) <= 20_000 and type(ran.ended) is str
@@ -348,6 +402,86 @@ def test_what_was_changed_is_told_and_costs_one_exercise(runner: Runner) -> None
     assert "`torch.Tensor.stride`, which others use too" in said[0]["text"]
 
 
+# --- a process that ended is no verdict -------------------------------------------------------------------------------
+
+ENDS = {
+    "a fault of its own": ("import ctypes\n{}ctypes.string_at(0)", "SIGSEGV", False),
+    "its own exit": ("import os\n{}os._exit(3)", "status 3", False),
+    "from outside": ("import os\n{}os.kill(os.getpid(), 9)", "SIGKILL", True),
+    "memory that is not there": ("import os\n{}os.kill(os.getpid(), 7)", "SIGBUS", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["in the answer", "in its cell"])
+@pytest.mark.parametrize("what", ENDS)
+def test_who_ends_twice_in_ones_own_way_has_failed_and_others_wait(
+    runner: Runner, swept: None, what: str, where: str
+) -> None:
+    source, way, waits = ENDS[what]
+    answer = source.format(
+        "def twice(x):\n    " if "answer" in where else "def twice(x):\n    return 2 * x\n"
+    )
+    steps = [
+        Step(0, "setup", answer, "twice", "twice"),
+        Step(1, "test", TWICE.format(5), "twice__test", "twice"),
+        Step(2, "setup", "def thrice(x):\n    return 3 * x"),
+        Step(3, "test", THRICE, "thrice__test", "thrice"),
+    ]
+    said = [event for event in grade(runner.warm, steps, "01_storage_and_stride") if "passed" in event]
+    assert [event["passed"] for event in said] == [False, True]
+    assert (
+        f"its process ended before it answered ({way}), and again alone in a fresh sandbox ({way})"
+        in said[0]["text"]
+    )
+    assert bool(said[0]["human"]) == waits and not said[1]["human"]
+
+
+def test_what_a_fresh_sandbox_says_counts(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a neighbour, or the machine, has ended the first."""
+    anew = Learner.anew
+
+    def once(learner: Learner) -> None:
+        learner.cells = [Step(0, "setup", "def twice(x):\n    return 2 * x")]
+        anew(learner)
+
+    monkeypatch.setattr(Learner, "anew", once)
+    steps = [
+        Step(0, "setup", "import os\ndef twice(x):\n    os.kill(os.getpid(), 9)", "twice", "twice"),
+        Step(1, "test", TWICE.format(5), "twice__test", "twice"),
+    ]
+    with runner.notebook([]):
+        before = runner.warm.pid
+    (said,) = [event for event in grade(runner.warm, steps, "01_storage_and_stride") if "passed" in event]
+    assert said["passed"] and not said["human"] and runner.warm.pid != before
+
+
+def test_time_that_is_used_up_is_a_verdict(runner: Runner) -> None:
+    source = "import resource\ndef twice(x):\n    resource.setrlimit(resource.RLIMIT_CPU, (1, 99))\n    while True:\n        pass"
+    steps = [
+        Step(0, "setup", source, "twice", "twice"),
+        Step(1, "test", TWICE.format(5), "twice__test", "twice"),
+    ]
+    with runner.notebook([]):
+        before = runner.warm.pid
+    (said,) = [event for event in grade(runner.warm, steps, "01_storage_and_stride") if "passed" in event]
+    assert "it took more than 30 s of processor time" in said["text"] and not said["human"]
+    assert runner.warm.pid == before
+
+
+@pytest.mark.parametrize("code", ["-999", "-35", "'x'", "None", "1e999", "[1]"])
+def test_whatever_it_is_said_to_have_died_of(runner: Runner, swept: None, code: str) -> None:
+    lies = (
+        SAY
+        + f"def twice(x):\n    say(json.dumps({{'died': float({code!r}) if 'e9' in {code!r} else {code}}}).encode())\n    return 2 * x"
+    )
+    steps = [
+        Step(0, "setup", lies, "twice", "twice"),
+        Step(1, "test", TWICE.format(5), "twice__test", "twice"),
+    ]
+    (said,) = [event for event in grade(runner.warm, steps, "01_storage_and_stride") if "passed" in event]
+    assert not said["passed"] and "ended before it answered" in said["text"] and said["human"]
+
+
 def test_a_judge_that_dies_costs_one_test_and_the_next_is_graded() -> None:
     """No answer is known that ends it; here the test itself does."""
     steps = [
@@ -380,4 +514,4 @@ def test_the_course_may_not_lie_in_the_environment(monkeypatch: pytest.MonkeyPat
     """`python -m venv .` would open all of the course to submissions."""
     monkeypatch.setattr(sandbox.sys, "prefix", str(sandbox.ROOT))
     with pytest.raises(sandbox.NoSandbox, match="a folder of its own"):
-        sandbox._command(0)
+        sandbox._command(0, -1)

@@ -9,13 +9,13 @@ graded too, and its commands are left out.
 
 import ast
 import symtable
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 
 from helpers.check.screen import starred
 from helpers.lesson.earlier import made_in
 
-__all__ = ["as_run", "bound", "changed", "needs", "not_run", "reads"]
+__all__ = ["as_run", "bound", "changed", "needs", "not_run", "own_part", "reads"]
 
 #: commands that run the Python behind them in the notebook: %%count, %%bench and %%trace are the course's own
 _RUNS = frozenset("bench capture count prun time trace".split())
@@ -82,6 +82,17 @@ def _parsed(source: str) -> ast.Module | None:
         return None
 
 
+def own_part(source: str, given: Iterable[str]) -> str:
+    """A cell without the course's own cells, as a learner has them, that stand in it whole: what is left is screened."""
+    for text in given:
+        before, whole, after = source.partition(text)
+        lines = before[-1:] in ("", "\n") and after[:1] in ("", "\n")
+        # both sides are Python by themselves: else the course's text could stand in a string, and theirs outside of one
+        if whole and lines and None not in (_parsed(before), _parsed(after)):
+            source = before + after
+    return source
+
+
 @lru_cache(4096)
 def bound(source: str) -> frozenset[str]:
     """The names to which a cell gives a meaning, those of ``from math import *`` included."""
@@ -118,18 +129,20 @@ def changed(source: str) -> frozenset[str]:
 
 @lru_cache(4096)
 def reads(source: str) -> frozenset[str]:
-    """The names that a cell reads and does not make."""
+    """The names that a cell reads and does not make, or that only its functions change (``global calls``)."""
     try:
         top = symtable.symtable(source, "<cell>", "exec")
     except _ODD:
         return frozenset()
-    names, scopes = set[str](), [top]
+    names, counted, scopes = set[str](), set[str](), [top]
     for scope in scopes:  # grows meanwhile
         scopes += scope.get_children()
         names |= {
             s.get_name() for s in scope.get_symbols() if s.is_referenced() and (scope is top or s.is_global())
         }
-    return frozenset(names) - bound(source)
+        counted |= {s.get_name() for s in scope.get_symbols() if s.is_declared_global() and s.is_assigned()}
+    own = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    return (frozenset(names) - bound(source)) | (counted - own)
 
 
 def needs(place: int, sources: Sequence[str], ours: Set[str] = frozenset()) -> dict[int, str]:
@@ -141,7 +154,9 @@ def needs(place: int, sources: Sequence[str], ours: Set[str] = frozenset()) -> d
     needed, pending = dict[int, str](), [place]
     for at in pending:  # grows meanwhile
         for name in sorted(reads(sources[at]) - ours):
-            maker = max((i for i, source in enumerate(sources) if name in bound(source)), default=-1)
+            maker = max(
+                (i for i, source in enumerate(sources) if i != at and name in bound(source)), default=-1
+            )
             changers = [i for i, source in enumerate(sources) if i > maker and name in changed(source)]
             for cell in [maker, *changers]:
                 if cell not in (-1, place) and cell not in needed:

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec
 
 import torch
 
-from helpers.check.cells import as_run, bound, needs, not_run
+from helpers.check.cells import as_run, bound, needs, not_run, own_part
 from helpers.check.compare import brief, difference
 from helpers.check.data import decode, encode
 from helpers.check.machine_fault import NOT_YOURS, machine_fault, machine_fault_of
@@ -125,7 +125,7 @@ def refused(name: str, notebook: Mapping[str, Any], lesson: str | None) -> str |
     if at is None:
         return None
     given = handed_out(lesson) if lesson else {}
-    own = [functools.reduce(lambda cell, text: cell.replace(text, ""), given, cell) for cell in cells]
+    own = [own_part(cell, given) for cell in cells]
     if why := screen(cells[at], lesson, cells, own):
         return why
     if not given:  # which cells are the course's own, nothing here tells

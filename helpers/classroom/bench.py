@@ -69,24 +69,28 @@ class Bench:
         began = time.monotonic()
         rulings: dict[str, Ruling] = {}
         skip: dict[str, str] = {}
+        died = set[str]()
         tests = [step for step in steps if step.role in ("test", "hidden")]
-        for _ in range(
-            len(tests) + 2
-        ):  # each death of the judge settles a test; two more may have other causes
+        # each second death of the judge settles a test; two more may have other causes
+        for _ in range(2 * len(tests) + 2):
             testing = ""
             for event in self._events(lesson, [dataclasses.asdict(step) for step in steps], skip):
                 if "ran" in event:
                     ran = {int(place): what for place, what in event["ran"].items()}
                     return Done(rulings, ran, time.monotonic() - began)
                 if "verdict" in event:
-                    rulings.setdefault(event["verdict"], Ruling(event["passed"], event["text"]))
+                    rulings.setdefault(
+                        event["verdict"], Ruling(event["passed"], event["text"], event["human"])
+                    )
                 testing = event.get("testing", "")
             why = self._end_of_judge()
-            if testing:
+            if testing in died:
                 skip[testing] = f"the answer could not be compared: the grader's process {why}."
                 rulings[testing] = Ruling(
-                    False, skip[testing], f"the judge {why} while it compared this answer"
+                    False, skip[testing], f"{testing}: the judge {why} while it compared this answer, twice"
                 )
+            elif testing:
+                died.add(testing)
         raise RuntimeError(f"the judge ends on every attempt ({why})")
 
     def end(self) -> None:

@@ -4,7 +4,9 @@ Cells run in a child of :class:`helpers.classroom.sandbox.Warm`. A test cell doe
 process, and asks the child for values and counts as plain data.
 """
 
+import dataclasses
 import re
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -12,13 +14,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from helpers.check.cells import as_run, bound, changed, needs, not_run, reads
+from helpers.check.cells import as_run, bound, changed, needs, not_run, own_part, reads
 from helpers.check.screen import screen
 from helpers.classroom.judging import Verdict, judge
 from helpers.classroom.sandbox import Warm
 from helpers.classroom.settings import ROOT
 from helpers.classroom.step import Step
-from helpers.classroom.zygote import KEPT, TooLarge, receive, send
+from helpers.classroom.zygote import CPU_S, KEPT, TooLarge, receive, send
+from helpers.lesson.earlier import handed_out
 
 #: seconds that a cell or a request of a test may take, and all of a submission. Processor time is capped before
 #: (`zygote.CPU_S`): these end what waits, and are far above what a busy machine takes
@@ -28,16 +31,20 @@ _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _OWN = ("exercise", "added")
 _MAKERS = (*_OWN, "experiment")
 _ENDED = "the process ended before it answered"
+#: signals that a process gets for what it does, and for nothing that a neighbour or the machine's lack of memory does
+_ITS_OWN = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGFPE)
 _RANKS = re.compile(r"^(from|import) .*\b_?ranks\b", re.MULTILINE)
 
 
 @dataclass
 class Ran:
-    """What a cell printed, its error as (type, text, traceback), and why it was not run or did not end ("": it did)."""
+    """What a cell printed, its error as (type, text, traceback), why it was not run or did not end ("": it did), and why a
+    person should look at that."""
 
     printed: str = ""
     error: tuple[str, str, str] | None = None
     ended: str = ""
+    human: str = ""
 
 
 @dataclass
@@ -53,12 +60,25 @@ class Learner:
     ranks: bool = False  # tests run ranks, which are forked from a server
     apart: bool = False  # a copy of the child answers, which ends with its exercise
     _connection: socket.socket | None = None
+    _died: int | None = None
+
+    def died(self) -> int | None:
+        """How a child ended before it answered, since this was asked last: its status, or minus its signal."""
+        code, self._died = self._died, None
+        return code
 
     def run(self, step: Step) -> None:
         """Run a cell. One that does not end, or ends the process, is left out from now on."""
         if self._connection is None:
             self._begin()
+        self.died()
         self._run(step)
+        if (first := self.died()) is not None:
+            self.anew()
+            self._begin()
+            self._run(step)
+            if (second := self.died()) is not None:
+                self.ran[step.place].ended, self.ran[step.place].human = _twice(first, second)
         self.cells.append(step)
         if self._connection is None:
             self._begin()
@@ -68,7 +88,10 @@ class Learner:
         if self._connection is None:
             self._begin()
         if not self.apart:
-            self.apart = not self._exchange({"apart": True, "looked": True}).get("broken")
+            reply = self._exchange({"apart": True, "looked": True})
+            if reply.get("broken"):
+                return reply
+            self.apart = True
         reply = self._exchange({"ask": request, "looked": True})
         if reply.get("missing") and (why := self._why_missing(request["name"])):
             return {"broken": why}
@@ -89,13 +112,18 @@ class Learner:
             self._exchange({"back": True})
         self.apart = False
 
-    def close(self) -> None:
-        """End the child, and the copy of it that answers."""
+    def close(self) -> int:
+        """End the child, and the copy of it that answers; how it had ended: its status, or minus its signal."""
         self.apart = False
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        self.warm.sweep()
+        return self.warm.sweep()
+
+    def anew(self) -> None:
+        """What comes next runs in a sandbox in which nobody was before."""
+        self.close()
+        self.warm.end()
 
     def _begin(self) -> None:
         while self._connection is None:
@@ -105,6 +133,8 @@ class Learner:
             for step in self.cells:
                 if self._connection is not None and not self.ran[step.place].ended:
                     self._run(step)
+                    if (ran := self.ran[step.place]).ended == _ENDED:
+                        ran.human = "a cell that had run ended its process when it was run again"
 
     def _run(self, step: Step) -> None:
         # what the course's own cells change is meant; and of one that is run again, it was looked at the first time
@@ -126,24 +156,28 @@ class Learner:
         if self._connection is None or seconds <= 0:
             return {"broken": f"the notebook as a whole took more than {NOTEBOOK_S:.0f} s"}
         self._connection.settimeout(seconds)
+        died: Any = None
         try:
             send(self._connection, message)
             reply = receive(self._connection)
-            if isinstance(reply, dict) and "died" in reply:
-                self.apart = False
-                return {"broken": _ENDED}
-            if isinstance(reply, dict):
+            if isinstance(reply, dict) and "died" not in reply:
                 return reply
-            broken = _ENDED
+            if isinstance(reply, dict):
+                self.apart, died = False, reply["died"]
         except TimeoutError:
-            broken = f"no answer within {seconds:.0f} s"
             self.timeouts += 1  # of who has waited so long for nothing, the next gets half of it
+            self.close()
+            return {"broken": f"no answer within {seconds:.0f} s"}
         except TooLarge as odd:
-            broken = f"its answer is too large ({odd})"
+            self.close()
+            return {"broken": f"its answer is too large ({odd})"}
         except (OSError, ValueError, RecursionError):
-            broken = _ENDED
-        self.close()
-        return {"broken": broken}
+            pass
+        code = died if type(died) is int and abs(died) < 128 else self.close()
+        if code == -signal.SIGXCPU:
+            return {"broken": f"it took more than {CPU_S} s of processor time"}
+        self._died = code
+        return {"broken": _ENDED}
 
     def _why_missing(self, name: str) -> str:
         failed = [(step, self.ran[step.place]) for step in self.cells]
@@ -157,7 +191,7 @@ class Learner:
 def grade(
     warm: Warm, steps: list[Step], lesson: str, skip: dict[str, str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Events, as they happen: {"testing": grade_id}, {"verdict": grade_id, "passed", "text"}, and at the end
+    """Events, as they happen: {"testing": grade_id}, {"verdict": grade_id, "passed", "text", "human"}, and at the end
     {"ran": {place: [printed, error, why it was not run or did not end]}}.
 
     lesson: its folder's name. skip: tests that ended the judge before, and what to say of them.
@@ -177,7 +211,8 @@ def grade(
             if step.role not in ("test", "hidden"):
                 earlier = [cell.source for cell in learner.cells]
                 own = [cell.source for cell in learner.cells if cell.role in _OWN]
-                if step.role in _OWN and (why := screen(step.source, lesson, earlier, own)):
+                source = own_part(step.source, handed_out(lesson)) if step.role == "added" else step.source
+                if step.role in _OWN and (why := screen(source, lesson, earlier, own)):
                     refused[step.place] = why
                     learner.ran[step.place] = Ran(ended=why)
                 else:
@@ -186,7 +221,7 @@ def grade(
             yield {"testing": step.grade_id}
             text = _refused(step, steps, refused) or (skip or {}).get(step.grade_id)
             verdict = Verdict(False, text) if text else _verdict(step, learner, steps, refused)
-            yield {"verdict": step.grade_id, "passed": verdict.passed, "text": verdict.text}
+            yield {"verdict": step.grade_id} | dataclasses.asdict(verdict)
         yield {
             "ran": {
                 place: [ran.printed, list(ran.error) if ran.error else None, ran.ended]
@@ -212,6 +247,34 @@ def _refused(test: Step, steps: list[Step], refused: dict[int, str]) -> str | No
 
 
 def _verdict(step: Step, learner: Learner, steps: list[Step], refused: dict[int, str]) -> Verdict:
+    """A test's verdict. That a process ended before it answered is none: what a fresh sandbox says counts."""
+    learner.died()
+    verdict = _judged(step, learner, steps, refused)
+    if (first := learner.died()) is not None:
+        learner.anew()
+        verdict = _judged(step, learner, steps, refused)
+        if (second := learner.died()) is not None:
+            text, human = _twice(first, second)
+            verdict = Verdict(
+                False, verdict.text.replace(_ENDED, text) if _ENDED in verdict.text else text, human
+            )
+    human = verdict.human or next((ran.human for ran in learner.ran.values() if ran.human), "")
+    return verdict if verdict.passed or not human else replace(verdict, human=f"{step.grade_id}: {human}")
+
+
+def _twice(first: int, second: int) -> tuple[str, str]:
+    """Of a process that ended twice before it answered: what is said, and why a person should look ("": no need).
+
+    Who ends both times in the same way, by his own exit or for what his code did, alone in a fresh sandbox, has shown it.
+    """
+    names = {-number: number.name for number in signal.Signals}
+    ways = [names.get(code, f"status {code}" if code >= 0 else f"signal {-code}") for code in (first, second)]
+    said = f"its process ended before it answered ({ways[0]}), and again alone in a fresh sandbox ({ways[1]})"
+    its_own = first == second and (first >= 0 or first in _ITS_OWN)
+    return said, "" if its_own else f"{said}: is it the answer, or the machine?"
+
+
+def _judged(step: Step, learner: Learner, steps: list[Step], refused: dict[int, str]) -> Verdict:
     added = [refused[s.place] for s in steps if s.role == "added" and s.place in refused]
 
     def ask(request: dict[str, Any]) -> dict[str, Any]:
@@ -252,7 +315,8 @@ def in_order(steps: list[Step]) -> list[Step]:
     A cell that the learner added or changed counts if an exercise reads a name that it makes and the course does not, or
     whose thing it changes; or if it does so with what an exercise is tested by, before the last of those tests. So does an
     experiment of the course's for the names that it makes. It runs where it stands, or before the first cell that reads
-    it. All others are passed over: whether they fail or hang is nobody's loss.
+    it; one that stands below the exercise's tests only for names that none above them makes: what a student tried there
+    later was not so when the tests were run. All others are passed over: whether they fail or hang is nobody's loss.
     """
     read = {s.place: reads(s.source) for s in steps if s.role not in ("test", "hidden")}
     made = {place: bound(s.source) for s in steps if (place := s.place) in read}
@@ -268,14 +332,18 @@ def in_order(steps: list[Step]) -> list[Step]:
             again = step.role == "added" and made[step.place] & made[answer.place]
             if again and answer.place < step.place < last_test.get(answer.exercise, -1):
                 needed[step.place] = step.place
-    readers = [(step.place, step.place) for step in answers] + list(needed.items())
+    # a cell that reads, before which place it runs, and the last of the tests that it is for
+    readers = [(s.place, s.place, last_test.get(s.exercise, s.place)) for s in answers]
+    readers += [(place, place, place) for place in needed]
     while readers:
-        place, before = readers.pop()
+        place, before, until = readers.pop()
+        wanted = read[place] - ours
+        above = frozenset().union(*(made[s.place] for s in extra if s.place < until and s.place != place))
         for step in extra:
-            wanted = made[step.place] & read[place] - ours if step.place != place else ()
-            if wanted and before < needed.get(step.place, before + 1):
-                needed[step.place] = min(step.place, before) if step.place > before else step.place
-                readers.append((step.place, needed[step.place]))
+            names = made[step.place] & (wanted if step.place < until else wanted - above)
+            if step.place != place and names and before < needed.get(step.place, before + 1):
+                needed[step.place] = min(step.place, before)
+                readers.append((step.place, needed[step.place], until))
     counted = [step for step in steps if step not in extra or step.place in needed]
     # of two that run before the same cell, the one that stands first runs first
     return sorted(

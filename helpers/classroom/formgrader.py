@@ -29,6 +29,7 @@ from tornado import web
 from helpers.classroom.exchange import handed_in
 from helpers.classroom.markdown import to_html
 from helpers.classroom.sanitise import harmless, reference
+from helpers.classroom.settings import odd_id
 
 _POLICY = "; ".join(
     [
@@ -105,7 +106,11 @@ class _Submission(HTMLExporter):
 
 
 class Api(NbGraderAPI):
-    """What the pages ask. Stock nbgrader fails on all of a lesson's submissions where one holds no time that it can read."""
+    """What the pages ask. Stock nbgrader fails on all of a lesson's submissions where one holds no time that it can read;
+    what lies under a name that is no student's id is graded by nobody, and is not among them."""
+
+    def get_submitted_students(self, assignment_id: str) -> set[str]:
+        return {student for student in super().get_submitted_students(assignment_id) if not odd_id(student)}
 
     def get_submitted_timestamp(self, assignment_id: str, student_id: str) -> datetime | None:
         course = self.coursedir

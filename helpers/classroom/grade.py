@@ -21,7 +21,7 @@ from typing import Any
 
 from helpers.classroom import exports, journal
 from helpers.classroom.bench import Bench, Done
-from helpers.classroom.settings import ROOT
+from helpers.classroom.settings import ROOT, odd_id
 from helpers.classroom.step import Step
 from helpers.text.terminal import lenient
 
@@ -41,8 +41,12 @@ class Class:
     def reference(self) -> Path:
         return self.course / "solutions" / self.name / f"{self.name}.ipynb"
 
-    def students(self) -> list[str]:
+    def handed_in(self) -> list[str]:
+        """The names of all folders with a submission, those that are no student's id among them."""
         return sorted(p.parent.name for p in (self.course / "submitted").glob(f"*/{self.name}") if p.is_dir())
+
+    def students(self) -> list[str]:
+        return [name for name in self.handed_in() if not odd_id(name)]
 
     def folder(self, student: str) -> Path:
         return self.course / "submitted" / student / self.name
@@ -164,7 +168,8 @@ def grade(course: Path, name: str, jobs: int = 2, scheduler: str = "", again: bo
     """
     room, began = Class(course, name), time.monotonic()
     students = room.students()
-    if not students:
+    odd = {ascii(name): {"problem": why} for name in room.handed_in() if (why := odd_id(name))}
+    if not students and not odd:
         print(f"grade: there is no folder submitted/<student>/{name} in {course.name}/.", file=sys.stderr)
         return 2
     notes = {student: journal.load(room.note(student)) for student in students}
@@ -187,6 +192,7 @@ def grade(course: Path, name: str, jobs: int = 2, scheduler: str = "", again: bo
         exports.write(exports.by_exercise(graded), table)
     elif not table.exists() or not book.exists() or book.stat().st_mtime > table.stat().st_mtime:
         exports.write(exports.by_exercise(Writer(room).read()), table)  # points were changed by hand
+    notes |= odd
     print(_summary(name, students, new, changes, notes, time.monotonic() - began))
     return 3 if any(_needs(note) for note in notes.values()) else 0
 

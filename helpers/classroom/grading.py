@@ -49,6 +49,7 @@ from helpers.classroom.settings import (
     QUIET_KERNEL,
     ROOT,
     STUB,
+    odd_id,
 )
 from helpers.classroom.submission import GRADING, clean, enter, key_of, steps_of
 
@@ -99,6 +100,10 @@ class Intake(NotebookExporter):
         for folder in glob.glob(self._converter._format_source(course.assignment_id, course.student_id)):
             if os.path.isdir(folder):
                 self._converter.assignments.setdefault(folder, [])
+        for folder in list(self._converter.assignments):
+            if why := odd_id(Path(folder).parent.name):
+                self._converter.log.warning("%a is not graded: %s", folder, why)
+                del self._converter.assignments[folder]
         for folder in self._converter.assignments:
             self._converter.assignments[folder] = [os.path.join(folder, f"{Path(folder).name}.ipynb")]
             self._forget(Path(folder))

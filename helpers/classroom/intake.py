@@ -28,6 +28,7 @@ __all__ = ["LARGEST", "NotGradable", "plain", "take"]
 LARGEST = 20 * 2**20
 #: entries of a folder and folders in it that are looked at, and notebooks that are read
 MOST_ENTRIES, MOST_FOLDERS, MOST_NOTEBOOKS = 2_000, 50, 8
+_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".7z", ".rar")
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -50,6 +51,10 @@ def take(folder: Path, reference: NotebookNode, name: str) -> Matched:
     nothing else whatever the folder holds.
     """
     files = list(_files(folder))
+    if not files and (packed := _packed(folder)):
+        raise NotGradable(
+            f"{packed!r} was handed in as it is packed: unpack it, and hand in {name}.ipynb itself"
+        )
     if not files:
         raise NotGradable(f"no notebook was handed in: {name}.ipynb has to be in the folder")
     # in the order in which they are believed: the file with the right name, then the newest
@@ -112,6 +117,16 @@ def _files(folder: Path) -> Iterator[_File]:
                 shown = os.path.relpath(path, folder).encode("utf-8", "replace").decode("utf-8")
                 about = os.lstat(path)
                 yield _File(path, shown, about.st_size, about.st_mtime, stat.S_ISREG(about.st_mode))
+
+
+def _packed(folder: Path) -> str:
+    """An archive in a folder or in its folders, by its name; "" if there is none."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = folders[:MOST_FOLDERS] if place == str(folder) else []
+        for name in sorted(names[:MOST_ENTRIES]):
+            if name.lower().endswith(_ARCHIVES):
+                return name.encode("utf-8", "replace").decode("utf-8")
+    return ""
 
 
 def _bytes(file: _File) -> bytes:

@@ -14,10 +14,12 @@ from helpers.check.machine_fault import machine_fault_of
 
 @dataclass(frozen=True)
 class Verdict:
-    """``passed``, and what the learner reads: the summary, or what was measured and what was wanted."""
+    """``passed``, and what the learner reads: the summary, or what was measured and what was wanted. human: why a person
+    should look at it ("": no need)."""
 
     passed: bool
     text: str
+    human: str = ""
 
 
 def judge(source: str, label: str, transport: Transport) -> Verdict:

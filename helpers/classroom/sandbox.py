@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from helpers.classroom.settings import ONE_THREAD, ROOT, UNSANDBOXED
+from helpers.classroom.syscalls import rules
 from helpers.classroom.zygote import READY
 
 #: bytes that a submission may leave in /tmp, and in shared memory
@@ -65,8 +66,9 @@ def _knows(option: str) -> bool:
     return option in subprocess.run(["bwrap", "--help"], capture_output=True, encoding="utf-8").stdout
 
 
-def _command(control: int) -> list[str]:
-    """bwrap, its options, and the zygote; ``control``: the file descriptor that it is spoken to through."""
+def _command(control: int, refused: int) -> list[str]:
+    """bwrap, its options, and the zygote. control, refused: the file descriptors that it is spoken to through, and of the
+    calls that it may not make (-1: none)."""
     packages = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parent.parent}
     if any(ROOT.is_relative_to(path) and path != Path("/usr") for path in packages):
         raise NoSandbox(
@@ -88,6 +90,8 @@ def _command(control: int) -> list[str]:
     ]
     if _knows("--disable-userns"):  # bubblewrap 0.8, of 2023
         command += ["--unshare-user", "--disable-userns"]
+    if refused >= 0:
+        command += ["--seccomp", str(refused)]
     command += ["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]
     for place, most in {"/dev/shm": SHARED_MEMORY, "/tmp": SCRATCH}.items():
         command += ["--size", str(most), "--tmpfs", place]
@@ -102,6 +106,16 @@ def _command(control: int) -> list[str]:
         command += ["--setenv", name, value]
     # -P: neither the folder it starts in nor a submission's files come before the packages
     return [*command, sys.executable, "-P", "-m", "helpers.classroom.zygote", str(control), "--alone"]
+
+
+def _refused() -> int:
+    """A file that holds the filter of :mod:`helpers.classroom.syscalls`; -1 where there is none for this machine."""
+    if not (calls := rules()):
+        return -1
+    held = os.memfd_create("refused")
+    os.write(held, calls)
+    os.lseek(held, 0, os.SEEK_SET)
+    return held
 
 
 def _environment(course: str) -> dict[str, str]:
@@ -145,19 +159,25 @@ class Warm:
     def _start(self) -> None:
         self._control, other = socket.socketpair()
         with other:
-            command = _command(other.fileno())
-            environment = {"PATH": os.environ.get("PATH", os.defpath)}
-            if not self.sandboxed:
+            handles = [other.fileno()]
+            if self.sandboxed:
+                refused = _refused()
+                handles += [refused] if refused >= 0 else []
+                command = _command(other.fileno(), refused)
+                environment = {"PATH": os.environ.get("PATH", os.defpath)}
+            else:
                 command = [sys.executable, "-m", "helpers.classroom.zygote", str(other.fileno())]
                 environment = os.environ | ONE_THREAD | {"MPLBACKEND": "agg"}
             self._process = subprocess.Popen(
                 command,
                 env=environment,
-                pass_fds=[other.fileno()],
+                pass_fds=handles,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
+            for handle in handles[1:]:
+                os.close(handle)
         self._ready = False
 
     def end(self) -> None:
@@ -175,29 +195,38 @@ class Warm:
         for _ in range(2):
             if self._process is None:
                 self._start()
-            if not self._ready and self._control.recv(1) != READY:
+            if not self._ready and self._heard() is None:
                 break
             self._ready = True
             ours, theirs = socket.socketpair()
             with theirs:
-                if self._tell([theirs.fileno()]):
+                if self._tell([theirs.fileno()]) is not None:
                     return ours
             ours.close()
             self.end()  # a notebook has ended it, or left what cannot be swept: a fresh one
         self.end()
         raise RuntimeError("the process that runs answers did not start; what it said stands above")
 
-    def sweep(self) -> None:
-        """End the child, and what it left running."""
-        if self._ready and self._process is not None and not self._tell([]):
+    def sweep(self) -> int:
+        """End the child, and what it left running. How it had ended: its status, or minus its signal; the one that ends
+        everything where the sandbox went with it."""
+        told = self._tell([]) if self._ready and self._process is not None else None
+        if told is None:
             self.end()
+            return -signal.SIGKILL
+        return told if told < 128 else 128 - told
 
-    def _tell(self, handles: list[int]) -> bool:
+    def _tell(self, handles: list[int]) -> int | None:
+        """How the child before ended; ``None`` if there is no answer."""
         self._control.settimeout(_TOLD_S)
         try:
             socket.send_fds(self._control, [b"."], handles)
-            return self._control.recv(1) == READY
+            return self._heard()
         except OSError:  # it has ended, or does not answer in time
-            return False
+            return None
         finally:
             self._control.settimeout(None)
+
+    def _heard(self) -> int | None:
+        said = self._control.recv(2, socket.MSG_WAITALL)
+        return said[1] if len(said) == 2 and said[:1] == READY else None

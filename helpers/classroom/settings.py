@@ -26,3 +26,15 @@ QUIET_KERNEL = ["--IPKernelApp.log_level=40"]
 STUB = "raise NotImplementedError()  # your answer"
 #: … and where the answer is in no function: a cell that raises would end Run All
 OPEN_STUB = "# your answer: in place of what stands above"
+
+
+def odd_id(student: str) -> str:
+    """Why a folder's name cannot be a student's id, in a sentence; "" where it can. nbgrader takes ids for patterns, and cuts
+    blanks off their ends: work under such a name would be entered for another student."""
+    if set(student) & set("*?[]"):
+        why = "`*`, `?`, `[` and `]` would stand for the names of others"
+    elif not student.isprintable() or student != student.strip():
+        why = "it holds a line's end, a control character, or a blank at an end"
+    else:
+        return ""
+    return f"its folder's name is no student's id: {why}. Rename the folder"

@@ -63,6 +63,10 @@ def _head(text: str, lesson: str) -> str:
         return "not written yet."
     if re.match(r"there is no '\w+' in this notebook\.|\w+: \d+ of \d+ right\.", text):
         return text
+    if re.search(r"(?:^|failed: )its process ended before it answered \(", text):
+        return "its process ended before it answered, and again alone in a fresh sandbox"
+    if re.search(r"(?:^|failed: )it took more than \d+ s of processor time", text):
+        return "it took more processor time than a cell may take"
     if raised := re.search(r": raised (\w+)(?:: | \()", text):
         instead = re.search(r"\), wanted (\w+)$", text)
         wanted = f", where {_error(instead[1])} is asked for" if instead else ""

@@ -2,7 +2,8 @@
 
     python -m helpers.classroom.zygote FD [--alone]
 
-FD is a socket. A byte through it ends the child before, and what that left running; a byte is the reply. If a file descriptor comes with the byte, a new child is forked and speaks through that one:
+FD is a socket. A byte through it ends the child before, and what that left running; the reply is a byte, and one that says
+how that child ended (0 to 127: its status, else 128 and its signal). If a file descriptor comes with the byte, a new child is forked and speaks through that one:
 it runs the cells of a notebook that it is sent, and answers the judge's requests. Messages are JSON with a length before
 them. It ends where a notebook left what it cannot sweep, or changed what the next would inherit: then it is made anew.
 """
@@ -50,6 +51,8 @@ LIMITS = {
 CPU_S = int(os.environ.get("GRADE_CPU_S", "30"))
 #: how a copy ends that was told to
 BACK = 17
+#: the folders of a sandbox that can be written to
+_OWN = ("/tmp", "/dev/shm")
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36  # prctl(2)
 #: of torch, a folder of modules that a first compilation loads all
 _PATTERNS = "torch._inductor.fx_passes.serialized_patterns"
@@ -103,7 +106,7 @@ def serve(connection: socket.socket, before: "Intact") -> None:
     {"ask": request of the judge, "looked": bool} → :func:`helpers.check.probe.answer`'s reply
     {} → {}
     {"apart": True} → {}: a copy of this process answers from here on, until {"back": True}; then this one again, which knows
-        nothing of what was asked meanwhile. If the copy dies, this one says so in its place: {"died": True}
+        nothing of what was asked meanwhile. If the copy dies, this one says so in its place, and how: {"died": -11}
     """
     import torch
 
@@ -122,9 +125,9 @@ def serve(connection: socket.socket, before: "Intact") -> None:
         if "apart" in message:
             if copy := os.fork():
                 _, status = os.waitpid(copy, 0)
-                if os.waitstatus_to_exitcode(status) != BACK:
+                if (code := os.waitstatus_to_exitcode(status)) != BACK:
                     starting.drop(at_once=True)  # it may have died in the middle of a run
-                    reply = {"died": True}
+                    reply = {"died": code}
             else:
                 starting.borrow()
         elif "run" in message:
@@ -200,24 +203,24 @@ def _confine(limits: dict[int, int]) -> None:
 def _scratch() -> set[str]:
     """All paths in the sandbox's own folders, but for what is mounted there: an environment may lie in /tmp."""
     paths = set[str]()
-    for top in ("/tmp", "/dev/shm"):
+    for top in _OWN:
         for folder, folders, files in os.walk(top):
             folders[:] = [name for name in folders if not os.path.ismount(os.path.join(folder, name))]
             paths.update(os.path.join(folder, name) for name in folders + files)
     return paths
 
 
-def _sweep(at_first: set[str]) -> bool:
+def _sweep(at_first: set[str], ended: dict[int, int]) -> bool:
     """End what earlier notebooks left running in this sandbox, and their files; whether nothing is left."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)  # all but this one, which is the sandbox's first
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)
+    _reap(ended, 0)
+    for top in _OWN:
+        os.chmod(top, 0o755)  # a notebook may have closed it, to all that come after
     for path in sorted(_scratch() - at_first, reverse=True):  # what lies in a folder before the folder
         with contextlib.suppress(OSError):
             (os.rmdir if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
-    return _scratch() == at_first
+    return _scratch() == at_first and not any(map(os.listxattr, _OWN))
 
 
 def _be_silent() -> None:
@@ -237,10 +240,11 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def _reap(*_: Any) -> None:
+def _reap(ended: dict[int, int], options: int) -> None:
+    """Wait for what has ended (see waitpid(2)); in ``ended``, by its number: its status, or minus its signal."""
     with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while (waited := os.waitpid(-1, options))[0]:
+            ended[waited[0]] = os.waitstatus_to_exitcode(waited[1])
 
 
 def main(control: socket.socket, alone: bool) -> None:
@@ -261,9 +265,10 @@ def main(control: socket.socket, alone: bool) -> None:
         _traceable(False)
     # an answer's processes become this one's when the answer ends, and are ended with it
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    signal.signal(
-        signal.SIGCHLD, _reap
-    )  # not ignored: the system counts the time of those that were waited for
+    ended = dict[int, int]()
+    # not ignored: the system counts the time of those that were waited for
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, lambda *_: _reap(ended, os.WNOHANG))
     before = Intact()
     # folders on the way to Python itself; all else that is there by now, caches, could be changed for the next notebook
     prefixes = (sys.prefix, sys.base_prefix)
@@ -274,7 +279,7 @@ def main(control: socket.socket, alone: bool) -> None:
     )
     limits, given = _limits(), _inherited()  # before any notebook could change them
     gc.freeze()  # a child's collections pass over what is loaded here, and so do not copy its pages
-    control.sendall(READY)
+    control.sendall(READY + b"\0")
     child = 0
     while True:
         order, handles = b"", list[int]()
@@ -282,10 +287,12 @@ def main(control: socket.socket, alone: bool) -> None:
             order, handles, _, _ = socket.recv_fds(control, 1, 1)
         if child and not alone:
             end_all([child])  # and what it started: that is this process's now, where it is a subreaper
-        if not order or (alone and not _sweep(at_first)):
+        if not order or (alone and not _sweep(at_first, ended)):
             return
         if alone and _inherited() != given:
             return  # the notebook before has changed them, and what was lowered cannot be raised: a sandbox anew
+        code = ended.get(child, -signal.SIGKILL) if child else 0
+        ended.clear()
         for handle in handles:
             with socket.socket(fileno=handle) as connection:
                 child = os.fork()
@@ -293,6 +300,7 @@ def main(control: socket.socket, alone: bool) -> None:
                     control.close()
                     _be_silent()
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    signal.signal(signal.SIGINT, signal.default_int_handler)
                     if alone:
                         _traceable(True)
                         _confine(limits)
@@ -300,7 +308,7 @@ def main(control: socket.socket, alone: bool) -> None:
                         serve(connection, before)
                     finally:
                         os._exit(0)
-        control.sendall(READY)
+        control.sendall(READY + bytes([code if code >= 0 else 128 - code]))
 
 
 if __name__ == "__main__":

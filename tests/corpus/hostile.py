@@ -379,6 +379,28 @@ def computed_later(notebook: Notebook, folder: Path, name: str) -> None:
     instead("flat_index", f"{COMPUTED_LATER}\n\ndef unflatten{other}")(notebook, folder, name)
 
 
+# --- what the next one would pay for ----------------------------------------------------------------------------------
+
+#: changes to what all who come after share: the sandbox's first process, its folders, what the kernel keeps. The screen
+#: refuses each by now; tests/test_beside.py runs them all the same
+LASTING = {
+    "the first's memory": "import psutil\npsutil.Process(1).rlimit(psutil.RLIMIT_DATA, (64 << 20, 64 << 20))",
+    "the first's files": "import psutil\npsutil.Process(1).rlimit(psutil.RLIMIT_NOFILE, (8, 8))",
+    "the first's time": "import psutil\npsutil.Process(1).rlimit(psutil.RLIMIT_CPU, (1, 1))",
+    "the first's turn": "import psutil\npsutil.Process(1).nice(19)\npsutil.Process(1).cpu_affinity([0])",
+    "the first interrupted": "import os, signal\nfor sent in (2, 10, 12, 17, 19, 15):\n    os.kill(1, sent)",
+    "closed folders": "import os\nos.mkdir('/tmp/a')\nfor at in ('/tmp/a', '/tmp', '/dev/shm'):\n    os.chmod(at, 0)",
+    "full folders": "for at in ('/tmp/', '/dev/shm/'):\n    for i in range(9):\n        open(f'{at}{i}', 'wb').write(bytes(128 << 20))",
+    "modules in the home": "import os, site\nos.makedirs(site.getusersitepackages())\n"
+    "open(site.getusersitepackages() + '/usercustomize.py', 'w').write('raise SystemExit')\n"
+    "for name in ('json', 'torch', 'helpers'):\n    open(f'/tmp/{name}.py', 'w').write('raise SystemExit')",
+    "shared memory": "import ctypes\nfor key in range(1, 9):\n    ctypes.CDLL(None).shmget(key, 1 << 30, 0o1666)",
+    "who outlives it": "import os, time\nif os.fork() == 0:\n    os.setsid()\n    for _ in range(20):\n        if os.fork() == 0:\n"
+    "            while True:\n                os.system('rm -rf /tmp/*')",
+    "everybody ended": "import os\nos.kill(-1, 9)",
+    "a fault": "import ctypes\nctypes.string_at(0)",
+}  # fmt: skip
+
 ZERO = {"one_copy": 0}
 #: of what lowers counts, that which the screen lets pass: it is run, and found
 NOT_SCREENED = (

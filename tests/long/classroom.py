@@ -3,6 +3,7 @@
 python -m tests.long.classroom scale 01 --students 200 --stock 20   a class, against stock nbgrader for some of it
 python -m tests.long.classroom kill 01 --students 40 --times 10     killed at random moments: the same grades
 python -m tests.long.classroom references --times 100 --load 4      every lesson's reference, under load: full marks
+python -m tests.long.classroom beside --times 50                    honest ones beside hostile ones, in drawn orders
 python -m tests.long.classroom corpus --jobs 4                      the corpus, graded by the command with four judges
 python -m tests.long.classroom corpus --dask                        the same on two workers of a local Dask scheduler
 """
@@ -203,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=("scale", "kill", "references", "corpus"))
+    parser.add_argument("what", choices=("scale", "kill", "references", "beside", "corpus"))
     parser.add_argument("lesson", nargs="?", default="01")
     parser.add_argument("--students", type=int, default=200)
     parser.add_argument("--stock", type=int, default=20)
@@ -216,6 +217,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return scale(asked.lesson, asked.students, asked.stock, asked.jobs)
     if asked.what == "kill":
         return kill(asked.lesson, asked.students, asked.times, asked.jobs)
+    if asked.what == "beside":
+        from tests.test_beside import beside
+
+        return beside(asked.times)
     return (
         references(asked.times, asked.load) if asked.what == "references" else corpus(asked.jobs, asked.dask)
     )
