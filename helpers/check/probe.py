@@ -9,13 +9,14 @@ What an answer cannot reach from here, the counters among it, :mod:`helpers.chec
 import __future__
 
 import contextlib
+import gc
 import importlib
 import inspect
 import io
 import linecache
 import random
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,23 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
     if not callable(subject):
         return {"odd": f"is a {type(subject).__name__}, wanted a function"}
     drive = _load_drive(request["drive"]) if request.get("drive") else None
-    return {"reports": [_run(subject, drive, case, request) for case in request["cases"]]}
+    reports = []
+    for case in request["cases"]:
+        with _uncollected():
+            reports.append(_run(subject, drive, case, request))
+    return {"reports": reports}
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """No collection until a report is written: what it runs of an answer's, `__del__` and the like, would not be counted."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _load_drive(sent: dict[str, str]) -> Callable[..., Any]:
@@ -99,7 +116,7 @@ def _run(
         BaseException
     ) as problem:  # SystemExit and KeyboardInterrupt are answers too: they must not end the grading
         report["error"] = describe(problem)
-    report["printed"] = printed.getvalue()[:KEEP_OUTPUT]
+    report["printed"] = io.StringIO.getvalue(printed)[:KEEP_OUTPUT]
     if report["error"] is not None:
         return report
     try:
@@ -149,14 +166,16 @@ def _snapshot(value: Any) -> torch.Tensor | None:
 
 
 def _same(now: torch.Tensor, before: torch.Tensor) -> bool:
-    now = now.detach()
+    now = torch.Tensor.detach(
+        now
+    )  # the class's own, here and below: an answer may have given its input another
     return now.shape == before.shape and torch.allclose(now, before, rtol=0, atol=0, equal_nan=True)
 
 
 def _shares(value: Any, arg: torch.Tensor) -> bool:
     if type(value) is not torch.Tensor:
         return False
-    return value.untyped_storage()._cdata == arg.untyped_storage()._cdata
+    return torch.Tensor.untyped_storage(value)._cdata == torch.Tensor.untyped_storage(arg)._cdata
 
 
 def _geometry(value: Any) -> dict[str, Any] | None:
