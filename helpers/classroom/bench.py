@@ -80,6 +80,11 @@ class Bench:
                     return Done(rulings, ran, time.monotonic() - began)
                 if "verdict" in event:
                     rulings.setdefault(event["verdict"], Ruling(event["passed"], event["text"]))
+                elif "doubt" in event:
+                    ruling = rulings[event["doubt"]]
+                    rulings[event["doubt"]] = Ruling(
+                        ruling.passed, f"{ruling.text}\n{event['text']}", event["text"]
+                    )
                 testing = event.get("testing", "")
             why = self._end_of_judge()
             if testing:

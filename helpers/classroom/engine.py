@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from helpers.check.cells import as_run, bound, changed, needs, not_run, reads
+from helpers.check.recount import differs
 from helpers.check.screen import screen
 from helpers.classroom.judging import Verdict, judge
 from helpers.classroom.sandbox import Warm
@@ -51,6 +52,9 @@ class Learner:
     ran: dict[int, Ran] = field(default_factory=dict)
     timeouts: int = 0
     ranks: bool = False  # tests run ranks, which are forked from a server
+    requests: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(
+        default_factory=list
+    )  # of a test; to be recounted
     apart: bool = False  # a copy of the child answers, which ends with its exercise
     _connection: socket.socket | None = None
 
@@ -75,6 +79,22 @@ class Learner:
         if reply.get("broken"):
             self.leave()  # what has changed there, or swollen, is not for the next exercise
         return reply
+
+    def recount(self) -> Iterator[dict[str, Any]]:
+        """What passed, counted by other means, in a fresh copy: {"doubt": grade_id, "text": both counts} where they differ."""
+        self.leave()
+        doubted = set[str]()
+        for grade_id, request, reply in self.requests:
+            kept = [i for i, report in enumerate(reply["reports"]) if report["error"] is None]
+            cases, reports = ([of[i] for i in kept] for of in (request["cases"], reply["reports"]))
+            if grade_id in doubted or not cases:
+                continue
+            said = self.ask(request | {"cases": cases, "again": True})
+            if text := differs(reports, said["again"]) if "again" in said else str(said.get("broken", said)):
+                doubted.add(grade_id)
+                yield {"doubt": grade_id, "text": f"counted once more, it is not the same: {text}"[:KEPT]}
+        self.requests = []
+        self.leave()
 
     def changed(self) -> str:
         """What the answers of a test have changed that others use too, where nobody may; "" if all is as it was."""
@@ -157,8 +177,8 @@ class Learner:
 def grade(
     warm: Warm, steps: list[Step], lesson: str, skip: dict[str, str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Events, as they happen: {"testing": grade_id}, {"verdict": grade_id, "passed", "text"}, and at the end
-    {"ran": {place: [printed, error, why it was not run or did not end]}}.
+    """Events, as they happen: {"testing": grade_id}, {"verdict": grade_id, "passed", "text"}, {"doubt": grade_id, "text"}
+    of one that passed and needs a person, and at the end {"ran": {place: [printed, error, why it was not run or did not end]}}.
 
     lesson: its folder's name. skip: tests that ended the judge before, and what to say of them.
     """
@@ -172,6 +192,7 @@ def grade(
     try:
         for step in in_order(steps):
             if step.role not in ("test", "hidden") or (hidden and step.role == "test"):
+                yield from learner.recount()
                 learner.leave()  # what it has seen of hidden inputs, a later cell could print, or a visible test quote
             hidden = step.role == "hidden"
             if step.role not in ("test", "hidden"):
@@ -187,6 +208,7 @@ def grade(
             text = _refused(step, steps, refused) or (skip or {}).get(step.grade_id)
             verdict = Verdict(False, text) if text else _verdict(step, learner, steps, refused)
             yield {"verdict": step.grade_id, "passed": verdict.passed, "text": verdict.text}
+        yield from learner.recount()
         yield {
             "ran": {
                 place: [ran.printed, list(ran.error) if ran.error else None, ran.ended]
@@ -212,10 +234,13 @@ def _refused(test: Step, steps: list[Step], refused: dict[int, str]) -> str | No
 
 
 def _verdict(step: Step, learner: Learner, steps: list[Step], refused: dict[int, str]) -> Verdict:
+    asked: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
     added = [refused[s.place] for s in steps if s.role == "added" and s.place in refused]
 
     def ask(request: dict[str, Any]) -> dict[str, Any]:
         reply = learner.ask(request)
+        if "reports" in reply:
+            asked.append((step.grade_id, request, reply))
         if reply.get("missing") and added:
             return {"broken": f"a cell before this one was not run: {added[-1]}"}
         return reply
@@ -225,7 +250,10 @@ def _verdict(step: Step, learner: Learner, steps: list[Step], refused: dict[int,
         text = verdict.text + _why_undefined(verdict.text, learner, steps)
         return Verdict(False, text)
     # looked at once a test, and of one that passed: it costs as much as many an answer
-    return Verdict(False, why) if (why := learner.changed()) else verdict
+    if why := learner.changed():
+        return Verdict(False, why)
+    learner.requests += asked
+    return verdict
 
 
 def _why_undefined(text: str, learner: Learner, steps: list[Step]) -> str:
