@@ -41,6 +41,9 @@ def load(exercises: Iterable[str] = ()) -> None:
     importlib.import_module("helpers.ranks.server").load()
     for module in exercises:
         importlib.import_module(module)
+    with Seen() as none:  # begun for the first time, it looks around the machine
+        pass
+    none.operators(frozenset())
 
 
 def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Unseen
 
 #: seconds of processor time after which no further case of a request is run again
-ENOUGH_S = 0.5
+ENOUGH_S = 0.1
 #: what reading a result asks for, at most so often for each of its tensors
 READING = {"aten.clone": 1, "aten.detach": 2, "aten.view": 2}
 #: operators a case that may differ between one order of the cases and the other
@@ -49,7 +49,7 @@ class Seen:
 
     def operators(self, whole: Set[str]) -> "Counter[str]":
         """Times by name, ``"aten.mul"``: of an operator in ``whole`` as it is, else of those that it is made of."""
-        times = Counter[str]()
+        times, sums = Counter[str](), _sums()
         for events in self._threads:
             within: list[bool] = []  # of each open event: is it, or one around it, counted?
             for event in events:
@@ -59,7 +59,7 @@ class Seen:
                 elif kind == "push":
                     name, inside = event.name(), bool(within and within[-1])
                     op = name.replace("::", ".")
-                    counted = name.startswith("aten::") and (op in whole or op not in _sums())
+                    counted = name.startswith("aten::") and (op in whole or op not in sums)
                     times[op] += counted and not inside
                     within.append(inside or counted or name == self._unseen)
         return +times

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["screen", "starred"]
+__all__ = ["opened", "screen", "starred"]
 
 #: what may be imported: a module → its names that may be used, or None for all public ones
 _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
@@ -123,6 +123,8 @@ _KNOWN = re.compile(
 _OPERATORS = re.compile(
     r"torch\._(foreach_\w+|fused_\w+|int_mm|scaled_mm|scaled_grouped_mm)|torch\.ops\.aten\._\w+"
 )
+#: … of other libraries, which the counters do not know
+_OTHER_OPERATORS = re.compile(r"torch\.ops\.(?!aten\b|_)\w+$")
 #: special methods that may be asked for by name
 _SPECIAL = frozenset(
     f"__{name}__"
@@ -189,13 +191,17 @@ def screen(
         return f"Line {line} is not Python ({odd.msg}): correct it and run the cell again."
     except (ValueError, RecursionError, MemoryError):
         return "Line 1 begins a cell that Python cannot read: write it with shorter expressions."
-    own_names = _IN_LESSON.get(lesson[:2], frozenset()) if lesson else frozenset().union(*_IN_LESSON.values())
-    closed = _HIDES - own_names
+    closed = _HIDES - opened(lesson)
     closed |= _NOT_IN_LESSON.get(lesson[:2], frozenset()) if lesson else frozenset()
     named = [node for text in earlier for node in _statements(text, ast.Import | ast.ImportFrom | ast.Assign)]
     made = [node for text in own for node in _statements(text, ast.AST)]
     refusals = sorted(_Reader(tree, closed, named, made).refused(), key=lambda at: at[0])
     return f"Line {refusals[0][0]} {refusals[0][1]}." if refusals else None
+
+
+def opened(lesson: str | None) -> frozenset[str]:
+    """The names that exercises of a lesson are about, and that are closed in others; those of all lessons for ``None``."""
+    return _IN_LESSON.get(lesson[:2], frozenset()) if lesson else frozenset().union(*_IN_LESSON.values())
 
 
 def starred(module: str) -> frozenset[str]:
@@ -271,6 +277,8 @@ class _Reader:
                 what = f"gives `{min(kept)}` another meaning: call yours otherwise"
             elif special := [n for n in _binds(node) if n[:2] == "__" == n[-2:] and n not in _DEFINED]:
                 what = f"defines `{special[0]}`, which changes how others see a class: leave it as it is"
+            elif _binds(node) and (copied := self._copied(node)):
+                what = copied
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 twice = self.twice.intersection(_imported(node))
                 what = (
@@ -318,6 +326,19 @@ class _Reader:
                     return _private(name)
                 if name in _LEADS_OUT and not path.startswith(_SHOWN):
                     return _leads(name)
+        return None
+
+    def _copied(self, node: ast.AST) -> str | None:
+        """What copying would set on things of others: Python's `copy` sets what a class says, on whatever the class makes."""
+        name, known = _binds(node)[0], self.bound | self.made
+        if name == "__reduce__":
+            returns = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Return)]
+            if not isinstance(node, ast.FunctionDef) or not all(
+                isinstance(value, ast.Tuple) and len(value.elts) == 2 for value in returns
+            ):
+                return "has a `__reduce__` that gives more than a callable and its arguments: give these two, as a tuple"
+        if {"__new__", "__getstate__"} <= known and name in ("__new__", "__getstate__"):
+            return "defines both `__new__` and `__getstate__`, by which a copy sets others' attributes: leave one out"
         return None
 
     def _attribute(self, node: ast.Attribute) -> str | None:
@@ -509,7 +530,7 @@ class _Reader:
     def _hidden(self, path: str) -> str | None:
         if path.startswith(_SHOWN):
             return None
-        if path in self.closed:
+        if path in self.closed or _OTHER_OPERATORS.match(path):
             return f"uses `{path}`, which hides work from the counters or leaves something behind: use PyTorch's operators"
         return self._hidden(path.rpartition(".")[0]) if "." in path else None
 
