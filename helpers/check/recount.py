@@ -30,6 +30,8 @@ READING = {"aten.clone": 1, "aten.detach": 2, "aten.view": 2}
 _KEPT = 8
 #: operators that a simulated GPU may run of its own in a case, beside one in twenty of those that are counted
 _OF_SIMULATION = 8
+#: what makes no new numbers; torch.tensor() detaches what it has made where no mode looks
+_UNSEEN = BOOKKEEPING | {"aten.detach_"}
 #: the most operators that a sentence names
 _TOLD = 5
 
@@ -111,7 +113,7 @@ def _told(counted: Mapping[str, int] | None, seen: Mapping[str, int], simulated:
     """
     if counted is None:
         return ""
-    more = [n for n in seen if n not in BOOKKEEPING and seen[n] > counted.get(n, 0)]
+    more = [n for n in seen if n not in _UNSEEN and seen[n] > counted.get(n, 0)]
     beyond = sum(seen[name] - counted.get(name, 0) for name in more)
     if simulated and beyond <= _OF_SIMULATION + sum(counted.values()) // 20:
         more = []

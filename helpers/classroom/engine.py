@@ -55,6 +55,7 @@ class Learner:
     requests: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(
         default_factory=list
     )  # of a test; to be recounted
+    twice: bool = True  # what passed is counted twice
     apart: bool = False  # a copy of the child answers, which ends with its exercise
     _connection: socket.socket | None = None
 
@@ -80,7 +81,7 @@ class Learner:
             self.leave()  # what has changed there, or swollen, is not for the next exercise
         return reply
 
-    def recount(self, lesson: str) -> Iterator[dict[str, Any]]:
+    def recount(self) -> Iterator[dict[str, Any]]:
         """What passed, counted by other means, in a fresh copy: {"doubt": grade_id, "text": both counts} where they differ."""
         self.leave()
         doubted = set[str]()
@@ -89,9 +90,7 @@ class Learner:
             cases, reports = ([of[i] for i in kept] for of in (request["cases"], reply["reports"]))
             if grade_id in doubted or not cases:
                 continue
-            # where code is compiled, the compiler runs operators that no counter sees: only what is late is looked at
-            counters = request["counters"] and "torch.compile" not in opened(lesson)
-            said = self.ask(request | {"cases": cases, "again": True, "counters": counters})
+            said = self.ask(request | {"cases": cases, "again": True})
             if text := differs(reports, said["again"]) if "again" in said else str(said.get("broken", said)):
                 doubted.add(grade_id)
                 yield {"doubt": grade_id, "text": f"counted once more, it is not the same: {text}"[:KEPT]}
@@ -185,6 +184,8 @@ def grade(
     lesson: its folder's name. skip: tests that ended the judge before, and what to say of them.
     """
     learner = Learner(warm, time.monotonic() + NOTEBOOK_S, ranks=_uses_ranks(lesson))
+    # the compiler runs operators of its own, which no counter sees
+    learner.twice = "torch.compile" not in opened(lesson)
     steps = [
         step if step.role in ("test", "hidden") else replace(step, source=as_run(step.source))
         for step in steps
@@ -194,7 +195,7 @@ def grade(
     try:
         for step in in_order(steps):
             if step.role not in ("test", "hidden") or (hidden and step.role == "test"):
-                yield from learner.recount(lesson)
+                yield from learner.recount()
                 learner.leave()  # what it has seen of hidden inputs, a later cell could print, or a visible test quote
             hidden = step.role == "hidden"
             if step.role not in ("test", "hidden"):
@@ -210,7 +211,7 @@ def grade(
             text = _refused(step, steps, refused) or (skip or {}).get(step.grade_id)
             verdict = Verdict(False, text) if text else _verdict(step, learner, steps, refused)
             yield {"verdict": step.grade_id, "passed": verdict.passed, "text": verdict.text}
-        yield from learner.recount(lesson)
+        yield from learner.recount()
         yield {
             "ran": {
                 place: [ran.printed, list(ran.error) if ran.error else None, ran.ended]
@@ -254,7 +255,8 @@ def _verdict(step: Step, learner: Learner, steps: list[Step], refused: dict[int,
     # looked at once a test, and of one that passed: it costs as much as many an answer
     if why := learner.changed():
         return Verdict(False, why)
-    learner.requests += asked
+    if learner.twice:
+        learner.requests += asked
     return verdict
 
 
