@@ -87,6 +87,18 @@ def test_no_right_answer_waits_for_a_person(
     assert score.earned == score.possible and score.doubts == {}
 
 
+def test_a_second_count_without_form_needs_a_person(
+    runner: Runner, lesson: Callable[[str], Master], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def odd(learner: engine.Learner, request: dict[str, Any]) -> dict[str, Any]:
+        return {"again": [3]} if request.get("again") else ask(learner, request)
+
+    ask = engine.Learner.ask
+    monkeypatch.setattr(engine.Learner, "ask", odd)
+    score = runner.grade(lesson("01_storage_and_stride"), "one_copy", None)
+    assert score.earned == 5 and "not the agreed form" in score.doubts["one_copy__test"]
+
+
 def seen_in(work: Callable[[], Any]) -> tuple[dict[str, int], dict[str, int]]:
     with Seen() as seen, count() as counts:
         work()

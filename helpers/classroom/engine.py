@@ -86,16 +86,25 @@ class Learner:
         self.leave()
         doubted = set[str]()
         for grade_id, request, reply in self.requests:
-            kept = [i for i, report in enumerate(reply["reports"]) if report["error"] is None]
-            cases, reports = ([of[i] for i in kept] for of in (request["cases"], reply["reports"]))
-            if grade_id in doubted or not cases:
-                continue
-            said = self.ask(request | {"cases": cases, "again": True})
-            if text := differs(reports, said["again"]) if "again" in said else str(said.get("broken", said)):
+            if grade_id not in doubted and (text := self._again(request, reply["reports"])):
                 doubted.add(grade_id)
                 yield {"doubt": grade_id, "text": f"counted once more, it is not the same: {text}"[:KEPT]}
         self.requests = []
         self.leave()
+
+    def _again(self, request: dict[str, Any], reports: list[Any]) -> str:
+        """Both counts of a request, where they differ; "" where they do not, or none of its calls returned."""
+        try:  # the other side may say anything
+            kept = [i for i, report in enumerate(reports) if report["error"] is None]
+            if not kept:
+                return ""
+            cases = [request["cases"][i] for i in kept]
+            said = self.ask(request | {"cases": cases, "again": True})
+            if "again" not in said:
+                return str(said.get("broken", said))
+            return differs([reports[i] for i in kept], said["again"])
+        except Exception as odd:
+            return f"what came back has not the agreed form ({type(odd).__name__})"
 
     def changed(self) -> str:
         """What the answers of a test have changed that others use too, where nobody may; "" if all is as it was."""
