@@ -16,7 +16,7 @@ from helpers.classroom.runner import Runner
 from helpers.counters import count
 from tests.corpus.hostile import IN_FOUR, LOWERED, MADE, UNSEEN_BY
 
-RIGHT = sorted((Path(__file__).parent / "submissions").glob("0[1235]*/*/right_*.py"))
+RIGHT = sorted((Path(__file__).parent / "submissions").glob("[01][01235]*/*/right_*.py"))
 #: work done while the counters are told that a tensor is printed
 SILENT = """
 from helpers.counters.watch import running

@@ -113,7 +113,8 @@ def _told(counted: Mapping[str, int] | None, seen: Mapping[str, int], simulated:
     """
     if counted is None:
         return ""
-    more = [n for n in seen if n not in _UNSEEN and seen[n] > counted.get(n, 0)]
+    # of a name that is one operator and several, `max` of one tensor and of two, nothing tells which was seen
+    more = [n for n in seen if n not in _UNSEEN | _sums() and seen[n] > counted.get(n, 0)]
     beyond = sum(seen[name] - counted.get(name, 0) for name in more)
     if simulated and beyond <= _OF_SIMULATION + sum(counted.values()) // 20:
         more = []
