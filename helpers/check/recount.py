@@ -30,8 +30,8 @@ READING = {"aten.clone": 1, "aten.detach": 2, "aten.view": 2}
 _KEPT = 8
 #: operators that a simulated GPU may run of its own in a case, beside one in twenty of those that are counted
 _OF_SIMULATION = 8
-#: what makes no new numbers; torch.tensor() detaches what it has made where no mode looks
-_UNSEEN = BOOKKEEPING | {"aten.detach_"}
+#: what makes no new numbers, nor takes memory; torch.tensor() detaches what it has made where no mode looks
+_UNSEEN = BOOKKEEPING | {"aten.detach_", "aten.set_"}
 #: the most operators that a sentence names
 _TOLD = 5
 
@@ -118,8 +118,9 @@ def _told(counted: Mapping[str, int] | None, seen: Mapping[str, int], simulated:
     beyond = sum(seen[name] - counted.get(name, 0) for name in more)
     if simulated and beyond <= _OF_SIMULATION + sum(counted.values()) // 20:
         more = []
-    if not more and 2 * sum(seen.values()) < sum(counted.values()):
-        more = [*counted]
+    known = [name for name in counted if name not in _UNSEEN | _sums()]
+    if not more and 2 * sum(seen.values()) < sum(counted[name] for name in known):
+        more = known
     pairs = [{name: side.get(name, 0) for name in more} for side in (counted, seen)]
     return (
         more
