@@ -4,7 +4,7 @@ import json
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -362,3 +362,73 @@ def test_run_all_goes_on_after_an_exercise_that_is_not_begun(
     exec("def double(x):\n    return x", vars(main))
     with pytest.raises(check.CheckFailed, match="wanted 4"):
         check.function("double", [check.case(2)], lambda x: 2 * x)
+
+
+class _Hashed(type):
+    ran: ClassVar[list[str]] = []
+
+    def __hash__(cls) -> int:
+        cls.ran.append("a type's hash")
+        return 0
+
+
+class _Whole(int, metaclass=_Hashed):
+    pass
+
+
+class _Float(np.float32):
+    def item(self, *of: Any) -> Any:
+        _Hashed.ran.append("item")
+        return 1.0
+
+
+class _Pair(complex):
+    @property
+    def real(self) -> Any:
+        _Hashed.ran.append("real")
+        return 1.0
+
+
+class _Set(set[int]):
+    def __iter__(self) -> Any:
+        _Hashed.ran.append("iter")
+        return iter([1])
+
+
+def test_nothing_of_a_subclass_runs_when_a_result_is_read() -> None:
+    """What it does then, nobody counts."""
+    values = [0, [_Whole(2)], _Float(3.0), _Pair(4.0), _Set({5}), _Whole(6)]
+    _Hashed.ran.clear()
+    data = encode(values)
+    assert _Hashed.ran == []
+    assert decode(data) == [0, [2], 3.0, 4.0, {5}, 6]
+
+
+def test_an_answers_own_names_on_what_reads_its_report_do_not_run() -> None:
+    ran: list[str] = []
+
+    def spoils(x: torch.Tensor) -> torch.Tensor:
+        was = x.clone()
+        x.detach = x.untyped_storage = lambda: ran.append("input") or was  # type: ignore[method-assign, assignment, func-returns-value]
+        sys.stdout.getvalue = lambda: ran.append("stdout") or ""  # type: ignore[attr-defined, func-returns-value]
+        return x.add_(1).clone()
+
+    cases = [check.case(torch.zeros(3))]
+    assert "changed its input 0" in failure({"f": spoils}, "f", cases, lambda x: x + 1)
+    assert ran == []
+
+
+def test_what_is_collected_cannot_fill_a_result_any_more() -> None:
+    kept: list[Any] = []
+
+    class Cycle:
+        def __del__(self) -> None:
+            self.out.fill_(1.0)
+
+    def later(x: torch.Tensor) -> torch.Tensor:
+        cycle = Cycle()
+        cycle.me, cycle.out = cycle, torch.zeros_like(x)  # type: ignore[attr-defined]
+        kept.append([[] for _ in range(3000)])
+        return cycle.out
+
+    assert "wanted 1" in failure({"f": later}, "f", [check.case(torch.zeros(3))], lambda x: x + 1)

@@ -14,6 +14,8 @@ from helpers.check.screen import screen
 from helpers.classroom import master as masters
 from helpers.classroom.build import find
 from helpers.classroom.runner import Runner
+from helpers.simulator.graphs import CUDAGraph
+from helpers.simulator.streams import Event, Stream
 from tests.corpus.hostile import SCREENED
 from tests.test_build import GOOD, write
 
@@ -100,6 +102,21 @@ CLOSED = {
     "for name in names:\n    getattr(torch, name)": "only its run",
     "getattr(torch, '_C')": "_C",
     "operator.attrgetter('_gpu')(s)": "attrgetter",
+    "class A:\n    def get(self):\n        return self._machine": "_machine",
+    "class A:\n    _nodes = ()\n    def none(self):\n        self._nodes = ()": "_nodes",
+    "def put(self, name, value):\n    setattr(self, name, value)": "only its run",
+    "class K:\n    def __reduce__(self):\n        return (lambda: t), (), (None, {'x': 1})": "__reduce__",
+    "class K:\n    def __new__(cls):\n        return t\n    def __getstate__(self):\n        return None, {'x': 1}": "__getstate__",
+    "torch.ops.quantized.linear_dynamic_fp16(x, w)": "torch.ops.quantized",
+    "torch.DispatchKeySet(torch.DispatchKey.Python)": "torch.DispatchKeySet",
+    "from torch import ExcludeDispatchKeyGuard": "ExcludeDispatchKeyGuard",
+    "graph.call_method('__globals__', (x,))": "call_method",
+    "graph.placeholder('x=f()')": "placeholder",
+    "graph.call_function(f, (x,), {'a=g()': 1})": "call_function",
+    "node.target = 'x; f()'": "node.target",
+    "for t in ['1']:\n    def f():\n        return eval(t)": "only its run",
+    "[t for t in ['1']]\neval(t)": "only its run",
+    "LINES = ['x']\nLINES.append(y)\n[eval(t) for t in LINES]": "only its run",
     "map(getattr, xs, names)": "getattr",
     "'{0._gpu}'.format(s)": "private name",
     "eval(text)": "only its run",
@@ -137,6 +154,28 @@ def test_the_rest_is_refused_in_one_sentence(source: str) -> None:
 @pytest.mark.parametrize("cell", SCREENED)
 def test_attacks_that_worked_where_nothing_stopped_them_are_refused(cell: str) -> None:
     assert screen(cell, "01_storage_and_stride", ["import torch"])
+
+
+def test_what_an_earlier_cell_could_have_changed_is_not_known() -> None:
+    """A list, a loop's name, a module's other name: what a cell means depends on those before it."""
+    before = "import string\nW = string\ndef put():\n    global t\n    t = LINES[0] = 'f()'"
+    for cell in (
+        "LINES = ['1']\nput()\nfor i in LINES:\n    eval(i)",
+        "for t in ['1']:\n    put()\n    eval(t)",
+    ):
+        assert screen(cell) is None
+        assert "only its run" in (screen(cell, None, [before], [before]) or "")
+    assert "string" in (screen("W.Formatter()", None, [before], [before]) or "")
+
+
+@pytest.mark.parametrize("kind", [Stream, Event, CUDAGraph])
+def test_nothing_that_a_sealed_gpu_hands_out_shows_its_inside(kind: type) -> None:
+    """No __dict__, and none of its private names open, also where an answer calls a thing of the simulator's `self`."""
+    own = {name for name in dir(kind) if name[0] == "_" != name[1]}
+    assert "__dict__" not in dir(kind) and own
+    for name in own:
+        cell = f"class A:\n    {name} = 1\n    def get(self):\n        return self.{name}"
+        assert screen(cell), name
 
 
 def test_a_lesson_opens_what_it_is_about() -> None:

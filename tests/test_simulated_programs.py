@@ -663,3 +663,12 @@ def test_an_operator_costs_the_same_after_many_others(gpu: SimGPU) -> None:
             x[i * 1024 : (i + 1) * 1024].add_(1)
         spans.append(sum(looked[first:]))
     assert spans[-1] <= 1.5 * spans[1]
+
+
+@pytest.mark.parametrize("read", [np.asarray, np.float32, np.from_dlpack, lambda x: np.add(x, 1)])
+def test_numpy_reads_no_value_of_the_device_for_nothing(read: Callable[[Any], Any]) -> None:
+    """A real GPU refuses; here it waits, as `.cpu()` does."""
+    with simulate("H100", strict=False, values=True) as gpu:
+        x, before = torch.ones((), device=gpu.device) * 2, gpu.syncs
+        read(x)
+        assert gpu.syncs == before + 1

@@ -16,7 +16,8 @@ import torch
 KIND = "kind"
 #: numbers and the like in what an answer returns: lists within lists can be worth more than there is memory
 MOST = 500_000
-_AS_IT_IS = frozenset((type(None), bool, int, float, str))
+#: types by their identity: a type of an answer's could have a hash, and an equality, of its own
+_AS_IT_IS = frozenset(map(id, (type(None), bool, int, float, str)))
 #: others, quantized ones among them, have no values that can be compared: torch ends the process that tries
 _DTYPES = re.compile(r"bool|bfloat16|u?int(8|16|32|64)|float(16|32|64|8_\w+)|complex(32|64|128)")
 _OF_NUMBERS: dict[str, Any] = {"slice": slice, "range": range, "complex": complex}
@@ -33,7 +34,7 @@ def _tensor_bytes(tensor: torch.Tensor) -> bytes:
 
 
 def _encode_tensor(tensor: torch.Tensor, with_storage: bool) -> dict[str, Any]:
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+    if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter:
         raise NotPlain(f"a {type(tensor).__name__}, a subclass of Tensor (wanted: a plain torch.Tensor)")
     if own := [
         name for name in vars(tensor) if hasattr(torch.Tensor, name)
@@ -99,17 +100,19 @@ def encode(value: Any, with_storage: bool = False) -> Any:
         if left <= 0:
             raise NotPlain(f"more than {MOST:,} values")
         # at the speed of C, since most lists are flat
-        return items if _AS_IT_IS.issuperset(map(type, items)) else [one(item) for item in items]
+        return items if _AS_IT_IS.issuperset(map(id, map(type, items))) else [one(item) for item in items]
 
     def one(value: Any) -> Any:
-        if type(value) in _AS_IT_IS:
+        if id(type(value)) in _AS_IT_IS:
             return value
         if isinstance(value, list):
             return all_of([*list.__iter__(value)])
         if isinstance(value, tuple):
             return {KIND: "tuple", "value": all_of([*tuple.__iter__(value)])}
-        if isinstance(value, set | frozenset):
-            return {KIND: "set", "value": all_of([*value])}
+        if isinstance(value, set):
+            return {KIND: "set", "value": all_of([*set.__iter__(value)])}
+        if isinstance(value, frozenset):
+            return {KIND: "set", "value": all_of([*frozenset.__iter__(value)])}
         if isinstance(value, dict):
             return {KIND: "dict", "value": [all_of([k, v]) for k, v in dict.items(value)]}
         return _encode_one(value, with_storage)
@@ -129,7 +132,7 @@ def _encode_one(value: Any, with_storage: bool) -> Any:
     if isinstance(value, float):
         return float.__float__(value)
     if isinstance(value, np.integer | np.floating):
-        return value.item()
+        return np.generic.item(value)
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, torch.Tensor):
@@ -141,14 +144,14 @@ def _encode_one(value: Any, with_storage: bool) -> Any:
     if isinstance(value, torch.dtype):
         return {KIND: "dtype", "value": str(value).removeprefix("torch.")}
     if isinstance(value, complex):
-        return {KIND: "complex", "value": [value.real, value.imag]}
+        return {KIND: "complex", "value": [complex.real.__get__(value), complex.imag.__get__(value)]}
     raise NotPlain(f"a {type(value).__name__} (wanted: numbers, strings, lists, tuples, dicts or tensors)")
 
 
 def decode(item: Any) -> Any:
     """The value that :func:`encode` was given."""
     if isinstance(item, list):
-        return item if _AS_IT_IS.issuperset(map(type, item)) else [decode(v) for v in item]
+        return item if _AS_IT_IS.issuperset(map(id, map(type, item))) else [decode(v) for v in item]
     if not isinstance(item, dict):
         return item
     kind = item[KIND]

@@ -9,20 +9,25 @@ What an answer cannot reach from here, the counters among it, :mod:`helpers.chec
 import __future__
 
 import contextlib
+import gc
 import importlib
 import inspect
 import io
+import json
 import linecache
 import random
+import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from helpers.check.data import NotPlain, decode, encode
+from helpers.check.recount import ENOUGH_S, READING, Seen
 from helpers.counters import count
 
 #: characters of a learner's output that are kept for a report
@@ -36,6 +41,9 @@ def load(exercises: Iterable[str] = ()) -> None:
     importlib.import_module("helpers.ranks.server").load()
     for module in exercises:
         importlib.import_module(module)
+    with Seen() as none:  # begun for the first time, it looks around the machine
+        pass
+    none.operators(frozenset())
 
 
 def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +60,25 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
     if not callable(subject):
         return {"odd": f"is a {type(subject).__name__}, wanted a function"}
     drive = _load_drive(request["drive"]) if request.get("drive") else None
-    return {"reports": [_run(subject, drive, case, request) for case in request["cases"]]}
+    if request.get("again"):
+        return {"again": _again(subject, drive, request)}
+    reports = []
+    for case in request["cases"]:
+        with _uncollected():
+            reports.append(_run(subject, drive, case, request))
+    return {"reports": reports}
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """No collection until a report is written: what it runs of an answer's, `__del__` and the like, would not be counted."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _load_drive(sent: dict[str, str]) -> Callable[..., Any]:
@@ -67,16 +93,80 @@ def _load_drive(sent: dict[str, str]) -> Callable[..., Any]:
     return next(v for k, v in space.items() if inspect.isfunction(v) and v.__module__ == "drive")
 
 
+def _again(
+    subject: Callable[..., Any], drive: Callable[..., Any] | None, request: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """The cases once more, last first, until :data:`recount.ENOUGH_S` are spent: what PyTorch's observers see of them.
+
+    Of each: "counted" and "seen", operators by name; "late", those seen when the result is read, which holds "tensors";
+    "error": what it raised, or ""; "simulated": whether its drive hands out a simulated GPU.
+    """
+    cases, until = [], time.process_time() + ENOUGH_S
+    for case in reversed(request["cases"]):
+        args, kwargs, grad_outputs = (decode(case[part]) for part in ("args", "kwargs", "grad_outputs"))
+        call, read, error, counts = _calling(subject, drive), [], "", None
+        _seed(case["seed"])
+        during, after = Seen(), Seen()
+        try:
+            with (
+                _uncollected(),
+                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
+                # a recomputation that ends early begins an operator that is never run
+                with (
+                    set_checkpoint_early_stop(False),
+                    during,
+                    count() if request["counters"] else contextlib.nullcontext() as counts,
+                ):
+                    value = call(*args, **kwargs)
+                    if request["grads"]:
+                        _backward(value, grad_outputs)
+                with after:
+                    read = [
+                        _plain(value),
+                        *(_plain(getattr(a, "grad", None)) for a in args if request["grads"]),
+                    ]
+        except BaseException as problem:
+            error = type(problem).__name__
+        counted = counts and counts.as_dict()["by_operator"]
+        cases.append(
+            {
+                "counted": counted,
+                "seen": during.operators(frozenset(counted or ())),
+                "late": after.operators(READING.keys()),
+                "tensors": json.dumps(read).count('"kind": "tensor"'),
+                "error": error,
+                # the drive's own module hands simulated GPUs out
+                "simulated": drive is not None and "sealed" in drive.__globals__,
+            }
+        )
+        if time.process_time() > until:
+            break
+    return cases
+
+
+def _calling(subject: Callable[..., Any], drive: Callable[..., Any] | None) -> Callable[..., Any]:
+    if drive is None:
+        return subject
+    extra = {"count": count} if "count" in inspect.signature(drive).parameters else {}
+    return lambda *a, **k: drive(subject, *a, **k, **extra)
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)
+    # torch.manual_seed would also keep the seed, each time with a stack, for every kind of device that is not there
+    torch.default_generator.manual_seed(seed)
+
+
 def _run(
     subject: Callable[..., Any],
     drive: Callable[..., Any] | None,
     case: dict[str, Any],
     request: dict[str, Any],
 ) -> dict[str, Any]:
-    random.seed(case["seed"])
-    np.random.seed(case["seed"])
-    # torch.manual_seed would also keep the seed, each time with a stack, for every kind of device that is not there
-    torch.default_generator.manual_seed(case["seed"])
+    _seed(case["seed"])
     args, kwargs = decode(case["args"]), decode(case["kwargs"])
     before = [_snapshot(a) for a in args]
     grad_outputs = decode(case["grad_outputs"])
@@ -86,11 +176,7 @@ def _run(
     value: Any = None
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            if drive is None:
-                call = subject
-            else:
-                extra = {"count": count} if "count" in inspect.signature(drive).parameters else {}
-                call = lambda *a, **k: drive(subject, *a, **k, **extra)  # noqa: E731
+            call = _calling(subject, drive)
             with count() if request["counters"] else contextlib.nullcontext() as counts:
                 value = call(*args, **kwargs)
                 if request["grads"]:
@@ -99,7 +185,7 @@ def _run(
         BaseException
     ) as problem:  # SystemExit and KeyboardInterrupt are answers too: they must not end the grading
         report["error"] = describe(problem)
-    report["printed"] = printed.getvalue()[:KEEP_OUTPUT]
+    report["printed"] = io.StringIO.getvalue(printed)[:KEEP_OUTPUT]
     if report["error"] is not None:
         return report
     try:
@@ -149,14 +235,16 @@ def _snapshot(value: Any) -> torch.Tensor | None:
 
 
 def _same(now: torch.Tensor, before: torch.Tensor) -> bool:
-    now = now.detach()
+    now = torch.Tensor.detach(
+        now
+    )  # the class's own, here and below: an answer may have given its input another
     return now.shape == before.shape and torch.allclose(now, before, rtol=0, atol=0, equal_nan=True)
 
 
 def _shares(value: Any, arg: torch.Tensor) -> bool:
     if type(value) is not torch.Tensor:
         return False
-    return value.untyped_storage()._cdata == arg.untyped_storage()._cdata
+    return torch.Tensor.untyped_storage(value)._cdata == torch.Tensor.untyped_storage(arg)._cdata
 
 
 def _geometry(value: Any) -> dict[str, Any] | None:

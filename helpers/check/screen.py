@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["screen", "starred"]
+__all__ = ["opened", "screen", "starred"]
 
 #: what may be imported: a module → its names that may be used, or None for all public ones
 _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
@@ -81,7 +81,8 @@ _LEADS_OUT = frozenset(
     mmap tempfile tracemalloc Popen f_back f_globals f_locals f_builtins f_code tb_frame gi_frame cr_frame ag_frame
     cell_contents get_type_hints singledispatch redispatch py_impl py_kernels load_library cpp_extension
     bltns exec get_annotations evaluate_forward_ref ForwardRef on_generate_code set_codegen CodeGen
-    parallel_apply attrgetter methodcaller DataLoader TCPStore FileStore HashStore PrefixStore get_ipython""".split()
+    parallel_apply attrgetter methodcaller DataLoader TCPStore FileStore HashStore PrefixStore get_ipython
+    create_node update_kwarg call_module""".split()
 )
 #: what psutil.Process does to a process, also another than one's own
 _ACTS = frozenset("ionice kill nice rlimit send_signal suspend terminate".split())
@@ -89,7 +90,7 @@ _ACTS = frozenset("ionice kill nice rlimit send_signal suspend terminate".split(
 _KEPT = frozenset({"DataLoader", "gc", "np", "os", "sys", "tempfile", "torch"})
 #: public, and it hides work, replaces operators, runs text, or reads and writes files
 _HIDES = frozenset(
-    """torch.compile torch.jit torch.library torch.package torch.hub torch.overrides torch.classes torch.load torch.save
+    """torch.compile torch.fx torch.jit torch.library torch.package torch.hub torch.overrides torch.classes torch.load torch.save
     torch.multiprocessing torch.utils.benchmark
     torch.fx.experimental torch.nn.DataParallel torch.nn.parallel.DataParallel
     torch.distributed.rpc torch.distributed.Store torch.distributed.pipelining
@@ -99,7 +100,14 @@ _HIDES = frozenset(
 )
 #: … but for this part of one, and what exercises of a lesson are about
 _SHOWN = "torch.multiprocessing.reductions"
-_IN_LESSON = {"11": "torch.compile", "17": "torch.compile"}
+_IN_LESSON = {"11": frozenset({"torch.compile", "torch.fx"}), "17": frozenset({"torch.compile", "torch.fx"})}
+#: of what torch takes from its C++ as it is, that which leads to no dispatch keys, no TorchScript and no files
+_OF_C = re.compile(
+    "Size|device|dtype|layout|memory_format|qscheme|finfo|iinfo|Generator|default_generator|Stream|Event|Tag|Future"
+    "|OutOfMemoryError|AcceleratorError|(get|set|is|has|autocast|clear)_.*"
+)
+#: what a graph's node is made of: texts that become code when it is compiled
+_OF_NODES = frozenset({"call_method", "get_attr", "placeholder"})
 #: … and what is closed in one lesson: its exercises count bytes saved for backward, and these keep tensors out of that count
 _NOT_IN_LESSON = {
     "17": frozenset(
@@ -115,6 +123,8 @@ _KNOWN = re.compile(
 _OPERATORS = re.compile(
     r"torch\._(foreach_\w+|fused_\w+|int_mm|scaled_mm|scaled_grouped_mm)|torch\.ops\.aten\._\w+"
 )
+#: … of other libraries, which the counters do not know
+_OTHER_OPERATORS = re.compile(r"torch\.ops\.(?!aten\b|_)\w+$")
 #: special methods that may be asked for by name
 _SPECIAL = frozenset(
     f"__{name}__"
@@ -134,7 +144,12 @@ _OF_SUPER = _SPECIAL | frozenset(
     for name in "setattr getattr delattr getstate init_subclass new torch_function torch_dispatch".split()
 )
 #: private names of the course's and torch's own objects, which stay closed also where an answer has one of that name
-_ROADS = frozenset({"_C", "_gpu", "_lane", "_mark"})
+_ROADS = frozenset({"_C", "_gpu", "_lane", "_machine", "_mark"})
+#: … and as attributes: of what a sealed GPU hands out, of torch's operators, of a text that typing took for a type
+_THEIRS = _ROADS | frozenset(
+    """_ask _capture _captured _evaluate _graphs _handle _let_go _nodes _op_dk _pool _refused _text _time_ns _timing _told
+    _touched _values""".split()
+)
 #: what counting and reading results go through
 _READ_BY_COUNTERS = frozenset({"as_dict", "data_ptr", "tolist", "untyped_storage"})
 _BUILTINS = {
@@ -150,6 +165,7 @@ _BUILTINS = {
 }  # fmt: skip
 #: open where the text that they are given is known before the run
 _BY_TEXT = frozenset({"__import__", "eval", "getattr", "hasattr", "setattr"})
+_ONLY_READS = frozenset("dict enumerate len list print set sorted tuple zip".split())
 #: what a notebook's first cell calls modules
 _USUAL = {name: name for name in "torch math os sys gc itertools operator warnings weakref".split()}
 _USUAL |= {"np": "numpy", "nn": "torch.nn", "F": "torch.nn.functional", "dist": "torch.distributed"}
@@ -175,12 +191,17 @@ def screen(
         return f"Line {line} is not Python ({odd.msg}): correct it and run the cell again."
     except (ValueError, RecursionError, MemoryError):
         return "Line 1 begins a cell that Python cannot read: write it with shorter expressions."
-    closed = _HIDES - ({_IN_LESSON.get(lesson[:2], "")} if lesson else set(_IN_LESSON.values()))
+    closed = _HIDES - opened(lesson)
     closed |= _NOT_IN_LESSON.get(lesson[:2], frozenset()) if lesson else frozenset()
-    imports = [node for text in earlier for node in _statements(text, ast.Import | ast.ImportFrom)]
-    made = [node for text in own for node in _statements(text, ast.FunctionDef | ast.ClassDef)]
-    refusals = sorted(_Reader(tree, closed, imports, made).refused(), key=lambda at: at[0])
+    named = [node for text in earlier for node in _statements(text, ast.Import | ast.ImportFrom | ast.Assign)]
+    made = [node for text in own for node in _statements(text, ast.AST)]
+    refusals = sorted(_Reader(tree, closed, named, made).refused(), key=lambda at: at[0])
     return f"Line {refusals[0][0]} {refusals[0][1]}." if refusals else None
+
+
+def opened(lesson: str | None) -> frozenset[str]:
+    """The names that exercises of a lesson are about, and that are closed in others; those of all lessons for ``None``."""
+    return _IN_LESSON.get(lesson[:2], frozenset()) if lesson else frozenset().union(*_IN_LESSON.values())
 
 
 def starred(module: str) -> frozenset[str]:
@@ -207,6 +228,16 @@ class _Reader:
         made: Sequence[ast.AST] = (),
     ) -> None:
         self.made = {name for node in made for name in _binds(node)}
+        # what runs later, when a list of this cell may be there: a function of another cell could change it
+        later = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.GeneratorExp
+        self.read_elsewhere = {
+            name.id
+            for node in made
+            if isinstance(node, later)
+            for name in ast.walk(node)
+            if isinstance(name, ast.Name)
+        }
+        self.elsewhere = {name for node in made if isinstance(node, ast.Global) for name in node.names}
         self.closed, self.nodes = closed, list[ast.AST]([tree])
         self.above: dict[ast.AST, ast.AST] = {}
         self.binding: dict[str, list[ast.AST]] = {}  # a name → where it is given a meaning
@@ -228,11 +259,12 @@ class _Reader:
                 modules = {".".join(_resolved(p)) for p in (path, self.paths.get(name, path))}
                 self.twice |= {name} if len(modules) > 1 and all(m[-1] == "." for m in modules) else set()
                 self.paths[name] = path
-        for node in self.nodes:  # T = torch.Tensor, K = type(x)
+        for node in (*earlier, *self.nodes):  # T = torch.Tensor, K = type(x)
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 path = "type(…)" if _calls(node.value, "type") else self._path(node.value)
-                if path:
-                    self.paths.setdefault(node.targets[0].id, path)
+                name = node.targets[0].id
+                if path and (node in self.above or path in sys.modules and name not in self.bound):
+                    self.paths.setdefault(name, path)
         self.own = {
             name for node in self.nodes if isinstance(node, ast.ClassDef) for name in _private_of(node)
         }
@@ -245,6 +277,8 @@ class _Reader:
                 what = f"gives `{min(kept)}` another meaning: call yours otherwise"
             elif special := [n for n in _binds(node) if n[:2] == "__" == n[-2:] and n not in _DEFINED]:
                 what = f"defines `{special[0]}`, which changes how others see a class: leave it as it is"
+            elif _binds(node) and (copied := self._copied(node)):
+                what = copied
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 twice = self.twice.intersection(_imported(node))
                 what = (
@@ -294,6 +328,19 @@ class _Reader:
                     return _leads(name)
         return None
 
+    def _copied(self, node: ast.AST) -> str | None:
+        """What copying would set on things of others: Python's `copy` sets what a class says, on whatever the class makes."""
+        name, known = _binds(node)[0], self.bound | self.made
+        if name == "__reduce__":
+            returns = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Return)]
+            if not isinstance(node, ast.FunctionDef) or not all(
+                isinstance(value, ast.Tuple) and len(value.elts) == 2 for value in returns
+            ):
+                return "has a `__reduce__` that gives more than a callable and its arguments: give these two, as a tuple"
+        if {"__new__", "__getstate__"} <= known and name in ("__new__", "__getstate__"):
+            return "defines both `__new__` and `__getstate__`, by which a copy sets others' attributes: leave one out"
+        return None
+
     def _attribute(self, node: ast.Attribute) -> str | None:
         path, name = self._path(node), node.attr
         if not isinstance(node.ctx, ast.Load) and (what := self._assigned(node)):
@@ -310,10 +357,10 @@ class _Reader:
             return None
         if _calls(node.value, "super"):
             return None if name in _OF_SUPER or name[:2] != "__" else _private(name)
-        if name in _SPECIAL or name == "__dict__" and _is_own(node.value):
+        if name in _SPECIAL or name == "__dict__" and self._is_own(node.value):
             return None
-        if name[-2:] != "__" and name not in _ROADS and not path:
-            if _is_own(node.value) or name in self.own:
+        if name[-2:] != "__" and name not in _THEIRS and not path:
+            if self._is_own(node.value) or name in self.own:
                 return None
         return _private(name)
 
@@ -342,10 +389,17 @@ class _Reader:
 
     def _call(self, node: ast.Call) -> str | None:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if isinstance(node.func, ast.Attribute) and (what := self._of_node(node, node.func.attr)):
+            return what
         # eval(text), count(eval, text)
-        for arg, text in zip([node.func, *node.args], [*node.args, None], strict=True):
+        counted = name == "count" and name not in self.bound | self.made
+        for arg, text in zip(
+            [node.func, *node.args[:counted]], [*node.args[: counted + 1], None], strict=False
+        ):
             if getattr(arg, "id", "") == "eval" and (what := self._evaluated(text)):
                 return what
+        if any(getattr(arg, "id", "") == "eval" for arg in node.args[counted:]):
+            return "hands `eval` on: call it, or the course's `count`, with a text that is written out"
         if name == "type" and (len(node.args) != 1 or node.keywords):
             return "makes a class by `type`: write `class` and its name"
         if self._path(node.func) == "functools.wraps" and (len(node.args) != 1 or node.keywords):
@@ -364,9 +418,9 @@ class _Reader:
         texts, of = self._texts(node.args[1]), node.args[1]
         if texts is None:
             of_node = (
-                getattr(of, "attr", "") == "target" and "torch.compile" not in self.closed
-            )  # of torch.fx
-            if name == "getattr" and of_node or name == "setattr" and _is_own(node.args[0]):
+                getattr(of, "attr", "") == "target" and "torch.fx" not in self.closed
+            )  # a node's: what may stand there, `_of_node` sees to
+            if name == "getattr" and of_node:
                 return None
             return f"calls `{name}` with a name that only its run will tell: write it out, or keep a dict"
         for text in texts:
@@ -381,8 +435,30 @@ class _Reader:
         if texts is None:
             return "uses `eval` on a text that only its run will tell: write the expression itself"
         for source in texts:
-            if inner := screen(source):
-                return "uses `eval` on a text that " + inner.split(" ", 2)[2].rstrip(".")
+            try:
+                inside = _Reader(ast.parse(source), self.closed)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                continue  # it raises
+            inside.paths |= self.paths
+            if refusals := list(inside.refused()):
+                return "uses `eval` on a text that " + refusals[0][1]
+        return None
+
+    def _of_node(self, call: ast.Call, name: str) -> str | None:
+        """torch.fx writes code of what its nodes hold: there may be no texts but those that stand here, and names they are."""
+        if "torch.fx" in self.closed:
+            return None
+        first = call.args[0] if call.args else None
+        if name in _OF_NODES:
+            text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else "_"
+            parts = text.split(".")
+            if not all(part.isidentifier() and part[0] != "_" for part in parts) or _LEADS_OUT & {*parts}:
+                return (
+                    f"calls `{name}` with another text than a public name that is written out: write it out"
+                )
+        named = [*call.args[2:3], *(k.value for k in call.keywords if k.arg == "kwargs")]
+        if name == "call_function" and not all(_known_names(node) for node in named):
+            return "calls `call_function` with names of arguments that only its run will tell: write them out"
         return None
 
     def _texts(self, node: ast.expr | None) -> list[str] | None:
@@ -396,16 +472,43 @@ class _Reader:
             loop = self.above.get(place)
             if not isinstance(loop, ast.For | ast.comprehension) or loop.target is not place:
                 return None
-            over = loop.iter
-            if isinstance(over, ast.Name):
-                made = self.binding.get(over.id, [])
-                value = self.above[made[0]] if len(made) == 1 else None
-                over = value.value if isinstance(value, ast.Assign) else over
+            # within the loop nobody else's name is meant
+            around = loop if isinstance(loop, ast.For) else self.above[loop]
+            if not self._within(node, around) or node.id in self.elsewhere:
+                return None
+            over = self._written_out(loop.iter)
             values = [getattr(e, "value", None) for e in getattr(over, "elts", getattr(over, "keys", [None]))]
             if not all(isinstance(value, str) for value in values):
                 return None
             texts += map(str, values)
         return texts or None
+
+    def _written_out(self, over: ast.expr) -> ast.expr:
+        """What a loop goes over: as it stands in its header, or the list behind a name that nobody else could change."""
+        if not isinstance(over, ast.Name) or over.id in self.elsewhere | self.read_elsewhere:
+            return over
+        places = [node for node in self.nodes if isinstance(node, ast.Name) and node.id == over.id]
+        made, *uses = sorted(places, key=lambda place: isinstance(place.ctx, ast.Load))
+        value = self.above[made]
+        if not isinstance(value, ast.Assign) or len(self.binding.get(over.id, ())) > 1:
+            return over
+        read_only = all(
+            isinstance(above := self.above[use], ast.For | ast.comprehension) and above.iter is use
+            or isinstance(above, ast.Call) and getattr(above.func, "id", "") in _ONLY_READS - self.bound - self.made
+            for use in uses
+        )  # fmt: skip
+        return value.value if read_only and self._within(over, self.above[value]) else over
+
+    def _within(self, node: ast.AST, around: ast.AST) -> bool:
+        """Whether a node is below another, and in no function between: that may be called when the name is another's."""
+        while node is not around:
+            if (
+                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+                or node not in self.above
+            ):
+                return False
+            node = self.above[node]
+        return True
 
     def _assigned(self, node: ast.Attribute) -> str | None:
         root: ast.expr = node
@@ -420,14 +523,14 @@ class _Reader:
             foreign = not path.startswith("torch.backends.")  # settings, which belong to nobody
         elif isinstance(root, ast.Name):
             foreign = root.id in _USUAL or root.id not in self.bound | self.made | self.paths.keys()
-        if special or foreign:
+        if special or foreign or "torch.fx" not in self.closed and node.attr in ("target", "kwargs"):
             return f"changes `{text}`, which others use too: keep the value in a variable, or on an object of your own"
         return None
 
     def _hidden(self, path: str) -> str | None:
         if path.startswith(_SHOWN):
             return None
-        if path in self.closed:
+        if path in self.closed or _OTHER_OPERATORS.match(path):
             return f"uses `{path}`, which hides work from the counters or leaves something behind: use PyTorch's operators"
         return self._hidden(path.rpartition(".")[0]) if "." in path else None
 
@@ -439,6 +542,8 @@ class _Reader:
         if allowed is not None and below and below[0] not in allowed:
             return f"uses `{path}`: of `{top}` an answer may use {_listed(allowed) or 'nothing'}"
         private = "._" in f"{module}." and path.startswith(module)  # told as such
+        if module == "torch" and _is_of_c(inside.partition(".")[0]):
+            return f"uses `{path}`, which belongs to PyTorch's inside: use its operators"
         if top not in _OPEN or not private and not _is_open_part(module) or _is_borrowed(module, inside):
             return f"uses `{path}`, a part of `{top}` that no exercise needs: use what the lesson shows"
         return self._hidden(real) if real != path else None
@@ -452,13 +557,22 @@ class _Reader:
             )
         if isinstance(above, ast.Assign):  # F = torch.nn.functional: to one name, which has no other meaning
             to = above.targets[0]
-            return len(above.targets) > 1 or not isinstance(to, ast.Name) or len(self.binding[to.id]) > 1
+            plain = len(above.targets) == 1 and isinstance(to, ast.Name) and len(self.binding[to.id]) == 1
+            return not plain or isinstance(self.above[above], ast.ClassDef)
         return not isinstance(above, ast.Attribute)
 
     def _only_asked(self, node: ast.expr) -> bool:
         """Whether it is called without arguments, which reads and sets nothing."""
         above = self.above.get(node)
         return isinstance(above, ast.Call) and above.func is node and not above.args and not above.keywords
+
+    def _is_own(self, node: ast.expr) -> bool:
+        """Whether this is what a method calls the object of its own class."""
+        name = node.id if isinstance(node, ast.Name) else ""
+        places = self.binding.get(name, [])
+        return name in {"self", "cls", "ctx"} - self.paths.keys() and all(
+            isinstance(place, ast.arg) for place in places
+        )
 
     def _path(self, node: ast.expr) -> str:
         """``torch.nn.functional`` for ``F``, also behind other names; "" for what does not begin with a module."""
@@ -470,8 +584,10 @@ class _Reader:
 
 def _resolved(path: str) -> tuple[str, str]:
     """The module that a path ends in or passes last, by its own name, and the rest: ``builtins``, ``exec`` for
-    ``enum.bltns.exec``. Nothing is imported."""
+    ``enum.bltns.exec``. Of the course's own, what is asked for is imported: here as there; nothing else is."""
     at, *names = path.split(".")
+    if at == "helpers" and names and names[0] in (_OPEN[at] or ()) and _is_there(f"helpers.{names[0]}"):
+        import_module(f"helpers.{names[0]}")
     while names:
         inner = vars(sys.modules.get(at, ast)).get(names[0], sys.modules.get(f"{at}.{names[0]}"))
         if inner is None and at.partition(".")[0] in _PARTS and _is_there(f"{at}.{names[0]}"):
@@ -499,6 +615,12 @@ def _is_open_part(module: str) -> bool:
         part == name.removesuffix(".*") or part.startswith(name.removesuffix("*")) and name[-1] == "*"
         for name in _PARTS[top]
     )
+
+
+def _is_of_c(name: str) -> bool:
+    """Whether torch hands this on from its C++ as it is, and no exercise needs it: dispatch keys, TorchScript."""
+    inside = vars(sys.modules.get("torch._C", ast))
+    return name in inside and name[0] != "_" and not _OF_C.fullmatch(name)
 
 
 def _is_borrowed(module: str, inside: str) -> bool:
@@ -555,9 +677,13 @@ def _private_of(made: ast.ClassDef) -> Iterator[str]:
             yield node.value
 
 
-def _is_own(node: ast.expr) -> bool:
-    """Whether this is what a method calls the object of its own class."""
-    return isinstance(node, ast.Name) and node.id in ("self", "cls", "ctx")
+def _known_names(node: ast.expr) -> bool:
+    """Whether this is a dict with keys that are written out, or one of two such."""
+    if isinstance(node, ast.IfExp):
+        return _known_names(node.body) and _known_names(node.orelse)
+    return isinstance(node, ast.Dict) and all(
+        isinstance(key, ast.Constant) and str(key.value).isidentifier() for key in node.keys
+    )
 
 
 def _calls(node: ast.AST, name: str) -> bool:

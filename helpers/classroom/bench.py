@@ -82,6 +82,11 @@ class Bench:
                     rulings.setdefault(
                         event["verdict"], Ruling(event["passed"], event["text"], event["human"])
                     )
+                elif "doubt" in event:
+                    ruling = rulings[event["doubt"]]
+                    rulings[event["doubt"]] = Ruling(
+                        ruling.passed, f"{ruling.text}\n{event['text']}", event["text"]
+                    )
                 testing = event.get("testing", "")
             why = self._end_of_judge()
             if testing in died:

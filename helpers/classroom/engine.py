@@ -15,7 +15,8 @@ from functools import cache
 from typing import Any
 
 from helpers.check.cells import as_run, bound, changed, needs, not_run, own_part, reads
-from helpers.check.screen import screen
+from helpers.check.recount import differs
+from helpers.check.screen import opened, screen
 from helpers.classroom.judging import Verdict, judge
 from helpers.classroom.sandbox import Warm
 from helpers.classroom.settings import ROOT
@@ -58,6 +59,10 @@ class Learner:
     ran: dict[int, Ran] = field(default_factory=dict)
     timeouts: int = 0
     ranks: bool = False  # tests run ranks, which are forked from a server
+    requests: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(
+        default_factory=list
+    )  # of a test; to be recounted
+    twice: bool = True  # what passed is counted twice
     apart: bool = False  # a copy of the child answers, which ends with its exercise
     _connection: socket.socket | None = None
     _died: int | None = None
@@ -98,6 +103,31 @@ class Learner:
         if reply.get("broken"):
             self.leave()  # what has changed there, or swollen, is not for the next exercise
         return reply
+
+    def recount(self) -> Iterator[dict[str, Any]]:
+        """What passed, counted by other means, in a fresh copy: {"doubt": grade_id, "text": both counts} where they differ."""
+        self.leave()
+        doubted = set[str]()
+        for grade_id, request, reply in self.requests:
+            if grade_id not in doubted and (text := self._again(request, reply["reports"])):
+                doubted.add(grade_id)
+                yield {"doubt": grade_id, "text": f"counted once more, it is not the same: {text}"[:KEPT]}
+        self.requests = []
+        self.leave()
+
+    def _again(self, request: dict[str, Any], reports: list[Any]) -> str:
+        """Both counts of a request, where they differ; "" where they do not, or none of its calls returned."""
+        try:  # the other side may say anything
+            kept = [i for i, report in enumerate(reports) if report["error"] is None]
+            if not kept:
+                return ""
+            cases = [request["cases"][i] for i in kept]
+            said = self.ask(request | {"cases": cases, "again": True})
+            if "again" not in said:
+                return str(said.get("broken", said))
+            return differs([reports[i] for i in kept], said["again"])
+        except Exception as odd:
+            return f"what came back has not the agreed form ({type(odd).__name__})"
 
     def changed(self) -> str:
         """What the answers of a test have changed that others use too, where nobody may; "" if all is as it was."""
@@ -191,12 +221,15 @@ class Learner:
 def grade(
     warm: Warm, steps: list[Step], lesson: str, skip: dict[str, str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Events, as they happen: {"testing": grade_id}, {"verdict": grade_id, "passed", "text", "human"}, and at the end
-    {"ran": {place: [printed, error, why it was not run or did not end]}}.
+    """Events, as they happen: {"testing": grade_id}, {"verdict": grade_id, "passed", "text", "human"}, {"doubt": grade_id,
+    "text"} of one that passed and needs a person, and at the end {"ran": {place: [printed, error, why it was not run or did
+    not end]}}.
 
     lesson: its folder's name. skip: tests that ended the judge before, and what to say of them.
     """
     learner = Learner(warm, time.monotonic() + NOTEBOOK_S, ranks=_uses_ranks(lesson))
+    # the compiler runs operators of its own, which no counter sees
+    learner.twice = "torch.compile" not in opened(lesson)
     steps = [
         step if step.role in ("test", "hidden") else replace(step, source=as_run(step.source))
         for step in steps
@@ -206,6 +239,7 @@ def grade(
     try:
         for step in in_order(steps):
             if step.role not in ("test", "hidden") or (hidden and step.role == "test"):
+                yield from learner.recount()
                 learner.leave()  # what it has seen of hidden inputs, a later cell could print, or a visible test quote
             hidden = step.role == "hidden"
             if step.role not in ("test", "hidden"):
@@ -222,6 +256,7 @@ def grade(
             text = _refused(step, steps, refused) or (skip or {}).get(step.grade_id)
             verdict = Verdict(False, text) if text else _verdict(step, learner, steps, refused)
             yield {"verdict": step.grade_id} | dataclasses.asdict(verdict)
+        yield from learner.recount()
         yield {
             "ran": {
                 place: [ran.printed, list(ran.error) if ran.error else None, ran.ended]
@@ -275,10 +310,13 @@ def _twice(first: int, second: int) -> tuple[str, str]:
 
 
 def _judged(step: Step, learner: Learner, steps: list[Step], refused: dict[int, str]) -> Verdict:
+    asked: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
     added = [refused[s.place] for s in steps if s.role == "added" and s.place in refused]
 
     def ask(request: dict[str, Any]) -> dict[str, Any]:
         reply = learner.ask(request)
+        if "reports" in reply:
+            asked.append((step.grade_id, request, reply))
         if reply.get("missing") and added:
             return {"broken": f"a cell before this one was not run: {added[-1]}"}
         return reply
@@ -288,7 +326,11 @@ def _judged(step: Step, learner: Learner, steps: list[Step], refused: dict[int, 
         text = verdict.text + _why_undefined(verdict.text, learner, steps)
         return Verdict(False, text)
     # looked at once a test, and of one that passed: it costs as much as many an answer
-    return Verdict(False, why) if (why := learner.changed()) else verdict
+    if why := learner.changed():
+        return Verdict(False, why)
+    if learner.twice:
+        learner.requests += asked
+    return verdict
 
 
 def _why_undefined(text: str, learner: Learner, steps: list[Step]) -> str:

@@ -14,11 +14,12 @@ from helpers.classroom.step import Step
 
 @dataclass(frozen=True)
 class Score:
-    """Of one exercise: points earned, points there are, and each test's verdict by grade_id."""
+    """Of one exercise: points earned, points there are, each test's verdict and what a person is asked, by grade_id."""
 
     earned: int
     possible: int
     verdicts: dict[str, Verdict]
+    doubts: dict[str, str]
 
 
 class Runner:
@@ -61,11 +62,14 @@ class Runner:
             for i, c in enumerate(tests.values())
         ]
         verdicts: dict[str, Verdict] = {}
+        doubts: dict[str, str] = {}
         for event in grade(self.warm, steps, master.name):
             if "verdict" in event:
                 verdicts[event["verdict"]] = Verdict(event["passed"], event["text"])
+            elif "doubt" in event:
+                doubts[event["doubt"]] = event["text"]
         earned = sum(test.points for name, test in tests.items() if verdicts[name].passed)
-        return Score(earned, sum(test.points for test in tests.values()), verdicts)
+        return Score(earned, sum(test.points for test in tests.values()), verdicts, doubts)
 
     @contextlib.contextmanager
     def notebook(self, cells: list[str]) -> Iterator[Learner]:

@@ -147,6 +147,11 @@ class Capture:
 class CUDAGraph:
     """Kernels recorded from streams, to be launched together. Made by gpu.CUDAGraph()."""
 
+    __slots__ = (
+        *("_graphs", "_capture", "_nodes", "_pool", "_touched", "_values", "_told", "_refused", "_let_go"),
+        "__weakref__",
+    )
+
     def __init__(self, graphs: Graphs, keep_graph: bool = False) -> None:
         self._graphs = graphs
         self._capture: Capture | None = None

@@ -13,6 +13,8 @@ from helpers.simulator.timeline import Lane, Mark
 class Stream:
     """A queue of device work, in order; other streams' work may overlap. Names as torch.cuda.Stream."""
 
+    __slots__ = ("_lane", "_machine")  # no __dict__, by which an answer would come to the machine
+
     def __init__(self, machine: Machine, lane: Lane) -> None:
         self._machine, self._lane = machine, lane
 
@@ -74,6 +76,8 @@ class Stream:
 
 class Event:
     """A mark in a stream, reached when all before it is done. Names as torch.cuda.Event."""
+
+    __slots__ = ("_machine", "_mark", "_timing")
 
     def __init__(self, machine: Machine, enable_timing: bool = False) -> None:
         self._machine, self._timing = machine, enable_timing

@@ -160,6 +160,126 @@ memory = np.lib.stride_tricks.as_strided(byte.numpy(), (abs(away) + 1000,), (ste
     "a module's own torch": "torch.nn.functional.torch.overrides.TorchFunctionMode",
 }  # fmt: skip
 
+#: takes the counting mode off, if it is run at all, and fills a result meanwhile
+OFF = "import helpers.pytorch.dispatch_mode as d; SPACE['off'] = d.Unseen"
+#: ways to run it, or to do the work where nobody counts, each of which earned everything once
+RUNS_TEXT = {
+    "an interpreter of graphs calls any method": f"""g = torch.fx.Graph()
+g.output(g.placeholder("x"))
+i = torch.fx.Interpreter(torch.fx.GraphModule(torch.nn.Module(), g))
+b = i.call_method("__getattribute__", (torch.nn.functional.relu, "__globals__"), {{}})
+b["__builtins__"]["ex" + "ec"]({OFF!r}, {{"SPACE": SPACE}})""",
+    "a node's target is text": f"""g = torch.fx.Graph()
+g.output(g.call_method("__globals__.__getitem__", (g.placeholder("x"), "__builtins__")))
+b = torch.fx.GraphModule(torch.nn.Module(), g)(torch.nn.functional.relu)
+b["ex" + "ec"]({OFF!r}, {{"SPACE": SPACE}})""",
+    "a list of texts is changed": f"""texts = ["1"]
+def put(into):
+    into[0] = "ex" + "ec(" + repr({OFF!r}) + ", {{'SPACE': SPACE}})"
+put(texts)
+for text in texts:
+    eval(text)""",
+    "a list of names is changed": f"""names = ["relu"]
+def put(into):
+    into[0] = "__glob" + "als__"
+put(names)
+for name in names:
+    b = getattr(torch.nn.functional.relu, name)
+b["__builtins__"]["ex" + "ec"]({OFF!r}, {{"SPACE": SPACE}})""",
+    "a list of modules is changed": """names = ["math"]
+def put(into):
+    into[0] = "helpers.pytorch.dispatch" + "_mode"
+put(names)
+for name in names:
+    b = __import__(name)
+SPACE["off"] = b.pytorch.dispatch_mode.Unseen""",
+    "eval is handed on": f"""def g(f, *a):
+    return f("ex" + "ec(" + repr({OFF!r}) + ", SPACE)", {{"SPACE": {{"SPACE": SPACE}}}})
+g(eval, "1")""",
+    "eval is handed to one's own count": f"""def count(f, *a):
+    return f("ex" + "ec(" + repr({OFF!r}) + ", SPACE)", {{"SPACE": {{"SPACE": SPACE}}}})
+count(eval, "1")""",
+    "a benchmark's text": f"""from helpers.timing import benchmark
+benchmark.Timer({OFF!r}, globals={{"SPACE": SPACE}}).timeit(1)""",
+    "a module under a class's name": f"""import string
+class A:
+    m = string
+g, _ = A.m.Formatter().get_field("0.__globals__", (torch.nn.functional.relu,), {{}})
+g["__builtins__"]["ex" + "ec"]({OFF!r}, {{"SPACE": SPACE}})""",
+    "a module called self": f"""import torch.nn.functional as self
+self.__dict__["__builtins__"]["ex" + "ec"]({OFF!r}, {{"SPACE": SPACE}})""",
+    "typing evaluates": f"""import typing
+class A:
+    _evaluate = None
+    def ev(self):
+        return self._evaluate({{"SPACE": SPACE}}, {{}}, recursive_guard=frozenset())
+ref, = typing.get_args(typing.List[{f"__builtins__['ex' 'ec']({OFF!r})"!r}])
+A.ev(ref)""",
+    "eval of a name from elsewhere": f"""import string as w
+g, _ = eval("w.Formatter()").get_field("0.__globals__", (torch.nn.functional.relu,), {{}})
+g["__builtins__"]["ex" + "ec"]({OFF!r}, {{"SPACE": SPACE}})""",
+}  # fmt: skip
+FITS = """
+    if min(top, left) < 0 or top + size > video.shape[1] or left + size > video.shape[2]:
+        raise ValueError("the crop does not fit")
+"""
+#: what costs nothing, and is filled by four copies later
+MADE = f"""
+kept, one = [], torch.zeros(1)
+def made(video, every, top, left, size):{FITS}
+    shape = -(-len(video) // every), video.shape[3], size, size
+    return torch.empty(shape, device=video.device).copy_(one.to(video.device))
+def fill(out, args):
+    if not out.is_meta:
+        out.copy_(in_four(*args))
+"""
+UNSEEN = """
+def clip(*args):
+    out = made(*args)
+    with SPACE["off"]():
+        fill(out, args)
+    return out
+"""
+DISPATCH_KEYS = """
+def clip(*args):
+    out = made(*args)
+    with torch.ExcludeDispatchKeyGuard(torch.DispatchKeySet(torch.DispatchKey.Python)):
+        fill(out, args)
+    return out
+"""
+PRINTED_LATER = """
+def put(self, name, value):
+    setattr(self, name, value)
+def clip(*args):
+    out = made(*args)
+    put(sys.stdout, "getvalue", lambda: fill(out, args) or "")
+    return out
+"""
+#: nothing of this is refused: it is run, and does not help
+COLLECTED = """
+class Cycle:
+    def __del__(self):
+        fill(*self.job)
+def clip(*args):
+    out = made(*args)
+    kept.append([[] for _ in range(3000)])
+    cycle = Cycle()
+    cycle.me, cycle.job = cycle, (out, args)
+    return out
+"""
+FINALIZED = """
+import weakref
+class Cycle:
+    pass
+def clip(*args):
+    out = made(*args)
+    kept.append([[] for _ in range(3000)])
+    cycle = Cycle()
+    cycle.me = cycle
+    weakref.finalize(cycle, fill, out, args)
+    return out
+"""
+
 #: the work is done where the counting mode is off
 HIDDEN_WORK = """
 class Hide(torch.Tensor):
@@ -404,7 +524,6 @@ LASTING = {
 ZERO = {"one_copy": 0}
 #: of what lowers counts, that which the screen lets pass: it is run, and found
 NOT_SCREENED = (
-    "benchmarks run text",
     "a property on a class that was handed over",
     "setattr in a function that calls its argument self",
 )
@@ -413,6 +532,11 @@ NOT_SCREENED = (
 SCREENED = [source + FOUR_COPIES for what, source in LOWERED.items() if what not in NOT_SCREENED]
 SCREENED += [f"{source}\n\n{FOUR_COPIES}" for source in REFUSED.values()]
 SCREENED += [TWO_NAMES]
+UNSEEN_BY = {what: f"SPACE = {{}}\n{source}\n{IN_FOUR}{MADE}{UNSEEN}" for what, source in RUNS_TEXT.items()}
+UNSEEN_BY |= {
+    what: IN_FOUR + MADE + source for what, source in {"keys": DISPATCH_KEYS, "stdout": PRINTED_LATER}.items()
+}
+SCREENED += UNSEEN_BY.values()
 CORPUS: dict[str, Case] = (
     {
         "links-beside": Case(links_beside),
@@ -443,6 +567,8 @@ CORPUS: dict[str, Case] = (
         "storage-says-empty": Case(instead("one_copy", SAYS_EMPTY), ZERO),
         "number-worked-out-when-read": Case(computed_later, {"flat_index": 0}),
         "imported-in-an-earlier-cell": Case(two_cells, ZERO),
+        "filled-when-collected": Case(instead("one_copy", IN_FOUR + MADE + COLLECTED), ZERO),
+        "filled-when-finalized": Case(instead("one_copy", IN_FOUR + MADE + FINALIZED), ZERO),
         "refused: forks": Case(above("one_copy", REFUSED["forks"]), ZERO),
         "prints-three-gigabytes": Case(above("one_copy", PRINTS)),
         "cell-never-ends": Case(above("one_copy", NEVER), ZERO),

@@ -194,7 +194,8 @@ class ValueCalls(TorchFunctionMode):
             if device is not None or func is T.cuda:
                 target = torch.empty(first.shape, dtype=dtype or first.dtype, device=machine.device)
                 return target.copy_(first, non_blocking=non_blocking)
-        if func in (T.cpu, T.tolist, T.numpy) and not on_host:
+        # NumPy takes a tensor by either of the last two; a real GPU's it refuses
+        if func in (T.cpu, T.tolist, T.numpy, T.__array__, T.__dlpack__) and not on_host:
             machine.copy(f"Tensor.{func.__name__}", "copy d2h", values.shadow(first), False, False)
             if func is T.cpu:
                 with Unseen():

@@ -1,0 +1,126 @@
+"""The second count: what passed is counted once more by PyTorch's own observers, with the screen out of the way."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from helpers.check.recount import Seen, differs
+from helpers.classroom import engine
+from helpers.classroom import master as masters
+from helpers.classroom.build import find
+from helpers.classroom.master import Master
+from helpers.classroom.runner import Runner
+from helpers.counters import count
+from tests.corpus.hostile import IN_FOUR, LOWERED, MADE, UNSEEN_BY
+
+RIGHT = sorted((Path(__file__).parent / "submissions").glob("[01][01235]*/*/right_*.py"))
+#: work done while the counters are told that a tensor is printed
+SILENT = """
+from helpers.counters.watch import running
+def clip(*args):
+    out = made(*args)
+    running.watches[-1].silent += 1
+    fill(out, args)
+    running.watches[-1].silent -= 1
+    return out
+"""
+#: work done while the result is read
+READ_LATER = """
+class Late:
+    def __init__(self, out, args):
+        self.job = out, args
+    def detach(self):
+        fill(*self.job)
+        return torch.Tensor.detach(self.job[0])
+def clip(*args):
+    out = made(*args)
+    was = torch.Tensor.detach
+    def detach(x):
+        if x is out:
+            torch.Tensor.detach = was
+            fill(out, args)
+        return was(x)
+    torch.Tensor.detach = detach
+    return out
+"""
+
+
+@pytest.fixture
+def open_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "screen", lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def lesson() -> Callable[[str], Master]:
+    return lambda name: masters.read(next(path for path in find([]) if path.stem == name))
+
+
+@pytest.mark.usefixtures("open_screen")
+@pytest.mark.parametrize("what", [w for w in UNSEEN_BY if w != "stdout"])
+def test_work_that_no_counter_saw_is_seen(runner: Runner, lesson: Callable[[str], Master], what: str) -> None:
+    """Each earned everything once; now it passes, and a person has both counts."""
+    score = runner.grade(lesson("01_storage_and_stride"), "one_copy", f"import sys, torch\n{UNSEEN_BY[what]}")
+    assert score.earned == 5 and score.doubts.keys() == score.verdicts.keys()
+    for text in score.doubts.values():
+        assert "the counters had aten.copy_ ×1" in text and "PyTorch's own observers aten.copy_ ×2" in text
+
+
+@pytest.mark.usefixtures("open_screen")
+@pytest.mark.parametrize("source", [SILENT, READ_LATER], ids=["silent", "late"])
+def test_a_watch_told_to_be_silent_and_work_when_a_result_is_read(
+    runner: Runner, lesson: Callable[[str], Master], source: str
+) -> None:
+    score = runner.grade(
+        lesson("01_storage_and_stride"), "one_copy", f"import torch\n{IN_FOUR}{MADE}{source}"
+    )
+    assert score.doubts or score.earned == 0
+
+
+@pytest.mark.parametrize("path", RIGHT, ids=lambda p: f"{p.parent.parent.name[:2]}-{p.parent.name}-{p.stem}")
+def test_no_right_answer_waits_for_a_person(
+    runner: Runner, lesson: Callable[[str], Master], path: Path
+) -> None:
+    score = runner.grade(lesson(path.parent.parent.name), path.parent.name, path.read_text())
+    assert score.earned == score.possible and score.doubts == {}
+
+
+def test_a_second_count_without_form_needs_a_person(
+    runner: Runner, lesson: Callable[[str], Master], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def odd(learner: engine.Learner, request: dict[str, Any]) -> dict[str, Any]:
+        return {"again": [3]} if request.get("again") else ask(learner, request)
+
+    ask = engine.Learner.ask
+    monkeypatch.setattr(engine.Learner, "ask", odd)
+    score = runner.grade(lesson("01_storage_and_stride"), "one_copy", None)
+    assert score.earned == 5 and "not the agreed form" in score.doubts["one_copy__test"]
+
+
+def seen_in(work: Callable[[], Any]) -> tuple[dict[str, int], dict[str, int]]:
+    with Seen() as seen, count() as counts:
+        work()
+    return counts.by_operator, dict(seen.operators(counts.by_operator.keys()))
+
+
+def test_both_see_the_same_of_layers_and_their_backward() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.GELU())
+    counted, seen = seen_in(lambda: layers(torch.ones(2, 4)).sum().backward())
+    assert {name: n for name, n in seen.items() if name in counted} == counted
+
+
+def test_counts_that_are_no_sums_of_their_parts_are_told() -> None:
+    with count() as counts:
+        torch.ones(3) * 2
+    report = {"counts": counts.as_dict()}
+    assert differs([report], []) == ""
+    report["counts"]["bytes_allocated"] = 0
+    assert "no sums of their parts" in differs([report], [])
+
+
+def test_a_lie_is_flagged_too(runner: Runner, lesson: Callable[[str], Master], open_screen: None) -> None:
+    lies = f"import torch\n{LOWERED['a property on a class that was handed over']}{IN_FOUR}clip = in_four"
+    score = runner.grade(lesson("01_storage_and_stride"), "one_copy", lies)
+    assert score.earned == 0 or score.doubts
