@@ -329,14 +329,14 @@ check_updater(calls((5,), (5,), 4, 0.1, 0.3, 0.2, 0.05))
 ### BEGIN HIDDEN TESTS
 from helpers.lessons.cuda_graphs.exercises import calls, check_scorer
 
-check_scorer(calls((6, 5), (2, 6), 6), calls((1, 1), (30, 1), 3))
+check_scorer(calls((6, 5), (2, 6), 20), calls((1, 1), (30, 1), 3))
 ### END HIDDEN TESTS
 
 # %% hidden="repair" points=1
 ### BEGIN HIDDEN TESTS
 from helpers.lessons.cuda_graphs.exercises import calls, check_smoother
 
-check_smoother(calls((2, 3), (2, 3), 6, 0.7), calls((1,), (1,), 3))
+check_smoother(calls((2, 3), (2, 3), 20, 0.7), calls((1,), (1,), 3))
 ### END HIDDEN TESTS
 
 # %% hidden="repair" points=1
