@@ -311,6 +311,9 @@ def _hint(kind: str, i: int, values: list[Tensor], wanted: list[Tensor], first: 
             return "that is the answer of call 1: what does the graph read?"
     if all(torch.equal(v, values[0]) for v in values):
         return "all calls returned the same tensor: the next replay overwrites it"
+    for later in range(i + 1, len(wanted)):
+        if torch.allclose(values[i], wanted[later], rtol=1e-3, atol=1e-5):
+            return f"that is the result of call {later + 1}, which wrote into the tensor that this one had returned"
     if kind == "scorer":
         return "which tensor does the graph read?"
     return "where is the new state written, and where does the next replay read it?"
