@@ -175,6 +175,9 @@ def test_messages_teach() -> None:
     assert "made the CPU wait 1 time(s)" in failure(
         {"f": lambda x: x.sum().item()}, "f", None, [6.0], budget={"syncs": 0}
     )
+    assert "by: Tensor.numpy ×1; what NumPy computes, no counter sees" in failure(
+        {"f": lambda x: torch.from_numpy(x.numpy() + 1)}, "f", None, lambda x: x + 1, budget={"syncs": 0}
+    )
 
 
 def test_contiguous_is_told_with_its_stride() -> None:

@@ -441,7 +441,9 @@ _WORDS = {
 
 def _who(counter: str, report: Report) -> str:
     if counter == "syncs":
-        return "\n  by: " + ", ".join(f"{k} ×{n}" for k, n in report.counts["sync_by"].items())
+        by = report.counts["sync_by"]
+        numpy = "; what NumPy computes, no counter sees: compute with tensors" if "Tensor.numpy" in by else ""
+        return "\n  by: " + ", ".join(f"{k} ×{n}" for k, n in by.items()) + numpy
     if counter == "operators":
         top = sorted(report.counts["by_operator"].items(), key=lambda kv: -kv[1])[:8]
         return "\n  operators: " + ", ".join(f"{k} ×{n}" for k, n in top)

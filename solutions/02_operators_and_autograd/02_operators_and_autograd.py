@@ -239,7 +239,7 @@ def block(
     beta: torch.Tensor,
     eps: float = 1e-5,
 ) -> torch.Tensor:
-    """What block_plain returns, in few operators. Works with autograd; changes no input.
+    """What block_plain returns, in few operators. Works with autograd; changes no input, and no earlier call's result.
 
     x: (n, k). w: (d, k). b, gate, gamma, beta: (d,). residual: (n, d). All of one dtype, float32 or float64, of any
     strides, and each of them may want gradients or not. Returns (n, d), in the dtype of x.
@@ -272,6 +272,7 @@ check_block(
     layer(72, 24, 40, trained=True),
     layer(50, 24, 40, trained=True, data=True),
 )
+check_block(layer(12, 8, 10), two_calls=True)
 ### END HIDDEN TESTS
 
 # %% hidden="few_operators" points=1
@@ -282,6 +283,7 @@ from helpers.lessons.operators_and_autograd.exercises import check_block, layer
 
 check_block(layer(6, 5, 7, torch.float64, trained=True), gradients=True)
 check_block(layer(8, 5, 7, torch.float64, trained=True, data=True), gradients=True)
+check_block(layer(7, 5, 6, torch.float64, trained=True, frozen=True), gradients=True)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -772,7 +774,7 @@ def tanhexp(x: torch.Tensor) -> torch.Tensor:
     """x · tanh(exp(x)), element by element, keeping one tensor of x's size for backward.
 
     x: any shape (also () and (0, 3)) and strides, float32 or float64, any finite values. Returns x's shape and
-        dtype. Once differentiable.
+        dtype. Once differentiable; several calls may come before the first one's backward.
     Gradient: right and finite for every finite x (it tends to 1 as x grows), 1e30 included; what comes into
         backward may have any strides.
     Budget: saved_bytes ≤ x.nbytes; after forward no more is alive than the result and one tensor like x, bytes that
@@ -972,7 +974,7 @@ def grad_norms(
 
     The net: logits = w2 · tanh(w1 · x + b1) + b2. x: (batch, k). y: (batch,) int64 classes. w1: (width, k),
     b1: (width,), w2: (classes, width), b2: (classes,); the four may want gradients. Returns (batch,)
-    in x's dtype, without a graph.
+    in x's dtype, without a graph, which no later call changes.
     Budget, for every size (judged up to a batch of 512, k and width of 1024): 128 operators, and the same number
     for every batch; peak live bytes at most 8 arrays of (batch, k + width + classes) and 2 copies of the
     parameters.

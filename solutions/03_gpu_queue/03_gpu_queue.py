@@ -225,10 +225,10 @@ def bottleneck(t: trace.Trace) -> str:
     """Where a trace lies on the map: "GPU", "CPU", "copies", "syncs"; or "no GPU" where none was used.
 
     t: a steady stretch of a program, with or without ProfilerSteps, on one or more streams.
-    "GPU": it computes nearly always. "CPU": it hardly ever waits for the GPU, which idles. Both wait: "copies",
-    if a copy between host and GPU runs for most of the time in which nothing computes, else "syncs".
+    "GPU": it computes nearly always, whatever the CPU does. "CPU": it hardly ever waits for the GPU, which idles. Both wait: "copies",
+    if a copy between host and GPU runs for more than half of the time in which nothing computes, else "syncs".
     No case lies near a border: the GPU computes over 90 % of the time or under 75 %, the CPU waits over 25 % or
-    under 10 %.
+    under 10 %, a copy runs for over 55 % of the idle time or under 45 %.
     Not by asking `trace.classify`: that is closed while the tests run.
     """
     ### BEGIN SOLUTION
@@ -282,7 +282,7 @@ check_bottleneck(wanted)
 from helpers.lessons.gpu_queue.exercises import check_bottleneck
 
 wanted = {"GPU": "GPU", "small": "CPU", "late": "CPU", "syncs": "syncs", "copies": "copies"}
-check_bottleneck(wanted | {"hidden copies": "GPU"})
+check_bottleneck(wanted | {"hidden copies": "GPU", "balanced": "GPU", "some copies": "syncs"})
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -403,8 +403,8 @@ experiments.races_table(racy)
 def squares(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
     """Sum of all elements of x @ x for each page x. pages: n ≥ 1 pinned (d, d) CPU tensors. Returns (n,) on gpu.device.
 
-    No races. Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's copy, K its product and sum. Memory: all the
-    pages' may be taken.
+    Each page is copied and each x @ x computed, once. No races. Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's
+    copy, K its product and sum. Memory: all the pages' may be taken.
     """
     ### BEGIN SOLUTION
     side, sums = gpu.Stream(), []
@@ -422,7 +422,7 @@ def norms(gpu: Any, chunks: list[torch.Tensor]) -> list[float]:
     """Sum of all elements of x @ x for each chunk x, as Python numbers. chunks: n ≥ 1,
     (d, d) each, on gpu.device; they stay as they are.
 
-    No races. The host waits for the GPU at most twice, however many chunks there are.
+    Each x @ x is computed, once. No races. The host waits for the GPU at most twice, however many chunks there are.
     """
     ### BEGIN SOLUTION
     arrived = [(x @ x).sum().to("cpu", non_blocking=True) for x in chunks]
@@ -661,6 +661,7 @@ experiments.races_table({"ring_racy": experiments.try_pages(ring_racy)})
 def ring(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
     """What squares returns, in little memory: sum of all elements of x @ x for each of n ≥ 1 pinned (d, d) CPU tensors.
 
+    Each page is copied and each x @ x computed, once: it stands for the work that copies hide behind.
     Memory: the allocator's reserved bytes may grow by 5 pages (two buffers, one or two products, one to spare), however
     many pages there are. No races. Simulated time as for squares: ≤ C + n · (max(C, K) + 60 µs).
     """

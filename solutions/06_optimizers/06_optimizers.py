@@ -557,7 +557,8 @@ def step_in_backward(
     """From now on, every backward() also makes the AdamW step of each parameter that got a gradient.
 
     params: leaves that want gradients, float32 or float64, used once or several times in the forward. Returns the
-    handles of the hooks: when all are removed, backward() trains no more. A second call begins with fresh state.
+    handles of the hooks: when all are removed, backward() trains no more. A second call begins with fresh state; one for other
+    params leaves these and their state as they are.
 
     After backward(), every p.grad is None, and the weights are those of torch.optim.AdamW after backward()
     and step(), as if zero_grad() followed. Budget for everything that lives, state included: 2 arrays for

@@ -329,14 +329,14 @@ check_updater(calls((5,), (5,), 4, 0.1, 0.3, 0.2, 0.05))
 ### BEGIN HIDDEN TESTS
 from helpers.lessons.cuda_graphs.exercises import calls, check_scorer
 
-check_scorer(calls((6, 5), (2, 6), 6), calls((1, 1), (30, 1), 3))
+check_scorer(calls((6, 5), (2, 6), 20), calls((1, 1), (30, 1), 3))
 ### END HIDDEN TESTS
 
 # %% hidden="repair" points=1
 ### BEGIN HIDDEN TESTS
 from helpers.lessons.cuda_graphs.exercises import calls, check_smoother
 
-check_smoother(calls((2, 3), (2, 3), 6, 0.7), calls((1,), (1,), 3))
+check_smoother(calls((2, 3), (2, 3), 20, 0.7), calls((1,), (1,), 3))
 ### END HIDDEN TESTS
 
 # %% hidden="repair" points=1
@@ -382,14 +382,16 @@ class GraphedStep:
     gpu: torch.cuda's names: Stream, stream, current_stream, CUDAGraph, graph, synchronize, …
     model, optimizer: on that GPU; the optimizer can be captured. loss_fn(model(x), y) is a scalar.
 
-    Each call trains one step, as an ordinary loop does, and returns its loss, detached; no later call changes it. x and y
-    are on the GPU and the caller's: never written, and perhaps gone after the call.
+    Each call trains one step, as an ordinary loop does, and returns its loss, detached; no later call changes it, however
+    many there are. x and y are on the GPU, of any dtype, and the caller's: never written, and after the call perhaps gone,
+    or overwritten with the next batch.
 
     The graph is for the shapes of the first call. Of the calls with these shapes
     - the first `warm_up` are ordinary steps;
     - the next captures, once and for all, and replays, whatever that costs;
     - each later one makes at most 4 launches (x in, y in, replay, loss out), and the CPU does not wait.
     Calls with other shapes, of x or of y, are ordinary steps at any time, and no warm-up.
+    No races, on whatever streams you work: the caller uses the model and the loss in its own, and waits for nothing.
     """
 
     def __init__(
@@ -454,9 +456,10 @@ from helpers.lessons.cuda_graphs.exercises import Epoch, check_GraphedStep
 
 check_GraphedStep(
     Epoch("SGD", (7,) * 6, warm_up=2, wide=5, one_target=(0, 1, 2, 4, 5)),  # call 4: as many rows, another y
-    Epoch("AdamW", (8, 8, 8, 8, 3), warm_up=1, wide=8),
-    Epoch("SGD", (12, 5, 12, 12, 5, 12, 20, 12), warm_up=3, wide=6),
+    Epoch("AdamW", (8, 8, 8, 8, 3), warm_up=1, wide=8, labels=True, one_buffer=True),
     Epoch("AdamW", (9, 9, 4, 9, (9, 2), 9, 9, 4, 9), warm_up=4, wide=3),
+    # another shape is warm first; then more replays than a ring of results has places
+    Epoch("SGD", (12, 5, 5, 5, 5, 12, 12, 20, *[12] * 24), warm_up=3, wide=6),
 )
 ### END HIDDEN TESTS
 

@@ -738,14 +738,15 @@ def checkpointed(fn, *inputs: torch.Tensor) -> torch.Tensor:
     """fn(*inputs), keeping for backward only the inputs and the state of the CPU's random generator.
 
     fn: a module or a function of tensors, returns one tensor; it may draw random numbers (dropout), and may use
-    weights that need gradients. inputs: floating tensors, at least one needs a gradient, whichever. Used with .backward(),
+    weights, of which some need gradients. inputs: floating tensors, at least one needs a gradient, whichever. Used with .backward(),
     once for each call, checkpoints after one another.
 
     Result, gradients of inputs and of weights, and the random numbers drawn *later*, are those of fn(*inputs). Backward
     uses only what the second run of fn made: the tests change a tensor inside fn between the two. The inputs are let go
     as soon as their part's backward is through.
 
-    Budget: fn's FLOPs of forward twice (the last matmul need not be run again) and of backward once; peak live bytes
+    Budget: fn's FLOPs of forward twice (the last matmul need not be run again) and of backward once, with gradients of
+    those inputs and weights only that need one; peak live bytes
     at most a tenth more than torch.utils.checkpoint's, and 8 KiB per checkpoint for the generator's state. That
     module is not to be used, under any name.
     """
@@ -790,8 +791,11 @@ check_checkpointed(
     Chain(4, 9, 3, p=0.6, two=True, steps=2),
     Chain(4, 4, 1, p=0.5, steps=2),
     Chain(5, 7, 3, p=0.4, steps=2, late=True),
+    Chain(6, 5, 3, p=0.2, steps=2, frozen=True),
 )
-check_checkpointed(Chain(240, 30, 20, p=0.2), Chain(100, 24, 10, p=0.0, two=True, steps=2), budget=True)
+# the second input needs no gradient, and stands in a product
+some_inputs = Chain(100, 24, 10, p=0.0, two=True, steps=2, product=True)
+check_checkpointed(Chain(240, 30, 20, p=0.2), some_inputs, budget=True)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -882,7 +886,7 @@ def offloaded(parameters: list[nn.Parameter], put, get, min_bytes: int):
     """A context manager: what autograd saves inside it waits in the host's memory for backward.
 
     put(tensor) → handle: copies a tensor to the host. get(handle) → a new tensor of the same numbers on the device;
-    each handle may be asked for once. Moved are saved tensors, of any dtype, of at least min_bytes (numel × element_size), and no
+    each handle may be asked for once. parameters: all of the model's, frozen ones too. Moved are saved tensors, of any dtype, of at least min_bytes (numel × element_size), and no
     parameter or view of one. What is smaller stays as it is. A tensor that two operators save is put for each of them.
     (Once for both is accepted. But an address does not tell: it is given again once its tensor has gone.)
 
@@ -909,7 +913,7 @@ def offloaded(parameters: list[nn.Parameter], put, get, min_bytes: int):
 from helpers.lessons.saving_memory.exercises import Offloads, check_offloaded
 
 check_offloaded(Offloads(256, 24, 8, min_bytes=1), Offloads(300, 32, 6, min_bytes=30_000))
-check_offloaded(Offloads(64, 16, 3, min_bytes=1, share=0.5), budget=False)
+check_offloaded(Offloads(64, 16, 3, min_bytes=1, share=0.5))
 
 
 # %% hidden="offloaded" points=3
@@ -922,8 +926,9 @@ check_offloaded(
     Offloads(128, 32, 8, min_bytes=2000, steps=2),
     Offloads(40, 16, 12, min_bytes=2560, steps=2),
     Offloads(64, 24, 5, min_bytes=6000, masks=True),
-    Offloads(64, 24, 5, min_bytes=1, masks=True),
+    Offloads(48, 24, 5, min_bytes=1, masks=True),  # activations have the shapes of weights
+    Offloads(200, 24, 8, min_bytes=1, odd=True),
+    # the batch is a view of twice the bytes, and smaller than min_bytes itself
+    Offloads(128, 32, 3, min_bytes=17_000, share=0.5),
 )
-# the batch is a view of twice the bytes, and smaller than min_bytes itself
-check_offloaded(Offloads(128, 32, 3, min_bytes=17_000, share=0.5), budget=False)
 ### END HIDDEN TESTS

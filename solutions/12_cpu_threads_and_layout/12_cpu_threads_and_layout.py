@@ -771,8 +771,9 @@ def channels_last_net(weights: dict) -> Callable[[torch.Tensor], torch.Tensor]:
     weights: "stem" (C, 3, 3, 3); "blocks", a list of {"mix": (C, C, 3, 3), "order": (C,) int64, "point": (C, C)};
         "head" (classes, 2 · C · h · w). All contiguous, and not to be changed; what you need in another layout or order is made
         here, once, and not in the function returned.
-    x: (N, 3, H, W) float32, H and W multiples of 4, contiguous or channels_last. Returns (N, classes),
-        plain_net's values (to 4 digits); gradients are off.
+    x: (N, 3, H, W) float32, H and W multiples of 4, contiguous or channels_last; the caller's, who may write the next
+        batch into the same memory. Returns (N, classes), plain_net's values (to 4 digits), which no later call changes;
+        gradients are off.
 
     In each call: x is converted once, if it is not channels_last, and nothing else; each convolution (as many as in
     plain_net, or more) gets x and weights in channels_last; no operator changes the layout.
@@ -818,7 +819,7 @@ from helpers.lessons.cpu_threads_and_layout.exercises import Net, check_channels
 check_channels_last_net(
     Net(16, 2, 20, (1, 5, 1), (True, False, True), 1),
     Net(12, 3, 24, (2, 4), (True, True), 2),
-    Net(4, 1, 16, (2, 2, 3), (False, True, False), 3),
+    Net(4, 1, 16, (2, 2, 3, 2), (False, True, False, False), 3),  # the last where the first one lay
     Net(24, 0, 12, (2,), (False,), 4),
     Net(6, 1, 12, (2, 1), (True, False), 5, wide=20),
 )

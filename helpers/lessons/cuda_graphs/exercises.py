@@ -27,13 +27,17 @@ def _captures(gpu: Any, since: int = 0) -> int:
 @dataclass(frozen=True)
 class Epoch:
     """Batches x (rows, wide), y (rows, 4) for a step with this optimizer; a tuple is the shape before the last dimension.
-    one_target: those whose y is one row for all."""
+    one_target: those whose y is one row for all. labels: y is (rows,) int64, classes. one_buffer: the caller writes each
+    batch into the memory of the last one of its shape.
+    """
 
     optimizer: str
     batches: tuple[int | tuple[int, ...], ...]
     warm_up: int
     wide: int = 10
     one_target: tuple[int, ...] = ()
+    labels: bool = False
+    one_buffer: bool = False
 
     def __str__(self) -> str:
         return f"{self.optimizer}, warm_up={self.warm_up}"
@@ -41,6 +45,8 @@ class Epoch:
     def shapes(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         """Of x and of y in each call."""
         rows = [n if isinstance(n, tuple) else (n,) for n in self.batches]
+        if self.labels:
+            return [((*n, self.wide), n) for n in rows]
         return [((*n, self.wide), (1, 4) if i in self.one_target else (*n, 4)) for i, n in enumerate(rows)]
 
     def full(self) -> list[int]:
@@ -49,7 +55,8 @@ class Epoch:
 
     def data(self) -> list[tuple[Tensor, Tensor]]:
         g = torch.Generator().manual_seed(len(self.batches) + self.wide)
-        return [(torch.randn(x, generator=g), torch.randn(y, generator=g)) for x, y in self.shapes()]
+        pairs = [(torch.randn(x, generator=g), torch.randn(y, generator=g)) for x, y in self.shapes()]
+        return [(x, y.gt(0).long() if self.labels else y) for x, y in pairs]
 
 
 def _model(epoch: Epoch, device: Any, **options: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -63,8 +70,10 @@ def _model(epoch: Epoch, device: Any, **options: Any) -> tuple[nn.Module, torch.
     return model, torch.optim.AdamW(model.parameters(), lr=0.01, **options)
 
 
-def _mse(out: Tensor, y: Tensor) -> Tensor:  # nn.MSELoss warns when y is one row for all
-    return (out - y).square().mean()
+def _loss(out: Tensor, y: Tensor) -> Tensor:
+    if not y.is_floating_point():
+        return nn.functional.cross_entropy(out, y)
+    return (out - y).square().mean()  # nn.MSELoss warns when y is one row for all
 
 
 def _ordinary(
@@ -74,7 +83,7 @@ def _ordinary(
     model, optimizer = _model(epoch, device, **options)
     for x, y in epoch.data()[:1] * steps if steps else epoch.data():
         optimizer.zero_grad()
-        loss = _mse(model(x), y)
+        loss = _loss(model(x), y)
         loss.backward()
         optimizer.step()
         yield model, float(loss.detach())
@@ -99,15 +108,19 @@ def _run_epoch(GraphedStep: Callable[..., Any], **fields: Any) -> dict[str, Any]
     epoch = Epoch(**fields)
     gpu, data, shapes = simulate("H100", values=True, strict=False), epoch.data(), epoch.shapes()
     rows: list[list[int]] = []
-    losses, given, usual = [], [], 0
+    losses, usual = list[Any](), 0
+    given: list[Tensor] = []
+    buffers: dict[Any, Tensor] = {}
     with gpu:
         before = 0
         for _ in _ordinary(epoch, gpu.device, steps=2, capturable=True):
             before, usual = len(gpu.kernels), len(gpu.kernels) - before
         model, optimizer = _model(epoch, gpu.device, capturable=True)
-        step = GraphedStep(sealed(gpu), model, optimizer, _mse, epoch.warm_up)
+        step = GraphedStep(sealed(gpu), model, optimizer, _loss, epoch.warm_up)
         for i, (x, y) in enumerate(data):
             x, y = x.clone(), y.clone()
+            if epoch.one_buffer:
+                x, y = (buffers.setdefault((name, t.shape), t).copy_(t) for name, t in (("x", x), ("y", y)))
             gpu.synchronize()
             launches, kernels, syncs, host = gpu.launches, len(gpu.kernels), gpu.syncs, len(gpu.host)
             try:
@@ -119,7 +132,8 @@ def _run_epoch(GraphedStep: Callable[..., Any], **fields: Any) -> dict[str, Any]
             graphed = sum(k.graph > 0 for k in gpu.kernels[kernels:])
             rows.append([gpu.launches - launches, graphed, gpu.syncs - syncs, _captures(gpu, host)])
             gpu.synchronize()
-            given += [t.fill_(math.nan) for t in (x, y)]  # the caller's own, to do with as he likes
+            # the caller's own, to do with as he likes
+            given += [t.fill_(math.nan if t.is_floating_point() else 0) for t in (x, y)]
         gpu.synchronize()
         results = {
             "losses": [float(loss) for loss in losses],
@@ -127,23 +141,25 @@ def _run_epoch(GraphedStep: Callable[..., Any], **fields: Any) -> dict[str, Any]
             "state": _state(model),
             "rows": rows,
             "usual": usual,
-            "untouched": all(t.isnan().all().item() for t in given),
+            "untouched": all(not t.nan_to_num(0).any().item() for t in given),
         }
-    return results | {"faults": list(gpu.faults) or _gone(GraphedStep, epoch)}
+    return results | {"faults": list(gpu.faults) or _unwaited(GraphedStep, epoch)}
 
 
-def _gone(GraphedStep: Callable[..., Any], epoch: Epoch) -> list[str]:
-    """Replays that use memory which was given back: told where tensors have no values (a graph's values stay alive)."""
+def _unwaited(GraphedStep: Callable[..., Any], epoch: Epoch) -> list[str]:
+    """Faults of the epoch if nobody waits between its calls: races, and replays that use memory which was given back
+    (told where tensors have no values: with them a graph's stay alive)."""
     gpu = simulate("H100", strict=False)
     with gpu:
         model, optimizer = _model(epoch, gpu.device, capturable=True)
-        step = GraphedStep(sealed(gpu), model, optimizer, _mse, epoch.warm_up)
+        step = GraphedStep(sealed(gpu), model, optimizer, _loss, epoch.warm_up)
         for x, y in epoch.data():
             try:
                 step(x.to(gpu.device), y.to(gpu.device))
             except Exception:  # it did not raise where there are values: it asks for one
                 break
-    return [fault for fault in gpu.faults if fault.startswith("graph replay: ") and "is gone" in fault]
+    gone = [fault for fault in gpu.faults if fault.startswith("graph replay: ") and "is gone" in fault]
+    return gone or [fault for fault in gpu.faults if fault.startswith("race: ")]
 
 
 def _wrong_values(report: check.Report) -> str | None:
@@ -163,6 +179,8 @@ def _wrong_values(report: check.Report) -> str | None:
             return f"the step of call {i + 1} was recorded but never run: replay in the same call"
         if got["losses"].count(mine) > 1 or mine != mine:
             why = ". Does the tensor you returned survive the next replay, and the batch's end?"
+        if epoch.one_buffer:
+            why = why or ". Here the caller writes each batch into the memory of the one before"
         return (
             f"call {i + 1} of {len(losses)}, x of {epoch.shapes()[i][0]}: the loss, read after the last call, is "
             f"{mine:.5f}; an ordinary loop has {true:.5f}{f' (the {i} before it are right)' if i else ''}{why}"
@@ -179,6 +197,9 @@ def _wrong_values(report: check.Report) -> str | None:
 def _wrong_cost(report: check.Report) -> str | None:
     epoch, got = report.case, report.value
     full, rows, usual = epoch.full(), got["rows"], got["usual"]
+    for i in sorted(set(range(len(rows))) - set(full)):
+        if rows[i][1] or rows[i][3]:
+            return f"call {i + 1} captured or replayed a graph, and has other shapes than the first call: the graph is for those"
     begun = next((i for i in full if rows[i][1]), full[-1])
     if sum(rows[i][0] for i in full if i <= begun) < 0.9 * epoch.warm_up * usual:
         return (
@@ -290,6 +311,9 @@ def _hint(kind: str, i: int, values: list[Tensor], wanted: list[Tensor], first: 
             return "that is the answer of call 1: what does the graph read?"
     if all(torch.equal(v, values[0]) for v in values):
         return "all calls returned the same tensor: the next replay overwrites it"
+    for later in range(i + 1, len(wanted)):
+        if torch.allclose(values[i], wanted[later], rtol=1e-3, atol=1e-5):
+            return f"that is the result of call {later + 1}, which wrote into the tensor that this one had returned"
     if kind == "scorer":
         return "which tensor does the graph read?"
     return "where is the new state written, and where does the next replay read it?"

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from helpers import check
-from helpers.check.judges import each_value
+from helpers.check.judges import each_value, first_of_two
 
 # --- 2.1 few_operators --------------------------------------------------------------------------------------------
 
@@ -22,11 +22,12 @@ def layer(
     dtype: torch.dtype = torch.float32,
     trained: bool = False,
     data: bool = False,
+    frozen: bool = False,
     **options: Any,
 ) -> check.Case:
     """Inputs of block for n rows of k numbers, d of them afterwards. trained: all of them want gradients.
 
-    data: x and residual are data: they want none, and lie by columns.
+    data: x and residual are data: they want none, and lie by columns. frozen: only gamma and beta want gradients.
     """
     g = torch.Generator().manual_seed(n)
     shapes = ((n, k), (d, k), (d,), (d,), (n, d), (d,), (d,))
@@ -34,6 +35,7 @@ def layer(
     if data:
         tensors = [t.t().contiguous().t() if t.dim() > 1 else t for t in tensors]
     wants = [trained and not (data and len(s) > 1 and s[0] == n) for s in shapes]
+    wants = [want and not (frozen and i < 5) for i, want in enumerate(wants)]
     return check.case(*(t.requires_grad_(w) for t, w in zip(tensors, wants, strict=True)), **options)
 
 
@@ -50,8 +52,14 @@ def _few_operators(x: torch.Tensor, *others: torch.Tensor, **options: float) -> 
     return {"operators": 7 if trained else 6, "syncs": 0}
 
 
-def check_block(*cases: check.Case, gradients: bool = False) -> None:
-    """Values within the budget of operators, or, of inputs that want gradients, these."""
+_TWO_CALLS = "This was looked at after a second call: each call returns a tensor of its own."
+
+
+def check_block(*cases: check.Case, gradients: bool = False, two_calls: bool = False) -> None:
+    """Values within the budget of operators, or, of inputs that want gradients, these.
+
+    two_calls: the first call's values after a second one.
+    """
     match, look = check.Match(rtol=1e-4, atol=1e-5), "3 · Operators that exist already"
     known: dict[str, Any] = {"match": match, "budget": _few_operators, "look": look}
     if gradients:
@@ -59,6 +67,8 @@ def check_block(*cases: check.Case, gradients: bool = False) -> None:
         match = check.Match(grads=True, rtol=1e-9 if exact else 1e-3, atol=1e-9 if exact else 1e-4)
         note = "block is part of a network that is being trained: gradients must come back through it."
         known = {"match": match, "look": "Further · What a node keeps", "note": note}
+    if two_calls:
+        known = {"match": match, "look": look, "drive": first_of_two, "note": _TWO_CALLS}
     check.function("block", cases, _plain_block, **known)
 
 
@@ -138,6 +148,12 @@ def check_tanhexp(*inputs: torch.Tensor, tolerance: float | None = None, kept_of
         many, budget = [check.case(n) for n in kept_of], {"syncs": 0}
         look = f"Further · In place, and what it breaks; {look}"
         check.function("tanhexp", many, drive=_keep, budget=budget, verify=each_value(_lean), look=look)
+        known: dict[str, Any] = {"match": check.Match(grads=True), "drive": first_of_two, "look": look}
+        known["note"] = (
+            "tanhexp was called twice before the first call's backward: what a call keeps is on its own ctx."
+        )
+        x = torch.linspace(-3, 3, 7, requires_grad=True)
+        check.function("tanhexp", [check.case(x)], _safe_tanhexp, **known)
 
 
 # --- 2.2 graph_keeper ---------------------------------------------------------------------------------------------
@@ -318,4 +334,8 @@ def check_grad_norms(
         )
     if graphs:
         want, known["drive"] = [{"norms": norms} | _NO_GRAPH for norms in want], _with_graphs_named
-    check.function("grad_norms", [check.case(*net.tensors()) for net in nets], want, note=note, **known)
+    cases = [check.case(*net.tensors()) for net in nets]
+    check.function("grad_norms", cases, want, note=note, **known)
+    if not graphs:
+        known = {"match": _MATCH, "drive": first_of_two, "note": _TWO_CALLS}
+        check.function("grad_norms", cases[:1], want[:1], **known)

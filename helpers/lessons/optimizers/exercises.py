@@ -180,8 +180,10 @@ def _train(
     params = [nn.Parameter(w) for w in weights]
     kept = 0
     for _ in range(1 + ends):  # the second time anew, where the first has ended
-        handles = step_in_backward(params, **options)
-        for used in plan:
+        handles = list(step_in_backward(params, **options))
+        for i, used in enumerate(plan):
+            if ends and i == 1:  # another net begins, and is never trained
+                handles += step_in_backward([nn.Parameter(torch.zeros(1))], **options)
             _backward(params, x, used)
         left = sum(p.grad is not None for p in params)
         for handle in handles if ends else ():
@@ -224,7 +226,8 @@ def check_step_in_backward(*cases: check.Case, costs: bool = False) -> None:
         note = (
             "None left, and the weights are off? m, v and a step number per parameter live on from backward to "
             "backward; a weight may sit one backward out, or be used twice in one. An error about None? A hook that "
-            "is defined in a loop sees the loop's last p: use the one that it is called with."
+            "is defined in a loop sees the loop's last p: use the one that it is called with. "
+            "Where hooks end, another net's are set up between the first backward and the second: does it keep its own state?"
         )
         if costs:
             note = f"{len(sizes)} weights of at most {max(sizes):,} bytes, m and v: {2 * len(sizes)} arrays live on. All "

@@ -3,6 +3,7 @@
 import random
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -13,6 +14,7 @@ import torch.utils.checkpoint
 from torch import nn
 
 from helpers import check, count
+from helpers.check.compare import difference
 from helpers.check.judges import each, each_value
 from helpers.check.reference import reference
 from helpers.lessons.saving_memory.layer import Layer
@@ -133,7 +135,8 @@ def check_accumulated_backward(*cases: check.Case, budget: bool = False, note: s
 class Chain:
     """Checkpointed parts on an input of (rows, width), with dropout p, with two inputs or one; some steps.
 
-    two: the second needs no gradient. late: the first of the two does not.
+    two: the second needs no gradient. late: the first of the two does not. product: the second goes through a matrix of
+    its own. frozen: the parts' first matrices want no gradient, and the parts come as functions.
     """
 
     rows: int
@@ -143,13 +146,16 @@ class Chain:
     two: bool = False
     steps: int = 1
     late: bool = False
+    product: bool = False
+    frozen: bool = False
 
 
 class _Part(Layer):
     """A block with dropout and a `gain` that the test changes between its two runs."""
 
-    def __init__(self, width: int, p: float) -> None:
+    def __init__(self, width: int, p: float, product: bool) -> None:
         super().__init__(width)
+        self.side = nn.Linear(width, width, bias=False) if product else None
         self.drop, self.gain, self.by_torch = nn.Dropout(p), torch.ones(width), False
 
     def forward(self, x: torch.Tensor, other: torch.Tensor | None = None) -> Any:
@@ -157,19 +163,28 @@ class _Part(Layer):
         # (in a list: a generator that is left half-way keeps the frames, and so their tensors)
         callers = [frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe())]
         self.by_torch = self.by_torch or torch.utils.checkpoint.__file__ in callers
-        h = self.norm(x if other is None else x * other) * self.gain
+        if other is not None:
+            other = x * other if self.side is None else x + self.side(other)
+        h = self.norm(x if other is None else other) * self.gain
         return x + self.down(self.drop(self.act(self.up(h))))
+
+
+def _call(part: _Part, *tensors: torch.Tensor) -> Any:
+    return part(*tensors)
 
 
 def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """Steps of a chain of checkpointed parts: losses, gradients, and random numbers drawn beside them."""
     of, results = Chain(**fields), []
-    net: Any = nn.ModuleList([_Part(of.width, of.p) for _ in range(of.depth)])
+    net: Any = nn.ModuleList([_Part(of.width, of.p, of.product) for _ in range(of.depth)])
+    for part in net if of.frozen else ():
+        part.up.weight.requires_grad_(False)
     for _ in range(of.steps):
         x, other = torch.randn(of.rows, of.width, requires_grad=True), torch.rand(of.rows, of.width)
         h = x
         for part in net:
-            h = checkpointed(part, *((other, h) if of.late else (h, other) if of.two else (h,)))
+            fn = partial(_call, part) if of.frozen else part
+            h = checkpointed(fn, *((other, h) if of.late else (h, other) if of.two else (h,)))
         loss = h.square().mean()
         del h
         drawn = torch.rand(of.steps - 1)  # between forward and backward: the generator is elsewhere now
@@ -200,7 +215,10 @@ def _as_torchs(**fields: Any) -> dict[str, Any]:
 def _torchs_cost(**fields: Any) -> dict[str, int]:
     torch.manual_seed(0)
     theirs, of = count(_chain, _by_torch, **fields).peak_live_bytes, Chain(**fields)
-    flops = 4 * of.steps * of.depth * 16 * of.rows * of.width**2
+    product = (
+        3 * 2 if of.product else 0
+    )  # in forward, again, and for the matrix's own gradient; its input wants none
+    flops = of.steps * of.depth * (4 * 16 + product) * of.rows * of.width**2
     return {"peak_live_bytes": int(1.1 * theirs) + 8192 * of.depth, "flops": flops}
 
 
@@ -213,7 +231,8 @@ def check_checkpointed(*cases: Chain, budget: bool = False, note: str = "") -> N
         known["note"] = (
             "Many parts; each part's `gain` changes before backward. Other gradients: backward uses what the first run made. "
             "Too many bytes: does anything but the inputs live from forward to backward? And do inputs stay when their part is "
-            "through, as what hangs on ctx does? (What save_for_backward keeps goes.)"
+            "through, as what hangs on ctx does? (What save_for_backward keeps goes.) Too many FLOPs: does an input get a "
+            "gradient that nobody wants?"
         )
     check.function("checkpointed", cases, _as_torchs, drive=_chain, look="A checkpoint from scratch", **known)
 
@@ -281,7 +300,8 @@ def check_choose_checkpoints(*cases: check.Case, note: str = "") -> None:
 class Offloads:
     """A step on (rows, width) through `depth` parts; the host gives `share` of each number back.
 
-    masks: parts save tensors of one byte a number too.
+    masks: parts save tensors of one byte a number too. odd: the batch wants a gradient; every second part has a frozen
+    matrix, and all parts use only some rows of one matrix, some columns of the other.
     """
 
     rows: int
@@ -291,6 +311,7 @@ class Offloads:
     share: float = 1.0
     steps: int = 1
     masks: bool = False
+    odd: bool = False
 
 
 def _leaky(h: torch.Tensor) -> torch.Tensor:
@@ -298,14 +319,32 @@ def _leaky(h: torch.Tensor) -> torch.Tensor:
     return torch.where(h > 0, torch.tanh(h), 0.1 * h)
 
 
+class _Narrowed(Layer):
+    """Leaves the first eight numbers inside out: its products save views that begin elsewhere than their weights."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        up = nn.functional.linear(self.norm(x), self.up.weight[8:], self.up.bias[8:])
+        return x + nn.functional.linear(self.act(up), self.down.weight[:, 8:], self.down.bias)
+
+
+def _storage(t: torch.Tensor) -> int:
+    return t.untyped_storage().data_ptr()
+
+
 def _offload(offloaded: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """Forward with the hooks on, then backward; the host's memory is bytes, and gives `share` of each number back."""
     host: dict[int, Any] = {}
-    of = Offloads(**fields)
+    of, put_there = Offloads(**fields), []
+    act = _leaky if of.masks else torch.tanh
+    net = nn.Sequential(*[(_Narrowed if of.odd else Layer)(of.width, 2, act) for _ in range(of.depth)])
+    for part in net[::2] if of.odd else ():
+        part.up.weight.requires_grad_(False)
+    weights = {_storage(p): p.requires_grad for p in net.parameters()}
 
     def put(tensor: torch.Tensor) -> int:
         handle = len(host)
         host[handle] = tensor.detach().clone().numpy().tobytes(), tensor.dtype, tensor.shape
+        put_there.append([weights.get(_storage(tensor)), [*tensor.shape], tensor.nbytes])
         return handle
 
     def get(handle: int) -> torch.Tensor:
@@ -314,16 +353,14 @@ def _offload(offloaded: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         back = torch.frombuffer(bytearray(numbers), dtype=dtype).reshape(shape).clone()
         return back.mul_(of.share) if dtype.is_floating_point else back
 
-    act = _leaky if of.masks else torch.tanh
-    net = nn.Sequential(*[Layer(of.width, 2, act) for _ in range(of.depth)])
-    x, offloads = torch.randn(2 * of.rows, of.width)[: of.rows], []  # a view of more
+    x, offloads = torch.randn(2 * of.rows, of.width, requires_grad=of.odd)[: of.rows], []  # a view of more
     for _ in range(of.steps):
         with offloaded(list(net.parameters()), put, get, of.min_bytes):
             loss = net(x).square().mean()
         offloads.append(len(host) > 0)
         loss.backward()
-    grads = [p.grad for p in net.parameters()]
-    return {"tensors in the host's memory": offloads, "loss": loss.detach(), "gradients": grads}
+    step = {"loss": loss.detach(), "gradients": [p.grad for p in net.parameters()]}
+    return {"tensors in the host's memory": offloads, "step": step, "put": put_there}
 
 
 class _Rule:
@@ -331,16 +368,20 @@ class _Rule:
 
     def __init__(self, share: float = 1.0) -> None:
         self.share, self.bytes, self.distinct = share, 0, 0
+        self.sizes: Counter[int] = Counter()  # bytes of a tensor → how many there are
+        self.shapes: dict[int, tuple[int, ...]] = {}  # … and the shape of one of them
 
     def __call__(self, parameters: list[nn.Parameter], put: Any, get: Any, min_bytes: int) -> Any:
-        stay, seen = {p.untyped_storage().data_ptr() for p in parameters}, set()
+        stay, seen = {_storage(p) for p in parameters}, set()
 
         def pack(t: torch.Tensor) -> tuple[torch.Tensor, bool]:
-            where = t.untyped_storage().data_ptr()
-            if named := t.nbytes >= min_bytes and where not in stay:
+            if named := t.nbytes >= min_bytes and _storage(t) not in stay:
                 self.bytes += t.nbytes
-                self.distinct += 0 if where in seen else t.nbytes
-                seen.add(where)
+                if _storage(t) not in seen:
+                    self.distinct += t.nbytes
+                    self.sizes[t.nbytes] += 1
+                    self.shapes[t.nbytes] = tuple(t.shape)
+                seen.add(_storage(t))
             return t, named
 
         def unpack(kept: tuple[torch.Tensor, bool]) -> torch.Tensor:
@@ -351,34 +392,61 @@ class _Rule:
 
 
 @cache
-def _plain_step(**fields: Any) -> dict[str, Any]:
-    of = Offloads(**fields)
-    return _offload(_Rule(of.share), **fields) | {"tensors in the host's memory": [True] * of.steps}
+def _by_the_rule(of: Offloads) -> tuple[dict[str, Any], _Rule, int]:
+    """The step's results with nothing moved, what the rule names of it, and the bytes alive at its peak."""
+    torch.manual_seed(0)
+    rule = _Rule(of.share)
+    with count() as counts:
+        result = _offload(rule, **vars(of))
+    return result, rule, counts.peak_live_bytes
 
 
-def _bytes_moved(report: check.Report) -> str | None:
-    _offload(rule := _Rule(), **report.kwargs)
+def _wrong_bytes(report: check.Report) -> str | None:
+    _, rule, _ = _by_the_rule(report.case)
     clones = sum(size for name, size in report.counts["allocations"] if name == "aten.clone")
-    if not 0.95 * 2 * rule.distinct <= clones <= 2 * rule.bytes:
-        return f"{clones:,} bytes were put and got; the rule names {rule.bytes:,}, so {2 * rule.bytes:,} there and back"
+    put, least = report.value["put"], report.case.min_bytes
+    for trained, shape, size in put:
+        if trained is not None:
+            which = "a parameter or a view of one" if trained else "a frozen parameter or a view of one"
+            return f"put() got {which}, {tuple(shape)}: it is on the device in any case, and stays there"
+        if size < least:
+            return f"put() got a tensor {tuple(shape)} of {size:,} bytes; min_bytes={least:,}: what is smaller stays"
+    there = Counter(size for *_, size in put)
+    for size, n in rule.sizes.items():
+        if there[size] < n:
+            return (
+                f"of {n} different saved tensors of {size:,} bytes, like {rule.shapes[size]}, {there[size]} were put; "
+                f"min_bytes={least:,}, and they are no parameters"
+            )
+    if 0.95 * 2 * rule.distinct <= clones <= 2 * rule.bytes:
+        return None
+    both = f"{rule.bytes:,} bytes, so {2 * rule.bytes:,} there and back"
+    return f"{clones:,} bytes were put and got; the rule names {both}: each tensor is put once, and got once"
+
+
+def _wrong_step(report: check.Report) -> str | None:
+    of, got = report.case, report.value
+    if not all(got["tensors in the host's memory"]):
+        return (
+            "when forward was over, nothing was in the host's memory: what autograd saves goes there at once"
+        )
+    if odd := difference(got["step"], _by_the_rule(of)[0]["step"], 1e-5, 1e-6, at="step"):
+        halved = f" (here get() gives {of.share} of each number: backward must use that, and nothing that was kept)"
+        return odd + (halved if of.share != 1 else "")
     return None
 
 
-@cache
-def _half_is_gone(**fields: Any) -> dict[str, int]:
-    rule = _Rule()
-    plain = count(_offload, rule, **fields).peak_live_bytes
-    return {"peak_live_bytes": plain - rule.bytes // (2 * fields["steps"])}
+def _wrong_peak(report: check.Report) -> str | None:
+    _, rule, peak = _by_the_rule(report.case)
+    most = peak - rule.bytes // (2 * report.case.steps)
+    if report.counts["peak_live_bytes"] <= most:
+        return None
+    return (
+        f"values are right, but {report.counts['peak_live_bytes']:,} bytes are alive at the peak; wanted at most "
+        f"{most:,}: the plain step's without half of what is put. Do your hooks still hold the tensor?"
+    )
 
 
-def check_offloaded(*cases: Offloads, budget: bool = True) -> None:
-    """budget: what is moved, and what is held."""
-    note = "Here the host halves the numbers: backward must use what get() gives, and nothing that was kept."
-    known: dict[str, Any] = {"match": check.Match(rtol=1e-5, atol=1e-6), "look": "Put it elsewhere"}
-    if budget:
-        known |= {"budget": _half_is_gone, "verify": each(_bytes_moved)}
-        note = (
-            "Too many bytes moved? Each linear layer also saves its weight, as a view, and a layer norm two numbers per row. "
-            "Too few, or none in the host's memory? min_bytes are bytes. Too many alive? Then the hooks still hold the tensor."
-        )
-    check.function("offloaded", cases, _plain_step, drive=_offload, note=note, **known)
+def check_offloaded(*cases: Offloads) -> None:
+    judge = each(_wrong_bytes, _wrong_step, _wrong_peak, told=True)
+    check.function("offloaded", cases, drive=_offload, verify=judge, look="Put it elsewhere")
