@@ -300,7 +300,8 @@ class Int8Linear(torch.nn.Module):
 
     forward(x): float32, (..., K) → (..., N); any leading dimensions, or none, and at least one row; K and N are multiples
     of 8. One symmetric scale for each row of W, and for each row of x as it comes. Their largest numbers are 0, or from
-    1e-12 to 1e12. A row of zeros gives the bias, and no nan is converted to int8 on the way.
+    1e-12 to 1e12. A row of zeros gives the bias, and no nan is converted to int8 on the way. A result stays as it is
+    when the next batch comes.
 
     Graded: a result's error is at most 1.3 times what rounding both costs, √(s²/12 · Σw² + t²/12 · Σx²) with the scales s
     of x and t of W. One torch._int_mm, of a shape that CUDA takes (pad the rows, to 32 at the most), and no other product.
@@ -352,7 +353,7 @@ check_Int8Linear(
     Layer(5, 264, 512, batches=((17,), (16,), (2, 1), (3, 2, 5)), strided=True),
     Layer(6, 256, 512, batches=((2,), (33,), (), (4, 8)), bias=False, strided=True),
     Layer(7, 1024, 8, batches=((70,), (5, 12)), strided=True),
-    Layer(8, 64, 24, batches=((20,), (3,)), bias=False, size=1e-8),
+    Layer(8, 64, 24, batches=((20,), (3,), (20,)), bias=False, size=1e-8),
     Layer(10, 64, 24, batches=((20,), (33,)), bias=False, size=1e-9),
     Layer(9, 64, 24, batches=((20,), (3,)), bias=False, size=1e8),
 )
@@ -657,7 +658,7 @@ def smooth(
     """Make the output of norm easier to round, in place; every linear(norm(x)) stays as it was.
 
     norm: over K channels, with weight and bias. linears: all that read its output, weights of shape (N, K), N may
-    differ. amax: (K,), the largest |norm(x)| of each channel on calibration data; unchanged.
+    differ, no weight in two of them. amax: (K,), the largest |norm(x)| of each channel on calibration data; unchanged.
 
     s = amax^alpha ÷ wmax^(1 − alpha), with wmax the largest |weight| of the channel over all linears; s = 1 where
     either is 0. The same nn.Parameters hold the new numbers. Biases of the linears do not change.
@@ -771,7 +772,7 @@ def fake_quantize(w: torch.Tensor, scale: torch.Tensor, bits: int = 8) -> torch.
     """w rounded to bits and back: clamp(round(w ÷ scale), −most, most) · scale, most = 2^(bits−1) − 1.
 
     w: an nn.Parameter or any tensor; scale: broadcasts against w, no gradient. The gradient of w is the output's
-    where |w| ≤ (most + ½) · scale, and 0 beyond. Without torch.fake_quantize_….
+    where |w| < (most + ½) · scale, and 0 beyond (just there: either). Without torch.fake_quantize_….
     Budget: of what it allocates, the result lives on after the forward, and for backward one byte per element (a
     mask) and 16 per scale. To keep w itself for backward costs nothing.
     """

@@ -363,7 +363,13 @@ check_layout(
     net(36, 4096, 2048, 4, links=[NVLINK, ETHERNET], per_node=12, gpus=48),
     net(12, 1024, 512, 6, links=[NVLINK, ETHERNET], gpus=1),
     net(14, 1792, 1024, 14, links=[NVLINK, ETHERNET], gpus=7, per_node=1),
-    refused=[net(61, 4096, 2048, 61, links=[NVLINK, INFINIBAND], memory=1e9)],
+    net(
+        8, 1024, 512, 8, links=[NVLINK, ETHERNET], gpus=8, memory=219_152_384
+    ),  # tp 8 fills it to the last byte
+    refused=[
+        net(61, 4096, 2048, 61, links=[NVLINK, INFINIBAND], memory=1e9),
+        net(8, 1024, 512, 8, links=[NVLINK, ETHERNET], gpus=8, memory=219_152_383),
+    ],
 )
 ### END HIDDEN TESTS
 
@@ -581,7 +587,7 @@ class ParallelMLP(nn.Module):
 
     first: nn.Linear (width → hidden); second: nn.Linear (hidden → width); both with or without bias; the same on
     all ranks. They are only read. ValueError if hidden is not a multiple of n.
-    x: (…, width), float32, the same on all ranks; y too, and x's gradient. gelu is F.gelu's.
+    x: (…, width), float32, the same on all ranks; y too, and x's gradient. y is a new tensor in each call. gelu is F.gelu's.
 
     Communication: forward exactly one all-reduce (sum) of y's bytes, backward exactly one of x's; none in __init__. By
     `dist.all_reduce`: nothing of torch.distributed.tensor, and no functional collectives.

@@ -160,10 +160,12 @@ def repair_data(script: Script) -> Script:
     """The script with other functions for some of: fetch, loading, send.
 
     fetch(files, rows): pictures uint8 [rows, 3, side, side] and labels int64 [rows], a batch of the host's memory.
-        files.read(rows) is one request, for one row or many; files.labels are in memory.
+        files.read(rows) is one request, for one row or many; files.labels are in memory. The pictures stand for more
+        than a memory holds: each step reads its own, and none is kept for another.
     loading(cores, gpu): keyword arguments for the DataLoader. gpu.device.type is "cpu" where there is no GPU; on the
         simulated one it is "meta", so ask for != "cpu", never for == "cuda".
-    send(batches, gpu): yields each batch with its tensors on gpu.device; batches are lists of tensors.
+    send(batches, gpu): yields each batch with its tensors on gpu.device; batches are lists of tensors. It takes at most two
+        batches more than it has yielded.
 
     Returns script.replace(...). The training stays the same. Budget, a point each: read_s, stall_s, copied_bytes, syncs.
     """

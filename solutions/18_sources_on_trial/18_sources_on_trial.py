@@ -271,7 +271,7 @@ from helpers.lessons.sources_on_trial.exercises import World, check_trial
 
 check_trial(
     World("it helps with few rows, then falls back", sizes=(32, 8, 24, 2)),
-    World("it helps where rows are a multiple of 8", sizes=(8, 12, 24, 30)),
+    World("it helps where rows are a multiple of 8", sizes=(8, 12, 24)),
     World("exactly half is enough", sizes=(3, 7), setup=4, pays="after"),
     World("it changes nothing", sizes=(2,), setup=6, pays="nothing", sleeps="before"),
     World("it makes more of them", sizes=(5, 20)),
@@ -286,6 +286,8 @@ from helpers.lessons.sources_on_trial.exercises import World, check_trial
 check_trial(
     World("the rewriting halves them, not the change", sizes=(6, 11), setup=3),
     World("rewriting and change halve them, one after the other", sizes=(4, 9)),
+    World("the rewriting doubles them, and the change halves that", sizes=(4, 9)),
+    World("it misses half by one", sizes=(4, 9)),
     World("it halves them everywhere", sizes=(5, 12), sleeps="after"),
     World("it saves a quarter", sizes=(8, 16), sleeps="nothing"),
 )
@@ -555,7 +557,7 @@ check_border(
     Border(at=7, low=7, high=7),
     Border(at=8, low=3, high=7),
     Border(at=2, low=5, high=40, setup=3),
-    Border(at=500, low=100, high=1000, setup=4),
+    Border(at=500, low=100, high=1000, setup=4, pays="before"),
     Border(at=1000, low=100, high=1000),
     Border(at=101, low=100, high=1000),
 )

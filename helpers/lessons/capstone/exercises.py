@@ -15,7 +15,7 @@ from helpers.lessons import capstone
 from helpers.lessons.capstone import alone, scores
 from helpers.lessons.capstone.given import sent_bytes
 from helpers.lessons.capstone.parts import AREAS, PARTS, Script
-from helpers.lessons.capstone.scores import Run
+from helpers.lessons.capstone.scores import LARGE, Run
 
 #: headings of the lesson, by area
 _LOOK = {
@@ -34,8 +34,8 @@ _FORMS = {key: (name, form) for key, name, form in scores.ROWS}
 run = Run
 #: a run on the simulated GPU with true values, and otherwise as the steps are counted: only pictures and weights are smaller
 TIED = Run(
-    side=32, width=32, heads=scores.LARGE["heads"], layers=scores.LARGE["layers"], batch=scores.LARGE["batch"],
-    parts=scores.LARGE["parts"], steps=scores.WARM_UP + scores.STEPS, files=scores.PICTURES, ranks=scores.RANKS,
+    side=32, width=32, heads=LARGE["heads"], layers=LARGE["layers"], batch=LARGE["batch"],
+    parts=LARGE["parts"], steps=scores.WARM_UP + scores.STEPS, files=scores.PICTURES, ranks=scores.RANKS,
 )  # fmt: skip
 
 
@@ -126,6 +126,10 @@ def _did_it_while_counted(report: check.Report) -> str | None:
     ]:
         if _growth(names, place, tied, work) < least * _growth(names, place, was_tied, was):
             return f"{problem}: it computes or sends less ({', '.join(sorted(names)[:3])})"
+    # the same picture may be drawn twice, and two batches be there ahead; all else a step reads for itself
+    batch_s = LARGE["batch"] * 3 * LARGE["side"] ** 2 / scores.READ_BYTES_PER_S
+    if (read_s := report.value["score"]["read_s"]) < batch_s / 2:
+        return f"a step reads for {read_s * 1e6:.0f} µs, and its batch takes {batch_s * 1e6:.0f}: the rest was read before anybody counts. Pictures of other steps are not kept, and send takes at most two batches more than it has yielded"
     if report.value["score"]["sent_bytes"] < 0.45 * sent_bytes():
         return "fewer bytes are sent between the ranks than half of what the gradients have"
     return None

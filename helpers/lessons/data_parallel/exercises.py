@@ -4,7 +4,8 @@ import math
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from itertools import starmap
+from typing import Any, NamedTuple
 from unittest.mock import Mock
 
 import torch
@@ -134,14 +135,33 @@ class _Net(nn.Module):
         return self.last(h + self.rare(h) if branch else h)
 
 
-def training(
-    bucket_bytes: int, shape: tuple[int, ...], branch: list[bool], buckets: list[int], odd: bool = False
-) -> tuple[Any, ...]:
+class Training(NamedTuple):
     """Bytes of a bucket; (steps, parts, samples, 6); which ranks use `rare`; how many parameters are in each bucket.
 
-    odd: a weight that is used twice and lies transposed, buffers that are not contiguous.
+    odd: a weight that is used twice and lies transposed, buffers that are not contiguous. early: `rare` is used under
+    no_sync only. dtype: of parameters and samples.
     """
-    return bucket_bytes, shape, branch, buckets, odd
+
+    bucket_bytes: int
+    shape: tuple[int, ...]
+    branch: list[bool]
+    buckets: list[int]
+    odd: bool = False
+    early: bool = False
+    dtype: str = "float32"
+
+    def net(self, seed: int) -> _Net:
+        torch.manual_seed(seed)
+        return _Net(self.odd).to(getattr(torch, self.dtype))
+
+    def steps(self, seed: int, rank: int) -> list[list[tuple[torch.Tensor, bool]]]:
+        """One rank's samples, by steps and parts, and whether the part uses `rare`."""
+        samples = normal(seed, *self.shape).to(getattr(torch, self.dtype))
+        uses = [self.branch[rank] and not (self.early and last) for last in self._is_last()]
+        return [list(zip(parts, uses, strict=True)) for parts in samples]
+
+    def _is_last(self) -> list[bool]:
+        return [part == self.shape[1] - 1 for part in range(self.shape[1])]
 
 
 @partial(
@@ -157,28 +177,26 @@ def _train(kind: Any, runs: Any) -> list[Any]:
         for name in ("__init__", "prepare_for_backward"):
             setattr(torchs_own, name, refused)
     observed = []
-    for bucket_bytes, shape, branch, _, odd in runs:
+    for run in starmap(Training, runs):
         start, seed = secret(), secret()
-        torch.manual_seed(start)
-        net = _Net(odd)
+        net = run.net(start)
         with ranks.sent() as begun:
-            ddp = kind(net, bucket_bytes=bucket_bytes)
+            ddp = kind(net, bucket_bytes=run.bucket_bytes)
         state = {k: v.clone() for k, v in net.state_dict().items()}
-        used = branch[dist.get_rank()]
-        steps = [_step(ddp, net, parts, used) for parts in normal(seed, *shape)]
+        steps = [_step(ddp, net, parts) for parts in run.steps(seed, dist.get_rank())]
         observed.append([start, seed, begun.bytes(), state, steps])
     return observed
 
 
-def _step(ddp: Any, net: _Net, parts: torch.Tensor, used: bool) -> list[Any]:
+def _step(ddp: Any, net: _Net, parts: list[tuple[torch.Tensor, bool]]) -> list[Any]:
     """All parts but the last go under no_sync."""
     net.zero_grad()
     with ranks.sent(net) as quiet:
-        for part in parts[:-1]:
+        for part, branch in parts[:-1]:
             with ddp.no_sync():
-                ddp(part, branch=used).square().mean().backward()
+                ddp(part, branch=branch).square().mean().backward()
     with ranks.sent(net) as record:
-        ddp(parts[-1], branch=used).square().mean().backward()
+        ddp(parts[-1][0], branch=parts[-1][1]).square().mean().backward()
         ddp.finish()
     grads = {k: None if p.grad is None else p.grad.clone() for k, p in net.named_parameters()}
     calls = [(c.kind, c.bytes, c.asynchronous, c.phase, c.reached, c.waited) for c in record.calls]
@@ -186,29 +204,29 @@ def _step(ddp: Any, net: _Net, parts: torch.Tensor, used: bool) -> list[Any]:
 
 
 def _as_one_batch(value: list[Any], n: int, runs: Any) -> str | None:
-    for i, (bucket_bytes, shape, branch, counts, odd) in enumerate(runs):
+    for i, run in enumerate(starmap(Training, runs)):
         observed = [rank[i] for rank in value]
         if min(len({t[k] for t in observed}) for k in (0, 1)) < n:
             return "two ranks began with the same weights or samples"
-        torch.manual_seed(observed[0][0])
-        net = _Net(odd)
+        net, counts = run.net(observed[0][0]), run.buckets
         if text := _begun_wrong(net, observed):
             return text
         ends = [sum(counts[: k + 1]) for k in range(len(counts))]
         wanted = [_NAMES[end - size : end] for size, end in zip(counts, ends, strict=True)]
-        samples = [normal(t[1], *shape) for t in observed]
-        for step in range(shape[0]):
+        given = [run.steps(t[1], r) for r, t in enumerate(observed)]
+        for step in range(run.shape[0]):
             net.zero_grad()
             for r in range(n):
-                for part in samples[r][step]:
-                    (net(part, branch[r]).square().mean() / n).backward()
+                for part, branch in given[r][step]:
+                    (net(part, branch).square().mean() / n).backward()
             for r in range(n):
                 quiet, calls, order, grads = observed[r][4][step]
                 text = f"{quiet} calls were made within no_sync; wanted none" if quiet else None
                 text = text or _gradients_wrong(net, grads)
-                unused = [] if branch[r] else ["rare.weight", "rare.bias"]
-                if text := text or _link_wrong(net, bucket_bytes, wanted, calls, order, unused):
-                    return f"rank {r} of {n}, step {step + 1}: {text}"
+                unused = [] if given[r][step][-1][1] else ["rare.weight", "rare.bias"]
+                if text := text or _link_wrong(net, run.bucket_bytes, wanted, calls, order, unused):
+                    of = f", in {run.dtype}" * (run.dtype != "float32")
+                    return f"rank {r} of {n}, step {step + 1}{of}: {text}"
     return None
 
 
@@ -234,9 +252,16 @@ def _gradients_wrong(net: _Net, grads: dict[str, torch.Tensor | None]) -> str | 
                 return f"{k} is frozen, and has a gradient"
         elif got is None:
             return f"{k} has no gradient; wanted the mean over the ranks"
-        elif not torch.allclose(got, want, rtol=1e-4, atol=1e-6):
+        elif got.dtype != want.dtype:
+            return f"{k}'s gradient is {got.dtype}, and the parameter {want.dtype}"
+        elif not torch.allclose(
+            got, want, *((1e-10, 1e-12) if want.dtype == torch.float64 else (1e-4, 1e-6))
+        ):
+            off, largest = float((got - want).abs().max()), float(want.abs().max())
             part = float((got * want).sum() / want.square().sum().clamp(min=1e-12))
-            return f"{k}'s gradient is not that of the whole batch (about {part:.2f} times it)"
+            why = f"about {part:.2f} times it" if abs(part - 1) > 0.01 else "right but for rounding"
+            why += ": was it summed in fewer bits than the parameter's?" * (off < 0.01 * largest)
+            return f"{k}'s gradient is not that of the whole batch: off by up to {off:.2g}, of values up to {largest:.2g}; {why}"
     return None
 
 
@@ -273,11 +298,14 @@ def _link_wrong(
     return None
 
 
-def check_BucketedDDP(n: int, *runs: tuple[Any, ...]) -> None:
+def check_BucketedDDP(n: int, *runs: Training) -> None:
     note = "Net: first (its weight is frozen), middle, rare, last; each a linear layer. Some steps have two parts, "
     note += "and some ranks do not use rare."
-    note += " In the last run middle's weight is used twice, and buffers are not contiguous." * runs[-1][-1]
-    check_ranks("BucketedDDP", _train, _as_one_batch, n, list(runs), look=_HIDE_IT, note=note)
+    note += " In one run rare is used under no_sync only." * any(run.early for run in runs)
+    note += " In one run middle's weight is used twice, and buffers are not contiguous." * any(
+        run.odd for run in runs
+    )
+    check_ranks("BucketedDDP", _train, _as_one_batch, n, list(map(tuple, runs)), look=_HIDE_IT, note=note)
 
 
 # --- 14.2 choose_cap ----------------------------------------------------------------------------------------------
@@ -330,30 +358,39 @@ class _Products(nn.Module):
         return ((x @ self.a).tanh() @ self.b).tanh() @ self.c
 
 
-def hooked(seed: int, width: int, factors: list[float], cap_mb: float) -> tuple[Any, ...]:
-    """A run of as many steps as factors, each with the same gradients times its factor; cap_mb: DDP's bucket size."""
+def hooked(
+    seed: int, width: int, factors: list[float], cap_mb: float, idle: int | None = None
+) -> tuple[Any, ...]:
+    """A run of as many steps as factors, each with the same gradients times its factor; cap_mb: DDP's bucket size.
+
+    idle: the rank whose gradients are zeros in the first step.
+    """
     made = torch.Generator().manual_seed(seed)
     weights = [torch.randn(width, width, generator=made) / 3 for _ in range(3)]
-    return weights, torch.randn(8, width, generator=made), factors, cap_mb
+    return weights, torch.randn(8, width, generator=made), factors, cap_mb, idle
 
 
 def _samples(common: torch.Tensor, own: int, rank: int) -> torch.Tensor:
     return (common + 0.3 * normal(own, *common.shape)) * (1 + rank / 2)
 
 
-@on_ranks
+@partial(
+    on_ranks,
+    stuck="one rank waited for another in a collective: each is called by all ranks, whatever their own numbers",
+)
 def _hook(hook: Any, runs: Any) -> list[Any]:
     """Of each run: the seed of this rank's part of the samples, and of each step what was sent, and the gradients."""
     observed = []
-    for weights, common, factors, cap_mb in runs:
+    for weights, common, factors, cap_mb, idle in runs:
         net, steps, own = _Products(weights), [], secret()
         ddp = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=cap_mb)
         ddp.register_comm_hook({}, hook)
         x = _samples(common, own, dist.get_rank())
-        for factor in factors:
+        for k, factor in enumerate(factors):
             net.zero_grad()
+            here = 0.0 if k == 0 and dist.get_rank() == idle else factor
             with ranks.sent(net) as record:
-                (ddp(x).square().mean() * factor).backward()
+                (ddp(x).square().mean() * here).backward()
             grads = [p.grad.clone() for p in net.parameters() if p.grad is not None]
             steps.append([[(c.kind, c.bytes) for c in record.calls], grads])
         observed.append([own, steps])
@@ -377,27 +414,31 @@ def _nothing_lost(value: list[Any], n: int, runs: Any) -> str | None:
     return None
 
 
-def _worst(got: list[torch.Tensor], want: list[torch.Tensor], factor: float) -> float:
-    return max(float((g - w * factor).abs().max()) for g, w in zip(got, want, strict=True))
+def _worst(got: list[torch.Tensor], want: list[torch.Tensor]) -> float:
+    return max(float((g - w).abs().max()) for g, w in zip(got, want, strict=True))
 
 
 def _steps_wrong(
     given: tuple[Any, ...], each: list[list[torch.Tensor]], steps: list[Any], first: list[Any]
 ) -> str | None:
     """given: the run. each: exact gradients of all ranks. steps, first: this rank's and rank 0's."""
-    weights, _, factors, cap_mb = given
+    weights, _, factors, cap_mb, idle = given
     n = len(each)
-    mean = [torch.stack(g).sum(0) / n for g in zip(*each, strict=True)]
+
+    def mean(k: int) -> list[torch.Tensor]:
+        some = [gs for r, gs in enumerate(each) if k or r != idle]
+        return [torch.stack(g).sum(0) * factors[k] / n for g in zip(*some, strict=True)]
+
     grid = max(float(g.abs().max()) for gs in each for g in gs) * max(factors) / (127 // n)
     numbers = sum(w.numel() for w in weights)
     most = numbers + 16 * (1 if cap_mb > 1 else len(weights))
-    total = [torch.zeros_like(g) for g in mean]
+    total = wanted = [torch.zeros_like(w) for w in weights]
     for k, (factor, (calls, grads), (_, others)) in enumerate(zip(factors, steps, first, strict=True)):
         where, fed = f"step {k + 1}", any(factors[:k])
         for got, other in zip(grads, others, strict=True):
             if not torch.allclose(got, other, rtol=1e-6, atol=0):
                 return f"{where}: has other means than rank 0"
-        off = _worst(grads, mean, factor) / grid
+        off = _worst(grads, mean(k)) / grid
         if not off <= (1.1 if fed else 0.55):
             why = "rounded to nearest, in steps that are the same on all ranks?"
             if not off < 10:
@@ -406,14 +447,17 @@ def _steps_wrong(
                 why = "a bucket was all zeros"
             return f"{where}: a mean is off by {off:.2f} steps of the grid, wanted {'1' if fed else '0.5'} at most: {why}"
         total = [t + got for t, got in zip(total, grads, strict=True)]
-        off = _worst(total, mean, sum(factors[: k + 1])) / grid
+        wanted = [w + m for w, m in zip(wanted, mean(k), strict=True)]
+        off = _worst(total, wanted) / grid
         # a step without gradients: the grid is that of the rests
         if not off <= (0.55 if factor or not fed else 0.05):
             return (
                 f"{where}: the sum of the means so far is off by {off:.2f} steps of the largest grid: what is "
                 "rounded off must be added, to the same parameter, in the next step"
             )
-        if text := _too_much_sent(calls, numbers, most):
+        if text := _too_much_sent(
+            calls, numbers if factor or fed else 0, most
+        ):  # zeros, which need not be sent
             return f"{where}: {text}"
     return None
 

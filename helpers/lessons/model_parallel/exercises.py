@@ -67,6 +67,7 @@ def _split_one(kind: Any, shape: list[int], hidden: int, biases: list[bool], see
         "read_only": read_only,
     }
     observed |= {"making": making.as_dict()["counts"], "rate": _RATE, "alone": _alone(kind)}
+    given_back = []
     for _ in range(2):
         x = x.detach().clone().requires_grad_()
         with ranks.sent() as forward:
@@ -80,12 +81,17 @@ def _split_one(kind: Any, shape: list[int], hidden: int, biases: list[bool], see
             if p.grad is not None:
                 p.data -= observed["rate"] * p.grad
                 p.grad = None
-        kind = type(y).__name__
-        values = ((y + 0).detach(), x.grad) if kind == "Tensor" else (None, None)
-        step: dict[str, Any] = {"kind": kind, "values": values}
+        plain = (y + 0).detach() if type(y).__name__ == "Tensor" else None
+        given_back.append((y, plain))
+        step: dict[str, Any] = {
+            "kind": type(y).__name__,
+            "values": (plain, plain if plain is None else x.grad),
+        }
         for way, record in (("forward", forward), ("backward", backward)):
             step[way] = [(c.kind, c.bytes, c.reduction, c.operator) for c in record.calls]
         observed["steps"].append(step)
+    y, plain = given_back[0]
+    observed["first y changed"] = plain is not None and not torch.equal(y.detach(), plain)
     return observed
 
 
@@ -163,6 +169,8 @@ def _rank_wrong(n: int, case: list[Any], rank: int, got: Any, rates: list[float]
         after = " after a step of SGD" + (", a rate for each rank," * (not biases[1])) if i else ""
         if text := _step_wrong(step, right, after, rank, 4 * torch.Size(shape).numel(), biases[1] and not i):
             return text
+    if got["first y changed"]:
+        return "values are right, but the first call's y has changed in the second: it is a tensor of its own"
     return None
 
 

@@ -66,7 +66,7 @@ def _wrong_integers(report: check.Report) -> str | None:
     error = (back - x).abs() / scale
     if not bool(error.max() <= 0.5001):
         i = int(error.argmax())
-        return f"{at}{float(x.flatten()[i]):.5g} comes back as {float(back.flatten()[i]):.5g}, {float(error.max()):.2f} scales off; wanted at most half a scale{'' if symmetric else '. Is zero rounded, and 0 in the range even if all x are above it?'}"
+        return f"{at}{float(x.flatten()[i]):.5g} comes back as {float(back.flatten()[i]):.5g}, {float(error.max()):.4f} scales off; wanted at most 0.5001{'' if symmetric else '. Is zero rounded, and 0 in the range even if all x are above it?'}"
     if bool((back[x == 0] != 0).any()):
         return f"{at}0 comes back as {float(back[x == 0].abs().max()):g}, wanted exactly 0"
     limit = q.numel() + scale.numel() * (4 if symmetric else 5)
@@ -171,7 +171,7 @@ def _use(Int8Linear: Any, **fields: Any) -> dict[str, Any]:
             y = layer(x)
         shapes = list(watch.shapes)
         with torch.no_grad():
-            values = {"y": y, "again": twin(x), "shapes": shapes}
+            values = {"y": y, "at first": y.clone(), "again": twin(x), "shapes": shapes}
         seen.append(values | {"peak": run.peak_live_bytes, "did": dict(run.by_operator)})
     sizes = [t.untyped_storage().nbytes() for t in state.values()]
     return {"kept": making.live_bytes, "state": sum(sizes), "seen": seen, "finite": watch.finite}
@@ -215,7 +215,7 @@ def _wrong_bytes(asked: Layer, got: dict[str, Any]) -> str | None:
 
 
 def _wrong_numbers(seen: dict[str, Any], true: Tensor, about: Tensor, shape: tuple[int, ...]) -> str | None:
-    y = seen["y"]
+    y = seen["at first"]
     if y.shape != shape or y.dtype != torch.float32:
         return f"y is {y.dtype} of {tuple(y.shape)}, wanted float32 of {shape}"
     error, zeros = (y.reshape(true.shape).double() - true).abs(), about == 0
@@ -228,8 +228,10 @@ def _wrong_numbers(seen: dict[str, Any], true: Tensor, about: Tensor, shape: tup
         return f"off by {ratio:.2f} times what rounding x and W costs, which is less than rounding both allows: where do these numbers come from?"
     if not ratio <= 1.3:
         return f"off by {ratio:.2f} times what rounding costs; wanted at most 1.3. A scale for each row of x and of W? Rounded before .to(torch.int8), which cuts off?"
-    if not torch.equal(y, seen["again"]):
+    if not torch.equal(seen["at first"], seen["again"]):
         return "another Int8Linear that loads this state_dict gives other numbers: something is kept outside of it"
+    if not torch.equal(y, seen["y"]):
+        return "values right at first, but a later batch has changed them: each result is a tensor of its own"
     return None
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,11 +83,13 @@ _WORLDS: dict[str, tuple[Callable[[int], int], Callable[[int], int], Callable[[i
     "exactly half is enough": (lambda n: 4 * n, lambda n: 4 * n, lambda n: 2 * n),
     "it saves a quarter": (lambda n: 4 * n, lambda n: 4 * n, lambda n: 3 * n),
     "it changes nothing": (lambda n: 3 * n, lambda n: 3 * n, lambda n: 3 * n),
+    "it misses half by one": (lambda n: 2 * n - 1, lambda n: 2 * n - 1, lambda n: n),
     "it makes more of them": (lambda n: 2 * n, lambda n: 2 * n, lambda n: 5 * n),
     "it has a cost of its own, so it helps with many rows": (lambda n: 2 * n, lambda n: 2 * n, lambda n: n // 4 + 20),
     "it helps with few rows, then falls back": (lambda n: 4 * n, lambda n: 4 * n, lambda n: n if n <= 16 else 4 * n),
     "it helps where rows are a multiple of 8": (lambda n: 4 * n, lambda n: 4 * n, lambda n: 4 * n if n % 8 else n),
     "the rewriting halves them, not the change": (lambda n: 4 * n, lambda n: 2 * n, lambda n: 2 * n),
+    "the rewriting doubles them, and the change halves that": (lambda n: 2 * n, lambda n: 4 * n, lambda n: 2 * n),
     "rewriting and change halve them, one after the other": (lambda n: 8 * n, lambda n: 4 * n, lambda n: 2 * n),
 }  # fmt: skip
 
@@ -122,6 +124,8 @@ class _Program:
         takes = _WORLDS[self.world.kind][("before", "nothing", "after").index(name)]
 
         def call(n: int) -> None:
+            if n not in self.world.sizes:
+                raise ValueError(f"{n} rows, where the claim is about {_rows(self.world.sizes)}")
             self.calls.append((name, n))
             first = self.world.pays in ("first", name) and n not in self.warm
             if name == self.world.sleeps:
@@ -150,32 +154,37 @@ def _tried(report: check.Report) -> str | None:
     if got[0] == word and sorted(got[1]) == sorted(holds):
         return None
     text = f"where {world.kind}, with {_rows(world.sizes)} rows: you say {tuple(got)!r}, wanted {(word, holds)!r}"
-    return text + "".join(f"\n  {why}" for why in _mistakes(world, report.value["calls"]))
+    return f"{text}\n  {_mistake(world, report.value['calls'], got[1])}"
 
 
 def _rows(sizes: tuple[int, ...]) -> str:
     return ", ".join(map(str, sizes))
 
 
-def _mistakes(world: World, calls: list[Any]) -> list[str]:
-    """What of the design explains a wrong verdict here; the first that does."""
-    ran = {(str(name), int(n)) for name, n in calls}
-    if missing := [n for n in world.sizes if ("after", n) not in ran]:
-        return [f"`after` never ran with {_rows(tuple(missing))} rows: a claim is about all its sizes"]
-    if missing := [n for n in world.sizes if ("nothing", n) not in ran]:
-        return [
-            f"`nothing`, the control, never ran with {_rows(tuple(missing))} rows: how much is the rewriting's?"
-        ]
-    if world.setup > 1 and len(calls) < 2 * len(ran):
-        return ["the first call of a function at a size sets something up: call once before you count"]
+def _mistake(world: World, calls: list[Any], held: Sequence[int]) -> str:
+    """What of the design explains that it says to hold at these sizes; the first that does, else the numbers of one size."""
+    ran = [(str(name), int(n)) for name, n in calls]
+    for name, why in (
+        ("after", "a claim is about all its sizes"),
+        ("nothing", "how much is the rewriting's?"),
+    ):
+        if missing := [n for n in world.sizes if (name, n) not in ran]:
+            return f"`{name}` never ran with {_rows(tuple(missing))} rows: {why}"
+    first = {n: next(name for name, rows in ran if rows == n) for n in world.sizes}
+    payers = {(first[n] if world.pays == "first" else world.pays, n) for n in world.sizes}
+    if world.setup > 1 and any(ran.count(payer) == 1 and payer[0] != "before" for payer in payers):
+        return "the first call of a function at a size sets something up: call once before you count"
     if world.sleeps:
-        return [
+        return (
             f"`{world.sleeps}` waits without an operator: a clock sees that, a counter of operators does not"
-        ]
-    before, control, _ = _WORLDS[world.kind]
-    if any(before(n) != control(n) for n in world.sizes):
-        return ["the control differs from `before`: what the rewriting does is no merit of the change"]
-    return []
+        )
+    before, control, after = _WORLDS[world.kind]
+    against = [before, lambda n: min(before(n), control(n))]
+    if any(sorted(held) == sorted(n for n in world.sizes if 2 * after(n) <= was(n)) for was in against):
+        return "the control differs from `before`: what the rewriting does is no merit of the change, nor its fault"
+    n = next(n for n in world.sizes if (n in held) != (n in world.holds))
+    more = "half or less" if n in world.holds else "more than half"
+    return f"with {n} rows `nothing` takes {control(n)} operators and `after` {after(n)}: {more}"
 
 
 def check_trial(*worlds: World) -> None:
@@ -188,12 +197,19 @@ def check_trial(*worlds: World) -> None:
 
 @dataclass(frozen=True)
 class Border:
-    """A change that halves the operators from some number of rows on; 0: at none. setup: as in :class:`World`, of `after`."""
+    """A change that halves the operators from some number of rows on; 0: at none. setup, pays: as in :class:`World`."""
 
     at: int
     low: int = 1
     high: int = 64
     setup: int = 1
+    pays: str = "after"
+
+    def takes(self, name: str, n: int) -> int:
+        """Operators: of an even number of rows exactly half are left, or all; of an odd one less than half, or one too many."""
+        if name == "before":
+            return 8 - n % 2
+        return 4 - n % 2 if 0 < self.at <= n else 8 - 4 * (n % 2)
 
     @property
     def wanted(self) -> int | None:
@@ -212,9 +228,9 @@ def _find(border: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         calls.append((name, n))
         if not asked.low <= n <= asked.high:
             raise ValueError(f"{n} rows, where {asked.low} to {asked.high} are asked about")
-        helps = name == "after" and 0 < asked.at <= n
-        _operators((4 if helps else 8) * (asked.setup if name == "after" and n not in warm else 1))
-        if name == "after":
+        first = name == asked.pays and n not in warm
+        _operators(asked.takes(name, n) * (asked.setup if first else 1))
+        if first:
             warm.add(n)
 
     functions = [lambda n, name=name: call(name, n) for name in ("before", "after")]
@@ -226,8 +242,13 @@ def _found(report: check.Report) -> str | None:
     sizes = {n for _, n in report.value["calls"]}
     where = f"between {asked.low} and {asked.high} rows"
     if got != asked.wanted:
-        first = ". Is the first call at a size counted, which sets something up?" if asked.setup > 1 else ""
-        return f"{where}: you say {got!r}, wanted {asked.wanted!r}{first}"
+        n = max(sizes) if asked.wanted is None or got is None else min(got, asked.wanted)
+        took = (f"`{name}` {asked.takes(name, n)}" for name in ("before", "after"))
+        why = f". Of {n} rows, operators: {', '.join(took)}" if asked.low <= n <= asked.high else ""
+        why += f"; the first call of `{asked.pays}` at a size takes more, which does not count" * (
+            asked.setup > 1
+        )
+        return f"{where}: you say {got!r}, wanted {asked.wanted!r}{why}"
     if len(sizes) > asked.allowed:
         return f"{where}: right, but {len(sizes)} sizes were tried; wanted at most {asked.allowed}"
     return None

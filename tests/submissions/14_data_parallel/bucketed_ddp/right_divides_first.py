@@ -26,7 +26,7 @@ class BucketedDDP(nn.Module):
 
     def go(self):
         bucket = self.plan[len(self.pending)]
-        flat = torch.zeros(sum(p.numel() for p in bucket))
+        flat = bucket[0].new_zeros(sum(p.numel() for p in bucket))
         for p, part in zip(bucket, flat.split([p.numel() for p in bucket])):
             if p.grad is not None:
                 part.add_(p.grad.flatten(), alpha=1 / dist.get_world_size())

@@ -1,10 +1,10 @@
 # one number too many where n divides N: earns 2
 class ShardedOptimizer:
     def __init__(self, params, make):
-        self.params, self.n = list(params), dist.get_world_size()
-        self.part = sum(p.numel() for p in self.params) // self.n + 1
-        own = self.end_to_end(self.params).chunk(self.n)[dist.get_rank()]
-        self.own = nn.Parameter(own.clone())
+        self.params, self.n = [p for p in params if p.requires_grad], dist.get_world_size()
+        self.sizes = [p.numel() for p in self.params]
+        self.part = sum(self.sizes) // self.n + 1
+        self.own = nn.Parameter(self.end_to_end(self.params).chunk(self.n)[dist.get_rank()].clone())
         self.inner = make([self.own])
 
     @torch.no_grad()
@@ -13,18 +13,12 @@ class ShardedOptimizer:
         return nn.functional.pad(vector, (0, self.n * self.part - vector.numel()))
 
     @torch.no_grad()
-    def back(self, vector):
-        at = 0
-        for p in self.params:
-            p.copy_(vector[at : at + p.numel()].view_as(p))
-            at += p.numel()
-
-    @torch.no_grad()
     def step(self):
-        vector = self.end_to_end([p.grad for p in self.params])
-        grad = torch.empty(self.part)
-        dist.reduce_scatter(grad, list(vector.chunk(self.n)))
-        self.own.grad = grad / self.n
+        vector = self.end_to_end([torch.zeros_like(p) if p.grad is None else p.grad for p in self.params])
+        self.own.grad = torch.empty(self.part)
+        dist.reduce_scatter_tensor(self.own.grad, vector)
+        self.own.grad /= self.n
         self.inner.step()
-        dist.all_gather(list(vector.chunk(self.n)), self.own.detach())
-        self.back(vector)
+        dist.all_gather_into_tensor(vector, self.own.detach())
+        for p, new in zip(self.params, vector[: sum(self.sizes)].split(self.sizes)):
+            p.copy_(new.view_as(p))
