@@ -138,16 +138,19 @@ class _Remembering(Mode):
 
 
 class _Behind:
-    """Within this block, one call of one operator, answers come from :class:`_Remembering`."""
+    """Within this block, one call of one operator, answers come from :class:`_Remembering`: behind modes of the course's
+    own. PyTorch's (fake tensors, functionalisation) have places of their own, and keep them."""
 
     _mode = _Remembering()
 
     def __enter__(self) -> None:
-        self._count = modes_on()
-        self._place([self._mode, *reversed([pop_mode(None) for _ in range(self._count)])])
+        behind = [pop_mode(None) for _ in range(modes_on())]
+        self._put = [self._mode] if all(isinstance(mode, Mode) for mode in behind) else []
+        self._place([*self._put, *reversed(behind)])
 
     def __exit__(self, *error: object) -> None:
-        self._place([*reversed([pop_mode(None) for _ in range(self._count + 1)])][1:])
+        modes = [pop_mode(None) for _ in range(modes_on())]
+        self._place([*reversed(modes)][len(self._put) :])
 
     @staticmethod
     def _place(modes: list[Any]) -> None:
