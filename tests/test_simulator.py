@@ -660,3 +660,34 @@ def test_an_operator_costs_the_same_after_ten_thousand() -> None:
         last = [lines_run(step) for _ in range(10)]
         assert len(gpu.kernels) > 9_900
     assert max(last) < 1.2 * max(first), (first, last)
+
+
+def test_under_another_mode_shapes_are_remembered_too() -> None:
+    """count() outside sees each operator, and PyTorch's rules in Python are asked once a kind of input."""
+
+    def counted() -> tuple[dict[str, Any], float]:
+        with count() as counts, simulate("H100") as gpu:
+            x, y = torch.ones(4, 4, device=gpu.device), torch.ones(4, 4, device=gpu.device)
+            for _ in range(2):
+                x.addcmul_(y, y).lerp_(y, 0.5)
+                F.softplus(x).copysign(y)
+                assert x.resize_(8, 8).shape == (8, 8) and x.resize_(4, 4).shape == (4, 4)
+        return counts.as_dict(), gpu.clock()
+
+    first, rules = counted(), set[str]()
+    rule = (f"{os.sep}_refs{os.sep}", f"{os.sep}_decomp{os.sep}")
+    before = sys.getprofile()
+    sys.setprofile(
+        lambda frame, *_: (
+            rules.add(frame.f_code.co_name) if any(r in frame.f_code.co_filename for r in rule) else None
+        )
+    )
+    try:
+        again = counted()
+    finally:
+        sys.setprofile(before)
+    assert again == first and first[0]["operators"] > 8
+    assert not rules, rules
+    with count(), simulate("H100") as gpu, pytest.raises(RuntimeError, match="broadcast"):
+        x = torch.ones(4, 4, device=gpu.device)
+        x.addcmul_(x, torch.ones(3, device=gpu.device))  # what does not fit is refused as ever

@@ -79,6 +79,7 @@ def fingerprint() -> str:
     return digest(*(path.read_text(encoding="utf-8") for path in SOURCES))
 
 
+@lru_cache(maxsize=8)  # to read six programs takes a tenth of a second, and every test asks for the script
 def digest(*programs: str) -> str:
     """16 hex digits of these texts that no import at their top, docstring, comment or white space changes."""
     hashed = hashlib.sha256()

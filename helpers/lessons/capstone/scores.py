@@ -410,8 +410,13 @@ def _trained(script: Script, run: Run, cpu: NoGPU | None) -> dict[str, Any]:
 def _sketch(weights: torch.Tensor) -> list[float]:
     """64 sums of the numbers, each with signs of its own: who has the same sums has the same weights."""
     weights = weights.detach().flatten().cpu().double()
-    signs = torch.randint(2, (64, len(weights)), generator=torch.Generator().manual_seed(len(weights)))
-    return ((2 * signs - 1).double() @ weights).tolist()
+    return (_signs(len(weights)) @ weights).tolist()
+
+
+@lru_cache(maxsize=2)  # a run sketches what has its model's length, again and again
+def _signs(length: int) -> torch.Tensor:
+    signs = torch.randint(2, (64, length), generator=torch.Generator().manual_seed(length), dtype=torch.int8)
+    return signs.double().mul_(2).sub_(1)
 
 
 def _classes(guess: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 PyTorch works out shapes of many operators in Python (torch/_refs, torch/_decomp), up to a millisecond each, and
 a model asks the same question in every layer and step. So the answer is kept: function, shapes, strides,
-types and numbers → shape, stride and type of each result.
+types and numbers → shape, stride and type of each result. Of an operator in place: that its arguments fit.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from helpers.pytorch.dispatch_mode import Unseen
-from helpers.pytorch.private_torch import modes_on
+from helpers.pytorch.dispatch_mode import Mode, Unseen
+from helpers.pytorch.private_torch import modes_on, pop_mode, push_mode
 from helpers.pytorch.tensors import CHANNELS_LAST, channels_last, tensors
 from helpers.simulator.operators.cuda_kernels import only_writes
 
@@ -29,6 +29,7 @@ _CONVOLUTION, _CONVOLUTION_BACKWARD = (
     torch.ops.aten.convolution_backward.default,
 )
 # Their results share the input's memory although their schemas do not say so.
+_SELF = "its first argument"  # what an operator in place returns
 _SHARE = ("_unsafe_view", "_reshape_alias", "lift", "lift_fresh", "alias", "set_", "resize_")
 
 
@@ -91,11 +92,20 @@ def _on_zeros(error: Exception, func: Any, args: Any, kwargs: Any) -> Any:
 
 def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if modes_on():  # another mode behind this one wants to see the call
-        return func(*args, **kwargs)
-    if not _pure(func):
+        if not (_pure(func) or _in_place(func)):
+            return func(*args, **kwargs)
+        with _Behind():
+            return func(*args, **kwargs)
+    return _remembered(func, args, kwargs)
+
+
+def _remembered(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    in_place = _in_place(func)
+    if not in_place and not _pure(func):
         return None if only_writes(func, args) else func(*args, **kwargs)
     seen: list[torch.Tensor] = []
-    key = _key((func, args, kwargs) if kwargs else (func, args), seen)
+    call = (func, args, kwargs) if kwargs else (func, args)
+    key = _key(call, seen)
     try:
         known = _KNOWN.get(key)
     except TypeError:  # something in it cannot be looked up
@@ -104,15 +114,48 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
     if known is None:
         out = func(*args, **kwargs)
-        known = _answer(out, seen)
+        if in_place:
+            known = out is args[0] and _key(call, []) == key and (None, _SELF)
+        else:
+            known = _answer(out, seen)
         if len(_KNOWN) >= _MOST:
             _KNOWN.clear()
         _KNOWN[key] = known
         return out
     if known is False:
         return func(*args, **kwargs)
+    if known[1] is _SELF:  # its arguments fit, as before; on meta there is nothing to write
+        return args[0]
     made = [_make(tensor) for tensor in known[1]]
     return made[0] if known[0] is None else known[0](made)
+
+
+class _Remembering(Mode):
+    """Behind all other modes, in place of PyTorch's rules: what they see comes from what is kept, too."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _remembered(func, args, kwargs or {})
+
+
+class _Behind:
+    """Within this block, one call of one operator, answers come from :class:`_Remembering`: behind modes of the course's
+    own. PyTorch's (fake tensors, functionalisation) have places of their own, and keep them."""
+
+    _mode = _Remembering()
+
+    def __enter__(self) -> None:
+        behind = [pop_mode(None) for _ in range(modes_on())]
+        self._put = [self._mode] if all(isinstance(mode, Mode) for mode in behind) else []
+        self._place([*self._put, *reversed(behind)])
+
+    def __exit__(self, *error: object) -> None:
+        modes = [pop_mode(None) for _ in range(modes_on())]
+        self._place([*reversed(modes)][len(self._put) :])
+
+    @staticmethod
+    def _place(modes: list[Any]) -> None:
+        for mode in modes:
+            push_mode(mode)
 
 
 def _make(like: Any) -> Any:
@@ -131,6 +174,18 @@ def _pure(func: Any) -> bool:
     return bool(
         plain and schema.returns and not schema.is_mutable and not func.is_view and name not in _SHARE
         and not any(a.alias_info for a in schema.arguments)
+    )  # fmt: skip
+
+
+@cache
+def _in_place(func: Any) -> bool:
+    """Whether its schema says that it writes its first argument, returns that, and makes no other view of it."""
+    schema = func._schema
+    marks = [a.alias_info for a in (*schema.arguments, *schema.returns)]
+    return bool(
+        schema.arguments and len(schema.returns) == 1 and [m for m in marks if m] == [marks[0], marks[-1]]
+        and marks[0].is_write and str(schema.returns[0].type) == "Tensor" and func.namespace == "aten"
+        and torch.Tag.inplace_view not in func.tags and schema.name.partition("::")[2] not in _SHARE
     )  # fmt: skip
 
 
