@@ -53,6 +53,14 @@ def aside() -> None:
         torch.ones(1)
 
 
+def observed() -> list[str]:
+    """The first operator that PyTorch's observers note."""
+    state, options = torch.autograd.ProfilerState.CPU, private_torch.ProfilerOptions()
+    private_torch.observe(private_torch.ProfilerConfig(state, *[False] * 5, options))
+    torch.ones(1)
+    return [e.name() for thread in private_torch.observed() for e in thread if e.kind() == "push"][:1]
+
+
 def popped() -> None:
     """One operator unseen, and one that is seen again."""
     mode = private_torch.pop_mode(None)
@@ -135,6 +143,10 @@ RELIED_ON: dict[str, Callable[[], Any]] = {
     "dispatch_keys": lambda: "CPU" in str(private_torch.dispatch_keys(torch.empty(1))),
     "excluded_keys": excluded_is_told,
     "keys_behind": lambda: private_torch.keys_behind(private_torch.DispatchKey.BackendSelect).has(private_torch.DispatchKey.CPU),
+    "ProfilerConfig": lambda: observed() == ["aten::ones"],
+    "ProfilerOptions": lambda: observed() == ["aten::ones"],
+    "observe": lambda: observed() == ["aten::ones"],
+    "observed": lambda: observed() == ["aten::ones"],
     "has_kernel": lambda: private_torch.has_kernel("aten::add.Tensor", "CPU") and not private_torch.has_kernel("aten::matmul", "CPU"),
     "runs_on": lambda: private_torch.runs_on("aten::matmul", "CPU"),
     "operator_names": lambda: {"c10d::allreduce_", "aten::mm"} <= set(private_torch.operator_names()),

@@ -23,7 +23,7 @@ from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Unseen
 
 #: seconds of processor time after which no further case of a request is run again
-ENOUGH_S = 0.1
+ENOUGH_S = 0.03
 #: what reading a result asks for, at most so often for each of its tensors
 READING = {"aten.clone": 1, "aten.detach": 2, "aten.view": 2}
 #: operators a case that may differ between one order of the cases and the other
