@@ -171,7 +171,7 @@ def _use(Int8Linear: Any, **fields: Any) -> dict[str, Any]:
             y = layer(x)
         shapes = list(watch.shapes)
         with torch.no_grad():
-            values = {"y": y, "at first": y.clone(), "again": twin(x), "shapes": shapes}
+            values = {"y": y, "at first": y.clone(), "again": twin(x).clone(), "shapes": shapes}
         seen.append(values | {"peak": run.peak_live_bytes, "did": dict(run.by_operator)})
     sizes = [t.untyped_storage().nbytes() for t in state.values()]
     return {"kept": making.live_bytes, "state": sum(sizes), "seen": seen, "finite": watch.finite}
