@@ -336,8 +336,9 @@ def _offload(offloaded: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     host: dict[int, Any] = {}
     of, put_there = Offloads(**fields), []
     act = _leaky if of.masks else torch.tanh
-    net = nn.Sequential(*[(_Narrowed if of.odd else Layer)(of.width, 2, act) for _ in range(of.depth)])
-    for part in net[::2] if of.odd else ():
+    layers = [(_Narrowed if of.odd else Layer)(of.width, 2, act) for _ in range(of.depth)]
+    net = nn.Sequential(*layers)
+    for part in layers[::2] if of.odd else ():
         part.up.weight.requires_grad_(False)
     weights = {_storage(p): p.requires_grad for p in net.parameters()}
 
