@@ -2,6 +2,7 @@
 
 %%count                    operators, copies, bytes, syncs of the cell: the same on every machine
 %%bench                    its time, run again and again, each time in the notebook's own variables
+%%run_on H100              a cell that trains, on a simulated card: where its steps' time goes, line by line
 %%trace mine.json.gz       run once under torch.profiler: the verdict, the picture, and the file for Perfetto
 """
 
@@ -51,6 +52,19 @@ class Measures(Magics):
         if kept:  # a profile can be written once
             profile.export_chrome_trace(kept)
         return trace_shown(trace.read(kept or profile))
+
+    @cell_magic
+    def run_on(self, line: str, cell: str) -> Any:
+        """%%run_on H100: run a cell that trains on that simulated card; where its steps' time goes, line by line."""
+        from helpers import own_script
+
+        run = self._compiled(cell)
+        try:
+            with own_script.on(line.strip() or "H100") as noted:
+                run()
+            return own_script.findings(noted)
+        except ValueError as problem:
+            raise UsageError(f"%%run_on: {problem}") from problem
 
     def _no_words(self, name: str, line: str) -> None:
         if line.strip():

@@ -1,6 +1,8 @@
 """`python -m helpers run`: a training script of anybody's, unchanged, on the simulated GPU, its lines ranked."""
 
+import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -284,3 +286,18 @@ def test_the_command_writes_a_page_and_a_trace(
     assert sys.argv is argv
     assert command.main(["run", "none.py"]) == 2
     assert "check the path" in capsys.readouterr().err
+
+
+def test_a_project_with_helpers_of_its_own(tmp_path: Path) -> None:
+    """The tools under their distinctive name, beside a helpers.py that the script imports: neither knows of the other."""
+    (tmp_path / "helpers.py").write_text("RATE = 0.1\n")
+    text = SCRIPT.format(**PLAIN | {"optimizer": "SGD(model.parameters(), lr=helpers.RATE)"})
+    (tmp_path / "train.py").write_text(text.replace("import math,", "import helpers, math,"))
+    root = str(Path(command.__file__).parents[1])
+    own = "import sys; sys.path[:0] = ['.']; sys.path.append(sys.argv.pop(1))\n"
+    code = f"{own}import helpers, pytorch_measured as pm; assert helpers.RATE; pm.trace.read; sys.exit(pm.main())"
+    words = [sys.executable, "-c", code, root, "run", "train.py", "--steps", "3"]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "simulated (H100)" in done.stdout and (tmp_path / "train-report.html").exists()

@@ -139,6 +139,26 @@ def test_magics(shell: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert picture.png().startswith(b"\x89PNG") and path.exists()
 
 
+def test_a_cell_that_trains_on_a_simulated_card(shell: Any) -> None:
+    cell = """%%run_on A100
+from torch import nn
+model = nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(8):
+    loss = model(torch.randn(8, 64, device="cuda")).sum()
+    loss.backward()
+    optimizer.step()
+    total = loss.item()
+"""
+    found = shell.run_cell(cell).result
+    assert found.evidence == "simulated (A100)" and found.steps == 4
+    (row,) = (row for row in found.rows if row.kind == "value" or "value" in row.also)
+    assert str(row.place) == "cell, line 8" and row.place.text == "total = loss.item()"
+    assert "<table" in found._repr_html_()
+    assert "two more are needed" in str(shell.run_cell("%%run_on\nx + 1").error_in_exec)
+    assert "no GPU named" in str(shell.run_cell("%%run_on H1000\nx + 1").error_in_exec)
+
+
 def test_magics_fail_as_the_cell_does(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert isinstance(shell.run_cell("%%count\na = 1\n1 / 0").error_in_exec, ZeroDivisionError)
     assert "----> 2 1 / 0" in capsys.readouterr().out

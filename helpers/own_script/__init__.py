@@ -2,7 +2,11 @@
 
     python -m helpers run train.py --card H100 -- --batch_size 8
 
-`run` runs it and stops after enough steps; `findings` says what was found.
+`run` runs it and stops after enough steps; `findings` says what was found. In a notebook, or around a part of a script:
+
+    with own_script.on("H100") as run:
+        for batch in loader: …
+    own_script.findings(run)
 """
 
 from typing import TYPE_CHECKING
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
     from .report import findings as findings
     from .running import Refused as Refused
     from .running import Run as Run
+    from .running import on as on
     from .running import run as run
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__)

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+from helpers.text.places import where
+
 _COURSE = str(Path(__file__).parents[1]) + os.sep
 _PYTHON = tuple({str(Path(sysconfig.get_path(name))) + os.sep for name in ("stdlib", "platstdlib")})
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -30,7 +32,7 @@ class Place(NamedTuple):
         return linecache.getline(self.file, self.line).partition("  #")[0].strip() if self.file else ""
 
     def __str__(self) -> str:
-        return f"{Path(self.file).name}:{self.line}" if self.file else "(no line of the script)"
+        return where(self.file, self.line) if self.file else "(no line of the script)"
 
 
 NOWHERE = Place("", 0, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import runpy
 import sys
 import traceback
@@ -38,34 +39,38 @@ class Run:
     switches: list[str] = field(default_factory=list)
     ended: str = ""
 
+    @property
+    def measured(self) -> int:
+        """How many steps were measured."""
+        return max(0, len(self.bounds) - 1 - self.warm)
+
 
 #: steps at the beginning of the measured ones whose memory is kept: growth shows in a few
 _MEMORY_STEPS = 4
 
 
-def run(
-    script: str | Path, arguments: Sequence[str] = (), *, card: str = "H100", steps: int = 20, warm: int = 3,
-    factor: float = 1.0, seconds: float = 60.0,
-) -> Run:  # fmt: skip
-    """Run a script until it has taken `warm` + `steps` steps on that card, or, past `seconds`, fewer. Its output goes where it always goes.
+@contextmanager
+def on(
+    card: str = "H100", *, steps: float = math.inf, warm: int = 3, factor: float = 1.0, seconds: float = math.inf,
+    name: str = "cell",
+) -> Iterator[Run]:  # fmt: skip
+    """Within this block "cuda" is that simulated card, and what runs is noted: for `findings`, when the block has ended.
 
-    Refused, with the script's line, for what cannot be run; FileNotFoundError for no such file.
+    steps: how many are measured after `warm` others; then, or past `seconds`, the block is left. factor: seconds of the
+    card's host for one second of Python here. RuntimeError inside another simulated GPU's block.
     """
-    path = Path(script)
-    if not path.is_file():
-        raise FileNotFoundError(f"no script at {path}: check the path")
     gpu = simulate(card, strict=False)
     gpu._machine.works = []
     marks = listening.Marks(gpu)
     machine = gpu._machine
 
-    def charge(where: Place, what: str, seconds: float) -> None:
-        if seconds > 0:
+    def charge(where: Place, what: str, took_s: float) -> None:
+        if took_s > 0:
             marks.put(where)
-            machine.line.spend(what, "work", seconds)
+            machine.line.spend(what, "work", took_s)
 
     watch = host_time.HostTime(machine, factor, charge)
-    made = Run(str(path), gpu, marks, [], warm, factor)
+    made = Run(name, gpu, marks, [], warm, factor)
 
     def before() -> None:
         watch.stop()
@@ -81,35 +86,57 @@ def run(
             gpu.memory._record_memory_history(None)
 
     found = stepping.Steps(gpu, warm, steps, seconds, before, ended)
-    with _as_main(path, arguments), gpu, ExitStack() as stack:
-        gpu.memory._record_memory_history(max_entries=2_000_000)
-        stack.enter_context(as_cuda.names(gpu))
-        stack.enter_context(listening.listening(gpu, watch, marks, found.backward_ended))
-        stack.enter_context(host_time.loaders(watch))
-        stack.enter_context(watch.sampled())
-        stack.enter_context(found.found())
-        stack.enter_context(host_time.clocks(watch))
-        watch.go()
-        try:
-            runpy.run_path(str(path), run_name="__main__")
-        except stepping.Enough:
-            pass
-        except SystemExit as end:
-            made.ended = f"the script ended itself, with {end.code!r}"
-        except Exception as error:
-            made.ended = _told(error)
-        else:
-            made.ended = "the script came to its end"
-        finally:
-            watch.stop()
     made.bounds = found.bounds
-    if made.snapshot is None and found.measured:
-        made.snapshot = gpu.memory._snapshot()
-    if found.measured < 2:
-        why = made.ended or "it ended"
+    thresholds = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 100)  # the simulator's records are many and live long
+    try:
+        with gpu, ExitStack() as stack:
+            gpu.memory._record_memory_history(max_entries=2_000_000)
+            stack.enter_context(as_cuda.names(gpu))
+            stack.enter_context(listening.listening(gpu, watch, marks, found.backward_ended))
+            stack.enter_context(host_time.loaders(watch))
+            stack.enter_context(watch.sampled())
+            stack.enter_context(found.found())
+            stack.enter_context(host_time.clocks(watch))
+            watch.go()
+            try:
+                yield made
+            except stepping.Enough:
+                pass
+            finally:
+                watch.stop()
+    finally:
+        gc.set_threshold(*thresholds)
+        if made.snapshot is None and found.measured:
+            made.snapshot = gpu.memory._snapshot()
+
+
+def run(
+    script: str | Path, arguments: Sequence[str] = (), *, card: str = "H100", steps: int = 20, warm: int = 3,
+    factor: float = 1.0, seconds: float = 60.0,
+) -> Run:  # fmt: skip
+    """Run a script until it has taken `warm` + `steps` steps on that card, or, past `seconds`, fewer. Its output goes where
+    it always goes.
+
+    Refused, with the script's line, for what cannot be run; FileNotFoundError for no such file.
+    """
+    path = Path(script)
+    if not path.is_file():
+        raise FileNotFoundError(f"no script at {path}: check the path")
+    done = "the script came to its end"
+    with _as_main(path, arguments):
+        try:
+            with on(card, steps=steps, warm=warm, factor=factor, seconds=seconds, name=str(path)) as made:
+                runpy.run_path(str(path), run_name="__main__")
+        except SystemExit as end:
+            done = f"the script ended itself, with {end.code!r}"
+        except Exception as error:
+            done = _told(error)
+    made.ended = "" if len(made.bounds) > warm + steps else done
+    if made.measured < 2:
         raise Refused(
-            f"{path.name}: {why}, after {len(found.bounds)} call(s) of optimizer.step(); {warm} for the warm-up and at least "
-            f"2 more are needed. Fewer with --warm-up, or let it run longer"
+            f"{path.name}: {done}, after {len(made.bounds)} call(s) of optimizer.step(); {warm} for the warm-up and at "
+            f"least 2 more are needed. Fewer with --warm-up, or let it run longer"
         )
     return made
 
@@ -126,13 +153,8 @@ def _told(error: Exception) -> str:
 def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     """The world as a script finds it that is run by itself: its arguments, its folder first among the places of imports."""
     folder = str(path.resolve().parent)
-    thresholds = gc.get_threshold()
-    gc.set_threshold(100_000, 50, 100)  # the simulator's records are many and live long
-    try:
-        with (
-            mock.patch.object(sys, "argv", [str(path), *arguments]),
-            mock.patch.object(sys, "path", [folder, *sys.path]),
-        ):
-            yield
-    finally:
-        gc.set_threshold(*thresholds)
+    with (
+        mock.patch.object(sys, "argv", [str(path), *arguments]),
+        mock.patch.object(sys, "path", [folder, *sys.path]),
+    ):
+        yield

@@ -45,7 +45,7 @@ class Steps:
 
     gpu: SimGPU
     warm: int
-    wanted: int
+    wanted: float
     seconds: float = math.inf
     before: Callable[[], None] = lambda: None  # what is told of a step's end before it is noted
     ended: Callable[[int], None] = lambda steps: None  # … and after it, with how many have ended

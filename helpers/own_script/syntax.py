@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import linecache
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 
@@ -20,8 +20,8 @@ class Stands(NamedTuple):
 def lines(file: str) -> dict[int, Stands]:
     """What each line of a file stands in."""
     try:
-        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
+        tree = ast.parse("".join(linecache.getlines(file)))  # a notebook's cell has no file
+    except (SyntaxError, ValueError):
         return {}
     found: dict[int, Stands] = {}
     for line, stands in _walk(tree, ()):  # what is inside comes after what is around it
