@@ -12,7 +12,7 @@ import torch
 
 from helpers import __main__ as command
 from helpers import trace
-from helpers.own_script import Refused, Report, findings, run
+from helpers.own_script import Refused, Report, findings, run, where
 from helpers.own_script.host_time import _Workers
 
 HEAD = """
@@ -286,6 +286,38 @@ def test_the_command_writes_a_page_and_a_trace(
     assert sys.argv is argv
     assert command.main(["run", "none.py"]) == 2
     assert "check the path" in capsys.readouterr().err
+
+
+def step(wait: bool = True) -> None:
+    x = torch.randn(64, 64, device="cuda", requires_grad=True)
+    y = (x @ x).relu()
+    z = y.sum()  # here
+    z.backward()
+    if wait:
+        assert z.item() == 0
+        y.detach().cpu()
+
+
+@pytest.mark.parametrize(
+    ("counter", "code", "amount"),
+    [
+        ("syncs", "assert z.item() == 0", "1 (50%)"),
+        ("copied_bytes", "y.detach().cpu()", "16 KiB (100%)"),
+        ("flops", "y = (x @ x).relu()", None),
+        ("launches", "y = (x @ x).relu()", None),
+    ],
+)
+def test_where_leads_from_a_counter_to_its_lines(counter: str, code: str, amount: str | None) -> None:
+    rows = {row[1].strip("`"): row for row in where(step, counter).rows}
+    assert code in rows and (amount is None or rows[code][-1] == amount), rows
+    if counter == "flops":  # with two products, ReLU and a sum of its backward
+        assert rows[code][-1].startswith(f"{6 * 64**3 + 3 * 64 * 64:,}"), rows
+
+
+def test_where_says_which_counters_there_are() -> None:
+    with pytest.raises(ValueError, match="there are operators, launches"):
+        where(step, "speed")
+    assert where(lambda: step(False), "syncs").rows == ()
 
 
 def test_a_project_with_helpers_of_its_own(tmp_path: Path) -> None:
