@@ -33,6 +33,7 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.inner, self.outer = nn.Linear(64, 4096), nn.Linear(4096, 8)
+        self.table = nn.Parameter(torch.zeros(1000, 4096))
 
     def forward(self, x):
         x = F.relu(self.inner(x))
@@ -67,11 +68,12 @@ FAULTS = {
     "back": {"end": "kept.append(loss.detach().cpu())  # here"},
     "counted": {"end": "kept.append(y[y > 3].float().mean().detach())  # here"},
     "there": {"step": "mask = torch.ones(64, 512).to(device)  # here"},
-    "loop": {"step": "for p in list(model.parameters()) * 4: p.grad.mul_(0.5)  # here"},
+    "loop": {"step": "for p in list(model.inner.parameters()) * 4: p.grad.mul_(0.5)  # here"},
     "made": {"forward": "x = x + torch.arange(4096, device=x.device)  # here"},
     "copied": {"forward": "x = x.t().contiguous().t()  # here"},
     "fused": {"forward": "x = x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))  # here"},
     "attention": {"forward": "s = torch.softmax(x @ x.t(), -1); x = (s[None] @ x[None])[0]  # here"},
+    "dense": {"forward": "x = x + F.embedding(x[:, 0].long(), self.table)  # here"},
     "wide": {"forward": "x = (x.double() * 2.5).float()  # here"},
 }
 
