@@ -226,7 +226,7 @@ class Own:
     def __init__(self, params): self.params = list(params)
     def step(self):
         with torch.no_grad():
-            for p in self.params: p.sub_(p.grad, alpha=0.1)
+            for p in self.params: p.grad is None or p.sub_(p.grad, alpha=0.1)
     def zero_grad(self):
         for p in self.params: p.grad = None
 """
