@@ -205,6 +205,7 @@ def test_names_of_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 assert x if False else True
 t = torch.randn(3, device="cuda:0")
 scaler = torch.amp.GradScaler("cuda")
+model = nn.DataParallel(model).cuda()
 g = torch.Generator(device="cuda")
 e = torch.cuda.Event(enable_timing=True); e.record()
 s = torch.cuda.Stream()
