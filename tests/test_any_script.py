@@ -12,7 +12,7 @@ import torch
 
 from helpers import __main__ as command
 from helpers import trace
-from helpers.own_script import Refused, Report, findings, run
+from helpers.own_script import Refused, Report, findings, run, where
 from helpers.own_script.host_time import _Workers
 
 HEAD = """
@@ -33,6 +33,7 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.inner, self.outer = nn.Linear(64, 4096), nn.Linear(4096, 8)
+        self.table = nn.Parameter(torch.zeros(1000, 4096))
 
     def forward(self, x):
         x = F.relu(self.inner(x))
@@ -67,11 +68,12 @@ FAULTS = {
     "back": {"end": "kept.append(loss.detach().cpu())  # here"},
     "counted": {"end": "kept.append(y[y > 3].float().mean().detach())  # here"},
     "there": {"step": "mask = torch.ones(64, 512).to(device)  # here"},
-    "loop": {"step": "for p in list(model.parameters()) * 4: p.grad.mul_(0.5)  # here"},
+    "loop": {"step": "for p in list(model.inner.parameters()) * 4: p.grad.mul_(0.5)  # here"},
     "made": {"forward": "x = x + torch.arange(4096, device=x.device)  # here"},
     "copied": {"forward": "x = x.t().contiguous().t()  # here"},
     "fused": {"forward": "x = x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))  # here"},
     "attention": {"forward": "s = torch.softmax(x @ x.t(), -1); x = (s[None] @ x[None])[0]  # here"},
+    "dense": {"forward": "x = x + F.embedding(x[:, 0].long(), self.table)  # here"},
     "wide": {"forward": "x = (x.double() * 2.5).float()  # here"},
 }
 
@@ -203,6 +205,7 @@ def test_names_of_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 assert x if False else True
 t = torch.randn(3, device="cuda:0")
 scaler = torch.amp.GradScaler("cuda")
+model = nn.DataParallel(model).cuda()
 g = torch.Generator(device="cuda")
 e = torch.cuda.Event(enable_timing=True); e.record()
 s = torch.cuda.Stream()
@@ -224,7 +227,7 @@ class Own:
     def __init__(self, params): self.params = list(params)
     def step(self):
         with torch.no_grad():
-            for p in self.params: p.sub_(p.grad, alpha=0.1)
+            for p in self.params: p.grad is None or p.sub_(p.grad, alpha=0.1)
     def zero_grad(self):
         for p in self.params: p.grad = None
 """
@@ -286,6 +289,38 @@ def test_the_command_writes_a_page_and_a_trace(
     assert sys.argv is argv
     assert command.main(["run", "none.py"]) == 2
     assert "check the path" in capsys.readouterr().err
+
+
+def step(wait: bool = True) -> None:
+    x = torch.randn(64, 64, device="cuda", requires_grad=True)
+    y = (x @ x).relu()
+    z = y.sum()  # here
+    z.backward()
+    if wait:
+        assert z.item() == 0
+        y.detach().cpu()
+
+
+@pytest.mark.parametrize(
+    ("counter", "code", "amount"),
+    [
+        ("syncs", "assert z.item() == 0", "1 (50%)"),
+        ("copied_bytes", "y.detach().cpu()", "16 KiB (100%)"),
+        ("flops", "y = (x @ x).relu()", None),
+        ("launches", "y = (x @ x).relu()", None),
+    ],
+)
+def test_where_leads_from_a_counter_to_its_lines(counter: str, code: str, amount: str | None) -> None:
+    rows = {row[1].strip("`"): row for row in where(step, counter).rows}
+    assert code in rows and (amount is None or rows[code][-1] == amount), rows
+    if counter == "flops":  # with two products, ReLU and a sum of its backward
+        assert rows[code][-1].startswith(f"{6 * 64**3 + 3 * 64 * 64:,}"), rows
+
+
+def test_where_says_which_counters_there_are() -> None:
+    with pytest.raises(ValueError, match="there are operators, launches"):
+        where(step, "speed")
+    assert where(lambda: step(False), "syncs").rows == ()
 
 
 def test_a_project_with_helpers_of_its_own(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@
     with own_script.on("H100") as run:
         for batch in loader: …
     own_script.findings(run)
+
+`where` leads from one counter to the lines that raise it, of any callable.
 """
 
 from typing import TYPE_CHECKING
@@ -14,6 +16,8 @@ from typing import TYPE_CHECKING
 from helpers import lazy
 
 if TYPE_CHECKING:
+    from .counters import COUNTERS as COUNTERS
+    from .counters import where as where
     from .report import Report as Report
     from .report import findings as findings
     from .running import Refused as Refused

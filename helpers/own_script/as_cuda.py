@@ -121,6 +121,8 @@ def names(gpu: SimGPU) -> Iterator[None]:
         put(torch, "Generator", _class(own, on))
         for kind, made in ((Stream, gpu.Stream), (Event, gpu.Event), (CUDAGraph, gpu.CUDAGraph)):
             put(cuda, kind.__name__, _class(kind, made))
+        # With one device it hands its inputs on; how it scatters them, a CPU build does not have.
+        put(torch.nn.DataParallel, "forward", lambda self, *inputs, **named: self.module(*inputs, **named))
         put(torch, "load", _loaded(gpu, torch.load))
         yield
 

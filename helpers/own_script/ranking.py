@@ -55,6 +55,12 @@ ADVICE = {
     "fused": Advice("kernels that only move bytes", "one kernel for the line: PyTorch's own operator for it, or "
                     "torch.compile", "11"),
     "attention": Advice("attention by hand", "scaled_dot_product_attention never writes the scores to memory", "02"),
+    "dense": Advice(
+        "an embedding's dense gradients",
+        "backward writes a gradient for every row, and the optimizer reads and writes them all: sparse=True with an "
+        "optimizer that takes it (SparseAdam, SGD), where few rows are used",
+        "06",
+    ),
     "wide": Advice("64-bit numbers", "a Python number or a float64 tensor has crept in: keep tensors in float32 or less", "10"),
     "narrow": Advice("products in float32", "torch.autocast with bfloat16, or at least "
                      "torch.set_float32_matmul_precision('high')", "10"),
@@ -243,6 +249,10 @@ def _rows(tape: Tape, card: Device, place: Place, line: _Line, step_line: Place 
         evidence = f"{len(names)} operators on one line: {_names(events, moving)}"
         launching = [n for n in operators if events[n].name in names]
         yield row("fused", [*moving, *launching], evidence, lambda event: 1 / len(names))
+    dense = [n for n in kernels if events[n].name == "aten.embedding_dense_backward"]
+    if dense:
+        evidence = f"gradients of whole tables: {_bytes(events, dense, tape.all_steps)} in a step"
+        yield row("dense", dense, evidence)
     wide = [n for n in kernels if events[n].cost.wide]
     if wide:
         yield row("wide", wide, f"{_names(events, wide)} in float64", lambda e: 0.5)
