@@ -1,4 +1,4 @@
-"""Inside `as_cuda(gpu)`, "cuda" is the simulated card: a script that asks for a GPU runs on it, unchanged.
+"""Inside `names(gpu)` and under `CudaNames(gpu)`, "cuda" is the simulated card: a script that asks for a GPU runs on it, unchanged.
 
 Devices in arguments ("cuda", "cuda:0", torch.device("cuda")), .cuda(), what tensors say of their device, and the names of
 torch.cuda and torch.accelerator. Everything else of CUDA's raises PyTorch's own error.

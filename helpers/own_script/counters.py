@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from helpers.own_script.host_time import LOADER, PYTHON, TORCH, WAITING
+from helpers.own_script.host_time import MEASURED
 from helpers.own_script.places import Place
 from helpers.own_script.running import Run, on
 from helpers.text.seconds import format_seconds
@@ -65,7 +65,7 @@ def by_line(run: Run, counter: str) -> dict[Place, float]:
     amounts: dict[Place, float] = defaultdict(float)
     for number, record in enumerate(run.gpu.host):
         waits = record.kind in ("sync", "queue full")
-        measured = record.kind == "work" and record.name in (PYTHON, TORCH, LOADER, WAITING)
+        measured = record.kind == "work" and record.name in MEASURED
         amounts[run.marks.of(number).place] += {
             "operators": record.kind == "operator",
             "syncs": record.kind == "sync",

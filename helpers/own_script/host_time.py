@@ -34,6 +34,8 @@ from helpers.pytorch import private_torch
 from helpers.simulator.machine import Machine
 
 PYTHON, TORCH, LOADER, WAITING = "Python", "PyTorch's Python", "DataLoader", "waits for a worker"
+#: what of the host's time is measured, by the names of its records; all else is simulated
+MEASURED = (PYTHON, TORCH, LOADER, WAITING)
 _EVERY_S = 1e-3
 now, _processor = time.perf_counter, time.thread_time  # the true ones: the script's are others while it runs
 

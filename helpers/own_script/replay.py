@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from helpers.own_script.places import Place
@@ -27,8 +28,8 @@ class Cost(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One record. host: time of the host's, None where it waits for a lane instead; device: (lane, time, engine, number of the
-    event that it starts behind) of what the device does for it."""
+    """One record. ns: its time, of the host's where it has neither `wait` nor `lane`. lane: of the device, the stream that it
+    runs in, and engine, what it has to itself there ("": nothing)."""
 
     cost: Cost
     ns: int
@@ -87,7 +88,7 @@ class Tape:
         """How many steps the events are of."""
         return self.steps + 1
 
-    @property
+    @cached_property
     def _watched(self) -> set[int]:
         return {event.behind for event in self.events if event.behind is not None}
 

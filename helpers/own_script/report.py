@@ -13,7 +13,7 @@ from typing import Any
 
 from helpers import memory
 from helpers.own_script import ranking, replay, syntax
-from helpers.own_script.host_time import LOADER, PYTHON, TORCH, WAITING
+from helpers.own_script.host_time import LOADER, MEASURED, PYTHON, TORCH, WAITING
 from helpers.own_script.places import Place
 from helpers.own_script.ranking import Row
 from helpers.own_script.running import Run
@@ -244,7 +244,7 @@ def _growth(leaks: Iterable[memory.Leak]) -> list[Row]:
 def _side(name: str, kind: str) -> str:
     if kind in ("sync", "queue full"):
         return "waiting for the GPU"
-    if kind == "work" and name in (PYTHON, TORCH, LOADER, WAITING):
+    if kind == "work" and name in MEASURED:
         return name
     return "launching" if kind in ("operator", "launch", "work") else "other"
 
@@ -295,7 +295,7 @@ def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
         if kind == "sync":
             kind = "wait"
         elif kind == "work":
-            kind = record.name if record.name in (PYTHON, TORCH, LOADER, WAITING) else "stage"
+            kind = record.name if record.name in MEASURED else "stage"
         elif kind == "launch":
             kind = "operator"
         costs.append(replay.Cost(mark.place, kind, mark.backward))
@@ -307,9 +307,8 @@ def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
         kernel_costs.append(replay.Cost(mark.place, kind, mark.backward, wide))
     span = begin.host, end.host, begin.kernels, end.kernels
     last = [c.place for c in costs if ".step(" in c.place.text]
-    return replay.tape(run.gpu, costs, kernel_costs, works, span, warm.host, steps), last[
-        -1
-    ] if last else None
+    tape = replay.tape(run.gpu, costs, kernel_costs, works, span, warm.host, steps)
+    return tape, last[-1] if last else None
 
 
 def _warnings(run: Run, begin: Bound, end: Bound) -> list[str]:
@@ -329,12 +328,8 @@ def _warnings(run: Run, begin: Bound, end: Bound) -> list[str]:
     branches = [p for p in asked if syntax.lines(p.file).get(p.line, syntax.Stands()).asks]
     if branches:
         where = ", ".join(f"{p} `{p.text[:50]}`" for p in branches[:5])
-        said.append(
-            f"tensors have no values here (each reads as 0), so these branches went one way: {where}. --values runs the true ones"
-        )
+        said.append(f"tensors have no values here (each reads as 0), so these branches went one way: {where}")
     said += [f"on the simulated GPU: {fault}" for fault in gpu.faults[:5]]
-    if any("torch.compile" in str(w) for w in run.switches):
-        said.append("torch.compile changes nothing here")
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if run.factor and busy > (os.cpu_count() or 1):
         said.append(
