@@ -12,7 +12,7 @@ import torch
 
 from helpers import __main__ as command
 from helpers import trace
-from helpers.own_script import Refused, Report, findings, run, where
+from helpers.own_script import Refused, Report, findings, run, true_values, where
 from helpers.own_script.host_time import _Workers
 
 HEAD = """
@@ -255,6 +255,79 @@ def test_branches_that_values_would_decide_are_named(tmp_path: Path) -> None:
     text = SCRIPT.format(**PLAIN | {"end": "if loss > 3: print('large')  # here"})
     said = " ".join(ran(tmp_path, text).warnings)
     assert f"train.py:{line_of(text)} `if loss > 3" in said
+
+
+LEARNER = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+class Block(nn.Module):
+    def __init__(self, width=32):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.norm, self.scale = nn.LayerNorm(width), nn.RMSNorm(width)
+    def forward(self, x, mask):
+        q, k, v = self.inner(self.norm(x)).view(*x.shape[:2], 3, 4, -1).permute(2, 0, 3, 1, 4)
+        a = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        return x + self.outer(self.scale(a.transpose(1, 2).reshape(x.shape)))
+model = nn.ModuleList([nn.Embedding(50, 32), Block(), Block(), nn.Linear(32, 50)]).to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+draws = torch.Generator().manual_seed(1)
+for i in range(6):
+    tokens = torch.randint(50, (4, 16), generator=draws).to(device)
+    mask = torch.ones(16, 16, dtype=torch.bool, device=device).tril() if i % 2 else None
+    with torch.autocast(device.type, torch.bfloat16, enabled=i % 3 == 2):
+        x = model[0](tokens)
+        out = model[3](model[2](model[1](x, mask), mask))
+    wanted = tokens.roll(-1, 1)
+    chosen = wanted != 3
+    loss = F.cross_entropy(out[chosen].float(), wanted[chosen])
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    if loss > 3:
+        z = torch.zeros(4, device=device)
+        z[[0, 2]] = 5.0
+        z[z > 4] = torch.tensor([7.0, 8.0], device=device)
+        print("seen", round(loss.item(), 4), chosen.sum().item(), z.tolist(), tokens[0].cpu().numpy().tolist(), len(chosen.nonzero()))
+"""
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")
+def test_true_values_are_those_of_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = ran(tmp_path, LEARNER, values=True, steps=3)
+    seen = re.findall("^seen.*", capsys.readouterr().out, re.M)
+    assert not found.warnings[:-1], found.warnings
+    exec(compile(LEARNER, "learner", "exec"), {})
+    alone = re.findall("^seen.*", capsys.readouterr().out, re.M)
+    for here, there in zip(seen, alone[: len(seen)], strict=True):
+        (_, loss, *rest), (_, other, *others) = here.split(" ", 2), there.split(" ", 2)
+        assert float(loss) == pytest.approx(float(other), abs=2e-3) and rest == others
+    assert len(seen) == 5 and "[7.0, 0.0, 8.0, 0.0]" in seen[0]
+    capsys.readouterr()
+    ran(tmp_path, LEARNER, steps=3)
+    assert "seen" not in capsys.readouterr().out  # each loss reads as 0 there
+
+
+def test_the_cards_random_numbers_are_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = SCRIPT.format(**PLAIN | {"end": "print('drew', torch.rand(1).item())"})
+    ran(tmp_path, text, values=True)
+    drawn = re.findall("^drew.*", capsys.readouterr().out, re.M)
+    ran(tmp_path, text.replace("{forward}", "x = F.dropout(x)").replace("x = F.relu(self.inner(x))", "x = F.dropout(F.relu(self.inner(x)))"), values=True)  # fmt: skip
+    assert drawn and drawn == re.findall("^drew.*", capsys.readouterr().out, re.M)
+
+
+def test_values_that_are_lost_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*args: object, **kwargs: object) -> None:
+        raise NotImplementedError("no kernel for it")
+
+    monkeypatch.setitem(true_values._ATTENTION, torch.ops.aten.relu, none)
+    found = ran(tmp_path, SCRIPT.format(**PLAIN | {"end": "print(loss.item())"}), values=True)
+    line = line_of(SCRIPT.format(**PLAIN), "F.relu")
+    assert any(f"train.py:{line} on (aten::relu: no kernel for it)" in said for said in found.warnings)
 
 
 def test_switches_that_were_left_on(tmp_path: Path) -> None:

@@ -80,8 +80,9 @@ def is_cuda(thing: Any) -> bool:
 
 
 @contextlib.contextmanager
-def names(gpu: SimGPU) -> Iterator[None]:
-    """While active, torch.cuda and torch.accelerator answer for the simulated GPU. Inside `with gpu:`."""
+def names(gpu: SimGPU, seeded: Callable[[int], None] = lambda seed: None) -> Iterator[None]:
+    """While active, torch.cuda and torch.accelerator answer for the simulated GPU. Inside `with gpu:`. seeded: is told of a
+    seed for the card's random numbers."""
     with ExitStack() as stack:
 
         def put(owner: Any, name: str, new: Any) -> None:
@@ -97,7 +98,7 @@ def names(gpu: SimGPU) -> Iterator[None]:
         answers: dict[str, Any] = {
             "is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0, "init": None,
             "get_device_name": f"{card.name} (simulated)", "get_device_capability": card.capability,
-            "manual_seed": None, "manual_seed_all": None, "set_device": None, "ipc_collect": None, "device": nullcontext(),
+            "set_device": None, "ipc_collect": None, "device": nullcontext(),
             "get_device_properties": SimpleNamespace(
                 name=f"{card.name} (simulated)", total_memory=card.memory_bytes, major=card.capability[0],
                 minor=card.capability[1], multi_processor_count=_SMS,
@@ -106,6 +107,8 @@ def names(gpu: SimGPU) -> Iterator[None]:
         }  # fmt: skip
         for name, answer in answers.items():
             put(cuda, name, _answers(answer))
+        for name in ("manual_seed", "manual_seed_all"):
+            put(cuda, name, seeded)
         for name in ("range_push", "range_pop", "mark"):
             put(cuda.nvtx, name, _answers(0))
         put(cuda.nvtx, "range", _answers(nullcontext()))

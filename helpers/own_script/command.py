@@ -41,6 +41,11 @@ def main(argv: Sequence[str]) -> int:
         default=1.0,
         help="seconds of the card's host for one second of Python here (1)",
     )
+    parser.add_argument(
+        "--values",
+        action="store_true",
+        help="compute true values too, so that losses are right and `if loss > …` takes its branch: as slow as on a CPU",
+    )
     parser.add_argument("--out", type=Path, default=Path(), help="the folder to write to (here)")
     given = parser.parse_args(words)
     from helpers.own_script.report import findings
@@ -55,6 +60,7 @@ def main(argv: Sequence[str]) -> int:
             warm=given.warm_up,
             factor=given.host_factor,
             seconds=given.seconds,
+            values=given.values,
         )
         found = findings(made)
         print(f"\n{found}")

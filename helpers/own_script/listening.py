@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy
@@ -17,6 +17,7 @@ import torch
 from helpers.own_script.as_cuda import CudaNames, answered
 from helpers.own_script.host_time import HostTime
 from helpers.own_script.places import NOWHERE, Place, running
+from helpers.own_script.true_values import TrueValues
 from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Mode, Unseen
 from helpers.simulator import SimGPU
@@ -85,10 +86,10 @@ class Calls(CudaNames):
     leak_s = 0.0  # what one call costs the script's side of the watch
 
     def __init__(
-        self, gpu: SimGPU, watch: HostTime, marks: Marks, backward_ended: Callable[[], None]
-    ) -> None:
+        self, gpu: SimGPU, watch: HostTime, marks: Marks, backward_ended: Callable[[], None], values: TrueValues | None,
+    ) -> None:  # fmt: skip
         super().__init__(gpu)
-        self._watch, self._marks, self._backward_ended = watch, marks, backward_ended
+        self._watch, self._marks, self._backward_ended, self._values = watch, marks, backward_ended, values
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         watch = self._watch
@@ -103,12 +104,23 @@ class Calls(CudaNames):
             place = running() or NOWHERE
             watch.settle(place)
             self._marks.put(place)
-            result = func(*args, **kwargs)
+            result = self._called(func, args, kwargs)
             if func is torch.Tensor.backward or func is torch.autograd.backward:
                 self._backward_ended()
             return result
         finally:
             watch.go()
+
+    def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
+        values = self._values
+        if values is None:
+            return func(*args, **kwargs)
+        values.asked(func, args)
+        result = func(*args, **kwargs)
+        values.told(func, args, kwargs, result)
+        if func is torch.Tensor.__repr__ and args[0].is_meta:
+            return values.printed(args[0]) or result
+        return result
 
     def _on_host(self, func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """Whether the GPU has no part in a call."""
@@ -188,11 +200,13 @@ class Nodes(Mode):
 
 @contextmanager
 def listening(
-    gpu: SimGPU, watch: HostTime, marks: Marks, backward_ended: Callable[[], None] = lambda: None
-) -> Iterator[None]:
+    gpu: SimGPU, watch: HostTime, marks: Marks, backward_ended: Callable[[], None] = lambda: None,
+    values: TrueValues | None = None,
+) -> Iterator[None]:  # fmt: skip
     """Within this block, which is inside `with gpu:` and where nothing has run yet, all that happens is told of."""
     gpu._machine.line.host = _Heard(watch, marks)
-    with Nodes(watch, marks) as nodes, Calls(gpu, watch, marks, backward_ended) as calls:
+    beside = values or nullcontext()
+    with beside, Nodes(watch, marks) as nodes, Calls(gpu, watch, marks, backward_ended, values) as calls:
         held, array = torch.empty(1), numpy.zeros(1)
         calls.leak_s = _leak(watch, held.dim)
         nodes.leak_s = _leak(watch, lambda: torch.from_numpy(array))

@@ -318,17 +318,7 @@ def _warnings(run: Run, begin: Bound, end: Bound) -> list[str]:
         f"{switch} is on: it is for looking for mistakes, and every step pays for it (lesson 00)"
         for switch in run.switches
     ]
-    asked = sorted(
-        {
-            m.place
-            for i in range(begin.host, end.host)
-            if gpu.host[i].kind == "sync" and (m := run.marks.of(i)).place.file
-        }
-    )
-    branches = [p for p in asked if syntax.lines(p.file).get(p.line, syntax.Stands()).asks]
-    if branches:
-        where = ", ".join(f"{p} `{p.text[:50]}`" for p in branches[:5])
-        said.append(f"tensors have no values here (each reads as 0), so these branches went one way: {where}")
+    said += _values_said(run, begin, end)
     said += [f"on the simulated GPU: {fault}" for fault in gpu.faults[:5]]
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if run.factor and busy > (os.cpu_count() or 1):
@@ -342,3 +332,21 @@ def _warnings(run: Run, begin: Bound, end: Bound) -> list[str]:
         "A first call's set-up is left out with the warm-up"
     )
     return said
+
+
+def _values_said(run: Run, begin: Bound, end: Bound) -> list[str]:
+    """Which branches a value decided that was not there."""
+    if run.values is not None:
+        return [
+            f"values are not known from {place} on ({operator}: {why}): they read as 0 there"
+            for (place, operator), why in run.values.lost.items()
+        ]
+    waits = [i for i in range(begin.host, end.host) if run.gpu.host[i].kind == "sync"]
+    asked = sorted({place for i in waits if (place := run.marks.of(i).place).file})
+    branches = [p for p in asked if syntax.lines(p.file).get(p.line, syntax.Stands()).asks]
+    if not branches:
+        return []
+    where = ", ".join(f"{p} `{p.text[:50]}`" for p in branches[:5])
+    return [
+        f"tensors have no values here (each reads as 0; --values), so these branches went one way: {where}"
+    ]

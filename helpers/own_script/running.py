@@ -16,6 +16,7 @@ from unittest import mock
 
 from helpers.own_script import as_cuda, host_time, listening, places, stepping
 from helpers.own_script.places import Place
+from helpers.own_script.true_values import TrueValues
 from helpers.simulator import SimGPU, simulate
 
 
@@ -26,7 +27,7 @@ class Refused(Exception):
 @dataclass
 class Run:
     """What a run left behind. bounds: the steps' ends, the warm-up's first. snapshot: of the memory, None where no step ran.
-    switches: what was on that makes steps slow. ended: why the script ended before all steps had run, "" if it did not."""
+    switches: what was on that makes steps slow. values: the true ones, None where there are none. ended: why the script ended before all steps had run, "" if it did not."""
 
     script: str
     gpu: SimGPU
@@ -34,6 +35,7 @@ class Run:
     bounds: list[stepping.Bound]
     warm: int
     factor: float
+    values: TrueValues | None = None
     snapshot: Any = None
     grown: list[int] = field(default_factory=list)
     switches: list[str] = field(default_factory=list)
@@ -52,12 +54,13 @@ _MEMORY_STEPS = 4
 @contextmanager
 def on(
     card: str = "H100", *, steps: float = math.inf, warm: int = 3, factor: float = 1.0, seconds: float = math.inf,
-    name: str = "cell",
+    values: bool = False, name: str = "cell",
 ) -> Iterator[Run]:  # fmt: skip
     """Within this block "cuda" is that simulated card, and what runs is noted: for `findings`, when the block has ended.
 
     steps: how many are measured after `warm` others; then, or past `seconds`, the block is left. factor: seconds of the
-    card's host for one second of Python here. RuntimeError inside another simulated GPU's block.
+    card's host for one second of Python here. values: tensors on the card have true values, which takes as long as the script
+    on a CPU. RuntimeError inside another simulated GPU's block.
     """
     gpu = simulate(card, strict=False)
     gpu._machine.works = []
@@ -70,7 +73,8 @@ def on(
             machine.line.spend(what, "work", took_s)
 
     watch = host_time.HostTime(machine, factor, charge)
-    made = Run(name, gpu, marks, [], warm, factor)
+    true = TrueValues(gpu) if values else None
+    made = Run(name, gpu, marks, [], warm, factor, true)
 
     def before() -> None:
         watch.stop()
@@ -92,8 +96,8 @@ def on(
     try:
         with gpu, ExitStack() as stack:
             gpu.memory._record_memory_history(max_entries=2_000_000)
-            stack.enter_context(as_cuda.names(gpu))
-            stack.enter_context(listening.listening(gpu, watch, marks, found.backward_ended))
+            stack.enter_context(as_cuda.names(gpu, *([true.seeded] if true else [])))
+            stack.enter_context(listening.listening(gpu, watch, marks, found.backward_ended, true))
             stack.enter_context(host_time.loaders(watch))
             stack.enter_context(watch.sampled())
             stack.enter_context(found.found())
@@ -113,7 +117,7 @@ def on(
 
 def run(
     script: str | Path, arguments: Sequence[str] = (), *, card: str = "H100", steps: int = 20, warm: int = 3,
-    factor: float = 1.0, seconds: float = 60.0,
+    factor: float = 1.0, seconds: float = 60.0, values: bool = False,
 ) -> Run:  # fmt: skip
     """Run a script until it has taken `warm` + `steps` steps on that card, or, past `seconds`, fewer. Its output goes where
     it always goes.
@@ -126,7 +130,8 @@ def run(
     done = "the script came to its end"
     with _as_main(path, arguments):
         try:
-            with on(card, steps=steps, warm=warm, factor=factor, seconds=seconds, name=str(path)) as made:
+            how: dict[str, Any] = {"steps": steps, "warm": warm, "factor": factor, "seconds": seconds}
+            with on(card, **how, values=values, name=str(path)) as made:
                 runpy.run_path(str(path), run_name="__main__")
         except SystemExit as end:
             done = f"the script ended itself, with {end.code!r}"

@@ -64,3 +64,9 @@ class Unseen:
         self._range.__exit__(None, None, None)
         for mode in reversed(self._modes):
             push_mode(mode)
+
+
+def unwraps(kind: type) -> bool:
+    """A tensor subclass that does its own dispatch on the tensors it holds."""
+    plain = private_torch.disabled_dispatch
+    return kind is not torch.Tensor and getattr(kind, "__torch_dispatch__", plain) is not plain

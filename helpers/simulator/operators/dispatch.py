@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from helpers.pytorch import private_torch
-from helpers.pytorch.dispatch_mode import Mode, Unseen
+from helpers.pytorch.dispatch_mode import Mode, Unseen, unwraps
 from helpers.pytorch.tensors import tensors
 from helpers.pytorch.waiting import FACTORISATIONS, INDEXING, WRITES, counts_a_mask
 from helpers.simulator.cost import roofline
@@ -104,7 +104,7 @@ class Dispatch(Mode):
         kwargs, traffic, namespace = kwargs or {}, self._traffic, _namespace(func)
         if types and any(kind.__name__ == "FakeTensor" for kind in types):
             return func(*args, **kwargs)  # somebody works out shapes, as DTensor does
-        if types and any(_unwraps(kind) for kind in types):
+        if types and any(unwraps(kind) for kind in types):
             return NotImplemented  # nested tensors and the like: what is inside comes back here
         if traffic is not None:
             if namespace in ("c10d", "_c10d_functional"):
@@ -323,9 +323,3 @@ def _composite(func: Any) -> bool:
         return False  # one kernel there (cuda_kernels.rms_norm)
     has_kernel = private_torch.has_kernel
     return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "Meta")
-
-
-def _unwraps(kind: type) -> bool:
-    """A tensor subclass that does its own dispatch on the tensors it holds."""
-    plain = private_torch.disabled_dispatch
-    return kind is not torch.Tensor and getattr(kind, "__torch_dispatch__", plain) is not plain
