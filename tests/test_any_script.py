@@ -378,6 +378,8 @@ def step(wait: bool = True) -> None:
     [
         ("syncs", "assert z.item() == 0", "1 (50%)"),
         ("copied_bytes", "y.detach().cpu()", "16 KiB (100%)"),
+        ("saved_bytes", "y = (x @ x).relu()", "32 KiB (100%)"),
+        ("peak_bytes", 'x = torch.randn(64, 64, device="cuda", requires_grad=True)', None),
         ("flops", "y = (x @ x).relu()", None),
         ("launches", "y = (x @ x).relu()", None),
     ],

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from helpers import count, memory
+from helpers.counters.watch import running as counting
 from helpers.own_script.host_time import MEASURED
-from helpers.own_script.places import Place
+from helpers.own_script.places import NOWHERE, Place, running
 from helpers.own_script.running import Run, on
 from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
@@ -24,6 +29,8 @@ COUNTERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "busy_s": ("time of its kernels on the device", format_seconds),
     "flops": ("FLOPs of its kernels", lambda n: f"{n:,.0f}"),
     "copied_bytes": ("bytes copied between host and device", lambda n: size_text(round(n))),
+    "saved_bytes": ("bytes saved for a backward pass", lambda n: size_text(round(n))),
+    "peak_bytes": ("bytes of the GPU's memory at the peak", lambda n: size_text(round(n))),
 }
 
 
@@ -45,9 +52,11 @@ def where(
     """
     if counter not in COUNTERS:
         raise ValueError(f"no counter {counter!r}: there are {', '.join(COUNTERS)}")
-    with on(card, factor=factor) as run:
+    saved: dict[Place, float] = defaultdict(float)
+    with on(card, factor=factor) as run, _saving(saved) if counter == "saved_bytes" else nullcontext():
         job()
-    amounts = by_line(run, counter)
+        snapshot = memory.read(run.gpu) if counter == "peak_bytes" else None
+    amounts = saved or (_at_peak(snapshot, run) if snapshot is not None else by_line(run, counter))
     whole, (heading, said) = sum(amounts.values()), COUNTERS[counter]
     largest = sorted(amounts.items(), key=lambda item: -item[1])
     rows = [
@@ -81,4 +90,25 @@ def by_line(run: Run, counter: str) -> dict[Place, float]:
             "flops": kernel.flops,
             "copied_bytes": kernel.bytes * copies,
         }.get(counter, 0.0)
+    return amounts
+
+
+@contextmanager
+def _saving(lines: dict[Place, float]) -> Iterator[None]:
+    """Within this block the bytes that autograd keeps are added up by the line that runs."""
+
+    def saved(nbytes: int) -> None:
+        lines[running() or NOWHERE] += nbytes
+
+    with count(), mock.patch.object(counting.watches[-1].ledger, "saved", saved):
+        yield
+
+
+def _at_peak(snapshot: memory.Snapshot, run: Run) -> dict[Place, float]:
+    """The bytes that each line's blocks had when most was allocated."""
+    files = {Path(file).name: file for file in run.marks.files}  # a snapshot has a file's name alone
+    history, amounts = memory.history(snapshot), defaultdict[Place, float](float)
+    for block in history.heap(int(history.allocated.argmax())).live.values():
+        frame = next((f for f in block.frames if f.user and f.file in files), None)
+        amounts[Place(files[frame.file], frame.line, frame.function) if frame else NOWHERE] += block.size
     return amounts

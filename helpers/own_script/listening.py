@@ -50,6 +50,11 @@ class Marks:
         """The number of the host's next record."""
         return len(self._line.host)
 
+    @property
+    def files(self) -> set[str]:
+        """The paths of all files that a line was in."""
+        return {mark.place.file for mark in self._marks if mark.place.file}
+
     def put(self, place: Place, backward: bool = False) -> None:
         first = self.now
         if self._marks and self._marks[-1].first == first:

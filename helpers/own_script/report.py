@@ -27,6 +27,7 @@ from helpers.text.tables import Table, cell_html, table
 #: steps whose records are replayed for each line: more tell nothing new
 _REPLAYED = 3
 _SHOWN = 40
+_LITTLE = 0.01  # of a step
 _CODE = 60  # letters of a line that are shown
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -85,12 +86,21 @@ class Report:
 
     @cached_property
     def table(self) -> Table:
-        """The ranked lines, and below them what no line is to blame for."""
-        rows = [self._cells(str(n), row) for n, row in enumerate(self.rows[:_SHOWN], start=1)]
-        rows += [self._cells("", row) for row in self.everywhere]
+        """The ranked lines, numbered, and among them what no line is to blame for, where it could buy more than those below."""
+        rows = [self._cells(number, row) for number, row in self._shown]
         columns = ["", "could buy", "behind those above", "line", "code", "what", "evidence"]
         caption = "could buy: how much shorter a step is without it, other limits in place; a bound"
         return table(rows, columns, evidence=self.evidence, caption=caption)
+
+    @property
+    def _shown(self) -> list[tuple[str, Row]]:
+        """Each row of the table with its number, "" for what stands for no line."""
+        shown, whole = list[tuple[str, Row]](), list(self.everywhere)
+        for number, row in enumerate(self.rows[:_SHOWN], start=1):
+            while whole and whole[0].kind != "grows" and whole[0].buys_s > row.buys_s:
+                shown.append(("", whole.pop(0)))
+            shown.append((str(number), row))
+        return [*shown, *(("", row) for row in whole)]
 
     def _cells(self, number: str, row: Row) -> tuple[str, ...]:
         where = (str(row.place), f"`{row.place.text[:_CODE]}`") if row.place else ("everywhere", "")
@@ -99,9 +109,13 @@ class Report:
 
     @property
     def to_try(self) -> list[str]:
-        """What to try for each kind of row that is there, in their order, with the lesson that teaches it."""
-        rows = [*self.rows[:_SHOWN], *self.everywhere]
-        kinds = dict.fromkeys(kind for row in rows for kind in (row.kind, *row.also))
+        """What to try for each kind of row that is there, in their order, with the lesson that teaches it. What else a line
+        does is left out where all of it could buy next to nothing."""
+        kinds = dict.fromkeys(
+            kind
+            for _, row in self._shown
+            for kind in (row.kind, *(row.also if row.buys_s > _LITTLE * self.step_s else ()))
+        )
         advice = (ranking.ADVICE[kind] for kind in kinds)
         return [f"{one.what}: {one.sentence} (lesson {one.lessons})" for one in advice]
 
