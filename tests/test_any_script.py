@@ -410,3 +410,27 @@ def test_a_project_with_helpers_of_its_own(tmp_path: Path) -> None:
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "simulated (H100)" in done.stdout and (tmp_path / "train-report.html").exists()
+
+
+def test_ranks_of_which_the_first_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """torchrun's variables, NCCL's name and DistributedDataParallel as scripts write them; collectives at their line."""
+    text = SCRIPT.replace("model = Net().to(device)", """import os, torch.distributed as dist
+dist.init_process_group("nccl")
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+model = nn.parallel.DistributedDataParallel(Net().to(device), device_ids=[device.index])
+model.inner = model.module.inner
+print("joined", dist.get_rank(), dist.get_world_size(), dist.get_backend())""")  # fmt: skip
+    text = text.format(
+        **PLAIN
+        | {"end": "dist.all_reduce(loss.detach().clone())  # here", "forward": "x = x + self.table[0]"}
+    )
+    found = ran(tmp_path, text, ranks=8)
+    assert (
+        "joined 0 8 nccl" in capsys.readouterr().out and found.evidence == "simulated (H100), one of 8 ranks"
+    )
+    assert {("collective", line_of(text)), ("collective", line_of(text, "loss.backward()"))} <= kinds(found)
+    assert found.device["collectives"] > 0 and "RANK" not in os.environ
+    with pytest.raises(Refused, match="with --ranks 8"):
+        ran(tmp_path, text)
+    with pytest.raises(ValueError, match="values or ranks"):
+        ran(tmp_path, text, ranks=8, values=True)

@@ -127,6 +127,11 @@ def names(gpu: SimGPU, seeded: Callable[[int], None] = lambda seed: None) -> Ite
         # With one device it hands its inputs on; how it scatters them, a CPU build does not have.
         put(torch.nn.DataParallel, "forward", lambda self, *inputs, **named: self.module(*inputs, **named))
         put(torch, "load", _loaded(gpu, torch.load))
+        joined = {"init_process_group": _joining(gpu), "destroy_process_group": _answers(None)}
+        joined |= {"get_backend": _answers("nccl"), "is_nccl_available": _answers(True)}
+        for name, answer in joined.items():
+            put(torch.distributed, name, answer)
+            put(torch.distributed.distributed_c10d, name, answer)
         yield
 
 
@@ -145,6 +150,16 @@ def _class(kind: type, made: Callable[..., Any]) -> type:
             return isinstance(thing, kind)
 
     return Meta(kind.__name__, (), {"__doc__": kind.__doc__})
+
+
+def _joining(gpu: SimGPU) -> Callable[..., None]:
+    """torch.distributed.init_process_group: the simulated ranks have joined already."""
+
+    def joining(*args: Any, **kwargs: Any) -> None:
+        if gpu.ranks is None:
+            raise RuntimeError("a process group: say of how many GPUs, with --ranks 8 (in Python, ranks=8)")
+
+    return joining
 
 
 def _loaded(gpu: SimGPU, load: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ ends. Written to the folder that you are in: a page (…-report.html) and a trac
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,6 +43,12 @@ def main(argv: Sequence[str]) -> int:
         help="seconds of the card's host for one second of Python here (1)",
     )
     parser.add_argument(
+        "--ranks",
+        type=int,
+        default=int(os.environ.get("WORLD_SIZE", 0)),
+        help="of how many such GPUs this is the first, where the script uses torch.distributed (what torchrun says, or none)",
+    )
+    parser.add_argument(
         "--values",
         action="store_true",
         help="compute true values too, so that losses are right and `if loss > …` takes its branch: as slow as on a CPU",
@@ -61,6 +68,7 @@ def main(argv: Sequence[str]) -> int:
             factor=given.host_factor,
             seconds=given.seconds,
             values=given.values,
+            ranks=given.ranks,
         )
         found = findings(made)
         print(f"\n{found}")

@@ -41,6 +41,8 @@ ADVICE = {
     "cache": Advice("waits: memory given back", "take empty_cache() out: the next step asks for the same memory again", "08"),
     "there": Advice("copies to the GPU", "copy once before the loop what stays the same; what changes, from pinned memory with "
                     "non_blocking=True", "04"),
+    "collective": Advice("collectives", "let them run beside the backward pass (DDP's buckets), send less often (no_sync() while "
+                         "gradients are accumulated) or less (bfloat16), and no number in every step", "14"),
     "python": Advice("Python", "the host works while the GPU waits: do it once before the loop, with tensors in place of Python "
                      "loops, or in the loader's workers", "00"),
     "loader": Advice("loading in this process", "let workers do it (num_workers) and make one sample's work smaller", "05"),
@@ -219,6 +221,9 @@ def _rows(tape: Tape, card: Device, place: Place, line: _Line, step_line: Place 
             [*of["h2d"], *of["stage"], *put],
             f"{_each(many, 'copy', 'copies')} in a step",
         )
+    if of["collective"]:
+        asked = _each(len(of["collective"]) / tape.all_steps, "collective")
+        yield row("collective", of["collective"], f"{asked} in a step: {_names(events, of['collective'])}")
     for what, kind in ((PYTHON, "python"), (LOADER, "loader"), (WAITING, "workers")):
         if of[what]:
             took = sum(events[number].ns for number in of[what]) / tape.all_steps / 1e6

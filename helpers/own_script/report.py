@@ -47,8 +47,10 @@ small {{ opacity: .8; }}
 #: what the host's and the device's time is called → its colour on the page (dark enough for white letters)
 _COLOURS = {
     "launching": "#1f5fa8", PYTHON: "#9a3b00", TORCH: "#7a5c00", LOADER: "#6b4ea0", WAITING: "#6b4ea0", "waiting for the GPU": "#595959",
-    "kernels": "#1b6e3c", "copies": "#1f5fa8", "idle": "#595959", "other": "#595959",
+    "kernels": "#1b6e3c", "copies": "#1f5fa8", "collectives": "#9a3b00", "idle": "#595959", "other": "#595959",
 }  # fmt: skip
+#: what the device's work is called that is no copy
+_ENGINES = {"kernel": "kernels", "collective": "collectives"}
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class Report:
 
     @property
     def evidence(self) -> str:
-        return self.run.gpu.evidence
+        ranks = self.run.gpu.ranks
+        return self.run.gpu.evidence + (f", one of {ranks.size} ranks" if ranks is not None else "")
 
     @property
     def mfu(self) -> float:
@@ -227,7 +230,7 @@ def findings(run: Run) -> Report:
     device: dict[str, float] = defaultdict(float)
     kernels = line.kernels[begin.kernels : end.kernels]
     for kernel in kernels:
-        device["kernels" if kernel.kind == "kernel" else "copies"] += kernel.duration_s / steps
+        device[_ENGINES.get(kernel.kind, "copies")] += kernel.duration_s / steps
     step_s = (end.at_ns - begin.at_ns) / 1e9 / steps
     device["idle"] = max(0.0, step_s - _busy(kernels) / steps)
     tape, step_line = _tape(run, works)
@@ -316,7 +319,7 @@ def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
     kernel_costs = []
     for kernel in line.kernels[begin.kernels : end.kernels]:
         mark = marks.of(kernel.call)
-        kinds = {"copy h2d": "h2d", "copy d2h": "d2h"}
+        kinds = {"copy h2d": "h2d", "copy d2h": "d2h", "collective": "collective"}
         kind, wide = kinds.get(kernel.kind, "kernel"), kernel.call in marks.wide
         kernel_costs.append(replay.Cost(mark.place, kind, mark.backward, wide))
     span = begin.host, end.host, begin.kernels, end.kernels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import runpy
 import sys
 import traceback
@@ -54,15 +55,20 @@ _MEMORY_STEPS = 4
 @contextmanager
 def on(
     card: str = "H100", *, steps: float = math.inf, warm: int = 3, factor: float = 1.0, seconds: float = math.inf,
-    values: bool = False, name: str = "cell",
+    values: bool = False, ranks: int = 0, name: str = "cell",
 ) -> Iterator[Run]:  # fmt: skip
     """Within this block "cuda" is that simulated card, and what runs is noted: for `findings`, when the block has ended.
 
     steps: how many are measured after `warm` others; then, or past `seconds`, the block is left. factor: seconds of the
     card's host for one second of Python here. values: tensors on the card have true values, which takes as long as the script
-    on a CPU. RuntimeError inside another simulated GPU's block.
+    on a CPU. ranks: that many such cards, of which this is the first; its collectives take the time they would. ValueError for
+    both of these, RuntimeError inside another simulated GPU's block.
     """
+    if values and ranks:
+        raise ValueError("true values are not followed through collectives: values or ranks, not both")
     gpu = simulate(card, strict=False)
+    if ranks:
+        gpu.world(ranks)
     gpu._machine.works = []
     marks = listening.Marks(gpu)
     machine = gpu._machine
@@ -118,6 +124,7 @@ def on(
 def run(
     script: str | Path, arguments: Sequence[str] = (), *, card: str = "H100", steps: int = 20, warm: int = 3,
     factor: float = 1.0, seconds: float = 60.0, values: bool = False,
+    ranks: int = 0,
 ) -> Run:  # fmt: skip
     """Run a script until it has taken `warm` + `steps` steps on that card, or, past `seconds`, fewer. Its output goes where
     it always goes.
@@ -128,10 +135,10 @@ def run(
     if not path.is_file():
         raise FileNotFoundError(f"no script at {path}: check the path")
     done = "the script came to its end"
-    with _as_main(path, arguments):
+    with _as_main(path, arguments, ranks):
         try:
             how: dict[str, Any] = {"steps": steps, "warm": warm, "factor": factor, "seconds": seconds}
-            with on(card, **how, values=values, name=str(path)) as made:
+            with on(card, **how, values=values, ranks=ranks, name=str(path)) as made:
                 runpy.run_path(str(path), run_name="__main__")
         except SystemExit as end:
             done = f"the script ended itself, with {end.code!r}"
@@ -155,11 +162,14 @@ def _told(error: Exception) -> str:
 
 
 @contextmanager
-def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """The world as a script finds it that is run by itself: its arguments, its folder first among the places of imports."""
+def _as_main(path: Path, arguments: Sequence[str], ranks: int) -> Iterator[None]:
+    """The world as a script finds it that is run by itself: its arguments, its folder first among the places of imports, and,
+    of several ranks, what torchrun tells the first."""
     folder = str(path.resolve().parent)
+    told = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "localhost", "MASTER_PORT": 29500}  # fmt: skip
     with (
         mock.patch.object(sys, "argv", [str(path), *arguments]),
         mock.patch.object(sys, "path", [folder, *sys.path]),
+        mock.patch.dict(os.environ, {name: str(value) for name, value in told.items()} if ranks else {}),
     ):
         yield
