@@ -33,14 +33,13 @@ _NAME = re.compile(r"[a-z0-9]+/[a-z0-9_]+")
 class Experiment:
     """name: "03/item_in_loop". run: gpu → results. seconds: what it may take on a real GPU, start included.
 
-    alloc_conf: what PYTORCH_ALLOC_CONF says meanwhile. memory_bytes: so much of the card may be used.
+    alloc_conf: what PYTORCH_ALLOC_CONF says meanwhile.
     """
 
     name: str
     run: Function
     seconds: float
     alloc_conf: str = ""
-    memory_bytes: int | None = None
 
     @property
     def code(self) -> str:
@@ -53,9 +52,7 @@ class Experiment:
 EXPERIMENTS: dict[str, Experiment] = {}
 
 
-def experiment(
-    name: str, *, seconds: float = 12.0, alloc_conf: str = "", memory_bytes: int | None = None
-) -> Callable[[Function], Function]:
+def experiment(name: str, *, seconds: float = 12.0, alloc_conf: str = "") -> Callable[[Function], Function]:
     """Register a function as an experiment. ValueError for a malformed name, or one that is taken."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"an experiment's name is lesson/name in small letters, not {name!r}")
@@ -65,7 +62,7 @@ def experiment(
         # Reloading a module registers its functions again; two different functions may not share a name.
         if old is not None and (old.run.__module__, old.run.__name__) != (run.__module__, run.__name__):
             raise ValueError(f"two experiments are named {name!r}: {old.run.__name__} and {run.__name__}")
-        EXPERIMENTS[name] = Experiment(name, run, seconds, alloc_conf, memory_bytes)
+        EXPERIMENTS[name] = Experiment(name, run, seconds, alloc_conf)
         return run
 
     return register

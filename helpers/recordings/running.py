@@ -28,27 +28,22 @@ def run_simulated(one: Experiment, card: str) -> dict[str, Any]:
     """The experiment's results on a simulated card. Experiments may show faults."""
     from helpers.simulator import simulate
 
-    with simulate(card, alloc_conf=one.alloc_conf, memory_bytes=one.memory_bytes, strict=False) as gpu:
+    with simulate(card, alloc_conf=one.alloc_conf, strict=False) as gpu:
         return dict(one.run(gpu))
 
 
 def run_real(one: Experiment) -> dict[str, Any]:
     """The experiment's results on the CUDA device, in this process. RuntimeError where there is none."""
-    import torch
-
     from helpers.simulator import RealGPU
 
     gpu = RealGPU()
-    if one.memory_bytes:
-        total = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, one.memory_bytes / total))
     with gpu:
         return dict(one.run(gpu))
 
 
 def run_live(one: Experiment) -> dict[str, Any]:
     """The experiment's results on the CUDA device; apart where it sets up the process's allocator."""
-    if not (one.alloc_conf or one.memory_bytes):
+    if not one.alloc_conf:
         return run_real(one)
     with tempfile.TemporaryDirectory() as folder:
         problem = run_apart(one, Path(folder), None, timeout=6 * one.seconds + 60)

@@ -11,8 +11,8 @@ from helpers.plots.gantt import Gantt, Lane, Row
 from helpers.plots.picture import Picture, drawn
 from helpers.text.seconds import format_seconds
 
-_COLOURS = {"F": style.BLUE, "B": style.ORANGE, "I": style.ORANGE, "W": style.GREEN}
-_SAID = {"F": "forward", "B": "backward", "I": "backward of the input", "W": "backward of the weights"}
+_COLOURS = {"F": style.BLUE, "B": style.ORANGE}
+_SAID = {"F": "forward", "B": "backward"}
 _BUBBLE = "#e4e7eb"
 _MESSAGES = 400
 """More of them than this are left out: nobody could follow one."""
@@ -47,7 +47,7 @@ def schedule(
     long = f"{run.seconds:.4g} {unit}" if unit else format_seconds(run.seconds)
     peak = f"{min(run.peak)}" if min(run.peak) == max(run.peak) else f"{min(run.peak)} to {max(run.peak)}"
     summary = f"{long} · bubble {run.bubble:.1%} of the ranks' time · activations held at once: {peak}"
-    kinds = [k for k in "FBIW" if any(s.kind == k for s in run.steps)]
+    kinds = [k for k in "FB" if any(s.kind == k for s in run.steps)]
     key: list[Any] = [((_COLOURS[k], _odd(_COLOURS[k])), _SAID[k]) for k in kinds]
     key.append(((_BUBBLE,), "bubble: nothing to do"))
     gantt.draw(evidence, title, summary, key=gantt.key(key), grid=False)
