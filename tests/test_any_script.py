@@ -5,15 +5,18 @@ import re
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from helpers import __main__ as command
 from helpers import trace
-from helpers.own_script import Refused, Report, findings, run, true_values, where
+from helpers.own_script import Refused, Report, findings, live, run, run_live, true_values, where
 from helpers.own_script.host_time import _Workers
+from helpers.own_script.places import Place
 
 HEAD = """
 import math, sys, time
@@ -434,3 +437,53 @@ print("joined", dist.get_rank(), dist.get_world_size(), dist.get_backend())""") 
         ran(tmp_path, text)
     with pytest.raises(ValueError, match="values or ranks"):
         ran(tmp_path, text, ranks=8, values=True)
+
+
+def test_live_reads_the_clock_of_this_machine(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    text = SCRIPT.format(
+        **PLAIN | {"forward": "x = x + torch.tanh(x @ x.t() @ x)", "end": "time.sleep(0.03)"}
+    )
+    script.write_text(text)
+    found = run_live(script, steps=4, warm=1)
+    assert found.steps == 4 and found.evidence.startswith("live (") and found.step_s > 0.03
+    at = {where.line: line for where, line in found.lines.items()}
+    slept, product = at[line_of(text, "time.sleep")], at[line_of(text, "torch.tanh")]
+    assert 0.025 <= slept.host_s and slept.operators == 0 == slept.torch_s
+    assert product.operators > 5  # three products of its backward pass among them
+    assert product.torch_s == max(line.torch_s for line in at.values())
+    assert "torch.tanh" in str(found) and found.write(tmp_path)[0].stat().st_size > 1000
+    script.write_text("print(1)")
+    with pytest.raises(Refused, match="came to its end: 0 call"):
+        run_live(script)
+
+
+def test_live_on_a_gpu_finds_kernels_and_waits() -> None:
+    """What torch.profiler tells of a GPU: kernels hang at the call that launched them; backward runs in a thread of its own."""
+
+    def event(
+        name: str, parent: object = None, number: int = -1, kernels: tuple[int, ...] = ()
+    ) -> SimpleNamespace:
+        launched = [SimpleNamespace(duration=us) for us in kernels]
+        return SimpleNamespace(name=name, cpu_parent=parent, sequence_nr=number, kernels=launched, self_cpu_time_total=6.0)  # fmt: skip
+
+    here, there = Place("a.py", 1, "f"), Place("a.py", 2, "f")
+    first, second = event(f"{live._MARK}0"), event(f"{live._MARK}1")
+    forward = event("aten::mm", first, 7, (30,))
+    read = event("aten::item", second)
+    node = event("autograd::engine::evaluate_function: MmBackward0", None, 7)
+    lines: dict[Place, live.Line] = defaultdict(live.Line)
+    events = [
+        first,
+        second,
+        forward,
+        read,
+        event("cudaStreamSynchronize", read),
+        node,
+        event("aten::mm", node, -1, (60, 60)),
+    ]
+    live._read(events, {0: here, 1: there}, lines)
+    assert lines[here] == live.Line(0.0, pytest.approx(4e-6), pytest.approx(50e-6), pytest.approx(2 / 3), 0.0)
+    assert lines[there] == live.Line(
+        0.0, pytest.approx(2e-6), 0.0, pytest.approx(1 / 3), pytest.approx(1 / 3)
+    )

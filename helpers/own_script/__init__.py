@@ -24,5 +24,6 @@ if TYPE_CHECKING:
     from .running import Run as Run
     from .running import on as on
     from .running import run as run
+    from .running import run_live as run_live
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__)

@@ -13,8 +13,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from helpers.simulator.devices import DEVICES
+
+if TYPE_CHECKING:
+    from helpers.own_script.live import Live
+    from helpers.own_script.report import Report
 
 
 def main(argv: Sequence[str]) -> int:
@@ -53,24 +58,23 @@ def main(argv: Sequence[str]) -> int:
         action="store_true",
         help="compute true values too, so that losses are right and `if loss > …` takes its branch: as slow as on a CPU",
     )
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="run it for real, on this machine's GPU or else its CPU: what each line took, by the clock",
+    )
     parser.add_argument("--out", type=Path, default=Path(), help="the folder to write to (here)")
     given = parser.parse_args(words)
     from helpers.own_script.report import findings
-    from helpers.own_script.running import Refused, run
+    from helpers.own_script.running import Refused, run, run_live
 
+    how = {"steps": given.steps, "warm": given.warm_up, "seconds": given.seconds}
+    alone = {"factor": given.host_factor, "values": given.values, "ranks": given.ranks}
     try:
-        made = run(
-            given.script,
-            own,
-            card=given.card,
-            steps=given.steps,
-            warm=given.warm_up,
-            factor=given.host_factor,
-            seconds=given.seconds,
-            values=given.values,
-            ranks=given.ranks,
-        )
-        found = findings(made)
+        if given.live:
+            found: Report | Live = run_live(given.script, own, **how)
+        else:
+            found = findings(run(given.script, own, card=given.card, **how, **alone))
         print(f"\n{found}")
         given.out.mkdir(parents=True, exist_ok=True)
         for path in found.write(given.out):

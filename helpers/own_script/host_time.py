@@ -36,7 +36,7 @@ from helpers.simulator.machine import Machine
 PYTHON, TORCH, LOADER, WAITING = "Python", "PyTorch's Python", "DataLoader", "waits for a worker"
 #: what of the host's time is measured, by the names of its records; all else is simulated
 MEASURED = (PYTHON, TORCH, LOADER, WAITING)
-_EVERY_S = 1e-3
+EVERY_S = 1e-3
 now, _processor = time.perf_counter, time.thread_time  # the true ones: the script's are others while it runs
 
 
@@ -149,7 +149,7 @@ class HostTime:
                 self._samples.append((where, places.in_torch(frame)))
 
         before = signal.signal(signal.SIGALRM, look)
-        signal.setitimer(signal.ITIMER_REAL, _EVERY_S, _EVERY_S)
+        signal.setitimer(signal.ITIMER_REAL, EVERY_S, EVERY_S)
         try:
             yield
         finally:

@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 from helpers.own_script import as_cuda, host_time, listening, places, stepping
+from helpers.own_script.live import Listener, Live
 from helpers.own_script.places import Place
 from helpers.own_script.true_values import TrueValues
 from helpers.simulator import SimGPU, simulate
@@ -131,10 +132,7 @@ def run(
 
     Refused, with the script's line, for what cannot be run; FileNotFoundError for no such file.
     """
-    path = Path(script)
-    if not path.is_file():
-        raise FileNotFoundError(f"no script at {path}: check the path")
-    done = "the script came to its end"
+    path, done = _there(script), "the script came to its end"
     with _as_main(path, arguments, ranks):
         try:
             how: dict[str, Any] = {"steps": steps, "warm": warm, "factor": factor, "seconds": seconds}
@@ -151,6 +149,41 @@ def run(
             f"least 2 more are needed. Fewer with --warm-up, or let it run longer"
         )
     return made
+
+
+def run_live(
+    script: str | Path,
+    arguments: Sequence[str] = (),
+    *,
+    steps: int = 20,
+    warm: int = 3,
+    seconds: float = 60.0,
+) -> Live:
+    """Run a script for real, on this machine's GPU or else its CPU, until it has taken enough steps, and say what each line took.
+
+    Refused, FileNotFoundError: as `run`.
+    """
+    path, found = _there(script), Listener(steps, warm, seconds)
+    done = "the script came to its end"
+    with _as_main(path, arguments, 0):
+        try:
+            with found.listening():
+                runpy.run_path(str(path), run_name="__main__")
+        except SystemExit as end:
+            done = f"the script ended itself, with {end.code!r}"
+        except Exception as error:
+            done = _told(error)
+    try:
+        return found.found(str(path))
+    except ValueError as problem:
+        raise Refused(f"{path.name}: {done}: {problem}") from None
+
+
+def _there(script: str | Path) -> Path:
+    path = Path(script)
+    if not path.is_file():
+        raise FileNotFoundError(f"no script at {path}: check the path")
+    return path
 
 
 def _told(error: Exception) -> str:
