@@ -212,7 +212,7 @@ g = torch.Generator(device="cuda")
 e = torch.cuda.Event(enable_timing=True); e.record()
 s = torch.cuda.Stream()
 with torch.cuda.stream(s):
-    u = t.cuda() + 1
+    u = t.cuda() + 1 + nn.Linear(3, 3).to(0)(torch.ones(3, device=0)).to(0)
 torch.cuda.current_stream().wait_stream(s)
 print("said", t.device, t.is_cuda, t.cpu().device, t.get_device(), device.type, torch.zeros(2, device=t.device).device,
       torch.accelerator.current_accelerator(), torch.cuda.device_count(), torch.cuda.get_device_capability(),

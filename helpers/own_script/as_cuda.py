@@ -58,7 +58,9 @@ class CudaNames(TorchFunctionMode):
             return T.to, args[:1], {**kwargs, **also, "device": self.device}
         if any(map(is_cuda, args)):
             args = tuple(self.device if is_cuda(argument) else argument for argument in args)
-        if is_cuda(kwargs.get("device")):
+        if func is T.to and len(args) > 1 and type(args[1]) is int:  # a GPU's number
+            args = (args[0], self.device, *args[2:])
+        if is_cuda(kwargs.get("device")) or type(kwargs.get("device")) is int:
             kwargs = {**kwargs, "device": self.device}
         return func, args, kwargs
 
@@ -127,6 +129,9 @@ def names(gpu: SimGPU, seeded: Callable[[int], None] = lambda seed: None) -> Ite
         # With one device it hands its inputs on; how it scatters them, a CPU build does not have.
         put(torch.nn.DataParallel, "forward", lambda self, *inputs, **named: self.module(*inputs, **named))
         put(torch, "load", _loaded(gpu, torch.load))
+        parse = private_torch.parse_to  # Module.to(0): a GPU's number
+        numbered = lambda *args, **kwargs: parse(*(_CUDA if type(a) is int else a for a in args), **kwargs)  # noqa: E731
+        put(private_torch.C._nn, "_parse_to", numbered)
         joined = {"init_process_group": _joining(gpu), "destroy_process_group": _answers(None)}
         joined |= {"get_backend": _answers("nccl"), "is_nccl_available": _answers(True)}
         for name, answer in joined.items():
