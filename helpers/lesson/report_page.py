@@ -72,7 +72,7 @@ class Board:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson in which something was done. exercises: title, stars, points, "passes", "fails" or "not run yet".
+    """A lesson in which something was done. exercises: title, stars, points, one of `progress.STATES`.
     outcomes: by question. boards: by title.
     """
 
@@ -165,7 +165,7 @@ def figures(lessons: Sequence[Lesson], index: Mapping[str, Any]) -> list[tuple[s
     """What stands on top: a number, and what of."""
     asked = [e for about in index.values() for e in about["exercises"]]
     right, made, _ = calibration(lessons)
-    return [
+    tiles = [
         (f"{sum(lesson.solved for lesson in lessons)} of {len(asked)}", "exercises solved"),
         (
             f"{sum(lesson.points for lesson in lessons)} of {sum(int(e['points']) for e in asked)}",
@@ -174,6 +174,7 @@ def figures(lessons: Sequence[Lesson], index: Mapping[str, Any]) -> list[tuple[s
         (f"{right} of {made}", "predictions right"),
         (f"{len(lessons)} of {len(index)}", "lessons worked in"),
     ]
+    return [tile for tile in tiles if not tile[0].startswith("0 of 0")]  # of nothing there is nothing to say
 
 
 def calibration(lessons: Sequence[Lesson]) -> tuple[int, int, float]:
@@ -218,12 +219,17 @@ def page(lessons: Sequence[Lesson], index: Mapping[str, Any], name: str = "") ->
 
 def _top(title: str, lessons: Sequence[Lesson], index: Mapping[str, Any]) -> str:
     tiles = "".join(f"<li><b>{escape(n)}</b> {escape(what)}</li>" for n, what in figures(lessons, index))
+    _, made, chance = calibration(lessons)
+    guessed = (
+        f"\n<p>Of the predictions, guessing would give about {chance:.0f}. What was answered after its result could be\n"
+        "seen is not counted.</p>"
+        if made
+        else ""
+    )
     return f"""<h1>{escape(title)}</h1>
 <p>What one learner solved, predicted and made faster in a course on PyTorch's speed and memory. Each claim is predicted
 first and then measured. Exercises are judged by counters (operators, copies, bytes, syncs), never by clocks.</p>
-<ul class="figures">{tiles}</ul>
-<p>Of the predictions, guessing would give about {calibration(lessons)[2]:.0f}. What was answered after its result could be
-seen is not counted.</p>"""
+<ul class="figures">{tiles}</ul>{guessed}"""
 
 
 def _repaired(lessons: Sequence[Lesson]) -> str:
@@ -251,7 +257,7 @@ def _ladder(lessons: Sequence[Lesson]) -> str:
     return f"<h2>The ladder</h2>\n<p>{says}</p>\n{_picture(running_example.ladder(begun))}"
 
 
-_SIGNS = {"passes": "✓ passes", "fails": "✗ fails", "not run yet": "– not run yet"}
+_SIGNS = dict(zip(progress.STATES, ("✓ passes", "✗ fails", "– not written yet", "– not run yet"), strict=True))
 
 
 def _section(lesson: Lesson) -> str:

@@ -6,7 +6,10 @@
   const STYLE = `
 /* words are broken only where a whole line is too short for one; JupyterLab breaks anywhere */
 .jp-RenderedText pre { word-break: normal; overflow-wrap: anywhere; }
+/* Validate's dialog begins with the sum (helpers/classroom/validating.py), which is no cell that failed */
 .jp-Dialog #validation-message { max-width: 52rem; }
+#validation-message.validation-failed > div:first-child { display: none; }
+#validation-message.validation-failed > .jp-RenderedText { padding: 0; }
 .jp-Dialog #validation-message pre { white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; }
 /* what is chosen has a mark and a frame, not only another colour */
 .widget-toggle-button.mod-active { font-weight: 600; box-shadow: inset 0 0 0 2px currentColor; }
