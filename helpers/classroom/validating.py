@@ -14,6 +14,7 @@ from nbgrader.server_extensions.validate_assignment import handlers
 
 #: how the build begins a visible test: `build.TEST_NOTE`
 TEST = re.compile(r"# Test of exercise (?P<name>.+): run this cell\.")
+NOT_WRITTEN = "not written yet"
 
 
 class Validate(handlers.ValidateAssignmentHandler):
@@ -29,16 +30,22 @@ class Validate(handlers.ValidateAssignmentHandler):
 
 
 def told(sources: Sequence[str], failed: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """What the dialog shows of a notebook with these cells: first the sum, then each failure under its exercise's name."""
-    said = {each["source"]: each["raw_error"] for each in failed}
+    """What the dialog shows of a notebook with these cells: first the sum, then each test that an answer failed, under its
+    exercise's name. An exercise that is not written stands in the sum alone."""
+    said = {each["source"]: each["raw_error"].strip() for each in failed}
     tests = {source: found["name"] for source in sources if (found := TEST.match(source))}
-    solved = [source for source in tests if source not in said]
-    lines = [f"{len(solved)} of {len(tests)} exercises solved", ""]
+    if not tests:
+        return [dict(each) for each in failed]
+    lines = [f"{sum(source not in said for source in tests)} of {len(tests)} exercises solved", ""]
     for source, name in tests.items():
-        why = said.get(source, "").strip().split("\n")[0].removeprefix("✗ ")
-        lines.append(f"✗ {name}: {why}" if source in said else f"✓ {name}")
-    below = [dict(each) | {"source": tests.get(each["source"], each["source"])} for each in failed]
-    return [{"source": "\n".join(lines), "error": "", "raw_error": ""}, *below] if tests else below
+        lines.append(f"✗ {name}: {_briefly(said[source])}" if source in said else f"✓ {name}")
+    begun = [each for each in failed if not (each["source"] in tests and NOT_WRITTEN in each["raw_error"])]
+    below = [dict(each) | {"source": tests.get(each["source"], each["source"])} for each in begun]
+    return [{"source": "\n".join(lines), "error": "", "raw_error": ""}, *below]
+
+
+def _briefly(text: str) -> str:
+    return NOT_WRITTEN if NOT_WRITTEN in text else text.split("\n")[0].removeprefix("✗ ")
 
 
 def _load_jupyter_server_extension(app: Any) -> None:

@@ -346,6 +346,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except NothingYet as nothing:
         print(nothing, file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError) as problem:
         print(f"report: {problem}", file=sys.stderr)
         return 2
