@@ -32,7 +32,9 @@ class Measures(Magics):
         with count() as found:
             run()
         if cell not in self._counted:
-            print("a first run also makes what later ones find (an optimizer's state, a cache): run it again to count without")
+            print(
+                "a first run also makes what later ones find (an optimizer's state, a cache): run it again to count without"
+            )
         self._counted.add(cell)
         return found
 

@@ -1,7 +1,7 @@
 """What the start page shows: a road for the time one has, what was done last, and the lessons that a file of one's own needs.
 
-    start.last()                      where you are
-    start.mine("train.py")            a training script, a trace or a memory snapshot: what it needs
+start.last()                      where you are
+start.mine("train.py")            a training script, a trace or a memory snapshot: what it needs
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ def _road(time: str, numbers: Sequence[str], then: str, index: Index) -> str:
         first, end = names[numbers[0]], names[numbers[-1]]
         take = f"all from [{first[:2]}]({first}/{first}.ipynb) to [{end[:2]}]({end}/{end}.ipynb), one or two a week"
     else:
-        take = " → ".join(f"[{_whole(index[names[n]]['title'])}]({names[n]}/{names[n]}.ipynb)" for n in numbers)
+        take = " → ".join(
+            f"[{_whole(index[names[n]]['title'])}]({names[n]}/{names[n]}.ipynb)" for n in numbers
+        )
     return f"| **{_whole(time)}** | {take} | {then} |"
 
 
@@ -180,7 +182,9 @@ class Needs:
 
     def _repr_html_(self) -> str:
         links = "".join(f"<li>{_link(name, _title(name))}</li>" for name in self.lessons)
-        return f"<pre>{escape(self.says)}</pre>" + (f"<p>The lessons on it:</p><ul>{links}</ul>" if links else "")
+        return f"<pre>{escape(self.says)}</pre>" + (
+            f"<p>The lessons on it:</p><ul>{links}</ul>" if links else ""
+        )
 
 
 def mine(path: str | Path) -> Needs:
