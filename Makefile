@@ -29,8 +29,8 @@ export PYTHONUTF8 = 1
 help: ## list the commands
 	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-lab: setup ## open the course in JupyterLab (PORT=8890: that port; EXTRAS=models: with transformers, diffusers, torchao)
-	exec $(PY) etc/lab.py $(if $(PORT),--port="$(PORT)")
+lab: setup ## open the course in JupyterLab (PORT=8890: that port; EXTRAS=models: with transformers …; TEACHER=1: formgrader)
+	exec $(PY) etc/lab.py $(if $(PORT),--port="$(PORT)") $(if $(TEACHER),--teacher)
 
 setup: ## make the environment, or bring it up to date (EXTRAS=models: with transformers, diffusers, torchao)
 	$(SETUP) $(EXTRAS)

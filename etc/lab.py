@@ -11,6 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 START = "notebooks/start.ipynb"
+#: what JupyterLab reads before the rest for who teaches: nbgrader's formgrader, and its menus for making lessons
+TEACHER = ROOT / "etc" / "teacher"
 
 
 def has_display() -> bool:
@@ -59,7 +61,11 @@ def main() -> int:
     parser.add_argument(
         "--port", help="make lab PORT=8890; without it Jupyter takes the first free port from 8888 on"
     )
+    parser.add_argument("--teacher", action="store_true", help="make lab TEACHER=1: with the teacher's menus")
     asked = parser.parse_args()
+    if asked.teacher:
+        paths = [str(TEACHER), os.environ.get("JUPYTER_CONFIG_PATH", "")]
+        os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, paths))
     if missing := lacking():
         print(
             f"make lab: this environment ({sys.prefix}) lacks {', '.join(missing)}. "

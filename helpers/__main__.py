@@ -73,7 +73,16 @@ def trace_shown(read: "Trace") -> "Picture":
 def main(argv: Sequence[str] | None = None) -> int:
     """0; 2 for a file that cannot be read, with why on stderr."""
     lenient()
-    words = sys.argv[1:] if argv is None else argv
+    try:
+        code = _main(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever reads, as `| head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _main(words: Sequence[str]) -> int:
     if words[:1] == ["report"]:
         from helpers.lesson import report_page as report
 
@@ -95,6 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         drawn = show(given.file, given.out, given.evidence)
         # a name's odd bytes are no text, and cannot be printed
         print(f"drawn: {os.fsencode(drawn).decode(errors='replace')}")
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError) as problem:
         print(problem, file=sys.stderr)
         return 2

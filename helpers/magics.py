@@ -6,6 +6,7 @@
 %%trace mine.json.gz       run once under torch.profiler: the verdict, the picture, and the file for Perfetto
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,10 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 class Measures(Magics):
     """What ``%load_ext helpers`` adds."""
 
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self._counted = set[str]()
+
     @cell_magic
     def count(self, line: str, cell: str) -> Any:
         """%%count: run the cell once and show what it did. Its variables stay, as without the line above it."""
@@ -26,6 +31,11 @@ class Measures(Magics):
         run = self._compiled(cell)
         with count() as found:
             run()
+        if cell not in self._counted:
+            print(
+                "a first run also makes what later ones find (an optimizer's state, a cache): run it again to count without"
+            )
+        self._counted.add(cell)
         return found
 
     @cell_magic
@@ -88,4 +98,6 @@ class Measures(Magics):
 
 def load(shell: Any) -> None:
     """For `helpers.load_ipython_extension`."""
+    # the profiler's library else writes time-stamped lines of its own below %%trace
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     shell.register_magics(Measures)

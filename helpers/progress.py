@@ -13,8 +13,8 @@ from helpers import keeping
 from helpers.text.tables import Table, table
 
 __all__ = [
-    "Damaged", "begin", "came_out", "current", "index", "keep_board", "kept", "predicted", "progress", "record",
-    "remember", "status",
+    "STATES", "Damaged", "begin", "begun", "came_out", "current", "index", "keep_board", "kept", "predicted", "progress",
+    "record", "remember", "solved", "status",
 ]  # fmt: skip
 
 _INDEX = Path(__file__).with_name("lessons.json")
@@ -22,6 +22,9 @@ _current: str | None = None
 #: in a lesson's part of the file, beside the names of its checks: question → answer; question → what came out;
 #: title → a table and a ladder
 _PREDICTIONS, _OUTCOMES, _BOARDS = _WITHIN = ("predictions", "outcomes", "boards")
+
+#: of an exercise
+STATES = ("passes", "fails", "not written yet", "not run yet")
 
 State = dict[str, dict[str, Any]]
 
@@ -41,8 +44,9 @@ def current() -> str | None:
     return _current
 
 
-def record(name: str, passed: bool) -> None:
-    """Remember that the visible test of ``name`` passed or failed. Silent while building and grading."""
+def record(name: str, passed: bool | None) -> None:
+    """Remember that the visible test of ``name`` passed or failed (None: there was no answer yet). Silent while building
+    and grading."""
     _change(lambda own: own.update({name: passed}))
 
 
@@ -102,21 +106,29 @@ def progress(lesson: str | None = None) -> Table:
             f"to start this lesson afresh: `make reset LESSON={chosen[:2]}` (your answers are kept in a copy)"
         )
         return table(rows, columns, evidence="your own runs", caption=afresh)
-    rows = []
-    for name, about in lessons.items():
-        done = sum(status(e, state.get(name, {})) == "passes" for e in about["exercises"])
-        total = len(about["exercises"])
-        rows.append((about["title"], f"{done} of {total}", "█" * done + "░" * (total - done)))
+    return solved(list(lessons))
+
+
+def solved(names: Sequence[str]) -> Table:
+    """How many exercises pass their visible tests in each of these lessons."""
+    lessons, state, rows = index(), _read(), []
+    for name in names:
+        asked = lessons[name]["exercises"]
+        done = sum(status(e, state.get(name, {})) == "passes" for e in asked)
+        bar = "█" * done + "░" * (len(asked) - done)
+        rows.append((lessons[name]["title"], f"{done} of {len(asked)}", bar))
     caption = "an exercise counts when its visible test passes"
-    return table(rows, ["lesson", "solved", ""], evidence="your own runs", caption=caption)
+    return table(rows, ["lesson", "solved", "so far"], evidence="your own runs", caption=caption)
 
 
 def status(exercise: Mapping[str, Any], state: Mapping[str, Any]) -> str:
-    """Of an exercise of the index, by its lesson's part of the file: "passes", "fails" or "not run yet"."""
-    results = [state.get(n) for n in exercise["checks"]]
-    if results and all(results):
-        return "passes"
-    return "fails" if False in results else "not run yet"
+    """Of an exercise of the index, by its lesson's part of the file: one of STATES."""
+    results = [state[n] for n in exercise["checks"] if n in state]
+    if any(passed is False for passed in results):
+        return "fails"
+    if None in results:
+        return "not written yet"
+    return "passes" if results and len(results) == len(exercise["checks"]) else "not run yet"
 
 
 def _file() -> Path:
@@ -128,7 +140,7 @@ def _file() -> Path:
 def kept() -> State:
     """All that is kept: lesson → name of a check → whether it passed, and the lesson's predictions, outcomes and boards.
 
-    {} where nothing is. :class:`Damaged` where the file cannot be read, or holds what nobody wrote there.
+    In the order in which they were worked in. {} where nothing is. :class:`Damaged` where the file cannot be read, or holds what nobody wrote there.
     """
     if os.environ.get("COURSE_BUILD"):  # a reference shows a lesson that nobody has begun
         return {}
@@ -150,6 +162,11 @@ def kept() -> State:
 
 def _is_whole(own: Any) -> bool:
     return isinstance(own, dict) and all(isinstance(own.get(part, {}), dict) for part in _WITHIN)
+
+
+def begun() -> State:
+    """As `kept`, the lesson that was worked in last at the end; {} where the file cannot be read, which is printed."""
+    return _read()
 
 
 def _read() -> State:
@@ -176,7 +193,8 @@ def _change(change: Callable[[dict[str, Any]], Any]) -> None:
             path.replace(aside)
             print(f"progress: {problem}. It is kept as {aside.name}; a new one begins.")
             state = {}
-        change(state.setdefault(_current, {}))
+        state[_current] = state.pop(_current, {})  # the last is the one that was worked in last
+        change(state[_current])
         keeping.write(path, json.dumps(state, indent=1))
     except OSError as problem:
         print(f"progress: could not write {path} ({problem}); what is shown here stands.")

@@ -40,10 +40,11 @@ def prepare(spawner):
     """The instructor's server has the course with its answers; a student's has the students' copy, and opens at home."""
     teaches = spawner.user.name == INSTRUCTOR
     folder = COURSE if teaches else STUDENT
+    settings = [folder, *([COURSE / "etc" / "teacher"] if teaches else []), folder / "etc" / "jupyter"]
     spawner.notebook_dir = str(COURSE) if teaches else "~"
     spawner.environment = {
         "PYTHONPATH": str(folder),
-        "JUPYTER_CONFIG_PATH": os.pathsep.join([str(folder), str(folder / "etc" / "jupyter")]),
+        "JUPYTER_CONFIG_PATH": os.pathsep.join(map(str, settings)),
         "JUPYTER_PREFER_ENV_PATH": "1",
         "PYTHONUTF8": "1",
         "PATH": os.pathsep.join([str(COMMANDS), os.environ.get("PATH", os.defpath)]),

@@ -1,5 +1,6 @@
 """JupyterLab as ``make lab`` serves it: quiet, offline, and on the course's own kernel."""
 
+from pathlib import Path
 from typing import Any
 
 from ipykernel.ipkernel import IPythonKernel
@@ -21,6 +22,8 @@ class Notebooks(AsyncLargeFileManager):
 
 c = get_config()  # noqa: F821 - traitlets provides get_config
 
+# Names and states of widgets for a screen reader, and how the course's output looks.
+c.LabApp.extra_labextensions_path = [str(Path(__file__).resolve().parent / "labextensions")]
 # Nothing is fetched from the network: no news, no search for updates or extensions.
 c.LabApp.news_url = None
 c.LabApp.check_for_updates_class = "jupyterlab.handlers.announcements.NeverCheckForUpdate"

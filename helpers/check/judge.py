@@ -158,14 +158,14 @@ def _ask(request: dict[str, Any], look: str) -> dict[str, Any]:
 def _failed(name: str, text: str, look: str, note: str = "") -> CheckFailed:
     if NOT_YOURS in text:  # nothing is known about the answer, and nothing is to be read again
         return CheckFailed(_short(text))
+    kind = NotWritten if _NOT_WRITTEN in text else CheckFailed
     if _transport.get() is None:
-        record(name, passed=False)
+        record(name, passed=None if kind is NotWritten else False)
     lines = [text]
     if note:
         lines.append("  " + note)
     if look:
         lines.append(f"  look again at: {look}")
-    kind = NotWritten if _NOT_WRITTEN in text else CheckFailed
     return kind(_short("\n".join(lines)))
 
 

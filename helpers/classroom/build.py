@@ -30,7 +30,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from helpers import keeping
+from helpers import keeping, start
 from helpers.classroom import claims_page, collecting, processors, prose
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
@@ -257,28 +257,11 @@ def index_entry(master: Master) -> dict[str, Any]:
 
 
 def start_page(index: dict[str, Any]) -> NotebookNode:
-    """The page that ``make lab`` opens: every lesson with its question, and the learner's own progress."""
-    rows = "\n".join(
-        f"| [{about['title']}]({name}/{name}.ipynb) | {about['question']} | {about['minutes']} min | {len(about['exercises'])} |"
-        for name, about in index.items()
-    )
-    intro = (
-        "# PyTorch Performance, Measured\n\n"
-        "Each lesson answers one question by measurement: you predict, measure, then read why. No GPU is needed; every "
-        "figure and table says where its numbers come from: **live (CPU)**, **live (GPU)**, **recorded** on a real GPU, "
-        "**simulated**, or plain **arithmetic**.\n\n"
-        "| lesson | the question | time | exercises |\n|---|---|---|---|\n" + rows + "\n\n"
-        "**How to work.** Open a lesson and run it cell by cell with Shift+Enter. The test below an "
-        "exercise says *not written yet* until you have written your answer, then what it measured and what it "
-        "wanted. *Validate*, in the notebook's toolbar, runs all tests at once. Your answers stay in the notebook; "
-        "`make reset LESSON=01` in a terminal gives you a fresh copy and keeps the old one beside it.\n\n"
-        "Run the next cell to see which exercises you have solved. `lesson.report()` makes a page of that, of your predictions "
-        "and of what you made faster, to show to a colleague."
-    )
-    code = 'from helpers import lesson\n\nlesson.progress("all")'
-    cells = [new_markdown_cell(intro), new_code_cell(code)]
-    for node, name in zip(cells, ("intro", "progress"), strict=True):
-        node["id"] = name
+    """The page that ``make lab`` opens: where to begin, where one is, what a file of one's own needs, and every lesson."""
+    made = {"markdown": new_markdown_cell, "code": new_code_cell}
+    cells = [made[kind](text) for kind, text in start.page(index)]
+    for place, node in enumerate(cells):
+        node["id"] = f"start-{place}"
     return new_notebook(cells=cells, metadata=json.loads(json.dumps(METADATA)))
 
 

@@ -35,14 +35,14 @@ START = ("lab.py", "pytorch-cpu.txt", "setup.sh", "jupyter")
 STUDENT = "student"
 CLASS = ROOT / "helpers" / "classroom"
 #: of it: what `make reset`, Validate and a lesson's tests need
-CLASSROOM = {"__init__.py", "release.py", "settings.py"}
+CLASSROOM = {"__init__.py", "release.py", "settings.py", "validating.py"}
 #: the tests of the lesson whose script a class is given
 CAPSTONE = ROOT / "helpers" / "lessons" / "capstone" / "exercises.py"
 #: what a package is made of, besides code: as it is installed; what else lies beside it is somebody's own
 DATA = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"][
     "package-data"
 ]["*"]
-SUFFIXES = {".py", ".sh", ".txt", *(Path(name).suffix for name in DATA)}
+SUFFIXES = {".js", ".py", ".sh", ".txt", *(Path(name).suffix for name in DATA)}
 #: zip's own beginning of time: a file's age is not part of the course
 EPOCH = (1980, 1, 1, 0, 0, 0)
 

@@ -1,6 +1,6 @@
 """nbgrader's formgrader under a content policy: on its pages runs what nbgrader ships, and nothing of a submission.
 
-``make lab`` loads this extension in place of nbgrader's own (``etc/jupyter/jupyter_server_config.d/formgrader.json``). The pages are
+``make lab TEACHER=1`` loads this extension in place of nbgrader's own (``etc/teacher/``). The pages are
 nbgrader's. Its templates are read through :class:`_Templates`, which gives each script of theirs a number that is drawn
 anew for every page; the browser runs scripts with that number only, wherever a student's text may have got to. Student
 ids and names are escaped, formulas need no network, and files of a submission are shown as if from a stranger's site.

@@ -1,7 +1,23 @@
 """What a run did, as plain numbers."""
 
 from dataclasses import dataclass, field, fields
+from textwrap import wrap
 from typing import Any
+
+from helpers.text.sizes import size_text
+
+#: letters of a line, which a cell of JupyterLab shows whole
+LINE = 110
+#: keeps a name and its number on one line
+_TIMES = "\N{NO-BREAK SPACE}×"
+_READ = "aten._local_scalar_dense"
+_MEANING = {
+    "operators": "dispatched, views and backward included", "views": "of them: other looks at the same bytes",
+    "copies": "of them: elements put elsewhere, unchanged", "new_storages": "blocks of memory made",
+    "bytes_allocated": "of all blocks made", "peak_live_bytes": "the most at once, of those made here",
+    "live_bytes": "still there at the end, of those made here", "saved_bytes": "kept for backward, parameters left out",
+    "syncs": "times that the CPU would wait for a GPU", "flops": "of products, convolutions and attention",
+}  # fmt: skip
 
 
 @dataclass(repr=False, slots=True)
@@ -64,10 +80,22 @@ class Counts:
 
     def __str__(self) -> str:
         numbers = {name: value for name, value in self.as_dict().items() if isinstance(value, int)}
-        lines = [f"{name:<16}{value:>15,}" for name, value in numbers.items()]
+        lines = [
+            f"{name:<16}{value:>15,}  {size_text(value) if 'bytes' in name else '':>8}  {_MEANING[name]}"
+            for name, value in numbers.items()
+        ]
         for title, table in (("operators", self.by_operator), ("syncs", self.sync_by)):
             if table:
-                lines.append(f"{title}: " + ", ".join(f"{name} ×{n}" for name, n in table.items()))
-        return "\n".join(lines)
+                lines += wrap(f"{title}: {_ranked(table)}", LINE, subsequent_indent="  ")
+        if calm := self.by_operator.get(_READ, 0) - self.sync_by.get(_READ, 0):
+            lines.append(f"{_READ} ×{calm} of these read a number that is on the CPU anyway: no sync")
+        return "\n".join(lines).replace(_TIMES, " ×")
 
     __repr__ = __str__
+
+
+def _ranked(table: dict[str, int], most: int = 16) -> str:
+    """Names with their numbers, the largest first."""
+    ranked = sorted(table.items(), key=lambda each: -each[1])
+    more = f", and {len(ranked) - most} more" if len(ranked) > most else ""
+    return ", ".join(f"{name}{_TIMES}{n}" for name, n in ranked[:most]) + more

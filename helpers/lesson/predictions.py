@@ -228,7 +228,7 @@ class Outcome:
                 mark = f"{said} " + ("✓" if hit else "✗")
             rows.append((question, first, mark, *others))
         caption = f"{hits} of {given} predicted right" if given else ""
-        columns = ["", self._columns[0], "you said", *self._columns[1:]]
+        columns = ["question", self._columns[0], "you said", *self._columns[1:]]
         return table(rows, columns, evidence=self._evidence, caption=caption)
 
     @property

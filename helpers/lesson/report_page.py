@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import base64
-import hashlib
 import platform
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import keeping, progress
+from helpers.text import pages
 from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
 from helpers.text.tables import cell_html, table
@@ -29,8 +28,6 @@ from helpers.text.tables import cell_html, table
 if TYPE_CHECKING:
     from helpers.plots.ladders import Rung
 
-#: nothing is fetched, nothing runs, nothing is sent; the one style is this page's own
-POLICY = "default-src 'none'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 #: by this a page is known for one that was written here, and may be written again
 MARK = '<meta name="generator" content="pytorch-performance-measured report">'
 CAPSTONE = "17"
@@ -72,7 +69,7 @@ class Board:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson in which something was done. exercises: title, stars, points, "passes", "fails" or "not run yet".
+    """A lesson in which something was done. exercises: title, stars, points, one of `progress.STATES`.
     outcomes: by question. boards: by title.
     """
 
@@ -165,7 +162,7 @@ def figures(lessons: Sequence[Lesson], index: Mapping[str, Any]) -> list[tuple[s
     """What stands on top: a number, and what of."""
     asked = [e for about in index.values() for e in about["exercises"]]
     right, made, _ = calibration(lessons)
-    return [
+    tiles = [
         (f"{sum(lesson.solved for lesson in lessons)} of {len(asked)}", "exercises solved"),
         (
             f"{sum(lesson.points for lesson in lessons)} of {sum(int(e['points']) for e in asked)}",
@@ -174,6 +171,7 @@ def figures(lessons: Sequence[Lesson], index: Mapping[str, Any]) -> list[tuple[s
         (f"{right} of {made}", "predictions right"),
         (f"{len(lessons)} of {len(index)}", "lessons worked in"),
     ]
+    return [tile for tile in tiles if not tile[0].startswith("0 of 0")]  # of nothing there is nothing to say
 
 
 def calibration(lessons: Sequence[Lesson]) -> tuple[int, int, float]:
@@ -184,8 +182,6 @@ def calibration(lessons: Sequence[Lesson]) -> tuple[int, int, float]:
 
 def page(lessons: Sequence[Lesson], index: Mapping[str, Any], name: str = "") -> str:
     """The page's HTML, on which every text of the learner is escaped."""
-    style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     title = f"PyTorch performance, measured{f' by {name}' if name else ''}"
     body = "\n".join(
         part
@@ -199,31 +195,22 @@ def page(lessons: Sequence[Lesson], index: Mapping[str, Any], name: str = "") ->
         )
         if part
     )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-{MARK}
-<meta http-equiv="Content-Security-Policy" content="{POLICY.format(style=f"sha256-{digest}")}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<style>{style}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
+    return pages.page(title, body, MARK)
 
 
 def _top(title: str, lessons: Sequence[Lesson], index: Mapping[str, Any]) -> str:
     tiles = "".join(f"<li><b>{escape(n)}</b> {escape(what)}</li>" for n, what in figures(lessons, index))
+    _, made, chance = calibration(lessons)
+    guessed = (
+        f"\n<p>Of the predictions, guessing would give about {chance:.0f}. What was answered after its result could be\n"
+        "seen is not counted.</p>"
+        if made
+        else ""
+    )
     return f"""<h1>{escape(title)}</h1>
 <p>What one learner solved, predicted and made faster in a course on PyTorch's speed and memory. Each claim is predicted
 first and then measured. Exercises are judged by counters (operators, copies, bytes, syncs), never by clocks.</p>
-<ul class="figures">{tiles}</ul>
-<p>Of the predictions, guessing would give about {calibration(lessons)[2]:.0f}. What was answered after its result could be
-seen is not counted.</p>"""
+<ul class="figures">{tiles}</ul>{guessed}"""
 
 
 def _repaired(lessons: Sequence[Lesson]) -> str:
@@ -251,7 +238,9 @@ def _ladder(lessons: Sequence[Lesson]) -> str:
     return f"<h2>The ladder</h2>\n<p>{says}</p>\n{_picture(running_example.ladder(begun))}"
 
 
-_SIGNS = {"passes": "✓ passes", "fails": "✗ fails", "not run yet": "– not run yet"}
+_SIGNS = dict(
+    zip(progress.STATES, ("✓ passes", "✗ fails", "– not written yet", "– not run yet"), strict=True)
+)
 
 
 def _section(lesson: Lesson) -> str:
@@ -297,10 +286,10 @@ def _bought(rungs: Sequence[Rung], evidence: str) -> str:
     return f"A step went from {time}, its peak memory from {memory}: {evidence}."
 
 
-def _table(rows: Sequence[Sequence[Any]], columns: Sequence[str], evidence: str, caption: str = "") -> str:
-    """As in a notebook, but in the page's own style: its policy lets no other in."""
-    text = table(rows, columns, evidence=evidence, caption=caption)._repr_html_()
-    return '<div class="scroll">' + re.sub(r' style="[^"]*"', "", text) + "</div>"
+def _table(
+    rows: Sequence[Sequence[Any]], columns: Sequence[str], evidence: str, caption: str = "", name: str = ""
+) -> str:
+    return pages.shown(table(rows, columns, evidence=evidence, caption=caption), name or columns[0])
 
 
 def _picture(picture: Any) -> str:
@@ -340,6 +329,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except NothingYet as nothing:
         print(nothing, file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError) as problem:
         print(f"report: {problem}", file=sys.stderr)
         return 2

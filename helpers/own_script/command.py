@@ -79,6 +79,8 @@ def main(argv: Sequence[str]) -> int:
         given.out.mkdir(parents=True, exist_ok=True)
         for path in found.write(given.out):
             print(f"written: {path}")
+    except BrokenPipeError:
+        raise
     except (Refused, OSError, ValueError) as problem:
         print(problem, file=sys.stderr)
         return 2

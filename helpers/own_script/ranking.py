@@ -45,8 +45,8 @@ ADVICE = {
                          "gradients are accumulated) or less (bfloat16), and no number in every step", "14"),
     "python": Advice("Python", "the host works while the GPU waits: do it once before the loop, with tensors in place of Python "
                      "loops, or in the loader's workers", "00"),
-    "loader": Advice("loading in this process", "let workers do it (num_workers) and make one sample's work smaller", "05"),
-    "workers": Advice("waits for the loader", "more workers, or less work for each sample", "05"),
+    "loader": Advice("loading in this process", "let workers do it (num_workers) and make one sample's work smaller", "04"),
+    "workers": Advice("waits for the loader", "more workers, or less work for each sample", "04"),
     "loop": Advice("many launches in a loop", "one operator for all of them: torch._foreach_*, a fused optimizer, a larger "
                    "tensor", "06"),
     "optimizer": Advice("many launches of an optimizer", "foreach=True or fused=True does the same in a few launches", "06"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -13,13 +13,14 @@ from typing import Any
 
 from helpers import memory
 from helpers.own_script import ranking, replay, syntax
-from helpers.own_script.host_time import LOADER, MEASURED, PYTHON, TORCH, WAITING
+from helpers.own_script.host_time import MEASURED
 from helpers.own_script.places import Place
 from helpers.own_script.ranking import Row
 from helpers.own_script.running import Run
 from helpers.own_script.stepping import Bound
 from helpers.simulator.cost.roofline import Work
 from helpers.simulator.written import kineto
+from helpers.text import pages
 from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
 from helpers.text.tables import Table, cell_html, table
@@ -29,26 +30,6 @@ _REPLAYED = 3
 _SHOWN = 40
 _LITTLE = 0.01  # of a step
 _CODE = 60  # letters of a line that are shown
-_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 74rem; margin: 2rem auto; padding: 0 1rem; }}
-table {{ border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }}
-th, td {{ padding: .35rem .7rem; border-bottom: 1px solid #8886; }}
-code {{ font-size: .9em; overflow-wrap: anywhere; }}
-td:nth-child(5) {{ min-width: 22rem; }}
-.bar {{ display: flex; height: 1.6rem; border-radius: .3rem; overflow: hidden; max-width: 60rem; }}
-.bar span {{ color: #fff; font-size: .8rem; line-height: 1.6rem; padding-left: .3rem; overflow: hidden; white-space: nowrap; }}
-small {{ opacity: .8; }}
-</style></head><body>{body}</body></html>
-"""
-#: what the host's and the device's time is called → its colour on the page (dark enough for white letters)
-_COLOURS = {
-    "launching": "#1f5fa8", PYTHON: "#9a3b00", TORCH: "#7a5c00", LOADER: "#6b4ea0", WAITING: "#6b4ea0", "waiting for the GPU": "#595959",
-    "kernels": "#1b6e3c", "copies": "#1f5fa8", "collectives": "#9a3b00", "idle": "#595959", "other": "#595959",
-}  # fmt: skip
 #: what the device's work is called that is no copy
 _ENGINES = {"kernel": "kernels", "collective": "collectives"}
 
@@ -159,32 +140,37 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self._body()
+        return self._body(lambda found, _: found._repr_html_())
 
     def write(self, folder: Path) -> list[Path]:
         """The page and the trace, in that folder: where they lie."""
         name = Path(self.run.script).stem
         page, trace = folder / f"{name}-report.html", folder / f"{name}-trace.json.gz"
-        page.write_text(
-            _PAGE.format(title=escape(f"{name} on {self.evidence}"), body=self._body()), encoding="utf-8"
-        )
+        page.write_text(pages.page(f"{name} on {self.evidence}", self._body(pages.shown)), encoding="utf-8")
         kineto.write(self.run.gpu.trace(), trace)
         return [page, trace]
 
-    def _body(self) -> str:
+    def _body(self, shown: Callable[[Table, str], str]) -> str:
         said = "".join(f"<li>{cell_html(warning)}</li>" for warning in self.warnings)
         tried = "".join(f"<li>{cell_html(advice)}</li>" for advice in self.to_try)
         held = "".join(
             f"<li><code>{escape(str(h))}</code></li>" for h in (self.peak.holders[:10] if self.peak else ())
         )
         memory_said = f"Peak {size_text(self.peak.bytes)}, held by:" if self.peak else "Not seen."
+        first = self.rows[0] if self.rows else None
+        begin = (
+            f'<p class="first">First: <code>{escape(str(first.place))}</code>, {escape(first.advice.what)}. '
+            f"A step without it is shorter by {escape(self._buys(first))} at most.</p>"
+            if first is not None
+            else ""
+        )
         return (
             f"<h1>{escape(Path(self.run.script).name)}: {format_seconds(self.step_s)} a step</h1>"
             f"<p><b>{escape(self.evidence)}</b> · {self.steps} steps after {self.run.warm} of warm-up · the slowest "
-            f"{format_seconds(self.slowest_s)} · {escape(self.speed)}</p>"
-            f"<h2>Where a step's time goes</h2><p>The host</p>{_bar(self.host, self.step_s)}"
-            f"<p>The device</p>{_bar(self.device, self.step_s)}"
-            f"<h2>Lines, by what their repair could buy</h2>{self.table._repr_html_()}"
+            f"{format_seconds(self.slowest_s)} · {escape(self.speed)}</p>{begin}"
+            f"<h2>Where a step's time goes</h2><h3>The host</h3>{_bar(self.host, self.step_s, 'the host')}"
+            f"<h3>The device</h3>{_bar(self.device, self.step_s, 'the device')}"
+            f'<h2>Lines, by what their repair could buy</h2><div class="lines">{shown(self.table, "Lines, ranked")}</div>'
             f"<h2>What to try</h2><ul>{tried}</ul>"
             f"<h2>Memory</h2><p>{memory_said}</p><ul>{held}</ul>"
             + f"<h2>What this run could not see</h2><ul>{said}</ul>"
@@ -201,14 +187,10 @@ def _largest(parts: dict[str, float]) -> list[tuple[str, float]]:
     return sorted(parts.items(), key=lambda part: -part[1])
 
 
-def _bar(parts: dict[str, float], whole: float) -> str:
-    pieces = "".join(
-        f'<span style="width:{100 * s / max(whole, sum(parts.values())):.2f}%;background:{_COLOURS.get(name, "#595959")}" '
-        f'title="{escape(name)} {format_seconds(s)}">{escape(name)} {s / whole:.0%}</span>'
-        for name, s in _largest(parts)
-        if s / whole >= 0.005
-    )
-    return f'<div class="bar">{pieces}</div>'
+def _bar(parts: dict[str, float], whole: float, name: str) -> str:
+    most = max(whole, sum(parts.values()))
+    shares = [(what, s / most, format_seconds(s)) for what, s in _largest(parts) if s / whole >= 0.005]
+    return pages.bar(shares, name)
 
 
 def findings(run: Run) -> Report:

@@ -42,7 +42,10 @@ class Table:
 
     def _repr_html_(self) -> str:
         left = 'style="text-align:left;vertical-align:top"'
-        head = "".join(f"<th {left}>{html.escape(c)}</th>" for c in self.columns)
+        # a column without a name has no header: a screen reader would say one and then nothing
+        head = "".join(
+            f"<th {left}>{html.escape(c)}</th>" if c else f"<td {left}></td>" for c in self.columns
+        )
         rows = ["".join(f"<td {left}>{breakable(cell_html(c))}</td>" for c in row) for row in self.rows]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         caption = f" · {html.escape(self.caption)}" if self.caption else ""

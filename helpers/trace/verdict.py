@@ -50,7 +50,7 @@ _ADVICE = {
     "communication-bound": "overlap it with backward, send fewer or larger messages, or fewer bytes",
     "GPU-bound": "make the kernels themselves cheaper: precision, layout, fusion, a better algorithm",
     "unknown": "the trace does not show what the GPU waited for: record more (other processes, all CUDA activities)",
-    "CPU only": "nothing ran on a GPU: look at trace.top(t, by='host')",
+    "CPU only": "nothing ran on a GPU: look at the operators that take longest on the host (trace.top with by='host')",
 }
 _DATA = "the host waits for its DataLoader: more workers, cheaper transforms, the next batch ahead"
 _DRIVER = "the host is in the driver, which loads kernels and gets memory: record steps that come after a few warm ones"
@@ -168,7 +168,7 @@ def _without_gpu(t: Trace) -> Verdict:
         kinds = ", ".join(
             f"{n:,} × {kind}" for kind, n in sorted(t.unread.items(), key=lambda one: -one[1])[:3]
         )
-        other = "events of another device, or of another kind, are not read here: trace.top(t, by='host') has the host's"
+        other = "events of another device, or of another kind, are not read here: trace.top(…, by='host') has the host's"
         return Verdict("unknown", "", [f"{text} that are read; there are others: {kinds}"], other, t.evidence)
     if first := top(t, 1, by="host"):
         text += f"; on the CPU {first[0].name} takes most of its operators' own time, {first[0].share:.0%}"

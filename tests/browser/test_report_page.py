@@ -9,6 +9,7 @@ from helpers import progress
 from helpers.lesson import report_page as report
 from helpers.running_example.scores import Score
 from helpers.text.tables import table
+from tests.browser import axe
 from tests.browser.driver import SHOTS
 
 
@@ -61,6 +62,7 @@ def test_it_reads_well(browser: Browser, page: Path, scheme: str) -> None:
     )
     assert (brightness(ink) > brightness(paper)) == (scheme == "dark")
     assert said == [], "it asks for nothing, and the browser has nothing to complain of"
+    assert axe.findings(shown) == []
     context.close()
 
 
