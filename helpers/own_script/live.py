@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,6 +30,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from helpers.own_script.host_time import EVERY_S, now
 from helpers.own_script.places import NOWHERE, Place, place, running
 from helpers.own_script.stepping import Enough
+from helpers.text import pages
 from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
 from helpers.text.tables import Table, table
@@ -99,10 +101,14 @@ class Live:
         return "\n".join([*said, "", str(self.table)])
 
     def write(self, folder: Path) -> list[Path]:
-        """torch.profiler's trace of the last steps, for ui.perfetto.dev, in that folder: where it lies."""
-        path = folder / f"{Path(self.script).stem}-live-trace.json.gz"
-        self.profiler.export_chrome_trace(str(path))
-        return [path]
+        """A page, and torch.profiler's trace of the last steps, for ui.perfetto.dev, in that folder: where they lie."""
+        name = Path(self.script).stem
+        page, trace = folder / f"{name}-live.html", folder / f"{name}-live-trace.json.gz"
+        first, step, *more = str(self).partition("\n\n")[0].splitlines()
+        body = f"<h1>{escape(first)}</h1><p>{escape('; '.join([step, *more]))}</p>"
+        page.write_text(pages.page(first, body + pages.shown(self.table, "Lines")), encoding="utf-8")
+        self.profiler.export_chrome_trace(str(trace))
+        return [page, trace]
 
 
 def _share(part_s: float, whole_s: float) -> str:

@@ -157,13 +157,14 @@ class Report:
             f"<li><code>{escape(str(h))}</code></li>" for h in (self.peak.holders[:10] if self.peak else ())
         )
         memory_said = f"Peak {size_text(self.peak.bytes)}, held by:" if self.peak else "Not seen."
-        first = self.rows[0] if self.rows else None
-        begin = (
-            f'<p class="first">First: <code>{escape(str(first.place))}</code>, {escape(first.advice.what)}. '
-            f"A step without it is shorter by {escape(self._buys(first))} at most.</p>"
-            if first is not None
-            else ""
-        )
+        begin = ""
+        if self._shown:
+            first = self._shown[0][1]
+            where = f"<code>{escape(str(first.place))}</code>, " if first.place else ""
+            begin = (
+                f'<p class="first">First: {where}{escape(first.advice.what)}. '
+                f"A step without it is shorter by {escape(self._buys(first))} at most.</p>"
+            )
         return (
             f"<h1>{escape(Path(self.run.script).name)}: {format_seconds(self.step_s)} a step</h1>"
             f"<p><b>{escape(self.evidence)}</b> · {self.steps} steps after {self.run.warm} of warm-up · the slowest "
