@@ -2,6 +2,7 @@
 
 import re
 import socket
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,18 @@ def fences(path: Path, language: str) -> list[str]:
     return re.findall(rf"(?ms)^```{language}\n(.*?)^```", section)
 
 
+def cells(path: Path) -> list[str]:
+    """The code cells under the heading, up to the next one of its rank: they run on a toy script in the learner's place."""
+    found, here = list[str](), False
+    for cell in masters.read(path).cells:
+        if cell.kind == "markdown":
+            for title in re.findall(r"(?m)^## .*$", cell.source):
+                here = title == HEADING
+        elif here:
+            found.append(cell.source)
+    return found
+
+
 def program(code: str) -> str:
     """The code with a learner's names before it. torch.cuda and a device "cuda" are the simulated GPU's."""
     if "cuda" not in code:
@@ -69,13 +82,31 @@ def alone() -> dict[str, str]:
 @pytest.mark.parametrize("name", [path.stem for path in build.find([])])
 def test_own_script_runs_as_it_stands(runner: Runner, name: str, tmp_path: Path) -> None:
     """Each in a process of its own, forked from one that has imported torch: that alone would take longer than most."""
-    started = f"import os\nos.chdir({str(tmp_path)!r})\nos.environ.update({alone()})"
-    for code in fences(build.find([name])[0], "python"):
-        with runner.notebook([started, program(code)]) as script:
-            ran = script.ran[1]
-        assert not ran.error and not ran.ended, f"{name}: {ran}\n---\n{code}"
+    started = f"import os, torch\nos.chdir({str(tmp_path)!r})\nos.environ.update({alone()})"
+    path = build.find([name])[0]
+    runs = [[program(code)] for code in fences(path, "python")] + [cells(path)]
+    for run in filter(None, runs):
+        with runner.notebook([started, *run]) as script:
+            for place, code in enumerate(run, start=1):
+                ran = script.ran[place]
+                assert not ran.error and not ran.ended, f"{name}: {ran}\n---\n{code}"
+
+
+@pytest.mark.parametrize("name", [path.stem for path in build.find([])])
+def test_own_script_is_short_enough_to_take_home(name: str) -> None:
+    path = build.find([name])[0]
+    open_cells = cells(path)
+    assert open_cells, f"{name}: nothing runs in the open under {HEADING!r}"
+    for code in open_cells + fences(path, "python"):
         lines = [line for line in code.splitlines() if line.strip()]
-        assert len(lines) <= 16, f"{name}: {len(lines)} lines are more than one takes home"
+        assert len(lines) <= 26, f"{name}: {len(lines)} lines are more than one takes home"
+
+
+def graphed() -> str:
+    """Lesson 07's lines for a learner's own names: without the toy, and without the read at their end."""
+    [code] = cells(build.find(["07"])[0])
+    home = textwrap.dedent(code.partition("toy(")[2].partition("\n")[2])
+    return home.partition("print(")[0]
 
 
 #: after the learner's names: a scheduler, and the plain loop that a graph stands for, its three warm-up steps included
@@ -94,7 +125,7 @@ SAME = "for one, other in zip(model.parameters(), replayed): torch.testing.asser
 
 def test_a_replay_follows_the_scheduler(runner: Runner) -> None:
     """Lesson 07: the weights are the eager loop's. With the first lr in every replay they are up to 6e-3 off."""
-    [code] = fences(build.find(["07"])[0], "python")
+    code = graphed()
     graph = SCHEDULER + code.replace("graph.replay()\n", "graph.replay()\n    scheduler.step()\n")
     loops = [program(loop).replace('"H100"', '"H100", values=True') for loop in (graph, SCHEDULER + EAGER)]
     assert "scheduler.step()" in loops[0]
@@ -106,7 +137,7 @@ def test_a_replay_follows_the_scheduler(runner: Runner) -> None:
 
 def test_a_replay_gets_its_batch_without_a_wait(runner: Runner) -> None:
     """Lesson 07: with pinned batches, as the text says, nothing in the loop makes the host wait for the GPU."""
-    [code] = fences(build.find(["07"])[0], "python")
+    code = graphed()
     pinned = "loader = torch.utils.data.DataLoader(dataset, batch_size=8, pin_memory=True)\n"
     watched = code.replace(
         "for batch in loader:", "torch.cuda.set_sync_debug_mode('error')\nfor batch in loader:"

@@ -508,23 +508,30 @@ board
 # - If the peak is in *step*, fewer activations do not help. Try `AdamW(..., fused=True)`, then an optimizer with less state.
 # - If it is in *forward* or *backward*, first let go of what has a needless name (section 4), which is free. Then try smaller
 #   pieces, then checkpoints around each block, then offloading (*Further*).
+
+# %% experiment
+from helpers.own_script import simulated_cuda, toy
+
+with simulated_cuda("H100"):  # at home: without this line, on your own GPU
+    model, optimizer, loss_fn, loader, device, step = toy("cuda", width=4096, batch=1024)
+
+    step(next(iter(loader)))  # a warm-up: AdamW makes its running means in the first step
+    x, y = (part.to(device) for part in next(iter(loader)))
+    for phase in ("forward", "backward", "step"):
+        torch.cuda.reset_peak_memory_stats()
+        if phase == "forward":
+            loss = loss_fn(model(x), y)
+        elif phase == "backward":
+            loss.backward()
+        else:
+            optimizer.step()
+        print(f"{phase}: peak {torch.cuda.max_memory_allocated() / 2**20:,.0f} MiB")
+    optimizer.zero_grad()
+
+# %% [markdown]
+# The toy's peak is in the optimizer's step: AdamW's temporary tensors stand beside weights, gradients and states. `fused=True` makes none
+# (lesson 06). Fewer activations would change nothing here.
 #
-# ```python
-# x, y = (part.to(device) for part in next(iter(loader)))
-# for phase in ("forward", "backward", "step"):
-#     torch.cuda.reset_peak_memory_stats()
-#     if phase == "forward":
-#         loss = loss_fn(model(x), y)
-#     elif phase == "backward":
-#         loss.backward()
-#     else:
-#         optimizer.step()
-#     print(f"{phase}: peak {torch.cuda.max_memory_allocated() / 2**20:,.0f} MiB")
-# optimizer.zero_grad()
-# ```
-#
-# Run it after one warm-up step, because AdamW makes its running means in the first step
-# ([`reset_peak_memory_stats`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.reset_peak_memory_stats.html)).
 # `memory.estimate(model, x)` from `helpers` works the same out without a card, and lesson 08's snapshot names the lines.
 #
 # ## Sources on trial

@@ -572,23 +572,30 @@ for name, kernels in {"GELU": gelu, "attention": attention}.items():
 # cause, then count again: a cause can hide behind another. `backend="eager"` captures graphs and writes no code; leave
 # it out when the counts are right. Then time a step, compiled and not, with `%%bench` (`%load_ext helpers`): in
 # bfloat16 first, where there is most to gain.
-#
-# ```python
-# import torch._dynamo as dynamo
-#
-# x, y = (part.to(device) for part in next(iter(loader)))
-# explanation = dynamo.explain(model)(x)
-# print(explanation.graph_count, "graphs,", explanation.graph_break_count, "breaks")
-# for stop in explanation.break_reasons:
-#     print(stop.user_stack[-1], stop.reason.splitlines()[0])
-#
-# dynamo.utils.counters.clear()
-# fast = torch.compile(model, backend="eager")
-# for x, y in loader:
-#     loss_fn(fast(x.to(device)), y.to(device)).backward()
-# optimizer.zero_grad()
-# print("graphs compiled:", dynamo.utils.counters["stats"]["unique_graphs"])
-# ```
+
+# %% experiment
+from helpers.own_script import toy
+
+model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
+
+import torch._dynamo as dynamo
+
+x, y = (part.to(device) for part in next(iter(loader)))
+explanation = dynamo.explain(model)(x)
+print(explanation.graph_count, "graphs,", explanation.graph_break_count, "breaks")
+for stop in explanation.break_reasons:
+    print(stop.user_stack[-1], stop.reason.splitlines()[0])
+
+dynamo.utils.counters.clear()
+fast = torch.compile(model, backend="eager")
+for x, y in loader:
+    loss_fn(fast(x.to(device)), y.to(device)).backward()
+optimizer.zero_grad()
+print("graphs compiled:", dynamo.utils.counters["stats"]["unique_graphs"])
+
+# %% [markdown]
+# One graph, no break, and all batches of the epoch went through the same graph: the toy is ready to be compiled. A last batch that is smaller would make the second
+# number 2.
 #
 # On the command line: the reasons in words, and a report to click through
 # ([tlparse](https://github.com/meta-pytorch/tlparse)).

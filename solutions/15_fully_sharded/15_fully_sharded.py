@@ -446,23 +446,32 @@ board
 # then the model. Make the optimizer **after** that, because `fully_shard` replaces the parameters. Start the script with `torchrun`,
 # and profile one rank: `python -m helpers trace.json.gz` says whether the gathers hide. If they do not, first try more tokens a rank,
 # then HSDP.
-#
-# ```python
-# import torch
-# import torch.distributed as dist
-# from torch.distributed.fsdp import fully_shard
-#
-# dist.init_process_group()
-# for block in model.children():  # your repeated blocks, e.g. model.layers
-#     if any(p.requires_grad for p in block.parameters()):
-#         fully_shard(block)
-# fully_shard(model)
-# optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-# step(next(iter(loader)))
-# mine = sum(p.to_local().nbytes for p in model.parameters())
-# print(f"rank {dist.get_rank()}: {mine:,} bytes of shards")
-# dist.destroy_process_group()
-# ```
+
+# %% experiment
+from helpers.own_script import toy
+
+model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
+
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())  # under torchrun: nothing in ()
+for block in model.children():  # your repeated blocks, e.g. model.layers
+    if any(p.requires_grad for p in block.parameters()):
+        fully_shard(block)
+fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for x, y in loader:
+    loss_fn(model(x.to(device)), y.to(device)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+mine = sum(p.to_local().nbytes for p in model.parameters())
+print(f"rank {dist.get_rank()}: {mine:,} bytes of shards, of {sum(p.nbytes for p in model.parameters()):,}")
+dist.destroy_process_group()
+
+# %% [markdown]
+# Every parameter has become a `DTensor`, of which this rank holds its shard. With one rank the shard is the whole; with eight the first number is an eighth of
+# the second (the rows that are left over go to the first ranks).
 #
 # ```bash
 # torchrun --nproc-per-node 8 train.py

@@ -467,18 +467,25 @@ running_example.ladder()
 # parameters are spread over the layers: a pipeline wants equal stages, and one huge layer wants tensor parallelism. After a split,
 # count the collectives of one step, in each rank: one all-reduce too many in each layer is easily overlooked. (A single process has
 # none to count. And `CommDebugMode` does not count sends and receives, which a pipeline makes.)
-#
-# ```python
-# from torch.distributed.tensor.debug import CommDebugMode
-#
-# states = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
-# print(f"weights, gradients and two moments: {states / 1e9:.3f} GB, before any activation")
-# for name, layer in model.named_children():
-#     print(f"  {name}: {sum(p.numel() for p in layer.parameters()):,} parameters")
-# with CommDebugMode() as sent:
-#     step(next(iter(loader)))
-# print("collectives in one step:", {str(kind): n for kind, n in sent.get_comm_counts().items()})
-# ```
+
+# %% experiment
+from helpers.own_script import toy
+
+model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
+
+from torch.distributed.tensor.debug import CommDebugMode
+
+states = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
+print(f"weights, gradients and two moments: {states / 1e6:.3f} MB, before any activation")
+for name, layer in model.named_children():
+    print(f"  {name}: {sum(p.numel() for p in layer.parameters()):,} parameters")
+with CommDebugMode() as sent:
+    step(next(iter(loader)))
+print("collectives in one step:", {str(kind): n for kind, n in sent.get_comm_counts().items()})
+
+# %% [markdown]
+# The toy fits everywhere, so the answer is: split nothing. It has no collective, as one process should. Most of its parameters are in the first layer: two
+# pipeline stages would not be equal.
 
 # %% [markdown]
 # ## Sources on trial
