@@ -8,7 +8,7 @@
         for batch in loader: …
     own_script.findings(run)
 
-`where` leads from one counter to the lines that raise it, of any callable.
+`where` leads from one counter to the lines that raise it, of any callable. `toy` is a small training script to try a tool on.
 """
 
 from typing import TYPE_CHECKING
@@ -18,6 +18,9 @@ from helpers import lazy
 if TYPE_CHECKING:
     from .counters import COUNTERS as COUNTERS
     from .counters import where as where
+    from .practice import Toy as Toy
+    from .practice import simulated_cuda as simulated_cuda
+    from .practice import toy as toy
     from .report import Report as Report
     from .report import findings as findings
     from .running import Refused as Refused

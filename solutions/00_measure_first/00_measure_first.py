@@ -7,7 +7,7 @@
 # around a GPU call reads the wrong thing. The first run is slower than all others. Two runs of the same code differ. A
 # machine that heats up slows whatever is timed last. Each of these can show a speed-up that is not there.
 #
-# **Time** 60 min, in two sittings if you like (a good break is before section 3); *Further*: 73 min. **Before
+# **Time** 60 min, in two sittings if you like (a good break is before section 3); *Further*: 77 min. **Before
 # this**: Python, and enough PyTorch to write a training loop. You need no GPU.
 #
 # **Afterwards you can**
@@ -535,25 +535,53 @@ scored
 # %% [markdown]
 # ## Your own script
 #
-# Look first at one number: the median time of a warm training step. Measure it twice without any change: if the two
-# medians differ by 5 %, you cannot see a gain of 5 %. Try first a batch of twice the size. If the step takes hardly
-# longer, the GPU has time to spare: look for launches, waits and slow data (lessons 02 to 07).
+# Every tool of this course looks at **warm steps**. So the first thing to do with a script of your own is to take the body of its
+# loop out of `main()`, and make it a function `step(batch)`. What stands before the loop stays as it is. Six names are enough for all
+# lessons: `model`, `optimizer`, `loss_fn`, `loader`, `device`, `step`. This is a toy script in that form:
+
+# %% experiment
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = "cpu"
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+loss_fn = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(torch.randn(64, 16), torch.randint(4, (64,))), batch_size=8)
+
+
+def step(batch):
+    x, y = (part.to(device) for part in batch)
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+
+# %% [markdown]
+# Look first at one number: the median time of a warm training step. The lines below work on those names, in your script too.
 # [`torch.utils.benchmark`](https://docs.pytorch.org/docs/stable/benchmark_utils.html) waits for a GPU by itself, and
 # computes in one CPU thread unless you set `num_threads`.
-#
-# ```python
-# from torch.utils import benchmark
-#
-# batch = next(iter(loader))
-# for _ in range(3):
-#     step(batch)  # warm up, until the times stop falling
-# timer = benchmark.Timer("step(batch)", globals={"step": step, "batch": batch})
-# for _ in range(2):  # the same code twice
-#     print(timer.blocked_autorange(min_run_time=1))  # the median, and the interquartile range
-# ```
-#
-# For a verdict on a change: `from helpers import compare`, then `compare(step_before, step_after, batch)`. In a notebook,
-# `%load_ext helpers` and `%%bench` time any cell.
+
+# %% experiment
+from torch.utils import benchmark
+
+batch = next(iter(loader))
+for _ in range(3):
+    step(batch)  # warm up, until the times stop falling
+timer = benchmark.Timer("step(batch)", globals={"step": step, "batch": batch})
+for _ in range(2):  # the same code twice
+    timed = timer.blocked_autorange(min_run_time=1)
+    print(
+        f"median ≈ {1e6 * timed.median:.0f} µs, the middle half of the runs within ≈ {1e6 * timed.iqr:.0f} µs"
+    )
+
+# %% [markdown]
+# Compare the two medians. If they differ by 5 %, you cannot see a gain of 5 %. Try first a batch of twice the size. If the step takes
+# hardly longer, the GPU has time to spare: look for launches, waits and slow data (lessons 02 to 07). For a verdict on a change:
+# `compare(step_before, step_after, batch)`. And look for switches that somebody left on (*Further* counts what they cost).
 
 # %% [markdown]
 # ## Sources on trial
@@ -802,6 +830,50 @@ check_reproducible(
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### Switches that were left on (4 min)
+#
+# A switch that helped to find a mistake is easily forgotten. Then it makes every step slower. Three of them, on the toy script above:
+# [anomaly detection](https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection), an assert that all weights are finite, and
+# the deterministic algorithms. Which of them add operators to a step, and which add waits for a GPU?
+
+# %% experiment
+you = lesson.predict(
+    {"detect_anomaly": ..., "assert isfinite": ..., "deterministic": ...},
+    choices=["neither", "operators", "operators and waits"],
+)
+
+# %% experiment
+import warnings
+
+from helpers import count
+
+
+def asserted(batch):
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+    return step(batch)
+
+
+switched = {"as it is": count(step, batch), "assert isfinite": count(asserted, batch)}
+with warnings.catch_warnings(action="ignore"), torch.autograd.detect_anomaly():
+    switched["detect_anomaly"] = count(step, batch)
+torch.use_deterministic_algorithms(True)
+switched["deterministic"] = count(step, batch)
+torch.use_deterministic_algorithms(False)
+you.against(*experiments.switches(switched), evidence="live (CPU)")
+
+# %% [markdown]
+# Anomaly detection looks for NaN in every gradient, and Python has to know the answer: a wait (lesson 03) for each. It also writes down a traceback
+# for each node. The assert does the same for each weight. Deterministic algorithms cost nothing here. Where an operator has an ordered version of its own,
+# they cost what that version costs, and new memory is filled.
+#
+# Three more switches add no operators, and time all the same. `CUDA_LAUNCH_BLOCKING=1` makes the CPU wait after every launch, and a
+# profiler that was never stopped records for ever. `torch.backends.cudnn.deterministic = True` takes the faster convolutions away.
+# `python -m helpers run train.py` says which are on. To find them by hand:
+#
+# ```bash
+# grep -nE "anomaly|deterministic|LAUNCH_BLOCKING|profile\(|assert .*\.(all|any)\(" *.py
+# ```
+#
 # ### Start small (19 min)
 #
 # A full run of 1,000 steps answers every question, and costs a full run each time. Could its first steps answer them? The

@@ -393,18 +393,26 @@ running_example.compare(before, faster)
 # (slices, `permute`), and to move the numbers once, at the end, into the dtype and the layout that the model wants.
 # The [profiler](https://docs.pytorch.org/docs/stable/profiler.html) lists the copies, also those inside other
 # operators. (It does not see a loader's worker processes: set `num_workers=0` meanwhile.)
-#
-# ```python
-# from torch.profiler import ProfilerActivity, profile
-#
-# with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
-#     for _, batch in zip(range(3), loader):
-#         step(batch)
-# rows = seen.key_averages(group_by_input_shape=True)
-# for row in sorted(rows, key=lambda row: -row.self_cpu_time_total):
-#     if row.key in ("aten::copy_", "aten::index"):
-#         print(f"{row.self_cpu_time_total:.0f} µs, {row.count} × {row.key} {row.input_shapes}")
-# ```
+
+# %% experiment
+from helpers.own_script import toy
+
+model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
+
+from torch.profiler import ProfilerActivity, profile
+
+step(next(iter(loader)))  # a warm-up
+with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
+    for _, batch in zip(range(3), loader):
+        step(batch)
+for row in sorted(seen.key_averages(group_by_input_shape=True), key=lambda row: -row.count):
+    if row.key in ("aten::copy_", "aten::index", "aten::cat"):
+        print(f"{row.count} × {row.key} {row.input_shapes}, ≈ {row.self_cpu_time_total:.0f} µs")
+
+# %% [markdown]
+# The toy copies in every step, though no line of it says so. The loader puts its samples together: two `cat` a batch. Each linear layer
+# copies its bias into the result, and the product is added to it. The many copies of tensors without dimensions (`[]`) are AdamW's: it
+# turns Python numbers into tensors (lesson 06).
 #
 # Begin with the first row whose shape you know. If its time is small beside the time of the three steps, leave it. In a
 # notebook, `%load_ext helpers` and `%%count` above a cell count its copies and its bytes.

@@ -509,19 +509,48 @@ board
 # the product is small, calls are not the problem. If memory grows, look for what outlives a step and has a `grad_fn`.
 #
 # In a notebook, `%load_ext helpers` and `%%count` as a cell's first line count that cell's operators.
+
+# %% experiment
+from helpers.own_script import toy
+
+model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
+
+from torch.profiler import ProfilerActivity, profile
+
+batch = next(iter(loader))
+step(batch)  # a warm-up
+with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
+    step(batch)
+calls = [event for event in prof.events() if event.name.startswith("aten::")]
+inside = [call for call in calls if call.cpu_parent and call.cpu_parent.name.startswith("aten::")]
+print(f"{len(calls) - len(inside)} calls of operators in one step, and {len(inside)} inside of these")
+rows = prof.key_averages(group_by_input_shape=True)
+for row in sorted(rows, key=lambda row: (-row.count, row.key))[:6]:
+    print(f"{row.count} × {row.key} {row.input_shapes}")
+
+# %% [markdown]
+# The rows count inner calls too. Here the optimizer's loop over four parameters makes more calls than forward and backward together: it goes
+# first (lesson 06).
 #
-# ```python
-# from torch.profiler import ProfilerActivity, profile
-#
-# batch = next(iter(loader))
-# step(batch)  # a warm-up
-# with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
-#     step(batch)
-# calls = [event for event in prof.events() if event.name.startswith("aten::")]
-# inside = [call for call in calls if call.cpu_parent and call.cpu_parent.name.startswith("aten::")]
-# print(f"{len(calls) - len(inside)} calls of operators in one step, and {len(inside)} inside of these")
-# print(prof.key_averages(group_by_input_shape=True).table(sort_by="count", row_limit=15))
-# ```
+# What is not in the list is **Python itself**. Is the step much longer than its operators together? Then ask which line. With the simulated card
+# (`where` runs any function there) each line gets the time that Python took in it, measured on your machine:
+
+# %% experiment tags=["nbval-ignore-output"]
+from helpers.own_script import where
+
+
+def slow_step():
+    for batch in loader:
+        share = [sum(range(200)) for _ in range(len(batch[0]))]  # a loop in plain Python
+        step(batch)
+    return share
+
+
+where(slow_step, "python_s", factor=1, most=3)
+
+# %% [markdown]
+# For a program that runs already, [`py-spy top --pid …`](https://github.com/benfred/py-spy) shows the same without a change
+# (lesson 12).
 #
 # ## Sources on trial
 #

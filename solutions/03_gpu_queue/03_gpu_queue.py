@@ -135,13 +135,11 @@ from helpers.lessons.gpu_queue.experiments import end_of_a_read
 gappy = loops["read and prepare"].trace
 print(trace.classify(gappy))
 read_s = end_of_a_read(gappy)
-lesson.keep(refill_ms=trace.gaps.REFILL_NS / 1e6)
 plots.zoom(gappy, read_s - 40e-6, read_s + 40e-6)
 
 # %% [markdown]
 # Before the gap, the optimizer's kernel runs, and the host is in `_local_scalar_dense`, the operator behind `.item()`.
-# In the gap there is no kernel and no launch. The host runs Python. (The helper counts the first {{refill_ms:.1f}} ms after
-# a sync as *sync*, and the rest of the gap as *nothing launched*. Other times in the last line show other parts.)
+# In the gap there is no kernel and no launch. The host runs Python.
 #
 # By the gap alone, the loop would be *CPU-bound*: the CPU was busy and launched nothing. But without the read, the same
 # Python costs nothing. So `trace.classify` computes how long the steps would take without the host's waits. Most of the
@@ -288,8 +286,7 @@ check_bottleneck(wanted | {"hidden copies": "GPU", "balanced": "GPU", "some copi
 # %% [markdown]
 # ## 4 · Which lines wait?
 #
-# On the GPU: `loss` and `best` are single numbers, `x` is a 64 × 10 matrix, `mask` is `x > 0`, and `rows` are eight whole
-# numbers. On the CPU: `page` is a matrix in ordinary memory, and `pinned` one in pinned (page-locked) memory. Does the CPU
+# On the GPU: `loss` and `best` are single numbers, `x` is a 64 × 10 matrix, and `mask` is `x > 0`. On the CPU: `page` is a matrix in ordinary memory, and `pinned` one in pinned (page-locked) memory. Does the CPU
 # wait in these lines?
 
 # %% experiment
@@ -300,7 +297,6 @@ you = lesson.predict(
         "torch.minimum(loss, best)": ...,
         "x[mask]": ...,
         "torch.where(mask, x, 0)": ...,
-        "x[rows]": ...,
         "torch.tensor([1.0, 2.0], device=gpu.device)": ...,
         "page.to(gpu.device, non_blocking=True)": ...,
         "pinned.to(gpu.device, non_blocking=True)": ...,
@@ -482,33 +478,85 @@ board
 # %% [markdown]
 # ## Your own script
 #
-# Look first at two things: how much of the time the GPU computes, and whether the CPU waits for it. The block records four
-# warm steps with [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html). With a GPU it records the GPU too.
-# Before that, run the loop once on one fixed batch: if it is much faster so, begin with the loader (lesson 04).
+# Look first at two things: how much of the time the GPU computes, and whether the CPU waits for it. The cell records four
+# warm steps with [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html). In the place of your script stands
+# a toy script of two linear layers, on the CPU. At home leave out the first two lines: the rest works on your own names.
+# With a GPU it records the GPU too.
+
+# %% experiment
+from helpers.own_script import toy
+
+model, optimizer, loss_fn, loader, device, step = toy()
+
+from torch.profiler import profile, schedule
+
+plan = schedule(wait=1, warmup=1, active=4, repeat=1)
+with profile(schedule=plan, on_trace_ready=lambda p: p.export_chrome_trace("trace.json.gz")) as prof:
+    for _, batch in zip(range(6), loader):
+        step(batch)
+        prof.step()  # without this call nothing is recorded
+
+# %% [markdown]
+# The file is a list of events. Each has a category (`cat`), a name, a thread, a begin (`ts`) and a duration (`dur`), both in
+# µs. The next cell goes through step 3 from left to right. It prints the outer events, and how many more lie inside each.
+
+# %% experiment
+import gzip
+import json
+
+with gzip.open("trace.json.gz", "rt") as file:
+    spans = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+spans.sort(key=lambda e: (e["ts"], -e["dur"]))
+outer = next(e for e in spans if e["name"] == "ProfilerStep#3")
+end, last = outer["ts"], outer["ts"] + outer["dur"]
+for e in spans:
+    if e is not outer and end <= e["ts"] < last:
+        end = e["ts"] + e["dur"]
+        inside = sum(e["ts"] <= other["ts"] < end for other in spans) - 1
+        print(f"{e['cat']:16} {e['name'].removeprefix('autograd::engine::evaluate_function: ')} + {inside}")
+
+# %% [markdown]
+# Four parts follow each other, as in your code. First the loader. Then the forward pass: `aten::linear` contains
+# `aten::addmm`, and so on. Then the backward pass, in reverse: `AddmmBackward0` belongs to an `addmm`, and both have the same
+# *Sequence number* in their `args`. Last the optimizer: dozens of small operators for four parameters (lesson 06). A long event
+# with few inside is work. A long event around many short ones is calls (lesson 02). Between two events Python runs.
 #
-# ```python
-# from torch.profiler import profile, schedule
+# With a GPU there are three more categories. `cuda_runtime` holds the CPU's calls to the driver, `kernel` and `gpu_memcpy` what
+# the GPU does. Here are the last events of the same step, with a read of the loss, on a simulated H100:
+
+# %% experiment
+from helpers.own_script import simulated_cuda
+
+with simulated_cuda("H100") as gpu:
+    model, optimizer, loss_fn, loader, device, step = toy("cuda")
+    step(batch)
+    with gpu.profile() as prof:
+        step(batch).item()
+prof.export_chrome_trace("trace.json.gz")
+with gzip.open("trace.json.gz", "rt") as file:
+    spans = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+for e in sorted(spans, key=lambda e: e["ts"])[-9:-1]:
+    number = e["args"].get("correlation", "")
+    print(f"{e['ts'] % 1000:5.1f} µs + {e['dur']:4.1f}  {e['cat']:16} {e['name']:36} {number}")
+
+# %% [markdown]
+# A launch and its kernel have the same `correlation`, the number on the right. From the one to the other the work was in the queue.
+# **What blocks** is a long call of the driver: here `cudaStreamSynchronize`. The operator around it says who waits:
+# `_local_scalar_dense`, the `.item()`. With `profile(with_stack=True)` the file has the line of your script as well.
 #
-# plan = schedule(wait=1, warmup=1, active=4, repeat=1)
-# with profile(schedule=plan, on_trace_ready=lambda p: p.export_chrome_trace("trace.json.gz")) as prof:
-#     for _, batch in zip(range(6), loader):
-#         step(batch)
-#         prof.step()  # without this call nothing is recorded
-# ```
-#
-# This line prints the verdict, and draws a picture like those above. (*Further* begins with lists that lead from a
-# verdict to lines of code.)
+# This line prints the verdict, and draws a picture like those above:
 #
 # ```bash
 # python -m helpers trace.json.gz
 # ```
 #
-# Try first what belongs to the verdict. *Sync-bound*: find the line that waits, and read less often. *Launch-bound*: fewer
-# and larger launches (lessons 02 and 07). *CPU-bound*: less Python in the step, or data prepared elsewhere (lesson 04).
-# *Copy-bound*: pinned memory (lesson 05). *GPU-bound*: cheaper kernels (lesson 10).
+# *Sync-bound*: find the line that waits, and read less often. *Launch-bound*: fewer and larger launches (lessons 02 and 07).
+# *CPU-bound*: less Python in the step, or data prepared elsewhere (lesson 04). *Copy-bound*: pinned memory (lesson 05).
+# *GPU-bound*: cheaper kernels (lesson 10). The same file opens in [Perfetto](https://ui.perfetto.dev). Profiling takes time
+# itself: measure again without the profiler.
 #
-# The same file opens in [Perfetto](https://ui.perfetto.dev). In a notebook, `%load_ext helpers` and a first line
-# `%%trace mine.json.gz` do all of it for one cell. Profiling takes time itself: measure again without the profiler.
+# Without a GPU at hand, `python -m helpers run train.py --card H100` runs your whole script, unchanged, on the simulated card. It
+# ranks its lines by what their repair could buy (lesson 17).
 #
 # ## Sources on trial
 #
@@ -644,7 +692,7 @@ you.against(best, on_the_map(repaired), evidence="simulated (H100)", what="helps
 # the GPU has nothing to do. Without the reads, this Python runs beside the kernels. In C the host never waits. Only a faster
 # CPU helps, or less Python.
 #
-# ### Busy is not fast (3 min)
+# ### Busy is not fast (6 min)
 #
 # `nvidia-smi` and
 # [`torch.cuda.utilization()`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.utilization.html) report the
@@ -662,6 +710,38 @@ use_of_the_card(use)
 # Low utilization tells you that the GPU waits. High utilization tells you nothing: the last program uses a small corner of
 # the card, all the time. (On a real GPU about a microsecond passes between two kernels of a queue. The simulator leaves this
 # out, so it says 100 %.)
+#
+# So the number to aim at is another one: **MFU**, the *model FLOPs utilization*
+# ([PaLM](https://arxiv.org/abs/2204.02311), appendix B):
+#
+# > MFU = FLOPs that the model needs for a step ÷ (seconds of a step × the card's peak in FLOP/s)
+#
+# What counts are the matrix products of forward and backward: 2 FLOPs for a weight and a sample forward, 4 backward. For a
+# transformer that makes 6 × parameters × tokens, and 12 × layers × width × length² for the attention of a sequence. What a checkpoint computes
+# again does not count. (Where it does, the number is called HFU.) Nor do optimizer, waits and loader: they only make the step
+# longer. The peak is that of the format in which the products run, and the dense one: a data sheet often prints twice as much,
+# "with sparsity". PyTorch counts a step's FLOPs:
+
+# %% experiment
+from torch.utils.flop_counter import FlopCounterMode
+
+for width in (256, 1024, 4096):
+    with simulated_cuda("H100") as gpu:
+        model, optimizer, loss_fn, loader, device, step = toy("cuda", width=width, batch=1024)
+        batch = next(iter(loader))
+        step(batch)  # a warm-up
+        torch.cuda.synchronize()
+        began = gpu.clock()
+        with FlopCounterMode(display=False) as flops:
+            step(batch)
+        torch.cuda.synchronize()
+        step_s = gpu.clock() - began
+    mfu = flops.get_total_flops() / (step_s * gpu.card.peak_flops["fp32"])
+    print(f"width {width}: {flops.get_total_flops() / 1e9:.2f} GFLOP in {1e3 * step_s:.2f} ms: MFU {mfu:.2%}")
+
+# %% [markdown]
+# The GPU is the same, and so is the code. Small products take their launches, copies and AdamW along. On a real GPU take the
+# time of a warm step (lesson 00), and count once.
 #
 # ### Why does it idle (15 min)
 #

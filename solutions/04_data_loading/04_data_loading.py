@@ -523,21 +523,32 @@ board
 # load, `wait + cpu`, and the second numbers by `cpu`. Put both into `choose_workers` above. Try workers first, then uint8,
 # then larger reads. (`step` should end with something that waits for the GPU, such as `loss.item()`.) The workers fill their
 # queue while the first step still loads kernels. These batches come at no cost, so the block does not time them.
-#
-# ```python
-# import itertools, time
-#
-# ahead = loader.num_workers * (loader.prefetch_factor or 0)  # batches that wait in the queue
-# fixed = next(iter(loader))
-# for name, batches in {"your loader": iter(loader), "one fixed batch": itertools.repeat(fixed)}.items():
-#     for batch in itertools.islice(batches, 1 + ahead):
-#         step(batch)  # workers start, kernels are loaded, the queue is emptied
-#     wall, cpu, n = time.perf_counter(), time.process_time(), 0
-#     for n, batch in enumerate(itertools.islice(batches, 20), 1):
-#         step(batch)
-#     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-#     print(f"{name}: {1e3 * wall / max(1, n):.1f} ms a step, {1e3 * cpu / max(1, n):.1f} ms of it computing")
-# ```
+
+# %% experiment
+from helpers.own_script import toy
+
+model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
+
+import itertools
+import time
+
+ahead = loader.num_workers * (loader.prefetch_factor or 0)  # batches that wait in the queue
+fixed = next(iter(loader))
+for name, batches in {"your loader": iter(loader), "one fixed batch": itertools.repeat(fixed)}.items():
+    for batch in itertools.islice(batches, 1 + ahead):
+        step(batch)  # workers start, kernels are loaded, the queue is emptied
+    wall, cpu, n = time.perf_counter(), time.process_time(), 0
+    for batch in itertools.islice(batches, 20):
+        step(batch)
+        n += 1
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    print(
+        f"{name}: ≈ {1e3 * wall / max(1, n):.1f} ms a step, ≈ {1e3 * cpu / max(1, n):.1f} ms of it computing"
+    )
+
+# %% [markdown]
+# The toy has no workers, so the two numbers of a line are nearly the same: the process that trains also loads. Subtract the lines. What is left
+# is what the loader costs.
 #
 # In a notebook, `%load_ext helpers` gives any cell a first line `%%trace mine.json.gz`. The picture shows the gaps.
 #

@@ -504,20 +504,29 @@ board
 # (`.item()`, lesson 03), and only then a stream of your own, as in Exercise 5.1. For races there,
 # [`TORCH_CUDA_SANITIZER=1`](https://docs.pytorch.org/docs/stable/cuda._sanitizer.html) is PyTorch's prototype. It works by
 # happens-before too, for kernels and not for the host.
-#
-# ```python
-# from torch.profiler import profile
-#
-# batches = iter(loader)
-# first = next(batches)
-# step(first)  # kernels are loaded
-# tensors = first if isinstance(first, (list, tuple)) else [first]
-# print("pinned:", [x.is_pinned() for x in tensors if hasattr(x, "is_pinned")])
-# with profile() as prof:  # the CPU, and the GPU where there is one
-#     for _, batch in zip(range(3), batches):
-#         step(batch)
-# prof.export_chrome_trace("copies.json.gz")
-# ```
+
+# %% experiment
+from helpers.own_script import simulated_cuda, toy
+
+with simulated_cuda("H100") as gpu:  # at home: without this line, on your own GPU
+    model, optimizer, loss_fn, loader, device, step = toy("cuda", batch=4096)
+
+    batches = iter(loader)
+    first = next(batches)
+    step(first)  # kernels are loaded
+    print("pinned:", [x.is_pinned() for x in first])
+    with gpu.profile() as prof:  # at home: torch.profiler.profile()
+        for _, batch in zip(range(3), batches):
+            step(batch)
+    prof.export_chrome_trace("copies.json.gz")
+
+from helpers import trace
+
+print(trace.classify(trace.read("copies.json.gz")))
+
+# %% [markdown]
+# The toy's batches are not pinned. *Waiting for a copy* and *sync* are two causes of this GPU's idle time. But the first line says launches:
+# pinned memory alone does not save the toy.
 #
 # ```bash
 # python -m helpers copies.json.gz

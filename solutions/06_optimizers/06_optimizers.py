@@ -420,25 +420,32 @@ board
 # prints of `Optimizer.step#…`: its share of the whole step is all that a faster optimizer can save. (With a GPU, compare its
 # milliseconds there with those of the step, too.) Try `fused=True` first. If your optimizer does not have it, see that `foreach` is not
 # switched off.
-#
-# ```python
-# from torch.profiler import profile
-#
-# params = [p for group in optimizer.param_groups for p in group["params"]]
-# print(len(params), "parameters,", sum(p.numel() for p in params), "weights")
-# print({option: optimizer.defaults.get(option) for option in ("foreach", "fused")})  # None: PyTorch chooses
-#
-# batch = next(iter(loader))
-# step(batch)  # the first step makes the optimizer's state
-# with profile() as run:
-#     step(batch)
-# rows = run.key_averages()
-# whole = sum(row.self_cpu_time_total for row in rows)
-# for row in rows:
-#     if row.key.startswith("Optimizer.step#"):
-#         share, gpu_ms = row.cpu_time_total / whole, row.device_time_total / 1e3
-#         print(f"{row.key}: {share:.0%} of the step's time on the CPU, {gpu_ms:.2f} ms on a GPU")
-# ```
+
+# %% experiment
+from helpers.own_script import toy
+
+model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
+
+from torch.profiler import profile
+
+params = [p for group in optimizer.param_groups for p in group["params"]]
+print(len(params), "parameters,", sum(p.numel() for p in params), "weights")
+print({option: optimizer.defaults.get(option) for option in ("foreach", "fused")})  # None: PyTorch chooses
+
+batch = next(iter(loader))
+step(batch)  # the first step makes the optimizer's state
+with profile() as run:
+    step(batch)
+rows = run.key_averages()
+whole = sum(row.self_cpu_time_total for row in rows)
+for row in rows:
+    if row.key.startswith("Optimizer.step#"):
+        share, gpu_ms = row.cpu_time_total / whole, row.device_time_total / 1e3
+        print(f"{row.key}: ≈ {100 * share:.0f} % of the step's time on the CPU, ≈ {gpu_ms:.2f} ms on a GPU")
+
+# %% [markdown]
+# On the CPU PyTorch chooses the loop, and on a GPU *foreach*: so `None` says nothing before you know the device. The toy's model is so small that its
+# optimizer takes a large part of the step. That part is a bound: no optimizer can save more.
 
 # %% [markdown]
 # ## Sources on trial

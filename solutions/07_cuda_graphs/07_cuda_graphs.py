@@ -565,25 +565,35 @@ board
 # hand it takes these lines, with a loader that drops its smaller last batch (`drop_last=True`) and pins the others
 # (`pin_memory=True`), and with a `step` that never waits for the GPU (no `.item()`, no `print` of a loss). A scheduler's step
 # is Python's and comes after each replay, never inside. Then compare some losses with those of the loop without the graph:
-#
-# ```python
-# for group in optimizer.param_groups:  # before the first step: AdamW then counts its steps on the GPU, and reads lr there
-#     group.update(capturable=True, lr=torch.tensor(group["lr"], device=device))
-# static = [part.to(device) for part in next(iter(loader))]
-# side = torch.cuda.Stream()
-# side.wait_stream(torch.cuda.current_stream())
-# with torch.cuda.stream(side):
-#     for _ in range(3):
-#         step(static)  # warm-up: trains three times on this batch
-# torch.cuda.current_stream().wait_stream(side)
-# graph = torch.cuda.CUDAGraph()
-# with torch.cuda.graph(graph):
-#     loss = step(static)
-# for batch in loader:
-#     for old, new in zip(static, batch):
-#         old.copy_(new, non_blocking=True)  # from a pinned batch: the host need not wait
-#     graph.replay()
-# ```
+
+# %% experiment
+from helpers.own_script import simulated_cuda, toy
+
+with simulated_cuda("H100", values=True):  # at home: without this line, on your own GPU
+    model, optimizer, loss_fn, loader, device, step = toy("cuda", pinned=True)
+
+    for (
+        group
+    ) in optimizer.param_groups:  # before the first step: AdamW then keeps its steps and lr on the GPU
+        group.update(capturable=True, lr=torch.tensor(group["lr"], device=device))
+    static = [part.to(device) for part in next(iter(loader))]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step(static)  # warm-up: trains three times on this batch
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step(static)
+    for batch in loader:
+        for old, new in zip(static, batch):
+            old.copy_(new, non_blocking=True)  # from a pinned batch: the host need not wait
+        graph.replay()
+    print(f"loss of the last replay: {loss.item():.2f}")
+
+# %% [markdown]
+# One read, after the loop: `loss` has one address, and holds the last replay's result. No step before it waited for the GPU.
 #
 # As a Python number `lr` would be **baked**: the graph would go on with the first one, whatever the scheduler says. A scheduler writes
 # a tensor in place (`fill_`), where the replay reads it. Adam and AdamW take such a tensor as they are, SGD with `fused=True`.

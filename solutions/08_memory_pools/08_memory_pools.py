@@ -564,28 +564,55 @@ print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 # (After a step the activations are free, so what is allocated *then* says little.) If reserved is close to the peak, you
 # need less memory: go to lesson 09. If reserved is far above the peak, look for growing shapes, and try
 # `PYTORCH_ALLOC_CONF=expandable_segments:True` before anything else. If *allocated* grows from step to step, you have a
-# leak. This block prints the three numbers for four steps and writes a snapshot, which names the lines:
-#
-# ```python
-# import itertools
-#
-# torch.cuda.memory._record_memory_history(max_entries=100_000)
-# for batch in itertools.islice(loader, 4):
-#     step(batch)
-#     print(f"allocated {torch.cuda.memory_allocated() / 2**20:,.0f} MiB", end=", ")
-#     print(f"peak {torch.cuda.max_memory_allocated() / 2**20:,.0f}", end=", ")
-#     print(f"reserved {torch.cuda.memory_reserved() / 2**20:,.0f}")
-# torch.cuda.memory._dump_snapshot("snapshot.pickle")
-# torch.cuda.memory._record_memory_history(enabled=None)
-# ```
+# leak. The next cell prints the three numbers for a toy script on a simulated card, and writes a snapshot. At home leave out the lines of the
+# toy: the rest works on your GPU and on your own names.
+
+# %% experiment
+from helpers.own_script import simulated_cuda, toy
+
+with simulated_cuda("H100"):
+    model, optimizer, loss_fn, loader, device, step = toy("cuda", width=4096, batch=1024)
+
+    torch.cuda.memory._record_memory_history(max_entries=100_000)
+    for _, batch in zip(range(4), loader):
+        step(batch)
+        print(f"allocated {torch.cuda.memory_allocated() / 2**20:,.0f} MiB", end=", ")
+        print(f"peak {torch.cuda.max_memory_allocated() / 2**20:,.0f}", end=", ")
+        print(f"reserved {torch.cuda.memory_reserved() / 2**20:,.0f}")
+    torch.cuda.memory._dump_snapshot("snapshot.pickle")
+    torch.cuda.memory._record_memory_history(enabled=None)
+
+# %% [markdown]
+# A snapshot is a dictionary with two halves. `segments` says what there is at the end: each segment has its blocks, one after the
+# other. `device_traces` says how it came to be: a list of events for each GPU.
+
+# %% experiment
+import pickle
+from collections import Counter
+
+with open("snapshot.pickle", "rb") as file:
+    snapshot = pickle.load(file)
+for segment in snapshot["segments"][:4]:
+    print(
+        f"segment of {segment['total_size'] / 2**20:.0f} MiB, stream {segment['stream']}, pool {segment['segment_type']!r}"
+    )
+    for block in segment["blocks"]:
+        lines = [f"{frame['name']}:{frame['line']}" for frame in block["frames"]]
+        print(f"    {block['size'] / 2**20:7.3f} MiB  {block['state']:16}", *lines[:3])
+print(Counter(event["action"] for event in snapshot["device_traces"][0]))
+
+# %% [markdown]
+# **What holds the memory** are the blocks with `active_allocated`. Their `frames` name the line that allocated them, the innermost first.
+# A block without frames was made before the recording began: here the model. `inactive` is free for the next request. Among the events,
+# `segment_alloc` is PyTorch asking the card (section 2); `alloc` and `free_completed` need no card. A leak is a line whose `alloc`
+# events in every step find no `free_completed`.
 #
 # ```bash
 # python -m helpers snapshot.pickle
 # ```
 #
-# The second command prints the peak and the lines of code that held it. You can also drop the file on
-# [pytorch.org/memory_viz](https://pytorch.org/memory_viz), which draws it in your browser and uploads nothing. For one look without a file
-# there is [`torch.cuda.memory_summary()`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.memory_summary.html).
+# This command finds the peak among the events, and adds up the blocks that were held then, by line.
+# [pytorch.org/memory_viz](https://pytorch.org/memory_viz) draws the file in your browser, and uploads nothing.
 
 # %% [markdown]
 # ## Sources on trial

@@ -9,7 +9,7 @@
 # you find out when a step needs most, and you try three of the four ways (the host is in *Further*). A counter tells
 # you the price of each.
 #
-# **Time** 60 min, two exercises among them; *Further*: 92 min, where you write a checkpoint and an offload yourself. **Before
+# **Time** 60 min, two exercises among them; *Further*: 96 min, where you write a checkpoint and an offload yourself. **Before
 # this** lessons 00 to 02 (counters, autograd, what is saved for backward); 06 and 08 help.
 #
 # **Afterwards you can**
@@ -508,23 +508,30 @@ board
 # - If the peak is in *step*, fewer activations do not help. Try `AdamW(..., fused=True)`, then an optimizer with less state.
 # - If it is in *forward* or *backward*, first let go of what has a needless name (section 4), which is free. Then try smaller
 #   pieces, then checkpoints around each block, then offloading (*Further*).
+
+# %% experiment
+from helpers.own_script import simulated_cuda, toy
+
+with simulated_cuda("H100"):  # at home: without this line, on your own GPU
+    model, optimizer, loss_fn, loader, device, step = toy("cuda", width=4096, batch=1024)
+
+    step(next(iter(loader)))  # a warm-up: AdamW makes its running means in the first step
+    x, y = (part.to(device) for part in next(iter(loader)))
+    for phase in ("forward", "backward", "step"):
+        torch.cuda.reset_peak_memory_stats()
+        if phase == "forward":
+            loss = loss_fn(model(x), y)
+        elif phase == "backward":
+            loss.backward()
+        else:
+            optimizer.step()
+        print(f"{phase}: peak {torch.cuda.max_memory_allocated() / 2**20:,.0f} MiB")
+    optimizer.zero_grad()
+
+# %% [markdown]
+# The toy's peak is in the optimizer's step: AdamW's temporary tensors stand beside weights, gradients and states. `fused=True` makes none
+# (lesson 06). Fewer activations would change nothing here.
 #
-# ```python
-# x, y = (part.to(device) for part in next(iter(loader)))
-# for phase in ("forward", "backward", "step"):
-#     torch.cuda.reset_peak_memory_stats()
-#     if phase == "forward":
-#         loss = loss_fn(model(x), y)
-#     elif phase == "backward":
-#         loss.backward()
-#     else:
-#         optimizer.step()
-#     print(f"{phase}: peak {torch.cuda.max_memory_allocated() / 2**20:,.0f} MiB")
-# optimizer.zero_grad()
-# ```
-#
-# Run it after one warm-up step, because AdamW makes its running means in the first step
-# ([`reset_peak_memory_stats`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.reset_peak_memory_stats.html)).
 # `memory.estimate(model, x)` from `helpers` works the same out without a card, and lesson 08's snapshot names the lines.
 #
 # ## Sources on trial
@@ -673,6 +680,43 @@ check_training_memory(
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### Keep the products, compute the rest again (4 min)
+#
+# A checkpoint need not forget everything. What costs most to compute again are the matrix products; what takes most bytes for the least work are GELU,
+# norms and dropout. *Selective* checkpointing keeps the outputs of the operators that you name
+# ([`create_selective_checkpoint_contexts`](https://docs.pytorch.org/docs/stable/checkpoint.html#torch.utils.checkpoint.create_selective_checkpoint_contexts)).
+# Four blocks of linear, GELU, linear, 1,024 tokens: what is kept after the forward pass, and what does the backward pass compute?
+
+# %% experiment
+from functools import partial
+
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+from helpers.own_script import simulated_cuda
+
+products = partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
+ways = {
+    "keep everything": lambda block, h: block(h),
+    "keep the input": lambda block, h: checkpoint(block, h, use_reentrant=False),
+    "keep the products": lambda block, h: checkpoint(block, h, use_reentrant=False, context_fn=products),
+}
+for name, way in ways.items():
+    with simulated_cuda("H100") as gpu:
+        layers = [nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)]
+        blocks = [nn.Sequential(*layers).to("cuda") for _ in range(4)]
+        h = torch.randn(1024, 1024, device="cuda", requires_grad=True)
+        before = torch.cuda.memory_allocated()
+        for block in blocks:
+            h = way(block, h)
+        kept, first = torch.cuda.memory_allocated() - before, len(gpu.kernels)
+        h.sum().backward()
+    flops = sum(kernel.flops for kernel in gpu.kernels[first:])
+    print(f"{name:18} {kept / 2**20:4.0f} MiB kept, backward {flops / 1e9:.0f} GFLOP")
+
+# %% [markdown]
+# With the products kept, the backward pass computes hardly more than without a checkpoint, and GELU's outputs are gone. The plain checkpoint keeps least, and
+# computes every product a second time.
+#
 # ### The forgotten division (3 min)
 #
 # You accumulate 8 pieces and forget to divide by 8. How many times as far does the first step go, with SGD and with Adam?

@@ -9,7 +9,7 @@
 # right (but for a trap in section 2): the compiler goes back to Python, or it compiles again and again. This lesson
 # shows what the compiler captures, what it takes for granted, what code it writes, and what all this costs.
 #
-# **Time** 60 min, two exercises among them; *Further*: 90 min. **Before this** lessons 01, 02 and 10 (views,
+# **Time** 60 min, two exercises among them; *Further*: 94 min. **Before this** lessons 01, 02 and 10 (views,
 # operators, autograd, autocast).
 #
 # **Afterwards you can**
@@ -572,23 +572,30 @@ for name, kernels in {"GELU": gelu, "attention": attention}.items():
 # cause, then count again: a cause can hide behind another. `backend="eager"` captures graphs and writes no code; leave
 # it out when the counts are right. Then time a step, compiled and not, with `%%bench` (`%load_ext helpers`): in
 # bfloat16 first, where there is most to gain.
-#
-# ```python
-# import torch._dynamo as dynamo
-#
-# x, y = (part.to(device) for part in next(iter(loader)))
-# explanation = dynamo.explain(model)(x)
-# print(explanation.graph_count, "graphs,", explanation.graph_break_count, "breaks")
-# for stop in explanation.break_reasons:
-#     print(stop.user_stack[-1], stop.reason.splitlines()[0])
-#
-# dynamo.utils.counters.clear()
-# fast = torch.compile(model, backend="eager")
-# for x, y in loader:
-#     loss_fn(fast(x.to(device)), y.to(device)).backward()
-# optimizer.zero_grad()
-# print("graphs compiled:", dynamo.utils.counters["stats"]["unique_graphs"])
-# ```
+
+# %% experiment
+from helpers.own_script import toy
+
+model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
+
+import torch._dynamo as dynamo
+
+x, y = (part.to(device) for part in next(iter(loader)))
+explanation = dynamo.explain(model)(x)
+print(explanation.graph_count, "graphs,", explanation.graph_break_count, "breaks")
+for stop in explanation.break_reasons:
+    print(stop.user_stack[-1], stop.reason.splitlines()[0])
+
+dynamo.utils.counters.clear()
+fast = torch.compile(model, backend="eager")
+for x, y in loader:
+    loss_fn(fast(x.to(device)), y.to(device)).backward()
+optimizer.zero_grad()
+print("graphs compiled:", dynamo.utils.counters["stats"]["unique_graphs"])
+
+# %% [markdown]
+# One graph, no break, and all batches of the epoch went through the same graph: the toy is ready to be compiled. A last batch that is smaller would make the second
+# number 2.
 #
 # On the command line: the reasons in words, and a report to click through
 # ([tlparse](https://github.com/meta-pytorch/tlparse)).
@@ -1012,6 +1019,30 @@ you.against(outcomes, evidence="live (CPU)", what="second result")
 # %% [markdown]
 # A trace is a recording. What Python decided while it ran stays as it was, and nothing checks it later. Source
 # analysis understands an `if` on data. It stops where its small language ends: here at a dict of functions.
+#
+# ### Compile a block, and once for all runs (4 min)
+#
+# The loop over a model's blocks is unrolled: the compiler gets all of them. With `block.compile()` for each block it gets one, if the blocks are
+# objects of one class: this is **regional compilation**. How many operators does it have to look at, for twelve blocks?
+
+# %% experiment
+for name in ("the whole model", "each block"):
+    torch._dynamo.reset()
+    sizes, model = [], experiments.Stack(blocks=12)
+    backend = experiments.sizes_into(sizes)
+    for part in [model] if name == "the whole model" else model.blocks:
+        part.compile(backend=backend)
+    model(torch.randn(4, 16))
+    print(f"{name}: {len(sizes)} graph(s), operators: {', '.join(map(str, sizes))}")
+
+# %% [markdown]
+# (Two graphs, because the first block's input needs no gradient, and the others' does.) The code across a block's border is not fused. That
+# is the price.
+#
+# What Inductor wrote is kept on disk: the next process finds it, if code, shapes, versions and card are the same. That is a **warm start**. In
+# `torch._dynamo.utils.counters["inductor"]` stand `fxgraph_cache_hit` and `fxgraph_cache_miss`. `TORCHINDUCTOR_CACHE_DIR` says where: on a cluster, put
+# it where all ranks and the next job read it. [`torch.compiler.save_cache_artifacts()`](https://docs.pytorch.org/docs/stable/generated/torch.compiler.save_cache_artifacts.html) packs
+# it into bytes that another machine loads.
 #
 # ### Two models (5 min)
 #

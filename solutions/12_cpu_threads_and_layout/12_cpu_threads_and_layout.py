@@ -463,22 +463,30 @@ print(f"operators in a step: {operators}")
 # single CPUs, the second number is smaller than the machine's. A container's limit on CPU *time* (`docker run --cpus=2`) does not
 # show there, but in `/sys/fs/cgroup/cpu.max`. Then try the numbers of threads, a few steps each, on a machine that does nothing
 # else. [`py-spy dump --native --pid …`](https://github.com/benfred/py-spy) shows what the threads do while a step is slow.
-#
-# ```python
-# import os, time, torch
-#
-# cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-# before, batch = torch.get_num_threads(), next(iter(loader))
-# print(f"{before} threads, {cpus} CPUs, OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS')}")
-# for threads in sorted({1, 2, max(1, cpus // 2), cpus}):
-#     torch.set_num_threads(threads)
-#     step(batch)  # warm-up
-#     began = time.perf_counter()
-#     for _ in range(5):
-#         step(batch)
-#     print(f"{threads} threads: {(time.perf_counter() - began) / 5 * 1e3:.1f} ms a step")
-# torch.set_num_threads(before)
-# ```
+
+# %% experiment
+from helpers.own_script import toy
+
+model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
+
+import os
+import time
+
+cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+before, batch = torch.get_num_threads(), next(iter(loader))
+print(f"≈ {before} threads, ≈ {cpus} CPUs")
+for threads in (1, 2):  # at home: 1, 2, half of your CPUs, all of them
+    torch.set_num_threads(threads)
+    step(batch)  # warm-up
+    began = time.perf_counter()
+    for _ in range(5):
+        step(batch)
+    print(f"{threads} threads: ≈ {(time.perf_counter() - began) / 5 * 1e3:.1f} ms a step")
+torch.set_num_threads(before)
+
+# %% [markdown]
+# The toy's products are too small to be shared, so a second thread has nothing to win here. For your model take the smallest number of threads after
+# which the time no longer falls. `OMP_NUM_THREADS` sets it from outside.
 #
 # Two lines for the shell. The first counts which reorders repeat in every step. The second keeps a process and its memory on one
 # NUMA node.

@@ -8,7 +8,7 @@
 # and each rank keeps one part. What a rank lacks, the others send when it is needed. So a model fits that no single GPU could hold.
 # You count what each rank stores and sends, on 8, 64 and 1,024 ranks, and you find out where FSDP stops paying.
 #
-# **Time** 60 min, more than half of it exercises; *Further*: 59 min. **Before this** lessons 09 (what training stores) and 14
+# **Time** 60 min, more than half of it exercises; *Further*: 63 min. **Before this** lessons 09 (what training stores) and 14
 # (collectives, the α–β model, overlap).
 #
 # **Afterwards you can**
@@ -446,23 +446,32 @@ board
 # then the model. Make the optimizer **after** that, because `fully_shard` replaces the parameters. Start the script with `torchrun`,
 # and profile one rank: `python -m helpers trace.json.gz` says whether the gathers hide. If they do not, first try more tokens a rank,
 # then HSDP.
-#
-# ```python
-# import torch
-# import torch.distributed as dist
-# from torch.distributed.fsdp import fully_shard
-#
-# dist.init_process_group()
-# for block in model.children():  # your repeated blocks, e.g. model.layers
-#     if any(p.requires_grad for p in block.parameters()):
-#         fully_shard(block)
-# fully_shard(model)
-# optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-# step(next(iter(loader)))
-# mine = sum(p.to_local().nbytes for p in model.parameters())
-# print(f"rank {dist.get_rank()}: {mine:,} bytes of shards")
-# dist.destroy_process_group()
-# ```
+
+# %% experiment
+from helpers.own_script import toy
+
+model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
+
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())  # under torchrun: nothing in ()
+for block in model.children():  # your repeated blocks, e.g. model.layers
+    if any(p.requires_grad for p in block.parameters()):
+        fully_shard(block)
+fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for x, y in loader:
+    loss_fn(model(x.to(device)), y.to(device)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+mine = sum(p.to_local().nbytes for p in model.parameters())
+print(f"rank {dist.get_rank()}: {mine:,} bytes of shards, of {sum(p.nbytes for p in model.parameters()):,}")
+dist.destroy_process_group()
+
+# %% [markdown]
+# Every parameter has become a `DTensor`, of which this rank holds its shard. With one rank the shard is the whole; with eight the first number is an eighth of
+# the second (the rows that are left over go to the first ranks).
 #
 # ```bash
 # torchrun --nproc-per-node 8 train.py
@@ -503,6 +512,7 @@ lesson.progress()
 # | More ways to wrap, and a slow rank | 7 |
 # | Formats and checkpoints | 5 |
 # | Which blocks to keep, with exercise 15.4 | 22 |
+# | torch.compile with DDP and FSDP2 | 4 |
 # | A checklist | 2 |
 #
 # ### ZeRO-1 by hand
@@ -850,6 +860,46 @@ check_plan(
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### torch.compile with DDP and FSDP2
+#
+# A graph that covers the whole model would make its gradients all at once, at its end: nothing could be sent before. So when
+# [`torch.compile`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html) meets DDP, it cuts the graph where DDP's buckets end. FSDP2's hooks are
+# not captured at all: they stay in Python, between the graphs. The cell counts the operators of each graph, for eight blocks of a
+# 512 × 512 layer and a GELU, in both orders of wrapping.
+
+# %% experiment
+from torch.nn.parallel import DistributedDataParallel
+
+
+def sharded(model):
+    for block in model.blocks:
+        fully_shard(block)
+    return fully_shard(model)
+
+
+def each_compiled(model, backend):
+    for block in model.blocks:
+        block.compile(backend=backend)
+    return model
+
+
+ways = {
+    "compile(DDP(model))": lambda m, b: torch.compile(DistributedDataParallel(m, bucket_cap_mb=2), backend=b),
+    "DDP(compile(model))": lambda m, b: DistributedDataParallel(torch.compile(m, backend=b), bucket_cap_mb=2),
+    "block.compile(), then fully_shard": lambda m, b: sharded(each_compiled(m, b)),
+    "fully_shard, then block.compile()": lambda m, b: each_compiled(sharded(m), b),
+}
+dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+for name, way in ways.items():
+    print(f"{name:36}", experiments.graphs_of(way))
+dist.destroy_process_group()
+
+# %% [markdown]
+# With DDP both orders are cut in the same way, at the ends of the buckets. `torch._dynamo.config.optimize_ddp = False` would leave one graph of
+# 16 operators, and nothing to overlap. With FSDP2 the order does not matter here either. All blocks share two graphs, one for the first
+# block, whose input needs no gradient, and one for the others: this is regional compilation (lesson 11). Common practice is to compile each
+# block, then shard it.
+#
 # ### A checklist
 #
 # Before you start a long run of your own, ask:

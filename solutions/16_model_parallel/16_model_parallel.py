@@ -7,7 +7,7 @@
 # when the batch cannot grow any further, or when a step must be shorter than one sample takes on one GPU. Then the model itself is
 # split: **inside its layers** (tensor parallel), or **between its layers** (pipeline parallel).
 #
-# **Time** 60 min, half of it exercises; *Further*: 75 min. **Before this** lesson 14 (collectives, the α–β model, DDP).
+# **Time** 60 min, half of it exercises; *Further*: 78 min. **Before this** lesson 14 (collectives, the α–β model, DDP).
 #
 # **Afterwards you can**
 # - split an MLP over ranks so that as little as possible is sent, and count what is sent;
@@ -467,18 +467,25 @@ running_example.ladder()
 # parameters are spread over the layers: a pipeline wants equal stages, and one huge layer wants tensor parallelism. After a split,
 # count the collectives of one step, in each rank: one all-reduce too many in each layer is easily overlooked. (A single process has
 # none to count. And `CommDebugMode` does not count sends and receives, which a pipeline makes.)
-#
-# ```python
-# from torch.distributed.tensor.debug import CommDebugMode
-#
-# states = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
-# print(f"weights, gradients and two moments: {states / 1e9:.3f} GB, before any activation")
-# for name, layer in model.named_children():
-#     print(f"  {name}: {sum(p.numel() for p in layer.parameters()):,} parameters")
-# with CommDebugMode() as sent:
-#     step(next(iter(loader)))
-# print("collectives in one step:", {str(kind): n for kind, n in sent.get_comm_counts().items()})
-# ```
+
+# %% experiment
+from helpers.own_script import toy
+
+model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
+
+from torch.distributed.tensor.debug import CommDebugMode
+
+states = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
+print(f"weights, gradients and two moments: {states / 1e6:.3f} MB, before any activation")
+for name, layer in model.named_children():
+    print(f"  {name}: {sum(p.numel() for p in layer.parameters()):,} parameters")
+with CommDebugMode() as sent:
+    step(next(iter(loader)))
+print("collectives in one step:", {str(kind): n for kind, n in sent.get_comm_counts().items()})
+
+# %% [markdown]
+# The toy fits everywhere, so the answer is: split nothing. It has no collective, as one process should. Most of its parameters are in the first layer: two
+# pipeline stages would not be equal.
 
 # %% [markdown]
 # ## Sources on trial
@@ -518,6 +525,7 @@ lesson.progress()
 # |---|---|
 # | A tensor-parallel MLP, by hand, with exercise 16.3 | 32 |
 # | Sequence parallelism | 3 |
+# | Long texts and many experts, as arithmetic | 3 |
 # | Which link can bear it? | 8 |
 # | Why is a layout fast? | 2 |
 # | When messages take time, and torch's own schedules | 7 |
@@ -683,6 +691,35 @@ experiments.sent_table(steps | ranks.run_ranks(experiments.split_and_run, 2, mor
 # There SGD sums each gradient once, and so does a fused AdamW. AdamW without `fused=True` sums each gradient three times a step.
 
 # %% [markdown]
+# ### Long texts and many experts, as arithmetic
+#
+# Two more ways to split. **Context parallelism** cuts the tokens: each rank has a part of the text, and its queries have to see the keys and values of all
+# others. These go round in a ring, `2 × tokens of a rank × width × bytes` in each of `ranks − 1` rounds, while the attention of the last part is
+# computed. **Expert parallelism** spreads the MLPs of a *mixture of experts*: each token goes to `k` experts, wherever they are, and comes back. That is two
+# all-to-alls, `k × tokens of a rank × width × bytes` each, of which the share `(ranks − 1) / ranks` leaves the rank.
+
+# %% experiment
+WIDTH, BYTES, PEAK = 8192, 2, 989.4e12  # bfloat16, and an H100's products in it
+LINK = ranks.LINKS["NVLink 4"].bytes_per_s
+for tokens, ranks_ in ((2048, 8), (16384, 8), (131072, 8)):
+    mine = tokens // ranks_
+    ring_s = 2 * mine * WIDTH * BYTES / LINK
+    attend_s = 4 * mine * mine * WIDTH / PEAK  # scores, and their product with the values
+    print(
+        f"context, {tokens:7,} tokens: a round sends for {1e6 * ring_s:6.1f} µs, computes for {1e6 * attend_s:7.1f} µs"
+    )
+for experts in (1, 2, 8):
+    send_s = 2 * experts * 2048 * WIDTH * BYTES * 7 / 8 / LINK
+    mlp_s = experts * 2048 * 4 * WIDTH * WIDTH * 4 / PEAK  # two products, four times as wide
+    print(
+        f"experts, k = {experts}: two all-to-alls take {1e6 * send_s:6.1f} µs, the experts compute for {1e6 * mlp_s:7.1f} µs"
+    )
+
+# %% [markdown]
+# What a round computes grows with the square of a rank's tokens, what it sends only with their number. So the ring hides for long texts, and only for
+# them. With experts both sides grow with `k`: their ratio is fixed by the width and the link. Wide experts on NVLink bear it; between nodes the
+# link is slower, and so is the step. (All this at the published peaks: a real product reaches a part of them.)
+#
 # ### Which link can bear it?
 #
 # Four MLPs of width 8,192 in bfloat16, 2,048 tokens, forward and backward, on simulated H100s in nodes of 8. For one GPU NVLink 4

@@ -7,7 +7,7 @@
 # slow places. You have the tools. What you need now is a *method*: measure, rank, repair one thing, measure again. Another class may have
 # another script. So there is no list of answers.
 #
-# **Time** 60 min, with three exercises; *Further*: 30 min, with two more. **Before this** lessons 00 to 13. Three words from lesson 14:
+# **Time** 60 min, with three exercises; *Further*: 32 min, with two more. **Before this** lessons 00 to 13. Three words from lesson 14:
 # a **rank** is one of several processes that train together, each with its GPU; in a **collective** they exchange data; an **all-reduce**
 # is a collective that gives every rank the sum of what all ranks have.
 #
@@ -59,23 +59,7 @@ you = lesson.predict({"the GPU computes": ...}, choices=["under 40 %", "40 to 80
 you.against({"the GPU computes": experiments.computes(script)}, evidence="simulated (H100)")
 
 # %% [markdown]
-# All the rest of the step, the GPU waits for somebody. **Which part of the machine, made twice as fast, would help most?** (*Copies* are
-# those between the host and the GPU. *Loading* means reading pictures, and making batches of them.) The next cell but one runs the
-# script on four other machines.
-
-# %% experiment
-you = lesson.predict({"twice as fast helps most": ...}, choices=["CPU", "GPU", "copies", "loading"])
-
-# %% experiment
-gains = experiments.gains(script)
-helps_most = max(gains, key=gains.get)
-you.against(
-    {"twice as fast helps most": helps_most}, experiments.of_the_machine(gains), evidence="simulated (H100)"
-)
-
-# %% [markdown]
-# A number near 2 means that this part alone holds the step up. Where all are far from 2, the parts share the blame. Loading can gain more
-# than its number says: workers that read beside the step take nearly all of its time away.
+# All the rest of the step, the GPU waits for somebody: for the CPU's launches, for a copy, or for data. Who that is, the counters say.
 #
 # ## 2 · What is too much?
 #
@@ -453,33 +437,81 @@ experiments.tried(script, "all", repair_data, repair_model, repair_step)
 #
 # ## Your own script
 #
-# On a run of your own, two numbers make the first cut:
+# What `capstone.where` is for this script, one command is for any script. It needs no change: where the script says `"cuda"`, it gets the
+# simulated card.
 #
-# ```python
-# import time
-# from torch.profiler import profile
-#
-# def seconds(batches, steps=100):  # fewer than an epoch has, many more than the workers have ready
-#     start = time.perf_counter()
-#     for _, batch in zip(range(steps), batches):
-#         step(batch)
-#     if torch.accelerator.is_available():
-#         torch.accelerator.synchronize()
-#     return time.perf_counter() - start
-#
-# batches = iter(loader)  # starts the workers
-# first = [next(batches)] * 100
-# seconds(first, 3)  # the first steps are slow
-# print("as it is:", seconds(batches), "s; on one batch:", seconds(first), "s")
-# with profile() as prof:
-#     seconds(first, 3)
-# prof.export_chrome_trace("trace.json.gz")  # then, in the course's folder: python -m helpers trace.json.gz
+# ```bash
+# python -m helpers run train.py --card H100
 # ```
 #
-# Is it much faster on one batch? Then repair loading first. Otherwise begin with the verdict on the trace, then look for syncs with
-# [`torch.cuda.set_sync_debug_mode("warn")`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html): it names
-# the line. After each repair run twenty steps with fixed seeds, and compare the losses with those from before:
-# `torch.testing.assert_close(after, before, rtol=1e-3, atol=0)`. Mixed precision rounds more: there look at the validation too.
+# In a notebook, `%load_ext helpers` and a first line `%%run_on H100` do the same for a cell that trains. So does this block, here
+# around a toy script with two faults:
+
+# %% experiment tags=["nbval-ignore-output"]
+from helpers import own_script
+from helpers.own_script import simulated_cuda, toy
+
+with own_script.on("H100") as ran:
+    model, optimizer, loss_fn, loader, device, step = toy("cuda", width=1024, batch=64)
+    losses = []
+    for batch in loader:
+        norms = [p.detach().norm().item() for p in model.parameters()]
+        losses.append(step(batch).item())
+own_script.findings(ran)
+
+# %% [markdown]
+# Read it from the top. *Host* and *device* say what either side did in a step: here the host is busy, and the device is mostly idle.
+# **MFU** is the number to aim at: FLOPs that the model needs in a step, divided by what the card could do in the same time (lesson 03).
+# Then come the lines, the one whose repair could buy most first. The number is a bound, as in section 4: it counts what the line costs now, less
+# what another limit hides. The times of Python and of the loader are measured on your machine. The rest is simulated.
+#
+# On a real GPU, PyTorch itself names the lines that wait. The *sync debug mode* warns at each:
+
+# %% experiment
+import warnings
+
+with simulated_cuda("H100"), warnings.catch_warnings(record=True) as waits:
+    model, optimizer, loss_fn, loader, device, step = toy("cuda")
+    warnings.simplefilter("always")
+    torch.cuda.set_sync_debug_mode("warn")
+    for batch in loader:
+        step(batch)
+        norm = sum(p.norm() for p in model.parameters()).item()
+    torch.cuda.set_sync_debug_mode("default")
+print(len(waits), "warnings in", len(loader), "steps; the last one:", str(waits[-1].message).splitlines()[0])
+
+# %% [markdown]
+# In a script each warning comes with its file and line. Two kinds are here: the two copies of a batch from memory that is not pinned, and
+# the `.item()`.
+#
+# And is it the loader? Run the loop once on one kept batch. The block stops after 100 steps or ten seconds:
+
+# %% experiment
+import time
+
+
+def seconds_a_step(batches, most_s=10.0):
+    start, steps = time.perf_counter(), 0
+    while steps < 100 and time.perf_counter() - start < most_s and (batch := next(batches, None)):
+        step(batch)
+        steps += 1
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+    return (time.perf_counter() - start) / max(1, steps)
+
+
+model, optimizer, loss_fn, loader, device, step = toy()
+batches = iter(loader)  # starts the workers
+kept = [next(batches)] * 100
+seconds_a_step(iter(kept), 1.0)  # the first steps are slow
+print(f"as it is: ≈ {1e3 * seconds_a_step(batches):.2f} ms a step")
+print(f"on one batch: ≈ {1e3 * seconds_a_step(iter(kept)):.2f} ms a step")
+
+# %% [markdown]
+# Is it much faster on one batch? Then repair loading first. After each repair run twenty steps with fixed seeds, and compare the losses
+# with those from before: `torch.testing.assert_close(after, before, rtol=1e-3, atol=0)`. Mixed precision rounds more: there look at the
+# validation too. Before the first repair look for switches that somebody left on: anomaly detection, a profiler,
+# `CUDA_LAUNCH_BLOCKING=1` (lesson 00).
 #
 # ## Recap
 #
@@ -503,9 +535,29 @@ lesson.progress()
 #
 # | section | minutes |
 # |---|---|
+# | Which part of the machine | 2 |
 # | The run around the step, with exercise 17.4 | 14 |
 # | All of it, with exercise 17.5 | 4 |
 # | Two models of a known size, and the sources on trial | 12 |
+#
+# ### Which part of the machine (2 min)
+#
+# **Which part of the machine, made twice as fast, would help most?** (*Copies* are those between the host and the GPU. *Loading* means
+# reading pictures, and making batches of them.) The next cell but one runs the script on four other machines. It takes half a minute.
+
+# %% experiment
+you = lesson.predict({"twice as fast helps most": ...}, choices=["CPU", "GPU", "copies", "loading"])
+
+# %% experiment
+gains = experiments.gains(script)
+helps_most = max(gains, key=gains.get)
+you.against(
+    {"twice as fast helps most": helps_most}, experiments.of_the_machine(gains), evidence="simulated (H100)"
+)
+
+# %% [markdown]
+# A number near 2 means that this part alone holds the step up. Where all are far from 2, the parts share the blame. Loading can gain more
+# than its number says: workers that read beside the step take nearly all of its time away.
 #
 # ### The run around the step
 #

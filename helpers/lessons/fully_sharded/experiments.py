@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -413,3 +414,46 @@ def saved_and_loaded(save: Callable[[str], Any], load: Callable[[str], bool]) ->
     with tempfile.TemporaryDirectory() as folder:
         ranks.run_ranks(save, 2, folder)
         return sorted(p.name for p in Path(folder).iterdir()), ranks.run_ranks(load, 1, folder)[0]
+
+
+# --- compiled --------------------------------------------------------------------------------------------------------
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(self.up(x))
+
+
+class _Stack(nn.Module):
+    def __init__(self, blocks: int, width: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(_Block(width) for _ in range(blocks))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def graphs_of(way: Callable[[nn.Module, Any], nn.Module], blocks: int = 8, width: int = 512) -> str:
+    """What the compiler gets of eight blocks in two steps. way(model, backend): the model, wrapped and compiled."""
+    sizes: list[int] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        sizes.append(len([node for node in graph.graph.nodes if node.op == "call_function"]))
+        return graph
+
+    torch._dynamo.reset()
+    logging.disable(logging.WARNING)  # of a profiler's span in DDP that no graph holds
+    try:
+        model = way(_Stack(blocks, width), backend)
+        for _ in range(2):
+            model(torch.randn(4, width)).sum().backward()
+    finally:
+        logging.disable(logging.NOTSET)
+        torch._dynamo.reset()
+    return f"{len(sizes)} graphs, operators: {', '.join(map(str, sizes))}"

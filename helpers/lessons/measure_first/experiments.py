@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from helpers import plots, simulate
+from helpers.counters import Counts
 from helpers.plots.picture import Picture
 from helpers.text.seconds import approx, format_seconds
 from helpers.text.tables import Table, table
@@ -348,3 +349,18 @@ def predicted(full: float, scaled: Mapping[int, float], apart: Mapping[int, floa
     ]
     columns = ["k", "k steps × 1000/k", "÷ full run", "first step + 999 × a later one", "its error"]
     return table(rows, columns, evidence=H100, caption=f"the full run takes {format_seconds(full)}")
+
+
+def switches(counted: Mapping[str, Counts]) -> tuple[dict[str, str], Table]:
+    """What each switch adds to a step "as it is", in words; and the counts."""
+    plain = counted["as it is"]
+    added = {
+        name: "operators and waits" if counts.syncs > plain.syncs
+        else "operators" if counts.operators > plain.operators else "neither"
+        for name, counts in counted.items()
+    }  # fmt: skip
+    rows = [(name, counts.operators, counts.syncs) for name, counts in counted.items()]
+    columns = ["", "operators in a step", "waits, if it ran on a GPU"]
+    return {name: word for name, word in added.items() if name != "as it is"}, table(
+        rows, columns, evidence="live (CPU)"
+    )

@@ -10,61 +10,101 @@ import torch
 
 from helpers import check
 from helpers.check.judges import each
-from helpers.lessons.sources_on_trial.experiments import FRESH, Series, draw
+from helpers.lessons.sources_on_trial.experiments import Series
 
 # --- 18.2 judge ---------------------------------------------------------------------------------------------------
 
-Conditions = Mapping[str, Series]
+#: pairs that a trial may run for each condition, change and control together
+PAIRS = 80
 
 
 @dataclass(frozen=True)
-class Data:
-    """What somebody measured for a claim that promises before ÷ after ≥ promised. also: what else was changed."""
+class Claim:
+    """A claim that promises before ÷ after ≥ promised, and what is true of it.
+
+    true: condition → the change's ratio and the control's. scatter: of a pair's ratio; 0: a counter, which has none.
+    """
 
     name: str
     promised: float
-    runs: Conditions
-    control: Conditions
-    also: tuple[str, ...] = ()
+    true: Mapping[str, tuple[float, float]]
+    scatter: float = 0.01
     seed: int = 7
 
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def __str__(self) -> str:
-        return self.name
+    @property
+    def most(self) -> int:
+        return PAIRS * len(self.true)
+
+    @property
+    def half(self) -> float:
+        """A ratio's interval reaches so many times up and down when the pairs are shared out evenly."""
+        return math.exp(2 * self.scatter / math.sqrt(PAIRS / 2))
+
+    @property
+    def verdict(self) -> str:
+        if any(max(nothing, 1 / nothing) > self.half for _, nothing in self.true.values()):
+            return "confounded"
+        holds = [change / self.half >= self.promised for change, _ in self.true.values()]
+        fails = [change * self.half < self.promised for change, _ in self.true.values()]
+        if all(holds):
+            return "confirmed"
+        return "refuted" if all(fails) else "partly" if any(holds) and any(fails) else "cannot tell"
 
 
-def of_fresh(name: str) -> Data:
-    """The data of one of the lesson's three claims."""
-    claim = FRESH[name]
-    return Data(f"claim {name}", claim.promised, claim.runs, claim.control)
+class _Bench:
+    """Measures pairs of a claim's programs, and notes which."""
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim, self.runs = claim, list[tuple[str, str, int]]()
+
+    def run(self, version: str, condition: str, n: int) -> tuple[list[float], list[float]]:
+        if version not in ("change", "nothing") or condition not in self.claim.true:
+            asked = f"run({version!r}, {condition!r}, {n!r})"
+            raise ValueError(
+                f'{asked}: there are "change" and "nothing", and {", ".join(map(repr, self.claim.true))}'
+            )
+        if n < 6:
+            raise ValueError(f"{n} pairs allow no interval: 6 do")
+        self.runs.append((version, condition, n))
+        if (spent := sum(pairs for *_, pairs in self.runs)) > self.claim.most:
+            raise ValueError(f"{spent} pairs, where {self.claim.most} are allowed")
+        change, nothing = self.claim.true[condition]
+        series = Series(change if version == "change" else nothing, n, self.claim.scatter)
+        return series.draw(self.claim.seed + len(self.runs))
 
 
-def same(runs: Conditions) -> dict[str, Series]:
-    """A control that does nothing, under each condition, measured as often and as noisily."""
-    return {name: Series(1.0, series.n, series.scatter) for name, series in runs.items()}
+def _judge(judge: Callable[..., Any], **fields: Any) -> dict[str, Any]:
+    """What the answer says of a claim, and what it ran."""
+    bench = _Bench(claim := Claim(**fields))
+    word = judge(claim.promised, list(claim.true), bench.run, claim.most)
+    return {"word": word, "runs": bench.runs}
 
 
-def check_judge(wanted: Mapping[Data, str]) -> None:
-    """wanted: data → the verdict on it."""
-    cases = [
-        check.case(d.promised, draw(d.runs, d.seed), draw(d.control, d.seed + 63), list(d.also))
-        for d in wanted
-    ]
+def _judged(report: check.Report) -> str | None:
+    claim, word = report.case, report.value["word"]
+    runs = [(str(version), str(condition), int(n)) for version, condition, n in report.value["runs"]]
+    if sum(n for *_, n in runs) > claim.most:
+        return f"{claim.name}: {sum(n for *_, n in runs)} pairs were run, wanted at most {claim.most}"
+    if word == claim.verdict:
+        return None
+    text = f"{claim.name}: you say {word!r}, wanted {claim.verdict!r}"
+    for version in ("change", "nothing"):
+        for condition in claim.true:
+            n = sum(pairs for *ran, pairs in runs if ran == [version, condition])
+            if not n:
+                return f"{text}\n  {version!r} never ran under {condition!r}"
+            if n < PAIRS / 2 and claim.scatter:
+                reach = math.expm1(2 * claim.scatter / math.sqrt(n))
+                return f"{text}\n  {n} pairs of {version!r} under {condition!r}: the interval reaches {reach:.1%} up and down"
+    return text
 
-    def wrong_verdicts(reports: list[check.Report]) -> str | None:
-        wrong = [
-            f"{data.name}: you say {report.value!r}, wanted {want!r}"
-            for (data, want), report in zip(wanted.items(), reports, strict=True)
-            if report.value != want
-        ]
-        return (
-            f"{len(wanted) - len(wrong)} of {len(wanted)} right.\n  " + "\n  ".join(wrong) if wrong else None
-        )
 
+def check_judge(*claims: Claim) -> None:
     look = '"Three fresh claims", above: which question comes first?'
-    check.function("judge", cases, verify=wrong_verdicts, look=look)
+    check.function("judge", claims, drive=_judge, verify=each(_judged), look=look)
 
 
 # --- 18.1 trial ---------------------------------------------------------------------------------------------------

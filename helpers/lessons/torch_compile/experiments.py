@@ -444,3 +444,29 @@ def lines_of(code: str) -> str:
     """The statements of a graph's code."""
     kept = [line.partition(";")[0].strip() for line in code.splitlines() if "=" in line or "return" in line]
     return "\n".join(f"    {line}" for line in kept)
+
+
+# --- a block, or the whole model -------------------------------------------------------------------------------------
+
+
+class Stack(nn.Module):
+    """Blocks of one class, one after the other."""
+
+    def __init__(self, blocks: int, width: int = 16) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(width) for _ in range(blocks))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def sizes_into(sizes: list[int]) -> Callable[..., Any]:
+    """A backend that runs each graph as it is, and notes its number of operators."""
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        sizes.append(len([node for node in graph.graph.nodes if node.op == "call_function"]))
+        return graph
+
+    return backend

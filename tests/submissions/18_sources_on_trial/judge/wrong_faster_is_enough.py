@@ -1,12 +1,14 @@
-# any gain confirms the claim, whatever it promised: earns 0
-def judge(promised, runs, control, also_changed):
-    if also_changed or any(not interval(*control[c])[1] <= 1 <= interval(*control[c])[2] for c in runs if c in control):
-        return "confounded"
-    if set(runs) - set(control):
-        return "no control"
-    ends = [interval(*pairs)[1:] for pairs in runs.values()]
-    if all(low > 1 for low, _ in ends):
+# compares with 1 and not with the promise: earns 0
+def judge(promised, conditions, run, most):
+    words = set()
+    for condition in conditions:
+        _, low, high = interval(*run("nothing", condition, most // (2 * len(conditions))))
+        if not low <= 1 <= high:
+            return "confounded"
+        _, low, high = interval(*run("change", condition, most // (2 * len(conditions))))
+        words.add("holds" if low >= 1 else "fails" if high < 1 else "open")
+    if words == {"holds"}:
         return "confirmed"
-    if all(high < 1 for _, high in ends):
+    if words == {"fails"}:
         return "refuted"
-    return "partly" if any(low > 1 for low, _ in ends) and any(high < 1 for _, high in ends) else "cannot tell"
+    return "partly" if {"holds", "fails"} <= words else "cannot tell"

@@ -1,9 +1,11 @@
-# looks at the runs only: earns 0
-def judge(promised, runs, control, also_changed):
-    ends = [interval(*pairs)[1:] for pairs in runs.values()]
-    holds, fails = [low >= promised for low, _ in ends], [high < promised for _, high in ends]
-    if all(holds):
+# no control: earns 0
+def judge(promised, conditions, run, most):
+    words = set()
+    for condition in conditions:
+        _, low, high = interval(*run("change", condition, most // (2 * len(conditions))))
+        words.add("holds" if low >= promised else "fails" if high < promised else "open")
+    if words == {"holds"}:
         return "confirmed"
-    if all(fails):
+    if words == {"fails"}:
         return "refuted"
-    return "partly" if any(holds) and any(fails) else "cannot tell"
+    return "partly" if {"holds", "fails"} <= words else "cannot tell"

@@ -1,8 +1,14 @@
-# where a condition is open, the claim counts as failed there: earns 0
-def judge(promised, runs, control, also_changed):
-    if also_changed or any(not interval(*control[c])[1] <= 1 <= interval(*control[c])[2] for c in runs if c in control):
-        return "confounded"
-    if set(runs) - set(control):
-        return "no control"
-    holds = [interval(*pairs)[1] >= promised for pairs in runs.values()]
-    return "confirmed" if all(holds) else "partly" if any(holds) else "refuted"
+# an open condition counts as a failure: earns 0
+def judge(promised, conditions, run, most):
+    words = set()
+    for condition in conditions:
+        _, low, high = interval(*run("nothing", condition, most // (2 * len(conditions))))
+        if not low <= 1 <= high:
+            return "confounded"
+        _, low, high = interval(*run("change", condition, most // (2 * len(conditions))))
+        words.add("holds" if low >= promised else "fails")
+    if words == {"holds"}:
+        return "confirmed"
+    if words == {"fails"}:
+        return "refuted"
+    return "partly" if {"holds", "fails"} <= words else "cannot tell"

@@ -1,0 +1,14 @@
+# the same number for every claim, more than the budget has: earns 0
+def judge(promised, conditions, run, most):
+    words = set()
+    for condition in conditions:
+        _, low, high = interval(*run("nothing", condition, 60))
+        if not low <= 1 <= high:
+            return "confounded"
+        _, low, high = interval(*run("change", condition, 60))
+        words.add("holds" if low >= promised else "fails" if high < promised else "open")
+    if words == {"holds"}:
+        return "confirmed"
+    if words == {"fails"}:
+        return "refuted"
+    return "partly" if {"holds", "fails"} <= words else "cannot tell"
