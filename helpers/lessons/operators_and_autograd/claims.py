@@ -104,7 +104,7 @@ def in_place() -> Claim:
         f"in-place operators of a first backward: {sum(_in_place(first).values())}, of a second, which adds into .grad: "
         f"{sum(_in_place(second).values())}, one a parameter. A backward that writes into its gradient: wrong, without an error, "
         f"in {len(wrong)} of {len(_SHARED)} graphs ({', '.join(wrong)})",
-        "confirmed: where two operators are given one gradient"
+        "confirmed: where another operator is given the same gradient later"
         if none and wrong
         else "partly: holds when none goes wrong",
         "Further · In place, and what it breaks",

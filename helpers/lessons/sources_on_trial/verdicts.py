@@ -49,10 +49,11 @@ def every() -> list[Verdict]:
     KeyError: a claim names a verdict that no lesson keeps.
     """
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    return [_verdict(source, entry, kept) for source, entry in listing.every()]
+    return [judged(source, entry, kept) for source, entry in listing.every()]
 
 
-def _verdict(source: str, entry: Listed, lessons: dict[str, dict[str, str]]) -> Verdict:
+def judged(source: str, entry: Listed, lessons: dict[str, dict[str, str]]) -> Verdict:
+    """One of them. lessons: what they keep, by id. KeyError: an id that none keeps."""
     where = source, entry.section, entry.says, entry.words
     also = sorted({lessons[name]["lesson"] for name in entry.also})
     if entry.kept:
