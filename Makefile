@@ -23,7 +23,7 @@ export JUPYTER_PREFER_ENV_PATH = 1
 export PYTHONUTF8 = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup test lint exercise lesson build check grade record bundle site report reset clean clean-all
+.PHONY: help lab setup test lint exercise lesson build upgrade check grade record bundle site report reset clean clean-all
 .SILENT:
 
 help: ## list the commands
@@ -56,6 +56,11 @@ lesson: ## for authors: lay down a new lesson, under the next free number (NAME=
 build: setup ## masters in, notebooks out: rebuild the lessons that changed (LESSON=01: only that one)
 	$(PY) -m helpers.classroom.build $(LESSON) $(ARGS)
 	$(PY) -m helpers.running_example docs/ladder.png
+
+upgrade: ## for authors: what another PyTorch would change, tried in an environment beside (TORCH=2.14.1 LESSON=11)
+	$(SETUP) test,models
+	test -n "$(TORCH)" || { echo 'make upgrade: which PyTorch? For example: make upgrade TORCH=2.14.1' >&2; exit 2; }
+	$(PY) -m helpers.classroom.upgrade "$(TORCH)" $(LESSON) $(ARGS)
 
 check: setup ## say whether a notebook is not as its master says
 	$(PY) -m helpers.classroom.build --check $(LESSON)

@@ -10,6 +10,7 @@ import pytest
 
 from helpers.classroom import build, claims_page, collecting
 from helpers.lesson import VERDICTS_MIME, sources
+from helpers.lesson.claim import RULES, Claim
 from helpers.lessons.sources_on_trial import listing, verdicts
 
 EVERY = listing.every()
@@ -28,14 +29,13 @@ def test_a_source_is_whole(source: str) -> None:
     assert listed
     for claim in listed:
         assert sum(map(bool, (claim.kept, claim.trial, claim.why))) == 1, claim
-        assert claim.section, claim
-        assert claim.words or claim.kept or isinstance(claim.trial, str), f"{claim}: in which words?"
+        assert claim.section and claim.says and claim.words, claim
         assert bool(claim.evidence) == bool(claim.trial), f"{claim}: what is measured has its evidence"
 
 
 def test_every_verdict_that_a_lesson_keeps_is_in_a_list() -> None:
     told = json.loads(verdicts.KEPT.read_text(encoding="utf-8"))
-    listed = {claim.kept for _, claim in EVERY if claim.kept}
+    listed = {name for _, claim in EVERY for name in (claim.kept, *claim.also) if name}
     for name in listed - set(told):
         pytest.fail(f"{name}: no lesson keeps this verdict")
     for name in set(told) - listed:
@@ -43,8 +43,28 @@ def test_every_verdict_that_a_lesson_keeps_is_in_a_list() -> None:
             f"{name}: add kept(<section>, {name!r}) to the CLAIMS of helpers/lessons/sources_on_trial/sources/{told[name]['source'].replace('-', '_')}.py"
         )
     for source, claim in EVERY:
-        if claim.kept and not claim.words:
-            assert told[claim.kept]["source"] == source, f"{claim.kept}: another source's words"
+        for name in (claim.kept, *claim.also):
+            assert not name or told[name]["source"] == source, f"{name}: another source's words"
+
+
+def test_one_sentence_stands_once_and_has_one_verdict() -> None:
+    sentences = [(source, claim.section, claim.says) for source, claim in EVERY]
+    assert len(set(sentences)) == len(sentences)
+    told = json.loads(verdicts.KEPT.read_text(encoding="utf-8"))
+    for source, claim in EVERY:
+        if claim.also:
+            word = verdicts.judged(source, claim, told).word
+            others = {name: told[name]["verdict"] for name in claim.also}
+            assert all(verdict.startswith(word) for verdict in others.values()), f"{claim.says}: {word}; but {others}"
+
+
+@pytest.mark.parametrize(
+    "verdict", ("partly", "untested", "confirmed for speed", "refuted here", "true", "untested here")
+)
+def test_a_verdict_is_a_word_and_its_condition(verdict: str) -> None:
+    with pytest.raises(ValueError, match="a verdict is one of"):
+        Claim("01-a", "guide", "c", "m", verdict, "1")
+    Claim("01-a", "guide", "c", "m", "partly: holds when x", "1")
 
 
 def test_what_lessons_keep_is_not_out_of_date() -> None:
@@ -61,15 +81,10 @@ def test_a_trial_runs_and_reads_no_clock(source: str, claim: listing.Listed) -> 
 
 def test_a_claim_takes_a_lessons_verdict_or_says_why_not() -> None:
     row = {"claim": "c", "measured": "m", "verdict": "partly: x", "evidence": "live (CPU)", "lesson": "03_gpu_queue", "experiment": "3 · A map"}  # fmt: skip
-    same = verdicts._verdict("guide", listing.kept("1", "03-a"), {"03-a": row})
-    own = verdicts._verdict("guide", listing.kept("1", "03-a", "in other words"), {"03-a": row})
-    none = verdicts._verdict("guide", listing.untested("1", "c", "no such machine"), {})
-    assert (same.claim, own.claim, same.word, same.lesson) == (
-        "c",
-        "in other words",
-        "partly",
-        "03_gpu_queue",
-    )
+    told = {"03-a": row, "02-b": row | {"lesson": "02_operators"}}
+    own = verdicts.judged("guide", listing.kept("1", "原文", "in other words", "03-a", "02-b"), told)
+    none = verdicts.judged("guide", listing.untested("1", "原文", "c", "no such machine"), {})
+    assert (own.says, own.claim, own.word, own.lesson, own.also) == ("原文", "in other words", "partly", "03_gpu_queue", ["02_operators"])  # fmt: skip
     assert (none.word, none.verdict, none.lesson) == ("untested", "untested: no such machine", "")
 
 
@@ -93,17 +108,23 @@ def test_verdicts_are_collected_once_and_not_from_the_table_itself(tmp_path: Pat
 
 
 def test_the_page_of_claims_has_them_all() -> None:
+    sayings = ("partly: x", "untested: y", "refuted")
     every = [
         verdicts.Verdict(
-            f"03-i{n}", source, "1", f"a_b | `c_{n}`", "2 < 3", "partly: x", "live (CPU)", "03_gpu_queue", "3"
+            f"03-i{n}", source, "1", "原_文", f"a_b | `c_{n}`", "2 < 3", sayings[n % 3], "live (CPU)", "03_gpu_queue", "3", ["04_data"]
         )
         for n, source in enumerate(sources.every())
-    ]
+    ]  # fmt: skip
     text = claims_page.page(every, {"03_gpu_queue": "03 · The GPU's queue"})
     for n, source in enumerate(sources.every()):
-        assert f"a\\_b \\| <code>c\\_{n}</code> | 2 &lt; 3<br>*live (CPU)* | **partly**: x<br>[03 · The GPU's queue](../notebooks/03_gpu_queue" in text  # fmt: skip
+        assert f"a\\_b \\| <code>c\\_{n}</code> (1)<br><sub>原\\_文</sub> | **{every[n].word}**" in text
         assert sources.every()[source]["author"] in text
-        assert f"\n## {source}\n" in text
+        assert f"\n### {every[n].word.capitalize()}: {source}\n" in text
+    assert "Measured: 2 &lt; 3. *live (CPU)*<br>[03](../notebooks/03_gpu_queue/03_gpu_queue.ipynb" in text
+    headings = re.findall(r"(?m)^## (\w+)", text)
+    assert headings == ["Partly", "Refuted", "Untested"], "untested comes last"
+    for word, rule in RULES.items():
+        assert f"[{word}](#{word}) | {rule} | " in text
 
 
 def test_the_page_of_claims_is_not_out_of_date() -> None:
@@ -117,5 +138,5 @@ def test_the_page_on_adding_a_source_is_true() -> None:
     module: Any = ModuleType("tips")  # in place of a source that is there
     exec(compile(listing, "tips.py", "exec"), module.__dict__)
     told = json.loads(verdicts.KEPT.read_text(encoding="utf-8"))
-    words = [verdicts._verdict("guide", claim, told).word for claim in module.CLAIMS]
+    words = [verdicts.judged("guide", claim, told).word for claim in module.CLAIMS]
     assert words[0] == "confirmed" and words[2] == "untested"

@@ -194,6 +194,7 @@ RELIED_ON: dict[str, Callable[[], Any]] = {
     "dynamo_config": lambda: attributes("dynamo_config", "recompile_limit"),
     "dynamo_counters": lambda: callable(private_torch.dynamo_counters.clear),
     "dynamo_optimize": lambda: callable(private_torch.dynamo_optimize),
+    "register_bytecode_hook": lambda: parameters(private_torch.register_bytecode_hook) == ["hook"],
     "functorch_config": lambda: attributes("functorch_config", "enable_autograd_cache", "patch"),
     "make_boxed_func": lambda: private_torch.make_boxed_func(lambda x: x + 1)([2]) == 3,
     "inductor_config": lambda: attributes("inductor_config", "get_config_copy", "patch"),

@@ -1,4 +1,4 @@
-"""docs/claims.md: every claim with its verdict, source by source, from what the last lesson's executed notebook carries."""
+"""docs/claims.md: every claim with its verdict, verdict by verdict, from what the last lesson's executed notebook carries."""
 
 import html
 import re
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from helpers.classroom.collecting import tables
 from helpers.lesson import VERDICTS_MIME, sources
+from helpers.lesson.claim import RULES
 from helpers.lessons.sources_on_trial.verdicts import HERE, Verdict
 from helpers.text.tables import breakable
 
@@ -15,9 +16,22 @@ Titles = dict[str, str]
 HEAD = """# Every claim, and its verdict
 
 What the sources say, what was measured, and what came of it. The build writes this page from the runs of the lessons:
-nothing in it is typed. The last lesson, [{title}]({path}), counts them by source and by subject, and
-[adding-a-source.md](adding-a-source.md) says how a source comes in. Find a claim by its source, by the lesson that tried it,
-or by a word, with the browser's search.
+nothing in it is typed. [{title}]({path}) counts the claims by source and by subject, and
+[adding-a-source.md](adding-a-source.md) says how a source comes in.
+
+A claim is one sentence of a source, in English and, below it, as the source has it. A sentence that a source says twice
+stands here once. It was tried with the PyTorch of this course: a sentence that was true when it was written may be refuted
+today.
+
+| verdict | when it is given | claims |
+| --- | --- | --- |
+{rules}
+
+| source | title and author |
+| --- | --- |
+{sources}
+
+The number at the end of a row leads to the lesson that tried the claim, **18** where the last lesson did it.
 """
 
 
@@ -28,24 +42,45 @@ def rows(notebook: Path) -> list[Verdict]:
 
 def page(claims: list[Verdict], titles: Titles) -> str:
     """The page's text. titles: folder of a lesson → its title."""
-    text = [HEAD.format(title=titles.get(HERE, HERE), path=_address(HERE))]
-    for source, about in sources.every().items():
-        text.append(f"\n## {source}\n\n{sources.signed(source)}. Its title: {about['title']}\n")
-        shown = []
-        for c in claims:
-            if c.source == source:
-                measured = _plain(c.measured) + (f"<br>*{c.evidence}*" if c.evidence else "")
-                shown.append([_plain(c.section), _plain(c.claim), measured, _judged(c, titles)])
-        text.append(_table(["section", "claim", "measured, *evidence*", "verdict, where"], shown))
-    return "\n".join(text) + "\n"
+    by_word = {word: [c for c in claims if c.word == word] for word in RULES}
+    rules = [f"| [{word}](#{word}) | {RULES[word]} | {len(some)} |" for word, some in by_word.items()]
+    about = [f"| {key} | {sources.signed(key)}: {of['title']} |" for key, of in sources.every().items()]
+    text = [
+        HEAD.format(
+            title=titles.get(HERE, HERE),
+            path=_address(HERE),
+            rules="\n".join(rules),
+            sources="\n".join(about),
+        )
+    ]
+    for word, some in by_word.items():
+        if some:
+            text.append(f"\n## {word.capitalize()}\n\n{RULES[word]}\n")
+        for source in dict.fromkeys(c.source for c in some):
+            shown = [[_claimed(c), _judged(c, titles)] for c in some if c.source == source]
+            text.append(
+                f"\n### {word.capitalize()}: {source}\n\n{_table(['claim', 'what came of it'], shown)}\n"
+            )
+    return "\n".join(text)
+
+
+def _claimed(claim: Verdict) -> str:
+    says = "" if claim.says == claim.claim else f"<br><sub>{_plain(claim.says)}</sub>"
+    return f"{_plain(claim.claim)} ({_plain(claim.section)}){says}"
 
 
 def _judged(claim: Verdict, titles: Titles) -> str:
-    verdict = f"**{claim.word}**{_plain(claim.verdict[len(claim.word) :])}"
-    if not claim.lesson:
-        return verdict
-    lesson = f"[{titles.get(claim.lesson, claim.lesson)}]({_address(claim.lesson)})"
-    return f"{verdict}<br>{lesson}, {_plain(claim.experiment)}"
+    parts = [f"**{claim.word}**{_plain(claim.verdict[len(claim.word) :])}"]
+    if claim.measured:
+        parts.append(f"Measured: {_plain(claim.measured)}. *{claim.evidence}*")
+    links = ", ".join(
+        f'[{name[:2]}]({_address(name)} "{titles.get(name, name)}")'
+        for name in (claim.lesson, *claim.also)
+        if name
+    )
+    if links:
+        parts.append(f"{links}: {_plain(claim.experiment)}")
+    return "<br>".join(parts)
 
 
 def _address(lesson: str) -> str:

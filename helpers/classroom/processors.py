@@ -30,7 +30,7 @@ def _clocks() -> list[tuple[re.Pattern[str], str]]:
     return [(re.compile(config[name]["regex"]), config[name]["replace"]) for name in config.sections()]
 
 
-def _shown(node: NotebookNode) -> dict[str, str]:
+def shown(node: NotebookNode) -> dict[str, str]:
     """Stream or MIME type → what a cell shows there, pictures left out and clocks blanked."""
     parts = defaultdict[str, list[str]](list)
     for output in node.get("outputs", ()):
@@ -54,7 +54,7 @@ def compare(nb: NotebookNode, plain: NotebookNode, master: Master) -> None:
     for one, other, cell in zip(nb.cells, plain.cells, master.cells, strict=True):
         if "nbval-ignore-output" in cell.tags:
             continue
-        here, there = _shown(one), _shown(other)
+        here, there = shown(one), shown(other)
         for kind in sorted(here | there):
             text, again = here.get(kind, ""), there.get(kind, "")
             if text != again:

@@ -41,10 +41,10 @@ lesson.start("18_sources_on_trial", evidence=["live (CPU)", "simulated (H100)", 
 #
 # A verdict begins with one of four words:
 #
-# - **confirmed**: it held wherever it was tried;
-# - **partly**: it holds under a condition that the source does not name;
-# - **refuted**: it did not hold;
-# - **untested**: the course cannot try it, and says why.
+# - **confirmed**: it was so in every case that was tried, and these are cases that the sentence speaks of;
+# - **partly**: it was so in some of them and not in others, or for one part of the sentence; the verdict says which;
+# - **refuted**: it was so in none;
+# - **untested**: nothing that was run here could have shown it to be wrong; the verdict says what a trial would take.
 #
 # Here are six claims that no lesson has tried. Two are from an article on five strategies, one from the notes on a book,
 # and three from PyTorch's [Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html).

@@ -24,8 +24,8 @@ def on_trial(in_worker: Sequence[Any], late: Sequence[Any]) -> list[Claim]:
             "12-binding-rank",
             "guide",
             "core binding is among the most important optimisations on a CPU",
-            "nothing: it takes a machine of several nodes. Published, by PyTorch's documentation of NUMA binding: 1 to 10 % typically",
-            "untested: its rank needs a machine of several nodes, with nothing else on it",
+            "published, by PyTorch's documentation of NUMA binding: 1 to 10 % typically",
+            "untested: to rank it, it takes a machine of several nodes, with nothing else on it",
             "2 · Too many threads",
         ),
         Claim(

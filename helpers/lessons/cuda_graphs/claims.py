@@ -28,7 +28,7 @@ def on_trial(loops: Mapping[str, experiments.Loop], gain: Mapping[int, float]) -
             "guide",
             "several times faster for models of many small operators",
             ", ".join(f"batch {b:,}: {gain[b]:.1f} times" for b in (64, 256, 1024, 4096)),
-            "partly: holds when launches take longer than kernels; else the gain is 1"
+            "confirmed: where launches take longer than kernels; else the gain is 1"
             if gain[64] > 2 > 1.1 > gain[4096]
             else "refuted",
             "3 · When does it help?",

@@ -37,7 +37,7 @@ def on_trial(
 
 
 def four_per_gpu() -> Claim:
-    """How often ⌈load ÷ step⌉ is 4, over many pairs of stage times."""
+    """How often four workers are enough, and how often more than that, over many pairs of stage times."""
     pairs = [(load, step) for load in (2.5, 5, 10, 20, 40, 80, 160) for step in (5, 10, 20, 40, 80)]
     need = [math.ceil(load / step) for load, step in pairs]
     right, fewer, more = sum(n == 4 for n in need), sum(n < 4 for n in need), sum(n > 4 for n in need)
@@ -46,11 +46,13 @@ def four_per_gpu() -> Claim:
         "04-four-per-gpu",
         "five-strategies",
         "`num_workers = 4 × GPUs`",
-        f"⌈load ÷ step⌉ is 4 in {right} of {len(need)} pairs of stage times, less in {fewer}, more in {more}. Loads of {LOAD} ms, "
-        f"steps of {STEP} ms: {three:.0f} ms a step with 3 workers, {four:.0f} ms with 4",
-        "refuted: ⌈load ÷ step⌉ workers for each GPU, up to cores and memory"
-        if right < len(need) / 2
-        else "confirmed",
+        f"of {len(need)} pairs of stage times 4 workers are enough in {right + fewer}, too few in {more}, and more than are needed in "
+        f"{fewer}. Loads of {LOAD} ms, steps of {STEP} ms: {three:.0f} ms a step with 3 workers, {four:.0f} ms with 4",
+        "partly: holds when a load takes at most four steps; ⌈load ÷ step⌉ workers for each GPU are enough, and often fewer than 4"
+        if more and fewer
+        else "confirmed"
+        if not more
+        else "refuted",
         "1 · Does the model wait?",
     )
 

@@ -83,7 +83,9 @@ def before_and_after(tried: Mapping[str, Tried], prepare_alone: float) -> Claim:
         "What the GPU and the CPU do before and after the gap tells the cause",
         f"in the gap: Python; the same Python without the read before the gap costs {prepare_alone - 1:+.0%}; the read "
         f"before it, taken out, wins {won:+.0%}",
-        "partly: holds when one looks before the gap too: what fills it may be innocent",
+        "confirmed: the cause stands before the gap; what fills it may be innocent"
+        if won > 0.1 > prepare_alone - 1
+        else "refuted",
         GAPS,
     )
 
@@ -98,7 +100,7 @@ def nsight_compute(tried: Mapping[str, Tried]) -> Claim:
         "book-notes",
         "In training, Nsight Compute is only needed when optimising CUDA operators",
         f"kernels twice as fast give {faster}",
-        "untested: no report was read; what faster kernels would win depends on the loop",
+        "untested: it says what people do, and the tool needs a GPU. What faster kernels would win depends on the loop",
         "Further · Nsight Systems, Nsight Compute",
     )
 
@@ -154,7 +156,7 @@ def nsys_memory() -> Claim:
         "03-nsys-memory",
         "compile-300",
         "Nsight Systems analyses memory access patterns, to improve the layout",
-        "no GPU here; NVIDIA's manuals describe memory access inside kernels under Nsight Compute",
-        "untested: this needs a GPU",
+        "",
+        "untested: the tool records nothing without an NVIDIA GPU. NVIDIA's manuals describe memory access inside kernels under Nsight Compute",
         "Further · Nsight Systems, Nsight Compute",
     )

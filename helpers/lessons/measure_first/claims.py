@@ -22,7 +22,6 @@ def on_trial(
         three_hundred_percent(),
         start_small(),
         one_at_a_time(),
-        twelve_hours_to_three(),
     ]
 
 
@@ -142,10 +141,3 @@ def one_at_a_time() -> Claim:
     claim = "Begin with a single optimisation and verify step by step"
     where = "Further · One change at a time"
     return Claim("00-one-at-a-time", "five-strategies", claim, measured, verdict, where)
-
-
-def twelve_hours_to_three() -> Claim:
-    """A headline without the run behind it."""
-    measured = f"arithmetic only: {12 / 3.2:.2f}×; runs, spread, data and number of GPUs are not given"
-    claim = "BERT-base pre-training: 12 h → 3.2 h an epoch"
-    return Claim("00-12h-to-3h", "five-strategies", claim, measured, "untested here", "Sources on trial")

@@ -73,6 +73,7 @@ def _wide() -> nn.Module:
 
 #: what holds the memory differs: activations, logits, weights
 NETS: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Tensor]]] = {
+    "ResNet-50, 8 images": (ResNet, lambda d: torch.empty(8, 3, 224, 224, device=d)),
     "ResNet-50, 64 images": (ResNet, lambda d: torch.empty(64, 3, 224, 224, device=d)),
     "ResNet-50, 96 images": (ResNet, lambda d: torch.empty(96, 3, 224, 224, device=d)),
     "GPT-2 small, 4 × 1,024 tokens": (GPT2, lambda d: torch.zeros(4, 1024, dtype=torch.int64, device=d)),
@@ -106,6 +107,27 @@ def peak(net: str, dtype: torch.dtype | None = None) -> int:
                 optimizer.zero_grad()
             del y, loss
         return int(gpu.max_memory_allocated())
+
+
+def resnet_seconds(images: int, dtype: torch.dtype | None = None) -> float:
+    """A warm training step of ResNet-50 on the simulated A100, with SGD and momentum. dtype: autocast's; None: no autocast."""
+    gpu = simulate("A100")
+    with gpu:
+        with torch.device(gpu.device):
+            model, x = ResNet(), torch.empty(images, 3, 224, 224)
+            wanted = torch.zeros(images, dtype=torch.int64)
+        optimizer, start = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), 0.0
+        for step in range(2):
+            if step:
+                gpu.synchronize()
+                start = gpu.clock()
+            with torch.autocast("cuda", dtype=dtype, enabled=dtype is not None):
+                loss = F.cross_entropy(model(x), wanted)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        gpu.synchronize()
+        return float(gpu.clock() - start)
 
 
 @dataclass(frozen=True)

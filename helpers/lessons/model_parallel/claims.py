@@ -17,12 +17,14 @@ def on_trial(gathered: Step, paired: Step) -> list[Claim]:
 def gather(gathered: Step, paired: Step) -> Claim:
     """Bytes of a step, with a gather after each product and without."""
     sent = [step[1].wire_bytes() for step in (gathered, paired)]
+    equal = gathered[0]
     return Claim(
         "16-gather",
         "book-notes",
         "a product that is too large is cut over the GPUs, and an all-gather puts the result together",
-        f"an MLP's step so: {sent[0]:,.0f} bytes on the wire; columns then rows, one all-reduce each way: {sent[1]:,.0f}",
-        "partly: holds when one product stands alone; two in a row need nothing between them",
+        f"an MLP's step so: {'right' if equal else 'not right'}, {sent[0]:,.0f} bytes on the wire; columns then rows, one all-reduce each "
+        f"way: {sent[1]:,.0f}",
+        "confirmed: and two products in a row need nothing between them" if equal else "refuted",
         "1 · Split a matrix product",
     )
 
@@ -75,6 +77,6 @@ def mixed() -> Claim:
         "data and model parallelism combined handle very large models",
         f"39 B parameters: weights and states {alone / 1e9:,.0f} GB, of 80 GB a GPU, so data parallel alone does not fit; "
         f"on 64 GPUs as tp 8 · pp 8 a GPU holds {split / 1e9:,.0f} GB",
-        "confirmed; sharding the states (lesson 15) is another way" if split < 80e9 < alone else "untested",
+        "confirmed; sharding the states (lesson 15) is another way" if split < 80e9 < alone else "refuted",
         "3 · Lay it over the machine",
     )

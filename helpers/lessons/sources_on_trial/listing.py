@@ -21,32 +21,43 @@ Trial = Callable[[], Outcome] | str
 class Listed:
     """A claim where its source makes it, and how it is tried.
 
-    section: of the source, as it numbers or names it. words: the claim, in ours; "": as the lesson has it. One of:
-    kept: the id of a claim that a lesson keeps. trial: a function of the source's own module, or one of a lesson's claims
-    by its name ("torch_compile.tensorrt"). why: the reason that it is not tested. evidence: of a trial.
+    section: of the source, as it numbers or names it. says: the source's sentence, in its own language. words: the same in
+    English, nothing added. One of: kept: the id of a claim that a lesson keeps. trial: a function of the source's own
+    module, or one of a lesson's claims by its name ("torch_compile.tensorrt"). why: the reason that it is not tested.
+    evidence: of a trial. also: ids of claims that lessons keep about the same sentence: their verdicts have the same word.
     """
 
     section: str
-    words: str = ""
+    says: str
+    words: str
     kept: str = ""
     trial: Trial = ""
     why: str = ""
     evidence: str = ""
+    also: tuple[str, ...] = ()
 
 
-def kept(section: str, claim: str, words: str = "") -> Listed:
-    """A claim that a lesson tries. claim: its id. words: where the source says it otherwise than the lesson."""
-    return Listed(section, words, kept=claim)
+def kept(section: str, says: str, words: str, claim: str, *also: str) -> Listed:
+    """A claim that a lesson tries. claim: its id. also: the ids of others about this sentence."""
+    return Listed(section, says, words, kept=claim, also=also)
 
 
-def tried(section: str, trial: Trial, words: str = "", *, evidence: str = "live (CPU)") -> Listed:
-    """A claim that is tried here. words: needed where the trial is a function of the source's module."""
-    return Listed(section, words, trial=trial, evidence=evidence)
+def tried(
+    section: str,
+    says: str,
+    words: str,
+    trial: Trial,
+    *,
+    evidence: str = "live (CPU)",
+    also: tuple[str, ...] = (),
+) -> Listed:
+    """A claim that is tried here. also: ids of lessons' claims about this sentence."""
+    return Listed(section, says, words, trial=trial, evidence=evidence, also=also)
 
 
-def untested(section: str, words: str, why: str) -> Listed:
-    """A claim that the course does not test, and the reason."""
-    return Listed(section, words, why=why)
+def untested(section: str, says: str, words: str, why: str) -> Listed:
+    """A claim that the course does not test, and the reason: what a trial would take."""
+    return Listed(section, says, words, why=why)
 
 
 def listed(source: str) -> tuple[Listed, ...]:
@@ -61,7 +72,7 @@ def run(source: str, entry: Listed) -> Claim:
     if isinstance(entry.trial, str):
         lesson, _, name = entry.trial.partition(".")
         claim: Claim = getattr(importlib.import_module(f"helpers.lessons.{lesson}.claims"), name)()
-        return replace(claim, claim=entry.words or claim.claim, experiment=f"`{entry.trial}`")
+        return replace(claim, claim=entry.words, experiment=f"`{entry.trial}`")
     measured, verdict = entry.trial()
     name = entry.trial.__name__
     return Claim(f"18-{source}-{name.replace('_', '-')}", source, entry.words, measured, verdict, f"`{name}`")

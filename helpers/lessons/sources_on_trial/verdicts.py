@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,23 @@ HERE = "18_sources_on_trial"
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim and what came of it. lesson: the folder of the lesson whose run measured it; experiment: where in it."""
+    """A claim and what came of it.
+
+    says: in the source's own language; claim: in English. lesson: the folder of the lesson whose run measured it;
+    experiment: where in it. also: folders of other lessons that tried the same sentence.
+    """
 
     id: str
     source: str
     section: str
+    says: str
     claim: str
     measured: str
     verdict: str
     evidence: str
     lesson: str
     experiment: str
+    also: Sequence[str] = ()
 
     @property
     def word(self) -> str:
@@ -42,23 +49,23 @@ def every() -> list[Verdict]:
     KeyError: a claim names a verdict that no lesson keeps.
     """
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    return [_verdict(source, entry, kept) for source, entry in listing.every()]
+    return [judged(source, entry, kept) for source, entry in listing.every()]
 
 
-def _verdict(source: str, entry: Listed, lessons: dict[str, dict[str, str]]) -> Verdict:
-    where = source, entry.section
+def judged(source: str, entry: Listed, lessons: dict[str, dict[str, str]]) -> Verdict:
+    """One of them. lessons: what they keep, by id. KeyError: an id that none keeps."""
+    where = source, entry.section, entry.says, entry.words
+    also = sorted({lessons[name]["lesson"] for name in entry.also})
     if entry.kept:
         kept = lessons[entry.kept]
-        evidence, lesson, experiment = kept["evidence"], kept["lesson"], kept["experiment"]
-        words = entry.words or kept["claim"]
-        return Verdict(
-            entry.kept, *where, words, kept["measured"], kept["verdict"], evidence, lesson, experiment
-        )
+        told = (kept[name] for name in ("measured", "verdict", "evidence", "lesson", "experiment"))
+        return Verdict(entry.kept, *where, *told, also)
     if entry.trial:
         claim = listing.run(source, entry)
-        outcome = claim.claim, claim.measured, claim.verdict
-        return Verdict(claim.id, *where, *outcome, entry.evidence, HERE, claim.experiment)
-    return Verdict("", *where, entry.words, "nothing", f"untested: {entry.why}", "", "", "")
+        return Verdict(
+            claim.id, *where, claim.measured, claim.verdict, entry.evidence, HERE, claim.experiment, also
+        )
+    return Verdict("", *where, "", f"untested: {entry.why}", "", "", "", also)
 
 
 def plain(verdicts: list[Verdict]) -> list[dict[str, Any]]:

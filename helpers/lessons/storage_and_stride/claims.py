@@ -117,7 +117,9 @@ def noncontiguous_raises() -> Claim:
     measured = f"{len(raised)} of {tried} hand-picked operators raised: {_listed(raised)}"
     only_view = raised and all(".view(" in code for code in raised)
     verdict = (
-        "partly: holds when the operator may not copy, as `view` in all its forms" if only_view else "refuted"
+        "partly: holds when the operator may not copy, as `view` in all its forms; the others take any strides"
+        if only_view
+        else "refuted"
     )
     claim = "many algorithms assume contiguous storage; a non-contiguous tensor may raise an error"
     return Claim("01-noncontiguous-raises", "book-notes", claim, measured, verdict, _FURTHER)
@@ -139,8 +141,8 @@ def noncontiguous_slow() -> Claim:
         f"counted: {len(extra)} of {tried} hand-picked operators made an extra copy; arithmetic: numbers 16 cells apart "
         f"touch {times} times the memory lines"
     )
-    partly = "partly: holds when the kernel wants rows and copies, or the numbers lie far apart"
-    verdict = partly if extra else "refuted"
+    confirmed = "confirmed: where the kernel wants rows and copies, or the numbers lie far apart"
+    verdict = confirmed if extra else "refuted"
     claim = "a non-contiguous tensor may be read in a bad order and lower performance"
     return Claim("01-noncontiguous-slow", "book-notes", claim, measured, verdict, _FURTHER)
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
-from helpers import compiling, simulate
+from helpers import compiling, count, simulate
 from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untested
 from helpers.pytorch import private_torch
 
@@ -46,7 +47,11 @@ def before_training() -> Outcome:
     counts = _compilations()
     return (
         f"compilations after torch.compile(…): {counts[0]}; after the first call: {counts[1]}; after another size: {counts[3]}",
-        "refuted: nothing is compiled before the first call" if counts[0] == 0 else "confirmed",
+        "partly: it adapts while it runs; nothing is compiled before the first call"
+        if counts[0] == 0 < counts[1] < counts[3]
+        else "refuted"
+        if counts[0] == 0
+        else "confirmed",
     )
 
 
@@ -79,9 +84,9 @@ def flattening() -> Outcome:
         "; ".join(
             f"{way}: one picture of 32×32: {small}; of 64×64: {large}" for way, (small, large) in ways.items()
         ),
-        "partly: holds when pictures have this one size; of others it makes several rows each, without an error"
-        if written == ["(1, 10)", "(4, 10)"]
-        else "confirmed",
+        "confirmed: for pictures of the size that the source fixes; of others it makes several rows each, without an error"
+        if written[0] == "(1, 10)"
+        else "refuted",
     )
 
 
@@ -101,7 +106,7 @@ def amp_names() -> Outcome:
     deprecated = sorted(name for name in messages if "torch.cuda.amp" in name)
     return (
         f"2 steps run, the model's result is {str(output.dtype).removeprefix('torch.')}; deprecated: {', '.join(deprecated) or 'nothing'}",
-        "partly: it runs, and both names are deprecated" if len(deprecated) == 2 else "confirmed",
+        "confirmed; both names are deprecated" if len(deprecated) == 2 else "confirmed",
     )
 
 
@@ -110,45 +115,224 @@ def max_autotune() -> Outcome:
     options = [", ".join(f"{k}={v}" for k, v in private_torch.list_mode_options(m).items()) for m in modes]
     return (
         f"sets {options[0]}; {modes[1]}: sets {options[1]}",
-        "partly: it tunes, and switches CUDA graphs on as well"
-        if "cudagraphs=True" in options[0]
+        "confirmed; it switches CUDA graphs on as well"
+        if "max_autotune=True" in options[0] and "cudagraphs=True" in options[0]
+        else "refuted",
+    )
+
+
+def scope() -> Outcome:
+    def stops(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        if y.sum() > 0:
+            return y.cos()
+        return y.tan()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = str(torch.jit.script(stops).graph)
+    with compiling.watch("eager") as watched:
+        torch.compile(stops)(torch.rand(4))
+    whole = all(f"aten::{name}" in scripted for name in ("sin", "cos", "tan"))
+    return (
+        f"a function that branches on its data: torch.jit.script has {'all' if whole else 'a part'} of it in one graph, torch.compile "
+        f"cuts it into {len(watched.graphs)}",
+        "partly: holds when there is no graph break; a scripted graph is of the whole function, too"
+        if whole and len(watched.graphs) > 1
         else "confirmed",
     )
 
 
+def for_the_hardware() -> Outcome:
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 2).sin()
+
+    x = torch.rand(64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.script(chain)
+    for _ in range(3):  # a script is optimised in its second run
+        scripted(x)
+    eager, by_script, written = (
+        count(chain, x).operators,
+        count(scripted, x).operators,
+        compiling.kernels(chain, x),
+    )
+    return (
+        f"on this CPU: eager {eager} operators, torch.jit.script {by_script}, which are the same for every machine; torch.compile "
+        f"{written.count} kernel, in C++ for this one",
+        "confirmed" if written.count < by_script == eager else "refuted",
+    )
+
+
+def chosen_by_itself() -> Outcome:
+    wanted = ("max_autotune", "triton.cudagraphs")
+    default = private_torch.list_mode_options().get("default", {})
+    asked = private_torch.list_mode_options()["max-autotune"]
+    return (
+        f"set without a mode: {', '.join(n for n in wanted if default.get(n)) or 'neither'} of {' and '.join(wanted)}; by "
+        f'mode="max-autotune": {", ".join(n for n in wanted if asked.get(n))}',
+        "partly: no option is needed; what tunes longest, and CUDA graphs, are on only where they are asked for"
+        if not any(default.get(n) for n in wanted)
+        else "confirmed",
+    )
+
+
+def layout() -> Outcome:
+    """The strides that a second convolution gets, eager and compiled, where the input lies as usual (NCHW)."""
+    net = nn.Sequential(nn.Conv2d(8, 16, 3), nn.Conv2d(16, 16, 3)).eval()
+    x, lies = torch.rand(2, 8, 16, 16), []
+    with torch.no_grad():
+        lies.append("NHWC" if net[0](x).is_contiguous(memory_format=torch.channels_last) else "NCHW")
+        kernels = compiling.kernels(net, x)
+    relaid = "(2, 16, 14, 14), (3136, 1, 224, 16)"  # the first one's result, channels last
+    lies.append("NHWC" if relaid in kernels.code else "NCHW")
+    return (
+        f"two convolutions of a picture in NCHW, {len(kernels.extern)} library calls: between them it lies in {lies[0]} in eager mode, in {lies[1]} "
+        "compiled for this CPU",
+        "partly: holds for convolutions, for which Inductor always takes NHWC on a CPU; it does not try which is best"
+        if lies == ["NCHW", "NHWC"]
+        else "refuted",
+    )
+
+
+def _busy(operators: int, size: int) -> float:
+    """Share of the time that a simulated H100 computes, in four rounds of so many pointwise operators."""
+    gpu = simulate("H100")
+    with gpu:
+        x = torch.empty(size, device=gpu.device)
+        torch.relu(x)
+        gpu.synchronize()
+        before, start = len(gpu.kernels), gpu.clock()
+        for _ in range(4 * operators):
+            torch.relu(x)
+        gpu.synchronize()
+        busy = sum(k.end_ns - k.start_ns for k in gpu.kernels[before:]) / 1e9
+        return busy / (gpu.clock() - start)
+
+
+def utilization() -> Outcome:
+    shares = {size: (_busy(6, size), _busy(1, size)) for size in (2**12, 2**20, 2**24)}
+    raised = [size for size, (six, one) in shares.items() if one > 1.1 * six]
+    return (
+        "six pointwise operators, and one kernel in their place, the GPU computes: "
+        + "; ".join(
+            f"{size:,} numbers {six:.0%} and {one:.0%} of the time" for size, (six, one) in shares.items()
+        ),
+        "confirmed"
+        if len(raised) == len(shares)
+        else "partly: holds for some sizes"
+        if raised
+        else "refuted: one launch less is one kernel less; CUDA graphs raise it, which only a mode switches on",
+    )
+
+
+def counted_in_the_graph() -> Outcome:
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 2).sin()
+
+    x = torch.rand(64)
+    with compiling.watch("eager") as watched:
+        fn = torch.compile(chain)
+        for _ in range(5):
+            fn(x)
+    ran, kernels = 5 * count(chain, x).operators, compiling.kernels(chain, x).count
+    return (
+        f"five calls: {watched.operators} operators in the FX graph, {ran} run in eager mode; compiled, {5 * kernels} kernels run",
+        "partly: the graph has the operators of one call, before they are fused; how often they run, a profiler says"
+        if watched.operators < ran
+        else "confirmed",
+    )
+
+
+def known_backends() -> Outcome:
+    names = torch.compiler.list_backends(exclude_tags=())
+    there = {name: name in names for name in ("openxla", "tensorrt")}
+    return (
+        "backends that torch registers by itself: "
+        + ", ".join(f"{name} {'yes' if known else 'no'}" for name, known in there.items()),
+        "confirmed"
+        if all(there.values())
+        else "partly: XLA has its name in torch, and needs the package torch_xla; TensorRT is a package of NVIDIA's"
+        if any(there.values())
+        else "refuted",
+    )
+
+
+def more_hardware() -> Outcome:
+    written = compiling.kernels(lambda x: torch.relu(x * 2).sin(), torch.rand(64))
+    return (
+        f"3 operators for this CPU: {written.count} kernel in C++; AMD's GPUs were not tried",
+        "partly: holds for CPUs; AMD's GPUs were not tried" if written.count == 1 else "refuted",
+    )
+
+
+def pruned() -> Outcome:
+    net, x = nn.Linear(64, 64), torch.rand(8, 64)
+    dense = count(net, x).flops
+    prune.l1_unstructured(net, "weight", amount=0.9)  # type: ignore[no-untyped-call]
+    prune.remove(net, "weight")  # type: ignore[no-untyped-call]
+    zeros = (net.weight == 0).float().mean().item()
+    with torch.no_grad():
+        kernels = compiling.kernels(net, x)
+    return (
+        f"{zeros:.0%} of the weights of a linear layer are zero: FLOPs {dense:,} → {count(net, x).flops:,}; compiled, {len(kernels.extern)} "
+        "library call, the dense product",
+        "partly: quantizing makes products of few tokens faster (lesson 13); weights that are zero are multiplied as all others"
+        if count(net, x).flops == dense
+        else "confirmed",
+    )
+
+
+def version() -> Outcome:
+    # github.com/pytorch/pytorch/releases/tag/v2.0.0: "torch.compile is the main API for PyTorch 2.0"
+    return (
+        "PyTorch's release notes name torch.compile the main API of PyTorch 2.0, of March 2023",
+        "refuted: it came with 2.0; 2.2 improved it",
+    )
+
+
 CLAIMS = (
-    untested("1.1", "a vision model on an A100: 800 ms a step, the GPU used by less than 45 %", "the model, its batch and its code are not given"),
-    untested("1.1", "a Transformer takes more than 12 GB in training, and often runs out of memory", "the model and its batch are not given"),
-    untested("1.1", "moving a model from training to inference takes days of fusing and quantizing by hand", "days of whose work, on which model, is not said"),
-    kept("1.2", "00-percent-table"),
-    kept("1.2", "11-300-percent"),
-    kept("1.2", "17-compile"),
-    untested("1.2", "torch.compile raises the GPU's utilization from 45 to 90 %", "the model is not given, and utilization says little (lesson 03)"),
-    tried("1.2, 8.1", "torch_compile.half_the_memory"),
-    tried("2.1", graph_then_code, "a graph is captured as FX, optimised, and turned into code for the machine"),
-    tried("2.1", "torch_compile.three_steps"),
-    tried("2.2.1", "torch_compile.one_kernel"),
-    untested("2.2.2", "the best memory layout is chosen by itself", "Inductor chooses layouts for convolutions on a GPU, and there is none here"),
-    kept("2.2.2", "12-memory-format"),
-    tried("2.2.3, 3.3.1", "torch_compile.tensorrt"),
-    kept("2.2.3", "11-options-dynamic"),
-    tried("2.3", before_training, "torch.compile compiles before training, and adapts while it runs"),
-    tried("2.3", steady_latency, "unlike a JIT, whose first run is slow, torch.compile has a steady low latency"),
-    tried("3.1.2", "torch_compile.is_there"),
-    tried("3.2.1", flattening, "`x.view(-1, 16 * 16 * 16)` flattens each picture"),
-    tried("3.3.2", max_autotune, 'mode="max-autotune" tunes as far as it goes'),
-    kept("3.3.2", "11-reduce-overhead"),
-    tried("4.1.1", amp_names, "mixed precision is torch.cuda.amp.autocast() and GradScaler()", evidence="simulated (H100)"),
-    tried("4.1.2", "mixed_precision.half_by_name"),
-    kept("4.2.1", "08-pool-allocator"),
-    kept("4.2.2", "08-fraction"),
-    tried("4.3.1", "torch_compile.negative_size"),
-    tried("4.3.2", "torch_compile.shape_options"),
-    tried("5.2", "torch_compile.pipe"),
-    kept("6.1.1", "03-utilization"),
-    kept("6.1.1", "08-monitor"),
-    kept("6.1.1", "00-event-kernel-time"),
-    kept("6.2.1", "03-cuda-time-total"),
-    kept("6.2.2", "03-nsys-memory"),
-    kept("8.1", "00-300-percent-faster"),
+    untested("1.1", "某计算机视觉模型在 A100 GPU 上训练，单步迭代耗时达 800ms，GPU 利用率不足 45%", "a vision model trained on an A100: a step takes 800 ms, the GPU is used by less than 45 %", "the model, its batch and its code are not given"),
+    untested("1.1", "自然语言处理 Transformer 模型训练时，显存占用超过 12GB，导致频繁出现 OOM（Out Of Memory）错误", "a Transformer for language takes more than 12 GB in training, and often runs out of memory", "the model, its batch and its card are not given"),
+    untested("1.1", "从训练到推理环境迁移，需手动进行算子融合、模型量化等优化，耗时长达数天", "to move from training to inference one fuses operators and quantizes by hand, which takes days", "it takes people and their model, and neither is named"),
+    tried("1.2", "PyTorch 2.2 引入的 Torch.compile 优化器", "torch.compile, introduced by PyTorch 2.2", version, evidence="published"),
+    kept("1.2", "单步迭代时间 800ms 200ms 400%", "with torch.compile a step takes 200 ms instead of 800: 400 %", "17-compile"),
+    tried("1.2", "GPU 利用率 45% 90% 100%", "with torch.compile the GPU is used by 90 % instead of 45: 100 %", utilization, evidence="simulated (H100)"),
+    kept("1.2, 8.1", "显存占用 12GB 6GB 50%", "with torch.compile GPU memory is 6 GB instead of 12: 50 %", "17-compile-memory"),
+    kept("1.2, 8.1", "训练总时长 72 小时 24 小时 300%", "with torch.compile the whole training takes 24 hours instead of 72: 300 %", "11-300-percent", "00-300-percent-faster"),
+    kept("1.2", "提升效果 400% 100% 50% 300%", "the improvement, a column: 400 % (800 → 200 ms), 100 % (45 → 90 %), 50 % (12 → 6 GB), 300 % (72 → 24 h)", "00-percent-table"),
+    tried("2.1", "Torch.compile 采用多级编译架构，将 PyTorch 模型转换为高效的可执行代码", "torch.compile makes a model into efficient code in stages: it captures an FX graph, optimises it, and writes code for the machine", graph_then_code),
+    tried("2.1", "traced_model = torch.fx.symbolic_trace(model); optimized_ir = torch._dynamo.optimize(traced_model); compiled_model = torch.compile(optimized_ir)", "symbolic_trace, then _dynamo.optimize(traced), then torch.compile", "torch_compile.three_steps"),
+    tried("2.2.1", "将多个连续的算子（如卷积、激活函数、批归一化）融合为单个核函数，减少内存访问次数和计算开销", "operators in a row, such as convolution, activation and batch norm, become one kernel, with less memory access and computing", "torch_compile.one_kernel"),
+    tried("2.2.2", "根据硬件特性自动选择最优内存布局（如 NHWC、NCHW），提升缓存命中率", "the best memory layout for the hardware (NHWC, NCHW) is chosen by itself", layout),
+    kept("2.2.2", '# 自动选择NHWC布局 … options={"memory_format": torch.channels_last}', 'options={"memory_format": torch.channels_last} chooses the NHWC layout by itself', "12-memory-format"),
+    kept("2.2.3", '# 支持动态形状输入 … backend="tensorrt", options={"dynamic": True}', 'backend="tensorrt", options={"dynamic": True} takes inputs of dynamic shape', "11-options-dynamic"),
+    tried("2.3", "优化范围 局部算子优化 全局计算图级优化", "scope: a traditional JIT optimises operators locally, torch.compile the whole graph", scope),
+    tried("2.3", "编译时机 运行时即时编译 训练前提前编译或运行时自适应编译", "time: a traditional JIT compiles while running, torch.compile ahead of training or while running, as it adapts", before_training),
+    tried("2.3", "硬件适配 通用硬件优化 针对特定硬件深度优化", "hardware: a traditional JIT optimises for any, torch.compile deeply for the one at hand", for_the_hardware),
+    tried("2.3", "性能稳定性 首次运行延迟高 稳定的低延迟表现", "stability: a traditional JIT is slow in its first run, torch.compile has a steady low latency", steady_latency),
+    tried("2.3", "易用性 需要手动配置优化选项 自动选择最优编译策略", "ease: a traditional JIT's options are set by hand, torch.compile chooses the best strategy by itself", chosen_by_itself),
+    tried("3.1.2", "# 验证安装 … print(f\"Torch.compile可用: {torch.compile is not None}\")", "`torch.compile is not None` verifies that torch.compile can be used", "torch_compile.is_there"),
+    tried("3.2.1", "x = x.view(-1, 16 * 16 * 16)", "`x.view(-1, 16 * 16 * 16)`, for the network's pictures of 32 × 32", flattening),
+    tried("3.3.1", '# 使用TensorRT后端 compiled_model = torch.compile(model, backend="tensorrt")', 'torch.compile(model, backend="tensorrt") uses TensorRT', "torch_compile.tensorrt"),
+    tried("3.3.2", '# 最大自动调优模式 compiled_model = torch.compile(model, mode="max-autotune")', 'mode="max-autotune" is the mode of the most automatic tuning', max_autotune),
+    kept("3.3.2", '# 减少编译时间模式 compiled_model = torch.compile(model, mode="reduce-overhead")', 'mode="reduce-overhead" is the mode that reduces compile time', "11-reduce-overhead"),
+    tried("4.1.1", "# 启用自动混合精度 import torch.cuda.amp as amp", "torch.cuda.amp's autocast() and GradScaler() switch automatic mixed precision on, as printed", amp_names, evidence="simulated (H100)"),
+    tried("4.1.2", '# 手动设置模型部分层为FP16 … if "fc" in name: param.data = param.data.half()', "set some layers of a model to FP16 by hand, by their names", "mixed_precision.half_by_name"),
+    kept("4.2.1", "# 启用内存池复用 torch.cuda.memory.change_current_allocator(torch.cuda.memory.PoolAllocator)", "change_current_allocator(torch.cuda.memory.PoolAllocator) switches the reuse of a memory pool on", "08-pool-allocator"),
+    kept("4.2.2", "# 预分配固定大小的内存 torch.cuda.set_per_process_memory_fraction(0.8)", "set_per_process_memory_fraction(0.8) allocates memory of a fixed size in advance", "08-fraction"),
+    tried("4.3.1", "# 定义动态形状输入 dynamic_input = torch.randn((-1, 3, 32, 32)).cuda()", "torch.randn((-1, 3, 32, 32)) defines an input of dynamic shape", "torch_compile.negative_size"),
+    tried("4.3.2", '# 优化动态维度卷积计算 … backend="tensorrt", options={"min_shape": …, "opt_shape": …, "max_shape": …}', 'backend="tensorrt" with min_shape, opt_shape and max_shape optimises convolutions of dynamic size', "torch_compile.shape_options"),
+    tried("5.2.2", "# 编译Stable Diffusion模型 compiled_pipe = torch.compile(pipe)", "torch.compile(pipe) compiles the Stable Diffusion model", "torch_compile.pipe"),
+    kept("6.1.1", "GPU 利用率：使用torch.cuda.utilization()获取 GPU 使用率", "`torch.cuda.utilization()` gives the use of the GPU", "03-utilization"),
+    kept("6.1.1", "显存占用：通过torch.cuda.memory_allocated()torch.cuda.memory_reserved()监控显存使用情况", "watch the use of GPU memory with memory_allocated() and memory_reserved()", "08-monitor"),
+    kept("6.1.1", "CUDA 内核执行时间：利用torch.cuda.Event记录内核执行时间", "`torch.cuda.Event` records the time that kernels run", "00-event-kernel-time"),
+    tried("6.1.2", "算子执行次数：分析 FX 计算图中各算子的调用频率", "how often operators run: see how often the FX graph calls them", counted_in_the_graph),
+    kept("6.2.1", 'print(prof.key_averages().table(sort_by="cuda_time_total", row_limit=10))', '`key_averages().table(sort_by="cuda_time_total")`, as printed', "03-cuda-time-total"),
+    untested("6.2.2", "可视化 GPU 执行流程，定位计算瓶颈", "Nsight Systems shows what the GPU runs, and where the bottleneck is", "the tool records nothing without an NVIDIA GPU"),
+    kept("6.2.2", "分析显存访问模式，优化内存布局", "Nsight Systems analyses memory access patterns, to improve the layout", "03-nsys-memory"),
+    tried("7.1.1", "扩展对 AMD GPU、Intel CPU 等硬件的优化支持", "to come: more hardware, such as AMD GPUs and Intel CPUs", more_hardware),
+    tried("7.1.3", "深度集成 TensorRT、XLA 等优化框架", "to come: TensorRT, XLA and other frameworks, deeply integrated", known_backends),
+    tried("7.1.3", "结合模型量化、剪枝技术实现更高性能", "to come: with quantization and pruning it is faster still", pruned),
 )  # fmt: skip

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
 from helpers import compiling, count, simulate
-from helpers.lessons.sources_on_trial.listing import Outcome, tried, untested
+from helpers.lessons.sources_on_trial.listing import Listed, Outcome, tried, untested
 
 SIMULATED = "simulated (H100)"
 
@@ -20,7 +22,7 @@ def no_grad() -> Outcome:
     return (
         f"forward: {plain.saved_bytes:,} bytes kept for backward, with no_grad {without.saved_bytes:,}; peak {plain.peak_live_bytes:,} → "
         f"{without.peak_live_bytes:,} bytes; operators {plain.operators} → {without.operators}",
-        "confirmed for memory; as many operators run" if without.peak_live_bytes < plain.peak_live_bytes else "refuted",
+        "confirmed; as many operators run" if without.peak_live_bytes < plain.peak_live_bytes else "refuted",
     )  # fmt: skip
 
 
@@ -58,7 +60,7 @@ def grad_is_none() -> Outcome:
     zeros = operators(set_to_none=False)
     return (
         f"operators of optimizer.zero_grad(): {today}, and .grad is then {left}; with set_to_none=False: {zeros}",
-        "refuted for today's torch: zero_grad() sets None by itself" if today == 0 < zeros else "confirmed",
+        "refuted: today's zero_grad() sets None by itself" if today == 0 < zeros else "confirmed",
     )
 
 
@@ -101,7 +103,7 @@ def synchronizing() -> Outcome:
         "waits for a GPU: "
         + ", ".join(f"`{name}` {n}" for name, n in waits.items())
         + " (the last is the control)",
-        "confirmed" if all(named) and not waits["torch.from_numpy(page)"] else "partly",
+        "confirmed" if all(named) and not waits["torch.from_numpy(page)"] else "partly: not all of them do",
     )
 
 
@@ -121,14 +123,24 @@ def longest_first() -> Outcome:
     )
 
 
+def _same(section: str, sentence: str, trial: Callable[[], Outcome], evidence: str = "live (CPU)") -> Listed:
+    """A claim whose source is in English already."""
+    return tried(section, sentence, sentence, trial, evidence=evidence)
+
+
+_TIME, _FASTEST = (
+    "no_grad() … accelerates execution",
+    "[cuDNN's] autotuner runs a short benchmark and selects the kernel with the best performance",
+)
+
 CLAIMS = (
-    tried("General · Disable gradient calculation", no_grad, "torch.no_grad() saves memory where no gradient is needed"),
-    untested("General · Disable gradient calculation", "torch.no_grad() saves time, too", "it is microseconds of the CPU an operator, which only a clock could show"),
-    tried("General · Disable bias", bias_before_norm, "a convolution right before a batch norm needs no bias"),
-    tried("General · Use parameter.grad = None", grad_is_none, "set .grad to None instead of calling zero_grad(): fewer operations"),
-    tried("General · Fuse operations", gelu_in_one, "torch.compile makes one kernel of a GELU's pointwise operators"),
-    untested("GPU · Enable cuDNN auto-tuner", "cudnn.benchmark = True picks the fastest convolution", "cuDNN tries its algorithms on a GPU, and there is none here"),
-    tried("GPU · Avoid unnecessary synchronization", synchronizing, "print, item, copies to the CPU, nonzero and if on a tensor make the CPU wait"),
-    tried("GPU · Create tensors directly on the target device", on_the_device, "torch.rand(n, device=…) in place of torch.rand(n).cuda()", evidence=SIMULATED),
-    tried("GPU · Preallocate memory", longest_first, "a first pass with the longest input keeps memory from fragmenting", evidence=SIMULATED),
+    _same("General · Disable gradient calculation", "no_grad() … reduces the amount of required memory", no_grad),
+    untested("General · Disable gradient calculation", _TIME, _TIME, "only a clock shows it, and what a clock says is not kept here"),
+    _same("General · Disable bias", "If a nn.Conv2d layer is directly followed by a nn.BatchNorm2d layer, then the bias in the convolution is not needed", bias_before_norm),
+    _same("General · Use parameter.grad = None", "Instead of calling … optimizer.zero_grad() … param.grad = None … reduces the number of memory operations", grad_is_none),
+    _same("General · Fuse operations", "Pointwise operations … can be combined into a single kernel … @torch.compile def gelu(x)", gelu_in_one),
+    untested("GPU · Enable cuDNN auto-tuner", _FASTEST, _FASTEST, "cuDNN tries its algorithms on a GPU, and there is none here"),
+    _same("GPU · Avoid unnecessary synchronization", "operations which require synchronizations: print(cuda_tensor), cuda_tensor.item(), … cuda_tensor.cpu(), … cuda_tensor.nonzero(), … if (cuda_tensor != 0).all()", synchronizing),
+    _same("GPU · Create tensors directly on the target device", "Instead of calling torch.rand(size).cuda() … produce the output directly on the target device", on_the_device, SIMULATED),
+    _same("GPU · Preallocate memory", "execute a forward and a backward pass with a batch of maximum sequence length, which preallocates buffers that are reused", longest_first, SIMULATED),
 )  # fmt: skip
